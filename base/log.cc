@@ -1,0 +1,50 @@
+#include "base/log.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+#include "base/settings.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::string_view NameOf(Subject subject) {
+  switch (subject) {
+    case Subject::init: return "init";
+    case Subject::select: return "select";
+    case Subject::transport: return "transport";
+    case Subject::faults: return "faults";
+  }
+  return "?";
+}
+
+// `list` is comma-separated; "all" names every subject.
+bool Names(std::string_view list, std::string_view word) {
+  while (!list.empty()) {
+    const auto comma = list.find(',');
+    const auto item = list.substr(0, comma);
+    if (item == word || item == "all") return true;
+    if (comma == std::string_view::npos) break;
+    list.remove_prefix(comma + 1);
+  }
+  return false;
+}
+
+}  // namespace
+
+bool LogEnabled(Subject subject) {
+  const auto& list = GlobalSettings().debug;
+  return !list.empty() && Names(list, NameOf(subject));
+}
+
+void LogLine(Subject subject, std::string_view text) {
+  std::array<char, 65> host{};
+  gethostname(host.data(), host.size() - 1);
+  const std::string line = fmt::format("tutti {}:{} {}: {}\n", host.data(), getpid(), NameOf(subject), text);
+  // One write keeps lines of several processes whole; a failed diagnostic has nowhere to be reported.
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace tutti

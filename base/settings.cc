@@ -1,0 +1,113 @@
+#include "base/settings.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <variant>
+
+#include "base/error.h"
+
+namespace tutti {
+namespace {
+
+using Field = std::variant<std::string Settings::*, int Settings::*, long long Settings::*, bool Settings::*>;
+
+struct Variable {
+  std::string_view name;
+  Field field;
+  long long low = 0;   // inclusive; numbers only
+  long long high = 0;
+  std::vector<std::string_view> words = {};  // allowed words; empty: any text
+  std::string_view meaning;
+};
+
+constexpr long long kDayMs = 24LL * 3600 * 1000;
+
+const std::vector<Variable>& Variables() {
+  static const std::vector<Variable> table = {
+      {"TUTTI_COMM_ID", &Settings::comm_id, 0, 0, {}, "host:port of a fixed rendezvous for tuttiGetUniqueId"},
+      {"TUTTI_SOCKET_IFNAME", &Settings::socket_ifname, 0, 0, {}, "interfaces to use: prefixes, '=' exact, '^' excluded"},
+      {"TUTTI_SOCKET_FAMILY", &Settings::socket_family, 0, 0, {"", "inet", "inet6"}, "address family of the rendezvous"},
+      {"TUTTI_SECRET", &Settings::secret, 0, 0, {}, "keys the handshake of RANK/WORLD_SIZE/MASTER_* jobs"},
+      {"TUTTI_INIT_TIMEOUT_MS", &Settings::init_timeout_ms, 1, kDayMs, {}, "how long init waits for all ranks"},
+      {"TUTTI_TIMEOUT_MS", &Settings::operation_timeout_ms, 1, kDayMs, {}, "how long an operation may stand still"},
+      {"TUTTI_HEARTBEAT_MS", &Settings::heartbeat_timeout_ms, 1, kDayMs, {}, "silence of a remote rank that means death"},
+      {"TUTTI_ALGO", &Settings::algorithm, 0, 0, {}, "force an algorithm; all ranks alike"},
+      {"TUTTI_CHANNELS", &Settings::channels, 0, 16, {}, "parallel shares of a message; 0: chosen; all ranks alike"},
+      {"TUTTI_CHUNK", &Settings::chunk_bytes, 0, 1LL << 30, {}, "bytes of a block moved at a time; 0: chosen; all ranks alike"},
+      {"TUTTI_DETERMINISTIC", &Settings::deterministic, 0, 1, {}, "1: results independent of size and algorithm; all ranks alike"},
+      {"TUTTI_THREADS", &Settings::threads, 1, 16, {}, "host threads per rank that move data"},
+      {"TUTTI_CMA", &Settings::cma, 0, 1, {}, "0: never use process_vm_readv"},
+      {"TUTTI_ZERO_COPY", &Settings::zero_copy, 0, 1, {}, "0: never read a peer's buffers in place"},
+      {"TUTTI_WAIT", &Settings::wait, 0, 0, {"", "spin", "yield", "sleep"}, "how waits pass the time; empty: adapts"},
+      {"TUTTI_DEBUG", &Settings::debug, 0, 0, {}, "subjects to log: init,select,transport,faults,all"},
+      {"TUTTI_TRACE", &Settings::trace, 0, 0, {}, "file for a timeline; %r is the rank, %p the process"},
+      {"TUTTI_DUMP", &Settings::dump, 0, 0, {}, "file for the flight recorder on failure; %r, %p as above"},
+      {"TUTTI_RECORDER", &Settings::recorder, 0, 1, {}, "1: dump the flight recorder to stderr on failure"},
+  };
+  return table;
+}
+
+std::string Allowed(const Variable& variable) {
+  if (!variable.words.empty()) return fmt::format("one of \"{}\"", fmt::join(variable.words, "\", \""));
+  if (std::holds_alternative<std::string Settings::*>(variable.field)) return "any text";
+  return fmt::format("a whole number from {} to {}", variable.low, variable.high);
+}
+
+[[noreturn]] void Refuse(const Variable& variable, std::string_view text) {
+  Throw(tuttiInvalidArgument, "{}=\"{}\" is not allowed: it takes {} ({})", variable.name, text, Allowed(variable),
+        variable.meaning);
+}
+
+long long ParseNumber(const Variable& variable, std::string_view text) {
+  long long value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || value < variable.low || value > variable.high) {
+    Refuse(variable, text);
+  }
+  return value;
+}
+
+void Assign(Settings& settings, const Variable& variable, const std::string& text) {
+  if (const auto* word = std::get_if<std::string Settings::*>(&variable.field)) {
+    bool allowed = variable.words.empty();
+    for (const auto candidate : variable.words) allowed = allowed || candidate == text;
+    if (!allowed) Refuse(variable, text);
+    settings.*(*word) = text;
+    return;
+  }
+  const long long value = ParseNumber(variable, text);
+  if (const auto* number = std::get_if<int Settings::*>(&variable.field)) settings.*(*number) = static_cast<int>(value);
+  if (const auto* number = std::get_if<long long Settings::*>(&variable.field)) settings.*(*number) = value;
+  if (const auto* flag = std::get_if<bool Settings::*>(&variable.field)) settings.*(*flag) = value != 0;
+}
+
+}  // namespace
+
+Settings ReadSettings(const Lookup& lookup) {
+  Settings settings;
+  for (const auto& variable : Variables()) {
+    if (const auto text = lookup(variable.name)) Assign(settings, variable, *text);
+  }
+  return settings;
+}
+
+const Settings& GlobalSettings() {
+  static const Settings settings = ReadSettings([](std::string_view name) -> std::optional<std::string> {
+    const char* text = std::getenv(std::string(name).c_str());
+    return text ? std::optional<std::string>(text) : std::nullopt;
+  });
+  return settings;
+}
+
+std::vector<SettingDoc> SettingDocs() {
+  static const std::vector<std::string> allowed = [] {
+    std::vector<std::string> texts;
+    for (const auto& variable : Variables()) texts.push_back(Allowed(variable));
+    return texts;
+  }();
+  std::vector<SettingDoc> docs;
+  for (std::size_t i = 0; i < allowed.size(); ++i) docs.push_back({Variables()[i].name, allowed[i], Variables()[i].meaning});
+  return docs;
+}
+
+}  // namespace tutti

@@ -1,0 +1,55 @@
+#include "base/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/error.h"
+
+namespace tutti {
+namespace {
+
+Settings Read(const std::map<std::string, std::string, std::less<>>& environment) {
+  return ReadSettings([&](std::string_view name) -> std::optional<std::string> {
+    const auto found = environment.find(name);
+    return found == environment.end() ? std::nullopt : std::optional<std::string>(found->second);
+  });
+}
+
+TEST(Settings, DefaultsWithoutEnvironment) {
+  const auto settings = Read({});
+  EXPECT_EQ(settings.operation_timeout_ms, 600'000);
+  EXPECT_TRUE(settings.cma);
+}
+
+TEST(Settings, ReadsEveryKind) {
+  const auto settings = Read({{"TUTTI_ALGO", "ring"}, {"TUTTI_CMA", "0"}, {"TUTTI_CHUNK", "65536"}, {"TUTTI_THREADS", "3"}});
+  EXPECT_EQ(settings.algorithm, "ring");
+  EXPECT_FALSE(settings.cma);
+  EXPECT_EQ(settings.chunk_bytes, 65536);
+  EXPECT_EQ(settings.threads, 3);
+}
+
+TEST(Settings, RefusesWithNameValueAndRange) {
+  for (const auto* value : {"0", "17", "two", "", "1x", "99999999999999999999"}) {
+    try {
+      Read({{"TUTTI_THREADS", value}});
+      FAIL() << "accepted \"" << value << '"';
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), tuttiInvalidArgument);
+      EXPECT_NE(std::string(error.what()).find("TUTTI_THREADS"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("from 1 to 16"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_THROW(Read({{"TUTTI_WAIT", "nap"}}), Error);
+}
+
+TEST(Settings, EveryVariableIsDocumented) {
+  for (const auto& doc : SettingDocs()) {
+    EXPECT_TRUE(doc.name.starts_with("TUTTI_"));
+    EXPECT_FALSE(doc.meaning.empty());
+  }
+}
+
+}  // namespace
+}  // namespace tutti

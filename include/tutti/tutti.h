@@ -1,0 +1,331 @@
+/* Tutti: collective communication with an NCCL-shaped C API.
+ *
+ * Porting from NCCL is a search-and-replace of `nccl` by `tutti`; every function below that NCCL has takes the same
+ * arguments in the same order and returns the same codes. Buffers are ordinary host memory (malloc, mmap, stack).
+ *
+ * Words used throughout
+ *   rank, nranks   this process's (or thread's) place in the communicator, 0 .. nranks-1, and how many there are.
+ *   count          a number of ELEMENTS of `datatype`, never of bytes. Zero is legal: the call only takes part in order.
+ *   in place       the input and the output are the same memory; where, is said at each collective.
+ *   stream         a tuttiStream_t orders calls and makes them asynchronous. A null stream means: do it now, in this
+ *                  thread, and return when this rank's part is complete.
+ *
+ * Errors        Every function returns a tuttiResult_t. tuttiGetLastError() gives the whole sentence: which argument,
+ *               which rank, host, process, operation and sequence number. No function aborts or writes to stdout.
+ *               After tuttiRemoteError, tuttiSystemError, tuttiInternalError or tuttiTimeoutError a communicator is
+ *               dead: only its getters, tuttiCommAbort and tuttiCommDestroy may follow. tuttiInvalidArgument from a
+ *               call that checks its own arguments leaves it alive, and nothing of that call was sent.
+ * Threads       Different communicators may be used from different threads at the same time. Calls on one
+ *               communicator may come from any thread, one at a time; a second one waits for the first.
+ *               tuttiCommAbort, tuttiCommGetAsyncError and the getters may be called at any time from any thread.
+ *               Groups and the last error of a call without a communicator belong to the calling thread.
+ * Order         All ranks of a communicator call the same collectives in the same order. A rank that does not is
+ *               reported on every rank, naming both calls.
+ * fork          A communicator belongs to the process that made it. In a child of fork() every call on it returns
+ *               tuttiInvalidUsage; the child may make communicators of its own.
+ * Signals       No signal handler is installed and no mask changed; waits resume after EINTR. No function is
+ *               async-signal-safe. Helper threads block all signals.
+ */
+#ifndef TUTTI_TUTTI_H_
+#define TUTTI_TUTTI_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TUTTI_MAJOR 0
+#define TUTTI_MINOR 1
+#define TUTTI_PATCH 0
+/* As NCCL encodes versions: 10000 * major + 100 * minor + patch. */
+#define TUTTI_VERSION_CODE (TUTTI_MAJOR * 10000 + TUTTI_MINOR * 100 + TUTTI_PATCH)
+
+#if defined(__GNUC__)
+#define TUTTI_API __attribute__((visibility("default")))
+#else
+#define TUTTI_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------------------------------------------- types -- */
+
+typedef struct tuttiComm* tuttiComm_t;     /* a communicator, as one rank sees it */
+typedef struct tuttiStream* tuttiStream_t; /* a host stream; NULL is the synchronous one */
+typedef struct tuttiWindow* tuttiWindow_t; /* memory registered by all ranks together */
+
+/* Names one job-wide rendezvous and carries its secret; pass it to the other ranks by any private means. */
+#define TUTTI_UNIQUE_ID_BYTES 128
+typedef struct {
+  char internal[TUTTI_UNIQUE_ID_BYTES];
+} tuttiUniqueId;
+
+typedef enum {
+  tuttiSuccess = 0,
+  tuttiUnhandledCudaError = 1,
+  tuttiSystemError = 2,     /* the operating system refused something */
+  tuttiInternalError = 3,   /* a fault of this library */
+  tuttiInvalidArgument = 4, /* an argument is wrong on its own */
+  tuttiInvalidUsage = 5,    /* the call does not fit the state, or the ranks' calls do not fit each other */
+  tuttiRemoteError = 6,     /* another rank died, aborted or failed */
+  tuttiInProgress = 7,      /* a non-blocking communicator is still working */
+  tuttiTimeoutError = 8,    /* nothing moved for the time allowed */
+  tuttiNumResults = 9
+} tuttiResult_t;
+
+typedef enum {
+  tuttiInt8 = 0,
+  tuttiChar = 0,
+  tuttiUint8 = 1,
+  tuttiInt32 = 2,
+  tuttiInt = 2,
+  tuttiUint32 = 3,
+  tuttiInt64 = 4,
+  tuttiUint64 = 5,
+  tuttiFloat16 = 6,
+  tuttiHalf = 6,
+  tuttiFloat32 = 7,
+  tuttiFloat = 7,
+  tuttiFloat64 = 8,
+  tuttiDouble = 8,
+  tuttiBfloat16 = 9,
+  tuttiFloat8e4m3 = 10, /* OCP E4M3: no infinity, one NaN pattern per sign */
+  tuttiFloat8e5m2 = 11, /* OCP E5M2 */
+  tuttiNumTypes = 12
+} tuttiDataType_t;
+
+/* Reduction operators; docs/numerics.md says what each does with NaN, -0, overflow and rounding. */
+typedef enum {
+  tuttiSum = 0,
+  tuttiProd = 1,
+  tuttiMax = 2,
+  tuttiMin = 3,
+  tuttiAvg = 4, /* the sum divided by nranks; integers divide towards zero */
+  tuttiNumOps = 5,
+  tuttiMaxRedOp = 0x7fffffff
+} tuttiRedOp_t;
+
+typedef enum {
+  tuttiScalarDevice = 0,       /* *scalar is read when the collective runs */
+  tuttiScalarHostImmediate = 1 /* *scalar is read now */
+} tuttiScalarResidence_t;
+
+/* ---------------------------------------------------------------------------------------------- library-wide -- */
+
+/* *version = TUTTI_VERSION_CODE of the library that is loaded. */
+TUTTI_API tuttiResult_t tuttiGetVersion(int* version);
+/* A constant phrase for a code; never NULL, also for unknown codes. */
+TUTTI_API const char* tuttiGetErrorString(tuttiResult_t result);
+/* The full message of the last failure on `comm`, or in this thread when comm is NULL. "" if there was none. Valid
+ * until the next call on the communicator (or in this thread). */
+TUTTI_API const char* tuttiGetLastError(tuttiComm_t comm);
+
+/* ---------------------------------------------------------------------------------------------- communicators -- */
+
+#define TUTTI_CONFIG_UNDEF_INT INT32_MIN
+#define TUTTI_CONFIG_UNDEF_PTR NULL
+
+/* How to make a communicator. Start from TUTTI_CONFIG_INITIALIZER, then set fields; an undefined field takes the
+ * TUTTI_* environment setting, or the default. `size` versions the struct: the library reads no further than it. */
+typedef struct {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  int blocking;             /* 1 (default): calls return when done. 0: they return tuttiInProgress; poll
+                               tuttiCommGetAsyncError */
+  int channels;             /* parallel shares of a message, 1..16; default: chosen by the library */
+  int threads;              /* host threads per rank that move data, 1..16; default 1 */
+  int deterministic;        /* 1: results do not depend on size, channels or algorithm (see docs/numerics.md) */
+  int initTimeoutMs;        /* > 0; how long to wait for all ranks to come; default 120,000 */
+  int operationTimeoutMs;   /* > 0; how long an operation may stand still; default 600,000 */
+  const char* algorithm;    /* "ring", "double_binary_tree", "direct", ...; default: the selector's choice */
+  const char* name;         /* used in messages, logs and traces; copied */
+  int splitShare;           /* accepted for NCCL's sake; has no effect */
+} tuttiConfig_t;
+
+#define TUTTI_CONFIG_MAGIC 0x74757474u
+#define TUTTI_CONFIG_INITIALIZER                                                                                 \
+  {                                                                                                              \
+    sizeof(tuttiConfig_t), TUTTI_CONFIG_MAGIC, TUTTI_VERSION_CODE, TUTTI_CONFIG_UNDEF_INT,                       \
+        TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT,          \
+        TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_PTR, TUTTI_CONFIG_UNDEF_PTR, TUTTI_CONFIG_UNDEF_INT           \
+  }
+
+/* Makes a rendezvous: opens the port that the ranks will find each other at, served by this process until every rank
+ * has joined. Address: TUTTI_SOCKET_IFNAME and TUTTI_SOCKET_FAMILY, or TUTTI_COMM_ID=host:port. */
+TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id);
+/* Joins: returns when all `nranks` ranks have called it with the same id, or after the init timeout. Inside a group,
+ * several ranks of one process may join from one thread. */
+TUTTI_API tuttiResult_t tuttiCommInitRank(tuttiComm_t* comm, int nranks, tuttiUniqueId id, int rank);
+/* config may be NULL. All ranks must agree on the fields that shape plans (channels, algorithm, deterministic). */
+TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int nranks, tuttiUniqueId id, int rank,
+                                                tuttiConfig_t* config);
+/* Joins by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as torchrun sets them); TUTTI_SECRET keys the handshake. */
+TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm, tuttiConfig_t* config);
+/* All ranks in one process: fills comms[0..ndev-1]. devlist is accepted for NCCL's sake and may be NULL. */
+TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ndev, const int* devlist);
+/* Collective over comm. Ranks with equal color >= 0 form a new communicator, ordered by key, then by old rank.
+ * TUTTI_SPLIT_NOCOLOR: take part, get *newcomm = NULL. config may be NULL: inherit. */
+#define TUTTI_SPLIT_NOCOLOR -1
+TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t* newcomm,
+                                       tuttiConfig_t* config);
+/* Waits for everything this rank has queued, on all streams; afterwards only getters and Destroy are legal. */
+TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
+/* Finalizes if needed and frees. Local: does not wait for other ranks. */
+TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
+/* Stops whatever is running on comm, on this and (with tuttiRemoteError) on every other rank, and frees. May be called
+ * while another thread is inside a call on comm: that call returns first. Always returns. */
+TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
+/* *asyncError: tuttiSuccess, tuttiInProgress (non-blocking work pending), or what went wrong since. */
+TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError);
+TUTTI_API tuttiResult_t tuttiCommCount(const tuttiComm_t comm, int* count);
+TUTTI_API tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int* rank);
+
+/* ------------------------------------------------------------------------------------------------- what was done -- */
+
+typedef enum {
+  tuttiTransportSelf = 0, /* copies inside one rank */
+  tuttiTransportShm = 1,  /* through shared slots */
+  tuttiTransportDirect = 2, /* straight from the peer's memory: same process, or a registered window */
+  tuttiTransportCma = 3,  /* straight from the peer's memory by process_vm_readv */
+  tuttiNumTransports = 4
+} tuttiTransport_t;
+
+typedef enum {
+  tuttiAlgorithmNone = 0, /* send/recv, and communicators of one rank */
+  tuttiAlgorithmDirect = 1,
+  tuttiAlgorithmTwoShot = 2,
+  tuttiAlgorithmRing = 3,
+  tuttiAlgorithmDoubleBinaryTree = 4,
+  tuttiAlgorithmRecursive = 5, /* recursive halving and doubling */
+  tuttiAlgorithmBruck = 6,
+  tuttiAlgorithmBinomial = 7,
+  tuttiNumAlgorithms = 8
+} tuttiAlgorithm_t;
+
+/* Since the communicator was made. Set `size` to sizeof(tuttiCounters_t) before the call. Bytes are payload. */
+typedef struct {
+  size_t size;
+  uint64_t operations;
+  uint64_t operationsByAlgorithm[tuttiNumAlgorithms];
+  uint64_t bytesSent[tuttiNumTransports][tuttiNumAlgorithms];
+  uint64_t bytesReceived[tuttiNumTransports][tuttiNumAlgorithms];
+  uint64_t waitSpins;  /* times a wait polled again at once */
+  uint64_t waitYields; /* times it gave the core away */
+  uint64_t waitSleeps; /* times it slept until a peer rang */
+} tuttiCounters_t;
+TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters);
+
+/* How the last operation on comm was carried out, as one line for a person, e.g.
+ * "all_reduce 1048576 B: two_shot, 1 channel, chunk 65536 B, bulk; shm, 4 ranks (size <= 4 MiB)". Writes at most
+ * `size` bytes with the terminating zero. */
+TUTTI_API tuttiResult_t tuttiCommDescribeLastOperation(tuttiComm_t comm, char* text, size_t size);
+/* The algorithm's short name: "direct", "two_shot", "ring", ...; never NULL. */
+TUTTI_API const char* tuttiAlgorithmName(tuttiAlgorithm_t algorithm);
+TUTTI_API tuttiResult_t tuttiCommGetLastAlgorithm(tuttiComm_t comm, tuttiAlgorithm_t* algorithm);
+
+/* ------------------------------------------------------------------------------------------------- collectives --
+ * Every pointer must be aligned to the datatype's size. Input and output must be identical where "in place" says so,
+ * or not overlap at all. Buffers of count 0 may be NULL. */
+
+/* recvbuff[i] = op over ranks of sendbuff[i]; count elements each. In place: sendbuff == recvbuff. */
+TUTTI_API tuttiResult_t tuttiAllReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
+                                       tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream);
+/* As all-reduce, but only root's recvbuff is written (others' may be NULL). */
+TUTTI_API tuttiResult_t tuttiReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
+                                    tuttiRedOp_t op, int root, tuttiComm_t comm, tuttiStream_t stream);
+/* Every recvbuff gets root's sendbuff (others' may be NULL). In place on the root: sendbuff == recvbuff. */
+TUTTI_API tuttiResult_t tuttiBroadcast(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
+                                       int root, tuttiComm_t comm, tuttiStream_t stream);
+/* Broadcast in one buffer. */
+TUTTI_API tuttiResult_t tuttiBcast(void* buff, size_t count, tuttiDataType_t datatype, int root, tuttiComm_t comm,
+                                   tuttiStream_t stream);
+/* sendbuff: nranks * recvcount elements; rank r gets block r of the reduction. In place: recvbuff == sendbuff +
+ * rank * recvcount. */
+TUTTI_API tuttiResult_t tuttiReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
+                                           tuttiDataType_t datatype, tuttiRedOp_t op, tuttiComm_t comm,
+                                           tuttiStream_t stream);
+/* recvbuff: nranks * sendcount elements, block r from rank r. In place: sendbuff == recvbuff + rank * sendcount. */
+TUTTI_API tuttiResult_t tuttiAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
+                                       tuttiDataType_t datatype, tuttiComm_t comm, tuttiStream_t stream);
+/* Both buffers: nranks * count elements; block j of rank i's sendbuff becomes block i of rank j's recvbuff. In place:
+ * sendbuff == recvbuff. */
+TUTTI_API tuttiResult_t tuttiAlltoAll(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
+                                      tuttiComm_t comm, tuttiStream_t stream);
+/* root's recvbuff: nranks * count elements, block r from rank r. In place on the root: sendbuff == recvbuff + root *
+ * count. */
+TUTTI_API tuttiResult_t tuttiGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
+                                    int root, tuttiComm_t comm, tuttiStream_t stream);
+/* root's sendbuff: nranks * count elements, block r goes to rank r. In place on the root: recvbuff == sendbuff + root *
+ * count. */
+TUTTI_API tuttiResult_t tuttiScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
+                                     int root, tuttiComm_t comm, tuttiStream_t stream);
+/* No rank returns (on a stream: passes) before every rank has come. */
+TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream);
+
+/* The v-forms: counts and displacements are arrays of nranks, in elements; displacements count from the buffer's start
+ * and blocks must not overlap in the output. The arrays are read before the call returns.
+ * AllGatherV and ReduceScatterV: `recvcounts` must be equal on all ranks. AlltoAllV: sendcounts[j] on rank i must equal
+ * recvcounts[i] on rank j; a disagreement is reported on both. */
+TUTTI_API tuttiResult_t tuttiAllGatherV(const void* sendbuff, size_t sendcount, void* recvbuff,
+                                        const size_t* recvcounts, const size_t* recvdispls, tuttiDataType_t datatype,
+                                        tuttiComm_t comm, tuttiStream_t stream);
+/* sendbuff: the blocks one behind the other, sum(recvcounts) elements; rank r gets recvcounts[r] elements. In place:
+ * recvbuff == sendbuff + sum(recvcounts[0..rank-1]). */
+TUTTI_API tuttiResult_t tuttiReduceScatterV(const void* sendbuff, void* recvbuff, const size_t* recvcounts,
+                                            tuttiDataType_t datatype, tuttiRedOp_t op, tuttiComm_t comm,
+                                            tuttiStream_t stream);
+/* Not in place. */
+TUTTI_API tuttiResult_t tuttiAlltoAllV(const void* sendbuff, const size_t* sendcounts, const size_t* senddispls,
+                                       void* recvbuff, const size_t* recvcounts, const size_t* recvdispls,
+                                       tuttiDataType_t datatype, tuttiComm_t comm, tuttiStream_t stream);
+
+/* Point to point: the k-th send from a to b meets the k-th recv at b from a; counts and types must match. Outside a
+ * group each blocks until its data is taken or has come; put sends and receives that depend on each other in a group. */
+TUTTI_API tuttiResult_t tuttiSend(const void* sendbuff, size_t count, tuttiDataType_t datatype, int peer,
+                                  tuttiComm_t comm, tuttiStream_t stream);
+TUTTI_API tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t datatype, int peer, tuttiComm_t comm,
+                                  tuttiStream_t stream);
+
+/* Calls between Start and the matching End are collected and run together at End: they progress concurrently, so
+ * several communicators of one process, or sends and receives in any order, cannot block each other. Groups nest. */
+TUTTI_API tuttiResult_t tuttiGroupStart(void);
+TUTTI_API tuttiResult_t tuttiGroupEnd(void);
+
+/* op' (x0, x1, ...) = sum of scalar * xi. The scalar is one element of `datatype`. Local to this communicator and rank:
+ * ranks may scale differently. Use it only with that datatype. */
+TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, void* scalar, tuttiDataType_t datatype,
+                                                  tuttiScalarResidence_t residence, tuttiComm_t comm);
+TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
+
+/* ------------------------------------------------------------------------------------------------------- memory -- */
+
+/* Page-aligned, zeroed memory that peers can map once it is registered. */
+TUTTI_API tuttiResult_t tuttiMemAlloc(void** ptr, size_t size);
+TUTTI_API tuttiResult_t tuttiMemFree(void* ptr);
+/* Local: tells this communicator that a buffer will be used again and again. Peers then read tuttiMemAlloc memory in
+ * place where the system allows it; other memory is accepted and works as before. */
+TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size, void** handle);
+TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle);
+/* Collective over comm: every rank's [buff, buff + size) inside tuttiMemAlloc memory is mapped by every other rank of
+ * this host, and collectives on it read and write it in place. Flags: 0. */
+#define TUTTI_WIN_DEFAULT 0
+TUTTI_API tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size, tuttiWindow_t* win,
+                                                int winFlags);
+TUTTI_API tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_t win);
+
+/* ------------------------------------------------------------------------------------------------------ streams -- */
+
+/* A host stream: calls given to it run one after the other, in the order given, in a thread of the stream. */
+TUTTI_API tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream);
+/* Waits for what is queued, then frees. */
+TUTTI_API tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream);
+/* Waits for what is queued; returns the first failure since the last synchronise. */
+TUTTI_API tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream);
+/* tuttiSuccess: idle; tuttiInProgress: busy; else the first failure since the last synchronise. */
+TUTTI_API tuttiResult_t tuttiStreamQuery(tuttiStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* TUTTI_TUTTI_H_ */
