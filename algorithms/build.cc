@@ -1,0 +1,74 @@
+#include "algorithms/build.h"
+
+#include <array>
+
+#include "algorithms/binomial.h"
+#include "algorithms/bruck.h"
+#include "algorithms/direct.h"
+#include "algorithms/double_binary_tree.h"
+#include "algorithms/recursive.h"
+#include "algorithms/ring.h"
+#include "algorithms/two_shot.h"
+
+namespace tutti {
+namespace {
+
+using Builder = Schedule (*)(const Question&);
+
+constexpr unsigned Bit(Collective collective) { return 1u << static_cast<unsigned>(collective); }
+template <typename... Collectives>
+constexpr unsigned Forms(Collectives... collectives) {
+  return (Bit(collectives) | ...);
+}
+
+struct Entry {
+  std::string_view name;
+  Builder build = nullptr;
+  unsigned forms = 0;  // of which collectives, by Bit
+};
+
+using enum Collective;
+constexpr unsigned kEveryForm = (1u << kScheduledCollectives) - 1;
+
+// Indexed by tuttiAlgorithm_t.
+constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
+    {"none"},
+    {"direct", BuildDirect, kEveryForm},
+    {"two_shot", BuildTwoShot, Forms(all_reduce, reduce)},
+    {"ring", BuildRing, Forms(all_reduce, reduce_scatter, all_gather, broadcast, reduce)},
+    {"double_binary_tree", BuildDoubleBinaryTree, Forms(all_reduce, broadcast, reduce)},
+    {"recursive", BuildRecursive, Forms(all_reduce, reduce_scatter, all_gather)},
+    {"bruck", BuildBruck, Forms(all_gather, all_to_all)},
+    {"binomial", BuildBinomial, Forms(broadcast, reduce, gather, scatter)},
+}};
+
+}  // namespace
+
+std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const Question& question) {
+  if (!Supports(algorithm, question.collective, question.nranks)) return std::nullopt;
+  // Alone, every algorithm is the same copy.
+  Schedule schedule = question.nranks == 1 ? BuildDirect(question) : kAlgorithms[algorithm].build(question);
+  schedule.algorithm = algorithm;
+  return schedule;
+}
+
+bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks) {
+  if (algorithm < 0 || algorithm >= tuttiNumAlgorithms || nranks < 1) return false;
+  // Who reduces everybody's contribution at once can only do so with so many.
+  const bool at_once = algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot;
+  if (at_once && IsReducing(collective) && nranks > kMaxReads) return false;
+  return (kAlgorithms[algorithm].forms & Bit(collective)) != 0;
+}
+
+std::string_view NameOf(tuttiAlgorithm_t algorithm) {
+  return algorithm >= 0 && algorithm < tuttiNumAlgorithms ? kAlgorithms[algorithm].name : "unknown";
+}
+
+std::optional<tuttiAlgorithm_t> AlgorithmFromName(std::string_view name) {
+  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
+    if (kAlgorithms[i].name == name) return static_cast<tuttiAlgorithm_t>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tutti

@@ -1,0 +1,34 @@
+// Every algorithm, by name. An algorithm is a pure function from a question to one rank's schedule.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "algorithms/schedule.h"
+
+namespace tutti {
+
+// What is to be scheduled, for whom.
+struct Question {
+  Collective collective;
+  int rank;
+  int nranks;
+  int root = 0;
+  int channels = 1;  // ring and direct repeat their schedule on so many; trees use a multiple of their own
+};
+
+// REQUIRES: 0 <= rank, root < nranks; nranks >= 1; channels >= 1.
+// nullopt: the algorithm has no form of this collective at this size (Bruck is for all-gather, ...).
+std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const Question& question);
+
+// Every algorithm that has a form of it, the same on all ranks. REQUIRES: collective is scheduled.
+bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks);
+
+// "direct", "two_shot", "ring", ... and back; nullopt for other words.
+std::string_view NameOf(tuttiAlgorithm_t algorithm);
+std::optional<tuttiAlgorithm_t> AlgorithmFromName(std::string_view name);
+
+}  // namespace tutti

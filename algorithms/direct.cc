@@ -1,0 +1,114 @@
+#include "algorithms/direct.h"
+
+#include <utility>
+
+#include "algorithms/steps.h"
+
+namespace tutti {
+namespace {
+
+Channel AllReduce(int rank, int n) {
+  Step reduce = Finally(MakeStep(0, ContributionsInRankOrder(rank, n, 0, Post), {Out(0)}));
+  if (n == 1) return {{Lane{{std::move(reduce)}}}};
+  reduce.after = {{0, 0}};  // in place, the result would overwrite a contribution that is not posted yet
+  return {{Lane{{MakeStep(0, {Scaled(0)}, {Post(rank)})}}, Lane{{std::move(reduce)}}}};
+}
+
+Channel ReduceScatter(int rank, int n) {
+  Lane send;
+  for (const int q : Others(rank, n)) send.steps.push_back(MakeStep(q, {Scaled(q)}, {To(q)}));
+  Lane reduce{{Finally(MakeStep(rank, ContributionsInRankOrder(rank, n, rank, From), {Out(rank)}))}};
+  if (n == 1) return {{std::move(reduce)}};
+  return {{std::move(send), std::move(reduce)}};
+}
+
+Channel AllGather(int rank, int n) {
+  if (n == 1) return {{Lane{{MakeStep(0, {In(0)}, {Out(0)})}}}};
+  Lane publish{{MakeStep(rank, {In(rank)}, {Out(rank), Post(rank)})}};
+  Lane collect;
+  for (const int q : Others(rank, n)) collect.steps.push_back(MakeStep(q, {Post(q)}, {Out(q)}));
+  return {{std::move(publish), std::move(collect)}};
+}
+
+// Every block is sent before its place is overwritten, which in-place calls need.
+Channel AllToAll(int rank, int n) {
+  Lane send;
+  Lane receive;
+  for (const int q : Others(rank, n)) {
+    const auto sent = static_cast<std::int16_t>(send.steps.size());
+    send.steps.push_back(MakeStep(q, {In(q)}, {To(q)}));
+    receive.steps.push_back(MakeStep(n + q, {From(q)}, {Out(q)}));
+    receive.steps.back().after = {{0, sent}};
+  }
+  send.steps.push_back(MakeStep(rank, {In(rank)}, {Out(rank)}));
+  if (n == 1) return {{std::move(send)}};
+  return {{std::move(send), std::move(receive)}};
+}
+
+Channel Broadcast(int rank, int n, int root) {
+  if (n == 1) return {{Lane{{MakeStep(0, {In(0)}, {Out(0)})}}}};
+  if (rank == root) return {{Lane{{MakeStep(0, {In(0)}, {Out(0), Post(root)})}}}};
+  return {{Lane{{MakeStep(0, {Post(root)}, {Out(0)})}}}};
+}
+
+Channel Reduce(int rank, int n, int root) {
+  if (rank != root) return {{Lane{{MakeStep(0, {Scaled(0)}, {To(root)})}}}};
+  return {{Lane{{Finally(MakeStep(0, ContributionsInRankOrder(rank, n, 0, From), {Out(0)}))}}}};
+}
+
+Channel Gather(int rank, int n, int root) {
+  if (rank != root) return {{Lane{{MakeStep(rank, {In(rank)}, {To(root)})}}}};
+  Lane lane{{MakeStep(root, {In(root)}, {Out(root)})}};
+  for (const int q : Others(rank, n)) lane.steps.push_back(MakeStep(q, {From(q)}, {Out(q)}));
+  return {{std::move(lane)}};
+}
+
+Channel Scatter(int rank, int n, int root) {
+  if (rank != root) return {{Lane{{MakeStep(rank, {From(root)}, {Out(rank)})}}}};
+  Lane lane;
+  for (const int q : Others(rank, n)) lane.steps.push_back(MakeStep(q, {In(q)}, {To(q)}));
+  lane.steps.push_back(MakeStep(root, {In(root)}, {Out(root)}));
+  return {{std::move(lane)}};
+}
+
+Channel BuildChannel(const Question& question) {
+  const auto [collective, rank, n, root, channels] = question;
+  switch (collective) {
+    case Collective::all_reduce: return AllReduce(rank, n);
+    case Collective::reduce_scatter: return ReduceScatter(rank, n);
+    case Collective::all_gather: return AllGather(rank, n);
+    case Collective::all_to_all: return AllToAll(rank, n);
+    case Collective::broadcast: return Broadcast(rank, n, root);
+    case Collective::reduce: return Reduce(rank, n, root);
+    case Collective::gather: return Gather(rank, n, root);
+    case Collective::scatter: return Scatter(rank, n, root);
+    default: return {};  // not scheduled
+  }
+}
+
+// One block where everybody's whole buffer meets everybody's; else one block per rank.
+int BlocksOf(const Question& question) {
+  switch (question.collective) {
+    case Collective::all_reduce:
+    case Collective::broadcast:
+    case Collective::reduce: return 1;
+    default: return question.nranks;
+  }
+}
+
+// In place, an all-reduce or all-to-all overwrites what a slow peer may still have to read.
+bool ReferenceSafeInPlace(const Question& question) {
+  return question.nranks == 1 ||
+         (question.collective != Collective::all_reduce && question.collective != Collective::all_to_all);
+}
+
+}  // namespace
+
+Schedule BuildDirect(const Question& question) {
+  Schedule schedule = Answer(question, tuttiAlgorithmDirect, BlocksOf(question), BuildChannel(question));
+  schedule.reference_safe = true;
+  schedule.reference_safe_in_place = ReferenceSafeInPlace(question);
+  return schedule;
+}
+
+}  // namespace tutti

@@ -1,0 +1,147 @@
+// A collective is a schedule, and a schedule is data: what ONE rank does, written down. The executor runs it, the
+// verifier proves it, the viewer prints it; none of them knows an algorithm.
+//
+// Vocabulary
+//   block    one of the equal parts (nranks of them, or 1) that a schedule names when it says which data it means. The
+//            launch binds block b to an extent: where it lies in the input and the output, and how long it is.
+//   chunk    the k-th piece of EVERY block, at most chunk-size long. A lane runs its steps for chunk 0, then for chunk
+//            1, ... Where a block is too short to have a k-th chunk, its steps are skipped - by sender and receiver.
+//   channel  an independent share of every block, with its own connections. Channels run side by side.
+//   lane     steps run in order, for each chunk again. Lanes of a channel overlap: one may be chunks ahead of another.
+//   slot     one chunk of one block, travelling: to(peer) fills the next slot of the connection to a peer, from(peer)
+//            empties the next slot of the connection from it. post fills the next slot that EVERY other rank must read;
+//            read as post(writer).
+//
+// A step reads its operands, reduces them in the order given if there are several, and writes the result to every
+// destination. Examples (r: this rank):
+//   {in[c]} -> {to(next)}                              send
+//   {from(prev), in[c]} -> {to(next)}                  receive, reduce, forward
+//   {from(parent)} -> {out[c], to(left), to(right)}    broadcast down a tree
+//   {in[r], from(0), from(1)} -> {out[r], post}        reduce from everybody, publish to everybody
+//
+// Rules (the verifier checks them)
+//   - in one channel, all steps that fill a given connection are in one lane, and so are all that empty it;
+//   - every post is read exactly once by every other rank;
+//   - each rank's contribution reaches each element of the result exactly once, scaled exactly once (see `scaled`), and
+//     `final` is applied exactly once, last, to each element of the result;
+//   - scratch[b] is one chunk long; it carries nothing from one chunk to the next;
+//   - a step has at most kMaxReads reads and kMaxWrites writes, and a connection stands in it once.
+//
+// Thread-safety: value types.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tutti/tutti.h"
+
+namespace tutti {
+
+enum class Collective : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  all_to_all,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  barrier,
+  send,
+  receive,
+};
+inline constexpr int kScheduledCollectives = 8;  // all_reduce .. scatter; the rest are built from these or are one step
+
+std::string_view NameOf(Collective collective);
+constexpr bool IsReducing(Collective c) {
+  return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
+}
+constexpr bool HasRoot(Collective c) {
+  return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather || c == Collective::scatter;
+}
+
+enum class Place : std::uint8_t {
+  input,    // block of the user's input
+  output,   // block of the user's output
+  scratch,  // block of memory that lasts one chunk
+  from,     // next slot of the connection from `peer`
+  to,       // next slot of the connection to `peer`
+  post,     // read: next slot posted by `peer`; written (peer = this rank): next slot for everybody else
+};
+
+struct Operand {
+  Place place;
+  std::int16_t peer = -1;   // from, to, post
+  std::int16_t block = -1;  // input, output, scratch
+  bool scaled = false;      // reads of raw contributions: a PreMulSum's scalar is applied here
+
+  friend bool operator==(const Operand&, const Operand&) = default;
+};
+
+// Wait until `lane` of the same channel has done `step` for the same chunk.
+struct After {
+  std::int16_t lane;
+  std::int16_t step;
+  friend bool operator==(const After&, const After&) = default;
+};
+
+// What an executor must be able to take in one step.
+inline constexpr int kMaxReads = 64;
+inline constexpr int kMaxWrites = 4;
+
+struct Step {
+  std::int16_t block;  // whose extent says how long this step's data is
+  std::vector<Operand> reads;
+  std::vector<Operand> writes;
+  bool final = false;  // the result is the collective's: average's division happens here
+  std::vector<After> after = {};
+  friend bool operator==(const Step&, const Step&) = default;
+};
+
+struct Lane {
+  std::vector<Step> steps;
+  friend bool operator==(const Lane&, const Lane&) = default;
+};
+
+struct Channel {
+  std::vector<Lane> lanes;
+  friend bool operator==(const Channel&, const Channel&) = default;
+};
+
+struct Schedule {
+  Collective collective;
+  tuttiAlgorithm_t algorithm;
+  int rank;
+  int nranks;
+  int root = 0;
+  // Blocks 0..blocks-1 in `input` and `output`; which of the two buffers has all of them follows from the collective:
+  // all_reduce, broadcast, reduce: both. reduce_scatter, scatter (root): input all, output only block `rank`.
+  // all_gather, gather (root): input only block `rank`, output all. all_to_all: both have nranks blocks; input[q] goes
+  // to rank q, output[q] comes from rank q; blocks q (sent) and nranks + q (received) name their lengths.
+  int blocks;
+  int scratch_blocks = 0;
+  std::vector<Channel> channels;
+  // May a slot carry a reference to this rank's input or output instead of the data, (a) when input and output are
+  // different memory, (b) when they are the same? The reader then reads the memory when it empties the slot. Set by the
+  // builder, proved by the verifier.
+  bool reference_safe = false;
+  bool reference_safe_in_place = false;
+};
+
+// Operands, spelt as in the examples above.
+inline Operand In(int block) { return {Place::input, -1, static_cast<std::int16_t>(block)}; }
+inline Operand Scaled(int block) { return {Place::input, -1, static_cast<std::int16_t>(block), true}; }
+inline Operand Out(int block) { return {Place::output, -1, static_cast<std::int16_t>(block)}; }
+inline Operand Scratch(int block) { return {Place::scratch, -1, static_cast<std::int16_t>(block)}; }
+inline Operand From(int peer) { return {Place::from, static_cast<std::int16_t>(peer)}; }
+inline Operand To(int peer) { return {Place::to, static_cast<std::int16_t>(peer)}; }
+inline Operand Post(int writer) { return {Place::post, static_cast<std::int16_t>(writer)}; }
+
+// "{in[0], from(1)} -> {out[0], post}".
+std::string ToString(const Step& step);
+// The whole schedule, one step a line, for people.
+std::string ToString(const Schedule& schedule);
+
+}  // namespace tutti

@@ -1,0 +1,52 @@
+// The small words that builders share.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "algorithms/build.h"
+
+namespace tutti {
+
+inline Step MakeStep(int block, std::vector<Operand> reads, std::vector<Operand> writes) {
+  return {static_cast<std::int16_t>(block), std::move(reads), std::move(writes)};
+}
+
+// The step's result is the collective's result.
+inline Step Finally(Step step) {
+  step.final = true;
+  return step;
+}
+
+// x modulo n, never negative: blocks and ranks on a circle of n.
+constexpr int Around(int x, int n) { return ((x % n) + n) % n; }
+
+// Everybody else, starting behind oneself, which spreads the first meetings over all pairs.
+inline std::vector<int> Others(int rank, int n) {
+  std::vector<int> others;
+  for (int i = 1; i < n; ++i) others.push_back((rank + i) % n);
+  return others;
+}
+
+// All contributions to one block, in rank order: one and the same expression over ranks 0..n-1 wherever it is computed.
+// `theirs` (From or Post) says how the others' contributions arrive.
+inline std::vector<Operand> ContributionsInRankOrder(int rank, int n, int block, Operand (*theirs)(int)) {
+  std::vector<Operand> reads;
+  for (int q = 0; q < n; ++q) reads.push_back(q == rank ? Scaled(block) : theirs(q));
+  return reads;
+}
+
+// The answer to `question`: the same channel as often as it asks for.
+inline Schedule Answer(const Question& question, tuttiAlgorithm_t algorithm, int blocks, const Channel& channel) {
+  return {.collective = question.collective,
+          .algorithm = algorithm,
+          .rank = question.rank,
+          .nranks = question.nranks,
+          .root = question.root,
+          .blocks = blocks,
+          .channels = std::vector<Channel>(question.channels, channel)};
+}
+
+}  // namespace tutti

@@ -1,0 +1,66 @@
+#include "executors/host/drive.h"
+
+#include <sched.h>
+
+#include <thread>
+
+namespace tutti {
+namespace {
+
+using std::chrono::microseconds;
+
+// How long a wait may keep its core before it lets others have it: a wake-up takes 30 to 70 us, so sleeping earlier
+// costs more than it saves; a scheduler tick (1 to 4 ms) later, whoever wanted the core has had it.
+constexpr microseconds kPatience{4000};
+// With a core for every rank: long enough for a peer's chunk (a few us) and for most skew between ranks.
+constexpr microseconds kSpin{200};
+constexpr microseconds kForever = std::chrono::hours(24 * 365);
+
+constexpr microseconds kCheckEvery{1000};
+constexpr microseconds kNap{200};
+// Looking at the clock costs as much as 20 polls.
+constexpr std::uint32_t kSpinsPerLook = 64;
+constexpr std::uint32_t kYieldsPerLook = 8;
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+WaitPolicy ChooseWaitPolicy(std::string_view mode, int ranks, int cores) {
+  if (mode == "spin") return {kForever, kForever};
+  if (mode == "yield") return {microseconds(0), kForever};
+  if (mode == "sleep") return {microseconds(0), microseconds(0)};
+  return {ranks <= cores ? kSpin : microseconds(0), kPatience};
+}
+
+bool Driver::Poll() {
+  if (phase_ == Phase::spin) {
+    ++counts_.spins;
+    Pause();
+    return polls_ % kSpinsPerLook != 0;
+  }
+  ++counts_.yields;
+  sched_yield();
+  return polls_ % kYieldsPerLook != 0;
+}
+
+void Driver::Nap() { std::this_thread::sleep_for(kNap); }
+
+bool Driver::LookAtClock(const Check& check) {
+  const auto now = Clock::now();
+  if (!looked_) since_ = checked_ = now;
+  looked_ = true;
+  const auto waited = now - since_;
+  phase_ = waited < policy_.spin ? Phase::spin : waited < policy_.spin + policy_.yield ? Phase::yield : Phase::sleep;
+  if (now - checked_ < kCheckEvery) return true;
+  checked_ = now;
+  return check(waited);
+}
+
+}  // namespace tutti

@@ -1,0 +1,128 @@
+#include "executors/host/plan.h"
+
+#include <algorithm>
+
+#include "base/datatype.h"
+#include "base/error.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kShareUnit = 64;  // channels meet on cache lines
+
+bool IsSlot(Place place) { return place == Place::from || place == Place::to || place == Place::post; }
+
+// Takes the page faults of the part of a ring that chunks of this size will touch, the first time a plan uses it. Asking
+// again for pages that are there is cheap.
+template <typename End>
+void PopulateRing(const End& end, Wire wire, std::size_t chunk_bytes) {
+  const auto& shape = end.shape();
+  if (wire != Wire::bulk) return Segment::Populate(end.slots(), std::size_t{shape.stride} * shape.depth);
+  for (std::uint32_t i = 0; i < shape.depth; ++i) {
+    Segment::Populate(end.slots() + std::size_t{i} * shape.stride, shape.data_offset + chunk_bytes);
+  }
+}
+
+}  // namespace
+
+Plan::Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op, ShmFabric& fabric,
+           int first_channel)
+    : schedule_(std::move(schedule)),
+      extents_(std::move(extents)),
+      shape_(shape),
+      type_(type),
+      reduce_(SelectReduce(type, op == tuttiAvg ? tuttiSum : op)),
+      divisor_(op == tuttiAvg ? schedule_.nranks : 0) {
+  const auto capacity = fabric.layout().Shape(shape_.wire).capacity;
+  if (shape_.chunk_bytes == 0 || shape_.chunk_bytes > capacity) {
+    Throw(tuttiInternalError, "a chunk of {} bytes does not fit a slot of {}", shape_.chunk_bytes, capacity);
+  }
+  for (std::size_t i = 0; i < schedule_.channels.size(); ++i) {
+    Bind(schedule_.channels[i], static_cast<int>(i), fabric, first_channel + static_cast<int>(i));
+  }
+  scratch_bytes_ = static_cast<std::size_t>(schedule_.scratch_blocks) * shape_.chunk_bytes;
+}
+
+std::size_t Plan::ShareBegin(std::size_t length, int channel) const {
+  const std::size_t n = schedule_.channels.size();
+  const std::size_t share = ((length + n - 1) / n + kShareUnit - 1) / kShareUnit * kShareUnit;
+  return n == 1 ? (channel == 0 ? 0 : length) : std::min(length, share * static_cast<std::size_t>(channel));
+}
+
+BoundOperand Plan::BindOperand(const Operand& operand, bool written, int channel, ShmFabric& fabric,
+                               int fabric_channel) const {
+  BoundOperand bound{operand.place, operand.scaled, IsSlot(operand.place)};
+  const auto block = static_cast<std::size_t>(std::max<int>(operand.block, 0));
+  switch (operand.place) {
+    case Place::input: bound.offset = extents_.input_offset.at(block) + ShareBegin(extents_.length[block], channel); break;
+    case Place::output: {
+      // What all_to_all receives from q is as long as block nranks + q says.
+      const auto length_of = extents_.length.size() > extents_.output_offset.size() ? block + extents_.output_offset.size() : block;
+      bound.offset = extents_.output_offset.at(block) + ShareBegin(extents_.length[length_of], channel);
+      break;
+    }
+    case Place::scratch: bound.offset = block * shape_.chunk_bytes; break;
+    case Place::to: bound.fill = &fabric.To(fabric_channel, shape_.wire, operand.peer); break;
+    case Place::from: bound.empty = &fabric.From(fabric_channel, shape_.wire, operand.peer); break;
+    case Place::post:
+      if (written) {
+        bound.fill = &fabric.Post(fabric_channel, shape_.wire);
+      } else {
+        bound.empty = &fabric.PostOf(fabric_channel, shape_.wire, operand.peer);
+      }
+      break;
+  }
+  if (bound.fill != nullptr) PopulateRing(*bound.fill, shape_.wire, shape_.chunk_bytes);
+  if (bound.empty != nullptr) PopulateRing(*bound.empty, shape_.wire, shape_.chunk_bytes);
+  return bound;
+}
+
+void Plan::Bind(const Channel& channel, int index, ShmFabric& fabric, int fabric_channel) {
+  BoundChannel bound_channel;
+  for (std::size_t l = 0; l < channel.lanes.size(); ++l) {
+    const auto& lane = channel.lanes[l];
+    BoundLane bound_lane;
+    for (std::size_t s = 0; s < lane.steps.size(); ++s) {
+      const auto& step = lane.steps[s];
+      const std::size_t length = extents_.length.at(static_cast<std::size_t>(step.block));
+      const std::size_t bytes = ShareBegin(length, index + 1) - ShareBegin(length, index);
+      auto operands = std::make_unique<std::vector<BoundOperand>>();
+      for (const auto& read : step.reads) operands->push_back(BindOperand(read, false, index, fabric, fabric_channel));
+      for (const auto& write : step.writes) operands->push_back(BindOperand(write, true, index, fabric, fabric_channel));
+
+      BoundStep bound;
+      bound.bytes = bytes;
+      bound.length = static_cast<std::uint32_t>((bytes + shape_.chunk_bytes - 1) / shape_.chunk_bytes);
+      bound.reads = std::span(*operands).first(step.reads.size());
+      bound.writes = std::span(*operands).subspan(step.reads.size());
+      bound.after = schedule_.channels[static_cast<std::size_t>(index)].lanes[l].steps[s].after;
+      bound.final = step.final;
+      bound.arithmetic = step.reads.size() > 1;
+      const auto is_memory = [](const BoundOperand& o) { return o.place == Place::input || o.place == Place::output; };
+      if (!bound.arithmetic && is_memory(bound.reads.front())) bound.referable = &bound.reads.front();
+      for (const auto& write : bound.writes) {
+        if (bound.referable == nullptr && is_memory(write)) bound.referable = &write;
+        if (!write.is_slot) {
+          footprint_ += bytes;
+          continue;
+        }
+        bound.fills = true;
+        bytes_sent_ += bytes * (write.place == Place::post ? static_cast<std::size_t>(schedule_.nranks - 1) : 1);
+        if (std::find(bound_lane.fills.begin(), bound_lane.fills.end(), write.fill) == bound_lane.fills.end()) {
+          bound_lane.fills.push_back(write.fill);
+        }
+      }
+      for (const auto& read : bound.reads) (read.is_slot ? bytes_received_ : footprint_) += bytes;
+      // A pair that exchanges nothing still says so (Extents::pairwise).
+      const bool talks = bound.fills || std::any_of(bound.reads.begin(), bound.reads.end(), [](auto& o) { return o.is_slot; });
+      if (extents_.pairwise && talks) bound.length = std::max(bound.length, 1U);
+      bound_lane.chunks = std::max(bound_lane.chunks, bound.length);
+      bound_lane.steps.push_back(bound);
+      operands_.push_back(std::move(operands));
+    }
+    bound_channel.lanes.push_back(std::move(bound_lane));
+  }
+  channels_.push_back(std::move(bound_channel));
+}
+
+}  // namespace tutti

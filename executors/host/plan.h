@@ -1,0 +1,96 @@
+// A schedule bound to one communicator's connections, one type and one size: what a repeated call looks up and runs.
+// Everything that does not depend on the buffers' addresses is worked out here, once.
+//
+// Thread-safety: immutable after construction, except the ring ends it points to, which belong to whoever runs it.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "algorithms/extents.h"
+#include "algorithms/schedule.h"
+#include "algorithms/select.h"
+#include "executors/host/reduce.h"
+#include "transports/shm.h"
+
+namespace tutti {
+
+struct BoundOperand {
+  Place place;
+  bool scaled = false;
+  bool is_slot = false;
+  FillEnd* fill = nullptr;    // written slots
+  EmptyEnd* empty = nullptr;  // read slots
+  std::size_t offset = 0;     // memory: bytes from the start of input, output or scratch, channel share included
+};
+
+struct BoundStep {
+  std::uint32_t length = 0;  // chunks of this step; see Chunks()
+  std::size_t bytes = 0;     // of the step's block in this channel
+  std::span<const BoundOperand> reads;
+  std::span<const BoundOperand> writes;
+  std::span<const After> after;
+  bool arithmetic = false;  // reduces or scales; otherwise it copies
+  bool final = false;
+  bool fills = false;       // writes at least one slot
+  // Memory whose content equals what the step puts into its slots, if a slot may refer to it instead: the only source of
+  // a copy, or a block that the step itself writes.
+  const BoundOperand* referable = nullptr;
+};
+
+struct BoundLane {
+  std::vector<BoundStep> steps;
+  std::uint32_t chunks = 0;  // the longest step's
+  // Highest slot numbers that must be drained before the operation may return, when slots refer to user memory.
+  std::vector<FillEnd*> fills;
+};
+
+struct BoundChannel {
+  std::vector<BoundLane> lanes;
+};
+
+class Plan {
+ public:
+  // Connects the schedule's steps to `fabric`, using channels first_channel, first_channel + 1, ... and takes the page
+  // faults of every ring it will use. REQUIRES: shape.chunk_bytes fits the wire's slots; type and op are valid.
+  Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op, ShmFabric& fabric,
+       int first_channel);
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  const Schedule& schedule() const { return schedule_; }
+  const Extents& extents() const { return extents_; }
+  const Shape& shape() const { return shape_; }
+  tuttiDataType_t type() const { return type_; }
+  std::span<const BoundChannel> channels() const { return channels_; }
+  ReduceFunction reduce() const { return reduce_; }
+  int divisor() const { return divisor_; }
+  std::size_t scratch_bytes() const { return scratch_bytes_; }  // of one channel
+  // Payload that this rank sends and receives in one run.
+  std::size_t bytes_sent() const { return bytes_sent_; }
+  std::size_t bytes_received() const { return bytes_received_; }
+  // Bytes of input read and output written by this rank; decides whether stores bypass the caches.
+  std::size_t footprint() const { return footprint_; }
+
+ private:
+  void Bind(const Channel& channel, int index, ShmFabric& fabric, int fabric_channel);
+  BoundOperand BindOperand(const Operand& operand, bool written, int channel, ShmFabric& fabric, int fabric_channel) const;
+  std::size_t ShareBegin(std::size_t length, int channel) const;
+
+  Schedule schedule_;
+  Extents extents_;
+  Shape shape_;
+  tuttiDataType_t type_;
+  ReduceFunction reduce_;
+  int divisor_;
+  std::vector<BoundChannel> channels_;
+  // BoundStep's spans point into these.
+  std::vector<std::unique_ptr<std::vector<BoundOperand>>> operands_;
+  std::size_t scratch_bytes_ = 0;
+  std::size_t bytes_sent_ = 0;
+  std::size_t bytes_received_ = 0;
+  std::size_t footprint_ = 0;
+};
+
+}  // namespace tutti

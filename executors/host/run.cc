@@ -1,0 +1,256 @@
+#include "executors/host/run.h"
+
+#include "base/datatype.h"
+#include "executors/host/copy.h"
+#include "executors/host/doorbell.h"
+#include "transports/cma.h"
+
+namespace tutti {
+
+static_assert(kMaxReads <= kMaxReduceSources && kMaxWrites <= kMaxReduceDestinations, "a step fits one reduction");
+
+Run::Run(const Plan& plan, ShmFabric& fabric, const WindowMap& windows)
+    : plan_(plan), fabric_(fabric), windows_(windows), states_(plan.channels().size()) {
+  for (std::size_t c = 0; c < states_.size(); ++c) {
+    states_[c].lanes.resize(plan.channels()[c].lanes.size());
+    states_[c].scratch.resize(plan.scratch_bytes());
+  }
+}
+
+void Run::Start(const Launch& launch) {
+  launch_ = launch;
+  for (auto& state : states_) {
+    for (auto& lane : state.lanes) lane = LaneState{};
+    state.finished = 0;
+    state.done = false;
+    state.streamed = false;
+    state.referred = false;
+    state.fault = Fault{};
+    state.traffic = Traffic{};
+  }
+}
+
+Run::Progress Run::Advance(std::size_t channel) {
+  auto& state = states_[channel];
+  if (state.done) return Progress::done;
+  bool moved = false;
+  if (state.finished < state.lanes.size()) {
+    // Sweep until a whole sweep moves nothing: one lane's step often lets another lane of this rank go on.
+    for (bool sweep = true; sweep && state.finished < state.lanes.size();) {
+      sweep = false;
+      state.finished = 0;
+      for (std::size_t l = 0; l < state.lanes.size(); ++l) {
+        const auto progress = AdvanceLane(channel, l);
+        if (progress == Progress::faulted) return progress;
+        if (progress == Progress::done) ++state.finished;
+        sweep = sweep || progress == Progress::moved;
+      }
+      moved = moved || sweep;
+    }
+    if (state.finished < state.lanes.size()) return moved ? Progress::moved : Progress::blocked;
+    // Results that bypass the caches must be in memory before whoever called us tells anybody.
+    if (state.streamed) StreamFence();
+  }
+  // The caller may reuse its buffers once we return, so nobody may still be reading them.
+  if (state.referred && !Drained(channel)) return moved ? Progress::moved : Progress::blocked;
+  state.done = true;
+  return Progress::done;
+}
+
+// Runs the lane as far as it goes. done: it had finished before; moved: at least one step was done (perhaps the last).
+Run::Progress Run::AdvanceLane(std::size_t channel, std::size_t lane_index) {
+  auto& lane = states_[channel].lanes[lane_index];
+  const auto& bound = plan_.channels()[channel].lanes[lane_index];
+  if (lane.chunk >= bound.chunks) return Progress::done;
+  bool moved = false;
+  while (lane.chunk < bound.chunks) {
+    const auto& step = bound.steps[lane.step];
+    if (lane.chunk < step.length) {
+      const auto outcome = TryStep(channel, lane, step);
+      if (outcome == Outcome::faulted) return Progress::faulted;
+      if (outcome == Outcome::blocked) return moved ? Progress::moved : Progress::blocked;
+    }
+    moved = true;
+    if (++lane.step == bound.steps.size()) {
+      lane.step = 0;
+      ++lane.chunk;
+    }
+  }
+  return Progress::moved;
+}
+
+Run::Outcome Run::TryStep(std::size_t channel, LaneState& lane, const BoundStep& step) {
+  auto& state = states_[channel];
+  for (const auto& after : step.after) {
+    const auto& other = state.lanes[static_cast<std::size_t>(after.lane)];
+    // A lane with fewer chunks has, at its end, done all it ever will.
+    if (other.chunk >= plan_.channels()[channel].lanes[static_cast<std::size_t>(after.lane)].chunks) continue;
+    if (other.chunk < lane.chunk || (other.chunk == lane.chunk && other.step <= after.step)) return Outcome::blocked;
+  }
+  for (std::size_t i = lane.ready_reads; i < step.reads.size(); ++i) {
+    const auto* empty = step.reads[i].empty;
+    if (empty == nullptr) continue;
+    const auto look = empty->Look(launch_.tag);
+    if (look == EmptyEnd::State::ready) continue;
+    if (look == EmptyEnd::State::foreign) {
+      state.fault = {Fault::Kind::foreign, empty->peer(), 0, 0};
+      return Outcome::faulted;
+    }
+    lane.ready_reads = static_cast<std::uint16_t>(i);
+    return Outcome::blocked;
+  }
+  if (step.fills) {
+    for (const auto& write : step.writes) {
+      if (write.fill != nullptr && !write.fill->HasRoom()) return Outcome::blocked;
+    }
+  }
+  lane.ready_reads = 0;
+  const std::size_t done = std::size_t{lane.chunk} * plan_.shape().chunk_bytes;
+  const std::size_t left = step.bytes - done;
+  return Execute(channel, step, done, left < plan_.shape().chunk_bytes ? left : plan_.shape().chunk_bytes);
+}
+
+std::byte* Run::Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const {
+  switch (operand.place) {
+    // Never written through: the schedule's inputs are only read.
+    case Place::input: return const_cast<std::byte*>(launch_.input) + operand.offset + done;
+    case Place::output: return launch_.output + operand.offset + done;
+    default: return state.scratch.data() + operand.offset;
+  }
+}
+
+// The reach of what the step's slots may refer to; null: they carry the data.
+const Reach* Run::ReferenceFor(const BoundStep& step) const {
+  if (plan_.shape().wire != Wire::bulk || step.referable == nullptr) return nullptr;
+  const bool input = step.referable->place == Place::input;
+  const Reach& reach = input ? launch_.input_reach : launch_.output_reach;
+  if (reach.kind == SlotKind::value || (input && launch_.scaled && step.referable->scaled)) return nullptr;
+  return &reach;
+}
+
+// Finds where a slot's data can be read. Data in another process is fetched to `fetch_to`. False: it could not be.
+bool Run::Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
+                 const std::byte*& source, std::byte* fetch_to) {
+  if (!operand.is_slot) {
+    source = Memory(state, operand, done);
+    return true;
+  }
+  const auto& header = operand.empty->Header();
+  const int peer = operand.empty->peer();
+  if (header.bytes != bytes) {
+    state.fault = {Fault::Kind::length, peer, bytes, header.bytes};
+    return false;
+  }
+  state.traffic.received[static_cast<std::size_t>(header.kind)] += bytes;
+  switch (header.kind) {
+    case SlotKind::value: source = operand.empty->Data(); return true;
+    case SlotKind::pointer: source = reinterpret_cast<const std::byte*>(header.address); return true;
+    case SlotKind::window: {
+      const auto* base = windows_.Base(peer, header.window);
+      source = base + header.address;
+      if (base != nullptr) return true;
+      break;
+    }
+    case SlotKind::cma:
+      source = fetch_to;
+      if (fetch_to != nullptr && ReadProcess(fabric_.pid(peer), header.address, fetch_to, bytes)) return true;
+      break;
+  }
+  state.fault = {Fault::Kind::unreachable, peer, 0, 0};
+  return false;
+}
+
+Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_t done, std::size_t bytes) {
+  auto& state = states_[channel];
+  const Reach* const reference = step.fills ? ReferenceFor(step) : nullptr;
+
+  std::array<void*, kMaxReduceDestinations> destinations;
+  int destination_count = 0;
+  std::uint32_t streamed = 0;
+  for (const auto& write : step.writes) {
+    if (write.is_slot) {
+      if (reference == nullptr) destinations[destination_count++] = write.fill->Data();
+      continue;
+    }
+    // A block that peers will read right away had better be in the cache.
+    if (launch_.stream_output && write.place == Place::output && reference == nullptr) streamed |= 1U << destination_count;
+    destinations[destination_count++] = Memory(state, write, done);
+  }
+
+  std::array<const void*, kMaxReduceSources> sources;
+  std::uint64_t scaled = 0;
+  int source_count = 0;
+  std::byte* const fetch_to = destination_count > 0 ? static_cast<std::byte*>(destinations[0]) : nullptr;
+  for (const auto& read : step.reads) {
+    const std::byte* source = nullptr;
+    if (!Source(state, read, done, bytes, source, fetch_to)) return Outcome::faulted;
+    if (launch_.scaled && read.scaled) scaled |= std::uint64_t{1} << source_count;
+    sources[source_count++] = source;
+  }
+
+  const int divisor = step.final ? plan_.divisor() : 0;
+  if (step.arithmetic || scaled != 0 || divisor > 1) {
+    plan_.reduce()({.sources = sources.data(),
+                    .source_count = source_count,
+                    .destinations = destinations.data(),
+                    .destination_count = destination_count,
+                    .count = bytes / SizeOf(plan_.type()),
+                    .streamed = streamed,
+                    .scaled = scaled,
+                    .scalar = launch_.scalar,
+                    .divisor = divisor});
+  } else {
+    for (int d = 0; d < destination_count; ++d) {
+      if (destinations[d] != sources[0]) CopyBytes(destinations[d], sources[0], bytes, (streamed >> d & 1) != 0);
+    }
+  }
+  state.streamed = state.streamed || streamed != 0;
+
+  if (step.fills) {
+    const auto kind = reference == nullptr ? SlotKind::value : reference->kind;
+    for (const auto& write : step.writes) {
+      if (!write.is_slot) continue;
+      auto& header = write.fill->Header();
+      header.bytes = static_cast<std::uint32_t>(bytes);
+      header.kind = kind;
+      if (reference != nullptr) {
+        header.window = reference->window;
+        header.address = reference->base + step.referable->offset + done;
+        state.referred = true;
+      }
+      write.fill->Publish(launch_.tag);
+      state.traffic.sent[static_cast<std::size_t>(kind)] += bytes;
+    }
+  }
+  for (const auto& read : step.reads) {
+    if (read.is_slot) read.empty->Release();
+  }
+  RingDoorbells();
+  return Outcome::done;
+}
+
+bool Run::Drained(std::size_t channel) const {
+  for (const auto& lane : plan_.channels()[channel].lanes) {
+    for (auto* fill : lane.fills) {
+      if (!fill->Drained()) return false;
+    }
+  }
+  return true;
+}
+
+void Run::RingDoorbells() const { WakeSleepers(fabric_); }
+
+int Run::WaitsFor(std::size_t channel) const {
+  const auto& state = states_[channel];
+  for (std::size_t l = 0; l < state.lanes.size(); ++l) {
+    const auto& lane = state.lanes[l];
+    const auto& bound = plan_.channels()[channel].lanes[l];
+    if (lane.chunk >= bound.chunks) continue;
+    for (const auto& read : bound.steps[lane.step].reads) {
+      if (read.is_slot && read.empty->Look(launch_.tag) != EmptyEnd::State::ready) return read.empty->peer();
+    }
+  }
+  return -1;
+}
+
+}  // namespace tutti

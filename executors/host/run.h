@@ -1,0 +1,110 @@
+// One execution of a plan on one pair of buffers. A run advances: it does every step whose operands are ready and
+// returns when nothing can move, so one thread can drive many runs and nothing blocks where it cannot be interrupted.
+//
+// Thread-safety: different channels of a run may be advanced by different threads; each channel by one at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "executors/host/plan.h"
+
+namespace tutti {
+
+// How peers may reach a buffer of this rank, if at all, instead of receiving copies.
+struct Reach {
+  SlotKind kind = SlotKind::value;
+  std::uint16_t window = 0;
+  std::uint64_t base = 0;  // of the buffer's first byte: an address, or an offset into the window
+};
+
+// Where a registered window of a peer is mapped in this process; null if it is not.
+class WindowMap {
+ public:
+  virtual ~WindowMap() = default;
+  virtual const std::byte* Base(int rank, std::uint16_t window) const = 0;
+};
+
+// What differs from call to call.
+struct Launch {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::uint32_t tag = 0;  // OperationTag of this call
+  bool scaled = false;    // PreMulSum: multiply contributions by `scalar`
+  Scalar scalar;
+  bool stream_output = false;  // results are larger than the caches: store past them
+  Reach input_reach;
+  Reach output_reach;
+};
+
+struct Fault {
+  enum class Kind : std::uint8_t { none, foreign, length, unreachable };
+  Kind kind = Kind::none;
+  int peer = -1;
+  std::uint64_t expected = 0;  // length: bytes
+  std::uint64_t got = 0;
+};
+
+struct Traffic {
+  // Indexed by SlotKind: value, pointer, window, cma.
+  std::array<std::uint64_t, 4> sent{};
+  std::array<std::uint64_t, 4> received{};
+};
+
+class Run {
+ public:
+  enum class Progress : std::uint8_t { blocked, moved, done, faulted };
+
+  // `plan` and `fabric` outlive the run; a run is reused for every call of its plan.
+  Run(const Plan& plan, ShmFabric& fabric, const WindowMap& windows);
+
+  // REQUIRES: not running. Binds this call's buffers; afterwards advance every channel until done.
+  void Start(const Launch& launch);
+  std::size_t channels() const { return states_.size(); }
+  Progress Advance(std::size_t channel);
+
+  // Of the channel that faulted; call after Advance returned faulted.
+  const Fault& fault(std::size_t channel) const { return states_[channel].fault; }
+  const Traffic& traffic(std::size_t channel) const { return states_[channel].traffic; }
+  const Plan& plan() const { return plan_; }
+  // A rank that the channel waits for now; -1 if none. For messages.
+  int WaitsFor(std::size_t channel) const;
+
+ private:
+  struct LaneState {
+    std::uint32_t chunk = 0;
+    std::uint16_t step = 0;
+    std::uint16_t ready_reads = 0;  // leading operands already seen to be ready
+  };
+  // Channels are advanced by different threads: keep their states on lines of their own.
+  struct alignas(kCacheLine) ChannelState {
+    std::vector<LaneState> lanes;
+    std::vector<std::byte> scratch;
+    std::size_t finished = 0;  // lanes
+    bool done = false;
+    bool streamed = false;
+    bool referred = false;  // some slot refers to this rank's memory
+    Fault fault;
+    Traffic traffic;
+  };
+  enum class Outcome : std::uint8_t { blocked, done, faulted };
+
+  Progress AdvanceLane(std::size_t channel, std::size_t lane);
+  Outcome TryStep(std::size_t channel, LaneState& lane, const BoundStep& step);
+  Outcome Execute(std::size_t channel, const BoundStep& step, std::size_t done, std::size_t bytes);
+  bool Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
+              const std::byte*& source, std::byte* fetch_to);
+  std::byte* Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const;
+  const Reach* ReferenceFor(const BoundStep& step) const;
+  bool Drained(std::size_t channel) const;
+  void RingDoorbells() const;
+
+  const Plan& plan_;
+  ShmFabric& fabric_;
+  const WindowMap& windows_;
+  Launch launch_;
+  std::vector<ChannelState> states_;
+};
+
+}  // namespace tutti

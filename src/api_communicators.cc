@@ -1,0 +1,359 @@
+// The C boundary of communicators, memory, streams and everything that is asked rather than done.
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "algorithms/build.h"
+#include "base/datatype.h"
+#include "src/group.h"
+#include "src/job_source.h"
+#include "src/memory.h"
+#include "src/rendezvous.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kMaxChannelsOrThreads = 16;
+
+void TakeNumber(const char* name, int value, int low, int high, int& field) {
+  if (value == TUTTI_CONFIG_UNDEF_INT) return;
+  if (value < low || value > high) Throw(tuttiInvalidArgument, "config.{} is {}; it takes {} to {}", name, value, low, high);
+  field = value;
+}
+
+// `base` with the config's fields over it. The config may be older (shorter) or newer (longer) than this library's.
+Options WithConfig(Options options, const tuttiConfig_t* given) {
+  if (given == nullptr) return options;
+  constexpr auto kHeader = offsetof(tuttiConfig_t, blocking);
+  if (given->magic != TUTTI_CONFIG_MAGIC || given->size < kHeader) {
+    Throw(tuttiInvalidArgument, "config was not initialised with TUTTI_CONFIG_INITIALIZER");
+  }
+  tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+  std::memcpy(&config, given, std::min(given->size, sizeof config));
+  auto& settings = options.settings;
+  int blocking = options.blocking ? 1 : 0, deterministic = settings.deterministic ? 1 : 0;
+  TakeNumber("blocking", config.blocking, 0, 1, blocking);
+  TakeNumber("channels", config.channels, 1, kMaxChannelsOrThreads, settings.channels);
+  TakeNumber("threads", config.threads, 1, kMaxChannelsOrThreads, settings.threads);
+  TakeNumber("deterministic", config.deterministic, 0, 1, deterministic);
+  TakeNumber("initTimeoutMs", config.initTimeoutMs, 1, INT32_MAX, settings.init_timeout_ms);
+  TakeNumber("operationTimeoutMs", config.operationTimeoutMs, 1, INT32_MAX, settings.operation_timeout_ms);
+  options.blocking = blocking != 0;
+  settings.deterministic = deterministic != 0;
+  if (config.algorithm != nullptr) settings.algorithm = config.algorithm;
+  if (config.name != nullptr) options.name = config.name;
+  return options;
+}
+
+Options DefaultOptions() { return {GlobalSettings(), "", true}; }
+
+void CheckOutput(const char* name, const void* pointer) {
+  if (pointer == nullptr) Throw(tuttiInvalidArgument, "{} is NULL", name);
+}
+
+// Makes the handle, then the communicator in it by `make`, here or in the background. *out is set at once, and to null
+// again if a blocking join fails.
+tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const Options& options,
+                     std::function<std::unique_ptr<Communicator>(tuttiComm&)> make) {
+  auto* const handle = NewHandle();
+  handle->rank = rank;
+  handle->nranks = nranks;
+  handle->blocking = options.blocking;
+  if (!options.blocking) handle->background = std::make_unique<Stream>();
+  *out = handle;
+  return SubmitJoin(handle, [=] {
+    const auto result = Guard(handle, [&] {
+      handle->communicator = make(*handle);
+      handle->rank = handle->communicator->rank();
+      handle->nranks = handle->communicator->size();
+    });
+    if (result != tuttiSuccess && handle->blocking) {
+      *out = nullptr;
+      RetireHandle(handle);
+      return result;
+    }
+    {
+      const std::lock_guard lock(handle->mutex);
+      handle->first_failure = result;
+    }
+    handle->life.store(tuttiComm::Life::ready, std::memory_order_release);
+    return result;
+  });
+}
+
+tuttiResult_t JoinAs(tuttiComm_t* comm, const JoinTicket& ticket, int nranks, int rank, const tuttiConfig_t* config) {
+  CheckOutput("comm", comm);
+  if (nranks < 1) Throw(tuttiInvalidArgument, "nranks is {}; it must be at least 1", nranks);
+  if (rank < 0 || rank >= nranks) Throw(tuttiInvalidArgument, "rank is {}; with {} ranks it must be 0 to {}", rank, nranks, nranks - 1);
+  const auto options = WithConfig(DefaultOptions(), config);
+  return JoinInto(comm, rank, nranks, options, [=](tuttiComm& handle) {
+    return std::make_unique<Communicator>(ticket, nranks, rank, options, &handle.cancel);
+  });
+}
+
+// A Guard whose body has a result of its own.
+template <typename Body>
+tuttiResult_t GuardResult(tuttiComm* handle, Body&& body) noexcept {
+  tuttiResult_t result = tuttiSuccess;
+  const auto guarded = Guard(handle, [&] { result = body(); });
+  return guarded != tuttiSuccess ? guarded : result;
+}
+
+void AwaitPending(const tuttiComm& handle) {
+  // Acquire: what the streams' tasks did is done.
+  while (handle.pending.load(std::memory_order_acquire) > 0) sched_yield();
+}
+
+}  // namespace
+}  // namespace tutti
+
+using namespace tutti;  // NOLINT: this file is the C boundary of that namespace
+
+tuttiResult_t tuttiGetVersion(int* version) {
+  return Guard(nullptr, [&] {
+    CheckOutput("version", version);
+    *version = TUTTI_VERSION_CODE;
+  });
+}
+
+const char* tuttiGetErrorString(tuttiResult_t result) { return ResultPhrase(result); }
+
+const char* tuttiGetLastError(tuttiComm_t comm) { return LastError(comm); }
+
+tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id) {
+  return Guard(nullptr, [&] {
+    CheckOutput("uniqueId", id);
+    const auto& settings = GlobalSettings();
+    *id = EncodeUniqueId(settings.comm_id.empty() ? OpenRendezvous(settings)
+                                                  : TicketFromCommId(settings, ProcessEnvironment()));
+  });
+}
+
+tuttiResult_t tuttiCommInitRank(tuttiComm_t* comm, int nranks, tuttiUniqueId id, int rank) {
+  return tuttiCommInitRankConfig(comm, nranks, id, rank, nullptr);
+}
+
+tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int nranks, tuttiUniqueId id, int rank, tuttiConfig_t* config) {
+  return GuardResult(nullptr, [&] { return JoinAs(comm, DecodeUniqueId(id), nranks, rank, config); });
+}
+
+tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm, tuttiConfig_t* config) {
+  return GuardResult(nullptr, [&] {
+    const auto where = TicketFromEnvironment(GlobalSettings(), ProcessEnvironment());
+    return JoinAs(comm, where.ticket, where.nranks, where.rank, config);
+  });
+}
+
+tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ndev, const int* devlist) {
+  static_cast<void>(devlist);
+  return GuardResult(nullptr, [&] {
+    CheckOutput("comms", comms);
+    if (ndev < 1) Throw(tuttiInvalidArgument, "ndev is {}; it must be at least 1", ndev);
+    const auto ticket = OpenRendezvous(GlobalSettings());
+    StartGroup();
+    for (int rank = 0; rank < ndev; ++rank) JoinAs(&comms[rank], ticket, ndev, rank, nullptr);
+    return EndGroup();
+  });
+}
+
+tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t* newcomm, tuttiConfig_t* config) {
+  return GuardResult(comm, [&] {
+    auto& parent = Usable(comm);
+    CheckOutput("newcomm", newcomm);
+    if (color < 0 && color != TUTTI_SPLIT_NOCOLOR) {
+      Throw(tuttiInvalidArgument, "color is {}; it must be at least 0, or TUTTI_SPLIT_NOCOLOR", color);
+    }
+    auto inherited = parent.options();
+    inherited.name.clear();
+    const auto options = WithConfig(std::move(inherited), config);
+    if (color < 0) {
+      *newcomm = nullptr;
+      return SubmitJoin(comm, [=, &parent] {
+        return Guard(comm, [&] {
+          const std::lock_guard lock(parent);
+          parent.Split(color, key, options);
+        });
+      });
+    }
+    return JoinInto(newcomm, -1, 0, options, [=, &parent](tuttiComm&) {
+      const std::lock_guard lock(parent);
+      return parent.Split(color, key, options);
+    });
+  });
+}
+
+tuttiResult_t tuttiCommFinalize(tuttiComm_t comm) {
+  return Guard(comm, [&] {
+    auto& handle = Checked(comm);
+    AwaitPending(handle);
+    handle.life.store(tuttiComm::Life::finalized, std::memory_order_release);
+  });
+}
+
+tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
+  return Guard(comm, [&] {
+    AwaitPending(Checked(comm));
+    RetireHandle(comm);
+  });
+}
+
+tuttiResult_t tuttiCommAbort(tuttiComm_t comm) {
+  return Guard(comm, [&] {
+    auto& handle = Checked(comm);
+    handle.cancel.store(true, std::memory_order_release);
+    const bool joined = handle.life.load(std::memory_order_acquire) != tuttiComm::Life::joining;
+    if (joined && handle.communicator != nullptr) handle.communicator->Abort();
+    AwaitPending(handle);
+    if (handle.communicator != nullptr) {
+      // Whoever is inside a call leaves it first.
+      const std::lock_guard lock(*handle.communicator);
+    }
+    RetireHandle(comm);
+  });
+}
+
+tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError) {
+  return Guard(comm, [&] {
+    auto& handle = Checked(comm);
+    CheckOutput("asyncError", asyncError);
+    const bool joining = handle.life.load(std::memory_order_acquire) == tuttiComm::Life::joining;
+    if (!joining && handle.communicator != nullptr && handle.communicator->failed()) {
+      *asyncError = handle.communicator->failure()->code();
+      return;
+    }
+    const bool busy = !handle.blocking && handle.pending.load(std::memory_order_acquire) > 0;
+    const std::lock_guard lock(handle.mutex);
+    *asyncError = joining || busy ? tuttiInProgress : handle.first_failure;
+  });
+}
+
+tuttiResult_t tuttiCommCount(const tuttiComm_t comm, int* count) {
+  return Guard(comm, [&] {
+    Checked(comm);
+    CheckOutput("count", count);
+    *count = comm->nranks;
+  });
+}
+
+tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int* rank) {
+  return Guard(comm, [&] {
+    Checked(comm);
+    CheckOutput("rank", rank);
+    *rank = comm->rank;
+  });
+}
+
+tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters) {
+  return Guard(comm, [&] {
+    auto& communicator = Usable(comm);
+    CheckOutput("counters", counters);
+    if (counters->size < sizeof(size_t)) {
+      Throw(tuttiInvalidArgument, "counters->size is {}; set it to sizeof(tuttiCounters_t)", counters->size);
+    }
+    const std::lock_guard lock(communicator);
+    communicator.ReadCounters(*counters);
+  });
+}
+
+tuttiResult_t tuttiCommDescribeLastOperation(tuttiComm_t comm, char* text, size_t size) {
+  return Guard(comm, [&] {
+    auto& communicator = Usable(comm);
+    CheckOutput("text", text);
+    if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
+    const auto description = [&] {
+      const std::lock_guard lock(communicator);
+      return communicator.DescribeLast();
+    }();
+    const auto length = std::min(size - 1, description.size());
+    std::memcpy(text, description.data(), length);
+    text[length] = '\0';
+  });
+}
+
+const char* tuttiAlgorithmName(tuttiAlgorithm_t algorithm) { return NameOf(algorithm).data(); }
+
+tuttiResult_t tuttiCommGetLastAlgorithm(tuttiComm_t comm, tuttiAlgorithm_t* algorithm) {
+  return Guard(comm, [&] {
+    auto& communicator = Usable(comm);
+    CheckOutput("algorithm", algorithm);
+    *algorithm = communicator.last_algorithm();
+  });
+}
+
+tuttiResult_t tuttiMemAlloc(void** ptr, size_t size) {
+  return Guard(nullptr, [&] {
+    CheckOutput("ptr", ptr);
+    *ptr = AllocateShared(size);
+  });
+}
+
+tuttiResult_t tuttiMemFree(void* ptr) {
+  return Guard(nullptr, [&] { FreeShared(ptr); });
+}
+
+tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size, void** handle) {
+  return Guard(comm, [&] {
+    Usable(comm);
+    CheckOutput("buff", buff);
+    CheckOutput("handle", handle);
+    if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
+    *handle = buff;
+  });
+}
+
+tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle) {
+  return Guard(comm, [&] {
+    Checked(comm);
+    CheckOutput("handle", handle);
+  });
+}
+
+tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size, tuttiWindow_t* win, int winFlags) {
+  return Guard(comm, [&] {
+    auto& communicator = Usable(comm);
+    CheckOutput("buff", buff);
+    CheckOutput("win", win);
+    if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
+    if (winFlags != TUTTI_WIN_DEFAULT) Throw(tuttiInvalidArgument, "winFlags is {}; only TUTTI_WIN_DEFAULT exists", winFlags);
+    const std::lock_guard lock(communicator);
+    *win = communicator.RegisterWindow(buff, size);
+  });
+}
+
+tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_t win) {
+  return Guard(comm, [&] {
+    auto& communicator = Usable(comm);
+    const std::lock_guard lock(communicator);
+    communicator.DeregisterWindow(win);
+  });
+}
+
+tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream) {
+  return Guard(nullptr, [&] {
+    CheckOutput("stream", stream);
+    *stream = new tuttiStream;
+  });
+}
+
+tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream) {
+  return Guard(nullptr, [&] {
+    CheckOutput("stream", stream);
+    std::unique_ptr<tuttiStream>(stream).reset();
+  });
+}
+
+tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream) {
+  return GuardResult(nullptr, [&] {
+    CheckOutput("stream", stream);
+    return stream->stream.Synchronize();
+  });
+}
+
+tuttiResult_t tuttiStreamQuery(tuttiStream_t stream) {
+  return GuardResult(nullptr, [&] {
+    CheckOutput("stream", stream);
+    return stream->stream.Query();
+  });
+}

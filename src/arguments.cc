@@ -1,0 +1,343 @@
+#include "src/arguments.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <span>
+
+#include "base/datatype.h"
+#include "base/error.h"
+
+namespace tutti {
+namespace {
+
+void CheckType(tuttiDataType_t type) {
+  if (!IsDataType(type)) {
+    Throw(tuttiInvalidArgument, "datatype {} is none; there are 0 to {}", static_cast<int>(type), tuttiNumTypes - 1);
+  }
+}
+
+void CheckOp(tuttiRedOp_t op) {
+  // User-made operators have been replaced before (api_collectives.cc).
+  if (op < 0 || op >= tuttiNumOps) {
+    Throw(tuttiInvalidArgument, "op {} is neither one of 0 to {} nor made by tuttiRedOpCreatePreMulSum on this comm",
+          static_cast<int>(op), tuttiNumOps - 1);
+  }
+}
+
+void CheckRank(const char* name, int value, const Caller& caller) {
+  if (value < 0 || value >= caller.nranks) {
+    Throw(tuttiInvalidArgument, "{} is {}; this communicator has ranks 0 to {}", name, value, caller.nranks - 1);
+  }
+}
+
+// `blocks` times `count` elements of `type` must be a size that memory can have. A negative count, converted, is not.
+std::size_t CheckedBytes(const char* name, std::size_t count, std::size_t blocks, tuttiDataType_t type) {
+  constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+  if (count > kMost / SizeOf(type) / std::max<std::size_t>(blocks, 1)) {
+    Throw(tuttiInvalidArgument, "{} is {}: {} blocks of so many {} elements are more than memory can hold{}", name, count,
+          blocks, NameOf(type), count > kMost ? " (was it negative?)" : "");
+  }
+  return count * blocks * SizeOf(type);
+}
+
+void CheckPointer(const char* name, const void* pointer, std::size_t bytes, tuttiDataType_t type) {
+  if (bytes == 0) return;
+  if (pointer == nullptr) Throw(tuttiInvalidArgument, "{} is NULL, but {} bytes are needed there", name, bytes);
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  if (address % SizeOf(type) != 0) {
+    Throw(tuttiInvalidArgument, "{} ({}) is not aligned to the {} bytes of {}", name, pointer, SizeOf(type), NameOf(type));
+  }
+  if (address + bytes < address) Throw(tuttiInvalidArgument, "{} ({}) plus {} bytes is past the end of memory", name, pointer, bytes);
+}
+
+struct Range {
+  const void* begin;
+  std::size_t bytes;
+};
+
+bool Overlap(const Range& a, const Range& b) {
+  const auto x = reinterpret_cast<std::uintptr_t>(a.begin), y = reinterpret_cast<std::uintptr_t>(b.begin);
+  return a.bytes != 0 && b.bytes != 0 && x < y + b.bytes && y < x + a.bytes;
+}
+
+// True in place. `in_place_at`: where the smaller buffer lies in the larger one then; null if never.
+bool CheckOverlap(const Range& send, const Range& receive, const void* a, const void* b) {
+  if (a != nullptr && a == b) return true;
+  if (!Overlap(send, receive)) return false;
+  Throw(tuttiInvalidArgument,
+        "sendbuff [{}, +{}) and recvbuff [{}, +{}) overlap, but not as the in-place form of this collective allows",
+        send.begin, send.bytes, receive.begin, receive.bytes);
+}
+
+const void* At(const void* base, std::size_t bytes) {
+  return base == nullptr ? nullptr : static_cast<const std::byte*>(base) + bytes;
+}
+
+Operation Make(Collective collective, const Buffers& buffers) {
+  Operation operation;
+  operation.collective = collective;
+  operation.input = buffers.send;
+  operation.output = buffers.receive;
+  operation.count = buffers.count;
+  operation.type = buffers.type;
+  return operation;
+}
+
+// Buffers of equal size that are in place when they are the same.
+Operation MakeSymmetric(Collective collective, const Buffers& buffers, std::size_t blocks) {
+  CheckType(buffers.type);
+  const auto bytes = CheckedBytes("count", buffers.count, blocks, buffers.type);
+  CheckPointer("sendbuff", buffers.send, bytes, buffers.type);
+  CheckPointer("recvbuff", buffers.receive, bytes, buffers.type);
+  auto operation = Make(collective, buffers);
+  operation.in_place = CheckOverlap({buffers.send, bytes}, {buffers.receive, bytes}, buffers.send, buffers.receive);
+  return operation;
+}
+
+std::span<const std::size_t> CheckArray(const char* name, const std::size_t* array, const Caller& caller) {
+  if (array == nullptr) Throw(tuttiInvalidArgument, "{} is NULL; it must hold {} numbers", name, caller.nranks);
+  return {array, static_cast<std::size_t>(caller.nranks)};
+}
+
+// Bytes from the buffer's start to the end of the last block.
+std::size_t CheckedEnd(const char* counts_name, std::span<const std::size_t> counts, const char* places_name,
+                       std::span<const std::size_t> places, tuttiDataType_t type) {
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const auto bytes = CheckedBytes(counts_name, counts[i], 1, type);
+    const auto begin = CheckedBytes(places_name, places[i], 1, type);
+    if (bytes != 0) end = std::max(end, begin + bytes);
+  }
+  return end;
+}
+
+void CheckDisjoint(const char* counts_name, std::span<const std::size_t> counts, std::span<const std::size_t> places) {
+  std::vector<std::size_t> order(counts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return places[a] < places[b]; });
+  std::size_t end = 0, last = 0;
+  for (const auto i : order) {
+    if (counts[i] == 0) continue;
+    if (places[i] < end) {
+      Throw(tuttiInvalidArgument, "{}: the blocks of ranks {} and {} overlap in recvbuff", counts_name, last, i);
+    }
+    end = places[i] + counts[i];
+    last = i;
+  }
+}
+
+}  // namespace
+
+Operation CheckedAllReduce(const Caller&, const Buffers& buffers, tuttiRedOp_t op) {
+  auto operation = MakeSymmetric(Collective::all_reduce, buffers, 1);
+  CheckOp(op);
+  operation.op = op;
+  return operation;
+}
+
+Operation CheckedReduce(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op, int root) {
+  CheckRank("root", root, caller);
+  Buffers used = buffers;
+  if (caller.rank != root) used.receive = nullptr;
+  CheckType(used.type);
+  CheckOp(op);
+  const auto bytes = CheckedBytes("count", used.count, 1, used.type);
+  CheckPointer("sendbuff", used.send, bytes, used.type);
+  auto operation = Make(Collective::reduce, used);
+  if (caller.rank == root) {
+    CheckPointer("recvbuff", used.receive, bytes, used.type);
+    operation.in_place = CheckOverlap({used.send, bytes}, {used.receive, bytes}, used.send, used.receive);
+  }
+  operation.op = op;
+  operation.root = root;
+  return operation;
+}
+
+Operation CheckedBroadcast(const Caller& caller, const Buffers& buffers, int root) {
+  CheckRank("root", root, caller);
+  Buffers used = buffers;
+  if (caller.rank != root) used.send = nullptr;
+  CheckType(used.type);
+  const auto bytes = CheckedBytes("count", used.count, 1, used.type);
+  CheckPointer("recvbuff", used.receive, bytes, used.type);
+  auto operation = Make(Collective::broadcast, used);
+  if (caller.rank == root) {
+    CheckPointer("sendbuff", used.send, bytes, used.type);
+    operation.in_place = CheckOverlap({used.send, bytes}, {used.receive, bytes}, used.send, used.receive);
+  }
+  operation.root = root;
+  return operation;
+}
+
+Operation CheckedReduceScatter(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op) {
+  CheckType(buffers.type);
+  CheckOp(op);
+  const auto n = static_cast<std::size_t>(caller.nranks);
+  const auto all = CheckedBytes("recvcount", buffers.count, n, buffers.type);
+  CheckPointer("sendbuff", buffers.send, all, buffers.type);
+  CheckPointer("recvbuff", buffers.receive, all / n, buffers.type);
+  auto operation = Make(Collective::reduce_scatter, buffers);
+  operation.in_place = CheckOverlap({buffers.send, all}, {buffers.receive, all / n},
+                                    At(buffers.send, static_cast<std::size_t>(caller.rank) * (all / n)), buffers.receive);
+  operation.op = op;
+  return operation;
+}
+
+Operation CheckedAllGather(const Caller& caller, const Buffers& buffers) {
+  CheckType(buffers.type);
+  const auto n = static_cast<std::size_t>(caller.nranks);
+  const auto all = CheckedBytes("sendcount", buffers.count, n, buffers.type);
+  CheckPointer("sendbuff", buffers.send, all / n, buffers.type);
+  CheckPointer("recvbuff", buffers.receive, all, buffers.type);
+  auto operation = Make(Collective::all_gather, buffers);
+  operation.in_place = CheckOverlap({buffers.send, all / n}, {buffers.receive, all}, buffers.send,
+                                    At(buffers.receive, static_cast<std::size_t>(caller.rank) * (all / n)));
+  return operation;
+}
+
+Operation CheckedAllToAll(const Caller& caller, const Buffers& buffers) {
+  return MakeSymmetric(Collective::all_to_all, buffers, static_cast<std::size_t>(caller.nranks));
+}
+
+Operation CheckedGather(const Caller& caller, const Buffers& buffers, int root) {
+  CheckRank("root", root, caller);
+  Buffers used = buffers;
+  if (caller.rank != root) used.receive = nullptr;
+  CheckType(used.type);
+  const auto n = static_cast<std::size_t>(caller.nranks);
+  const auto all = CheckedBytes("count", used.count, n, used.type);
+  CheckPointer("sendbuff", used.send, all / n, used.type);
+  auto operation = Make(Collective::gather, used);
+  if (caller.rank == root) {
+    CheckPointer("recvbuff", used.receive, all, used.type);
+    operation.in_place = CheckOverlap({used.send, all / n}, {used.receive, all}, used.send,
+                                      At(used.receive, static_cast<std::size_t>(root) * (all / n)));
+  }
+  operation.root = root;
+  return operation;
+}
+
+Operation CheckedScatter(const Caller& caller, const Buffers& buffers, int root) {
+  CheckRank("root", root, caller);
+  Buffers used = buffers;
+  if (caller.rank != root) used.send = nullptr;
+  CheckType(used.type);
+  const auto n = static_cast<std::size_t>(caller.nranks);
+  const auto all = CheckedBytes("count", used.count, n, used.type);
+  CheckPointer("recvbuff", used.receive, all / n, used.type);
+  auto operation = Make(Collective::scatter, used);
+  if (caller.rank == root) {
+    CheckPointer("sendbuff", used.send, all, used.type);
+    operation.in_place = CheckOverlap({used.send, all}, {used.receive, all / n},
+                                      At(used.send, static_cast<std::size_t>(root) * (all / n)), used.receive);
+  }
+  operation.root = root;
+  return operation;
+}
+
+Operation CheckedSend(const Caller& caller, const Buffers& buffers, int peer) {
+  CheckRank("peer", peer, caller);
+  CheckType(buffers.type);
+  CheckPointer("sendbuff", buffers.send, CheckedBytes("count", buffers.count, 1, buffers.type), buffers.type);
+  auto operation = Make(Collective::send, {buffers.send, nullptr, buffers.count, buffers.type});
+  operation.root = peer;
+  return operation;
+}
+
+Operation CheckedReceive(const Caller& caller, const Buffers& buffers, int peer) {
+  CheckRank("peer", peer, caller);
+  CheckType(buffers.type);
+  CheckPointer("recvbuff", buffers.receive, CheckedBytes("count", buffers.count, 1, buffers.type), buffers.type);
+  auto operation = Make(Collective::receive, {nullptr, buffers.receive, buffers.count, buffers.type});
+  operation.root = peer;
+  return operation;
+}
+
+Operation Barrier() {
+  Operation operation;  // of one byte that nobody looks at; the communicator has it
+  operation.collective = Collective::barrier;
+  operation.count = 1;
+  return operation;
+}
+
+Operation CheckedAllGatherV(const Caller& caller, const Buffers& buffers, const std::size_t* counts_array,
+                            const std::size_t* places_array) {
+  CheckType(buffers.type);
+  const auto counts = CheckArray("recvcounts", counts_array, caller);
+  const auto places = CheckArray("recvdispls", places_array, caller);
+  const auto mine = counts[static_cast<std::size_t>(caller.rank)];
+  if (mine != buffers.count) {
+    Throw(tuttiInvalidArgument, "sendcount is {}, but recvcounts[{}] (this rank's) is {}", buffers.count, caller.rank, mine);
+  }
+  const auto end = CheckedEnd("recvcounts", counts, "recvdispls", places, buffers.type);
+  CheckDisjoint("recvcounts", counts, places);
+  const auto own = CheckedBytes("sendcount", mine, 1, buffers.type);
+  CheckPointer("sendbuff", buffers.send, own, buffers.type);
+  CheckPointer("recvbuff", buffers.receive, end, buffers.type);
+  auto operation = Make(Collective::all_gather, buffers);
+  operation.count = 0;  // differs between ranks; the counts are compared instead
+  operation.counts.assign(counts.begin(), counts.end());
+  operation.places.assign(places.begin(), places.end());
+  operation.in_place =
+      CheckOverlap({buffers.send, own}, {buffers.receive, end}, buffers.send,
+                   At(buffers.receive, places[static_cast<std::size_t>(caller.rank)] * SizeOf(buffers.type)));
+  return operation;
+}
+
+Operation CheckedReduceScatterV(const Caller& caller, const Buffers& buffers, const std::size_t* counts_array,
+                                tuttiRedOp_t op) {
+  CheckType(buffers.type);
+  CheckOp(op);
+  const auto counts = CheckArray("recvcounts", counts_array, caller);
+  std::vector<std::size_t> places;
+  std::size_t total = 0;
+  for (const auto count : counts) {
+    places.push_back(total);
+    total += count;
+    CheckedBytes("recvcounts", std::max(count, total), 1, buffers.type);
+  }
+  const auto own = counts[static_cast<std::size_t>(caller.rank)] * SizeOf(buffers.type);
+  const auto all = total * SizeOf(buffers.type);
+  CheckPointer("sendbuff", buffers.send, all, buffers.type);
+  CheckPointer("recvbuff", buffers.receive, own, buffers.type);
+  auto operation = Make(Collective::reduce_scatter, buffers);
+  operation.count = 0;
+  operation.op = op;
+  operation.counts.assign(counts.begin(), counts.end());
+  operation.places = places;
+  operation.in_place =
+      CheckOverlap({buffers.send, all}, {buffers.receive, own},
+                   At(buffers.send, places[static_cast<std::size_t>(caller.rank)] * SizeOf(buffers.type)), buffers.receive);
+  return operation;
+}
+
+Operation CheckedAllToAllV(const Caller& caller, const Buffers& buffers, const std::size_t* send_counts_array,
+                           const std::size_t* send_places_array, const std::size_t* receive_counts_array,
+                           const std::size_t* receive_places_array) {
+  CheckType(buffers.type);
+  const auto send_counts = CheckArray("sendcounts", send_counts_array, caller);
+  const auto send_places = CheckArray("senddispls", send_places_array, caller);
+  const auto receive_counts = CheckArray("recvcounts", receive_counts_array, caller);
+  const auto receive_places = CheckArray("recvdispls", receive_places_array, caller);
+  const auto self = static_cast<std::size_t>(caller.rank);
+  if (send_counts[self] != receive_counts[self]) {
+    Throw(tuttiInvalidArgument, "sendcounts[{0}] is {1}, but recvcounts[{0}] is {2}: both are what this rank gives itself",
+          self, send_counts[self], receive_counts[self]);
+  }
+  const auto send_end = CheckedEnd("sendcounts", send_counts, "senddispls", send_places, buffers.type);
+  const auto receive_end = CheckedEnd("recvcounts", receive_counts, "recvdispls", receive_places, buffers.type);
+  CheckDisjoint("recvcounts", receive_counts, receive_places);
+  CheckPointer("sendbuff", buffers.send, send_end, buffers.type);
+  CheckPointer("recvbuff", buffers.receive, receive_end, buffers.type);
+  CheckOverlap({buffers.send, send_end}, {buffers.receive, receive_end}, nullptr, nullptr);
+  auto operation = Make(Collective::all_to_all, buffers);
+  operation.count = 0;
+  operation.counts.assign(send_counts.begin(), send_counts.end());
+  operation.places.assign(send_places.begin(), send_places.end());
+  operation.receive_counts.assign(receive_counts.begin(), receive_counts.end());
+  operation.receive_places.assign(receive_places.begin(), receive_places.end());
+  return operation;
+}
+
+}  // namespace tutti

@@ -1,0 +1,293 @@
+#include "src/communicator.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "algorithms/build.h"
+#include "base/clock.h"
+#include "base/datatype.h"
+#include "base/log.h"
+#include "src/rendezvous.h"
+#include "topology/host.h"
+
+namespace tutti {
+namespace {
+
+// Double binary trees take two channels, so a communicator has at least that many.
+constexpr int kMinChannels = 2;
+
+struct Agreement {
+  CpuMask cpus;
+  std::int32_t quota;
+  std::int32_t channels;
+  std::int64_t chunk_bytes;
+  std::int32_t deterministic;
+  std::int32_t threads;
+  std::array<char, 32> algorithm;
+};
+
+std::array<char, 32> Padded(const std::string& text) {
+  std::array<char, 32> padded{};
+  std::memcpy(padded.data(), text.data(), std::min(text.size(), padded.size() - 1));
+  return padded;
+}
+
+template <typename T>
+void RequireEqual(std::string_view what, const T& first, const T& other, std::size_t rank) {
+  if (first == other) return;
+  Throw(tuttiInvalidUsage, "ranks disagree on {}: rank 0 has \"{}\", rank {} has \"{}\"; set it alike on every rank", what,
+        first, rank, other);
+}
+
+std::optional<tuttiAlgorithm_t> ForcedAlgorithm(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  const auto algorithm = AlgorithmFromName(name);
+  if (algorithm) return algorithm;
+  std::vector<std::string_view> names;
+  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) names.push_back(NameOf(static_cast<tuttiAlgorithm_t>(i)));
+  Throw(tuttiInvalidArgument, "algorithm \"{}\" is unknown; there are {}", name, fmt::join(names, ", "));
+}
+
+}  // namespace
+
+Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Options options,
+                           const std::atomic<bool>* cancel)
+    : options_(std::move(options)), cancel_(cancel) {
+  const auto forced = ForcedAlgorithm(options_.settings.algorithm);
+  if (options_.settings.deterministic && nranks > kMaxReads) {
+    Throw(tuttiInvalidUsage, "deterministic mode reduces all contributions at once, which works for up to {} ranks; there are {}",
+          kMaxReads, nranks);
+  }
+  const auto deadline = InitDeadline();
+  control_plane_ = ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline, cancel);
+  Agree();
+
+  const int channels = std::max({kMinChannels, options_.settings.channels, threads_});
+  // One more for messages between pairs, which keep an order of their own.
+  fabric_ = std::make_unique<ShmFabric>(rank, nranks, channels + 1, options_.settings, MakeAllGather(), deadline);
+  watch_ = std::make_unique<Watch>(*fabric_, control_plane_->roster(), options_.name,
+                                   std::chrono::milliseconds(options_.settings.operation_timeout_ms));
+  recorder_ = std::make_unique<Recorder>(fabric_->control(rank));
+  SelectInput select;
+  select.cores = cores_;
+  select.threads = threads_;
+  select.max_channels = channels;
+  select.deterministic = options_.settings.deterministic;
+  select.bulk_capacity = fabric_->layout().Shape(Wire::bulk).capacity;
+  select.forced_algorithm = forced;
+  select.forced_channels = options_.settings.channels;
+  select.forced_chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
+  plans_ = std::make_unique<PlanCache>(
+      PlanContext{select, fabric_.get(), &windows_, channels, LastLevelCacheBytes(), fabric_->cma()});
+  wait_policy_ = ChooseWaitPolicy(options_.settings.wait, nranks, cores_);
+  sleeper_ = std::make_unique<Sleeper>(*fabric_);
+  driver_ = Driver(sleeper_.get(), wait_policy_);
+  sent_.resize(static_cast<std::size_t>(nranks));
+  received_.resize(static_cast<std::size_t>(nranks));
+  cancel_ = &cancelled_;
+  // Nobody begins before everybody can be waited for.
+  control_plane_->Barrier(deadline, cancel);
+}
+
+Communicator::~Communicator() {
+  if (fabric_ == nullptr) return;
+  auto& state = fabric_->control(fabric_->rank()).state;
+  auto alive = RankState::alive;
+  state.compare_exchange_strong(alive, RankState::left, std::memory_order_release, std::memory_order_relaxed);
+  WakeAll(*fabric_);
+}
+
+// What plans depend on must be equal; what waiting depends on is shared.
+void Communicator::Agree() {
+  const auto& settings = options_.settings;
+  const Agreement mine{AllowedCpus(),
+                       static_cast<std::int32_t>(QuotaCpus()),
+                       settings.channels,
+                       settings.chunk_bytes,
+                       settings.deterministic,
+                       settings.threads,
+                       Padded(settings.algorithm)};
+  const auto all = MakeAllGather()(std::as_bytes(std::span<const Agreement, 1>(&mine, 1)));
+  CpuMask together{};
+  int quota = mine.quota;
+  Agreement first{};
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    Agreement theirs;
+    if (all[r].size() != sizeof theirs) Throw(tuttiInternalError, "rank {} sent malformed settings", r);
+    std::memcpy(&theirs, all[r].data(), sizeof theirs);
+    if (r == 0) first = theirs;
+    RequireEqual("channels (TUTTI_CHANNELS)", first.channels, theirs.channels, r);
+    RequireEqual("chunk (TUTTI_CHUNK)", first.chunk_bytes, theirs.chunk_bytes, r);
+    RequireEqual("deterministic (TUTTI_DETERMINISTIC)", first.deterministic, theirs.deterministic, r);
+    RequireEqual("algorithm (TUTTI_ALGO)", std::string(first.algorithm.data()), std::string(theirs.algorithm.data()), r);
+    for (std::size_t w = 0; w < together.size(); ++w) together[w] |= theirs.cpus[w];
+    quota = std::min(quota, theirs.quota);
+    threads_ = std::max(threads_, theirs.threads);
+  }
+  cores_ = std::min(CountCpus(together), quota);
+}
+
+AllGather Communicator::MakeAllGather() {
+  return [this](std::span<const std::byte> mine) { return control_plane_->AllGather(mine, InitDeadline(), cancel_); };
+}
+
+void Communicator::lock() {
+  while (busy_.exchange(true, std::memory_order_acquire)) sched_yield();
+}
+
+Active Communicator::Begin(const Operation& operation) {
+  const auto packed = PackCall(operation);
+  Active active{&operation, &plans_->Find(operation, packed)};
+  auto& control = fabric_->control(fabric_->rank());
+  if (operation.point_to_point()) {
+    auto& counts = operation.collective == Collective::send ? sent_ : received_;
+    active.sequence = ++counts[static_cast<std::size_t>(operation.root)];
+    active.record = recorder_->Begin(operation, packed, active.plan->signature, active.sequence);
+  } else {
+    active.sequence = ++sequence_;
+    active.record = recorder_->Begin(operation, packed, active.plan->signature, active.sequence);
+    // After the record, so that whoever sees the number finds the record.
+    control.started.store(active.sequence, std::memory_order_release);
+  }
+  last_plan_ = active.plan;
+  last_call_ = packed;
+  last_count_ = operation.count;
+  last_algorithm_.store(active.plan->choice.algorithm, std::memory_order_relaxed);
+  BindBuffers(active);
+  return active;
+}
+
+Reach Communicator::ReachOf(const BoundPlan& plan, const void* buffer, std::size_t bytes) const {
+  const auto address = reinterpret_cast<std::uint64_t>(buffer);
+  if (fabric_->all_same_process()) return {SlotKind::pointer, 0, address};
+  if (!windows_.empty()) {
+    if (const auto reach = windows_.Find(buffer, bytes)) return *reach;
+  }
+  if (plan.refer_by_cma) return {SlotKind::cma, 0, address};
+  return {};
+}
+
+void Communicator::BindBuffers(const Active& active) {
+  const auto& operation = *active.operation;
+  auto& plan = *active.plan;
+  Launch launch;
+  launch.input = static_cast<const std::byte*>(operation.input);
+  launch.output = static_cast<std::byte*>(operation.output);
+  if (operation.collective == Collective::barrier) {
+    launch.input = &barrier_input_;
+    launch.output = &barrier_output_;
+  }
+  launch.tag = OperationTag(plan.signature, active.sequence);
+  launch.scaled = operation.scaled;
+  launch.scalar = operation.scalar_source == nullptr ? operation.scalar
+                                                     : Scalar::From(operation.scalar_source, SizeOf(operation.type));
+  launch.stream_output = plan.stream_output;
+  const auto& schedule = plan.plan.schedule();
+  const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
+  if (plan.plan.shape().wire == Wire::bulk && may_refer && options_.settings.zero_copy) {
+    launch.input_reach = ReachOf(plan, operation.input, plan.input_bytes);
+    launch.output_reach = ReachOf(plan, operation.output, plan.output_bytes);
+  }
+  plan.run.Start(launch);
+}
+
+void Communicator::End(const Active& active) {
+  const auto algorithm = static_cast<std::size_t>(active.plan->choice.algorithm);
+  ++counters_.operations;
+  ++counters_.operationsByAlgorithm[algorithm];
+  // By SlotKind: value, pointer, window, cma.
+  constexpr tuttiTransport_t kTransports[] = {tuttiTransportShm, tuttiTransportDirect, tuttiTransportDirect, tuttiTransportCma};
+  const auto& run = active.plan->run;
+  for (std::size_t c = 0; c < run.channels(); ++c) {
+    const auto& traffic = run.traffic(c);
+    for (std::size_t kind = 0; kind < std::size(kTransports); ++kind) {
+      counters_.bytesSent[kTransports[kind]][algorithm] += traffic.sent[kind];
+      counters_.bytesReceived[kTransports[kind]][algorithm] += traffic.received[kind];
+    }
+  }
+  if (!active.operation->point_to_point()) {
+    fabric_->control(fabric_->rank()).completed.store(active.sequence, std::memory_order_release);
+  }
+  recorder_->End(active.record, 1);
+}
+
+std::optional<Error> Communicator::Look(const Active& active, std::chrono::steady_clock::duration waited) {
+  int waits_for = -1;
+  for (std::size_t c = 0; c < active.plan->run.channels() && waits_for < 0; ++c) waits_for = active.plan->run.WaitsFor(c);
+  return watch_->Look(active.undertaking(), waits_for, waited);
+}
+
+void Communicator::Abort() {
+  cancelled_.store(true, std::memory_order_release);
+  watch_->Fail({tuttiRemoteError, fmt::format("{} aborted the communicator", watch_->Who(rank()))});
+}
+
+tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
+  return windows_.Register(*fabric_, buffer, bytes, MakeAllGather(), InitDeadline());
+}
+
+void Communicator::DeregisterWindow(tuttiWindow* window) { windows_.Deregister(window, MakeAllGather()); }
+
+std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options options) {
+  struct Choice {
+    std::int32_t color, key;
+  };
+  const auto all_gather = MakeAllGather();
+  const Choice mine{color, key};
+  const auto choices = all_gather(std::as_bytes(std::span<const Choice, 1>(&mine, 1)));
+  std::vector<std::pair<int, int>> members;  // key, old rank
+  for (std::size_t r = 0; r < choices.size(); ++r) {
+    Choice theirs;
+    if (choices[r].size() != sizeof theirs) Throw(tuttiInternalError, "rank {} sent a malformed color", r);
+    std::memcpy(&theirs, choices[r].data(), sizeof theirs);
+    if (theirs.color == color && color >= 0) members.emplace_back(theirs.key, static_cast<int>(r));
+  }
+  std::sort(members.begin(), members.end());
+
+  // The first rank of each part opens a rendezvous; its ticket travels over the parent's control plane.
+  const bool leads = !members.empty() && members.front().second == rank();
+  tuttiUniqueId id{};
+  if (leads) id = EncodeUniqueId(OpenRendezvous(options_.settings));
+  const auto ids = all_gather(std::as_bytes(std::span<const tuttiUniqueId, 1>(&id, 1)));
+  if (color < 0) return nullptr;
+  const auto& leaders = ids[static_cast<std::size_t>(members.front().second)];
+  if (leaders.size() != sizeof id) Throw(tuttiInternalError, "rank {} sent a malformed id", members.front().second);
+  std::memcpy(&id, leaders.data(), sizeof id);
+  const auto place = std::find(members.begin(), members.end(), std::pair(key, rank())) - members.begin();
+  return std::make_unique<Communicator>(DecodeUniqueId(id), static_cast<int>(members.size()), static_cast<int>(place),
+                                        std::move(options), cancel_);
+}
+
+void Communicator::ReadCounters(tuttiCounters_t& counters) {
+  counters_.waitSpins = driver_.counts().spins;
+  counters_.waitYields = driver_.counts().yields;
+  counters_.waitSleeps = driver_.counts().sleeps;
+  const auto size = counters.size;
+  std::memcpy(&counters, &counters_, std::min(size, sizeof counters_));
+  counters.size = size;
+}
+
+std::string Communicator::DescribeLast() {
+  if (last_plan_ == nullptr) return "";
+  const auto& choice = last_plan_->choice;
+  const auto& shape = last_plan_->plan.shape();
+  return fmt::format("{}: {}, {} channels, chunk {} B, {}; {} ranks ({})", DescribeCall(last_call_, last_count_),
+                     NameOf(choice.algorithm), last_plan_->plan.channels().size(), shape.chunk_bytes,
+                     NameOf(shape.wire), size(), choice.reason);
+}
+
+std::string Communicator::DumpRecords() const {
+  std::string text;
+  for (int r = 0; r < size(); ++r) {
+    text += fmt::format("{}:\n", watch_->Who(r));
+    for (const auto& record : ReadRecords(fabric_->control(r))) {
+      text += fmt::format("  #{} operation {}: {}{}\n", record.index, record.sequence, record.Describe(),
+                          record.finished == 0 ? "  <- not finished" : "");
+    }
+  }
+  return text;
+}
+
+}  // namespace tutti

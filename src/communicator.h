@@ -1,0 +1,120 @@
+// A communicator as one rank sees it: who is in it, how they are connected, and the operations that run on it.
+//
+// Thread-safety: Begin, Finish and the control calls need the lock (std::lock_guard); getters, Abort and failure() do not.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "executors/host/drive.h"
+#include "src/control_plane.h"
+#include "src/plan_cache.h"
+#include "src/recorder.h"
+#include "src/watch.h"
+#include "src/windows.h"
+
+namespace tutti {
+
+// A communicator's configuration with every default filled in.
+struct Options {
+  Settings settings;  // the environment's, overridden by the config's fields
+  std::string name;
+  bool blocking = true;
+};
+
+// An operation that has begun and not yet ended.
+struct Active {
+  const Operation* operation = nullptr;
+  BoundPlan* plan = nullptr;
+  std::uint64_t sequence = 0;
+  std::uint64_t record = 0;
+
+  Undertaking undertaking() const { return {operation, sequence, plan->signature}; }
+};
+
+class Communicator {
+ public:
+  // Collective. `cancel` is looked at while waiting for other ranks.
+  Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, const std::atomic<bool>* cancel);
+  // Tells the peers that this rank has left. Local.
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return control_plane_->rank(); }
+  int size() const { return control_plane_->size(); }
+  const Options& options() const { return options_; }
+
+  // One thread at a time drives a communicator.
+  void lock();
+  void unlock() { busy_.store(false, std::memory_order_release); }
+
+  // Begins an operation: finds its plan, publishes it, binds its buffers. REQUIRES: operations of one communicator end in
+  // the order they begin, and so do the messages of one pair and direction. Throws tuttiInternalError.
+  Active Begin(const Operation& operation);
+  // Ends it well. The run's traffic is counted.
+  void End(const Active& active);
+  // For Driver: looks for a reason to stop.
+  std::optional<Error> Look(const Active& active, std::chrono::steady_clock::duration waited);
+  // Makes the communicator dead; returns the failure that did (perhaps an earlier one).
+  Error Fail(const Error& failure) { return watch_->Fail(failure); }
+  Error Explain(const Active& active, const Fault& fault) { return watch_->Explain(active.undertaking(), fault); }
+  std::optional<Error> failure() const { return watch_->failure(); }
+  bool failed() const { return watch_->failed(); }
+  Driver& driver() { return driver_; }
+  const WaitPolicy& wait_policy() const { return wait_policy_; }
+  void TrimPlans() { plans_->Trim(); }
+
+  // From any thread: whatever runs here ends with an error soon.
+  void Abort();
+
+  // Collective control calls. Throw, and leave the communicator alive unless a rank is gone.
+  tuttiWindow* RegisterWindow(void* buffer, std::size_t bytes);
+  void DeregisterWindow(tuttiWindow* window);
+  // Null for a negative color.
+  std::unique_ptr<Communicator> Split(int color, int key, Options options);
+
+  void ReadCounters(tuttiCounters_t& counters);
+  tuttiAlgorithm_t last_algorithm() const { return last_algorithm_.load(std::memory_order_relaxed); }
+  std::string DescribeLast();
+  // The flight recorder, for people.
+  std::string DumpRecords() const;
+
+ private:
+  void Agree();
+  AllGather MakeAllGather();
+  Deadline InitDeadline() const { return Deadline::After(std::chrono::milliseconds(options_.settings.init_timeout_ms)); }
+  void BindBuffers(const Active& active);
+  Reach ReachOf(const BoundPlan& plan, const void* buffer, std::size_t bytes) const;
+
+  Options options_;
+  std::atomic<bool> cancelled_{false};
+  const std::atomic<bool>* cancel_;
+  std::unique_ptr<ControlPlane> control_plane_;
+  int cores_ = 1;    // that all ranks share
+  int threads_ = 1;  // most of any rank
+  std::unique_ptr<ShmFabric> fabric_;
+  Windows windows_;
+  std::unique_ptr<Watch> watch_;
+  std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<PlanCache> plans_;
+  WaitPolicy wait_policy_;
+  std::unique_ptr<Sleeper> sleeper_;
+  Driver driver_{nullptr, {}};
+
+  std::atomic<bool> busy_{false};
+  std::uint64_t sequence_ = 0;                 // of collectives
+  std::vector<std::uint64_t> sent_, received_;  // messages by peer
+  std::byte barrier_input_{}, barrier_output_{};
+  tuttiCounters_t counters_{};
+  std::atomic<tuttiAlgorithm_t> last_algorithm_{tuttiAlgorithmNone};
+  std::string last_description_;
+  const BoundPlan* last_plan_ = nullptr;
+  std::uint64_t last_call_ = 0, last_count_ = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,175 @@
+#include "src/group.h"
+
+#include <algorithm>
+#include <future>
+#include <memory>
+
+namespace tutti {
+namespace {
+
+struct Call {
+  tuttiComm* handle;
+  Operation operation;
+  Stream* stream;  // null: synchronous
+};
+
+struct Join {
+  tuttiComm* handle;
+  std::function<tuttiResult_t()> body;
+};
+
+struct Group {
+  int depth = 0;
+  std::vector<Call> calls;
+  std::vector<Join> joins;
+};
+
+Group& ThisThreadsGroup() {
+  thread_local Group group;
+  return group;
+}
+
+// Where a call runs: its stream; the communicator's own thread if that must not block; else here.
+Stream* StreamOf(tuttiComm& handle, tuttiStream* stream) {
+  if (stream != nullptr) return &stream->stream;
+  return handle.blocking ? nullptr : handle.background.get();
+}
+
+tuttiResult_t Conclude(const std::vector<Call>& calls, const std::optional<Error>& failure) {
+  if (!failure) return tuttiSuccess;
+  for (const auto& call : calls) {
+    const std::lock_guard lock(call.handle->mutex);
+    if (call.handle->first_failure == tuttiSuccess && call.handle->communicator->failed()) {
+      call.handle->first_failure = failure->code();
+    }
+  }
+  return Remember(calls.front().handle, *failure);
+}
+
+tuttiResult_t RunCalls(const std::vector<Call>& calls) {
+  if (calls.size() == 1 && !calls[0].operation.point_to_point()) {
+    return Conclude(calls, RunOne(*calls[0].handle->communicator, calls[0].operation));
+  }
+  std::vector<Launched> launched;
+  for (const auto& call : calls) launched.push_back({call.handle->communicator.get(), call.operation});
+  return Conclude(calls, RunAll(launched));
+}
+
+// One task over several streams: each stream waits at it until all have come and the work is done.
+void EnqueueAcross(const std::vector<Stream*>& streams, std::function<tuttiResult_t()> work) {
+  auto done = std::make_shared<std::promise<tuttiResult_t>>();
+  const std::shared_future<tuttiResult_t> result = done->get_future().share();
+  auto missing = std::make_shared<std::atomic<std::size_t>>(streams.size());
+  auto body = std::make_shared<std::function<tuttiResult_t()>>(std::move(work));
+  for (auto* stream : streams) {
+    stream->Enqueue([=] {
+      // Whoever comes last works for all; acq_rel: it must see what the others' earlier tasks have done.
+      if (missing->fetch_sub(1, std::memory_order_acq_rel) == 1) done->set_value((*body)());
+      return result.get();
+    });
+  }
+}
+
+tuttiResult_t Dispatch(std::vector<Call> calls) {
+  std::vector<Stream*> streams;
+  bool waits = false;
+  bool in_progress = false;
+  for (const auto& call : calls) {
+    if (call.stream == nullptr) {
+      waits = true;
+    } else if (std::find(streams.begin(), streams.end(), call.stream) == streams.end()) {
+      streams.push_back(call.stream);
+    }
+    in_progress = in_progress || call.stream == call.handle->background.get();
+  }
+  if (streams.empty()) return RunCalls(calls);
+  for (const auto& call : calls) call.handle->pending.fetch_add(1, std::memory_order_relaxed);
+  auto outcome = std::make_shared<std::promise<tuttiResult_t>>();
+  auto future = outcome->get_future();
+  EnqueueAcross(streams, [calls = std::move(calls), outcome] {
+    const auto result = RunCalls(calls);
+    // Release: whoever sees the count fall to zero may free what we used.
+    for (const auto& call : calls) call.handle->pending.fetch_sub(1, std::memory_order_release);
+    outcome->set_value(result);
+    return result;
+  });
+  if (waits) return future.get();
+  return in_progress ? tuttiInProgress : tuttiSuccess;
+}
+
+tuttiResult_t RunJoins(std::vector<Join> joins) {
+  if (joins.size() == 1) return joins[0].body();
+  std::vector<std::future<tuttiResult_t>> results;
+  for (auto& join : joins) results.push_back(std::async(std::launch::async, std::move(join.body)));
+  tuttiResult_t first = tuttiSuccess;
+  for (auto& result : results) {
+    const auto code = result.get();
+    if (first == tuttiSuccess) first = code;
+  }
+  return first;
+}
+
+tuttiResult_t DispatchJoins(std::vector<Join> joins) {
+  std::vector<Join> here;
+  bool in_progress = false;
+  for (auto& join : joins) {
+    if (join.handle->blocking) {
+      here.push_back(std::move(join));
+      continue;
+    }
+    in_progress = true;
+    join.handle->pending.fetch_add(1, std::memory_order_relaxed);
+    join.handle->background->Enqueue([join] {
+      const auto result = join.body();
+      join.handle->pending.fetch_sub(1, std::memory_order_release);
+      return result;
+    });
+  }
+  const auto result = here.empty() ? tuttiSuccess : RunJoins(std::move(here));
+  return result == tuttiSuccess && in_progress ? tuttiInProgress : result;
+}
+
+}  // namespace
+
+void StartGroup() { ++ThisThreadsGroup().depth; }
+
+tuttiResult_t EndGroup() {
+  auto& group = ThisThreadsGroup();
+  if (group.depth == 0) Throw(tuttiInvalidUsage, "tuttiGroupEnd without tuttiGroupStart in this thread");
+  if (--group.depth > 0) return tuttiSuccess;
+  auto joins = std::exchange(group.joins, {});
+  auto calls = std::exchange(group.calls, {});
+  auto result = joins.empty() ? tuttiSuccess : DispatchJoins(std::move(joins));
+  if (!calls.empty() && (result == tuttiSuccess || result == tuttiInProgress)) {
+    const auto calls_result = Dispatch(std::move(calls));
+    if (calls_result != tuttiSuccess) result = calls_result;
+  }
+  return result;
+}
+
+tuttiResult_t Submit(tuttiComm* handle, const Operation& operation, tuttiStream* stream) {
+  auto& group = ThisThreadsGroup();
+  auto* const where = StreamOf(*handle, stream);
+  if (group.depth > 0) {
+    group.calls.push_back({handle, operation, where});
+    return tuttiSuccess;
+  }
+  if (operation.point_to_point() && operation.root == handle->communicator->rank()) {
+    Throw(tuttiInvalidUsage, "peer {} is this rank itself: put the send and its receive in one group", operation.root);
+  }
+  if (where != nullptr) return Dispatch({{handle, operation, where}});
+  // The usual case: nothing is copied or allocated.
+  const auto failure = RunOne(*handle->communicator, operation);
+  return failure ? Conclude({{handle, operation, nullptr}}, failure) : tuttiSuccess;
+}
+
+tuttiResult_t SubmitJoin(tuttiComm* handle, std::function<tuttiResult_t()> join) {
+  auto& group = ThisThreadsGroup();
+  if (group.depth > 0) {
+    group.joins.push_back({handle, std::move(join)});
+    return tuttiSuccess;
+  }
+  return DispatchJoins({{handle, std::move(join)}});
+}
+
+}  // namespace tutti

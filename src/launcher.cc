@@ -1,0 +1,204 @@
+#include "src/launcher.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "base/datatype.h"
+
+namespace tutti {
+namespace {
+
+Error AsError(const std::exception& exception) {
+  const auto* error = dynamic_cast<const Error*>(&exception);
+  return error != nullptr ? *error : Error(tuttiInternalError, exception.what());
+}
+
+Run::Progress AdvanceAll(Run& run, Error* fault, Communicator& communicator, const Active& active) {
+  bool moved = false, done = true;
+  for (std::size_t c = 0; c < run.channels(); ++c) {
+    const auto progress = run.Advance(c);
+    if (progress == Run::Progress::faulted) {
+      *fault = communicator.Explain(active, run.fault(c));
+      return progress;
+    }
+    moved = moved || progress == Run::Progress::moved;
+    done = done && progress == Run::Progress::done;
+  }
+  return done ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
+}
+
+}  // namespace
+
+std::optional<Error> RunOne(Communicator& communicator, const Operation& operation) {
+  const std::lock_guard lock(communicator);
+  if (communicator.failed()) return communicator.failure();
+  try {
+    communicator.TrimPlans();
+    const Active active = communicator.Begin(operation);
+    Error failure(tuttiSuccess, "");
+    const auto result = communicator.driver().Drive(
+        [&] { return AdvanceAll(active.plan->run, &failure, communicator, active); },
+        [&](auto waited) {
+          const auto found = communicator.Look(active, waited);
+          if (found) failure = *found;
+          return !found;
+        });
+    if (result != DriveResult::done) return communicator.Fail(failure);
+    communicator.End(active);
+    return std::nullopt;
+  } catch (const std::exception& exception) {
+    // Half-begun on this rank only: the peers must not wait for the rest.
+    return communicator.Fail(AsError(exception));
+  }
+}
+
+namespace {
+
+// The operations of one communicator that must keep an order among themselves.
+struct Queue {
+  Communicator* communicator;
+  std::deque<const Operation*> waiting;
+  std::optional<Active> active;
+};
+
+class GroupRun {
+ public:
+  explicit GroupRun(std::span<const Launched> group) {
+    for (const auto& item : group) communicators_.insert(item.communicator);
+    // A fixed order of locking, so that two groups in two threads cannot wait for each other.
+    for (auto* communicator : communicators_) {
+      communicator->lock();
+      if (!communicator->failed()) communicator->TrimPlans();
+    }
+    CopyMessagesToOneself(group);
+    std::map<std::tuple<Communicator*, int, int>, std::size_t> places;
+    for (const auto& item : group) {
+      const auto& operation = item.operation;
+      const bool message = operation.point_to_point();
+      if (message && operation.root == item.communicator->rank()) continue;
+      const auto key = std::tuple(item.communicator, message ? static_cast<int>(operation.collective) : -1,
+                                  message ? operation.root : -1);
+      const auto [place, fresh] = places.emplace(key, queues_.size());
+      if (fresh) queues_.push_back({item.communicator, {}, std::nullopt});
+      queues_[place->second].waiting.push_back(&operation);
+    }
+  }
+  ~GroupRun() {
+    for (auto* communicator : communicators_) communicator->unlock();
+  }
+  GroupRun(const GroupRun&) = delete;
+  GroupRun& operator=(const GroupRun&) = delete;
+
+  std::optional<Error> Drive() {
+    const bool one = communicators_.size() == 1;
+    Driver several(nullptr, (*communicators_.begin())->wait_policy());
+    Driver& driver = one ? (*communicators_.begin())->driver() : several;
+    driver.Drive([&] { return Sweep(); },
+                 [&](auto waited) {
+                   Look(waited);
+                   return true;  // a failed communicator's queues are empty; the sweep finds out
+                 });
+    return first_failure_;
+  }
+
+ private:
+  Run::Progress Sweep() {
+    bool moved = false, done = true;
+    for (auto& queue : queues_) {
+      if (!queue.active && queue.waiting.empty()) continue;
+      moved = Advance(queue) || moved;
+      done = done && !queue.active && queue.waiting.empty();
+    }
+    return done ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
+  }
+
+  bool Advance(Queue& queue) {
+    auto& communicator = *queue.communicator;
+    if (communicator.failed()) {
+      Drop(communicator, *communicator.failure());
+      return true;
+    }
+    try {
+      if (!queue.active) {
+        queue.active = communicator.Begin(*queue.waiting.front());
+        queue.waiting.pop_front();
+      }
+      Error fault(tuttiSuccess, "");
+      const auto progress = AdvanceAll(queue.active->plan->run, &fault, communicator, *queue.active);
+      if (progress == Run::Progress::faulted) {
+        Drop(communicator, fault);
+      } else if (progress == Run::Progress::done) {
+        communicator.End(*queue.active);
+        queue.active.reset();
+      }
+      return progress != Run::Progress::blocked;
+    } catch (const std::exception& exception) {
+      Drop(communicator, AsError(exception));
+      return true;
+    }
+  }
+
+  void Look(std::chrono::steady_clock::duration waited) {
+    for (auto& queue : queues_) {
+      if (!queue.active) continue;
+      if (const auto failure = queue.communicator->Look(*queue.active, waited)) Drop(*queue.communicator, *failure);
+    }
+  }
+
+  void Drop(Communicator& communicator, const Error& failure) {
+    const auto first = communicator.Fail(failure);
+    if (!first_failure_) first_failure_ = first;
+    for (auto& queue : queues_) {
+      if (queue.communicator != &communicator) continue;
+      queue.active.reset();
+      queue.waiting.clear();
+    }
+  }
+
+  // The k-th send to oneself meets the k-th receive from oneself; without a partner it would wait for ever.
+  void CopyMessagesToOneself(std::span<const Launched> group) {
+    std::map<Communicator*, std::pair<std::deque<const Operation*>, std::deque<const Operation*>>> own;
+    for (const auto& item : group) {
+      if (!item.operation.point_to_point() || item.operation.root != item.communicator->rank()) continue;
+      auto& [sends, receives] = own[item.communicator];
+      (item.operation.collective == Collective::send ? sends : receives).push_back(&item.operation);
+    }
+    for (const auto& [communicator, both] : own) {
+      const auto& [sends, receives] = both;
+      if (sends.size() != receives.size()) {
+        Refuse(fmt::format("rank {} sends {} messages to itself and receives {} in one group", communicator->rank(),
+                           sends.size(), receives.size()));
+      }
+      for (std::size_t i = 0; i < std::min(sends.size(), receives.size()); ++i) {
+        if (sends[i]->count != receives[i]->count || sends[i]->type != receives[i]->type) {
+          Refuse(fmt::format("rank {} sends itself {}, but receives {}", communicator->rank(),
+                             DescribeCall(PackCall(*sends[i]), sends[i]->count),
+                             DescribeCall(PackCall(*receives[i]), receives[i]->count)));
+          continue;
+        }
+        const auto bytes = sends[i]->count * SizeOf(sends[i]->type);
+        if (bytes != 0) std::memmove(receives[i]->output, sends[i]->input, bytes);
+      }
+    }
+  }
+  void Refuse(const std::string& message) {
+    if (!first_failure_) first_failure_ = Error(tuttiInvalidUsage, message);
+  }
+
+  std::set<Communicator*> communicators_;
+  std::vector<Queue> queues_;
+  std::optional<Error> first_failure_;
+};
+
+}  // namespace
+
+std::optional<Error> RunAll(std::span<const Launched> group) {
+  if (group.empty()) return std::nullopt;
+  return GroupRun(group).Drive();
+}
+
+}  // namespace tutti

@@ -1,0 +1,57 @@
+#include "src/memory.h"
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "base/error.h"
+#include "transports/segment.h"
+
+namespace tutti {
+namespace {
+
+struct Book {
+  std::mutex mutex;
+  std::map<std::uintptr_t, Segment> segments;  // by first address
+};
+
+Book& TheBook() {
+  static Book book;
+  return book;
+}
+
+}  // namespace
+
+void* AllocateShared(std::size_t bytes) {
+  if (bytes == 0) Throw(tuttiInvalidArgument, "size is 0");
+  auto segment = Segment::Create("tutti-memory", bytes);
+  void* const data = segment.data();
+  auto& book = TheBook();
+  const std::lock_guard lock(book.mutex);
+  book.segments.emplace(reinterpret_cast<std::uintptr_t>(data), std::move(segment));
+  return data;
+}
+
+void FreeShared(void* pointer) {
+  if (pointer == nullptr) return;
+  auto& book = TheBook();
+  const std::lock_guard lock(book.mutex);
+  if (book.segments.erase(reinterpret_cast<std::uintptr_t>(pointer)) == 0) {
+    Throw(tuttiInvalidArgument, "ptr {} was not allocated by tuttiMemAlloc, or was freed before", pointer);
+  }
+}
+
+std::optional<AllocationView> FindAllocation(const void* pointer, std::size_t bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  auto& book = TheBook();
+  const std::lock_guard lock(book.mutex);
+  auto found = book.segments.upper_bound(address);
+  if (found == book.segments.begin()) return std::nullopt;
+  --found;
+  const std::size_t offset = address - found->first;
+  const auto& segment = found->second;
+  if (offset > segment.bytes() || bytes > segment.bytes() - offset) return std::nullopt;
+  return AllocationView{segment.fd().get(), segment.data(), segment.bytes(), offset};
+}
+
+}  // namespace tutti

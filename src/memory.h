@@ -1,0 +1,26 @@
+// tuttiMemAlloc's memory: memfds that peers can map, and the book of them.
+//
+// Thread-safety: all functions may be called from any thread. The book is process-wide because a pointer is all that
+// tuttiMemFree and a registration get.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+namespace tutti {
+
+struct AllocationView {
+  int fd;                    // of the memfd; valid until the allocation is freed
+  std::byte* data;           // start of the allocation
+  std::size_t bytes;         // of the allocation
+  std::size_t offset;        // of the range asked for
+};
+
+// Throws tuttiInvalidArgument (bytes == 0), tuttiSystemError.
+void* AllocateShared(std::size_t bytes);
+// Throws tuttiInvalidArgument if the pointer is not the start of a live allocation. Null is allowed.
+void FreeShared(void* pointer);
+// The allocation that holds all of [pointer, pointer + bytes), if there is one.
+std::optional<AllocationView> FindAllocation(const void* pointer, std::size_t bytes);
+
+}  // namespace tutti

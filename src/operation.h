@@ -1,0 +1,49 @@
+// One call, checked and without its C clothes.
+//
+// Thread-safety: value types.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "algorithms/schedule.h"
+#include "executors/host/reduce.h"
+#include "tutti/tutti.h"
+
+namespace tutti {
+
+struct Operation {
+  Collective collective = Collective::barrier;
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 0;  // elements: of the buffer (all_reduce, broadcast, reduce), of the message, else of one block
+  tuttiDataType_t type = tuttiInt8;
+  tuttiRedOp_t op = tuttiSum;  // user-made operators appear as tuttiSum with `scaled`
+  int root = 0;                // or the peer of send and receive
+  bool scaled = false;
+  Scalar scalar;
+  const void* scalar_source = nullptr;  // if set, the scalar is read from here when the operation runs
+  bool in_place = false;
+
+  // The v-forms, in elements. all_gather, reduce_scatter: counts of all blocks, places on the side that has all of them.
+  // all_to_all: what is sent and what is received.
+  std::vector<std::size_t> counts = {};
+  std::vector<std::size_t> places = {};
+  std::vector<std::size_t> receive_counts = {};
+  std::vector<std::size_t> receive_places = {};
+
+  bool uneven() const { return !counts.empty(); }
+  bool pairwise() const { return !receive_counts.empty(); }
+  bool point_to_point() const { return collective == Collective::send || collective == Collective::receive; }
+};
+
+// What all ranks of the operation must agree on, as a hash. Counts that only pairs know are left out.
+std::uint64_t SignatureOf(const Operation& operation);
+
+// A call in 64 bits, for the flight recorder: collective, type, op, root, and whether it scales or is uneven.
+std::uint64_t PackCall(const Operation& operation);
+// "all_reduce(count=1024, float32, sum)", "broadcast(count=8, int32, root=2)", "send(count=4, int8, to rank 3)".
+std::string DescribeCall(std::uint64_t packed, std::uint64_t count);
+
+}  // namespace tutti

@@ -1,0 +1,160 @@
+#include "src/plan_cache.h"
+
+#include <algorithm>
+
+#include "algorithms/build.h"
+#include "base/datatype.h"
+#include "base/error.h"
+#include "base/log.h"
+
+namespace tutti {
+namespace {
+
+// A job uses some dozens of shapes. One that never repeats itself (random all-to-all-v counts) must not grow the cache
+// for ever.
+constexpr std::size_t kMaxPlans = 512;
+
+// process_vm_readv beats two copies through a slot while the data stays in cache, and loses once it comes from memory;
+// below, its 0.5 us a call shows. Measured on a 2-core host (docs/performance.md).
+constexpr std::size_t kMinCmaBytes = 16 * 1024;
+constexpr std::size_t kMaxCmaBytes = 4 * 1024 * 1024;
+
+std::vector<std::size_t> InBytes(std::vector<std::size_t> elements, std::size_t size) {
+  for (auto& each : elements) each *= size;
+  return elements;
+}
+
+Extents ExtentsOf(const Operation& operation, int nranks, int blocks) {
+  const std::size_t size = SizeOf(operation.type);
+  if (operation.point_to_point()) return MessageExtents(operation.count * size);
+  if (operation.pairwise()) {
+    return PairwiseExtents(InBytes(operation.counts, size), InBytes(operation.places, size),
+                           InBytes(operation.receive_counts, size), InBytes(operation.receive_places, size));
+  }
+  if (operation.uneven()) {
+    return UnevenExtents(operation.collective, InBytes(operation.counts, size), InBytes(operation.places, size));
+  }
+  return UniformExtents(operation.collective, nranks, blocks, operation.count * size);
+}
+
+Schedule MessageSchedule(const Operation& operation, int rank, int nranks) {
+  const bool sends = operation.collective == Collective::send;
+  Step step{0, {sends ? In(0) : From(operation.root)}, {sends ? To(operation.root) : Out(0)}};
+  return {.collective = operation.collective,
+          .algorithm = tuttiAlgorithmNone,
+          .rank = rank,
+          .nranks = nranks,
+          .blocks = 1,
+          .channels = {{{Lane{{std::move(step)}}}}},
+          .reference_safe = true};
+}
+
+// A barrier is an all-reduce of one byte that nobody looks at.
+Operation Scheduled(const Operation& operation) {
+  Operation scheduled = operation;
+  if (operation.collective == Collective::barrier) scheduled.collective = Collective::all_reduce;
+  return scheduled;
+}
+
+// Where the last block ends. The unused entries of a side that holds one block lie at its start.
+std::size_t EndOf(const std::vector<std::size_t>& offsets, std::span<const std::size_t> lengths) {
+  std::size_t end = 0;
+  for (std::size_t b = 0; b < offsets.size(); ++b) end = std::max(end, offsets[b] + lengths[b]);
+  return end;
+}
+
+std::size_t LargestBlockBytes(const Operation& operation) {
+  std::size_t count = operation.count;
+  for (const auto each : operation.counts) count = std::max(count, each);
+  return count * SizeOf(operation.type);
+}
+
+}  // namespace
+
+BoundPlan::BoundPlan(Choice chosen, Shape shape, Schedule schedule, Extents extents, const Operation& operation,
+                     const PlanContext& context, int first_channel)
+    : choice(chosen),
+      signature(0),
+      plan(std::move(schedule), std::move(extents), shape, operation.type, operation.op,
+           *context.fabric, first_channel),
+      run(plan, *context.fabric, *context.windows),
+      stream_output(plan.footprint() * static_cast<std::size_t>(context.fabric->nranks()) > context.stream_bytes) {
+  const std::size_t total = plan.footprint();
+  refer_by_cma = context.cma && !IsReducing(operation.collective) && operation.collective != Collective::barrier &&
+                 total >= kMinCmaBytes && total <= kMaxCmaBytes;
+  const auto& used = plan.extents();
+  const std::span<const std::size_t> lengths(used.length);
+  input_bytes = EndOf(used.input_offset, lengths);
+  output_bytes = EndOf(used.output_offset, lengths.last(used.output_offset.size()));
+}
+
+std::size_t PlanCache::Hash::operator()(const PlanKey& key) const {
+  std::uint64_t hash = Mix(key.call) ^ key.count;
+  for (const auto each : key.uneven) hash = Mix(hash) ^ each;
+  return Mix(hash);
+}
+
+BoundPlan& PlanCache::Find(const Operation& operation, std::uint64_t packed) {
+  if (last_ != nullptr && last_call_ == packed && last_count_ == operation.count && !operation.uneven()) return *last_;
+  return FindSlowly(operation, packed);
+}
+
+BoundPlan& PlanCache::FindSlowly(const Operation& operation, std::uint64_t packed) {
+  PlanKey key{packed, operation.count, operation.counts};
+  for (const auto* more : {&operation.places, &operation.receive_counts, &operation.receive_places}) {
+    key.uneven.insert(key.uneven.end(), more->begin(), more->end());
+  }
+  auto found = plans_.find(key);
+  if (found == plans_.end()) {
+    found = plans_.emplace(std::move(key), Make(operation)).first;
+  }
+  last_ = operation.uneven() ? nullptr : found->second.get();
+  last_call_ = packed;
+  last_count_ = operation.count;
+  return *found->second;
+}
+
+void PlanCache::Trim() {
+  if (plans_.size() < kMaxPlans) return;
+  plans_.clear();
+  last_ = nullptr;
+}
+
+std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
+  const Operation operation = Scheduled(asked);
+  const int rank = context_.fabric->rank();
+  const int nranks = context_.fabric->nranks();
+  SelectInput input = context_.select;
+  input.collective = operation.collective;
+  input.nranks = nranks;
+  input.bytes = LargestBlockBytes(operation);
+  input.element_bytes = SizeOf(operation.type);
+  input.pairwise = operation.pairwise();
+  Choice choice = ChooseAlgorithm(input);
+  Schedule schedule;
+  int first_channel = 0;
+  if (operation.point_to_point()) {
+    choice = {tuttiAlgorithmNone, 1, "point to point"};
+    schedule = MessageSchedule(operation, rank, nranks);
+    first_channel = context_.collective_channels;
+  } else {
+    auto built = Build(choice.algorithm, {operation.collective, rank, nranks, operation.root, choice.channels});
+    if (!built) {
+      Throw(tuttiInternalError, "no schedule of {} by {} on {} ranks", NameOf(operation.collective),
+            NameOf(choice.algorithm), nranks);
+    }
+    schedule = std::move(*built);
+  }
+  const auto shape = ChooseShape(input, schedule.blocks);
+  auto extents = ExtentsOf(operation, nranks, schedule.blocks);
+  auto plan = std::make_unique<BoundPlan>(choice, shape, std::move(schedule), std::move(extents), operation, context_,
+                                          first_channel);
+  plan->signature = SignatureOf(asked);
+  Log(Subject::select, "rank {}: {}: {}, {} channels, chunk {} B, {} ({}){}{}", rank,
+      DescribeCall(PackCall(asked), asked.count), NameOf(choice.algorithm), plan->plan.channels().size(),
+      shape.chunk_bytes, NameOf(shape.wire), choice.reason, plan->stream_output ? "; streams results" : "",
+      plan->refer_by_cma ? "; by cma" : "");
+  return plan;
+}
+
+}  // namespace tutti

@@ -1,0 +1,74 @@
+// Bound plans by call. A repeated call finds its plan without allocating or locking.
+//
+// Thread-safety: used by whoever drives the communicator.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "algorithms/select.h"
+#include "executors/host/run.h"
+#include "src/operation.h"
+
+namespace tutti {
+
+// What tells plans apart.
+struct PlanKey {
+  std::uint64_t call;   // PackCall
+  std::uint64_t count;
+  std::vector<std::size_t> uneven;  // counts and places of the v-forms, one behind the other
+
+  friend bool operator==(const PlanKey&, const PlanKey&) = default;
+};
+
+// Everything about plans that is the same for the life of a communicator. All ranks agree on `select`.
+struct PlanContext {
+  SelectInput select;        // its call-dependent fields are filled in per call
+  ShmFabric* fabric;
+  const WindowMap* windows;
+  int collective_channels;   // channels 0.. are the collectives'; the next one is point-to-point
+  std::size_t stream_bytes;  // results are stored past the caches when the host's ranks together touch more than this
+  bool cma;
+};
+
+struct BoundPlan {
+  BoundPlan(Choice chosen, Shape shape, Schedule schedule, Extents extents, const Operation& operation,
+            const PlanContext& context, int first_channel);
+
+  Choice choice;
+  std::uint64_t signature;
+  Plan plan;
+  Run run;
+  bool stream_output;
+  bool refer_by_cma;  // plain memory is worth a system call a chunk
+  std::size_t input_bytes;   // of the buffers, from their first byte to the last one used
+  std::size_t output_bytes;
+};
+
+class PlanCache {
+ public:
+  explicit PlanCache(PlanContext context) : context_(context) {}
+
+  // The plan for this call. The reference holds until the next Trim().
+  BoundPlan& Find(const Operation& operation, std::uint64_t packed);
+  // Forgets plans when there are very many. REQUIRES: none is running.
+  void Trim();
+  const PlanContext& context() const { return context_; }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const PlanKey& key) const;
+  };
+  std::unique_ptr<BoundPlan> Make(const Operation& operation) const;
+  BoundPlan& FindSlowly(const Operation& operation, std::uint64_t packed);
+
+  PlanContext context_;
+  std::unordered_map<PlanKey, std::unique_ptr<BoundPlan>, Hash> plans_;
+  // The last plan found, for loops over one call.
+  BoundPlan* last_ = nullptr;
+  std::uint64_t last_call_ = 0;
+  std::uint64_t last_count_ = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,57 @@
+// The flight recorder: this rank's last operations, written into shared memory where every peer can read them - while
+// they run, to see who called something else; after a failure, to print.
+//
+// Thread-safety: Begin, End and Completed are called by the thread that drives the communicator; readers may be anybody.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "src/operation.h"
+#include "transports/control_block.h"
+
+namespace tutti {
+
+struct RecordedCall {
+  std::uint64_t index = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t signature = 0;
+  std::uint64_t call = 0;
+  std::uint64_t count = 0;
+  std::int64_t started = 0;
+  std::int64_t finished = 0;
+
+  std::string Describe() const { return DescribeCall(call, count); }
+};
+
+class Recorder {
+ public:
+  explicit Recorder(ControlBlock& control) : control_(control) {}
+
+  // Publishes that `operation` begins; returns the record's index for End().
+  std::uint64_t Begin(const Operation& operation, std::uint64_t packed, std::uint64_t signature, std::uint64_t sequence);
+  void End(std::uint64_t index, std::int64_t finished);
+
+ private:
+  ControlBlock& control_;
+  std::uint64_t next_ = 1;
+};
+
+// The newest record in a rank's block that `matches` accepts. Records being written at this moment are passed over.
+template <typename Matches>
+std::optional<RecordedCall> FindRecord(const ControlBlock& control, Matches&& matches);
+
+// Whole records, oldest first.
+std::vector<RecordedCall> ReadRecords(const ControlBlock& control);
+
+template <typename Matches>
+std::optional<RecordedCall> FindRecord(const ControlBlock& control, Matches&& matches) {
+  const auto records = ReadRecords(control);
+  for (auto record = records.rbegin(); record != records.rend(); ++record) {
+    if (matches(*record)) return *record;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tutti

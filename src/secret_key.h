@@ -1,0 +1,84 @@
+// A 32-byte key that is wiped from memory when its holder goes away, and what is derived from it.
+//
+// Thread-safety: value type.
+#pragma once
+
+#include <sodium.h>
+
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace tutti {
+
+// Prepares libsodium once; cheap afterwards. Everything below does it by itself.
+inline void EnsureSodium() {
+  static const bool ready = sodium_init() >= 0;
+  if (!ready) Throw(tuttiSystemError, "libsodium cannot start: no source of random numbers");
+}
+
+class SecretKey {
+ public:
+  static constexpr std::size_t kBytes = 32;
+
+  SecretKey() = default;  // all zero: no secret
+  explicit SecretKey(std::span<const std::byte, kBytes> bytes) {
+    std::copy(bytes.begin(), bytes.end(), bytes_.begin());
+  }
+  SecretKey(const SecretKey&) = default;
+  SecretKey& operator=(const SecretKey&) = default;
+  ~SecretKey() { sodium_memzero(bytes_.data(), bytes_.size()); }
+
+  static SecretKey Random() {
+    EnsureSodium();
+    SecretKey key;
+    randombytes_buf(key.bytes_.data(), key.bytes_.size());
+    return key;
+  }
+
+  std::span<const std::byte, kBytes> bytes() const { return bytes_; }
+  const unsigned char* data() const { return reinterpret_cast<const unsigned char*>(bytes_.data()); }
+
+  // Constant time.
+  friend bool operator==(const SecretKey& a, const SecretKey& b) {
+    return sodium_memcmp(a.bytes_.data(), b.bytes_.data(), kBytes) == 0;
+  }
+
+ private:
+  std::array<std::byte, kBytes> bytes_{};
+};
+
+// Keyed BLAKE2b of `label`, a zero byte, and the parts one behind the other. Labels keep uses apart; parts must have
+// fixed sizes, or be one of variable size at the end, so that no two inputs look alike.
+template <std::size_t N>
+std::array<std::byte, N> KeyedHash(const SecretKey& key, std::string_view label,
+                                   std::initializer_list<std::span<const std::byte>> parts) {
+  static_assert(N >= crypto_generichash_BYTES_MIN && N <= crypto_generichash_BYTES_MAX);
+  EnsureSodium();
+  crypto_generichash_state state;
+  crypto_generichash_init(&state, key.data(), SecretKey::kBytes, N);
+  constexpr unsigned char kEndOfLabel = 0;
+  crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(label.data()), label.size());
+  crypto_generichash_update(&state, &kEndOfLabel, 1);
+  for (const auto part : parts) {
+    crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(part.data()), part.size());
+  }
+  std::array<std::byte, N> hash;
+  crypto_generichash_final(&state, reinterpret_cast<unsigned char*>(hash.data()), N);
+  sodium_memzero(&state, sizeof(state));
+  return hash;
+}
+
+inline SecretKey DeriveKey(const SecretKey& key, std::string_view label,
+                           std::initializer_list<std::span<const std::byte>> parts) {
+  auto bytes = KeyedHash<SecretKey::kBytes>(key, label, parts);
+  const SecretKey derived{std::span<const std::byte, SecretKey::kBytes>(bytes)};
+  sodium_memzero(bytes.data(), bytes.size());
+  return derived;
+}
+
+}  // namespace tutti

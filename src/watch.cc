@@ -1,0 +1,185 @@
+#include "src/watch.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "executors/host/doorbell.h"
+
+namespace tutti {
+namespace {
+
+bool IsDead(int pidfd) {
+  if (pidfd < 0) return false;
+  pollfd entry{pidfd, POLLIN, 0};
+  return poll(&entry, 1, 0) > 0;
+}
+
+bool IsPointToPoint(const RecordedCall& call) {
+  const auto collective = static_cast<Collective>(call.call & 0xff);
+  return collective == Collective::send || collective == Collective::receive;
+}
+
+int PeerOf(const RecordedCall& call) { return static_cast<int>(call.call >> 32); }
+
+}  // namespace
+
+Watch::Watch(ShmFabric& fabric, std::vector<Process> roster, std::string name, std::chrono::milliseconds timeout)
+    : fabric_(fabric),
+      roster_(std::move(roster)),
+      name_(std::move(name)),
+      timeout_(timeout),
+      seen_dead_(static_cast<std::size_t>(fabric.nranks()), false) {}
+
+std::string Watch::Who(int rank) const { return tutti::Describe(rank, roster_[static_cast<std::size_t>(rank)]); }
+
+std::string Watch::Describe(const Undertaking& undertaking) const {
+  const auto& operation = *undertaking.operation;
+  return fmt::format("{} as {} {}{}", DescribeCall(PackCall(operation), operation.count),
+                     operation.point_to_point() ? "message" : "operation", undertaking.sequence,
+                     name_.empty() ? "" : fmt::format(" of \"{}\"", name_));
+}
+
+Error Watch::Fail(const Error& failure) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return *failure_;
+    failure_ = failure;
+    const std::string_view message = failure.what();
+    auto& control = fabric_.control(fabric_.rank());
+    const auto length = std::min(message.size(), kFaultText - 1);
+    std::memcpy(control.fault_text.data(), message.data(), length);
+    control.fault_text[length] = '\0';
+    control.fault_code.store(static_cast<std::uint32_t>(failure.code()), std::memory_order_relaxed);
+    control.state.store(RankState::failed, std::memory_order_release);
+    failed_.store(true, std::memory_order_release);
+  }
+  Log(Subject::faults, "rank {}: {}: {}", fabric_.rank(), ResultPhrase(failure.code()), failure.what());
+  WakeAll(fabric_);
+  return failure;
+}
+
+std::optional<Error> Watch::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+std::optional<Error> Watch::LookAtFailures(int* failed_rank) const {
+  for (int r = 0; r < fabric_.nranks(); ++r) {
+    const auto& control = fabric_.control(r);
+    if (r == fabric_.rank() || control.state.load(std::memory_order_acquire) != RankState::failed) continue;
+    *failed_rank = r;
+    return Error{static_cast<tuttiResult_t>(control.fault_code.load(std::memory_order_relaxed)),
+                   std::string(control.fault_text.data(), strnlen(control.fault_text.data(), kFaultText))};
+  }
+  return std::nullopt;
+}
+
+// The call that rank makes (or made) in the place of ours.
+std::optional<RecordedCall> Watch::Counterpart(int rank, const Undertaking& undertaking) const {
+  const auto& control = fabric_.control(rank);
+  const auto& operation = *undertaking.operation;
+  if (!operation.point_to_point()) {
+    // One load decides in the usual case: the peer has not come yet.
+    if (control.started.load(std::memory_order_acquire) < undertaking.sequence) return std::nullopt;
+    return FindRecord(control, [&](const RecordedCall& call) {
+      return !IsPointToPoint(call) && call.sequence == undertaking.sequence;
+    });
+  }
+  const auto wanted = operation.collective == Collective::send ? Collective::receive : Collective::send;
+  return FindRecord(control, [&](const RecordedCall& call) {
+    return static_cast<Collective>(call.call & 0xff) == wanted && PeerOf(call) == fabric_.rank() &&
+           call.sequence == undertaking.sequence;
+  });
+}
+
+Error Watch::Mismatch(const Undertaking& undertaking, int rank, const RecordedCall& theirs) const {
+  return {tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {}, but {} called {}",
+                                         Who(fabric_.rank()), Describe(undertaking), Who(rank), theirs.Describe())};
+}
+
+std::optional<Error> Watch::LookForMismatch(const Undertaking& undertaking) const {
+  for (int r = 0; r < fabric_.nranks(); ++r) {
+    if (r == fabric_.rank()) continue;
+    if (undertaking.operation->point_to_point() && r != undertaking.operation->root) continue;
+    const auto theirs = Counterpart(r, undertaking);
+    if (theirs && theirs->signature != undertaking.signature) return Mismatch(undertaking, r, *theirs);
+  }
+  return std::nullopt;
+}
+
+// Whoever has completed the operation, or every message of a pair, may be gone.
+bool Watch::NeedsNothingFrom(int rank, const Undertaking& undertaking) const {
+  if (undertaking.operation->point_to_point()) return rank != undertaking.operation->root;
+  return fabric_.control(rank).completed.load(std::memory_order_acquire) >= undertaking.sequence;
+}
+
+std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking) {
+  for (int r = 0; r < fabric_.nranks(); ++r) {
+    if (r == fabric_.rank()) continue;
+    const bool left = fabric_.control(r).state.load(std::memory_order_acquire) == RankState::left;
+    const bool dead = !left && IsDead(fabric_.pidfd(r));
+    if ((!left && !dead) || NeedsNothingFrom(r, undertaking)) continue;
+    // What it had published before is still to be read: only when another look finds us waiting still is it missed.
+    if (!seen_dead_[static_cast<std::size_t>(r)]) {
+      seen_dead_[static_cast<std::size_t>(r)] = true;
+      continue;
+    }
+    return Error{tuttiRemoteError,
+                   fmt::format("{} {} while {} waited for it in {}", Who(r), left ? "destroyed its communicator" : "died",
+                               Who(fabric_.rank()), Describe(undertaking))};
+  }
+  return std::nullopt;
+}
+
+std::string Watch::WhereOthersAre(const Undertaking& undertaking) const {
+  std::string text;
+  for (int r = 0; r < fabric_.nranks() && !undertaking.operation->point_to_point(); ++r) {
+    if (r == fabric_.rank() || fabric_.control(r).completed.load(std::memory_order_acquire) >= undertaking.sequence) continue;
+    const auto last = FindRecord(fabric_.control(r), [](const RecordedCall& call) { return !IsPointToPoint(call); });
+    const bool came = last && last->sequence >= undertaking.sequence;
+    text += fmt::format("; {} {}", Who(r),
+                        came   ? "is in it, too"
+                        : last ? fmt::format("has not called it (its last was operation {}, {})", last->sequence, last->Describe())
+                               : std::string("has not called anything yet"));
+  }
+  return text;
+}
+
+std::optional<Error> Watch::Look(const Undertaking& undertaking, int waits_for,
+                                   std::chrono::steady_clock::duration waited) {
+  if (auto own = failure()) return own;
+  int failed_rank = -1;
+  if (auto theirs = LookAtFailures(&failed_rank)) return theirs;
+  if (auto mismatch = LookForMismatch(undertaking)) return mismatch;
+  if (auto death = LookForDeath(undertaking)) return death;
+  if (waited < timeout_) return std::nullopt;
+  return Error{tuttiTimeoutError,
+                 fmt::format("nothing moved for {} ms in {} of {}{}{}", timeout_.count(), Describe(undertaking),
+                             Who(fabric_.rank()), waits_for >= 0 ? fmt::format(", which waits for {}", Who(waits_for)) : "",
+                             WhereOthersAre(undertaking))};
+}
+
+Error Watch::Explain(const Undertaking& undertaking, const Fault& fault) {
+  switch (fault.kind) {
+    case Fault::Kind::foreign:
+      if (const auto theirs = Counterpart(fault.peer, undertaking)) return Mismatch(undertaking, fault.peer, *theirs);
+      return {tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {}, but what {} sent belongs to "
+                                             "another operation",
+                                             Who(fabric_.rank()), Describe(undertaking), Who(fault.peer))};
+    case Fault::Kind::length:
+      return {tuttiInvalidUsage,
+              fmt::format("{} expects {} bytes from {} in {}, but {} were sent", Who(fabric_.rank()), fault.expected,
+                          Who(fault.peer), Describe(undertaking), fault.got)};
+    case Fault::Kind::unreachable:
+      return {tuttiRemoteError, fmt::format("{} could not read the memory of {} in {}; it may have died",
+                                            Who(fabric_.rank()), Who(fault.peer), Describe(undertaking))};
+    case Fault::Kind::none: break;
+  }
+  return {tuttiInternalError, fmt::format("an unnamed fault in {}", Describe(undertaking))};
+}
+
+}  // namespace tutti

@@ -1,0 +1,66 @@
+// Turns a wait that goes nowhere into an answer: who died, left, aborted, called something else, or never came.
+//
+// Thread-safety: Look* are called by whoever drives the communicator; Fail and failure() from any thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "executors/host/run.h"
+#include "src/join_messages.h"
+#include "src/recorder.h"
+#include "transports/shm.h"
+
+namespace tutti {
+
+// What this rank is in the middle of.
+struct Undertaking {
+  const Operation* operation = nullptr;
+  std::uint64_t sequence = 0;
+  std::uint64_t signature = 0;
+};
+
+class Watch {
+ public:
+  Watch(ShmFabric& fabric, std::vector<Process> roster, std::string name, std::chrono::milliseconds timeout);
+
+  // Called while `undertaking` waits, `waited` since anything moved. The failure it ends in, if it must end.
+  std::optional<Error> Look(const Undertaking& undertaking, int waits_for, std::chrono::steady_clock::duration waited);
+  // The failure behind a fault of the data path.
+  Error Explain(const Undertaking& undertaking, const Fault& fault);
+
+  // Makes the communicator dead, for this rank and (through shared memory) for every other; the first call wins and its
+  // failure is returned.
+  Error Fail(const Error& failure);
+  std::optional<Error> failure() const;
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+
+  // "rank 3 (host node1, pid 4711)".
+  std::string Who(int rank) const;
+  std::string Describe(const Undertaking& undertaking) const;
+
+ private:
+  std::optional<Error> LookAtFailures(int* failed_rank) const;
+  std::optional<Error> LookForMismatch(const Undertaking& undertaking) const;
+  std::optional<Error> LookForDeath(const Undertaking& undertaking);
+  bool NeedsNothingFrom(int rank, const Undertaking& undertaking) const;
+  std::optional<RecordedCall> Counterpart(int rank, const Undertaking& undertaking) const;
+  Error Mismatch(const Undertaking& undertaking, int rank, const RecordedCall& theirs) const;
+  std::string WhereOthersAre(const Undertaking& undertaking) const;
+
+  ShmFabric& fabric_;
+  std::vector<Process> roster_;
+  std::string name_;
+  std::chrono::milliseconds timeout_;
+  std::vector<bool> seen_dead_;  // by rank: dead at the previous look
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mutex_;
+  std::optional<Error> failure_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,48 @@
+// Windows: memory of every rank that every other rank of the host has mapped.
+//
+// Thread-safety: Register and Deregister are collective control calls; Find and Base may run beside each other but not
+// beside those two. The communicator's lock sees to that.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "executors/host/run.h"
+
+struct tuttiWindow {
+  std::uint16_t number;
+};
+
+namespace tutti {
+
+class Windows : public WindowMap {
+ public:
+  // Collective. Throws tuttiInvalidArgument if [buffer, buffer + bytes) is not inside one tuttiMemAlloc allocation on
+  // every rank (naming the ranks where it is not), after telling everybody.
+  tuttiWindow* Register(ShmFabric& fabric, void* buffer, std::size_t bytes, const AllGather& all_gather,
+                        Deadline deadline);
+  // Collective: nobody's mapping goes before everybody has stopped using the window.
+  // Throws tuttiInvalidArgument for a window that is not (or no longer) registered here.
+  void Deregister(tuttiWindow* window, const AllGather& all_gather);
+
+  // How peers reach [pointer, pointer + bytes), if a window of this rank holds it.
+  std::optional<Reach> Find(const void* pointer, std::size_t bytes) const;
+  const std::byte* Base(int rank, std::uint16_t window) const override;
+  bool empty() const { return live_ == 0; }
+
+ private:
+  struct Window {
+    std::unique_ptr<tuttiWindow> handle;
+    const std::byte* begin = nullptr;
+    std::size_t bytes = 0;
+    std::vector<Segment> segments;         // by rank
+    std::vector<const std::byte*> bases;   // by rank
+  };
+
+  std::vector<Window> windows_;  // by number; a deregistered one keeps its place, so that numbers stay equal on all ranks
+  std::size_t live_ = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,16 @@
+// Cross-memory attach: one process reads another's memory in a system call, without its help.
+//
+// Thread-safety: functions without state.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti {
+
+// Copies `bytes` from `address` in process `pid`. False if the kernel refuses or the process is gone.
+bool ReadProcess(pid_t pid, std::uint64_t address, void* destination, std::size_t bytes);
+
+}  // namespace tutti

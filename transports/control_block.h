@@ -1,0 +1,48 @@
+// What each rank publishes about itself, at the start of its shared segment, where every peer on the host can read it -
+// also after the process has died. Nothing here is on the data path but `record` and `completed` (own cache lines,
+// written by the owner only).
+//
+// Thread-safety: all fields are atomics or are written before the atomic that announces them (fault: before `state`).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "transports/slot.h"
+
+namespace tutti {
+
+enum class RankState : std::uint32_t { starting, alive, left, failed };
+
+// One operation in the flight recorder. A reader that finds `index` unchanged after reading has read a whole record.
+struct alignas(kCacheLine) OperationRecord {
+  std::atomic<std::uint64_t> index;      // 1, 2, ... ; 0: being written or never used
+  std::atomic<std::uint64_t> sequence;   // of the collective in its communicator, or of the message in its pair
+  std::atomic<std::uint64_t> signature;
+  std::atomic<std::uint64_t> call;       // PackCall()
+  std::atomic<std::uint64_t> count;      // elements
+  std::atomic<std::int64_t> started;     // ticks (base/clock.h)
+  std::atomic<std::int64_t> finished;    // ticks; 0: not yet
+  std::atomic<std::uint64_t> progress;   // unused on the host
+};
+static_assert(sizeof(OperationRecord) == kCacheLine);
+
+inline constexpr std::uint32_t kRecords = 64;
+inline constexpr std::size_t kFaultText = 1536;
+
+struct ControlBlock {
+  // Rung by whoever lets this rank go on, if the rank says that it sleeps.
+  alignas(kCacheLine) std::atomic<std::uint32_t> doorbell;
+  std::atomic<std::uint32_t> sleeping;
+  alignas(kCacheLine) std::atomic<std::uint32_t> sleepers;  // rank 0's block only: how many ranks are asleep
+  alignas(kCacheLine) std::atomic<std::uint64_t> completed;  // last collective that needs nothing more from this rank
+  std::atomic<std::uint64_t> started;                        // last collective begun
+  alignas(kCacheLine) std::atomic<RankState> state;
+  std::atomic<std::uint32_t> fault_code;  // tuttiResult_t
+  std::array<char, kFaultText> fault_text;
+  std::array<OperationRecord, kRecords> records;
+};
+static_assert(std::atomic<RankState>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
+
+}  // namespace tutti
