@@ -34,18 +34,19 @@ void CheckRank(const char* name, int value, const Caller& caller) {
 // `blocks` times `count` elements of `type` must be a size that memory can have. A negative count, converted, is not.
 std::size_t CheckedBytes(const char* name, std::size_t count, std::size_t blocks, tuttiDataType_t type) {
   constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
-  if (count > kMost / SizeOf(type) / std::max<std::size_t>(blocks, 1)) {
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(count, blocks * SizeOf(type), &bytes) || bytes > kMost) [[unlikely]] {
     Throw(tuttiInvalidArgument, "{} is {}: {} blocks of so many {} elements are more than memory can hold{}", name, count,
           blocks, NameOf(type), count > kMost ? " (was it negative?)" : "");
   }
-  return count * blocks * SizeOf(type);
+  return bytes;
 }
 
 void CheckPointer(const char* name, const void* pointer, std::size_t bytes, tuttiDataType_t type) {
   if (bytes == 0) return;
   if (pointer == nullptr) Throw(tuttiInvalidArgument, "{} is NULL, but {} bytes are needed there", name, bytes);
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  if (address % SizeOf(type) != 0) {
+  if ((address & (SizeOf(type) - 1)) != 0) {
     Throw(tuttiInvalidArgument, "{} ({}) is not aligned to the {} bytes of {}", name, pointer, SizeOf(type), NameOf(type));
   }
   if (address + bytes < address) Throw(tuttiInvalidArgument, "{} ({}) plus {} bytes is past the end of memory", name, pointer, bytes);
@@ -99,6 +100,8 @@ std::span<const std::size_t> CheckArray(const char* name, const std::size_t* arr
   if (array == nullptr) Throw(tuttiInvalidArgument, "{} is NULL; it must hold {} numbers", name, caller.nranks);
   return {array, static_cast<std::size_t>(caller.nranks)};
 }
+
+std::vector<std::size_t> ToVector(std::span<const std::size_t> numbers) { return {numbers.begin(), numbers.end()}; }
 
 // Bytes from the buffer's start to the end of the last block.
 std::size_t CheckedEnd(const char* counts_name, std::span<const std::size_t> counts, const char* places_name,
@@ -277,8 +280,7 @@ Operation CheckedAllGatherV(const Caller& caller, const Buffers& buffers, const 
   CheckPointer("recvbuff", buffers.receive, end, buffers.type);
   auto operation = Make(Collective::all_gather, buffers);
   operation.count = 0;  // differs between ranks; the counts are compared instead
-  operation.counts.assign(counts.begin(), counts.end());
-  operation.places.assign(places.begin(), places.end());
+  operation.uneven = std::make_shared<Uneven>(Uneven{ToVector(counts), ToVector(places)});
   operation.in_place =
       CheckOverlap({buffers.send, own}, {buffers.receive, end}, buffers.send,
                    At(buffers.receive, places[static_cast<std::size_t>(caller.rank)] * SizeOf(buffers.type)));
@@ -304,8 +306,7 @@ Operation CheckedReduceScatterV(const Caller& caller, const Buffers& buffers, co
   auto operation = Make(Collective::reduce_scatter, buffers);
   operation.count = 0;
   operation.op = op;
-  operation.counts.assign(counts.begin(), counts.end());
-  operation.places = places;
+  operation.uneven = std::make_shared<Uneven>(Uneven{ToVector(counts), places});
   operation.in_place =
       CheckOverlap({buffers.send, all}, {buffers.receive, own},
                    At(buffers.send, places[static_cast<std::size_t>(caller.rank)] * SizeOf(buffers.type)), buffers.receive);
@@ -333,10 +334,8 @@ Operation CheckedAllToAllV(const Caller& caller, const Buffers& buffers, const s
   CheckOverlap({buffers.send, send_end}, {buffers.receive, receive_end}, nullptr, nullptr);
   auto operation = Make(Collective::all_to_all, buffers);
   operation.count = 0;
-  operation.counts.assign(send_counts.begin(), send_counts.end());
-  operation.places.assign(send_places.begin(), send_places.end());
-  operation.receive_counts.assign(receive_counts.begin(), receive_counts.end());
-  operation.receive_places.assign(receive_places.begin(), receive_places.end());
+  operation.uneven = std::make_shared<Uneven>(Uneven{ToVector(send_counts), ToVector(send_places),
+                                                     ToVector(receive_counts), ToVector(receive_places)});
   return operation;
 }
 

@@ -194,19 +194,7 @@ void Communicator::BindBuffers(const Active& active) {
 }
 
 void Communicator::End(const Active& active) {
-  const auto algorithm = static_cast<std::size_t>(active.plan->choice.algorithm);
-  ++counters_.operations;
-  ++counters_.operationsByAlgorithm[algorithm];
-  // By SlotKind: value, pointer, window, cma.
-  constexpr tuttiTransport_t kTransports[] = {tuttiTransportShm, tuttiTransportDirect, tuttiTransportDirect, tuttiTransportCma};
-  const auto& run = active.plan->run;
-  for (std::size_t c = 0; c < run.channels(); ++c) {
-    const auto& traffic = run.traffic(c);
-    for (std::size_t kind = 0; kind < std::size(kTransports); ++kind) {
-      counters_.bytesSent[kTransports[kind]][algorithm] += traffic.sent[kind];
-      counters_.bytesReceived[kTransports[kind]][algorithm] += traffic.received[kind];
-    }
-  }
+  ++active.plan->operations;
   if (!active.operation->point_to_point()) {
     fabric_->control(fabric_->rank()).completed.store(active.sequence, std::memory_order_release);
   }
@@ -261,11 +249,13 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options op
 }
 
 void Communicator::ReadCounters(tuttiCounters_t& counters) {
-  counters_.waitSpins = driver_.counts().spins;
-  counters_.waitYields = driver_.counts().yields;
-  counters_.waitSleeps = driver_.counts().sleeps;
+  auto now = counters_;
+  plans_->AddTraffic(now);
+  now.waitSpins = driver_.counts().spins;
+  now.waitYields = driver_.counts().yields;
+  now.waitSleeps = driver_.counts().sleeps;
   const auto size = counters.size;
-  std::memcpy(&counters, &counters_, std::min(size, sizeof counters_));
+  std::memcpy(&counters, &now, std::min(size, sizeof now));
   counters.size = size;
 }
 

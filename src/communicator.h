@@ -67,7 +67,7 @@ class Communicator {
   bool failed() const { return watch_->failed(); }
   Driver& driver() { return driver_; }
   const WaitPolicy& wait_policy() const { return wait_policy_; }
-  void TrimPlans() { plans_->Trim(); }
+  void TrimPlans() { plans_->Trim(counters_); }
 
   // From any thread: whatever runs here ends with an error soon.
   void Abort();
@@ -110,7 +110,7 @@ class Communicator {
   std::uint64_t sequence_ = 0;                 // of collectives
   std::vector<std::uint64_t> sent_, received_;  // messages by peer
   std::byte barrier_input_{}, barrier_output_{};
-  tuttiCounters_t counters_{};
+  tuttiCounters_t counters_{};  // of plans that were forgotten
   std::atomic<tuttiAlgorithm_t> last_algorithm_{tuttiAlgorithmNone};
   std::string last_description_;
   const BoundPlan* last_plan_ = nullptr;

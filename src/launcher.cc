@@ -17,12 +17,12 @@ Error AsError(const std::exception& exception) {
   return error != nullptr ? *error : Error(tuttiInternalError, exception.what());
 }
 
-Run::Progress AdvanceAll(Run& run, Error* fault, Communicator& communicator, const Active& active) {
+Run::Progress AdvanceAll(Run& run, std::optional<Error>& fault, Communicator& communicator, const Active& active) {
   bool moved = false, done = true;
   for (std::size_t c = 0; c < run.channels(); ++c) {
     const auto progress = run.Advance(c);
     if (progress == Run::Progress::faulted) {
-      *fault = communicator.Explain(active, run.fault(c));
+      fault = communicator.Explain(active, run.fault(c));
       return progress;
     }
     moved = moved || progress == Run::Progress::moved;
@@ -39,15 +39,14 @@ std::optional<Error> RunOne(Communicator& communicator, const Operation& operati
   try {
     communicator.TrimPlans();
     const Active active = communicator.Begin(operation);
-    Error failure(tuttiSuccess, "");
+    std::optional<Error> failure;
     const auto result = communicator.driver().Drive(
-        [&] { return AdvanceAll(active.plan->run, &failure, communicator, active); },
+        [&] { return AdvanceAll(active.plan->run, failure, communicator, active); },
         [&](auto waited) {
-          const auto found = communicator.Look(active, waited);
-          if (found) failure = *found;
-          return !found;
+          failure = communicator.Look(active, waited);
+          return !failure;
         });
-    if (result != DriveResult::done) return communicator.Fail(failure);
+    if (result != DriveResult::done) return communicator.Fail(*failure);
     communicator.End(active);
     return std::nullopt;
   } catch (const std::exception& exception) {
@@ -127,10 +126,10 @@ class GroupRun {
         queue.active = communicator.Begin(*queue.waiting.front());
         queue.waiting.pop_front();
       }
-      Error fault(tuttiSuccess, "");
-      const auto progress = AdvanceAll(queue.active->plan->run, &fault, communicator, *queue.active);
+      std::optional<Error> fault;
+      const auto progress = AdvanceAll(queue.active->plan->run, fault, communicator, *queue.active);
       if (progress == Run::Progress::faulted) {
-        Drop(communicator, fault);
+        Drop(communicator, *fault);
       } else if (progress == Run::Progress::done) {
         communicator.End(*queue.active);
         queue.active.reset();

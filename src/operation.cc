@@ -19,7 +19,7 @@ constexpr std::uint64_t kScaledFlag = 1, kUnevenFlag = 2;
 }  // namespace
 
 std::uint64_t PackCall(const Operation& operation) {
-  const std::uint64_t flags = (operation.scaled ? kScaledFlag : 0) | (operation.uneven() ? kUnevenFlag : 0);
+  const std::uint64_t flags = (operation.scaled ? kScaledFlag : 0) | (operation.uneven != nullptr ? kUnevenFlag : 0);
   const std::uint64_t op = IsReducing(operation.collective) ? static_cast<std::uint64_t>(operation.op) : 0;
   const bool has_root = HasRoot(operation.collective) || operation.point_to_point();
   const std::uint64_t root = has_root ? static_cast<std::uint32_t>(operation.root) : 0;
@@ -33,8 +33,8 @@ std::uint64_t SignatureOf(const Operation& operation) {
     return Combine(Combine(0, static_cast<std::uint64_t>(operation.type)), operation.count);
   }
   std::uint64_t hash = Combine(PackCall(operation), operation.count);
-  if (!operation.pairwise()) {
-    for (const auto count : operation.counts) hash = Combine(hash, count);
+  if (operation.uneven != nullptr && !operation.pairwise()) {
+    for (const auto count : operation.uneven->counts) hash = Combine(hash, count);
   }
   return hash;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,15 @@
 #include "tutti/tutti.h"
 
 namespace tutti {
+
+// What the v-forms say, in elements. all_gather, reduce_scatter: the counts of all blocks, and their places on the side
+// that has all of them. all_to_all: what is sent and what is received.
+struct Uneven {
+  std::vector<std::size_t> counts;
+  std::vector<std::size_t> places;
+  std::vector<std::size_t> receive_counts = {};
+  std::vector<std::size_t> receive_places = {};
+};
 
 struct Operation {
   Collective collective = Collective::barrier;
@@ -26,15 +36,9 @@ struct Operation {
   const void* scalar_source = nullptr;  // if set, the scalar is read from here when the operation runs
   bool in_place = false;
 
-  // The v-forms, in elements. all_gather, reduce_scatter: counts of all blocks, places on the side that has all of them.
-  // all_to_all: what is sent and what is received.
-  std::vector<std::size_t> counts = {};
-  std::vector<std::size_t> places = {};
-  std::vector<std::size_t> receive_counts = {};
-  std::vector<std::size_t> receive_places = {};
+  std::shared_ptr<const Uneven> uneven = {};  // the v-forms'
 
-  bool uneven() const { return !counts.empty(); }
-  bool pairwise() const { return !receive_counts.empty(); }
+  bool pairwise() const { return uneven != nullptr && !uneven->receive_counts.empty(); }
   bool point_to_point() const { return collective == Collective::send || collective == Collective::receive; }
 };
 

@@ -10,10 +10,6 @@
 namespace tutti {
 namespace {
 
-// A job uses some dozens of shapes. One that never repeats itself (random all-to-all-v counts) must not grow the cache
-// for ever.
-constexpr std::size_t kMaxPlans = 512;
-
 // process_vm_readv beats two copies through a slot while the data stays in cache, and loses once it comes from memory;
 // below, its 0.5 us a call shows. Measured on a 2-core host (docs/performance.md).
 constexpr std::size_t kMinCmaBytes = 16 * 1024;
@@ -28,11 +24,13 @@ Extents ExtentsOf(const Operation& operation, int nranks, int blocks) {
   const std::size_t size = SizeOf(operation.type);
   if (operation.point_to_point()) return MessageExtents(operation.count * size);
   if (operation.pairwise()) {
-    return PairwiseExtents(InBytes(operation.counts, size), InBytes(operation.places, size),
-                           InBytes(operation.receive_counts, size), InBytes(operation.receive_places, size));
+    const auto& uneven = *operation.uneven;
+    return PairwiseExtents(InBytes(uneven.counts, size), InBytes(uneven.places, size),
+                           InBytes(uneven.receive_counts, size), InBytes(uneven.receive_places, size));
   }
-  if (operation.uneven()) {
-    return UnevenExtents(operation.collective, InBytes(operation.counts, size), InBytes(operation.places, size));
+  if (operation.uneven != nullptr) {
+    return UnevenExtents(operation.collective, InBytes(operation.uneven->counts, size),
+                         InBytes(operation.uneven->places, size));
   }
   return UniformExtents(operation.collective, nranks, blocks, operation.count * size);
 }
@@ -65,7 +63,9 @@ std::size_t EndOf(const std::vector<std::size_t>& offsets, std::span<const std::
 
 std::size_t LargestBlockBytes(const Operation& operation) {
   std::size_t count = operation.count;
-  for (const auto each : operation.counts) count = std::max(count, each);
+  if (operation.uneven != nullptr) {
+    for (const auto each : operation.uneven->counts) count = std::max(count, each);
+  }
   return count * SizeOf(operation.type);
 }
 
@@ -95,27 +95,46 @@ std::size_t PlanCache::Hash::operator()(const PlanKey& key) const {
 }
 
 BoundPlan& PlanCache::Find(const Operation& operation, std::uint64_t packed) {
-  if (last_ != nullptr && last_call_ == packed && last_count_ == operation.count && !operation.uneven()) return *last_;
+  if (last_ != nullptr && last_call_ == packed && last_count_ == operation.count && operation.uneven == nullptr) return *last_;
   return FindSlowly(operation, packed);
 }
 
 BoundPlan& PlanCache::FindSlowly(const Operation& operation, std::uint64_t packed) {
-  PlanKey key{packed, operation.count, operation.counts};
-  for (const auto* more : {&operation.places, &operation.receive_counts, &operation.receive_places}) {
-    key.uneven.insert(key.uneven.end(), more->begin(), more->end());
+  PlanKey key{packed, operation.count, {}};
+  if (const auto* uneven = operation.uneven.get()) {
+    for (const auto* part : {&uneven->counts, &uneven->places, &uneven->receive_counts, &uneven->receive_places}) {
+      key.uneven.insert(key.uneven.end(), part->begin(), part->end());
+    }
   }
   auto found = plans_.find(key);
   if (found == plans_.end()) {
     found = plans_.emplace(std::move(key), Make(operation)).first;
   }
-  last_ = operation.uneven() ? nullptr : found->second.get();
+  last_ = operation.uneven != nullptr ? nullptr : found->second.get();
   last_call_ = packed;
   last_count_ = operation.count;
   return *found->second;
 }
 
-void PlanCache::Trim() {
-  if (plans_.size() < kMaxPlans) return;
+void PlanCache::AddTraffic(tuttiCounters_t& counters) const {
+  // By SlotKind: value, pointer, window, cma.
+  constexpr tuttiTransport_t kTransports[] = {tuttiTransportShm, tuttiTransportDirect, tuttiTransportDirect, tuttiTransportCma};
+  for (const auto& [key, plan] : plans_) {
+    const auto algorithm = static_cast<std::size_t>(plan->choice.algorithm);
+    counters.operations += plan->operations;
+    counters.operationsByAlgorithm[algorithm] += plan->operations;
+    for (std::size_t c = 0; c < plan->run.channels(); ++c) {
+      const auto& traffic = plan->run.traffic(c);
+      for (std::size_t kind = 0; kind < std::size(kTransports); ++kind) {
+        counters.bytesSent[kTransports[kind]][algorithm] += traffic.sent[kind];
+        counters.bytesReceived[kTransports[kind]][algorithm] += traffic.received[kind];
+      }
+    }
+  }
+}
+
+void PlanCache::MakeRoom(tuttiCounters_t& counters) {
+  AddTraffic(counters);
   plans_.clear();
   last_ = nullptr;
 }

@@ -44,22 +44,32 @@ struct BoundPlan {
   bool refer_by_cma;  // plain memory is worth a system call a chunk
   std::size_t input_bytes;   // of the buffers, from their first byte to the last one used
   std::size_t output_bytes;
+  std::uint64_t operations = 0;  // done
 };
 
 class PlanCache {
  public:
+  // A job uses some dozens of shapes. One that never repeats itself (random all-to-all-v counts) must not grow the cache
+  // for ever.
+  static constexpr std::size_t kMaxPlans = 512;
+
   explicit PlanCache(PlanContext context) : context_(context) {}
 
   // The plan for this call. The reference holds until the next Trim().
   BoundPlan& Find(const Operation& operation, std::uint64_t packed);
-  // Forgets plans when there are very many. REQUIRES: none is running.
-  void Trim();
+  // Forgets plans when there are very many, after adding what they did to `counters`. REQUIRES: none is running.
+  void Trim(tuttiCounters_t& counters) {
+    if (plans_.size() >= kMaxPlans) [[unlikely]] MakeRoom(counters);
+  }
+  // Adds what the plans have done so far.
+  void AddTraffic(tuttiCounters_t& counters) const;
   const PlanContext& context() const { return context_; }
 
  private:
   struct Hash {
     std::size_t operator()(const PlanKey& key) const;
   };
+  void MakeRoom(tuttiCounters_t& counters);
   std::unique_ptr<BoundPlan> Make(const Operation& operation) const;
   BoundPlan& FindSlowly(const Operation& operation, std::uint64_t packed);
 

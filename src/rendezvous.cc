@@ -182,12 +182,13 @@ JoinTicket OpenRendezvous(const Settings& settings) {
 
 std::vector<SocketAddress> OpenRendezvousFor(const JoinTicket& ticket, const Settings& settings, Deadline deadline,
                                              const std::atomic<bool>* cancel) {
-  ThisProcess().RetireDecided();
   const auto patience = std::min(deadline, Deadline::After(kPortPatience));
   int error = 0;
+  ThisProcess().RetireDecided();
   auto listeners = ListenFor(ticket, settings, error);
   while (listeners.empty() && error == EADDRINUSE && !patience.Passed()) {
     if (Wait({}, std::min(patience, Deadline::After(kPortRetry)), cancel) == Wake::cancelled) ThrowCancelled();
+    ThisProcess().RetireDecided();  // it may have told its ranks a moment before it says so itself
     listeners = ListenFor(ticket, settings, error);
   }
   if (listeners.empty()) {

@@ -52,15 +52,15 @@ bool Driver::Poll() {
 
 void Driver::Nap() { std::this_thread::sleep_for(kNap); }
 
-bool Driver::LookAtClock(const Check& check) {
+bool Driver::TimeToCheck() {
   const auto now = Clock::now();
   if (!looked_) since_ = checked_ = now;
   looked_ = true;
   const auto waited = now - since_;
   phase_ = waited < policy_.spin ? Phase::spin : waited < policy_.spin + policy_.yield ? Phase::yield : Phase::sleep;
-  if (now - checked_ < kCheckEvery) return true;
+  if (now - checked_ < kCheckEvery) return false;
   checked_ = now;
-  return check(waited);
+  return true;
 }
 
 }  // namespace tutti

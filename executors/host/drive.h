@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <string_view>
 
 #include "executors/host/doorbell.h"
@@ -32,16 +31,16 @@ enum class DriveResult { done, faulted, stopped };
 
 class Driver {
  public:
-  // Called about every millisecond of waiting, at most 100 ms apart, with the time since anything moved. False stops.
-  using Check = std::function<bool(std::chrono::steady_clock::duration)>;
+  using Clock = std::chrono::steady_clock;
 
   // `sleeper` may be null: then long waits are short naps (whoever drives several communicators has several doorbells).
   Driver(Sleeper* sleeper, WaitPolicy policy) : sleeper_(sleeper), policy_(policy) {}
 
-  // Calls sweep() until it returns done (or faulted), passing the time while it returns blocked.
-  // REQUIRES: sweep is callable as Run::Progress().
-  template <typename Sweep>
-  DriveResult Drive(Sweep&& sweep, const Check& check) {
+  // Calls sweep() until it returns done (or faulted), passing the time while it returns blocked. check(waited) is called
+  // about every millisecond of waiting, at most 100 ms apart, with the time since anything moved; false stops.
+  // REQUIRES: sweep is callable as Run::Progress(), check as bool(Clock::duration).
+  template <typename Sweep, typename Check>
+  DriveResult Drive(Sweep&& sweep, Check&& check) {
     Reset();
     for (;;) {
       switch (sweep()) {
@@ -58,7 +57,6 @@ class Driver {
   const WaitCounts& counts() const { return counts_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   enum class Phase { spin, yield, sleep };
 
   // A new wait begins.
@@ -70,21 +68,24 @@ class Driver {
   Phase first_phase() const {
     return policy_.spin.count() > 0 ? Phase::spin : policy_.yield.count() > 0 ? Phase::yield : Phase::sleep;
   }
-  template <typename Ready>
-  bool PassTime(Ready&& ready, const Check& check) {
+  template <typename Ready, typename Check>
+  bool PassTime(Ready&& ready, Check&& check) {
     ++polls_;
-    if (phase_ != Phase::sleep) return Poll() || LookAtClock(check);
-    ++counts_.sleeps;
-    if (sleeper_ != nullptr) {
-      sleeper_->Sleep(kLongestSleep, ready);
-    } else {
-      Nap();
+    if (phase_ == Phase::sleep) {
+      ++counts_.sleeps;
+      if (sleeper_ != nullptr) {
+        sleeper_->Sleep(kLongestSleep, ready);
+      } else {
+        Nap();
+      }
+    } else if (Poll()) {
+      return true;
     }
-    return LookAtClock(check);
+    return !TimeToCheck() || check(checked_ - since_);
   }
   bool Poll();  // true: not yet time to look at the clock
   void Nap();
-  bool LookAtClock(const Check& check);
+  bool TimeToCheck();  // looks at the clock, and grows more patient
 
   // A sleeper is rung for progress; this is how soon it sees abort, timeout or a dead peer.
   static constexpr std::chrono::microseconds kLongestSleep{50'000};

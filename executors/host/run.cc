@@ -25,8 +25,6 @@ void Run::Start(const Launch& launch) {
     state.done = false;
     state.streamed = false;
     state.referred = false;
-    state.fault = Fault{};
-    state.traffic = Traffic{};
   }
 }
 

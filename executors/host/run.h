@@ -66,6 +66,7 @@ class Run {
 
   // Of the channel that faulted; call after Advance returned faulted.
   const Fault& fault(std::size_t channel) const { return states_[channel].fault; }
+  // Of all calls so far.
   const Traffic& traffic(std::size_t channel) const { return states_[channel].traffic; }
   const Plan& plan() const { return plan_; }
   // A rank that the channel waits for now; -1 if none. For messages.
