@@ -3,7 +3,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include "algorithms/build.h"
 #include "base/clock.h"
@@ -81,11 +83,13 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   select.forced_chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
   plans_ = std::make_unique<PlanCache>(
       PlanContext{select, fabric_.get(), &windows_, channels, LastLevelCacheBytes(), fabric_->cma()});
-  wait_policy_ = ChooseWaitPolicy(options_.settings.wait, nranks, cores_);
+  wait_policy_ = ChooseWaitPolicy(options_.settings.wait, nranks * threads_, cores_);
   sleeper_ = std::make_unique<Sleeper>(*fabric_);
   driver_ = Driver(sleeper_.get(), wait_policy_);
   sent_.resize(static_cast<std::size_t>(nranks));
   received_.resize(static_cast<std::size_t>(nranks));
+  if (options_.settings.threads > 1) crew_ = std::make_unique<Crew>(options_.settings.threads - 1);
+  if (!options_.settings.trace.empty()) trace_ = std::make_unique<Trace>(options_.settings.trace, rank, options_.name);
   cancel_ = &cancelled_;
   // Nobody begins before everybody can be waited for.
   control_plane_->Barrier(deadline, cancel);
@@ -140,14 +144,15 @@ void Communicator::lock() {
 Active Communicator::Begin(const Operation& operation) {
   const auto packed = PackCall(operation);
   Active active{&operation, &plans_->Find(operation, packed)};
+  active.started = Ticks();
   auto& control = fabric_->control(fabric_->rank());
   if (operation.point_to_point()) {
     auto& counts = operation.collective == Collective::send ? sent_ : received_;
     active.sequence = ++counts[static_cast<std::size_t>(operation.root)];
-    active.record = recorder_->Begin(operation, packed, active.plan->signature, active.sequence);
+    active.record = recorder_->Begin(operation, packed, active.plan->signature, active.sequence, active.started);
   } else {
     active.sequence = ++sequence_;
-    active.record = recorder_->Begin(operation, packed, active.plan->signature, active.sequence);
+    active.record = recorder_->Begin(operation, packed, active.plan->signature, active.sequence, active.started);
     // After the record, so that whoever sees the number finds the record.
     control.started.store(active.sequence, std::memory_order_release);
   }
@@ -199,6 +204,28 @@ void Communicator::End(const Active& active) {
     fabric_->control(fabric_->rank()).completed.store(active.sequence, std::memory_order_release);
   }
   recorder_->End(active.record, 1);
+  if (trace_ != nullptr) {
+    trace_->Add(PackCall(*active.operation), active.operation->count, active.sequence, active.plan->choice.algorithm,
+                active.started, Ticks());
+  }
+}
+
+Error Communicator::Fail(const Error& failure) {
+  const bool first = !watch_->failed();
+  const Error kept = watch_->Fail(failure);
+  if (first) DumpRecorder();
+  return kept;
+}
+
+void Communicator::DumpRecorder() const {
+  const auto& settings = options_.settings;
+  if (settings.dump.empty() && settings.recorder == 0) return;
+  const auto text = DumpRecords();
+  if (settings.dump.empty()) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  } else {
+    std::ofstream(ExpandPath(settings.dump, rank())) << text;
+  }
 }
 
 std::optional<Error> Communicator::Look(const Active& active, std::chrono::steady_clock::duration waited) {

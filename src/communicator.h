@@ -10,10 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "executors/host/crew.h"
 #include "executors/host/drive.h"
 #include "src/control_plane.h"
 #include "src/plan_cache.h"
 #include "src/recorder.h"
+#include "src/trace.h"
 #include "src/watch.h"
 #include "src/windows.h"
 
@@ -32,6 +34,7 @@ struct Active {
   BoundPlan* plan = nullptr;
   std::uint64_t sequence = 0;
   std::uint64_t record = 0;
+  std::int64_t started = 0;  // ticks
 
   Undertaking undertaking() const { return {operation, sequence, plan->signature}; }
 };
@@ -61,11 +64,15 @@ class Communicator {
   // For Driver: looks for a reason to stop.
   std::optional<Error> Look(const Active& active, std::chrono::steady_clock::duration waited);
   // Makes the communicator dead; returns the failure that did (perhaps an earlier one).
-  Error Fail(const Error& failure) { return watch_->Fail(failure); }
+  Error Fail(const Error& failure);
   Error Explain(const Active& active, const Fault& fault) { return watch_->Explain(active.undertaking(), fault); }
   std::optional<Error> failure() const { return watch_->failure(); }
   bool failed() const { return watch_->failed(); }
   Driver& driver() { return driver_; }
+  // A driver like driver(), for a helper thread.
+  Driver MakeDriver() { return {sleeper_.get(), wait_policy_}; }
+  // The helper threads; null with one thread a rank.
+  Crew* crew() { return crew_.get(); }
   const WaitPolicy& wait_policy() const { return wait_policy_; }
   void TrimPlans() { plans_->Trim(counters_); }
 
@@ -86,6 +93,7 @@ class Communicator {
 
  private:
   void Agree();
+  void DumpRecorder() const;
   AllGather MakeAllGather();
   Deadline InitDeadline() const { return Deadline::After(std::chrono::milliseconds(options_.settings.init_timeout_ms)); }
   void BindBuffers(const Active& active);
@@ -105,6 +113,8 @@ class Communicator {
   WaitPolicy wait_policy_;
   std::unique_ptr<Sleeper> sleeper_;
   Driver driver_{nullptr, {}};
+  std::unique_ptr<Crew> crew_;
+  std::unique_ptr<Trace> trace_;
 
   std::atomic<bool> busy_{false};
   std::uint64_t sequence_ = 0;                 // of collectives

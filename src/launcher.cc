@@ -17,9 +17,12 @@ Error AsError(const std::exception& exception) {
   return error != nullptr ? *error : Error(tuttiInternalError, exception.what());
 }
 
-Run::Progress AdvanceAll(Run& run, std::optional<Error>& fault, Communicator& communicator, const Active& active) {
+// Advances every `stride`-th channel from `first` on.
+Run::Progress AdvanceChannels(const Active& active, Communicator& communicator, std::size_t first, std::size_t stride,
+                              std::optional<Error>& fault) {
+  auto& run = active.plan->run;
   bool moved = false, done = true;
-  for (std::size_t c = 0; c < run.channels(); ++c) {
+  for (std::size_t c = first; c < run.channels(); c += stride) {
     const auto progress = run.Advance(c);
     if (progress == Run::Progress::faulted) {
       fault = communicator.Explain(active, run.fault(c));
@@ -31,6 +34,45 @@ Run::Progress AdvanceAll(Run& run, std::optional<Error>& fault, Communicator& co
   return done ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
 }
 
+// With helper threads, each drives its own channels. The caller also looks for faults, until the last helper is done.
+std::optional<Error> DriveTogether(const Active& active, Communicator& communicator, Crew& crew) {
+  const auto stride = static_cast<std::size_t>(crew.size());
+  std::optional<Error> failure;
+  crew.Work([&](int index) {
+    std::optional<Error> fault;
+    const auto sweep = [&] {
+      const auto progress = AdvanceChannels(active, communicator, static_cast<std::size_t>(index), stride, fault);
+      const bool waits = progress == Run::Progress::done && index == 0 && crew.helpers_busy();
+      return waits ? Run::Progress::blocked : progress;
+    };
+    if (index == 0) {
+      communicator.driver().Drive(sweep, [&](auto waited) {
+        failure = communicator.Look(active, waited);
+        return !failure;
+      });
+      if (fault) failure = fault;
+      // Frees the helpers from their waits.
+      if (failure) failure = communicator.Fail(*failure);
+    } else {
+      auto driver = communicator.MakeDriver();
+      driver.Drive(sweep, [&](auto) { return !communicator.failed(); });
+      if (fault) communicator.Fail(*fault);
+    }
+  });
+  return communicator.failed() ? communicator.failure() : failure;
+}
+
+std::optional<Error> DriveAlone(const Active& active, Communicator& communicator) {
+  std::optional<Error> failure;
+  const auto result = communicator.driver().Drive(
+      [&] { return AdvanceChannels(active, communicator, 0, 1, failure); },
+      [&](auto waited) {
+        failure = communicator.Look(active, waited);
+        return !failure;
+      });
+  return result == DriveResult::done ? std::nullopt : failure;
+}
+
 }  // namespace
 
 std::optional<Error> RunOne(Communicator& communicator, const Operation& operation) {
@@ -39,14 +81,9 @@ std::optional<Error> RunOne(Communicator& communicator, const Operation& operati
   try {
     communicator.TrimPlans();
     const Active active = communicator.Begin(operation);
-    std::optional<Error> failure;
-    const auto result = communicator.driver().Drive(
-        [&] { return AdvanceAll(active.plan->run, failure, communicator, active); },
-        [&](auto waited) {
-          failure = communicator.Look(active, waited);
-          return !failure;
-        });
-    if (result != DriveResult::done) return communicator.Fail(*failure);
+    Crew* const crew = active.plan->run.channels() > 1 ? communicator.crew() : nullptr;
+    const auto failure = crew == nullptr ? DriveAlone(active, communicator) : DriveTogether(active, communicator, *crew);
+    if (failure) return communicator.Fail(*failure);
     communicator.End(active);
     return std::nullopt;
   } catch (const std::exception& exception) {
@@ -127,7 +164,7 @@ class GroupRun {
         queue.waiting.pop_front();
       }
       std::optional<Error> fault;
-      const auto progress = AdvanceAll(queue.active->plan->run, fault, communicator, *queue.active);
+      const auto progress = AdvanceChannels(*queue.active, communicator, 0, 1, fault);
       if (progress == Run::Progress::faulted) {
         Drop(communicator, *fault);
       } else if (progress == Run::Progress::done) {

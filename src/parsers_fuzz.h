@@ -34,11 +34,7 @@ std::array<std::byte, N> Padded(std::span<const std::byte> input) {
   return bytes;
 }
 
-// The checksum is no secret, so an attacker's id may carry the right one: what is behind it must hold as well.
-inline void UniqueId(std::span<const std::byte> input) {
-  tuttiUniqueId id;
-  const auto bytes = Padded<sizeof(id.internal)>(input);
-  std::memcpy(id.internal, bytes.data(), bytes.size());
+inline void DecodeId(const tuttiUniqueId& id) {
   try {
     const auto ticket = DecodeUniqueId(id);
     Require(!ticket.addresses.empty());
@@ -46,6 +42,23 @@ inline void UniqueId(std::span<const std::byte> input) {
   } catch (const Error& error) {
     Require(error.code() == tuttiInvalidArgument);
   }
+}
+
+inline void UniqueId(std::span<const std::byte> input) {
+  tuttiUniqueId id;
+  const auto bytes = Padded<sizeof(id.internal)>(input);
+  std::memcpy(id.internal, bytes.data(), bytes.size());
+  DecodeId(id);
+  // Neither magic nor checksum is a secret, so a stranger's id may have both right: what is behind them must hold as
+  // well.
+  constexpr std::size_t kMagic = 8;
+  JoinTicket ticket;
+  ticket.addresses = {SocketAddress::Loopback(false, 1)};
+  id = EncodeUniqueId(ticket);
+  std::memcpy(id.internal + kMagic, bytes.data(), bytes.size() - kMagic);
+  SetChecksum(id);
+  DecodeId(id);
+
   ByteReader reader(input);
   if (const auto address = ReadAddress(reader)) {
     ByteWriter writer;

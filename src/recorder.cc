@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
-#include "base/clock.h"
-
 namespace tutti {
 
 std::uint64_t Recorder::Begin(const Operation& operation, std::uint64_t packed, std::uint64_t signature,
-                              std::uint64_t sequence) {
+                              std::uint64_t sequence, std::int64_t started) {
   const auto index = next_++;
   auto& record = control_.records[index % kRecords];
   constexpr auto relaxed = std::memory_order_relaxed;
@@ -18,7 +16,7 @@ std::uint64_t Recorder::Begin(const Operation& operation, std::uint64_t packed, 
   record.signature.store(signature, relaxed);
   record.call.store(packed, relaxed);
   record.count.store(operation.count, relaxed);
-  record.started.store(Ticks(), relaxed);
+  record.started.store(started, relaxed);
   record.finished.store(0, relaxed);
   record.index.store(index, std::memory_order_release);
   return index;

@@ -29,8 +29,9 @@ class Recorder {
  public:
   explicit Recorder(ControlBlock& control) : control_(control) {}
 
-  // Publishes that `operation` begins; returns the record's index for End().
-  std::uint64_t Begin(const Operation& operation, std::uint64_t packed, std::uint64_t signature, std::uint64_t sequence);
+  // Publishes that `operation` begins, at `started` ticks; returns the record's index for End().
+  std::uint64_t Begin(const Operation& operation, std::uint64_t packed, std::uint64_t signature, std::uint64_t sequence,
+                      std::int64_t started);
   void End(std::uint64_t index, std::int64_t finished);
 
  private:

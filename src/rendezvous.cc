@@ -55,8 +55,8 @@ Background& ThisProcess() {
       if (getpid() == owner) {
         background->Clear();
       } else {
-        // A forked child: what is the parent's stays, and stays reachable.
-        [[maybe_unused]] static const Background* const parents = background.release();
+        // A forked child leaves what is the parent's.
+        static_cast<void>(background.release());
       }
     }
   };

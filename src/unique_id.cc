@@ -105,12 +105,16 @@ tuttiUniqueId EncodeUniqueId(const JoinTicket& ticket) {
   writer.Bytes(addresses.bytes());
   auto bytes = writer.Take();
   bytes.resize(kChecked);
-  const auto sum = Checksum(bytes);
   tuttiUniqueId id;
   std::memcpy(id.internal, bytes.data(), kChecked);
-  std::memcpy(id.internal + kChecked, sum.data(), sum.size());
+  SetChecksum(id);
   sodium_memzero(bytes.data(), bytes.size());
   return id;
+}
+
+void SetChecksum(tuttiUniqueId& id) {
+  const auto sum = Checksum(std::as_bytes(std::span(id.internal)).first(kChecked));
+  std::memcpy(id.internal + kChecked, sum.data(), sum.size());
 }
 
 SecretKey RendezvousKey(const JoinTicket& ticket) { return DeriveKey(ticket.secret, "tutti rendezvous", {ticket.job}); }

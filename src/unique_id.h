@@ -40,6 +40,9 @@ JoinTicket DecodeUniqueId(const tuttiUniqueId& id);
 // REQUIRES: at least one address. Those beyond the room (two of each family always fit) are left out.
 tuttiUniqueId EncodeUniqueId(const JoinTicket& ticket);
 
+// Makes the checksum fit the rest: the last step of encoding.
+void SetChecksum(tuttiUniqueId& id);
+
 // The key of the rendezvous' handshake, and of the hub's, which differs with every rendezvous (`session`).
 SecretKey RendezvousKey(const JoinTicket& ticket);
 SecretKey HubKey(const SecretKey& rendezvous_key, const std::array<std::byte, 16>& session);

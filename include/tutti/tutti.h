@@ -303,8 +303,8 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
 /* Page-aligned, zeroed memory that peers can map once it is registered. */
 TUTTI_API tuttiResult_t tuttiMemAlloc(void** ptr, size_t size);
 TUTTI_API tuttiResult_t tuttiMemFree(void* ptr);
-/* Local: tells this communicator that a buffer will be used again and again. Peers then read tuttiMemAlloc memory in
- * place where the system allows it; other memory is accepted and works as before. */
+/* Local, as in NCCL: tells this communicator that a buffer will be used again and again. Host memory needs no such
+ * registration today - what peers can reach without a window they reach anyway - so this only checks its arguments. */
 TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size, void** handle);
 TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle);
 /* Collective over comm: every rank's [buff, buff + size) inside tuttiMemAlloc memory is mapped by every other rank of

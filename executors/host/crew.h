@@ -1,0 +1,39 @@
+// Helper threads of one rank, for machines with more cores than ranks: each drives its share of a run's channels.
+//
+// Thread-safety: Work() is called by one thread at a time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace tutti {
+
+class Crew {
+ public:
+  // `helpers` threads beside the caller's, all signals blocked.
+  explicit Crew(int helpers);
+  ~Crew();
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  int size() const { return static_cast<int>(threads_.size()) + 1; }
+
+  // Runs job(1) .. job(size() - 1) in the helpers and job(0) here; returns when all have. job(0) may ask helpers_busy().
+  void Work(const std::function<void(int)>& job);
+  bool helpers_busy() const { return busy_.load(std::memory_order_acquire) > 0; }
+
+ private:
+  void Serve(int index);
+
+  // A generation's release publishes `job_`; acquire on the helpers' side. `busy_` goes the other way.
+  std::atomic<std::uint32_t> generation_{0};
+  std::atomic<int> busy_{0};
+  std::atomic<bool> ending_{false};
+  const std::function<void(int)>* job_ = nullptr;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,86 @@
+#include "src/trace.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "algorithms/build.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "src/operation.h"
+
+namespace tutti {
+namespace {
+
+// 48 bytes each; a trace viewer is slow with more.
+constexpr std::size_t kMaxEvents = 1'000'000;
+
+}  // namespace
+
+std::string ExpandPath(const std::string& path, int rank) {
+  std::string expanded;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const char next = path[i] == '%' && i + 1 < path.size() ? path[i + 1] : '\0';
+    if (next == 'r' || next == 'p') {
+      expanded += std::to_string(next == 'r' ? rank : getpid());
+      ++i;
+    } else {
+      expanded += path[i];
+    }
+  }
+  return expanded;
+}
+
+Trace::Trace(const std::string& path, int rank, const std::string& communicator)
+    : path_(ExpandPath(path, rank)),
+      rank_(rank),
+      communicator_(communicator.empty() ? "communicator" : communicator),
+      first_ticks_(Ticks()),
+      first_time_(Wall::now()) {}
+
+Trace::~Trace() {
+  try {
+    Write();
+  } catch (const std::exception& exception) {
+    LogLine(Subject::faults, fmt::format("the trace was not written: {}", exception.what()));
+  }
+}
+
+void Trace::Add(std::uint64_t call, std::uint64_t count, std::uint64_t sequence, tuttiAlgorithm_t algorithm,
+                std::int64_t from, std::int64_t to) {
+  if (events_.size() < kMaxEvents) {
+    events_.push_back({call, count, sequence, algorithm, from, to});
+  } else {
+    ++dropped_;
+  }
+}
+
+void Trace::Write() const {
+  using Microseconds = std::chrono::duration<double, std::micro>;
+  const auto elapsed = Microseconds(Wall::now() - first_time_).count();
+  const auto ticks = static_cast<double>(Ticks() - first_ticks_);
+  const double per_tick = ticks > 0 ? elapsed / ticks : 0;
+  const double origin = Microseconds(first_time_.time_since_epoch()).count();
+
+  auto events = nlohmann::json::array();
+  events.push_back({{"ph", "M"}, {"name", "process_name"}, {"pid", rank_}, {"args", {{"name", fmt::format("rank {}", rank_)}}}});
+  events.push_back({{"ph", "M"}, {"name", "thread_name"}, {"pid", rank_}, {"tid", 0}, {"args", {{"name", communicator_}}}});
+  for (const auto& event : events_) {
+    const auto text = DescribeCall(event.call, event.count);
+    events.push_back({{"ph", "X"},
+                      {"cat", "tutti"},
+                      {"name", text.substr(0, text.find('('))},
+                      {"pid", rank_},
+                      {"tid", 0},
+                      {"ts", origin + static_cast<double>(event.from - first_ticks_) * per_tick},
+                      {"dur", static_cast<double>(event.to - event.from) * per_tick},
+                      {"args", {{"call", text}, {"sequence", event.sequence}, {"algorithm", NameOf(event.algorithm)}}}});
+  }
+  std::ofstream file(path_);
+  file << nlohmann::json{{"traceEvents", std::move(events)}, {"dropped", dropped_}} << '\n';
+  if (!file) LogLine(Subject::faults, fmt::format("the trace could not be written to {}", path_));
+}
+
+}  // namespace tutti

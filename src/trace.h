@@ -1,0 +1,50 @@
+// TUTTI_TRACE: a timeline of this rank's operations, in the trace-event format that browsers' trace viewers open.
+//
+// Thread-safety: used by whoever drives the communicator.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tutti/tutti.h"
+
+namespace tutti {
+
+class Trace {
+ public:
+  // `path` may contain %r (the rank) and %p (the process). The file is written when the object goes.
+  Trace(const std::string& path, int rank, const std::string& communicator);
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  // One operation, from and to in Ticks() (base/clock.h).
+  void Add(std::uint64_t call, std::uint64_t count, std::uint64_t sequence, tuttiAlgorithm_t algorithm, std::int64_t from,
+           std::int64_t to);
+
+ private:
+  struct Event {
+    std::uint64_t call, count, sequence;
+    tuttiAlgorithm_t algorithm;
+    std::int64_t from, to;
+  };
+  using Wall = std::chrono::system_clock;
+
+  void Write() const;
+
+  std::string path_;
+  int rank_;
+  std::string communicator_;
+  // The counter's rate follows from two looks at both clocks, now and when the file is written.
+  std::int64_t first_ticks_;
+  Wall::time_point first_time_;
+  std::vector<Event> events_;
+  std::uint64_t dropped_ = 0;
+};
+
+// `path` with %r and %p filled in.
+std::string ExpandPath(const std::string& path, int rank);
+
+}  // namespace tutti
