@@ -21,7 +21,7 @@ void Run::Start(const Launch& launch) {
   launch_ = launch;
   for (auto& state : states_) {
     for (auto& lane : state.lanes) lane = LaneState{};
-    state.finished = 0;
+    state.finished = false;
     state.done = false;
     state.streamed = false;
     state.referred = false;
@@ -32,49 +32,50 @@ Run::Progress Run::Advance(std::size_t channel) {
   auto& state = states_[channel];
   if (state.done) return Progress::done;
   bool moved = false;
-  if (state.finished < state.lanes.size()) {
-    // Sweep until a whole sweep moves nothing: one lane's step often lets another lane of this rank go on.
-    for (bool sweep = true; sweep && state.finished < state.lanes.size();) {
-      sweep = false;
-      state.finished = 0;
-      for (std::size_t l = 0; l < state.lanes.size(); ++l) {
-        const auto progress = AdvanceLane(channel, l);
-        if (progress == Progress::faulted) return progress;
-        if (progress == Progress::done) ++state.finished;
-        sweep = sweep || progress == Progress::moved;
-      }
-      moved = moved || sweep;
+  // Sweep until a whole sweep moves nothing: one lane's step often lets another lane of this rank go on.
+  for (bool sweep = true; sweep && !state.finished;) {
+    sweep = false;
+    state.finished = true;
+    for (std::size_t l = 0; l < state.lanes.size(); ++l) {
+      const auto outcome = AdvanceLane(channel, l);
+      if (outcome == Progress::faulted) return outcome;
+      sweep = sweep || outcome == Progress::moved;
+      state.finished = state.finished && state.lanes[l].chunk >= plan_.channels()[channel].lanes[l].chunks;
     }
-    if (state.finished < state.lanes.size()) return moved ? Progress::moved : Progress::blocked;
-    // Results that bypass the caches must be in memory before whoever called us tells anybody.
-    if (state.streamed) StreamFence();
+    moved = moved || sweep;
   }
+  const auto waiting = moved ? Progress::moved : Progress::blocked;
+  if (!state.finished) return waiting;
+  // Results that bypass the caches must be in memory before whoever called us tells anybody.
+  if (state.streamed) StreamFence();
+  state.streamed = false;
   // The caller may reuse its buffers once we return, so nobody may still be reading them.
-  if (state.referred && !Drained(channel)) return moved ? Progress::moved : Progress::blocked;
+  if (state.referred && !Drained(channel)) return waiting;
   state.done = true;
   return Progress::done;
 }
 
-// Runs the lane as far as it goes. done: it had finished before; moved: at least one step was done (perhaps the last).
+// Runs the lane to the end of its chunk, or until it is blocked. A chunk at a time: what one lane has just brought into
+// the cache is what the next one wants.
 Run::Progress Run::AdvanceLane(std::size_t channel, std::size_t lane_index) {
   auto& lane = states_[channel].lanes[lane_index];
   const auto& bound = plan_.channels()[channel].lanes[lane_index];
-  if (lane.chunk >= bound.chunks) return Progress::done;
   bool moved = false;
   while (lane.chunk < bound.chunks) {
     const auto& step = bound.steps[lane.step];
     if (lane.chunk < step.length) {
       const auto outcome = TryStep(channel, lane, step);
       if (outcome == Outcome::faulted) return Progress::faulted;
-      if (outcome == Outcome::blocked) return moved ? Progress::moved : Progress::blocked;
+      if (outcome == Outcome::blocked) break;
     }
     moved = true;
     if (++lane.step == bound.steps.size()) {
       lane.step = 0;
       ++lane.chunk;
+      break;
     }
   }
-  return Progress::moved;
+  return moved ? Progress::moved : Progress::blocked;
 }
 
 Run::Outcome Run::TryStep(std::size_t channel, LaneState& lane, const BoundStep& step) {

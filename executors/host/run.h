@@ -82,7 +82,7 @@ class Run {
   struct alignas(kCacheLine) ChannelState {
     std::vector<LaneState> lanes;
     std::vector<std::byte> scratch;
-    std::size_t finished = 0;  // lanes
+    bool finished = false;  // every lane
     bool done = false;
     bool streamed = false;
     bool referred = false;  // some slot refers to this rank's memory
