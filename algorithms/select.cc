@@ -14,11 +14,18 @@ constexpr std::size_t KiB = 1024;
 
 // One-shot does nranks times the arithmetic of two-shot, but takes one trip instead of two. Measured crossover of the
 // buffer size on a 2-core host.
-constexpr std::size_t kOneShotBytes = 16 * KiB;
+constexpr std::size_t kOneShotBytes = 32 * KiB;
 
-// Chunks of a block. Small enough that what travels stays in a core's L2 beside what is being read and written; large
-// enough that a step's cost (0.1 us, or a yield of 0.5 us where ranks share cores) does not show.
-constexpr std::size_t kChunkBytes = 64 * KiB;
+// A rank's chunks for all others together, so that what travels stays in a core's L2 beside what is read and written;
+// and the bounds of one: below, a step's cost (0.1 us, or a yield where ranks share cores) shows. Measured between 64 and
+// 512 KiB on 2, 4 and 8 ranks: flat within the noise.
+constexpr std::size_t kChunksTogether = 256 * KiB;
+constexpr std::size_t kMinChunkBytes = 8 * KiB;
+constexpr std::size_t kMaxChunkBytes = 128 * KiB;
+
+std::size_t ChunkBytes(int nranks) {
+  return std::clamp(kChunksTogether / static_cast<std::size_t>(nranks), kMinChunkBytes, kMaxChunkBytes);
+}
 
 // In order of preference where the preferred one has no form of the collective.
 constexpr std::array kFallbacks = {tuttiAlgorithmDirect, tuttiAlgorithmRing, tuttiAlgorithmBinomial,
@@ -68,7 +75,7 @@ Choice ChooseAlgorithm(const SelectInput& input) {
     }
   }
   // A channel a thread, once there is a chunk for each.
-  const auto free = static_cast<int>(std::min<std::size_t>(input.threads, input.bytes / kChunkBytes + 1));
+  const auto free = static_cast<int>(std::min<std::size_t>(input.threads, input.bytes / ChunkBytes(input.nranks) + 1));
   choice.channels = std::min(input.forced_channels != 0 ? input.forced_channels : free, input.max_channels);
   // Both its trees take a channel each.
   if (choice.algorithm == tuttiAlgorithmDoubleBinaryTree) choice.channels = std::max(1, choice.channels / 2);
@@ -83,7 +90,7 @@ Shape ChooseShape(const SelectInput& input, int blocks) {
   const std::size_t block = n == 1 ? input.bytes : RoundUp((input.bytes + n - 1) / n, kCacheLine);
   if (!input.pairwise && block <= kLineShape.capacity) return {Wire::line, kLineShape.capacity};
   if (!input.pairwise && block <= kInlineShape.capacity) return {Wire::inlined, kInlineShape.capacity};
-  const std::size_t wanted = input.forced_chunk_bytes != 0 ? input.forced_chunk_bytes : kChunkBytes;
+  const std::size_t wanted = input.forced_chunk_bytes != 0 ? input.forced_chunk_bytes : ChunkBytes(input.nranks);
   const std::size_t most = input.bulk_capacity / kCacheLine * kCacheLine;
   return {Wire::bulk, std::clamp(wanted / kCacheLine * kCacheLine, kCacheLine, most)};
 }

@@ -19,7 +19,8 @@ constexpr int kMaxChannelsOrThreads = 16;
 
 void TakeNumber(const char* name, int value, int low, int high, int& field) {
   if (value == TUTTI_CONFIG_UNDEF_INT) return;
-  if (value < low || value > high) Throw(tuttiInvalidArgument, "config.{} is {}; it takes {} to {}", name, value, low, high);
+  if (value < low || value > high)
+    Throw(tuttiInvalidArgument, "config.{} is {}; it takes {} to {}", name, value, low, high);
   field = value;
 }
 
@@ -56,7 +57,7 @@ void CheckOutput(const char* name, const void* pointer) {
 // Makes the handle, then the communicator in it by `make`, here or in the background. *out is set at once, and to null
 // again if a blocking join fails.
 tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const Options& options,
-                     std::function<std::unique_ptr<Communicator>(tuttiComm&)> make) {
+                       std::function<std::unique_ptr<Communicator>(tuttiComm&)> make) {
   auto* const handle = NewHandle();
   handle->rank = rank;
   handle->nranks = nranks;
@@ -86,7 +87,8 @@ tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const Options& op
 tuttiResult_t JoinAs(tuttiComm_t* comm, const JoinTicket& ticket, int nranks, int rank, const tuttiConfig_t* config) {
   CheckOutput("comm", comm);
   if (nranks < 1) Throw(tuttiInvalidArgument, "nranks is {}; it must be at least 1", nranks);
-  if (rank < 0 || rank >= nranks) Throw(tuttiInvalidArgument, "rank is {}; with {} ranks it must be 0 to {}", rank, nranks, nranks - 1);
+  if (rank < 0 || rank >= nranks)
+    Throw(tuttiInvalidArgument, "rank is {}; with {} ranks it must be 0 to {}", rank, nranks, nranks - 1);
   const auto options = WithConfig(DefaultOptions(), config);
   return JoinInto(comm, rank, nranks, options, [=](tuttiComm& handle) {
     return std::make_unique<Communicator>(ticket, nranks, rank, options, &handle.cancel);
@@ -99,6 +101,13 @@ tuttiResult_t GuardResult(tuttiComm* handle, Body&& body) noexcept {
   tuttiResult_t result = tuttiSuccess;
   const auto guarded = Guard(handle, [&] { result = body(); });
   return guarded != tuttiSuccess ? guarded : result;
+}
+
+// For getters: finalized and dead communicators still answer.
+Communicator& Made(tuttiComm* pointer) {
+  auto& handle = Checked(pointer);
+  const bool joining = handle.life.load(std::memory_order_acquire) == tuttiComm::Life::joining;
+  return joining || handle.communicator == nullptr ? Usable(pointer) : *handle.communicator;
 }
 
 void AwaitPending(const tuttiComm& handle) {
@@ -135,7 +144,8 @@ tuttiResult_t tuttiCommInitRank(tuttiComm_t* comm, int nranks, tuttiUniqueId id,
   return tuttiCommInitRankConfig(comm, nranks, id, rank, nullptr);
 }
 
-tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int nranks, tuttiUniqueId id, int rank, tuttiConfig_t* config) {
+tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int nranks, tuttiUniqueId id, int rank,
+                                      tuttiConfig_t* config) {
   return GuardResult(nullptr, [&] { return JoinAs(comm, DecodeUniqueId(id), nranks, rank, config); });
 }
 
@@ -247,7 +257,7 @@ tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int* rank) {
 
 tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters) {
   return Guard(comm, [&] {
-    auto& communicator = Usable(comm);
+    auto& communicator = Made(comm);
     CheckOutput("counters", counters);
     if (counters->size < sizeof(size_t)) {
       Throw(tuttiInvalidArgument, "counters->size is {}; set it to sizeof(tuttiCounters_t)", counters->size);
@@ -259,7 +269,7 @@ tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters) 
 
 tuttiResult_t tuttiCommDescribeLastOperation(tuttiComm_t comm, char* text, size_t size) {
   return Guard(comm, [&] {
-    auto& communicator = Usable(comm);
+    auto& communicator = Made(comm);
     CheckOutput("text", text);
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
     const auto description = [&] {
@@ -276,7 +286,7 @@ const char* tuttiAlgorithmName(tuttiAlgorithm_t algorithm) { return NameOf(algor
 
 tuttiResult_t tuttiCommGetLastAlgorithm(tuttiComm_t comm, tuttiAlgorithm_t* algorithm) {
   return Guard(comm, [&] {
-    auto& communicator = Usable(comm);
+    auto& communicator = Made(comm);
     CheckOutput("algorithm", algorithm);
     *algorithm = communicator.last_algorithm();
   });
@@ -316,7 +326,8 @@ tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size,
     CheckOutput("buff", buff);
     CheckOutput("win", win);
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
-    if (winFlags != TUTTI_WIN_DEFAULT) Throw(tuttiInvalidArgument, "winFlags is {}; only TUTTI_WIN_DEFAULT exists", winFlags);
+    if (winFlags != TUTTI_WIN_DEFAULT)
+      Throw(tuttiInvalidArgument, "winFlags is {}; only TUTTI_WIN_DEFAULT exists", winFlags);
     const std::lock_guard lock(communicator);
     *win = communicator.RegisterWindow(buff, size);
   });

@@ -47,7 +47,11 @@ std::string DescribeCall(std::uint64_t packed, std::uint64_t count) {
   const auto root = static_cast<int>(packed >> kRootShift);
   if (collective == Collective::barrier) return "barrier()";
   std::string text = fmt::format("{}{}(", NameOf(collective), (flags & kUnevenFlag) != 0 ? "_v" : "");
-  text += (flags & kUnevenFlag) != 0 && collective == Collective::all_to_all ? "counts per pair" : fmt::format("count={}", count);
+  if ((flags & kUnevenFlag) == 0) {
+    text += fmt::format("count={}", count);
+  } else {
+    text += collective == Collective::all_to_all ? "counts per pair" : "counts per rank";
+  }
   text += fmt::format(", {}", NameOf(type));
   if (IsReducing(collective)) text += fmt::format(", {}", (flags & kScaledFlag) != 0 ? "premulsum" : NameOf(op));
   if (HasRoot(collective)) text += fmt::format(", root={}", root);

@@ -10,10 +10,16 @@
 namespace tutti {
 namespace {
 
-// process_vm_readv beats two copies through a slot while the data stays in cache, and loses once it comes from memory;
-// below, its 0.5 us a call shows. Measured on a 2-core host (docs/performance.md).
-constexpr std::size_t kMinCmaBytes = 16 * 1024;
-constexpr std::size_t kMaxCmaBytes = 4 * 1024 * 1024;
+// process_vm_readv saves one of two copies, but the kernel's copy is slower than ours and a call costs 0.5 us. On a
+// 2-core host it paid only where ranks outnumber cores, each byte has one reader (a post's copy-in is shared by all), and
+// blocks are large but still in cache (docs/performance.md).
+constexpr std::size_t kMinCmaBlock = 128 * 1024;
+constexpr std::size_t kMaxCmaBlock = 1024 * 1024;
+
+bool PaysByCma(const Operation& operation, const PlanContext& context, std::size_t block_bytes) {
+  return context.cma && operation.collective == Collective::all_to_all &&
+         context.fabric->nranks() > context.select.cores && block_bytes >= kMinCmaBlock && block_bytes <= kMaxCmaBlock;
+}
 
 std::vector<std::size_t> InBytes(std::vector<std::size_t> elements, std::size_t size) {
   for (auto& each : elements) each *= size;
@@ -79,11 +85,9 @@ BoundPlan::BoundPlan(Choice chosen, Shape shape, Schedule schedule, Extents exte
            *context.fabric, first_channel),
       run(plan, *context.fabric, *context.windows),
       stream_output(plan.footprint() * static_cast<std::size_t>(context.fabric->nranks()) > context.stream_bytes) {
-  const std::size_t total = plan.footprint();
-  refer_by_cma = context.cma && !IsReducing(operation.collective) && operation.collective != Collective::barrier &&
-                 total >= kMinCmaBytes && total <= kMaxCmaBytes;
   const auto& used = plan.extents();
   const std::span<const std::size_t> lengths(used.length);
+  refer_by_cma = PaysByCma(operation, context, *std::max_element(used.length.begin(), used.length.end()));
   input_bytes = EndOf(used.input_offset, lengths);
   output_bytes = EndOf(used.output_offset, lengths.last(used.output_offset.size()));
 }

@@ -73,7 +73,7 @@ std::optional<Error> Watch::LookAtFailures(int* failed_rank) const {
     if (r == fabric_.rank() || control.state.load(std::memory_order_acquire) != RankState::failed) continue;
     *failed_rank = r;
     return Error{static_cast<tuttiResult_t>(control.fault_code.load(std::memory_order_relaxed)),
-                   std::string(control.fault_text.data(), strnlen(control.fault_text.data(), kFaultText))};
+                 std::string(control.fault_text.data(), strnlen(control.fault_text.data(), kFaultText))};
   }
   return std::nullopt;
 }
@@ -97,8 +97,28 @@ std::optional<RecordedCall> Watch::Counterpart(int rank, const Undertaking& unde
 }
 
 Error Watch::Mismatch(const Undertaking& undertaking, int rank, const RecordedCall& theirs) const {
-  return {tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {}, but {} called {}",
-                                         Who(fabric_.rank()), Describe(undertaking), Who(rank), theirs.Describe())};
+  const auto& operation = *undertaking.operation;
+  const bool alike = DescribeCall(PackCall(operation), operation.count) == theirs.Describe();
+  return {tuttiInvalidUsage,
+          fmt::format("the ranks' calls do not match: {} called {}, but {} called {}{}", Who(fabric_.rank()),
+                      Describe(undertaking), Who(rank), theirs.Describe(), alike ? " with other recvcounts" : "")};
+}
+
+// The oldest operation that is still on record and that this rank and `rank` called differently. A rank with nothing to
+// send or to wait for (a count of zero) has left it behind.
+std::optional<Error> Watch::EarlierMismatch(int rank) const {
+  const auto& control = fabric_.control(rank);
+  for (const auto& mine : ReadRecords(fabric_.control(fabric_.rank()))) {
+    if (IsPointToPoint(mine)) continue;
+    const auto theirs = FindRecord(control, [&](const RecordedCall& call) {
+      return !IsPointToPoint(call) && call.sequence == mine.sequence && call.signature != mine.signature;
+    });
+    if (!theirs) continue;
+    return Error{tuttiInvalidUsage,
+                 fmt::format("the ranks' calls do not match: {} called {} as operation {}, but {} called {}",
+                             Who(fabric_.rank()), mine.Describe(), mine.sequence, Who(rank), theirs->Describe())};
+  }
+  return std::nullopt;
 }
 
 std::optional<Error> Watch::LookForMismatch(const Undertaking& undertaking) const {
@@ -129,8 +149,8 @@ std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking) {
       continue;
     }
     return Error{tuttiRemoteError,
-                   fmt::format("{} {} while {} waited for it in {}", Who(r), left ? "destroyed its communicator" : "died",
-                               Who(fabric_.rank()), Describe(undertaking))};
+                 fmt::format("{} {} while {} waited for it in {}", Who(r), left ? "destroyed its communicator" : "died",
+                             Who(fabric_.rank()), Describe(undertaking))};
   }
   return std::nullopt;
 }
@@ -138,42 +158,47 @@ std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking) {
 std::string Watch::WhereOthersAre(const Undertaking& undertaking) const {
   std::string text;
   for (int r = 0; r < fabric_.nranks() && !undertaking.operation->point_to_point(); ++r) {
-    if (r == fabric_.rank() || fabric_.control(r).completed.load(std::memory_order_acquire) >= undertaking.sequence) continue;
+    if (r == fabric_.rank() || fabric_.control(r).completed.load(std::memory_order_acquire) >= undertaking.sequence)
+      continue;
     const auto last = FindRecord(fabric_.control(r), [](const RecordedCall& call) { return !IsPointToPoint(call); });
     const bool came = last && last->sequence >= undertaking.sequence;
-    text += fmt::format("; {} {}", Who(r),
-                        came   ? "is in it, too"
-                        : last ? fmt::format("has not called it (its last was operation {}, {})", last->sequence, last->Describe())
-                               : std::string("has not called anything yet"));
+    text += fmt::format(
+        "; {} {}", Who(r),
+        came   ? "is in it, too"
+        : last ? fmt::format("has not called it (its last was operation {}, {})", last->sequence, last->Describe())
+               : std::string("has not called anything yet"));
   }
   return text;
 }
 
 std::optional<Error> Watch::Look(const Undertaking& undertaking, int waits_for,
-                                   std::chrono::steady_clock::duration waited) {
+                                 std::chrono::steady_clock::duration waited) {
   if (auto own = failure()) return own;
   int failed_rank = -1;
   if (auto theirs = LookAtFailures(&failed_rank)) return theirs;
   if (auto mismatch = LookForMismatch(undertaking)) return mismatch;
   if (auto death = LookForDeath(undertaking)) return death;
   if (waited < timeout_) return std::nullopt;
-  return Error{tuttiTimeoutError,
-                 fmt::format("nothing moved for {} ms in {} of {}{}{}", timeout_.count(), Describe(undertaking),
-                             Who(fabric_.rank()), waits_for >= 0 ? fmt::format(", which waits for {}", Who(waits_for)) : "",
-                             WhereOthersAre(undertaking))};
+  return Error{tuttiTimeoutError, fmt::format("nothing moved for {} ms in {} of {}{}{}", timeout_.count(),
+                                              Describe(undertaking), Who(fabric_.rank()),
+                                              waits_for >= 0 ? fmt::format(", which waits for {}", Who(waits_for)) : "",
+                                              WhereOthersAre(undertaking))};
 }
 
 Error Watch::Explain(const Undertaking& undertaking, const Fault& fault) {
   switch (fault.kind) {
     case Fault::Kind::foreign:
-      if (const auto theirs = Counterpart(fault.peer, undertaking)) return Mismatch(undertaking, fault.peer, *theirs);
+      if (const auto theirs = Counterpart(fault.peer, undertaking);
+          theirs && theirs->signature != undertaking.signature) {
+        return Mismatch(undertaking, fault.peer, *theirs);
+      }
+      if (auto earlier = EarlierMismatch(fault.peer)) return *earlier;
       return {tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {}, but what {} sent belongs to "
                                              "another operation",
                                              Who(fabric_.rank()), Describe(undertaking), Who(fault.peer))};
     case Fault::Kind::length:
-      return {tuttiInvalidUsage,
-              fmt::format("{} expects {} bytes from {} in {}, but {} were sent", Who(fabric_.rank()), fault.expected,
-                          Who(fault.peer), Describe(undertaking), fault.got)};
+      return {tuttiInvalidUsage, fmt::format("{} expects {} bytes from {} in {}, but {} were sent", Who(fabric_.rank()),
+                                             fault.expected, Who(fault.peer), Describe(undertaking), fault.got)};
     case Fault::Kind::unreachable:
       return {tuttiRemoteError, fmt::format("{} could not read the memory of {} in {}; it may have died",
                                             Who(fabric_.rank()), Who(fault.peer), Describe(undertaking))};

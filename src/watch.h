@@ -51,6 +51,7 @@ class Watch {
   bool NeedsNothingFrom(int rank, const Undertaking& undertaking) const;
   std::optional<RecordedCall> Counterpart(int rank, const Undertaking& undertaking) const;
   Error Mismatch(const Undertaking& undertaking, int rank, const RecordedCall& theirs) const;
+  std::optional<Error> EarlierMismatch(int rank) const;
   std::string WhereOthersAre(const Undertaking& undertaking) const;
 
   ShmFabric& fabric_;
