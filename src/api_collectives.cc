@@ -12,7 +12,7 @@ template <typename Check>
 tuttiResult_t Call(tuttiComm* handle, tuttiStream* stream, Check&& check) noexcept {
   tuttiResult_t result = tuttiSuccess;
   const auto guarded = Guard(handle, [&] {
-    Usable(handle);
+    Ready(handle);
     result = Submit(handle, check(Caller{handle->rank, handle->nranks}), stream);
   });
   return guarded != tuttiSuccess ? guarded : result;
@@ -168,7 +168,7 @@ tuttiResult_t tuttiGroupEnd(void) {
 tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, void* scalar, tuttiDataType_t datatype,
                                         tuttiScalarResidence_t residence, tuttiComm_t comm) {
   return Guard(comm, [&] {
-    Usable(comm);
+    Ready(comm);
     if (op == nullptr) Throw(tuttiInvalidArgument, "op is NULL");
     if (scalar == nullptr) Throw(tuttiInvalidArgument, "scalar is NULL");
     if (!IsDataType(datatype)) Throw(tuttiInvalidArgument, "datatype {} is none", static_cast<int>(datatype));

@@ -77,7 +77,7 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   select.threads = threads_;
   select.max_channels = channels;
   select.deterministic = options_.settings.deterministic;
-  select.bulk_capacity = fabric_->layout().Shape(Wire::bulk).capacity;
+  select.bulk_capacity = fabric_->layout().bulk_capacity();
   select.forced_algorithm = forced;
   select.forced_channels = options_.settings.channels;
   select.forced_chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
@@ -138,7 +138,7 @@ AllGather Communicator::MakeAllGather() {
 }
 
 void Communicator::lock() {
-  while (busy_.exchange(true, std::memory_order_acquire)) sched_yield();
+  while (busy_->exchange(true, std::memory_order_acquire)) sched_yield();
 }
 
 Active Communicator::Begin(const Operation& operation) {

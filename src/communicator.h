@@ -54,7 +54,9 @@ class Communicator {
 
   // One thread at a time drives a communicator.
   void lock();
-  void unlock() { busy_.store(false, std::memory_order_release); }
+  void unlock() { busy_->store(false, std::memory_order_release); }
+  // The lock lives outside, where it outlasts the communicator. REQUIRES: nobody has used the lock yet.
+  void UseLock(std::atomic<bool>& flag) { busy_ = &flag; }
 
   // Begins an operation: finds its plan, publishes it, binds its buffers. REQUIRES: operations of one communicator end in
   // the order they begin, and so do the messages of one pair and direction. Throws tuttiInternalError.
@@ -116,7 +118,8 @@ class Communicator {
   std::unique_ptr<Crew> crew_;
   std::unique_ptr<Trace> trace_;
 
-  std::atomic<bool> busy_{false};
+  std::atomic<bool> own_busy_{false};
+  std::atomic<bool>* busy_ = &own_busy_;
   std::uint64_t sequence_ = 0;                 // of collectives
   std::vector<std::uint64_t> sent_, received_;  // messages by peer
   std::byte barrier_input_{}, barrier_output_{};

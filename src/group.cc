@@ -48,6 +48,7 @@ tuttiResult_t Conclude(const std::vector<Call>& calls, const std::optional<Error
 
 tuttiResult_t RunCalls(const std::vector<Call>& calls) {
   if (calls.size() == 1 && !calls[0].operation.point_to_point()) {
+    const std::lock_guard lock(*calls[0].handle);
     return Conclude(calls, RunOne(*calls[0].handle->communicator, calls[0].operation));
   }
   std::vector<Launched> launched;
@@ -82,6 +83,11 @@ tuttiResult_t Dispatch(std::vector<Call> calls) {
     }
     in_progress = in_progress || call.stream == call.handle->background.get();
   }
+  for (const auto& call : calls) {
+    const Hold hold(*call.handle);
+    Usable(call.handle);
+  }
+  // TWO
   if (streams.empty()) return RunCalls(calls);
   for (const auto& call : calls) call.handle->pending.fetch_add(1, std::memory_order_relaxed);
   auto outcome = std::make_shared<std::promise<tuttiResult_t>>();
@@ -154,12 +160,13 @@ tuttiResult_t Submit(tuttiComm* handle, const Operation& operation, tuttiStream*
     group.calls.push_back({handle, operation, where});
     return tuttiSuccess;
   }
-  if (operation.point_to_point() && operation.root == handle->communicator->rank()) {
+  if (operation.point_to_point() && operation.root == handle->rank) {
     Throw(tuttiInvalidUsage, "peer {} is this rank itself: put the send and its receive in one group", operation.root);
   }
   if (where != nullptr) return Dispatch({{handle, operation, where}});
   // The usual case: nothing is copied or allocated.
-  const auto failure = RunOne(*handle->communicator, operation);
+  const std::lock_guard lock(*handle);
+  const auto failure = RunOne(Usable(handle), operation);
   return failure ? Conclude({{handle, operation, nullptr}}, failure) : tuttiSuccess;
 }
 

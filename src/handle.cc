@@ -26,15 +26,20 @@ Book& TheBook() {
   return *book;
 }
 
-// A page that reads as zero in a forked child: a fork check without a system call.
-const std::atomic<std::uint32_t>& OwnProcessMark() {
-  static const auto* const mark = [] {
+// Tells this process from those that forked it, without a system call: a page that reads as zero in a forked child, until
+// the child marks it as its own. Never 0.
+std::uint32_t OwnProcessMark() {
+  static auto* const mark = [] {
     void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) ThrowErrno("mapping a page");
     madvise(page, 4096, MADV_WIPEONFORK);
-    return new (page) std::atomic<std::uint32_t>(1);
+    return new (page) std::atomic<std::uint32_t>(0);
   }();
-  return *mark;
+  const auto value = mark->load(std::memory_order_relaxed);
+  if (value != 0) return value;
+  const auto own = static_cast<std::uint32_t>(getpid());
+  mark->store(own, std::memory_order_relaxed);
+  return own;
 }
 
 std::string& ThreadError() {
@@ -46,7 +51,7 @@ std::string& ThreadError() {
 
 tuttiComm* NewHandle() {
   auto handle = std::make_unique<tuttiComm>();
-  handle->birthmark = &OwnProcessMark();
+  handle->birthmark = OwnProcessMark();
   auto& book = TheBook();
   const std::lock_guard lock(book.mutex);
   book.known.insert(handle.get());
@@ -54,6 +59,7 @@ tuttiComm* NewHandle() {
 }
 
 void RetireHandle(tuttiComm* handle) {
+  handle->cancel.store(true, std::memory_order_relaxed);
   handle->background.reset();
   handle->communicator.reset();
   handle->life.store(tuttiComm::Life::destroyed, std::memory_order_release);
@@ -71,19 +77,23 @@ tuttiComm& Checked(tuttiComm* handle) {
   if (handle->life.load(std::memory_order_acquire) == tuttiComm::Life::destroyed) {
     Throw(tuttiInvalidArgument, "comm was destroyed or aborted before");
   }
-  if (handle->birthmark->load(std::memory_order_relaxed) == 0) {
+  if (handle->birthmark != OwnProcessMark()) {
     Throw(tuttiInvalidUsage, "comm belongs to the parent process; after fork() a child must make its own");
   }
   return *handle;
 }
 
-Communicator& Usable(tuttiComm* pointer) {
+tuttiComm& Ready(tuttiComm* pointer) {
   auto& handle = Checked(pointer);
   switch (handle.life.load(std::memory_order_acquire)) {
     case tuttiComm::Life::joining: Throw(tuttiInvalidUsage, "comm is still being made; poll tuttiCommGetAsyncError");
     case tuttiComm::Life::finalized: Throw(tuttiInvalidUsage, "comm was finalized; only getters and Destroy may follow");
-    default: break;
+    default: return handle;
   }
+}
+
+Communicator& Usable(tuttiComm* pointer) {
+  auto& handle = Ready(pointer);
   if (handle.communicator == nullptr) {
     const std::lock_guard lock(handle.mutex);
     throw Error(handle.first_failure, handle.last_error);

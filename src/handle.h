@@ -4,6 +4,8 @@
 // Thread-safety: see each member.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -20,11 +22,20 @@ struct tuttiComm {
   // Written once by whoever joins (then `life` is released), read by everybody.
   std::unique_ptr<tutti::Communicator> communicator;
   std::atomic<Life> life{Life::joining};
-  const std::atomic<std::uint32_t>* birthmark = nullptr;  // reads 0 in a forked child
+  std::uint32_t birthmark = 0;  // of the process that made it (OwnProcessMark)
   int rank = -1;
   int nranks = 0;
   bool blocking = true;
-  std::atomic<bool> cancel{false};  // joining gives up
+  std::atomic<bool> cancel{false};  // joining gives up; nobody may begin to use the communicator any more
+
+  // Abort may come while other threads are inside calls, and must free nothing under them. Who works on the communicator
+  // has its lock, which is here because handles outlive communicators; who only asks, or queues, has a Hold.
+  std::atomic<bool> busy{false};
+  std::atomic<int> holds{0};
+  void lock() {
+    while (busy.exchange(true, std::memory_order_acquire)) sched_yield();
+  }
+  void unlock() { busy.store(false, std::memory_order_release); }
 
   // Work of a non-blocking communicator, its joining first.
   std::unique_ptr<tutti::Stream> background;
@@ -50,8 +61,28 @@ void RetireHandle(tuttiComm* handle);
 
 // The handle, if it is one of ours, alive and of this process. Throws tuttiInvalidArgument / tuttiInvalidUsage.
 tuttiComm& Checked(tuttiComm* handle);
-// Also joined and neither finalized nor dead. Throws the failure that killed it.
+// Also joined and not finalized.
+tuttiComm& Ready(tuttiComm* handle);
+// Also alive. Throws the failure that killed it. REQUIRES: the caller has the handle's lock, or a Hold.
 Communicator& Usable(tuttiComm* handle);
+
+// While it lives, the handle's communicator is not freed by Abort. Throws tuttiInvalidArgument if that has begun.
+class Hold {
+ public:
+  explicit Hold(tuttiComm& handle) : handle_(handle) {
+    // Sequentially consistent, as Abort's store and load: either it sees this hold, or this sees that it has begun.
+    handle_.holds.fetch_add(1, std::memory_order_seq_cst);
+    if (!handle_.cancel.load(std::memory_order_seq_cst)) return;
+    handle_.holds.fetch_sub(1, std::memory_order_release);
+    Throw(tuttiInvalidArgument, "comm was destroyed or aborted before");
+  }
+  ~Hold() { handle_.holds.fetch_sub(1, std::memory_order_release); }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  tuttiComm& handle_;
+};
 
 // Keeps a failure for tuttiGetLastError (of the handle, or of this thread when it is null) and returns its code.
 tuttiResult_t Remember(tuttiComm* handle, const Error& error);

@@ -76,7 +76,6 @@ std::optional<Error> DriveAlone(const Active& active, Communicator& communicator
 }  // namespace
 
 std::optional<Error> RunOne(Communicator& communicator, const Operation& operation) {
-  const std::lock_guard lock(communicator);
   if (communicator.failed()) return communicator.failure();
   try {
     communicator.TrimPlans();

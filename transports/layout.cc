@@ -20,24 +20,28 @@ Layout::Layout(int nranks, int channels) : nranks_(nranks), channels_(channels) 
   heads_ = RoundUp(sizeof(ControlBlock), kPage);
   lines_ = RoundUp(heads_ + static_cast<std::size_t>(channels) * nranks * kCacheLine, kPage);
   inlines_ = lines_ + rings * BytesOf(kLineShape);
-  bulks_ = RoundUp(inlines_ + rings * BytesOf(kInlineShape), kPage);
+  inline_bytes_ = static_cast<std::size_t>(nranks) * BytesOf(kInlineShape) + BytesOf(kInlinePostShape);
+  bulks_ = RoundUp(inlines_ + static_cast<std::size_t>(channels) * inline_bytes_, kPage);
   bytes_ = RoundUp(bulks_ + rings * BytesOf(bulk_), kPage);
 }
 
-SlotShape Layout::Shape(Wire wire) const {
+SlotShape Layout::Shape(Wire wire, int peer) const {
   switch (wire) {
     case Wire::line: return kLineShape;
-    case Wire::inlined: return kInlineShape;
+    case Wire::inlined: return peer == nranks_ ? kInlinePostShape : kInlineShape;
     case Wire::bulk: break;
   }
   return bulk_;
 }
 
-std::size_t Layout::RingBytes(Wire wire) const { return BytesOf(Shape(wire)); }
+std::size_t Layout::RingBytes(Wire wire, int peer) const { return BytesOf(Shape(wire, peer)); }
 
 std::size_t Layout::RingOffset(int channel, Wire wire, int peer) const {
-  const std::size_t base = wire == Wire::line ? lines_ : wire == Wire::inlined ? inlines_ : bulks_;
-  return base + (static_cast<std::size_t>(channel) * (nranks_ + 1) + peer) * RingBytes(wire);
+  const auto c = static_cast<std::size_t>(channel), p = static_cast<std::size_t>(peer);
+  // Inline rings: the pairs' first, the channel's post behind them, which is longer.
+  if (wire == Wire::inlined) return inlines_ + c * inline_bytes_ + p * BytesOf(kInlineShape);
+  const auto ring = c * (static_cast<std::size_t>(nranks_) + 1) + p;
+  return wire == Wire::line ? lines_ + ring * BytesOf(kLineShape) : bulks_ + ring * BytesOf(bulk_);
 }
 
 std::size_t Layout::HeadOffset(int channel, Wire wire, int writer, bool post) const {

@@ -2,8 +2,8 @@
 //
 //   [ control block | heads | line rings | inline rings | bulk pool ]
 //
-// A rank owns (fills) the rings in its own segment: one per channel and peer, and one post ring per channel. Memory that
-// no plan uses is never touched, so it costs nothing.
+// A rank owns (fills) the rings in its own segment: one per channel and peer, and one post ring per channel. Memory
+// that no plan uses is never touched, so it costs nothing.
 #pragma once
 
 #include <cstddef>
@@ -28,10 +28,13 @@ class Layout {
   int channels() const { return channels_; }
   std::size_t bytes() const { return bytes_; }
 
-  SlotShape Shape(Wire wire) const;
+  // The slots of `peer`'s ring, or (peer == nranks) of the post. Those of one wire differ in depth only.
+  SlotShape Shape(Wire wire, int peer) const;
   // The ring that the segment's owner fills for `peer`, or (peer == nranks) its post.
   std::size_t RingOffset(int channel, Wire wire, int peer) const;
-  std::size_t RingBytes(Wire wire) const;
+  std::size_t RingBytes(Wire wire, int peer) const;
+  // Data bytes of a bulk slot.
+  std::size_t bulk_capacity() const { return bulk_.capacity; }
   // Where the segment's owner publishes how far it has emptied `writer`'s ring for it (or its post).
   std::size_t HeadOffset(int channel, Wire wire, int writer, bool post) const;
 
@@ -39,7 +42,7 @@ class Layout {
   int nranks_;
   int channels_;
   SlotShape bulk_;
-  std::size_t heads_, lines_, inlines_, bulks_, bytes_;
+  std::size_t heads_, lines_, inlines_, inline_bytes_, bulks_, bytes_;  // inline_bytes_: of a channel
 };
 
 }  // namespace tutti

@@ -23,8 +23,8 @@ TEST(Layout, NothingOverlapsAndMemoryIsBounded) {
           for (int peer = 0; peer <= nranks; ++peer) {
             const auto begin = layout.RingOffset(channel, wire, peer);
             EXPECT_EQ(begin % kCacheLine, 0U);
-            extents.push_back({begin, begin + layout.RingBytes(wire)});
-            if (wire == Wire::bulk) bulk += layout.RingBytes(wire);
+            extents.push_back({begin, begin + layout.RingBytes(wire, peer)});
+            if (wire == Wire::bulk) bulk += layout.RingBytes(wire, peer);
           }
           for (int writer = 0; writer < nranks; ++writer) {
             for (const bool post : {false, true}) {
@@ -38,7 +38,7 @@ TEST(Layout, NothingOverlapsAndMemoryIsBounded) {
       for (std::size_t i = 1; i < extents.size(); ++i) ASSERT_LE(extents[i - 1].end, extents[i].begin);
       EXPECT_LE(extents.back().end, layout.bytes());
       EXPECT_LE(bulk, kBulkPoolBytes);
-      EXPECT_GE(layout.Shape(Wire::bulk).capacity, kCacheLine);
+      EXPECT_GE(layout.bulk_capacity(), kCacheLine);
     }
   }
 }

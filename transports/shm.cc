@@ -32,7 +32,8 @@ std::vector<T> GatherValues(const AllGather& all_gather, const T& mine) {
   const auto all = all_gather(std::as_bytes(std::span<const T, 1>(&mine, 1)));
   std::vector<T> values(all.size());
   for (std::size_t r = 0; r < all.size(); ++r) {
-    if (all[r].size() != sizeof(T)) Throw(tuttiInternalError, "rank {} sent {} bytes where {} belong", r, all[r].size(), sizeof(T));
+    if (all[r].size() != sizeof(T))
+      Throw(tuttiInternalError, "rank {} sent {} bytes where {} belong", r, all[r].size(), sizeof(T));
     std::memcpy(&values[r], all[r].data(), sizeof(T));
   }
   return values;
@@ -109,8 +110,9 @@ ShmFabric::ShmFabric(int rank, int nranks, int channels, const Settings& setting
   // Also the barrier behind which every rank has mapped every segment and read every probe.
   cma_ = true;
   for (const auto& each : GatherValues(all_gather, verdict)) cma_ = cma_ && each.cma;
-  Log(Subject::init, "rank {} of {}: {} B of shared memory a rank, {} channels, cma {}, {}", rank, nranks, layout_.bytes(),
-      channels, cma_ ? "usable" : "not usable", all_same_process_ ? "one process" : "several processes");
+  Log(Subject::init, "rank {} of {}: {} B of shared memory a rank, {} channels, cma {}, {}", rank, nranks,
+      layout_.bytes(), channels, cma_ ? "usable" : "not usable",
+      all_same_process_ ? "one process" : "several processes");
 }
 
 std::atomic<std::uint32_t>* ShmFabric::Head(int reader, int channel, Wire wire, int writer, bool post) const {
@@ -124,7 +126,6 @@ void ShmFabric::MakeRings() {
   empties_.resize(EmptyIndex(layout_.channels(), Wire::line, 0, false));
   for (int channel = 0; channel < layout_.channels(); ++channel) {
     for (const Wire wire : {Wire::line, Wire::inlined, Wire::bulk}) {
-      const auto shape = layout_.Shape(wire);
       const auto slots = [&](int owner, int peer) {
         return peers_[static_cast<std::size_t>(owner)].segment.data() + layout_.RingOffset(channel, wire, peer);
       };
@@ -132,11 +133,14 @@ void ShmFabric::MakeRings() {
       for (int peer = 0; peer < n; ++peer) {
         if (peer == rank_) continue;
         readers.push_back(Head(peer, channel, wire, rank_, true));
-        To(channel, wire, peer) = FillEnd(slots(rank_, peer), shape, {Head(peer, channel, wire, rank_, false)});
-        From(channel, wire, peer) = EmptyEnd(slots(peer, rank_), shape, peer, Head(rank_, channel, wire, peer, false));
-        PostOf(channel, wire, peer) = EmptyEnd(slots(peer, n), shape, peer, Head(rank_, channel, wire, peer, true));
+        To(channel, wire, peer) =
+            FillEnd(slots(rank_, peer), layout_.Shape(wire, peer), {Head(peer, channel, wire, rank_, false)});
+        From(channel, wire, peer) =
+            EmptyEnd(slots(peer, rank_), layout_.Shape(wire, rank_), peer, Head(rank_, channel, wire, peer, false));
+        PostOf(channel, wire, peer) =
+            EmptyEnd(slots(peer, n), layout_.Shape(wire, n), peer, Head(rank_, channel, wire, peer, true));
       }
-      Post(channel, wire) = FillEnd(slots(rank_, n), shape, std::move(readers));
+      Post(channel, wire) = FillEnd(slots(rank_, n), layout_.Shape(wire, n), std::move(readers));
     }
   }
 }

@@ -68,6 +68,9 @@ inline constexpr SlotShape kInlineShape{23 * 64, 8, kShortHeader, 23 * 64 - kSho
 static_assert(std::size_t{kLineShape.stride} * kLineShape.depth + std::size_t{kInlineShape.stride} * kInlineShape.depth <=
               16 * 1024);
 
+// There is one post ring a rank and channel, not one a pair, so it can afford the depth of the line ring.
+inline constexpr SlotShape kInlinePostShape{kInlineShape.stride, 64, kInlineShape.data_offset, kInlineShape.capacity};
+
 // Bulk slots of `capacity` data bytes (a multiple of 64); an odd number of lines apart, as above.
 constexpr SlotShape BulkShape(std::uint32_t capacity, std::uint32_t depth) {
   const auto line = static_cast<std::uint32_t>(kCacheLine);

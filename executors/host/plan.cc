@@ -33,7 +33,7 @@ Plan::Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type
       type_(type),
       reduce_(SelectReduce(type, op == tuttiAvg ? tuttiSum : op)),
       divisor_(op == tuttiAvg ? schedule_.nranks : 0) {
-  const auto capacity = fabric.layout().Shape(shape_.wire).capacity;
+  const auto capacity = fabric.layout().Shape(shape_.wire, 0).capacity;
   if (shape_.chunk_bytes == 0 || shape_.chunk_bytes > capacity) {
     Throw(tuttiInternalError, "a chunk of {} bytes does not fit a slot of {}", shape_.chunk_bytes, capacity);
   }
