@@ -30,7 +30,6 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_SECRET", &Settings::secret, 0, 0, {}, "keys the handshake of RANK/WORLD_SIZE/MASTER_* jobs"},
       {"TUTTI_INIT_TIMEOUT_MS", &Settings::init_timeout_ms, 1, kDayMs, {}, "how long init waits for all ranks"},
       {"TUTTI_TIMEOUT_MS", &Settings::operation_timeout_ms, 1, kDayMs, {}, "how long an operation may stand still"},
-      {"TUTTI_HEARTBEAT_MS", &Settings::heartbeat_timeout_ms, 1, kDayMs, {}, "silence of a remote rank that means death"},
       {"TUTTI_ALGO", &Settings::algorithm, 0, 0, {}, "force an algorithm; all ranks alike"},
       {"TUTTI_CHANNELS", &Settings::channels, 0, 16, {}, "parallel shares of a message; 0: chosen; all ranks alike"},
       {"TUTTI_CHUNK", &Settings::chunk_bytes, 0, 1LL << 30, {}, "bytes of a block moved at a time; 0: chosen; all ranks alike"},

@@ -20,7 +20,6 @@ struct Settings {
   std::string secret;            // TUTTI_SECRET                  keys the handshake of RANK/WORLD_SIZE/MASTER_* jobs
   int init_timeout_ms = 120'000;       // TUTTI_INIT_TIMEOUT_MS       wait for all ranks to come
   int operation_timeout_ms = 600'000;  // TUTTI_TIMEOUT_MS            an operation may stand still this long
-  int heartbeat_timeout_ms = 30'000;   // TUTTI_HEARTBEAT_MS          reserved for networks: silence that means death
 
   // Plans. Compared at init: all ranks must agree.
   std::string algorithm;         // TUTTI_ALGO                    force one: direct, two_shot, ring, double_binary_tree, ...

@@ -67,6 +67,7 @@ tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const Options& op
   return SubmitJoin(handle, [=] {
     const auto result = Guard(handle, [&] {
       handle->communicator = make(*handle);
+      handle->communicator->UseLock(handle->busy);
       handle->rank = handle->communicator->rank();
       handle->nranks = handle->communicator->size();
     });
@@ -104,6 +105,7 @@ tuttiResult_t GuardResult(tuttiComm* handle, Body&& body) noexcept {
 }
 
 // For getters: finalized and dead communicators still answer.
+// REQUIRES: the caller has a Hold.
 Communicator& Made(tuttiComm* pointer) {
   auto& handle = Checked(pointer);
   const bool joining = handle.life.load(std::memory_order_acquire) == tuttiComm::Life::joining;
@@ -113,6 +115,11 @@ Communicator& Made(tuttiComm* pointer) {
 void AwaitPending(const tuttiComm& handle) {
   // Acquire: what the streams' tasks did is done.
   while (handle.pending.load(std::memory_order_acquire) > 0) sched_yield();
+}
+
+// For an abort: afterwards nobody else uses the communicator or begins to. See Hold for the order.
+void AwaitHolds(const tuttiComm& handle) {
+  while (handle.holds.load(std::memory_order_seq_cst) > 0) sched_yield();
 }
 
 }  // namespace
@@ -170,6 +177,7 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ndev, const int* devlist)
 
 tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t* newcomm, tuttiConfig_t* config) {
   return GuardResult(comm, [&] {
+    const Hold hold(Ready(comm));
     auto& parent = Usable(comm);
     CheckOutput("newcomm", newcomm);
     if (color < 0 && color != TUTTI_SPLIT_NOCOLOR) {
@@ -182,12 +190,14 @@ tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t* 
       *newcomm = nullptr;
       return SubmitJoin(comm, [=, &parent] {
         return Guard(comm, [&] {
+          const Hold hold(*comm);
           const std::lock_guard lock(parent);
           parent.Split(color, key, options);
         });
       });
     }
     return JoinInto(newcomm, -1, 0, options, [=, &parent](tuttiComm&) {
+      const Hold hold(*comm);
       const std::lock_guard lock(parent);
       return parent.Split(color, key, options);
     });
@@ -212,14 +222,13 @@ tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
 tuttiResult_t tuttiCommAbort(tuttiComm_t comm) {
   return Guard(comm, [&] {
     auto& handle = Checked(comm);
-    handle.cancel.store(true, std::memory_order_release);
+    handle.cancel.store(true, std::memory_order_seq_cst);
     const bool joined = handle.life.load(std::memory_order_acquire) != tuttiComm::Life::joining;
     if (joined && handle.communicator != nullptr) handle.communicator->Abort();
+    AwaitHolds(handle);
     AwaitPending(handle);
-    if (handle.communicator != nullptr) {
-      // Whoever is inside a call leaves it first.
-      const std::lock_guard lock(*handle.communicator);
-    }
+    // Whoever is inside a call leaves it first; who waits for the lock finds the handle retired.
+    const std::lock_guard lock(handle);
     RetireHandle(comm);
   });
 }
@@ -228,6 +237,7 @@ tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError
   return Guard(comm, [&] {
     auto& handle = Checked(comm);
     CheckOutput("asyncError", asyncError);
+    const Hold hold(handle);
     const bool joining = handle.life.load(std::memory_order_acquire) == tuttiComm::Life::joining;
     if (!joining && handle.communicator != nullptr && handle.communicator->failed()) {
       *asyncError = handle.communicator->failure()->code();
@@ -257,6 +267,7 @@ tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int* rank) {
 
 tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters) {
   return Guard(comm, [&] {
+    const Hold hold(Checked(comm));
     auto& communicator = Made(comm);
     CheckOutput("counters", counters);
     if (counters->size < sizeof(size_t)) {
@@ -269,6 +280,7 @@ tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters) 
 
 tuttiResult_t tuttiCommDescribeLastOperation(tuttiComm_t comm, char* text, size_t size) {
   return Guard(comm, [&] {
+    const Hold hold(Checked(comm));
     auto& communicator = Made(comm);
     CheckOutput("text", text);
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
@@ -286,6 +298,7 @@ const char* tuttiAlgorithmName(tuttiAlgorithm_t algorithm) { return NameOf(algor
 
 tuttiResult_t tuttiCommGetLastAlgorithm(tuttiComm_t comm, tuttiAlgorithm_t* algorithm) {
   return Guard(comm, [&] {
+    const Hold hold(Checked(comm));
     auto& communicator = Made(comm);
     CheckOutput("algorithm", algorithm);
     *algorithm = communicator.last_algorithm();
@@ -305,7 +318,7 @@ tuttiResult_t tuttiMemFree(void* ptr) {
 
 tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size, void** handle) {
   return Guard(comm, [&] {
-    Usable(comm);
+    Ready(comm);
     CheckOutput("buff", buff);
     CheckOutput("handle", handle);
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
@@ -322,6 +335,7 @@ tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle) {
 
 tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size, tuttiWindow_t* win, int winFlags) {
   return Guard(comm, [&] {
+    const Hold hold(Ready(comm));
     auto& communicator = Usable(comm);
     CheckOutput("buff", buff);
     CheckOutput("win", win);
@@ -335,6 +349,7 @@ tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size,
 
 tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_t win) {
   return Guard(comm, [&] {
+    const Hold hold(Ready(comm));
     auto& communicator = Usable(comm);
     const std::lock_guard lock(communicator);
     communicator.DeregisterWindow(win);

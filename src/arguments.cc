@@ -1,7 +1,6 @@
 #include "src/arguments.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <span>
 
@@ -33,7 +32,7 @@ void CheckRank(const char* name, int value, const Caller& caller) {
 
 // `blocks` times `count` elements of `type` must be a size that memory can have. A negative count, converted, is not.
 std::size_t CheckedBytes(const char* name, std::size_t count, std::size_t blocks, tuttiDataType_t type) {
-  constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+  constexpr auto kMost = std::size_t{1} << 56;  // no processor gives a program more than 57 bits of addresses
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(count, blocks * SizeOf(type), &bytes) || bytes > kMost) [[unlikely]] {
     Throw(tuttiInvalidArgument, "{} is {}: {} blocks of so many {} elements are more than memory can hold{}", name, count,

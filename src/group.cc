@@ -1,6 +1,7 @@
 #include "src/group.h"
 
 #include <algorithm>
+#include <deque>
 #include <future>
 #include <memory>
 
@@ -72,6 +73,12 @@ void EnqueueAcross(const std::vector<Stream*>& streams, std::function<tuttiResul
 }
 
 tuttiResult_t Dispatch(std::vector<Call> calls) {
+  // Until the calls are done, or queued and counted.
+  std::deque<Hold> holds;
+  for (const auto& call : calls) {
+    holds.emplace_back(*call.handle);
+    Usable(call.handle);
+  }
   std::vector<Stream*> streams;
   bool waits = false;
   bool in_progress = false;
@@ -83,11 +90,6 @@ tuttiResult_t Dispatch(std::vector<Call> calls) {
     }
     in_progress = in_progress || call.stream == call.handle->background.get();
   }
-  for (const auto& call : calls) {
-    const Hold hold(*call.handle);
-    Usable(call.handle);
-  }
-  // TWO
   if (streams.empty()) return RunCalls(calls);
   for (const auto& call : calls) call.handle->pending.fetch_add(1, std::memory_order_relaxed);
   auto outcome = std::make_shared<std::promise<tuttiResult_t>>();

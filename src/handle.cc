@@ -26,8 +26,8 @@ Book& TheBook() {
   return *book;
 }
 
-// Tells this process from those that forked it, without a system call: a page that reads as zero in a forked child, until
-// the child marks it as its own. Never 0.
+// Tells this process from those that forked it, without a system call: a page that reads as zero in a forked child,
+// until the child marks it as its own. Never 0.
 std::uint32_t OwnProcessMark() {
   static auto* const mark = [] {
     void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -87,7 +87,8 @@ tuttiComm& Ready(tuttiComm* pointer) {
   auto& handle = Checked(pointer);
   switch (handle.life.load(std::memory_order_acquire)) {
     case tuttiComm::Life::joining: Throw(tuttiInvalidUsage, "comm is still being made; poll tuttiCommGetAsyncError");
-    case tuttiComm::Life::finalized: Throw(tuttiInvalidUsage, "comm was finalized; only getters and Destroy may follow");
+    case tuttiComm::Life::finalized:
+      Throw(tuttiInvalidUsage, "comm was finalized; only getters and Destroy may follow");
     default: return handle;
   }
 }

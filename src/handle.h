@@ -28,8 +28,9 @@ struct tuttiComm {
   bool blocking = true;
   std::atomic<bool> cancel{false};  // joining gives up; nobody may begin to use the communicator any more
 
-  // Abort may come while other threads are inside calls, and must free nothing under them. Who works on the communicator
-  // has its lock, which is here because handles outlive communicators; who only asks, or queues, has a Hold.
+  // Abort may come while other threads are inside calls, and must free nothing under them. Who works on the
+  // communicator has its lock, which is here because handles outlive communicators; who only asks, or queues, has a
+  // Hold.
   std::atomic<bool> busy{false};
   std::atomic<int> holds{0};
   void lock() {
@@ -43,7 +44,7 @@ struct tuttiComm {
 
   std::mutex mutex;  // guards the rest
   tuttiResult_t first_failure = tuttiSuccess;
-  std::string last_error;        // what tuttiGetLastError hands out; kept until the next failure
+  std::string last_error;  // what tuttiGetLastError hands out; kept until the next failure
   struct UserOp {
     tuttiDataType_t type;
     tutti::Scalar scalar;

@@ -17,7 +17,8 @@ struct Launched {
   Operation operation;
 };
 
-// Runs one operation in this thread. Returns what went wrong, if anything; never throws.
+// Runs one operation in this thread. Returns what went wrong, if anything; never throws. REQUIRES: the communicator is
+// locked.
 std::optional<Error> RunOne(Communicator& communicator, const Operation& operation);
 
 // Runs all of them in this thread. On one communicator, collectives run in the order given, messages of one pair and

@@ -1,6 +1,8 @@
 #include "src/memory.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <mutex>
 
@@ -24,6 +26,9 @@ Book& TheBook() {
 
 void* AllocateShared(std::size_t bytes) {
   if (bytes == 0) Throw(tuttiInvalidArgument, "size is 0");
+  // Rounding up to pages must not wrap.
+  constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / 2;
+  if (bytes > kMost) Throw(tuttiInvalidArgument, "size is {}: more than memory can hold (was it negative?)", bytes);
   auto segment = Segment::Create("tutti-memory", bytes);
   void* const data = segment.data();
   auto& book = TheBook();

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kMaxPerRank = 4;
 constexpr Deadline::Milliseconds kLongestPoll = std::chrono::hours(24);  // poll() counts in int
-constexpr std::size_t kMaxPerMessage = 128;  // the kernel's SCM_MAX_FD is 253
+constexpr std::size_t kMaxPerMessage = 128;                              // the kernel's SCM_MAX_FD is 253
 
 struct Invitation {  // leader -> everybody, over the control plane
   std::array<unsigned char, 16> name;
@@ -64,7 +64,17 @@ bool WaitReadable(int fd, Deadline deadline) {
   }
 }
 
-void Send(int socket, std::span<const std::byte> body, std::span<const int> fds) {
+[[noreturn]] void ThrowLeft(int rank, int error_number) {
+  Throw(tuttiRemoteError,
+        "rank {} of this host left while shared memory was exchanged: its process ended or gave up ({})", rank,
+        std::strerror(error_number));
+}
+
+bool IsGone(int error_number) {
+  return error_number == ECONNREFUSED || error_number == ECONNRESET || error_number == EPIPE;
+}
+
+void Send(int socket, int rank, std::span<const std::byte> body, std::span<const int> fds) {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxPerMessage * sizeof(int))> control{};
   iovec part{const_cast<std::byte*>(body.data()), body.size()};
   msghdr message{};
@@ -80,7 +90,8 @@ void Send(int socket, std::span<const std::byte> body, std::span<const int> fds)
     std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
   }
   while (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
-    if (errno != EINTR) ThrowErrno("sending descriptors to a rank of this host");
+    if (IsGone(errno)) ThrowLeft(rank, errno);
+    if (errno != EINTR) ThrowErrno(fmt::format("sending descriptors to rank {} of this host", rank));
   }
 }
 
@@ -158,7 +169,7 @@ std::vector<std::vector<FileDescriptor>> Lead(const FileDescriptor& listener, co
   for (std::size_t i = 1; i < local.size(); ++i) {
     for (std::size_t sent = 0; sent < everyone.size(); sent += kMaxPerMessage) {
       const auto part = std::span<const int>(everyone).subspan(sent, std::min(kMaxPerMessage, everyone.size() - sent));
-      Send(members[i]->socket.get(), BytesOf(invitation), part);
+      Send(members[i]->socket.get(), local[i], BytesOf(invitation), part);
     }
   }
   std::vector<std::vector<FileDescriptor>> result(local.size());
@@ -171,21 +182,25 @@ std::vector<std::vector<FileDescriptor>> Follow(int rank, const Invitation& invi
   const FileDescriptor socket = UnixSocket();
   const auto [address, length] = AbstractAddress(invitation);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    if (IsGone(errno)) ThrowLeft(local.front(), errno);
     ThrowErrno(fmt::format("reaching rank {} of this host over a Unix socket", local.front()));
   }
   Greeting greeting{};
   greeting.token = invitation.token;
   greeting.rank = rank;
-  Send(socket.get(), BytesOf(greeting), mine);
+  Send(socket.get(), local.front(), BytesOf(greeting), mine);
   const std::size_t expected = local.size() * mine.size();
   std::vector<FileDescriptor> everyone;
   while (everyone.size() < expected) {
     if (!WaitReadable(socket.get(), deadline)) {
-      Throw(tuttiTimeoutError, "rank {} of this host did not pass on the shared memory of its peers", local.front());
+      Throw(tuttiTimeoutError,
+            "rank {} of this host did not pass on the shared memory of its peers: it hangs, or waits for one that has "
+            "ended",
+            local.front());
     }
     Invitation echo{};
     if (!Receive(socket.get(), std::as_writable_bytes(std::span(&echo, 1)), everyone)) {
-      Throw(tuttiRemoteError, "rank {} left while shared memory was exchanged", local.front());
+      ThrowLeft(local.front(), ECONNRESET);
     }
   }
   std::vector<std::vector<FileDescriptor>> result(local.size());
@@ -235,7 +250,8 @@ std::vector<std::vector<FileDescriptor>> ExchangeDescriptors(int rank, const std
   if (local.size() <= 1) return std::vector<std::vector<FileDescriptor>>(local.size());
   if (leads) return Lead(listener, invitation, local, mine, deadline);
   const auto& theirs = all[static_cast<std::size_t>(local.front())];
-  if (theirs.size() != sizeof invitation) Throw(tuttiInternalError, "rank {} sent a malformed invitation", local.front());
+  if (theirs.size() != sizeof invitation)
+    Throw(tuttiInternalError, "rank {} sent a malformed invitation", local.front());
   std::memcpy(&invitation, theirs.data(), sizeof invitation);
   return Follow(rank, invitation, local, mine, deadline);
 }

@@ -53,7 +53,9 @@ struct ReduceCall {
   std::uint32_t streamed =
       0;  // bit d: destination d is written past the caches; StreamFence() (copy.h) before publishing
   // Only with sum: scaling each contribution (PreMulSum) and the final division (average).
-  std::uint64_t scaled = 0;  // bit s: source s is multiplied by `scalar` first, in the accumulator's type
+  // Bit s: source s is multiplied by `scalar` first, in the accumulator's type, and the product rounded to the datatype:
+  // the same bits whether a rank scales its own contribution here or sends it scaled.
+  std::uint64_t scaled = 0;
   Scalar scalar;             // one element of the datatype
   int divisor = 0;           // above 1: the accumulated result is divided by it before the one final rounding
 };

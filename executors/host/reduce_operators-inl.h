@@ -106,7 +106,7 @@ class Adjusted {
 
   template <class D>
   HWY_INLINE hn::VFromD<D> Scale(D d, int source, hn::VFromD<D> v) const {
-    return (scaled_ >> source & 1) != 0 ? Product::Apply(d, v, hn::Set(d, scalar_)) : v;
+    return (scaled_ >> source & 1) != 0 ? Type::Rounded(d, Product::Apply(d, v, hn::Set(d, scalar_))) : v;
   }
   template <class D>
   HWY_INLINE hn::VFromD<D> Divide(D d, hn::VFromD<D> v) const {

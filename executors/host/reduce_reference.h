@@ -91,7 +91,7 @@ typename C::Memory ReferenceElement(tuttiRedOp_t op, const std::vector<const voi
   const auto contribution = [&](std::size_t s) {
     const A x = load(sources[s], i);
     if ((adjust.scaled >> s & 1) == 0) return x;
-    return Combined<A>(tuttiProd, x, factor);
+    return C::Decode(C::Encode(Combined<A>(tuttiProd, x, factor)));
   };
   A sum = contribution(0);
   for (std::size_t s = 1; s < sources.size(); ++s) sum = Combined<A>(op, sum, contribution(s));

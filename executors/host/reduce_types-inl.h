@@ -8,6 +8,7 @@
 //   LoadWide(d, from, v)     one full vector of elements into v[0 .. kRatio-1], lanes in any order
 //   PackWide(d, v)           ... and back, in LoadWide's order
 //   FromScalar(scalar)       one lane
+//   Rounded(d, v)            v as if stored in an element and loaded again
 #if defined(TUTTI_HOST_REDUCE_TYPES_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TUTTI_HOST_REDUCE_TYPES_INL
 #undef TUTTI_HOST_REDUCE_TYPES_INL
@@ -52,6 +53,10 @@ struct Native {
   static HWY_INLINE hn::VFromD<D> PackWide(D d, const hn::VFromD<D>* v) {
     return Pack(d, v[0]);
   }
+  template <class D>
+  static HWY_INLINE hn::VFromD<D> Rounded(D /*tag*/, hn::VFromD<D> v) {
+    return v;
+  }
   static T FromScalar(const Scalar& scalar) {
     T value;
     std::memcpy(&value, scalar.bytes.data(), sizeof(T));
@@ -76,12 +81,19 @@ struct Small {
 
   template <class D>
   static HWY_INLINE hn::VFromD<D> Load(D d, const Element* from) {
-    const auto elements = hn::LoadU(hn::Rebind<Element, D>(), from);
+    return Unpack(d, hn::LoadU(hn::Rebind<Element, D>(), from));
+  }
+  template <class D>
+  static HWY_INLINE hn::VFromD<D> Unpack(D d, hn::VFromD<hn::Rebind<Element, D>> elements) {
     if constexpr (kHardware) {
       return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), elements));
     } else {
       return Decode<Format>(d, hn::PromoteTo(CodeTag<D>(), elements));
     }
+  }
+  template <class D>
+  static HWY_INLINE hn::VFromD<D> Rounded(D d, hn::VFromD<D> v) {
+    return Unpack(d, Pack(d, v));
   }
   template <class D>
   static HWY_INLINE hn::VFromD<hn::Rebind<Element, D>> Pack(D d, hn::VFromD<D> v) {

@@ -22,6 +22,7 @@ void Run::Start(const Launch& launch) {
   for (auto& state : states_) {
     for (auto& lane : state.lanes) lane = LaneState{};
     state.finished = false;
+    state.fault = Fault{};
     state.done = false;
     state.streamed = false;
     state.referred = false;
@@ -31,6 +32,8 @@ void Run::Start(const Launch& launch) {
 Run::Progress Run::Advance(std::size_t channel) {
   auto& state = states_[channel];
   if (state.done) return Progress::done;
+  // Whoever looks again (a sleeper, before it lies down) must not take a fault for an end.
+  if (state.fault.kind != Fault::Kind::none) return Progress::faulted;
   bool moved = false;
   // Sweep until a whole sweep moves nothing: one lane's step often lets another lane of this rank go on.
   for (bool sweep = true; sweep && !state.finished;) {

@@ -1,0 +1,69 @@
+// The control line between the bench and one rank: whole messages (JSON values, as CBOR) over a Unix socket in the
+// abstract name space, which leaves nothing in the file system and whose hang-up is seen at once when a side dies,
+// however it dies. Only processes of the same user are let in.
+//
+// Thread-safety: one thread per Channel, except that any thread may wait for the hang-up.
+#pragma once
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti::bench {
+
+using Json = nlohmann::json;
+using Milliseconds = std::chrono::milliseconds;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(other.Release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor();
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  int Release();
+
+ private:
+  int fd_;
+};
+
+class Channel {
+ public:
+  explicit Channel(Descriptor socket) : socket_(std::move(socket)) {}
+  // Throws std::runtime_error.
+  static Channel Connect(const std::string& name);
+
+  // Throws std::runtime_error when the other side is gone.
+  void Send(const Json& message);
+  // Blocks. nullopt: the other side hung up.
+  std::optional<Json> Receive();
+  // Blocks until the other side hangs up.
+  void WaitForHangUp() const;
+
+  int fd() const { return socket_.get(); }
+
+ private:
+  Descriptor socket_;
+};
+
+class Listener {
+ public:
+  // Picks a name that no one can guess.
+  Listener();
+  const std::string& name() const { return name_; }
+  // nullopt: nobody came in time.
+  std::optional<Channel> Accept(Milliseconds timeout);
+
+ private:
+  std::string name_;
+  Descriptor socket_;
+};
+
+// Indices of the channels that have a message or hung up; empty: nothing happened in time.
+std::vector<std::size_t> WaitForAny(const std::vector<const Channel*>& channels, Milliseconds timeout);
+
+}  // namespace tutti::bench

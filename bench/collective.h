@@ -1,0 +1,84 @@
+// The collectives that can be measured: their names, how many elements each side holds, where the buffers lie when the
+// call is in place, what the output must contain, and how a time becomes a bandwidth.
+//
+// Vocabulary: `count` is the count argument of the C API, so for block collectives (reduce-scatter, all-gather,
+// all-to-all, gather, scatter) it is one block. `bytes` is what a user asks for on the command line: the size of the
+// LARGER side of one rank, as in nccl-tests. Pure functions on value types; thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "tutti/tutti.h"
+
+namespace tutti::bench {
+
+enum class Collective {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  alltoall,
+  alltoallv,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  sendrecv,
+  barrier
+};
+inline constexpr int kCollectives = static_cast<int>(Collective::barrier) + 1;
+
+std::string_view NameOf(Collective collective);
+std::optional<Collective> CollectiveNamed(std::string_view name);
+bool Reduces(Collective collective);
+bool HasRoot(Collective collective);
+bool CanBeInPlace(Collective collective);
+// Both sides hold one block per rank, or one of them does.
+bool HasBlocks(Collective collective);
+
+struct Operation {
+  Collective collective = Collective::all_reduce;
+  tuttiDataType_t type = tuttiFloat32;
+  tuttiRedOp_t op = tuttiSum;
+  int root = 0;
+  std::size_t count = 0;
+  bool in_place = false;
+};
+
+// The count whose larger side has `bytes`, rounded down to whole elements, but at least one element a block: a
+// measurement of nothing helps nobody.
+std::size_t CountFor(Collective collective, tuttiDataType_t type, std::size_t bytes, int ranks);
+// Bytes of the larger side of one rank.
+std::size_t SizeOfLargerSide(const Operation& operation, int ranks);
+
+// Elements of rank `from`'s block for rank `to`; only alltoallv's blocks differ in size: half, once and one and a half
+// times `count`, so that they average to it.
+std::size_t BlockElements(const Operation& operation, int from, int to);
+
+// Where one rank's elements are. In place there is one buffer, and the offsets point into it; otherwise both are zero.
+struct Layout {
+  std::size_t send_elements = 0;
+  std::size_t recv_elements = 0;
+  std::size_t send_offset = 0;
+  std::size_t recv_offset = 0;
+};
+// REQUIRES: 0 <= rank < ranks; !operation.in_place or CanBeInPlace.
+Layout LayoutOf(const Operation& operation, int ranks, int rank);
+
+inline constexpr int kReduced = -1;
+// `length` elements of a rank's output starting at `output` are those of `source`'s input (or of the reduction of all
+// inputs, for kReduced) starting at `input`.
+struct Segment {
+  std::size_t output = 0;
+  std::size_t length = 0;
+  int source = kReduced;
+  std::size_t input = 0;
+};
+std::vector<Segment> ExpectedOutput(const Operation& operation, int ranks, int rank);
+
+// Bus bandwidth is algorithm bandwidth times this: what each rank's link carries, whatever the algorithm.
+double BusFactor(Collective collective, int ranks);
+
+}  // namespace tutti::bench

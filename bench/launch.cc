@@ -1,0 +1,134 @@
+#include "bench/launch.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <stdexcept>
+
+namespace tutti::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Peer {
+  std::string name;
+  std::string worker;                  // executable beside tutti-bench, built if the library was there
+  std::vector<std::string> launchers;  // names to look for in PATH, best first; none: started directly
+  std::vector<std::string> arguments;  // of the launcher
+};
+
+const std::vector<Peer>& Peers() {
+  // Ranks pin themselves, so that every library has the same placement. Over UCX, Open MPI must be told to believe that
+  // shared memory alone is worth it.
+  static const std::vector<std::string> kOpenMpi = {"--oversubscribe", "--bind-to", "none"};
+  static const std::vector<std::string> kOverUcx = {"--oversubscribe",
+                                                    "--bind-to",
+                                                    "none",
+                                                    "--mca",
+                                                    "pml",
+                                                    "ucx",
+                                                    "--mca",
+                                                    "opal_common_ucx_tls",
+                                                    "any",
+                                                    "--mca",
+                                                    "opal_common_ucx_devices",
+                                                    "any"};
+  static const std::vector<Peer> kPeers = {
+      {"openmpi", "tutti-peer-openmpi", {"mpirun.openmpi", "mpirun"}, kOpenMpi},
+      {"openmpi-ucx", "tutti-peer-openmpi", {"mpirun.openmpi", "mpirun"}, kOverUcx},
+      {"mpich", "tutti-peer-mpich", {"mpirun.mpich", "mpirun"}, {}},
+      {"gloo", "tutti-peer-gloo", {}, {}},
+  };
+  return kPeers;
+}
+
+const Peer& PeerNamed(const std::string& name) {
+  for (const Peer& peer : Peers()) {
+    if (peer.name == name) return peer;
+  }
+  throw std::invalid_argument(
+      fmt::format("--vs {}: unknown peer; known are {} and \"all\"", name, fmt::join(KnownPeers(), ", ")));
+}
+
+std::string FindInPath(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream directories(path != nullptr ? path : "/usr/bin:/bin");
+  for (std::string directory; std::getline(directories, directory, ':');) {
+    const std::string candidate = directory + "/" + program;
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return {};
+}
+
+std::string LauncherOf(const Peer& peer) {
+  for (const std::string& launcher : peer.launchers) {
+    if (std::string found = FindInPath(launcher); !found.empty()) return found;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string> KnownPeers() {
+  std::vector<std::string> names;
+  for (const Peer& peer : Peers()) names.push_back(peer.name);
+  return names;
+}
+
+std::string OwnDirectory() { return fs::read_symlink("/proc/self/exe").parent_path(); }
+
+std::string WhyMissing(const std::string& library) {
+  if (library == kTutti) return {};
+  const Peer& peer = PeerNamed(library);
+  if (!fs::exists(fs::path(OwnDirectory()) / peer.worker)) {
+    return fmt::format("{} was not built: its headers were not installed when the build was configured", peer.worker);
+  }
+  if (!peer.launchers.empty() && LauncherOf(peer).empty()) return fmt::format("no {} in PATH", peer.launchers[0]);
+  return {};
+}
+
+std::vector<std::string> ResolvePeers(const std::vector<std::string>& names) {
+  std::vector<std::string> peers;
+  const auto add = [&](const std::string& name) {
+    if (std::find(peers.begin(), peers.end(), name) == peers.end()) peers.push_back(name);
+  };
+  for (const std::string& name : names) {
+    if (name == "all") {
+      for (const std::string& known : KnownPeers()) {
+        if (WhyMissing(known).empty()) add(known);
+      }
+    } else if (const std::string why = WhyMissing(PeerNamed(name).name); !why.empty()) {
+      throw std::invalid_argument(fmt::format("--vs {}: {}", name, why));
+    } else {
+      add(name);
+    }
+  }
+  return peers;
+}
+
+std::vector<std::vector<std::string>> CommandsFor(const std::string& library, int ranks, int threads) {
+  if (library == kTutti) {
+    return std::vector<std::vector<std::string>>(static_cast<std::size_t>(ranks / threads), {"/proc/self/exe"});
+  }
+  const Peer& peer = PeerNamed(library);
+  const std::string worker = fs::path(OwnDirectory()) / peer.worker;
+  if (peer.launchers.empty()) return std::vector<std::vector<std::string>>(static_cast<std::size_t>(ranks), {worker});
+  std::vector<std::string> command = {LauncherOf(peer)};
+  command.insert(command.end(), peer.arguments.begin(), peer.arguments.end());
+  command.insert(command.end(), {"-np", std::to_string(ranks), worker});
+  return {command};
+}
+
+Environment EnvironmentFor(const std::string& library) {
+  // Open MPI refuses to run as root (containers) unless told twice.
+  if (library.starts_with("openmpi")) {
+    return {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+  }
+  return {};
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,27 @@
+// Which libraries this machine can measure, and how their ranks are started. Reads the file system only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/process.h"
+
+namespace tutti::bench {
+
+inline constexpr char kTutti[] = "tutti";
+
+// Every peer that tutti-bench knows, whether installed or not.
+std::vector<std::string> KnownPeers();
+// "" if it can be started, else what is missing.
+std::string WhyMissing(const std::string& library);
+// "all" stands for every installed peer. Throws std::invalid_argument for names that are unknown or not installed.
+std::vector<std::string> ResolvePeers(const std::vector<std::string>& names);
+
+// Command lines that together start `ranks` ranks.
+std::vector<std::vector<std::string>> CommandsFor(const std::string& library, int ranks, int threads);
+Environment EnvironmentFor(const std::string& library);
+
+// The directory of this executable, where its workers are too.
+std::string OwnDirectory();
+
+}  // namespace tutti::bench

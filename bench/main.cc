@@ -1,0 +1,40 @@
+// tutti-bench: measures collectives on host memory, checks every result, and compares with other libraries.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include "bench/grid.h"
+#include "bench/limits_report.h"
+#include "bench/mpi_launch.h"
+#include "bench/options.h"
+#include "bench/sweep.h"
+#include "bench/worker.h"
+
+namespace tutti::bench {
+namespace {
+
+int Run(int argc, char** argv) {
+  if (const auto orders = TakeOrders()) return WorkerMain(*orders);
+  if (RankOfLauncher() >= 0) return RunUnderLauncher(argc, argv);
+  int status = EXIT_SUCCESS;
+  const std::optional<Options> options = ParseOptions(argc, argv, 0, &status);
+  if (!options) return status;
+  if (options->name == "limits") return ReportLimits(*options);
+  if (options->name == "grid") return RunGrid(*options);
+  return RunSweep(*options, StartTeams(*options, options->ranks));
+}
+
+}  // namespace
+}  // namespace tutti::bench
+
+int main(int argc, char** argv) {
+  try {
+    return tutti::bench::Run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    fmt::print(stderr, "tutti-bench: {}\n", error.what());
+    return EXIT_FAILURE;
+  }
+}

@@ -1,0 +1,126 @@
+#include "bench/sweep.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "bench/launch.h"
+#include "bench/machine.h"
+#include "bench/plot.h"
+#include "bench/progress.h"
+#include "bench/sizes.h"
+#include "bench/table.h"
+#include "bench/types.h"
+
+namespace tutti::bench {
+namespace {
+
+struct Row {
+  Operation operation;
+  std::size_t bytes;
+};
+
+std::vector<Row> RowsOf(const Options& options) {
+  const auto collective = *CollectiveNamed(options.name);
+  std::vector<tuttiRedOp_t> ops = {tuttiSum};
+  if (Reduces(collective)) ops = options.ops;
+  std::vector<int> roots = {0};
+  if (HasRoot(collective)) roots = {options.root};
+  if (HasRoot(collective) && options.root < 0) {
+    roots.clear();
+    for (int rank = 0; rank < options.ranks; ++rank) roots.push_back(rank);
+  }
+  std::vector<Row> rows;
+  for (const std::size_t bytes : collective == Collective::barrier ? std::vector<std::size_t>{0} : options.sizes) {
+    for (const tuttiDataType_t type : options.types) {
+      const std::size_t count = CountFor(collective, type, bytes, options.ranks);
+      for (const tuttiRedOp_t op : ops) {
+        for (const int root : roots) rows.push_back({{collective, type, op, root, count, false}, bytes});
+      }
+    }
+  }
+  return rows;
+}
+
+void PrintInit(const std::vector<std::unique_ptr<Team>>& teams) {
+  fmt::print("# init (ms):");
+  for (const auto& team : teams) fmt::print(" {} {:.1f}", team->library(), team->init_ms());
+  fmt::print("\n");
+}
+
+void WriteFiles(const Options& options, const std::vector<std::unique_ptr<Team>>& teams,
+                const std::vector<Record>& records) {
+  if (!options.json_file.empty()) {
+    Json json = {{"tutti_bench", 1}, {"machine", DescribeMachine()}, {"results", Json::array()}};
+    for (const auto& team : teams) json["init_ms"][team->library()] = team->init_ms();
+    for (const Record& record : records) json["results"].push_back(ToJson(record));
+    WriteFile(options.json_file, json.dump(1) + "\n");
+  }
+  if (!options.csv_file.empty()) {
+    std::string text = CsvHeader();
+    for (const Record& record : records) text += ToCsv(record);
+    WriteFile(options.csv_file, text);
+  }
+  if (!options.plot_file.empty()) WriteFile(options.plot_file, PlotSweep(records));
+}
+
+bool AnyAlive(const std::vector<std::unique_ptr<Team>>& teams) {
+  for (const auto& team : teams) {
+    if (team->alive()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Team>> StartTeams(const Options& options, int ranks) {
+  std::vector<std::unique_ptr<Team>> teams;
+  if (options.with_tutti) {
+    teams.push_back(std::make_unique<Team>(kTutti, ranks, options.threads, options.call, options.plan.timeout));
+  }
+  for (const std::string& peer : options.peers) {
+    try {
+      teams.push_back(std::make_unique<Team>(peer, ranks, 1, options.call, options.plan.timeout));
+    } catch (const TeamLost& lost) {
+      fmt::print(stderr, "tutti-bench: left out: {}\n", lost.what());
+    }
+  }
+  return teams;
+}
+
+int RunSweep(const Options& options, const std::vector<std::unique_ptr<Team>>& teams) {
+  const std::vector<Row> rows = RowsOf(options);
+  const bool can_be_in_place = CanBeInPlace(rows.front().operation.collective);
+  Options shown = options;
+  shown.in_place = options.in_place && can_be_in_place;
+  shown.out_of_place = options.out_of_place || !shown.in_place;
+  Table table(shown);
+  PrintInit(teams);
+  table.PrintHeader();
+  std::vector<Record> records;
+  for (int cycle = 0; options.cycles == 0 || cycle < options.cycles; ++cycle) {
+    Progress progress(static_cast<int>(rows.size()));
+    for (const Row& row : rows) {
+      if (!AnyAlive(teams)) break;
+      progress.Step(fmt::format("{} {}", FormatSize(row.bytes), NameOf(row.operation.type)));
+      const auto measure = [&](bool wanted, bool in_place) -> std::optional<Record> {
+        if (!wanted) return std::nullopt;
+        Record record = MakeRecord(row.operation, row.bytes, options.ranks);
+        record.operation.in_place = in_place;
+        record.results = MeasureInterleaved(teams, record.operation, options.plan, options.repetitions);
+        records.push_back(record);
+        return record;
+      };
+      const std::optional<Record> out = measure(shown.out_of_place, false);
+      const std::optional<Record> in = measure(shown.in_place, true);
+      progress.Clear();
+      table.PrintRow(out, in);
+    }
+  }
+  table.PrintFooter();
+  WriteFiles(options, teams, records);
+  return table.all_right() ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+}  // namespace tutti::bench

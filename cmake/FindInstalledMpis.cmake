@@ -1,0 +1,37 @@
+# Finds every MPI on this machine, not one: Open MPI and MPICH side by side, by asking their compiler wrappers. For each
+# that works there is an imported target tutti_mpi::<name>, and <name> is in TUTTI_MPIS. May be included repeatedly.
+
+function(tutti_find_mpi name query)
+  find_program(TUTTI_MPICC_${name} NAMES mpicc.${name})
+  mark_as_advanced(TUTTI_MPICC_${name})
+  if(NOT TUTTI_MPICC_${name})
+    message(STATUS "mpicc.${name} not found: no ${name} module and no ${name} peer in tutti-bench")
+    return()
+  endif()
+  execute_process(COMMAND ${TUTTI_MPICC_${name}} ${query} OUTPUT_VARIABLE line RESULT_VARIABLE status ERROR_QUIET
+                  OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT status EQUAL 0)
+    message(STATUS "${TUTTI_MPICC_${name}} ${query} failed: no ${name} module and no ${name} peer in tutti-bench")
+    return()
+  endif()
+  separate_arguments(words UNIX_COMMAND "${line}")
+  set(includes ${words})
+  list(FILTER includes INCLUDE REGEX "^-I")
+  list(TRANSFORM includes REPLACE "^-I" "")
+  set(links ${words})
+  list(FILTER links INCLUDE REGEX "^-[Ll]")
+  add_library(tutti_mpi::${name} INTERFACE IMPORTED GLOBAL)
+  target_include_directories(tutti_mpi::${name} SYSTEM INTERFACE ${includes})
+  target_link_libraries(tutti_mpi::${name} INTERFACE ${links})
+  # The C++ bindings of old are neither needed nor free of warnings.
+  target_compile_definitions(tutti_mpi::${name} INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+  set_property(GLOBAL APPEND PROPERTY TUTTI_MPIS ${name})
+endfunction()
+
+get_property(tutti_mpis_sought GLOBAL PROPERTY TUTTI_MPIS SET)
+if(NOT tutti_mpis_sought)
+  set_property(GLOBAL PROPERTY TUTTI_MPIS)
+  tutti_find_mpi(openmpi --showme)
+  tutti_find_mpi(mpich -show)
+endif()
+get_property(TUTTI_MPIS GLOBAL PROPERTY TUTTI_MPIS)

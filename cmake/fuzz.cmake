@@ -1,0 +1,35 @@
+# TUTTI_FUZZ: every <room>/*_fuzz.cc becomes a libFuzzer program (clang), run for a few seconds by ctest. The target
+# `tutti_fuzz` builds them all; the preset `fuzz` configures for it. To hunt longer: build/fuzz/handshake_fuzz CORPUS_DIR
+option(TUTTI_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
+if(NOT TUTTI_FUZZ)
+  return()
+endif()
+if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  message(FATAL_ERROR "TUTTI_FUZZ needs clang: cmake --preset fuzz, or -DCMAKE_CXX_COMPILER=clang++")
+endif()
+set(TUTTI_FUZZ_SECONDS 10 CACHE STRING "How long ctest runs each fuzz target")
+
+# Only what reads bytes of strangers, so that a fuzz build takes seconds.
+file(GLOB tutti_fuzzed_base CONFIGURE_DEPENDS base/*.cc)
+list(FILTER tutti_fuzzed_base EXCLUDE REGEX "_test\\.cc$")
+add_library(tutti_fuzzed STATIC ${tutti_fuzzed_base} src/frame.cc src/handshake.cc src/interfaces.cc
+                                src/join_messages.cc src/socket.cc src/unique_id.cc)
+target_include_directories(tutti_fuzzed PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+target_link_libraries(tutti_fuzzed PUBLIC tutti_options fmt::fmt PkgConfig::SODIUM Threads::Threads)
+target_compile_options(tutti_fuzzed PUBLIC -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
+target_link_options(tutti_fuzzed PUBLIC -fsanitize=address,undefined)
+
+enable_testing()
+add_custom_target(tutti_fuzz)
+foreach(room ${TUTTI_ROOMS})
+  file(GLOB targets CONFIGURE_DEPENDS ${room}/*_fuzz.cc)
+  foreach(source ${targets})
+    cmake_path(GET source STEM name)
+    add_executable(${name} EXCLUDE_FROM_ALL ${source})
+    target_link_libraries(${name} PRIVATE tutti_fuzzed)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    add_dependencies(tutti_fuzz ${name})
+    add_test(NAME ${name} COMMAND ${name} -max_total_time=${TUTTI_FUZZ_SECONDS} -print_final_stats=1)
+    set_tests_properties(${name} PROPERTIES LABELS fuzz TIMEOUT 120)
+  endforeach()
+endforeach()

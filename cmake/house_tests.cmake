@@ -1,0 +1,31 @@
+# Tests of what is built rather than of what is written: the shared library's promises, the installed tree, the example.
+# Included by the top CMakeLists.txt when tests are on.
+find_program(TUTTI_BASH bash REQUIRED)
+
+# Test code is compiled once and run for milliseconds: less optimising saves a quarter of its compile time (and spares it
+# GCC 12's false alarms about std::vector at -O3). The library under test is the optimised one.
+foreach(target tutti_unit_tests tutti_tests tutti_bench_tests)
+  if(TARGET ${target})
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
+endforeach()
+
+add_test(NAME docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/docs_test.sh ${PROJECT_SOURCE_DIR})
+
+if(NOT TUTTI_SANITIZE)
+  # Sanitizers change the size, the symbols and the link line.
+  add_test(NAME library COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/library_test.sh $<TARGET_FILE:tutti>
+                                ${PROJECT_SOURCE_DIR})
+  add_test(NAME consumer COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/consumer/run.sh ${PROJECT_BINARY_DIR}
+                                 ${PROJECT_BINARY_DIR}/consumer)
+  set_tests_properties(consumer PROPERTIES TIMEOUT 120)
+endif()
+
+add_executable(tutti_example_all_reduce ${PROJECT_SOURCE_DIR}/examples/all_reduce.c)
+target_link_libraries(tutti_example_all_reduce PRIVATE tutti tutti_options)
+set_target_properties(tutti_example_all_reduce PROPERTIES OUTPUT_NAME all_reduce RUNTIME_OUTPUT_DIRECTORY
+                                                                                 ${PROJECT_BINARY_DIR}/examples)
+add_test(NAME example_all_reduce COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/examples/run.sh 4
+                                         $<TARGET_FILE:tutti_example_all_reduce>)
+set_tests_properties(example_all_reduce PROPERTIES TIMEOUT 60 PASS_REGULAR_EXPRESSION
+                                                   "4 ranks are here\n4 ranks are here\n4 ranks are here\n4 ranks are here")

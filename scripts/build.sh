@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Configures and builds one preset into build/<preset>, with as many compilers as cores and memory allow.
+#   scripts/build.sh PRESET [TARGETS]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=$1
+shift
+
+# The vector kernels take a compiler about this much memory.
+kib_per_job=$((1500 * 1024))
+jobs=$(nproc)
+available=$(awk '/^MemAvailable:/ {print $2}' /proc/meminfo)
+most=$((available / kib_per_job))
+[ "$jobs" -le "$most" ] || jobs=$((most > 0 ? most : 1))
+
+echo "[build] cmake --preset $preset"
+cmake --preset "$preset" </dev/null
+echo "[build] cmake --build build/$preset, $jobs at a time"
+if [ $# -gt 0 ]; then
+  cmake --build "build/$preset" --parallel "$jobs" --target "$@" </dev/null
+else
+  cmake --build "build/$preset" --parallel "$jobs" </dev/null
+fi

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Sees to it that the packages that Tutti is built from, and measured against, are installed. The one place that lists
+# them. Installs what is missing through apt when run as root or with sudo at hand; otherwise says what to install.
+#   scripts/setup.sh            build, test and measure
+#   scripts/setup.sh --list     print the packages, one a line, and do nothing
+set -euo pipefail
+
+# Without these nothing is built.
+build_packages=(
+  g++ cmake ninja-build pkg-config
+  libhwy-dev             # portable SIMD with run-time dispatch
+  libfmt-dev             # messages
+  libsodium-dev          # keyed MACs of the bootstrap
+  libcli11-dev           # tutti-bench: command line
+  nlohmann-json3-dev     # tutti-bench: results
+  libgtest-dev libbenchmark-dev
+)
+# Without these the bench has fewer libraries to compare with.
+peer_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)
+# Never installed by this script; used when there: ccache (faster builds), clang-14 (fuzz targets), clang-tidy-14,
+# abigail-tools (ABI check), librsvg2-bin (looking at plots).
+
+say() { echo "[setup] $*"; }
+
+installed() { [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null)" = "ii " ]; }
+
+missing_of() {
+  local package
+  for package in "$@"; do
+    installed "$package" || echo "$package"
+  done
+}
+
+if [ "${1:-}" = --list ]; then
+  printf '%s\n' "${build_packages[@]}" "${peer_packages[@]}"
+  exit 0
+fi
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  say "this is no Debian-like system, so nothing can be installed from here. What Debian 12 calls"
+  say "    ${build_packages[*]}"
+  say "is needed, and for the comparison ${peer_packages[*]}. Going on: CMake will name what it does not find."
+  exit 0
+fi
+
+mapfile -t missing < <(missing_of "${build_packages[@]}" "${peer_packages[@]}")
+if [ ${#missing[@]} -eq 0 ]; then
+  say "all packages are installed"
+  exit 0
+fi
+
+if [ "$(id -u)" -eq 0 ]; then
+  as_root=(env)
+elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+  as_root=(sudo)
+else
+  mapfile -t needed < <(missing_of "${build_packages[@]}")
+  say "packages are missing, and this is neither root nor is there a usable sudo. Please have this run:"
+  say "    apt-get update && apt-get install -y ${missing[*]}"
+  [ ${#needed[@]} -eq 0 ] || exit 1
+  say "those are only needed to compare with other libraries: going on without"
+  exit 0
+fi
+
+say "installing ${missing[*]}"
+install=("${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends)
+update() {
+  say "apt-get update"
+  "${as_root[@]}" apt-get update -q </dev/null
+}
+# A fresh machine has no package lists; an old one may have stale ones.
+apt-get install -s -q --no-install-recommends "${missing[@]}" >/dev/null 2>&1 </dev/null || update
+"${install[@]}" "${missing[@]}" </dev/null || { update && "${install[@]}" "${missing[@]}" </dev/null; } || true
+
+mapfile -t missing < <(missing_of "${build_packages[@]}")
+if [ ${#missing[@]} -gt 0 ]; then
+  say "apt could not install ${missing[*]}; without them Tutti cannot be built"
+  exit 1
+fi
+mapfile -t missing < <(missing_of "${peer_packages[@]}")
+if [ ${#missing[@]} -gt 0 ]; then
+  say "apt could not install ${missing[*]}: the bench has fewer libraries to compare with"
+fi
+say "done"

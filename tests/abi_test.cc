@@ -1,0 +1,70 @@
+// The layout of what crosses the C boundary, as programs that are already compiled have it. Structs grow at their ends
+// only, and their `size` says how far; enumerators keep their numbers.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+
+#include "tutti/tutti.h"
+
+namespace tutti::testing {
+namespace {
+
+TEST(Abi, LayoutOfTheConfig) {
+  EXPECT_EQ(offsetof(tuttiConfig_t, size), 0u);
+  EXPECT_EQ(offsetof(tuttiConfig_t, magic), 8u);
+  EXPECT_EQ(offsetof(tuttiConfig_t, version), 12u);
+  EXPECT_EQ(offsetof(tuttiConfig_t, blocking), 16u);
+  EXPECT_EQ(offsetof(tuttiConfig_t, channels), 20u);
+  EXPECT_EQ(offsetof(tuttiConfig_t, threads), 24u);
+  EXPECT_EQ(offsetof(tuttiConfig_t, deterministic), 28u);
+  EXPECT_EQ(offsetof(tuttiConfig_t, initTimeoutMs), 32u);
+  EXPECT_EQ(offsetof(tuttiConfig_t, operationTimeoutMs), 36u);
+  EXPECT_EQ(offsetof(tuttiConfig_t, algorithm), 40u);
+  EXPECT_EQ(offsetof(tuttiConfig_t, name), 48u);
+  EXPECT_EQ(offsetof(tuttiConfig_t, splitShare), 56u);
+  EXPECT_EQ(sizeof(tuttiConfig_t), 64u);
+}
+
+TEST(Abi, LayoutOfTheCounters) {
+  EXPECT_EQ(offsetof(tuttiCounters_t, size), 0u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, operations), 8u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, operationsByAlgorithm), 16u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, bytesSent), 80u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, bytesReceived), 336u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, waitSpins), 592u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, waitYields), 600u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, waitSleeps), 608u);
+  EXPECT_EQ(sizeof(tuttiCounters_t), 616u);
+}
+
+TEST(Abi, SizesOfTheRest) {
+  EXPECT_EQ(sizeof(tuttiUniqueId), 128u);
+  EXPECT_EQ(sizeof(tuttiResult_t), 4u);
+  EXPECT_EQ(sizeof(tuttiDataType_t), 4u);
+  EXPECT_EQ(sizeof(tuttiRedOp_t), 4u);
+}
+
+TEST(Abi, NumbersOfTheEnumerators) {
+  // As NCCL numbers them, so that a port needs no table.
+  EXPECT_EQ(tuttiSystemError, 2);
+  EXPECT_EQ(tuttiInvalidArgument, 4);
+  EXPECT_EQ(tuttiRemoteError, 6);
+  EXPECT_EQ(tuttiInProgress, 7);
+  EXPECT_EQ(tuttiTimeoutError, 8);
+  EXPECT_EQ(tuttiInt8, 0);
+  EXPECT_EQ(tuttiUint64, 5);
+  EXPECT_EQ(tuttiFloat16, 6);
+  EXPECT_EQ(tuttiFloat64, 8);
+  EXPECT_EQ(tuttiBfloat16, 9);
+  EXPECT_EQ(tuttiFloat8e4m3, 10);
+  EXPECT_EQ(tuttiFloat8e5m2, 11);
+  EXPECT_EQ(tuttiSum, 0);
+  EXPECT_EQ(tuttiProd, 1);
+  EXPECT_EQ(tuttiMax, 2);
+  EXPECT_EQ(tuttiMin, 3);
+  EXPECT_EQ(tuttiAvg, 4);
+  EXPECT_EQ(TUTTI_SPLIT_NOCOLOR, -1);
+}
+
+}  // namespace
+}  // namespace tutti::testing

@@ -1,0 +1,167 @@
+// Ranks whose calls do not fit each other: every rank gets tuttiInvalidUsage (never wrong data, never a hang), and the
+// message names both calls and both ranks.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <functional>
+#include <map>
+
+#include "tests/ranks.h"
+
+namespace tutti::testing {
+namespace {
+
+constexpr std::size_t kMost = 400'000;  // elements of the buffers
+
+struct Buffers {
+  std::vector<double> send = std::vector<double>(kMost, 1), receive = std::vector<double>(kMost, 0);
+};
+using Call = std::function<tuttiResult_t(tuttiComm_t, Buffers&)>;
+
+struct Disagreement {
+  std::string name;
+  Call usual;
+  Call odd;
+  std::vector<std::string> words;  // that the message must have
+};
+
+constexpr auto kF = tuttiFloat32;
+
+Call AllReduce(std::size_t count, tuttiDataType_t type = kF, tuttiRedOp_t op = tuttiSum) {
+  return [=](tuttiComm_t comm, Buffers& b) {
+    return tuttiAllReduce(b.send.data(), b.receive.data(), count, type, op, comm, nullptr);
+  };
+}
+Call Broadcast(std::size_t count, int root) {
+  return [=](tuttiComm_t comm, Buffers& b) {
+    return tuttiBroadcast(b.send.data(), b.receive.data(), count, kF, root, comm, nullptr);
+  };
+}
+Call Reduce(std::size_t count, int root) {
+  return [=](tuttiComm_t comm, Buffers& b) {
+    return tuttiReduce(b.send.data(), b.receive.data(), count, kF, tuttiSum, root, comm, nullptr);
+  };
+}
+Call AllGather(std::size_t count) {
+  return [=](tuttiComm_t comm, Buffers& b) {
+    return tuttiAllGather(b.send.data(), b.receive.data(), count, kF, comm, nullptr);
+  };
+}
+Call AllToAll(std::size_t count) {
+  return [=](tuttiComm_t comm, Buffers& b) {
+    return tuttiAlltoAll(b.send.data(), b.receive.data(), count, kF, comm, nullptr);
+  };
+}
+Call Barrier() {
+  return [](tuttiComm_t comm, Buffers&) { return tuttiBarrier(comm, nullptr); };
+}
+Call AllGatherV(std::array<std::size_t, 3> counts) {
+  return [=](tuttiComm_t comm, Buffers& b) {
+    int rank = 0;
+    tuttiCommUserRank(comm, &rank);
+    const std::array<std::size_t, 3> places = {0, counts[0], counts[0] + counts[1]};
+    return tuttiAllGatherV(b.send.data(), counts[static_cast<std::size_t>(rank)], b.receive.data(), counts.data(),
+                           places.data(), kF, comm, nullptr);
+  };
+}
+// Each rank sends `count` elements to each other one, but to `to` `more` than that one expects.
+Call AllToAllV(std::size_t count, int to, std::size_t more) {
+  return [=](tuttiComm_t comm, Buffers& b) {
+    const std::array<std::size_t, 3> receives = {count, count, count}, places = {0, 2 * count, 4 * count};
+    auto sends = receives;
+    sends[static_cast<std::size_t>(to)] += more;
+    return tuttiAlltoAllV(b.send.data(), sends.data(), places.data(), b.receive.data(), receives.data(), places.data(),
+                          kF, comm, nullptr);
+  };
+}
+// Rank 0 sends, rank 2 receives.
+Call Message(std::size_t sent, std::size_t received, tuttiDataType_t received_as = kF) {
+  return [=](tuttiComm_t comm, Buffers& b) {
+    int rank = 0;
+    tuttiCommUserRank(comm, &rank);
+    if (rank == 0) return tuttiSend(b.send.data(), sent, kF, 2, comm, nullptr);
+    if (rank == 2) return tuttiRecv(b.receive.data(), received, received_as, 0, comm, nullptr);
+    return tuttiBarrier(comm, nullptr);  // which hears of the failure
+  };
+}
+
+const std::vector<Disagreement>& Disagreements() {
+  static const std::vector<Disagreement> all = {
+      {"collective", AllReduce(100), AllGather(100), {"all_reduce(count=100", "all_gather(count=100"}},
+      {"collective_and_barrier", AllReduce(1), Barrier(), {"all_reduce(count=1,", "barrier()"}},
+      {"large_collective", AllReduce(100'000), AllToAll(100'000), {"all_reduce", "all_to_all"}},
+      {"count", AllReduce(100), AllReduce(101), {"count=100", "count=101"}},
+      {"count_small_and_large", AllReduce(1), AllReduce(200'000), {"count=1,", "count=200000"}},
+      {"large_count", AllReduce(200'000), AllReduce(200'001), {"count=200000", "count=200001"}},
+      {"zero_count", AllReduce(0), AllReduce(1), {"count=0", "count=1"}},
+      {"type", AllReduce(64), AllReduce(64, tuttiInt32), {"float32", "int32"}},
+      {"type_of_equal_bytes", AllReduce(64), AllReduce(32, tuttiFloat64), {"float32", "float64"}},
+      {"op", AllReduce(64), AllReduce(64, kF, tuttiMax), {"sum", "max"}},
+      {"op_large", AllReduce(100'000), AllReduce(100'000, kF, tuttiMax), {"sum", "max"}},
+      {"root", Broadcast(64, 0), Broadcast(64, 1), {"root=0", "root=1"}},
+      {"root_large", Broadcast(100'000, 0), Broadcast(100'000, 1), {"root=0", "root=1"}},
+      {"reduce_root", Reduce(64, 0), Reduce(64, 2), {"root=0", "root=2"}},
+      {"v_counts", AllGatherV({5, 6, 7}), AllGatherV({5, 7, 7}), {"all_gather_v(counts per rank", "other recvcounts"}},
+      {"v_counts_large",
+       AllGatherV({50'000, 6, 7}),
+       AllGatherV({50'000, 6, 8}),
+       {"all_gather_v(counts per rank", "other recvcounts"}},
+      {"alltoall_v_pair", AllToAllV(10, 0, 0), AllToAllV(10, 1, 5), {"all_to_all_v"}},
+      {"alltoall_v_pair_large", AllToAllV(40'000, 0, 0), AllToAllV(40'000, 1, 5'000), {"all_to_all_v"}},
+      {"message_count", Message(10, 10), Message(10, 11), {"send(count=10", "receive(count=11"}},
+      {"message_count_large",
+       Message(100'000, 100'000),
+       Message(100'000, 50'000),
+       {"send(count=100000", "receive(count=50000"}},
+      {"message_type", Message(10, 10), Message(10, 10, tuttiInt32), {"float32", "int32"}},
+  };
+  return all;
+}
+
+class Disagree : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(Disagree, IsToldOnEveryRank) {
+  const auto& what = Disagreements()[GetParam()];
+  // The last rank is the odd one: it is neither the root nor the first to be asked.
+  constexpr int kRanks = 3, kOdd = 2;
+  // A wait that polls and one that sleeps find a foreign message at different places.
+  for (const char* wait : {"", "late", "sleep"}) {
+    const bool odd_comes_late = *wait != '\0';
+    SCOPED_TRACE(odd_comes_late ? "the odd rank comes last" : "all come at once");
+    const auto outcomes = RunRanks(
+        kRanks,
+        [&](Rank& self) {
+          auto comm = self.Join();
+          Buffers buffers;
+          ASSERT_TRUE(Ok(tuttiBarrier(comm, nullptr)));
+          const bool odd = self.rank() == kOdd;
+          if (odd && odd_comes_late) usleep(30'000);
+          auto result = (odd ? what.odd : what.usual)(comm, buffers);
+          // A rank whose own part was complete before anybody knew hears of it in its next
+          // call at the latest.
+          if (result == tuttiSuccess) result = tuttiBarrier(comm, nullptr);
+          self.Note(tuttiGetLastError(comm));
+          std::vector<std::string> words = what.words;
+          words.push_back("rank 2 ");
+          EXPECT_TRUE(Fails(result, tuttiInvalidUsage, words));
+          tuttiResult_t state = tuttiSuccess;
+          EXPECT_TRUE(Ok(tuttiCommGetAsyncError(comm, &state)));
+          EXPECT_EQ(state, tuttiInvalidUsage);
+          EXPECT_TRUE(Fails(tuttiBarrier(comm, nullptr), tuttiInvalidUsage)) << "dead communicators stay dead";
+          self.Meet();  // nobody leaves before everybody has looked
+        },
+        {.limit = std::chrono::seconds(20), .environment = {{"TUTTI_WAIT", std::string(wait) == "late" ? "" : wait}}});
+    std::map<std::string, int> told;
+    for (const auto& outcome : outcomes) {
+      for (const auto& note : outcome.notes) ++told[note];
+    }
+    for (const auto& [message, ranks] : told) fmt::print("  {} x {}\n", ranks, message);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(About, Disagree, ::testing::Range(std::size_t{0}, Disagreements().size()),
+                         [](const auto& info) { return Disagreements()[info.param].name; });
+
+}  // namespace
+}  // namespace tutti::testing

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# What a built libtutti.so promises to whoever links it: its size, its name, exactly the functions of the public header
+# and nothing else, few libraries, no path of the machine it was built on.
+#   library_test.sh libtutti.so SOURCE_DIR
+set -euo pipefail
+library=$1
+source_dir=$2
+header=$source_dir/include/tutti/tutti.h
+most_bytes=$((3 * 1024 * 1024))  # stripped
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+check() {  # check WHAT COMMAND...
+  local what=$1
+  shift
+  if "$@" >"$work/said" 2>&1; then
+    echo "ok: $what"
+  else
+    echo "FAILED: $what"
+    sed 's/^/    /' "$work/said"
+    failures=$((failures + 1))
+  fi
+}
+
+is_small() {
+  strip -o "$work/stripped.so" "$library"
+  local bytes
+  bytes=$(stat -c %s "$work/stripped.so")
+  echo "$bytes bytes stripped, at most $most_bytes"
+  [ "$bytes" -le "$most_bytes" ]
+}
+
+exports_what_is_declared() {
+  # A function's declaration begins with TUTTI_API, and its name is the first word before a parenthesis.
+  tr '\n' ' ' <"$header" | grep -oE 'TUTTI_API [^;(]*\(' | grep -oE 'tutti[A-Za-z]+\($' | tr -d '(' | sort >"$work/declared"
+  nm -D --defined-only "$library" | awk '$2 != "A" {print $3}' | sed 's/@@.*//' | sort >"$work/exported"
+  [ -s "$work/declared" ] || { echo "no declarations found in $header"; return 1; }
+  echo "< declared in tutti.h, > exported by the library:"
+  diff "$work/declared" "$work/exported"
+}
+
+versions_every_symbol() {
+  nm -D --defined-only "$library" | awk '$2 != "A" && $3 !~ /@@TUTTI_[0-9]+$/ {print; bad = 1} END {exit bad}'
+}
+
+has_soname() {
+  local major
+  major=$(sed -n 's/^#define TUTTI_MAJOR //p' "$header")
+  objdump -p "$library" >"$work/headers"
+  grep SONAME "$work/headers"
+  grep -q "SONAME *libtutti.so.$major\$" "$work/headers"
+}
+
+needs_few_libraries() {
+  # The core links no MPI, no UCX, no verbs, no CUDA: those load at run time.
+  objdump -p "$library" | awk '/NEEDED/ {print $2}' |
+    grep -vE '^(libfmt|libsodium|libhwy|libstdc\+\+|libgcc_s|libm|libc|libpthread|libdl|librt|ld-linux[-a-z0-9_]*)\.so' >"$work/more" || true
+  echo "also needs: $(tr '\n' ' ' <"$work/more")"
+  [ ! -s "$work/more" ]
+}
+
+tells_no_paths() {
+  ! grep -aF -m1 -o "$source_dir/" "$library"
+}
+
+has_no_executable_stack() {
+  readelf -lW "$library" | grep GNU_STACK >"$work/stack"
+  cat "$work/stack"
+  ! grep -q RWE "$work/stack"
+}
+
+check "it is under 3 MB stripped" is_small
+check "it exports what tutti.h declares, and nothing else" exports_what_is_declared
+check "every symbol has a version" versions_every_symbol
+check "its soname has the major version" has_soname
+check "it needs no optional library" needs_few_libraries
+check "it holds no path of the source tree" tells_no_paths
+check "its stack is not executable" has_no_executable_stack
+exit $((failures > 0))

@@ -1,0 +1,111 @@
+// Runs a test's body as several ranks: forked processes, or threads of one forked process. The test's own process never
+// touches the library and stays single-threaded, so every test starts from nothing and can be killed at any moment.
+//
+// EXPECT_* and ASSERT_* work inside the body: failures travel to the test's process and are reported there with their
+// rank. A rank that dies unexpectedly, or is not done in time, is a failure, too; nothing is left running.
+//
+// Thread-safety: RunRanks is for one thread. A Rank belongs to its thread.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/tutti.h"
+
+namespace tutti::testing {
+
+// A communicator that is destroyed at the end of its scope.
+class Comm {
+ public:
+  Comm() = default;
+  explicit Comm(tuttiComm_t handle) : handle_(handle) {}
+  Comm(Comm&& other) noexcept : handle_(other.Release()) {}
+  Comm& operator=(Comm&& other) noexcept;
+  ~Comm() { Destroy(); }
+
+  operator tuttiComm_t() const { return handle_; }  // NOLINT: stands for the handle in every call
+  tuttiComm_t* address() { return &handle_; }
+  tuttiComm_t Release() { return std::exchange(handle_, nullptr); }
+  void Destroy();
+
+ private:
+  tuttiComm_t handle_ = nullptr;
+};
+
+// Memory that all ranks of a test share: how they meet before they have a communicator, and what they tell each other
+// beside it. The kernel zeroes it.
+struct Board {
+  struct Id {
+    std::atomic<bool> ready;
+    tuttiUniqueId value;
+  };
+  std::array<Id, 8> ids;
+  std::atomic<int> arrivals;
+  std::array<std::atomic<std::int64_t>, 8> numbers;  // for the test's own use
+};
+
+class Rank {
+ public:
+  Rank(int rank, int size, Board& board, std::function<void(std::string)> note)
+      : rank_(rank), size_(size), board_(board), note_(std::move(note)) {}
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  Board& board() const { return board_; }
+
+  // Joins all ranks of the test into a communicator. `which` tells the communicators of one test apart; rank 0 opens
+  // it.
+  Comm Join(tuttiConfig_t* config = nullptr, int which = 0) const;
+  // The id that rank 0 made.
+  tuttiUniqueId IdOf(int which = 0) const;
+  // Waits for all ranks, without the library.
+  void Meet();
+  // Text for the test's process.
+  void Note(std::string text) const { note_(std::move(text)); }
+
+ private:
+  int rank_;
+  int size_;
+  Board& board_;
+  int meetings_ = 0;
+  std::function<void(std::string)> note_;
+};
+
+struct RunOptions {
+  bool threads = false;                                               // ranks are threads of one process
+  std::chrono::seconds limit{60};                                     // then whoever still runs is killed
+  std::vector<std::pair<std::string, std::string>> environment = {};  // set before the library is used
+  std::vector<int> may_die = {};                                      // ranks whose end by a signal is no failure
+};
+
+// What became of a rank.
+struct Outcome {
+  bool finished = false;  // the body returned
+  std::vector<std::string> notes;
+};
+
+std::vector<Outcome> RunRanks(int size, const std::function<void(Rank&)>& body, const RunOptions& options = {});
+// One rank, for what needs no peers.
+Outcome RunAlone(const std::function<void()>& body, const RunOptions& options = {});
+
+// The process dies by SIGKILL after `delay`, whatever it is doing then.
+void KillThisProcessAfter(std::chrono::microseconds delay);
+// Nanoseconds of the monotonic clock, which all processes share.
+std::int64_t MonotonicNs();
+
+// Success, or the library's message for this thread's last failure.
+::testing::AssertionResult Ok(tuttiResult_t result);
+// `result` is `wanted`, and the message contains each of `words`.
+::testing::AssertionResult Fails(tuttiResult_t result, tuttiResult_t wanted,
+                                 const std::vector<std::string>& words = {});
+// Waits for a non-blocking communicator; what it ended in.
+tuttiResult_t Await(tuttiComm_t comm);
+
+}  // namespace tutti::testing
