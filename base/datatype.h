@@ -20,8 +20,9 @@ constexpr bool IsFloat(tuttiDataType_t type) { return type >= tuttiFloat16; }
 
 // "float32", "bfloat16", ... ; "?" for a value that is no type.
 constexpr std::string_view NameOf(tuttiDataType_t type) {
-  constexpr std::string_view kNames[tuttiNumTypes] = {"int8",    "uint8",   "int32",   "uint32",   "int64",      "uint64",
-                                                      "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"};
+  constexpr std::string_view kNames[tuttiNumTypes] = {"int8",    "uint8",    "int32",      "uint32",
+                                                      "int64",   "uint64",   "float16",    "float32",
+                                                      "float64", "bfloat16", "float8e4m3", "float8e5m2"};
   return IsDataType(type) ? kNames[type] : std::string_view("?");
 }
 

@@ -14,28 +14,28 @@ namespace tutti {
 
 struct Settings {
   // Ways to meet.
-  std::string comm_id;           // TUTTI_COMM_ID=host:port       fixed rendezvous address for tuttiGetUniqueId
-  std::string socket_ifname;     // TUTTI_SOCKET_IFNAME           interfaces by prefix, "=" exact, "^" excluded, comma list
-  std::string socket_family;     // TUTTI_SOCKET_FAMILY           "inet", "inet6" or "" (any)
-  std::string secret;            // TUTTI_SECRET                  keys the handshake of RANK/WORLD_SIZE/MASTER_* jobs
+  std::string comm_id;        // TUTTI_COMM_ID=host:port       fixed rendezvous address for tuttiGetUniqueId
+  std::string socket_ifname;  // TUTTI_SOCKET_IFNAME           interfaces by prefix, "=" exact, "^" excluded, comma list
+  std::string socket_family;  // TUTTI_SOCKET_FAMILY           "inet", "inet6" or "" (any)
+  std::string secret;         // TUTTI_SECRET                  keys the handshake of RANK/WORLD_SIZE/MASTER_* jobs
   int init_timeout_ms = 120'000;       // TUTTI_INIT_TIMEOUT_MS       wait for all ranks to come
   int operation_timeout_ms = 600'000;  // TUTTI_TIMEOUT_MS            an operation may stand still this long
 
   // Plans. Compared at init: all ranks must agree.
-  std::string algorithm;         // TUTTI_ALGO                    force one: direct, two_shot, ring, double_binary_tree, ...
-  int channels = 0;              // TUTTI_CHANNELS                parallel shares, 1..16; 0: chosen
-  long long chunk_bytes = 0;     // TUTTI_CHUNK                   bytes of a block moved at a time; 0: chosen
-  bool deterministic = false;    // TUTTI_DETERMINISTIC=1         results independent of size, channels and algorithm
+  std::string algorithm;  // TUTTI_ALGO                    force one: direct, two_shot, ring, double_binary_tree, ...
+  int channels = 0;       // TUTTI_CHANNELS                parallel shares, 1..16; 0: chosen
+  long long chunk_bytes = 0;   // TUTTI_CHUNK                   bytes of a block moved at a time; 0: chosen
+  bool deterministic = false;  // TUTTI_DETERMINISTIC=1         results independent of size, channels and algorithm
 
   // Local matters: may differ between ranks.
-  int threads = 1;               // TUTTI_THREADS                 host threads per rank that move data, 1..16
-  bool cma = true;               // TUTTI_CMA=0                   never use process_vm_readv
-  bool zero_copy = true;         // TUTTI_ZERO_COPY=0             never read a peer's buffers in place
-  std::string wait;              // TUTTI_WAIT                    "spin", "yield", "sleep" or "" (adapts)
-  std::string debug;             // TUTTI_DEBUG                   subjects to log: init,select,transport,faults,all
-  std::string trace;             // TUTTI_TRACE=path              write a timeline (%r: rank, %p: process) for a trace viewer
-  std::string dump;              // TUTTI_DUMP=path               flight recorder goes here on failure (default: stderr)
-  int recorder = 0;              // TUTTI_RECORDER=1              dump the flight recorder to stderr on failure
+  int threads = 1;        // TUTTI_THREADS                 host threads per rank that move data, 1..16
+  bool cma = true;        // TUTTI_CMA=0                   never use process_vm_readv
+  bool zero_copy = true;  // TUTTI_ZERO_COPY=0             never read a peer's buffers in place
+  std::string wait;       // TUTTI_WAIT                    "spin", "yield", "sleep" or "" (adapts)
+  std::string debug;      // TUTTI_DEBUG                   subjects to log: init,select,transport,faults,all
+  std::string trace;      // TUTTI_TRACE=path              write a timeline (%r: rank, %p: process) for a trace viewer
+  std::string dump;       // TUTTI_DUMP=path               flight recorder goes here on failure (default: stderr)
+  int recorder = 0;       // TUTTI_RECORDER=1              dump the flight recorder to stderr on failure
 };
 
 using Lookup = std::function<std::optional<std::string>(std::string_view name)>;

@@ -12,8 +12,10 @@ set(TUTTI_FUZZ_SECONDS 10 CACHE STRING "How long ctest runs each fuzz target")
 # Only what reads bytes of strangers, so that a fuzz build takes seconds.
 file(GLOB tutti_fuzzed_base CONFIGURE_DEPENDS base/*.cc)
 list(FILTER tutti_fuzzed_base EXCLUDE REGEX "_test\\.cc$")
-add_library(tutti_fuzzed STATIC ${tutti_fuzzed_base} src/frame.cc src/handshake.cc src/interfaces.cc
-                                src/join_messages.cc src/socket.cc src/unique_id.cc)
+set(tutti_fuzzed_bootstrap frame handshake interfaces join_messages socket unique_id)
+list(TRANSFORM tutti_fuzzed_bootstrap PREPEND src/bootstrap/)
+list(TRANSFORM tutti_fuzzed_bootstrap APPEND .cc)
+add_library(tutti_fuzzed STATIC ${tutti_fuzzed_base} ${tutti_fuzzed_bootstrap})
 target_include_directories(tutti_fuzzed PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(tutti_fuzzed PUBLIC tutti_options fmt::fmt PkgConfig::SODIUM Threads::Threads)
 target_compile_options(tutti_fuzzed PUBLIC -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)

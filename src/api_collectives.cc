@@ -1,8 +1,7 @@
 // The C boundary of the collectives, send/recv and user-made operators.
+#include "base/datatype.h"
 #include "src/arguments.h"
 #include "src/group.h"
-
-#include "base/datatype.h"
 
 namespace tutti {
 namespace {
@@ -178,8 +177,8 @@ tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, void* scalar, tuttiDat
     }
     const bool later = residence == tuttiScalarDevice;
     const std::lock_guard lock(comm->mutex);
-    comm->user_ops.push_back({datatype, later ? Scalar{} : Scalar::From(scalar, SizeOf(datatype)),
-                              later ? scalar : nullptr, true});
+    comm->user_ops.push_back(
+        {datatype, later ? Scalar{} : Scalar::From(scalar, SizeOf(datatype)), later ? scalar : nullptr, true});
     *op = static_cast<tuttiRedOp_t>(tuttiNumOps + comm->user_ops.size() - 1);
   });
 }

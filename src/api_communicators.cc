@@ -7,10 +7,10 @@
 
 #include "algorithms/build.h"
 #include "base/datatype.h"
+#include "src/bootstrap/job_source.h"
+#include "src/bootstrap/rendezvous.h"
 #include "src/group.h"
-#include "src/job_source.h"
 #include "src/memory.h"
-#include "src/rendezvous.h"
 
 namespace tutti {
 namespace {
@@ -92,7 +92,7 @@ tuttiResult_t JoinAs(tuttiComm_t* comm, const JoinTicket& ticket, int nranks, in
     Throw(tuttiInvalidArgument, "rank is {}; with {} ranks it must be 0 to {}", rank, nranks, nranks - 1);
   const auto options = WithConfig(DefaultOptions(), config);
   return JoinInto(comm, rank, nranks, options, [=](tuttiComm& handle) {
-    return std::make_unique<Communicator>(ticket, nranks, rank, options, &handle.cancel);
+    return std::make_unique<Communicator>(ticket, nranks, rank, options, Cancellation(handle.cancel));
   });
 }
 
@@ -192,14 +192,14 @@ tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t* 
         return Guard(comm, [&] {
           const Hold hold(*comm);
           const std::lock_guard lock(parent);
-          parent.Split(color, key, options);
+          parent.Split(color, key, options, comm->cancel);
         });
       });
     }
-    return JoinInto(newcomm, -1, 0, options, [=, &parent](tuttiComm&) {
+    return JoinInto(newcomm, -1, 0, options, [=, &parent](tuttiComm& handle) {
       const Hold hold(*comm);
       const std::lock_guard lock(parent);
-      return parent.Split(color, key, options);
+      return parent.Split(color, key, options, handle.cancel);
     });
   });
 }

@@ -35,8 +35,8 @@ std::size_t CheckedBytes(const char* name, std::size_t count, std::size_t blocks
   constexpr auto kMost = std::size_t{1} << 56;  // no processor gives a program more than 57 bits of addresses
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(count, blocks * SizeOf(type), &bytes) || bytes > kMost) [[unlikely]] {
-    Throw(tuttiInvalidArgument, "{} is {}: {} blocks of so many {} elements are more than memory can hold{}", name, count,
-          blocks, NameOf(type), count > kMost ? " (was it negative?)" : "");
+    Throw(tuttiInvalidArgument, "{} is {}: {} blocks of so many {} elements are more than memory can hold{}", name,
+          count, blocks, NameOf(type), count > kMost ? " (was it negative?)" : "");
   }
   return bytes;
 }
@@ -46,9 +46,11 @@ void CheckPointer(const char* name, const void* pointer, std::size_t bytes, tutt
   if (pointer == nullptr) Throw(tuttiInvalidArgument, "{} is NULL, but {} bytes are needed there", name, bytes);
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   if ((address & (SizeOf(type) - 1)) != 0) {
-    Throw(tuttiInvalidArgument, "{} ({}) is not aligned to the {} bytes of {}", name, pointer, SizeOf(type), NameOf(type));
+    Throw(tuttiInvalidArgument, "{} ({}) is not aligned to the {} bytes of {}", name, pointer, SizeOf(type),
+          NameOf(type));
   }
-  if (address + bytes < address) Throw(tuttiInvalidArgument, "{} ({}) plus {} bytes is past the end of memory", name, pointer, bytes);
+  if (address + bytes < address)
+    Throw(tuttiInvalidArgument, "{} ({}) plus {} bytes is past the end of memory", name, pointer, bytes);
 }
 
 struct Range {
@@ -180,8 +182,9 @@ Operation CheckedReduceScatter(const Caller& caller, const Buffers& buffers, tut
   CheckPointer("sendbuff", buffers.send, all, buffers.type);
   CheckPointer("recvbuff", buffers.receive, all / n, buffers.type);
   auto operation = Make(Collective::reduce_scatter, buffers);
-  operation.in_place = CheckOverlap({buffers.send, all}, {buffers.receive, all / n},
-                                    At(buffers.send, static_cast<std::size_t>(caller.rank) * (all / n)), buffers.receive);
+  operation.in_place =
+      CheckOverlap({buffers.send, all}, {buffers.receive, all / n},
+                   At(buffers.send, static_cast<std::size_t>(caller.rank) * (all / n)), buffers.receive);
   operation.op = op;
   return operation;
 }
@@ -270,7 +273,8 @@ Operation CheckedAllGatherV(const Caller& caller, const Buffers& buffers, const 
   const auto places = CheckArray("recvdispls", places_array, caller);
   const auto mine = counts[static_cast<std::size_t>(caller.rank)];
   if (mine != buffers.count) {
-    Throw(tuttiInvalidArgument, "sendcount is {}, but recvcounts[{}] (this rank's) is {}", buffers.count, caller.rank, mine);
+    Throw(tuttiInvalidArgument, "sendcount is {}, but recvcounts[{}] (this rank's) is {}", buffers.count, caller.rank,
+          mine);
   }
   const auto end = CheckedEnd("recvcounts", counts, "recvdispls", places, buffers.type);
   CheckDisjoint("recvcounts", counts, places);
@@ -306,9 +310,9 @@ Operation CheckedReduceScatterV(const Caller& caller, const Buffers& buffers, co
   operation.count = 0;
   operation.op = op;
   operation.uneven = std::make_shared<Uneven>(Uneven{ToVector(counts), places});
-  operation.in_place =
-      CheckOverlap({buffers.send, all}, {buffers.receive, own},
-                   At(buffers.send, places[static_cast<std::size_t>(caller.rank)] * SizeOf(buffers.type)), buffers.receive);
+  operation.in_place = CheckOverlap(
+      {buffers.send, all}, {buffers.receive, own},
+      At(buffers.send, places[static_cast<std::size_t>(caller.rank)] * SizeOf(buffers.type)), buffers.receive);
   return operation;
 }
 
@@ -322,8 +326,9 @@ Operation CheckedAllToAllV(const Caller& caller, const Buffers& buffers, const s
   const auto receive_places = CheckArray("recvdispls", receive_places_array, caller);
   const auto self = static_cast<std::size_t>(caller.rank);
   if (send_counts[self] != receive_counts[self]) {
-    Throw(tuttiInvalidArgument, "sendcounts[{0}] is {1}, but recvcounts[{0}] is {2}: both are what this rank gives itself",
-          self, send_counts[self], receive_counts[self]);
+    Throw(tuttiInvalidArgument,
+          "sendcounts[{0}] is {1}, but recvcounts[{0}] is {2}: both are what this rank gives itself", self,
+          send_counts[self], receive_counts[self]);
   }
   const auto send_end = CheckedEnd("sendcounts", send_counts, "senddispls", send_places, buffers.type);
   const auto receive_end = CheckedEnd("recvcounts", receive_counts, "recvdispls", receive_places, buffers.type);
@@ -333,8 +338,8 @@ Operation CheckedAllToAllV(const Caller& caller, const Buffers& buffers, const s
   CheckOverlap({buffers.send, send_end}, {buffers.receive, receive_end}, nullptr, nullptr);
   auto operation = Make(Collective::all_to_all, buffers);
   operation.count = 0;
-  operation.uneven = std::make_shared<Uneven>(Uneven{ToVector(send_counts), ToVector(send_places),
-                                                     ToVector(receive_counts), ToVector(receive_places)});
+  operation.uneven = std::make_shared<Uneven>(
+      Uneven{ToVector(send_counts), ToVector(send_places), ToVector(receive_counts), ToVector(receive_places)});
   return operation;
 }
 

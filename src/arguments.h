@@ -1,5 +1,5 @@
-// Checks a call's arguments and makes an Operation of it. Whatever is wrong on its own is found here, before anything is
-// sent; the message names the argument.
+// Checks a call's arguments and makes an Operation of it. Whatever is wrong on its own is found here, before anything
+// is sent; the message names the argument.
 //
 // Thread-safety: pure functions. All throw tuttiInvalidArgument.
 #pragma once

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/datatype.h"
 #include "base/log.h"
-#include "src/rendezvous.h"
+#include "src/bootstrap/rendezvous.h"
 #include "topology/host.h"
 
 namespace tutti {
@@ -39,8 +39,8 @@ std::array<char, 32> Padded(const std::string& text) {
 template <typename T>
 void RequireEqual(std::string_view what, const T& first, const T& other, std::size_t rank) {
   if (first == other) return;
-  Throw(tuttiInvalidUsage, "ranks disagree on {}: rank 0 has \"{}\", rank {} has \"{}\"; set it alike on every rank", what,
-        first, rank, other);
+  Throw(tuttiInvalidUsage, "ranks disagree on {}: rank 0 has \"{}\", rank {} has \"{}\"; set it alike on every rank",
+        what, first, rank, other);
 }
 
 std::optional<tuttiAlgorithm_t> ForcedAlgorithm(const std::string& name) {
@@ -48,18 +48,19 @@ std::optional<tuttiAlgorithm_t> ForcedAlgorithm(const std::string& name) {
   const auto algorithm = AlgorithmFromName(name);
   if (algorithm) return algorithm;
   std::vector<std::string_view> names;
-  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) names.push_back(NameOf(static_cast<tuttiAlgorithm_t>(i)));
+  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i)
+    names.push_back(NameOf(static_cast<tuttiAlgorithm_t>(i)));
   Throw(tuttiInvalidArgument, "algorithm \"{}\" is unknown; there are {}", name, fmt::join(names, ", "));
 }
 
 }  // namespace
 
-Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Options options,
-                           const std::atomic<bool>* cancel)
+Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel)
     : options_(std::move(options)), cancel_(cancel) {
   const auto forced = ForcedAlgorithm(options_.settings.algorithm);
   if (options_.settings.deterministic && nranks > kMaxReads) {
-    Throw(tuttiInvalidUsage, "deterministic mode reduces all contributions at once, which works for up to {} ranks; there are {}",
+    Throw(tuttiInvalidUsage,
+          "deterministic mode reduces all contributions at once, which works for up to {} ranks; there are {}",
           kMaxReads, nranks);
   }
   const auto deadline = InitDeadline();
@@ -90,9 +91,14 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   received_.resize(static_cast<std::size_t>(nranks));
   if (options_.settings.threads > 1) crew_ = std::make_unique<Crew>(options_.settings.threads - 1);
   if (!options_.settings.trace.empty()) trace_ = std::make_unique<Trace>(options_.settings.trace, rank, options_.name);
-  cancel_ = &cancelled_;
+  cancel_ = Cancellation(cancelled_);
   // Nobody begins before everybody can be waited for.
-  control_plane_->Barrier(deadline, cancel);
+  try {
+    control_plane_->Barrier(deadline, cancel);
+  } catch (const Error& error) {
+    watch_->Fail(error);  // for those who have passed it
+    throw;
+  }
 }
 
 Communicator::~Communicator() {
@@ -125,7 +131,8 @@ void Communicator::Agree() {
     RequireEqual("channels (TUTTI_CHANNELS)", first.channels, theirs.channels, r);
     RequireEqual("chunk (TUTTI_CHUNK)", first.chunk_bytes, theirs.chunk_bytes, r);
     RequireEqual("deterministic (TUTTI_DETERMINISTIC)", first.deterministic, theirs.deterministic, r);
-    RequireEqual("algorithm (TUTTI_ALGO)", std::string(first.algorithm.data()), std::string(theirs.algorithm.data()), r);
+    RequireEqual("algorithm (TUTTI_ALGO)", std::string(first.algorithm.data()), std::string(theirs.algorithm.data()),
+                 r);
     for (std::size_t w = 0; w < together.size(); ++w) together[w] |= theirs.cpus[w];
     quota = std::min(quota, theirs.quota);
     threads_ = std::max(threads_, theirs.threads);
@@ -133,8 +140,10 @@ void Communicator::Agree() {
   cores_ = std::min(CountCpus(together), quota);
 }
 
-AllGather Communicator::MakeAllGather() {
-  return [this](std::span<const std::byte> mine) { return control_plane_->AllGather(mine, InitDeadline(), cancel_); };
+AllGather Communicator::MakeAllGather(Cancellation cancel) {
+  return [this, cancel](std::span<const std::byte> mine) {
+    return control_plane_->AllGather(mine, InitDeadline(), cancel);
+  };
 }
 
 void Communicator::lock() {
@@ -203,7 +212,7 @@ void Communicator::End(const Active& active) {
   if (!active.operation->point_to_point()) {
     fabric_->control(fabric_->rank()).completed.store(active.sequence, std::memory_order_release);
   }
-  recorder_->End(active.record, 1);
+  recorder_->End(active.record);
   if (trace_ != nullptr) {
     trace_->Add(PackCall(*active.operation), active.operation->count, active.sequence, active.plan->choice.algorithm,
                 active.started, Ticks());
@@ -230,7 +239,8 @@ void Communicator::DumpRecorder() const {
 
 std::optional<Error> Communicator::Look(const Active& active, std::chrono::steady_clock::duration waited) {
   int waits_for = -1;
-  for (std::size_t c = 0; c < active.plan->run.channels() && waits_for < 0; ++c) waits_for = active.plan->run.WaitsFor(c);
+  for (std::size_t c = 0; c < active.plan->run.channels() && waits_for < 0; ++c)
+    waits_for = active.plan->run.WaitsFor(c);
   return watch_->Look(active.undertaking(), waits_for, waited);
 }
 
@@ -245,11 +255,14 @@ tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
 
 void Communicator::DeregisterWindow(tuttiWindow* window) { windows_.Deregister(window, MakeAllGather()); }
 
-std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options options) {
+std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options options,
+                                                  const std::atomic<bool>& cancel) {
   struct Choice {
     std::int32_t color, key;
   };
-  const auto all_gather = MakeAllGather();
+  // An abort of this communicator or of the new one.
+  const Cancellation either(cancelled_, &cancel);
+  const auto all_gather = MakeAllGather(either);
   const Choice mine{color, key};
   const auto choices = all_gather(std::as_bytes(std::span<const Choice, 1>(&mine, 1)));
   std::vector<std::pair<int, int>> members;  // key, old rank
@@ -272,7 +285,7 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options op
   std::memcpy(&id, leaders.data(), sizeof id);
   const auto place = std::find(members.begin(), members.end(), std::pair(key, rank())) - members.begin();
   return std::make_unique<Communicator>(DecodeUniqueId(id), static_cast<int>(members.size()), static_cast<int>(place),
-                                        std::move(options), cancel_);
+                                        std::move(options), either);
 }
 
 void Communicator::ReadCounters(tuttiCounters_t& counters) {
@@ -301,7 +314,7 @@ std::string Communicator::DumpRecords() const {
     text += fmt::format("{}:\n", watch_->Who(r));
     for (const auto& record : ReadRecords(fabric_->control(r))) {
       text += fmt::format("  #{} operation {}: {}{}\n", record.index, record.sequence, record.Describe(),
-                          record.finished == 0 ? "  <- not finished" : "");
+                          !record.done ? "  <- not finished" : "");
     }
   }
   return text;

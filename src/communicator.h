@@ -1,6 +1,7 @@
 // A communicator as one rank sees it: who is in it, how they are connected, and the operations that run on it.
 //
-// Thread-safety: Begin, Finish and the control calls need the lock (std::lock_guard); getters, Abort and failure() do not.
+// Thread-safety: Begin, Finish and the control calls need the lock (std::lock_guard); getters, Abort and failure() do
+// not.
 #pragma once
 
 #include <atomic>
@@ -12,7 +13,7 @@
 
 #include "executors/host/crew.h"
 #include "executors/host/drive.h"
-#include "src/control_plane.h"
+#include "src/bootstrap/control_plane.h"
 #include "src/plan_cache.h"
 #include "src/recorder.h"
 #include "src/trace.h"
@@ -42,7 +43,7 @@ struct Active {
 class Communicator {
  public:
   // Collective. `cancel` is looked at while waiting for other ranks.
-  Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, const std::atomic<bool>* cancel);
+  Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel);
   // Tells the peers that this rank has left. Local.
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -58,8 +59,8 @@ class Communicator {
   // The lock lives outside, where it outlasts the communicator. REQUIRES: nobody has used the lock yet.
   void UseLock(std::atomic<bool>& flag) { busy_ = &flag; }
 
-  // Begins an operation: finds its plan, publishes it, binds its buffers. REQUIRES: operations of one communicator end in
-  // the order they begin, and so do the messages of one pair and direction. Throws tuttiInternalError.
+  // Begins an operation: finds its plan, publishes it, binds its buffers. REQUIRES: operations of one communicator end
+  // in the order they begin, and so do the messages of one pair and direction. Throws tuttiInternalError.
   Active Begin(const Operation& operation);
   // Ends it well. The run's traffic is counted.
   void End(const Active& active);
@@ -85,7 +86,7 @@ class Communicator {
   tuttiWindow* RegisterWindow(void* buffer, std::size_t bytes);
   void DeregisterWindow(tuttiWindow* window);
   // Null for a negative color.
-  std::unique_ptr<Communicator> Split(int color, int key, Options options);
+  std::unique_ptr<Communicator> Split(int color, int key, Options options, const std::atomic<bool>& cancel);
 
   void ReadCounters(tuttiCounters_t& counters);
   tuttiAlgorithm_t last_algorithm() const { return last_algorithm_.load(std::memory_order_relaxed); }
@@ -96,14 +97,17 @@ class Communicator {
  private:
   void Agree();
   void DumpRecorder() const;
-  AllGather MakeAllGather();
-  Deadline InitDeadline() const { return Deadline::After(std::chrono::milliseconds(options_.settings.init_timeout_ms)); }
+  AllGather MakeAllGather() { return MakeAllGather(cancel_); }
+  AllGather MakeAllGather(Cancellation cancel);
+  Deadline InitDeadline() const {
+    return Deadline::After(std::chrono::milliseconds(options_.settings.init_timeout_ms));
+  }
   void BindBuffers(const Active& active);
   Reach ReachOf(const BoundPlan& plan, const void* buffer, std::size_t bytes) const;
 
   Options options_;
   std::atomic<bool> cancelled_{false};
-  const std::atomic<bool>* cancel_;
+  Cancellation cancel_;
   std::unique_ptr<ControlPlane> control_plane_;
   int cores_ = 1;    // that all ranks share
   int threads_ = 1;  // most of any rank
@@ -120,12 +124,11 @@ class Communicator {
 
   std::atomic<bool> own_busy_{false};
   std::atomic<bool>* busy_ = &own_busy_;
-  std::uint64_t sequence_ = 0;                 // of collectives
+  std::uint64_t sequence_ = 0;                  // of collectives
   std::vector<std::uint64_t> sent_, received_;  // messages by peer
   std::byte barrier_input_{}, barrier_output_{};
   tuttiCounters_t counters_{};  // of plans that were forgotten
   std::atomic<tuttiAlgorithm_t> last_algorithm_{tuttiAlgorithmNone};
-  std::string last_description_;
   const BoundPlan* last_plan_ = nullptr;
   std::uint64_t last_call_ = 0, last_count_ = 0;
 };

@@ -4,6 +4,9 @@
 #include <deque>
 #include <future>
 #include <memory>
+#include <thread>
+
+#include "base/quiet_thread.h"
 
 namespace tutti {
 namespace {
@@ -107,14 +110,14 @@ tuttiResult_t Dispatch(std::vector<Call> calls) {
 
 tuttiResult_t RunJoins(std::vector<Join> joins) {
   if (joins.size() == 1) return joins[0].body();
-  std::vector<std::future<tuttiResult_t>> results;
-  for (auto& join : joins) results.push_back(std::async(std::launch::async, std::move(join.body)));
-  tuttiResult_t first = tuttiSuccess;
-  for (auto& result : results) {
-    const auto code = result.get();
-    if (first == tuttiSuccess) first = code;
+  std::vector<tuttiResult_t> results(joins.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < joins.size(); ++i) {
+    threads.push_back(QuietThread([&, i] { results[i] = joins[i].body(); }));
   }
-  return first;
+  for (auto& thread : threads) thread.join();
+  const auto failed = std::find_if(results.begin(), results.end(), [](auto code) { return code != tuttiSuccess; });
+  return failed == results.end() ? tuttiSuccess : *failed;
 }
 
 tuttiResult_t DispatchJoins(std::vector<Join> joins) {

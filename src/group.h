@@ -17,8 +17,8 @@ struct tuttiStream {
 namespace tutti {
 
 void StartGroup();
-// Throws tuttiInvalidUsage without a start. Runs what was collected if this was the outermost one; the result is that of
-// the first call that failed.
+// Throws tuttiInvalidUsage without a start. Runs what was collected if this was the outermost one; the result is that
+// of the first call that failed.
 tuttiResult_t EndGroup();
 
 // Runs the operation, or queues it on the stream, or collects it. `stream` may be null. Returns tuttiInProgress if a

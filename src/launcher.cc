@@ -64,12 +64,11 @@ std::optional<Error> DriveTogether(const Active& active, Communicator& communica
 
 std::optional<Error> DriveAlone(const Active& active, Communicator& communicator) {
   std::optional<Error> failure;
-  const auto result = communicator.driver().Drive(
-      [&] { return AdvanceChannels(active, communicator, 0, 1, failure); },
-      [&](auto waited) {
-        failure = communicator.Look(active, waited);
-        return !failure;
-      });
+  const auto result = communicator.driver().Drive([&] { return AdvanceChannels(active, communicator, 0, 1, failure); },
+                                                  [&](auto waited) {
+                                                    failure = communicator.Look(active, waited);
+                                                    return !failure;
+                                                  });
   return result == DriveResult::done ? std::nullopt : failure;
 }
 
@@ -81,7 +80,8 @@ std::optional<Error> RunOne(Communicator& communicator, const Operation& operati
     communicator.TrimPlans();
     const Active active = communicator.Begin(operation);
     Crew* const crew = active.plan->run.channels() > 1 ? communicator.crew() : nullptr;
-    const auto failure = crew == nullptr ? DriveAlone(active, communicator) : DriveTogether(active, communicator, *crew);
+    const auto failure =
+        crew == nullptr ? DriveAlone(active, communicator) : DriveTogether(active, communicator, *crew);
     if (failure) return communicator.Fail(*failure);
     communicator.End(active);
     return std::nullopt;

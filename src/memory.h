@@ -10,10 +10,10 @@
 namespace tutti {
 
 struct AllocationView {
-  int fd;                    // of the memfd; valid until the allocation is freed
-  std::byte* data;           // start of the allocation
-  std::size_t bytes;         // of the allocation
-  std::size_t offset;        // of the range asked for
+  int fd;              // of the memfd; valid until the allocation is freed
+  std::byte* data;     // start of the allocation
+  std::size_t bytes;   // of the allocation
+  std::size_t offset;  // of the range asked for
 };
 
 // Throws tuttiInvalidArgument (bytes == 0), tuttiSystemError.

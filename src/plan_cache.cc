@@ -11,8 +11,8 @@ namespace tutti {
 namespace {
 
 // process_vm_readv saves one of two copies, but the kernel's copy is slower than ours and a call costs 0.5 us. On a
-// 2-core host it paid only where ranks outnumber cores, each byte has one reader (a post's copy-in is shared by all), and
-// blocks are large but still in cache (docs/performance.md).
+// 2-core host it paid only where ranks outnumber cores, each byte has one reader (a post's copy-in is shared by all),
+// and blocks are large but still in cache (docs/performance.md).
 constexpr std::size_t kMinCmaBlock = 128 * 1024;
 constexpr std::size_t kMaxCmaBlock = 1024 * 1024;
 
@@ -81,8 +81,8 @@ BoundPlan::BoundPlan(Choice chosen, Shape shape, Schedule schedule, Extents exte
                      const PlanContext& context, int first_channel)
     : choice(chosen),
       signature(0),
-      plan(std::move(schedule), std::move(extents), shape, operation.type, operation.op,
-           *context.fabric, first_channel),
+      plan(std::move(schedule), std::move(extents), shape, operation.type, operation.op, *context.fabric,
+           first_channel),
       run(plan, *context.fabric, *context.windows),
       stream_output(plan.footprint() * static_cast<std::size_t>(context.fabric->nranks()) > context.stream_bytes) {
   const auto& used = plan.extents();
@@ -99,7 +99,8 @@ std::size_t PlanCache::Hash::operator()(const PlanKey& key) const {
 }
 
 BoundPlan& PlanCache::Find(const Operation& operation, std::uint64_t packed) {
-  if (last_ != nullptr && last_call_ == packed && last_count_ == operation.count && operation.uneven == nullptr) return *last_;
+  if (last_ != nullptr && last_call_ == packed && last_count_ == operation.count && operation.uneven == nullptr)
+    return *last_;
   return FindSlowly(operation, packed);
 }
 
@@ -122,7 +123,8 @@ BoundPlan& PlanCache::FindSlowly(const Operation& operation, std::uint64_t packe
 
 void PlanCache::AddTraffic(tuttiCounters_t& counters) const {
   // By SlotKind: value, pointer, window, cma.
-  constexpr tuttiTransport_t kTransports[] = {tuttiTransportShm, tuttiTransportDirect, tuttiTransportDirect, tuttiTransportCma};
+  constexpr tuttiTransport_t kTransports[] = {tuttiTransportShm, tuttiTransportDirect, tuttiTransportDirect,
+                                              tuttiTransportCma};
   for (const auto& [key, plan] : plans_) {
     const auto algorithm = static_cast<std::size_t>(plan->choice.algorithm);
     counters.operations += plan->operations;

@@ -15,7 +15,7 @@ namespace tutti {
 
 // What tells plans apart.
 struct PlanKey {
-  std::uint64_t call;   // PackCall
+  std::uint64_t call;  // PackCall
   std::uint64_t count;
   std::vector<std::size_t> uneven;  // counts and places of the v-forms, one behind the other
 
@@ -24,7 +24,7 @@ struct PlanKey {
 
 // Everything about plans that is the same for the life of a communicator. All ranks agree on `select`.
 struct PlanContext {
-  SelectInput select;        // its call-dependent fields are filled in per call
+  SelectInput select;  // its call-dependent fields are filled in per call
   ShmFabric* fabric;
   const WindowMap* windows;
   int collective_channels;   // channels 0.. are the collectives'; the next one is point-to-point
@@ -41,16 +41,16 @@ struct BoundPlan {
   Plan plan;
   Run run;
   bool stream_output;
-  bool refer_by_cma;  // plain memory is worth a system call a chunk
-  std::size_t input_bytes;   // of the buffers, from their first byte to the last one used
+  bool refer_by_cma;        // plain memory is worth a system call a chunk
+  std::size_t input_bytes;  // of the buffers, from their first byte to the last one used
   std::size_t output_bytes;
   std::uint64_t operations = 0;  // done
 };
 
 class PlanCache {
  public:
-  // A job uses some dozens of shapes. One that never repeats itself (random all-to-all-v counts) must not grow the cache
-  // for ever.
+  // A job uses some dozens of shapes. One that never repeats itself (random all-to-all-v counts) must not grow the
+  // cache for ever.
   static constexpr std::size_t kMaxPlans = 512;
 
   explicit PlanCache(PlanContext context) : context_(context) {}
@@ -59,7 +59,8 @@ class PlanCache {
   BoundPlan& Find(const Operation& operation, std::uint64_t packed);
   // Forgets plans when there are very many, after adding what they did to `counters`. REQUIRES: none is running.
   void Trim(tuttiCounters_t& counters) {
-    if (plans_.size() >= kMaxPlans) [[unlikely]] MakeRoom(counters);
+    if (plans_.size() >= kMaxPlans) [[unlikely]]
+      MakeRoom(counters);
   }
   // Adds what the plans have done so far.
   void AddTraffic(tuttiCounters_t& counters) const;

@@ -1,7 +1,8 @@
 // The flight recorder: this rank's last operations, written into shared memory where every peer can read them - while
 // they run, to see who called something else; after a failure, to print.
 //
-// Thread-safety: Begin, End and Completed are called by the thread that drives the communicator; readers may be anybody.
+// Thread-safety: Begin, End and Completed are called by the thread that drives the communicator; readers may be
+// anybody.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ struct RecordedCall {
   std::uint64_t call = 0;
   std::uint64_t count = 0;
   std::int64_t started = 0;
-  std::int64_t finished = 0;
+  bool done = false;
 
   std::string Describe() const { return DescribeCall(call, count); }
 };
@@ -32,7 +33,7 @@ class Recorder {
   // Publishes that `operation` begins, at `started` ticks; returns the record's index for End().
   std::uint64_t Begin(const Operation& operation, std::uint64_t packed, std::uint64_t signature, std::uint64_t sequence,
                       std::int64_t started);
-  void End(std::uint64_t index, std::int64_t finished);
+  void End(std::uint64_t index);
 
  private:
   ControlBlock& control_;

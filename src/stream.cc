@@ -1,18 +1,13 @@
 #include "src/stream.h"
 
-#include <csignal>
-#include <pthread.h>
 #include <utility>
+
+#include "base/quiet_thread.h"
 
 namespace tutti {
 
 Stream::Stream() {
-  // The application's signals are the application's threads' business.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { Work(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = QuietThread([this] { Work(); });
 }
 
 Stream::~Stream() {

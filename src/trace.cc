@@ -65,18 +65,21 @@ void Trace::Write() const {
   const double origin = Microseconds(first_time_.time_since_epoch()).count();
 
   auto events = nlohmann::json::array();
-  events.push_back({{"ph", "M"}, {"name", "process_name"}, {"pid", rank_}, {"args", {{"name", fmt::format("rank {}", rank_)}}}});
-  events.push_back({{"ph", "M"}, {"name", "thread_name"}, {"pid", rank_}, {"tid", 0}, {"args", {{"name", communicator_}}}});
+  events.push_back(
+      {{"ph", "M"}, {"name", "process_name"}, {"pid", rank_}, {"args", {{"name", fmt::format("rank {}", rank_)}}}});
+  events.push_back(
+      {{"ph", "M"}, {"name", "thread_name"}, {"pid", rank_}, {"tid", 0}, {"args", {{"name", communicator_}}}});
   for (const auto& event : events_) {
     const auto text = DescribeCall(event.call, event.count);
-    events.push_back({{"ph", "X"},
-                      {"cat", "tutti"},
-                      {"name", text.substr(0, text.find('('))},
-                      {"pid", rank_},
-                      {"tid", 0},
-                      {"ts", origin + static_cast<double>(event.from - first_ticks_) * per_tick},
-                      {"dur", static_cast<double>(event.to - event.from) * per_tick},
-                      {"args", {{"call", text}, {"sequence", event.sequence}, {"algorithm", NameOf(event.algorithm)}}}});
+    events.push_back(
+        {{"ph", "X"},
+         {"cat", "tutti"},
+         {"name", text.substr(0, text.find('('))},
+         {"pid", rank_},
+         {"tid", 0},
+         {"ts", origin + static_cast<double>(event.from - first_ticks_) * per_tick},
+         {"dur", static_cast<double>(event.to - event.from) * per_tick},
+         {"args", {{"call", text}, {"sequence", event.sequence}, {"algorithm", NameOf(event.algorithm)}}}});
   }
   std::ofstream file(path_);
   file << nlohmann::json{{"traceEvents", std::move(events)}, {"dropped", dropped_}} << '\n';

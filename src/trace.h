@@ -21,8 +21,8 @@ class Trace {
   Trace& operator=(const Trace&) = delete;
 
   // One operation, from and to in Ticks() (base/clock.h).
-  void Add(std::uint64_t call, std::uint64_t count, std::uint64_t sequence, tuttiAlgorithm_t algorithm, std::int64_t from,
-           std::int64_t to);
+  void Add(std::uint64_t call, std::uint64_t count, std::uint64_t sequence, tuttiAlgorithm_t algorithm,
+           std::int64_t from, std::int64_t to);
 
  private:
   struct Event {

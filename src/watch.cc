@@ -67,11 +67,10 @@ std::optional<Error> Watch::failure() const {
   return failure_;
 }
 
-std::optional<Error> Watch::LookAtFailures(int* failed_rank) const {
+std::optional<Error> Watch::LookAtFailures() const {
   for (int r = 0; r < fabric_.nranks(); ++r) {
     const auto& control = fabric_.control(r);
     if (r == fabric_.rank() || control.state.load(std::memory_order_acquire) != RankState::failed) continue;
-    *failed_rank = r;
     return Error{static_cast<tuttiResult_t>(control.fault_code.load(std::memory_order_relaxed)),
                  std::string(control.fault_text.data(), strnlen(control.fault_text.data(), kFaultText))};
   }
@@ -138,7 +137,9 @@ bool Watch::NeedsNothingFrom(int rank, const Undertaking& undertaking) const {
 }
 
 std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking) {
-  for (int r = 0; r < fabric_.nranks(); ++r) {
+  int missed = -1;
+  bool died = false;  // rather than left, which may be another death's consequence
+  for (int r = 0; r < fabric_.nranks() && !died; ++r) {
     if (r == fabric_.rank()) continue;
     const bool left = fabric_.control(r).state.load(std::memory_order_acquire) == RankState::left;
     const bool dead = !left && IsDead(fabric_.pidfd(r));
@@ -148,11 +149,14 @@ std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking) {
       seen_dead_[static_cast<std::size_t>(r)] = true;
       continue;
     }
-    return Error{tuttiRemoteError,
-                 fmt::format("{} {} while {} waited for it in {}", Who(r), left ? "destroyed its communicator" : "died",
-                             Who(fabric_.rank()), Describe(undertaking))};
+    if (missed >= 0 && left) continue;
+    missed = r;
+    died = dead;
   }
-  return std::nullopt;
+  if (missed < 0) return std::nullopt;
+  return Error{tuttiRemoteError, fmt::format("{} {} while {} waited for it in {}", Who(missed),
+                                             died ? "died" : "destroyed its communicator", Who(fabric_.rank()),
+                                             Describe(undertaking))};
 }
 
 std::string Watch::WhereOthersAre(const Undertaking& undertaking) const {
@@ -174,8 +178,7 @@ std::string Watch::WhereOthersAre(const Undertaking& undertaking) const {
 std::optional<Error> Watch::Look(const Undertaking& undertaking, int waits_for,
                                  std::chrono::steady_clock::duration waited) {
   if (auto own = failure()) return own;
-  int failed_rank = -1;
-  if (auto theirs = LookAtFailures(&failed_rank)) return theirs;
+  if (auto theirs = LookAtFailures()) return theirs;
   if (auto mismatch = LookForMismatch(undertaking)) return mismatch;
   if (auto death = LookForDeath(undertaking)) return death;
   if (waited < timeout_) return std::nullopt;

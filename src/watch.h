@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "executors/host/run.h"
-#include "src/join_messages.h"
+#include "src/bootstrap/join_messages.h"
 #include "src/recorder.h"
 #include "transports/shm.h"
 
@@ -45,7 +45,7 @@ class Watch {
   std::string Describe(const Undertaking& undertaking) const;
 
  private:
-  std::optional<Error> LookAtFailures(int* failed_rank) const;
+  std::optional<Error> LookAtFailures() const;
   std::optional<Error> LookForMismatch(const Undertaking& undertaking) const;
   std::optional<Error> LookForDeath(const Undertaking& undertaking);
   bool NeedsNothingFrom(int rank, const Undertaking& undertaking) const;

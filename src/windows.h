@@ -37,11 +37,12 @@ class Windows : public WindowMap {
     std::unique_ptr<tuttiWindow> handle;
     const std::byte* begin = nullptr;
     std::size_t bytes = 0;
-    std::vector<Segment> segments;         // by rank
-    std::vector<const std::byte*> bases;   // by rank
+    std::vector<Segment> segments;        // by rank
+    std::vector<const std::byte*> bases;  // by rank
   };
 
-  std::vector<Window> windows_;  // by number; a deregistered one keeps its place, so that numbers stay equal on all ranks
+  std::vector<Window>
+      windows_;  // by number; a deregistered one keeps its place, so that numbers stay equal on all ranks
   std::size_t live_ = 0;
 };
 

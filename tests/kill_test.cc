@@ -13,8 +13,11 @@ namespace {
 
 constexpr int kTrials = 200;
 constexpr int kRanks = 4;
-// Promised is a second; the rest is for a machine that runs other things.
-constexpr std::int64_t kSoonNs = 5'000'000'000;
+// Promised is a second; the rest is for a machine that runs other things. Who is found by the clock alone is found
+// later.
+constexpr std::int64_t kSoonNs = 3'000'000'000;
+constexpr std::int64_t kInitTimeoutMs = 4'000;
+constexpr std::int64_t kAfterTimeoutNs = kInitTimeoutMs * 1'000'000 + kSoonNs;
 
 std::set<std::string> FilesIn(const char* folder) {
   std::set<std::string> names;
@@ -33,8 +36,8 @@ void BeInTrial(Rank& self, int trial) {
   std::mt19937 random(static_cast<std::uint32_t>(trial));
   const int victim = static_cast<int>(random() % kRanks);
   // From the middle of init to some hundred operations later.
-  const bool early = trial % 8 == 0;  // such trials mostly wait for the init timeout
-  const std::chrono::microseconds delay(early ? random() % 3'000 : 4'000 + random() % 30'000);
+  const bool early = trial % 2 == 0;
+  const std::chrono::microseconds delay(early ? random() % 15'000 : 10'000 + random() % 30'000);
   auto& death = self.board().numbers[kDeathNs];
   self.IdOf();  // without rank 0's id the others would wait for the harness, not in the library
   self.Meet();
@@ -57,14 +60,15 @@ void BeInTrial(Rank& self, int trial) {
   }
   const auto late = MonotonicNs() - death.load();
   EXPECT_GE(late, 0) << "failed before anybody died: " << message;
-  EXPECT_LT(late, kSoonNs) << message;
+  const auto says = [&](std::string_view words) { return message.find(words) != std::string::npos; };
   // Who is killed before anybody has heard of it is one that never came: there is only the clock to tell.
-  const bool joined = static_cast<tuttiComm_t>(comm) != nullptr;
-  EXPECT_TRUE(result == tuttiRemoteError || (!joined && result == tuttiTimeoutError)) << result << ": " << message;
-  // Who comes to a meeting place after its failure finds it closed, and cannot know for whom.
-  const auto says = [&](const char* words) { return message.find(words) != std::string::npos; };
-  const bool too_late = !joined && (says("rendezvous") || says("joining has failed") || says("shared memory"));
-  const bool named = message.find(fmt::format("rank {}", victim)) != std::string::npos || too_late;
+  const bool never_came = says(fmt::format("rank {} of {} never came", victim, kRanks));
+  // The rendezvous goes with rank 0's process, be that the dead one or the first that heard of it. Who knocks only then
+  // finds nobody, and cannot know for whom.
+  const bool too_late = says("joining has failed or timed out before") || says("the rendezvous closed its connection");
+  EXPECT_LT(late, never_came || too_late ? kAfterTimeoutNs : kSoonNs) << message;
+  EXPECT_EQ(result, never_came ? tuttiTimeoutError : tuttiRemoteError) << message;
+  const bool named = says(fmt::format("rank {}", victim)) || too_late;
   EXPECT_TRUE(named) << "rank " << victim << " died, but: " << message;
   self.Note(message);
 }
@@ -79,7 +83,7 @@ TEST(Kill, AnyRankAtAnyMoment) {
     RunOptions options;
     options.may_die = {victim};
     options.limit = std::chrono::seconds(20);
-    options.environment = {{"TUTTI_INIT_TIMEOUT_MS", "2000"}};
+    options.environment = {{"TUTTI_INIT_TIMEOUT_MS", std::to_string(kInitTimeoutMs)}};
     const auto outcomes = RunRanks(
         kRanks, [trial](Rank& self) { BeInTrial(self, trial); }, options);
     EXPECT_FALSE(outcomes[static_cast<std::size_t>(victim)].finished);

@@ -23,8 +23,7 @@ struct alignas(kCacheLine) OperationRecord {
   std::atomic<std::uint64_t> call;       // PackCall()
   std::atomic<std::uint64_t> count;      // elements
   std::atomic<std::int64_t> started;     // ticks (base/clock.h)
-  std::atomic<std::int64_t> finished;    // ticks; 0: not yet
-  std::atomic<std::uint64_t> progress;   // unused on the host
+  std::atomic<std::uint64_t> done;       // 1: the operation has ended
 };
 static_assert(sizeof(OperationRecord) == kCacheLine);
 

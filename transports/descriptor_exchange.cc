@@ -24,6 +24,7 @@ namespace {
 constexpr std::size_t kMaxPerRank = 4;
 constexpr Deadline::Milliseconds kLongestPoll = std::chrono::hours(24);  // poll() counts in int
 constexpr std::size_t kMaxPerMessage = 128;                              // the kernel's SCM_MAX_FD is 253
+constexpr std::size_t kWave = 100;  // Linux queues at least 128 connections (net.core.somaxconn, before 5.4)
 
 struct Invitation {  // leader -> everybody, over the control plane
   std::array<unsigned char, 16> name;
@@ -54,16 +55,6 @@ FileDescriptor UnixSocket() {
   return socket;
 }
 
-bool WaitReadable(int fd, Deadline deadline) {
-  pollfd entry{fd, POLLIN, 0};
-  for (;;) {
-    const int ready = poll(&entry, 1, static_cast<int>(std::min(deadline.Left(), kLongestPoll).count()));
-    if (ready > 0) return true;
-    if (ready == 0) return false;
-    if (errno != EINTR) ThrowErrno("poll");
-  }
-}
-
 [[noreturn]] void ThrowLeft(int rank, int error_number) {
   Throw(tuttiRemoteError,
         "rank {} of this host left while shared memory was exchanged: its process ended or gave up ({})", rank,
@@ -74,7 +65,8 @@ bool IsGone(int error_number) {
   return error_number == ECONNREFUSED || error_number == ECONNRESET || error_number == EPIPE;
 }
 
-void Send(int socket, int rank, std::span<const std::byte> body, std::span<const int> fds) {
+// 0, or the error.
+int Send(int socket, std::span<const std::byte> body, std::span<const int> fds) {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxPerMessage * sizeof(int))> control{};
   iovec part{const_cast<std::byte*>(body.data()), body.size()};
   msghdr message{};
@@ -90,9 +82,9 @@ void Send(int socket, int rank, std::span<const std::byte> body, std::span<const
     std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
   }
   while (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
-    if (IsGone(errno)) ThrowLeft(rank, errno);
-    if (errno != EINTR) ThrowErrno(fmt::format("sending descriptors to rank {} of this host", rank));
+    if (errno != EINTR) return errno;
   }
+  return 0;
 }
 
 // One message into `body`; false if it is not whole or not of that size. Descriptors that came are always owned.
@@ -121,81 +113,110 @@ bool Receive(int socket, std::span<std::byte> body, std::vector<FileDescriptor>&
   return static_cast<std::size_t>(got) == body.size() && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
 }
 
+bool IsReadable(int fd, Deadline deadline) {
+  pollfd entry{fd, POLLIN, 0};
+  for (;;) {
+    const int ready = poll(&entry, 1, static_cast<int>(std::min(deadline.Left(), kLongestPoll).count()));
+    if (ready >= 0) return ready > 0;
+    if (errno != EINTR) ThrowErrno("poll");
+  }
+}
+
 struct Member {
-  std::size_t place;  // in `local`
   FileDescriptor socket;
   std::vector<FileDescriptor> fds;
 };
 
-std::optional<Member> Admit(FileDescriptor socket, const Invitation& invitation, const std::vector<int>& local,
-                            std::size_t per_rank, Deadline deadline) {
-  Greeting greeting{};
-  Member member{0, std::move(socket), {}};
-  // A stranger who connects and says nothing may hold the others up for this long, once.
-  constexpr Deadline::Milliseconds kPatience{1000};
-  if (!WaitReadable(member.socket.get(), std::min(deadline, Deadline::After(kPatience)))) return std::nullopt;
-  if (!Receive(member.socket.get(), std::as_writable_bytes(std::span(&greeting, 1)), member.fds)) return std::nullopt;
-  if (sodium_memcmp(greeting.token.data(), invitation.token.data(), greeting.token.size()) != 0) return std::nullopt;
-  const auto found = std::find(local.begin(), local.end(), greeting.rank);
-  if (found == local.end() || member.fds.size() != per_rank) return std::nullopt;
-  member.place = static_cast<std::size_t>(found - local.begin());
-  return member;
-}
+// The leader's side. Members come in waves, so that the kernel's queue holds all of a wave (see ExchangeDescriptors).
+class Leader {
+ public:
+  Leader(std::vector<int> local, std::span<const int> mine)
+      : local_(std::move(local)), mine_(mine.begin(), mine.end()), members_(local_.size()), listener_(UnixSocket()) {
+    randombytes_buf(&invitation_, sizeof invitation_);
+    const auto [address, length] = AbstractAddress(invitation_);
+    if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+        listen(listener_.get(), SOMAXCONN) != 0) {
+      ThrowErrno("listening on a Unix socket");
+    }
+  }
 
-std::vector<std::vector<FileDescriptor>> Lead(const FileDescriptor& listener, const Invitation& invitation,
-                                              const std::vector<int>& local, std::span<const int> mine,
-                                              Deadline deadline) {
-  std::vector<std::optional<Member>> members(local.size());
-  for (std::size_t missing = local.size() - 1; missing > 0;) {
-    if (!WaitReadable(listener.get(), deadline)) {
-      std::vector<int> absent;
-      for (std::size_t i = 1; i < local.size(); ++i) {
-        if (!members[i]) absent.push_back(local[i]);
+  const Invitation& invitation() const { return invitation_; }
+
+  // Takes in who is in the queue. What a member has to say is there; who has not said it yet is a stranger.
+  void Admit() {
+    const auto now = Deadline::After(Deadline::Milliseconds::zero());
+    while (IsReadable(listener_.get(), now)) {
+      Member member{FileDescriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)), {}};
+      Greeting greeting{};
+      if (!member.socket) {
+        if (errno == ECONNABORTED || errno == EINTR) continue;
+        ThrowErrno("accepting a connection on a Unix socket");
       }
-      Throw(tuttiTimeoutError, "ranks {} of this host did not come to exchange shared memory", fmt::join(absent, ", "));
-    }
-    FileDescriptor socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!socket) continue;
-    auto member = Admit(std::move(socket), invitation, local, mine.size(), deadline);
-    if (!member || members[member->place]) continue;
-    const auto place = member->place;
-    members[place] = std::move(member);
-    --missing;
-  }
-  std::vector<int> everyone(mine.begin(), mine.end());
-  for (std::size_t i = 1; i < local.size(); ++i) {
-    for (const auto& fd : members[i]->fds) everyone.push_back(fd.get());
-  }
-  for (std::size_t i = 1; i < local.size(); ++i) {
-    for (std::size_t sent = 0; sent < everyone.size(); sent += kMaxPerMessage) {
-      const auto part = std::span<const int>(everyone).subspan(sent, std::min(kMaxPerMessage, everyone.size() - sent));
-      Send(members[i]->socket.get(), local[i], BytesOf(invitation), part);
+      if (!IsReadable(member.socket.get(), now)) continue;
+      if (!Receive(member.socket.get(), std::as_writable_bytes(std::span(&greeting, 1)), member.fds)) continue;
+      if (sodium_memcmp(greeting.token.data(), invitation_.token.data(), greeting.token.size()) != 0) continue;
+      const auto found = std::find(local_.begin(), local_.end(), greeting.rank);
+      if (found == local_.end() || member.fds.size() != mine_.size()) continue;
+      members_[static_cast<std::size_t>(found - local_.begin())] = std::move(member);
     }
   }
-  std::vector<std::vector<FileDescriptor>> result(local.size());
-  for (std::size_t i = 1; i < local.size(); ++i) result[i] = std::move(members[i]->fds);
-  return result;
-}
 
-std::vector<std::vector<FileDescriptor>> Follow(int rank, const Invitation& invitation, const std::vector<int>& local,
-                                                std::span<const int> mine, Deadline deadline) {
-  const FileDescriptor socket = UnixSocket();
+  // Gives everybody everybody's. A member that has died meanwhile is passed over: the ranks' next exchange names it.
+  std::vector<std::vector<FileDescriptor>> Distribute() {
+    std::vector<int> everyone(mine_);
+    for (std::size_t i = 1; i < local_.size(); ++i) {
+      if (!members_[i].socket) {
+        Throw(tuttiSystemError, "rank {} of this host did not deliver its shared memory", local_[i]);
+      }
+      for (const auto& fd : members_[i].fds) everyone.push_back(fd.get());
+    }
+    for (std::size_t i = 1; i < local_.size(); ++i) {
+      for (std::size_t sent = 0; sent < everyone.size(); sent += kMaxPerMessage) {
+        const auto part =
+            std::span<const int>(everyone).subspan(sent, std::min(kMaxPerMessage, everyone.size() - sent));
+        const int error = Send(members_[i].socket.get(), BytesOf(invitation_), part);
+        if (IsGone(error)) break;
+        if (error != 0) ThrowSystem(fmt::format("sending descriptors to rank {} of this host", local_[i]), error);
+      }
+    }
+    std::vector<std::vector<FileDescriptor>> result;
+    for (auto& member : members_) result.push_back(std::move(member.fds));
+    return result;
+  }
+
+ private:
+  std::vector<int> local_;
+  std::vector<int> mine_;
+  std::vector<Member> members_;  // by place in local_; the first is the leader and stays empty
+  FileDescriptor listener_;
+  Invitation invitation_{};
+};
+
+// A member's side: hands over its own.
+FileDescriptor Deliver(int rank, int leader, const Invitation& invitation, std::span<const int> mine) {
+  FileDescriptor socket = UnixSocket();
   const auto [address, length] = AbstractAddress(invitation);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    if (IsGone(errno)) ThrowLeft(local.front(), errno);
-    ThrowErrno(fmt::format("reaching rank {} of this host over a Unix socket", local.front()));
+    if (IsGone(errno)) ThrowLeft(leader, errno);
+    ThrowErrno(fmt::format("reaching rank {} of this host over a Unix socket", leader));
   }
   Greeting greeting{};
   greeting.token = invitation.token;
   greeting.rank = rank;
-  Send(socket.get(), local.front(), BytesOf(greeting), mine);
-  const std::size_t expected = local.size() * mine.size();
+  const int error = Send(socket.get(), BytesOf(greeting), mine);
+  if (IsGone(error)) ThrowLeft(leader, error);
+  if (error != 0) ThrowSystem(fmt::format("sending descriptors to rank {} of this host", leader), error);
+  return socket;
+}
+
+// ... and takes everybody's.
+std::vector<std::vector<FileDescriptor>> Collect(const FileDescriptor& socket, int rank, const std::vector<int>& local,
+                                                 std::size_t per_rank, Deadline deadline) {
+  const std::size_t expected = local.size() * per_rank;
   std::vector<FileDescriptor> everyone;
   while (everyone.size() < expected) {
-    if (!WaitReadable(socket.get(), deadline)) {
-      Throw(tuttiTimeoutError,
-            "rank {} of this host did not pass on the shared memory of its peers: it hangs, or waits for one that has "
-            "ended",
+    if (!IsReadable(socket.get(), deadline)) {
+      Throw(tuttiTimeoutError, "rank {} of this host did not pass on the shared memory of its peers: it hangs",
             local.front());
     }
     Invitation echo{};
@@ -205,8 +226,8 @@ std::vector<std::vector<FileDescriptor>> Follow(int rank, const Invitation& invi
   }
   std::vector<std::vector<FileDescriptor>> result(local.size());
   for (std::size_t i = 0; i < local.size(); ++i) {
-    for (std::size_t j = 0; j < mine.size() && local[i] != rank; ++j) {
-      result[i].push_back(std::move(everyone[i * mine.size() + j]));
+    for (std::size_t j = 0; j < per_rank && local[i] != rank; ++j) {
+      result[i].push_back(std::move(everyone[i * per_rank + j]));
     }
   }
   return result;
@@ -234,26 +255,38 @@ std::vector<std::vector<FileDescriptor>> ExchangeDescriptors(int rank, const std
                                                              std::span<const int> mine, const AllGather& all_gather,
                                                              Deadline deadline) {
   if (mine.size() > kMaxPerRank) Throw(tuttiInternalError, "too many descriptors: {}", mine.size());
-  const bool leads = local.front() == rank;
-  Invitation invitation{};
-  FileDescriptor listener;
-  if (leads && local.size() > 1) {
-    randombytes_buf(&invitation, sizeof invitation);
-    listener = UnixSocket();
-    const auto [address, length] = AbstractAddress(invitation);
-    if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
-        listen(listener.get(), SOMAXCONN) != 0) {
-      ThrowErrno("listening on a Unix socket");
-    }
+  struct Opening {
+    Invitation invitation;
+    std::uint64_t members;  // of this rank's host
+  };
+  std::optional<Leader> leader;
+  Opening opening{{}, local.size()};
+  if (local.front() == rank && local.size() > 1) {
+    leader.emplace(local, mine);
+    opening.invitation = leader->invitation();
   }
-  const auto all = all_gather(BytesOf(invitation));
+  const auto all = all_gather(BytesOf(opening));
+  std::uint64_t most = 0;
+  Invitation invitation{};
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    Opening theirs;
+    if (all[r].size() != sizeof theirs) Throw(tuttiInternalError, "rank {} sent a malformed invitation", r);
+    std::memcpy(&theirs, all[r].data(), sizeof theirs);
+    most = std::max(most, theirs.members);
+    if (static_cast<int>(r) == local.front()) invitation = theirs.invitation;
+  }
+
+  // Nobody waits on the Unix socket for a rank that may have died: a wave's members deliver into the kernel's queue,
+  // and only when the control plane has heard of all of them does the leader look into it.
+  const auto place = static_cast<std::size_t>(std::find(local.begin(), local.end(), rank) - local.begin());
+  FileDescriptor delivered;
+  for (std::size_t first = 1; first < most; first += kWave) {
+    if (place >= first && place < first + kWave) delivered = Deliver(rank, local.front(), invitation, mine);
+    all_gather({});
+    if (leader) leader->Admit();
+  }
   if (local.size() <= 1) return std::vector<std::vector<FileDescriptor>>(local.size());
-  if (leads) return Lead(listener, invitation, local, mine, deadline);
-  const auto& theirs = all[static_cast<std::size_t>(local.front())];
-  if (theirs.size() != sizeof invitation)
-    Throw(tuttiInternalError, "rank {} sent a malformed invitation", local.front());
-  std::memcpy(&invitation, theirs.data(), sizeof invitation);
-  return Follow(rank, invitation, local, mine, deadline);
+  return leader ? leader->Distribute() : Collect(delivered, rank, local, mine.size(), deadline);
 }
 
 }  // namespace tutti

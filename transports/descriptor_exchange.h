@@ -22,8 +22,8 @@ std::vector<std::vector<int>> GroupByHost(const AllGather& all_gather);
 // Sends copies of `mine` (at most 4) to each rank of `local` and returns theirs: result[i] belongs to local[i] (own
 // entry empty). Every rank of `local` must give equally many. The lowest rank collects and distributes; the socket's
 // random name and a random token travel over the control plane, which is authenticated, so that strangers who find the
-// socket are turned away.
-// Throws tuttiTimeoutError naming the ranks that did not come, tuttiSystemError.
+// socket are turned away. A rank that dies on the way fails the control plane's next exchange, which names it.
+// Throws tuttiTimeoutError or tuttiRemoteError naming the lowest rank, tuttiSystemError, and what all_gather throws.
 std::vector<std::vector<FileDescriptor>> ExchangeDescriptors(int rank, const std::vector<int>& local,
                                                              std::span<const int> mine, const AllGather& all_gather,
                                                              Deadline deadline);

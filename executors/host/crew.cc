@@ -1,18 +1,13 @@
 #include "executors/host/crew.h"
 
-#include <pthread.h>
 #include <sched.h>
 
-#include <csignal>
+#include "base/quiet_thread.h"
 
 namespace tutti {
 
 Crew::Crew(int helpers) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  for (int i = 1; i <= helpers; ++i) threads_.emplace_back([this, i] { Serve(i); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  for (int i = 1; i <= helpers; ++i) threads_.push_back(QuietThread([this, i] { Serve(i); }));
 }
 
 Crew::~Crew() {

@@ -22,8 +22,8 @@ void Futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
 }  // namespace
 
 void WakeAll(ShmFabric& fabric) {
-  // Pairs with the sleeper's increment of `sleepers`: whoever saw that sees its `sleeping`, too.
-  std::atomic_thread_fence(std::memory_order_acquire);
+  // Pairs with the sleeper's increment of `sleepers`: whoever sees that sees its `sleeping`, too.
+  if (fabric.sleepers().load(std::memory_order_acquire) == 0) return;
   for (int rank = 0; rank < fabric.nranks(); ++rank) {
     auto& control = fabric.control(rank);
     if (control.sleeping.load(std::memory_order_relaxed) == 0) continue;

@@ -1,0 +1,30 @@
+// Asks a wait for other ranks to give up: any of a few flags, owned by whoever may ask.
+//
+// Thread-safety: value type; the flags outlive the waits and may be raised by any thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+
+namespace tutti {
+
+class Cancellation {
+ public:
+  // Never asked for.
+  Cancellation() = default;
+  explicit Cancellation(const std::atomic<bool>& flag, const std::atomic<bool>* another = nullptr)
+      : flags_{&flag, another} {}
+
+  bool possible() const { return flags_[0] != nullptr; }
+  bool requested() const {
+    for (const auto* flag : flags_) {
+      if (flag != nullptr && flag->load(std::memory_order_relaxed)) return true;
+    }
+    return false;
+  }
+
+ private:
+  std::array<const std::atomic<bool>*, 2> flags_{};
+};
+
+}  // namespace tutti

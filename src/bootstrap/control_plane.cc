@@ -1,0 +1,82 @@
+#include "src/bootstrap/control_plane.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "src/bootstrap/dial.h"
+
+namespace tutti {
+namespace {
+
+// A member whose time is over waits this long for the hub to say who is missing.
+constexpr Deadline::Milliseconds kLastAnswer{80};
+
+}  // namespace
+
+ControlPlane::ControlPlane(int rank, std::vector<Process> roster)
+    : rank_(rank), roster_(std::move(roster)), owner_(getpid()) {}
+
+ControlPlane::~ControlPlane() {
+  // Not from a forked child, which only holds copies.
+  if (getpid() == owner_) Shutdown();
+}
+
+void ControlPlane::Shutdown() {
+  if (hub_) hub_->Shutdown();
+  if (to_hub_) to_hub_->Shutdown();
+}
+
+std::vector<ControlPlane::Blob> ControlPlane::AllGather(std::span<const std::byte> mine, Deadline deadline,
+                                                        Cancellation cancel) {
+  if (failure_) throw *failure_;
+  if (mine.size() > kMaxBlob) {
+    Throw(tuttiInternalError, "a control plane exchange of {} bytes is beyond its limit of {}", mine.size(), kMaxBlob);
+  }
+  ++sequence_;
+  try {
+    return hub_ ? hub_->AllGather(sequence_, mine, deadline, cancel) : GatherAsMember(mine, deadline, cancel);
+  } catch (const Error& error) {
+    failure_ = error;
+    Shutdown();
+    throw;
+  }
+}
+
+std::vector<ControlPlane::Blob> ControlPlane::GatherAsMember(std::span<const std::byte> mine, Deadline deadline,
+                                                             Cancellation cancel) {
+  const auto hub = Describe(0, roster_[0]);
+  std::vector<Blob> blobs;
+  bool asked = false;
+  to_hub_->Queue(Encode(Contribution{sequence_, {mine.begin(), mine.end()}}));
+  for (;;) {
+    while (const auto frame = to_hub_->Receive()) {
+      if (const auto failure = DecodeFailure(*frame)) throw Error(failure->code, failure->message);
+      auto parts = DecodeParts(*frame);
+      const bool fits = parts && parts->sequence == sequence_ && parts->first == blobs.size() &&
+                        parts->blobs.size() <= roster_.size() - blobs.size();
+      if (!fits) Throw(tuttiInternalError, "{} sent rank {} something out of turn", hub, rank_);
+      std::ranges::move(parts->blobs, std::back_inserter(blobs));
+      if (blobs.size() == roster_.size()) return blobs;
+    }
+    if (to_hub_->closed()) {
+      Throw(tuttiRemoteError, "{} is gone: it closed its connection to rank {} (its process ended, or it gave up)", hub,
+            rank_);
+    }
+    pollfd fd = to_hub_->Watch();
+    switch (Wait({&fd, 1}, deadline, cancel)) {
+      case Wake::cancelled: ThrowCancelled();
+      case Wake::event: to_hub_->Flush(); break;
+      case Wake::deadline:
+        if (asked) {
+          Throw(tuttiTimeoutError, "an exchange between the ranks timed out at rank {}: {} did not answer", rank_, hub);
+        }
+        asked = true;
+        to_hub_->Queue(Encode(Impatience{}));
+        deadline = Deadline::After(kLastAnswer);
+        break;
+    }
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,282 @@
+#include "src/bootstrap/control_plane.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <latch>
+
+#include "src/bootstrap/rank_testing.h"
+
+namespace tutti {
+namespace {
+
+using testing::AllRanks;
+using testing::Ample;
+using testing::BlobOf;
+using testing::ExpectError;
+using testing::ExpectNoErrors;
+using testing::OnLoopback;
+using testing::RunRanks;
+
+void ExpectBlobs(const std::vector<ControlPlane::Blob>& blobs, int nranks,
+                 const std::function<std::size_t(int)>& size) {
+  ASSERT_EQ(blobs.size(), static_cast<std::size_t>(nranks));
+  for (int rank = 0; rank < nranks; ++rank) EXPECT_EQ(blobs[rank], BlobOf(rank, size(rank))) << "part of rank " << rank;
+}
+
+class Families : public ::testing::TestWithParam<std::tuple<int, bool>> {};
+
+TEST_P(Families, JoinsAndGathersUnevenBlobs) {
+  const auto [nranks, v6] = GetParam();
+  if (v6 && !testing::HasV6Loopback()) GTEST_SKIP() << "this machine has no IPv6";
+  const auto ticket = OpenRendezvous(OnLoopback(v6));
+  EXPECT_EQ(ticket.addresses.front().v6, v6);
+  const auto errors = RunRanks(AllRanks(nranks), [&, nranks = nranks, v6 = v6](int rank) {
+    const auto plane = ControlPlane::Join(ticket, nranks, rank, OnLoopback(v6), Ample());
+    EXPECT_EQ(plane->rank(), rank);
+    EXPECT_EQ(plane->size(), nranks);
+    for (const auto& process : plane->roster()) EXPECT_EQ(process, Process::Current());
+    for (std::size_t round = 0; round < 3; ++round) {
+      const auto size = [&](int r) { return static_cast<std::size_t>(r) * 100 * round; };
+      ExpectBlobs(plane->AllGather(BlobOf(rank, size(rank)), Ample()), nranks, size);
+    }
+    plane->Barrier(Ample());
+  });
+  ExpectNoErrors(errors);
+}
+
+INSTANTIATE_TEST_SUITE_P(ControlPlane, Families,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 8, 17, 64), ::testing::Bool()));
+
+TEST(ControlPlane, GathersTheLargestBlobsAndRefusesLarger) {
+  constexpr int kRanks = 4;
+  const auto ticket = OpenRendezvous(OnLoopback());
+  const auto errors = RunRanks(AllRanks(kRanks), [&](int rank) {
+    const auto plane = ControlPlane::Join(ticket, kRanks, rank, OnLoopback(), Ample());
+    const auto size = [](int r) { return r % 2 == 0 ? ControlPlane::kMaxBlob : ControlPlane::kMaxBlob - 1000 * r; };
+    ExpectBlobs(plane->AllGather(BlobOf(rank, size(rank)), Ample()), kRanks, size);
+    EXPECT_THROW(plane->AllGather(BlobOf(rank, ControlPlane::kMaxBlob + 1), Ample()), Error);
+    plane->Barrier(Ample());  // refusing has sent nothing
+  });
+  ExpectNoErrors(errors);
+}
+
+TEST(ControlPlane, ManyRoundsWithRanksOutOfStep) {
+  constexpr int kRanks = 5;
+  const auto ticket = OpenRendezvous(OnLoopback());
+  const auto errors = RunRanks(AllRanks(kRanks), [&](int rank) {
+    const auto plane = ControlPlane::Join(ticket, kRanks, rank, OnLoopback(), Ample());
+    for (int round = 0; round < 200; ++round) {
+      if ((round + rank) % 7 == 0) std::this_thread::yield();
+      const auto size = [&](int r) { return static_cast<std::size_t>((r * 17 + round * 5) % 90); };
+      ExpectBlobs(plane->AllGather(BlobOf(rank, size(rank)), Ample()), kRanks, size);
+    }
+  });
+  ExpectNoErrors(errors);
+}
+
+// Every rank of this process but `late` exchanges; `late` has joined and does nothing.
+std::vector<std::optional<Error>> ExchangeWithout(int late, int nranks, Deadline::Milliseconds wait) {
+  const auto ticket = OpenRendezvous(OnLoopback());
+  std::latch others(nranks - 1);
+  return RunRanks(AllRanks(nranks), [&, late](int rank) {
+    const auto plane = ControlPlane::Join(ticket, nranks, rank, OnLoopback(), Ample());
+    if (rank == late) return others.wait();
+    struct Arrive {
+      std::latch& latch;
+      ~Arrive() { latch.count_down(); }
+    } const arrive{others};
+    plane->Barrier(Deadline::After(wait));
+  });
+}
+
+TEST(ControlPlane, TimeoutNamesTheRankThatDoesNotCome) {
+  for (const int late : {0, 2}) {
+    const auto errors = ExchangeWithout(late, 4, std::chrono::milliseconds(300));
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == late) continue;
+      ExpectError(errors[rank], tuttiTimeoutError, {fmt::format("rank {}", late), Process::Current().host});
+    }
+  }
+}
+
+TEST(ControlPlane, EveryLaterCallThrowsTheSame) {
+  const auto ticket = OpenRendezvous(OnLoopback());
+  std::latch gone(1);
+  const auto errors = RunRanks(AllRanks(2), [&](int rank) {
+    auto plane = ControlPlane::Join(ticket, 2, rank, OnLoopback(), Ample());
+    if (rank == 0) {
+      plane.reset();
+      return gone.count_down();
+    }
+    gone.wait();
+    std::string first;
+    try {
+      plane->Barrier(Ample());
+    } catch (const Error& error) {
+      first = error.what();
+    }
+    EXPECT_NE(first, "");
+    try {
+      plane->Barrier(Ample());
+      ADD_FAILURE() << "a dead control plane worked";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), tuttiRemoteError);
+      EXPECT_EQ(error.what(), first);
+    }
+  });
+  ExpectNoErrors(errors);
+}
+
+TEST(ControlPlane, CancelEndsTheExchangeEverywhere) {
+  for (const int aborter : {0, 2}) {
+    const auto ticket = OpenRendezvous(OnLoopback());
+    std::atomic<bool> cancel{false};
+    std::latch joined(4);
+    std::latch others(3);
+    const auto errors = RunRanks(AllRanks(4), [&](int rank) {
+      const auto plane = ControlPlane::Join(ticket, 4, rank, OnLoopback(), Ample());
+      joined.arrive_and_wait();
+      if (rank == 1) {  // never comes, so that nobody else gets through
+        cancel.store(true);
+        return others.wait();
+      }
+      struct Arrive {
+        std::latch& latch;
+        ~Arrive() { latch.count_down(); }
+      } const arrive{others};
+      plane->Barrier(Ample(), rank == aborter ? Cancellation(cancel) : Cancellation());
+    });
+    for (const int rank : {0, 2, 3}) {
+      ExpectError(errors[rank], rank == aborter ? tuttiInvalidUsage : tuttiRemoteError,
+                  {rank == aborter ? "aborted" : fmt::format("rank {}", aborter)});
+    }
+  }
+}
+
+// A rank as a process. Its exit status tells how it went.
+template <typename Body>
+pid_t Fork(Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    int status = 1;
+    try {
+      status = body();
+    } catch (const std::exception& error) {
+      fprintf(stderr, "rank process: %s\n", error.what());
+    }
+    _exit(status);
+  }
+  return child;
+}
+
+// Gives a ticket to processes that were forked before there was one: opening a rendezvous starts a thread, and what is
+// forked beside a thread may find the allocator's lock taken for ever (the address sanitizer's ignores forks).
+class Handout {
+ public:
+  Handout() { EXPECT_EQ(pipe(ends_), 0); }
+  ~Handout() {
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  Handout(const Handout&) = delete;
+  Handout& operator=(const Handout&) = delete;
+
+  JoinTicket Open(int takers) const {
+    const auto ticket = OpenRendezvous(OnLoopback());
+    const auto id = EncodeUniqueId(ticket);
+    for (int i = 0; i < takers; ++i) EXPECT_EQ(write(ends_[1], &id, sizeof id), static_cast<ssize_t>(sizeof id));
+    return ticket;
+  }
+  // REQUIRES: pipes give and take so little whole (PIPE_BUF).
+  JoinTicket Take() const {
+    tuttiUniqueId id{};
+    EXPECT_EQ(read(ends_[0], &id, sizeof id), static_cast<ssize_t>(sizeof id));
+    return DecodeUniqueId(id);
+  }
+
+ private:
+  int ends_[2];
+};
+
+int StatusOf(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(ControlPlane, RanksAsProcesses) {
+  for (const int nranks : {1, 8, 64}) {
+    const Handout handout;
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < nranks; ++rank) {
+      children.push_back(Fork([&] {
+        const auto plane = ControlPlane::Join(handout.Take(), nranks, rank, OnLoopback(), Ample());
+        const auto blobs = plane->AllGather(BlobOf(rank, 100), Ample());
+        for (int r = 0; r < nranks; ++r) {
+          if (blobs[r] != BlobOf(r, 100)) return 2;
+        }
+        return plane->roster()[rank].pid == getpid() ? 0 : 3;
+      }));
+    }
+    handout.Open(nranks);
+    for (const auto child : children) EXPECT_EQ(StatusOf(child), 0);
+  }
+}
+
+TEST(ControlPlane, KilledProcessIsNamedToAllOthers) {
+  constexpr int kRanks = 5;
+  for (const int victim : {0, 3}) {
+    const Handout handout;
+    int ready[2];
+    ASSERT_EQ(pipe(ready), 0);
+    const pid_t child = Fork([&] {
+      const auto plane = ControlPlane::Join(handout.Take(), kRanks, victim, OnLoopback(), Ample());
+      if (write(ready[1], "!", 1) != 1) return 1;
+      pause();
+      return 1;
+    });
+    const auto ticket = handout.Open(1);
+    std::thread killer([&] {
+      char byte;
+      ASSERT_EQ(read(ready[0], &byte, 1), 1);
+      kill(child, SIGKILL);
+      StatusOf(child);
+    });
+    std::vector<int> ranks = AllRanks(kRanks);
+    std::erase(ranks, victim);
+    const auto errors = RunRanks(ranks, [&](int rank) {
+      const auto plane = ControlPlane::Join(ticket, kRanks, rank, OnLoopback(), Ample());
+      plane->AllGather(BlobOf(rank, 1000), Ample());
+    });
+    killer.join();
+    close(ready[0]);
+    close(ready[1]);
+    for (const auto& error : errors) {
+      ExpectError(error, tuttiRemoteError,
+                  {fmt::format("rank {}", victim), Process::Current().host, fmt::format("pid {}", child)});
+    }
+  }
+}
+
+TEST(ControlPlane, ForkedChildLeavesTheConnectionsAlone) {
+  const auto ticket = OpenRendezvous(OnLoopback());
+  const auto errors = RunRanks(AllRanks(2), [&](int rank) {
+    auto plane = ControlPlane::Join(ticket, 2, rank, OnLoopback(), Ample());
+    if (rank == 0) {
+      EXPECT_EQ(StatusOf(Fork([&] {
+                  plane.reset();
+                  return 0;
+                })),
+                0);
+    }
+    plane->Barrier(Ample());
+  });
+  ExpectNoErrors(errors);
+}
+
+}  // namespace
+}  // namespace tutti

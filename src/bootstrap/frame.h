@@ -1,0 +1,61 @@
+// Frames: what the two ends of a proven connection say to each other.
+//
+//     length (4 bytes, of the payload) | MAC (16 bytes, over counter, length and payload) | payload
+//
+// The counter makes each frame good for one place in one direction of one connection: nothing can be injected, changed,
+// repeated, dropped or reordered in between without breaking the connection. A length beyond the limit is refused
+// before anything is allocated for it.
+//
+// Thread-safety: one thread per object.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "src/bootstrap/secret_key.h"
+
+namespace tutti {
+
+inline constexpr std::size_t kFrameMacBytes = 16;
+inline constexpr std::size_t kFrameHeaderBytes = 4 + kFrameMacBytes;
+// One blob of 1 MiB and what is said about it.
+inline constexpr std::size_t kMaxFramePayload = (std::size_t{1} << 20) + 4096;
+
+class FrameSealer {
+ public:
+  explicit FrameSealer(SecretKey key) : key_(key) {}
+
+  // Appends the frame to `out`. REQUIRES: payload.size() <= kMaxFramePayload.
+  void Seal(std::span<const std::byte> payload, std::vector<std::byte>& out);
+
+ private:
+  SecretKey key_;
+  std::uint64_t counter_ = 0;
+};
+
+class FrameOpener {
+ public:
+  explicit FrameOpener(SecretKey key, std::size_t max_payload = kMaxFramePayload)
+      : key_(key), max_payload_(max_payload) {}
+
+  // Takes bytes as they come, in pieces of any size. REQUIRES: Next() was called until it had nothing more, so that at
+  // most one unfinished frame and `bytes` are held.
+  void Feed(std::span<const std::byte> bytes);
+  // The next whole frame's payload, once; nullopt when more bytes are needed or the stream is broken.
+  std::optional<std::vector<std::byte>> Next();
+  // A wrong MAC or length was seen. Nothing more will come.
+  bool broken() const { return broken_; }
+
+ private:
+  SecretKey key_;
+  std::size_t max_payload_;
+  std::uint64_t counter_ = 0;
+  std::vector<std::byte> buffer_;
+  std::size_t taken_ = 0;  // bytes of buffer_ that were given out
+  bool broken_ = false;
+};
+
+}  // namespace tutti

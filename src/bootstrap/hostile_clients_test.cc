@@ -1,0 +1,237 @@
+// Everything a stranger can do to a port, while a real job meets at it.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "src/bootstrap/dial.h"
+#include "src/bootstrap/rank_testing.h"
+
+namespace tutti {
+namespace {
+
+using testing::AllRanks;
+using testing::Ample;
+using testing::ExpectNoErrors;
+using testing::OnLoopback;
+using testing::RunRanks;
+
+Socket Connect(const SocketAddress& address) {
+  auto result = StartConnect(address);
+  pollfd fd{result.socket.fd(), POLLOUT, 0};
+  if (result.socket) Wait({&fd, 1}, Ample());
+  return std::move(result.socket);
+}
+
+void Send(const Socket& socket, std::span<const std::byte> bytes) {
+  if (!bytes.empty()) SendSome(socket, bytes);
+}
+
+// Everything that arrives until the peer closes or nothing has come for a while.
+std::vector<std::byte> Drain(const Socket& socket, Deadline::Milliseconds patience) {
+  std::vector<std::byte> all;
+  for (;;) {
+    std::array<std::byte, 4096> piece;
+    const auto result = ReceiveSome(socket, piece);
+    if (result.status == IoStatus::closed) return all;
+    all.insert(all.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(result.bytes));
+    pollfd fd{socket.fd(), POLLIN, 0};
+    if (result.status == IoStatus::would_block && Wait({&fd, 1}, Deadline::After(patience)) != Wake::event) {
+      return all;
+    }
+  }
+}
+
+ClientHello Hello() { return {Purpose::rendezvous, 0, 2, RandomNonce()}; }
+
+class HostileClients : public ::testing::Test {
+ protected:
+  // A job of four joins while `attack` goes on; the attack began before and ends after it.
+  void MeetDuring(const std::function<void(const SocketAddress&, const std::atomic<bool>& over)>& attack) {
+    std::atomic<bool> over{false};
+    std::atomic<bool> begun{false};
+    std::thread attacker([&] {
+      begun.store(true);
+      attack(ticket_.addresses.front(), over);
+    });
+    while (!begun.load()) std::this_thread::yield();
+    ExpectNoErrors(RunRanks(AllRanks(4), [&](int rank) {
+      const auto plane = ControlPlane::Join(ticket_, 4, rank, OnLoopback(), Ample());
+      EXPECT_EQ(plane->AllGather(testing::BlobOf(rank, 10), Ample()).size(), 4u);
+    }));
+    over.store(true);
+    attacker.join();
+  }
+
+  JoinTicket ticket_ = OpenRendezvous(OnLoopback());
+};
+
+TEST_F(HostileClients, PortScanner) {
+  MeetDuring([](const auto& address, const auto& over) {
+    while (!over.load()) Connect(address);
+  });
+}
+
+TEST_F(HostileClients, MoreHalfOpenConnectionsThanThereIsRoomFor) {
+  std::vector<Socket> held;
+  for (std::size_t i = 0; i < kMaxStrangers + 50; ++i) held.push_back(Connect(ticket_.addresses.front()));
+  MeetDuring([](const auto&, const auto&) {});
+}
+
+TEST_F(HostileClients, SlowLoris) {
+  MeetDuring([](const auto& address, const auto& over) {
+    std::vector<Socket> slow;
+    for (int i = 0; i < 20; ++i) slow.push_back(Connect(address));
+    const auto hello = Encode(Hello());
+    for (std::size_t at = 0; at < hello.size() && !over.load(); ++at) {
+      for (const auto& socket : slow) Send(socket, std::span(hello).subspan(at, 1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+}
+
+TEST_F(HostileClients, Garbage) {
+  MeetDuring([](const auto& address, const auto& over) {
+    while (!over.load()) {
+      std::vector<std::byte> noise(1 + randombytes_uniform(5000));
+      randombytes_buf(noise.data(), noise.size());
+      Send(Connect(address), noise);
+      constexpr std::string_view kHttp = "GET / HTTP/1.1\r\nHost: here\r\n\r\n";
+      Send(Connect(address), BytesOf(kHttp));
+    }
+  });
+}
+
+TEST_F(HostileClients, WrongSecretLearnsNothingAndIsToldSo) {
+  MeetDuring([this](const auto&, const auto&) {
+    auto other = ticket_;
+    other.secret = SecretKey::Random();
+    const auto errors =
+        RunRanks({0}, [&](int rank) { ControlPlane::Join(other, 4, rank, OnLoopback(), Ample()); });
+    ASSERT_TRUE(errors[0].has_value());
+    // Once the real job has been served, the port is closed.
+    EXPECT_TRUE(errors[0]->code() == tuttiInvalidUsage || errors[0]->code() == tuttiRemoteError) << errors[0]->what();
+  });
+}
+
+TEST_F(HostileClients, WrongProof) {
+  const auto socket = Connect(ticket_.addresses.front());
+  const auto hello = Hello();
+  Send(socket, Encode(hello));
+  std::array<std::byte, kServerHelloBytes + sizeof(Mac)> all;
+  pollfd fd{socket.fd(), POLLIN, 0};
+  ASSERT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
+  ASSERT_EQ(ReceiveSome(socket, all).bytes, kServerHelloBytes);
+  const auto server = DecodeServerHello(std::span(all).first<kServerHelloBytes>());
+  ASSERT_TRUE(server);
+  EXPECT_EQ(server->proof, ServerProof(RendezvousKey(ticket_), hello, server->nonce));
+  Send(socket, server->proof);  // reflected: the server's own proof is not a client's
+  EXPECT_TRUE(Drain(socket, std::chrono::seconds(60)).empty());
+  MeetDuring([](const auto&, const auto&) {});
+}
+
+TEST_F(HostileClients, ReplayedHandshake) {
+  // A real client's bytes, recorded on its wire.
+  const auto key = RendezvousKey(ticket_);
+  const auto hello = Hello();
+  std::vector<std::byte> recorded;
+  {
+    const auto socket = Connect(ticket_.addresses.front());
+    const auto bytes = Encode(hello);
+    Send(socket, bytes);
+    recorded.insert(recorded.end(), bytes.begin(), bytes.end());
+    std::array<std::byte, kServerHelloBytes> reply;
+    pollfd fd{socket.fd(), POLLIN, 0};
+    ASSERT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
+    ASSERT_EQ(ReceiveSome(socket, reply).bytes, kServerHelloBytes);
+    const auto server = DecodeServerHello(reply);
+    const auto proof = ClientProof(key, hello, server->nonce);
+    Send(socket, proof);
+    recorded.insert(recorded.end(), proof.begin(), proof.end());
+    // The real one is admitted: it gets the server's first frame.
+    fd.revents = 0;
+    ASSERT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
+    std::array<std::byte, kFrameHeaderBytes> welcome;
+    ASSERT_EQ(ReceiveSome(socket, welcome).bytes, kFrameHeaderBytes);
+  }
+  const auto socket = Connect(ticket_.addresses.front());
+  Send(socket, recorded);
+  EXPECT_EQ(Drain(socket, std::chrono::seconds(60)).size(), kServerHelloBytes) << "the replay got more than a hello";
+  MeetDuring([](const auto&, const auto&) {});
+}
+
+TEST_F(HostileClients, ProvenClientThatSaysAHugeLength) {
+  // Not even one that holds the secret makes the server allocate what it says.
+  const auto hello = Hello();
+  const auto socket = Connect(ticket_.addresses.front());
+  Send(socket, Encode(hello));
+  std::array<std::byte, kServerHelloBytes> reply;
+  pollfd fd{socket.fd(), POLLIN, 0};
+  ASSERT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
+  ASSERT_EQ(ReceiveSome(socket, reply).bytes, kServerHelloBytes);
+  Send(socket, ClientProof(RendezvousKey(ticket_), hello, DecodeServerHello(reply)->nonce));
+  std::vector<std::byte> huge(kFrameHeaderBytes, std::byte{0xff});
+  Send(socket, huge);
+  EXPECT_EQ(Drain(socket, std::chrono::seconds(60)).size(), kFrameHeaderBytes);  // the welcome, then closed
+  MeetDuring([](const auto&, const auto&) {});
+}
+
+TEST_F(HostileClients, RankZeroIsAttackedWhereItListens) {
+  // After the rendezvous, the hub's port is the target: attack whatever this process listens on.
+  std::atomic<bool> over{false};
+  std::thread attacker([&] {
+    while (!over.load()) {
+      for (int fd = 3; fd < 200; ++fd) {
+        int listening = 0;
+        socklen_t size = sizeof(listening);
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0) continue;
+        sockaddr_storage storage{};
+        size = sizeof(storage);
+        if (getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) continue;
+        const auto address = SocketAddress::From(reinterpret_cast<sockaddr*>(&storage));
+        if (!address || address->port == 0) continue;
+        const auto socket = Connect(*address);
+        if (!socket) continue;
+        Send(socket, Encode(ClientHello{Purpose::hub, 1, 4, RandomNonce()}));
+        Send(socket, RandomNonce());
+      }
+    }
+  });
+  for (int job = 0; job < 10; ++job) {
+    const auto ticket = OpenRendezvous(OnLoopback());
+    ExpectNoErrors(RunRanks(AllRanks(4), [&](int rank) {
+      ControlPlane::Join(ticket, 4, rank, OnLoopback(), Ample())->Barrier(Ample());
+    }));
+  }
+  over.store(true);
+  attacker.join();
+}
+
+TEST(HostileServer, StrangerOnThePortIsNotBelieved) {
+  for (const bool garbage : {true, false}) {
+    auto listener = Listen(SocketAddress::Loopback(false, 0)).socket;
+    JoinTicket ticket;
+    ticket.secret = SecretKey::Random();
+    ticket.addresses = {LocalAddress(listener)};
+    std::thread server([&] {
+      pollfd fd{listener.fd(), POLLIN, 0};
+      Wait({&fd, 1}, Ample());
+      auto accepted = Accept(listener);
+      if (garbage) {
+        Send(accepted.socket, BytesOf("SSH-2.0-OpenSSH_9.2p1\r\n"));
+      } else {  // the right form, without the secret
+        Send(accepted.socket, Encode(ServerHello{RandomNonce(), RandomNonce()}));
+      }
+      Drain(accepted.socket, std::chrono::seconds(60));
+    });
+    const auto errors =
+        RunRanks({1}, [&](int rank) { ControlPlane::Join(ticket, 2, rank, OnLoopback(), Ample()); });
+    server.join();
+    testing::ExpectError(errors[0], tuttiInvalidUsage, {"does not hold this job's secret", ticket.addresses[0].Text()});
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,193 @@
+#include "src/bootstrap/hub.h"
+
+#include <algorithm>
+
+#include "src/bootstrap/dial.h"
+
+namespace tutti {
+namespace {
+
+// Parts are packed into frames of about this size: many small blobs cost one frame, and a member never has more than
+// one frame of big ones waiting for it.
+constexpr std::size_t kPackBytes = 64 * 1024;
+// Telling members of a failure may not hold up the one who failed.
+constexpr Deadline::Milliseconds kFarewell{50};
+
+}  // namespace
+
+Hub::Hub(std::vector<Process> roster, Lobby lobby, SecureChannel rendezvous)
+    : roster_(std::move(roster)),
+      lobby_(std::move(lobby)),
+      rendezvous_(std::move(rendezvous)),
+      members_(roster_.size()) {}
+
+std::vector<Hub::Blob> Hub::AllGather(std::uint64_t sequence, std::span<const std::byte> mine, Deadline deadline,
+                                      Cancellation cancel) {
+  try {
+    for (auto& member : members_) {
+      member.part.reset();
+      member.given = 0;
+    }
+    members_[0].part = Blob(mine.begin(), mine.end());
+    missing_ = members_.size() - 1;
+    Collect(sequence, deadline, cancel);
+    if (lobby_) {
+      lobby_->Close();
+      lobby_.reset();
+      rendezvous_.reset();
+    }
+    std::vector<Blob> blobs;
+    for (auto& member : members_) blobs.push_back(std::move(*member.part));
+    Distribute(sequence, blobs, deadline, cancel);
+    return blobs;
+  } catch (const Error& error) {
+    Tell(cancel.requested() ? Failure{tuttiRemoteError, fmt::format("{} was aborted", Describe(0))}
+                            : Failure{error.code(), error.what()});
+    throw;
+  }
+}
+
+void Hub::Shutdown() {
+  if (lobby_) lobby_->Close();
+  for (auto& member : members_) {
+    if (member.channel) member.channel->Shutdown();
+  }
+}
+
+void Hub::Collect(std::uint64_t sequence, Deadline deadline, Cancellation cancel) {
+  std::vector<pollfd> fds;
+  std::vector<int> ranks;  // of the entries after the lobby's
+  while (missing_ > 0) {
+    fds.clear();
+    ranks.clear();
+    if (lobby_) lobby_->Watch(fds);
+    const auto strangers = fds.size();
+    HearRendezvous();
+    if (rendezvous_) fds.push_back(rendezvous_->Watch());
+    const auto others = fds.size();
+    for (int rank = 1; rank < static_cast<int>(members_.size()); ++rank) {
+      if (!member(rank).channel) continue;
+      fds.push_back(member(rank).channel->Watch());
+      ranks.push_back(rank);
+    }
+    const auto wake = Wait(fds, lobby_ ? std::min(deadline, lobby_->NextDeadline()) : deadline, cancel);
+    if (wake == Wake::cancelled) ThrowCancelled();
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      if (fds[others + i].revents != 0) Listen(sequence, ranks[i]);
+    }
+    if (lobby_) {
+      std::vector<Admitted> admitted;
+      lobby_->Advance(std::span<const pollfd>(fds).first(strangers), admitted);
+      Admit(admitted);
+    }
+    if (missing_ > 0 && deadline.Passed()) ThrowMissing(Describe(0));
+  }
+}
+
+void Hub::HearRendezvous() {
+  if (!rendezvous_) return;
+  while (const auto frame = rendezvous_->Receive()) {
+    if (const auto failure = DecodeFailure(*frame)) throw Error(failure->code, failure->message);
+  }
+  if (rendezvous_->closed()) rendezvous_.reset();  // whose process need not live longer than the verdict
+}
+
+void Hub::Listen(std::uint64_t sequence, int rank) {
+  auto& from = member(rank);
+  from.channel->Flush();
+  while (const auto frame = from.channel->Receive()) {
+    if (auto contribution = DecodeContribution(*frame)) {
+      if (contribution->sequence != sequence || from.part) {
+        Throw(tuttiInternalError, "{} is at exchange {} while rank 0 is at {}", Describe(rank), contribution->sequence,
+              sequence);
+      }
+      from.part = std::move(contribution->blob);
+      --missing_;
+    } else if (DecodeImpatience(*frame)) {
+      if (missing_ > 0) ThrowMissing(Describe(rank));
+    } else {
+      Throw(tuttiInternalError, "{} sent rank 0 something it cannot read", Describe(rank));
+    }
+  }
+  if (from.channel->closed()) {
+    Throw(tuttiRemoteError, "{} is gone: it closed its connection (its process ended, or it gave up)", Describe(rank));
+  }
+}
+
+void Hub::Admit(std::vector<Admitted>& admitted) {
+  for (auto& one : admitted) {
+    // The rendezvous has settled who is who, so anything else here is a fault of a program or of this library.
+    if (one.nranks != static_cast<int>(members_.size()) || one.rank == 0 || member(one.rank).channel) {
+      Throw(tuttiInternalError, "rank {} of {} came to a control plane of {} ranks where it is not expected", one.rank,
+            one.nranks, members_.size());
+    }
+    member(one.rank).channel = std::move(one.channel);
+  }
+}
+
+void Hub::Distribute(std::uint64_t sequence, const std::vector<Blob>& blobs, Deadline deadline, Cancellation cancel) {
+  std::vector<pollfd> fds;
+  std::vector<int> ranks;
+  for (int rank = 1; rank < static_cast<int>(members_.size()); ++rank) ranks.push_back(rank);
+  for (;;) {
+    for (const int rank : ranks) Give(sequence, blobs, member(rank));
+    std::erase_if(ranks,
+                  [&](int rank) { return !member(rank).channel->sending() && member(rank).given == blobs.size(); });
+    if (ranks.empty()) return;
+    fds.clear();
+    // Only for room: a member that has everything may already be sending the next exchange's part.
+    for (const int rank : ranks) fds.push_back({member(rank).channel->socket().fd(), POLLOUT, 0});
+    const auto wake = Wait(fds, deadline, cancel);
+    if (wake == Wake::cancelled) ThrowCancelled();
+    if (wake == Wake::deadline) {
+      Throw(tuttiTimeoutError, "{} does not take the result of this exchange from rank 0", Describe(ranks.front()));
+    }
+    // Who is gone has given its part; the others still get theirs. It is missed in the next exchange, and named there.
+    for (std::size_t i = ranks.size(); i-- > 0;) {
+      if ((fds[i].revents & (POLLERR | POLLHUP)) != 0) ranks.erase(ranks.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+}
+
+void Hub::Give(std::uint64_t sequence, const std::vector<Blob>& blobs, Member& member) {
+  member.channel->Flush();
+  while (!member.channel->sending() && member.given < blobs.size()) {
+    Parts parts{sequence, static_cast<std::uint32_t>(member.given), {}};
+    for (std::size_t bytes = 0; member.given < blobs.size(); ++member.given) {
+      const auto& blob = blobs[member.given];
+      if (!parts.blobs.empty() && bytes + blob.size() > kPackBytes) break;
+      bytes += blob.size();
+      parts.blobs.push_back(blob);
+    }
+    member.channel->Queue(Encode(parts));
+  }
+}
+
+void Hub::Tell(const Failure& failure) {
+  const auto bytes = Encode(failure);
+  for (auto& member : members_) {
+    if (member.channel) member.channel->Queue(bytes);
+  }
+  // Those in the middle of a big result have to take that first.
+  const auto farewell = Deadline::After(kFarewell);
+  std::vector<pollfd> fds;
+  do {
+    fds.clear();
+    for (auto& member : members_) {
+      if (!member.channel) continue;
+      member.channel->Flush();
+      if (member.channel->sending()) fds.push_back({member.channel->socket().fd(), POLLOUT, 0});
+    }
+  } while (!fds.empty() && Wait(fds, farewell) == Wake::event && !farewell.Passed());
+}
+
+void Hub::ThrowMissing(const std::string& where) const {
+  std::vector<int> missing;
+  for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+    if (!members_[rank].part) missing.push_back(static_cast<int>(rank));
+  }
+  Throw(tuttiTimeoutError, "an exchange between the ranks timed out at {}: {} of {} did not come; the first is {}",
+        where, DescribeRanks(missing), members_.size(), Describe(missing.front()));
+}
+
+}  // namespace tutti

@@ -1,0 +1,64 @@
+// The middle of a control plane's star, in rank 0's process: admits the other ranks, collects one blob of each, and
+// gives all of them to everybody.
+//
+// Ranks are admitted while the first all-gather collects, so meeting and exchanging is one wait with one deadline.
+// Thread-safety: one call at a time.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "src/bootstrap/channel.h"
+#include "src/bootstrap/join_messages.h"
+#include "src/bootstrap/lobby.h"
+
+namespace tutti {
+
+class Hub {
+ public:
+  using Blob = std::vector<std::byte>;
+
+  // `roster` by rank, this process first. `lobby` serves Purpose::hub. `rendezvous` tells of ranks that leave before
+  // they come here: every rank keeps its connection to the rendezvous until the first all-gather has ended.
+  Hub(std::vector<Process> roster, Lobby lobby, SecureChannel rendezvous);
+
+  // Every rank's blob. Before it throws it tells every member why. Dead afterwards.
+  std::vector<Blob> AllGather(std::uint64_t sequence, std::span<const std::byte> mine, Deadline deadline,
+                              Cancellation cancel);
+  void Shutdown();
+
+ private:
+  struct Member {
+    std::optional<SecureChannel> channel;  // none until it has come
+    std::optional<Blob> part;              // of the current all-gather
+    std::size_t given = 0;                 // parts that it has been sent
+  };
+
+  void Collect(std::uint64_t sequence, Deadline deadline, Cancellation cancel);
+  void Listen(std::uint64_t sequence, int rank);
+  void HearRendezvous();
+  void Admit(std::vector<Admitted>& admitted);
+  void Distribute(std::uint64_t sequence, const std::vector<Blob>& blobs, Deadline deadline, Cancellation cancel);
+  void Give(std::uint64_t sequence, const std::vector<Blob>& blobs, Member& member);
+  void Tell(const Failure& failure);
+  [[noreturn]] void ThrowMissing(const std::string& where) const;
+  std::string Describe(int rank) const { return tutti::Describe(rank, roster_[static_cast<std::size_t>(rank)]); }
+  Member& member(int rank) { return members_[static_cast<std::size_t>(rank)]; }
+
+  std::vector<Process> roster_;
+  // Until all members have come:
+  std::optional<Lobby> lobby_;
+  std::optional<SecureChannel> rendezvous_;
+  std::vector<Member> members_;  // by rank; the first is this process itself and has no channel
+  std::size_t missing_ = 0;      // parts of the current all-gather
+};
+
+}  // namespace tutti

@@ -1,0 +1,30 @@
+// Tickets for jobs that meet at a known address, rank 0 serving: TUTTI_COMM_ID=host:port, and the variables that
+// torchrun and its like set. Every rank makes the same ticket by itself; nothing needs to be passed around.
+//
+// The secret comes from TUTTI_SECRET. Without it, it comes from what the job's processes know about the job, which
+// others may guess; on anything but loopback that is logged as a warning. Thread-safety: pure but for name resolution
+// and the log.
+#pragma once
+
+#include "base/settings.h"
+#include "src/bootstrap/unique_id.h"
+
+namespace tutti {
+
+// REQUIRES: settings.comm_id is not empty. Throws tuttiInvalidUsage naming TUTTI_COMM_ID and its value. `environment`
+// gives job facts that tell jobs on one address apart (kJobFacts in the .cc).
+JoinTicket TicketFromCommId(const Settings& settings, const Lookup& environment);
+
+struct EnvironmentTicket {
+  JoinTicket ticket;
+  int rank = 0;
+  int nranks = 1;
+};
+// RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Under torchrun with TORCHELASTIC_USE_AGENT_STORE=True its own store
+// has MASTER_PORT, so the ranks meet at MASTER_PORT + 1. Throws tuttiInvalidUsage naming the variable and its value.
+EnvironmentTicket TicketFromEnvironment(const Settings& settings, const Lookup& environment);
+
+// The process's environment.
+Lookup ProcessEnvironment();
+
+}  // namespace tutti

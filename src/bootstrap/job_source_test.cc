@@ -1,0 +1,121 @@
+#include "src/bootstrap/job_source.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "src/bootstrap/rank_testing.h"
+
+namespace tutti {
+namespace {
+
+using Environment = std::map<std::string, std::string, std::less<>>;
+
+const Environment kTorchrun = {
+    {"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}};
+
+Lookup In(const Environment& environment) {
+  return [&environment](std::string_view name) -> std::optional<std::string> {
+    const auto found = environment.find(name);
+    return found == environment.end() ? std::nullopt : std::optional<std::string>(found->second);
+  };
+}
+
+Environment With(std::initializer_list<std::pair<std::string, std::string>> changes) {
+  auto environment = kTorchrun;
+  for (const auto& [name, value] : changes) environment[name] = value;
+  return environment;
+}
+
+TEST(TicketFromEnvironment, ReadsTheFourVariables) {
+  const auto result = TicketFromEnvironment({}, In(kTorchrun));
+  EXPECT_EQ(result.rank, 1);
+  EXPECT_EQ(result.nranks, 4);
+  EXPECT_TRUE(result.ticket.served_by_rank0);
+  EXPECT_FALSE(result.ticket.listen_everywhere);
+  EXPECT_EQ(result.ticket.addresses, std::vector{SocketAddress::Loopback(false, 29500)});
+}
+
+TEST(TicketFromEnvironment, LeavesTorchrunsStoreItsPort) {
+  const auto environment = With({{"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  EXPECT_EQ(TicketFromEnvironment({}, In(environment)).ticket.addresses.front().port, 29501);
+  EXPECT_EQ(
+      TicketFromEnvironment({}, In(With({{"TORCHELASTIC_USE_AGENT_STORE", "False"}}))).ticket.addresses.front().port,
+      29500);
+}
+
+TEST(TicketFromEnvironment, RefusesNamingVariableAndValue) {
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<std::string, std::string>>{{"RANK", ""},
+                                                                  {"RANK", "4"},
+                                                                  {"RANK", "-1"},
+                                                                  {"RANK", "one"},
+                                                                  {"WORLD_SIZE", "0"},
+                                                                  {"WORLD_SIZE", "99999999999999999999"},
+                                                                  {"WORLD_SIZE", "4 "},
+                                                                  {"MASTER_PORT", "0"},
+                                                                  {"MASTER_PORT", "65536"},
+                                                                  {"MASTER_ADDR", ""},
+                                                                  {"MASTER_ADDR", "no such host"}}) {
+    try {
+      TicketFromEnvironment({}, In(With({{name, value}})));
+      ADD_FAILURE() << name << '=' << value;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), tuttiInvalidUsage);
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(value), std::string::npos) << error.what();
+    }
+  }
+  for (const auto* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+    auto environment = kTorchrun;
+    environment.erase(name);
+    try {
+      TicketFromEnvironment({}, In(environment));
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(fmt::format("{} is not set", name)), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_THROW(
+      TicketFromEnvironment({}, In(With({{"MASTER_PORT", "65535"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}}))), Error);
+}
+
+TEST(TicketFromEnvironment, SecretsDifferBetweenJobsAndNotBetweenRanks) {
+  const auto secret = [](const Environment& environment, const std::string& text) {
+    Settings settings;
+    settings.secret = text;
+    return RendezvousKey(TicketFromEnvironment(settings, In(environment)).ticket);
+  };
+  const auto key = secret(kTorchrun, "s");
+  EXPECT_TRUE(key == secret(With({{"RANK", "3"}}), "s"));
+  EXPECT_TRUE(key == secret(With({{"WORLD_SIZE", "5"}}), "s")) << "ranks that disagree must meet to be told";
+  EXPECT_FALSE(key == secret(kTorchrun, "t"));
+  EXPECT_FALSE(key == secret(kTorchrun, ""));
+  EXPECT_FALSE(key == secret(With({{"MASTER_PORT", "29501"}}), "s"));
+  EXPECT_FALSE(key == secret(With({{"TORCHELASTIC_RUN_ID", "x"}}), "s"));
+}
+
+TEST(TicketFromEnvironment, RanksMeet) {
+  const auto port = std::to_string(testing::FreePort());
+  const auto errors = testing::RunRanks(testing::AllRanks(4), [&](int rank) {
+    const auto environment =
+        With({{"RANK", std::to_string(rank)}, {"MASTER_PORT", port}, {"MASTER_ADDR", "localhost"}});
+    const auto job = TicketFromEnvironment({}, In(environment));
+    ControlPlane::Join(job.ticket, job.nranks, job.rank, {}, testing::Ample())
+        ->Barrier(testing::Ample());
+  });
+  testing::ExpectNoErrors(errors);
+}
+
+TEST(TicketFromCommId, NamesListenEverywhere) {
+  Settings settings;
+  settings.comm_id = "[::1]:7000";
+  EXPECT_EQ(TicketFromCommId(settings, In({})).addresses, std::vector{SocketAddress::Loopback(true, 7000)});
+  settings.comm_id = "localhost:7000";
+  EXPECT_FALSE(TicketFromCommId(settings, In({})).listen_everywhere);
+  settings.comm_id = "7000";
+  EXPECT_THROW(TicketFromCommId(settings, In({})), Error);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,153 @@
+// Joining as a rank:
+//
+//   1. rank 0 listens for the others (the future hub of the control plane);
+//   2. everybody proves itself to the rendezvous, says who it is, and waits for the verdict: all ranks, and where rank
+//   0
+//      listens. The rendezvous may live in any process; afterwards it only tells of ranks that leave on the way;
+//   3. everybody proves itself to rank 0, with a key that is fresh for this meeting;
+//   4. a barrier, so that Join returns only when everybody has arrived.
+#include <algorithm>
+#include <optional>
+
+#include "base/log.h"
+#include "src/bootstrap/control_plane.h"
+#include "src/bootstrap/dial.h"
+#include "src/bootstrap/interfaces.h"
+#include "src/bootstrap/rendezvous.h"
+
+namespace tutti {
+namespace {
+
+// A rank whose time is over waits this long for the rendezvous to say who is missing.
+constexpr Deadline::Milliseconds kLastAnswer{80};
+
+// Where rank 0 listens for the others. Ranks that meet on loopback are all on this machine, and need no other network -
+// unless loopback is only what a machine's name means to that machine itself.
+std::vector<Socket> ListenForMembers(const JoinTicket& ticket, const Settings& settings) {
+  const bool local = !ticket.listen_everywhere && std::ranges::all_of(ticket.addresses, &SocketAddress::IsLoopback);
+  std::vector<SocketAddress> places;
+  if (local) {
+    for (auto place : ticket.addresses) {
+      place.port = 0;
+      if (std::ranges::find(places, place) == places.end()) places.push_back(place);
+    }
+  } else {
+    places = ChooseAddresses(LocalInterfaces(), settings.socket_ifname, settings.socket_family);
+  }
+  std::vector<Socket> listeners;
+  int error = 0;
+  for (const auto& place : places) {
+    auto result = Listen(place);
+    if (result.socket) {
+      listeners.push_back(std::move(result.socket));
+    } else {
+      error = result.error;
+    }
+  }
+  if (listeners.empty()) ThrowSystem(fmt::format("rank 0 cannot listen on {}", TextOf(places)), error);
+  return listeners;
+}
+
+Verdict AwaitVerdict(SecureChannel& rendezvous, int rank, Deadline deadline, Cancellation cancel) {
+  bool asked = false;
+  for (;;) {
+    while (const auto frame = rendezvous.Receive()) {
+      auto verdict = DecodeVerdict(*frame);
+      if (!verdict) Throw(tuttiInternalError, "the rendezvous sent rank {} something it cannot read", rank);
+      return std::move(*verdict);
+    }
+    if (rendezvous.closed()) {
+      Throw(tuttiRemoteError,
+            "the rendezvous closed its connection to rank {} before all ranks had joined: the process that serves it "
+            "(the caller of tuttiGetUniqueId, or rank 0) has ended or given up",
+            rank);
+    }
+    pollfd fd = rendezvous.Watch();
+    switch (Wait({&fd, 1}, deadline, cancel)) {
+      case Wake::cancelled: ThrowCancelled();
+      case Wake::event: rendezvous.Flush(); break;
+      case Wake::deadline:
+        if (asked) {
+          Throw(tuttiTimeoutError, "joining timed out at rank {}, and the rendezvous does not answer who is missing",
+                rank);
+        }
+        asked = true;
+        rendezvous.Queue(Encode(Impatience{}));
+        deadline = Deadline::After(kLastAnswer);
+        break;
+    }
+  }
+}
+
+// What the rendezvous has to say about a failure to meet at rank 0: who has left.
+std::optional<Error> ReasonFrom(SecureChannel& rendezvous) {
+  const auto until = Deadline::After(kLastAnswer);
+  while (!rendezvous.closed()) {
+    while (const auto frame = rendezvous.Receive()) {
+      if (const auto failure = DecodeFailure(*frame)) return Error(failure->code, failure->message);
+    }
+    pollfd fd = rendezvous.Watch();
+    if (Wait({&fd, 1}, until) != Wake::event) break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int nranks, int rank,
+                                                 const Settings& settings, Deadline deadline, Cancellation cancel) {
+  if (nranks < 1 || nranks > static_cast<int>(kMaxRanks)) {
+    Throw(tuttiInvalidArgument, "nranks is {}; it must be from 1 to {}", nranks, kMaxRanks);
+  }
+  if (rank < 0 || rank >= nranks) Throw(tuttiInvalidArgument, "rank is {}; it must be from 0 to {}", rank, nranks - 1);
+
+  JoinRequest request{.version = TUTTI_VERSION_CODE, .process = Process::Current(), .hub = {}};
+  std::vector<Socket> listeners;
+  auto meeting = ticket.addresses;
+  if (rank == 0) {
+    listeners = ListenForMembers(ticket, settings);
+    for (const auto& listener : listeners) request.hub.push_back(LocalAddress(listener));
+    if (ticket.served_by_rank0) meeting = OpenRendezvousFor(ticket, settings, deadline, cancel);
+  }
+
+  const auto key = RendezvousKey(ticket);
+  const Call call{.addresses = meeting,
+                  .purpose = Purpose::rendezvous,
+                  .rank = rank,
+                  .nranks = nranks,
+                  .may_be_early = ticket.served_by_rank0 && rank != 0,
+                  .whom = ticket.served_by_rank0 ? "the rendezvous (opened by rank 0)" : "the rendezvous"};
+  auto rendezvous = Dial(call, key, deadline, cancel);
+  rendezvous.Queue(Encode(request));
+  auto verdict = AwaitVerdict(rendezvous, rank, deadline, cancel);
+  if (verdict.code != tuttiSuccess) throw Error(verdict.code, verdict.message);
+  if (verdict.roster.size() != static_cast<std::size_t>(nranks) || verdict.hub.empty()) {
+    Throw(tuttiInternalError, "the rendezvous' verdict for rank {} does not fit its {} ranks", rank, nranks);
+  }
+
+  std::unique_ptr<ControlPlane> plane(new ControlPlane(rank, verdict.roster));
+  const auto hub_key = HubKey(key, verdict.session);
+  if (rank == 0) {
+    plane->hub_.emplace(verdict.roster, Lobby(std::move(listeners), hub_key, Purpose::hub), std::move(rendezvous));
+    plane->Barrier(deadline, cancel);
+  } else {
+    const Call to_hub{.addresses = verdict.hub,
+                      .purpose = Purpose::hub,
+                      .rank = rank,
+                      .nranks = nranks,
+                      .may_be_early = false,
+                      .whom = Describe(0, verdict.roster[0])};
+    try {
+      plane->to_hub_ = Dial(to_hub, hub_key, deadline, cancel);
+      plane->Barrier(deadline, cancel);
+    } catch (const Error& error) {
+      if (error.code() != tuttiRemoteError) throw;
+      if (const auto reason = ReasonFrom(rendezvous)) throw *reason;
+      throw;
+    }
+  }
+  Log(Subject::init, "rank {} of {} joined", rank, nranks);
+  return plane;
+}
+
+}  // namespace tutti

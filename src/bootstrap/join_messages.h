@@ -1,0 +1,96 @@
+// What ranks, the rendezvous and the hub say to each other in frames (frame.h), as bytes and back. A decoder gives
+// nullopt for anything that an encoder of this version would not have made; it never throws and never trusts a count.
+//
+// Thread-safety: pure functions and value types.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/bootstrap/handshake.h"
+#include "src/bootstrap/socket.h"
+#include "tutti/tutti.h"
+
+namespace tutti {
+
+// Who a rank is, for messages to people.
+struct Process {
+  std::string host;
+  std::int64_t pid = 0;
+
+  static Process Current();
+  friend bool operator==(const Process&, const Process&) = default;
+};
+// "rank 3 (host node7, pid 4711)"
+std::string Describe(int rank, const Process& process);
+// "ranks 1, 4 and 5", a few at most.
+std::string DescribeRanks(const std::vector<int>& ranks);
+// "0.1.0"
+std::string VersionText(std::uint32_t version_code);
+
+// A rank to the rendezvous. The version comes first and alone decides how the rest is read.
+struct JoinRequest {
+  std::uint32_t version = TUTTI_VERSION_CODE;
+  Process process;
+  std::vector<SocketAddress> hub;  // rank 0: where it listens for the others
+
+  friend bool operator==(const JoinRequest&, const JoinRequest&) = default;
+};
+// Also to the rendezvous or the hub: my time is over, tell me who is missing.
+struct Impatience {
+  friend bool operator==(const Impatience&, const Impatience&) = default;
+};
+// The rendezvous to a rank: everybody is there, or why nothing will come of it.
+struct Verdict {
+  tuttiResult_t code = tuttiSuccess;
+  std::string message;
+  // On success:
+  std::array<std::byte, 16> session{};
+  std::vector<SocketAddress> hub;
+  std::vector<Process> roster;  // by rank
+
+  friend bool operator==(const Verdict&, const Verdict&) = default;
+};
+// A rank to the hub: its part of an all-gather.
+struct Contribution {
+  std::uint64_t sequence = 0;
+  std::vector<std::byte> blob;
+
+  friend bool operator==(const Contribution&, const Contribution&) = default;
+};
+// The hub to a rank: some of the parts, those of ranks first, first + 1, ...
+struct Parts {
+  std::uint64_t sequence = 0;
+  std::uint32_t first = 0;
+  std::vector<std::vector<std::byte>> blobs;
+
+  friend bool operator==(const Parts&, const Parts&) = default;
+};
+// The hub to a rank: it failed.
+struct Failure {
+  tuttiResult_t code = tuttiInternalError;
+  std::string message;
+
+  friend bool operator==(const Failure&, const Failure&) = default;
+};
+
+std::vector<std::byte> Encode(const JoinRequest& message);
+std::vector<std::byte> Encode(const Impatience& message);
+std::vector<std::byte> Encode(const Verdict& message);
+std::vector<std::byte> Encode(const Contribution& message);
+std::vector<std::byte> Encode(const Parts& message);
+std::vector<std::byte> Encode(const Failure& message);
+
+// A request of another version keeps only its version.
+std::optional<JoinRequest> DecodeJoinRequest(std::span<const std::byte> payload);
+std::optional<Impatience> DecodeImpatience(std::span<const std::byte> payload);
+std::optional<Verdict> DecodeVerdict(std::span<const std::byte> payload);
+std::optional<Contribution> DecodeContribution(std::span<const std::byte> payload);
+std::optional<Parts> DecodeParts(std::span<const std::byte> payload);
+std::optional<Failure> DecodeFailure(std::span<const std::byte> payload);
+
+}  // namespace tutti

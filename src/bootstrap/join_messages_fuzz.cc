@@ -1,0 +1,9 @@
+// libFuzzer target. What proven peers send to each other.
+#include <cstdint>
+
+#include "src/bootstrap/parsers_fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  tutti::fuzzing::Messages(std::as_bytes(std::span(data, size)));
+  return 0;
+}

@@ -1,0 +1,126 @@
+// What the fuzz targets run, and a test with random and damaged inputs as well (hostile_bytes_test.cc): each function
+// gives any bytes to one family of parsers and traps when a promise does not hold.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "src/bootstrap/frame.h"
+#include "src/bootstrap/handshake.h"
+#include "src/bootstrap/interfaces.h"
+#include "src/bootstrap/join_messages.h"
+#include "src/bootstrap/unique_id.h"
+
+namespace tutti::fuzzing {
+
+inline void Require(bool promise) {
+  if (!promise) __builtin_trap();
+}
+
+inline std::string_view TextOf(std::span<const std::byte> input) {
+  return {reinterpret_cast<const char*>(input.data()), input.size()};
+}
+
+// As many bytes as N, padded with zeros.
+template <std::size_t N>
+std::array<std::byte, N> Padded(std::span<const std::byte> input) {
+  std::array<std::byte, N> bytes{};
+  if (!input.empty()) std::memcpy(bytes.data(), input.data(), std::min(N, input.size()));
+  return bytes;
+}
+
+inline void DecodeId(const tuttiUniqueId& id) {
+  try {
+    const auto ticket = DecodeUniqueId(id);
+    Require(!ticket.addresses.empty());
+    Require(DecodeUniqueId(EncodeUniqueId(ticket)) == ticket);
+  } catch (const Error& error) {
+    Require(error.code() == tuttiInvalidArgument);
+  }
+}
+
+inline void UniqueId(std::span<const std::byte> input) {
+  tuttiUniqueId id;
+  const auto bytes = Padded<sizeof(id.internal)>(input);
+  std::memcpy(id.internal, bytes.data(), bytes.size());
+  DecodeId(id);
+  // Neither magic nor checksum is a secret, so a stranger's id may have both right: what is behind them must hold as
+  // well.
+  constexpr std::size_t kMagic = 8;
+  JoinTicket ticket;
+  ticket.addresses = {SocketAddress::Loopback(false, 1)};
+  id = EncodeUniqueId(ticket);
+  std::memcpy(id.internal + kMagic, bytes.data(), bytes.size() - kMagic);
+  SetChecksum(id);
+  DecodeId(id);
+
+  ByteReader reader(input);
+  if (const auto address = ReadAddress(reader)) {
+    ByteWriter writer;
+    WriteAddress(writer, *address);
+    Require(writer.size() <= input.size() && std::memcmp(writer.bytes().data(), input.data(), writer.size()) == 0);
+  }
+}
+
+template <typename Message>
+void RequireSameAgain(const std::optional<Message>& message, std::span<const std::byte> input) {
+  if (!message) return;
+  const auto again = Encode(*message);
+  Require(again.size() == input.size() && std::memcmp(again.data(), input.data(), again.size()) == 0);
+}
+
+inline void Handshake(std::span<const std::byte> input) {
+  const auto client_bytes = Padded<kClientHelloBytes>(input);
+  if (const auto hello = DecodeClientHello(client_bytes)) {
+    Require(hello->rank < hello->nranks && hello->nranks <= kMaxRanks);
+    Require(Encode(*hello) == client_bytes);
+  }
+  const auto server_bytes = Padded<kServerHelloBytes>(input);
+  if (const auto hello = DecodeServerHello(server_bytes)) Require(Encode(*hello) == server_bytes);
+
+  // Nobody without the key makes a frame, however the bytes are cut.
+  const SecretKey key = DeriveKey(SecretKey(), "fuzz", {});
+  FrameOpener opener(key);
+  const auto cut = input.empty() ? 0 : std::to_integer<std::size_t>(input[0]) % input.size();
+  for (const auto piece : {input.first(cut), input.subspan(cut)}) {
+    opener.Feed(piece);
+    Require(!opener.Next());
+  }
+}
+
+// What comes out of proven frames.
+inline void Messages(std::span<const std::byte> input) {
+  if (const auto request = DecodeJoinRequest(input); request && request->version == TUTTI_VERSION_CODE) {
+    RequireSameAgain(request, input);
+  }
+  RequireSameAgain(DecodeImpatience(input), input);
+  RequireSameAgain(DecodeVerdict(input), input);
+  RequireSameAgain(DecodeContribution(input), input);
+  RequireSameAgain(DecodeParts(input), input);
+  RequireSameAgain(DecodeFailure(input), input);
+}
+
+inline void Names(std::span<const std::byte> input) {
+  const auto text = TextOf(input);
+  try {
+    const auto filter = InterfaceFilter::Parse(text);
+    Require(text.empty() || !filter.names.empty());
+    for (const auto& name : filter.names) Require(filter.Accepts(name) != filter.exclude);
+  } catch (const Error& error) {
+    Require(error.code() == tuttiInvalidArgument);
+  }
+  try {
+    const auto place = ParseHostPort("TUTTI_COMM_ID", text);
+    Require(!place.host.empty() && place.port != 0);
+    SocketAddress::Parse(place.host, place.port);
+  } catch (const Error& error) {
+    Require(error.code() == tuttiInvalidUsage);
+  }
+}
+
+}  // namespace tutti::fuzzing

@@ -1,0 +1,167 @@
+#include "src/bootstrap/reception.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace tutti {
+namespace {
+
+// A program may make its unique id long before its ranks are ready to join (they load their models first).
+constexpr Deadline::Milliseconds kUnused = std::chrono::hours(1);
+// The ranks' own deadlines come first; this is for ranks that are stopped and cannot even give up.
+constexpr Deadline::Milliseconds kSlack = std::chrono::seconds(10);
+// All were told; their closing is only awaited so that nothing of it is cut off.
+constexpr Deadline::Milliseconds kSuccessLinger = std::chrono::seconds(5);
+// A rank that comes after the failure hears of it, rather than meet a closed port.
+constexpr Deadline::Milliseconds kFailureLinger = std::chrono::seconds(30);
+
+}  // namespace
+
+Reception::Reception(Lobby lobby, Deadline::Milliseconds patience)
+    : lobby_(std::move(lobby)), patience_(patience), deadline_(Deadline::After(std::max(kUnused, patience))) {}
+
+void Reception::Watch(std::vector<pollfd>& fds) const {
+  lobby_.Watch(fds);
+  for (const auto& guest : guests_) fds.push_back(guest.channel.Watch());
+}
+
+Deadline Reception::NextDeadline() const { return std::min(lobby_.NextDeadline(), deadline_); }
+
+void Reception::Advance(std::span<const pollfd> fds) {
+  const auto lobby_fds = fds.first(lobby_.watched());
+  auto event = fds.begin() + static_cast<std::ptrdiff_t>(lobby_fds.size());
+  for (auto guest = guests_.begin(); guest != guests_.end(); ++event) {
+    if (event->revents != 0) {
+      guest->channel.Flush();
+      Listen(*guest);
+    }
+    if (!guest->channel.closed()) {
+      ++guest;
+      continue;
+    }
+    const auto leaver = guest->rank;
+    const bool joined = guest->joined;
+    guest = guests_.erase(guest);
+    if (joined) TellOfLeaving(leaver);
+  }
+  std::vector<Admitted> admitted;
+  lobby_.Advance(lobby_fds, admitted);
+  for (auto& one : admitted) guests_.push_back({std::move(one.channel), one.rank, one.nranks});
+
+  if (!verdict_ && deadline_.Passed()) {
+    if (joined_.empty()) {
+      done_ = true;
+    } else {
+      Fail(tuttiTimeoutError, fmt::format("joining timed out: {}", DescribeMissing()));
+    }
+  }
+  if (verdict_) {
+    TellAll();
+    const bool everybody = !joined_.empty() && told_.size() >= static_cast<std::size_t>(joined_.begin()->second.nranks);
+    if ((everybody && guests_.empty()) || deadline_.Passed()) done_ = true;
+  }
+}
+
+void Reception::Close() {
+  lobby_.Close();
+  for (auto& guest : guests_) guest.channel.Shutdown();
+  guests_.clear();
+  done_ = true;
+}
+
+void Reception::Listen(Guest& guest) {
+  while (const auto frame = guest.channel.Receive()) {
+    if (verdict_) continue;  // it will be told
+    if (DecodeImpatience(*frame) && guest.joined) {
+      Fail(tuttiTimeoutError, fmt::format("joining timed out at {}: {}",
+                                          Describe(guest.rank, joined_.at(guest.rank).process), DescribeMissing()));
+    } else if (const auto request = DecodeJoinRequest(*frame); request && !guest.joined) {
+      Join(guest, *request);
+    } else {
+      Fail(tuttiInternalError, fmt::format("rank {} sent the rendezvous something it cannot read", guest.rank));
+    }
+  }
+}
+
+void Reception::Join(Guest& guest, const JoinRequest& request) {
+  const auto newcomer = Describe(guest.rank, request.process);
+  if (request.version != TUTTI_VERSION_CODE) {
+    return Fail(tuttiInvalidUsage,
+                fmt::format("{} uses Tutti {}, but the rendezvous uses Tutti {}: all ranks must load the same version",
+                            newcomer, VersionText(request.version), VersionText(TUTTI_VERSION_CODE)));
+  }
+  if (!joined_.empty()) {
+    const auto& [rank, first] = *joined_.begin();
+    if (first.nranks != guest.nranks) {
+      return Fail(tuttiInvalidUsage, fmt::format("the ranks disagree on nranks: {} says {}, {} says {}",
+                                                 Describe(rank, first.process), first.nranks, newcomer, guest.nranks));
+    }
+  }
+  const auto [place, free] = joined_.try_emplace(guest.rank, Joined{request.process, guest.nranks});
+  if (!free) {
+    return Fail(tuttiInvalidUsage, fmt::format("rank {} of {} was taken twice: by {} and by {}", guest.rank,
+                                               guest.nranks, Describe(guest.rank, place->second.process), newcomer));
+  }
+  guest.joined = true;
+  if (guest.rank == 0) hub_ = request.hub;
+  Log(Subject::init, "rendezvous: {} joined, {} of {}", newcomer, joined_.size(), guest.nranks);
+  deadline_ = Deadline::After(patience_ + kSlack);
+  if (joined_.size() == static_cast<std::size_t>(guest.nranks)) Complete();
+}
+
+void Reception::Complete() {
+  Verdict verdict;
+  EnsureSodium();
+  randombytes_buf(verdict.session.data(), verdict.session.size());
+  verdict.hub = hub_;
+  for (const auto& [rank, joined] : joined_) verdict.roster.push_back(joined.process);
+  // First of all, so that a rank's next job finds this port free or its own.
+  lobby_.Close();
+  Decide(std::move(verdict), kSuccessLinger);
+}
+
+void Reception::Fail(tuttiResult_t code, std::string message) {
+  if (verdict_) return;
+  Log(Subject::init, "rendezvous: {}", message);
+  Verdict verdict;
+  verdict.code = code;
+  verdict.message = std::move(message);
+  Decide(std::move(verdict), kFailureLinger);
+}
+
+void Reception::Decide(Verdict verdict, Deadline::Milliseconds linger) {
+  verdict_ = std::move(verdict);
+  deadline_ = Deadline::After(linger);
+}
+
+void Reception::TellAll() {
+  std::optional<std::vector<std::byte>> bytes;
+  for (auto& guest : guests_) {
+    if (guest.told) continue;
+    if (!bytes) bytes = Encode(*verdict_);
+    guest.channel.Queue(*bytes);
+    guest.told = true;
+    told_.insert(guest.rank);
+  }
+}
+
+void Reception::TellOfLeaving(int rank) {
+  auto message = fmt::format("{} left while ranks were joining: its process ended or gave up",
+                             Describe(rank, joined_.at(rank).process));
+  if (!verdict_) return Fail(tuttiRemoteError, std::move(message));
+  if (verdict_->code != tuttiSuccess) return;
+  const auto bytes = Encode(Failure{tuttiRemoteError, std::move(message)});
+  for (auto& guest : guests_) guest.channel.Queue(bytes);
+}
+
+std::string Reception::DescribeMissing() const {
+  const int nranks = joined_.begin()->second.nranks;
+  std::vector<int> missing;
+  for (int rank = 0; rank < nranks; ++rank) {
+    if (!joined_.contains(rank)) missing.push_back(rank);
+  }
+  return fmt::format("{} of {} never came", DescribeRanks(missing), nranks);
+}
+
+}  // namespace tutti

@@ -1,0 +1,193 @@
+#include "src/bootstrap/rendezvous.h"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/quiet_thread.h"
+#include "src/bootstrap/dial.h"
+#include "src/bootstrap/interfaces.h"
+
+namespace tutti {
+namespace {
+
+constexpr Deadline::Milliseconds kPortPatience = std::chrono::seconds(5);
+constexpr Deadline::Milliseconds kPortRetry{20};
+
+// Owns the servers that run in the background of this process.
+class Background {
+ public:
+  void Keep(std::unique_ptr<RendezvousServer> server) {
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(servers_, [](const auto& one) { return one->finished(); });
+    servers_.push_back(std::move(server));
+  }
+  // A failed job's server stays for late ranks; but when its process tries again, that matters more.
+  void RetireDecided() {
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(servers_, [](const auto& one) { return one->decided(); });
+  }
+  void Clear() {
+    const std::scoped_lock lock(mutex_);
+    servers_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<RendezvousServer>> servers_;
+};
+
+// One per process, as the rendezvous of tuttiGetUniqueId belongs to no other object. A forked child gets its own: the
+// parent's threads are not there, and its mutex may be locked for ever.
+Background& ThisProcess() {
+  struct Holder {
+    const pid_t owner = getpid();
+    std::unique_ptr<Background> background = std::make_unique<Background>();
+    ~Holder() {
+      // At exit, or when the library is unloaded: the threads must be gone before their code is.
+      if (getpid() == owner) {
+        background->Clear();
+      } else {
+        // A forked child leaves what is the parent's.
+        static_cast<void>(background.release());
+      }
+    }
+  };
+  static Holder first;
+  if (getpid() == first.owner) return *first.background;
+  static Holder forked;
+  return *forked.background;
+}
+
+// Listens on what can be listened on. `error`: why not on all of them.
+std::vector<Socket> ListenOn(const std::vector<SocketAddress>& addresses, int& error) {
+  std::vector<Socket> listeners;
+  for (const auto& address : addresses) {
+    auto result = Listen(address);
+    if (result.socket) {
+      listeners.push_back(std::move(result.socket));
+    } else {
+      error = result.error;
+      // Half a rendezvous on a port that is taken on the other half would split the job.
+      if (error == EADDRINUSE) return {};
+    }
+  }
+  return listeners;
+}
+
+std::vector<Socket> ListenEverywhere(std::uint16_t port, std::string_view family, int& error) {
+  for (const bool v6 : {true, false}) {
+    if (v6 ? family == "inet" : family == "inet6") continue;
+    auto listeners = ListenOn({SocketAddress::Wildcard(v6, port)}, error);
+    if (!listeners.empty() || error == EADDRINUSE) return listeners;
+  }
+  return {};
+}
+
+std::vector<Socket> ListenFor(const JoinTicket& ticket, const Settings& settings, int& error) {
+  if (!ticket.listen_everywhere) {
+    auto listeners = ListenOn(ticket.addresses, error);
+    // An address that others use for this machine but that it does not have itself: a service's, a router's.
+    if (!listeners.empty() || error != EADDRNOTAVAIL) return listeners;
+  }
+  return ListenEverywhere(ticket.addresses.front().port, settings.socket_family, error);
+}
+
+}  // namespace
+
+RendezvousServer::RendezvousServer(std::vector<Socket> listeners, const SecretKey& rendezvous_key,
+                                   Deadline::Milliseconds patience)
+    : shared_(std::make_unique<Shared>()), owner_(getpid()) {
+  for (const auto& listener : listeners) addresses_.push_back(LocalAddress(listener));
+  shared_->wake = Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!shared_->wake) ThrowErrno("cannot make an eventfd for the rendezvous");
+  Reception reception(Lobby(std::move(listeners), rendezvous_key, Purpose::rendezvous), patience);
+  try {
+    thread_ = std::make_unique<std::thread>(QuietThread(&Serve, std::ref(*shared_), std::move(reception)));
+  } catch (const std::system_error& error) {
+    ThrowSystem("cannot start the rendezvous' thread", error.code().value());
+  }
+}
+
+RendezvousServer::~RendezvousServer() {
+  if (getpid() != owner_) {
+    // The thread lives in the parent only; it can be neither joined nor detached here.
+    static_cast<void>(thread_.release());
+    static_cast<void>(shared_.release());
+    return;
+  }
+  eventfd_write(shared_->wake.fd(), 1);
+  thread_->join();
+}
+
+void RendezvousServer::Serve(Shared& shared, Reception reception) {
+  pthread_setname_np(pthread_self(), "tutti-join");
+  try {
+    std::vector<pollfd> fds;
+    while (!reception.done()) {
+      fds.assign(1, {shared.wake.fd(), POLLIN, 0});
+      reception.Watch(fds);
+      Wait(fds, reception.NextDeadline());
+      if (fds[0].revents != 0) break;
+      reception.Advance(std::span<const pollfd>(fds).subspan(1));
+      if (reception.decided()) shared.decided.store(true, std::memory_order_relaxed);
+    }
+  } catch (const std::exception& error) {
+    // Nobody is here to take it. The ranks see the rendezvous close.
+    Log(Subject::init, "rendezvous: {}", error.what());
+  }
+  reception.Close();
+  shared.finished.store(true, std::memory_order_relaxed);
+}
+
+JoinTicket OpenRendezvous(const Settings& settings) {
+  JoinTicket ticket;
+  ticket.secret = SecretKey::Random();
+  randombytes_buf(ticket.job.data(), ticket.job.size());
+  auto addresses = ChooseAddresses(LocalInterfaces(), settings.socket_ifname, settings.socket_family);
+  int error = 0;
+  auto listeners = ListenOn(addresses, error);
+  if (listeners.empty()) ThrowSystem(fmt::format("cannot listen on {}", TextOf(addresses)), error);
+  auto server = std::make_unique<RendezvousServer>(std::move(listeners), RendezvousKey(ticket),
+                                                   Deadline::Milliseconds(settings.init_timeout_ms));
+  ticket.addresses = server->addresses();
+  Log(Subject::init, "rendezvous: listening on {}", TextOf(ticket.addresses));
+  ThisProcess().Keep(std::move(server));
+  return ticket;
+}
+
+std::vector<SocketAddress> OpenRendezvousFor(const JoinTicket& ticket, const Settings& settings, Deadline deadline,
+                                             Cancellation cancel) {
+  const auto patience = std::min(deadline, Deadline::After(kPortPatience));
+  int error = 0;
+  ThisProcess().RetireDecided();
+  auto listeners = ListenFor(ticket, settings, error);
+  while (listeners.empty() && error == EADDRINUSE && !patience.Passed()) {
+    if (Wait({}, std::min(patience, Deadline::After(kPortRetry)), cancel) == Wake::cancelled) ThrowCancelled();
+    ThisProcess().RetireDecided();  // it may have told its ranks a moment before it says so itself
+    listeners = ListenFor(ticket, settings, error);
+  }
+  if (listeners.empty()) {
+    Throw(tuttiInvalidUsage, "rank 0 cannot open the rendezvous at {}: {}{}", TextOf(ticket.addresses),
+          std::generic_category().message(error),
+          error == EADDRINUSE ? " (another job or server has this port; choose another)" : "");
+  }
+  auto server = std::make_unique<RendezvousServer>(std::move(listeners), RendezvousKey(ticket),
+                                                   Deadline::Milliseconds(settings.init_timeout_ms));
+  auto reachable = server->addresses();
+  for (auto& address : reachable) {
+    if (address.IsWildcard()) address = SocketAddress::Loopback(address.v6, address.port);
+  }
+  Log(Subject::init, "rendezvous: listening on {}", TextOf(server->addresses()));
+  ThisProcess().Keep(std::move(server));
+  return reachable;
+}
+
+}  // namespace tutti

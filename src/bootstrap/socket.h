@@ -1,0 +1,118 @@
+// TCP sockets as values: addresses, owning descriptors, non-blocking I/O and waits that end.
+//
+// Every socket made here is non-blocking, closed on exec, and never raises SIGPIPE. Interrupted calls are resumed.
+// Thread-safety: one thread per object at a time; no shared state.
+#pragma once
+
+#include <poll.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/cancellation.h"
+#include "base/deadline.h"
+
+struct sockaddr;
+
+namespace tutti {
+
+// An IPv4 or IPv6 address with a port.
+struct SocketAddress {
+  bool v6 = false;
+  std::array<std::uint8_t, 16> ip{};  // network order; IPv4 uses the first four, the rest are zero
+  std::uint32_t scope = 0;            // IPv6 interface index of link-local addresses; otherwise 0
+  std::uint16_t port = 0;
+
+  static SocketAddress Loopback(bool v6, std::uint16_t port);
+  static SocketAddress Wildcard(bool v6, std::uint16_t port);
+  // Numeric only, "10.0.0.1", "fe80::1%eth0"; nullopt for anything else.
+  static std::optional<SocketAddress> Parse(const std::string& ip, std::uint16_t port);
+  // nullopt for other families.
+  static std::optional<SocketAddress> From(const sockaddr* address);
+
+  bool IsLoopback() const;
+  bool IsLinkLocal() const;
+  bool IsWildcard() const;
+  // "10.0.0.1:29500", "[::1]:29500".
+  std::string Text() const;
+
+  friend bool operator==(const SocketAddress&, const SocketAddress&) = default;
+};
+
+// "10.0.0.1:1, [::1]:2".
+std::string TextOf(const std::vector<SocketAddress>& addresses);
+
+// Owns a file descriptor.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) : fd_(fd) {}
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    if (this != &other) {
+      Close();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  ~Socket() { Close(); }
+
+  int fd() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  void Close();
+  // Ends the connection or the listening for everybody, also for copies that a fork has left in other processes.
+  void Shutdown();
+
+ private:
+  int fd_ = -1;
+};
+
+struct ListenResult {
+  Socket socket;
+  int error = 0;  // errno when there is no socket
+};
+// Port 0: the system chooses. The IPv6 wildcard also takes IPv4 connections.
+ListenResult Listen(const SocketAddress& address);
+// REQUIRES: an open socket of either family.
+SocketAddress LocalAddress(const Socket& socket);
+std::optional<SocketAddress> PeerAddress(const Socket& socket);
+
+enum class AcceptStatus { accepted, none, exhausted };
+struct AcceptResult {
+  Socket socket;
+  AcceptStatus status = AcceptStatus::none;  // exhausted: out of descriptors or memory; the connection still waits
+};
+AcceptResult Accept(const Socket& listener);
+
+struct ConnectResult {
+  Socket socket;  // connected, or connecting: wait for POLLOUT, then ask ConnectError
+  int error = 0;
+};
+ConnectResult StartConnect(const SocketAddress& address);
+// 0: connected. Also refuses a socket that met itself, which TCP allows when nobody listens on a local port.
+int ConnectError(const Socket& socket);
+
+enum class IoStatus { moved, would_block, closed };
+struct IoResult {
+  std::size_t bytes = 0;
+  IoStatus status = IoStatus::moved;
+};
+// REQUIRES: non-empty bytes. Resets and other errors of the connection are `closed`.
+IoResult SendSome(const Socket& socket, std::span<const std::byte> bytes);
+IoResult ReceiveSome(const Socket& socket, std::span<std::byte> bytes);
+
+enum class Wake { event, deadline, cancelled };
+// Waits for an event, the deadline, or *cancel (looked at every kCancelPeriod); cancel may be null. Events win over the
+// deadline, cancellation wins over both.
+Wake Wait(std::span<pollfd> fds, Deadline deadline, Cancellation cancel = {});
+
+inline constexpr Deadline::Milliseconds kCancelPeriod{50};
+
+}  // namespace tutti

@@ -1,9 +1,0 @@
-// libFuzzer target. What strangers send to the bootstrap's ports.
-#include <cstdint>
-
-#include "src/parsers_fuzz.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tutti::fuzzing::Handshake(std::as_bytes(std::span(data, size)));
-  return 0;
-}
