@@ -2,7 +2,12 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/ranks.h"
 
@@ -101,6 +106,53 @@ TEST(Counters, OlderStructsGetWhatTheyHaveRoomFor) {
     EXPECT_EQ(counters.operations, 1u);
     EXPECT_EQ(counters.operationsByAlgorithm[0], 0x7777777777777777u);
   });
+}
+
+// Which forms each algorithm has is told in docs/adding-an-algorithm.md; where it has none, the selector's choice runs.
+TEST(Description, ForcedAlgorithmsRunWhereTheyHaveAForm) {
+  using Form = std::pair<const char*, std::function<tuttiResult_t(tuttiComm_t, float*, float*)>>;
+  const auto f = tuttiFloat32;
+  const std::vector<Form> forms = {
+      {"all_reduce", [=](auto c, auto* a, auto* b) { return tuttiAllReduce(a, b, 4, f, tuttiSum, c, nullptr); }},
+      {"reduce_scatter",
+       [=](auto c, auto* a, auto* b) { return tuttiReduceScatter(a, b, 4, f, tuttiSum, c, nullptr); }},
+      {"all_gather", [=](auto c, auto* a, auto* b) { return tuttiAllGather(a, b, 4, f, c, nullptr); }},
+      {"all_to_all", [=](auto c, auto* a, auto* b) { return tuttiAlltoAll(a, b, 4, f, c, nullptr); }},
+      {"broadcast", [=](auto c, auto* a, auto* b) { return tuttiBroadcast(a, b, 4, f, 0, c, nullptr); }},
+      {"reduce", [=](auto c, auto* a, auto* b) { return tuttiReduce(a, b, 4, f, tuttiSum, 0, c, nullptr); }},
+      {"gather", [=](auto c, auto* a, auto* b) { return tuttiGather(a, b, 4, f, 0, c, nullptr); }},
+      {"scatter", [=](auto c, auto* a, auto* b) { return tuttiScatter(a, b, 4, f, 0, c, nullptr); }}};
+  const std::map<tuttiAlgorithm_t, std::set<std::string>> known = {
+      {tuttiAlgorithmDirect,
+       {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather", "scatter"}},
+      {tuttiAlgorithmTwoShot, {"all_reduce", "reduce"}},
+      {tuttiAlgorithmRing, {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"}},
+      {tuttiAlgorithmDoubleBinaryTree, {"all_reduce", "broadcast", "reduce"}},
+      {tuttiAlgorithmRecursive, {"all_reduce", "reduce_scatter", "all_gather"}},
+      {tuttiAlgorithmBruck, {"all_gather", "all_to_all"}},
+      {tuttiAlgorithmBinomial, {"broadcast", "reduce", "gather", "scatter"}}};
+  ASSERT_EQ(known.size(), static_cast<std::size_t>(tuttiNumAlgorithms) - 1) << "a new algorithm: say what it has";
+  for (const auto& [algorithm, collectives] : known) {
+    RunRanks(3, [&](Rank& self) {
+      tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+      config.algorithm = tuttiAlgorithmName(algorithm);
+      const auto comm = self.Join(&config);
+      std::array<float, 12> a{}, b{};
+      for (const auto& [name, call] : forms) {
+        ASSERT_TRUE(Ok(call(comm, a.data(), b.data()))) << name;
+        auto used = tuttiAlgorithmNone;
+        ASSERT_TRUE(Ok(tuttiCommGetLastAlgorithm(comm, &used)));
+        std::array<char, 300> text{};
+        ASSERT_TRUE(Ok(tuttiCommDescribeLastOperation(comm, text.data(), text.size())));
+        if (collectives.contains(name)) {
+          EXPECT_EQ(used, algorithm) << text.data();
+        } else {
+          EXPECT_NE(used, algorithm) << text.data();
+          EXPECT_NE(std::string(text.data()).find("no form"), std::string::npos) << text.data();
+        }
+      }
+    });
+  }
 }
 
 TEST(Description, NamesTheOperationAndItsWay) {

@@ -346,38 +346,6 @@ std::string Case::Describe() const {
                      Reduces(what) ? fmt::format(", {}", kOpNames[op]) : "", root, in_place ? ", in place" : "", seed);
 }
 
-Arena::Arena(Kind kind, std::size_t bytes) : kind_(kind), bytes_(bytes), send_(New()), receive_(New()) {}
-
-Arena::~Arena() {
-  for (auto* buffer : {send_, receive_}) {
-    if (kind_ == Kind::plain) {
-      delete[] buffer;
-    } else {
-      EXPECT_TRUE(Ok(tuttiMemFree(buffer)));
-    }
-  }
-}
-
-std::byte* Arena::New() const {
-  if (kind_ == Kind::plain) return new std::byte[bytes_];
-  void* memory = nullptr;
-  EXPECT_TRUE(Ok(tuttiMemAlloc(&memory, bytes_)));
-  return static_cast<std::byte*>(memory);
-}
-
-void Arena::Register(tuttiComm_t comm) {
-  for (auto* buffer : {send_, receive_}) {
-    tuttiWindow_t window = nullptr;
-    EXPECT_TRUE(Ok(tuttiCommWindowRegister(comm, buffer, bytes_, &window, TUTTI_WIN_DEFAULT)));
-    windows_.push_back(window);
-  }
-}
-
-void Arena::Deregister(tuttiComm_t comm) {
-  for (auto* window : windows_) EXPECT_TRUE(Ok(tuttiCommWindowDeregister(comm, window)));
-  windows_.clear();
-}
-
 std::string RunCase(const Case& which, int rank, int nranks, tuttiComm_t comm, tuttiStream_t stream, Arena& arena) {
   return Runner(which, rank, nranks).Run(comm, stream, arena);
 }

@@ -1,16 +1,16 @@
 // One call of one collective with inputs whose result is exactly predictable, made on all ranks alike and checked
 // against a plain reference: every output element, guard bytes around every buffer, and that inputs stay as they were.
 //
-// Thread-safety: value types; an Arena belongs to one rank.
+// Thread-safety: value types.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "tests/arena.h"
 #include "tests/ranks.h"
 
 namespace tutti::testing {
@@ -44,34 +44,6 @@ struct Case {
   std::uint32_t seed = 0;
 
   std::string Describe() const;
-};
-
-// A rank's send and receive memory, for one case after the other.
-class Arena {
- public:
-  enum class Kind { plain, allocated };
-  // `bytes` is the most that a buffer holds; allocated memory comes from tuttiMemAlloc.
-  Arena(Kind kind, std::size_t bytes);
-  ~Arena();
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-
-  // Registers both buffers as windows; collective. REQUIRES: allocated.
-  void Register(tuttiComm_t comm);
-  void Deregister(tuttiComm_t comm);
-
-  std::byte* send() { return send_; }
-  std::byte* receive() { return receive_; }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  std::byte* New() const;
-
-  Kind kind_;
-  std::size_t bytes_;
-  std::byte* send_;
-  std::byte* receive_;
-  std::vector<tuttiWindow_t> windows_;
 };
 
 // Runs the case on this rank. Empty, or what went wrong.

@@ -134,4 +134,13 @@ void FillElements(tuttiDataType_t type, void* at, std::size_t count, Value&& val
   }
 }
 
+// A value that a C caller may pass although the enumeration has no name for it.
+template <typename Enum>
+Enum Odd(int value) {
+  Enum odd;
+  static_assert(sizeof odd == sizeof value);
+  std::memcpy(&odd, &value, sizeof odd);
+  return odd;
+}
+
 }  // namespace tutti::testing

@@ -189,6 +189,26 @@ TEST(Abort, WhileJoining) {
   });
 }
 
+// A communicator that a Split is still making: while the parent's ranks are awaited, and while the new one's are.
+TEST(Abort, WhileSplitting) {
+  for (const bool others_come : {false, true}) {
+    SCOPED_TRACE(others_come ? "the others come" : "the others do not come");
+    RunRanks(3, [&](Rank& self) {
+      tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+      config.blocking = 0;
+      const auto world = self.Join();
+      self.Meet();
+      if (self.rank() == 0 || others_come) {
+        tuttiComm_t part = nullptr;
+        ASSERT_EQ(tuttiCommSplit(world, 0, 0, &part, &config), tuttiInProgress);
+        usleep(static_cast<useconds_t>(others_come ? 1'000 * self.rank() : 20'000));
+        EXPECT_TRUE(Ok(tuttiCommAbort(part)));
+      }
+      self.Meet();
+    });
+  }
+}
+
 TEST(Ended, CommunicatorsAreRefused) {
   RunRanks(2, [](Rank& self) {
     auto comm = self.Join();

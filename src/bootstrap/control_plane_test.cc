@@ -208,59 +208,66 @@ int StatusOf(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST(ControlPlane, RanksAsProcesses) {
-  for (const int nranks : {1, 8, 64}) {
-    const Handout handout;
-    std::vector<pid_t> children;
-    for (int rank = 0; rank < nranks; ++rank) {
-      children.push_back(Fork([&] {
-        const auto plane = ControlPlane::Join(handout.Take(), nranks, rank, OnLoopback(), Ample());
-        const auto blobs = plane->AllGather(BlobOf(rank, 100), Ample());
-        for (int r = 0; r < nranks; ++r) {
-          if (blobs[r] != BlobOf(r, 100)) return 2;
-        }
-        return plane->roster()[rank].pid == getpid() ? 0 : 3;
-      }));
-    }
-    handout.Open(nranks);
-    for (const auto child : children) EXPECT_EQ(StatusOf(child), 0);
+// One job a process: the thread of an earlier job's rendezvous would stand beside the forks of the next.
+class Processes : public ::testing::TestWithParam<int> {};
+
+TEST_P(Processes, AreRanks) {
+  const int nranks = GetParam();
+  const Handout handout;
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < nranks; ++rank) {
+    children.push_back(Fork([&] {
+      const auto plane = ControlPlane::Join(handout.Take(), nranks, rank, OnLoopback(), Ample());
+      const auto blobs = plane->AllGather(BlobOf(rank, 100), Ample());
+      for (int r = 0; r < nranks; ++r) {
+        if (blobs[r] != BlobOf(r, 100)) return 2;
+      }
+      return plane->roster()[rank].pid == getpid() ? 0 : 3;
+    }));
+  }
+  handout.Open(nranks);
+  for (const auto child : children) EXPECT_EQ(StatusOf(child), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(ControlPlane, Processes, ::testing::Values(1, 8, 64));
+
+class Killed : public ::testing::TestWithParam<int> {};
+
+TEST_P(Killed, IsNamedToAllOthers) {
+  constexpr int kRanks = 5;
+  const int victim = GetParam();
+  const Handout handout;
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = Fork([&] {
+    const auto plane = ControlPlane::Join(handout.Take(), kRanks, victim, OnLoopback(), Ample());
+    if (write(ready[1], "!", 1) != 1) return 1;
+    pause();
+    return 1;
+  });
+  const auto ticket = handout.Open(1);
+  std::thread killer([&] {
+    char byte;
+    ASSERT_EQ(read(ready[0], &byte, 1), 1);
+    kill(child, SIGKILL);
+    StatusOf(child);
+  });
+  std::vector<int> ranks = AllRanks(kRanks);
+  std::erase(ranks, victim);
+  const auto errors = RunRanks(ranks, [&](int rank) {
+    const auto plane = ControlPlane::Join(ticket, kRanks, rank, OnLoopback(), Ample());
+    plane->AllGather(BlobOf(rank, 1000), Ample());
+  });
+  killer.join();
+  close(ready[0]);
+  close(ready[1]);
+  for (const auto& error : errors) {
+    ExpectError(error, tuttiRemoteError,
+                {fmt::format("rank {}", victim), Process::Current().host, fmt::format("pid {}", child)});
   }
 }
 
-TEST(ControlPlane, KilledProcessIsNamedToAllOthers) {
-  constexpr int kRanks = 5;
-  for (const int victim : {0, 3}) {
-    const Handout handout;
-    int ready[2];
-    ASSERT_EQ(pipe(ready), 0);
-    const pid_t child = Fork([&] {
-      const auto plane = ControlPlane::Join(handout.Take(), kRanks, victim, OnLoopback(), Ample());
-      if (write(ready[1], "!", 1) != 1) return 1;
-      pause();
-      return 1;
-    });
-    const auto ticket = handout.Open(1);
-    std::thread killer([&] {
-      char byte;
-      ASSERT_EQ(read(ready[0], &byte, 1), 1);
-      kill(child, SIGKILL);
-      StatusOf(child);
-    });
-    std::vector<int> ranks = AllRanks(kRanks);
-    std::erase(ranks, victim);
-    const auto errors = RunRanks(ranks, [&](int rank) {
-      const auto plane = ControlPlane::Join(ticket, kRanks, rank, OnLoopback(), Ample());
-      plane->AllGather(BlobOf(rank, 1000), Ample());
-    });
-    killer.join();
-    close(ready[0]);
-    close(ready[1]);
-    for (const auto& error : errors) {
-      ExpectError(error, tuttiRemoteError,
-                  {fmt::format("rank {}", victim), Process::Current().host, fmt::format("pid {}", child)});
-    }
-  }
-}
+INSTANTIATE_TEST_SUITE_P(ControlPlane, Killed, ::testing::Values(0, 3));
 
 TEST(ControlPlane, ForkedChildLeavesTheConnectionsAlone) {
   const auto ticket = OpenRendezvous(OnLoopback());

@@ -1,0 +1,41 @@
+// Memory for tests that call collectives: plain, or tuttiMemAlloc's and registered.
+//
+// Thread-safety: an Arena belongs to one rank.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "tutti/tutti.h"
+
+namespace tutti::testing {
+
+// A rank's send and receive memory, for one case after the other.
+class Arena {
+ public:
+  enum class Kind { plain, allocated };
+  // `bytes` is the most that a buffer holds; allocated memory comes from tuttiMemAlloc.
+  Arena(Kind kind, std::size_t bytes);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // Registers both buffers as windows; collective. REQUIRES: allocated.
+  void Register(tuttiComm_t comm);
+  void Deregister(tuttiComm_t comm);
+
+  std::byte* send() { return send_; }
+  std::byte* receive() { return receive_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* New() const;
+
+  Kind kind_;
+  std::size_t bytes_;
+  std::byte* send_;
+  std::byte* receive_;
+  std::vector<tuttiWindow_t> windows_;
+};
+
+}  // namespace tutti::testing
