@@ -55,10 +55,9 @@ FileDescriptor UnixSocket() {
   return socket;
 }
 
-[[noreturn]] void ThrowLeft(int rank, int error_number) {
-  Throw(tuttiRemoteError,
-        "rank {} of this host left while shared memory was exchanged: its process ended or gave up ({})", rank,
-        std::strerror(error_number));
+[[noreturn]] void ThrowLeft(int rank) {
+  Throw(tuttiRemoteError, "rank {} of this host left while shared memory was exchanged: its process ended or gave up",
+        rank);
 }
 
 bool IsGone(int error_number) {
@@ -192,19 +191,19 @@ class Leader {
   Invitation invitation_{};
 };
 
-// A member's side: hands over its own.
+// A member's side: hands over its own. Nothing if the leader has gone.
 FileDescriptor Deliver(int rank, int leader, const Invitation& invitation, std::span<const int> mine) {
   FileDescriptor socket = UnixSocket();
   const auto [address, length] = AbstractAddress(invitation);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    if (IsGone(errno)) ThrowLeft(leader, errno);
+    if (IsGone(errno)) return {};
     ThrowErrno(fmt::format("reaching rank {} of this host over a Unix socket", leader));
   }
   Greeting greeting{};
   greeting.token = invitation.token;
   greeting.rank = rank;
   const int error = Send(socket.get(), BytesOf(greeting), mine);
-  if (IsGone(error)) ThrowLeft(leader, error);
+  if (IsGone(error)) return {};
   if (error != 0) ThrowSystem(fmt::format("sending descriptors to rank {} of this host", leader), error);
   return socket;
 }
@@ -221,7 +220,7 @@ std::vector<std::vector<FileDescriptor>> Collect(const FileDescriptor& socket, i
     }
     Invitation echo{};
     if (!Receive(socket.get(), std::as_writable_bytes(std::span(&echo, 1)), everyone)) {
-      ThrowLeft(local.front(), ECONNRESET);
+      ThrowLeft(local.front());
     }
   }
   std::vector<std::vector<FileDescriptor>> result(local.size());
@@ -281,8 +280,10 @@ std::vector<std::vector<FileDescriptor>> ExchangeDescriptors(int rank, const std
   const auto place = static_cast<std::size_t>(std::find(local.begin(), local.end(), rank) - local.begin());
   FileDescriptor delivered;
   for (std::size_t first = 1; first < most; first += kWave) {
-    if (place >= first && place < first + kWave) delivered = Deliver(rank, local.front(), invitation, mine);
-    all_gather({});
+    const bool mine_now = place >= first && place < first + kWave;
+    if (mine_now) delivered = Deliver(rank, local.front(), invitation, mine);
+    all_gather({});  // which also knows why the leader has gone, if it has
+    if (mine_now && !delivered) ThrowLeft(local.front());
     if (leader) leader->Admit();
   }
   if (local.size() <= 1) return std::vector<std::vector<FileDescriptor>>(local.size());

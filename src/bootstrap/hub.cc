@@ -165,6 +165,7 @@ void Hub::Give(std::uint64_t sequence, const std::vector<Blob>& blobs, Member& m
 
 void Hub::Tell(const Failure& failure) {
   const auto bytes = Encode(failure);
+  if (rendezvous_) rendezvous_->Queue(bytes);  // for those who have not come here yet
   for (auto& member : members_) {
     if (member.channel) member.channel->Queue(bytes);
   }

@@ -27,7 +27,8 @@ class Hub {
   using Blob = std::vector<std::byte>;
 
   // `roster` by rank, this process first. `lobby` serves Purpose::hub. `rendezvous` tells of ranks that leave before
-  // they come here: every rank keeps its connection to the rendezvous until the first all-gather has ended.
+  // they come here, and passes on a failure: every rank keeps its connection to it until the first all-gather has
+  // ended.
   Hub(std::vector<Process> roster, Lobby lobby, SecureChannel rendezvous);
 
   // Every rank's blob. Before it throws it tells every member why. Dead afterwards.

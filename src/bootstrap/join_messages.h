@@ -70,7 +70,7 @@ struct Parts {
 
   friend bool operator==(const Parts&, const Parts&) = default;
 };
-// The hub to a rank: it failed.
+// The hub to a rank, and by way of the rendezvous to those who have not reached it: it failed.
 struct Failure {
   tuttiResult_t code = tuttiInternalError;
   std::string message;

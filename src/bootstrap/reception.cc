@@ -30,12 +30,14 @@ Deadline Reception::NextDeadline() const { return std::min(lobby_.NextDeadline()
 
 void Reception::Advance(std::span<const pollfd> fds) {
   const auto lobby_fds = fds.first(lobby_.watched());
+  // All are heard before anybody's leaving counts: one rank leaves because of what another says.
   auto event = fds.begin() + static_cast<std::ptrdiff_t>(lobby_fds.size());
-  for (auto guest = guests_.begin(); guest != guests_.end(); ++event) {
-    if (event->revents != 0) {
-      guest->channel.Flush();
-      Listen(*guest);
-    }
+  for (auto& guest : guests_) {
+    if ((event++)->revents == 0) continue;
+    guest.channel.Flush();
+    Listen(guest);
+  }
+  for (auto guest = guests_.begin(); guest != guests_.end();) {
     if (!guest->channel.closed()) {
       ++guest;
       continue;
@@ -72,6 +74,10 @@ void Reception::Close() {
 
 void Reception::Listen(Guest& guest) {
   while (const auto frame = guest.channel.Receive()) {
+    if (const auto failure = DecodeFailure(*frame); failure && verdict_) {
+      Forward(*failure);
+      continue;
+    }
     if (verdict_) continue;  // it will be told
     if (DecodeImpatience(*frame) && guest.joined) {
       Fail(tuttiTimeoutError, fmt::format("joining timed out at {}: {}",
@@ -150,8 +156,14 @@ void Reception::TellOfLeaving(int rank) {
   auto message = fmt::format("{} left while ranks were joining: its process ended or gave up",
                              Describe(rank, joined_.at(rank).process));
   if (!verdict_) return Fail(tuttiRemoteError, std::move(message));
-  if (verdict_->code != tuttiSuccess) return;
-  const auto bytes = Encode(Failure{tuttiRemoteError, std::move(message)});
+  Forward({tuttiRemoteError, std::move(message)});
+}
+
+void Reception::Forward(const Failure& failure) {
+  if (verdict_->code != tuttiSuccess || forwarded_) return;
+  forwarded_ = true;
+  TellAll();  // the verdict may be a moment old, and comes first
+  const auto bytes = Encode(failure);
   for (auto& guest : guests_) guest.channel.Queue(bytes);
 }
 

@@ -3,7 +3,8 @@
 // version, somebody who left). It only ever reacts; its thread lives elsewhere (rendezvous.h).
 //
 // Invariant: there is at most one verdict, and once there is one it never changes; whoever comes later gets it too.
-// Ranks stay connected until all have met at rank 0; of one that leaves before, those who are still here are told.
+// Ranks stay connected until all have met at rank 0. If that fails - somebody leaves before, or rank 0 says why - those
+// who are still here are told, once.
 // Thread-safety: one thread at a time. Nothing here blocks.
 #pragma once
 
@@ -58,6 +59,7 @@ class Reception {
   void Decide(Verdict verdict, Deadline::Milliseconds linger);
   void TellAll();
   void TellOfLeaving(int rank);
+  void Forward(const Failure& failure);
   std::string DescribeMissing() const;
 
   Lobby lobby_;
@@ -68,6 +70,7 @@ class Reception {
   std::vector<SocketAddress> hub_;
   std::optional<Verdict> verdict_;
   std::set<int> told_;  // ranks
+  bool forwarded_ = false;
   bool done_ = false;
 };
 
