@@ -1,12 +1,12 @@
 // The one error type. Thrown in control paths with a message for a person, turned into a result code at the C boundary
-// (src/boundary.h). The data path never throws: it records a Fault and returns.
+// (Guard in src/handle.h). The data path never throws: it records a Fault and returns.
 //
 // Thread-safety: value types, no shared state.
 #pragma once
 
 #include <fmt/format.h>
 
-#include <stdexcept>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -14,14 +14,17 @@
 
 namespace tutti {
 
-class Error : public std::runtime_error {
+// Copies share nothing (std::runtime_error's share their text), so each belongs to one thread.
+class Error : public std::exception {
  public:
-  Error(tuttiResult_t code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Error(tuttiResult_t code, std::string message) : code_(code), message_(std::move(message)) {}
 
   tuttiResult_t code() const { return code_; }
+  const char* what() const noexcept override { return message_.c_str(); }
 
  private:
   tuttiResult_t code_;
+  std::string message_;
 };
 
 template <typename... Args>
