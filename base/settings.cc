@@ -35,7 +35,7 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_CHUNK", &Settings::chunk_bytes, 0, 1LL << 30, {}, "bytes of a block moved at a time; 0: chosen; all ranks alike"},
       {"TUTTI_DETERMINISTIC", &Settings::deterministic, 0, 1, {}, "1: results independent of size and algorithm; all ranks alike"},
       {"TUTTI_THREADS", &Settings::threads, 1, 16, {}, "host threads per rank that move data"},
-      {"TUTTI_CMA", &Settings::cma, 0, 1, {}, "0: never use process_vm_readv"},
+      {"TUTTI_CMA", &Settings::cma, 0, 1, {}, "1: read peers' plain memory by process_vm_readv"},
       {"TUTTI_ZERO_COPY", &Settings::zero_copy, 0, 1, {}, "0: never read a peer's buffers in place"},
       {"TUTTI_WAIT", &Settings::wait, 0, 0, {"", "spin", "yield", "sleep"}, "how waits pass the time; empty: adapts"},
       {"TUTTI_DEBUG", &Settings::debug, 0, 0, {}, "subjects to log: init,select,transport,faults,all"},

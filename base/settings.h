@@ -29,7 +29,7 @@ struct Settings {
 
   // Local matters: may differ between ranks.
   int threads = 1;        // TUTTI_THREADS                 host threads per rank that move data, 1..16
-  bool cma = true;        // TUTTI_CMA=0                   never use process_vm_readv
+  bool cma = false;       // TUTTI_CMA=1                   read peers' plain memory by process_vm_readv
   bool zero_copy = true;  // TUTTI_ZERO_COPY=0             never read a peer's buffers in place
   std::string wait;       // TUTTI_WAIT                    "spin", "yield", "sleep" or "" (adapts)
   std::string debug;      // TUTTI_DEBUG                   subjects to log: init,select,transport,faults,all

@@ -19,7 +19,7 @@ Settings Read(const std::map<std::string, std::string, std::less<>>& environment
 TEST(Settings, DefaultsWithoutEnvironment) {
   const auto settings = Read({});
   EXPECT_EQ(settings.operation_timeout_ms, 600'000);
-  EXPECT_TRUE(settings.cma);
+  EXPECT_FALSE(settings.cma);
 }
 
 TEST(Settings, ReadsEveryKind) {

@@ -82,8 +82,7 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   select.forced_algorithm = forced;
   select.forced_channels = options_.settings.channels;
   select.forced_chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
-  plans_ = std::make_unique<PlanCache>(
-      PlanContext{select, fabric_.get(), &windows_, channels, LastLevelCacheBytes(), fabric_->cma()});
+  plans_ = std::make_unique<PlanCache>(PlanContext{select, fabric_.get(), &windows_, channels, LastLevelCacheBytes()});
   wait_policy_ = ChooseWaitPolicy(options_.settings.wait, nranks * threads_, cores_);
   sleeper_ = std::make_unique<Sleeper>(*fabric_);
   driver_ = Driver(sleeper_.get(), wait_policy_);
@@ -173,13 +172,13 @@ Active Communicator::Begin(const Operation& operation) {
   return active;
 }
 
-Reach Communicator::ReachOf(const BoundPlan& plan, const void* buffer, std::size_t bytes) const {
+Reach Communicator::ReachOf(const void* buffer, std::size_t bytes) const {
   const auto address = reinterpret_cast<std::uint64_t>(buffer);
   if (fabric_->all_same_process()) return {SlotKind::pointer, 0, address};
   if (!windows_.empty()) {
     if (const auto reach = windows_.Find(buffer, bytes)) return *reach;
   }
-  if (plan.refer_by_cma) return {SlotKind::cma, 0, address};
+  if (fabric_->cma()) return {SlotKind::cma, 0, address};
   return {};
 }
 
@@ -201,8 +200,8 @@ void Communicator::BindBuffers(const Active& active) {
   const auto& schedule = plan.plan.schedule();
   const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
   if (plan.plan.shape().wire == Wire::bulk && may_refer && options_.settings.zero_copy) {
-    launch.input_reach = ReachOf(plan, operation.input, plan.input_bytes);
-    launch.output_reach = ReachOf(plan, operation.output, plan.output_bytes);
+    launch.input_reach = ReachOf(operation.input, plan.input_bytes);
+    launch.output_reach = ReachOf(operation.output, plan.output_bytes);
   }
   plan.run.Start(launch);
 }

@@ -103,7 +103,7 @@ class Communicator {
     return Deadline::After(std::chrono::milliseconds(options_.settings.init_timeout_ms));
   }
   void BindBuffers(const Active& active);
-  Reach ReachOf(const BoundPlan& plan, const void* buffer, std::size_t bytes) const;
+  Reach ReachOf(const void* buffer, std::size_t bytes) const;
 
   Options options_;
   std::atomic<bool> cancelled_{false};

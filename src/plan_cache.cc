@@ -10,17 +10,6 @@
 namespace tutti {
 namespace {
 
-// process_vm_readv saves one of two copies, but the kernel's copy is slower than ours and a call costs 0.5 us. On a
-// 2-core host it paid only where ranks outnumber cores, each byte has one reader (a post's copy-in is shared by all),
-// and blocks are large but still in cache (docs/performance.md).
-constexpr std::size_t kMinCmaBlock = 128 * 1024;
-constexpr std::size_t kMaxCmaBlock = 1024 * 1024;
-
-bool PaysByCma(const Operation& operation, const PlanContext& context, std::size_t block_bytes) {
-  return context.cma && operation.collective == Collective::all_to_all &&
-         context.fabric->nranks() > context.select.cores && block_bytes >= kMinCmaBlock && block_bytes <= kMaxCmaBlock;
-}
-
 std::vector<std::size_t> InBytes(std::vector<std::size_t> elements, std::size_t size) {
   for (auto& each : elements) each *= size;
   return elements;
@@ -87,7 +76,6 @@ BoundPlan::BoundPlan(Choice chosen, Shape shape, Schedule schedule, Extents exte
       stream_output(plan.footprint() * static_cast<std::size_t>(context.fabric->nranks()) > context.stream_bytes) {
   const auto& used = plan.extents();
   const std::span<const std::size_t> lengths(used.length);
-  refer_by_cma = PaysByCma(operation, context, *std::max_element(used.length.begin(), used.length.end()));
   input_bytes = EndOf(used.input_offset, lengths);
   output_bytes = EndOf(used.output_offset, lengths.last(used.output_offset.size()));
 }
@@ -175,10 +163,9 @@ std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
   auto plan = std::make_unique<BoundPlan>(choice, shape, std::move(schedule), std::move(extents), operation, context_,
                                           first_channel);
   plan->signature = SignatureOf(asked);
-  Log(Subject::select, "rank {}: {}: {}, {} channels, chunk {} B, {} ({}){}{}", rank,
+  Log(Subject::select, "rank {}: {}: {}, {} channels, chunk {} B, {} ({}){}", rank,
       DescribeCall(PackCall(asked), asked.count), NameOf(choice.algorithm), plan->plan.channels().size(),
-      shape.chunk_bytes, NameOf(shape.wire), choice.reason, plan->stream_output ? "; streams results" : "",
-      plan->refer_by_cma ? "; by cma" : "");
+      shape.chunk_bytes, NameOf(shape.wire), choice.reason, plan->stream_output ? "; streams results" : "");
   return plan;
 }
 

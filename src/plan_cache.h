@@ -29,7 +29,6 @@ struct PlanContext {
   const WindowMap* windows;
   int collective_channels;   // channels 0.. are the collectives'; the next one is point-to-point
   std::size_t stream_bytes;  // results are stored past the caches when the host's ranks together touch more than this
-  bool cma;
 };
 
 struct BoundPlan {
@@ -41,7 +40,6 @@ struct BoundPlan {
   Plan plan;
   Run run;
   bool stream_output;
-  bool refer_by_cma;        // plain memory is worth a system call a chunk
   std::size_t input_bytes;  // of the buffers, from their first byte to the last one used
   std::size_t output_bytes;
   std::uint64_t operations = 0;  // done

@@ -154,9 +154,9 @@ std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking) {
     died = dead;
   }
   if (missed < 0) return std::nullopt;
-  return Error{tuttiRemoteError, fmt::format("{} {} while {} waited for it in {}", Who(missed),
-                                             died ? "died" : "destroyed its communicator", Who(fabric_.rank()),
-                                             Describe(undertaking))};
+  return Error{tuttiRemoteError,
+               fmt::format("{} {} while {} waited for it in {}", Who(missed),
+                           died ? "died" : "destroyed its communicator", Who(fabric_.rank()), Describe(undertaking))};
 }
 
 std::string Watch::WhereOthersAre(const Undertaking& undertaking) const {

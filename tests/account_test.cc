@@ -90,7 +90,8 @@ TEST(Counters, ToldByTransport) {
         options);
   };
   count({.environment = {{"TUTTI_ZERO_COPY", "0"}}}, false, tuttiTransportShm);
-  count({.environment = {{"TUTTI_CMA", "0"}}}, false, tuttiTransportShm);
+  count({}, false, tuttiTransportShm);
+  count({.environment = {{"TUTTI_CMA", "1"}}}, false, tuttiTransportCma);
   count({}, true, tuttiTransportDirect);
   count({.threads = true}, false, tuttiTransportDirect);
 }

@@ -22,6 +22,7 @@ struct Surroundings {
   int channels;       // 0: chosen
   std::string chunk;  // empty: chosen
   bool zero_copy = true;
+  bool cma = false;
 };
 
 // Runs `cases` on all ranks, checks each, and stops at the first that fails.
@@ -30,12 +31,13 @@ void RunCases(const Surroundings& around, const std::vector<Case>& cases, std::s
   options.threads = around.memory == Memory::threads;
   if (!around.chunk.empty()) options.environment.emplace_back("TUTTI_CHUNK", around.chunk);
   if (!around.zero_copy) options.environment.emplace_back("TUTTI_ZERO_COPY", "0");
-  SCOPED_TRACE(fmt::format("{} ranks, algorithm \"{}\", {} channels, chunk \"{}\", {}{}", around.ranks,
+  if (around.cma) options.environment.emplace_back("TUTTI_CMA", "1");
+  SCOPED_TRACE(fmt::format("{} ranks, algorithm \"{}\", {} channels, chunk \"{}\", {}{}{}", around.ranks,
                            around.algorithm, around.channels, around.chunk,
                            around.memory == Memory::threads   ? "threads"
                            : around.memory == Memory::windows ? "windows"
                                                               : "processes",
-                           around.zero_copy ? "" : ", no zero copy"));
+                           around.zero_copy ? "" : ", no zero copy", around.cma ? ", cma" : ""));
   RunRanks(
       around.ranks,
       [&](Rank& self) {
@@ -72,7 +74,8 @@ class Collectives : public ::testing::TestWithParam<std::tuple<int, const char*>
     const auto seed = SeedOf(around);
     around.channels = static_cast<int>(seed % 5);
     around.chunk = kChunks[seed / 5 % 5];
-    around.zero_copy = memory != Memory::plain || seed / 25 % 2 == 0;
+    around.zero_copy = memory != Memory::plain || seed / 25 % 3 != 0;
+    around.cma = memory == Memory::plain && seed / 25 % 3 == 1;
     return around;
   }
   static void Run(Memory memory) {

@@ -98,6 +98,9 @@ void Plan::Bind(const Channel& channel, int index, ShmFabric& fabric, int fabric
       bound.after = schedule_.channels[static_cast<std::size_t>(index)].lanes[l].steps[s].after;
       bound.final = step.final;
       bound.arithmetic = step.reads.size() > 1;
+      if (bound.arithmetic && fabric.cma()) {
+        fetch_bytes_ = std::max(fetch_bytes_, step.reads.size() * shape_.chunk_bytes);
+      }
       const auto is_memory = [](const BoundOperand& o) { return o.place == Place::input || o.place == Place::output; };
       if (!bound.arithmetic && is_memory(bound.reads.front())) bound.referable = &bound.reads.front();
       for (const auto& write : bound.writes) {

@@ -67,6 +67,8 @@ class Plan {
   ReduceFunction reduce() const { return reduce_; }
   int divisor() const { return divisor_; }
   std::size_t scratch_bytes() const { return scratch_bytes_; }  // of one channel
+  // Of one channel: where a reduction's sources are fetched to that cannot be read in place. 0: they all can.
+  std::size_t fetch_bytes() const { return fetch_bytes_; }
   // Payload that this rank sends and receives in one run.
   std::size_t bytes_sent() const { return bytes_sent_; }
   std::size_t bytes_received() const { return bytes_received_; }
@@ -88,6 +90,7 @@ class Plan {
   // BoundStep's spans point into these.
   std::vector<std::unique_ptr<std::vector<BoundOperand>>> operands_;
   std::size_t scratch_bytes_ = 0;
+  std::size_t fetch_bytes_ = 0;
   std::size_t bytes_sent_ = 0;
   std::size_t bytes_received_ = 0;
   std::size_t footprint_ = 0;

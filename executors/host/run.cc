@@ -14,6 +14,7 @@ Run::Run(const Plan& plan, ShmFabric& fabric, const WindowMap& windows)
   for (std::size_t c = 0; c < states_.size(); ++c) {
     states_[c].lanes.resize(plan.channels()[c].lanes.size());
     states_[c].scratch.resize(plan.scratch_bytes());
+    states_[c].fetched.resize(plan.fetch_bytes());
   }
 }
 
@@ -182,9 +183,13 @@ Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_
   std::array<const void*, kMaxReduceSources> sources;
   std::uint64_t scaled = 0;
   int source_count = 0;
-  std::byte* const fetch_to = destination_count > 0 ? static_cast<std::byte*>(destinations[0]) : nullptr;
   for (const auto& read : step.reads) {
     const std::byte* source = nullptr;
+    // A single source may as well be fetched to where it belongs.
+    auto* const fetch_to =
+        step.arithmetic ? state.fetched.data() + static_cast<std::size_t>(source_count) * plan_.shape().chunk_bytes
+        : destination_count > 0 ? static_cast<std::byte*>(destinations[0])
+                                : nullptr;
     if (!Source(state, read, done, bytes, source, fetch_to)) return Outcome::faulted;
     if (launch_.scaled && read.scaled) scaled |= std::uint64_t{1} << source_count;
     sources[source_count++] = source;

@@ -82,6 +82,7 @@ class Run {
   struct alignas(kCacheLine) ChannelState {
     std::vector<LaneState> lanes;
     std::vector<std::byte> scratch;
+    std::vector<std::byte> fetched;
     bool finished = false;  // every lane
     bool done = false;
     bool streamed = false;

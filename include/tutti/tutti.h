@@ -44,6 +44,13 @@
 #define TUTTI_API
 #endif
 
+/* Callers may pass any int where an enumeration is asked for. It is refused, and in C++ it must not be undefined. */
+#ifdef __cplusplus
+#define TUTTI_ENUM enum : int
+#else
+#define TUTTI_ENUM enum
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -60,7 +67,7 @@ typedef struct {
   char internal[TUTTI_UNIQUE_ID_BYTES];
 } tuttiUniqueId;
 
-typedef enum {
+typedef TUTTI_ENUM {
   tuttiSuccess = 0,
   tuttiUnhandledCudaError = 1,
   tuttiSystemError = 2,     /* the operating system refused something */
@@ -73,7 +80,7 @@ typedef enum {
   tuttiNumResults = 9
 } tuttiResult_t;
 
-typedef enum {
+typedef TUTTI_ENUM {
   tuttiInt8 = 0,
   tuttiChar = 0,
   tuttiUint8 = 1,
@@ -95,7 +102,7 @@ typedef enum {
 } tuttiDataType_t;
 
 /* Reduction operators; docs/numerics.md says what each does with NaN, -0, overflow and rounding. */
-typedef enum {
+typedef TUTTI_ENUM {
   tuttiSum = 0,
   tuttiProd = 1,
   tuttiMax = 2,
@@ -105,7 +112,7 @@ typedef enum {
   tuttiMaxRedOp = 0x7fffffff
 } tuttiRedOp_t;
 
-typedef enum {
+typedef TUTTI_ENUM {
   tuttiScalarDevice = 0,       /* *scalar is read when the collective runs */
   tuttiScalarHostImmediate = 1 /* *scalar is read now */
 } tuttiScalarResidence_t;
@@ -183,7 +190,7 @@ TUTTI_API tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int* rank);
 
 /* ------------------------------------------------------------------------------------------------- what was done -- */
 
-typedef enum {
+typedef TUTTI_ENUM {
   tuttiTransportSelf = 0, /* copies inside one rank */
   tuttiTransportShm = 1,  /* through shared slots */
   tuttiTransportDirect = 2, /* straight from the peer's memory: same process, or a registered window */
@@ -191,7 +198,7 @@ typedef enum {
   tuttiNumTransports = 4
 } tuttiTransport_t;
 
-typedef enum {
+typedef TUTTI_ENUM {
   tuttiAlgorithmNone = 0, /* send/recv, and communicators of one rank */
   tuttiAlgorithmDirect = 1,
   tuttiAlgorithmTwoShot = 2,
