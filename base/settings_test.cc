@@ -23,9 +23,9 @@ TEST(Settings, DefaultsWithoutEnvironment) {
 }
 
 TEST(Settings, ReadsEveryKind) {
-  const auto settings = Read({{"TUTTI_ALGO", "ring"}, {"TUTTI_CMA", "0"}, {"TUTTI_CHUNK", "65536"}, {"TUTTI_THREADS", "3"}});
+  const auto settings = Read({{"TUTTI_ALGO", "ring"}, {"TUTTI_CMA", "1"}, {"TUTTI_CHUNK", "65536"}, {"TUTTI_THREADS", "3"}});
   EXPECT_EQ(settings.algorithm, "ring");
-  EXPECT_FALSE(settings.cma);
+  EXPECT_TRUE(settings.cma);
   EXPECT_EQ(settings.chunk_bytes, 65536);
   EXPECT_EQ(settings.threads, 3);
 }
