@@ -131,6 +131,32 @@ void CheckDisjoint(const char* counts_name, std::span<const std::size_t> counts,
   }
 }
 
+// The collectives with a root. Everybody has one block of `buffers.count` elements on one side; on the other side the
+// root alone has `blocks` of them, and what the others pass there is not looked at.
+Operation MakeRooted(Collective collective, const Caller& caller, const Buffers& buffers, int root, bool root_receives,
+                     std::size_t blocks) {
+  CheckRank("root", root, caller);
+  CheckType(buffers.type);
+  const auto all = CheckedBytes("count", buffers.count, blocks, buffers.type);
+  const auto each = all / blocks;
+  const bool is_root = caller.rank == root;
+  Buffers used = buffers;
+  if (!is_root && root_receives) used.receive = nullptr;
+  if (!is_root && !root_receives) used.send = nullptr;
+  const auto send_bytes = root_receives ? each : all;
+  const auto receive_bytes = root_receives ? all : each;
+  if (is_root || root_receives) CheckPointer("sendbuff", used.send, send_bytes, used.type);
+  if (is_root || !root_receives) CheckPointer("recvbuff", used.receive, receive_bytes, used.type);
+  auto operation = Make(collective, used);
+  operation.root = root;
+  if (!is_root) return operation;
+  // In place, the root's own block stays where it is.
+  const std::size_t own = blocks == 1 ? 0 : static_cast<std::size_t>(root) * each;
+  operation.in_place = CheckOverlap({used.send, send_bytes}, {used.receive, receive_bytes},
+                                    At(used.send, root_receives ? 0 : own), At(used.receive, root_receives ? own : 0));
+  return operation;
+}
+
 }  // namespace
 
 Operation CheckedAllReduce(const Caller&, const Buffers& buffers, tuttiRedOp_t op) {
@@ -141,37 +167,14 @@ Operation CheckedAllReduce(const Caller&, const Buffers& buffers, tuttiRedOp_t o
 }
 
 Operation CheckedReduce(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op, int root) {
-  CheckRank("root", root, caller);
-  Buffers used = buffers;
-  if (caller.rank != root) used.receive = nullptr;
-  CheckType(used.type);
+  auto operation = MakeRooted(Collective::reduce, caller, buffers, root, true, 1);
   CheckOp(op);
-  const auto bytes = CheckedBytes("count", used.count, 1, used.type);
-  CheckPointer("sendbuff", used.send, bytes, used.type);
-  auto operation = Make(Collective::reduce, used);
-  if (caller.rank == root) {
-    CheckPointer("recvbuff", used.receive, bytes, used.type);
-    operation.in_place = CheckOverlap({used.send, bytes}, {used.receive, bytes}, used.send, used.receive);
-  }
   operation.op = op;
-  operation.root = root;
   return operation;
 }
 
 Operation CheckedBroadcast(const Caller& caller, const Buffers& buffers, int root) {
-  CheckRank("root", root, caller);
-  Buffers used = buffers;
-  if (caller.rank != root) used.send = nullptr;
-  CheckType(used.type);
-  const auto bytes = CheckedBytes("count", used.count, 1, used.type);
-  CheckPointer("recvbuff", used.receive, bytes, used.type);
-  auto operation = Make(Collective::broadcast, used);
-  if (caller.rank == root) {
-    CheckPointer("sendbuff", used.send, bytes, used.type);
-    operation.in_place = CheckOverlap({used.send, bytes}, {used.receive, bytes}, used.send, used.receive);
-  }
-  operation.root = root;
-  return operation;
+  return MakeRooted(Collective::broadcast, caller, buffers, root, false, 1);
 }
 
 Operation CheckedReduceScatter(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op) {
@@ -206,39 +209,11 @@ Operation CheckedAllToAll(const Caller& caller, const Buffers& buffers) {
 }
 
 Operation CheckedGather(const Caller& caller, const Buffers& buffers, int root) {
-  CheckRank("root", root, caller);
-  Buffers used = buffers;
-  if (caller.rank != root) used.receive = nullptr;
-  CheckType(used.type);
-  const auto n = static_cast<std::size_t>(caller.nranks);
-  const auto all = CheckedBytes("count", used.count, n, used.type);
-  CheckPointer("sendbuff", used.send, all / n, used.type);
-  auto operation = Make(Collective::gather, used);
-  if (caller.rank == root) {
-    CheckPointer("recvbuff", used.receive, all, used.type);
-    operation.in_place = CheckOverlap({used.send, all / n}, {used.receive, all}, used.send,
-                                      At(used.receive, static_cast<std::size_t>(root) * (all / n)));
-  }
-  operation.root = root;
-  return operation;
+  return MakeRooted(Collective::gather, caller, buffers, root, true, static_cast<std::size_t>(caller.nranks));
 }
 
 Operation CheckedScatter(const Caller& caller, const Buffers& buffers, int root) {
-  CheckRank("root", root, caller);
-  Buffers used = buffers;
-  if (caller.rank != root) used.send = nullptr;
-  CheckType(used.type);
-  const auto n = static_cast<std::size_t>(caller.nranks);
-  const auto all = CheckedBytes("count", used.count, n, used.type);
-  CheckPointer("recvbuff", used.receive, all / n, used.type);
-  auto operation = Make(Collective::scatter, used);
-  if (caller.rank == root) {
-    CheckPointer("sendbuff", used.send, all, used.type);
-    operation.in_place = CheckOverlap({used.send, all}, {used.receive, all / n},
-                                      At(used.send, static_cast<std::size_t>(root) * (all / n)), used.receive);
-  }
-  operation.root = root;
-  return operation;
+  return MakeRooted(Collective::scatter, caller, buffers, root, false, static_cast<std::size_t>(caller.nranks));
 }
 
 Operation CheckedSend(const Caller& caller, const Buffers& buffers, int peer) {
