@@ -6,6 +6,7 @@
 #include "algorithms/bruck.h"
 #include "algorithms/direct.h"
 #include "algorithms/double_binary_tree.h"
+#include "algorithms/grouped.h"
 #include "algorithms/recursive.h"
 #include "algorithms/ring.h"
 #include "algorithms/two_shot.h"
@@ -40,6 +41,7 @@ constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
     {"recursive", BuildRecursive, Forms(all_reduce, reduce_scatter, all_gather)},
     {"bruck", BuildBruck, Forms(all_gather, all_to_all)},
     {"binomial", BuildBinomial, Forms(broadcast, reduce, gather, scatter)},
+    {"grouped", BuildGrouped, Forms(all_reduce)},
 }};
 
 }  // namespace
@@ -57,6 +59,7 @@ bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks) {
   // Who reduces everybody's contribution at once can only do so with so many.
   const bool at_once = algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot;
   if (at_once && IsReducing(collective) && nranks > kMaxReads) return false;
+  if (algorithm == tuttiAlgorithmGrouped && nranks > kMaxGroupedRanks) return false;
   return (kAlgorithms[algorithm].forms & Bit(collective)) != 0;
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto kAlgorithms = {tuttiAlgorithmDirect,           tuttiAlgorithmTwoShot,   tuttiAlgorithmRing,
                               tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmRecursive, tuttiAlgorithmBruck,
-                              tuttiAlgorithmBinomial};
+                              tuttiAlgorithmBinomial,         tuttiAlgorithmGrouped};
 
 TEST(Build, NamesAreUniqueAndComeBack) {
   std::set<std::string_view> names;

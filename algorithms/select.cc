@@ -16,9 +16,15 @@ constexpr std::size_t KiB = 1024;
 // buffer size on a 2-core host.
 constexpr std::size_t kOneShotBytes = 32 * KiB;
 
+// Between these sizes grouped beats one-shot where there are more than a dozen ranks. Measured on a 2-core host, 12 to 64
+// ranks: below, the second trip costs as much as the reading.
+constexpr int kFewRanks = 12;
+constexpr std::size_t kMinGroupedBytes = 2 * KiB;
+constexpr std::size_t kMaxGroupedBytes = kOneShotBytes;
+
 // A rank's chunks for all others together, so that what travels stays in a core's L2 beside what is read and written;
-// and the bounds of one: below, a step's cost (0.1 us, or a yield where ranks share cores) shows. Measured between 64 and
-// 512 KiB on 2, 4 and 8 ranks: flat within the noise.
+// and the bounds of one: below, a step's cost (0.1 us, or a yield where ranks share cores) shows. Measured between 64
+// and 512 KiB on 2, 4 and 8 ranks: flat within the noise.
 constexpr std::size_t kChunksTogether = 256 * KiB;
 constexpr std::size_t kMinChunkBytes = 8 * KiB;
 constexpr std::size_t kMaxChunkBytes = 128 * KiB;
@@ -45,7 +51,17 @@ bool Proves(tuttiAlgorithm_t algorithm, const SelectInput& input) {
          algorithm == tuttiAlgorithmTwoShot;
 }
 
+// Many ranks and a middling message: reading everybody's costs more than a second trip. Low-precision sums stay with what
+// rounds once.
+bool WantsGroups(const SelectInput& input) {
+  return input.collective == Collective::all_reduce && input.nranks > kFewRanks && !input.low_precision &&
+         !input.deterministic && input.bytes >= kMinGroupedBytes && input.bytes <= kMaxGroupedBytes && Fits(tuttiAlgorithmGrouped, input);
+}
+
 std::pair<tuttiAlgorithm_t, const char*> Prefer(const SelectInput& input) {
+  if (WantsGroups(input)) {
+    return {tuttiAlgorithmGrouped, "many ranks: reading every one counts more than a second trip"};
+  }
   const bool has_two_shot = Fits(tuttiAlgorithmTwoShot, input);
   if (has_two_shot && input.bytes > kOneShotBytes) {
     return {tuttiAlgorithmTwoShot, "every rank reduces its share: arithmetic counts at this size"};

@@ -23,7 +23,8 @@ struct SelectInput {
   int threads = 1;        // that move data, on the rank that has most
   std::size_t bytes = 0;  // all_reduce, broadcast, reduce: of the buffer; otherwise of the largest block
   std::size_t element_bytes = 1;
-  bool pairwise = false;  // blocks whose lengths only their pair knows
+  bool pairwise = false;       // blocks whose lengths only their pair knows
+  bool low_precision = false;  // a partial sum that travels has been rounded
   bool deterministic = false;
   std::size_t bulk_capacity = 0;  // of the fabric's slots
   std::optional<tuttiAlgorithm_t> forced_algorithm;

@@ -109,6 +109,8 @@ BoundPlan& PlanCache::FindSlowly(const Operation& operation, std::uint64_t packe
   return *found->second;
 }
 
+static_assert(tuttiNumTransports <= TUTTI_COUNTED_TRANSPORTS && tuttiNumAlgorithms <= TUTTI_COUNTED_ALGORITHMS);
+
 void PlanCache::AddTraffic(tuttiCounters_t& counters) const {
   // By SlotKind: value, pointer, window, cma.
   constexpr tuttiTransport_t kTransports[] = {tuttiTransportShm, tuttiTransportDirect, tuttiTransportDirect,
@@ -143,6 +145,7 @@ std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
   input.bytes = LargestBlockBytes(operation);
   input.element_bytes = SizeOf(operation.type);
   input.pairwise = operation.pairwise();
+  input.low_precision = IsLowPrecision(operation.type);
   Choice choice = ChooseAlgorithm(input);
   Schedule schedule;
   int first_channel = 0;

@@ -1,7 +1,5 @@
 #include "src/recorder.h"
 
-#include <algorithm>
-
 namespace tutti {
 
 std::uint64_t Recorder::Begin(const Operation& operation, std::uint64_t packed, std::uint64_t signature,
@@ -19,27 +17,33 @@ std::uint64_t Recorder::Begin(const Operation& operation, std::uint64_t packed, 
   record.started.store(started, release);
   record.done.store(0, release);
   record.index.store(index, release);
+  control_.newest.store(index, release);
   return index;
 }
 
 void Recorder::End(std::uint64_t index) { control_.records[index % kRecords].done.store(1, std::memory_order_relaxed); }
 
+std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_t index) {
+  constexpr auto acquire = std::memory_order_acquire;
+  const auto& record = control.records[index % kRecords];
+  RecordedCall copy;
+  copy.index = record.index.load(acquire);
+  if (copy.index != index) return std::nullopt;
+  copy.sequence = record.sequence.load(acquire);
+  copy.signature = record.signature.load(acquire);
+  copy.call = record.call.load(acquire);
+  copy.count = record.count.load(acquire);
+  copy.started = record.started.load(acquire);
+  copy.done = record.done.load(acquire) != 0;
+  return record.index.load(acquire) == index ? std::optional(copy) : std::nullopt;
+}
+
 std::vector<RecordedCall> ReadRecords(const ControlBlock& control) {
   std::vector<RecordedCall> whole;
-  constexpr auto acquire = std::memory_order_acquire;
-  for (const auto& record : control.records) {
-    RecordedCall copy;
-    copy.index = record.index.load(acquire);
-    if (copy.index == 0) continue;
-    copy.sequence = record.sequence.load(acquire);
-    copy.signature = record.signature.load(acquire);
-    copy.call = record.call.load(acquire);
-    copy.count = record.count.load(acquire);
-    copy.started = record.started.load(acquire);
-    copy.done = record.done.load(acquire) != 0;
-    if (record.index.load(acquire) == copy.index) whole.push_back(copy);
+  const auto newest = NewestRecord(control);
+  for (auto index = OldestRecord(newest); index <= newest; ++index) {
+    if (const auto record = ReadRecord(control, index)) whole.push_back(*record);
   }
-  std::sort(whole.begin(), whole.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
   return whole;
 }
 

@@ -40,18 +40,24 @@ class Recorder {
   std::uint64_t next_ = 1;
 };
 
-// The newest record in a rank's block that `matches` accepts. Records being written at this moment are passed over.
-template <typename Matches>
-std::optional<RecordedCall> FindRecord(const ControlBlock& control, Matches&& matches);
-
+// Records are numbered 1, 2, ...; a rank's last kRecords are kept.
+inline std::uint64_t NewestRecord(const ControlBlock& control) {
+  return control.newest.load(std::memory_order_acquire);
+}
+constexpr std::uint64_t OldestRecord(std::uint64_t newest) { return newest > kRecords ? newest - kRecords + 1 : 1; }
+// Nothing if it is being written at this moment or no longer kept.
+std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_t index);
 // Whole records, oldest first.
 std::vector<RecordedCall> ReadRecords(const ControlBlock& control);
 
+// The newest record in a rank's block that `matches` accepts. Most often that is the first one read: whoever waits asks
+// this of every rank again and again.
 template <typename Matches>
 std::optional<RecordedCall> FindRecord(const ControlBlock& control, Matches&& matches) {
-  const auto records = ReadRecords(control);
-  for (auto record = records.rbegin(); record != records.rend(); ++record) {
-    if (matches(*record)) return *record;
+  const auto newest = NewestRecord(control);
+  for (auto index = newest; index >= OldestRecord(newest); --index) {
+    const auto record = ReadRecord(control, index);
+    if (record && matches(*record)) return record;
   }
   return std::nullopt;
 }

@@ -141,9 +141,10 @@ std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking) {
   bool died = false;  // rather than left, which may be another death's consequence
   for (int r = 0; r < fabric_.nranks() && !died; ++r) {
     if (r == fabric_.rank()) continue;
+    if (NeedsNothingFrom(r, undertaking)) continue;  // spares the system call below, too
     const bool left = fabric_.control(r).state.load(std::memory_order_acquire) == RankState::left;
     const bool dead = !left && IsDead(fabric_.pidfd(r));
-    if ((!left && !dead) || NeedsNothingFrom(r, undertaking)) continue;
+    if (!left && !dead) continue;
     // What it had published before is still to be read: only when another look finds us waiting still is it missed.
     if (!seen_dead_[static_cast<std::size_t>(r)]) {
       seen_dead_[static_cast<std::size_t>(r)] = true;

@@ -29,12 +29,12 @@ TEST(Abi, LayoutOfTheCounters) {
   EXPECT_EQ(offsetof(tuttiCounters_t, size), 0u);
   EXPECT_EQ(offsetof(tuttiCounters_t, operations), 8u);
   EXPECT_EQ(offsetof(tuttiCounters_t, operationsByAlgorithm), 16u);
-  EXPECT_EQ(offsetof(tuttiCounters_t, bytesSent), 80u);
-  EXPECT_EQ(offsetof(tuttiCounters_t, bytesReceived), 336u);
-  EXPECT_EQ(offsetof(tuttiCounters_t, waitSpins), 592u);
-  EXPECT_EQ(offsetof(tuttiCounters_t, waitYields), 600u);
-  EXPECT_EQ(offsetof(tuttiCounters_t, waitSleeps), 608u);
-  EXPECT_EQ(sizeof(tuttiCounters_t), 616u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, bytesSent), 144u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, bytesReceived), 2192u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, waitSpins), 4240u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, waitYields), 4248u);
+  EXPECT_EQ(offsetof(tuttiCounters_t, waitSleeps), 4256u);
+  EXPECT_EQ(sizeof(tuttiCounters_t), 4264u);
 }
 
 TEST(Abi, SizesOfTheRest) {

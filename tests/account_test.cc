@@ -21,7 +21,8 @@ tuttiCounters_t CountersOf(tuttiComm_t comm) {
   return counters;
 }
 
-std::uint64_t Total(const uint64_t (&bytes)[tuttiNumTransports][tuttiNumAlgorithms], tuttiAlgorithm_t algorithm) {
+std::uint64_t Total(const uint64_t (&bytes)[TUTTI_COUNTED_TRANSPORTS][TUTTI_COUNTED_ALGORITHMS],
+                    tuttiAlgorithm_t algorithm) {
   std::uint64_t total = 0;
   for (const auto& of_transport : bytes) total += of_transport[algorithm];
   return total;
@@ -131,7 +132,8 @@ TEST(Description, ForcedAlgorithmsRunWhereTheyHaveAForm) {
       {tuttiAlgorithmDoubleBinaryTree, {"all_reduce", "broadcast", "reduce"}},
       {tuttiAlgorithmRecursive, {"all_reduce", "reduce_scatter", "all_gather"}},
       {tuttiAlgorithmBruck, {"all_gather", "all_to_all"}},
-      {tuttiAlgorithmBinomial, {"broadcast", "reduce", "gather", "scatter"}}};
+      {tuttiAlgorithmBinomial, {"broadcast", "reduce", "gather", "scatter"}},
+      {tuttiAlgorithmGrouped, {"all_reduce"}}};
   ASSERT_EQ(known.size(), static_cast<std::size_t>(tuttiNumAlgorithms) - 1) << "a new algorithm: say what it has";
   for (const auto& [algorithm, collectives] : known) {
     RunRanks(3, [&](Rank& self) {

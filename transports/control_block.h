@@ -37,6 +37,7 @@ struct ControlBlock {
   alignas(kCacheLine) std::atomic<std::uint32_t> sleepers;  // rank 0's block only: how many ranks are asleep
   alignas(kCacheLine) std::atomic<std::uint64_t> completed;  // last collective that needs nothing more from this rank
   std::atomic<std::uint64_t> started;                        // last collective begun
+  std::atomic<std::uint64_t> newest;                         // index of the last record
   alignas(kCacheLine) std::atomic<RankState> state;
   std::atomic<std::uint32_t> fault_code;  // tuttiResult_t
   std::array<char, kFaultText> fault_text;

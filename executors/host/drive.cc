@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <thread>
 
 namespace tutti {
@@ -16,7 +17,10 @@ constexpr microseconds kPatience{4000};
 constexpr microseconds kSpin{200};
 constexpr microseconds kForever = std::chrono::hours(24 * 365);
 
+// A check looks at every other rank, and every rank checks: what they cost together grows with the square of the ranks.
 constexpr microseconds kCheckEvery{1000};
+constexpr microseconds kCheckLaterPerRank{250};
+constexpr microseconds kSeldomest{50'000};
 constexpr microseconds kNap{200};
 // Looking at the clock costs as much as 20 polls.
 constexpr std::uint32_t kSpinsPerLook = 64;
@@ -33,10 +37,11 @@ void Pause() {
 }  // namespace
 
 WaitPolicy ChooseWaitPolicy(std::string_view mode, int ranks, int cores) {
-  if (mode == "spin") return {kForever, kForever};
-  if (mode == "yield") return {microseconds(0), kForever};
-  if (mode == "sleep") return {microseconds(0), microseconds(0)};
-  return {ranks <= cores ? kSpin : microseconds(0), kPatience};
+  const auto check_every = std::min(kCheckEvery + ranks * kCheckLaterPerRank, kSeldomest);
+  if (mode == "spin") return {kForever, kForever, check_every};
+  if (mode == "yield") return {microseconds(0), kForever, check_every};
+  if (mode == "sleep") return {microseconds(0), microseconds(0), check_every};
+  return {ranks <= cores ? kSpin : microseconds(0), kPatience, check_every};
 }
 
 bool Driver::Poll() {
@@ -58,7 +63,7 @@ bool Driver::TimeToCheck() {
   looked_ = true;
   const auto waited = now - since_;
   phase_ = waited < policy_.spin ? Phase::spin : waited < policy_.spin + policy_.yield ? Phase::yield : Phase::sleep;
-  if (now - checked_ < kCheckEvery) return false;
+  if (now - checked_ < policy_.check_every) return false;
   checked_ = now;
   return true;
 }

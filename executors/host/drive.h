@@ -16,6 +16,7 @@ namespace tutti {
 struct WaitPolicy {
   std::chrono::microseconds spin{0};   // poll without giving the core away
   std::chrono::microseconds yield{0};  // then poll between yields; afterwards sleep
+  std::chrono::microseconds check_every{1000};
 };
 
 // `mode` is the setting: "spin", "yield", "sleep" or "" (adapts to whether ranks outnumber cores).
@@ -37,7 +38,7 @@ class Driver {
   Driver(Sleeper* sleeper, WaitPolicy policy) : sleeper_(sleeper), policy_(policy) {}
 
   // Calls sweep() until it returns done (or faulted), passing the time while it returns blocked. check(waited) is called
-  // about every millisecond of waiting, at most 100 ms apart, with the time since anything moved; false stops.
+  // about every policy.check_every of waiting, at most 100 ms apart, with the time since anything moved; false stops.
   // REQUIRES: sweep is callable as Run::Progress(), check as bool(Clock::duration).
   template <typename Sweep, typename Check>
   DriveResult Drive(Sweep&& sweep, Check&& check) {

@@ -207,16 +207,20 @@ typedef TUTTI_ENUM {
   tuttiAlgorithmRecursive = 5, /* recursive halving and doubling */
   tuttiAlgorithmBruck = 6,
   tuttiAlgorithmBinomial = 7,
-  tuttiNumAlgorithms = 8
+  tuttiAlgorithmGrouped = 8, /* first ranks of groups reduce, everybody reads them */
+  tuttiNumAlgorithms = 9
 } tuttiAlgorithm_t;
 
+/* Room for transports and algorithms to come, so that the layout stays. */
+#define TUTTI_COUNTED_TRANSPORTS 16
+#define TUTTI_COUNTED_ALGORITHMS 16
 /* Since the communicator was made. Set `size` to sizeof(tuttiCounters_t) before the call. Bytes are payload. */
 typedef struct {
   size_t size;
   uint64_t operations;
-  uint64_t operationsByAlgorithm[tuttiNumAlgorithms];
-  uint64_t bytesSent[tuttiNumTransports][tuttiNumAlgorithms];
-  uint64_t bytesReceived[tuttiNumTransports][tuttiNumAlgorithms];
+  uint64_t operationsByAlgorithm[TUTTI_COUNTED_ALGORITHMS];
+  uint64_t bytesSent[TUTTI_COUNTED_TRANSPORTS][TUTTI_COUNTED_ALGORITHMS];
+  uint64_t bytesReceived[TUTTI_COUNTED_TRANSPORTS][TUTTI_COUNTED_ALGORITHMS];
   uint64_t waitSpins;  /* times a wait polled again at once */
   uint64_t waitYields; /* times it gave the core away */
   uint64_t waitSleeps; /* times it slept until a peer rang */
