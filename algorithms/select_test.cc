@@ -63,6 +63,19 @@ TEST(Select, DeterministicMeansAProvenAlgorithm) {
   }
 }
 
+TEST(Select, GroupsManyRanksWhereNothingIsRoundedOnTheWay) {
+  auto input = Input(Collective::all_reduce, 64, 16 << 10);
+  EXPECT_EQ(ChooseAlgorithm(input).algorithm, tuttiAlgorithmGrouped);
+  input.low_precision = true;
+  EXPECT_EQ(ChooseAlgorithm(input).algorithm, tuttiAlgorithmDirect) << "one rounding";
+  input.low_precision = false;
+  input.deterministic = true;
+  EXPECT_EQ(ChooseAlgorithm(input).algorithm, tuttiAlgorithmDirect) << "one fixed expression";
+  input.deterministic = false;
+  input.nranks = 8;
+  EXPECT_EQ(ChooseAlgorithm(input).algorithm, tuttiAlgorithmDirect) << "few ranks";
+}
+
 TEST(Select, BlocksThatOnlyAPairKnowsTravelInBulk) {
   auto input = Input(Collective::all_to_all, 4, 8);
   EXPECT_EQ(ChooseShape(input, 4).wire, Wire::line);
