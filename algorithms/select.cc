@@ -16,8 +16,8 @@ constexpr std::size_t KiB = 1024;
 // buffer size on a 2-core host.
 constexpr std::size_t kOneShotBytes = 32 * KiB;
 
-// Between these sizes grouped beats one-shot where there are more than a dozen ranks. Measured on a 2-core host, 12 to 64
-// ranks: below, the second trip costs as much as the reading.
+// Between these sizes grouped beats one-shot where there are more than a dozen ranks. Measured on a 2-core host, 12 to
+// 64 ranks: below, the second trip costs as much as the reading.
 constexpr int kFewRanks = 12;
 constexpr std::size_t kMinGroupedBytes = 2 * KiB;
 constexpr std::size_t kMaxGroupedBytes = kOneShotBytes;
@@ -51,11 +51,12 @@ bool Proves(tuttiAlgorithm_t algorithm, const SelectInput& input) {
          algorithm == tuttiAlgorithmTwoShot;
 }
 
-// Many ranks and a middling message: reading everybody's costs more than a second trip. Low-precision sums stay with what
-// rounds once.
+// Many ranks and a middling message: reading everybody's costs more than a second trip. Low-precision sums stay with
+// what rounds once.
 bool WantsGroups(const SelectInput& input) {
   return input.collective == Collective::all_reduce && input.nranks > kFewRanks && !input.low_precision &&
-         !input.deterministic && input.bytes >= kMinGroupedBytes && input.bytes <= kMaxGroupedBytes && Fits(tuttiAlgorithmGrouped, input);
+         !input.deterministic && input.bytes >= kMinGroupedBytes && input.bytes <= kMaxGroupedBytes &&
+         Fits(tuttiAlgorithmGrouped, input);
 }
 
 std::pair<tuttiAlgorithm_t, const char*> Prefer(const SelectInput& input) {

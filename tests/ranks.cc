@@ -19,7 +19,9 @@
 // Present when the address sanitizer is. A rank leaves by _exit, so its leaks are looked for by hand.
 extern "C" int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 // Read by the thread sanitizer. Leaving by _exit, a rank does not join the thread that served its rendezvous.
-extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() { return "report_thread_leaks=0"; }
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() {
+  return "report_thread_leaks=0";
+}
 
 namespace tutti::testing {
 namespace {

@@ -108,8 +108,7 @@ TEST_F(HostileClients, WrongSecretLearnsNothingAndIsToldSo) {
   MeetDuring([this](const auto&, const auto&) {
     auto other = ticket_;
     other.secret = SecretKey::Random();
-    const auto errors =
-        RunRanks({0}, [&](int rank) { ControlPlane::Join(other, 4, rank, OnLoopback(), Ample()); });
+    const auto errors = RunRanks({0}, [&](int rank) { ControlPlane::Join(other, 4, rank, OnLoopback(), Ample()); });
     ASSERT_TRUE(errors[0].has_value());
     // Once the real job has been served, the port is closed.
     EXPECT_TRUE(errors[0]->code() == tuttiInvalidUsage || errors[0]->code() == tuttiRemoteError) << errors[0]->what();
@@ -201,9 +200,8 @@ TEST_F(HostileClients, RankZeroIsAttackedWhereItListens) {
   });
   for (int job = 0; job < 10; ++job) {
     const auto ticket = OpenRendezvous(OnLoopback());
-    ExpectNoErrors(RunRanks(AllRanks(4), [&](int rank) {
-      ControlPlane::Join(ticket, 4, rank, OnLoopback(), Ample())->Barrier(Ample());
-    }));
+    ExpectNoErrors(RunRanks(
+        AllRanks(4), [&](int rank) { ControlPlane::Join(ticket, 4, rank, OnLoopback(), Ample())->Barrier(Ample()); }));
   }
   over.store(true);
   attacker.join();
@@ -226,8 +224,7 @@ TEST(HostileServer, StrangerOnThePortIsNotBelieved) {
       }
       Drain(accepted.socket, std::chrono::seconds(60));
     });
-    const auto errors =
-        RunRanks({1}, [&](int rank) { ControlPlane::Join(ticket, 2, rank, OnLoopback(), Ample()); });
+    const auto errors = RunRanks({1}, [&](int rank) { ControlPlane::Join(ticket, 2, rank, OnLoopback(), Ample()); });
     server.join();
     testing::ExpectError(errors[0], tuttiInvalidUsage, {"does not hold this job's secret", ticket.addresses[0].Text()});
   }

@@ -101,8 +101,7 @@ TEST(TicketFromEnvironment, RanksMeet) {
     const auto environment =
         With({{"RANK", std::to_string(rank)}, {"MASTER_PORT", port}, {"MASTER_ADDR", "localhost"}});
     const auto job = TicketFromEnvironment({}, In(environment));
-    ControlPlane::Join(job.ticket, job.nranks, job.rank, {}, testing::Ample())
-        ->Barrier(testing::Ample());
+    ControlPlane::Join(job.ticket, job.nranks, job.rank, {}, testing::Ample())->Barrier(testing::Ample());
   });
   testing::ExpectNoErrors(errors);
 }

@@ -223,8 +223,7 @@ TEST(FixedAddress, RanksMayComeBeforeRankZero) {
 TEST(FixedAddress, OneJobAfterAnotherOnOnePort) {
   const auto port = testing::FreePort();
   ExpectNoErrors(RunRanks(AllRanks(4), [&](int rank) {
-    for (int job = 0; job < 20; ++job)
-      Join(FixedTicket(port, fmt::format("job {}", job)), 4, rank)->Barrier(Ample());
+    for (int job = 0; job < 20; ++job) Join(FixedTicket(port, fmt::format("job {}", job)), 4, rank)->Barrier(Ample());
   }));
 }
 
