@@ -111,7 +111,7 @@ ShmFabric::ShmFabric(int rank, int nranks, int channels, const Settings& setting
   cma_ = true;
   for (const auto& each : GatherValues(all_gather, verdict)) cma_ = cma_ && each.cma;
   Log(Subject::init, "rank {} of {}: {} B of shared memory a rank, {} channels, cma {}, {}", rank, nranks,
-      layout_.bytes(), channels, cma_ ? "usable" : "not usable",
+      layout_.bytes(), channels, cma_ ? "in use" : "not in use",
       all_same_process_ ? "one process" : "several processes");
 }
 

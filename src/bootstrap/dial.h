@@ -22,7 +22,7 @@ struct Call {
 };
 
 // Throws tuttiTimeoutError with the last reason, tuttiRemoteError when nobody listens (any more), tuttiInvalidUsage
-// when the one who listens does not hold the key or *cancel becomes true.
+// when the one who listens does not hold the key, or on cancellation.
 SecureChannel Dial(const Call& call, const SecretKey& key, Deadline deadline, Cancellation cancel = {});
 
 [[noreturn]] void ThrowCancelled();
