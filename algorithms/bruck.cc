@@ -78,7 +78,7 @@ class AllToAll {
 }  // namespace
 
 Schedule BuildBruck(const Question& question) {
-  const auto& [collective, rank, n, root, channels] = question;
+  const auto& [collective, rank, n, root, channels, where] = question;
   const bool exchange = collective == Collective::all_to_all;
   Lane lane{exchange ? AllToAll(rank, n).steps() : AllGather(rank, n)};
   Schedule schedule = Answer(question, tuttiAlgorithmBruck, n, Channel{{std::move(lane)}});

@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "algorithms/arrangement.h"
 #include "algorithms/schedule.h"
 
 namespace tutti {
@@ -18,9 +19,10 @@ struct Question {
   int nranks;
   int root = 0;
   int channels = 1;  // ring and direct repeat their schedule on so many; trees use a multiple of their own
+  const Arrangement* where = nullptr;  // null: all on one node, rings in the order of ranks
 };
 
-// REQUIRES: 0 <= rank, root < nranks; nranks >= 1; channels >= 1.
+// REQUIRES: 0 <= rank, root < nranks; nranks >= 1; channels >= 1; `where`, if given, arranges nranks ranks.
 // nullopt: the algorithm has no form of this collective at this size (Bruck is for all-gather, ...).
 std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const Question& question);
 

@@ -72,7 +72,7 @@ Channel Scatter(int rank, int n, int root) {
 }
 
 Channel BuildChannel(const Question& question) {
-  const auto [collective, rank, n, root, channels] = question;
+  const auto [collective, rank, n, root, channels, where] = question;
   switch (collective) {
     case Collective::all_reduce: return AllReduce(rank, n);
     case Collective::reduce_scatter: return ReduceScatter(rank, n);

@@ -40,7 +40,7 @@ Channel Reduce(int rank, int n, int root) {
 }  // namespace
 
 Schedule BuildTwoShot(const Question& question) {
-  const auto& [collective, rank, n, root, channels] = question;
+  const auto& [collective, rank, n, root, channels, where] = question;
   Schedule schedule = Answer(question, tuttiAlgorithmTwoShot, n,
                              collective == Collective::reduce ? Reduce(rank, n, root) : AllReduce(rank, n));
   schedule.reference_safe = true;

@@ -11,8 +11,10 @@ build_packages=(
   libhwy-dev             # portable SIMD with run-time dispatch
   libfmt-dev             # messages
   libsodium-dev          # keyed MACs of the bootstrap
-  libcli11-dev           # tutti-bench: command line
-  nlohmann-json3-dev     # tutti-bench: results
+  libhwloc-dev           # detection of processors, memory and PCI devices
+  libpugixml-dev         # topology and schedule files
+  libcli11-dev           # tools: command line
+  nlohmann-json3-dev     # traces and results
   libgtest-dev libbenchmark-dev
 )
 # Without these the bench has fewer libraries to compare with.

@@ -1,0 +1,22 @@
+// tutti: what the library knows, for people: the machine, the schedules, and why one is chosen.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <exception>
+
+#include "tools/commands.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("What Tutti knows about machines and schedules");
+  app.require_subcommand(1);
+  tutti::tools::AddSettings(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "tutti: {}\n", error.what());
+    return EXIT_FAILURE;
+  }
+}
