@@ -29,6 +29,16 @@ std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const Question& questi
 // Every algorithm that has a form of it, the same on all ranks. REQUIRES: collective is scheduled.
 bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks);
 
+// Its schedule has posts, which every rank must be able to read.
+bool NeedsOneHost(tuttiAlgorithm_t algorithm, Collective collective);
+
+// Ranks pass on blocks of others, whose lengths they cannot know in a pairwise all_to_all.
+constexpr bool PassesBlocksOn(tuttiAlgorithm_t algorithm) { return algorithm == tuttiAlgorithmBruck; }
+
+// How the ranks' schedules resemble each other (ensemble.h).
+enum class Symmetry { none, rotation, exchange };
+Symmetry SymmetryOf(tuttiAlgorithm_t algorithm, Collective collective);
+
 // "direct", "two_shot", "ring", ... and back; nullopt for other words.
 std::string_view NameOf(tuttiAlgorithm_t algorithm);
 std::optional<tuttiAlgorithm_t> AlgorithmFromName(std::string_view name);

@@ -79,6 +79,8 @@ class Machine {
   int resources() const { return first_resource_.back(); }
   const Resource& resource(int index) const;
   int NodeOfResource(int index) const;
+  // Its number on its own node: where all nodes are alike, that of the same link of node 0.
+  int LocalNumber(int index) const { return index - first_resource_[NodeOfResource(index)]; }
   // With resources numbered across the machine.
   Route RouteOf(int from, int to, int channel) const;
 

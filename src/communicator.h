@@ -16,6 +16,7 @@
 #include "src/bootstrap/control_plane.h"
 #include "src/plan_cache.h"
 #include "src/recorder.h"
+#include "src/selector.h"
 #include "src/trace.h"
 #include "src/watch.h"
 #include "src/windows.h"
@@ -115,6 +116,7 @@ class Communicator {
   Windows windows_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<Selector> selector_;
   std::unique_ptr<PlanCache> plans_;
   WaitPolicy wait_policy_;
   std::unique_ptr<Sleeper> sleeper_;

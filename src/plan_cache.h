@@ -7,9 +7,9 @@
 #include <string>
 #include <unordered_map>
 
-#include "algorithms/select.h"
 #include "executors/host/run.h"
 #include "src/operation.h"
+#include "src/selector.h"
 
 namespace tutti {
 
@@ -24,7 +24,7 @@ struct PlanKey {
 
 // Everything about plans that is the same for the life of a communicator. All ranks agree on `select`.
 struct PlanContext {
-  SelectInput select;  // its call-dependent fields are filled in per call
+  const Selector* selector;
   ShmFabric* fabric;
   const WindowMap* windows;
   int collective_channels;   // channels 0.. are the collectives'; the next one is point-to-point
