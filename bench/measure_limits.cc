@@ -16,7 +16,7 @@
 #include "bench/sizes.h"
 #include "bench/statistics.h"
 #include "bench/stream_kernels.h"
-#include "bench/worker.h"
+#include "bench/pin.h"
 
 namespace tutti::bench {
 namespace {

@@ -175,6 +175,12 @@ Active Communicator::Begin(const Operation& operation) {
   return active;
 }
 
+void Communicator::UseTable(SelectionTable table) {
+  selector_->UseTable(std::move(table));
+  plans_->Forget(counters_);
+  last_plan_ = nullptr;
+}
+
 Reach Communicator::ReachOf(const void* buffer, std::size_t bytes) const {
   const auto address = reinterpret_cast<std::uint64_t>(buffer);
   if (fabric_->all_same_process()) return {SlotKind::pointer, 0, address};

@@ -80,6 +80,10 @@ class Communicator {
   const WaitPolicy& wait_policy() const { return wait_policy_; }
   void TrimPlans() { plans_->Trim(counters_); }
 
+  // For tools: other plans from now on. REQUIRES: nothing runs; all ranks do it alike between the same operations.
+  void UseTable(SelectionTable table);
+  const SelectionTable& table() const { return selector_->table(); }
+
   // From any thread: whatever runs here ends with an error soon.
   void Abort();
 

@@ -144,7 +144,7 @@ void PlanCache::AddTraffic(tuttiCounters_t& counters) const {
   }
 }
 
-void PlanCache::MakeRoom(tuttiCounters_t& counters) {
+void PlanCache::Forget(tuttiCounters_t& counters) {
   AddTraffic(counters);
   plans_.clear();
   last_ = nullptr;

@@ -28,6 +28,8 @@ class Selector {
   Selector(Conditions conditions, int cores, const Settings& settings, int rank, const AllGather& all_gather);
 
   const Conditions& conditions() const { return conditions_; }
+  const SelectionTable& table() const { return table_; }
+  void UseTable(SelectionTable table) { table_ = std::move(table); }
   // `bytes`: of the buffer for all_reduce, broadcast and reduce; otherwise of the largest block.
   Choice Choose(const Kind& kind, std::size_t bytes) const;
   // Every candidate and its predicted time.

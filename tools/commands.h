@@ -8,6 +8,8 @@ class App;
 
 namespace tutti::tools {
 
-void AddSettings(CLI::App& app);  // tutti settings
+void AddExplain(CLI::App& app);
+void AddJudge(CLI::App& app);
+void AddSettings(CLI::App& app);
 
 }  // namespace tutti::tools
