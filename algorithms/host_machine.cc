@@ -20,6 +20,7 @@ constexpr char kStep[] = "step_us";
 constexpr char kYield[] = "yield_us";
 constexpr char kCores[] = "cores";
 constexpr char kBandwidth[] = "executor_bandwidth";
+constexpr char kCrossing[] = "crossing_bandwidth";
 constexpr char kFootprint[] = "up_to_bytes";
 constexpr char kRate[] = "GBps";
 constexpr char kLatency[] = "latency_us";
@@ -34,9 +35,38 @@ double Positive(const nlohmann::json& json, const std::string& name, const char*
   return found->get<double>();
 }
 
+nlohmann::ordered_json ToJson(const Rate& rate) {
+  nlohmann::ordered_json json;
+  for (const auto& step : rate) {
+    nlohmann::ordered_json entry;
+    if (step.footprint != kAnySize) entry[kFootprint] = step.footprint;
+    entry[kRate] = step.bandwidth;
+    json.push_back(std::move(entry));
+  }
+  return json;
+}
+
 constexpr double kLongestUs = 1e6;
 constexpr double kFastestGBps = 1e5;
 constexpr int kMostCores = 4096;
+
+Rate RateFromJson(const nlohmann::json& json, const std::string& name, const char* key) {
+  const auto rates = json.find(key);
+  if (rates == json.end() || !rates->is_array() || rates->empty()) {
+    Throw(tuttiInvalidArgument, "{}: \"{}\" takes a list with at least one entry", name, key);
+  }
+  Rate rate;
+  for (const auto& entry : *rates) {
+    const bool last = &entry == &rates->back();
+    if (!entry.is_object()) Throw(tuttiInvalidArgument, "{}: {} in \"{}\" is no object", name, entry.dump(), key);
+    const auto footprint = last ? kAnySize : static_cast<std::size_t>(Positive(entry, name, kFootprint, std::exp2(62)));
+    if (!rate.empty() && footprint <= rate.back().footprint) {
+      Throw(tuttiInvalidArgument, "{}: \"{}\" does not ascend in \"{}\"", name, kFootprint, key);
+    }
+    rate.push_back({footprint, Positive(entry, name, kRate, kFastestGBps)});
+  }
+  return rate;
+}
 
 }  // namespace
 
@@ -48,6 +78,9 @@ HostCosts DefaultHostCosts(int cores) {
   host.costs.cores = cores;
   // Bytes read and written, together, by one core: in L2, in L3, in memory.
   host.costs.executor_bandwidth = {{512 * KiB, 60}, {32 * MiB, 40}, {kAnySize, 14}};
+  // Bytes copied from another core's fresh lines: a short piece pays for finding them, a long one for its length.
+  host.costs.crossing_bandwidth = {{512, 4.6},     {1 * KiB, 7.8},  {4 * KiB, 11},
+                                   {16 * KiB, 17}, {512 * KiB, 20}, {kAnySize, 11}};
   host.latency = {0.1, 0.2, 0.3};
   return host;
 }
@@ -60,12 +93,8 @@ std::string ToJson(const HostCosts& host) {
   json[kCores] = host.costs.cores;
   for (int wire = 0; wire < kWires; ++wire)
     json[kLatency][std::string(NameOf(static_cast<Wire>(wire)))] = host.latency[wire];
-  for (const auto& step : host.costs.executor_bandwidth) {
-    nlohmann::ordered_json entry;
-    if (step.footprint != kAnySize) entry[kFootprint] = step.footprint;
-    entry[kRate] = step.bandwidth;
-    json[kBandwidth].push_back(entry);
-  }
+  json[kBandwidth] = ToJson(host.costs.executor_bandwidth);
+  json[kCrossing] = ToJson(host.costs.crossing_bandwidth);
   return json.dump(2) + "\n";
 }
 
@@ -83,21 +112,8 @@ HostCosts HostCostsFromJson(const std::string& text, const std::string& name) {
   for (int wire = 0; wire < kWires; ++wire) {
     host.latency[wire] = Positive(*latency, name, std::string(NameOf(static_cast<Wire>(wire))).c_str(), kLongestUs);
   }
-  const auto rates = json.find(kBandwidth);
-  if (rates == json.end() || !rates->is_array() || rates->empty()) {
-    Throw(tuttiInvalidArgument, "{}: \"{}\" takes a list with at least one entry", name, kBandwidth);
-  }
-  for (const auto& entry : *rates) {
-    const bool last = &entry == &rates->back();
-    if (!entry.is_object())
-      Throw(tuttiInvalidArgument, "{}: {} in \"{}\" is no object", name, entry.dump(), kBandwidth);
-    const auto footprint = last ? kAnySize : static_cast<std::size_t>(Positive(entry, name, kFootprint, std::exp2(62)));
-    auto& steps = host.costs.executor_bandwidth;
-    if (!steps.empty() && footprint <= steps.back().footprint) {
-      Throw(tuttiInvalidArgument, "{}: \"{}\" does not ascend in \"{}\"", name, kFootprint, kBandwidth);
-    }
-    steps.push_back({footprint, Positive(entry, name, kRate, kFastestGBps)});
-  }
+  host.costs.executor_bandwidth = RateFromJson(json, name, kBandwidth);
+  host.costs.crossing_bandwidth = RateFromJson(json, name, kCrossing);
   return host;
 }
 

@@ -120,14 +120,14 @@ class Price::Builder {
 
   void Put(Cursor& cursor, std::size_t index, const Step& step) {
     const int number = static_cast<int>(price_.nodes_.size());
-    Node node{cursor.member, static_cast<int>(index), static_cast<int>(price_.waits_.size()), 0, 0, 0};
+    Node node{cursor.member, static_cast<int>(index), static_cast<int>(price_.waits_.size()), 0, 0, 0, 0};
     price_.waits_.insert(price_.waits_.end(), found_.begin(), found_.end());
     for (const auto& read : step.reads) {
-      ++(IsSlot(read) ? node.slot_operands : node.memory_operands);
+      ++(IsSlot(read) ? node.slot_reads : node.memory_operands);
       if (IsSlot(read)) ++cursor.emptied[{read.place, read.peer}];
     }
     for (const auto& write : step.writes) {
-      ++(IsSlot(write) ? node.slot_operands : node.memory_operands);
+      ++(IsSlot(write) ? node.slot_writes : node.memory_operands);
       if (write.place == Place::to) {
         const Route& route = RouteTo(cursor.member, write.peer);
         if (!route.network) node.us_per_byte = std::max(node.us_per_byte, NarrowestUsPerByte(price_.machine_, route));
@@ -185,7 +185,7 @@ void Price::FindShares(const Ensemble& ensemble) {
   std::vector<double> work(members);
   std::vector<int> fills(members);
   for (const auto& node : nodes_) {
-    work[node.member] += node.memory_operands + node.slot_operands;
+    work[node.member] += node.memory_operands + node.slot_reads + node.slot_writes;
   }
   for (const auto& send : sends_) fills[send.member] += send.slots;
   slots_in_flight_ = *std::max_element(fills.begin(), fills.end());
@@ -229,7 +229,8 @@ Price::Chunk Price::Walk(const Rates& rates, double bytes) const {
       begin = std::max(begin, ready);
     }
     const double moving =
-        bytes * (node.memory_operands * rates.memory_us_per_byte + node.slot_operands * rates.slot_us_per_byte);
+        bytes * (node.memory_operands * rates.memory_us_per_byte + node.slot_reads * rates.slot_read_us_per_byte +
+                 node.slot_writes * rates.slot_write_us_per_byte);
     const double duration =
         slowdown_[node.member] * (machine_.costs().step_us + std::max(moving, bytes * node.us_per_byte / efficiency));
     end[i] = begin + duration;
@@ -286,7 +287,11 @@ double Price::Microseconds(const Load& load) const {
   const double bytes = std::min(share, static_cast<double>(load.shape.chunk_bytes));
   const double chunks = bytes > 0 ? std::max(1.0, share / bytes) : 1;
   const auto slots = static_cast<std::size_t>(bytes * slots_in_flight_);
-  const Rates rates{load.shape.wire, UsPerByte(costs.BandwidthAt(load.footprint)), UsPerByte(costs.BandwidthAt(slots))};
+  const double slot = At(costs.executor_bandwidth, slots);
+  const double crossing_in =
+      costs.crossing_bandwidth.empty() ? slot : At(costs.crossing_bandwidth, static_cast<std::size_t>(bytes));
+  const Rates rates{load.shape.wire, UsPerByte(At(costs.executor_bandwidth, load.footprint)), UsPerByte(crossing_in),
+                    UsPerByte(slot)};
   const Chunk chunk = ChunkOf(rates, bytes);
   // The channels' parts cross the links together.
   const double crossing = bytes * load.channels * BusiestLink(load.shape.wire, load.channels);

@@ -54,7 +54,8 @@ class Price {
     int lane;             // counted through all members and channels
     int first_wait;       // its waits are waits_[first_wait ... the next node's first_wait)
     int memory_operands;  // of the user's buffers and scratch
-    int slot_operands;
+    int slot_reads;
+    int slot_writes;
     double us_per_byte;  // of the narrowest link that the step itself writes across
   };
   // Pairs of ranks with the same latency and bandwidth go the same way.
@@ -78,10 +79,11 @@ class Price {
   struct Rates {
     Wire wire;
     double memory_us_per_byte;
-    double slot_us_per_byte;
+    double slot_read_us_per_byte;
+    double slot_write_us_per_byte;
     bool operator<(const Rates& other) const {
-      return std::tie(wire, memory_us_per_byte, slot_us_per_byte) <
-             std::tie(other.wire, other.memory_us_per_byte, other.slot_us_per_byte);
+      return std::tie(wire, memory_us_per_byte, slot_read_us_per_byte, slot_write_us_per_byte) <
+             std::tie(other.wire, other.memory_us_per_byte, other.slot_read_us_per_byte, other.slot_write_us_per_byte);
     }
   };
 
