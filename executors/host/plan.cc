@@ -8,8 +8,6 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kShareUnit = 64;  // channels meet on cache lines
-
 bool IsSlot(Place place) { return place == Place::from || place == Place::to || place == Place::post; }
 
 // Takes the page faults of the part of a ring that chunks of this size will touch, the first time a plan uses it. Asking
@@ -44,9 +42,7 @@ Plan::Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type
 }
 
 std::size_t Plan::ShareBegin(std::size_t length, int channel) const {
-  const std::size_t n = schedule_.channels.size();
-  const std::size_t share = ((length + n - 1) / n + kShareUnit - 1) / kShareUnit * kShareUnit;
-  return n == 1 ? (channel == 0 ? 0 : length) : std::min(length, share * static_cast<std::size_t>(channel));
+  return tutti::ShareBegin(length, static_cast<std::size_t>(channel), schedule_.channels.size());
 }
 
 BoundOperand Plan::BindOperand(const Operand& operand, bool written, int channel, ShmFabric& fabric,
