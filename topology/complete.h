@@ -1,0 +1,17 @@
+// Fills the gaps of a description: first from what was detected on this machine, then from PCI classes and device ids,
+// last from documented defaults. Whatever is assumed is noted.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include "topology/description.h"
+
+namespace tutti {
+
+// Places are matched by bus id. What the description says itself is never changed.
+void CompleteFrom(HostDescription& host, const HostDescription& detected);
+
+// After this, places of a GPU's or network card's class have what they are, and ports have a speed.
+void CompleteByDefaults(HostDescription& host);
+
+}  // namespace tutti
