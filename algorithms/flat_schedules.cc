@@ -109,7 +109,8 @@ class Flattener {
       }
       for (const Lane& lane : lanes) {
         for (const Step& step : lane.steps) {
-          for (const After& after : step.after) flat_.lanes_[first + static_cast<std::size_t>(after.lane)].awaited = true;
+          for (const After& after : step.after)
+            flat_.lanes_[first + static_cast<std::size_t>(after.lane)].awaited = true;
         }
       }
     }
@@ -187,7 +188,8 @@ class Flattener {
     if (added) {
       names_.push_back(name);
       flat_.edges_.push_back(
-          {.lane = lane, .latency = FromMicroseconds(machine_.RouteOf(name.from, name.to, name.channel).latency[wire_])});
+          {.lane = lane,
+           .latency = FromMicroseconds(machine_.RouteOf(name.from, name.to, name.channel).latency[wire_])});
       if (StandInFor(name.from) != name.from) strangers_[name.to].push_back({found->second, name});
     }
     return found->second;

@@ -55,19 +55,19 @@ struct FlatConnection {
   int from;
   int to;
   int channel;
-  std::uint32_t lane = 0;   // that fills it
-  std::int32_t edge = -1;   // the first of its edges
+  std::uint32_t lane = 0;       // that fills it
+  std::int32_t edge = -1;       // the first of its edges
   std::vector<int> route = {};  // resources, of the nodes that are simulated
-  double per_byte = 1;      // bytes over the links for each of data
-  bool network = false;     // the writer does not wait for the bytes to be across
-  bool rides_along = false; // a post in memory that all share: its bytes cross with the first reader's
+  double per_byte = 1;          // bytes over the links for each of data
+  bool network = false;         // the writer does not wait for the bytes to be across
+  bool rides_along = false;     // a post in memory that all share: its bytes cross with the first reader's
 };
 
 // A reader's end.
 struct FlatEdge {
   int connection = -1;
-  std::uint32_t lane = 0;    // that empties it
-  std::int32_t next = -1;    // of the same connection
+  std::uint32_t lane = 0;  // that empties it
+  std::int32_t next = -1;  // of the same connection
   Time latency = 0;
 };
 

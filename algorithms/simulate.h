@@ -58,10 +58,10 @@ struct SimulationInput {
   FlatSchedules::Source source;
   Extents extents;
   Shape shape;
-  int depth = 0;                      // slots of a connection; 0: DefaultDepth
-  const Folding* folding = nullptr;   // null: every rank is simulated
-  Timeline* timeline = nullptr;       // filled if given
-  double footprint_bytes = 0;         // that a node's ranks touch together, see Costs::BandwidthAt
+  int depth = 0;                     // slots of a connection; 0: DefaultDepth
+  const Folding* folding = nullptr;  // null: every rank is simulated
+  Timeline* timeline = nullptr;      // filled if given
+  double footprint_bytes = 0;        // that a node's ranks touch together, see Costs::BandwidthAt
 };
 
 // Throws if the schedules cannot end (and says who waits).

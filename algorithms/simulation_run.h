@@ -22,11 +22,11 @@ class SimulationRun {
 
  private:
   enum class What : std::uint8_t {
-    step_ends,      // of a lane
-    flow_ends,      // of a connection
-    slot_arrives,   // at an edge
-    slot_is_free,   // at an edge: its writer knows that it has been emptied
-    turn_begins,    // on a core
+    step_ends,     // of a lane
+    flow_ends,     // of a connection
+    slot_arrives,  // at an edge
+    slot_is_free,  // at an edge: its writer knows that it has been emptied
+    turn_begins,   // on a core
   };
 
   struct Lane {
