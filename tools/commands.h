@@ -9,5 +9,6 @@ class App;
 namespace tutti::tools {
 
 void AddSettings(CLI::App& app);  // tutti settings
+void AddSimulate(CLI::App& app);  // tutti simulate
 
 }  // namespace tutti::tools
