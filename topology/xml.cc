@@ -5,7 +5,6 @@
 #include <fstream>
 #include <map>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "topology/assemble.h"
@@ -317,9 +316,12 @@ TopologyFile ParseTopology(std::string_view text, const std::string& name, const
 
 TopologyFile ReadTopologyFile(const std::string& path, const HostDescription* detected) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) Throw(tuttiInvalidArgument, "{}: cannot be read as a topology file", path);
-  return ParseTopology(text.str(), path, detected);
+  // One byte more than is allowed, so that an endless file ends and is refused.
+  std::string text(kMaxXmlBytes + 1, ' ');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.eof() && !file.good()) Throw(tuttiInvalidArgument, "{}: cannot be read as a topology file", path);
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return ParseTopology(text, path, detected);
 }
 
 }  // namespace tutti
