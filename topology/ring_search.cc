@@ -88,6 +88,8 @@ void Search(const System& system, const HopGraph& graph, bool same_nic, Rings& b
     if (!IsBetter(candidate.bandwidth, static_cast<int>(cycles.size()), best)) continue;
     best = {{}, candidate.bandwidth};
     for (const Cycle& cycle : cycles) best.rings.push_back(ToRing(graph, cycle));
+    std::stable_sort(best.rings.begin(), best.rings.end(),
+                     [](const Ring& a, const Ring& b) { return a.nic_in < b.nic_in; });
   }
 }
 
