@@ -56,11 +56,7 @@ constexpr int kNetworkBaseClass = 0x02;
 constexpr int kVariantMask = 0xffff00;
 constexpr int kClassDisplay = 0x030000;  // a GPU with a display
 
-bool IsGpuClass(int device_class) {
-  const int variant = device_class & kVariantMask;
-  return variant == kClassGpu || variant == kClassDisplay;
-}
-bool IsNetworkClass(int device_class) { return device_class >> kBaseClassShift == kNetworkBaseClass; }
+bool MayBePort(const PciSlot& slot) { return slot.device_class >> kBaseClassShift == kNetworkBaseClass; }
 bool IsKnown(const PciSlot& slot) { return slot.device_class != 0; }
 
 template <typename Value>
@@ -144,6 +140,13 @@ void AssumeNvlinks(HostDescription& host) {
 
 }  // namespace
 
+bool MayBeGpu(const PciSlot& slot) {
+  const int variant = slot.device_class & kVariantMask;
+  return variant == kClassGpu || (variant == kClassDisplay && (slot.vendor == kNvidia || slot.vendor == 0));
+}
+
+bool MayBeEnd(const PciSlot& slot) { return MayBeGpu(slot) || MayBePort(slot); }
+
 void CompleteFrom(HostDescription& host, const HostDescription& detected) {
   std::map<std::string, const PciDescription*> places;
   ForEachPlaceOf(detected, [&](const PciDescription& place) { places.emplace(place.bus_id, &place); });
@@ -179,9 +182,9 @@ void CompleteFrom(HostDescription& host, const HostDescription& detected) {
 void CompleteByDefaults(HostDescription& host) {
   ForEachPlaceOf(host, [&](PciDescription& place) {
     const bool leaf = !place.is_end() && place.children.empty();
-    if (place.gpu || (leaf && IsGpuClass(place.slot.device_class))) {
+    if (place.gpu || (leaf && MayBeGpu(place.slot))) {
       AssumeGpu(place, host.notes);
-    } else if (leaf && IsNetworkClass(place.slot.device_class)) {
+    } else if (leaf && MayBePort(place.slot)) {
       AssumePort(place, host.notes);
     } else if (leaf && !IsKnown(place.slot)) {
       host.notes.push_back(fmt::format("{}: neither class nor device told: left out", place.bus_id));

@@ -14,4 +14,8 @@ void CompleteFrom(HostDescription& host, const HostDescription& detected);
 // After this, places of a GPU's or network card's class have what they are, and ports have a speed.
 void CompleteByDefaults(HostDescription& host);
 
+// Whether this is the class of a GPU or of a network card (a display of another vendor is none: every server has one).
+bool MayBeGpu(const PciSlot& slot);
+bool MayBeEnd(const PciSlot& slot);
+
 }  // namespace tutti

@@ -5,12 +5,12 @@
 #include <fstream>
 #include <map>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "topology/assemble.h"
 #include "topology/complete.h"
 #include "topology/link_constants.h"
+#include "topology/pci_text.h"
 #include "topology/xml_element.h"
 
 namespace tutti {
@@ -35,27 +35,11 @@ constexpr double kMBPerGB = 1000;
 constexpr std::string_view kAnyNvswitch = "fffffff:ff:ff.0";
 constexpr int kClassPowerBridge = 0x068001;  // NVLink's bridge into a POWER CPU
 
-bool IsHex(std::string_view text, std::size_t low, std::size_t high) {
-  return text.size() >= low && text.size() <= high &&
-         std::all_of(text.begin(), text.end(), [](char c) { return ('0' <= c && c <= '9') || ('a' <= c && c <= 'f'); });
-}
-
-// "0000:10:1c.0", with a domain of up to 8 digits.
-bool IsBusId(std::string_view text) {
-  const auto colon = text.find(':');
-  if (colon == std::string_view::npos) return false;
-  const auto rest = text.substr(colon + 1);
-  constexpr std::size_t kRest = 7;  // "10:1c.0"
-  return IsHex(text.substr(0, colon), 1, 8) && rest.size() == kRest && IsHex(rest.substr(0, 2), 2, 2) &&
-         rest[2] == ':' && IsHex(rest.substr(3, 2), 2, 2) && rest[5] == '.' && '0' <= rest[6] && rest[6] <= '7';
-}
-
 std::string BusId(const XmlElement& element, const char* attribute) {
-  std::string bus_id(element.RequiredText(attribute));
-  std::transform(bus_id.begin(), bus_id.end(), bus_id.begin(),
-                 [](char c) { return 'A' <= c && c <= 'F' ? c - 'A' + 'a' : c; });
-  if (!IsBusId(bus_id))
+  std::string bus_id = CanonicalBusId(element.RequiredText(attribute));
+  if (bus_id.empty()) {
     element.Refuse("<{}> has {} that is no PCI bus id (like 0000:10:1c.0)", element.name(), attribute);
+  }
   return bus_id;
 }
 
@@ -175,25 +159,14 @@ class Reader {
     slot.device = static_cast<int>(element.Integer("device", 0, kMax16Bits, 0));
     slot.subsystem_vendor = static_cast<int>(element.Integer("subsystem_vendor", 0, kMax16Bits, 0));
     slot.subsystem_device = static_cast<int>(element.Integer("subsystem_device", 0, kMax16Bits, 0));
-    slot.speed_gts = ReadSpeed(element);
+    const auto speed = ParsePciSpeed(element.Text("link_speed"));
+    if (!speed) element.Refuse("link_speed is none of 2.5, 5, 8, 16, 32 and 64 GT/s");
+    slot.speed_gts = *speed;
     slot.width = static_cast<int>(element.Integer("link_width", 0, kUnknownWidth, 0));
     if (slot.width == kUnknownWidth) slot.width = 0;
     if (slot.width > kPciMaxWidth)
       element.Refuse("link_width is {}; a PCI link has at most {} lanes", slot.width, kPciMaxWidth);
     return slot;
-  }
-
-  // "16.0 GT/s PCIe", "16 GT/s"; "" and "Unknown" as sysfs says where it does not know.
-  double ReadSpeed(const XmlElement& element) {
-    const auto text = element.Text("link_speed");
-    if (text.empty() || text.starts_with("Unknown")) return 0;
-    double speed = 0;
-    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), speed);
-    const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-    if (status != std::errc() || !unit.starts_with(" GT/s") || !IsPciSpeed(speed)) {
-      element.Refuse("link_speed is none of 2.5, 5, 8, 16, 32 and 64 GT/s");
-    }
-    return speed;
   }
 
   PciDescription ReadPci(const XmlElement& element, HostDescription& host) {
@@ -317,9 +290,12 @@ TopologyFile ParseTopology(std::string_view text, const std::string& name, const
 
 TopologyFile ReadTopologyFile(const std::string& path, const HostDescription* detected) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) Throw(tuttiInvalidArgument, "{}: cannot be read as a topology file", path);
-  return ParseTopology(text.str(), path, detected);
+  // One byte more than is allowed, so that an endless file ends and is refused.
+  std::string text(kMaxXmlBytes + 1, ' ');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.eof() && !file.good()) Throw(tuttiInvalidArgument, "{}: cannot be read as a topology file", path);
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return ParseTopology(text, path, detected);
 }
 
 }  // namespace tutti

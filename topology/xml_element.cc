@@ -9,8 +9,6 @@
 namespace tutti {
 namespace {
 
-// A dump of 72 GPUs with all their links has 100 KiB.
-constexpr std::size_t kMaxBytes = std::size_t{8} << 20;
 // The format itself needs 4 levels and one a PCI bridge; PCI has at most 256 buses on the way down, machines have 5.
 constexpr int kMaxDepth = 32;
 constexpr int kMaxAttributes = 64;  // the format has 12 at most
@@ -37,8 +35,8 @@ std::string Quoted(std::string_view value) {
 }  // namespace
 
 XmlDocument::XmlDocument(std::string_view text, std::string name) : text_(text), name_(std::move(name)) {
-  if (text.size() > kMaxBytes) {
-    Throw(tuttiInvalidArgument, "{}: {} bytes; a topology file may have {}", name_, text.size(), kMaxBytes);
+  if (text.size() > kMaxXmlBytes) {
+    Throw(tuttiInvalidArgument, "{}: {} bytes; a topology file may have {}", name_, text.size(), kMaxXmlBytes);
   }
   if (const auto nul = text.find('\0'); nul != std::string_view::npos) Refuse(nul, "a NUL byte, so this is no text");
   // With the document type in the tree it can be seen, and refused. Entities are never expanded either way.

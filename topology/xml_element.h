@@ -4,6 +4,7 @@
 // Thread-safety: value types; an element refers to its document, which must outlive it.
 #pragma once
 
+#include <cstddef>
 #include <pugixml.hpp>
 #include <string>
 #include <string_view>
@@ -12,6 +13,9 @@
 #include "base/error.h"
 
 namespace tutti {
+
+// A dump of 72 GPUs with all their links has 100 KiB.
+inline constexpr std::size_t kMaxXmlBytes = std::size_t{8} << 20;
 
 class XmlElement;
 

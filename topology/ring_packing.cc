@@ -1,0 +1,308 @@
+#include "topology/ring_packing.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "topology/cheapest_cycle.h"
+
+namespace tutti {
+namespace {
+
+// Rings beyond which no machine has links for; bounds the search where a link is reported as absurdly wide.
+constexpr int kMostRings = 64;
+// A ring that crosses one link more often than it may is looked for again, at a higher price of that link.
+constexpr int kRetries = 4;
+constexpr double kRetryPrice = 8;
+
+Cycle Reverse(const Cycle& cycle) {
+  // The way of hop k, from order[k], is that of the opposite hop, to order[k].
+  return {{cycle.order.rbegin(), cycle.order.rend()}, [&] {
+            std::vector<int> way(cycle.way.rbegin(), cycle.way.rend());
+            std::rotate(way.begin(), way.begin() + 1, way.end());
+            return way;
+          }()};
+}
+
+bool Contains(const std::vector<int>& values, int value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+bool Crosses(const Hop& hop, const std::vector<int>& links) {
+  return std::any_of(hop.links.begin(), hop.links.end(), [&](int link) { return Contains(links, link); });
+}
+
+// Ends reached from end 0 (or that reach it) by hops that cross none of `closed`, and do not pass the end `shut`.
+int Reached(const HopGraph& graph, const std::vector<int>& closed, int shut, bool forwards) {
+  std::vector<bool> seen(graph.size(), false);
+  std::vector<int> open = {0};
+  seen[0] = true;
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    for (int next = 0; next < graph.size(); ++next) {
+      if (seen[next] || next == shut) continue;
+      const std::vector<Hop>& hops = forwards ? graph.hops(open[i], next) : graph.hops(next, open[i]);
+      if (std::all_of(hops.begin(), hops.end(), [&](const Hop& hop) { return Crosses(hop, closed); })) continue;
+      seen[next] = true;
+      open.push_back(next);
+    }
+  }
+  return static_cast<int>(open.size());
+}
+
+// Whether a ring may exist that crosses none of these links: the ends are connected without them, and remain so when
+// the outside, which a ring passes only once, is taken away.
+bool MayAvoid(const HopGraph& graph, const std::vector<int>& links) {
+  for (const bool forwards : {true, false}) {
+    if (Reached(graph, links, -1, forwards) < graph.size()) return false;
+  }
+  if (graph.outside() < 0) return true;
+  // One direction will do: what is left of a ring without the outside is a path.
+  const int others = graph.size() - 1;
+  return Reached(graph, links, graph.outside(), true) == others ||
+         Reached(graph, links, graph.outside(), false) == others;
+}
+
+// How many rings can leave (or enter) an end. Ways out that start with the same link share it; of those the freest
+// counts.
+int Passages(const HopGraph& graph, const FreeLinks& free, double bandwidth, int end, bool leaving) {
+  std::map<int, int> by_link;
+  for (int other = 0; other < graph.size(); ++other) {
+    for (const Hop& hop : leaving ? graph.hops(end, other) : graph.hops(other, end)) {
+      int fit = kMostRings;
+      for (const int link : hop.links) fit = std::min(fit, free.Fit(link, bandwidth));
+      int& most = by_link[leaving ? hop.links.front() : hop.links.back()];
+      most = std::max(most, fit);
+    }
+  }
+  int sum = 0;
+  for (const auto& [link, most] : by_link) sum += most;
+  return sum;
+}
+
+// Takes rings one by one and keeps account of the links.
+class Packer {
+ public:
+  Packer(const System& system, const HopGraph& graph, const Packing& packing)
+      : graph_(graph), packing_(packing), free_(system), dearer_(system.links.size(), 1), first_links_(graph.size()) {
+    for (int a = 0; a < graph.size(); ++a) {
+      for (int b = 0; b < graph.size(); ++b) {
+        for (const Hop& hop : graph.hops(a, b)) first_links_[a].insert(hop.links.front());
+      }
+    }
+  }
+
+  std::vector<Cycle> Greedily() {
+    while (Missing() > 0 && TakeCheapest()) {
+      const Cycle reverse = Reverse(taken_.back());
+      if (Missing() > 0) Take(reverse);
+    }
+    return std::move(taken_);
+  }
+
+  std::vector<Cycle> Exhaustively(int& effort) {
+    if (!Complete(effort)) return {};
+    return std::move(taken_);
+  }
+
+ private:
+  int Missing() const { return packing_.at_most - static_cast<int>(taken_.size()); }
+
+  bool Take(const Cycle& cycle) {
+    if (!free_.Take(LinksOf(graph_, cycle), packing_.bandwidth)) return false;
+    taken_.push_back(cycle);
+    return true;
+  }
+
+  void GiveBack() {
+    free_.GiveBack(LinksOf(graph_, taken_.back()), packing_.bandwidth);
+    taken_.pop_back();
+  }
+
+  double PriceOf(const Hop& hop) const {
+    double price = 0;
+    for (const int link : hop.links) {
+      if (!free_.Fits(link, packing_.bandwidth)) return kNoWay;
+      price += free_.Price(link) * dearer_[link];
+    }
+    return price;
+  }
+
+  // NICs to try in turn: each alone, the least used first, or (-1) all at once.
+  std::vector<int> NicsToTry() const {
+    if (graph_.outside() < 0 || !packing_.same_nic) return {-1};
+    std::vector<std::pair<double, int>> by_price;
+    std::set<int> seen;
+    for (int end = 0; end < graph_.size(); ++end) {
+      for (const Hop& hop : graph_.hops(end, graph_.outside())) {
+        if (seen.insert(hop.nic).second) by_price.emplace_back(free_.Price(hop.links.back()), hop.nic);
+      }
+    }
+    std::sort(by_price.begin(), by_price.end());
+    std::vector<int> nics;
+    for (const auto& [price, nic] : by_price) nics.push_back(nic);
+    return nics;
+  }
+
+  bool TakeCheapest() {
+    for (const int nic : NicsToTry()) {
+      std::fill(dearer_.begin(), dearer_.end(), 1);
+      for (int attempt = 0; attempt <= kRetries; ++attempt) {
+        const Cycle cycle = Cheapest(nic);
+        if (cycle.order.empty()) break;
+        if (Take(cycle)) return true;
+        RaisePrices(LinksOf(graph_, cycle));
+      }
+    }
+    return false;
+  }
+
+  void RaisePrices(const std::vector<int>& links) {
+    for (const int link : std::set<int>(links.begin(), links.end())) {
+      const auto crossings = std::count(links.begin(), links.end(), link);
+      if (crossings > free_.Fit(link, packing_.bandwidth)) dearer_[link] *= kRetryPrice;
+    }
+  }
+
+  Cycle Cheapest(int nic) const {
+    const int n = graph_.size();
+    std::vector<double> cost(n * n, kNoWay);
+    std::vector<int> way(n * n, 0);
+    for (int a = 0; a < n; ++a) {
+      for (int b = 0; b < n; ++b) {
+        const std::vector<Hop>& hops = graph_.hops(a, b);
+        for (std::size_t k = 0; k < hops.size(); ++k) {
+          if (nic >= 0 && hops[k].nic >= 0 && hops[k].nic != nic) continue;
+          const double price = PriceOf(hops[k]);
+          if (price >= cost[a * n + b]) continue;
+          cost[a * n + b] = price;
+          way[a * n + b] = static_cast<int>(k);
+        }
+      }
+    }
+    Cycle cycle = {CheapestCycle(cost, n), {}};
+    for (std::size_t k = 0; k < cycle.order.size(); ++k) {
+      cycle.way.push_back(way[cycle.order[k] * n + cycle.order[(k + 1) % n]]);
+    }
+    return cycle;
+  }
+
+  // Whether all ends have links enough left for the missing rings to leave by. `left`: those that the ring being looked
+  // for has left already.
+  bool Promising(const std::vector<bool>& left) const {
+    for (int end = 0; end < graph_.size(); ++end) {
+      int fit = 0;
+      for (const int link : first_links_[end]) fit += free_.Fit(link, packing_.bandwidth);
+      if (fit < Missing() - (left[end] ? 1 : 0)) return false;
+    }
+    return true;
+  }
+
+  bool Complete(int& effort) {
+    if (Missing() == 0) return true;
+    Cycle open = {{graph_.outside() >= 0 ? graph_.outside() : 0}, {}};
+    std::vector<bool> visited(graph_.size(), false);
+    visited[open.order[0]] = true;
+    return Extend(open, visited, effort);
+  }
+
+  // Depth first: one more hop, whose links are taken already when the next one is chosen.
+  bool Extend(Cycle& open, std::vector<bool>& visited, int& effort) {
+    const bool closing = static_cast<int>(open.order.size()) == graph_.size();
+    const int from = open.order.back();
+    for (int to = 0; to < graph_.size(); ++to) {
+      if (closing ? to != open.order.front() : visited[to]) continue;
+      const std::vector<Hop>& hops = graph_.hops(from, to);
+      for (std::size_t way = 0; way < hops.size(); ++way) {
+        if (--effort < 0) return false;
+        if (closing && packing_.same_nic && hops[way].nic != FirstNic(open)) continue;
+        if (!free_.Take(hops[way].links, packing_.bandwidth)) continue;
+        open.way.push_back(static_cast<int>(way));
+        if (Promising(visited) && (closing ? Closed(open, effort) : ExtendFrom(to, open, visited, effort))) return true;
+        open.way.pop_back();
+        free_.GiveBack(hops[way].links, packing_.bandwidth);
+      }
+    }
+    return false;
+  }
+
+  bool ExtendFrom(int end, Cycle& open, std::vector<bool>& visited, int& effort) {
+    visited[end] = true;
+    open.order.push_back(end);
+    if (Extend(open, visited, effort)) return true;
+    open.order.pop_back();
+    visited[end] = false;
+    return false;
+  }
+
+  int FirstNic(const Cycle& cycle) const { return graph_.hops(cycle.order[0], cycle.order[1])[cycle.way[0]].nic; }
+
+  // A ring's links are taken: with its reverse, if that is wanted and fits, go on with the next.
+  bool Closed(const Cycle& cycle, int& effort) {
+    taken_.push_back(cycle);
+    const bool both = Missing() > 0 && Take(Reverse(cycle));
+    if (Complete(effort)) return true;
+    if (both) GiveBack();
+    taken_.pop_back();
+    return false;
+  }
+
+  const HopGraph& graph_;
+  Packing packing_;
+  FreeLinks free_;
+  std::vector<double> dearer_;              // factors on the links' prices, for the ring being looked for
+  std::vector<std::set<int>> first_links_;  // of all hops, by the end they leave
+  std::vector<Cycle> taken_;
+};
+
+}  // namespace
+
+std::vector<int> LinksOf(const HopGraph& graph, const Cycle& cycle) {
+  std::vector<int> links;
+  for (std::size_t k = 0; k < cycle.order.size(); ++k) {
+    const Hop& hop = graph.hops(cycle.order[k], cycle.order[(k + 1) % cycle.order.size()])[cycle.way[k]];
+    links.insert(links.end(), hop.links.begin(), hop.links.end());
+  }
+  return links;
+}
+
+std::vector<std::vector<int>> VitalLinks(const System& system, const HopGraph& graph) {
+  const std::vector<int> opposite = OppositeLinks(system);
+  std::set<int> crossed;
+  for (int a = 0; a < graph.size(); ++a) {
+    for (int b = 0; b < graph.size(); ++b) {
+      for (const Hop& hop : graph.hops(a, b)) crossed.insert(hop.links.begin(), hop.links.end());
+    }
+  }
+  std::vector<std::vector<int>> vital;
+  for (const int link : crossed) {
+    if (!MayAvoid(graph, {link})) vital.push_back({link});
+    if (link < opposite[link] && !MayAvoid(graph, {link, opposite[link]})) vital.push_back({link, opposite[link]});
+  }
+  return vital;
+}
+
+int MostRings(const System& system, const HopGraph& graph, const std::vector<std::vector<int>>& vital,
+              double bandwidth) {
+  const FreeLinks free(system);
+  int most = kMostRings;
+  for (int end = 0; end < graph.size(); ++end) {
+    most = std::min({most, Passages(graph, free, bandwidth, end, true), Passages(graph, free, bandwidth, end, false)});
+  }
+  for (const std::vector<int>& links : vital) {
+    int sum = 0;
+    for (const int link : links) sum += free.Fit(link, bandwidth);
+    most = std::min(most, sum);
+  }
+  return most;
+}
+
+std::vector<Cycle> PackGreedily(const System& system, const HopGraph& graph, const Packing& packing) {
+  return Packer(system, graph, packing).Greedily();
+}
+
+std::vector<Cycle> PackExhaustively(const System& system, const HopGraph& graph, const Packing& packing, int& effort) {
+  return Packer(system, graph, packing).Exhaustively(effort);
+}
+
+}  // namespace tutti
