@@ -110,6 +110,8 @@ Machine MachineOfSystem(const System& system, int nodes, int ranks_per_node) {
   Costs costs;
   costs.operation_us = constants.operation_us;
   costs.step_us = constants.step_us;
+  costs.channel_skew_us = kGpuChannelSkewUs;
+  costs.message_us = kProxyMessageUs;
   costs.executor_bandwidth = {{kAnySize, constants.block_bandwidth}};
   costs.wire_efficiency = kGpuWireEfficiency;
   return Machine({std::move(type)}, std::vector<int>(static_cast<std::size_t>(nodes), 0),

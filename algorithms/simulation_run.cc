@@ -29,6 +29,7 @@ SimulationRun::SimulationRun(const FlatSchedules& schedules, const SimulationInp
       executor_(input.machine.costs().BandwidthAt(static_cast<std::size_t>(input.footprint_bytes))),
       step_time_(FromMicroseconds(input.machine.costs().step_us)),
       yield_time_(FromMicroseconds(input.machine.costs().yield_us)),
+      message_time_(FromMicroseconds(input.machine.costs().message_us)),
       flows_(Bandwidths(input.machine)),
       now_(FromMicroseconds(input.machine.costs().operation_us)),
       lanes_(schedules.lanes().size()),
@@ -39,7 +40,11 @@ SimulationRun::SimulationRun(const FlatSchedules& schedules, const SimulationInp
     flows_.Add(connection.route);
     network |= connection.network;
   }
-  if (network) waiting_.resize(connections_.size() * depth_);
+  if (network) {
+    waiting_.resize(connections_.size() * depth_);
+    proxies_.resize(static_cast<std::size_t>(input.machine.nranks()));
+  }
+  for (Lane& lane : lanes_) lane.busy = input.machine.costs().cores == 0;  // until it begins
   last_ = now_;
   if (input.machine.costs().cores > 0) GiveOutCores();
 }
@@ -63,7 +68,10 @@ void SimulationRun::GiveOutCores() {
 }
 
 SimulationResult SimulationRun::Run() {
-  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) Wake(lane);
+  const Time skew = FromMicroseconds(input_.machine.costs().channel_skew_us);
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    events_.Push(now_ + Flat(lane).channel * skew, What::lane_begins, lane);
+  }
   while (!flows_.settled() || !events_.empty()) {
     if (events_.empty() || events_.Next() > now_) {
       if (!flows_.settled()) {
@@ -97,6 +105,11 @@ void SimulationRun::Handle(const EventQueue<What>::Event& event) {
     case What::slot_is_free:
       ++edges_[index].free_again;
       Wake(schedules_.connections()[schedules_.edges()[index].connection].lane);
+      break;
+    case What::slot_is_posted: Post(index); break;
+    case What::lane_begins:
+      lanes_[index].busy = false;
+      Wake(index);
       break;
     case What::turn_begins:
       if (event.version == cores_[index].version % EventQueue<What>::kVersions) TakeTurn(index);
@@ -190,17 +203,33 @@ void SimulationRun::EndFlow(std::uint32_t c) {
     return;
   }
   Deliver(c);
-  ++connection.sent;
-  if (connection.sent != connection.queued) {
+  if (++connection.sent != connection.posted) {
     StartFlow(c, waiting_[std::size_t{c} * depth_ + connection.sent % depth_], kInfinity);
   }
 }
 
 // The slot has crossed: its readers see it a latency later.
 void SimulationRun::Deliver(std::uint32_t c) {
-  for (int e = schedules_.connections()[c].edge; e != -1; e = schedules_.edges()[e].next) {
-    events_.Push(now_ + schedules_.edges()[e].latency, What::slot_arrives, static_cast<std::uint32_t>(e));
+  const FlatConnection& connection = schedules_.connections()[c];
+  for (int e = connection.edge; e != -1; e = schedules_.edges()[e].next) {
+    const FlatEdge& edge = schedules_.edges()[e];
+    const Time seen = connection.network ? PassProxy(Flat(edge.lane).rank) : now_;
+    events_.Push(seen + edge.latency, What::slot_arrives, static_cast<std::uint32_t>(e));
   }
+}
+
+// Slots go over the network in order, one at a time.
+void SimulationRun::Post(std::uint32_t c) {
+  Connection& connection = connections_[c];
+  if (connection.posted++ != connection.sent) return;
+  StartFlow(c, waiting_[std::size_t{c} * depth_ + connection.sent % depth_], kInfinity);
+}
+
+// When the rank's proxy is through with one more slot.
+Time SimulationRun::PassProxy(int rank) {
+  Time& free = proxies_[static_cast<std::size_t>(rank)];
+  free = std::max(free, now_) + message_time_;
+  return free;
 }
 
 void SimulationRun::EndStep(std::uint32_t number) {
@@ -218,9 +247,8 @@ void SimulationRun::EndStep(std::uint32_t number) {
       continue;
     }
     Connection& connection = connections_[c];
-    // Slots go over the network in order, one at a time.
-    waiting_[std::size_t{c} * depth_ + connection.queued % depth_] = bytes;
-    if (connection.queued++ == connection.sent) StartFlow(c, bytes, kInfinity);
+    waiting_[std::size_t{c} * depth_ + connection.queued++ % depth_] = bytes;
+    events_.Push(PassProxy(flat.rank), What::slot_is_posted, c);
   }
   if (input_.timeline != nullptr) {
     input_.timeline->steps.push_back({flat.rank, flat.channel, flat.number, static_cast<int>(lane.step),

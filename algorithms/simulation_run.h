@@ -22,11 +22,13 @@ class SimulationRun {
 
  private:
   enum class What : std::uint8_t {
-    step_ends,     // of a lane
-    flow_ends,     // of a connection
-    slot_arrives,  // at an edge
-    slot_is_free,  // at an edge: its writer knows that it has been emptied
-    turn_begins,   // on a core
+    step_ends,       // of a lane
+    flow_ends,       // of a connection
+    slot_arrives,    // at an edge
+    slot_is_free,    // at an edge: its writer knows that it has been emptied
+    turn_begins,     // on a core
+    slot_is_posted,  // of a connection over the network
+    lane_begins,
   };
 
   struct Lane {
@@ -44,10 +46,11 @@ class SimulationRun {
   };
   struct Connection {
     std::uint32_t filled = 0;
-    // Over the network: slots filled that wait for those before them, sizes in waiting_.
+    // Over the network, slots that were ever: filled (their sizes are in waiting_), seen by the proxy, across.
+    std::uint32_t queued = 0;
+    std::uint32_t posted = 0;
     std::uint32_t sent = 0;
-    std::uint32_t queued = 0;  // all that were ever queued
-    std::int64_t bytes = 0;    // of the flow under way
+    std::int64_t bytes = 0;  // of the flow under way
     Time began = 0;
   };
   // A core runs the lanes of one rank while any can move, then passes itself on to the next rank.
@@ -74,6 +77,8 @@ class SimulationRun {
   void StartFlow(std::uint32_t connection, std::int64_t bytes, double peak);
   void EndFlow(std::uint32_t connection);
   void Deliver(std::uint32_t connection);
+  void Post(std::uint32_t connection);
+  Time PassProxy(int rank);
 
   void PlanTurn(std::uint32_t core);
   void TakeTurn(std::uint32_t core);
@@ -88,6 +93,7 @@ class SimulationRun {
   const double executor_;  // GB/s
   const Time step_time_;
   const Time yield_time_;
+  const Time message_time_;
   Flows flows_;  // flow c is what crosses for connection c
   EventQueue<What> events_;
   Time now_;
@@ -95,6 +101,7 @@ class SimulationRun {
   std::vector<Connection> connections_;
   std::vector<Edge> edges_;
   std::vector<Core> cores_;
+  std::vector<Time> proxies_;          // by rank: when its proxy is free
   std::vector<std::int64_t> waiting_;  // depth_ for each connection, if there is a network
   std::size_t steps_ = 0;
   Time last_ = 0;

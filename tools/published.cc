@@ -85,8 +85,7 @@ Comparison Compare(const std::vector<std::string>& fields, const std::string& wh
                                               comparison.bytes,
                                               one_channel ? 1 : described.channels});
   comparison.simulated_us = outcome.result.duration_us;
-  comparison.how =
-      fmt::format("{}, {}", NameOf(outcome.call.shape.wire), FormatSize(outcome.call.shape.chunk_bytes));
+  comparison.how = fmt::format("{}, {}", NameOf(outcome.call.shape.wire), FormatSize(outcome.call.shape.chunk_bytes));
   return comparison;
 }
 

@@ -128,7 +128,8 @@ void RunSweep(const Options& options) {
     if (!options.chunk.empty()) wish.chunk_bytes = ParseSize(options.chunk);
     if (name != "best") {
       const auto algorithm = AlgorithmFromName(name);
-      if (!algorithm) Throw(tuttiInvalidArgument, "\"{}\" is no algorithm; \"tutti simulate --algo best\" tries all", name);
+      if (!algorithm)
+        Throw(tuttiInvalidArgument, "\"{}\" is no algorithm; \"tutti simulate --algo best\" tries all", name);
       wish.algorithms = {*algorithm};
     }
     Curve times{name};
@@ -142,9 +143,9 @@ void RunSweep(const Options& options) {
         Timeline timeline;
         Run(machine, row.outcome.call, options.full, &timeline);
         const bool several = sizes.size() * options.algorithms.size() > 1;
-        WriteTrace(several ? WithBeforeSuffix(options.trace, fmt::format("-{}-{}", name, FormatSize(bytes)))
-                           : options.trace,
-                   machine, row.outcome.call, timeline);
+        WriteTrace(
+            several ? WithBeforeSuffix(options.trace, fmt::format("-{}-{}", name, FormatSize(bytes))) : options.trace,
+            machine, row.outcome.call, timeline);
       }
       const double us = row.outcome.result.duration_us;
       times.points.emplace_back(bytes, us);
@@ -164,11 +165,13 @@ void AddSimulate(CLI::App& app) {
       "simulate", "what a collective would take on a machine: schedules run over its links in virtual time");
   command->add_option("collective", options->collective, "all_reduce, reduce_scatter, all_gather, ...")
       ->capture_default_str();
-  command->add_option("--topo", options->topology, "the host, as NCCL topology XML; without it, ranks in shared memory");
+  command->add_option("--topo", options->topology,
+                      "the host, as NCCL topology XML; without it, ranks in shared memory");
   command->add_option("--nodes", options->nodes, "how many such hosts")->check(CLI::Range(1, 32'000));
   command->add_option("--ranks", options->ranks, "in all; default: one for each GPU (or core)")
       ->check(CLI::Range(1, 32'000));
-  command->add_option("--cores", options->cores, "that ranks in shared memory have, together")->check(CLI::Range(1, 1024));
+  command->add_option("--cores", options->cores, "that ranks in shared memory have, together")
+      ->check(CLI::Range(1, 1024));
   command->add_option("--algo", options->algorithms, "names of algorithms, or best: the fastest of all")
       ->delimiter(',');
   command->add_option("-b", options->begin, "smallest size")->capture_default_str();

@@ -34,8 +34,8 @@ constexpr std::array<int, 4> kGpuChannels = {1, 4, 12, 24};
 constexpr std::size_t kMostChunks = 256;
 
 std::size_t BytesOfBlock(Collective collective, std::size_t bytes, int ranks) {
-  const bool whole = collective == Collective::all_reduce || collective == Collective::broadcast ||
-                     collective == Collective::reduce;
+  const bool whole =
+      collective == Collective::all_reduce || collective == Collective::broadcast || collective == Collective::reduce;
   return whole ? bytes : std::max<std::size_t>(1, bytes / static_cast<std::size_t>(ranks));
 }
 

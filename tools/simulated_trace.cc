@@ -20,8 +20,8 @@ class Spelling {
   std::string operator()(const Timeline::Step& step) {
     auto [found, added] = schedules_.try_emplace(step.rank);
     if (added) {
-      found->second = Build(call_.algorithm, {call_.collective, step.rank, machine_.nranks(), call_.root, call_.channels,
-                                              &machine_.arrangement()})
+      found->second = Build(call_.algorithm, {call_.collective, step.rank, machine_.nranks(), call_.root,
+                                              call_.channels, &machine_.arrangement()})
                           .value();
     }
     return ToString(found->second.channels[step.channel].lanes[step.lane].steps[step.step]);
@@ -69,9 +69,9 @@ void WriteTrace(const std::string& path, const Machine& machine, const Simulated
       const int process = machine.nranks() + resource;
       auto& ends = free_at[resource];
       if (ends.empty()) {
-        events.push_back(Named("process_name", process, 0,
-                               fmt::format("node {}: {}", machine.NodeOfResource(resource),
-                                           machine.resource(resource).name)));
+        events.push_back(
+            Named("process_name", process, 0,
+                  fmt::format("node {}: {}", machine.NodeOfResource(resource), machine.resource(resource).name)));
       }
       auto thread = std::find_if(ends.begin(), ends.end(), [&flow](double end) { return end <= flow.begin; });
       if (thread == ends.end()) thread = ends.insert(ends.end(), 0);
