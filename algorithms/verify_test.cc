@@ -46,10 +46,6 @@ struct Kind {
   Collective collective;
 };
 
-bool PassesBlocksOn(const Kind& kind) {
-  return kind.algorithm == tuttiAlgorithmBruck && kind.collective == Collective::all_to_all;
-}
-
 std::vector<Schedule> BuildAll(const Kind& kind, int n, int root, int channels) {
   std::vector<Schedule> ranks;
   for (int rank = 0; rank < n; ++rank)
@@ -104,7 +100,7 @@ TEST_P(Verified, OnFewRanksInEveryWay) {
       const auto ranks = BuildAll(GetParam(), n, root, 2);
       for (const Pattern pattern :
            {kNothing, kOneUnit, kTwoChunks, kLastShorter, kMoreBlocksThanUnits, kUneven, kFirstOnly}) {
-        if (PassesBlocksOn(GetParam()) && !IsUniform(pattern)) continue;
+        if (PassesBlocksOn(GetParam().algorithm, GetParam().collective) && !IsUniform(pattern)) continue;
         for (const bool in_place : {false, true}) {
           if (all_to_all && in_place && !IsUniform(pattern)) continue;
           for (const bool by_reference : {false, true}) {
@@ -118,7 +114,7 @@ TEST_P(Verified, OnFewRanksInEveryWay) {
                                     .by_reference = by_reference,
                                     .operations = kOperations};
               ASSERT_EQ(Verify(ranks, options), std::nullopt) << n << " ranks, root " << root;
-              if (!all_to_all || in_place || PassesBlocksOn(GetParam())) continue;
+              if (!all_to_all || in_place || PassesBlocksOn(GetParam().algorithm, GetParam().collective)) continue;
               options.pairwise = true;
               ASSERT_EQ(Verify(ranks, options), std::nullopt) << n << " ranks, pairwise";
             }
@@ -137,7 +133,8 @@ TEST_P(Verified, OnAllNumbersOfRanks) {
     const auto roots = Roots(n);
     const auto ranks = BuildAll(GetParam(), n, roots[n % roots.size()], 1);
     for (const bool in_place : {false, true}) {
-      const bool uniform = GetParam().collective == Collective::all_to_all && (in_place || PassesBlocksOn(GetParam()));
+      const bool uniform = GetParam().collective == Collective::all_to_all &&
+                           (in_place || PassesBlocksOn(GetParam().algorithm, GetParam().collective));
       const auto [slots, posts] = kDepths[(n + in_place) % kDepths.size()];
       const VerifyOptions options{.lengths = {Lengths(ranks.front(), uniform ? kTwoChunks : kLastShorter)},
                                   .chunk = kChunk,
