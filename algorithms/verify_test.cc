@@ -9,16 +9,11 @@
 #include <vector>
 
 #include "algorithms/build.h"
+#include "algorithms/verify_testing.h"
 
 namespace tutti {
 namespace {
 
-// Every number of ranks to 64 takes a minute without optimisation or under a sanitizer, so there the edges must do.
-#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-constexpr bool kEveryRankCount = true;
-#else
-constexpr bool kEveryRankCount = false;
-#endif
 constexpr int kMaxRanks = 64;
 constexpr int kFewRanks = 9;  // here everything is combined with everything
 
@@ -44,13 +39,13 @@ constexpr Pattern kFirstOnly = [](int b, int) { return b == 0 ? 5 : 0; };
 struct Kind {
   tuttiAlgorithm_t algorithm;
   Collective collective;
+  const NodeLayout* layout = nullptr;  // null: no arrangement
 };
 
 std::vector<Schedule> BuildAll(const Kind& kind, int n, int root, int channels) {
-  std::vector<Schedule> ranks;
-  for (int rank = 0; rank < n; ++rank)
-    ranks.push_back(*Build(kind.algorithm, {kind.collective, rank, n, root, channels}));
-  return ranks;
+  const Arrangement where = kind.layout == nullptr ? Arrangement{} : kind.layout->arrange(n);
+  return BuildEverywhere(kind.algorithm,
+                         {kind.collective, 0, n, root, channels, kind.layout == nullptr ? nullptr : &where});
 }
 
 std::vector<int> Lengths(const Schedule& schedule, Pattern pattern) {
@@ -66,9 +61,11 @@ bool ClaimsReferences(const Schedule& schedule, bool in_place) {
   return in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
 }
 
-// "all_reduce_by_ring".
+// "all_reduce_by_ring", "broadcast_by_two_level_on_nodes_of_four".
 std::string NameOfKind(const ::testing::TestParamInfo<Kind>& info) {
-  return std::string(NameOf(info.param.collective)) + "_by_" + std::string(NameOf(info.param.algorithm));
+  const auto& [algorithm, collective, layout] = info.param;
+  std::string name = std::string(NameOf(collective)) + "_by_" + std::string(NameOf(algorithm));
+  return layout == nullptr ? name : name + "_on_" + layout->name;
 }
 
 std::vector<Kind> EveryKind() {
@@ -76,7 +73,11 @@ std::vector<Kind> EveryKind() {
   for (int a = 0; a < tuttiNumAlgorithms; ++a) {
     for (int c = 0; c < kScheduledCollectives; ++c) {
       const Kind kind{static_cast<tuttiAlgorithm_t>(a), static_cast<Collective>(c)};
-      if (Supports(kind.algorithm, kind.collective, kMaxRanks)) kinds.push_back(kind);
+      if (!Supports(kind.algorithm, kind.collective, kMaxRanks)) continue;
+      kinds.push_back(kind);
+      for (const NodeLayout& layout : kNodeLayouts) {
+        if (Arranges(kind.algorithm)) kinds.push_back({kind.algorithm, kind.collective, &layout});
+      }
     }
   }
   return kinds;
@@ -163,7 +164,7 @@ TEST_P(Verified, ClaimsReferencesExactlyWhereTheyAreSafe) {
 }
 
 TEST_P(Verified, IsDeterministicWhereOneStepReducesInRankOrder) {
-  const auto [algorithm, collective] = GetParam();
+  const auto [algorithm, collective, layout] = GetParam();
   const bool one_step = algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot;
   for (const int n : {4, 7, 16}) {
     EXPECT_EQ(IsDeterministic(BuildAll(GetParam(), n, n / 2, 2)), one_step || !IsReducing(collective)) << n;
