@@ -42,7 +42,6 @@ Arrangement ArrangeBySizes(int nranks, const std::array<int, kSizes>& sizes) {
 }
 
 inline const std::array kNodeLayouts = {
-    NodeLayout{"one_node", [](int n) { return ArrangeEvenly(n, 1); }},
     NodeLayout{"nodes_of_four", [](int n) { return ArrangeBySizes(n, std::array{4}); }},
     NodeLayout{"nodes_of_3_and_5",
                [](int n) {
