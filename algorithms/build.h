@@ -29,6 +29,13 @@ std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const Question& questi
 // Every algorithm that has a form of it, the same on all ranks. REQUIRES: collective is scheduled.
 bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks);
 
+// All-to-all in which blocks pass through third ranks: they must all have one length, so there is no pairwise form.
+bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective);
+
+// How many of a fabric's channels a schedule takes for each channel that the question asks for: channels it makes,
+// times connections (schedule.h).
+int FabricChannels(tuttiAlgorithm_t algorithm);
+
 // "direct", "two_shot", "ring", ... and back; nullopt for other words.
 std::string_view NameOf(tuttiAlgorithm_t algorithm);
 std::optional<tuttiAlgorithm_t> AlgorithmFromName(std::string_view name);

@@ -40,8 +40,7 @@ constexpr std::array kFallbacks = {tuttiAlgorithmDirect, tuttiAlgorithmRing, tut
 constexpr std::size_t RoundUp(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
 bool Fits(tuttiAlgorithm_t algorithm, const SelectInput& input) {
-  // Bruck passes on other ranks' blocks, whose lengths it cannot know in a v-form.
-  if (algorithm == tuttiAlgorithmBruck && input.pairwise) return false;
+  if (input.pairwise && PassesBlocksOn(algorithm, input.collective)) return false;
   return Supports(algorithm, input.collective, input.nranks);
 }
 
@@ -94,8 +93,7 @@ Choice ChooseAlgorithm(const SelectInput& input) {
   // A channel a thread, once there is a chunk for each.
   const auto free = static_cast<int>(std::min<std::size_t>(input.threads, input.bytes / ChunkBytes(input.nranks) + 1));
   choice.channels = std::min(input.forced_channels != 0 ? input.forced_channels : free, input.max_channels);
-  // Both its trees take a channel each.
-  if (choice.algorithm == tuttiAlgorithmDoubleBinaryTree) choice.channels = std::max(1, choice.channels / 2);
+  choice.channels = std::max(1, choice.channels / FabricChannels(choice.algorithm));
   return choice;
 }
 
