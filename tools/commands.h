@@ -9,5 +9,6 @@ class App;
 namespace tutti::tools {
 
 void AddSettings(CLI::App& app);  // tutti settings
+void AddTopo(CLI::App& app);      // tutti topo
 
 }  // namespace tutti::tools

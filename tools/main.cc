@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   CLI::App app("What Tutti knows about machines and schedules");
   app.require_subcommand(1);
   tutti::tools::AddSettings(app);
+  tutti::tools::AddTopo(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
