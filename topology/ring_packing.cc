@@ -92,15 +92,15 @@ class Packer {
     }
   }
 
-  std::vector<Cycle> Greedily() {
-    while (Missing() > 0 && TakeCheapest()) {
+  std::vector<Cycle> Greedily(long& effort) {
+    while (Missing() > 0 && TakeCheapest(effort)) {
       const Cycle reverse = Reverse(taken_.back());
       if (Missing() > 0) Take(reverse);
     }
     return std::move(taken_);
   }
 
-  std::vector<Cycle> Exhaustively(int& effort) {
+  std::vector<Cycle> Exhaustively(long& effort) {
     if (!Complete(effort)) return {};
     return std::move(taken_);
   }
@@ -119,13 +119,15 @@ class Packer {
     taken_.pop_back();
   }
 
-  double PriceOf(const Hop& hop) const {
-    double price = 0;
-    for (const int link : hop.links) {
-      if (!free_.Fits(link, packing_.bandwidth)) return kNoWay;
-      price += free_.Price(link) * dearer_[link];
+  // By link; kNoWay for those that are full.
+  std::vector<double> Prices() const {
+    std::vector<double> prices;
+    for (std::size_t link = 0; link < dearer_.size(); ++link) {
+      const int index = static_cast<int>(link);
+      const bool fits = free_.Fits(index, packing_.bandwidth);
+      prices.push_back(fits ? free_.Price(index) * dearer_[link] : kNoWay);
     }
-    return price;
+    return prices;
   }
 
   // NICs to try in turn: each alone, the least used first, or (-1) all at once.
@@ -144,10 +146,12 @@ class Packer {
     return nics;
   }
 
-  bool TakeCheapest() {
+  bool TakeCheapest(long& effort) {
     for (const int nic : NicsToTry()) {
       std::fill(dearer_.begin(), dearer_.end(), 1);
       for (int attempt = 0; attempt <= kRetries; ++attempt) {
+        effort -= CheapestCycleEffort(graph_.size());
+        if (effort < 0) return false;
         const Cycle cycle = Cheapest(nic);
         if (cycle.order.empty()) break;
         if (Take(cycle)) return true;
@@ -166,6 +170,7 @@ class Packer {
 
   Cycle Cheapest(int nic) const {
     const int n = graph_.size();
+    const std::vector<double> prices = Prices();
     std::vector<double> cost(n * n, kNoWay);
     std::vector<int> way(n * n, 0);
     for (int a = 0; a < n; ++a) {
@@ -173,7 +178,8 @@ class Packer {
         const std::vector<Hop>& hops = graph_.hops(a, b);
         for (std::size_t k = 0; k < hops.size(); ++k) {
           if (nic >= 0 && hops[k].nic >= 0 && hops[k].nic != nic) continue;
-          const double price = PriceOf(hops[k]);
+          double price = 0;
+          for (const int link : hops[k].links) price += prices[link];
           if (price >= cost[a * n + b]) continue;
           cost[a * n + b] = price;
           way[a * n + b] = static_cast<int>(k);
@@ -198,7 +204,7 @@ class Packer {
     return true;
   }
 
-  bool Complete(int& effort) {
+  bool Complete(long& effort) {
     if (Missing() == 0) return true;
     Cycle open = {{graph_.outside() >= 0 ? graph_.outside() : 0}, {}};
     std::vector<bool> visited(graph_.size(), false);
@@ -207,7 +213,7 @@ class Packer {
   }
 
   // Depth first: one more hop, whose links are taken already when the next one is chosen.
-  bool Extend(Cycle& open, std::vector<bool>& visited, int& effort) {
+  bool Extend(Cycle& open, std::vector<bool>& visited, long& effort) {
     const bool closing = static_cast<int>(open.order.size()) == graph_.size();
     const int from = open.order.back();
     for (int to = 0; to < graph_.size(); ++to) {
@@ -226,7 +232,7 @@ class Packer {
     return false;
   }
 
-  bool ExtendFrom(int end, Cycle& open, std::vector<bool>& visited, int& effort) {
+  bool ExtendFrom(int end, Cycle& open, std::vector<bool>& visited, long& effort) {
     visited[end] = true;
     open.order.push_back(end);
     if (Extend(open, visited, effort)) return true;
@@ -238,7 +244,7 @@ class Packer {
   int FirstNic(const Cycle& cycle) const { return graph_.hops(cycle.order[0], cycle.order[1])[cycle.way[0]].nic; }
 
   // A ring's links are taken: with its reverse, if that is wanted and fits, go on with the next.
-  bool Closed(const Cycle& cycle, int& effort) {
+  bool Closed(const Cycle& cycle, long& effort) {
     taken_.push_back(cycle);
     const bool both = Missing() > 0 && Take(Reverse(cycle));
     if (Complete(effort)) return true;
@@ -297,11 +303,11 @@ int MostRings(const System& system, const HopGraph& graph, const std::vector<std
   return most;
 }
 
-std::vector<Cycle> PackGreedily(const System& system, const HopGraph& graph, const Packing& packing) {
-  return Packer(system, graph, packing).Greedily();
+std::vector<Cycle> PackGreedily(const System& system, const HopGraph& graph, const Packing& packing, long& effort) {
+  return Packer(system, graph, packing).Greedily(effort);
 }
 
-std::vector<Cycle> PackExhaustively(const System& system, const HopGraph& graph, const Packing& packing, int& effort) {
+std::vector<Cycle> PackExhaustively(const System& system, const HopGraph& graph, const Packing& packing, long& effort) {
   return Packer(system, graph, packing).Exhaustively(effort);
 }
 
