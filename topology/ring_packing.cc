@@ -12,6 +12,8 @@ namespace {
 
 // Rings beyond which no machine has links for; bounds the search where a link is reported as absurdly wide.
 constexpr int kMostRings = 64;
+// Ends up to which it is looked for single joints, which costs the cube of their number for each link.
+constexpr int kMostJoints = 32;
 // A ring that crosses one link more often than it may is looked for again, at a higher price of that link.
 constexpr int kRetries = 4;
 constexpr double kRetryPrice = 8;
@@ -25,42 +27,67 @@ Cycle Reverse(const Cycle& cycle) {
           }()};
 }
 
-bool Contains(const std::vector<int>& values, int value) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
-
-bool Crosses(const Hop& hop, const std::vector<int>& links) {
-  return std::any_of(hop.links.begin(), hop.links.end(), [&](int link) { return Contains(links, link); });
-}
-
-// Ends reached from end 0 (or that reach it) by hops that cross none of `closed`, and do not pass the end `shut`.
-int Reached(const HopGraph& graph, const std::vector<int>& closed, int shut, bool forwards) {
-  std::vector<bool> seen(graph.size(), false);
-  std::vector<int> open = {0};
-  seen[0] = true;
-  for (std::size_t i = 0; i < open.size(); ++i) {
-    for (int next = 0; next < graph.size(); ++next) {
-      if (seen[next] || next == shut) continue;
-      const std::vector<Hop>& hops = forwards ? graph.hops(open[i], next) : graph.hops(next, open[i]);
-      if (std::all_of(hops.begin(), hops.end(), [&](const Hop& hop) { return Crosses(hop, closed); })) continue;
-      seen[next] = true;
-      open.push_back(next);
+// Between which ends there are hops that cross none of some links.
+class Connections {
+ public:
+  Connections(const HopGraph& graph, const std::vector<int>& closed) : size_(graph.size()), joined_(size_ * size_) {
+    const auto crosses = [&](const Hop& hop) {
+      return std::any_of(closed.begin(), closed.end(), [&](int link) {
+        return std::find(hop.links.begin(), hop.links.end(), link) != hop.links.end();
+      });
+    };
+    for (int a = 0; a < size_; ++a) {
+      for (int b = 0; b < size_; ++b) {
+        const std::vector<Hop>& hops = graph.hops(a, b);
+        joined_[a * size_ + b] = !std::all_of(hops.begin(), hops.end(), crosses);
+      }
     }
   }
-  return static_cast<int>(open.size());
-}
 
-// Whether a ring may exist that crosses none of these links: the ends are connected without them, and remain so when
-// the outside, which a ring passes only once, is taken away.
-bool MayAvoid(const HopGraph& graph, const std::vector<int>& links) {
-  for (const bool forwards : {true, false}) {
-    if (Reached(graph, links, -1, forwards) < graph.size()) return false;
+  // A ring needs hops from every end to every other.
+  bool AllReachAll() const {
+    return Reached(0, kNone, [&](int a, int b) { return Joined(a, b); }) == size_ &&
+           Reached(0, kNone, [&](int a, int b) { return Joined(b, a); }) == size_;
   }
-  if (graph.outside() < 0) return true;
-  // One direction will do: what is left of a ring without the outside is a path.
-  const int others = graph.size() - 1;
-  return Reached(graph, links, graph.outside(), true) == others ||
-         Reached(graph, links, graph.outside(), false) == others;
+
+  // What is left of a ring without one end is a path, so no end may be the only joint between the others.
+  bool HangsTogetherWithout(int end) const {
+    return Reached(end == 0 ? 1 : 0, end, [&](int a, int b) { return Joined(a, b) || Joined(b, a); }) == size_ - 1;
+  }
+
+ private:
+  static constexpr int kNone = -1;
+
+  bool Joined(int a, int b) const { return joined_[a * size_ + b] != 0; }
+
+  template <typename Way>
+  int Reached(int start, int shut, Way way) const {
+    std::vector<bool> seen(size_, false);
+    std::vector<int> open = {start};
+    seen[start] = true;
+    for (std::size_t i = 0; i < open.size(); ++i) {
+      for (int next = 0; next < size_; ++next) {
+        if (seen[next] || next == shut || !way(open[i], next)) continue;
+        seen[next] = true;
+        open.push_back(next);
+      }
+    }
+    return static_cast<int>(open.size());
+  }
+
+  int size_;
+  std::vector<char> joined_;
+};
+
+// Whether a ring may exist that crosses none of these links. False is certain, true is not.
+bool MayAvoid(const HopGraph& graph, const std::vector<int>& links) {
+  const Connections connections(graph, links);
+  if (!connections.AllReachAll()) return false;
+  if (graph.size() > kMostJoints) return true;
+  for (int end = 0; end < graph.size(); ++end) {
+    if (!connections.HangsTogetherWithout(end)) return false;
+  }
+  return true;
 }
 
 // How many rings can leave (or enter) an end. Ways out that start with the same link share it; of those the freest
