@@ -10,5 +10,6 @@ namespace tutti::tools {
 
 void AddSettings(CLI::App& app);  // tutti settings
 void AddSimulate(CLI::App& app);  // tutti simulate
+void AddTopo(CLI::App& app);      // tutti topo
 
 }  // namespace tutti::tools

@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   tutti::tools::AddSettings(app);
   tutti::tools::AddSimulate(app);
+  tutti::tools::AddTopo(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

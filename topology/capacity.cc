@@ -14,6 +14,8 @@ double Sum(const System& system, int from, LinkKind kind) {
   return sum;
 }
 
+double NominalSpeed(const Device& nic) { return nic.speed_gbit / 8; }
+
 }  // namespace
 
 double SendCapacity(const System& system, int device) {
@@ -33,7 +35,7 @@ double RingCapacity(const System& system, int host) {
 
 double PortCapacity(const System& system, int host) {
   double sum = 0;
-  for (const int nic : system.All(DeviceKind::nic, host)) sum += Sum(system, nic, LinkKind::network);
+  for (const int nic : system.All(DeviceKind::nic, host)) sum += NominalSpeed(system.devices[nic]);
   return sum;
 }
 
@@ -44,7 +46,7 @@ double ReachablePortCapacity(const System& system, int host) {
     const std::vector<Path> paths = PathsFrom(system, nic);
     const std::vector<int> nearest = Nearest(paths, ends);
     if (nearest.empty()) continue;
-    sum += std::min(Sum(system, nic, LinkKind::network), paths[nearest.front()].bandwidth);
+    sum += std::min(NominalSpeed(system.devices[nic]), paths[nearest.front()].bandwidth);
   }
   return sum;
 }

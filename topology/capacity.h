@@ -12,7 +12,7 @@ namespace tutti {
 double SendCapacity(const System& system, int device);
 // The least of all GPUs (or NUMA nodes) of a host: no closed ring can carry more. 0 without any.
 double RingCapacity(const System& system, int host);
-// GB/s of all network ports of a host, one direction.
+// GB/s of all network ports of a host at their nominal speed, one direction.
 double PortCapacity(const System& system, int host);
 // As above, but no port counts for more than the path from its card to the GPU (or NUMA node) nearest to it.
 double ReachablePortCapacity(const System& system, int host);

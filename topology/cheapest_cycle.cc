@@ -14,10 +14,11 @@ constexpr int kExactPoints = 13;
 constexpr int kStarts = 4;
 // Longest part of a trip that is moved elsewhere as a whole (Or 1976).
 constexpr int kLongestMove = 3;
-// Rounds of improvement; it rarely takes more than four.
+// Rounds of improvement at most, and usually.
 constexpr int kRounds = 16;
-// Beyond, improving costs seconds, and a nearest-neighbour trip has to do.
-constexpr int kImprovedPoints = 128;
+constexpr int kUsualRounds = 4;
+// Beyond, a nearest-neighbour trip has to do: machines of so many GPUs have switches, to which all orders are alike.
+constexpr int kImprovedPoints = 32;
 
 class Trip {
  public:
@@ -66,45 +67,67 @@ class Trip {
   }
 
   void Improve(std::vector<int>& trip) const {
-    double length = Length(trip);
     for (int round = 0; round < kRounds; ++round) {
-      const double before = length;
-      TurnParts(trip, length);
-      MoveParts(trip, length);
-      if (length == before) return;
+      const double least_gain = 1e-9 * Length(trip);  // more than rounding
+      const bool turned = TurnParts(trip, least_gain);
+      if (!MoveParts(trip, least_gain) && !turned) return;
     }
   }
 
-  void Keep(std::vector<int>& trip, const std::vector<int>& changed, double& length) const {
-    const double changed_length = Length(changed);
-    if (changed_length >= length * (1 - 1e-9)) return;  // shorter by more than rounding
-    trip = changed;
-    length = changed_length;
-  }
-
-  void TurnParts(std::vector<int>& trip, double& length) const {
-    std::vector<int> changed;
-    for (int first = 0; first + 1 < points_; ++first) {
+  // Whether some part of the trip, not its start, was better the other way round. The part's own length is summed up in
+  // both directions while it grows.
+  bool TurnParts(std::vector<int>& trip, double least_gain) const {
+    bool turned = false;
+    for (int first = 1; first + 1 < points_; ++first) {
+      double there = 0;
+      double back = 0;
       for (int last = first + 1; last < points_; ++last) {
-        changed = trip;
-        std::reverse(changed.begin() + first, changed.begin() + last + 1);
-        Keep(trip, changed, length);
+        there += Cost(trip[last - 1], trip[last]);
+        back += Cost(trip[last], trip[last - 1]);
+        const int before = trip[first - 1];
+        const int after = trip[(last + 1) % points_];
+        const double gain = Cost(before, trip[first]) + there + Cost(trip[last], after) -
+                            (Cost(before, trip[last]) + back + Cost(trip[first], after));
+        if (gain <= least_gain) continue;
+        std::reverse(trip.begin() + first, trip.begin() + last + 1);
+        std::swap(there, back);
+        turned = true;
       }
     }
+    return turned;
   }
 
-  void MoveParts(std::vector<int>& trip, double& length) const {
-    std::vector<int> changed;
+  // Whether some short part was better elsewhere.
+  bool MoveParts(std::vector<int>& trip, double least_gain) const {
+    bool moved = false;
     for (int part = 1; part <= kLongestMove; ++part) {
-      for (int from = 0; from + part < points_; ++from) {
-        for (int to = 0; to + part < points_; ++to) {
-          changed = trip;
-          const auto at = [&](int position) { return changed.begin() + position; };
-          std::rotate(at(std::min(from, to)), to > from ? at(from + part) : at(from), at(std::max(from, to) + part));
-          Keep(trip, changed, length);
-        }
-      }
+      for (int from = 1; from + part <= points_; ++from) moved = MovePart(trip, from, part, least_gain) || moved;
     }
+    return moved;
+  }
+
+  // To the first better place, between `a` and `b`.
+  bool MovePart(std::vector<int>& trip, int from, int part, double least_gain) const {
+    const int end = from + part;
+    const int first = trip[from];
+    const int last = trip[end - 1];
+    const int before = trip[from - 1];
+    const int after = trip[end % points_];
+    const double leaving = Cost(before, first) + Cost(last, after) - Cost(before, after);
+    for (int place = 0; place < points_; ++place) {
+      if (place >= from - 1 && place < end) continue;  // where it is
+      const int a = trip[place];
+      const int b = trip[(place + 1) % points_];
+      if (leaving + Cost(a, b) - Cost(a, first) - Cost(last, b) <= least_gain) continue;
+      const auto at = [&](int position) { return trip.begin() + position; };
+      if (place < from) {
+        std::rotate(at(place + 1), at(from), at(end));
+      } else {
+        std::rotate(at(from), at(end), at(place + 1));
+      }
+      return true;
+    }
+    return false;
   }
 
   std::vector<double> cost_;
@@ -154,6 +177,12 @@ std::vector<int> Exact(const std::vector<double>& cost, int points) {
 }
 
 }  // namespace
+
+long CheapestCycleEffort(int points) {
+  const long ways = static_cast<long>(points) * points;
+  if (points <= kExactPoints) return (1L << points) * ways / 16;  // simple steps, several at a time
+  return points <= kImprovedPoints ? kStarts * kUsualRounds * (kLongestMove + 1) * ways : kStarts * ways;
+}
 
 std::vector<int> CheapestCycle(const std::vector<double>& cost, int points) {
   if (points < 2) return {};

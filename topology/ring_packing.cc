@@ -12,6 +12,8 @@ namespace {
 
 // Rings beyond which no machine has links for; bounds the search where a link is reported as absurdly wide.
 constexpr int kMostRings = 64;
+// Ends up to which it is looked for single joints, which costs the cube of their number for each link.
+constexpr int kMostJoints = 32;
 // A ring that crosses one link more often than it may is looked for again, at a higher price of that link.
 constexpr int kRetries = 4;
 constexpr double kRetryPrice = 8;
@@ -25,42 +27,67 @@ Cycle Reverse(const Cycle& cycle) {
           }()};
 }
 
-bool Contains(const std::vector<int>& values, int value) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
-
-bool Crosses(const Hop& hop, const std::vector<int>& links) {
-  return std::any_of(hop.links.begin(), hop.links.end(), [&](int link) { return Contains(links, link); });
-}
-
-// Ends reached from end 0 (or that reach it) by hops that cross none of `closed`, and do not pass the end `shut`.
-int Reached(const HopGraph& graph, const std::vector<int>& closed, int shut, bool forwards) {
-  std::vector<bool> seen(graph.size(), false);
-  std::vector<int> open = {0};
-  seen[0] = true;
-  for (std::size_t i = 0; i < open.size(); ++i) {
-    for (int next = 0; next < graph.size(); ++next) {
-      if (seen[next] || next == shut) continue;
-      const std::vector<Hop>& hops = forwards ? graph.hops(open[i], next) : graph.hops(next, open[i]);
-      if (std::all_of(hops.begin(), hops.end(), [&](const Hop& hop) { return Crosses(hop, closed); })) continue;
-      seen[next] = true;
-      open.push_back(next);
+// Between which ends there are hops that cross none of some links.
+class Connections {
+ public:
+  Connections(const HopGraph& graph, const std::vector<int>& closed) : size_(graph.size()), joined_(size_ * size_) {
+    const auto crosses = [&](const Hop& hop) {
+      return std::any_of(closed.begin(), closed.end(), [&](int link) {
+        return std::find(hop.links.begin(), hop.links.end(), link) != hop.links.end();
+      });
+    };
+    for (int a = 0; a < size_; ++a) {
+      for (int b = 0; b < size_; ++b) {
+        const std::vector<Hop>& hops = graph.hops(a, b);
+        joined_[a * size_ + b] = !std::all_of(hops.begin(), hops.end(), crosses);
+      }
     }
   }
-  return static_cast<int>(open.size());
-}
 
-// Whether a ring may exist that crosses none of these links: the ends are connected without them, and remain so when
-// the outside, which a ring passes only once, is taken away.
-bool MayAvoid(const HopGraph& graph, const std::vector<int>& links) {
-  for (const bool forwards : {true, false}) {
-    if (Reached(graph, links, -1, forwards) < graph.size()) return false;
+  // A ring needs hops from every end to every other.
+  bool AllReachAll() const {
+    return Reached(0, kNone, [&](int a, int b) { return Joined(a, b); }) == size_ &&
+           Reached(0, kNone, [&](int a, int b) { return Joined(b, a); }) == size_;
   }
-  if (graph.outside() < 0) return true;
-  // One direction will do: what is left of a ring without the outside is a path.
-  const int others = graph.size() - 1;
-  return Reached(graph, links, graph.outside(), true) == others ||
-         Reached(graph, links, graph.outside(), false) == others;
+
+  // What is left of a ring without one end is a path, so no end may be the only joint between the others.
+  bool HangsTogetherWithout(int end) const {
+    return Reached(end == 0 ? 1 : 0, end, [&](int a, int b) { return Joined(a, b) || Joined(b, a); }) == size_ - 1;
+  }
+
+ private:
+  static constexpr int kNone = -1;
+
+  bool Joined(int a, int b) const { return joined_[a * size_ + b] != 0; }
+
+  template <typename Way>
+  int Reached(int start, int shut, Way way) const {
+    std::vector<bool> seen(size_, false);
+    std::vector<int> open = {start};
+    seen[start] = true;
+    for (std::size_t i = 0; i < open.size(); ++i) {
+      for (int next = 0; next < size_; ++next) {
+        if (seen[next] || next == shut || !way(open[i], next)) continue;
+        seen[next] = true;
+        open.push_back(next);
+      }
+    }
+    return static_cast<int>(open.size());
+  }
+
+  int size_;
+  std::vector<char> joined_;
+};
+
+// Whether a ring may exist that crosses none of these links. False is certain, true is not.
+bool MayAvoid(const HopGraph& graph, const std::vector<int>& links) {
+  const Connections connections(graph, links);
+  if (!connections.AllReachAll()) return false;
+  if (graph.size() > kMostJoints) return true;
+  for (int end = 0; end < graph.size(); ++end) {
+    if (!connections.HangsTogetherWithout(end)) return false;
+  }
+  return true;
 }
 
 // How many rings can leave (or enter) an end. Ways out that start with the same link share it; of those the freest
@@ -92,15 +119,15 @@ class Packer {
     }
   }
 
-  std::vector<Cycle> Greedily() {
-    while (Missing() > 0 && TakeCheapest()) {
+  std::vector<Cycle> Greedily(long& effort) {
+    while (Missing() > 0 && TakeCheapest(effort)) {
       const Cycle reverse = Reverse(taken_.back());
       if (Missing() > 0) Take(reverse);
     }
     return std::move(taken_);
   }
 
-  std::vector<Cycle> Exhaustively(int& effort) {
+  std::vector<Cycle> Exhaustively(long& effort) {
     if (!Complete(effort)) return {};
     return std::move(taken_);
   }
@@ -119,13 +146,15 @@ class Packer {
     taken_.pop_back();
   }
 
-  double PriceOf(const Hop& hop) const {
-    double price = 0;
-    for (const int link : hop.links) {
-      if (!free_.Fits(link, packing_.bandwidth)) return kNoWay;
-      price += free_.Price(link) * dearer_[link];
+  // By link; kNoWay for those that are full.
+  std::vector<double> Prices() const {
+    std::vector<double> prices;
+    for (std::size_t link = 0; link < dearer_.size(); ++link) {
+      const int index = static_cast<int>(link);
+      const bool fits = free_.Fits(index, packing_.bandwidth);
+      prices.push_back(fits ? free_.Price(index) * dearer_[link] : kNoWay);
     }
-    return price;
+    return prices;
   }
 
   // NICs to try in turn: each alone, the least used first, or (-1) all at once.
@@ -144,10 +173,12 @@ class Packer {
     return nics;
   }
 
-  bool TakeCheapest() {
+  bool TakeCheapest(long& effort) {
     for (const int nic : NicsToTry()) {
       std::fill(dearer_.begin(), dearer_.end(), 1);
       for (int attempt = 0; attempt <= kRetries; ++attempt) {
+        effort -= CheapestCycleEffort(graph_.size());
+        if (effort < 0) return false;
         const Cycle cycle = Cheapest(nic);
         if (cycle.order.empty()) break;
         if (Take(cycle)) return true;
@@ -166,6 +197,7 @@ class Packer {
 
   Cycle Cheapest(int nic) const {
     const int n = graph_.size();
+    const std::vector<double> prices = Prices();
     std::vector<double> cost(n * n, kNoWay);
     std::vector<int> way(n * n, 0);
     for (int a = 0; a < n; ++a) {
@@ -173,7 +205,8 @@ class Packer {
         const std::vector<Hop>& hops = graph_.hops(a, b);
         for (std::size_t k = 0; k < hops.size(); ++k) {
           if (nic >= 0 && hops[k].nic >= 0 && hops[k].nic != nic) continue;
-          const double price = PriceOf(hops[k]);
+          double price = 0;
+          for (const int link : hops[k].links) price += prices[link];
           if (price >= cost[a * n + b]) continue;
           cost[a * n + b] = price;
           way[a * n + b] = static_cast<int>(k);
@@ -198,7 +231,7 @@ class Packer {
     return true;
   }
 
-  bool Complete(int& effort) {
+  bool Complete(long& effort) {
     if (Missing() == 0) return true;
     Cycle open = {{graph_.outside() >= 0 ? graph_.outside() : 0}, {}};
     std::vector<bool> visited(graph_.size(), false);
@@ -207,7 +240,7 @@ class Packer {
   }
 
   // Depth first: one more hop, whose links are taken already when the next one is chosen.
-  bool Extend(Cycle& open, std::vector<bool>& visited, int& effort) {
+  bool Extend(Cycle& open, std::vector<bool>& visited, long& effort) {
     const bool closing = static_cast<int>(open.order.size()) == graph_.size();
     const int from = open.order.back();
     for (int to = 0; to < graph_.size(); ++to) {
@@ -226,7 +259,7 @@ class Packer {
     return false;
   }
 
-  bool ExtendFrom(int end, Cycle& open, std::vector<bool>& visited, int& effort) {
+  bool ExtendFrom(int end, Cycle& open, std::vector<bool>& visited, long& effort) {
     visited[end] = true;
     open.order.push_back(end);
     if (Extend(open, visited, effort)) return true;
@@ -238,7 +271,7 @@ class Packer {
   int FirstNic(const Cycle& cycle) const { return graph_.hops(cycle.order[0], cycle.order[1])[cycle.way[0]].nic; }
 
   // A ring's links are taken: with its reverse, if that is wanted and fits, go on with the next.
-  bool Closed(const Cycle& cycle, int& effort) {
+  bool Closed(const Cycle& cycle, long& effort) {
     taken_.push_back(cycle);
     const bool both = Missing() > 0 && Take(Reverse(cycle));
     if (Complete(effort)) return true;
@@ -297,11 +330,11 @@ int MostRings(const System& system, const HopGraph& graph, const std::vector<std
   return most;
 }
 
-std::vector<Cycle> PackGreedily(const System& system, const HopGraph& graph, const Packing& packing) {
-  return Packer(system, graph, packing).Greedily();
+std::vector<Cycle> PackGreedily(const System& system, const HopGraph& graph, const Packing& packing, long& effort) {
+  return Packer(system, graph, packing).Greedily(effort);
 }
 
-std::vector<Cycle> PackExhaustively(const System& system, const HopGraph& graph, const Packing& packing, int& effort) {
+std::vector<Cycle> PackExhaustively(const System& system, const HopGraph& graph, const Packing& packing, long& effort) {
   return Packer(system, graph, packing).Exhaustively(effort);
 }
 

@@ -31,11 +31,12 @@ std::vector<std::vector<int>> VitalLinks(const System& system, const HopGraph& g
 int MostRings(const System& system, const HopGraph& graph, const std::vector<std::vector<int>>& vital,
               double bandwidth);
 
-// The cheapest ring, again and again.
-std::vector<Cycle> PackGreedily(const System& system, const HopGraph& graph, const Packing& packing);
+// The cheapest ring, again and again. `effort` is the number of hops that may still be looked at; it stops when that is
+// used up.
+std::vector<Cycle> PackGreedily(const System& system, const HopGraph& graph, const Packing& packing, long& effort);
 
 // Exactly `packing.at_most` rings, by trying all there are; empty if there are none or `effort`, the number of hops
 // that may still be looked at, is used up first.
-std::vector<Cycle> PackExhaustively(const System& system, const HopGraph& graph, const Packing& packing, int& effort);
+std::vector<Cycle> PackExhaustively(const System& system, const HopGraph& graph, const Packing& packing, long& effort);
 
 }  // namespace tutti

@@ -15,8 +15,9 @@ namespace {
 constexpr int kParts = 8;
 // A total must be so much better to count as better; below is rounding.
 constexpr double kBetter = 1 + 1e-6;
-// Hops that the exhaustive search may look at, over all bandwidths: some 5 ms.
-constexpr int kEffort = 20'000;
+// Hops that a search may look at, over all bandwidths: some 20 ms for the cheapest rings, 5 for trying all.
+constexpr long kGreedyEffort = 1'000'000;
+constexpr long kExhaustiveEffort = 20'000;
 
 struct Candidate {
   double bandwidth;
@@ -71,16 +72,17 @@ bool SameNicPossible(const HopGraph& graph) {
   return std::any_of(ends.begin(), ends.end(), [&](const auto& nic) { return nic.second > 1 || graph.size() == 2; });
 }
 
-void Search(const System& system, const HopGraph& graph, bool same_nic, Rings& best) {
-  if (graph.size() < 2 || (same_nic && !SameNicPossible(graph))) return;
-  int effort = kEffort;
-  for (const Candidate& candidate : Candidates(system, graph)) {
+void Search(const System& system, const HopGraph& graph, const std::vector<Candidate>& candidates, bool same_nic,
+            Rings& best) {
+  long greedy_effort = kGreedyEffort;
+  long exhaustive_effort = kExhaustiveEffort;
+  for (const Candidate& candidate : candidates) {
     if (!IsBetter(candidate.bandwidth, candidate.most, best)) continue;
     Packing packing = {candidate.bandwidth, candidate.most, same_nic};
-    std::vector<Cycle> cycles = PackGreedily(system, graph, packing);
+    std::vector<Cycle> cycles = PackGreedily(system, graph, packing, greedy_effort);
     const auto found = static_cast<int>(cycles.size());
     for (; packing.at_most > found && IsBetter(packing.bandwidth, packing.at_most, best); --packing.at_most) {
-      std::vector<Cycle> more = PackExhaustively(system, graph, packing, effort);
+      std::vector<Cycle> more = PackExhaustively(system, graph, packing, exhaustive_effort);
       if (more.empty()) continue;
       cycles = std::move(more);
       break;
@@ -97,7 +99,8 @@ void Search(const System& system, const HopGraph& graph, bool same_nic, Rings& b
 
 Rings SearchRings(const System& system, int host) {
   Rings best;
-  Search(system, HopGraph(system, host, NicReach::none), false, best);
+  const HopGraph graph(system, host, NicReach::none);
+  if (graph.size() >= 2) Search(system, graph, Candidates(system, graph), false, best);
   return best;
 }
 
@@ -106,7 +109,10 @@ Rings SearchClusterRings(const System& system, int host) {
   // In the order of preference: what comes later must carry more to be taken.
   for (const NicReach reach : {NicReach::nearest, NicReach::any}) {
     const HopGraph graph(system, host, reach);
-    for (const bool same_nic : {true, false}) Search(system, graph, same_nic, best);
+    if (graph.size() < 2) return best;
+    const std::vector<Candidate> candidates = Candidates(system, graph);
+    if (SameNicPossible(graph)) Search(system, graph, candidates, true, best);
+    Search(system, graph, candidates, false, best);
   }
   return best;
 }

@@ -54,7 +54,8 @@ inline System RandomSystem(unsigned seed) {
       for (int n = 0, count = pick(0, 2); n < count; ++n) {
         const int nic = Add(system, DeviceKind::nic, nics++);
         system.Join(pci_switch, nic, LinkKind::pci, pci(), 0.5);
-        system.Join(nic, network, LinkKind::network, 12.5 * pick(1, 4), 0.6);
+        system.devices[nic].speed_gbit = 100.0 * pick(1, 4);
+        system.Join(nic, network, LinkKind::network, system.devices[nic].speed_gbit / 8, 0.6);
       }
     }
   }
