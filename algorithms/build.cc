@@ -7,8 +7,11 @@
 #include "algorithms/direct.h"
 #include "algorithms/double_binary_tree.h"
 #include "algorithms/grouped.h"
+#include "algorithms/node_lanes.h"
 #include "algorithms/recursive.h"
 #include "algorithms/ring.h"
+#include "algorithms/trees.h"
+#include "algorithms/two_level.h"
 #include "algorithms/two_shot.h"
 
 namespace tutti {
@@ -44,6 +47,9 @@ constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
     {"bruck", BuildBruck, Forms(all_gather, all_to_all), Symmetry::rotation},
     {"binomial", BuildBinomial, Forms(broadcast, reduce, gather, scatter)},
     {"grouped", BuildGrouped, Forms(all_reduce), Symmetry::none, Forms(all_reduce)},
+    {"two_level", BuildTwoLevel, Forms(all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce),
+     Symmetry::rotation},
+    {"two_level_tree", BuildTwoLevelTree, Forms(all_reduce, broadcast, reduce)},
 }};
 
 }  // namespace
@@ -71,6 +77,20 @@ bool NeedsOneHost(tuttiAlgorithm_t algorithm, Collective collective) {
 
 Symmetry SymmetryOf(tuttiAlgorithm_t algorithm, Collective collective) {
   return HasRoot(collective) ? Symmetry::none : kAlgorithms[algorithm].symmetry;
+}
+
+bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective) {
+  return collective == Collective::all_to_all &&
+         (algorithm == tuttiAlgorithmBruck || algorithm == tuttiAlgorithmTwoLevel);
+}
+
+int FabricChannels(tuttiAlgorithm_t algorithm) {
+  switch (algorithm) {
+    case tuttiAlgorithmDoubleBinaryTree: return kTrees;
+    case tuttiAlgorithmTwoLevel: return kNodeConnections;
+    case tuttiAlgorithmTwoLevelTree: return kTrees * kNodeConnections;
+    default: return 1;
+  }
 }
 
 std::string_view NameOf(tuttiAlgorithm_t algorithm) {

@@ -32,12 +32,16 @@ bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks);
 // Its schedule has posts, which every rank must be able to read.
 bool NeedsOneHost(tuttiAlgorithm_t algorithm, Collective collective);
 
-// Ranks pass on blocks of others, whose lengths they cannot know in a pairwise all_to_all.
-constexpr bool PassesBlocksOn(tuttiAlgorithm_t algorithm) { return algorithm == tuttiAlgorithmBruck; }
-
 // How the ranks' schedules resemble each other (ensemble.h).
 enum class Symmetry { none, rotation, exchange };
 Symmetry SymmetryOf(tuttiAlgorithm_t algorithm, Collective collective);
+
+// All-to-all in which blocks pass through third ranks: they must all have one length, so there is no pairwise form.
+bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective);
+
+// How many of a fabric's channels a schedule takes for each channel that the question asks for: channels it makes,
+// times connections (schedule.h).
+int FabricChannels(tuttiAlgorithm_t algorithm);
 
 // "direct", "two_shot", "ring", ... and back; nullopt for other words.
 std::string_view NameOf(tuttiAlgorithm_t algorithm);

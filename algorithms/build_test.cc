@@ -12,7 +12,8 @@ namespace {
 
 constexpr auto kAlgorithms = {tuttiAlgorithmDirect,           tuttiAlgorithmTwoShot,   tuttiAlgorithmRing,
                               tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmRecursive, tuttiAlgorithmBruck,
-                              tuttiAlgorithmBinomial,         tuttiAlgorithmGrouped};
+                              tuttiAlgorithmBinomial,         tuttiAlgorithmGrouped,   tuttiAlgorithmTwoLevel,
+                              tuttiAlgorithmTwoLevelTree};
 
 TEST(Build, NamesAreUniqueAndComeBack) {
   std::set<std::string_view> names;

@@ -125,7 +125,7 @@ void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced) 
 
 std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions) {
   if (!Supports(algorithm, kind.collective, conditions.nranks)) return "has no form of it on so many ranks";
-  if (kind.pairwise && PassesBlocksOn(algorithm)) return "passes on blocks whose lengths only others know";
+  if (kind.pairwise && PassesBlocksOn(algorithm, kind.collective)) return "passes on blocks whose lengths only others know";
   if (!conditions.one_host && NeedsOneHost(algorithm, kind.collective)) return "posts to ranks that are on other hosts";
   if (IsReducing(kind.collective) && conditions.deterministic && !RoundsOnce(algorithm)) {
     return "is not deterministic: other orders, more roundings";

@@ -8,11 +8,13 @@ namespace {
 // Blocks of one buffer begin on cache lines, so that no two ranks write the same line of a shared result.
 constexpr std::size_t kBlockUnit = 64;
 
+constexpr std::size_t RoundUp(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
+
 // `bytes` cut into `blocks` parts.
 Extents CutBuffer(int blocks, std::size_t bytes) {
   const auto n = static_cast<std::size_t>(blocks);
   std::size_t part = (bytes + n - 1) / n;
-  if (n > 1) part = (part + kBlockUnit - 1) / kBlockUnit * kBlockUnit;
+  if (n > 1) part = RoundUp(part, kBlockUnit);
   Extents extents;
   for (std::size_t b = 0; b < n; ++b) {
     const std::size_t begin = std::min(b * part, bytes);
@@ -66,6 +68,11 @@ Extents MessageExtents(std::size_t bytes) {
   Extents extents{{bytes}, {0}, {0}};
   extents.pairwise = true;
   return extents;
+}
+
+std::size_t ShareBegin(std::size_t length, std::size_t channel, std::size_t channels) {
+  if (channel == channels) return length;
+  return std::min(length, channel * RoundUp((length + channels - 1) / channels, kBlockUnit));
 }
 
 }  // namespace tutti

@@ -37,4 +37,8 @@ Extents PairwiseExtents(std::span<const std::size_t> send_lengths, std::span<con
 // A point-to-point message: one block.
 Extents MessageExtents(std::size_t bytes);
 
+// Where the share of a block of `length` bytes begins that channel `channel` of `channels` moves; the last one's ends
+// at ShareBegin(length, channels, channels) = length. Channels meet on cache lines.
+std::size_t ShareBegin(std::size_t length, std::size_t channel, std::size_t channels);
+
 }  // namespace tutti

@@ -12,11 +12,12 @@
 //   - A slot crosses all resources of its route at once and shares each fairly. On a local route the writer's step
 //   lasts
 //     until its bytes are across. On a route over the network the step ends when the slot is filled; the bytes follow
-//     by themselves.
+//     by themselves, behind the slots before them. Every slot sent or received takes the rank's network
+//   proxy message_us, one after the other.
 //   - The reader sees a slot the route's latency (by wire) after its last byte; the writer sees it emptied a latency
 //   after
 //     the reader's step.
-//   - An operation costs operation_us once.
+//   - An operation costs operation_us once; its channels begin channel_skew_us one after the other.
 // Constants belong to resources, never to algorithms.
 //
 // Thread-safety: value type, immutable once made.
@@ -53,10 +54,13 @@ double At(const Rate& rate, std::size_t footprint);
 
 struct Costs {
   double operation_us = 0;
+  // Small, but it is what lets channels that share a link use it in turn, each while the others wait for a slot's way.
+  double channel_skew_us = 0;
   double step_us = 0;
   Rate executor_bandwidth;  // by the bytes that a node's ranks touch together
   Rate crossing_bandwidth;  // by the bytes of a slot; empty: slots are read like anything else
   double yield_us = 0;
+  double message_us = 0;
   int cores = 0;
   // Data bytes in each byte that crosses a link: a GPU's inline wire sends a flag with every 4 or 120 bytes.
   std::array<double, kWires> wire_efficiency = {1, 1, 1};

@@ -75,7 +75,7 @@ class Price::Builder {
     int channel;
     int first_of_channel;  // the channel's lane 0
     const std::vector<Step>* steps;
-    std::map<std::pair<Place, int>, int> emptied;  // by peer: slots read so far
+    std::map<std::tuple<Place, int, int>, int> emptied;  // by connection and peer: slots read so far
   };
 
   bool Advance(std::vector<Cursor>& cursors, std::size_t index, bool patient) {
@@ -106,8 +106,8 @@ class Price::Builder {
       if (!IsSlot(read)) continue;
       const auto [stand_in, seen_as] = ensemble_.For(cursor.member, read.peer);
       const auto& fills = fills_[stand_in];
-      const auto filled = fills.find({cursor.channel, read.place == Place::post ? -1 : seen_as});
-      const auto emptied = cursor.emptied.find({read.place, read.peer});
+      const auto filled = fills.find({cursor.channel, read.connection, read.place == Place::post ? -1 : seen_as});
+      const auto emptied = cursor.emptied.find({read.place, read.connection, read.peer});
       const std::size_t number = emptied == cursor.emptied.end() ? 0 : emptied->second;
       if (filled == fills.end() || filled->second.size() <= number) {
         if (patient) return false;
@@ -124,7 +124,7 @@ class Price::Builder {
     price_.waits_.insert(price_.waits_.end(), found_.begin(), found_.end());
     for (const auto& read : step.reads) {
       ++(IsSlot(read) ? node.slot_reads : node.memory_operands);
-      if (IsSlot(read)) ++cursor.emptied[{read.place, read.peer}];
+      if (IsSlot(read)) ++cursor.emptied[{read.place, read.connection, read.peer}];
     }
     for (const auto& write : step.writes) {
       ++(IsSlot(write) ? node.slot_writes : node.memory_operands);
@@ -132,9 +132,9 @@ class Price::Builder {
         const Route& route = RouteTo(cursor.member, write.peer);
         if (!route.network) node.us_per_byte = std::max(node.us_per_byte, NarrowestUsPerByte(price_.machine_, route));
         ++sends_[{cursor.member, write.peer}];
-        fills_[cursor.member][{cursor.channel, write.peer}].push_back(number);
+        fills_[cursor.member][{cursor.channel, write.connection, write.peer}].push_back(number);
       } else if (write.place == Place::post) {
-        fills_[cursor.member][{cursor.channel, -1}].push_back(number);
+        fills_[cursor.member][{cursor.channel, 0, -1}].push_back(number);
       }
     }
     price_.nodes_.push_back(node);
@@ -163,7 +163,8 @@ class Price::Builder {
   const Ensemble& ensemble_;
   std::vector<Wait> found_;
   std::vector<std::vector<int>> done_;                                  // by lane: the nodes of its steps so far
-  std::vector<std::map<std::pair<int, int>, std::vector<int>>> fills_;  // by member, then channel and reader (-1: all)
+  // By member, then channel, connection and reader (-1: all).
+  std::vector<std::map<std::tuple<int, int, int>, std::vector<int>>> fills_;
   std::map<std::pair<int, int>, int> sends_;                            // by member and peer: slots
   std::map<std::pair<int, int>, Route> routes_;
   std::map<std::pair<int, int>, int> ways_of_pairs_;

@@ -1,5 +1,7 @@
 #include "algorithms/ring.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "algorithms/steps.h"
@@ -7,24 +9,46 @@
 namespace tutti {
 namespace {
 
-// Where a rank stands on the ring, and the block that started `k` places behind it.
+// The order in which the channel's ring visits the ranks.
+std::vector<int> OrderOf(const Question& question, int channel) {
+  std::vector<int> order;
+  if (question.where == nullptr) {
+    order.resize(static_cast<std::size_t>(question.nranks));
+    std::iota(order.begin(), order.end(), 0);
+  } else if (const auto& rings = question.where->rings; !rings.empty()) {
+    order = rings[static_cast<std::size_t>(channel) % rings.size()];
+  } else {
+    for (const auto& ranks : question.where->ranks_on) order.insert(order.end(), ranks.begin(), ranks.end());
+  }
+  return order;
+}
+
+// Where a rank stands on the ring, and who, or whose block, is `k` places behind it.
 struct Position {
+  Position(std::vector<int> ring, int self)
+      : rank(self),
+        n(static_cast<int>(ring.size())),
+        order(std::move(ring)),
+        place(static_cast<int>(std::ranges::find(order, self) - order.begin())) {}
+
+  int next() const { return Behind(-1); }
+  int previous() const { return Behind(1); }
+  int Behind(int k) const { return order[static_cast<std::size_t>(Around(place - k, n))]; }
+
   int rank;
   int n;
-
-  int next() const { return Around(rank + 1, n); }
-  int previous() const { return Around(rank - 1, n); }
-  int Behind(int k) const { return Around(rank - k, n); }
+  std::vector<int> order;
+  int place;
 };
 
-// Block b sets out at rank b + 1 and comes home to rank b with everybody's contribution added on the way:
+// Block b sets out behind rank b and comes home to rank b with everybody's contribution added on the way:
 //
 //     rank 0       rank 1       rank 2            n = 3, time runs down
 //     send 2       send 0       send 1
 //     add to 1     add to 2     add to 0          receive, add mine, pass on
 //     finish 0     finish 1     finish 2          receive, add mine: the result
 //
-std::vector<Step> ReduceAround(Position at, std::vector<Operand> destinations) {
+std::vector<Step> ReduceAround(const Position& at, std::vector<Operand> destinations) {
   std::vector<Step> steps;
   const int first = at.Behind(1);
   steps.push_back(MakeStep(first, {Scaled(first)}, {To(at.next())}));
@@ -38,7 +62,7 @@ std::vector<Step> ReduceAround(Position at, std::vector<Operand> destinations) {
 }
 
 // Once a rank has sent its own block on, the others come by, the nearest first. The last one has been everywhere.
-void CollectAround(Position at, std::vector<Step>& steps) {
+void CollectAround(const Position& at, std::vector<Step>& steps) {
   for (int k = 1; k < at.n; ++k) {
     const int block = at.Behind(k);
     steps.push_back(MakeStep(block, {From(at.previous())}, {Out(block)}));
@@ -46,37 +70,37 @@ void CollectAround(Position at, std::vector<Step>& steps) {
   }
 }
 
-std::vector<Step> AllReduce(Position at) {
+std::vector<Step> AllReduce(const Position& at) {
   std::vector<Step> steps = ReduceAround(at, {Out(at.rank), To(at.next())});
   CollectAround(at, steps);
   return steps;
 }
 
-std::vector<Step> ReduceScatter(Position at) { return ReduceAround(at, {Out(at.rank)}); }
+std::vector<Step> ReduceScatter(const Position& at) { return ReduceAround(at, {Out(at.rank)}); }
 
-std::vector<Step> AllGather(Position at) {
+std::vector<Step> AllGather(const Position& at) {
   std::vector<Step> steps = {MakeStep(at.rank, {In(at.rank)}, {Out(at.rank), To(at.next())})};
   CollectAround(at, steps);
   return steps;
 }
 
 // From the root on, until the rank whose next one is the root again.
-std::vector<Step> Broadcast(Position at, int root) {
+std::vector<Step> Broadcast(const Position& at, int root) {
   Step step = MakeStep(0, {at.rank == root ? In(0) : From(at.previous())}, {Out(0)});
   if (at.next() != root) step.writes.push_back(To(at.next()));
   return {step};
 }
 
 // From the rank behind the root on, until the root.
-std::vector<Step> Reduce(Position at, int root) {
+std::vector<Step> Reduce(const Position& at, int root) {
   if (at.previous() == root) return {MakeStep(0, {Scaled(0)}, {To(at.next())})};
   const std::vector<Operand> sum = {From(at.previous()), Scaled(0)};
   if (at.rank == root) return {Finally(MakeStep(0, sum, {Out(0)}))};
   return {MakeStep(0, sum, {To(at.next())})};
 }
 
-std::vector<Step> StepsFor(const Question& question) {
-  const Position at{question.rank, question.nranks};
+std::vector<Step> StepsFor(const Question& question, int channel) {
+  const Position at(OrderOf(question, channel), question.rank);
   switch (question.collective) {
     case Collective::all_reduce: return AllReduce(at);
     case Collective::reduce_scatter: return ReduceScatter(at);
@@ -91,8 +115,8 @@ std::vector<Step> StepsFor(const Question& question) {
 
 Schedule BuildRing(const Question& question) {
   const bool chain = HasRoot(question.collective);
-  Schedule schedule =
-      Answer(question, tuttiAlgorithmRing, chain ? 1 : question.nranks, Channel{{Lane{StepsFor(question)}}});
+  Schedule schedule = Answer(question, tuttiAlgorithmRing, chain ? 1 : question.nranks, {});
+  for (int c = 0; c < question.channels; ++c) schedule.channels[c].lanes = {Lane{StepsFor(question, c)}};
   schedule.reference_safe = true;
   // A block's result comes to a rank only after everybody has read that rank's contribution to it.
   schedule.reference_safe_in_place = true;

@@ -15,8 +15,12 @@ std::string Spell(const Operand& operand, bool written) {
     case Place::input: return fmt::format("{}in[{}]", operand.scaled ? "scaled " : "", operand.block);
     case Place::output: return fmt::format("out[{}]", operand.block);
     case Place::scratch: return fmt::format("scratch[{}]", operand.block);
-    case Place::from: return fmt::format("from({})", operand.peer);
-    case Place::to: return fmt::format("to({})", operand.peer);
+    case Place::from:
+    case Place::to: {
+      const auto* const name = operand.place == Place::from ? "from" : "to";
+      if (operand.connection == 0) return fmt::format("{}({})", name, operand.peer);
+      return fmt::format("{}({}, {})", name, operand.peer, operand.connection);
+    }
     case Place::post: return written ? "post" : fmt::format("post({})", operand.peer);
   }
   return "?";

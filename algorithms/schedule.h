@@ -10,7 +10,7 @@
 //   lane     steps run in order, for each chunk again. Lanes of a channel overlap: one may be chunks ahead of another.
 //   slot     one chunk of one block, travelling: to(peer) fills the next slot of the connection to a peer, from(peer)
 //            empties the next slot of the connection from it. post fills the next slot that EVERY other rank must read;
-//            read as post(writer).
+//            read as post(writer). Two ranks may have several connections: to(peer, 1) fills the second.
 //
 // A step reads its operands, reduces them in the order given if there are several, and writes the result to every
 // destination. Examples (r: this rank):
@@ -73,9 +73,10 @@ enum class Place : std::uint8_t {
 
 struct Operand {
   Place place;
-  std::int16_t peer = -1;   // from, to, post
-  std::int16_t block = -1;  // input, output, scratch
-  bool scaled = false;      // reads of raw contributions: a PreMulSum's scalar is applied here
+  std::int16_t peer = -1;       // from, to, post
+  std::int16_t block = -1;      // input, output, scratch
+  bool scaled = false;          // reads of raw contributions: a PreMulSum's scalar is applied here
+  std::int16_t connection = 0;  // from, to: which of the connections with that peer
 
   friend bool operator==(const Operand&, const Operand&) = default;
 };
@@ -89,7 +90,8 @@ struct After {
 
 // What an executor must be able to take in one step.
 inline constexpr int kMaxReads = 64;
-inline constexpr int kMaxWrites = 4;
+// Writes: the result, the next node, and the other ranks of a node of eight, with room for some more.
+inline constexpr int kMaxWrites = 16;
 
 struct Step {
   std::int16_t block;  // whose extent says how long this step's data is
@@ -122,6 +124,7 @@ struct Schedule {
   // to rank q, output[q] comes from rank q; blocks q (sent) and nranks + q (received) name their lengths.
   int blocks;
   int scratch_blocks = 0;
+  int connections = 1;  // from each rank to each other, in each channel
   std::vector<Channel> channels;
   // May a slot carry a reference to this rank's input or output instead of the data, (a) when input and output are
   // different memory, (b) when they are the same? The reader then reads the memory when it empties the slot. Set by the
@@ -137,6 +140,11 @@ inline Operand Out(int block) { return {Place::output, -1, static_cast<std::int1
 inline Operand Scratch(int block) { return {Place::scratch, -1, static_cast<std::int16_t>(block)}; }
 inline Operand From(int peer) { return {Place::from, static_cast<std::int16_t>(peer)}; }
 inline Operand To(int peer) { return {Place::to, static_cast<std::int16_t>(peer)}; }
+// The same by another connection with that peer.
+inline Operand By(int connection, Operand slot) {
+  slot.connection = static_cast<std::int16_t>(connection);
+  return slot;
+}
 inline Operand Post(int writer) { return {Place::post, static_cast<std::int16_t>(writer)}; }
 
 // "{in[0], from(1)} -> {out[0], post}".

@@ -56,7 +56,7 @@ Priced Pricing::Best(tuttiAlgorithm_t algorithm, const Kind& kind, std::size_t b
   Conditions conditions = conditions_;
   const Price& price = PriceOf(algorithm, kind.collective);
   // Some algorithms take several channels at once.
-  const auto unit = price.unit_channels();
+  const auto unit = FabricChannels(algorithm);
   conditions.max_channels = std::max(1, conditions.max_channels / unit);
   if (conditions.threads > 0) conditions.threads = std::max(1, conditions.threads / unit);
   if (conditions.forced.channels > 0) conditions.forced.channels = std::max(1, conditions.forced.channels / unit);

@@ -3,6 +3,8 @@
 // Thread-safety: pure functions.
 #pragma once
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,28 @@ inline Step MakeStep(int block, std::vector<Operand> reads, std::vector<Operand>
 inline Step Finally(Step step) {
   step.final = true;
   return step;
+}
+
+// Adds the step, as several where it has more operands than one may have: partial sums wait in scratch[0], and what one
+// step cannot write is taken from the output by the next. REQUIRES: the schedule has scratch[0], which only this lane
+// uses, if there may be more than kMaxReads reads; more than kMaxWrites writes begin with the block's output.
+inline void Append(std::vector<Step>& steps, Step step) {
+  const auto limit = [](int most) { return static_cast<std::ptrdiff_t>(most); };
+  while (std::ssize(step.reads) > kMaxReads) {
+    const auto rest = step.reads.begin() + limit(kMaxReads);
+    steps.push_back(MakeStep(step.block, {step.reads.begin(), rest}, {Scratch(0)}));
+    step.reads.erase(step.reads.begin(), rest);
+    step.reads.insert(step.reads.begin(), Scratch(0));
+  }
+  std::vector<Operand> writes = std::move(step.writes);
+  for (;;) {
+    const auto now = writes.begin() + std::min(std::ssize(writes), limit(kMaxWrites));
+    step.writes.assign(writes.begin(), now);
+    writes.erase(writes.begin(), now);
+    steps.push_back(step);
+    if (writes.empty()) return;
+    step = MakeStep(step.block, {Out(step.block)}, {});
+  }
 }
 
 // x modulo n, never negative: blocks and ranks on a circle of n.

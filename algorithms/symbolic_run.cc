@@ -25,8 +25,9 @@ SymbolicRun::SymbolicRun(std::span<const Schedule> ranks, int channel, const Ver
       options_(options),
       nranks_(static_cast<int>(ranks.size())),
       blocks_(ranks.front().blocks),
+      connections_(ranks.front().connections),
       lengths_(options.lengths.empty() ? nullptr : &options.lengths[channel % options.lengths.size()]),
-      pairwise_(nranks_ * nranks_),
+      pairwise_(nranks_ * nranks_ * connections_),
       posts_(nranks_),
       memory_(nranks_) {
   const int longest = lengths_ == nullptr ? 1 : *std::max_element(lengths_->begin(), lengths_->end());
@@ -92,12 +93,12 @@ Cell& SymbolicRun::CellOf(int rank, const Operand& operand, int chunk) {
 
 // The connection a read empties, and which of its readers this is.
 std::pair<SymbolicRun::Connection*, int> SymbolicRun::SourceOf(const Operand& operand, int reader) {
-  if (operand.place == Place::from) return {&Pairwise(operand.peer, reader), 0};
+  if (operand.place == Place::from) return {&Pairwise(operand.peer, reader, operand.connection), 0};
   return {&posts_[operand.peer], reader};
 }
 
 SymbolicRun::Connection& SymbolicRun::TargetOf(const Operand& operand, int writer) {
-  return operand.place == Place::to ? Pairwise(writer, operand.peer) : posts_[writer];
+  return operand.place == Place::to ? Pairwise(writer, operand.peer, operand.connection) : posts_[writer];
 }
 
 // ---- operations ----

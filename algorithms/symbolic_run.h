@@ -88,7 +88,9 @@ class SymbolicRun {
   };
 
   int LengthOf(int rank, int block, int chunk) const;
-  Connection& Pairwise(int writer, int reader) { return pairwise_[writer * nranks_ + reader]; }
+  Connection& Pairwise(int writer, int reader, int connection) {
+    return pairwise_[(writer * nranks_ + reader) * connections_ + connection];
+  }
   std::pair<Connection*, int> SourceOf(const Operand& operand, int reader);
   Connection& TargetOf(const Operand& operand, int writer);
   Cell& CellOf(int rank, const Operand& operand, int chunk);
@@ -123,6 +125,7 @@ class SymbolicRun {
   const VerifyOptions& options_;
   const int nranks_;
   const int blocks_;
+  const int connections_;
   const std::vector<int>* lengths_;
   int chunks_;
   Expressions expressions_;

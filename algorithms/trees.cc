@@ -46,7 +46,7 @@ TreeNode Renamed(TreeNode node, Rename rename) {
 
 // The second tree is the first with odd and even exchanged: mirrored, or, where the mirror keeps parity, moved on by
 // one.
-std::array<TreeNode, 2> DoubleTree(int rank, int nranks) {
+std::array<TreeNode, kTrees> DoubleTree(int rank, int nranks) {
   const auto mirror = [nranks](int r) { return nranks - 1 - r; };
   const auto on = [nranks](int r) { return Around(r + 1, nranks); };
   const TreeNode first = SearchTree(rank, nranks);
@@ -55,7 +55,7 @@ std::array<TreeNode, 2> DoubleTree(int rank, int nranks) {
 }
 
 // Likewise, but 0 - the root, after turning the numbers - stays what it is and only 1..n-1 change names.
-std::array<TreeNode, 2> RootedDoubleTree(int rank, int nranks, int root) {
+std::array<TreeNode, kTrees> RootedDoubleTree(int rank, int nranks, int root) {
   const int node = Around(rank - root, nranks);
   const auto turn = [=](int v) { return Around(v + root, nranks); };
   const auto mirror = [=](int v) { return v == 0 ? 0 : nranks - v; };

@@ -10,6 +10,8 @@
 
 namespace tutti {
 
+inline constexpr int kTrees = 2;
+
 struct TreeNode {
   int parent = -1;                         // -1: the root
   std::array<int, 2> children = {-1, -1};  // -1: none; a root has at most the second
@@ -18,10 +20,10 @@ struct TreeNode {
 
 // `rank`'s neighbours in both trees, whose roots differ (all-reduce). At most one rank has children in both.
 // REQUIRES: 0 <= rank < nranks.
-std::array<TreeNode, 2> DoubleTree(int rank, int nranks);
+std::array<TreeNode, kTrees> DoubleTree(int rank, int nranks);
 
 // The same for two trees that both hang on `root` (broadcast, reduce). Only `root` has children in both, one in each.
 // REQUIRES: 0 <= rank, root < nranks.
-std::array<TreeNode, 2> RootedDoubleTree(int rank, int nranks, int root);
+std::array<TreeNode, kTrees> RootedDoubleTree(int rank, int nranks, int root);
 
 }  // namespace tutti

@@ -11,6 +11,7 @@
 #include "algorithms/build.h"
 #include "algorithms/steps.h"
 #include "algorithms/verify.h"
+#include "algorithms/verify_testing.h"
 
 namespace tutti {
 namespace {
@@ -19,9 +20,7 @@ using enum Collective;
 using Ranks = std::vector<Schedule>;
 
 Ranks BuildAll(tuttiAlgorithm_t algorithm, Collective collective, int n, int root = 0) {
-  Ranks ranks;
-  for (int rank = 0; rank < n; ++rank) ranks.push_back(*Build(algorithm, {collective, rank, n, root, 1}));
-  return ranks;
+  return BuildEverywhere(algorithm, Question{collective, 0, n, root});
 }
 
 std::vector<Step>& Steps(Schedule& schedule, int lane = 0) { return schedule.channels[0].lanes[lane].steps; }
@@ -306,6 +305,50 @@ int ExpectAllFound(const Ranks& ranks, const std::function<bool(Step&)>& damage,
   return damaged;
 }
 
+// How many ways were found to damage a step.
+int DamageEverything(const Ranks& ranks) {
+  int damaged = 0;
+  EXPECT_EQ(VerifyBothPlaces(ranks), std::nullopt);
+  const auto expect = [&](const std::string& what, const std::function<bool(Step&)>& damage) {
+    damaged += ExpectAllFound(ranks, damage, what);
+  };
+  for (const std::size_t i : {0, 1, 2, 3, 4}) {
+    expect("dropped read", [&](Step& step) {
+      if (i >= step.reads.size()) return false;
+      step.reads.erase(step.reads.begin() + static_cast<int>(i));
+      return true;
+    });
+    expect("dropped write", [&](Step& step) {
+      if (i >= step.writes.size()) return false;
+      step.writes.erase(step.writes.begin() + static_cast<int>(i));
+      return true;
+    });
+    for (const bool written : {false, true}) {
+      expect("wrong block or peer", [&](Step& step) {
+        auto& operands = written ? step.writes : step.reads;
+        if (i >= operands.size()) return false;
+        auto& name = operands[i].block >= 0 ? operands[i].block : operands[i].peer;
+        const int count = operands[i].block >= 0 ? ranks[0].blocks : ranks[0].nranks;
+        name = static_cast<std::int16_t>((name + 1) % count);
+        return count > 1;
+      });
+    }
+  }
+  expect("final", [&](Step& step) { return IsReducing(ranks[0].collective) && (step.final = !step.final, true); });
+  expect("scale", [&](Step& step) {
+    if (!IsReducing(ranks[0].collective) || step.reads[0].place != Place::input) return false;
+    step.reads[0].scaled = !step.reads[0].scaled;
+    return true;
+  });
+  expect("connection", [&](Step& step) {
+    if (ranks[0].connections == 1) return false;
+    auto& operand = step.writes.back();
+    operand.connection = static_cast<std::int16_t>((operand.connection + 1) % ranks[0].connections);
+    return operand.place == Place::to;
+  });
+  return damaged;
+}
+
 TEST(Mutation, EveryDamageToEveryStepIsFound) {
   constexpr int kRanks = 5;
   int damaged = 0;
@@ -315,38 +358,12 @@ TEST(Mutation, EveryDamageToEveryStepIsFound) {
       const auto collective = static_cast<Collective>(c);
       if (!Supports(algorithm, collective, kRanks)) continue;
       const auto ranks = BuildAll(algorithm, collective, kRanks, 2);
-      ASSERT_EQ(VerifyBothPlaces(ranks), std::nullopt);
-      const auto expect = [&](const std::string& what, const std::function<bool(Step&)>& damage) {
-        damaged += ExpectAllFound(ranks, damage, what);
-      };
-      for (const std::size_t i : {0, 1, 2, 3, 4}) {
-        expect("dropped read", [&](Step& step) {
-          if (i >= step.reads.size()) return false;
-          step.reads.erase(step.reads.begin() + static_cast<int>(i));
-          return true;
-        });
-        expect("dropped write", [&](Step& step) {
-          if (i >= step.writes.size()) return false;
-          step.writes.erase(step.writes.begin() + static_cast<int>(i));
-          return true;
-        });
-        for (const bool written : {false, true}) {
-          expect("wrong block or peer", [&](Step& step) {
-            auto& operands = written ? step.writes : step.reads;
-            if (i >= operands.size()) return false;
-            auto& name = operands[i].block >= 0 ? operands[i].block : operands[i].peer;
-            const int count = operands[i].block >= 0 ? ranks[0].blocks : kRanks;
-            name = static_cast<std::int16_t>((name + 1) % count);
-            return count > 1;
-          });
-        }
+      damaged += DamageEverything(ranks);
+      for (const NodeLayout& layout : kNodeLayouts) {
+        if (!Arranges(algorithm)) continue;
+        const Arrangement where = layout.arrange(kRanks);
+        damaged += DamageEverything(BuildEverywhere(algorithm, Question{collective, 0, kRanks, 2, 1, &where}));
       }
-      expect("final", [&](Step& step) { return IsReducing(collective) && (step.final = !step.final, true); });
-      expect("scale", [&](Step& step) {
-        if (!IsReducing(collective) || step.reads[0].place != Place::input) return false;
-        step.reads[0].scaled = !step.reads[0].scaled;
-        return true;
-      });
     }
   }
   EXPECT_GT(damaged, 1000);

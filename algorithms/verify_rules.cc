@@ -99,11 +99,15 @@ class RankRules {
   std::string CheckConnection(const Operand& operand, End end) {
     if (operand.peer < 0 || operand.peer >= schedule_.nranks) return fmt::format("there is no rank {}", operand.peer);
     if (operand.peer == schedule_.rank) return "a rank has no connection with itself";
+    if (operand.connection < 0 || operand.connection >= schedule_.connections) {
+      return fmt::format("there is no connection {} with rank {}", operand.connection, operand.peer);
+    }
     return CheckOneLane(operand, end);
   }
 
   std::string CheckOneLane(const Operand& operand, End end) {
-    const auto [entry, added] = lane_of_.try_emplace({operand.place, operand.peer, end}, site_.lane);
+    const auto [entry, added] =
+        lane_of_.try_emplace({operand.place, operand.peer, operand.connection, end}, site_.lane);
     if (added || entry->second == site_.lane) return {};
     return fmt::format("lane {} is {} that connection already; the order of its slots would be chance", entry->second,
                        end == End::filling ? "filling" : "emptying");
@@ -111,7 +115,7 @@ class RankRules {
 
   const Schedule& schedule_;
   Site site_{};
-  std::map<std::tuple<Place, int, End>, int> lane_of_;
+  std::map<std::tuple<Place, int, int, End>, int> lane_of_;
 };
 
 }  // namespace
@@ -151,9 +155,11 @@ std::optional<std::string> CheckRules(std::span<const Schedule> ranks) {
       return fmt::format("schedule {} of {} is for rank {} of {}", r, ranks.size(), schedule.rank, schedule.nranks);
     }
     if (schedule.collective != first.collective || schedule.root != first.root || schedule.blocks != first.blocks ||
-        schedule.channels.size() != first.channels.size() || schedule.reference_safe != first.reference_safe ||
+        schedule.connections != first.connections || schedule.channels.size() != first.channels.size() ||
+        schedule.reference_safe != first.reference_safe ||
         schedule.reference_safe_in_place != first.reference_safe_in_place) {
-      return fmt::format("ranks 0 and {} differ in collective, root, blocks, channels or reference safety", r);
+      return fmt::format("ranks 0 and {} differ in collective, root, blocks, connections, channels or reference safety",
+                         r);
     }
     if (auto wrong = RankRules(schedule).Check()) return wrong;
   }

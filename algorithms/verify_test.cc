@@ -9,16 +9,11 @@
 #include <vector>
 
 #include "algorithms/build.h"
+#include "algorithms/verify_testing.h"
 
 namespace tutti {
 namespace {
 
-// Every number of ranks to 64 takes a minute without optimisation or under a sanitizer, so there the edges must do.
-#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-constexpr bool kEveryRankCount = true;
-#else
-constexpr bool kEveryRankCount = false;
-#endif
 constexpr int kMaxRanks = 64;
 constexpr int kFewRanks = 9;  // here everything is combined with everything
 
@@ -44,17 +39,13 @@ constexpr Pattern kFirstOnly = [](int b, int) { return b == 0 ? 5 : 0; };
 struct Kind {
   tuttiAlgorithm_t algorithm;
   Collective collective;
+  const NodeLayout* layout = nullptr;  // null: no arrangement
 };
 
-bool PassesBlocksOn(const Kind& kind) {
-  return kind.algorithm == tuttiAlgorithmBruck && kind.collective == Collective::all_to_all;
-}
-
 std::vector<Schedule> BuildAll(const Kind& kind, int n, int root, int channels) {
-  std::vector<Schedule> ranks;
-  for (int rank = 0; rank < n; ++rank)
-    ranks.push_back(*Build(kind.algorithm, {kind.collective, rank, n, root, channels}));
-  return ranks;
+  const Arrangement where = kind.layout == nullptr ? Arrangement{} : kind.layout->arrange(n);
+  return BuildEverywhere(kind.algorithm,
+                         {kind.collective, 0, n, root, channels, kind.layout == nullptr ? nullptr : &where});
 }
 
 std::vector<int> Lengths(const Schedule& schedule, Pattern pattern) {
@@ -70,9 +61,11 @@ bool ClaimsReferences(const Schedule& schedule, bool in_place) {
   return in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
 }
 
-// "all_reduce_by_ring".
+// "all_reduce_by_ring", "broadcast_by_two_level_on_nodes_of_four".
 std::string NameOfKind(const ::testing::TestParamInfo<Kind>& info) {
-  return std::string(NameOf(info.param.collective)) + "_by_" + std::string(NameOf(info.param.algorithm));
+  const auto& [algorithm, collective, layout] = info.param;
+  std::string name = std::string(NameOf(collective)) + "_by_" + std::string(NameOf(algorithm));
+  return layout == nullptr ? name : name + "_on_" + layout->name;
 }
 
 std::vector<Kind> EveryKind() {
@@ -80,7 +73,11 @@ std::vector<Kind> EveryKind() {
   for (int a = 0; a < tuttiNumAlgorithms; ++a) {
     for (int c = 0; c < kScheduledCollectives; ++c) {
       const Kind kind{static_cast<tuttiAlgorithm_t>(a), static_cast<Collective>(c)};
-      if (Supports(kind.algorithm, kind.collective, kMaxRanks)) kinds.push_back(kind);
+      if (!Supports(kind.algorithm, kind.collective, kMaxRanks)) continue;
+      kinds.push_back(kind);
+      for (const NodeLayout& layout : kNodeLayouts) {
+        if (Arranges(kind.algorithm)) kinds.push_back({kind.algorithm, kind.collective, &layout});
+      }
     }
   }
   return kinds;
@@ -104,7 +101,7 @@ TEST_P(Verified, OnFewRanksInEveryWay) {
       const auto ranks = BuildAll(GetParam(), n, root, 2);
       for (const Pattern pattern :
            {kNothing, kOneUnit, kTwoChunks, kLastShorter, kMoreBlocksThanUnits, kUneven, kFirstOnly}) {
-        if (PassesBlocksOn(GetParam()) && !IsUniform(pattern)) continue;
+        if (PassesBlocksOn(GetParam().algorithm, GetParam().collective) && !IsUniform(pattern)) continue;
         for (const bool in_place : {false, true}) {
           if (all_to_all && in_place && !IsUniform(pattern)) continue;
           for (const bool by_reference : {false, true}) {
@@ -118,7 +115,7 @@ TEST_P(Verified, OnFewRanksInEveryWay) {
                                     .by_reference = by_reference,
                                     .operations = kOperations};
               ASSERT_EQ(Verify(ranks, options), std::nullopt) << n << " ranks, root " << root;
-              if (!all_to_all || in_place || PassesBlocksOn(GetParam())) continue;
+              if (!all_to_all || in_place || PassesBlocksOn(GetParam().algorithm, GetParam().collective)) continue;
               options.pairwise = true;
               ASSERT_EQ(Verify(ranks, options), std::nullopt) << n << " ranks, pairwise";
             }
@@ -134,10 +131,14 @@ TEST_P(Verified, OnAllNumbersOfRanks) {
   for (int n = kFewRanks + 1; n <= kMaxRanks; ++n) {
     const bool edge = n == 16 || n == 17 || n == 31 || n >= kMaxRanks - 1;
     if (!kEveryRankCount && !edge) continue;
+    // The layouts share the numbers of ranks among them.
+    const NodeLayout* const layout = GetParam().layout;
+    if (layout != nullptr && n < kMaxRanks && n % std::ssize(kNodeLayouts) != layout - kNodeLayouts.data()) continue;
     const auto roots = Roots(n);
     const auto ranks = BuildAll(GetParam(), n, roots[n % roots.size()], 1);
     for (const bool in_place : {false, true}) {
-      const bool uniform = GetParam().collective == Collective::all_to_all && (in_place || PassesBlocksOn(GetParam()));
+      const bool uniform = GetParam().collective == Collective::all_to_all &&
+                           (in_place || PassesBlocksOn(GetParam().algorithm, GetParam().collective));
       const auto [slots, posts] = kDepths[(n + in_place) % kDepths.size()];
       const VerifyOptions options{.lengths = {Lengths(ranks.front(), uniform ? kTwoChunks : kLastShorter)},
                                   .chunk = kChunk,
@@ -166,7 +167,7 @@ TEST_P(Verified, ClaimsReferencesExactlyWhereTheyAreSafe) {
 }
 
 TEST_P(Verified, IsDeterministicWhereOneStepReducesInRankOrder) {
-  const auto [algorithm, collective] = GetParam();
+  const auto [algorithm, collective, layout] = GetParam();
   const bool one_step = algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot;
   for (const int n : {4, 7, 16}) {
     EXPECT_EQ(IsDeterministic(BuildAll(GetParam(), n, n / 2, 2)), one_step || !IsReducing(collective)) << n;

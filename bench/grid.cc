@@ -16,8 +16,8 @@
 #include "bench/limits_report.h"
 #include "bench/machine.h"
 #include "bench/progress.h"
-#include "bench/sizes.h"
 #include "bench/sweep.h"
+#include "report/sizes.h"
 
 namespace tutti::bench {
 namespace {

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "bench/launch.h"
-#include "bench/sizes.h"
 #include "bench/statistics.h"
+#include "report/sizes.h"
 
 namespace tutti::bench {
 namespace {

@@ -9,7 +9,7 @@
 #include "bench/machine.h"
 #include "bench/progress.h"
 #include "bench/record.h"
-#include "bench/sizes.h"
+#include "report/sizes.h"
 
 namespace tutti::bench {
 

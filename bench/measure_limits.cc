@@ -13,10 +13,10 @@
 #include <thread>
 
 #include "bench/limits.h"
-#include "bench/sizes.h"
 #include "bench/statistics.h"
 #include "bench/stream_kernels.h"
 #include "bench/pin.h"
+#include "report/sizes.h"
 
 namespace tutti::bench {
 namespace {

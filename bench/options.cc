@@ -13,8 +13,8 @@
 #include <stdexcept>
 
 #include "bench/launch.h"
-#include "bench/sizes.h"
 #include "bench/types.h"
+#include "report/sizes.h"
 
 namespace tutti::bench {
 namespace {

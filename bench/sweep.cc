@@ -9,9 +9,9 @@
 #include "bench/machine.h"
 #include "bench/plot.h"
 #include "bench/progress.h"
-#include "bench/sizes.h"
 #include "bench/table.h"
 #include "bench/types.h"
+#include "report/sizes.h"
 
 namespace tutti::bench {
 namespace {

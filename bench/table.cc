@@ -9,8 +9,8 @@
 #include <ctime>
 
 #include "bench/launch.h"
-#include "bench/sizes.h"
 #include "bench/types.h"
+#include "report/sizes.h"
 
 namespace tutti::bench {
 namespace {

@@ -17,8 +17,8 @@
 namespace tutti {
 namespace {
 
-// Double binary trees take two channels, so a communicator has at least that many.
-constexpr int kMinChannels = 2;
+// Two-level trees take four channels (FabricChannels), so a communicator has at least that many.
+constexpr int kMinChannels = 4;
 
 struct Agreement {
   CpuMask cpus;

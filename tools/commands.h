@@ -11,5 +11,7 @@ namespace tutti::tools {
 void AddExplain(CLI::App& app);
 void AddJudge(CLI::App& app);
 void AddSettings(CLI::App& app);
+void AddSimulate(CLI::App& app);
+void AddTopo(CLI::App& app);
 
 }  // namespace tutti::tools

@@ -11,7 +11,7 @@
 
 #include "algorithms/calibration.h"
 #include "base/error.h"
-#include "bench/sizes.h"
+#include "report/sizes.h"
 #include "tools/candidate_timer.h"
 #include "tools/commands.h"
 
@@ -53,7 +53,7 @@ void ExplainOne(const ExplainOptions& options) {
   }
   const Collective collective = ParseCollective(options.collective);
   const Kind kind{collective, options.low_precision && IsReducing(collective)};
-  const std::size_t bytes = bench::ParseSize(options.size);
+  const std::size_t bytes = ParseSize(options.size);
   fmt::print("{}, {} B, {} ranks on {} cores; {}{}\n", ToString(kind), bytes, options.ranks, cores,
              calibration.name.empty() ? "default constants" : "constants of " + calibration.name,
              measured ? ", table measured" : "");

@@ -11,7 +11,7 @@
 #include "algorithms/calibration.h"
 #include "algorithms/explain.h"
 #include "base/error.h"
-#include "bench/sizes.h"
+#include "report/sizes.h"
 #include "bench/statistics.h"
 #include "tools/candidate_timer.h"
 #include "tools/commands.h"
@@ -49,7 +49,7 @@ std::size_t FindOrAdd(std::vector<Candidate>& candidates, const Candidate& chose
 
 void Judge(const JudgeOptions& options) {
   std::vector<std::size_t> sizes;
-  for (const auto& size : options.sizes) sizes.push_back(bench::ParseSize(size));
+  for (const auto& size : options.sizes) sizes.push_back(ParseSize(size));
   const Calibration calibration = LoadCalibration(options.calibration, Cores());
   std::vector<double> ratios;
   fmt::print("| collective | ranks | size | chosen | us | predicted us | best | us | chosen / best |\n");
@@ -68,7 +68,7 @@ void Judge(const JudgeOptions& options) {
       const auto best = static_cast<std::size_t>(std::min_element(us.begin(), us.end()) - us.begin());
       ratios.push_back(us[chosen[c]] / us[best]);
       fmt::print("| {} | {} | {} | {} | {:.1f} | {:.1f} | {} | {:.1f} | {:.2f} |\n", NameOf(kind.collective), nranks,
-                 bench::FormatSize(sizes[c % sizes.size()]), ToString(candidates[chosen[c]]), us[chosen[c]],
+                 FormatSize(sizes[c % sizes.size()]), ToString(candidates[chosen[c]]), us[chosen[c]],
                  pricing.Microseconds(candidates[chosen[c]], kind, bytes), ToString(candidates[best]), us[best],
                  ratios.back());
       for (std::size_t i = 0; options.all && i < candidates.size(); ++i) {

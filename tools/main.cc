@@ -13,6 +13,8 @@ int main(int argc, char** argv) {
   tutti::tools::AddExplain(app);
   tutti::tools::AddJudge(app);
   tutti::tools::AddSettings(app);
+  tutti::tools::AddSimulate(app);
+  tutti::tools::AddTopo(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,4 +1,5 @@
-// What this process may use of its machine, as far as plans and waiting need to know it before there is a full topology.
+// What this process may use of its machine, as far as plans and waiting need to know it before there is a full
+// topology.
 //
 // Thread-safety: functions without state.
 #pragma once

@@ -34,6 +34,19 @@ enum class LinkKind : std::uint8_t { nvlink, pci, socket, network };
 std::string_view NameOf(DeviceKind kind);
 std::string_view NameOf(LinkKind kind);
 
+// What PCI says of a device. Zero: unknown.
+struct PciSlot {
+  int device_class = 0;  // 24 bits, 0x030200: a GPU without a display
+  int vendor = 0;        // 16 bits each
+  int device = 0;
+  int subsystem_vendor = 0;
+  int subsystem_device = 0;
+  double speed_gts = 0;  // GT/s of the narrowest link on the way to the device that it is joined to
+  int width = 0;         // lanes of that link
+
+  bool operator==(const PciSlot&) const = default;
+};
+
 // One vertex. Fields that do not belong to its kind keep their defaults.
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
@@ -53,6 +66,9 @@ struct Device {
   double speed_gbit = 0;        // nic: of the port, one direction
   int port = 0;                 // nic
   std::string guid = {};        // nic: ports of one card share it
+  PciSlot pci = {};             // pci_switch, gpu, nic
+
+  bool operator==(const Device&) const = default;
 };
 
 // A directed edge; a full-duplex link is two. Its bandwidth is shared by whatever crosses it in this direction.
@@ -62,6 +78,8 @@ struct Link {
   LinkKind kind = LinkKind::pci;
   double bandwidth = 0;  // GB/s: 10^9 bytes a second that data can use, after encoding and protocol
   double latency = 0;    // us
+
+  bool operator==(const Link&) const = default;
 };
 
 struct System {
@@ -73,6 +91,8 @@ struct System {
   int hosts() const;  // 1 + the largest host number; 0 for an empty system
   // Adds both directions.
   void Join(int a, int b, LinkKind kind, double bandwidth, double latency);
+
+  bool operator==(const System&) const = default;
 };
 
 }  // namespace tutti

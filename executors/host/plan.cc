@@ -8,12 +8,10 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kShareUnit = 64;  // channels meet on cache lines
-
 bool IsSlot(Place place) { return place == Place::from || place == Place::to || place == Place::post; }
 
-// Takes the page faults of the part of a ring that chunks of this size will touch, the first time a plan uses it. Asking
-// again for pages that are there is cheap.
+// Takes the page faults of the part of a ring that chunks of this size will touch, the first time a plan uses it.
+// Asking again for pages that are there is cheap.
 template <typename End>
 void PopulateRing(const End& end, Wire wire, std::size_t chunk_bytes) {
   const auto& shape = end.shape();
@@ -38,15 +36,14 @@ Plan::Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type
     Throw(tuttiInternalError, "a chunk of {} bytes does not fit a slot of {}", shape_.chunk_bytes, capacity);
   }
   for (std::size_t i = 0; i < schedule_.channels.size(); ++i) {
-    Bind(schedule_.channels[i], static_cast<int>(i), fabric, first_channel + static_cast<int>(i));
+    const int index = static_cast<int>(i);
+    Bind(schedule_.channels[i], index, fabric, first_channel + index * schedule_.connections);
   }
   scratch_bytes_ = static_cast<std::size_t>(schedule_.scratch_blocks) * shape_.chunk_bytes;
 }
 
 std::size_t Plan::ShareBegin(std::size_t length, int channel) const {
-  const std::size_t n = schedule_.channels.size();
-  const std::size_t share = ((length + n - 1) / n + kShareUnit - 1) / kShareUnit * kShareUnit;
-  return n == 1 ? (channel == 0 ? 0 : length) : std::min(length, share * static_cast<std::size_t>(channel));
+  return tutti::ShareBegin(length, static_cast<std::size_t>(channel), schedule_.channels.size());
 }
 
 BoundOperand Plan::BindOperand(const Operand& operand, bool written, int channel, ShmFabric& fabric,
@@ -54,16 +51,19 @@ BoundOperand Plan::BindOperand(const Operand& operand, bool written, int channel
   BoundOperand bound{operand.place, operand.scaled, IsSlot(operand.place)};
   const auto block = static_cast<std::size_t>(std::max<int>(operand.block, 0));
   switch (operand.place) {
-    case Place::input: bound.offset = extents_.input_offset.at(block) + ShareBegin(extents_.length[block], channel); break;
+    case Place::input:
+      bound.offset = extents_.input_offset.at(block) + ShareBegin(extents_.length[block], channel);
+      break;
     case Place::output: {
       // What all_to_all receives from q is as long as block nranks + q says.
-      const auto length_of = extents_.length.size() > extents_.output_offset.size() ? block + extents_.output_offset.size() : block;
+      const auto length_of =
+          extents_.length.size() > extents_.output_offset.size() ? block + extents_.output_offset.size() : block;
       bound.offset = extents_.output_offset.at(block) + ShareBegin(extents_.length[length_of], channel);
       break;
     }
     case Place::scratch: bound.offset = block * shape_.chunk_bytes; break;
-    case Place::to: bound.fill = &fabric.To(fabric_channel, shape_.wire, operand.peer); break;
-    case Place::from: bound.empty = &fabric.From(fabric_channel, shape_.wire, operand.peer); break;
+    case Place::to: bound.fill = &fabric.To(fabric_channel + operand.connection, shape_.wire, operand.peer); break;
+    case Place::from: bound.empty = &fabric.From(fabric_channel + operand.connection, shape_.wire, operand.peer); break;
     case Place::post:
       if (written) {
         bound.fill = &fabric.Post(fabric_channel, shape_.wire);
@@ -88,7 +88,8 @@ void Plan::Bind(const Channel& channel, int index, ShmFabric& fabric, int fabric
       const std::size_t bytes = ShareBegin(length, index + 1) - ShareBegin(length, index);
       auto operands = std::make_unique<std::vector<BoundOperand>>();
       for (const auto& read : step.reads) operands->push_back(BindOperand(read, false, index, fabric, fabric_channel));
-      for (const auto& write : step.writes) operands->push_back(BindOperand(write, true, index, fabric, fabric_channel));
+      for (const auto& write : step.writes)
+        operands->push_back(BindOperand(write, true, index, fabric, fabric_channel));
 
       BoundStep bound;
       bound.bytes = bytes;
@@ -117,7 +118,8 @@ void Plan::Bind(const Channel& channel, int index, ShmFabric& fabric, int fabric
       }
       for (const auto& read : bound.reads) (read.is_slot ? bytes_received_ : footprint_) += bytes;
       // A pair that exchanges nothing still says so (Extents::pairwise).
-      const bool talks = bound.fills || std::any_of(bound.reads.begin(), bound.reads.end(), [](auto& o) { return o.is_slot; });
+      const bool talks =
+          bound.fills || std::any_of(bound.reads.begin(), bound.reads.end(), [](auto& o) { return o.is_slot; });
       if (extents_.pairwise && talks) bound.length = std::max(bound.length, 1U);
       bound_lane.chunks = std::max(bound_lane.chunks, bound.length);
       bound_lane.steps.push_back(bound);

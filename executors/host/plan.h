@@ -33,9 +33,9 @@ struct BoundStep {
   std::span<const After> after;
   bool arithmetic = false;  // reduces or scales; otherwise it copies
   bool final = false;
-  bool fills = false;       // writes at least one slot
-  // Memory whose content equals what the step puts into its slots, if a slot may refer to it instead: the only source of
-  // a copy, or a block that the step itself writes.
+  bool fills = false;  // writes at least one slot
+  // Memory whose content equals what the step puts into its slots, if a slot may refer to it instead: the only source
+  // of a copy, or a block that the step itself writes.
   const BoundOperand* referable = nullptr;
 };
 
@@ -52,8 +52,9 @@ struct BoundChannel {
 
 class Plan {
  public:
-  // Connects the schedule's steps to `fabric`, using channels first_channel, first_channel + 1, ... and takes the page
-  // faults of every ring it will use. REQUIRES: shape.chunk_bytes fits the wire's slots; type and op are valid.
+  // Connects the schedule's steps to `fabric`, using channels first_channel, first_channel + 1, ..., one for each
+  // connection of each channel, and takes the page faults of every ring it will use. REQUIRES: shape.chunk_bytes fits
+  // the wire's slots; type and op are valid.
   Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op, ShmFabric& fabric,
        int first_channel);
   Plan(const Plan&) = delete;
@@ -77,7 +78,8 @@ class Plan {
 
  private:
   void Bind(const Channel& channel, int index, ShmFabric& fabric, int fabric_channel);
-  BoundOperand BindOperand(const Operand& operand, bool written, int channel, ShmFabric& fabric, int fabric_channel) const;
+  BoundOperand BindOperand(const Operand& operand, bool written, int channel, ShmFabric& fabric,
+                           int fabric_channel) const;
   std::size_t ShareBegin(std::size_t length, int channel) const;
 
   Schedule schedule_;

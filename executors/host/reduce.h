@@ -40,7 +40,7 @@ struct Scalar {
 };
 
 inline constexpr int kMaxReduceSources = 64;
-inline constexpr int kMaxReduceDestinations = 4;
+inline constexpr int kMaxReduceDestinations = 16;
 
 // REQUIRES: 1 <= source_count <= kMaxReduceSources; 1 <= destination_count <= kMaxReduceDestinations. Pointers are
 // aligned to the element, not to vectors. A destination may be a source (in place), and otherwise overlaps nothing.
@@ -53,11 +53,11 @@ struct ReduceCall {
   std::uint32_t streamed =
       0;  // bit d: destination d is written past the caches; StreamFence() (copy.h) before publishing
   // Only with sum: scaling each contribution (PreMulSum) and the final division (average).
-  // Bit s: source s is multiplied by `scalar` first, in the accumulator's type, and the product rounded to the datatype:
-  // the same bits whether a rank scales its own contribution here or sends it scaled.
+  // Bit s: source s is multiplied by `scalar` first, in the accumulator's type, and the product rounded to the
+  // datatype: the same bits whether a rank scales its own contribution here or sends it scaled.
   std::uint64_t scaled = 0;
-  Scalar scalar;             // one element of the datatype
-  int divisor = 0;           // above 1: the accumulated result is divided by it before the one final rounding
+  Scalar scalar;    // one element of the datatype
+  int divisor = 0;  // above 1: the accumulated result is divided by it before the one final rounding
 };
 
 using ReduceFunction = void (*)(const ReduceCall&);

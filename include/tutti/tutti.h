@@ -208,7 +208,9 @@ typedef TUTTI_ENUM {
   tuttiAlgorithmBruck = 6,
   tuttiAlgorithmBinomial = 7,
   tuttiAlgorithmGrouped = 8, /* first ranks of groups reduce, everybody reads them */
-  tuttiNumAlgorithms = 9
+  tuttiAlgorithmTwoLevel = 9,  /* inside nodes, rings between them, inside again */
+  tuttiAlgorithmTwoLevelTree = 10, /* the same with double binary trees between nodes */
+  tuttiNumAlgorithms = 11
 } tuttiAlgorithm_t;
 
 /* Room for transports and algorithms to come, so that the layout stays. */

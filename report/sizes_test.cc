@@ -1,10 +1,10 @@
-#include "bench/sizes.h"
+#include "report/sizes.h"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
-namespace tutti::bench {
+namespace tutti {
 namespace {
 
 TEST(ParseSize, UnderstandsUnits) {
@@ -46,4 +46,4 @@ TEST(Sweep, RefusesWhatWouldNeverEnd) {
 }
 
 }  // namespace
-}  // namespace tutti::bench
+}  // namespace tutti

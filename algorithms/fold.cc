@@ -1,0 +1,102 @@
+#include "algorithms/fold.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "algorithms/trees.h"
+
+namespace tutti {
+namespace {
+
+// Where a member stands in a tree.
+struct Standing {
+  int height = -1;
+  int depth = -1;
+  std::array<bool, 2> child = {};
+  auto operator<=>(const Standing&) const = default;
+};
+using Standings = std::array<Standing, 2>;  // in both trees
+
+class TreeStandings {
+ public:
+  explicit TreeStandings(int n) : nodes_(n), standings_(n) {
+    for (int i = 0; i < n; ++i) nodes_[i] = DoubleTree(i, n);
+    for (int i = 0; i < n; ++i) {
+      for (int tree = 0; tree < 2; ++tree) {
+        Height(i, tree);
+        Depth(i, tree);
+      }
+    }
+  }
+  const Standings& operator[](int member) const { return standings_[member]; }
+
+ private:
+  int Height(int i, int tree) {
+    Standing& standing = standings_[i][tree];
+    if (standing.height != -1) return standing.height;
+    int height = 0;
+    for (int c = 0; c < 2; ++c) {
+      const int child = nodes_[i][tree].children[c];
+      standing.child[c] = child != -1;
+      if (child != -1) height = std::max(height, 1 + Height(child, tree));
+    }
+    return standing.height = height;
+  }
+  int Depth(int i, int tree) {
+    Standing& standing = standings_[i][tree];
+    if (standing.depth != -1) return standing.depth;
+    const int parent = nodes_[i][tree].parent;
+    return standing.depth = parent == -1 ? 0 : 1 + Depth(parent, tree);
+  }
+
+  std::vector<std::array<TreeNode, 2>> nodes_;
+  std::vector<Standings> standings_;
+};
+
+// Classes of equal keys; the middle one of each class, as the most usual, stands for it.
+template <typename Key>
+Folding ByKey(const std::vector<Key>& keys) {
+  std::map<Key, std::vector<int>> members;
+  for (std::size_t node = 0; node < keys.size(); ++node) members[keys[node]].push_back(static_cast<int>(node));
+  Folding folding;
+  folding.class_of.resize(keys.size());
+  for (const auto& [key, nodes] : members) {
+    for (const int node : nodes) folding.class_of[node] = folding.classes();
+    folding.node_of.push_back(nodes[nodes.size() / 2]);
+  }
+  return folding;
+}
+
+Folding OneForAll(int nodes) { return {std::vector<int>(static_cast<std::size_t>(nodes), 0), {0}}; }
+
+Folding FoldTree(const Arrangement& arrangement) {
+  const TreeStandings standings(arrangement.nranks());
+  std::vector<std::vector<Standings>> keys;
+  for (const auto& ranks : arrangement.ranks_on) {
+    auto& key = keys.emplace_back();
+    for (const int rank : ranks) key.push_back(standings[rank]);
+  }
+  return ByKey(keys);
+}
+
+bool Even(const Arrangement& arrangement) {
+  return std::all_of(arrangement.ranks_on.begin(), arrangement.ranks_on.end(),
+                     [&](const auto& ranks) { return ranks.size() == arrangement.ranks_on.front().size(); });
+}
+
+}  // namespace
+
+std::optional<Folding> Fold(tuttiAlgorithm_t algorithm, Collective collective, const Arrangement& arrangement) {
+  if (!Even(arrangement) || HasRoot(collective)) return std::nullopt;
+  switch (algorithm) {
+    case tuttiAlgorithmRing: return OneForAll(arrangement.nodes());
+    case tuttiAlgorithmDoubleBinaryTree: return FoldTree(arrangement);
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,140 @@
+#include "algorithms/machine_of_system.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "algorithms/machine_constants.h"
+#include "base/error.h"
+#include "topology/paths.h"
+#include "topology/rails.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
+
+// One host's part of the system, as resources and routes.
+class NodeMaker {
+ public:
+  NodeMaker(const System& system, const GpuConstants& constants)
+      : system_(system), constants_(constants), resource_of_(system.links.size(), -1) {
+    for (std::size_t i = 0; i < system.links.size(); ++i) {
+      const Link& link = system.links[i];
+      if (!IsHere(link.from) && !IsHere(link.to)) continue;
+      resource_of_[i] = static_cast<int>(type_.resources.size());
+      type_.resources.push_back(
+          {system.devices[link.from].name + " -> " + system.devices[link.to].name, link.bandwidth});
+    }
+  }
+
+  NodeType Make(const std::vector<int>& gpus, bool network) {
+    const auto nics = NearestNics(system_, 0);
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      const auto paths = PathsFrom(system_, gpus[i]);
+      auto& local = type_.local.emplace_back();
+      for (const int other : gpus) local.push_back(LocalRoute(paths[other], gpus[i], other));
+      auto& outward = type_.outward.emplace_back();
+      auto& inward = type_.inward.emplace_back();
+      if (!network) continue;
+      if (nics[i].empty()) {
+        Throw(tuttiInvalidArgument, "{} has no way to the network; several nodes need NICs", NameOf(gpus[i]));
+      }
+      for (const int nic : nics[i]) {
+        outward.push_back(NetworkRoute(paths[nic], nic, true));
+        inward.push_back(NetworkRoute(PathsFrom(system_, nic)[gpus[i]], nic, false));
+      }
+    }
+    return std::move(type_);
+  }
+
+ private:
+  bool IsHere(int device) const { return system_.devices[device].host == 0; }
+  const std::string& NameOf(int device) const { return system_.devices[device].name; }
+
+  Route LocalRoute(const Path& path, int from, int to) const {
+    if (path.path_class >= PathClass::NET) {
+      Throw(tuttiInvalidArgument, "there is no path from {} to {}", NameOf(from), NameOf(to));
+    }
+    return RouteOver(path, constants_.synchronisation_us);
+  }
+
+  // The NIC's port to the network is part of the way. The proxy's cost is the writer's.
+  Route NetworkRoute(const Path& path, int nic, bool outward) const {
+    Route route = RouteOver(path, outward ? constants_.proxy_us : std::array<double, kWires>{});
+    for (std::size_t i = 0; i < system_.links.size(); ++i) {
+      const Link& link = system_.links[i];
+      if (link.kind != LinkKind::network || (outward ? link.from : link.to) != nic) continue;
+      route.resources.insert(outward ? route.resources.end() : route.resources.begin(), resource_of_[i]);
+      for (double& latency : route.latency) latency += link.latency;
+    }
+    route.network = true;
+    return route;
+  }
+
+  Route RouteOver(const Path& path, const std::array<double, kWires>& added_us) const {
+    Route route;
+    for (const int link : path.links) route.resources.push_back(resource_of_[link]);
+    for (std::size_t wire = 0; wire < route.latency.size(); ++wire) route.latency[wire] = path.latency + added_us[wire];
+    return route;
+  }
+
+  const System& system_;
+  const GpuConstants& constants_;
+  std::vector<int> resource_of_;  // by link; -1: of another host
+  NodeType type_;
+};
+
+}  // namespace
+
+GpuConstants GpuConstantsOf(int sm) {
+  GpuConstants constants = kGpuGenerations.front();
+  for (const GpuConstants& generation : kGpuGenerations) {
+    if (generation.sm <= sm) constants = generation;
+  }
+  return constants;
+}
+
+Machine MachineOfSystem(const System& system, int nodes, int ranks_per_node) {
+  std::vector<int> gpus = system.All(DeviceKind::gpu, 0);
+  const auto wanted = ranks_per_node > 0 ? static_cast<std::size_t>(ranks_per_node) : gpus.size();
+  if (gpus.empty() || wanted > gpus.size()) {
+    Throw(tuttiInvalidArgument, "{} ranks on a node of {} GPUs; at least one GPU, and at most one rank on each", wanted,
+          gpus.size());
+  }
+  std::stable_sort(gpus.begin(), gpus.end(),
+                   [&](int a, int b) { return system.devices[a].number < system.devices[b].number; });
+  gpus.resize(wanted);
+  const GpuConstants constants = GpuConstantsOf(system.devices[gpus.front()].sm);
+  NodeType type = NodeMaker(system, constants).Make(gpus, nodes > 1);
+  Costs costs;
+  costs.operation_us = constants.operation_us;
+  costs.step_us = constants.step_us;
+  costs.channel_skew_us = kGpuChannelSkewUs;
+  costs.message_us = kProxyMessageUs;
+  costs.executor_bandwidth = {{kAnySize, constants.block_bandwidth}};
+  costs.wire_efficiency = kGpuWireEfficiency;
+  return Machine({std::move(type)}, std::vector<int>(static_cast<std::size_t>(nodes), 0),
+                 ArrangeEvenly(static_cast<int>(wanted) * nodes, nodes), costs);
+}
+
+Machine MachineOfHost(int ranks, int cores) {
+  NodeType type;
+  type.resources = {{"memory", kHostCachedBandwidth}};
+  // A bulk slot's description is a line of its own, and the data another.
+  const Route route{{0}, {kHostLineUs, kHostLineUs, 2 * kHostLineUs}};
+  type.local.assign(static_cast<std::size_t>(ranks), std::vector<Route>(static_cast<std::size_t>(ranks), route));
+  type.outward.resize(static_cast<std::size_t>(ranks));
+  type.inward.resize(static_cast<std::size_t>(ranks));
+  Costs costs;
+  costs.operation_us = kHostOperationUs;
+  costs.step_us = kHostStepUs;
+  costs.yield_us = kHostYieldUs;
+  costs.cores = cores;
+  const double busy = std::min(ranks, cores);
+  costs.executor_bandwidth = {{kHostCacheBytes, kHostCachedCoreBandwidth},
+                              {kAnySize, std::min(kHostMemoryCoreBandwidth, kHostMemoryBandwidth / busy)}};
+  return Machine({std::move(type)}, {0}, ArrangeEvenly(ranks, 1), costs);
+}
+
+}  // namespace tutti

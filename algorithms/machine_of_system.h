@@ -1,0 +1,20 @@
+// Machines to price and simulate on: of a topology's system, or of one host's cores and memory.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include "algorithms/machine.h"
+#include "topology/system.h"
+
+namespace tutti {
+
+// `nodes` copies of the system's host 0. Its first `ranks_per_node` GPUs (0: all) have a rank each, in the order of
+// their numbers. Resources are the host's directed links and its ports' ways to the network, routes are paths.h's, and
+// each rank uses the NICs of its rail (rails.h).
+// Throws if there are fewer GPUs, no path between two, or several nodes and no NIC.
+Machine MachineOfSystem(const System& system, int nodes, int ranks_per_node = 0);
+
+// One host of `ranks` ranks on `cores` cores that share memory: machine_constants.h.
+Machine MachineOfHost(int ranks, int cores);
+
+}  // namespace tutti

@@ -1,0 +1,219 @@
+#include "report/chart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+#include "report/sizes.h"
+
+namespace tutti {
+namespace {
+
+constexpr double kPanelWidth = 520;
+constexpr double kPanelHeight = 360;
+constexpr double kLeft = 74;
+constexpr double kGap = 96;
+constexpr double kTop = 92;
+constexpr double kBottom = 56;
+
+// Okabe and Ito's colours, which people with any colour vision can tell apart.
+constexpr std::array<std::string_view, 7> kColours = {"#D55E00", "#0072B2", "#009E73", "#CC79A7",
+                                                      "#56B4E9", "#E69F00", "#000000"};
+std::string_view ColourOf(std::size_t index) { return kColours[index % kColours.size()]; }
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity();
+  double high = 0;
+  bool logarithmic = true;
+
+  void Include(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  bool empty() const { return high == 0; }
+  // 0 .. 1 along the axis.
+  double Place(double value) const {
+    if (high <= low) return 0.5;
+    return logarithmic ? std::log(value / low) / std::log(high / low) : (value - low) / (high - low);
+  }
+};
+
+// Whole powers of ten around the values.
+Range Decades(const Range& values) {
+  if (values.empty()) return {1, 10};
+  Range range{std::pow(10, std::floor(std::log10(values.low))), std::pow(10, std::ceil(std::log10(values.high)))};
+  if (range.low == range.high) range.high *= 10;
+  return range;
+}
+
+// Steps of 1, 2 or 5 times a power of ten, that few of them reach `high`.
+double TickStep(double high) {
+  constexpr double kMost = 8;
+  const double power = std::pow(10, std::floor(std::log10(high / kMost)));
+  for (const double step : {1.0, 2.0, 5.0}) {
+    if (high / (step * power) <= kMost) return step * power;
+  }
+  return 10 * power;
+}
+
+// From 0 to the first step that is not below the values.
+Range FromZero(const Range& values) {
+  const double high = values.empty() ? 1 : values.high;
+  return {0, std::ceil(high / TickStep(high) - 1e-9) * TickStep(high), false};
+}
+
+class Drawing {
+ public:
+  Drawing(double width, double height)
+      : text_(fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 "
+                          "0 {0:.0f} {1:.0f}\" font-family=\"sans-serif\" font-size=\"13\">\n"
+                          "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+                          width, height)) {}
+
+  void Line(double x1, double y1, double x2, double y2, std::string_view colour, double width) {
+    fmt::format_to(
+        out(), "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"{}\"/>\n",
+        x1, y1, x2, y2, colour, width);
+  }
+  void Text(double x, double y, std::string_view anchor, const std::string& text, std::string_view more = "") {
+    fmt::format_to(out(), "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y, anchor, more,
+                   EscapeXml(text));
+  }
+  void Polyline(const std::vector<std::pair<double, double>>& points, std::string_view colour, bool line) {
+    if (line) Join(points, colour);
+    for (const auto& [x, y] : points) {
+      fmt::format_to(out(), "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"/>\n", x, y, line ? 3 : 5, colour);
+    }
+  }
+  std::string Finish() { return text_ + "</svg>\n"; }
+
+ private:
+  void Join(const std::vector<std::pair<double, double>>& points, std::string_view colour) {
+    text_ += "<polyline fill=\"none\" stroke-width=\"2\" stroke-linejoin=\"round\" stroke=\"";
+    text_ += colour;
+    text_ += "\" points=\"";
+    for (const auto& [x, y] : points) fmt::format_to(out(), "{:.1f},{:.1f} ", x, y);
+    text_ += "\"/>\n";
+  }
+  std::back_insert_iterator<std::string> out() { return std::back_inserter(text_); }
+
+  std::string text_;
+};
+
+// Every power of two within, thinned to at most eight so that the labels do not touch.
+std::vector<double> PowersOfTwo(const Range& along) {
+  constexpr int kMost = 8;
+  const int first = static_cast<int>(std::ceil(std::log2(along.low) - 1e-9));
+  const int last = static_cast<int>(std::floor(std::log2(along.high) + 1e-9));
+  const int every = (last - first) / kMost + 1;
+  std::vector<double> ticks;
+  for (int power = first; power <= last; power += every) ticks.push_back(std::exp2(power));
+  return ticks;
+}
+
+std::string ValueLabel(double value) {
+  return value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:g}", value);
+}
+
+void DrawVerticalScale(Drawing& drawing, double left, const Range& values) {
+  const double right = left + kPanelWidth;
+  const auto y_of = [&](double value) { return kTop + (1 - values.Place(value)) * kPanelHeight; };
+  const auto mark = [&](double value) {
+    drawing.Line(left, y_of(value), right, y_of(value), "#bbbbbb", 1);
+    drawing.Text(left - 8, y_of(value) + 4.5, "end", ValueLabel(value));
+  };
+  if (!values.logarithmic) {
+    const double step = TickStep(values.high);
+    for (int i = 0; i * step <= values.high * 1.001; ++i) mark(i * step);
+    return;
+  }
+  for (double decade = values.low; decade <= values.high * 1.001; decade *= 10) {
+    for (int minor = 2; minor < 10 && decade * minor < values.high; ++minor) {
+      drawing.Line(left, y_of(decade * minor), right, y_of(decade * minor), "#eeeeee", 0.6);
+    }
+    mark(decade);
+  }
+}
+
+void DrawAxes(Drawing& drawing, double left, const Chart& chart, const Panel& panel, const Range& along,
+              const Range& values) {
+  const double bottom = kTop + kPanelHeight;
+  DrawVerticalScale(drawing, left, values);
+  for (const double tick : PowersOfTwo(along)) {
+    const double x = left + along.Place(tick) * kPanelWidth;
+    drawing.Line(x, kTop, x, bottom, "#dddddd", 0.8);
+    drawing.Text(x, bottom + 19, "middle", chart.bytes ? FormatSize(static_cast<std::size_t>(tick)) : ValueLabel(tick));
+  }
+  drawing.Line(left, kTop, left, bottom, "black", 1);
+  drawing.Line(left, bottom, left + kPanelWidth, bottom, "black", 1);
+  drawing.Text(left + kPanelWidth / 2, bottom + 41, "middle", chart.horizontal);
+  drawing.Text(left + kPanelWidth / 2, kTop - 12, "middle", panel.title, " font-weight=\"bold\"");
+}
+
+void DrawLegend(Drawing& drawing, const Panel& panel) {
+  constexpr double kSwatch = 26;
+  constexpr double kPerCharacter = 7.4;  // of 13-pixel sans-serif, generously
+  double x = kLeft;
+  for (std::size_t i = 0; i < panel.curves.size(); ++i) {
+    const std::string& name = panel.curves[i].name;
+    drawing.Line(x, 50, x + kSwatch, 50, ColourOf(i), 3);
+    drawing.Text(x + kSwatch + 6, 54.5, "start", name);
+    x += kSwatch + 6 + kPerCharacter * static_cast<double>(name.size()) + 24;
+  }
+}
+
+}  // namespace
+
+std::string EscapeXml(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&': escaped += "&amp;"; break;
+      case '<': escaped += "&lt;"; break;
+      case '>': escaped += "&gt;"; break;
+      case '"': escaped += "&quot;"; break;
+      case '\'': escaped += "&apos;"; break;
+      default: escaped += c;
+    }
+  }
+  return escaped;
+}
+
+std::string Draw(const Chart& chart) {
+  const auto count = static_cast<double>(chart.panels.size());
+  Drawing drawing(kLeft + count * kPanelWidth + (count - 1) * kGap + 30, kTop + kPanelHeight + kBottom);
+  drawing.Text(kLeft, 26, "start", chart.heading, " font-size=\"16\"");
+  if (!chart.panels.empty()) DrawLegend(drawing, chart.panels.front());
+  Range along;
+  for (const Panel& panel : chart.panels) {
+    for (const Curve& curve : panel.curves) {
+      for (const auto& point : curve.points) along.Include(point.first);
+    }
+  }
+  if (along.empty()) along = {1, 1024};
+  double left = kLeft;
+  for (const Panel& panel : chart.panels) {
+    Range values;
+    for (const Curve& curve : panel.curves) {
+      for (const auto& point : curve.points) values.Include(point.second);
+    }
+    values = panel.logarithmic ? Decades(values) : FromZero(values);
+    DrawAxes(drawing, left, chart, panel, along, values);
+    // The first curve is the subject: drawn last, on top.
+    for (std::size_t i = panel.curves.size(); i-- > 0;) {
+      std::vector<std::pair<double, double>> placed;
+      for (const auto& [at, value] : panel.curves[i].points) {
+        placed.emplace_back(left + along.Place(at) * kPanelWidth, kTop + (1 - values.Place(value)) * kPanelHeight);
+      }
+      drawing.Polyline(placed, ColourOf(i), panel.curves[i].line);
+    }
+    left += kPanelWidth + kGap;
+  }
+  return drawing.Finish();
+}
+
+}  // namespace tutti

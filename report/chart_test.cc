@@ -1,0 +1,37 @@
+#include "report/chart.h"
+
+#include <gtest/gtest.h>
+
+#include <pugixml.hpp>
+
+namespace tutti {
+namespace {
+
+std::size_t Count(const pugi::xml_document& svg, const std::string& element) {
+  return svg.select_nodes(("//" + element).c_str()).size();
+}
+
+TEST(Chart, IsXmlWithALineForEachCurveAndNoneForPointsAlone) {
+  Chart chart{"<a> & \"b\"", {{"first"}, {"second"}}, "ranks"};
+  chart.bytes = false;
+  chart.panels[1].logarithmic = false;
+  for (Panel& panel : chart.panels) {
+    panel.curves = {{"simulated", {{8, 1}, {64, 3}, {512, 9}}}, {"measured", {{8, 2}, {64, 2.5}}, false}};
+  }
+  pugi::xml_document svg;
+  ASSERT_TRUE(svg.load_string(Draw(chart).c_str()));
+  EXPECT_EQ(Count(svg, "polyline"), 2u);
+  EXPECT_EQ(Count(svg, "circle"), 2u * (3 + 2));
+  EXPECT_EQ(std::string(svg.child("svg").child("text").text().get()), "<a> & \"b\"");
+}
+
+TEST(Chart, ALinearAxisBeginsAtZero) {
+  Chart chart{"", {{"busbw", {{"ring", {{8, 180}, {16, 231.6}}}}, false}}};
+  pugi::xml_document svg;
+  ASSERT_TRUE(svg.load_string(Draw(chart).c_str()));
+  EXPECT_FALSE(svg.select_node("//text[text()='0']").node().empty());
+  EXPECT_FALSE(svg.select_node("//text[text()='250']").node().empty());
+}
+
+}  // namespace
+}  // namespace tutti

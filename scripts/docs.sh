@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Makes the parts of docs/ that the tutti tool knows: tables between the lines <!-- made: NAME --> and <!-- end: NAME -->,
+# and pictures.
+#   scripts/docs.sh [PATH-OF-TUTTI]       default: build/release/tools/tutti
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tutti=${1:-build/release/tools/tutti}
+
+# between FILE NAME: puts what comes by standard input between the markers of that name.
+between() {
+  local made
+  made=$(mktemp)
+  cat >"$made"
+  for marker in "<!-- made: $2 -->" "<!-- end: $2 -->"; do
+    grep -qxF -- "$marker" "$1" || { echo "$0: $1 has no line $marker" >&2 && exit 1; }
+  done
+  sed -i -e "/^<!-- made: $2 -->\$/,/^<!-- end: $2 -->\$/{/^<!-- /!d}" -e "/^<!-- made: $2 -->\$/r $made" "$1"
+  rm "$made"
+}
+
+"$tutti" topo --table topology/testdata | between docs/topology.md rings
+"$tutti" topo --topo topology/testdata/dgxh100.xml --nodes 2 --svg docs/topology-dgxh100.svg >/dev/null
+"$tutti" topo --topo topology/testdata/dgx1v.xml --nodes 2 --svg docs/topology-dgx1v.svg >/dev/null

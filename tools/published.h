@@ -1,0 +1,32 @@
+// Published measurements beside what the simulator says of them: docs/simulator.md's table.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "algorithms/machine.h"
+
+namespace tutti::tools {
+
+struct Comparison {
+  std::string system;
+  std::string algorithm;  // as published
+  std::size_t bytes = 0;
+  double published_us = 0;
+  double simulated_us = 0;
+  std::string how = {};  // channels, wire and chunk that are fastest
+  double Error() const { return simulated_us / published_us - 1; }
+};
+
+// Simulates every row of a file like algorithms/testdata/published.csv. Throws if a row is about a system that the
+// simulator has no description of. REQUIRES: the working directory is the project's root.
+std::vector<Comparison> ComparePublished(const std::string& path);
+double MedianError(const std::vector<Comparison>& comparisons);  // absolute
+double LargestError(const std::vector<Comparison>& comparisons);
+
+// The same as a table in Markdown, to stdout.
+void PrintPublished(const std::string& path);
+
+}  // namespace tutti::tools

@@ -1,0 +1,200 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fstream>
+#include <memory>
+
+#include "algorithms/machine_of_system.h"
+#include "base/error.h"
+#include "report/chart.h"
+#include "report/sizes.h"
+#include "tools/claims.h"
+#include "tools/commands.h"
+#include "tools/published.h"
+#include "tools/simulated.h"
+#include "tools/simulated_trace.h"
+#include "topology/xml.h"
+
+namespace tutti::tools {
+namespace {
+
+struct Options {
+  std::string collective = "all_reduce";
+  std::string topology;
+  int nodes = 1;
+  int ranks = 0;
+  int cores = 2;
+  std::vector<std::string> algorithms = {"best"};
+  std::string begin = "8";
+  std::string end = "1G";
+  double factor = 2;
+  int channels = 0;
+  std::string chunk;
+  std::string wire;
+  std::string trace;
+  std::string plot;
+  bool links = false;
+  bool full = false;
+  std::string published;
+  std::string claims;
+};
+
+Collective CollectiveNamed(const std::string& name) {
+  std::string known;
+  for (int c = 0; c < kScheduledCollectives; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    if (NameOf(collective) == name) return collective;
+    known += fmt::format("{}{}", c > 0 ? ", " : "", NameOf(collective));
+  }
+  Throw(tuttiInvalidArgument, "\"{}\" is no collective that can be simulated; there are {}", name, known);
+}
+
+std::optional<Wire> WireNamed(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  for (int w = 0; w < kWires; ++w) {
+    if (NameOf(static_cast<Wire>(w)) == name) return static_cast<Wire>(w);
+  }
+  Throw(tuttiInvalidArgument, "\"{}\" is no wire format; there are line, inline and bulk", name);
+}
+
+Machine MachineFor(const Options& options) {
+  if (options.topology.empty()) {
+    if (options.nodes != 1) Throw(tuttiInvalidArgument, "--nodes {} needs --topo: a host to repeat", options.nodes);
+    return MachineOfHost(options.ranks > 0 ? options.ranks : options.cores, options.cores);
+  }
+  if (options.ranks % options.nodes != 0) {
+    Throw(tuttiInvalidArgument, "{} ranks are not the same number on each of {} nodes", options.ranks, options.nodes);
+  }
+  return MachineOfSystem(ReadTopologyFile(options.topology).system, options.nodes, options.ranks / options.nodes);
+}
+
+// What of a sweep goes into one line of the table.
+struct Row {
+  std::size_t bytes;
+  Outcome outcome;
+};
+
+void PrintHeading(const Options& options, const Machine& machine) {
+  fmt::print("# tutti simulate {}: {} ranks, {} node{}, {}\n", options.collective, machine.nranks(), options.nodes,
+             options.nodes == 1 ? "" : "s", options.topology.empty() ? "shared memory" : options.topology);
+  fmt::print("# {:>12}  {:>12}  {:>8}  {:>8}  {:<20} {:>8} {:>7} {:>6}  {}\n", "size (B)", "time (us)", "algbw",
+             "busbw", "algorithm", "channels", "wire", "chunk", "nodes simulated");
+}
+
+void Print(const Machine& machine, const Row& row) {
+  const SimulatedCall& call = row.outcome.call;
+  const double us = row.outcome.result.duration_us;
+  const double algbw = AlgorithmBandwidth(row.bytes, us);
+  fmt::print("  {:>12}  {:>12.2f}  {:>8.2f}  {:>8.2f}  {:<20} {:>8} {:>7} {:>6}  {}\n", row.bytes, us, algbw,
+             algbw * BusFactor(call.collective, machine.nranks()), NameOf(call.algorithm), call.channels,
+             NameOf(call.shape.wire), FormatSize(call.shape.chunk_bytes),
+             row.outcome.folding ? row.outcome.folding->classes() : machine.arrangement().nodes());
+}
+
+// Of the nodes that were simulated, whatever carried something.
+void PrintLinks(const Machine& machine, const Outcome& outcome) {
+  fmt::print("#   {:<48} {:>14} {:>6}\n", "link", "bytes", "used");
+  for (int i = 0; i < machine.resources(); ++i) {
+    if (outcome.result.bytes_over[i] == 0) continue;
+    fmt::print("    {:<48} {:>14.0f} {:>5.1f}%\n",
+               fmt::format("node {}: {}", machine.NodeOfResource(i), machine.resource(i).name),
+               outcome.result.bytes_over[i], 100 * outcome.result.Utilisation(machine, i));
+  }
+}
+
+std::string WithBeforeSuffix(const std::string& path, const std::string& insert) {
+  const auto dot = path.rfind('.');
+  return dot == std::string::npos ? path + insert : path.substr(0, dot) + insert + path.substr(dot);
+}
+
+void WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  if (!file) Throw(tuttiSystemError, "cannot write {}", path);
+}
+
+void RunSweep(const Options& options) {
+  const Machine machine = MachineFor(options);
+  const Target target{machine, !options.topology.empty()};
+  const Collective collective = CollectiveNamed(options.collective);
+  Chart chart{fmt::format("{} simulated, {} ranks on {} node{}", options.collective, machine.nranks(), options.nodes,
+                          options.nodes == 1 ? "" : "s"),
+              {{"time (us)"}, {"bus bandwidth (GB/s)"}}};
+  PrintHeading(options, machine);
+  const auto sizes = Sweep(ParseSize(options.begin), ParseSize(options.end), options.factor, 0);
+  for (const std::string& name : options.algorithms) {
+    Wish wish{collective, {}, 0, options.channels, WireNamed(options.wire), 0, options.full};
+    if (!options.chunk.empty()) wish.chunk_bytes = ParseSize(options.chunk);
+    if (name != "best") {
+      const auto algorithm = AlgorithmFromName(name);
+      if (!algorithm)
+        Throw(tuttiInvalidArgument, "\"{}\" is no algorithm; \"tutti simulate --algo best\" tries all", name);
+      wish.algorithms = {*algorithm};
+    }
+    Curve times{name};
+    Curve bandwidths{name};
+    for (const std::size_t bytes : sizes) {
+      wish.bytes = bytes;
+      const Row row{bytes, Fastest(target, wish)};
+      Print(machine, row);
+      if (options.links) PrintLinks(machine, row.outcome);
+      if (!options.trace.empty()) {
+        Timeline timeline;
+        Run(machine, row.outcome.call, options.full, &timeline);
+        const bool several = sizes.size() * options.algorithms.size() > 1;
+        WriteTrace(
+            several ? WithBeforeSuffix(options.trace, fmt::format("-{}-{}", name, FormatSize(bytes))) : options.trace,
+            machine, row.outcome.call, timeline);
+      }
+      const double us = row.outcome.result.duration_us;
+      times.points.emplace_back(bytes, us);
+      bandwidths.points.emplace_back(bytes, AlgorithmBandwidth(bytes, us) * BusFactor(collective, machine.nranks()));
+    }
+    chart.panels[0].curves.push_back(std::move(times));
+    chart.panels[1].curves.push_back(std::move(bandwidths));
+  }
+  if (!options.plot.empty()) WriteFile(options.plot, Draw(chart));
+}
+
+}  // namespace
+
+void AddSimulate(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand(
+      "simulate", "what a collective would take on a machine: schedules run over its links in virtual time");
+  command->add_option("collective", options->collective, "all_reduce, reduce_scatter, all_gather, ...")
+      ->capture_default_str();
+  command->add_option("--topo", options->topology,
+                      "the host, as NCCL topology XML; without it, ranks in shared memory");
+  command->add_option("--nodes", options->nodes, "how many such hosts")->check(CLI::Range(1, 32'000));
+  command->add_option("--ranks", options->ranks, "in all; default: one for each GPU (or core)")
+      ->check(CLI::Range(1, 32'000));
+  command->add_option("--cores", options->cores, "that ranks in shared memory have, together")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--algo", options->algorithms, "names of algorithms, or best: the fastest of all")
+      ->delimiter(',');
+  command->add_option("-b", options->begin, "smallest size")->capture_default_str();
+  command->add_option("-e", options->end, "largest size")->capture_default_str();
+  command->add_option("-f", options->factor, "from size to size")->check(CLI::Range(1.01, 1e9))->capture_default_str();
+  command->add_option("--channels", options->channels, "0: the best of some")->check(CLI::Range(0, 64));
+  command->add_option("--chunk", options->chunk, "bytes of a slot; default: the best of some");
+  command->add_option("--wire", options->wire, "line, inline or bulk; default: the best");
+  command->add_option("--trace", options->trace, "write a timeline for a browser's trace viewer");
+  command->add_option("--plot", options->plot, "write a picture (SVG)");
+  command->add_flag("--links", options->links, "print bytes and utilisation of every link");
+  command->add_flag("--full", options->full, "simulate every rank, also where one node could stand for others");
+  command->add_option("--published", options->published, "instead: the table of published measurements in FILE (CSV)");
+  command->add_option("--claims", options->claims, "instead: draw what is claimed of the algorithms, into a directory");
+  command->callback([options] {
+    if (!options->published.empty()) {
+      PrintPublished(options->published);
+    } else if (!options->claims.empty()) {
+      DrawClaims(options->claims);
+    } else {
+      RunSweep(*options);
+    }
+  });
+}
+
+}  // namespace tutti::tools

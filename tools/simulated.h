@@ -1,0 +1,48 @@
+// Simulations by the dozen: every way to run a call on a machine that is worth trying, and the fastest of them.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "algorithms/simulate.h"
+
+namespace tutti::tools {
+
+// A machine and what its memory allows.
+struct Target {
+  const Machine& machine;
+  bool gpus = true;
+};
+
+// What is asked; everything left open is tried.
+struct Wish {
+  Collective collective = Collective::all_reduce;
+  std::vector<tuttiAlgorithm_t> algorithms = {};  // empty: all that have a form of the collective and are sensible
+  std::size_t bytes = 0;                          // of the larger side of a rank, as in nccl-tests
+  int channels = 0;                               // 0: try some
+  std::optional<Wire> wire = {};
+  std::size_t chunk_bytes = 0;  // 0: try some
+  bool full = false;            // never fold
+};
+
+struct Outcome {
+  SimulatedCall call;
+  SimulationResult result;
+  std::optional<Folding> folding;  // if nodes stood for others
+};
+
+// The fastest way. Throws if there is none.
+Outcome Fastest(const Target& target, const Wish& wish);
+// Every way that Fastest compares.
+std::vector<SimulatedCall> Candidates(const Target& target, const Wish& wish);
+Outcome Run(const Machine& machine, const SimulatedCall& call, bool full, Timeline* timeline = nullptr);
+
+// nccl-tests: bytes of the larger side by time; and times BusFactor, what each rank's link carries whatever the
+// algorithm.
+double BusFactor(Collective collective, int ranks);
+double AlgorithmBandwidth(std::size_t bytes, double us);  // GB/s
+
+}  // namespace tutti::tools

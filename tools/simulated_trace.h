@@ -1,0 +1,16 @@
+// A simulated timeline in the trace-event format that browsers' trace viewers open: a process for each rank with a
+// thread for each lane, and one for each resource with what crosses it.
+//
+// Thread-safety: functions without state.
+#pragma once
+
+#include <string>
+
+#include "algorithms/simulate.h"
+
+namespace tutti::tools {
+
+// Throws if the file cannot be written.
+void WriteTrace(const std::string& path, const Machine& machine, const SimulatedCall& call, const Timeline& timeline);
+
+}  // namespace tutti::tools

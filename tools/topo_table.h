@@ -1,0 +1,14 @@
+// The table of rings in docs/topology.md: every description in a directory, on one host and on several.
+//
+// Thread-safety: pure function of the files.
+#pragma once
+
+#include <string>
+
+namespace tutti::tools {
+
+// Markdown. Beside our search stands a reference's, if the directory has graphs.csv: name, inter (0: one host, 1:
+// several), domain, channels, bandwidth_intra, bandwidth_inter.
+std::string RingTable(const std::string& directory);
+
+}  // namespace tutti::tools

@@ -1,0 +1,20 @@
+// PCI addresses and speeds as Linux and XML files write them.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tutti {
+
+// In lower case, as sysfs has it: "0000:10:1c.0", with a domain of up to 8 digits. Empty if the text is no bus id.
+std::string CanonicalBusId(std::string_view text);
+std::string MakeBusId(unsigned domain, unsigned bus, unsigned device, unsigned function);
+
+// GT/s of "16.0 GT/s PCIe" or "16 GT/s"; 0 for "" and "Unknown ...", as sysfs says where it does not know; nothing for
+// a text that is neither, or a speed that PCI has not.
+std::optional<double> ParsePciSpeed(std::string_view text);
+
+}  // namespace tutti
