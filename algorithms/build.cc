@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "algorithms/baselines.h"
 #include "algorithms/binomial.h"
 #include "algorithms/bruck.h"
 #include "algorithms/direct.h"
@@ -50,6 +51,8 @@ constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
     {"two_level", BuildTwoLevel, Forms(all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce),
      Symmetry::rotation},
     {"two_level_tree", BuildTwoLevelTree, Forms(all_reduce, broadcast, reduce)},
+    {"parameter_server", BuildParameterServer, Forms(all_reduce, broadcast, reduce)},
+    {"all_to_all_broadcast", BuildAllToAllBroadcast, Forms(all_reduce)},
 }};
 
 }  // namespace
@@ -82,6 +85,10 @@ Symmetry SymmetryOf(tuttiAlgorithm_t algorithm, Collective collective) {
 bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective) {
   return collective == Collective::all_to_all &&
          (algorithm == tuttiAlgorithmBruck || algorithm == tuttiAlgorithmTwoLevel);
+}
+
+bool IsBaseline(tuttiAlgorithm_t algorithm) {
+  return algorithm == tuttiAlgorithmParameterServer || algorithm == tuttiAlgorithmAllToAllBroadcast;
 }
 
 int FabricChannels(tuttiAlgorithm_t algorithm) {
