@@ -1,5 +1,6 @@
 #include "base/settings.h"
 
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <variant>
@@ -23,6 +24,8 @@ struct Variable {
 constexpr long long kDayMs = 24LL * 3600 * 1000;
 
 const std::vector<Variable>& Variables() {
+  // One line each.
+  // clang-format off
   static const std::vector<Variable> table = {
       {"TUTTI_COMM_ID", &Settings::comm_id, 0, 0, {}, "host:port of a fixed rendezvous for tuttiGetUniqueId"},
       {"TUTTI_SOCKET_IFNAME",
@@ -42,32 +45,14 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_TIMEOUT_MS", &Settings::operation_timeout_ms, 1, kDayMs, {}, "how long an operation may stand still"},
       {"TUTTI_ALGO", &Settings::algorithm, 0, 0, {}, "force algorithms: ring or all_reduce:ring,...; all ranks alike"},
       {"TUTTI_CHANNELS", &Settings::channels, 0, 16, {}, "parallel shares of a message; 0: chosen; all ranks alike"},
-      {"TUTTI_CHUNK",
-       &Settings::chunk_bytes,
-       0,
-       1LL << 30,
-       {},
-       "bytes of a block moved at a time; 0: chosen; all ranks alike"},
+      {"TUTTI_CHUNK", &Settings::chunk_bytes, 0, 1LL << 30, {}, "bytes of a block moved at a time; 0: chosen; all ranks alike"},
       {"TUTTI_WIRE", &Settings::wire, 0, 0, {"", "line", "inline", "bulk"}, "force a wire format; all ranks alike"},
-      {"TUTTI_VIRTUAL_NODES",
-       &Settings::virtual_nodes,
-       1,
-       1024,
-       {},
-       "pretend that the ranks are on so many nodes; all ranks alike"},
-      {"TUTTI_CALIBRATION",
-       &Settings::calibration,
-       0,
-       0,
-       {},
-       "file of `tutti calibrate`; none: defaults; empty: the usual place; rank 0's counts"},
+      {"TUTTI_VIRTUAL_NODES", &Settings::virtual_nodes, 1, 1024, {}, "pretend that the ranks are on so many nodes; all ranks alike"},
+      {"TUTTI_CALIBRATION", &Settings::calibration, 0, 0, {}, "file of `tutti calibrate`; none: defaults; empty: the usual place; rank 0's counts"},
       {"TUTTI_TABLE", &Settings::table, 0, 0, {}, "file with a selection table; rank 0's counts"},
-      {"TUTTI_DETERMINISTIC",
-       &Settings::deterministic,
-       0,
-       1,
-       {},
-       "1: results independent of size and algorithm; all ranks alike"},
+      {"TUTTI_DETERMINISTIC", &Settings::deterministic, 0, 1, {}, "1: results independent of size and algorithm; all ranks alike"},
+      {"TUTTI_TOPO_FILE", &Settings::topo_file, 0, 0, {}, "topology XML of this host, instead of or beside detection"},
+      {"TUTTI_TOPO_DUMP_FILE", &Settings::topo_dump, 0, 0, {}, "file for the topology XML of this host"},
       {"TUTTI_THREADS", &Settings::threads, 1, 16, {}, "host threads per rank that move data"},
       {"TUTTI_CMA", &Settings::cma, 0, 1, {}, "1: read peers' plain memory by process_vm_readv"},
       {"TUTTI_ZERO_COPY", &Settings::zero_copy, 0, 1, {}, "0: never read a peer's buffers in place"},
@@ -77,7 +62,26 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_DUMP", &Settings::dump, 0, 0, {}, "file for the flight recorder on failure; %r, %p as above"},
       {"TUTTI_RECORDER", &Settings::recorder, 0, 1, {}, "1: dump the flight recorder to stderr on failure"},
   };
+  // clang-format on
   return table;
+}
+
+// Names of others that are read if ours is not set.
+struct Alias {
+  std::string_view theirs;
+  std::string_view ours;
+};
+constexpr std::array<Alias, 2> kAliases = {{
+    {"NCCL_TOPO_FILE", "TUTTI_TOPO_FILE"},
+    {"NCCL_TOPO_DUMP_FILE", "TUTTI_TOPO_DUMP_FILE"},
+}};
+
+std::optional<std::string> LookUp(const Lookup& lookup, std::string_view name) {
+  auto text = lookup(name);
+  for (const auto& alias : kAliases) {
+    if (!text && alias.ours == name) text = lookup(alias.theirs);
+  }
+  return text;
 }
 
 std::string Allowed(const Variable& variable) {
@@ -119,7 +123,7 @@ void Assign(Settings& settings, const Variable& variable, const std::string& tex
 Settings ReadSettings(const Lookup& lookup) {
   Settings settings;
   for (const auto& variable : Variables()) {
-    if (const auto text = lookup(variable.name)) Assign(settings, variable, *text);
+    if (const auto text = LookUp(lookup, variable.name)) Assign(settings, variable, *text);
   }
   return settings;
 }

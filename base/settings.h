@@ -1,5 +1,6 @@
 // Every environment variable that Tutti reads, in one place. A setting is read once, at the first use of the library;
-// a communicator copies the object when it is made, so nothing changes under a running operation.
+// a communicator copies the object when it is made, so nothing changes under a running operation. Where others' programs
+// have a setting of the same meaning and format, their name is read if ours is not set.
 //
 // Thread-safety: GlobalSettings() is immutable after its first call.
 #pragma once
@@ -34,6 +35,8 @@ struct Settings {
   std::string table;  // TUTTI_TABLE=path           which plan for which size, as `tutti explain --table` prints
 
   // Local matters: may differ between ranks.
+  std::string topo_file;  // TUTTI_TOPO_FILE=path          read this host's topology; else NCCL_TOPO_FILE's
+  std::string topo_dump;  // TUTTI_TOPO_DUMP_FILE=path     write what is known; else NCCL_TOPO_DUMP_FILE's
   int threads = 1;        // TUTTI_THREADS                 host threads per rank that move data, 1..16
   bool cma = false;       // TUTTI_CMA=1                   read peers' plain memory by process_vm_readv
   bool zero_copy = true;  // TUTTI_ZERO_COPY=0             never read a peer's buffers in place

@@ -44,6 +44,13 @@ TEST(Settings, RefusesWithNameValueAndRange) {
   EXPECT_THROW(Read({{"TUTTI_WAIT", "nap"}}), Error);
 }
 
+TEST(Settings, OthersNamesAreReadIfOursIsNotSet) {
+  EXPECT_EQ(Read({{"NCCL_TOPO_FILE", "a.xml"}}).topo_file, "a.xml");
+  EXPECT_EQ(Read({{"NCCL_TOPO_FILE", "a.xml"}, {"TUTTI_TOPO_FILE", "b.xml"}}).topo_file, "b.xml");
+  EXPECT_EQ(Read({{"NCCL_TOPO_DUMP_FILE", "c.xml"}}).topo_dump, "c.xml");
+  EXPECT_EQ(Read({{"NCCL_TOPO_DUMP_FILE", "c.xml"}}).topo_file, "");
+}
+
 TEST(Settings, EveryVariableIsDocumented) {
   for (const auto& doc : SettingDocs()) {
     EXPECT_TRUE(doc.name.starts_with("TUTTI_"));

@@ -12,8 +12,9 @@ namespace {
 
 // Rings beyond which no machine has links for; bounds the search where a link is reported as absurdly wide.
 constexpr int kMostRings = 64;
-// Ends up to which it is looked for single joints, which costs the cube of their number for each link.
-constexpr int kMostJoints = 32;
+// Ends up to which vital links are looked for, which takes the cube of their number for each link. Machines of more
+// GPUs have switches, and what a GPU's own links carry is bound enough.
+constexpr int kMostForVital = 32;
 // A ring that crosses one link more often than it may is looked for again, at a higher price of that link.
 constexpr int kRetries = 4;
 constexpr double kRetryPrice = 8;
@@ -83,7 +84,6 @@ class Connections {
 bool MayAvoid(const HopGraph& graph, const std::vector<int>& links) {
   const Connections connections(graph, links);
   if (!connections.AllReachAll()) return false;
-  if (graph.size() > kMostJoints) return true;
   for (int end = 0; end < graph.size(); ++end) {
     if (!connections.HangsTogetherWithout(end)) return false;
   }
@@ -300,6 +300,7 @@ std::vector<int> LinksOf(const HopGraph& graph, const Cycle& cycle) {
 }
 
 std::vector<std::vector<int>> VitalLinks(const System& system, const HopGraph& graph) {
+  if (graph.size() > kMostForVital) return {};
   const std::vector<int> opposite = OppositeLinks(system);
   std::set<int> crossed;
   for (int a = 0; a < graph.size(); ++a) {

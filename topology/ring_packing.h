@@ -24,7 +24,7 @@ struct Packing {
   bool same_nic = false;  // a ring enters and leaves by the same NIC
 };
 
-// Sets of links, of each of which every ring crosses at least one.
+// Sets of links, of each of which every ring crosses at least one. Not necessarily all such sets.
 std::vector<std::vector<int>> VitalLinks(const System& system, const HopGraph& graph);
 
 // No packing of rings of this bandwidth has more: every ring enters and leaves every end once, and crosses vital links.

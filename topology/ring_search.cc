@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "topology/cheapest_cycle.h"
 #include "topology/rails.h"
 #include "topology/ring_packing.h"
 
@@ -15,9 +16,13 @@ namespace {
 constexpr int kParts = 8;
 // A total must be so much better to count as better; below is rounding.
 constexpr double kBetter = 1 + 1e-6;
-// Hops that a search may look at, over all bandwidths: some 20 ms for the cheapest rings, 5 for trying all.
-constexpr long kGreedyEffort = 1'000'000;
+// Hops that a search may look at, over all bandwidths: some 10 ms for the cheapest rings, 5 for trying all.
+constexpr long kGreedyEffort = 500'000;
 constexpr long kExhaustiveEffort = 20'000;
+// However many ends there are, as many rings may be looked for at least.
+constexpr long kLeastRings = 24;
+// Among more ends that effort would not get as far as one ring.
+constexpr int kExhaustiveEnds = 24;
 
 struct Candidate {
   double bandwidth;
@@ -74,14 +79,15 @@ bool SameNicPossible(const HopGraph& graph) {
 
 void Search(const System& system, const HopGraph& graph, const std::vector<Candidate>& candidates, bool same_nic,
             Rings& best) {
-  long greedy_effort = kGreedyEffort;
-  long exhaustive_effort = kExhaustiveEffort;
+  long greedy_effort = std::max(kGreedyEffort, kLeastRings * CheapestCycleEffort(graph.size()));
+  long exhaustive_effort = graph.size() <= kExhaustiveEnds ? kExhaustiveEffort : 0;
   for (const Candidate& candidate : candidates) {
     if (!IsBetter(candidate.bandwidth, candidate.most, best)) continue;
     Packing packing = {candidate.bandwidth, candidate.most, same_nic};
     std::vector<Cycle> cycles = PackGreedily(system, graph, packing, greedy_effort);
     const auto found = static_cast<int>(cycles.size());
-    for (; packing.at_most > found && IsBetter(packing.bandwidth, packing.at_most, best); --packing.at_most) {
+    for (; packing.at_most > found && exhaustive_effort > 0; --packing.at_most) {
+      if (!IsBetter(packing.bandwidth, packing.at_most, best)) break;
       std::vector<Cycle> more = PackExhaustively(system, graph, packing, exhaustive_effort);
       if (more.empty()) continue;
       cycles = std::move(more);

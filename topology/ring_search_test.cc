@@ -10,7 +10,10 @@
 
 #include "base/error.h"
 #include "topology/capacity.h"
+#include "topology/fuse.h"
+#include "topology/hop_graph.h"
 #include "topology/rails.h"
+#include "topology/ring_packing.h"
 #include "topology/sample_systems.h"
 #include "topology/xml.h"
 
@@ -85,6 +88,34 @@ TEST(RingSearch, RandomSystemsRespectTheirLinks) {
   }
 }
 
+// The bound is proved (ring_packing.h), so no search finds more; this one should hardly ever find less.
+TEST(RingSearch, RandomSystemsAreFilledAlmostToTheBound) {
+  double found = 0;
+  double bound = 0;
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    const System system = samples::RandomSystem(seed);
+    const Rings rings = SearchRings(system, 0);
+    if (rings.rings.empty()) continue;
+    const HopGraph graph(system, 0, NicReach::none);
+    const int most = MostRings(system, graph, VitalLinks(system, graph), rings.bandwidth);
+    EXPECT_LE(rings.rings.size(), static_cast<std::size_t>(most)) << seed;
+    found += rings.total();
+    bound += most * rings.bandwidth;
+  }
+  EXPECT_GE(found, 0.98 * bound);
+}
+
+TEST(RingSearch, ManyGpusOnOneSwitch) {
+  System system;
+  const int nvswitch = samples::Add(system, DeviceKind::nvswitch, 0);
+  for (int gpu = 0; gpu < 72; ++gpu) {
+    system.Join(samples::Add(system, DeviceKind::gpu, gpu), nvswitch, LinkKind::nvlink, 720, 0.35);
+  }
+  const Rings rings = SearchRings(system, 0);
+  CheckRings(system, rings, false);
+  EXPECT_DOUBLE_EQ(rings.total(), 720);
+}
+
 // What another library's search finds on these files (topology/testdata/graphs.csv), as a share of the same capacity.
 TEST(RingSearch, CarriesAtLeastTheReferencesShare) {
   std::ifstream reference("topology/testdata/graphs.csv");
@@ -132,7 +163,7 @@ TEST(RingSearch, AlternatesBetweenRailsWhereANicHasOneGpu) {
   const System host = Load("dgxh100");
   const Rings rings = SearchClusterRings(host, 0);
   ASSERT_EQ(rings.rings.size(), 8U);
-  const System cluster = samples::SideBySide({host, host, host, host});
+  const System cluster = Replicate(host, 4);
   const std::vector<std::vector<int>> across = RingsAcross(cluster, rings);
   ASSERT_EQ(across.size(), 8U);
   for (std::size_t r = 0; r < across.size(); ++r) {
@@ -152,8 +183,9 @@ TEST(RingSearch, AlternatesBetweenRailsWhereANicHasOneGpu) {
 
 TEST(RingSearch, RefusesHostsThatDiffer) {
   const System small = Load("hgxa100_4gpu");
+  const std::vector<System> hosts = {small, Load("dgxa100")};
   try {
-    RingsAcross(samples::SideBySide({small, Load("dgxa100")}), SearchClusterRings(small, 0));
+    RingsAcross(Fuse(hosts), SearchClusterRings(small, 0));
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), tuttiInvalidArgument);

@@ -67,22 +67,4 @@ inline System RandomSystem(unsigned seed) {
   return system;
 }
 
-// Several hosts' graphs as one, each with a network of its own.
-inline System SideBySide(const std::vector<System>& hosts) {
-  System all;
-  for (std::size_t host = 0; host < hosts.size(); ++host) {
-    const int first = static_cast<int>(all.devices.size());
-    for (Device device : hosts[host].devices) {
-      if (device.host >= 0) device.host = static_cast<int>(host);
-      all.devices.push_back(device);
-    }
-    for (Link link : hosts[host].links) {
-      link.from += first;
-      link.to += first;
-      all.links.push_back(link);
-    }
-  }
-  return all;
-}
-
 }  // namespace tutti::samples

@@ -182,8 +182,8 @@ class Reader {
         ReadEnd(child, place, host);
       }
     }
-    if (place.is_end() && !place.children.empty()) {
-      element.Refuse("{} is a {} and a bridge in one", place.bus_id, place.gpu ? "GPU" : "network card");
+    if (int{place.gpu.has_value()} + int{!place.ports.empty()} + int{!place.children.empty()} > 1) {
+      element.Refuse("{} is more than one of GPU, network card and bridge", place.bus_id);
     }
     return place;
   }

@@ -112,7 +112,9 @@ TEST(HostileTopology, DevicesTwice) {
   ExpectRefused("<system><cpu numaid=\"1\"/><cpu numaid=\"1\"/></system>", "numaid 1 occurs twice");
   ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\"><gpu/><gpu/></pci>"), "a second <gpu>");
   ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\"><gpu/><pci busid=\"0000:02:00.0\"/></pci>"),
-                "a GPU and a bridge in one");
+                "more than one of GPU, network card and bridge");
+  ExpectRefused(InCpu("<pci busid=\"0000:01:00.0\"><gpu/><nic><net/></nic></pci>"),
+                "more than one of GPU, network card and bridge");
 }
 
 TEST(HostileTopology, Nvlinks) {

@@ -193,6 +193,11 @@ TEST(TopologyXml, DevicesInsideTheCpuNeedNoPci) {
   ASSERT_EQ(Count(system, DeviceKind::nic), 1);
   EXPECT_DOUBLE_EQ(NvlinkOf(system, 1), 350);
   EXPECT_EQ(ParseTopology(WriteTopology(system), "again").system, system);
+  const System one_sided = Parse(
+      "<gpu dev='0' sm='90'><nvlink target='0000:01:00.0' count='4'/></gpu><pci busid='0000:01:00.0'><gpu dev='1' "
+      "sm='90'/></pci>");
+  EXPECT_DOUBLE_EQ(NvlinkOf(one_sided, 2), NvlinkBandwidth(90, 4));
+  EXPECT_EQ(ParseTopology(WriteTopology(one_sided), "again").system, one_sided);
 }
 
 TEST(TopologyXml, HostsOfOneFileAreToldApartByTheirHash) {

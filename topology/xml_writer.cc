@@ -114,6 +114,7 @@ class Writer {
         continue;
       }
       const bool to_switch = other.kind == DeviceKind::nvswitch;
+      if (!to_switch && other.bus_id.empty()) continue;  // it has no name here; its own element tells of the link
       const int sm = to_switch || other.sm == 0 ? gpu.sm : std::min(gpu.sm, other.sm);
       auto nvlink = node.append_child("nvlink");
       Set(nvlink, "target", to_switch ? "fffffff:ff:ff.0" : other.bus_id);
