@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "algorithms/baselines.h"
 #include "algorithms/binomial.h"
 #include "algorithms/bruck.h"
 #include "algorithms/direct.h"
@@ -47,6 +48,8 @@ constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
     {"grouped", BuildGrouped, Forms(all_reduce)},
     {"two_level", BuildTwoLevel, Forms(all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce)},
     {"two_level_tree", BuildTwoLevelTree, Forms(all_reduce, broadcast, reduce)},
+    {"parameter_server", BuildParameterServer, Forms(all_reduce, broadcast, reduce)},
+    {"all_to_all_broadcast", BuildAllToAllBroadcast, Forms(all_reduce)},
 }};
 
 }  // namespace
@@ -71,6 +74,10 @@ bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks) {
 bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective) {
   return collective == Collective::all_to_all &&
          (algorithm == tuttiAlgorithmBruck || algorithm == tuttiAlgorithmTwoLevel);
+}
+
+bool IsBaseline(tuttiAlgorithm_t algorithm) {
+  return algorithm == tuttiAlgorithmParameterServer || algorithm == tuttiAlgorithmAllToAllBroadcast;
 }
 
 int FabricChannels(tuttiAlgorithm_t algorithm) {

@@ -32,6 +32,9 @@ bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks);
 // All-to-all in which blocks pass through third ranks: they must all have one length, so there is no pairwise form.
 bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective);
 
+// Only there to be compared with (baselines.h): never chosen unless forced.
+bool IsBaseline(tuttiAlgorithm_t algorithm);
+
 // How many of a fabric's channels a schedule takes for each channel that the question asks for: channels it makes,
 // times connections (schedule.h).
 int FabricChannels(tuttiAlgorithm_t algorithm);

@@ -10,10 +10,18 @@
 namespace tutti {
 namespace {
 
-constexpr auto kAlgorithms = {tuttiAlgorithmDirect,           tuttiAlgorithmTwoShot,   tuttiAlgorithmRing,
-                              tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmRecursive, tuttiAlgorithmBruck,
-                              tuttiAlgorithmBinomial,         tuttiAlgorithmGrouped,   tuttiAlgorithmTwoLevel,
-                              tuttiAlgorithmTwoLevelTree};
+constexpr auto kAlgorithms = {
+    tuttiAlgorithmDirect,           tuttiAlgorithmTwoShot,         tuttiAlgorithmRing,
+    tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmRecursive,       tuttiAlgorithmBruck,
+    tuttiAlgorithmBinomial,         tuttiAlgorithmGrouped,         tuttiAlgorithmTwoLevel,
+    tuttiAlgorithmTwoLevelTree,     tuttiAlgorithmParameterServer, tuttiAlgorithmAllToAllBroadcast};
+
+Collective SomeFormOf(tuttiAlgorithm_t algorithm) {
+  for (int c = 0; c < kScheduledCollectives; ++c) {
+    if (Supports(algorithm, static_cast<Collective>(c), 4)) return static_cast<Collective>(c);
+  }
+  return Collective::send;
+}
 
 TEST(Build, NamesAreUniqueAndComeBack) {
   std::set<std::string_view> names;
@@ -56,6 +64,23 @@ TEST(Build, BuildsExactlyWhatItSupportsAndSaysWhatItBuilt) {
   EXPECT_EQ(Build(tuttiAlgorithmNone, {Collective::all_reduce, 0, 2}), std::nullopt);
   EXPECT_FALSE(Supports(static_cast<tuttiAlgorithm_t>(-1), Collective::all_reduce, 2));
   EXPECT_FALSE(Supports(tuttiNumAlgorithms, Collective::all_reduce, 2));
+}
+
+TEST(Build, SaysWhatIsOnlyToCompareWith) {
+  EXPECT_TRUE(IsBaseline(tuttiAlgorithmParameterServer));
+  EXPECT_TRUE(IsBaseline(tuttiAlgorithmAllToAllBroadcast));
+  EXPECT_FALSE(IsBaseline(tuttiAlgorithmTwoLevel));
+}
+
+// What a fabric must have for a schedule is its channels' connections.
+TEST(Build, KnowsHowManyChannelsOfAFabricAScheduleTakes) {
+  for (const auto algorithm : kAlgorithms) {
+    constexpr int kAsked = 3;
+    const auto schedule = Build(algorithm, {SomeFormOf(algorithm), 0, 4, 0, kAsked});
+    ASSERT_TRUE(schedule) << NameOf(algorithm);
+    EXPECT_EQ(std::ssize(schedule->channels) * schedule->connections, kAsked * FabricChannels(algorithm))
+        << NameOf(algorithm);
+  }
 }
 
 // No step asks more of an executor than it must be able to do, at any size.

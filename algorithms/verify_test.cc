@@ -168,11 +168,24 @@ TEST_P(Verified, ClaimsReferencesExactlyWhereTheyAreSafe) {
 
 TEST_P(Verified, IsDeterministicWhereOneStepReducesInRankOrder) {
   const auto [algorithm, collective, layout] = GetParam();
-  const bool one_step = algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot;
+  const bool one_step =
+      algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot || IsBaseline(algorithm);
   for (const int n : {4, 7, 16}) {
     EXPECT_EQ(IsDeterministic(BuildAll(GetParam(), n, n / 2, 2)), one_step || !IsReducing(collective)) << n;
   }
   EXPECT_TRUE(IsDeterministic(BuildAll(GetParam(), 1, 0, 1)));
+}
+
+// More ranks than a step can read or write at once.
+TEST(Verify, SumsInSeveralStepsWhereOneIsNotEnough) {
+  using enum Collective;
+  constexpr int kManyRanks = 2 * kMaxReads + 3;
+  for (const Kind& kind :
+       {Kind{tuttiAlgorithmTwoLevel, all_reduce}, Kind{tuttiAlgorithmTwoLevelTree, reduce},
+        Kind{tuttiAlgorithmParameterServer, all_reduce}, Kind{tuttiAlgorithmAllToAllBroadcast, all_reduce}}) {
+    const auto ranks = BuildAll(kind, kManyRanks, 1, 1);
+    EXPECT_EQ(Verify(ranks, {.in_place = true, .operations = 2}), std::nullopt) << NameOf(kind.algorithm);
+  }
 }
 
 TEST(OutputExpression, SaysWhatAnElementIsMadeOf) {

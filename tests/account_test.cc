@@ -135,7 +135,9 @@ TEST(Description, ForcedAlgorithmsRunWhereTheyHaveAForm) {
       {tuttiAlgorithmBinomial, {"broadcast", "reduce", "gather", "scatter"}},
       {tuttiAlgorithmGrouped, {"all_reduce"}},
       {tuttiAlgorithmTwoLevel, {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce"}},
-      {tuttiAlgorithmTwoLevelTree, {"all_reduce", "broadcast", "reduce"}}};
+      {tuttiAlgorithmTwoLevelTree, {"all_reduce", "broadcast", "reduce"}},
+      {tuttiAlgorithmParameterServer, {"all_reduce", "broadcast", "reduce"}},
+      {tuttiAlgorithmAllToAllBroadcast, {"all_reduce"}}};
   ASSERT_EQ(known.size(), static_cast<std::size_t>(tuttiNumAlgorithms) - 1) << "a new algorithm: say what it has";
   for (const auto& [algorithm, collectives] : known) {
     RunRanks(3, [&](Rank& self) {

@@ -210,7 +210,9 @@ typedef TUTTI_ENUM {
   tuttiAlgorithmGrouped = 8, /* first ranks of groups reduce, everybody reads them */
   tuttiAlgorithmTwoLevel = 9,  /* inside nodes, rings between them, inside again */
   tuttiAlgorithmTwoLevelTree = 10, /* the same with double binary trees between nodes */
-  tuttiNumAlgorithms = 11
+  tuttiAlgorithmParameterServer = 11, /* one rank serves all: to compare with, as the next; only where forced */
+  tuttiAlgorithmAllToAllBroadcast = 12, /* everybody sends everything to everybody */
+  tuttiNumAlgorithms = 13
 } tuttiAlgorithm_t;
 
 /* Room for transports and algorithms to come, so that the layout stays. */
