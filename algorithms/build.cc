@@ -29,7 +29,9 @@ constexpr unsigned Forms(Collectives... collectives) {
 struct Entry {
   std::string_view name;
   Builder build = nullptr;
-  unsigned forms = 0;  // of which collectives, by Bit
+  unsigned forms = 0;                  // of which collectives, by Bit
+  Symmetry symmetry = Symmetry::none;  // where there is no root
+  unsigned posts = 0;                  // forms that post
 };
 
 using enum Collective;
@@ -38,15 +40,16 @@ constexpr unsigned kEveryForm = (1u << kScheduledCollectives) - 1;
 // Indexed by tuttiAlgorithm_t.
 constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
     {"none"},
-    {"direct", BuildDirect, kEveryForm},
-    {"two_shot", BuildTwoShot, Forms(all_reduce, reduce)},
-    {"ring", BuildRing, Forms(all_reduce, reduce_scatter, all_gather, broadcast, reduce)},
+    {"direct", BuildDirect, kEveryForm, Symmetry::rotation, Forms(all_reduce, all_gather, broadcast)},
+    {"two_shot", BuildTwoShot, Forms(all_reduce, reduce), Symmetry::rotation, Forms(all_reduce)},
+    {"ring", BuildRing, Forms(all_reduce, reduce_scatter, all_gather, broadcast, reduce), Symmetry::rotation},
     {"double_binary_tree", BuildDoubleBinaryTree, Forms(all_reduce, broadcast, reduce)},
-    {"recursive", BuildRecursive, Forms(all_reduce, reduce_scatter, all_gather)},
-    {"bruck", BuildBruck, Forms(all_gather, all_to_all)},
+    {"recursive", BuildRecursive, Forms(all_reduce, reduce_scatter, all_gather), Symmetry::exchange},
+    {"bruck", BuildBruck, Forms(all_gather, all_to_all), Symmetry::rotation},
     {"binomial", BuildBinomial, Forms(broadcast, reduce, gather, scatter)},
-    {"grouped", BuildGrouped, Forms(all_reduce)},
-    {"two_level", BuildTwoLevel, Forms(all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce)},
+    {"grouped", BuildGrouped, Forms(all_reduce), Symmetry::none, Forms(all_reduce)},
+    {"two_level", BuildTwoLevel, Forms(all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce),
+     Symmetry::rotation},
     {"two_level_tree", BuildTwoLevelTree, Forms(all_reduce, broadcast, reduce)},
     {"parameter_server", BuildParameterServer, Forms(all_reduce, broadcast, reduce)},
     {"all_to_all_broadcast", BuildAllToAllBroadcast, Forms(all_reduce)},
@@ -69,6 +72,14 @@ bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks) {
   if (at_once && IsReducing(collective) && nranks > kMaxReads) return false;
   if (algorithm == tuttiAlgorithmGrouped && nranks > kMaxGroupedRanks) return false;
   return (kAlgorithms[algorithm].forms & Bit(collective)) != 0;
+}
+
+bool NeedsOneHost(tuttiAlgorithm_t algorithm, Collective collective) {
+  return (kAlgorithms[algorithm].posts & Bit(collective)) != 0;
+}
+
+Symmetry SymmetryOf(tuttiAlgorithm_t algorithm, Collective collective) {
+  return HasRoot(collective) ? Symmetry::none : kAlgorithms[algorithm].symmetry;
 }
 
 bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective) {

@@ -29,6 +29,13 @@ std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const Question& questi
 // Every algorithm that has a form of it, the same on all ranks. REQUIRES: collective is scheduled.
 bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks);
 
+// Its schedule has posts, which every rank must be able to read.
+bool NeedsOneHost(tuttiAlgorithm_t algorithm, Collective collective);
+
+// How the ranks' schedules resemble each other (ensemble.h).
+enum class Symmetry { none, rotation, exchange };
+Symmetry SymmetryOf(tuttiAlgorithm_t algorithm, Collective collective);
+
 // All-to-all in which blocks pass through third ranks: they must all have one length, so there is no pairwise form.
 bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective);
 

@@ -5,10 +5,10 @@
 
 namespace tutti {
 
-double Costs::BandwidthAt(std::size_t footprint) const {
-  const auto found = std::find_if(executor_bandwidth.begin(), executor_bandwidth.end(),
-                                  [footprint](const RateStep& step) { return footprint <= step.footprint; });
-  return found != executor_bandwidth.end() ? found->bandwidth : executor_bandwidth.back().bandwidth;
+double At(const Rate& rate, std::size_t footprint) {
+  const auto found =
+      std::find_if(rate.begin(), rate.end(), [footprint](const RateStep& step) { return footprint <= step.footprint; });
+  return found != rate.end() ? found->bandwidth : rate.back().bandwidth;
 }
 
 Machine::Machine(std::vector<NodeType> types, std::vector<int> type_of_node, Arrangement arrangement, Costs costs)

@@ -2,7 +2,10 @@
 // the resources that a slot crosses. A machine is made of nodes of a few types, so one of 24,576 ranks is small.
 //
 // The model, which both read alike:
-//   - An executor takes step_us + bytes x (reads + writes) / executor bandwidth for a step. Where Costs::cores is 0
+//   - An executor takes step_us + bytes x (reads + writes) / executor bandwidth for a step; what it reads from a slot
+//   that
+//     another core has just written comes at the crossing bandwidth instead, where there is one. Where Costs::cores is
+//     0
 //   every
 //     lane has an executor of its own (a GPU's thread block); otherwise a node's ranks share that many (host threads):
 //     rank r of a node runs on core r % cores, all its lanes in turn, and passing a core on costs yield_us.
@@ -41,24 +44,26 @@ struct Route {
   bool network = false;
 };
 
-// GB/s by how many bytes a node's ranks touch together: what caches make of memory.
+// GB/s by how many bytes are touched: what caches make of memory.
 struct RateStep {
   std::size_t footprint;  // up to so many bytes
   double bandwidth;
 };
+using Rate = std::vector<RateStep>;  // ascending; the last one holds beyond
+double At(const Rate& rate, std::size_t footprint);
 
 struct Costs {
   double operation_us = 0;
   // Small, but it is what lets channels that share a link use it in turn, each while the others wait for a slot's way.
   double channel_skew_us = 0;
   double step_us = 0;
-  std::vector<RateStep> executor_bandwidth;  // ascending; the last one holds beyond
+  Rate executor_bandwidth;  // by the bytes that a node's ranks touch together
+  Rate crossing_bandwidth;  // by the bytes of a slot; empty: slots are read like anything else
   double yield_us = 0;
   double message_us = 0;
   int cores = 0;
   // Data bytes in each byte that crosses a link: a GPU's inline wire sends a flag with every 4 or 120 bytes.
   std::array<double, kWires> wire_efficiency = {1, 1, 1};
-  double BandwidthAt(std::size_t footprint) const;
 };
 
 // One node, its ranks and resources numbered from 0.
@@ -83,6 +88,8 @@ class Machine {
   int resources() const { return first_resource_.back(); }
   const Resource& resource(int index) const;
   int NodeOfResource(int index) const;
+  // Its number on its own node: where all nodes are alike, that of the same link of node 0.
+  int LocalNumber(int index) const { return index - first_resource_[NodeOfResource(index)]; }
   // With resources numbered across the machine.
   Route RouteOf(int from, int to, int channel) const;
 

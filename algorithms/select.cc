@@ -1,113 +1,127 @@
 #include "algorithms/select.h"
 
 #include <algorithm>
-#include <array>
-#include <tuple>
+#include <numeric>
 #include <utility>
-
-#include "algorithms/build.h"
 
 namespace tutti {
 namespace {
 
-constexpr std::size_t KiB = 1024;
-
-// One-shot does nranks times the arithmetic of two-shot, but takes one trip instead of two. Measured crossover of the
-// buffer size on a 2-core host.
-constexpr std::size_t kOneShotBytes = 32 * KiB;
-
-// Between these sizes grouped beats one-shot where there are more than a dozen ranks. Measured on a 2-core host, 12 to
-// 64 ranks: below, the second trip costs as much as the reading.
-constexpr int kFewRanks = 12;
-constexpr std::size_t kMinGroupedBytes = 2 * KiB;
-constexpr std::size_t kMaxGroupedBytes = kOneShotBytes;
-
-// A rank's chunks for all others together, so that what travels stays in a core's L2 beside what is read and written;
-// and the bounds of one: below, a step's cost (0.1 us, or a yield where ranks share cores) shows. Measured between 64
-// and 512 KiB on 2, 4 and 8 ranks: flat within the noise.
-constexpr std::size_t kChunksTogether = 256 * KiB;
-constexpr std::size_t kMinChunkBytes = 8 * KiB;
-constexpr std::size_t kMaxChunkBytes = 128 * KiB;
-
-std::size_t ChunkBytes(int nranks) {
-  return std::clamp(kChunksTogether / static_cast<std::size_t>(nranks), kMinChunkBytes, kMaxChunkBytes);
-}
-
-// In order of preference where the preferred one has no form of the collective.
-constexpr std::array kFallbacks = {tuttiAlgorithmDirect, tuttiAlgorithmRing, tuttiAlgorithmBinomial,
-                                   tuttiAlgorithmRecursive};
-
-constexpr std::size_t RoundUp(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
-
-bool Fits(tuttiAlgorithm_t algorithm, const SelectInput& input) {
-  if (input.pairwise && PassesBlocksOn(algorithm, input.collective)) return false;
-  return Supports(algorithm, input.collective, input.nranks);
-}
-
-// The verifier proves that these compute one fixed expression (verify.h, IsDeterministic).
-bool Proves(tuttiAlgorithm_t algorithm, const SelectInput& input) {
-  return !input.deterministic || !IsReducing(input.collective) || algorithm == tuttiAlgorithmDirect ||
-         algorithm == tuttiAlgorithmTwoShot;
-}
-
-// Many ranks and a middling message: reading everybody's costs more than a second trip. Low-precision sums stay with
-// what rounds once.
-bool WantsGroups(const SelectInput& input) {
-  return input.collective == Collective::all_reduce && input.nranks > kFewRanks && !input.low_precision &&
-         !input.deterministic && input.bytes >= kMinGroupedBytes && input.bytes <= kMaxGroupedBytes &&
-         Fits(tuttiAlgorithmGrouped, input);
-}
-
-std::pair<tuttiAlgorithm_t, const char*> Prefer(const SelectInput& input) {
-  if (WantsGroups(input)) {
-    return {tuttiAlgorithmGrouped, "many ranks: reading every one counts more than a second trip"};
-  }
-  const bool has_two_shot = Fits(tuttiAlgorithmTwoShot, input);
-  if (has_two_shot && input.bytes > kOneShotBytes) {
-    return {tuttiAlgorithmTwoShot, "every rank reduces its share: arithmetic counts at this size"};
-  }
-  for (const auto algorithm : kFallbacks) {
-    if (!Fits(algorithm, input) || !Proves(algorithm, input)) continue;
-    return {algorithm, algorithm != tuttiAlgorithmDirect ? "more ranks than one reduction reads at once"
-                       : has_two_shot                    ? "one trip: latency counts at this size"
-                                                         : "every block goes straight to where it belongs"};
-  }
-  return {tuttiAlgorithmDirect, "nothing else has a form of this collective"};
-}
+// Sizes that are priced: powers of two; between them times are smooth.
+constexpr std::size_t kLargestPriced = std::size_t{1} << 32;
+// A change of plan must be worth it: predictions are no better than this.
+constexpr double kWorthChanging = 0.97;
+// Breakpoints are found to a sixteenth of their size.
+constexpr std::size_t kBreakpointParts = 16;
+// What a pairwise exchange is priced at: nobody knows, and the plan must not depend on it.
+constexpr std::size_t kPairwiseBytes = 64 * 1024;
 
 }  // namespace
 
-Choice ChooseAlgorithm(const SelectInput& input) {
-  Choice choice;
-  std::tie(choice.algorithm, choice.reason) = Prefer(input);
-  if (input.forced_algorithm) {
-    if (!Fits(*input.forced_algorithm, input)) {
-      choice.reason = "the forced algorithm has no form of this collective";
-    } else if (!Proves(*input.forced_algorithm, input)) {
-      choice.reason = "the forced algorithm is not deterministic";
-    } else {
-      choice.algorithm = *input.forced_algorithm;
-      choice.reason = "forced";
-    }
+const Price& Pricing::PriceOf(tuttiAlgorithm_t algorithm, Collective collective) {
+  auto& price = prices_[{algorithm, collective}];
+  if (price == nullptr) {
+    price = std::make_unique<Price>(machine_, *Ensemble::Of(algorithm, conditions_.Ask(collective)));
   }
-  // A channel a thread, once there is a chunk for each.
-  const auto free = static_cast<int>(std::min<std::size_t>(input.threads, input.bytes / ChunkBytes(input.nranks) + 1));
-  choice.channels = std::min(input.forced_channels != 0 ? input.forced_channels : free, input.max_channels);
-  choice.channels = std::max(1, choice.channels / FabricChannels(choice.algorithm));
-  return choice;
+  return *price;
 }
 
-Shape ChooseShape(const SelectInput& input, int blocks) {
-  // What one slot would carry if blocks travelled whole.
-  const bool cuts = input.collective == Collective::all_reduce || input.collective == Collective::reduce ||
-                    input.collective == Collective::broadcast;
-  const auto n = static_cast<std::size_t>(cuts ? blocks : 1);
-  const std::size_t block = n == 1 ? input.bytes : RoundUp((input.bytes + n - 1) / n, kCacheLine);
-  if (!input.pairwise && block <= kLineShape.capacity) return {Wire::line, kLineShape.capacity};
-  if (!input.pairwise && block <= kInlineShape.capacity) return {Wire::inlined, kInlineShape.capacity};
-  const std::size_t wanted = input.forced_chunk_bytes != 0 ? input.forced_chunk_bytes : ChunkBytes(input.nranks);
-  const std::size_t most = input.bulk_capacity / kCacheLine * kCacheLine;
-  return {Wire::bulk, std::clamp(wanted / kCacheLine * kCacheLine, kCacheLine, most)};
+// Input and output of all ranks of the fullest node.
+std::size_t Pricing::Footprint(Collective collective, std::size_t bytes) const {
+  std::size_t ranks = 0;
+  for (const auto& node : machine_.arrangement().ranks_on) ranks = std::max(ranks, node.size());
+  const auto n = static_cast<std::size_t>(conditions_.nranks);
+  switch (collective) {
+    case Collective::all_reduce:
+    case Collective::broadcast:
+    case Collective::reduce: return 2 * bytes * ranks;
+    case Collective::all_to_all: return 2 * n * bytes * ranks;
+    case Collective::gather:
+    case Collective::scatter: return 2 * n * bytes;
+    default: return (n + 1) * bytes * ranks;
+  }
+}
+
+double Pricing::Microseconds(const Candidate& candidate, const Kind& kind, std::size_t bytes) {
+  const Price& price = PriceOf(candidate.algorithm, kind.collective);
+  const std::size_t block = BlockBytes(kind.collective, price.blocks(), bytes);
+  return price.Microseconds({.block_bytes = block,
+                             .footprint = Footprint(kind.collective, bytes),
+                             .channels = candidate.channels,
+                             .shape = Fitting(candidate.shape, block, candidate.channels * price.unit_channels())});
+}
+
+Priced Pricing::Best(tuttiAlgorithm_t algorithm, const Kind& kind, std::size_t bytes) {
+  Priced best{algorithm};
+  Conditions conditions = conditions_;
+  const Price& price = PriceOf(algorithm, kind.collective);
+  // Some algorithms take several channels at once.
+  const auto unit = FabricChannels(algorithm);
+  conditions.max_channels = std::max(1, conditions.max_channels / unit);
+  if (conditions.threads > 0) conditions.threads = std::max(1, conditions.threads / unit);
+  if (conditions.forced.channels > 0) conditions.forced.channels = std::max(1, conditions.forced.channels / unit);
+  const std::size_t block = BlockBytes(kind.collective, price.blocks(), bytes);
+  for (const auto& way : WaysToMove(algorithm, kind, conditions, (block + unit - 1) / unit)) {
+    const double us = Microseconds(way, kind, bytes);
+    if (best.us != 0 && us >= best.us) continue;
+    best.candidate = way;
+    best.us = us;
+  }
+  return best;
+}
+
+std::vector<Priced> Pricing::Compare(const Kind& kind, std::size_t bytes) {
+  std::vector<Priced> all;
+  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
+    const auto algorithm = static_cast<tuttiAlgorithm_t>(i);
+    const auto why_not = WhyNot(algorithm, kind, conditions_);
+    all.push_back(why_not.empty() ? Best(algorithm, kind, bytes) : Priced{algorithm, why_not});
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Priced& a, const Priced& b) {
+    return a.why_not.empty() != b.why_not.empty() ? a.why_not.empty() : a.us < b.us;
+  });
+  return all;
+}
+
+// The best of this size, if it differs from `incumbent` by enough to change, or that one's slots are too short.
+std::optional<Priced> Pricing::Better(const Candidate& incumbent, const Kind& kind, std::size_t bytes) {
+  Priced best = Compare(kind, bytes).front();
+  if (best.candidate == incumbent) return std::nullopt;
+  const Price& price = PriceOf(incumbent.algorithm, kind.collective);
+  const std::size_t block = BlockBytes(kind.collective, price.blocks(), bytes);
+  if (Fitting(incumbent.shape, block, incumbent.channels * price.unit_channels()) != incumbent.shape) return best;
+  if (best.us > kWorthChanging * Microseconds(incumbent, kind, bytes)) return std::nullopt;
+  return best;
+}
+
+std::vector<TableEntry> Pricing::MakeRow(const Kind& kind) {
+  const std::size_t first = kind.pairwise ? kPairwiseBytes : 1;
+  const Priced smallest = Compare(kind, first).front();
+  std::vector<TableEntry> row = {{0, smallest.candidate, smallest.us}};
+  if (kind.pairwise) return row;
+  for (std::size_t bytes = 2 * first; bytes <= kLargestPriced; bytes *= 2) {
+    auto better = Better(row.back().candidate, kind, bytes);
+    if (!better) continue;
+    std::size_t stays = bytes / 2;
+    std::size_t changes = bytes;
+    while (changes - stays > stays / kBreakpointParts + 1) {
+      const std::size_t middle = std::midpoint(stays, changes);
+      if (auto there = Better(row.back().candidate, kind, middle)) {
+        better = std::move(there);
+        changes = middle;
+      } else {
+        stays = middle;
+      }
+    }
+    row.push_back({changes, better->candidate, better->us});
+  }
+  return row;
+}
+
+void Pricing::Complete(SelectionTable& table) {
+  for (const auto& kind : AllKinds()) {
+    if (!table.Has(kind)) table.Set(kind, MakeRow(kind));
+  }
 }
 
 }  // namespace tutti

@@ -2,21 +2,31 @@
 
 #include <gtest/gtest.h>
 
-#include "algorithms/build.h"
+#include "algorithms/explain.h"
+#include "algorithms/host_machine.h"
+#include "base/error.h"
 
 namespace tutti {
 namespace {
 
 constexpr std::size_t kCapacity = 200'000;
 
-SelectInput Input(Collective collective, int nranks, std::size_t bytes) {
-  SelectInput input;
-  input.collective = collective;
-  input.nranks = nranks;
-  input.bytes = bytes;
-  input.max_channels = 2;
-  input.bulk_capacity = kCapacity;
-  return input;
+Conditions On(int nranks) {
+  Conditions conditions;
+  conditions.nranks = nranks;
+  conditions.max_channels = 2;
+  conditions.threads = 1;
+  conditions.bulk_capacity = kCapacity;
+  return conditions;
+}
+
+Machine Host(int nranks, int cores = 2) { return HostMachine(DefaultHostCosts(cores), ArrangeEvenly(nranks, 1)); }
+
+SelectionTable TableFor(const Conditions& conditions) {
+  const Machine machine = Host(conditions.nranks);
+  SelectionTable table;
+  Pricing(machine, conditions).Complete(table);
+  return table;
 }
 
 std::size_t CapacityOf(Wire wire) {
@@ -25,73 +35,163 @@ std::size_t CapacityOf(Wire wire) {
 
 // Whatever is asked, the answer can be built and fits its slots.
 TEST(Select, AlwaysAnswersWithSomethingThatWorks) {
-  for (int c = 0; c < kScheduledCollectives; ++c) {
-    for (const int nranks : {1, 2, 3, 8, 64, 65, 100}) {
-      for (const std::size_t bytes : {0, 1, 48, 49, 1456, 1457, 16'384, 32'769, 1 << 20, 1 << 30}) {
-        for (int forced = 0; forced < tuttiNumAlgorithms; ++forced) {
-          auto input = Input(static_cast<Collective>(c), nranks, bytes);
-          if (forced != 0) input.forced_algorithm = static_cast<tuttiAlgorithm_t>(forced);
-          const auto choice = ChooseAlgorithm(input);
-          ASSERT_TRUE(Supports(choice.algorithm, input.collective, nranks)) << c << ' ' << nranks << ' ' << forced;
-          ASSERT_GE(choice.channels, 1);
-          const auto shape = ChooseShape(input, nranks);
+  for (const int nranks : {1, 2, 3, 8, 20, 65}) {
+    for (const int forced : {0, 1, 2, 3, 4, 5, 6, 7, 8}) {
+      Conditions conditions = On(nranks);
+      if (forced != 0)
+        ParseForcedAlgorithms(std::string(NameOf(static_cast<tuttiAlgorithm_t>(forced))), nranks, conditions.forced);
+      const auto table = TableFor(conditions);
+      for (const auto& kind : AllKinds()) {
+        for (const std::size_t bytes : {0, 1, 48, 49, 1456, 1457, 16'384, 32'769, 1 << 20, 1 << 30}) {
+          const auto& candidate = table.At(kind, bytes).candidate;
+          ASSERT_EQ(WhyNot(candidate.algorithm, kind, conditions), "");
+          Question question = conditions.Ask(kind.collective);
+          question.channels = candidate.channels;
+          const auto schedule = Build(candidate.algorithm, question);
+          ASSERT_TRUE(schedule.has_value()) << ToString(kind) << ' ' << nranks << ' ' << forced;
+          const auto channels = static_cast<int>(schedule->channels.size());
+          ASSERT_LE(channels, conditions.max_channels);
+          const auto block = BlockBytes(kind.collective, schedule->blocks, bytes);
+          const auto shape = Fitting(candidate.shape, block, channels);
           ASSERT_GT(shape.chunk_bytes, 0U);
           ASSERT_LE(shape.chunk_bytes, CapacityOf(shape.wire));
+          ASSERT_TRUE(shape.chunk_bytes % kCacheLine == 0 || block <= channels * shape.chunk_bytes) << bytes;
+          if (forced != 0 && Supports(static_cast<tuttiAlgorithm_t>(forced), kind.collective, nranks)) {
+            const bool passed_over = kind.pairwise && PassesBlocksOn(static_cast<tuttiAlgorithm_t>(forced));
+            EXPECT_EQ(candidate.algorithm == forced, !passed_over) << ToString(kind) << ' ' << nranks;
+          }
         }
       }
     }
   }
 }
 
-TEST(Select, HonoursAForcedAlgorithmAndSaysSo) {
-  auto input = Input(Collective::all_reduce, 4, 1 << 20);
-  input.forced_algorithm = tuttiAlgorithmRing;
-  EXPECT_EQ(ChooseAlgorithm(input).algorithm, tuttiAlgorithmRing);
-  EXPECT_STREQ(ChooseAlgorithm(input).reason, "forced");
-  input.collective = Collective::all_to_all;
-  EXPECT_NE(ChooseAlgorithm(input).algorithm, tuttiAlgorithmRing);
-  EXPECT_STRNE(ChooseAlgorithm(input).reason, "forced");
+TEST(Select, ForcesPerCollective) {
+  Conditions conditions = On(4);
+  ParseForcedAlgorithms("ring,broadcast:binomial", 4, conditions.forced);
+  const auto table = TableFor(conditions);
+  EXPECT_EQ(table.At({Collective::all_reduce}, 1 << 20).candidate.algorithm, tuttiAlgorithmRing);
+  EXPECT_EQ(table.At({Collective::broadcast}, 1 << 20).candidate.algorithm, tuttiAlgorithmBinomial);
+  EXPECT_NE(table.At({Collective::all_to_all}, 1 << 20).candidate.algorithm, tuttiAlgorithmRing) << "has no such form";
+}
+
+TEST(Select, RefusesImpossibleForces) {
+  Forced forced;
+  const auto refused = [&](const std::string& text) {
+    try {
+      ParseForcedAlgorithms(text, 4, forced);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refused("quickest").find("algorithm \"quickest\" is unknown; there are direct, two_shot, ring"),
+            std::string::npos);
+  EXPECT_NE(refused("allreduce:ring").find("collective \"allreduce\" is unknown; there are all_reduce"),
+            std::string::npos);
+  EXPECT_NE(refused("all_to_all:ring").find("ring has no form of all_to_all on 4 ranks; there are direct, bruck"),
+            std::string::npos);
+}
+
+TEST(Select, HonoursForcedWireChunkAndChannels) {
+  Conditions conditions = On(4);
+  conditions.threads = 2;
+  conditions.forced.chunk_bytes = 4096;
+  conditions.forced.channels = 2;
+  const auto forced = TableFor(conditions).At({Collective::all_gather}, 1 << 20).candidate;
+  EXPECT_EQ(forced.shape, (Shape{Wire::bulk, 4096}));
+  EXPECT_EQ(forced.channels, 2);
+  conditions.forced = {};
+  conditions.forced.wire = Wire::bulk;
+  EXPECT_EQ(TableFor(conditions).At({Collective::all_gather}, 8).candidate.shape.wire, Wire::bulk);
 }
 
 TEST(Select, DeterministicMeansAProvenAlgorithm) {
+  Conditions conditions = On(4);
+  conditions.deterministic = true;
+  ParseForcedAlgorithms("ring", 4, conditions.forced);
+  const auto table = TableFor(conditions);
   for (const std::size_t bytes : {8, 1 << 20}) {
-    auto input = Input(Collective::all_reduce, 4, bytes);
-    input.deterministic = true;
-    input.forced_algorithm = tuttiAlgorithmRing;
-    const auto algorithm = ChooseAlgorithm(input).algorithm;
+    const auto algorithm = table.At({Collective::all_reduce}, bytes).candidate.algorithm;
     EXPECT_TRUE(algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot);
+  }
+  EXPECT_EQ(table.At({Collective::all_gather}, 8).candidate.algorithm, tuttiAlgorithmRing) << "nothing is added up";
+}
+
+TEST(Select, LowPrecisionIsRoundedOnce) {
+  const auto table = TableFor(On(40));
+  for (std::size_t bytes = 1; bytes <= 1 << 30; bytes *= 4) {
+    const auto algorithm = table.At({Collective::all_reduce, true}, bytes).candidate.algorithm;
+    EXPECT_TRUE(algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot) << bytes;
   }
 }
 
-TEST(Select, GroupsManyRanksWhereNothingIsRoundedOnTheWay) {
-  auto input = Input(Collective::all_reduce, 64, 16 << 10);
-  EXPECT_EQ(ChooseAlgorithm(input).algorithm, tuttiAlgorithmGrouped);
-  input.low_precision = true;
-  EXPECT_EQ(ChooseAlgorithm(input).algorithm, tuttiAlgorithmDirect) << "one rounding";
-  input.low_precision = false;
-  input.deterministic = true;
-  EXPECT_EQ(ChooseAlgorithm(input).algorithm, tuttiAlgorithmDirect) << "one fixed expression";
-  input.deterministic = false;
-  input.nranks = 8;
-  EXPECT_EQ(ChooseAlgorithm(input).algorithm, tuttiAlgorithmDirect) << "few ranks";
-}
-
-TEST(Select, BlocksThatOnlyAPairKnowsTravelInBulk) {
-  auto input = Input(Collective::all_to_all, 4, 8);
-  EXPECT_EQ(ChooseShape(input, 4).wire, Wire::line);
-  input.pairwise = true;
-  EXPECT_EQ(ChooseShape(input, 4).wire, Wire::bulk);
-  input.forced_algorithm = tuttiAlgorithmBruck;
-  EXPECT_NE(ChooseAlgorithm(input).algorithm, tuttiAlgorithmBruck);
+TEST(Select, BlocksThatOnlyAPairKnowsTravelInBulkByOnePlan) {
+  const Kind pairwise{Collective::all_to_all, false, true};
+  const auto table = TableFor(On(4));
+  EXPECT_EQ(table.At({Collective::all_to_all}, 8).candidate.shape.wire, Wire::line);
+  EXPECT_EQ(table.Row(pairwise).size(), 1U);
+  EXPECT_EQ(table.At(pairwise, 8).candidate.shape.wire, Wire::bulk);
 }
 
 TEST(Select, ThreadsGetChannels) {
-  auto input = Input(Collective::all_reduce, 2, 1 << 20);
-  EXPECT_EQ(ChooseAlgorithm(input).channels, 1);
-  input.threads = 2;
-  EXPECT_EQ(ChooseAlgorithm(input).channels, 2);
-  input.bytes = 8;
-  EXPECT_EQ(ChooseAlgorithm(input).channels, 1);
+  Conditions conditions = On(2);
+  EXPECT_EQ(TableFor(conditions).At({Collective::all_reduce}, 1 << 24).candidate.channels, 1);
+  conditions.threads = 2;
+  EXPECT_EQ(TableFor(conditions).At({Collective::all_reduce}, 1 << 24).candidate.channels, 2);
+  EXPECT_EQ(TableFor(conditions).At({Collective::all_reduce}, 8).candidate.channels, 1);
+}
+
+TEST(Select, TablesSurviveJson) {
+  const Conditions conditions = On(8);
+  const auto table = TableFor(conditions);
+  EXPECT_EQ(SelectionTable::FromJson(table.ToJson(conditions), "here", conditions), table);
+}
+
+TEST(Select, RefusesBrokenTables) {
+  const Conditions conditions = On(8);
+  const auto refused = [&](const std::string& text) {
+    try {
+      SelectionTable::FromJson(text, "file", conditions);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string head = R"({"tutti_selection": 1, "ranks": 8, "nodes": 1, "rows": [)";
+  const auto row = [&](const std::string& entry) {
+    return head + R"({"collective": "all_reduce", "entries": [)" + entry + "]}]}";
+  };
+  const std::string good =
+      R"({"from_bytes": 0, "algorithm": "ring", "channels": 1, "wire": "bulk", "chunk_bytes": 64})";
+  EXPECT_EQ(refused(row(good)), "");
+  EXPECT_EQ(refused("[]"), "file: this is no JSON object");
+  EXPECT_EQ(refused(R"({"tutti_selection": 1, "ranks": 4, "nodes": 1, "rows": []})"),
+            "file: it is for 4 ranks on 1 nodes; here are 8 on 1");
+  EXPECT_EQ(refused(row("")), "file: all_reduce has no entries");
+  EXPECT_EQ(refused(row(good + "," + good)), "file: the entries of all_reduce must begin at 0 and ascend; there is 0");
+  EXPECT_EQ(
+      refused(row(R"({"from_bytes": 0, "algorithm": "bruck", "channels": 1, "wire": "bulk", "chunk_bytes": 64})")),
+      "file: bruck cannot serve all_reduce: it has no form of it on so many ranks");
+  EXPECT_EQ(refused(row(R"({"from_bytes": 0, "algorithm": "ring", "channels": 9, "wire": "bulk", "chunk_bytes": 64})")),
+            "file: \"channels\" is 9; it takes a whole number from 1 to 2");
+  EXPECT_EQ(refused(row(R"({"from_bytes": -1, "algorithm": "ring"})")),
+            "file: \"from_bytes\" is -1; it takes a whole number from 0 to 18446744073709551615");
+  EXPECT_EQ(refused(row(R"({"from_bytes": 0, "algorithm": "ring", "channels": 1, "wire": "line", "chunk_bytes": 40})")),
+            "file: \"chunk_bytes\" is 40, which is no multiple of 64");
+}
+
+TEST(Explain, NamesEveryAlgorithm) {
+  const Conditions conditions = On(4);
+  const Machine machine = Host(4);
+  Pricing pricing(machine, conditions);
+  const auto chosen = pricing.Compare({Collective::all_reduce}, 1 << 20).front().candidate;
+  const auto text = Explain(pricing, {Collective::all_reduce}, 1 << 20, chosen);
+  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
+    EXPECT_NE(text.find(NameOf(static_cast<tuttiAlgorithm_t>(i))), std::string::npos) << text;
+  }
+  EXPECT_NE(text.find("chosen\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("bruck: has no form of it on so many ranks"), std::string::npos) << text;
 }
 
 }  // namespace

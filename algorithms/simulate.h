@@ -61,7 +61,7 @@ struct SimulationInput {
   int depth = 0;                     // slots of a connection; 0: DefaultDepth
   const Folding* folding = nullptr;  // null: every rank is simulated
   Timeline* timeline = nullptr;      // filled if given
-  double footprint_bytes = 0;        // that a node's ranks touch together, see Costs::BandwidthAt
+  double footprint_bytes = 0;        // that a node's ranks touch together, see Costs::executor_bandwidth
 };
 
 // Throws if the schedules cannot end (and says who waits).

@@ -26,7 +26,7 @@ SimulationRun::SimulationRun(const FlatSchedules& schedules, const SimulationInp
     : schedules_(schedules),
       input_(input),
       depth_(static_cast<std::uint32_t>(input.depth != 0 ? input.depth : DefaultDepth(input.shape.wire))),
-      executor_(input.machine.costs().BandwidthAt(static_cast<std::size_t>(input.footprint_bytes))),
+      executor_(At(input.machine.costs().executor_bandwidth, static_cast<std::size_t>(input.footprint_bytes))),
       step_time_(FromMicroseconds(input.machine.costs().step_us)),
       yield_time_(FromMicroseconds(input.machine.costs().yield_us)),
       message_time_(FromMicroseconds(input.machine.costs().message_us)),

@@ -14,7 +14,7 @@ using Field = std::variant<std::string Settings::*, int Settings::*, long long S
 struct Variable {
   std::string_view name;
   Field field;
-  long long low = 0;   // inclusive; numbers only
+  long long low = 0;  // inclusive; numbers only
   long long high = 0;
   std::vector<std::string_view> words = {};  // allowed words; empty: any text
   std::string_view meaning;
@@ -25,15 +25,49 @@ constexpr long long kDayMs = 24LL * 3600 * 1000;
 const std::vector<Variable>& Variables() {
   static const std::vector<Variable> table = {
       {"TUTTI_COMM_ID", &Settings::comm_id, 0, 0, {}, "host:port of a fixed rendezvous for tuttiGetUniqueId"},
-      {"TUTTI_SOCKET_IFNAME", &Settings::socket_ifname, 0, 0, {}, "interfaces to use: prefixes, '=' exact, '^' excluded"},
-      {"TUTTI_SOCKET_FAMILY", &Settings::socket_family, 0, 0, {"", "inet", "inet6"}, "address family of the rendezvous"},
+      {"TUTTI_SOCKET_IFNAME",
+       &Settings::socket_ifname,
+       0,
+       0,
+       {},
+       "interfaces to use: prefixes, '=' exact, '^' excluded"},
+      {"TUTTI_SOCKET_FAMILY",
+       &Settings::socket_family,
+       0,
+       0,
+       {"", "inet", "inet6"},
+       "address family of the rendezvous"},
       {"TUTTI_SECRET", &Settings::secret, 0, 0, {}, "keys the handshake of RANK/WORLD_SIZE/MASTER_* jobs"},
       {"TUTTI_INIT_TIMEOUT_MS", &Settings::init_timeout_ms, 1, kDayMs, {}, "how long init waits for all ranks"},
       {"TUTTI_TIMEOUT_MS", &Settings::operation_timeout_ms, 1, kDayMs, {}, "how long an operation may stand still"},
-      {"TUTTI_ALGO", &Settings::algorithm, 0, 0, {}, "force an algorithm; all ranks alike"},
+      {"TUTTI_ALGO", &Settings::algorithm, 0, 0, {}, "force algorithms: ring or all_reduce:ring,...; all ranks alike"},
       {"TUTTI_CHANNELS", &Settings::channels, 0, 16, {}, "parallel shares of a message; 0: chosen; all ranks alike"},
-      {"TUTTI_CHUNK", &Settings::chunk_bytes, 0, 1LL << 30, {}, "bytes of a block moved at a time; 0: chosen; all ranks alike"},
-      {"TUTTI_DETERMINISTIC", &Settings::deterministic, 0, 1, {}, "1: results independent of size and algorithm; all ranks alike"},
+      {"TUTTI_CHUNK",
+       &Settings::chunk_bytes,
+       0,
+       1LL << 30,
+       {},
+       "bytes of a block moved at a time; 0: chosen; all ranks alike"},
+      {"TUTTI_WIRE", &Settings::wire, 0, 0, {"", "line", "inline", "bulk"}, "force a wire format; all ranks alike"},
+      {"TUTTI_VIRTUAL_NODES",
+       &Settings::virtual_nodes,
+       1,
+       1024,
+       {},
+       "pretend that the ranks are on so many nodes; all ranks alike"},
+      {"TUTTI_CALIBRATION",
+       &Settings::calibration,
+       0,
+       0,
+       {},
+       "file of `tutti calibrate`; none: defaults; empty: the usual place; rank 0's counts"},
+      {"TUTTI_TABLE", &Settings::table, 0, 0, {}, "file with a selection table; rank 0's counts"},
+      {"TUTTI_DETERMINISTIC",
+       &Settings::deterministic,
+       0,
+       1,
+       {},
+       "1: results independent of size and algorithm; all ranks alike"},
       {"TUTTI_THREADS", &Settings::threads, 1, 16, {}, "host threads per rank that move data"},
       {"TUTTI_CMA", &Settings::cma, 0, 1, {}, "1: read peers' plain memory by process_vm_readv"},
       {"TUTTI_ZERO_COPY", &Settings::zero_copy, 0, 1, {}, "0: never read a peer's buffers in place"},
@@ -105,7 +139,8 @@ std::vector<SettingDoc> SettingDocs() {
     return texts;
   }();
   std::vector<SettingDoc> docs;
-  for (std::size_t i = 0; i < allowed.size(); ++i) docs.push_back({Variables()[i].name, allowed[i], Variables()[i].meaning});
+  for (std::size_t i = 0; i < allowed.size(); ++i)
+    docs.push_back({Variables()[i].name, allowed[i], Variables()[i].meaning});
   return docs;
 }
 

@@ -22,10 +22,16 @@ struct Settings {
   int operation_timeout_ms = 600'000;  // TUTTI_TIMEOUT_MS            an operation may stand still this long
 
   // Plans. Compared at init: all ranks must agree.
-  std::string algorithm;  // TUTTI_ALGO                    force one: direct, two_shot, ring, double_binary_tree, ...
-  int channels = 0;       // TUTTI_CHANNELS                parallel shares, 1..16; 0: chosen
+  std::string algorithm;       // TUTTI_ALGO                    force: "ring", "all_reduce:ring,broadcast:direct"
+  int channels = 0;            // TUTTI_CHANNELS                parallel shares, 1..16; 0: chosen
   long long chunk_bytes = 0;   // TUTTI_CHUNK                   bytes of a block moved at a time; 0: chosen
+  std::string wire;            // TUTTI_WIRE                    "line", "inline", "bulk"; "": chosen
   bool deterministic = false;  // TUTTI_DETERMINISTIC=1         results independent of size, channels and algorithm
+  int virtual_nodes = 1;       // TUTTI_VIRTUAL_NODES           pretend that the ranks are on so many nodes
+  // Rank 0's count.
+  std::string
+      calibration;    // TUTTI_CALIBRATION=path     what `tutti calibrate` wrote; "none": defaults; "": its default path
+  std::string table;  // TUTTI_TABLE=path           which plan for which size, as `tutti explain --table` prints
 
   // Local matters: may differ between ranks.
   int threads = 1;        // TUTTI_THREADS                 host threads per rank that move data, 1..16

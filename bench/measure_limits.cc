@@ -15,7 +15,7 @@
 #include "bench/limits.h"
 #include "bench/statistics.h"
 #include "bench/stream_kernels.h"
-#include "bench/worker.h"
+#include "bench/pin.h"
 #include "report/sizes.h"
 
 namespace tutti::bench {

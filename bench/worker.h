@@ -16,6 +16,7 @@
 
 #include "bench/channel.h"
 #include "bench/library.h"
+#include "bench/pin.h"
 
 namespace tutti::bench {
 
@@ -43,8 +44,6 @@ std::optional<WorkerOrders> TakeOrders();
 
 // This process's rank as mpirun says, -1 without one.
 int RankOfLauncher();
-// Keeps the calling thread, and threads it starts, on the (rank mod cores)th of the cores it may use.
-void PinToCore(int rank);
 
 Json ToJson(const Operation& operation);
 Operation OperationFromJson(const Json& json);

@@ -27,11 +27,15 @@ struct Agreement {
   std::int64_t chunk_bytes;
   std::int32_t deterministic;
   std::int32_t threads;
-  std::array<char, 32> algorithm;
+  std::int32_t virtual_nodes;
+  std::array<char, 16> wire;
+  std::array<char, 256> algorithm;
 };
 
-std::array<char, 32> Padded(const std::string& text) {
-  std::array<char, 32> padded{};
+// Names are compared up to here: longer ones that differ only beyond are not told apart.
+template <std::size_t N>
+std::array<char, N> Padded(const std::string& text) {
+  std::array<char, N> padded{};
   std::memcpy(padded.data(), text.data(), std::min(text.size(), padded.size() - 1));
   return padded;
 }
@@ -43,21 +47,12 @@ void RequireEqual(std::string_view what, const T& first, const T& other, std::si
         what, first, rank, other);
 }
 
-std::optional<tuttiAlgorithm_t> ForcedAlgorithm(const std::string& name) {
-  if (name.empty()) return std::nullopt;
-  const auto algorithm = AlgorithmFromName(name);
-  if (algorithm) return algorithm;
-  std::vector<std::string_view> names;
-  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i)
-    names.push_back(NameOf(static_cast<tuttiAlgorithm_t>(i)));
-  Throw(tuttiInvalidArgument, "algorithm \"{}\" is unknown; there are {}", name, fmt::join(names, ", "));
-}
-
 }  // namespace
 
 Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel)
     : options_(std::move(options)), cancel_(cancel) {
-  const auto forced = ForcedAlgorithm(options_.settings.algorithm);
+  Conditions conditions;
+  ParseForcedAlgorithms(options_.settings.algorithm, nranks, conditions.forced);
   if (options_.settings.deterministic && nranks > kMaxReads) {
     Throw(tuttiInvalidUsage,
           "deterministic mode reduces all contributions at once, which works for up to {} ranks; there are {}",
@@ -73,16 +68,20 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   watch_ = std::make_unique<Watch>(*fabric_, control_plane_->roster(), options_.name,
                                    std::chrono::milliseconds(options_.settings.operation_timeout_ms));
   recorder_ = std::make_unique<Recorder>(fabric_->control(rank));
-  SelectInput select;
-  select.cores = cores_;
-  select.threads = threads_;
-  select.max_channels = channels;
-  select.deterministic = options_.settings.deterministic;
-  select.bulk_capacity = fabric_->layout().bulk_capacity();
-  select.forced_algorithm = forced;
-  select.forced_channels = options_.settings.channels;
-  select.forced_chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
-  plans_ = std::make_unique<PlanCache>(PlanContext{select, fabric_.get(), &windows_, channels, LastLevelCacheBytes()});
+  conditions.nranks = nranks;
+  if (options_.settings.virtual_nodes > 1) {
+    conditions.where = ArrangeEvenly(nranks, std::min(nranks, options_.settings.virtual_nodes));
+  }
+  conditions.max_channels = channels;
+  conditions.threads = threads_;
+  conditions.bulk_capacity = fabric_->layout().bulk_capacity();
+  conditions.deterministic = options_.settings.deterministic;
+  conditions.forced.channels = options_.settings.channels;
+  conditions.forced.chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
+  conditions.forced.wire = WireFromName(options_.settings.wire);
+  selector_ = std::make_unique<Selector>(std::move(conditions), cores_, options_.settings, rank, MakeAllGather());
+  plans_ = std::make_unique<PlanCache>(
+      PlanContext{selector_.get(), fabric_.get(), &windows_, channels, LastLevelCacheBytes()});
   wait_policy_ = ChooseWaitPolicy(options_.settings.wait, nranks * threads_, cores_);
   sleeper_ = std::make_unique<Sleeper>(*fabric_);
   driver_ = Driver(sleeper_.get(), wait_policy_);
@@ -117,7 +116,9 @@ void Communicator::Agree() {
                        settings.chunk_bytes,
                        settings.deterministic,
                        settings.threads,
-                       Padded(settings.algorithm)};
+                       settings.virtual_nodes,
+                       Padded<16>(settings.wire),
+                       Padded<256>(settings.algorithm)};
   const auto all = MakeAllGather()(std::as_bytes(std::span<const Agreement, 1>(&mine, 1)));
   CpuMask together{};
   int quota = mine.quota;
@@ -130,6 +131,8 @@ void Communicator::Agree() {
     RequireEqual("channels (TUTTI_CHANNELS)", first.channels, theirs.channels, r);
     RequireEqual("chunk (TUTTI_CHUNK)", first.chunk_bytes, theirs.chunk_bytes, r);
     RequireEqual("deterministic (TUTTI_DETERMINISTIC)", first.deterministic, theirs.deterministic, r);
+    RequireEqual("virtual nodes (TUTTI_VIRTUAL_NODES)", first.virtual_nodes, theirs.virtual_nodes, r);
+    RequireEqual("wire (TUTTI_WIRE)", std::string(first.wire.data()), std::string(theirs.wire.data()), r);
     RequireEqual("algorithm (TUTTI_ALGO)", std::string(first.algorithm.data()), std::string(theirs.algorithm.data()),
                  r);
     for (std::size_t w = 0; w < together.size(); ++w) together[w] |= theirs.cpus[w];
@@ -167,9 +170,15 @@ Active Communicator::Begin(const Operation& operation) {
   last_plan_ = active.plan;
   last_call_ = packed;
   last_count_ = operation.count;
-  last_algorithm_.store(active.plan->choice.algorithm, std::memory_order_relaxed);
+  last_algorithm_.store(active.plan->choice.candidate.algorithm, std::memory_order_relaxed);
   BindBuffers(active);
   return active;
+}
+
+void Communicator::UseTable(SelectionTable table) {
+  selector_->UseTable(std::move(table));
+  plans_->Forget(counters_);
+  last_plan_ = nullptr;
 }
 
 Reach Communicator::ReachOf(const void* buffer, std::size_t bytes) const {
@@ -213,8 +222,8 @@ void Communicator::End(const Active& active) {
   }
   recorder_->End(active.record);
   if (trace_ != nullptr) {
-    trace_->Add(PackCall(*active.operation), active.operation->count, active.sequence, active.plan->choice.algorithm,
-                active.started, Ticks());
+    trace_->Add(PackCall(*active.operation), active.operation->count, active.sequence,
+                active.plan->choice.candidate.algorithm, active.started, Ticks());
   }
 }
 
@@ -303,7 +312,7 @@ std::string Communicator::DescribeLast() {
   const auto& choice = last_plan_->choice;
   const auto& shape = last_plan_->plan.shape();
   return fmt::format("{}: {}, {} channels, chunk {} B, {}; {} ranks ({})", DescribeCall(last_call_, last_count_),
-                     NameOf(choice.algorithm), last_plan_->plan.channels().size(), shape.chunk_bytes,
+                     NameOf(choice.candidate.algorithm), last_plan_->plan.channels().size(), shape.chunk_bytes,
                      NameOf(shape.wire), size(), choice.reason);
 }
 

@@ -16,6 +16,7 @@
 #include "src/bootstrap/control_plane.h"
 #include "src/plan_cache.h"
 #include "src/recorder.h"
+#include "src/selector.h"
 #include "src/trace.h"
 #include "src/watch.h"
 #include "src/windows.h"
@@ -79,6 +80,10 @@ class Communicator {
   const WaitPolicy& wait_policy() const { return wait_policy_; }
   void TrimPlans() { plans_->Trim(counters_); }
 
+  // For tools: other plans from now on. REQUIRES: nothing runs; all ranks do it alike between the same operations.
+  void UseTable(SelectionTable table);
+  const SelectionTable& table() const { return selector_->table(); }
+
   // From any thread: whatever runs here ends with an error soon.
   void Abort();
 
@@ -115,6 +120,7 @@ class Communicator {
   Windows windows_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<Selector> selector_;
   std::unique_ptr<PlanCache> plans_;
   WaitPolicy wait_policy_;
   std::unique_ptr<Sleeper> sleeper_;

@@ -64,11 +64,26 @@ std::size_t LargestBlockBytes(const Operation& operation) {
   return count * SizeOf(operation.type);
 }
 
+Kind KindOf(const Operation& operation) {
+  return {operation.collective, IsReducing(operation.collective) && IsLowPrecision(operation.type),
+          operation.pairwise()};
+}
+
+// Pieces of a long message: they stay in a core's L2 beside what they are copied from.
+constexpr std::size_t kMessageChunk = 128 * 1024;
+
+Shape MessageShape(std::size_t bytes, const Conditions& conditions) {
+  if (bytes <= kLineShape.capacity) return {Wire::line, kLineShape.capacity};
+  if (bytes <= kInlineShape.capacity) return {Wire::inlined, kInlineShape.capacity};
+  const std::size_t chunk = conditions.forced.chunk_bytes != 0 ? conditions.forced.chunk_bytes : kMessageChunk;
+  return {Wire::bulk, std::clamp(chunk, kCacheLine, conditions.bulk_capacity) / kCacheLine * kCacheLine};
+}
+
 }  // namespace
 
 BoundPlan::BoundPlan(Choice chosen, Shape shape, Schedule schedule, Extents extents, const Operation& operation,
                      const PlanContext& context, int first_channel)
-    : choice(chosen),
+    : choice(std::move(chosen)),
       signature(0),
       plan(std::move(schedule), std::move(extents), shape, operation.type, operation.op, *context.fabric,
            first_channel),
@@ -116,7 +131,7 @@ void PlanCache::AddTraffic(tuttiCounters_t& counters) const {
   constexpr tuttiTransport_t kTransports[] = {tuttiTransportShm, tuttiTransportDirect, tuttiTransportDirect,
                                               tuttiTransportCma};
   for (const auto& [key, plan] : plans_) {
-    const auto algorithm = static_cast<std::size_t>(plan->choice.algorithm);
+    const auto algorithm = static_cast<std::size_t>(plan->choice.candidate.algorithm);
     counters.operations += plan->operations;
     counters.operationsByAlgorithm[algorithm] += plan->operations;
     for (std::size_t c = 0; c < plan->run.channels(); ++c) {
@@ -129,7 +144,7 @@ void PlanCache::AddTraffic(tuttiCounters_t& counters) const {
   }
 }
 
-void PlanCache::MakeRoom(tuttiCounters_t& counters) {
+void PlanCache::Forget(tuttiCounters_t& counters) {
   AddTraffic(counters);
   plans_.clear();
   last_ = nullptr;
@@ -139,35 +154,43 @@ std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
   const Operation operation = Scheduled(asked);
   const int rank = context_.fabric->rank();
   const int nranks = context_.fabric->nranks();
-  SelectInput input = context_.select;
-  input.collective = operation.collective;
-  input.nranks = nranks;
-  input.bytes = LargestBlockBytes(operation);
-  input.element_bytes = SizeOf(operation.type);
-  input.pairwise = operation.pairwise();
-  input.low_precision = IsLowPrecision(operation.type);
-  Choice choice = ChooseAlgorithm(input);
+  const Conditions& conditions = context_.selector->conditions();
+  Choice choice;
   Schedule schedule;
+  Shape shape;
   int first_channel = 0;
   if (operation.point_to_point()) {
-    choice = {tuttiAlgorithmNone, 1, "point to point"};
+    choice = {{}, "point to point"};
     schedule = MessageSchedule(operation, rank, nranks);
+    shape = MessageShape(operation.count * SizeOf(operation.type), conditions);
     first_channel = context_.collective_channels;
   } else {
-    auto built = Build(choice.algorithm, {operation.collective, rank, nranks, operation.root, choice.channels});
+    const Kind kind = KindOf(operation);
+    const std::size_t bytes = LargestBlockBytes(operation);
+    choice = context_.selector->Choose(kind, bytes);
+    Question question = conditions.Ask(operation.collective);
+    question.rank = rank;
+    question.root = operation.root;
+    question.channels = choice.candidate.channels;
+    auto built = Build(choice.candidate.algorithm, question);
     if (!built) {
       Throw(tuttiInternalError, "no schedule of {} by {} on {} ranks", NameOf(operation.collective),
-            NameOf(choice.algorithm), nranks);
+            NameOf(choice.candidate.algorithm), nranks);
     }
     schedule = std::move(*built);
+    shape = Fitting(choice.candidate.shape, BlockBytes(kind.collective, schedule.blocks, bytes),
+                    static_cast<int>(schedule.channels.size()));
+    if (LogEnabled(Subject::select) && rank == 0) {
+      Log(Subject::select, "{} on {} ranks:\n{}", DescribeCall(PackCall(asked), asked.count), nranks,
+          context_.selector->Explain(kind, bytes));
+    }
   }
-  const auto shape = ChooseShape(input, schedule.blocks);
   auto extents = ExtentsOf(operation, nranks, schedule.blocks);
   auto plan = std::make_unique<BoundPlan>(choice, shape, std::move(schedule), std::move(extents), operation, context_,
                                           first_channel);
   plan->signature = SignatureOf(asked);
   Log(Subject::select, "rank {}: {}: {}, {} channels, chunk {} B, {} ({}){}", rank,
-      DescribeCall(PackCall(asked), asked.count), NameOf(choice.algorithm), plan->plan.channels().size(),
+      DescribeCall(PackCall(asked), asked.count), NameOf(choice.candidate.algorithm), plan->plan.channels().size(),
       shape.chunk_bytes, NameOf(shape.wire), choice.reason, plan->stream_output ? "; streams results" : "");
   return plan;
 }

@@ -7,9 +7,9 @@
 #include <string>
 #include <unordered_map>
 
-#include "algorithms/select.h"
 #include "executors/host/run.h"
 #include "src/operation.h"
+#include "src/selector.h"
 
 namespace tutti {
 
@@ -24,7 +24,7 @@ struct PlanKey {
 
 // Everything about plans that is the same for the life of a communicator. All ranks agree on `select`.
 struct PlanContext {
-  SelectInput select;  // its call-dependent fields are filled in per call
+  const Selector* selector;
   ShmFabric* fabric;
   const WindowMap* windows;
   int collective_channels;   // channels 0.. are the collectives'; the next one is point-to-point
@@ -58,8 +58,10 @@ class PlanCache {
   // Forgets plans when there are very many, after adding what they did to `counters`. REQUIRES: none is running.
   void Trim(tuttiCounters_t& counters) {
     if (plans_.size() >= kMaxPlans) [[unlikely]]
-      MakeRoom(counters);
+      Forget(counters);
   }
+  // Forgets all plans. REQUIRES: none is running.
+  void Forget(tuttiCounters_t& counters);
   // Adds what the plans have done so far.
   void AddTraffic(tuttiCounters_t& counters) const;
   const PlanContext& context() const { return context_; }
@@ -68,7 +70,6 @@ class PlanCache {
   struct Hash {
     std::size_t operator()(const PlanKey& key) const;
   };
-  void MakeRoom(tuttiCounters_t& counters);
   std::unique_ptr<BoundPlan> Make(const Operation& operation) const;
   BoundPlan& FindSlowly(const Operation& operation, std::uint64_t packed);
 

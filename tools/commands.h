@@ -8,8 +8,10 @@ class App;
 
 namespace tutti::tools {
 
-void AddSettings(CLI::App& app);  // tutti settings
-void AddSimulate(CLI::App& app);  // tutti simulate
-void AddTopo(CLI::App& app);      // tutti topo
+void AddExplain(CLI::App& app);
+void AddJudge(CLI::App& app);
+void AddSettings(CLI::App& app);
+void AddSimulate(CLI::App& app);
+void AddTopo(CLI::App& app);
 
 }  // namespace tutti::tools

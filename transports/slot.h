@@ -3,8 +3,8 @@
 //
 // A ring has `depth` slots, one filler and one or more emptiers. Both count the slots they have dealt with, modulo
 // 2^32; slot number c lies at index c % depth (depth is a power of two, so the wrap is seamless). The filler writes the
-// data, then the flag (release); an emptier sees the flag (acquire), reads the data, then publishes its count (release),
-// which lets the filler (acquire) use the slot again.
+// data, then the flag (release); an emptier sees the flag (acquire), reads the data, then publishes its count
+// (release), which lets the filler (acquire) use the slot again.
 //
 // The flag is unique to (slot number, operation): low half the slot number, high half the operation's signature folded
 // with its sequence number. An emptier knows both halves beforehand, so one comparison tells "arrived"; an equal low
@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace tutti {
@@ -23,14 +24,21 @@ inline constexpr std::size_t kCacheLine = 64;
 
 // How bytes sit in a slot.
 enum class Wire : std::uint8_t {
-  line,    // flag and data in one cache line: one line's trip is the whole cost
-  inlined, // flag in the first line, data right behind it
-  bulk,    // flag and description in a line of their own, data aligned behind it
+  line,     // flag and data in one cache line: one line's trip is the whole cost
+  inlined,  // flag in the first line, data right behind it
+  bulk,     // flag and description in a line of their own, data aligned behind it
 };
 inline constexpr int kWires = 3;
 
 constexpr std::string_view NameOf(Wire wire) {
   return wire == Wire::line ? "line" : wire == Wire::inlined ? "inline" : "bulk";
+}
+
+constexpr std::optional<Wire> WireFromName(std::string_view name) {
+  for (int i = 0; i < kWires; ++i) {
+    if (NameOf(static_cast<Wire>(i)) == name) return static_cast<Wire>(i);
+  }
+  return std::nullopt;
 }
 
 enum class SlotKind : std::uint16_t {
@@ -65,7 +73,8 @@ struct SlotShape {
 // that successive ones fall into different cache sets. Together 15.5 KiB a pair (the design allows 16).
 inline constexpr SlotShape kLineShape{64, 64, kShortHeader, 64 - kShortHeader};
 inline constexpr SlotShape kInlineShape{23 * 64, 8, kShortHeader, 23 * 64 - kShortHeader};
-static_assert(std::size_t{kLineShape.stride} * kLineShape.depth + std::size_t{kInlineShape.stride} * kInlineShape.depth <=
+static_assert(std::size_t{kLineShape.stride} * kLineShape.depth +
+                  std::size_t{kInlineShape.stride} * kInlineShape.depth <=
               16 * 1024);
 
 // There is one post ring a rank and channel, not one a pair, so it can afford the depth of the line ring.
@@ -78,9 +87,7 @@ constexpr SlotShape BulkShape(std::uint32_t capacity, std::uint32_t depth) {
   return {(lines | 1) * line, depth, line, capacity};
 }
 
-constexpr std::uint64_t SlotFlag(std::uint32_t number, std::uint32_t tag) {
-  return std::uint64_t{tag} << 32 | number;
-}
+constexpr std::uint64_t SlotFlag(std::uint32_t number, std::uint32_t tag) { return std::uint64_t{tag} << 32 | number; }
 constexpr std::uint32_t FlagNumber(std::uint64_t flag) { return static_cast<std::uint32_t>(flag); }
 
 // How many slots the filler may still fill when it has filled `tail` and the slowest emptier has emptied `head`.

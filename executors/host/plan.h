@@ -10,7 +10,7 @@
 
 #include "algorithms/extents.h"
 #include "algorithms/schedule.h"
-#include "algorithms/select.h"
+#include "algorithms/shape.h"
 #include "executors/host/reduce.h"
 #include "transports/shm.h"
 

@@ -1,0 +1,84 @@
+// What may serve a call: algorithm x channels x wire x chunk, and for what may not, why not.
+//
+// Thread-safety: pure functions and value types.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "algorithms/build.h"
+#include "algorithms/shape.h"
+
+namespace tutti {
+
+// Calls for which plans are chosen alike, but for their size.
+struct Kind {
+  Collective collective = Collective::all_reduce;
+  bool low_precision = false;  // a reduction whose partial sums are rounded when they travel
+  bool pairwise = false;       // all_to_all whose lengths only each pair knows: one plan for all sizes
+
+  friend bool operator==(const Kind&, const Kind&) = default;
+};
+// Every kind there is, in a fixed order.
+const std::vector<Kind>& AllKinds();
+int IndexOf(const Kind& kind);
+std::string ToString(const Kind& kind);  // "all_reduce, low precision"
+
+// What a user insists on. All ranks alike.
+struct Forced {
+  std::array<std::optional<tuttiAlgorithm_t>, kScheduledCollectives> algorithm = {};
+  int channels = 0;             // 0: free
+  std::size_t chunk_bytes = 0;  // 0: free
+  std::optional<Wire> wire;
+};
+
+// TUTTI_ALGO: algorithms and collective:algorithm pairs, separated by commas; pairs win. An algorithm alone is passed
+// over where it is impossible. Throws tuttiInvalidArgument if a word is unknown or a pair is impossible on
+// `nranks`.
+void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced);
+
+// What is the same for all calls of a communicator, and on all its ranks.
+struct Conditions {
+  int nranks = 1;
+  Arrangement where = {};  // empty: one node
+  bool one_host = true;    // posts reach everybody
+  int max_channels = 1;
+  int threads = 1;                // that move data, on the rank that has most; 0: an executor for every channel
+  std::size_t bulk_capacity = 0;  // bytes
+  bool deterministic = false;
+  Forced forced = {};
+
+  Question Ask(Collective collective) const {
+    return {collective, 0, nranks, 0, 1, where.node_of.empty() ? nullptr : &where};
+  }
+};
+
+struct Candidate {
+  tuttiAlgorithm_t algorithm = tuttiAlgorithmNone;
+  int channels = 1;  // Question::channels
+  Shape shape = {};
+
+  friend bool operator==(const Candidate&, const Candidate&) = default;
+};
+
+// "" if the algorithm works and gives what is promised, else the reason for a person.
+std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions);
+// Likewise, but also the reasons why it is not considered: another one is forced, ...
+std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions);
+
+// How an algorithm that may serve could move blocks of `block_bytes`. Never empty.
+std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions,
+                                  std::size_t block_bytes);
+
+// The shape itself, or the next one that can carry blocks of `block_bytes` in each of `channels`: a short wire takes
+// whole blocks, or pieces that are multiples of 64 bytes.
+Shape Fitting(Shape shape, std::size_t block_bytes, int channels);
+
+// Bytes of one of the `blocks` that a schedule cuts a call of `bytes` into. `bytes`: of the buffer for all_reduce,
+// broadcast and reduce; otherwise of the largest block.
+std::size_t BlockBytes(Collective collective, int blocks, std::size_t bytes);
+
+}  // namespace tutti

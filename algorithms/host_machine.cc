@@ -1,0 +1,136 @@
+#include "algorithms/host_machine.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t KiB = 1024;
+constexpr std::size_t MiB = 1024 * KiB;
+constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
+
+// The names of a file's entries.
+constexpr char kOperation[] = "operation_us";
+constexpr char kStep[] = "step_us";
+constexpr char kYield[] = "yield_us";
+constexpr char kCores[] = "cores";
+constexpr char kBandwidth[] = "executor_bandwidth";
+constexpr char kCrossing[] = "crossing_bandwidth";
+constexpr char kFootprint[] = "up_to_bytes";
+constexpr char kRate[] = "GBps";
+constexpr char kLatency[] = "latency_us";
+
+double Positive(const nlohmann::json& json, const std::string& name, const char* key, double most) {
+  const auto found = json.find(key);
+  if (found == json.end()) Throw(tuttiInvalidArgument, "{}: \"{}\" is missing", name, key);
+  if (!found->is_number() || !(found->get<double>() > 0) || found->get<double>() > most) {
+    Throw(tuttiInvalidArgument, "{}: \"{}\" is {}; it takes a number above 0, up to {}", name, key, found->dump(),
+          most);
+  }
+  return found->get<double>();
+}
+
+nlohmann::ordered_json ToJson(const Rate& rate) {
+  nlohmann::ordered_json json;
+  for (const auto& step : rate) {
+    nlohmann::ordered_json entry;
+    if (step.footprint != kAnySize) entry[kFootprint] = step.footprint;
+    entry[kRate] = step.bandwidth;
+    json.push_back(std::move(entry));
+  }
+  return json;
+}
+
+constexpr double kLongestUs = 1e6;
+constexpr double kFastestGBps = 1e5;
+constexpr int kMostCores = 4096;
+
+Rate RateFromJson(const nlohmann::json& json, const std::string& name, const char* key) {
+  const auto rates = json.find(key);
+  if (rates == json.end() || !rates->is_array() || rates->empty()) {
+    Throw(tuttiInvalidArgument, "{}: \"{}\" takes a list with at least one entry", name, key);
+  }
+  Rate rate;
+  for (const auto& entry : *rates) {
+    const bool last = &entry == &rates->back();
+    if (!entry.is_object()) Throw(tuttiInvalidArgument, "{}: {} in \"{}\" is no object", name, entry.dump(), key);
+    const auto footprint = last ? kAnySize : static_cast<std::size_t>(Positive(entry, name, kFootprint, std::exp2(62)));
+    if (!rate.empty() && footprint <= rate.back().footprint) {
+      Throw(tuttiInvalidArgument, "{}: \"{}\" does not ascend in \"{}\"", name, kFootprint, key);
+    }
+    rate.push_back({footprint, Positive(entry, name, kRate, kFastestGBps)});
+  }
+  return rate;
+}
+
+}  // namespace
+
+HostCosts DefaultHostCosts(int cores) {
+  HostCosts host;
+  host.costs.operation_us = 0.25;
+  host.costs.step_us = 0.06;
+  host.costs.yield_us = 0.9;  // half of two ranks' round trip on one core
+  host.costs.cores = cores;
+  // Bytes read and written, together, by one core: in L2, in L3, in memory.
+  host.costs.executor_bandwidth = {{512 * KiB, 60}, {32 * MiB, 40}, {kAnySize, 14}};
+  // Bytes copied from another core's fresh lines: a short piece pays for finding them, a long one for its length.
+  host.costs.crossing_bandwidth = {{512, 4.6},     {1 * KiB, 7.8},  {4 * KiB, 11},
+                                   {16 * KiB, 17}, {512 * KiB, 20}, {kAnySize, 11}};
+  host.latency = {0.1, 0.2, 0.3};
+  return host;
+}
+
+std::string ToJson(const HostCosts& host) {
+  nlohmann::ordered_json json;
+  json[kOperation] = host.costs.operation_us;
+  json[kStep] = host.costs.step_us;
+  json[kYield] = host.costs.yield_us;
+  json[kCores] = host.costs.cores;
+  for (int wire = 0; wire < kWires; ++wire)
+    json[kLatency][std::string(NameOf(static_cast<Wire>(wire)))] = host.latency[wire];
+  json[kBandwidth] = ToJson(host.costs.executor_bandwidth);
+  json[kCrossing] = ToJson(host.costs.crossing_bandwidth);
+  return json.dump(2) + "\n";
+}
+
+HostCosts HostCostsFromJson(const std::string& text, const std::string& name) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) Throw(tuttiInvalidArgument, "{} is no JSON object", name);
+  HostCosts host;
+  host.costs.operation_us = Positive(json, name, kOperation, kLongestUs);
+  host.costs.step_us = Positive(json, name, kStep, kLongestUs);
+  host.costs.yield_us = Positive(json, name, kYield, kLongestUs);
+  host.costs.cores = static_cast<int>(Positive(json, name, kCores, kMostCores));
+  const auto latency = json.find(kLatency);
+  if (latency == json.end() || !latency->is_object())
+    Throw(tuttiInvalidArgument, "{}: \"{}\" is missing", name, kLatency);
+  for (int wire = 0; wire < kWires; ++wire) {
+    host.latency[wire] = Positive(*latency, name, std::string(NameOf(static_cast<Wire>(wire))).c_str(), kLongestUs);
+  }
+  host.costs.executor_bandwidth = RateFromJson(json, name, kBandwidth);
+  host.costs.crossing_bandwidth = RateFromJson(json, name, kCrossing);
+  return host;
+}
+
+Machine HostMachine(const HostCosts& host, Arrangement arrangement) {
+  std::vector<NodeType> types;
+  std::vector<int> type_of_node;
+  const Route through_memory{{}, host.latency, false};
+  for (const auto& ranks : arrangement.ranks_on) {
+    const std::size_t n = ranks.size();
+    type_of_node.push_back(static_cast<int>(types.size()));
+    // Half of the way on each side.
+    Route half = through_memory;
+    for (double& latency : half.latency) latency /= 2;
+    const std::vector<std::vector<Route>> one_way(n, {half});
+    types.push_back({{}, std::vector<std::vector<Route>>(n, std::vector<Route>(n, through_memory)), one_way, one_way});
+  }
+  return {std::move(types), std::move(type_of_node), std::move(arrangement), host.costs};
+}
+
+}  // namespace tutti

@@ -1,0 +1,29 @@
+// The machine model of ranks that are processes of hosts and talk through shared memory: where its constants come from.
+//
+// Thread-safety: pure functions, but for the file.
+#pragma once
+
+#include <string>
+
+#include "algorithms/machine.h"
+
+namespace tutti {
+
+// What was measured on one host (`tutti calibrate`), or the defaults of a small server.
+struct HostCosts {
+  Costs costs;
+  std::array<double, kWires> latency;  // us from the writer's flag to the reader's eye, by Wire
+};
+
+// Measured on a virtual machine of two Zen 3 cores (docs/performance.md); ratios carry over to other hosts, absolutes
+// do not. `cores`: that the ranks share.
+HostCosts DefaultHostCosts(int cores);
+
+// As JSON. Parsing throws tuttiInvalidArgument with `name` and the reason.
+std::string ToJson(const HostCosts& costs);
+HostCosts HostCostsFromJson(const std::string& text, const std::string& name);
+
+// Every node of `arrangement` is a host with these costs; between nodes the same memory is crossed (virtual nodes).
+Machine HostMachine(const HostCosts& costs, Arrangement arrangement);
+
+}  // namespace tutti

@@ -1,0 +1,19 @@
+// How a plan's slots are shaped.
+//
+// Thread-safety: value type.
+#pragma once
+
+#include <cstddef>
+
+#include "transports/slot.h"
+
+namespace tutti {
+
+struct Shape {
+  Wire wire = Wire::bulk;
+  std::size_t chunk_bytes = 0;  // of each block at a time; a multiple of 64 unless it covers whole blocks
+
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+}  // namespace tutti

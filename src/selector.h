@@ -1,0 +1,45 @@
+// Which plan a call gets on one communicator. Rank 0 knows the machine's constants - calibrated or defaults -, prices
+// all candidates and ships one table to everybody; afterwards a choice is a look-up.
+//
+// Thread-safety: Choose and Explain by one thread at a time.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "algorithms/explain.h"
+#include "algorithms/host_machine.h"
+#include "base/settings.h"
+#include "transports/descriptor_exchange.h"
+
+namespace tutti {
+
+struct Choice {
+  Candidate candidate;
+  std::string reason;  // for a person
+};
+
+class Selector {
+ public:
+  // Collective. `conditions` are equal on all ranks; `cores` are those that the ranks share. Throws
+  // tuttiInvalidArgument, on every rank, if a file that rank 0's settings name is missing or wrong.
+  Selector(Conditions conditions, int cores, const Settings& settings, int rank, const AllGather& all_gather);
+
+  const Conditions& conditions() const { return conditions_; }
+  const SelectionTable& table() const { return table_; }
+  void UseTable(SelectionTable table) { table_ = std::move(table); }
+  // `bytes`: of the buffer for all_reduce, broadcast and reduce; otherwise of the largest block.
+  Choice Choose(const Kind& kind, std::size_t bytes) const;
+  // Every candidate and its predicted time.
+  std::string Explain(const Kind& kind, std::size_t bytes) const;
+
+ private:
+  Conditions conditions_;
+  HostCosts costs_;
+  std::string origin_;  // of the table: "" if it was priced
+  SelectionTable table_;
+};
+
+}  // namespace tutti
