@@ -12,19 +12,20 @@ namespace tutti {
 namespace {
 
 // A connection as its writer names it. A post counts once for each reader.
+constexpr int kPost = -1;
 struct Name {
   int from;
   int to;
   int channel;
-  bool post;
+  int number;  // of those with that peer; kPost
   friend bool operator==(const Name&, const Name&) = default;
 };
 
 struct NameHash {
   std::size_t operator()(const Name& name) const {
     // Ranks are below 2^16 (Operand::peer) and channels few.
-    return Mix(static_cast<std::uint64_t>(name.from) << 32 | static_cast<std::uint64_t>(name.to) << 16 |
-               static_cast<std::uint64_t>(name.channel) << 1 | static_cast<std::uint64_t>(name.post));
+    return Mix(static_cast<std::uint64_t>(name.from) << 40 | static_cast<std::uint64_t>(name.to) << 24 |
+               static_cast<std::uint64_t>(name.channel) << 8 | static_cast<std::uint64_t>(name.number + 1));
   }
 };
 
@@ -130,12 +131,13 @@ class Flattener {
     const auto number = static_cast<std::uint32_t>(flat_.lanes_.size());
     for (const Operand& read : step.reads) {
       if (read.place != Place::from && read.place != Place::post) continue;
-      flat_.operands_.push_back(EdgeOf({read.peer, lane.rank, lane.channel, read.place == Place::post}, number));
+      flat_.operands_.push_back(
+          EdgeOf({read.peer, lane.rank, lane.channel, read.place == Place::post ? kPost : read.connection}, number));
       ++flat.empties;
     }
     for (const Operand& write : step.writes) {
       if (write.place == Place::to) {
-        flat_.operands_.push_back(ConnectionOf({lane.rank, write.peer, lane.channel, false}, number));
+        flat_.operands_.push_back(ConnectionOf({lane.rank, write.peer, lane.channel, write.connection}, number));
         ++flat.fills;
       } else if (write.place == Place::post) {
         AddPost(lane, number);
@@ -159,7 +161,7 @@ class Flattener {
     bool first = true;
     for (int reader = 0; reader < machine_.nranks(); ++reader) {
       if (reader == lane.rank) continue;
-      const std::uint32_t connection = ConnectionOf({lane.rank, reader, lane.channel, true}, number);
+      const std::uint32_t connection = ConnectionOf({lane.rank, reader, lane.channel, kPost}, number);
       flat_.operands_.push_back(connection);
       if (arrangement_.node_of[reader] != arrangement_.node_of[lane.rank]) continue;
       flat_.connections_[connection].rides_along = shared_memory && !first;
@@ -213,13 +215,13 @@ class Flattener {
 
   int Counterpart(const Schedule& theirs, const Schedule& ours, const Name& name, int reader) const {
     const auto& channel = theirs.channels.at(name.channel);
-    if (!name.post) {
-      if (const auto position = PositionOf(channel, To(reader))) {
+    if (name.number != kPost) {
+      if (const auto position = PositionOf(channel, By(name.number, To(reader)))) {
         const auto& lanes = ours.channels.at(name.channel).lanes;
         if (position->lane < lanes.size() && position->step < lanes[position->lane].steps.size()) {
           const auto& writes = lanes[position->lane].steps[position->step].writes;
           if (position->write < writes.size() && writes[position->write].place == Place::to) {
-            return Find({ours.rank, writes[position->write].peer, name.channel, false});
+            return Find({ours.rank, writes[position->write].peer, name.channel, writes[position->write].connection});
           }
         }
       }

@@ -19,14 +19,14 @@ struct Standing {
   std::array<bool, 2> child = {};
   auto operator<=>(const Standing&) const = default;
 };
-using Standings = std::array<Standing, 2>;  // in both trees
+using Standings = std::array<Standing, kTrees>;
 
 class TreeStandings {
  public:
   explicit TreeStandings(int n) : nodes_(n), standings_(n) {
     for (int i = 0; i < n; ++i) nodes_[i] = DoubleTree(i, n);
     for (int i = 0; i < n; ++i) {
-      for (int tree = 0; tree < 2; ++tree) {
+      for (int tree = 0; tree < kTrees; ++tree) {
         Height(i, tree);
         Depth(i, tree);
       }
@@ -53,7 +53,7 @@ class TreeStandings {
     return standing.depth = parent == -1 ? 0 : 1 + Depth(parent, tree);
   }
 
-  std::vector<std::array<TreeNode, 2>> nodes_;
+  std::vector<std::array<TreeNode, kTrees>> nodes_;
   std::vector<Standings> standings_;
 };
 
@@ -73,14 +73,21 @@ Folding ByKey(const std::vector<Key>& keys) {
 
 Folding OneForAll(int nodes) { return {std::vector<int>(static_cast<std::size_t>(nodes), 0), {0}}; }
 
-Folding FoldTree(const Arrangement& arrangement) {
-  const TreeStandings standings(arrangement.nranks());
+// By where the nodes' members stand in the trees: its ranks, or, in trees of nodes, itself.
+Folding FoldTree(const std::vector<std::vector<int>>& members_of, int members) {
+  const TreeStandings standings(members);
   std::vector<std::vector<Standings>> keys;
-  for (const auto& ranks : arrangement.ranks_on) {
+  for (const auto& own : members_of) {
     auto& key = keys.emplace_back();
-    for (const int rank : ranks) key.push_back(standings[rank]);
+    for (const int member : own) key.push_back(standings[member]);
   }
   return ByKey(keys);
+}
+
+std::vector<std::vector<int>> Themselves(int nodes) {
+  std::vector<std::vector<int>> selves;
+  for (int node = 0; node < nodes; ++node) selves.push_back({node});
+  return selves;
 }
 
 bool Even(const Arrangement& arrangement) {
@@ -91,10 +98,14 @@ bool Even(const Arrangement& arrangement) {
 }  // namespace
 
 std::optional<Folding> Fold(tuttiAlgorithm_t algorithm, Collective collective, const Arrangement& arrangement) {
-  if (!Even(arrangement) || HasRoot(collective)) return std::nullopt;
+  const bool around = collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
+                      collective == Collective::all_gather;
+  if (!Even(arrangement) || !around) return std::nullopt;
   switch (algorithm) {
-    case tuttiAlgorithmRing: return OneForAll(arrangement.nodes());
-    case tuttiAlgorithmDoubleBinaryTree: return FoldTree(arrangement);
+    case tuttiAlgorithmRing:
+    case tuttiAlgorithmTwoLevel: return OneForAll(arrangement.nodes());
+    case tuttiAlgorithmDoubleBinaryTree: return FoldTree(arrangement.ranks_on, arrangement.nranks());
+    case tuttiAlgorithmTwoLevelTree: return FoldTree(Themselves(arrangement.nodes()), arrangement.nodes());
     default: return std::nullopt;
   }
 }

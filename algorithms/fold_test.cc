@@ -35,16 +35,20 @@ double Ratio(tuttiAlgorithm_t algorithm, const Case& machine_of, std::size_t byt
   return Simulate(machine, call, &*folding).duration_us / Simulate(machine, call).duration_us;
 }
 
-TEST_P(Folded, RingIsTheFullOne) {
-  for (const std::size_t chunk : {std::size_t{1} << 10, std::size_t{1} << 20}) {
-    EXPECT_NEAR(Ratio(tuttiAlgorithmRing, GetParam(), 6400, chunk), 1, 1e-6);
+TEST_P(Folded, RingsAreTheFullOnes) {
+  for (const auto algorithm : {tuttiAlgorithmRing, tuttiAlgorithmTwoLevel}) {
+    for (const std::size_t chunk : {std::size_t{1} << 10, std::size_t{1} << 20}) {
+      EXPECT_NEAR(Ratio(algorithm, GetParam(), 6400, chunk), 1, 1e-6) << NameOf(algorithm);
+    }
   }
 }
 
 // "A few per cent": where the trees are ragged.
-TEST_P(Folded, TreeIsNearTheFullOne) {
-  EXPECT_NEAR(Ratio(tuttiAlgorithmDoubleBinaryTree, GetParam(), 64, std::size_t{1} << 20), 1, 0.03);
-  EXPECT_NEAR(Ratio(tuttiAlgorithmDoubleBinaryTree, GetParam(), 64'000, 32'000), 1, 0.05);
+TEST_P(Folded, TreesAreNearTheFullOnes) {
+  for (const auto algorithm : {tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmTwoLevelTree}) {
+    EXPECT_NEAR(Ratio(algorithm, GetParam(), 64, std::size_t{1} << 20), 1, 0.03) << NameOf(algorithm);
+    EXPECT_NEAR(Ratio(algorithm, GetParam(), 64'000, 32'000), 1, 0.05) << NameOf(algorithm);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Machines, Folded,
