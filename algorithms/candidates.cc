@@ -125,7 +125,8 @@ void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced) 
 
 std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions) {
   if (!Supports(algorithm, kind.collective, conditions.nranks)) return "has no form of it on so many ranks";
-  if (kind.pairwise && PassesBlocksOn(algorithm, kind.collective)) return "passes on blocks whose lengths only others know";
+  if (kind.pairwise && PassesBlocksOn(algorithm, kind.collective))
+    return "passes on blocks whose lengths only others know";
   if (!conditions.one_host && NeedsOneHost(algorithm, kind.collective)) return "posts to ranks that are on other hosts";
   if (IsReducing(kind.collective) && conditions.deterministic && !RoundsOnce(algorithm)) {
     return "is not deterministic: other orders, more roundings";
@@ -139,6 +140,7 @@ std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const Condition
   if (forced && WhyImpossible(*forced, kind, conditions).empty()) {
     return *forced == algorithm ? "" : fmt::format("{} is forced", NameOf(*forced));
   }
+  if (IsBaseline(algorithm)) return "is there to be compared with: on request only";
   if (IsReducing(kind.collective) && kind.low_precision && !RoundsOnce(algorithm) &&
       WhyImpossible(tuttiAlgorithmDirect, kind, conditions).empty()) {
     return "rounds partial sums of a low-precision type on the way";

@@ -12,6 +12,7 @@
 #include "base/datatype.h"
 #include "base/log.h"
 #include "src/bootstrap/rendezvous.h"
+#include "src/survey.h"
 #include "topology/host.h"
 
 namespace tutti {
@@ -68,6 +69,10 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   watch_ = std::make_unique<Watch>(*fabric_, control_plane_->roster(), options_.name,
                                    std::chrono::milliseconds(options_.settings.operation_timeout_ms));
   recorder_ = std::make_unique<Recorder>(fabric_->control(rank));
+  std::vector<std::string> hosts;
+  for (const auto& process : control_plane_->roster()) hosts.push_back(process.host);
+  system_ = Survey(options_.settings, rank, hosts, MakeAllGather());
+  if (rank == 0) Log(Subject::init, "{} ranks on {} cores; {}", nranks, cores_, Summary(system_));
   conditions.nranks = nranks;
   if (options_.settings.virtual_nodes > 1) {
     conditions.where = ArrangeEvenly(nranks, std::min(nranks, options_.settings.virtual_nodes));

@@ -20,6 +20,7 @@
 #include "src/trace.h"
 #include "src/watch.h"
 #include "src/windows.h"
+#include "topology/system.h"
 
 namespace tutti {
 
@@ -116,6 +117,7 @@ class Communicator {
   std::unique_ptr<ControlPlane> control_plane_;
   int cores_ = 1;    // that all ranks share
   int threads_ = 1;  // most of any rank
+  System system_;  // of all hosts
   std::unique_ptr<ShmFabric> fabric_;
   Windows windows_;
   std::unique_ptr<Watch> watch_;

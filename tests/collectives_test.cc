@@ -23,6 +23,7 @@ struct Surroundings {
   std::string chunk;  // empty: chosen
   bool zero_copy = true;
   bool cma = false;
+  int virtual_nodes = 1;
 };
 
 // Runs `cases` on all ranks, checks each, and stops at the first that fails.
@@ -32,8 +33,11 @@ void RunCases(const Surroundings& around, const std::vector<Case>& cases, std::s
   if (!around.chunk.empty()) options.environment.emplace_back("TUTTI_CHUNK", around.chunk);
   if (!around.zero_copy) options.environment.emplace_back("TUTTI_ZERO_COPY", "0");
   if (around.cma) options.environment.emplace_back("TUTTI_CMA", "1");
-  SCOPED_TRACE(fmt::format("{} ranks, algorithm \"{}\", {} channels, chunk \"{}\", {}{}{}", around.ranks,
-                           around.algorithm, around.channels, around.chunk,
+  if (around.virtual_nodes > 1) {
+    options.environment.emplace_back("TUTTI_VIRTUAL_NODES", std::to_string(around.virtual_nodes));
+  }
+  SCOPED_TRACE(fmt::format("{} ranks, {} virtual nodes, algorithm \"{}\", {} channels, chunk \"{}\", {}{}{}",
+                           around.ranks, around.virtual_nodes, around.algorithm, around.channels, around.chunk,
                            around.memory == Memory::threads   ? "threads"
                            : around.memory == Memory::windows ? "windows"
                                                               : "processes",
@@ -76,6 +80,9 @@ class Collectives : public ::testing::TestWithParam<std::tuple<int, const char*>
     around.chunk = kChunks[seed / 5 % 5];
     around.zero_copy = memory != Memory::plain || seed / 25 % 3 != 0;
     around.cma = memory == Memory::plain && seed / 25 % 3 == 1;
+    // 1, 2 and 3 nodes; ranks that do not divide make them uneven.
+    if (around.algorithm.starts_with("two_level"))
+      around.virtual_nodes = 1 + (around.ranks + static_cast<int>(memory)) % 3;
     return around;
   }
   static void Run(Memory memory) {
