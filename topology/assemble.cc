@@ -122,6 +122,7 @@ class Assembly {
                              .bus_id = place.bus_id,
                              .pci = place.slot});
       JoinSlot(index, parent, place, 1);
+      NoteNarrow(place);
       for (const auto& child : place.children) AddPlace(child, index, cpu);
       return;
     }
@@ -151,6 +152,17 @@ class Assembly {
       JoinSlot(index, parent, place, place.ports.size());
       ports_.emplace_back(index, port.latency);
     }
+  }
+
+  // It is believed all the same: some switches are built so, others tell of a link that idles or is only for
+  // management.
+  void NoteNarrow(const PciDescription& bridge) {
+    const bool narrow = std::any_of(bridge.children.begin(), bridge.children.end(), [&](const PciDescription& child) {
+      return BandwidthOf(child.slot) > BandwidthOf(bridge.slot);
+    });
+    if (!narrow) return;
+    host_.notes.push_back(fmt::format("switch {}: its link to the CPU carries less ({} GB/s) than a device below it",
+                                      bridge.bus_id, BandwidthOf(bridge.slot)));
   }
 
   // Who sits in whose socket is not described, so every node is joined with every other.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <span>
 
 #include "topology/assemble.h"
 #include "topology/link_constants.h"
@@ -74,7 +75,37 @@ void Fill(PciSlot& slot, const PciSlot& detected) {
   Fill(slot.width, detected.width, 0);
 }
 
-void AssumeGpu(PciDescription& place, std::vector<std::string>& notes) {
+// Says of many alike what was assumed, so that people read a line and not a page.
+class Assumptions {
+ public:
+  void Add(const std::string& who, const std::string& what) {
+    const auto same = std::find_if(said_.begin(), said_.end(), [&](const Said& said) { return said.what == what; });
+    if (same != said_.end()) {
+      same->who.push_back(who);
+    } else {
+      said_.push_back({what, {who}});
+    }
+  }
+
+  void AppendTo(std::vector<std::string>& notes) const {
+    constexpr std::size_t kShown = 3;
+    for (const auto& [what, who] : said_) {
+      const auto shown = std::span(who).first(std::min(who.size(), kShown));
+      const std::string subject = fmt::format("{}{}", fmt::join(shown, ", "), who.size() > kShown ? ", ..." : "");
+      notes.push_back(who.size() == 1 ? fmt::format("{}: {}", subject, what)
+                                      : fmt::format("{} ({} in all): {}", subject, who.size(), what));
+    }
+  }
+
+ private:
+  struct Said {
+    std::string what;
+    std::vector<std::string> who;
+  };
+  std::vector<Said> said_;  // few: whats do not name anybody
+};
+
+void AssumeGpu(PciDescription& place, Assumptions& notes) {
   const KnownGpu* known = Know(place.slot);
   const bool told = place.gpu.has_value();
   if (!told) place.gpu.emplace();
@@ -82,22 +113,22 @@ void AssumeGpu(PciDescription& place, std::vector<std::string>& notes) {
   if (gpu.sm == 0 && known != nullptr) gpu.sm = known->sm;
   if (!gpu.gdr) gpu.gdr = true;
   if (!told) {
-    notes.push_back(fmt::format("{}: taken for a GPU by its class, {}, with GPUDirect RDMA", place.bus_id,
-                                known != nullptr ? known->name : "of unknown kind"));
+    notes.Add(place.bus_id, fmt::format("taken for a GPU by its class, {}, with GPUDirect RDMA",
+                                        known != nullptr ? known->name : "of unknown kind"));
   }
 }
 
-void AssumePort(PciDescription& place, std::vector<std::string>& notes) {
+void AssumePort(PciDescription& place, Assumptions& notes) {
   place.ports.push_back({.gdr = true});
-  notes.push_back(
-      fmt::format("{}: taken for a network card by its class, with one port and GPUDirect RDMA", place.bus_id));
+  notes.Add(place.bus_id, "taken for a network card by its class, with one port and GPUDirect RDMA");
 }
 
-void AssumeSpeed(const PciDescription& place, PortDescription& port, std::vector<std::string>& notes) {
+void AssumeSpeed(const PciDescription& place, PortDescription& port, Assumptions& notes) {
   if (port.speed_gbit != 0) return;
   port.speed_gbit = PortSpeedGbit(place.slot.speed_gts, place.slot.width);
-  notes.push_back(fmt::format("{} {}: speed not told, {} Gbit/s assumed{}", place.bus_id, port.name, port.speed_gbit,
-                              place.slot.speed_gts != 0 ? " as its slot can feed" : ""));
+  notes.Add(port.name.empty() ? place.bus_id : port.name,
+            fmt::format("speed not told, {} Gbit/s assumed{}", port.speed_gbit,
+                        place.slot.speed_gts != 0 ? " as its slot can feed" : ""));
 }
 
 std::vector<NvlinkDescription> Mesh(const std::vector<PciDescription*>& gpus, const PciDescription* self, int nvlinks) {
@@ -148,6 +179,7 @@ bool MayBeGpu(const PciSlot& slot) {
 bool MayBeEnd(const PciSlot& slot) { return MayBeGpu(slot) || MayBePort(slot); }
 
 void CompleteFrom(HostDescription& host, const HostDescription& detected) {
+  Assumptions notes;
   std::map<std::string, const PciDescription*> places;
   ForEachPlaceOf(detected, [&](const PciDescription& place) { places.emplace(place.bus_id, &place); });
   ForEachPlaceOf(host, [&](PciDescription& place) {
@@ -158,7 +190,7 @@ void CompleteFrom(HostDescription& host, const HostDescription& detected) {
     if (!place.is_end()) {
       place.gpu = real.gpu;
       place.ports = real.ports;
-      if (place.is_end()) host.notes.push_back(fmt::format("{}: completed with what was detected", place.bus_id));
+      if (place.is_end()) notes.Add(place.bus_id, "completed with what was detected");
     } else if (place.gpu && real.gpu) {
       Fill(place.gpu->number, real.gpu->number, kUnknown);
       Fill(place.gpu->sm, real.gpu->sm, 0);
@@ -177,27 +209,29 @@ void CompleteFrom(HostDescription& host, const HostDescription& detected) {
     cpu.family = real->family;
     cpu.model = real->model;
   }
+  notes.AppendTo(host.notes);
 }
 
 void CompleteByDefaults(HostDescription& host) {
+  Assumptions notes;
   ForEachPlaceOf(host, [&](PciDescription& place) {
     const bool leaf = !place.is_end() && place.children.empty();
     if (place.gpu || (leaf && MayBeGpu(place.slot))) {
-      AssumeGpu(place, host.notes);
+      AssumeGpu(place, notes);
     } else if (leaf && MayBePort(place.slot)) {
-      AssumePort(place, host.notes);
+      AssumePort(place, notes);
     } else if (leaf && !IsKnown(place.slot)) {
-      host.notes.push_back(fmt::format("{}: neither class nor device told: left out", place.bus_id));
+      notes.Add(place.bus_id, "neither class nor device told: left out");
     }
     if (place.slot.speed_gts == 0 && (place.is_end() || !place.children.empty()) && !place.bus_id.empty()) {
-      host.notes.push_back(fmt::format("{}: PCI speed not told, {} GT/s assumed", place.bus_id, kPciDefaultSpeedGts));
+      notes.Add(place.bus_id, fmt::format("PCI speed not told, {} GT/s assumed", kPciDefaultSpeedGts));
     }
-    for (auto& port : place.ports) AssumeSpeed(place, port, host.notes);
+    for (auto& port : place.ports) AssumeSpeed(place, port, notes);
   });
   for (const auto& cpu : host.cpus) {
-    if (cpu.arch.empty())
-      host.notes.push_back(fmt::format("NUMA{}: CPU not told: the slowest socket link assumed", cpu.numa));
+    if (cpu.arch.empty()) notes.Add(fmt::format("NUMA{}", cpu.numa), "CPU not told: the slowest socket link assumed");
   }
+  notes.AppendTo(host.notes);
   AssumeNvlinks(host);
 }
 

@@ -290,11 +290,15 @@ TopologyFile ParseTopology(std::string_view text, const std::string& name, const
 
 TopologyFile ReadTopologyFile(const std::string& path, const HostDescription* detected) {
   std::ifstream file(path, std::ios::binary);
-  // One byte more than is allowed, so that an endless file ends and is refused.
-  std::string text(kMaxXmlBytes + 1, ' ');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.eof() && !file.good()) Throw(tuttiInvalidArgument, "{}: cannot be read as a topology file", path);
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  std::string text;
+  constexpr std::size_t kPiece = std::size_t{64} << 10;
+  std::string piece(kPiece, ' ');
+  // Beyond what is allowed there is no need to read: it is refused, also if it is endless.
+  while (file && text.size() <= kMaxXmlBytes) {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece, 0, static_cast<std::size_t>(file.gcount()));
+  }
+  if (file.bad() || (!file && !file.eof())) Throw(tuttiInvalidArgument, "{}: cannot be read as a topology file", path);
   return ParseTopology(text, path, detected);
 }
 

@@ -11,10 +11,17 @@ namespace {
 
 // The format itself needs 4 levels and one a PCI bridge; PCI has at most 256 buses on the way down, machines have 5.
 constexpr int kMaxDepth = 32;
-constexpr int kMaxAttributes = 64;  // the format has 12 at most
+constexpr int kMaxAttributes = 64;     // the format has 12 at most
+constexpr int kMaxElements = 100'000;  // 1,024 GPUs with 18 links each are a fifth of that
 
-std::size_t LineOf(std::string_view text, std::size_t offset) {
-  return 1 + static_cast<std::size_t>(std::count(text.begin(), text.begin() + std::min(offset, text.size()), '\n'));
+// Longer names and values than any that mean something here; the longest is a CPU mask of 256 words.
+constexpr std::size_t kMaxName = 64;
+constexpr std::size_t kMaxValue = 4096;
+
+// XML 1.0, 2.2, and DEL. What is kept of a file may be printed to a terminal.
+bool IsControl(char c) {
+  constexpr char kDelete = 0x7f;
+  return (static_cast<unsigned char>(c) < ' ' && c != '\t' && c != '\n' && c != '\r') || c == kDelete;
 }
 
 // Part of a message: a value may be long, and is not ours.
@@ -38,7 +45,14 @@ XmlDocument::XmlDocument(std::string_view text, std::string name) : text_(text),
   if (text.size() > kMaxXmlBytes) {
     Throw(tuttiInvalidArgument, "{}: {} bytes; a topology file may have {}", name_, text.size(), kMaxXmlBytes);
   }
-  if (const auto nul = text.find('\0'); nul != std::string_view::npos) Refuse(nul, "a NUL byte, so this is no text");
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\n') line_ends_.push_back(i);
+  }
+  const auto control = std::find_if(text.begin(), text.end(), IsControl);
+  if (control != text.end()) {
+    Refuse(static_cast<std::size_t>(control - text.begin()),
+           fmt::format("a control character, {:#04x}, which XML does not allow", static_cast<unsigned char>(*control)));
+  }
   // With the document type in the tree it can be seen, and refused. Entities are never expanded either way.
   const auto result =
       document_.load_buffer(text.data(), text.size(), pugi::parse_default | pugi::parse_doctype, pugi::encoding_utf8);
@@ -49,14 +63,20 @@ XmlDocument::XmlDocument(std::string_view text, std::string name) : text_(text),
 void XmlDocument::CheckShape() const {
   // By hand and not by recursion, as the depth is what is in doubt.
   int depth = 0;
+  int elements = 0;
   for (pugi::xml_node node = document_.first_child(); node;) {
     if (node.type() == pugi::node_doctype) {
       Refuse(text_.find("<!DOCTYPE"), "a document type (DOCTYPE) is not allowed in a topology");
+    }
+    if (++elements > kMaxElements) Refuse(node.offset_debug(), fmt::format("more than {} elements", kMaxElements));
+    if (std::string_view(node.name()).size() > kMaxName) {
+      Refuse(node.offset_debug(), fmt::format("an element whose name has more than {} characters", kMaxName));
     }
     std::set<std::string_view> names;
     for (const auto attribute : node.attributes()) {
       if (names.size() >= kMaxAttributes)
         Refuse(node.offset_debug(), fmt::format("more than {} attributes", kMaxAttributes));
+      CheckAttribute(node, attribute);
       if (!names.insert(attribute.name()).second) {
         Refuse(node.offset_debug(), fmt::format("<{}> has two attributes {}", node.name(), attribute.name()));
       }
@@ -74,6 +94,20 @@ void XmlDocument::CheckShape() const {
   }
 }
 
+void XmlDocument::CheckAttribute(pugi::xml_node node, pugi::xml_attribute attribute) const {
+  const std::string_view value = attribute.value();
+  if (std::string_view(attribute.name()).size() > kMaxName) {
+    Refuse(node.offset_debug(), fmt::format("an attribute whose name has more than {} characters", kMaxName));
+  }
+  if (value.size() > kMaxValue) {
+    Refuse(node.offset_debug(), fmt::format("{} has more than {} characters", attribute.name(), kMaxValue));
+  }
+  // As they may be written &#27; as well.
+  if (std::any_of(value.begin(), value.end(), IsControl)) {
+    Refuse(node.offset_debug(), fmt::format("{} has a control character", attribute.name()));
+  }
+}
+
 XmlElement XmlDocument::root() const {
   const auto root = document_.document_element();
   if (!root) Refuse(0, "no element at all");
@@ -81,7 +115,12 @@ XmlElement XmlDocument::root() const {
 }
 
 void XmlDocument::Refuse(std::size_t offset, const std::string& reason) const {
-  Throw(tuttiInvalidArgument, "{}:{}: {}", name_, LineOf(text_, offset), reason);
+  Throw(tuttiInvalidArgument, "{}:{}: {}", name_, LineOf(offset), reason);
+}
+
+std::size_t XmlDocument::LineOf(std::size_t offset) const {
+  return 1 +
+         static_cast<std::size_t>(std::lower_bound(line_ends_.begin(), line_ends_.end(), offset) - line_ends_.begin());
 }
 
 std::vector<XmlElement> XmlElement::children() const {
@@ -92,9 +131,7 @@ std::vector<XmlElement> XmlElement::children() const {
   return found;
 }
 
-int XmlElement::line() const {
-  return static_cast<int>(LineOf(document_->text_, static_cast<std::size_t>(node_.offset_debug())));
-}
+std::size_t XmlElement::line() const { return document_->LineOf(static_cast<std::size_t>(node_.offset_debug())); }
 
 std::string_view XmlElement::Text(const char* attribute, std::string_view fallback) const {
   const auto found = node_.attribute(attribute);

@@ -32,9 +32,12 @@ class XmlDocument {
  private:
   friend class XmlElement;
   void CheckShape() const;
+  void CheckAttribute(pugi::xml_node node, pugi::xml_attribute attribute) const;
   [[noreturn]] void Refuse(std::size_t offset, const std::string& reason) const;
+  std::size_t LineOf(std::size_t offset) const;
 
   std::string_view text_;
+  std::vector<std::size_t> line_ends_;
   std::string name_;
   pugi::xml_document document_;
 };
@@ -45,7 +48,7 @@ class XmlElement {
 
   std::string_view name() const { return node_.name(); }
   std::vector<XmlElement> children() const;  // elements only
-  int line() const;
+  std::size_t line() const;
 
   bool Has(const char* attribute) const { return !node_.attribute(attribute).empty(); }
   // The value, or `fallback` if there is no such attribute.

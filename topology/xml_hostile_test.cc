@@ -44,7 +44,7 @@ TEST(HostileTopology, NotXml) {
   ExpectRefused("", "bad.xml:1: ");
   ExpectRefused("hello", "bad.xml:1: ");
   ExpectRefused("<system version=\"1\">\n<cpu>\n</system>", "bad.xml:3: ");
-  ExpectRefused(std::string("<system>\n\0</system>", 19), "bad.xml:2: a NUL byte");
+  ExpectRefused(std::string("<system>\n\0</system>", 19), "bad.xml:2: a control character, 0x00");
   ExpectRefused("<graph/>", "the root is <graph>");
   ExpectRefused("<system version=\"2\"><cpu/></system>", "version=\"2\", which must be from 1 to 1");
   ExpectRefused("<system version=\"1\"/>", "without any <cpu>");
@@ -75,6 +75,8 @@ TEST(HostileTopology, TooMany) {
     places += std::string("<pci busid=\"") + bus_id + "\"/>\n";
   }
   ExpectRefused(InCpu(places), "more than 16384 PCI devices");
+  ExpectRefused(InCpu(Repeat("<a/>\n", 1'000'000)), "more than 100000 elements");
+  EXPECT_EQ(ParseTopology(InCpu(Repeat("<a/>\n", 90'000)), "long").notes.at(89'999), "line 90002: <a> ignored");
   std::string cpus;
   for (int i = 0; i < 300; ++i) cpus += "<cpu numaid=\"" + std::to_string(i) + "\"/>";
   ExpectRefused("<system>" + cpus + "</system>", "more than 256 CPUs");
@@ -93,13 +95,18 @@ TEST(HostileTopology, AttributesAbsentTwiceOrWrong) {
   ExpectRefused(InCpu("<gpu sm=\"-80\"/>"), "sm=\"-80\", which must be from 0");
   ExpectRefused(InCpu("<gpu sm=\"\"/>"), "no whole number");
   ExpectRefused(InCpu("<gpu sm=\"80\" gdr=\"yes\"/>"), "gdr=\"yes\"");
-  ExpectRefused(InCpu("<gpu sm=\"80\x1b\"/>"), "80\\x1b");
+  ExpectRefused(InCpu("<gpu sm=\"80\x1b\"/>"), "bad.xml:3: a control character, 0x1b");
+  ExpectRefused(InCpu("<nic><net name=\"&#27;[2J\"/></nic>"), "name has a control character");
+  ExpectRefused(InCpu("<gpu sm=\"80\xc3\xa9\"/>"), "80\\xc3\\xa9");
+  ExpectRefused(InCpu("<nic><net name=\"" + std::string(5000, 'x') + "\"/></nic>"),
+                "name has more than 4096 characters");
+  ExpectRefused(InCpu("<" + std::string(100, 'x') + "/>"), "an element whose name has more than 64");
   ExpectRefused(InCpu("<nic><net speed=\"99999999999999999999\"/></nic>"), "speed=");
   ExpectRefused(InCpu("<nic><net latency=\"nan\"/></nic>"), "no number");
   ExpectRefused(InCpu("<nic><net latency=\"-1\"/></nic>"), "must be from 0");
   ExpectRefused("<system><cpu affinity=\"ff,xyz\"/></system>", "affinity");
   ExpectRefused("<system><cpu affinity=\"ff,1ffffffff\"/></system>", "affinity");
-  ExpectRefused("<system><cpu affinity=\"" + Repeat("f,", 1000) + "\"/></system>", "more than 256 words");
+  ExpectRefused("<system><cpu affinity=\"" + Repeat("f,", 300) + "\"/></system>", "more than 256 words");
 }
 
 TEST(HostileTopology, DevicesTwice) {
