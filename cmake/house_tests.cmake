@@ -11,6 +11,10 @@ foreach(target tutti_unit_tests tutti_tests tutti_bench_tests)
 endforeach()
 
 add_test(NAME docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/docs_test.sh ${PROJECT_SOURCE_DIR})
+if(TARGET tutti_tool)
+  add_test(NAME topology_docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/topology_docs_test.sh
+                                      $<TARGET_FILE:tutti_tool> ${PROJECT_SOURCE_DIR})
+endif()
 
 if(NOT TUTTI_SANITIZE)
   # Sanitizers change the size, the symbols and the link line.

@@ -147,7 +147,9 @@ std::vector<double> CandidateBandwidths(const System& system, const HopGraph& gr
   for (int a = 0; a < graph.size(); ++a) {
     for (int b = 0; b < graph.size(); ++b) {
       for (const Hop& hop : graph.hops(a, b)) {
-        for (const int link : hop.links) whole.push_back(system.links[link].bandwidth);
+        for (const int link : hop.links) {
+          if (system.links[link].bandwidth > 0) whole.push_back(system.links[link].bandwidth);
+        }
       }
     }
   }

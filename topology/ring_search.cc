@@ -77,37 +77,42 @@ bool SameNicPossible(const HopGraph& graph) {
   return std::any_of(ends.begin(), ends.end(), [&](const auto& nic) { return nic.second > 1 || graph.size() == 2; });
 }
 
-void Search(const System& system, const HopGraph& graph, const std::vector<Candidate>& candidates, bool same_nic,
-            Rings& best) {
+// The best rings that carry more than `beaten` in all; none if there are none.
+Rings Search(const System& system, const HopGraph& graph, const std::vector<Candidate>& candidates, bool same_nic,
+             double beaten) {
+  Rings best;
+  const auto wanted = [&](double bandwidth, int rings) {
+    return bandwidth * rings > beaten * kBetter && IsBetter(bandwidth, rings, best);
+  };
   long greedy_effort = std::max(kGreedyEffort, kLeastRings * CheapestCycleEffort(graph.size()));
   long exhaustive_effort = graph.size() <= kExhaustiveEnds ? kExhaustiveEffort : 0;
   for (const Candidate& candidate : candidates) {
-    if (!IsBetter(candidate.bandwidth, candidate.most, best)) continue;
+    if (!wanted(candidate.bandwidth, candidate.most)) continue;
     Packing packing = {candidate.bandwidth, candidate.most, same_nic};
     std::vector<Cycle> cycles = PackGreedily(system, graph, packing, greedy_effort);
     const auto found = static_cast<int>(cycles.size());
     for (; packing.at_most > found && exhaustive_effort > 0; --packing.at_most) {
-      if (!IsBetter(packing.bandwidth, packing.at_most, best)) break;
+      if (!wanted(packing.bandwidth, packing.at_most)) break;
       std::vector<Cycle> more = PackExhaustively(system, graph, packing, exhaustive_effort);
       if (more.empty()) continue;
       cycles = std::move(more);
       break;
     }
-    if (!IsBetter(candidate.bandwidth, static_cast<int>(cycles.size()), best)) continue;
+    if (!wanted(candidate.bandwidth, static_cast<int>(cycles.size()))) continue;
     best = {{}, candidate.bandwidth};
     for (const Cycle& cycle : cycles) best.rings.push_back(ToRing(graph, cycle));
     std::stable_sort(best.rings.begin(), best.rings.end(),
                      [](const Ring& a, const Ring& b) { return a.nic_in < b.nic_in; });
   }
+  return best;
 }
 
 }  // namespace
 
 Rings SearchRings(const System& system, int host) {
-  Rings best;
   const HopGraph graph(system, host, NicReach::none);
-  if (graph.size() >= 2) Search(system, graph, Candidates(system, graph), false, best);
-  return best;
+  if (graph.size() < 2) return {};
+  return Search(system, graph, Candidates(system, graph), false, 0);
 }
 
 Rings SearchClusterRings(const System& system, int host) {
@@ -115,10 +120,13 @@ Rings SearchClusterRings(const System& system, int host) {
   // In the order of preference: what comes later must carry more to be taken.
   for (const NicReach reach : {NicReach::nearest, NicReach::any}) {
     const HopGraph graph(system, host, reach);
-    if (graph.size() < 2) return best;
+    if (graph.size() < 2) return {};
     const std::vector<Candidate> candidates = Candidates(system, graph);
-    if (SameNicPossible(graph)) Search(system, graph, candidates, true, best);
-    Search(system, graph, candidates, false, best);
+    for (const bool same_nic : {true, false}) {
+      if (same_nic && !SameNicPossible(graph)) continue;
+      Rings found = Search(system, graph, candidates, same_nic, best.total());
+      if (!found.rings.empty()) best = std::move(found);
+    }
   }
   return best;
 }
