@@ -1,0 +1,69 @@
+// Elements and attributes of XML from strangers: everything is bounded, and what is wrong is refused with the file, the
+// line and the reason.
+//
+// Thread-safety: value types; an element refers to its document, which must outlive it.
+#pragma once
+
+#include <cstddef>
+#include <pugixml.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace tutti {
+
+// A dump of 72 GPUs with all their links has 100 KiB.
+inline constexpr std::size_t kMaxXmlBytes = std::size_t{8} << 20;
+
+class XmlElement;
+
+class XmlDocument {
+ public:
+  // `name` stands in messages. Throws tuttiInvalidArgument for what is no XML, larger, deeper or wider than allowed, or
+  // has a document type (by which entities would be declared).
+  XmlDocument(std::string_view text, std::string name);
+  XmlDocument(const XmlDocument&) = delete;
+  XmlDocument& operator=(const XmlDocument&) = delete;
+
+  XmlElement root() const;
+
+ private:
+  friend class XmlElement;
+  void CheckShape() const;
+  [[noreturn]] void Refuse(std::size_t offset, const std::string& reason) const;
+
+  std::string_view text_;
+  std::string name_;
+  pugi::xml_document document_;
+};
+
+class XmlElement {
+ public:
+  XmlElement(const XmlDocument& document, pugi::xml_node node) : document_(&document), node_(node) {}
+
+  std::string_view name() const { return node_.name(); }
+  std::vector<XmlElement> children() const;  // elements only
+  int line() const;
+
+  bool Has(const char* attribute) const { return !node_.attribute(attribute).empty(); }
+  // The value, or `fallback` if there is no such attribute.
+  std::string_view Text(const char* attribute, std::string_view fallback = {}) const;
+  std::string_view RequiredText(const char* attribute) const;
+  // Whole number, decimal or with 0x; refuses anything else, and what is outside low..high.
+  long long Integer(const char* attribute, long long low, long long high, long long fallback) const;
+  long long RequiredInteger(const char* attribute, long long low, long long high) const;
+  double Number(const char* attribute, double low, double high, double fallback) const;
+
+  template <typename... Args>
+  [[noreturn]] void Refuse(fmt::format_string<Args...> format, Args&&... args) const {
+    document_->Refuse(static_cast<std::size_t>(node_.offset_debug()), fmt::format(format, std::forward<Args>(args)...));
+  }
+
+ private:
+  const XmlDocument* document_;
+  pugi::xml_node node_;
+};
+
+}  // namespace tutti
