@@ -53,6 +53,7 @@ constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
     {"two_level_tree", BuildTwoLevelTree, Forms(all_reduce, broadcast, reduce)},
     {"parameter_server", BuildParameterServer, Forms(all_reduce, broadcast, reduce)},
     {"all_to_all_broadcast", BuildAllToAllBroadcast, Forms(all_reduce)},
+    {"program"},  // whose schedules come from a file (program.h)
 }};
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/rounding.h"
 
 namespace tutti {
 namespace {
@@ -18,8 +19,6 @@ constexpr std::array kChunks = {8 * KiB, 32 * KiB, 128 * KiB, 512 * KiB};
 // A wire for short messages may carry a longer one in so many pieces; more, and bulk is better everywhere.
 constexpr std::size_t kMaxShortChunks = 8;
 
-constexpr std::size_t RoundDown(std::size_t n, std::size_t unit) { return n / unit * unit; }
-constexpr std::size_t RoundUp(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
 bool CutsBuffer(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::reduce ||

@@ -36,9 +36,10 @@ Expressions::Id Expressions::Sum(const std::vector<Id>& operands) {
 }
 
 std::optional<std::string> Expressions::WhyNoReduction(Id id, const Input& first, int nranks) const {
-  if (At(id)[0] != kFinal) return "final was not applied to it last";
   std::vector<int> times(nranks, 0);
-  std::vector<Id> open = {At(id)[1]};
+  // What is missing says more than that it is not final.
+  const bool is_final = At(id)[0] == kFinal;
+  std::vector<Id> open = {is_final ? At(id)[1] : id};
   while (!open.empty()) {
     const Node& node = At(open.back());
     const Id here = open.back();
@@ -60,6 +61,7 @@ std::optional<std::string> Expressions::WhyNoReduction(Id id, const Input& first
   for (int rank = 0; rank < nranks; ++rank) {
     if (times[rank] == 0) return fmt::format("it lacks rank {}'s contribution", rank);
   }
+  if (!is_final) return "final was not applied to it last";
   return std::nullopt;
 }
 

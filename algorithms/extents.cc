@@ -2,13 +2,19 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
+
 namespace tutti {
 namespace {
 
 // Blocks of one buffer begin on cache lines, so that no two ranks write the same line of a shared result.
 constexpr std::size_t kBlockUnit = 64;
 
-constexpr std::size_t RoundUp(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
+
+// And the input one rank's only.
+bool OutputHasAll(Collective collective) {
+  return collective == Collective::all_gather || collective == Collective::gather;
+}
 
 // `bytes` cut into `blocks` parts.
 Extents CutBuffer(int blocks, std::size_t bytes) {
@@ -31,15 +37,24 @@ Extents UniformExtents(Collective collective, int nranks, int blocks, std::size_
   if (collective == Collective::all_reduce || collective == Collective::broadcast || collective == Collective::reduce) {
     return CutBuffer(blocks, bytes);
   }
-  const std::vector<std::size_t> lengths(static_cast<std::size_t>(nranks), bytes);
-  std::vector<std::size_t> places;
-  for (std::size_t b = 0; b < lengths.size(); ++b) places.push_back(b * bytes);
+  const Extents block = CutBuffer(blocks / nranks, bytes);
+  std::vector<std::size_t> lengths;
+  std::vector<std::size_t> places;  // where the side lies that has everybody's blocks
+  std::vector<std::size_t> alone;   // and the one that has one rank's, whose ever it may be
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(nranks); ++rank) {
+    for (std::size_t part = 0; part < block.length.size(); ++part) {
+      lengths.push_back(block.length[part]);
+      places.push_back(rank * bytes + block.input_offset[part]);
+      alone.push_back(block.input_offset[part]);
+    }
+  }
   if (collective == Collective::all_to_all) {
     auto extents = PairwiseExtents(lengths, places, lengths, places);
     extents.pairwise = false;
     return extents;
   }
-  return UnevenExtents(collective, lengths, places);
+  const bool output_has_all = OutputHasAll(collective);
+  return {lengths, output_has_all ? alone : places, output_has_all ? places : alone};
 }
 
 Extents UnevenExtents(Collective collective, std::span<const std::size_t> lengths,
@@ -47,7 +62,7 @@ Extents UnevenExtents(Collective collective, std::span<const std::size_t> length
   const std::vector<std::size_t> everywhere(displacements.begin(), displacements.end());
   // The side that holds one block only holds it at its start; the other entries are never used.
   const std::vector<std::size_t> alone(lengths.size(), 0);
-  const bool output_has_all = collective == Collective::all_gather || collective == Collective::gather;
+  const bool output_has_all = OutputHasAll(collective);
   return {std::vector<std::size_t>(lengths.begin(), lengths.end()), output_has_all ? alone : everywhere,
           output_has_all ? everywhere : alone};
 }

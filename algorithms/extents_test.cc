@@ -32,6 +32,17 @@ TEST(Extents, OnlyOneSideOfAGatherHasAllBlocks) {
   }
 }
 
+TEST(Extents, PartsOfARanksBlockTileIt) {
+  constexpr int kParts = 3;
+  const auto gather = UniformExtents(Collective::all_gather, 2, 2 * kParts, 200);
+  EXPECT_EQ(gather.length, (std::vector<std::size_t>{128, 72, 0, 128, 72, 0}));
+  EXPECT_EQ(gather.input_offset, (std::vector<std::size_t>{0, 128, 200, 0, 128, 200}));
+  EXPECT_EQ(gather.output_offset, (std::vector<std::size_t>{0, 128, 200, 200, 328, 400}));
+  const auto exchange = UniformExtents(Collective::all_to_all, 2, 2 * kParts, 200);
+  EXPECT_EQ(exchange.length.size(), 4U * kParts);
+  EXPECT_EQ(exchange.output_offset, gather.output_offset);
+}
+
 TEST(Extents, PairsHaveTwoLengthsEach) {
   const std::vector<std::size_t> sent = {1, 2}, sent_at = {0, 1}, received = {3, 4}, received_at = {10, 20};
   const auto extents = PairwiseExtents(sent, sent_at, received, received_at);

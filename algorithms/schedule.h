@@ -24,7 +24,7 @@
 //   - every post is read exactly once by every other rank;
 //   - each rank's contribution reaches each element of the result exactly once, scaled exactly once (see `scaled`), and
 //     `final` is applied exactly once, last, to each element of the result;
-//   - scratch[b] is one chunk long; it carries nothing from one chunk to the next;
+//   - scratch[b] is one chunk long (whole_scratch: a block); it carries nothing from one chunk to the next;
 //   - a step has at most kMaxReads reads and kMaxWrites writes, and a connection stands in it once.
 //
 // Thread-safety: value types.
@@ -57,6 +57,9 @@ inline constexpr int kScheduledCollectives = 8;  // all_reduce .. scatter; the r
 std::string_view NameOf(Collective collective);
 constexpr bool IsReducing(Collective c) {
   return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
+}
+constexpr bool HasBlocksOfRanks(Collective c) {
+  return c != Collective::all_reduce && c != Collective::broadcast && c != Collective::reduce;
 }
 constexpr bool HasRoot(Collective c) {
   return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather || c == Collective::scatter;
@@ -118,12 +121,17 @@ struct Schedule {
   int rank;
   int nranks;
   int root = 0;
+  // A multiple of nranks where blocks belong to ranks (HasBlocksOfRanks): what is said of block r below then goes for
+  // rank r's parts, blocks r * parts .. r * parts + parts - 1, and parts is 1 but in schedules that others wrote.
   // Blocks 0..blocks-1 in `input` and `output`; which of the two buffers has all of them follows from the collective:
   // all_reduce, broadcast, reduce: both. reduce_scatter, scatter (root): input all, output only block `rank`.
   // all_gather, gather (root): input only block `rank`, output all. all_to_all: both have nranks blocks; input[q] goes
   // to rank q, output[q] comes from rank q; blocks q (sent) and nranks + q (received) name their lengths.
   int blocks;
   int scratch_blocks = 0;
+  // Every chunk has scratch of its own: memory as long as the blocks, for schedules of others whose lanes read what
+  // another lane's next chunk overwrites.
+  bool whole_scratch = false;
   int connections = 1;  // from each rank to each other, in each channel
   std::vector<Channel> channels;
   // May a slot carry a reference to this rank's input or output instead of the data, (a) when input and output are
@@ -131,6 +139,8 @@ struct Schedule {
   // builder, proved by the verifier.
   bool reference_safe = false;
   bool reference_safe_in_place = false;
+
+  int parts() const { return HasBlocksOfRanks(collective) ? blocks / nranks : 1; }
 };
 
 // Operands, spelt as in the examples above.

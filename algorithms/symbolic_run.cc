@@ -34,7 +34,7 @@ SymbolicRun::SymbolicRun(std::span<const Schedule> ranks, int channel, const Ver
   chunks_ = std::max(options.pairwise ? 1 : 0, (longest + options.chunk - 1) / options.chunk);
   for (int r = 0; r < nranks_; ++r) {
     const auto& lanes = ranks[r].channels[channel].lanes;
-    memory_[r].memory.resize(2 * blocks_ * chunks_ + ranks[r].scratch_blocks);
+    memory_[r].memory.resize(2 * blocks_ * chunks_ + ranks[r].scratch_blocks * (ranks[r].whole_scratch ? chunks_ : 1));
     memory_[r].first_actor = static_cast<int>(actors_.size());
     memory_[r].actors = static_cast<int>(lanes.size());
     for (int l = 0; l < static_cast<int>(lanes.size()); ++l) {
@@ -77,7 +77,9 @@ int SymbolicRun::LengthOf(int rank, int block, int chunk) const {
   if (lengths_ == nullptr) return chunk == 0 ? 1 : 0;
   int index = block;
   if (ranks_.front().collective == Collective::all_to_all) {
-    index = block < nranks_ ? rank * nranks_ + block : (block - nranks_) * nranks_ + rank;
+    const int parts = ranks_.front().parts();
+    const int received = block - blocks_;  // from rank received / parts
+    index = block < blocks_ ? rank * blocks_ + block : received / parts * blocks_ + rank * parts + received % parts;
   }
   return std::clamp((*lengths_)[index] - chunk * options_.chunk, 0, options_.chunk);
 }
@@ -85,7 +87,9 @@ int SymbolicRun::LengthOf(int rank, int block, int chunk) const {
 Cell& SymbolicRun::CellOf(int rank, const Operand& operand, int chunk) {
   auto& memory = memory_[rank].memory;
   const int block = operand.block;
-  if (operand.place == Place::scratch) return memory[2 * blocks_ * chunks_ + block];
+  if (operand.place == Place::scratch) {
+    return memory[2 * blocks_ * chunks_ + (ranks_[rank].whole_scratch ? block * chunks_ + chunk : block)];
+  }
   const bool same = options_.in_place && HasInput(ranks_[rank], block) && HasOutput(ranks_[rank], block);
   const int buffer = operand.place == Place::input || same ? 0 : 1;
   return memory[(buffer * blocks_ + block) * chunks_ + chunk];
@@ -152,7 +156,7 @@ void SymbolicRun::CheckOutputs(Rank& rank, int number) {
   const bool all_to_all = schedule.collective == Collective::all_to_all;
   for (int b = 0; b < blocks_; ++b) {
     if (!HasOutput(schedule, b)) continue;
-    for (int chunk = 0; chunk < chunks_ && LengthOf(number, all_to_all ? nranks_ + b : b, chunk) > 0; ++chunk) {
+    for (int chunk = 0; chunk < chunks_ && LengthOf(number, all_to_all ? blocks_ + b : b, chunk) > 0; ++chunk) {
       const Id value = CellOf(number, Out(b), chunk).value();
       const auto wrong = [&](const std::string& what) {
         const Event& last = CellOf(number, Out(b), chunk).last_write();
@@ -170,8 +174,10 @@ void SymbolicRun::CheckOutputs(Rank& rank, int number) {
         proved_[value] = place;
         continue;
       }
-      const int source = HasRoot(schedule.collective) && schedule.collective != Collective::gather ? schedule.root : b;
-      const Id expected = expressions_.Of({rank.operation, source, all_to_all ? number : b, chunk});
+      const int parts = schedule.parts();
+      const bool from_root = HasRoot(schedule.collective) && schedule.collective != Collective::gather;
+      const int source = from_root ? schedule.root : b / parts;
+      const Id expected = expressions_.Of({rank.operation, source, all_to_all ? number * parts + b % parts : b, chunk});
       if (value != expected) {
         wrong(fmt::format("it should be {} of the same chunk and operation", expressions_.ToString(expected)));
       }

@@ -35,7 +35,7 @@ namespace tutti {
 
 struct VerifyOptions {
   // Channel c's share of each block, in units of any kind; c counts modulo the size. One length per block; for
-  // all_to_all nranks * nranks of them, [sender * nranks + receiver]. Empty: every block has one unit.
+  // all_to_all nranks * blocks of them, [sender * blocks + block]. Empty: every block has one unit.
   std::vector<std::vector<int>> lengths = {};
   int chunk = 1;       // units a chunk
   int slot_depth = 2;  // slots a connection

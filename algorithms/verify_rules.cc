@@ -123,7 +123,7 @@ class RankRules {
 bool HasInput(const Schedule& schedule, int block) {
   switch (schedule.collective) {
     case Collective::all_gather:
-    case Collective::gather: return block == schedule.rank;
+    case Collective::gather: return block / schedule.parts() == schedule.rank;
     case Collective::broadcast:
     case Collective::scatter: return schedule.rank == schedule.root;
     default: return true;
@@ -133,7 +133,7 @@ bool HasInput(const Schedule& schedule, int block) {
 bool HasOutput(const Schedule& schedule, int block) {
   switch (schedule.collective) {
     case Collective::reduce_scatter:
-    case Collective::scatter: return block == schedule.rank;
+    case Collective::scatter: return block / schedule.parts() == schedule.rank;
     case Collective::reduce:
     case Collective::gather: return schedule.rank == schedule.root;
     default: return true;
@@ -151,6 +151,10 @@ std::optional<std::string> CheckRules(std::span<const Schedule> ranks) {
   const Schedule& first = ranks.front();
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const Schedule& schedule = ranks[r];
+    if (schedule.blocks < 1 || (HasBlocksOfRanks(schedule.collective) && schedule.blocks % schedule.nranks != 0)) {
+      return fmt::format("rank {} has {} blocks, which are not the same number for each of {} ranks", r, schedule.blocks,
+                         schedule.nranks);
+    }
     if (schedule.rank != static_cast<int>(r) || schedule.nranks != static_cast<int>(ranks.size())) {
       return fmt::format("schedule {} of {} is for rank {} of {}", r, ranks.size(), schedule.rank, schedule.nranks);
     }

@@ -18,7 +18,15 @@ list(TRANSFORM tutti_fuzzed_bootstrap APPEND .cc)
 set(tutti_fuzzed_topology assemble complete link_constants pci_text system xml xml_element xml_writer)
 list(TRANSFORM tutti_fuzzed_topology PREPEND topology/)
 list(TRANSFORM tutti_fuzzed_topology APPEND .cc)
-add_library(tutti_fuzzed STATIC ${tutti_fuzzed_base} ${tutti_fuzzed_bootstrap} ${tutti_fuzzed_topology})
+# Programs of others, and the verifier that they end in; the names that it spells come from the builders.
+set(tutti_fuzzed_algorithms
+    arrangement baselines binomial bruck build direct double_binary_tree expression extents grouped program program_flow
+    program_lanes program_text rail_exchange rails recursive ring schedule symbolic_run symbolic_run_report trees
+    two_level two_shot verify verify_rules)
+list(TRANSFORM tutti_fuzzed_algorithms PREPEND algorithms/)
+list(TRANSFORM tutti_fuzzed_algorithms APPEND .cc)
+add_library(tutti_fuzzed STATIC ${tutti_fuzzed_base} ${tutti_fuzzed_bootstrap} ${tutti_fuzzed_topology}
+                                ${tutti_fuzzed_algorithms})
 target_include_directories(tutti_fuzzed PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(tutti_fuzzed PUBLIC tutti_options fmt::fmt PkgConfig::SODIUM PkgConfig::PUGIXML Threads::Threads)
 target_compile_options(tutti_fuzzed PUBLIC -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)

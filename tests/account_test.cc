@@ -137,7 +137,8 @@ TEST(Description, ForcedAlgorithmsRunWhereTheyHaveAForm) {
       {tuttiAlgorithmTwoLevel, {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce"}},
       {tuttiAlgorithmTwoLevelTree, {"all_reduce", "broadcast", "reduce"}},
       {tuttiAlgorithmParameterServer, {"all_reduce", "broadcast", "reduce"}},
-      {tuttiAlgorithmAllToAllBroadcast, {"all_reduce"}}};
+      {tuttiAlgorithmAllToAllBroadcast, {"all_reduce"}},
+      {tuttiAlgorithmProgram, {}}};
   ASSERT_EQ(known.size(), static_cast<std::size_t>(tuttiNumAlgorithms) - 1) << "a new algorithm: say what it has";
   for (const auto& [algorithm, collectives] : known) {
     RunRanks(3, [&](Rank& self) {

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
+
 namespace tutti {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t RoundUp(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 constexpr std::size_t BytesOf(const SlotShape& shape) { return std::size_t{shape.stride} * shape.depth; }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/datatype.h"
+#include "base/rounding.h"
 #include "base/error.h"
 
 namespace tutti {
@@ -28,6 +29,7 @@ Plan::Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type
     : schedule_(std::move(schedule)),
       extents_(std::move(extents)),
       shape_(shape),
+      scratch_stride_(shape.chunk_bytes),
       type_(type),
       reduce_(SelectReduce(type, op == tuttiAvg ? tuttiSum : op)),
       divisor_(op == tuttiAvg ? schedule_.nranks : 0) {
@@ -35,11 +37,15 @@ Plan::Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type
   if (shape_.chunk_bytes == 0 || shape_.chunk_bytes > capacity) {
     Throw(tuttiInternalError, "a chunk of {} bytes does not fit a slot of {}", shape_.chunk_bytes, capacity);
   }
+  for (const std::size_t length : extents_.length) {
+    const std::size_t share = ShareBegin(length, 1) - ShareBegin(length, 0);  // the first is the longest
+    if (schedule_.whole_scratch) scratch_stride_ = std::max(scratch_stride_, RoundUp(share, shape_.chunk_bytes));
+  }
+  scratch_bytes_ = static_cast<std::size_t>(schedule_.scratch_blocks) * scratch_stride_;
   for (std::size_t i = 0; i < schedule_.channels.size(); ++i) {
     const int index = static_cast<int>(i);
     Bind(schedule_.channels[i], index, fabric, first_channel + index * schedule_.connections);
   }
-  scratch_bytes_ = static_cast<std::size_t>(schedule_.scratch_blocks) * shape_.chunk_bytes;
 }
 
 std::size_t Plan::ShareBegin(std::size_t length, int channel) const {
@@ -61,7 +67,7 @@ BoundOperand Plan::BindOperand(const Operand& operand, bool written, int channel
       bound.offset = extents_.output_offset.at(block) + ShareBegin(extents_.length[length_of], channel);
       break;
     }
-    case Place::scratch: bound.offset = block * shape_.chunk_bytes; break;
+    case Place::scratch: bound.offset = block * scratch_stride_; break;
     case Place::to: bound.fill = &fabric.To(fabric_channel + operand.connection, shape_.wire, operand.peer); break;
     case Place::from: bound.empty = &fabric.From(fabric_channel + operand.connection, shape_.wire, operand.peer); break;
     case Place::post:

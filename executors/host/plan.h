@@ -85,6 +85,7 @@ class Plan {
   Schedule schedule_;
   Extents extents_;
   Shape shape_;
+  std::size_t scratch_stride_;  // from one block of scratch to the next
   tuttiDataType_t type_;
   ReduceFunction reduce_;
   int divisor_;

@@ -118,7 +118,7 @@ std::byte* Run::Memory(ChannelState& state, const BoundOperand& operand, std::si
     // Never written through: the schedule's inputs are only read.
     case Place::input: return const_cast<std::byte*>(launch_.input) + operand.offset + done;
     case Place::output: return launch_.output + operand.offset + done;
-    default: return state.scratch.data() + operand.offset;
+    default: return state.scratch.data() + operand.offset + (plan_.schedule().whole_scratch ? done : 0);
   }
 }
 

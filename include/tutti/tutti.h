@@ -212,7 +212,8 @@ typedef TUTTI_ENUM {
   tuttiAlgorithmTwoLevelTree = 10, /* the same with double binary trees between nodes */
   tuttiAlgorithmParameterServer = 11, /* one rank serves all: to compare with, as the next; only where forced */
   tuttiAlgorithmAllToAllBroadcast = 12, /* everybody sends everything to everybody */
-  tuttiNumAlgorithms = 13
+  tuttiAlgorithmProgram = 13, /* a schedule from a file */
+  tuttiNumAlgorithms = 14
 } tuttiAlgorithm_t;
 
 /* Room for transports and algorithms to come, so that the layout stays. */

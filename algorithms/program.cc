@@ -1,0 +1,68 @@
+#include "algorithms/program.h"
+
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "algorithms/program_flow.h"
+#include "algorithms/program_text.h"
+#include "algorithms/verify.h"
+#include "base/error.h"
+
+namespace tutti {
+namespace {
+
+// Two chunks of every block, but one of a buffer's (or a rank's) last.
+std::vector<int> TwoChunks(const Schedule& schedule) {
+  const bool exchange = schedule.collective == Collective::all_to_all;
+  const int period = HasBlocksOfRanks(schedule.collective) ? schedule.parts() : schedule.blocks;
+  std::vector<int> lengths(static_cast<std::size_t>(schedule.blocks) * (exchange ? schedule.nranks : 1), 2);
+  for (std::size_t b = static_cast<std::size_t>(period) - 1; period > 1 && b < lengths.size();
+       b += static_cast<std::size_t>(period)) {
+    lengths[b] = 1;
+  }
+  return lengths;
+}
+
+}  // namespace
+
+Program ParseProgram(std::string_view text, const std::string& name) {
+  const XmlDocument document(text, name);
+  const ProgramText program = ReadProgramText(document);
+  return {program.name, program.in_place, FollowData(program)};
+}
+
+Program ReadProgram(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) Throw(tuttiInvalidArgument, "{}: cannot be opened", path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return ParseProgram(std::move(text).str(), path);
+}
+
+std::optional<std::string> Prove(Program& program, int slot_depth) {
+  VerifyOptions options{.lengths = {TwoChunks(program.ranks.front())},
+                        .slot_depth = slot_depth,
+                        .post_depth = slot_depth,
+                        .operations = 2};
+  const auto proves = [&](bool in_place, bool by_reference) {
+    options.in_place = in_place;
+    options.by_reference = by_reference;
+    return Verify(program.ranks, options);
+  };
+  const auto wrong = [&] {
+    auto message = proves(false, false);
+    return message || !program.in_place ? message : proves(true, false);
+  };
+  const auto set = [&](bool Schedule::*what, bool value) {
+    for (Schedule& schedule : program.ranks) schedule.*what = value;
+  };
+  set(&Schedule::whole_scratch, false);
+  if (wrong()) set(&Schedule::whole_scratch, true);
+  if (auto message = wrong()) return message;
+  set(&Schedule::reference_safe, !proves(false, true));
+  set(&Schedule::reference_safe_in_place, program.in_place && !proves(true, true));
+  return std::nullopt;
+}
+
+}  // namespace tutti

@@ -1,0 +1,47 @@
+// Algorithms from a file: schedules that others wrote, in the XML that MSCCL programs are exchanged in.
+//
+//   <algo name coll nchunksperloop ngpus inplace>     coll: allreduce, reducescatter, allgather, alltoall, broadcast,
+//     <gpu id i_chunks o_chunks s_chunks>             reduce, gather (the last three may have a root)
+//       <tb id send recv chan>                        send, recv: the peers, -1 for none
+//         <step s type srcbuf srcoff dstbuf dstoff cnt depid deps hasdep/>
+//
+// A thread block becomes a lane, (peer, chan) a connection, a chunk of the file a block; there is one channel. The
+// steps `s r rcs rrs rrc rrcs cpy re` become the step they describe, cnt of them for cnt chunks; `nop` and the
+// dependency (depid, deps) become after(). Buffers are i, o and s: memory that a program uses as it likes, while a
+// schedule only reads its input. So what a program writes to i, or to an o that the caller does not have, lies in
+// scratch or, where it is written for calls in place (inplace="1"), in the output.
+//
+// Whether a program is right is the verifier's business: Prove.
+//
+// Thread-safety: value types, pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "algorithms/schedule.h"
+#include "transports/layout.h"
+
+namespace tutti {
+
+struct Program {
+  std::string name;
+  // Made for calls whose input and output are the same memory; it works for others too, but a program that is not made
+  // for them does not work for those.
+  bool in_place = false;
+  std::vector<Schedule> ranks;
+};
+
+// Throws tuttiInvalidArgument with the file's line and the reason if this is no such program, is larger than can be
+// checked, or a step adds a contribution that is there already. `name` stands in messages.
+Program ParseProgram(std::string_view text, const std::string& name);
+// The same of a file; also if it cannot be read.
+Program ReadProgram(const std::string& path);
+
+// nullopt: the program does what its collective promises, wherever connections have so many slots or more; marks where
+// its slots may refer to memory, and gives every chunk scratch of its own if less does not do. Otherwise the reason. REQUIRES: slot_depth >= 1.
+std::optional<std::string> Prove(Program& program, int slot_depth = kBulkDepth);
+
+}  // namespace tutti
