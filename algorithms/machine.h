@@ -17,7 +17,8 @@
 //   - The reader sees a slot the route's latency (by wire) after its last byte; the writer sees it emptied a latency
 //   after
 //     the reader's step.
-//   - An operation costs operation_us once; its channels begin channel_skew_us one after the other.
+//   - An operation costs operation_us once, and the ranks of a core pay for it one after the other; its channels begin
+//   channel_skew_us one after the other.
 // Constants belong to resources, never to algorithms.
 //
 // Thread-safety: value type, immutable once made.

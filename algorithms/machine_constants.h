@@ -6,22 +6,21 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 
 #include "transports/slot.h"
 
 namespace tutti {
 
-// Blocks of a launch begin one after the other. Not measured, but a guess: a microsecond for a launch of 24. How much it
-// is matters little (from a quarter of it on, large messages change by less than 7 %); with none, channels would move in
-// a lockstep that no machine keeps.
+// Blocks of a launch begin one after the other. Not measured, but a guess: a microsecond for a launch of 24. How much
+// it is matters little (from a quarter of it on, large messages change by less than 7 %); with none, channels would
+// move in a lockstep that no machine keeps.
 inline constexpr double kGpuChannelSkewUs = 0.04;
 // Of a network proxy's thread, for each message sent or received: polling its queue in memory that the GPU writes,
 // posting a work request (a received message's flush is one more), polling for its completion. perftest's ib_send_bw
 // and ib_write_bw post 2 to 4 million 8-byte messages a second from a core that does nothing else and polls one queue.
 inline constexpr double kProxyMessageUs = 1.0;
 
-// --- GPUs. A lane is a thread block of one launch. By wire (slot.h): line is 8-byte words of 4 data bytes and a flag;
+// A lane is a thread block of one launch. By wire (slot.h): line is 8-byte words of 4 data bytes and a flag;
 // inline is 128-byte lines of 120 data bytes and a flag; bulk is a flag after the data.
 inline constexpr std::array<double, kWires> kGpuWireEfficiency = {4.0 / 8, 120.0 / 128, 1};
 
@@ -56,17 +55,5 @@ inline constexpr std::array<GpuConstants, 2> kGpuGenerations = {{
 }};
 // Of the newest generation that is not newer; the oldest for what is older or unknown (0).
 GpuConstants GpuConstantsOf(int sm);
-
-// --- A host whose ranks share memory. Measured on 2 cores of a cloud server (docs/performance.md); read and written
-// bytes both count.
-inline constexpr double kHostOperationUs = 0.2;  // arguments, plan look-up, publication: the bench's 1-rank call
-inline constexpr double kHostStepUs = 0.1;       // of run.cc, without waiting
-inline constexpr double kHostLineUs = 0.1;       // a cache line's way to another core: round trip 124 ns and polling
-inline constexpr double kHostYieldUs = 1.1;      // sched_yield to another process and on
-inline constexpr double kHostCachedCoreBandwidth = 65;                 // memcpy of 1 MiB by one core
-inline constexpr double kHostCachedBandwidth = 106;                    // by two, together
-inline constexpr double kHostMemoryCoreBandwidth = 13.9;               // memcpy of 128 MiB by one core
-inline constexpr double kHostMemoryBandwidth = 25.2;                   // by two, together
-inline constexpr std::size_t kHostCacheBytes = std::size_t{32} << 20;  // that two cores can count on
 
 }  // namespace tutti

@@ -85,6 +85,19 @@ class NodeMaker {
   NodeType type_;
 };
 
+// Flat rings cross from node to node at another rank in each channel, so that every NIC has its part: channel c enters
+// each node at its c-th rank and leaves it at the one before.
+std::vector<std::vector<int>> TurnedRings(const Arrangement& arrangement) {
+  std::vector<std::vector<int>> rings;
+  for (std::size_t first = 0; first < arrangement.ranks_on.front().size(); ++first) {
+    auto& ring = rings.emplace_back();
+    for (const auto& ranks : arrangement.ranks_on) {
+      for (std::size_t i = 0; i < ranks.size(); ++i) ring.push_back(ranks[(first + i) % ranks.size()]);
+    }
+  }
+  return rings;
+}
+
 }  // namespace
 
 GpuConstants GpuConstantsOf(int sm) {
@@ -114,27 +127,9 @@ Machine MachineOfSystem(const System& system, int nodes, int ranks_per_node) {
   costs.message_us = kProxyMessageUs;
   costs.executor_bandwidth = {{kAnySize, constants.block_bandwidth}};
   costs.wire_efficiency = kGpuWireEfficiency;
-  return Machine({std::move(type)}, std::vector<int>(static_cast<std::size_t>(nodes), 0),
-                 ArrangeEvenly(static_cast<int>(wanted) * nodes, nodes), costs);
-}
-
-Machine MachineOfHost(int ranks, int cores) {
-  NodeType type;
-  type.resources = {{"memory", kHostCachedBandwidth}};
-  // A bulk slot's description is a line of its own, and the data another.
-  const Route route{{0}, {kHostLineUs, kHostLineUs, 2 * kHostLineUs}};
-  type.local.assign(static_cast<std::size_t>(ranks), std::vector<Route>(static_cast<std::size_t>(ranks), route));
-  type.outward.resize(static_cast<std::size_t>(ranks));
-  type.inward.resize(static_cast<std::size_t>(ranks));
-  Costs costs;
-  costs.operation_us = kHostOperationUs;
-  costs.step_us = kHostStepUs;
-  costs.yield_us = kHostYieldUs;
-  costs.cores = cores;
-  const double busy = std::min(ranks, cores);
-  costs.executor_bandwidth = {{kHostCacheBytes, kHostCachedCoreBandwidth},
-                              {kAnySize, std::min(kHostMemoryCoreBandwidth, kHostMemoryBandwidth / busy)}};
-  return Machine({std::move(type)}, {0}, ArrangeEvenly(ranks, 1), costs);
+  Arrangement arrangement = ArrangeEvenly(static_cast<int>(wanted) * nodes, nodes);
+  if (nodes > 1) arrangement.rings = TurnedRings(arrangement);
+  return {{std::move(type)}, std::vector<int>(static_cast<std::size_t>(nodes), 0), std::move(arrangement), costs};
 }
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// Machines to price and simulate on: of a topology's system, or of one host's cores and memory.
+// Machines of GPUs to price and simulate on, from a topology's system. (Ranks on hosts: host_machine.h.)
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -13,8 +13,5 @@ namespace tutti {
 // each rank uses the NICs of its rail (rails.h).
 // Throws if there are fewer GPUs, no path between two, or several nodes and no NIC.
 Machine MachineOfSystem(const System& system, int nodes, int ranks_per_node = 0);
-
-// One host of `ranks` ranks on `cores` cores that share memory: machine_constants.h.
-Machine MachineOfHost(int ranks, int cores);
 
 }  // namespace tutti

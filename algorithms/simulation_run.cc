@@ -45,8 +45,8 @@ SimulationRun::SimulationRun(const FlatSchedules& schedules, const SimulationInp
     proxies_.resize(static_cast<std::size_t>(input.machine.nranks()));
   }
   for (Lane& lane : lanes_) lane.busy = input.machine.costs().cores == 0;  // until it begins
-  last_ = now_;
   if (input.machine.costs().cores > 0) GiveOutCores();
+  last_ = now_;
 }
 
 void SimulationRun::GiveOutCores() {
@@ -61,10 +61,15 @@ void SimulationRun::GiveOutCores() {
     const auto& ranks = arrangement.ranks_on[node];
     const auto place = static_cast<std::size_t>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
     const auto number = numbers.emplace(std::pair(node, place % cores), cores_.size()).first->second;
-    if (number == cores_.size()) cores_.push_back({.since = now_});
+    if (number == cores_.size()) cores_.emplace_back();
     cores_[number].ranks.push_back({first, end - first});
     for (; first < end; ++first) lanes_[first].core = static_cast<std::int32_t>(number);
   }
+  // The ranks of a core begin the operation one after the other.
+  std::size_t most = 1;
+  for (const Core& core : cores_) most = std::max(most, core.ranks.size());
+  now_ *= static_cast<Time>(most);
+  for (Core& core : cores_) core.since = now_;
 }
 
 SimulationResult SimulationRun::Run() {
@@ -163,13 +168,21 @@ void SimulationRun::Wake(std::uint32_t lane) {
   }
 }
 
+// How long, in ps, the executor moves data for a step.
+double SimulationRun::Moving(const FlatStep& step, std::int64_t bytes) const {
+  const Rate& crossing = input_.machine.costs().crossing_bandwidth;
+  const double slots = crossing.empty() ? executor_ : At(crossing, static_cast<std::size_t>(bytes));
+  const int others = step.touches - step.empties;
+  return static_cast<double>(bytes) * kPicosecondsPerByteAtOneGB * (step.empties / slots + others / executor_);
+}
+
 // REQUIRES: Ready. Local slots start to cross at once, as fast as the executor moves them; the step's own cost follows.
 void SimulationRun::Begin(std::uint32_t number) {
   Lane& lane = lanes_[number];
   const FlatLane& flat = Flat(number);
   const FlatStep& step = schedules_.step(flat, lane.step);
   const std::int64_t bytes = schedules_.ChunkBytes(flat, step, lane.chunk);
-  const double moving = static_cast<double>(bytes) * step.touches * kPicosecondsPerByteAtOneGB / executor_;  // ps
+  const double moving = Moving(step, bytes);
   lane.busy = true;
   lane.began = now_;
   for (const std::uint32_t c : schedules_.Fills(step)) {

@@ -73,6 +73,7 @@ class SimulationRun {
   bool Ready(std::uint32_t lane);
   void Wake(std::uint32_t lane);
   void Begin(std::uint32_t lane);
+  double Moving(const FlatStep& step, std::int64_t bytes) const;
   void EndStep(std::uint32_t lane);
   void StartFlow(std::uint32_t connection, std::int64_t bytes, double peak);
   void EndFlow(std::uint32_t connection);

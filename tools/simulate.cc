@@ -5,6 +5,7 @@
 #include <fstream>
 #include <memory>
 
+#include "algorithms/calibration.h"
 #include "algorithms/machine_of_system.h"
 #include "base/error.h"
 #include "report/chart.h"
@@ -22,6 +23,7 @@ namespace {
 struct Options {
   std::string collective = "all_reduce";
   std::string topology;
+  std::string calibration;
   int nodes = 1;
   int ranks = 0;
   int cores = 2;
@@ -61,7 +63,8 @@ std::optional<Wire> WireNamed(const std::string& name) {
 Machine MachineFor(const Options& options) {
   if (options.topology.empty()) {
     if (options.nodes != 1) Throw(tuttiInvalidArgument, "--nodes {} needs --topo: a host to repeat", options.nodes);
-    return MachineOfHost(options.ranks > 0 ? options.ranks : options.cores, options.cores);
+    const HostCosts costs = LoadCalibration(options.calibration, options.cores).costs;
+    return HostMachine(costs, ArrangeEvenly(options.ranks > 0 ? options.ranks : options.cores, 1));
   }
   if (options.ranks % options.nodes != 0) {
     Throw(tuttiInvalidArgument, "{} ranks are not the same number on each of {} nodes", options.ranks, options.nodes);
@@ -172,6 +175,7 @@ void AddSimulate(CLI::App& app) {
       ->check(CLI::Range(1, 32'000));
   command->add_option("--cores", options->cores, "that ranks in shared memory have, together")
       ->check(CLI::Range(1, 1024));
+  command->add_option("--calibration", options->calibration, "of a host; default: this host's, or none");
   command->add_option("--algo", options->algorithms, "names of algorithms, or best: the fastest of all")
       ->delimiter(',');
   command->add_option("-b", options->begin, "smallest size")->capture_default_str();

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <tuple>
 #include <utility>
 
 #include "algorithms/build.h"
+#include "algorithms/candidates.h"
 #include "algorithms/fold.h"
 #include "base/error.h"
-#include "transports/layout.h"
+#include "tools/candidate_timer.h"
 
 namespace tutti::tools {
 namespace {
@@ -44,33 +46,48 @@ std::vector<tuttiAlgorithm_t> Algorithms(const Wish& wish, int ranks) {
   std::vector<tuttiAlgorithm_t> algorithms;
   for (int a = tuttiAlgorithmNone + 1; a < tuttiNumAlgorithms; ++a) {
     const auto algorithm = static_cast<tuttiAlgorithm_t>(a);
-    if (Supports(algorithm, wish.collective, ranks)) algorithms.push_back(algorithm);
+    if (Supports(algorithm, wish.collective, ranks) && !IsBaseline(algorithm)) algorithms.push_back(algorithm);
   }
   return algorithms;
 }
 
-std::vector<Shape> Shapes(const Target& target, const Wish& wish, std::size_t block, int blocks) {
-  std::vector<Shape> shapes;
-  if (!target.gpus) {
-    // The host's own choice.
-    SelectInput input;
-    input.collective = wish.collective;
-    input.nranks = target.machine.nranks();
-    input.bytes = block;
-    input.forced_chunk_bytes = wish.chunk_bytes;
-    input.bulk_capacity = kMaxBulkCapacity;
-    shapes.push_back(ChooseShape(input, blocks));
-  } else {
-    for (const auto& [wire, chunk] : kGpuShapes) shapes.push_back({wire, chunk});
+struct Way {
+  int channels;  // Question::channels
+  Shape shape;
+};
+
+std::vector<Way> WaysOnHost(const Target& target, const Wish& wish, tuttiAlgorithm_t algorithm, std::size_t block) {
+  Conditions conditions = HostConditions(target.machine.nranks());
+  conditions.where = target.machine.arrangement();
+  std::vector<Way> ways;
+  for (const Candidate& candidate : WaysToMove(algorithm, {wish.collective}, conditions, block)) {
+    ways.push_back({candidate.channels, candidate.shape});
   }
+  return ways;
+}
+
+// `units`: channels of the schedule for each that it is asked for.
+std::vector<Way> WaysOnGpus(const Wish& wish, int units) {
+  std::vector<Way> ways;
+  for (const int channels : kGpuChannels) {
+    const int asked = std::max(1, (wish.channels > 0 ? wish.channels : channels) / units);
+    if (!ways.empty() && ways.back().channels == asked) continue;
+    for (const auto& [wire, chunk] : kGpuShapes) ways.push_back({asked, {wire, chunk}});
+  }
+  return ways;
+}
+
+// As wished, where something is.
+void Insist(std::vector<Way>& ways, const Wish& wish, int units) {
+  constexpr std::size_t kSomeChunk = 64 * KiB;
   if (wish.wire) {
-    std::erase_if(shapes, [&](const Shape& shape) { return shape.wire != *wish.wire; });
-    if (shapes.empty()) shapes.push_back({*wish.wire, 64 * KiB});
+    std::erase_if(ways, [&](const Way& way) { return way.shape.wire != *wish.wire; });
+    if (ways.empty()) ways.push_back({1, {*wish.wire, kSomeChunk}});
   }
-  if (wish.chunk_bytes > 0) {
-    for (Shape& shape : shapes) shape.chunk_bytes = wish.chunk_bytes;
+  for (Way& way : ways) {
+    if (wish.chunk_bytes > 0) way.shape.chunk_bytes = wish.chunk_bytes;
+    if (wish.channels > 0) way.channels = std::max(1, wish.channels / units);
   }
-  return shapes;
 }
 
 }  // namespace
@@ -93,26 +110,18 @@ std::vector<SimulatedCall> Candidates(const Target& target, const Wish& wish) {
   for (const tuttiAlgorithm_t algorithm : Algorithms(wish, ranks)) {
     const auto sample = Build(algorithm, {wish.collective, 0, ranks, 0, 1, &target.machine.arrangement()});
     if (!sample) continue;
-    std::vector<int> channels(kGpuChannels.begin(), kGpuChannels.end());
-    if (!target.gpus) channels = {1};
-    if (wish.channels > 0) channels = {wish.channels};
-    const int trees = static_cast<int>(sample->channels.size());
-    std::vector<int> repeats;  // `channels` counts them all, a tree's question counts pairs
-    for (const int count : channels) repeats.push_back(std::max(1, count / trees));
-    repeats.erase(std::unique(repeats.begin(), repeats.end()), repeats.end());
+    const auto units = static_cast<int>(sample->channels.size());
     const std::size_t longest = UniformExtents(wish.collective, ranks, sample->blocks, block).length.front();
-    for (const int repeat : repeats) {
-      const std::size_t share = ShareBegin(longest, 1, static_cast<std::size_t>(repeat) * sample->channels.size());
-      std::vector<std::pair<Wire, std::size_t>> seen;
-      const auto shapes = Shapes(target, wish, block, sample->blocks);
-      for (const Shape& shape : shapes) {
-        if (shapes.size() > 1 && share / shape.chunk_bytes > kMostChunks) continue;
-        // Chunks beyond a whole share are all the same.
-        const auto key = std::pair(shape.wire, std::min(shape.chunk_bytes, std::max<std::size_t>(share, 1)));
-        if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
-        seen.push_back(key);
-        calls.push_back({wish.collective, algorithm, block, repeat, shape});
-      }
+    auto ways = target.gpus ? WaysOnGpus(wish, units)
+                            : WaysOnHost(target, wish, algorithm, BlockBytes(wish.collective, sample->blocks, block));
+    Insist(ways, wish, units);
+    std::set<std::tuple<int, Wire, std::size_t>> seen;
+    for (const Way& way : ways) {
+      const std::size_t share = std::max<std::size_t>(1, ShareBegin(longest, 1, std::size_t(way.channels) * units));
+      if (ways.size() > 1 && share / way.shape.chunk_bytes > kMostChunks) continue;
+      // Chunks beyond a whole share are all the same.
+      if (!seen.emplace(way.channels, way.shape.wire, std::min(way.shape.chunk_bytes, share)).second) continue;
+      calls.push_back({wish.collective, algorithm, block, way.channels, way.shape});
     }
   }
   return calls;
