@@ -57,7 +57,7 @@ TEST(Select, AlwaysAnswersWithSomethingThatWorks) {
           ASSERT_LE(shape.chunk_bytes, CapacityOf(shape.wire));
           ASSERT_TRUE(shape.chunk_bytes % kCacheLine == 0 || block <= channels * shape.chunk_bytes) << bytes;
           if (forced != 0 && Supports(static_cast<tuttiAlgorithm_t>(forced), kind.collective, nranks)) {
-            const bool passed_over = kind.pairwise && PassesBlocksOn(static_cast<tuttiAlgorithm_t>(forced));
+            const bool passed_over = kind.pairwise && PassesBlocksOn(static_cast<tuttiAlgorithm_t>(forced), kind.collective);
             EXPECT_EQ(candidate.algorithm == forced, !passed_over) << ToString(kind) << ' ' << nranks;
           }
         }
