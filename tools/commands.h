@@ -9,5 +9,7 @@ class App;
 namespace tutti::tools {
 
 void AddSettings(CLI::App& app);  // tutti settings
+void AddShow(CLI::App& app);      // tutti show ring all_reduce --ranks 4 --svg OUT
+void AddVerify(CLI::App& app);    // tutti verify FILE.xml
 
 }  // namespace tutti::tools

@@ -11,6 +11,8 @@ int main(int argc, char** argv) {
   CLI::App app("What Tutti knows about machines and schedules");
   app.require_subcommand(1);
   tutti::tools::AddSettings(app);
+  tutti::tools::AddShow(app);
+  tutti::tools::AddVerify(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
