@@ -19,7 +19,11 @@ namespace {
 class RailRing {
  public:
   RailRing(const Question& question, const Rails& rails)
-      : collective_(question.collective), rails_(rails), lanes_(rails, question.rank), n_(rails.nodes()) {
+      : collective_(question.collective),
+        rails_(rails),
+        lanes_(rails, question.rank),
+        index_(rails.IndexOf(question.rank)),
+        n_(rails.nodes()) {
     for (int first = 0; first < rails.rails(); first += rails.width()) {
       const int end = std::min(first + rails.width(), rails.rails());
       for (int round = n_ - 1; round > 0 && IsReducing(collective_); --round)
@@ -49,7 +53,9 @@ class RailRing {
   // (reducing) or has come from there (collecting).
   void EachRail(int first, int end, int distance, void (Self::*step)(int, int, int)) {
     const bool collecting = step == &Self::Collect;
-    for (int rail = first; rail < end; ++rail) {
+    // Each rank starts behind its own, so that a node's ranks do not all turn to one server first.
+    for (int i = 1; i <= end - first; ++i) {
+      const int rail = first + (index_ + i) % (end - first);
       const int block = BlockOf(rail, Around(lanes_.node() + (collecting ? -distance : distance), n_));
       if (block != -1) (this->*step)(rail, block, distance);
     }
@@ -94,7 +100,8 @@ class RailRing {
   Collective collective_;
   const Rails& rails_;
   NodeLanes lanes_;
-  int n_;  // nodes
+  int index_;  // on the node
+  int n_;      // nodes
 };
 
 // ---- trees ----

@@ -12,7 +12,9 @@ void AddCalibrate(CLI::App& app);
 void AddExplain(CLI::App& app);
 void AddJudge(CLI::App& app);
 void AddSettings(CLI::App& app);
+void AddShow(CLI::App& app);
 void AddSimulate(CLI::App& app);
 void AddTopo(CLI::App& app);
+void AddVerify(CLI::App& app);
 
 }  // namespace tutti::tools

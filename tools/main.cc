@@ -14,8 +14,10 @@ int main(int argc, char** argv) {
   tutti::tools::AddExplain(app);
   tutti::tools::AddJudge(app);
   tutti::tools::AddSettings(app);
+  tutti::tools::AddShow(app);
   tutti::tools::AddSimulate(app);
   tutti::tools::AddTopo(app);
+  tutti::tools::AddVerify(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
