@@ -21,3 +21,5 @@ between() {
 "$tutti" topo --table topology/testdata | between docs/topology.md rings
 "$tutti" topo --topo topology/testdata/dgxh100.xml --nodes 2 --svg docs/topology-dgxh100.svg >/dev/null
 "$tutti" topo --topo topology/testdata/dgx1v.xml --nodes 2 --svg docs/topology-dgx1v.svg >/dev/null
+"$tutti" simulate --published algorithms/testdata/published.csv | between docs/simulator.md published
+"$tutti" simulate --claims docs

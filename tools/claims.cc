@@ -87,9 +87,8 @@ void DrawScaling(const System& host, const std::string& directory) {
       const Machine machine = MachineOfSystem(host, n, 1);
       times.points.emplace_back(n, Run(machine, Call(algorithm, 8, 1, kSmall), false).result.duration_us);
       // A ring is full when every block has a chunk for each channel.
-      const std::size_t bytes = algorithm == tuttiAlgorithmRing
-                                    ? static_cast<std::size_t>(n) * kPortChannels * kLarge.chunk_bytes
-                                    : 256 * MiB;
+      const std::size_t bytes =
+          algorithm == tuttiAlgorithmRing ? static_cast<std::size_t>(n) * kPortChannels * kLarge.chunk_bytes : 32 * MiB;
       bandwidths.points.emplace_back(n, SteadyBusBandwidth(machine, algorithm, bytes));
     }
     time.curves.push_back(std::move(times));
@@ -108,7 +107,7 @@ void DrawTwoLevel(const System& host, const std::string& directory) {
     for (const auto algorithm :
          {tuttiAlgorithmTwoLevel, tuttiAlgorithmTwoLevelTree, tuttiAlgorithmRing, tuttiAlgorithmDoubleBinaryTree}) {
       Curve curve{std::string(NameOf(algorithm))};
-      for (std::size_t bytes = 64 * KiB; bytes <= 4096 * MiB; bytes *= 4) {
+      for (std::size_t bytes = 64 * KiB; bytes <= 256 * MiB; bytes *= 4) {
         const Outcome outcome =
             Fastest({machine}, {Collective::all_reduce, {algorithm}, bytes, kChannels, Wire::bulk, 512 * KiB});
         curve.points.emplace_back(bytes, AlgorithmBandwidth(bytes, outcome.result.duration_us) *

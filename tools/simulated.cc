@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t KiB = 1024;
 
 // Up to here every rank is simulated; beyond, one node for all that are alike.
-constexpr int kRanksInFull = 256;
+constexpr int kRanksInFull = 64;
 
 // What GPUs' slots may hold: depths as on the host (slot.h), so that 24 channels stay within the design's 64 MiB.
 constexpr std::array<std::pair<Wire, std::size_t>, 7> kGpuShapes = {{
