@@ -17,6 +17,7 @@ constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
 // The names of a file's entries.
 constexpr char kOperation[] = "operation_us";
 constexpr char kStep[] = "step_us";
+constexpr char kSlot[] = "bulk_slot_us";
 constexpr char kYield[] = "yield_us";
 constexpr char kCores[] = "cores";
 constexpr char kBandwidth[] = "executor_bandwidth";
@@ -74,6 +75,7 @@ HostCosts DefaultHostCosts(int cores) {
   HostCosts host;
   host.costs.operation_us = 0.25;
   host.costs.step_us = 0.06;
+  host.costs.slot_us = {0, 0, 0.3};
   host.costs.yield_us = 0.9;  // half of two ranks' round trip on one core
   host.costs.cores = cores;
   // Bytes read and written, together, by one core: in L2, in L3, in memory.
@@ -90,6 +92,7 @@ std::string ToJson(const HostCosts& host) {
   json[kOperation] = host.costs.operation_us;
   json[kStep] = host.costs.step_us;
   json[kYield] = host.costs.yield_us;
+  json[kSlot] = host.costs.slot_us[static_cast<std::size_t>(Wire::bulk)];
   json[kCores] = host.costs.cores;
   for (int wire = 0; wire < kWires; ++wire)
     json[kLatency][std::string(NameOf(static_cast<Wire>(wire)))] = host.latency[wire];
@@ -105,6 +108,7 @@ HostCosts HostCostsFromJson(const std::string& text, const std::string& name) {
   host.costs.operation_us = Positive(json, name, kOperation, kLongestUs);
   host.costs.step_us = Positive(json, name, kStep, kLongestUs);
   host.costs.yield_us = Positive(json, name, kYield, kLongestUs);
+  host.costs.slot_us[static_cast<std::size_t>(Wire::bulk)] = Positive(json, name, kSlot, kLongestUs);
   host.costs.cores = static_cast<int>(Positive(json, name, kCores, kMostCores));
   const auto latency = json.find(kLatency);
   if (latency == json.end() || !latency->is_object())

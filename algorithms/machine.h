@@ -58,6 +58,9 @@ struct Costs {
   // Small, but it is what lets channels that share a link use it in turn, each while the others wait for a slot's way.
   double channel_skew_us = 0;
   double step_us = 0;
+  // What a slot costs its writer and its reader beside its bytes, by wire: finding the flag's and the count's lines on
+  // another core.
+  std::array<double, kWires> slot_us = {};
   Rate executor_bandwidth;  // by the bytes that a node's ranks touch together
   Rate crossing_bandwidth;  // by the bytes of a slot; empty: slots are read like anything else
   double yield_us = 0;

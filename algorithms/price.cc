@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "algorithms/steps.h"
+#include "transports/layout.h"
 
 namespace tutti {
 namespace {
@@ -18,6 +19,9 @@ constexpr double UsPerByte(double bandwidth) { return bandwidth > 0 ? 1 / (bandw
 constexpr std::array<double, 5> kSampledBytes = {0, 4096, 65536, 1 << 20, 16 << 20};
 // Fewer steps than this are walked every time, which is exact.
 constexpr std::size_t kFewNodes = 512;
+
+// Slots of a connection, by wire (slot.h, layout.h).
+constexpr std::array<double, kWires> kSlotDepth = {kLineShape.depth, kInlineShape.depth, kBulkDepth};
 
 bool IsSlot(const Operand& operand) {
   return operand.place == Place::from || operand.place == Place::to || operand.place == Place::post;
@@ -232,8 +236,8 @@ Price::Chunk Price::Walk(const Rates& rates, double bytes) const {
     const double moving =
         bytes * (node.memory_operands * rates.memory_us_per_byte + node.slot_reads * rates.slot_read_us_per_byte +
                  node.slot_writes * rates.slot_write_us_per_byte);
-    const double duration =
-        slowdown_[node.member] * (machine_.costs().step_us + std::max(moving, bytes * node.us_per_byte / efficiency));
+    const double overhead = machine_.costs().step_us + machine_.costs().slot_us[wire] * (node.slot_reads + node.slot_writes);
+    const double duration = slowdown_[node.member] * (overhead + std::max(moving, bytes * node.us_per_byte / efficiency));
     end[i] = begin + duration;
     if (lane_begin[node.lane] < 0) lane_begin[node.lane] = begin;
     lane_end[node.lane] = end[i];
@@ -242,6 +246,8 @@ Price::Chunk Price::Walk(const Rates& rates, double bytes) const {
   }
   for (int lane = 0; lane < lanes_; ++lane) chunk.further = std::max(chunk.further, lane_end[lane] - lane_begin[lane]);
   for (const double each : busy) chunk.further = std::max(chunk.further, each);
+  // Ranks of one core fill the slots that there are, then let the others empty them.
+  chunk.further += turn_us_ / kSlotDepth[wire];
   if (!by_lane) chunk.first = std::max(chunk.first, *std::max_element(busy.begin(), busy.end()));
   return chunk;
 }

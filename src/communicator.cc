@@ -18,9 +18,6 @@
 namespace tutti {
 namespace {
 
-// Two-level trees take four channels (FabricChannels), so a communicator has at least that many.
-constexpr int kMinChannels = 4;
-
 struct Agreement {
   CpuMask cpus;
   std::int32_t quota;

@@ -44,6 +44,9 @@ struct Active {
 
 class Communicator {
  public:
+  // Two-level trees take four channels (FabricChannels), so a communicator has at least that many.
+  static constexpr int kMinChannels = 4;
+
   // Collective. `cancel` is looked at while waiting for other ranks.
   Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel);
   // Tells the peers that this rank has left. Local.

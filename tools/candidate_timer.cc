@@ -32,8 +32,6 @@ constexpr std::size_t kElement = sizeof(float);
 // Enough of them that a loop's ends do not count, also for calls of a microsecond.
 constexpr int kMinCalls = 3;
 constexpr int kMaxCalls = 20'000;
-// Channels that a communicator of one thread a rank has: its collectives' and one for messages (src/communicator.cc).
-constexpr int kChannels = 2;
 
 double Microseconds(Clock::duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
 
@@ -197,9 +195,9 @@ class Results {
 Conditions HostConditions(int nranks) {
   Conditions conditions;
   conditions.nranks = nranks;
-  conditions.max_channels = kChannels;
+  conditions.max_channels = Communicator::kMinChannels;
   conditions.threads = 1;
-  conditions.bulk_capacity = Layout(nranks, kChannels + 1).bulk_capacity();
+  conditions.bulk_capacity = Layout(nranks, Communicator::kMinChannels + 1).bulk_capacity();
   return conditions;
 }
 
