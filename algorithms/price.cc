@@ -166,10 +166,10 @@ class Price::Builder {
   Price& price_;
   const Ensemble& ensemble_;
   std::vector<Wait> found_;
-  std::vector<std::vector<int>> done_;                                  // by lane: the nodes of its steps so far
+  std::vector<std::vector<int>> done_;  // by lane: the nodes of its steps so far
   // By member, then channel, connection and reader (-1: all).
   std::vector<std::map<std::tuple<int, int, int>, std::vector<int>>> fills_;
-  std::map<std::pair<int, int>, int> sends_;                            // by member and peer: slots
+  std::map<std::pair<int, int>, int> sends_;  // by member and peer: slots
   std::map<std::pair<int, int>, Route> routes_;
   std::map<std::pair<int, int>, int> ways_of_pairs_;
   std::map<Way, int> ways_;
@@ -236,8 +236,10 @@ Price::Chunk Price::Walk(const Rates& rates, double bytes) const {
     const double moving =
         bytes * (node.memory_operands * rates.memory_us_per_byte + node.slot_reads * rates.slot_read_us_per_byte +
                  node.slot_writes * rates.slot_write_us_per_byte);
-    const double overhead = machine_.costs().step_us + machine_.costs().slot_us[wire] * (node.slot_reads + node.slot_writes);
-    const double duration = slowdown_[node.member] * (overhead + std::max(moving, bytes * node.us_per_byte / efficiency));
+    const double overhead =
+        machine_.costs().step_us + machine_.costs().slot_us[wire] * (node.slot_reads + node.slot_writes);
+    const double duration =
+        slowdown_[node.member] * (overhead + std::max(moving, bytes * node.us_per_byte / efficiency));
     end[i] = begin + duration;
     if (lane_begin[node.lane] < 0) lane_begin[node.lane] = begin;
     lane_end[node.lane] = end[i];

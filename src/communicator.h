@@ -120,7 +120,7 @@ class Communicator {
   std::unique_ptr<ControlPlane> control_plane_;
   int cores_ = 1;    // that all ranks share
   int threads_ = 1;  // most of any rank
-  System system_;  // of all hosts
+  System system_;    // of all hosts
   std::unique_ptr<ShmFabric> fabric_;
   Windows windows_;
   std::unique_ptr<Watch> watch_;
