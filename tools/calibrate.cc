@@ -27,7 +27,7 @@ struct CalibrateOptions {
   std::vector<int> ranks = {2, 4, 8};
   std::string output;
   int repetitions = 5;
-  double loop_ms = 5;
+  double loop_ms = 20;  // several of a scheduler's ticks
 };
 
 constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();

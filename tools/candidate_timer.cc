@@ -28,6 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kPage = 4096;
 constexpr int kWarmUps = 2;
+constexpr std::size_t kRoundStride = 5;  // no small multiple of it is a usual number of candidates
 constexpr std::size_t kElement = sizeof(float);
 // Enough of them that a loop's ends do not count, also for calls of a microsecond.
 constexpr int kMinCalls = 3;
@@ -113,10 +114,12 @@ class Rank {
                                                    Options{settings, "candidates", true}, Cancellation());
   }
 
-  // Mean time of a call by each candidate, once round.
-  void TimeAll(const TimedCell& cell, double* us) {
+  // Mean time of a call by each candidate, once round, from another one in each round: who comes first finds the ranks
+  // out of step.
+  void TimeAll(const TimedCell& cell, int round, double* us) {
     const Operation operation = OperationOf(cell, input_, output_);
-    for (std::size_t i = 0; i < cell.candidates.size(); ++i) {
+    for (std::size_t k = 0; k < cell.candidates.size(); ++k) {
+      const std::size_t i = (k + static_cast<std::size_t>(round) * kRoundStride) % cell.candidates.size();
       SelectionTable table = communicator_->table();
       table.Set(cell.kind, {{0, cell.candidates[i]}});
       communicator_->UseTable(std::move(table));
@@ -178,9 +181,9 @@ class Results {
     Rank self(rank, options, shared, LargestBuffer(cells, options.nranks));
     for (std::size_t c = 0; c < cells.size(); ++c) {
       // The first round touches memory for the first time; what it writes is written again.
-      self.TimeAll(cells[c], results.At(c, rank, 0));
+      self.TimeAll(cells[c], 0, results.At(c, rank, 0));
       for (int repetition = 0; repetition < options.repetitions; ++repetition) {
-        self.TimeAll(cells[c], results.At(c, rank, repetition));
+        self.TimeAll(cells[c], 1 + repetition, results.At(c, rank, repetition));
       }
     }
   } catch (const std::exception& error) {

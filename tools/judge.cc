@@ -23,7 +23,7 @@ struct JudgeOptions {
   std::vector<int> ranks = {2, 4, 8};
   std::vector<std::string> sizes = {"8", "1K", "64K", "1M", "16M", "128M"};
   int repetitions = 5;
-  double loop_ms = 10;
+  double loop_ms = 20;  // several of a scheduler's ticks
   std::string calibration;
   bool all = false;
 };
