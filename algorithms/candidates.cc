@@ -19,7 +19,6 @@ constexpr std::array kChunks = {8 * KiB, 32 * KiB, 128 * KiB, 512 * KiB};
 // A wire for short messages may carry a longer one in so many pieces; more, and bulk is better everywhere.
 constexpr std::size_t kMaxShortChunks = 8;
 
-
 bool CutsBuffer(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::reduce ||
          collective == Collective::broadcast;
@@ -40,15 +39,6 @@ tuttiAlgorithm_t ParseAlgorithm(std::string_view word) {
   for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i)
     names.push_back(NameOf(static_cast<tuttiAlgorithm_t>(i)));
   Throw(tuttiInvalidArgument, "algorithm \"{}\" is unknown; there are {}", word, fmt::join(names, ", "));
-}
-
-int ParseCollective(std::string_view word) {
-  for (int c = 0; c < kScheduledCollectives; ++c) {
-    if (NameOf(static_cast<Collective>(c)) == word) return c;
-  }
-  std::vector<std::string_view> names;
-  for (int c = 0; c < kScheduledCollectives; ++c) names.push_back(NameOf(static_cast<Collective>(c)));
-  Throw(tuttiInvalidArgument, "collective \"{}\" is unknown; there are {}", word, fmt::join(names, ", "));
 }
 
 // The verifier proves that these compute one fixed expression, rounded once (verify.h, IsDeterministic).
@@ -95,6 +85,15 @@ std::string ToString(const Kind& kind) {
                      kind.pairwise ? ", pairwise" : "");
 }
 
+Collective ParseCollective(std::string_view word) {
+  std::vector<std::string_view> names;
+  for (int c = 0; c < kScheduledCollectives; ++c) {
+    names.push_back(NameOf(static_cast<Collective>(c)));
+    if (names.back() == word) return static_cast<Collective>(c);
+  }
+  Throw(tuttiInvalidArgument, "collective \"{}\" is unknown; there are {}", word, fmt::join(names, ", "));
+}
+
 void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced) {
   std::array<std::optional<tuttiAlgorithm_t>, kScheduledCollectives> pairs;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -104,7 +103,7 @@ void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced) 
     const auto colon = word.find(':');
     const auto algorithm = ParseAlgorithm(colon == word.npos ? word : word.substr(colon + 1));
     if (colon != word.npos) {
-      const int c = ParseCollective(word.substr(0, colon));
+      const int c = static_cast<int>(ParseCollective(word.substr(0, colon)));
       if (!Supports(algorithm, static_cast<Collective>(c), nranks)) {
         Throw(tuttiInvalidArgument, "TUTTI_ALGO=\"{}\": {} has no form of {} on {} ranks; there are {}", text,
               NameOf(algorithm), NameOf(static_cast<Collective>(c)), nranks,

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "algorithms/build.h"
@@ -26,6 +27,9 @@ struct Kind {
 const std::vector<Kind>& AllKinds();
 int IndexOf(const Kind& kind);
 std::string ToString(const Kind& kind);  // "all_reduce, low precision"
+
+// "all_reduce" and so on. Throws tuttiInvalidArgument for other words, with those that there are.
+Collective ParseCollective(std::string_view word);
 
 // What a user insists on. All ranks alike.
 struct Forced {

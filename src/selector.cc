@@ -3,16 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <utility>
 
 #include "algorithms/calibration.h"
 #include "base/error.h"
-#include "base/log.h"
 
 namespace tutti {
 namespace {

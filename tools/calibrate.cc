@@ -9,10 +9,8 @@
 #include <fstream>
 #include <limits>
 #include <memory>
-#include <sstream>
 
 #include "algorithms/calibration.h"
-#include "algorithms/explain.h"
 #include "base/error.h"
 #include "bench/limits.h"
 #include "bench/statistics.h"

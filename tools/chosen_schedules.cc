@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "algorithms/build.h"
+#include "algorithms/candidates.h"
 #include "base/error.h"
 
 namespace tutti::tools {
@@ -13,16 +14,6 @@ namespace {
 // Schedules number ranks with 16 bits, and whoever looks at one has patience for no more.
 constexpr int kMaxRanks = 4096;
 constexpr int kMaxChannels = 64;
-
-Collective CollectiveNamed(const std::string& name) {
-  std::string names;
-  for (int c = 0; c < kScheduledCollectives; ++c) {
-    const auto collective = static_cast<Collective>(c);
-    if (NameOf(collective) == name) return collective;
-    names += fmt::format("{}{}", c == 0 ? "" : ", ", NameOf(collective));
-  }
-  Throw(tuttiInvalidArgument, "collective \"{}\" is unknown; there are {}", name, names);
-}
 
 }  // namespace
 
@@ -42,7 +33,7 @@ Program ChosenSchedules(const ScheduleChoice& choice) {
   if (!algorithm) {
     Throw(tuttiInvalidArgument, "\"{}\" is neither a FILE.xml nor an algorithm that Tutti knows", choice.what);
   }
-  const Collective collective = CollectiveNamed(choice.collective);
+  const Collective collective = ParseCollective(choice.collective);
   if (choice.ranks == 0) Throw(tuttiInvalidArgument, "an algorithm needs --ranks");
   if (choice.nodes > choice.ranks || choice.root >= choice.ranks) {
     Throw(tuttiInvalidArgument, "there are {} ranks: too few for {} nodes or a root {}", choice.ranks, choice.nodes,

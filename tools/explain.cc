@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <thread>
 
@@ -28,13 +27,6 @@ struct ExplainOptions {
   bool low_precision = false;
   bool deterministic = false;
 };
-
-Collective ParseCollective(const std::string& word) {
-  for (int c = 0; c < kScheduledCollectives; ++c) {
-    if (NameOf(static_cast<Collective>(c)) == word) return static_cast<Collective>(c);
-  }
-  Throw(tuttiInvalidArgument, "there is no collective \"{}\"", word);
-}
 
 void ExplainOne(const ExplainOptions& options) {
   Conditions conditions = HostConditions(options.ranks);

@@ -3,16 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
 #include <memory>
-#include <optional>
 #include <thread>
 
 #include "algorithms/calibration.h"
 #include "algorithms/explain.h"
 #include "base/error.h"
-#include "report/sizes.h"
 #include "bench/statistics.h"
+#include "report/sizes.h"
 #include "tools/candidate_timer.h"
 #include "tools/commands.h"
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "algorithms/calibration.h"
+#include "algorithms/candidates.h"
 #include "algorithms/machine_of_system.h"
 #include "base/error.h"
 #include "report/chart.h"
@@ -42,21 +43,9 @@ struct Options {
   std::string claims;
 };
 
-Collective CollectiveNamed(const std::string& name) {
-  std::string known;
-  for (int c = 0; c < kScheduledCollectives; ++c) {
-    const auto collective = static_cast<Collective>(c);
-    if (NameOf(collective) == name) return collective;
-    known += fmt::format("{}{}", c > 0 ? ", " : "", NameOf(collective));
-  }
-  Throw(tuttiInvalidArgument, "\"{}\" is no collective that can be simulated; there are {}", name, known);
-}
-
 std::optional<Wire> WireNamed(const std::string& name) {
   if (name.empty()) return std::nullopt;
-  for (int w = 0; w < kWires; ++w) {
-    if (NameOf(static_cast<Wire>(w)) == name) return static_cast<Wire>(w);
-  }
+  if (const auto wire = WireFromName(name)) return wire;
   Throw(tuttiInvalidArgument, "\"{}\" is no wire format; there are line, inline and bulk", name);
 }
 
@@ -120,7 +109,7 @@ void WriteFile(const std::string& path, const std::string& text) {
 void RunSweep(const Options& options) {
   const Machine machine = MachineFor(options);
   const Target target{machine, !options.topology.empty()};
-  const Collective collective = CollectiveNamed(options.collective);
+  const Collective collective = ParseCollective(options.collective);
   Chart chart{fmt::format("{} simulated, {} ranks on {} node{}", options.collective, machine.nranks(), options.nodes,
                           options.nodes == 1 ? "" : "s"),
               {{"time (us)"}, {"bus bandwidth (GB/s)"}}};
