@@ -41,6 +41,10 @@ tuttiAlgorithm_t ParseAlgorithm(std::string_view word) {
   Throw(tuttiInvalidArgument, "algorithm \"{}\" is unknown; there are {}", word, fmt::join(names, ", "));
 }
 
+bool IsTwoLevel(tuttiAlgorithm_t algorithm) {
+  return algorithm == tuttiAlgorithmTwoLevel || algorithm == tuttiAlgorithmTwoLevelTree;
+}
+
 // The verifier proves that these compute one fixed expression, rounded once (verify.h, IsDeterministic).
 bool RoundsOnce(tuttiAlgorithm_t algorithm) {
   return algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot;
@@ -139,15 +143,20 @@ std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const Condition
     return *forced == algorithm ? "" : fmt::format("{} is forced", NameOf(*forced));
   }
   if (IsBaseline(algorithm)) return "is there to be compared with: on request only";
+  if (IsTwoLevel(algorithm) && conditions.where.nodes() <= 1) return "is for several nodes; here is one";
   if (IsReducing(kind.collective) && kind.low_precision && !RoundsOnce(algorithm) &&
       WhyImpossible(tuttiAlgorithmDirect, kind, conditions).empty()) {
     return "rounds partial sums of a low-precision type on the way";
   }
-  // Its table would take longer to price than it could ever save.
+  // Pricing them would take longer than it could ever save.
   constexpr int kMaxFullExchange = 64;
   if (algorithm == tuttiAlgorithmRecursive && conditions.nranks > kMaxFullExchange &&
       (conditions.nranks & (conditions.nranks - 1)) != 0) {
     return "is considered beyond 64 ranks for powers of two only";
+  }
+  if (algorithm == tuttiAlgorithmBruck && kind.collective == Collective::all_to_all &&
+      conditions.nranks > kMaxFullExchange) {
+    return "is considered up to 64 ranks only: it moves n/2 log n blocks, a slot each";
   }
   return "";
 }

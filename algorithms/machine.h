@@ -51,7 +51,10 @@ struct RateStep {
   double bandwidth;
 };
 using Rate = std::vector<RateStep>;  // ascending; the last one holds beyond
+// REQUIRES: there is a step.
 double At(const Rate& rate, std::size_t footprint);
+// 1 GB/s moves 1,000 bytes in a microsecond. 0 for a bandwidth of 0: it takes no time.
+constexpr double UsPerByte(double bandwidth) { return bandwidth > 0 ? 1 / (bandwidth * 1e3) : 0; }
 
 struct Costs {
   double operation_us = 0;

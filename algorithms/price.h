@@ -3,8 +3,10 @@
 // needs for each further chunk:
 //
 //     duration = operation + first chunk (longest way through the steps) + (chunks - 1) x slowest of
-//                  an executor's steps, a lane's span, a link's bytes
+//                  an executor's steps, a lane's span, a proxy's messages, a link's bytes
 //
+// The longest ways are found for a grid of sizes. Between its points the longest of both ends' counts, which is at most
+// a little too short.
 // Not in it, and so the simulator's business: links shared unevenly over time, slots that run out.
 // Where ranks share cores, a rank's steps take as much longer as its core has work for others, and who waits for a rank
 // waits for a turn of all ranks of a core.
@@ -12,15 +14,13 @@
 // Thread-safety: const members may be called from one thread at a time (they remember).
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <map>
-#include <tuple>
+#include <utility>
 #include <vector>
 
-#include "algorithms/ensemble.h"
-#include "algorithms/machine.h"
 #include "algorithms/shape.h"
+#include "algorithms/step_graph.h"
 
 namespace tutti {
 
@@ -44,67 +44,46 @@ class Price {
   int blocks() const { return blocks_; }
 
  private:
-  // A step waits for the one before it in its lane, for others of its rank, and for slots.
-  struct Wait {
-    int node;
-    int way = -1;  // index into ways_; -1: same rank
-  };
-  struct Node {
-    int member;
-    int lane;             // counted through all members and channels
-    int first_wait;       // its waits are waits_[first_wait ... the next node's first_wait)
-    int memory_operands;  // of the user's buffers and scratch
-    int slot_reads;
-    int slot_writes;
-    double us_per_byte;  // of the narrowest link that the step itself writes across
-  };
-  // Pairs of ranks with the same latency and bandwidth go the same way.
-  struct Way {
-    std::array<double, kWires> latency;
-    double us_per_byte;  // that pass after the writer's step has ended; 0 on a local route
-    bool operator<(const Way& other) const {
-      return std::tie(latency, us_per_byte) < std::tie(other.latency, other.us_per_byte);
-    }
-  };
-  struct Send {
-    int member;
-    int peer;
-    int slots;  // a chunk
-  };
-  // Durations for one chunk of `bytes`.
-  struct Chunk {
-    double first = 0;    // until the last step has ended
-    double further = 0;  // executors and lanes: for each further chunk
-  };
+  // Microseconds that a byte takes.
   struct Rates {
-    Wire wire;
-    double memory_us_per_byte;
-    double slot_read_us_per_byte;
-    double slot_write_us_per_byte;
-    bool operator<(const Rates& other) const {
-      return std::tie(wire, memory_us_per_byte, slot_read_us_per_byte, slot_write_us_per_byte) <
-             std::tie(other.wire, other.memory_us_per_byte, other.slot_read_us_per_byte, other.slot_write_us_per_byte);
-    }
+    double memory;
+    double slot_read;
+    double slot_write;
+  };
+  // What a way through the steps takes, one after the other: fixed + bytes x what its operands and links take for one.
+  struct Path {
+    double fixed = 0;
+    double memory_operands = 0;
+    double slot_reads = 0;
+    double slot_writes = 0;
+    double us_per_byte = 0;  // of links
+    double Microseconds(const Rates& rates, double bytes) const;
+    void Add(const Path& other, double times);
+  };
+  // The longest ways of a chunk.
+  struct Paths {
+    std::vector<Path> first;    // until its last step has ended
+    std::vector<Path> further;  // for each further chunk, at an executor or in a lane
   };
 
-  class Builder;
-  Chunk Walk(const Rates& rates, double bytes) const;
-  Chunk ChunkOf(const Rates& rates, double bytes) const;
-  double BusiestLink(Wire wire, int channels) const;
   void FindShares(const Ensemble& ensemble);
+  void FindProxies();
+  Path StepPath(const StepGraph::Work& work, Wire wire, const Rates& rates) const;
+  Path WayPath(const StepGraph::Way& way, Wire wire) const;
+  void Walk(Wire wire, const Rates& rates, double bytes, Paths& paths) const;
+  Rates RatesAt(double bytes, std::size_t footprint) const;
+  const Paths& PathsOf(Wire wire, std::size_t grid_point) const;
+  double BusiestLink(Wire wire, int channels) const;
 
   const Machine& machine_;
   int unit_channels_ = 1;
   int blocks_ = 1;
-  int lanes_ = 0;
-  int slots_in_flight_ = 0;  // slots that the busiest rank fills for one chunk
-  std::vector<Node> nodes_;  // in an order in which they can run
-  std::vector<Wait> waits_;
-  std::vector<Way> ways_;
-  std::vector<Send> sends_;
+  StepGraph graph_;
+  int slots_in_flight_ = 0;       // slots that the busiest rank fills for one chunk
+  double proxy_us_ = 0;           // that the busiest rank's network proxy needs for one chunk
   std::vector<double> slowdown_;  // by member: how much longer its steps take beside others on its core
   double turn_us_ = 0;            // until everybody on a core has had it once
-  mutable std::map<Rates, std::vector<Chunk>> samples_;
+  mutable std::map<std::pair<Wire, std::size_t>, Paths> paths_;
   mutable std::map<std::pair<Wire, int>, double> busiest_link_;
 };
 

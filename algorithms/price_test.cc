@@ -86,6 +86,37 @@ TEST(Price, RanksOfANodeShareItsPort) {
   EXPECT_NEAR(all_to_all(pairs), 3600, 200);
 }
 
+TEST(Price, ProxiesPassOneMessageAfterTheOther) {
+  Costs costs;
+  costs.message_us = 4;
+  costs.executor_bandwidth = {{kAnySize, 0}};
+  NodeType type;
+  type.local.assign(1, std::vector<Route>(1));
+  type.outward.assign(1, std::vector<Route>(1, {{}, {1, 1, 1}, true}));
+  type.inward = type.outward;
+  constexpr int kRanks = 5;
+  const Machine machine({type}, std::vector<int>(kRanks, 0), ArrangeEvenly(kRanks, kRanks), costs);
+  const Price chain = PriceOf(tuttiAlgorithmRing, Collective::broadcast, machine);
+  EXPECT_DOUBLE_EQ(chain.Microseconds(Bulk(64, 64)), (kRanks - 1) * (2 + 2 * 4)) << "two proxies a hop";
+  EXPECT_DOUBLE_EQ(chain.Microseconds(Bulk(640, 64)) - chain.Microseconds(Bulk(64, 64)), 9 * 2 * 4)
+      << "of each chunk a proxy passes one in and one on";
+  const Price all_to_all = PriceOf(tuttiAlgorithmDirect, Collective::all_to_all, machine);
+  EXPECT_DOUBLE_EQ(all_to_all.Microseconds(Bulk(64, 64)), 4 * 4 * 2) << "four out, four in";
+}
+
+TEST(Price, ChannelsBeginOneAfterTheOther) {
+  Costs costs;
+  costs.channel_skew_us = 7;
+  costs.executor_bandwidth = {{kAnySize, 0}};
+  NodeType type;
+  type.local.assign(2, std::vector<Route>(2, {{}, {1, 1, 1}, false}));
+  type.outward.resize(2);
+  type.inward.resize(2);
+  const Machine machine({type}, {0}, ArrangeEvenly(2, 1), costs);
+  const Price price = PriceOf(tuttiAlgorithmRing, Collective::broadcast, machine);
+  EXPECT_DOUBLE_EQ(price.Microseconds(Bulk(4096, 1024, 4)) - price.Microseconds(Bulk(1024, 1024, 1)), 3 * 7);
+}
+
 TEST(Price, GrowsWithBytesAndShrinksWithBandwidth) {
   const Machine machine = Cluster(7);
   for (const auto algorithm : {tuttiAlgorithmRing, tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmRecursive}) {

@@ -1,8 +1,15 @@
 #include "algorithms/select.h"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
 #include <numeric>
+#include <system_error>
+#include <thread>
 #include <utility>
+
+#include "base/quiet_thread.h"
 
 namespace tutti {
 namespace {
@@ -118,9 +125,42 @@ std::vector<TableEntry> Pricing::MakeRow(const Kind& kind) {
   return row;
 }
 
-void Pricing::Complete(SelectionTable& table) {
-  for (const auto& kind : AllKinds()) {
-    if (!table.Has(kind)) table.Set(kind, MakeRow(kind));
+void Pricing::Complete(SelectionTable& table, int threads) {
+  const auto& kinds = AllKinds();
+  std::vector<std::vector<TableEntry>> rows(kinds.size());
+  // Kinds of one collective share prices, so whoever takes a collective prices all of its kinds.
+  std::atomic<int> next{0};
+  std::mutex failing;
+  std::exception_ptr failure;
+  const auto price_collectives = [&](Pricing& pricing) {
+    try {
+      for (int c = next++; c < kScheduledCollectives; c = next++) {
+        for (std::size_t k = 0; k < kinds.size(); ++k) {
+          const bool mine = kinds[k].collective == static_cast<Collective>(c);
+          if (mine && !table.Has(kinds[k])) rows[k] = pricing.MakeRow(kinds[k]);
+        }
+      }
+    } catch (...) {
+      const std::lock_guard lock(failing);
+      failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> helpers;
+  try {
+    for (int i = 1; i < std::min(threads, kScheduledCollectives); ++i) {
+      helpers.push_back(QuietThread([&] {
+        Pricing own(machine_, conditions_);
+        price_collectives(own);
+      }));
+    }
+  } catch (const std::system_error&) {
+    // No more threads are to be had: those that there are do it all.
+  }
+  price_collectives(*this);
+  for (auto& helper : helpers) helper.join();
+  if (failure != nullptr) std::rethrow_exception(failure);
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    if (!table.Has(kinds[k])) table.Set(kinds[k], std::move(rows[k]));
   }
 }
 

@@ -30,8 +30,8 @@ class Pricing {
   double Microseconds(const Candidate& candidate, const Kind& kind, std::size_t bytes);
   // Every algorithm, the cheapest first, those that are out of the question last.
   std::vector<Priced> Compare(const Kind& kind, std::size_t bytes);
-  // Rows that `table` has already stay.
-  void Complete(SelectionTable& table);
+  // Rows that `table` has already stay. So many threads share the work.
+  void Complete(SelectionTable& table, int threads = 1);
 
  private:
   std::optional<Priced> Better(const Candidate& incumbent, const Kind& kind, std::size_t bytes);

@@ -57,7 +57,8 @@ TEST(Select, AlwaysAnswersWithSomethingThatWorks) {
           ASSERT_LE(shape.chunk_bytes, CapacityOf(shape.wire));
           ASSERT_TRUE(shape.chunk_bytes % kCacheLine == 0 || block <= channels * shape.chunk_bytes) << bytes;
           if (forced != 0 && Supports(static_cast<tuttiAlgorithm_t>(forced), kind.collective, nranks)) {
-            const bool passed_over = kind.pairwise && PassesBlocksOn(static_cast<tuttiAlgorithm_t>(forced), kind.collective);
+            const bool passed_over =
+                kind.pairwise && PassesBlocksOn(static_cast<tuttiAlgorithm_t>(forced), kind.collective);
             EXPECT_EQ(candidate.algorithm == forced, !passed_over) << ToString(kind) << ' ' << nranks;
           }
         }
@@ -140,6 +141,23 @@ TEST(Select, ThreadsGetChannels) {
   conditions.threads = 2;
   EXPECT_EQ(TableFor(conditions).At({Collective::all_reduce}, 1 << 24).candidate.channels, 2);
   EXPECT_EQ(TableFor(conditions).At({Collective::all_reduce}, 8).candidate.channels, 1);
+}
+
+TEST(Select, TwoLevelsAreForSeveralNodes) {
+  Conditions conditions = On(16);
+  const Kind all_reduce{Collective::all_reduce};
+  EXPECT_EQ(WhyNot(tuttiAlgorithmTwoLevel, all_reduce, conditions), "is for several nodes; here is one");
+  EXPECT_EQ(WhyImpossible(tuttiAlgorithmTwoLevel, all_reduce, conditions), "") << "but it may be forced";
+  conditions.where = ArrangeEvenly(16, 2);
+  EXPECT_EQ(WhyNot(tuttiAlgorithmTwoLevel, all_reduce, conditions), "");
+}
+
+TEST(Select, ThreadsShareTheWorkNotTheAnswer) {
+  const Conditions conditions = On(24);
+  const Machine machine = Host(24);
+  SelectionTable table;
+  Pricing(machine, conditions).Complete(table, 3);
+  EXPECT_EQ(table, TableFor(conditions));
 }
 
 TEST(Select, TablesSurviveJson) {

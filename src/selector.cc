@@ -38,7 +38,9 @@ Selector::Selector(Conditions conditions, int cores, const Settings& settings, i
         origin_ = calibration.name;
       }
       const Machine machine = MachineOf(costs_, conditions_.nranks);
-      Pricing(machine, conditions_).Complete(table_);
+      // Until the table has come the others wait: their cores are free. A few ranks' is not worth a thread.
+      constexpr int kWorthThreads = 32;
+      Pricing(machine, conditions_).Complete(table_, conditions_.nranks >= kWorthThreads ? cores : 1);
       shipped = {{kOrigin, origin_}, {kCosts, ToJson(costs_)}, {kTable, table_.ToJson(conditions_)}};
     } catch (const Error& error) {
       shipped = {{kError, error.what()}};
