@@ -83,6 +83,8 @@ Symmetry SymmetryOf(tuttiAlgorithm_t algorithm, Collective collective) {
   return HasRoot(collective) ? Symmetry::none : kAlgorithms[algorithm].symmetry;
 }
 
+bool FollowsRings(tuttiAlgorithm_t algorithm) { return algorithm == tuttiAlgorithmRing; }
+
 bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective) {
   return collective == Collective::all_to_all &&
          (algorithm == tuttiAlgorithmBruck || algorithm == tuttiAlgorithmTwoLevel);

@@ -36,6 +36,9 @@ bool NeedsOneHost(tuttiAlgorithm_t algorithm, Collective collective);
 enum class Symmetry { none, rotation, exchange };
 Symmetry SymmetryOf(tuttiAlgorithm_t algorithm, Collective collective);
 
+// Its channels go around Arrangement::rings, each around its own.
+bool FollowsRings(tuttiAlgorithm_t algorithm);
+
 // All-to-all in which blocks pass through third ranks: they must all have one length, so there is no pairwise form.
 bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective);
 

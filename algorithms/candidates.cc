@@ -16,6 +16,20 @@ constexpr std::size_t KiB = 1024;
 // Tried for the bulk wire. Below, a step's cost shows; above, a slot no longer fits a core's cache. On two cores times
 // are flat within the noise between 16 and 512 KiB for all ranks' chunks together.
 constexpr std::array kChunks = {8 * KiB, 32 * KiB, 128 * KiB, 512 * KiB};
+// GPUs, whose slots lie in their own memory. Depths are as on the host (slot.h), so 24 channels of the longest stay
+// within the design's 64 MiB a connection.
+constexpr std::array<Shape, 7> kGpuShapes = {{
+    {Wire::line, 2 * KiB},
+    {Wire::line, 8 * KiB},
+    {Wire::inlined, 16 * KiB},
+    {Wire::inlined, 64 * KiB},
+    {Wire::bulk, 32 * KiB},
+    {Wire::bulk, 128 * KiB},
+    {Wire::bulk, 512 * KiB},
+}};
+constexpr std::array kGpuChannels = {1, 4, 12, kMostGpuChannels};
+// A pipeline of more chunks than this is in its steady state: smaller chunks only cost more steps.
+constexpr std::size_t kMostChunks = 256;
 // A wire for short messages may carry a longer one in so many pieces; more, and bulk is better everywhere.
 constexpr std::size_t kMaxShortChunks = 8;
 
@@ -50,17 +64,67 @@ bool RoundsOnce(tuttiAlgorithm_t algorithm) {
   return algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot;
 }
 
-std::vector<int> ChannelCounts(const Conditions& conditions, std::size_t block_bytes) {
-  if (conditions.forced.channels != 0) return {std::min(conditions.forced.channels, conditions.max_channels)};
-  std::vector<int> counts = {1};
-  const int most =
-      conditions.threads == 0 ? conditions.max_channels : std::min(conditions.threads, conditions.max_channels);
-  // A channel a thread, once there is a chunk for each.
-  for (int count = 2; count <= most && block_bytes / count >= kCacheLine; ++count) {
-    const bool tried = conditions.threads != 0 ? count == most : (count & (count - 1)) == 0 || count == most;
-    if (tried) counts.push_back(count);
+// Of an algorithm that takes `unit` of the fabric's channels for each. `block_bytes`: what one such unit carries.
+std::vector<int> ChannelCounts(const Conditions& conditions, int unit, std::size_t block_bytes) {
+  const int most = std::max(1, conditions.max_channels / unit);
+  if (conditions.forced.channels != 0) return {std::clamp(conditions.forced.channels / unit, 1, most)};
+  if (conditions.threads == 0) {
+    std::vector<int> counts;
+    for (const int count : kGpuChannels) {
+      const int asked = std::clamp(count / unit, 1, most);
+      if (counts.empty() || counts.back() != asked) counts.push_back(asked);
+    }
+    return counts;
   }
-  return counts;
+  // A channel a thread, once there is a line for each.
+  const int threads = std::clamp(conditions.threads / unit, 1, most);
+  if (threads == 1 || block_bytes / static_cast<std::size_t>(threads) < kCacheLine) return {1};
+  return {1, threads};
+}
+
+// How GPUs could move a channel's share of every block.
+std::vector<Shape> GpuShapes(const Kind& kind, const Conditions& conditions, std::size_t share) {
+  const Forced& forced = conditions.forced;
+  std::vector<Shape> shapes;
+  for (Shape shape : kGpuShapes) {
+    if (forced.wire ? *forced.wire != shape.wire : kind.pairwise && shape.wire != Wire::bulk) continue;
+    if (forced.chunk_bytes != 0) shape.chunk_bytes = std::max(kCacheLine, RoundDown(forced.chunk_bytes, kCacheLine));
+    // Chunks beyond a whole share are all the same.
+    const bool same = !shapes.empty() && shapes.back().wire == shape.wire &&
+                      (shapes.back().chunk_bytes >= share || shapes.back().chunk_bytes == shape.chunk_bytes);
+    const bool longest = shape == kGpuShapes.back();
+    if (same || (share / shape.chunk_bytes > kMostChunks && forced.chunk_bytes == 0 && !longest)) continue;
+    shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+// The same of a host's ranks.
+std::vector<Shape> HostShapes(const Kind& kind, const Conditions& conditions, std::size_t share) {
+  const Forced& forced = conditions.forced;
+  const std::size_t most = RoundDown(conditions.bulk_capacity, kCacheLine);
+  std::vector<Shape> shapes;
+  const auto short_wire = [&](Wire wire, const SlotShape& shape) {
+    if (kind.pairwise || (forced.wire ? *forced.wire != wire : forced.chunk_bytes != 0 && share > shape.capacity))
+      return;
+    const bool whole = share <= shape.capacity;
+    const std::size_t chunk = whole ? shape.capacity : RoundDown(shape.capacity, kCacheLine);
+    // A line holds no multiple of a line beside its flag, so it takes whole blocks only.
+    if (chunk == 0 || (!forced.wire && share > chunk * kMaxShortChunks)) return;
+    shapes.push_back({wire, chunk});
+  };
+  short_wire(Wire::line, kLineShape);
+  short_wire(Wire::inlined, kInlineShape);
+  if (forced.wire && *forced.wire != Wire::bulk && !shapes.empty()) return shapes;
+  if (forced.chunk_bytes != 0) {
+    shapes.push_back({Wire::bulk, std::clamp(RoundDown(forced.chunk_bytes, kCacheLine), kCacheLine, most)});
+    return shapes;
+  }
+  for (const std::size_t chunk : kChunks) {
+    shapes.push_back({Wire::bulk, std::min(chunk, most)});
+    if (chunk >= share || chunk >= most) break;  // larger ones would be the same
+  }
+  return shapes;
 }
 
 }  // namespace
@@ -176,32 +240,14 @@ Shape Fitting(Shape shape, std::size_t block_bytes, int channels) {
 
 std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions,
                                   std::size_t block_bytes) {
-  const Forced& forced = conditions.forced;
-  const std::size_t most = RoundDown(conditions.bulk_capacity, kCacheLine);
+  const int unit = FabricChannels(algorithm);
+  const std::size_t unit_bytes = (block_bytes + unit - 1) / unit;
   std::vector<Candidate> ways;
-  for (const int channels : ChannelCounts(conditions, block_bytes)) {
-    const std::size_t share = (block_bytes + channels - 1) / channels;
-    const auto short_wire = [&](Wire wire, const SlotShape& shape) {
-      if (kind.pairwise || (forced.wire ? *forced.wire != wire : forced.chunk_bytes != 0 && share > shape.capacity))
-        return;
-      const bool whole = share <= shape.capacity;
-      const std::size_t chunk = whole ? shape.capacity : RoundDown(shape.capacity, kCacheLine);
-      // A line holds no multiple of a line beside its flag, so it takes whole blocks only.
-      if (chunk == 0 || (!forced.wire && share > chunk * kMaxShortChunks)) return;
-      ways.push_back({algorithm, channels, {wire, chunk}});
-    };
-    short_wire(Wire::line, kLineShape);
-    short_wire(Wire::inlined, kInlineShape);
-    if (forced.wire && *forced.wire != Wire::bulk && !ways.empty()) continue;
-    if (forced.chunk_bytes != 0) {
-      ways.push_back(
-          {algorithm, channels, {Wire::bulk, std::clamp(RoundDown(forced.chunk_bytes, kCacheLine), kCacheLine, most)}});
-      continue;
-    }
-    for (const std::size_t chunk : kChunks) {
-      ways.push_back({algorithm, channels, {Wire::bulk, std::min(chunk, most)}});
-      if (chunk >= share || chunk >= most) break;  // larger ones would be the same
-    }
+  for (const int channels : ChannelCounts(conditions, unit, unit_bytes)) {
+    const std::size_t share = (unit_bytes + channels - 1) / channels;
+    const auto shapes =
+        conditions.threads == 0 ? GpuShapes(kind, conditions, share) : HostShapes(kind, conditions, share);
+    for (const Shape& shape : shapes) ways.push_back({algorithm, channels, shape});
   }
   return ways;
 }

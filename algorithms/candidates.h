@@ -44,13 +44,16 @@ struct Forced {
 // `nranks`.
 void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced);
 
+// As many as a GPU has that still leave it to its work: what NCCL takes on eight GPUs of a DGX A100 or H100.
+inline constexpr int kMostGpuChannels = 24;
+
 // What is the same for all calls of a communicator, and on all its ranks.
 struct Conditions {
   int nranks = 1;
   Arrangement where = {};  // empty: one node
   bool one_host = true;    // posts reach everybody
   int max_channels = 1;
-  int threads = 1;                // that move data, on the rank that has most; 0: an executor for every channel
+  int threads = 1;  // that move data, on the rank that has most; 0: ranks are GPUs, with an executor for every channel
   std::size_t bulk_capacity = 0;  // bytes
   bool deterministic = false;
   Forced forced = {};

@@ -11,14 +11,24 @@ namespace {
 // Up to here every rank's schedule is built: it is exact, and costs less than a millisecond.
 constexpr int kFewRanks = 16;
 
+// The first ring, which an ensemble's only channel takes, visits every node in the same way.
+bool Repeats(const std::vector<int>& ring, int period) {
+  const int n = static_cast<int>(ring.size());
+  for (int i = 0; i < n; ++i) {
+    if (ring[(i + period) % n] != (ring[i] + period) % n) return false;
+  }
+  return true;
+}
+
 // After how many ranks everything repeats; nranks if it does not: equal nodes of consecutive ranks, rings that visit
 // every node in the same way.
 int Period(const Question& question) {
   const auto* where = question.where;
   if (where == nullptr || where->nodes() == 1) return 1;
   const int n = question.nranks;
-  if (n % where->nodes() != 0 || !where->rings.empty()) return n;
+  if (n % where->nodes() != 0) return n;
   const int period = n / where->nodes();
+  if (!where->rings.empty() && !Repeats(where->rings.front(), period)) return n;
   for (int rank = 0; rank < n; ++rank) {
     if (where->node_of[rank] != rank / period) return n;
   }

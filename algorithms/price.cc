@@ -45,6 +45,10 @@ Price::Price(const Machine& machine, const Ensemble& ensemble)
       graph_(machine, ensemble) {
   FindShares(ensemble);
   FindProxies();
+  const auto& rings = machine.arrangement().rings;
+  if (rings.empty() || !FollowsRings(ensemble.members().front().algorithm)) return;
+  place_in_ring_.resize(rings.front().size());
+  for (std::size_t i = 0; i < rings.front().size(); ++i) place_in_ring_[rings.front()[i]] = static_cast<int>(i);
 }
 
 // Every slot that crosses the network passes the proxies of both ranks, one after the other.
@@ -215,6 +219,12 @@ const Price::Paths& Price::PathsOf(Wire wire, std::size_t grid_point) const {
   return found->second;
 }
 
+// Who stands in a channel's ring where the rank stands in the first one's.
+int Price::InChannel(int rank, int channel) const {
+  const auto& rings = machine_.arrangement().rings;
+  return place_in_ring_.empty() ? rank : rings[static_cast<std::size_t>(channel) % rings.size()][place_in_ring_[rank]];
+}
+
 // Microseconds for a byte of every block, were there one channel.
 double Price::BusiestLink(Wire wire, int channels) const {
   const auto [found, fresh] = busiest_link_.try_emplace({wire, channels}, 0);
@@ -225,9 +235,8 @@ double Price::BusiestLink(Wire wire, int channels) const {
   const auto home = [&](int resource) { return folded ? machine_.LocalNumber(resource) : resource; };
   for (const auto& send : graph_.sends) {
     for (int channel = 0; channel < channels; ++channel) {
-      for (const int resource : machine_.RouteOf(send.member, send.peer, channel).resources) {
-        load[home(resource)] += static_cast<double>(send.slots) / channels;
-      }
+      const Route route = machine_.RouteOf(InChannel(send.member, channel), InChannel(send.peer, channel), channel);
+      for (const int resource : route.resources) load[home(resource)] += static_cast<double>(send.slots) / channels;
     }
   }
   const double efficiency = machine_.costs().wire_efficiency[static_cast<std::size_t>(wire)];

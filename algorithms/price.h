@@ -73,16 +73,18 @@ class Price {
   void Walk(Wire wire, const Rates& rates, double bytes, Paths& paths) const;
   Rates RatesAt(double bytes, std::size_t footprint) const;
   const Paths& PathsOf(Wire wire, std::size_t grid_point) const;
+  int InChannel(int rank, int channel) const;
   double BusiestLink(Wire wire, int channels) const;
 
   const Machine& machine_;
   int unit_channels_ = 1;
   int blocks_ = 1;
   StepGraph graph_;
-  int slots_in_flight_ = 0;       // slots that the busiest rank fills for one chunk
-  double proxy_us_ = 0;           // that the busiest rank's network proxy needs for one chunk
-  std::vector<double> slowdown_;  // by member: how much longer its steps take beside others on its core
-  double turn_us_ = 0;            // until everybody on a core has had it once
+  int slots_in_flight_ = 0;         // slots that the busiest rank fills for one chunk
+  double proxy_us_ = 0;             // that the busiest rank's network proxy needs for one chunk
+  std::vector<double> slowdown_;    // by member: how much longer its steps take beside others on its core
+  std::vector<int> place_in_ring_;  // by rank: in the first ring; empty: channels go the same way
+  double turn_us_ = 0;              // until everybody on a core has had it once
   mutable std::map<std::pair<Wire, std::size_t>, Paths> paths_;
   mutable std::map<std::pair<Wire, int>, double> busiest_link_;
 };

@@ -60,15 +60,8 @@ double Pricing::Microseconds(const Candidate& candidate, const Kind& kind, std::
 
 Priced Pricing::Best(tuttiAlgorithm_t algorithm, const Kind& kind, std::size_t bytes) {
   Priced best{algorithm};
-  Conditions conditions = conditions_;
-  const Price& price = PriceOf(algorithm, kind.collective);
-  // Some algorithms take several channels at once.
-  const auto unit = FabricChannels(algorithm);
-  conditions.max_channels = std::max(1, conditions.max_channels / unit);
-  if (conditions.threads > 0) conditions.threads = std::max(1, conditions.threads / unit);
-  if (conditions.forced.channels > 0) conditions.forced.channels = std::max(1, conditions.forced.channels / unit);
-  const std::size_t block = BlockBytes(kind.collective, price.blocks(), bytes);
-  for (const auto& way : WaysToMove(algorithm, kind, conditions, (block + unit - 1) / unit)) {
+  const std::size_t block = BlockBytes(kind.collective, PriceOf(algorithm, kind.collective).blocks(), bytes);
+  for (const auto& way : WaysToMove(algorithm, kind, conditions_, block)) {
     const double us = Microseconds(way, kind, bytes);
     if (best.us != 0 && us >= best.us) continue;
     best.candidate = way;
@@ -162,6 +155,10 @@ void Pricing::Complete(SelectionTable& table, int threads) {
   for (std::size_t k = 0; k < kinds.size(); ++k) {
     if (!table.Has(kinds[k])) table.Set(kinds[k], std::move(rows[k]));
   }
+}
+
+void Pricing::Complete(SelectionTable& table, const Kind& kind) {
+  if (!table.Has(kind)) table.Set(kind, MakeRow(kind));
 }
 
 }  // namespace tutti

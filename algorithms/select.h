@@ -32,6 +32,8 @@ class Pricing {
   std::vector<Priced> Compare(const Kind& kind, std::size_t bytes);
   // Rows that `table` has already stay. So many threads share the work.
   void Complete(SelectionTable& table, int threads = 1);
+  // Of one kind only.
+  void Complete(SelectionTable& table, const Kind& kind);
 
  private:
   std::optional<Priced> Better(const Candidate& incumbent, const Kind& kind, std::size_t bytes);

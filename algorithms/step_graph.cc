@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "algorithms/steps.h"
+
 namespace tutti {
 namespace {
 
@@ -24,7 +26,8 @@ struct Passage {
 
   auto connection_key() const { return std::tie(writer, reader, channel, connection); }
 };
-constexpr int kEverybody = -1;
+constexpr int kEverybody = -1;  // in memory that all share, one slot is read by all
+constexpr int kPosts = -1;      // the connection of posted slots
 
 // The emptying side also says which of the members whom a stand-in serves it is.
 struct Arrival {
@@ -92,14 +95,22 @@ class Builder {
         first_source_.push_back(static_cast<int>(emptied_.size()));
         for (const auto& write : each.writes) {
           if (!IsSlot(write)) continue;
-          const int reader = write.place == Place::post ? kEverybody : write.peer;
-          filled_.push_back({lane.member, reader, lane.channel, write.connection, step});
+          if (write.place == Place::to) {
+            filled_.push_back({lane.member, write.peer, lane.channel, write.connection, step});
+          } else if (shared_memory_) {
+            filled_.push_back({lane.member, kEverybody, lane.channel, kPosts, step});
+          } else {
+            for (const int peer : Others(RankOf(lane.member), ensemble_.nranks())) {
+              filled_.push_back({lane.member, peer, lane.channel, kPosts, step});
+            }
+          }
         }
         for (const auto& read : each.reads) {
           if (!IsSlot(read)) continue;
           const auto [stand_in, seen_as] = ensemble_.For(lane.member, read.peer);
-          const int reader = read.place == Place::post ? kEverybody : seen_as;
-          emptied_.push_back({{stand_in, reader, lane.channel, read.connection, step},
+          const bool posted = read.place == Place::post;
+          const int reader = posted && shared_memory_ ? kEverybody : seen_as;
+          emptied_.push_back({{stand_in, reader, lane.channel, posted ? kPosts : read.connection, step},
                               lane.member,
                               read.peer,
                               static_cast<int>(emptied_.size())});
@@ -227,13 +238,40 @@ class Builder {
   StepGraph::Work WorkOf(int member, const Step& step) {
     StepGraph::Work work;
     for (const auto& read : step.reads) ++(IsSlot(read) ? work.slot_reads : work.memory_operands);
+    crossed_.clear();
     for (const auto& write : step.writes) {
-      ++(IsSlot(write) ? work.slot_writes : work.memory_operands);
-      if (write.place != Place::to) continue;
-      const auto& way = graph_.ways[WayBetween(RankOf(member), write.peer)];
-      if (!way.network) work.us_per_byte = std::max(work.us_per_byte, way.us_per_byte);
+      if (!IsSlot(write)) {
+        ++work.memory_operands;
+      } else if (write.place == Place::to) {
+        ++work.slot_writes;
+        Cross(RankOf(member), write.peer);
+      } else if (shared_memory_) {
+        ++work.slot_writes;
+      } else {
+        for (const int peer : Others(RankOf(member), ensemble_.nranks())) {
+          ++work.slot_writes;
+          Cross(RankOf(member), peer);
+        }
+      }
     }
+    for (const auto& [resource, us_per_byte] : crossed_) work.us_per_byte = std::max(work.us_per_byte, us_per_byte);
     return work;
+  }
+
+  // A step that writes across a link several times shares it with itself.
+  void Cross(int from, int to) {
+    const auto& way = graph_.ways[WayBetween(from, to)];
+    if (way.network || way.us_per_byte == 0) return;
+    for (const int resource : machine_.RouteOf(from, to, 0).resources) {
+      const auto found = std::find_if(crossed_.begin(), crossed_.end(),
+                                      [resource](const auto& each) { return each.first == resource; });
+      const double us = UsPerByte(machine_.resource(resource).bandwidth);
+      if (found != crossed_.end()) {
+        found->second += us;
+      } else {
+        crossed_.emplace_back(resource, us);
+      }
+    }
   }
 
   int RankOf(int member) const { return ensemble_.members()[member].rank; }
@@ -253,6 +291,8 @@ class Builder {
   StepGraph& graph_;
   const Machine& machine_;
   const Ensemble& ensemble_;
+  // Ranks that share a node's cores share its memory too.
+  const bool shared_memory_ = machine_.costs().cores > 0;
   std::vector<LaneOf> lanes_;
   int steps_ = 0;
   std::vector<Passage> filled_;
@@ -265,6 +305,7 @@ class Builder {
   std::vector<int> done_;                        // by lane: steps
   std::vector<int> ready_;                       // lanes that may be able to go on
   std::unordered_map<std::uint64_t, int> ways_;  // by ranks
+  std::vector<std::pair<int, double>> crossed_;  // resources and us a byte, of one step
 };
 
 }  // namespace

@@ -5,9 +5,7 @@
 #include <fstream>
 #include <memory>
 
-#include "algorithms/calibration.h"
 #include "algorithms/candidates.h"
-#include "algorithms/machine_of_system.h"
 #include "base/error.h"
 #include "report/chart.h"
 #include "report/sizes.h"
@@ -16,18 +14,14 @@
 #include "tools/published.h"
 #include "tools/simulated.h"
 #include "tools/simulated_trace.h"
-#include "topology/xml.h"
+#include "tools/target.h"
 
 namespace tutti::tools {
 namespace {
 
 struct Options {
   std::string collective = "all_reduce";
-  std::string topology;
-  std::string calibration;
-  int nodes = 1;
-  int ranks = 0;
-  int cores = 2;
+  TargetOptions target;
   std::vector<std::string> algorithms = {"best"};
   std::string begin = "8";
   std::string end = "1G";
@@ -49,18 +43,6 @@ std::optional<Wire> WireNamed(const std::string& name) {
   Throw(tuttiInvalidArgument, "\"{}\" is no wire format; there are line, inline and bulk", name);
 }
 
-Machine MachineFor(const Options& options) {
-  if (options.topology.empty()) {
-    if (options.nodes != 1) Throw(tuttiInvalidArgument, "--nodes {} needs --topo: a host to repeat", options.nodes);
-    const HostCosts costs = LoadCalibration(options.calibration, options.cores).costs;
-    return HostMachine(costs, ArrangeEvenly(options.ranks > 0 ? options.ranks : options.cores, 1));
-  }
-  if (options.ranks % options.nodes != 0) {
-    Throw(tuttiInvalidArgument, "{} ranks are not the same number on each of {} nodes", options.ranks, options.nodes);
-  }
-  return MachineOfSystem(ReadTopologyFile(options.topology).system, options.nodes, options.ranks / options.nodes);
-}
-
 // What of a sweep goes into one line of the table.
 struct Row {
   std::size_t bytes;
@@ -68,8 +50,9 @@ struct Row {
 };
 
 void PrintHeading(const Options& options, const Machine& machine) {
-  fmt::print("# tutti simulate {}: {} ranks, {} node{}, {}\n", options.collective, machine.nranks(), options.nodes,
-             options.nodes == 1 ? "" : "s", options.topology.empty() ? "shared memory" : options.topology);
+  fmt::print("# tutti simulate {}: {} ranks, {} node{}, {}\n", options.collective, machine.nranks(),
+             options.target.nodes, options.target.nodes == 1 ? "" : "s",
+             options.target.topology.empty() ? "shared memory" : options.target.topology);
   fmt::print("# {:>12}  {:>12}  {:>8}  {:>8}  {:<20} {:>8} {:>7} {:>6}  {}\n", "size (B)", "time (us)", "algbw",
              "busbw", "algorithm", "channels", "wire", "chunk", "nodes simulated");
 }
@@ -107,11 +90,11 @@ void WriteFile(const std::string& path, const std::string& text) {
 }
 
 void RunSweep(const Options& options) {
-  const Machine machine = MachineFor(options);
-  const Target target{machine, !options.topology.empty()};
+  const Target target = TargetOf(options.target);
+  const Machine& machine = target.machine;
   const Collective collective = ParseCollective(options.collective);
-  Chart chart{fmt::format("{} simulated, {} ranks on {} node{}", options.collective, machine.nranks(), options.nodes,
-                          options.nodes == 1 ? "" : "s"),
+  Chart chart{fmt::format("{} simulated, {} ranks on {} node{}", options.collective, machine.nranks(),
+                          options.target.nodes, options.target.nodes == 1 ? "" : "s"),
               {{"time (us)"}, {"bus bandwidth (GB/s)"}}};
   PrintHeading(options, machine);
   const auto sizes = Sweep(ParseSize(options.begin), ParseSize(options.end), options.factor, 0);
@@ -157,14 +140,7 @@ void AddSimulate(CLI::App& app) {
       "simulate", "what a collective would take on a machine: schedules run over its links in virtual time");
   command->add_option("collective", options->collective, "all_reduce, reduce_scatter, all_gather, ...")
       ->capture_default_str();
-  command->add_option("--topo", options->topology,
-                      "the host, as NCCL topology XML; without it, ranks in shared memory");
-  command->add_option("--nodes", options->nodes, "how many such hosts")->check(CLI::Range(1, 32'000));
-  command->add_option("--ranks", options->ranks, "in all; default: one for each GPU (or core)")
-      ->check(CLI::Range(1, 32'000));
-  command->add_option("--cores", options->cores, "that ranks in shared memory have, together")
-      ->check(CLI::Range(1, 1024));
-  command->add_option("--calibration", options->calibration, "of a host; default: this host's, or none");
+  AddTargetOptions(*command, options->target);
   command->add_option("--algo", options->algorithms, "names of algorithms, or best: the fastest of all")
       ->delimiter(',');
   command->add_option("-b", options->begin, "smallest size")->capture_default_str();

@@ -1,39 +1,21 @@
 #include "tools/simulated.h"
 
 #include <algorithm>
-#include <array>
-#include <set>
-#include <tuple>
 #include <utility>
 
 #include "algorithms/build.h"
 #include "algorithms/candidates.h"
 #include "algorithms/fold.h"
 #include "base/error.h"
-#include "tools/candidate_timer.h"
 
 namespace tutti::tools {
 namespace {
 
-constexpr std::size_t KiB = 1024;
-
 // Up to here every rank is simulated; beyond, one node for all that are alike.
 constexpr int kRanksInFull = 64;
 
-// What GPUs' slots may hold: depths as on the host (slot.h), so that 24 channels stay within the design's 64 MiB.
-constexpr std::array<std::pair<Wire, std::size_t>, 7> kGpuShapes = {{
-    {Wire::line, 2 * KiB},
-    {Wire::line, 8 * KiB},
-    {Wire::inlined, 16 * KiB},
-    {Wire::inlined, 64 * KiB},
-    {Wire::bulk, 32 * KiB},
-    {Wire::bulk, 128 * KiB},
-    {Wire::bulk, 512 * KiB},
-}};
-constexpr std::array<int, 4> kGpuChannels = {1, 4, 12, 24};
-
-// A pipeline of more chunks than this is in its steady state: smaller chunks only cost more steps.
-constexpr std::size_t kMostChunks = 256;
+// A price is not so far off that a candidate beyond this could be the fastest.
+constexpr double kWorthSimulating = 2;
 
 std::size_t BytesOfBlock(Collective collective, std::size_t bytes, int ranks) {
   const bool whole =
@@ -41,53 +23,13 @@ std::size_t BytesOfBlock(Collective collective, std::size_t bytes, int ranks) {
   return whole ? bytes : std::max<std::size_t>(1, bytes / static_cast<std::size_t>(ranks));
 }
 
-std::vector<tuttiAlgorithm_t> Algorithms(const Wish& wish, int ranks) {
-  if (!wish.algorithms.empty()) return wish.algorithms;
-  std::vector<tuttiAlgorithm_t> algorithms;
-  for (int a = tuttiAlgorithmNone + 1; a < tuttiNumAlgorithms; ++a) {
-    const auto algorithm = static_cast<tuttiAlgorithm_t>(a);
-    if (Supports(algorithm, wish.collective, ranks) && !IsBaseline(algorithm)) algorithms.push_back(algorithm);
-  }
-  return algorithms;
-}
-
-struct Way {
-  int channels;  // Question::channels
-  Shape shape;
-};
-
-std::vector<Way> WaysOnHost(const Target& target, const Wish& wish, tuttiAlgorithm_t algorithm, std::size_t block) {
-  Conditions conditions = HostConditions(target.machine.nranks());
-  conditions.where = target.machine.arrangement();
-  std::vector<Way> ways;
-  for (const Candidate& candidate : WaysToMove(algorithm, {wish.collective}, conditions, block)) {
-    ways.push_back({candidate.channels, candidate.shape});
-  }
-  return ways;
-}
-
-// `units`: channels of the schedule for each that it is asked for.
-std::vector<Way> WaysOnGpus(const Wish& wish, int units) {
-  std::vector<Way> ways;
-  for (const int channels : kGpuChannels) {
-    const int asked = std::max(1, (wish.channels > 0 ? wish.channels : channels) / units);
-    if (!ways.empty() && ways.back().channels == asked) continue;
-    for (const auto& [wire, chunk] : kGpuShapes) ways.push_back({asked, {wire, chunk}});
-  }
-  return ways;
-}
-
-// As wished, where something is.
-void Insist(std::vector<Way>& ways, const Wish& wish, int units) {
-  constexpr std::size_t kSomeChunk = 64 * KiB;
-  if (wish.wire) {
-    std::erase_if(ways, [&](const Way& way) { return way.shape.wire != *wish.wire; });
-    if (ways.empty()) ways.push_back({1, {*wish.wire, kSomeChunk}});
-  }
-  for (Way& way : ways) {
-    if (wish.chunk_bytes > 0) way.shape.chunk_bytes = wish.chunk_bytes;
-    if (wish.channels > 0) way.channels = std::max(1, wish.channels / units);
-  }
+Conditions ConditionsOf(const Target& target, const Wish& wish) {
+  Conditions conditions = tools::ConditionsOf(target);
+  conditions.forced.channels = wish.channels;
+  conditions.max_channels = std::max(conditions.max_channels, wish.channels);
+  conditions.forced.wire = wish.wire;
+  conditions.forced.chunk_bytes = wish.chunk_bytes;
+  return conditions;
 }
 
 }  // namespace
@@ -104,25 +46,30 @@ double AlgorithmBandwidth(std::size_t bytes, double us) {
 }
 
 std::vector<SimulatedCall> Candidates(const Target& target, const Wish& wish) {
-  const int ranks = target.machine.nranks();
-  const std::size_t block = BytesOfBlock(wish.collective, wish.bytes, ranks);
+  const Conditions conditions = ConditionsOf(target, wish);
+  const Kind kind{wish.collective};
+  const std::size_t bytes = BytesOfBlock(wish.collective, wish.bytes, conditions.nranks);
+  std::vector<Candidate> candidates;
+  for (int a = tuttiAlgorithmNone + 1; a < tuttiNumAlgorithms; ++a) {
+    const auto algorithm = static_cast<tuttiAlgorithm_t>(a);
+    const bool wished = std::find(wish.algorithms.begin(), wish.algorithms.end(), algorithm) != wish.algorithms.end();
+    const auto why_not = wished ? WhyImpossible(algorithm, kind, conditions) : WhyNot(algorithm, kind, conditions);
+    if (!why_not.empty() || (!wished && !wish.algorithms.empty())) continue;
+    const auto sample = Build(algorithm, conditions.Ask(wish.collective));
+    const auto ways = WaysToMove(algorithm, kind, conditions, BlockBytes(wish.collective, sample->blocks, bytes));
+    candidates.insert(candidates.end(), ways.begin(), ways.end());
+  }
+  if (wish.algorithms.empty()) {
+    Pricing pricing(target.machine, conditions);
+    std::vector<double> prices;
+    for (const auto& candidate : candidates) prices.push_back(pricing.Microseconds(candidate, kind, bytes));
+    const double enough = kWorthSimulating * *std::min_element(prices.begin(), prices.end());
+    std::size_t index = 0;
+    std::erase_if(candidates, [&](const Candidate&) { return prices[index++] > enough; });
+  }
   std::vector<SimulatedCall> calls;
-  for (const tuttiAlgorithm_t algorithm : Algorithms(wish, ranks)) {
-    const auto sample = Build(algorithm, {wish.collective, 0, ranks, 0, 1, &target.machine.arrangement()});
-    if (!sample) continue;
-    const auto units = static_cast<int>(sample->channels.size());
-    const std::size_t longest = UniformExtents(wish.collective, ranks, sample->blocks, block).length.front();
-    auto ways = target.gpus ? WaysOnGpus(wish, units)
-                            : WaysOnHost(target, wish, algorithm, BlockBytes(wish.collective, sample->blocks, block));
-    Insist(ways, wish, units);
-    std::set<std::tuple<int, Wire, std::size_t>> seen;
-    for (const Way& way : ways) {
-      const std::size_t share = std::max<std::size_t>(1, ShareBegin(longest, 1, std::size_t(way.channels) * units));
-      if (ways.size() > 1 && share / way.shape.chunk_bytes > kMostChunks) continue;
-      // Chunks beyond a whole share are all the same.
-      if (!seen.emplace(way.channels, way.shape.wire, std::min(way.shape.chunk_bytes, share)).second) continue;
-      calls.push_back({wish.collective, algorithm, block, way.channels, way.shape});
-    }
+  for (const auto& candidate : candidates) {
+    calls.push_back({wish.collective, candidate.algorithm, bytes, candidate.channels, candidate.shape});
   }
   return calls;
 }

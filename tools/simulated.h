@@ -8,19 +8,14 @@
 #include <vector>
 
 #include "algorithms/simulate.h"
+#include "tools/target.h"
 
 namespace tutti::tools {
-
-// A machine and what its memory allows.
-struct Target {
-  const Machine& machine;
-  bool gpus = true;
-};
 
 // What is asked; everything left open is tried.
 struct Wish {
   Collective collective = Collective::all_reduce;
-  std::vector<tuttiAlgorithm_t> algorithms = {};  // empty: all that have a form of the collective and are sensible
+  std::vector<tuttiAlgorithm_t> algorithms = {};  // empty: all that may serve, as far as their price is not far off
   std::size_t bytes = 0;                          // of the larger side of a rank, as in nccl-tests
   int channels = 0;                               // 0: try some
   std::optional<Wire> wire = {};

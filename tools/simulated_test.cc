@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "algorithms/explain.h"
 #include "algorithms/host_machine.h"
 #include "algorithms/machine_of_system.h"
 #include "topology/xml.h"
@@ -33,6 +36,38 @@ TEST(Fastest, DoesAsItIsTold) {
 TEST(Candidates, HaveNoBaselines) {
   for (const SimulatedCall& call : Candidates({Dgx(1)}, {Collective::all_reduce, {}, 1024})) {
     EXPECT_FALSE(IsBaseline(call.algorithm));
+  }
+}
+
+TEST(Candidates, AreNotFarFromTheCheapest) {
+  const Target target{Dgx(2)};
+  std::set<tuttiAlgorithm_t> left;
+  for (const SimulatedCall& call : Candidates(target, {Collective::all_reduce, {}, 256 << 20}))
+    left.insert(call.algorithm);
+  EXPECT_TRUE(left.contains(tuttiAlgorithmTwoLevel));
+  EXPECT_TRUE(left.contains(tuttiAlgorithmRing));
+  EXPECT_FALSE(left.contains(tuttiAlgorithmRecursive)) << "each of its steps leaves most links idle";
+}
+
+// The formula and the events know the same machine. The events also know what meets on a link when, and slots that run
+// out, so the formula may be somewhat below.
+TEST(Candidates, ArePricedLikeTheyAreSimulated) {
+  for (const int nodes : {1, 2}) {
+    const Target target{Dgx(nodes)};
+    const Conditions conditions = ConditionsOf(target);
+    Pricing pricing(target.machine, conditions);
+    for (const auto collective : {Collective::all_reduce, Collective::all_gather, Collective::broadcast}) {
+      for (const std::size_t bytes : {std::size_t{64} << 10, std::size_t{16} << 20}) {
+        for (const Priced& priced : pricing.Compare({collective}, bytes)) {
+          if (!priced.why_not.empty()) continue;
+          const auto& [algorithm, channels, shape] = priced.candidate;
+          const double us =
+              tools::Run(target.machine, {collective, algorithm, bytes, channels, shape}, true).result.duration_us;
+          EXPECT_GT(priced.us, 0.5 * us) << NameOf(collective) << ' ' << ToString(priced.candidate) << ' ' << bytes;
+          EXPECT_LT(priced.us, 1.3 * us) << NameOf(collective) << ' ' << ToString(priced.candidate) << ' ' << bytes;
+        }
+      }
+    }
   }
 }
 

@@ -1,0 +1,37 @@
+// The machine that a command's options describe: this host's ranks in shared memory, or hosts of GPUs from a topology.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <string>
+
+#include "algorithms/candidates.h"
+#include "algorithms/machine.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tutti::tools {
+
+struct TargetOptions {
+  std::string topology;  // a file; empty: shared memory
+  int nodes = 1;
+  int ranks = 0;  // in all; 0: one for each GPU, or core
+  int cores = 0;  // that ranks in shared memory have together; set by AddTargetOptions to this host's
+  std::string calibration;
+};
+void AddTargetOptions(CLI::App& command, TargetOptions& options);
+
+// A machine and what its ranks are.
+struct Target {
+  Machine machine;
+  bool gpus = true;
+};
+// Throws tuttiInvalidArgument if the options contradict each other or a file is wrong.
+Target TargetOf(const TargetOptions& options);
+
+// What a communicator of all its ranks would have, free in every choice.
+Conditions ConditionsOf(const Target& target);
+
+}  // namespace tutti::tools
