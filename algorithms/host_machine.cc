@@ -16,6 +16,7 @@ constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
 
 // The names of a file's entries.
 constexpr char kOperation[] = "operation_us";
+constexpr char kChannelSkew[] = "channel_skew_us";
 constexpr char kStep[] = "step_us";
 constexpr char kSlot[] = "bulk_slot_us";
 constexpr char kYield[] = "yield_us";
@@ -74,6 +75,7 @@ Rate RateFromJson(const nlohmann::json& json, const std::string& name, const cha
 HostCosts DefaultHostCosts(int cores) {
   HostCosts host;
   host.costs.operation_us = 0.25;
+  host.costs.channel_skew_us = 0.2;  // what each further channel of a call takes one thread
   host.costs.step_us = 0.06;
   host.costs.slot_us = {0, 0, 0.3};
   host.costs.yield_us = 0.9;  // half of two ranks' round trip on one core
@@ -90,6 +92,7 @@ HostCosts DefaultHostCosts(int cores) {
 std::string ToJson(const HostCosts& host) {
   nlohmann::ordered_json json;
   json[kOperation] = host.costs.operation_us;
+  json[kChannelSkew] = host.costs.channel_skew_us;
   json[kStep] = host.costs.step_us;
   json[kYield] = host.costs.yield_us;
   json[kSlot] = host.costs.slot_us[static_cast<std::size_t>(Wire::bulk)];
@@ -106,6 +109,7 @@ HostCosts HostCostsFromJson(const std::string& text, const std::string& name) {
   if (!json.is_object()) Throw(tuttiInvalidArgument, "{} is no JSON object", name);
   HostCosts host;
   host.costs.operation_us = Positive(json, name, kOperation, kLongestUs);
+  host.costs.channel_skew_us = Positive(json, name, kChannelSkew, kLongestUs);
   host.costs.step_us = Positive(json, name, kStep, kLongestUs);
   host.costs.yield_us = Positive(json, name, kYield, kLongestUs);
   host.costs.slot_us[static_cast<std::size_t>(Wire::bulk)] = Positive(json, name, kSlot, kLongestUs);

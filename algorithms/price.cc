@@ -267,8 +267,9 @@ double Price::Microseconds(const Load& load) const {
   const double shared = std::max(crossing, load.channels * proxy_us_);
   // Ranks of one core fill the slots that there are, then let the others empty them.
   const double turns = turn_us_ / kSlotDepth[static_cast<std::size_t>(load.shape.wire)];
-  return costs.operation_us * RanksPerCore(machine_) + (load.channels * unit_channels_ - 1) * costs.channel_skew_us +
-         std::max(first, shared) + (chunks - 1) * std::max(further + turns, shared);
+  const double beginning = costs.operation_us + (load.channels * unit_channels_ - 1) * costs.channel_skew_us;
+  return beginning * RanksPerCore(machine_) + std::max(first, shared) +
+         (chunks - 1) * std::max(further + turns, shared);
 }
 
 }  // namespace tutti

@@ -18,10 +18,19 @@ namespace {
 constexpr std::size_t kLargestPriced = std::size_t{1} << 32;
 // A change of plan must be worth it: predictions are no better than this.
 constexpr double kWorthChanging = 0.97;
+// Of ways that differ by less the one with the fewest pieces is taken: each is a chance to wait.
+constexpr double kAlike = 1.15;
 // Breakpoints are found to a sixteenth of their size.
 constexpr std::size_t kBreakpointParts = 16;
 // What a pairwise exchange is priced at: nobody knows, and the plan must not depend on it.
 constexpr std::size_t kPairwiseBytes = 64 * 1024;
+
+// Chunks of all channels, of blocks of `block` bytes.
+std::size_t Pieces(const Candidate& way, const Price& price, std::size_t block) {
+  const auto channels = static_cast<std::size_t>(way.channels * price.unit_channels());
+  const std::size_t share = (block + channels - 1) / channels;
+  return channels * std::max<std::size_t>(1, (share + way.shape.chunk_bytes - 1) / way.shape.chunk_bytes);
+}
 
 }  // namespace
 
@@ -59,15 +68,21 @@ double Pricing::Microseconds(const Candidate& candidate, const Kind& kind, std::
 }
 
 Priced Pricing::Best(tuttiAlgorithm_t algorithm, const Kind& kind, std::size_t bytes) {
-  Priced best{algorithm};
-  const std::size_t block = BlockBytes(kind.collective, PriceOf(algorithm, kind.collective).blocks(), bytes);
-  for (const auto& way : WaysToMove(algorithm, kind, conditions_, block)) {
-    const double us = Microseconds(way, kind, bytes);
-    if (best.us != 0 && us >= best.us) continue;
-    best.candidate = way;
-    best.us = us;
+  const Price& price = PriceOf(algorithm, kind.collective);
+  const std::size_t block = BlockBytes(kind.collective, price.blocks(), bytes);
+  const auto ways = WaysToMove(algorithm, kind, conditions_, block);
+  std::vector<double> us;
+  for (const auto& way : ways) us.push_back(Microseconds(way, kind, bytes));
+  const double alike = kAlike * *std::min_element(us.begin(), us.end());
+  const auto pieces = [&](const Candidate& way) { return Pieces(way, price, block); };
+  std::size_t best = ways.size();
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    if (us[i] > alike) continue;
+    if (best == ways.size() || std::pair(pieces(ways[i]), us[i]) < std::pair(pieces(ways[best]), us[best])) {
+      best = i;
+    }
   }
-  return best;
+  return {algorithm, "", ways[best], us[best]};
 }
 
 std::vector<Priced> Pricing::Compare(const Kind& kind, std::size_t bytes) {
@@ -83,14 +98,18 @@ std::vector<Priced> Pricing::Compare(const Kind& kind, std::size_t bytes) {
   return all;
 }
 
-// The best of this size, if it differs from `incumbent` by enough to change, or that one's slots are too short.
+// The best of this size, if it differs from `incumbent` by enough to change, does with fewer pieces, or that one's
+// slots are too short.
 std::optional<Priced> Pricing::Better(const Candidate& incumbent, const Kind& kind, std::size_t bytes) {
   Priced best = Compare(kind, bytes).front();
   if (best.candidate == incumbent) return std::nullopt;
   const Price& price = PriceOf(incumbent.algorithm, kind.collective);
   const std::size_t block = BlockBytes(kind.collective, price.blocks(), bytes);
   if (Fitting(incumbent.shape, block, incumbent.channels * price.unit_channels()) != incumbent.shape) return best;
-  if (best.us > kWorthChanging * Microseconds(incumbent, kind, bytes)) return std::nullopt;
+  const bool fewer_pieces = best.candidate.algorithm == incumbent.algorithm &&
+                            Pieces(best.candidate, price, block) < Pieces(incumbent, price, block);
+  const double us = Microseconds(incumbent, kind, bytes);
+  if (best.us > (fewer_pieces ? kAlike : kWorthChanging) * us) return std::nullopt;
   return best;
 }
 

@@ -17,6 +17,13 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+double InterquartileMean(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t quarter = (values.size() + 3) / 4;
+  const auto cut = static_cast<std::ptrdiff_t>(std::min(quarter, (values.size() - 1) / 2));
+  return Mean({values.begin() + cut, values.end() - cut});
+}
+
 double Percentile(std::vector<double> values, double percent) {
   const double rank = std::ceil(percent / 100 * static_cast<double>(values.size()));
   const auto index = static_cast<std::size_t>(std::clamp(rank, 1.0, static_cast<double>(values.size()))) - 1;

@@ -12,6 +12,14 @@ TEST(Statistics, OfKnownSamples) {
   EXPECT_DOUBLE_EQ(GeometricMean({1, 4, 16}), 4);
 }
 
+TEST(Statistics, InterquartileMeanForgetsTheEnds) {
+  EXPECT_DOUBLE_EQ(InterquartileMean({3}), 3);
+  EXPECT_DOUBLE_EQ(InterquartileMean({4, 2}), 3);
+  EXPECT_DOUBLE_EQ(InterquartileMean({1, 5, 1000}), 5);
+  EXPECT_DOUBLE_EQ(InterquartileMean({0, 1000, 4, 2}), 3);
+  EXPECT_DOUBLE_EQ(InterquartileMean({1, 1, 1, 1, 3, 3, 3, 3}), 2) << "between two points";
+}
+
 TEST(Percentile, IsTheNearestRank) {
   std::vector<double> values;
   for (int i = 100; i >= 1; --i) values.push_back(i);

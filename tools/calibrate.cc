@@ -9,8 +9,11 @@
 #include <fstream>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "algorithms/calibration.h"
+#include "algorithms/host_machine.h"
+#include "algorithms/select.h"
 #include "base/error.h"
 #include "bench/limits.h"
 #include "bench/statistics.h"
@@ -33,7 +36,7 @@ constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t kSmallest = 8;
 constexpr std::size_t kLargest = std::size_t{16} << 20;
 constexpr double kSizeFactor = 4;
-// A plan that is so much slower than the fastest may still be it another time: the one that the constants prefer stays.
+// A plan that is so much slower than the fastest may be it another time.
 constexpr double kNoise = 1.05;
 
 Rate ToRate(const bench::BandwidthCurve& curve, double footprints_per_buffer) {
@@ -61,29 +64,31 @@ HostCosts FromLimits(const bench::Limits& limits) {
   return host;
 }
 
-// The measured winner of each size, unless the one before is as good.
-std::vector<TableEntry> WinnersOf(const std::vector<const TimedCell*>& cells) {
+// The measured winner of each size, unless the one before or the one that is predicted is as good: of many that were
+// timed the least was also the luckiest.
+std::vector<TableEntry> WinnersOf(const std::vector<const TimedCell*>& cells, Pricing& pricing) {
   std::vector<TableEntry> row;
   for (const TimedCell* cell : cells) {
     const auto best = static_cast<std::size_t>(std::min_element(cell->us.begin(), cell->us.end()) - cell->us.begin());
-    if (row.empty()) {
-      row.push_back({0, cell->candidates[best], cell->us[best]});
-      continue;
-    }
-    const auto incumbent = std::find(cell->candidates.begin(), cell->candidates.end(), row.back().candidate);
-    if (incumbent != cell->candidates.end() &&
-        cell->us[static_cast<std::size_t>(incumbent - cell->candidates.begin())] <= kNoise * cell->us[best]) {
-      continue;
-    }
+    const auto as_good = [&](const Candidate& candidate) -> std::optional<std::size_t> {
+      const auto found = std::find(cell->candidates.begin(), cell->candidates.end(), candidate);
+      const auto index = static_cast<std::size_t>(found - cell->candidates.begin());
+      if (found == cell->candidates.end() || cell->us[index] > kNoise * cell->us[best]) return std::nullopt;
+      return index;
+    };
+    if (!row.empty() && as_good(row.back().candidate)) continue;
+    const std::size_t winner = as_good(pricing.Compare(cell->kind, cell->bytes).front().candidate).value_or(best);
     // Half-way from the size before: the geometric mean.
-    row.push_back({static_cast<std::size_t>(static_cast<double>(cell->bytes) / std::sqrt(kSizeFactor)) + 1,
-                   cell->candidates[best], cell->us[best]});
+    const double from = row.empty() ? 0 : static_cast<double>(cell->bytes) / std::sqrt(kSizeFactor) + 1;
+    row.push_back({static_cast<std::size_t>(from), cell->candidates[winner], cell->us[winner]});
   }
   return row;
 }
 
-std::string MeasuredTable(int nranks, const CalibrateOptions& options) {
+std::string MeasuredTable(int nranks, const HostCosts& costs, const CalibrateOptions& options) {
   const Conditions conditions = HostConditions(nranks);
+  const Machine machine = HostMachine(costs, ArrangeEvenly(nranks, 1));
+  Pricing pricing(machine, conditions);
   auto cells = EveryCandidate(conditions, Sweep(kSmallest, kLargest, kSizeFactor, 0));
   TimeCandidates(cells, {nranks, options.repetitions, options.loop_ms});
   SelectionTable table;
@@ -96,7 +101,7 @@ std::string MeasuredTable(int nranks, const CalibrateOptions& options) {
     // Blocks of small buffers are rounded up to an element, so several cells may have one size.
     of_kind.erase(std::unique(of_kind.begin(), of_kind.end(), [](auto* a, auto* b) { return a->bytes == b->bytes; }),
                   of_kind.end());
-    table.Set(kind, WinnersOf(of_kind));
+    table.Set(kind, WinnersOf(of_kind, pricing));
   }
   return table.ToJson(conditions);
 }
@@ -109,7 +114,7 @@ void Calibrate(const CalibrateOptions& options) {
       FromLimits(bench::MeasureLimits([](const std::string& what) { fmt::print(stderr, "measuring {}\n", what); }));
   for (const int nranks : options.ranks) {
     fmt::print(stderr, "timing every candidate on {} ranks\n", nranks);
-    calibration.tables.push_back(MeasuredTable(nranks, options));
+    calibration.tables.push_back(MeasuredTable(nranks, calibration.costs, options));
   }
   const auto directory = std::filesystem::path(path).parent_path();
   if (!directory.empty()) std::filesystem::create_directories(directory);
@@ -129,7 +134,8 @@ void AddCalibrate(CLI::App& app) {
       ->delimiter(',')
       ->capture_default_str();
   command->add_option("--output", options->output, "file; default: ~/.cache/tutti/HOST.json");
-  command->add_option("--repetitions", options->repetitions, "interleaved; the median counts")->capture_default_str();
+  command->add_option("--repetitions", options->repetitions, "interleaved; their interquartile mean counts")
+      ->capture_default_str();
   command->add_option("--loop-ms", options->loop_ms, "length of one timed loop")->capture_default_str();
   command->callback([options] { Calibrate(*options); });
 }

@@ -179,11 +179,11 @@ class Results {
                        const Results& results) {
   try {
     Rank self(rank, options, shared, LargestBuffer(cells, options.nranks));
-    for (std::size_t c = 0; c < cells.size(); ++c) {
-      // The first round touches memory for the first time; what it writes is written again.
-      self.TimeAll(cells[c], 0, results.At(c, rank, 0));
-      for (int repetition = 0; repetition < options.repetitions; ++repetition) {
-        self.TimeAll(cells[c], 1 + repetition, results.At(c, rank, repetition));
+    // A machine that others use has moods that last for seconds, so a cell's repetitions lie far apart. The first round
+    // touches memory for the first time; what it writes is written again.
+    for (int round = 0; round <= options.repetitions; ++round) {
+      for (std::size_t c = 0; c < cells.size(); ++c) {
+        self.TimeAll(cells[c], round, results.At(c, rank, std::max(0, round - 1)));
       }
     }
   } catch (const std::exception& error) {
@@ -232,7 +232,7 @@ void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options)
         for (int rank = 0; rank < options.nranks; ++rank) us = std::max(us, results.At(c, rank, repetition)[i]);
         slowest.push_back(us);
       }
-      cells[c].us.push_back(bench::Median(std::move(slowest)));
+      cells[c].us.push_back(bench::InterquartileMean(std::move(slowest)));
     }
   }
 }
