@@ -178,7 +178,7 @@ class Price::Builder {
 Price::Price(const Machine& machine, const Ensemble& ensemble)
     : machine_(machine),
       unit_channels_(static_cast<int>(ensemble.members().front().channels.size())),
-      blocks_(ensemble.members().front().blocks) {
+      pieces_(ensemble.members().front().pieces()) {
   Builder(*this, ensemble).Build();
   FindShares(ensemble);
 }

@@ -40,8 +40,8 @@ class Price {
   double Microseconds(const Load& load) const;
   // Channels that one unit takes (a double binary tree: two).
   int unit_channels() const { return unit_channels_; }
-  // What a schedule cuts buffers into.
-  int blocks() const { return blocks_; }
+  // Schedule::pieces of its schedules.
+  int pieces() const { return pieces_; }
 
  private:
   // A step waits for the one before it in its lane, for others of its rank, and for slots.
@@ -95,7 +95,7 @@ class Price {
 
   const Machine& machine_;
   int unit_channels_ = 1;
-  int blocks_ = 1;
+  int pieces_ = 1;
   int lanes_ = 0;
   int slots_in_flight_ = 0;  // slots that the busiest rank fills for one chunk
   std::vector<Node> nodes_;  // in an order in which they can run

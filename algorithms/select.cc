@@ -21,7 +21,10 @@ constexpr std::size_t kPairwiseBytes = 64 * 1024;
 const Price& Pricing::PriceOf(tuttiAlgorithm_t algorithm, Collective collective) {
   auto& price = prices_[{algorithm, collective}];
   if (price == nullptr) {
-    price = std::make_unique<Price>(machine_, *Ensemble::Of(algorithm, conditions_.Ask(collective)));
+    const auto* program = conditions_.programs[static_cast<std::size_t>(collective)];
+    price = std::make_unique<Price>(machine_, algorithm == tuttiAlgorithmProgram
+                                                  ? Ensemble::Of(*program)
+                                                  : *Ensemble::Of(algorithm, conditions_.Ask(collective)));
   }
   return *price;
 }
@@ -44,7 +47,7 @@ std::size_t Pricing::Footprint(Collective collective, std::size_t bytes) const {
 
 double Pricing::Microseconds(const Candidate& candidate, const Kind& kind, std::size_t bytes) {
   const Price& price = PriceOf(candidate.algorithm, kind.collective);
-  const std::size_t block = BlockBytes(kind.collective, price.blocks(), bytes);
+  const std::size_t block = BlockBytes(price.pieces(), bytes);
   return price.Microseconds({.block_bytes = block,
                              .footprint = Footprint(kind.collective, bytes),
                              .channels = candidate.channels,
@@ -60,7 +63,7 @@ Priced Pricing::Best(tuttiAlgorithm_t algorithm, const Kind& kind, std::size_t b
   conditions.max_channels = std::max(1, conditions.max_channels / unit);
   if (conditions.threads > 0) conditions.threads = std::max(1, conditions.threads / unit);
   if (conditions.forced.channels > 0) conditions.forced.channels = std::max(1, conditions.forced.channels / unit);
-  const std::size_t block = BlockBytes(kind.collective, price.blocks(), bytes);
+  const std::size_t block = BlockBytes(price.pieces(), bytes);
   for (const auto& way : WaysToMove(algorithm, kind, conditions, (block + unit - 1) / unit)) {
     const double us = Microseconds(way, kind, bytes);
     if (best.us != 0 && us >= best.us) continue;
@@ -88,7 +91,7 @@ std::optional<Priced> Pricing::Better(const Candidate& incumbent, const Kind& ki
   Priced best = Compare(kind, bytes).front();
   if (best.candidate == incumbent) return std::nullopt;
   const Price& price = PriceOf(incumbent.algorithm, kind.collective);
-  const std::size_t block = BlockBytes(kind.collective, price.blocks(), bytes);
+  const std::size_t block = BlockBytes(price.pieces(), bytes);
   if (Fitting(incumbent.shape, block, incumbent.channels * price.unit_channels()) != incumbent.shape) return best;
   if (best.us > kWorthChanging * Microseconds(incumbent, kind, bytes)) return std::nullopt;
   return best;

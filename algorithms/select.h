@@ -32,10 +32,11 @@ class Pricing {
   std::vector<Priced> Compare(const Kind& kind, std::size_t bytes);
   // Rows that `table` has already stay.
   void Complete(SelectionTable& table);
+  // The row of one kind.
+  std::vector<TableEntry> MakeRow(const Kind& kind);
 
  private:
   std::optional<Priced> Better(const Candidate& incumbent, const Kind& kind, std::size_t bytes);
-  std::vector<TableEntry> MakeRow(const Kind& kind);
   const Price& PriceOf(tuttiAlgorithm_t algorithm, Collective collective);
   Priced Best(tuttiAlgorithm_t algorithm, const Kind& kind, std::size_t bytes);
   std::size_t Footprint(Collective collective, std::size_t bytes) const;

@@ -17,14 +17,26 @@ constexpr char kError[] = "error";
 constexpr char kOrigin[] = "origin";
 constexpr char kCosts[] = "costs";
 constexpr char kTable[] = "table";
+constexpr char kProgramTable[] = "program_table";
 
 // Every rank is a process of this host.
 Machine MachineOf(const HostCosts& costs, int nranks) { return HostMachine(costs, ArrangeEvenly(nranks, 1)); }
 
+// What programs serve, and nothing else.
+SelectionTable PriceOfPrograms(const Machine& machine, const Conditions& conditions) {
+  Pricing pricing(machine, conditions);
+  SelectionTable table;
+  for (const Kind& kind : AllKinds()) {
+    if (WhyImpossible(tuttiAlgorithmProgram, kind, conditions).empty()) table.Set(kind, pricing.MakeRow(kind));
+  }
+  return table;
+}
+
 }  // namespace
 
-Selector::Selector(Conditions conditions, int cores, const Settings& settings, int rank, const AllGather& all_gather)
-    : conditions_(std::move(conditions)) {
+Selector::Selector(Conditions conditions, const Programs& programs, int cores, const Settings& settings, int rank,
+                   const AllGather& all_gather)
+    : conditions_(std::move(conditions)), program_conditions_(programs.Among(conditions_)) {
   std::string mine;
   if (rank == 0) {
     nlohmann::json shipped;
@@ -39,7 +51,11 @@ Selector::Selector(Conditions conditions, int cores, const Settings& settings, i
       }
       const Machine machine = MachineOf(costs_, conditions_.nranks);
       Pricing(machine, conditions_).Complete(table_);
-      shipped = {{kOrigin, origin_}, {kCosts, ToJson(costs_)}, {kTable, table_.ToJson(conditions_)}};
+      program_table_ = PriceOfPrograms(machine, program_conditions_);
+      shipped = {{kOrigin, origin_},
+                 {kCosts, ToJson(costs_)},
+                 {kTable, table_.ToJson(conditions_)},
+                 {kProgramTable, program_table_.ToJson(program_conditions_)}};
     } catch (const Error& error) {
       shipped = {{kError, error.what()}};
     }
@@ -53,6 +69,8 @@ Selector::Selector(Conditions conditions, int cores, const Settings& settings, i
   origin_ = shipped[kOrigin].get<std::string>();
   costs_ = HostCostsFromJson(shipped[kCosts].get<std::string>(), "rank 0's machine");
   table_ = SelectionTable::FromJson(shipped[kTable].get<std::string>(), "rank 0's selection table", conditions_);
+  program_table_ = SelectionTable::FromJson(shipped[kProgramTable].get<std::string>(), "rank 0's table of programs",
+                                            program_conditions_);
 }
 
 Choice Selector::Choose(const Kind& kind, std::size_t bytes) const {
@@ -67,10 +85,14 @@ Choice Selector::Choose(const Kind& kind, std::size_t bytes) const {
   return {entry.candidate, std::move(reason)};
 }
 
-std::string Selector::Explain(const Kind& kind, std::size_t bytes) const {
+Choice Selector::Choose(const ServingProgram& serving, const Kind& kind, std::size_t bytes) const {
+  return {program_table_.At(kind, bytes).candidate, fmt::format("{} from {}", serving.program.name, serving.path)};
+}
+
+std::string Selector::Explain(const Kind& kind, std::size_t bytes, bool by_program) const {
   const Machine machine = MachineOf(costs_, conditions_.nranks);
-  Pricing pricing(machine, conditions_);
-  return tutti::Explain(pricing, kind, bytes, table_.At(kind, bytes).candidate);
+  Pricing pricing(machine, by_program ? program_conditions_ : conditions_);
+  return tutti::Explain(pricing, kind, bytes, (by_program ? program_table_ : table_).At(kind, bytes).candidate);
 }
 
 }  // namespace tutti

@@ -113,7 +113,7 @@ std::vector<SimulatedCall> Candidates(const Target& target, const Wish& wish) {
     const auto units = static_cast<int>(sample->channels.size());
     const std::size_t longest = UniformExtents(wish.collective, ranks, sample->blocks, block).length.front();
     auto ways = target.gpus ? WaysOnGpus(wish, units)
-                            : WaysOnHost(target, wish, algorithm, BlockBytes(wish.collective, sample->blocks, block));
+                            : WaysOnHost(target, wish, algorithm, BlockBytes(sample->pieces(), block));
     Insist(ways, wish, units);
     std::set<std::tuple<int, Wire, std::size_t>> seen;
     for (const Way& way : ways) {
