@@ -42,6 +42,7 @@ std::size_t BytesOfBlock(Collective collective, std::size_t bytes, int ranks) {
 }
 
 std::vector<tuttiAlgorithm_t> Algorithms(const Wish& wish, int ranks) {
+  if (wish.program != nullptr) return {tuttiAlgorithmProgram};
   if (!wish.algorithms.empty()) return wish.algorithms;
   std::vector<tuttiAlgorithm_t> algorithms;
   for (int a = tuttiAlgorithmNone + 1; a < tuttiNumAlgorithms; ++a) {
@@ -87,6 +88,7 @@ void Insist(std::vector<Way>& ways, const Wish& wish, int units) {
   for (Way& way : ways) {
     if (wish.chunk_bytes > 0) way.shape.chunk_bytes = wish.chunk_bytes;
     if (wish.channels > 0) way.channels = std::max(1, wish.channels / units);
+    if (wish.program != nullptr) way.channels = 1;  // it has the channels that it has
   }
 }
 
@@ -108,7 +110,9 @@ std::vector<SimulatedCall> Candidates(const Target& target, const Wish& wish) {
   const std::size_t block = BytesOfBlock(wish.collective, wish.bytes, ranks);
   std::vector<SimulatedCall> calls;
   for (const tuttiAlgorithm_t algorithm : Algorithms(wish, ranks)) {
-    const auto sample = Build(algorithm, {wish.collective, 0, ranks, 0, 1, &target.machine.arrangement()});
+    const auto sample = wish.program != nullptr
+                            ? std::optional(wish.program->front())
+                            : Build(algorithm, {wish.collective, 0, ranks, 0, 1, &target.machine.arrangement()});
     if (!sample) continue;
     const auto units = static_cast<int>(sample->channels.size());
     const std::size_t longest = UniformExtents(wish.collective, ranks, sample->blocks, block).length.front();
@@ -121,7 +125,7 @@ std::vector<SimulatedCall> Candidates(const Target& target, const Wish& wish) {
       if (ways.size() > 1 && share / way.shape.chunk_bytes > kMostChunks) continue;
       // Chunks beyond a whole share are all the same.
       if (!seen.emplace(way.channels, way.shape.wire, std::min(way.shape.chunk_bytes, share)).second) continue;
-      calls.push_back({wish.collective, algorithm, block, way.channels, way.shape});
+      calls.push_back({wish.collective, algorithm, block, way.channels, way.shape, 0, 0, wish.program});
     }
   }
   return calls;
