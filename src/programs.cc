@@ -10,12 +10,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "src/bootstrap/control_plane.h"
+#include "src/rank_zero.h"
 
 namespace tutti {
 namespace {
 
-// What rank 0 ships, in a binary form of JSON: texts keep their length.
-constexpr char kError[] = "error";
+// What rank 0 ships.
 constexpr char kPrograms[] = "programs";
 constexpr char kPath[] = "path";
 constexpr char kText[] = "text";
@@ -25,8 +25,6 @@ constexpr char kWholeScratch[] = "whole_scratch";
 constexpr char kReference[] = "reference_safe";
 constexpr char kReferenceInPlace[] = "reference_safe_in_place";
 
-// A message may quote the file, whose words may be long.
-constexpr std::size_t kMaxError = 4096;
 // Leaves room for the names around the texts.
 constexpr std::size_t kMaxText = ControlPlane::kMaxBlob - 64 * 1024;
 
@@ -64,16 +62,15 @@ nlohmann::json Shipped(const Settings& settings, const Forced& forced, int nrank
   std::size_t length = 0;
   for (const std::string& path : PathsIn(settings.program)) {
     std::string text = ReadFile(path);
+    if (length + text.size() > kMaxText) {
+      Throw(tuttiInvalidArgument, "{}: {} bytes of programs together with this one; {} is the most", path,
+            length + text.size(), kMaxText);
+    }
     ServingProgram serving{path, ParseProgram(text, path)};
     const Schedule& schedule = serving.own();
     if (schedule.nranks != nranks) {
       Log(Subject::select, "{} is for {} ranks; here are {}, so it serves nothing", path, schedule.nranks, nranks);
       continue;
-    }
-    length += path.size() + text.size();
-    if (length > kMaxText) {
-      Throw(tuttiInvalidArgument, "{}: all programs together have {} bytes up to here; {} is the most", path, length,
-            kMaxText);
     }
     auto& other = taken[static_cast<std::size_t>(schedule.collective)];
     if (!other.empty()) {
@@ -81,6 +78,7 @@ nlohmann::json Shipped(const Settings& settings, const Forced& forced, int nrank
             NameOf(schedule.collective), nranks);
     }
     other = path;
+    length += path.size() + text.size();
     Check(serving, settings, forced);
     programs.push_back({{kPath, path},
                         {kText, std::move(text)},
@@ -90,15 +88,6 @@ nlohmann::json Shipped(const Settings& settings, const Forced& forced, int nrank
                         {kReferenceInPlace, schedule.reference_safe_in_place}});
   }
   return {{kPrograms, std::move(programs)}};
-}
-
-std::vector<std::uint8_t> OfRankZero(const Settings& settings, const Forced& forced, int nranks) {
-  try {
-    return nlohmann::json::to_cbor(Shipped(settings, forced, nranks));
-  } catch (const Error& error) {
-    const auto message = fmt::format("TUTTI_PROGRAM: {}", error.what());
-    return nlohmann::json::to_cbor({{kError, message.substr(0, kMaxError)}});
-  }
 }
 
 ServingProgram Received(const nlohmann::json& shipped) {
@@ -116,15 +105,13 @@ ServingProgram Received(const nlohmann::json& shipped) {
 }  // namespace
 
 Programs::Programs(const Settings& settings, const Forced& forced, int rank, int nranks, const AllGather& all_gather) {
-  std::vector<std::uint8_t> mine;
-  if (rank == 0) mine = OfRankZero(settings, forced, nranks);
-  const auto all = all_gather(std::as_bytes(std::span(mine)));
-  const auto& bytes = all.front();
-  const auto shipped =
-      nlohmann::json::from_cbor(reinterpret_cast<const std::uint8_t*>(bytes.data()),
-                                reinterpret_cast<const std::uint8_t*>(bytes.data()) + bytes.size(), true, false);
-  if (!shipped.is_object()) Throw(tuttiInternalError, "rank 0 sent no programs");
-  if (shipped.contains(kError)) Throw(tuttiInvalidArgument, "{}", shipped[kError].get<std::string>());
+  const auto shipped = FromRankZero(rank, all_gather, [&] {
+    try {
+      return Shipped(settings, forced, nranks);
+    } catch (const Error& error) {
+      Throw(error.code(), "TUTTI_PROGRAM: {}", error.what());
+    }
+  });
   for (const auto& each : shipped[kPrograms]) {
     ServingProgram serving = Received(each);
     if (rank != 0) serving.program.ranks = {std::move(serving.program.ranks[static_cast<std::size_t>(rank)])};

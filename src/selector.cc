@@ -7,13 +7,12 @@
 #include <utility>
 
 #include "algorithms/calibration.h"
-#include "base/error.h"
+#include "src/rank_zero.h"
 
 namespace tutti {
 namespace {
 
 // What rank 0 ships: JSON, so that one reader serves files and ranks.
-constexpr char kError[] = "error";
 constexpr char kOrigin[] = "origin";
 constexpr char kCosts[] = "costs";
 constexpr char kTable[] = "table";
@@ -37,35 +36,23 @@ SelectionTable PriceOfPrograms(const Machine& machine, const Conditions& conditi
 Selector::Selector(Conditions conditions, const Programs& programs, int cores, const Settings& settings, int rank,
                    const AllGather& all_gather)
     : conditions_(std::move(conditions)), program_conditions_(programs.Among(conditions_)) {
-  std::string mine;
-  if (rank == 0) {
-    nlohmann::json shipped;
-    try {
-      const Calibration calibration = LoadCalibration(settings.calibration, cores);
-      costs_ = calibration.costs;
-      if (!settings.table.empty()) {
-        table_ = SelectionTable::FromJson(ReadFile(settings.table), settings.table, conditions_);
-        origin_ = settings.table;
-      } else if (calibration.TableFor(conditions_, table_)) {
-        origin_ = calibration.name;
-      }
-      const Machine machine = MachineOf(costs_, conditions_.nranks);
-      Pricing(machine, conditions_).Complete(table_);
-      program_table_ = PriceOfPrograms(machine, program_conditions_);
-      shipped = {{kOrigin, origin_},
-                 {kCosts, ToJson(costs_)},
-                 {kTable, table_.ToJson(conditions_)},
-                 {kProgramTable, program_table_.ToJson(program_conditions_)}};
-    } catch (const Error& error) {
-      shipped = {{kError, error.what()}};
+  const auto shipped = FromRankZero(rank, all_gather, [&] {
+    const Calibration calibration = LoadCalibration(settings.calibration, cores);
+    costs_ = calibration.costs;
+    if (!settings.table.empty()) {
+      table_ = SelectionTable::FromJson(ReadFile(settings.table), settings.table, conditions_);
+      origin_ = settings.table;
+    } else if (calibration.TableFor(conditions_, table_)) {
+      origin_ = calibration.name;
     }
-    mine = shipped.dump();
-  }
-  const auto all = all_gather(std::as_bytes(std::span(mine)));
-  const std::string text(reinterpret_cast<const char*>(all.front().data()), all.front().size());
-  const auto shipped = nlohmann::json::parse(text, nullptr, false);
-  if (!shipped.is_object()) Throw(tuttiInternalError, "rank 0 sent no selection table");
-  if (shipped.contains(kError)) Throw(tuttiInvalidArgument, "{}", shipped[kError].get<std::string>());
+    const Machine machine = MachineOf(costs_, conditions_.nranks);
+    Pricing(machine, conditions_).Complete(table_);
+    program_table_ = PriceOfPrograms(machine, program_conditions_);
+    return nlohmann::json{{kOrigin, origin_},
+                          {kCosts, ToJson(costs_)},
+                          {kTable, table_.ToJson(conditions_)},
+                          {kProgramTable, program_table_.ToJson(program_conditions_)}};
+  });
   origin_ = shipped[kOrigin].get<std::string>();
   costs_ = HostCostsFromJson(shipped[kCosts].get<std::string>(), "rank 0's machine");
   table_ = SelectionTable::FromJson(shipped[kTable].get<std::string>(), "rank 0's selection table", conditions_);

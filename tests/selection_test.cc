@@ -30,6 +30,7 @@ TEST(Selection, FollowsATable) {
 
 TEST(Selection, AWrongTableIsToldToEveryRank) {
   ExpectRefusal(3, {{"TUTTI_TABLE", "/nowhere/table.json"}}, {"cannot read /nowhere/table.json"});
+  ExpectRefusal(3, {{"TUTTI_TABLE", "/nowhere/\xff.json"}}, {"cannot read /nowhere/\xff.json"});
   const File table(R"({"tutti_selection": 1, "ranks": 4, "nodes": 1, "rows": []})");
   ExpectRefusal(3, {{"TUTTI_TABLE", table.path()}}, {table.path(), "it is for 4 ranks", "here are 3"});
 }
