@@ -120,8 +120,8 @@ void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced) 
 std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions) {
   if (algorithm == tuttiAlgorithmProgram) {
     const auto* program = conditions.programs[static_cast<std::size_t>(kind.collective)];
-    if (program == nullptr) return "is for schedules from a file, and none is given";
-    return kind.pairwise ? "has no form of it where lengths are known to pairs only" : "";
+    if (program == nullptr) return "has no form of it: TUTTI_PROGRAM gives none";
+    return kind.pairwise ? "has no form of it for lengths that only pairs know" : "";
   }
   if (!Supports(algorithm, kind.collective, conditions.nranks)) return "has no form of it on so many ranks";
   if (kind.pairwise && PassesBlocksOn(algorithm, kind.collective))

@@ -189,6 +189,24 @@ TEST(Program, GoesBeforeAlgorithmsThatAreForcedForAll) {
                 {"ring_all_reduce.xml is a program for all_reduce", "TUTTI_ALGO asks for all_reduce:ring"});
 }
 
+// The fabric has as many channels as the program has connections.
+TEST(Program, MayUseTheLastConnectionThereIs) {
+  std::string text = TextOf(PathOf("pair_all_reduce"));
+  const std::string first = "chan=\"0\"";
+  for (auto at = text.find(first); at != std::string::npos; at = text.find(first)) {
+    text.replace(at, first.size(), "chan=\"31\"");
+  }
+  const File last(text);
+  ExpectServed(2, {{"TUTTI_PROGRAM", last.path()}}, {{Some(What::all_reduce), true}, {Some(What::all_gather), false}});
+}
+
+TEST(Program, OfOneRankIsACopy) {
+  const File copy(
+      "<algo name=\"copy\" nchunksperloop=\"3\" ngpus=\"1\" coll=\"allreduce\"><gpu id=\"0\"><tb id=\"0\">"
+      "<step s=\"0\" type=\"cpy\" srcbuf=\"i\" srcoff=\"0\" dstbuf=\"o\" dstoff=\"0\" cnt=\"3\"/></tb></gpu></algo>");
+  ExpectServed(1, {{"TUTTI_PROGRAM", copy.path()}}, {{Some(What::all_reduce), true}});
+}
+
 TEST(Program, IsRefusedOnEveryRankWithTheReason) {
   const auto expect = [](int ranks, const std::string& paths, const std::vector<std::string>& words) {
     ExpectRefusal(ranks, {{"TUTTI_PROGRAM", paths}}, words);
