@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "algorithms/calibration.h"
+#include "src/communicator.h"
 #include "src/rank_zero.h"
 
 namespace tutti {
@@ -36,13 +37,15 @@ SelectionTable PriceOfPrograms(const Machine& machine, const Conditions& conditi
 Selector::Selector(Conditions conditions, const Programs& programs, int cores, const Settings& settings, int rank,
                    const AllGather& all_gather)
     : conditions_(std::move(conditions)), program_conditions_(programs.Among(conditions_)) {
+  // More channels, for a program's connections, make slots shorter than those that were measured.
+  const bool as_calibrated = conditions_.max_channels <= Communicator::kMinChannels;
   const auto shipped = FromRankZero(rank, all_gather, [&] {
     const Calibration calibration = LoadCalibration(settings.calibration, cores);
     costs_ = calibration.costs;
     if (!settings.table.empty()) {
       table_ = SelectionTable::FromJson(ReadFile(settings.table), settings.table, conditions_);
       origin_ = settings.table;
-    } else if (calibration.TableFor(conditions_, table_)) {
+    } else if (as_calibrated && calibration.TableFor(conditions_, table_)) {
       origin_ = calibration.name;
     }
     const Machine machine = MachineOf(costs_, conditions_.nranks);

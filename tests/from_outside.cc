@@ -9,9 +9,16 @@
 
 namespace tutti::testing {
 
-File::File(const std::string& text) : path_(::testing::TempDir() + fmt::format("tutti_{}.txt", ::getpid())) {
-  std::ofstream(path_) << text;
+namespace {
+
+std::string FreshPath() {
+  static int files = 0;
+  return ::testing::TempDir() + fmt::format("tutti_{}_{}.txt", ::getpid(), ++files);
 }
+
+}  // namespace
+
+File::File(const std::string& text) : path_(FreshPath()) { std::ofstream(path_) << text; }
 
 File::~File() { std::filesystem::remove(path_); }
 

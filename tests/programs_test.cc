@@ -189,15 +189,44 @@ TEST(Program, GoesBeforeAlgorithmsThatAreForcedForAll) {
                 {"ring_all_reduce.xml is a program for all_reduce", "TUTTI_ALGO asks for all_reduce:ring"});
 }
 
-// The fabric has as many channels as the program has connections.
-TEST(Program, MayUseTheLastConnectionThereIs) {
+// The pair's program on the last connection that there may be.
+std::string OnTheLastConnection() {
   std::string text = TextOf(PathOf("pair_all_reduce"));
   const std::string first = "chan=\"0\"";
   for (auto at = text.find(first); at != std::string::npos; at = text.find(first)) {
     text.replace(at, first.size(), "chan=\"31\"");
   }
-  const File last(text);
+  return text;
+}
+
+// The fabric has as many channels as the program has connections.
+TEST(Program, MayUseTheLastConnectionThereIs) {
+  const File last(OnTheLastConnection());
   ExpectServed(2, {{"TUTTI_PROGRAM", last.path()}}, {{Some(What::all_reduce), true}, {Some(What::all_gather), false}});
+}
+
+// Its connections make all slots shorter, so what was measured with longer ones is not taken.
+TEST(Program, GoesWithACalibration) {
+  const File last(OnTheLastConnection());
+  const File calibration(R"({"tutti_calibration": 1, "costs": {"operation_us": 0.3, "step_us": 0.1, "yield_us": 1,
+    "bulk_slot_us": 0.3, "cores": 2, "latency_us": {"line": 0.1, "inline": 0.2, "bulk": 0.3},
+    "executor_bandwidth": [{"GBps": 10}], "crossing_bandwidth": [{"GBps": 10}]}, "tables": [{"tutti_selection": 1,
+    "ranks": 2, "nodes": 1, "rows": [{"collective": "all_gather", "entries": [{"from_bytes": 0, "algorithm": "bruck",
+    "channels": 1, "wire": "bulk", "chunk_bytes": 524288}]}]}]})");
+  for (const bool program : {false, true}) {
+    RunOptions options;
+    options.environment = {{"TUTTI_CALIBRATION", calibration.path()}};
+    if (program) options.environment.emplace_back("TUTTI_PROGRAM", last.path());
+    RunRanks(
+        2,
+        [&](Rank& self) {
+          const auto comm = self.Join();
+          Arena arena(Arena::Kind::plain, 1 << 16);
+          ASSERT_EQ(RunCase(Some(What::all_gather), self.rank(), 2, comm, nullptr, arena), "");
+          EXPECT_EQ(LastOperation(comm).find(calibration.path()) == std::string::npos, program) << LastOperation(comm);
+        },
+        options);
+  }
 }
 
 TEST(Program, OfOneRankIsACopy) {
