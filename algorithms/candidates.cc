@@ -33,11 +33,6 @@ constexpr std::size_t kMostChunks = 256;
 // A wire for short messages may carry a longer one in so many pieces; more, and bulk is better everywhere.
 constexpr std::size_t kMaxShortChunks = 8;
 
-bool CutsBuffer(Collective collective) {
-  return collective == Collective::all_reduce || collective == Collective::reduce ||
-         collective == Collective::broadcast;
-}
-
 std::string NamesOf(Collective collective, int nranks) {
   std::vector<std::string_view> names;
   for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
@@ -186,10 +181,16 @@ void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced) 
   }
   for (int c = 0; c < kScheduledCollectives; ++c) {
     if (pairs[c]) forced.algorithm[c] = pairs[c];
+    forced.by_name[c] = pairs[c].has_value();
   }
 }
 
 std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions) {
+  if (algorithm == tuttiAlgorithmProgram) {
+    const auto* program = conditions.programs[static_cast<std::size_t>(kind.collective)];
+    if (program == nullptr) return "has no form of it: TUTTI_PROGRAM gives none";
+    return kind.pairwise ? "has no form of it for lengths that only pairs know" : "";
+  }
   if (!Supports(algorithm, kind.collective, conditions.nranks)) return "has no form of it on so many ranks";
   if (kind.pairwise && PassesBlocksOn(algorithm, kind.collective))
     return "passes on blocks whose lengths only others know";
@@ -225,9 +226,9 @@ std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const Condition
   return "";
 }
 
-std::size_t BlockBytes(Collective collective, int blocks, std::size_t bytes) {
-  if (!CutsBuffer(collective) || blocks <= 1) return bytes;
-  return RoundUp((bytes + blocks - 1) / static_cast<std::size_t>(blocks), kCacheLine);
+std::size_t BlockBytes(int pieces, std::size_t bytes) {
+  if (pieces <= 1) return bytes;
+  return RoundUp((bytes + pieces - 1) / static_cast<std::size_t>(pieces), kCacheLine);
 }
 
 Shape Fitting(Shape shape, std::size_t block_bytes, int channels) {

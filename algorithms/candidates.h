@@ -34,8 +34,9 @@ Collective ParseCollective(std::string_view word);
 // What a user insists on. All ranks alike.
 struct Forced {
   std::array<std::optional<tuttiAlgorithm_t>, kScheduledCollectives> algorithm = {};
-  int channels = 0;             // 0: free
-  std::size_t chunk_bytes = 0;  // 0: free
+  std::array<bool, kScheduledCollectives> by_name = {};  // the algorithm was asked for of this very collective
+  int channels = 0;                                      // 0: free
+  std::size_t chunk_bytes = 0;                           // 0: free
   std::optional<Wire> wire;
 };
 
@@ -57,6 +58,8 @@ struct Conditions {
   std::size_t bulk_capacity = 0;  // bytes
   bool deterministic = false;
   Forced forced = {};
+  // All ranks' schedules of the programs (program.h) that tuttiAlgorithmProgram stands for; null: there is none.
+  std::array<const std::vector<Schedule>*, kScheduledCollectives> programs = {};
 
   Question Ask(Collective collective) const {
     return {collective, 0, nranks, 0, 1, where.node_of.empty() ? nullptr : &where};
@@ -84,8 +87,8 @@ std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, 
 // whole blocks, or pieces that are multiples of 64 bytes.
 Shape Fitting(Shape shape, std::size_t block_bytes, int channels);
 
-// Bytes of one of the `blocks` that a schedule cuts a call of `bytes` into. `bytes`: of the buffer for all_reduce,
-// broadcast and reduce; otherwise of the largest block.
-std::size_t BlockBytes(Collective collective, int blocks, std::size_t bytes);
+// Bytes of one of the `pieces` (Schedule::pieces) that a call of `bytes` is cut into. `bytes`: of the buffer for
+// all_reduce, broadcast and reduce; otherwise of the largest rank's block.
+std::size_t BlockBytes(int pieces, std::size_t bytes);
 
 }  // namespace tutti

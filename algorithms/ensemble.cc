@@ -63,6 +63,13 @@ std::optional<Ensemble> Ensemble::Of(tuttiAlgorithm_t algorithm, const Question&
   return ensemble;
 }
 
+Ensemble Ensemble::Of(std::vector<Schedule> schedules) {
+  Ensemble ensemble;
+  ensemble.nranks_ = static_cast<int>(schedules.size());
+  ensemble.members_ = std::move(schedules);
+  return ensemble;
+}
+
 Ensemble::StandIn Ensemble::For(int member, int peer) const {
   if (complete()) return {peer, member};
   const int period = static_cast<int>(members_.size());

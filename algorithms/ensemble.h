@@ -20,6 +20,8 @@ class Ensemble {
  public:
   // Of one channel. nullopt: the algorithm has no form of it. `question.rank` and `.channels` are not used.
   static std::optional<Ensemble> Of(tuttiAlgorithm_t algorithm, const Question& question);
+  // All ranks', as they are.
+  static Ensemble Of(std::vector<Schedule> schedules);
 
   const std::vector<Schedule>& members() const { return members_; }
   int nranks() const { return nranks_; }

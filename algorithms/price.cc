@@ -41,6 +41,7 @@ void Price::Path::Add(const Path& other, double times) {
 Price::Price(const Machine& machine, const Ensemble& ensemble)
     : machine_(machine),
       unit_channels_(static_cast<int>(ensemble.members().front().channels.size())),
+      pieces_(ensemble.members().front().pieces()),
       blocks_(ensemble.members().front().blocks),
       graph_(machine, ensemble) {
   FindShares(ensemble);

@@ -40,8 +40,8 @@ class Price {
   double Microseconds(const Load& load) const;
   // Channels that one unit takes (a double binary tree: two).
   int unit_channels() const { return unit_channels_; }
-  // What a schedule cuts buffers into.
-  int blocks() const { return blocks_; }
+  // Schedule::pieces of its schedules.
+  int pieces() const { return pieces_; }
 
  private:
   // Microseconds that a byte takes.
@@ -78,7 +78,8 @@ class Price {
 
   const Machine& machine_;
   int unit_channels_ = 1;
-  int blocks_ = 1;
+  int pieces_ = 1;
+  int blocks_ = 1;  // of a schedule
   StepGraph graph_;
   int slots_in_flight_ = 0;         // slots that the busiest rank fills for one chunk
   double proxy_us_ = 0;             // that the busiest rank's network proxy needs for one chunk

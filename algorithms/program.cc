@@ -15,7 +15,7 @@ namespace {
 // Two chunks of every block, but one of a buffer's (or a rank's) last.
 std::vector<int> TwoChunks(const Schedule& schedule) {
   const bool exchange = schedule.collective == Collective::all_to_all;
-  const int period = HasBlocksOfRanks(schedule.collective) ? schedule.parts() : schedule.blocks;
+  const int period = schedule.pieces();
   std::vector<int> lengths(static_cast<std::size_t>(schedule.blocks) * (exchange ? schedule.nranks : 1), 2);
   for (std::size_t b = static_cast<std::size_t>(period) - 1; period > 1 && b < lengths.size();
        b += static_cast<std::size_t>(period)) {
@@ -60,6 +60,7 @@ std::optional<std::string> Prove(Program& program, int slot_depth) {
   set(&Schedule::whole_scratch, false);
   if (wrong()) set(&Schedule::whole_scratch, true);
   if (auto message = wrong()) return message;
+  program.in_place = program.in_place || !proves(true, false);
   set(&Schedule::reference_safe, !proves(false, true));
   set(&Schedule::reference_safe_in_place, program.in_place && !proves(true, true));
   return std::nullopt;

@@ -28,8 +28,8 @@ namespace tutti {
 
 struct Program {
   std::string name;
-  // Made for calls whose input and output are the same memory; it works for others too, but a program that is not made
-  // for them does not work for those.
+  // Right where input and output are the same memory, too: read from the file, which must keep that promise; Prove sets
+  // it also where the file does not say so.
   bool in_place = false;
   std::vector<Schedule> ranks;
 };
@@ -40,8 +40,9 @@ Program ParseProgram(std::string_view text, const std::string& name);
 // The same of a file; also if it cannot be read.
 Program ReadProgram(const std::string& path);
 
-// nullopt: the program does what its collective promises, wherever connections have so many slots or more; marks where
-// its slots may refer to memory, and gives every chunk scratch of its own if less does not do. Otherwise the reason. REQUIRES: slot_depth >= 1.
+// nullopt: the program does what its collective promises, wherever connections have so many slots or more; marks
+// whether it works in place and where its slots may refer to memory, and gives every chunk scratch of its own if less
+// does not do. Otherwise the reason. REQUIRES: slot_depth >= 1.
 std::optional<std::string> Prove(Program& program, int slot_depth = kBulkDepth);
 
 }  // namespace tutti

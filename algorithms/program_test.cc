@@ -39,7 +39,8 @@ void ExpectHas(const std::string& message, const std::vector<std::string>& words
 
 TEST(Program, RightOnesAreProved) {
   for (const auto* name : {"all_pairs_all_reduce", "ring_all_gather", "hierarchical_all_reduce", "ring_reduce_scatter",
-                           "two_step_all_to_all"}) {
+                           "two_step_all_to_all", "ring_all_reduce", "direct_all_to_all", "chain_broadcast",
+                           "chain_reduce", "star_gather", "pair_all_reduce"}) {
     Program program = Read(name);
     EXPECT_EQ(program.name, name);
     EXPECT_EQ(Prove(program), std::nullopt) << name;
@@ -79,6 +80,28 @@ TEST(Program, GetsAsMuchScratchAsItNeeds) {
   Program lavish = Read("two_step_all_to_all");
   ASSERT_EQ(Prove(lavish), std::nullopt);
   EXPECT_TRUE(lavish.ranks.front().whole_scratch);
+}
+
+// A file may promise too little - copying a block to where it is already does no harm -, but not too much.
+TEST(Program, WorksInPlaceIfThatCanBeProved) {
+  for (const auto* name : {"ring_all_gather", "two_step_all_to_all", "chain_broadcast", "star_gather"}) {
+    Program program = Read(name);
+    EXPECT_FALSE(program.in_place) << name;
+    ASSERT_EQ(Prove(program), std::nullopt) << name;
+    EXPECT_TRUE(program.in_place) << name;
+  }
+  Program racing = Read("direct_all_to_all");
+  ASSERT_EQ(Prove(racing), std::nullopt);
+  EXPECT_FALSE(racing.in_place);
+  racing.in_place = true;
+  ExpectHas(Prove(racing).value_or("proved"), {"may be read before or after it is written"});
+}
+
+TEST(Program, IsDeterministicOnlyInTheOrderOfRanks) {
+  EXPECT_TRUE(IsDeterministic(Read("pair_all_reduce").ranks));
+  EXPECT_FALSE(IsDeterministic(Read("chain_reduce").ranks));  // the order, but rounded twice
+  EXPECT_FALSE(IsDeterministic(Read("ring_reduce_scatter").ranks));
+  EXPECT_TRUE(IsDeterministic(Read("ring_all_gather").ranks));
 }
 
 // It sends two chunks at once round a ring.

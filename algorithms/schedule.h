@@ -141,6 +141,8 @@ struct Schedule {
   bool reference_safe_in_place = false;
 
   int parts() const { return HasBlocksOfRanks(collective) ? blocks / nranks : 1; }
+  // How many pieces the bytes of a call (UniformExtents) are cut into: a whole buffer's, or those of one rank's block.
+  int pieces() const { return HasBlocksOfRanks(collective) ? parts() : blocks; }
 };
 
 // Operands, spelt as in the examples above.

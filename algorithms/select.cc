@@ -37,7 +37,10 @@ std::size_t Pieces(const Candidate& way, const Price& price, std::size_t block) 
 const Price& Pricing::PriceOf(tuttiAlgorithm_t algorithm, Collective collective) {
   auto& price = prices_[{algorithm, collective}];
   if (price == nullptr) {
-    price = std::make_unique<Price>(machine_, *Ensemble::Of(algorithm, conditions_.Ask(collective)));
+    const auto* program = conditions_.programs[static_cast<std::size_t>(collective)];
+    price = std::make_unique<Price>(machine_, algorithm == tuttiAlgorithmProgram
+                                                  ? Ensemble::Of(*program)
+                                                  : *Ensemble::Of(algorithm, conditions_.Ask(collective)));
   }
   return *price;
 }
@@ -60,7 +63,7 @@ std::size_t Pricing::Footprint(Collective collective, std::size_t bytes) const {
 
 double Pricing::Microseconds(const Candidate& candidate, const Kind& kind, std::size_t bytes) {
   const Price& price = PriceOf(candidate.algorithm, kind.collective);
-  const std::size_t block = BlockBytes(kind.collective, price.blocks(), bytes);
+  const std::size_t block = BlockBytes(price.pieces(), bytes);
   return price.Microseconds({.block_bytes = block,
                              .footprint = Footprint(kind.collective, bytes),
                              .channels = candidate.channels,
@@ -69,7 +72,7 @@ double Pricing::Microseconds(const Candidate& candidate, const Kind& kind, std::
 
 Priced Pricing::Best(tuttiAlgorithm_t algorithm, const Kind& kind, std::size_t bytes) {
   const Price& price = PriceOf(algorithm, kind.collective);
-  const std::size_t block = BlockBytes(kind.collective, price.blocks(), bytes);
+  const std::size_t block = BlockBytes(price.pieces(), bytes);
   const auto ways = WaysToMove(algorithm, kind, conditions_, block);
   std::vector<double> us;
   for (const auto& way : ways) us.push_back(Microseconds(way, kind, bytes));
@@ -104,7 +107,7 @@ std::optional<Priced> Pricing::Better(const Candidate& incumbent, const Kind& ki
   Priced best = Compare(kind, bytes).front();
   if (best.candidate == incumbent) return std::nullopt;
   const Price& price = PriceOf(incumbent.algorithm, kind.collective);
-  const std::size_t block = BlockBytes(kind.collective, price.blocks(), bytes);
+  const std::size_t block = BlockBytes(price.pieces(), bytes);
   if (Fitting(incumbent.shape, block, incumbent.channels * price.unit_channels()) != incumbent.shape) return best;
   const bool fewer_pieces = best.candidate.algorithm == incumbent.algorithm &&
                             Pieces(best.candidate, price, block) < Pieces(incumbent, price, block);
@@ -174,10 +177,6 @@ void Pricing::Complete(SelectionTable& table, int threads) {
   for (std::size_t k = 0; k < kinds.size(); ++k) {
     if (!table.Has(kinds[k])) table.Set(kinds[k], std::move(rows[k]));
   }
-}
-
-void Pricing::Complete(SelectionTable& table, const Kind& kind) {
-  if (!table.Has(kind)) table.Set(kind, MakeRow(kind));
 }
 
 }  // namespace tutti

@@ -30,14 +30,13 @@ class Pricing {
   double Microseconds(const Candidate& candidate, const Kind& kind, std::size_t bytes);
   // Every algorithm, the cheapest first, those that are out of the question last.
   std::vector<Priced> Compare(const Kind& kind, std::size_t bytes);
+  // The row of one kind.
+  std::vector<TableEntry> MakeRow(const Kind& kind);
   // Rows that `table` has already stay. So many threads share the work.
   void Complete(SelectionTable& table, int threads = 1);
-  // Of one kind only.
-  void Complete(SelectionTable& table, const Kind& kind);
 
  private:
   std::optional<Priced> Better(const Candidate& incumbent, const Kind& kind, std::size_t bytes);
-  std::vector<TableEntry> MakeRow(const Kind& kind);
   const Price& PriceOf(tuttiAlgorithm_t algorithm, Collective collective);
   Priced Best(tuttiAlgorithm_t algorithm, const Kind& kind, std::size_t bytes);
   std::size_t Footprint(Collective collective, std::size_t bytes) const;

@@ -4,6 +4,7 @@
 
 #include "algorithms/explain.h"
 #include "algorithms/host_machine.h"
+#include "algorithms/program.h"
 #include "base/error.h"
 
 namespace tutti {
@@ -51,7 +52,7 @@ TEST(Select, AlwaysAnswersWithSomethingThatWorks) {
           ASSERT_TRUE(schedule.has_value()) << ToString(kind) << ' ' << nranks << ' ' << forced;
           const auto channels = static_cast<int>(schedule->channels.size());
           ASSERT_LE(channels, conditions.max_channels);
-          const auto block = BlockBytes(kind.collective, schedule->blocks, bytes);
+          const auto block = BlockBytes(schedule->pieces(), bytes);
           const auto shape = Fitting(candidate.shape, block, channels);
           ASSERT_GT(shape.chunk_bytes, 0U);
           ASSERT_LE(shape.chunk_bytes, CapacityOf(shape.wire));
@@ -65,6 +66,28 @@ TEST(Select, AlwaysAnswersWithSomethingThatWorks) {
       }
     }
   }
+}
+
+// What a buffer is cut into, and what a rank's block is, decides which wire carries it.
+TEST(Select, ProgramsServeTheirCollective) {
+  const Program program = ReadProgram("algorithms/testdata/ring_all_gather.xml");
+  EXPECT_EQ(program.ranks.front().pieces(), 2);
+  Conditions conditions = On(4);
+  EXPECT_NE(WhyNot(tuttiAlgorithmProgram, {Collective::all_gather}, conditions), "");
+  const auto c = static_cast<std::size_t>(Collective::all_gather);
+  conditions.max_channels = 1;
+  conditions.programs[c] = &program.ranks;
+  conditions.forced.algorithm[c] = tuttiAlgorithmProgram;
+  const auto table = TableFor(conditions);
+  EXPECT_EQ(SelectionTable::FromJson(table.ToJson(conditions), "here", conditions), table);
+  for (const auto& entry : table.Row({Collective::all_gather})) {
+    EXPECT_EQ(entry.candidate.algorithm, tuttiAlgorithmProgram);
+    EXPECT_EQ(entry.candidate.channels, 1);
+  }
+  EXPECT_NE(table.At({Collective::all_reduce}, 1000).candidate.algorithm, tuttiAlgorithmProgram);
+  // Two pieces of a rank's block travel by themselves: each fits a slot.
+  const auto& shape = table.At({Collective::all_gather}, 2 * 1408).candidate.shape;
+  EXPECT_EQ(shape, (Shape{Wire::inlined, kInlineShape.capacity}));
 }
 
 TEST(Select, ForcesPerCollective) {

@@ -43,13 +43,16 @@ SimulationResult Simulate(const SimulationInput& input) {
   return SimulationRun(schedules, input).Run();
 }
 
+Schedule ScheduleOf(const Machine& machine, const SimulatedCall& call, int rank) {
+  if (call.program != nullptr) return (*call.program)[rank];
+  return Build(call.algorithm,
+               {call.collective, rank, machine.nranks(), call.root, call.channels, &machine.arrangement()})
+      .value();
+}
+
 SimulationResult Simulate(const Machine& machine, const SimulatedCall& call, const Folding* folding,
                           Timeline* timeline) {
-  const auto source = [&](int rank) {
-    return Build(call.algorithm,
-                 {call.collective, rank, machine.nranks(), call.root, call.channels, &machine.arrangement()})
-        .value();
-  };
+  const auto source = [&](int rank) { return ScheduleOf(machine, call, rank); };
   Extents extents = UniformExtents(call.collective, machine.nranks(), source(0).blocks, call.bytes);
   // A node stands for others whatever blocks they begin with, so all blocks are as long as the longest.
   if (folding != nullptr) {

@@ -76,8 +76,11 @@ struct SimulatedCall {
   Shape shape = {};
   int root = 0;
   int depth = 0;
+  const std::vector<Schedule>* program = nullptr;  // tuttiAlgorithmProgram: all ranks' schedules
 };
-// REQUIRES: Supports(algorithm, collective, machine.nranks()).
+// What a rank does in it. REQUIRES: a program, or Supports(algorithm, collective, machine.nranks()).
+Schedule ScheduleOf(const Machine& machine, const SimulatedCall& call, int rank);
+// REQUIRES: as above.
 SimulationResult Simulate(const Machine& machine, const SimulatedCall& call, const Folding* folding = nullptr,
                           Timeline* timeline = nullptr);
 

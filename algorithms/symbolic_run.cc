@@ -250,7 +250,7 @@ void SymbolicRun::Execute(Actor& actor, const Step& step) {
 
   for (const auto& operand : step.writes) {
     CheckLength(actor, operand, length);
-    if (IsMemory(operand)) Store(actor, operand, event, value);
+    if (IsMemory(operand) && !CopiesToItself(actor, step, operand)) Store(actor, operand, event, value);
   }
   const bool awaited = !actor.done[actor.step].empty();
   if (!awaited && !FillsSlots(step)) return;
@@ -280,7 +280,7 @@ void SymbolicRun::Order(Actor& actor, const Step& step) {
 void SymbolicRun::CheckLength(const Actor& actor, const Operand& operand, int length) const {
   if (operand.place != Place::input && operand.place != Place::output) return;
   const bool received = operand.place == Place::output && ranks_.front().collective == Collective::all_to_all;
-  const int own = LengthOf(actor.rank, operand.block + (received ? nranks_ : 0), actor.chunk);
+  const int own = LengthOf(actor.rank, operand.block + (received ? blocks_ : 0), actor.chunk);
   if (own == length) return;
   Fail(EventOf(actor), fmt::format("the step's chunk is {} long, that of {}[{}] is {}", length,
                                    operand.place == Place::input ? "in" : "out", operand.block, own));
@@ -297,6 +297,13 @@ Expressions::Id SymbolicRun::Load(Actor& actor, const Operand& operand, const Ev
     Fail(event, fmt::format("scratch[{}] is of another chunk, written by {}", operand.block, Where(written)));
   }
   return operand.scaled ? expressions_.Scaled(cell.value()) : cell.value();
+}
+
+// In place, a block may be where it is to be copied to: executors leave it alone.
+bool SymbolicRun::CopiesToItself(const Actor& actor, const Step& step, const Operand& written) {
+  const Operand& read = step.reads.front();
+  return step.reads.size() == 1 && IsMemory(read) && !read.scaled && !step.final &&
+         &CellOf(actor.rank, read, actor.chunk) == &CellOf(actor.rank, written, actor.chunk);
 }
 
 void SymbolicRun::Store(Actor& actor, const Operand& operand, const Event& event, Id value) {

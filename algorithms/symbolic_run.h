@@ -106,6 +106,7 @@ class SymbolicRun {
   void Order(Actor& actor, const Step& step);
   Id Load(Actor& actor, const Operand& operand, const Event& event);
   Id Empty(Actor& actor, const Operand& operand, const Event& event, int length);
+  bool CopiesToItself(const Actor& actor, const Step& step, const Operand& written);
   void Store(Actor& actor, const Operand& operand, const Event& event, Id value);
   void Fill(Actor& actor, const Operand& operand, Slot slot);
   std::vector<std::pair<Cell*, Id>> References(const Actor& actor, const Step& step);

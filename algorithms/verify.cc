@@ -4,9 +4,13 @@
 
 #include "algorithms/symbolic_run.h"
 #include "algorithms/verify_rules.h"
+#include "transports/layout.h"
 
 namespace tutti {
 namespace {
+
+// One chunk of every block, once, with the slots that connections have at the least.
+VerifyOptions Once() { return {.slot_depth = kBulkDepth, .post_depth = kBulkDepth}; }
 
 // Is channel `c` on every rank what channel `earlier` is, with the same lengths? Then it needs no second proof.
 bool IsRepetition(std::span<const Schedule> ranks, const VerifyOptions& options, int c, int earlier) {
@@ -30,7 +34,7 @@ std::optional<std::string> Verify(std::span<const Schedule> ranks, const VerifyO
 }
 
 std::string OutputExpression(std::span<const Schedule> ranks, int rank, int block) {
-  const VerifyOptions once;
+  const VerifyOptions once = Once();
   SymbolicRun run(ranks, 0, once);
   run.Run();
   return run.expressions().ToString(run.Output(rank, block));
@@ -38,7 +42,7 @@ std::string OutputExpression(std::span<const Schedule> ranks, int rank, int bloc
 
 bool IsDeterministic(std::span<const Schedule> ranks) {
   if (!IsReducing(ranks.front().collective)) return true;
-  const VerifyOptions once;
+  const VerifyOptions once = Once();
   for (int c = 0; c < static_cast<int>(ranks.front().channels.size()); ++c) {
     SymbolicRun run(ranks, c, once);
     if (run.Run()) return false;

@@ -40,7 +40,7 @@ struct VerifyOptions {
   int chunk = 1;       // units a chunk
   int slot_depth = 2;  // slots a connection
   int post_depth = 2;
-  bool in_place = false;      // REQUIRES for all_to_all: all lengths equal
+  bool in_place = false;      // REQUIRES for all_to_all: what two ranks send each other has one length
   bool by_reference = false;  // slots refer to memory wherever a schedule with reference_safe lets them
   bool pairwise = false;      // all_to_all_v: an empty block still travels, as an empty slot
   int operations = 1;         // back to back on the same connections

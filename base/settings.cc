@@ -50,6 +50,7 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_VIRTUAL_NODES", &Settings::virtual_nodes, 1, 1024, {}, "pretend that the ranks are on so many nodes; all ranks alike"},
       {"TUTTI_CALIBRATION", &Settings::calibration, 0, 0, {}, "file of `tutti calibrate`; none: defaults; empty: the usual place; rank 0's counts"},
       {"TUTTI_TABLE", &Settings::table, 0, 0, {}, "file with a selection table; rank 0's counts"},
+      {"TUTTI_PROGRAM", &Settings::program, 0, 0, {}, "MSCCL XML files with programs to run, one a collective, separated by commas; rank 0's counts"},
       {"TUTTI_DETERMINISTIC", &Settings::deterministic, 0, 1, {}, "1: results independent of size and algorithm; all ranks alike"},
       {"TUTTI_TOPO_FILE", &Settings::topo_file, 0, 0, {}, "topology XML of this host, instead of or beside detection"},
       {"TUTTI_TOPO_DUMP_FILE", &Settings::topo_dump, 0, 0, {}, "file for the topology XML of this host"},
@@ -71,7 +72,8 @@ struct Alias {
   std::string_view theirs;
   std::string_view ours;
 };
-constexpr std::array<Alias, 2> kAliases = {{
+constexpr std::array<Alias, 3> kAliases = {{
+    {"MSCCL_XML_FILES", "TUTTI_PROGRAM"},
     {"NCCL_TOPO_FILE", "TUTTI_TOPO_FILE"},
     {"NCCL_TOPO_DUMP_FILE", "TUTTI_TOPO_DUMP_FILE"},
 }};

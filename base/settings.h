@@ -1,6 +1,6 @@
 // Every environment variable that Tutti reads, in one place. A setting is read once, at the first use of the library;
-// a communicator copies the object when it is made, so nothing changes under a running operation. Where others' programs
-// have a setting of the same meaning and format, their name is read if ours is not set.
+// a communicator copies the object when it is made, so nothing changes under a running operation. Where others'
+// programs have a setting of the same meaning and format, their name is read if ours is not set.
 //
 // Thread-safety: GlobalSettings() is immutable after its first call.
 #pragma once
@@ -33,6 +33,7 @@ struct Settings {
   std::string
       calibration;    // TUTTI_CALIBRATION=path     what `tutti calibrate` wrote; "none": defaults; "": its default path
   std::string table;  // TUTTI_TABLE=path           which plan for which size, as `tutti explain --table` prints
+  std::string program;  // TUTTI_PROGRAM=path,path    algorithms from MSCCL XML files; else MSCCL_XML_FILES'
 
   // Local matters: may differ between ranks.
   std::string topo_file;  // TUTTI_TOPO_FILE=path          read this host's topology; else NCCL_TOPO_FILE's

@@ -26,6 +26,7 @@ struct Agreement {
   std::int32_t deterministic;
   std::int32_t threads;
   std::int32_t virtual_nodes;
+  std::int32_t programs;  // named by rank 0's settings, which count
   std::array<char, 16> wire;
   std::array<char, 256> algorithm;
 };
@@ -58,9 +59,9 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   }
   const auto deadline = InitDeadline();
   control_plane_ = ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline, cancel);
-  Agree();
+  if (Agree()) programs_ = Programs(options_.settings, conditions.forced, rank, nranks, MakeAllGather());
 
-  const int channels = std::max({kMinChannels, options_.settings.channels, threads_});
+  const int channels = std::max({kMinChannels, options_.settings.channels, threads_, programs_.connections()});
   // One more for messages between pairs, which keep an order of their own.
   fabric_ = std::make_unique<ShmFabric>(rank, nranks, channels + 1, options_.settings, MakeAllGather(), deadline);
   watch_ = std::make_unique<Watch>(*fabric_, control_plane_->roster(), options_.name,
@@ -81,9 +82,10 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   conditions.forced.channels = options_.settings.channels;
   conditions.forced.chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
   conditions.forced.wire = WireFromName(options_.settings.wire);
-  selector_ = std::make_unique<Selector>(std::move(conditions), cores_, options_.settings, rank, MakeAllGather());
+  selector_ =
+      std::make_unique<Selector>(std::move(conditions), programs_, cores_, options_.settings, rank, MakeAllGather());
   plans_ = std::make_unique<PlanCache>(
-      PlanContext{selector_.get(), fabric_.get(), &windows_, channels, LastLevelCacheBytes()});
+      PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels, LastLevelCacheBytes()});
   wait_policy_ = ChooseWaitPolicy(options_.settings.wait, nranks * threads_, cores_);
   sleeper_ = std::make_unique<Sleeper>(*fabric_);
   driver_ = Driver(sleeper_.get(), wait_policy_);
@@ -110,7 +112,7 @@ Communicator::~Communicator() {
 }
 
 // What plans depend on must be equal; what waiting depends on is shared.
-void Communicator::Agree() {
+bool Communicator::Agree() {
   const auto& settings = options_.settings;
   const Agreement mine{AllowedCpus(),
                        static_cast<std::int32_t>(QuotaCpus()),
@@ -119,6 +121,7 @@ void Communicator::Agree() {
                        settings.deterministic,
                        settings.threads,
                        settings.virtual_nodes,
+                       !settings.program.empty(),
                        Padded<16>(settings.wire),
                        Padded<256>(settings.algorithm)};
   const auto all = MakeAllGather()(std::as_bytes(std::span<const Agreement, 1>(&mine, 1)));
@@ -142,6 +145,7 @@ void Communicator::Agree() {
     threads_ = std::max(threads_, theirs.threads);
   }
   cores_ = std::min(CountCpus(together), quota);
+  return first.programs != 0;
 }
 
 AllGather Communicator::MakeAllGather(Cancellation cancel) {

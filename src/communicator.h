@@ -15,6 +15,7 @@
 #include "executors/host/drive.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/plan_cache.h"
+#include "src/programs.h"
 #include "src/recorder.h"
 #include "src/selector.h"
 #include "src/trace.h"
@@ -64,6 +65,10 @@ class Communicator {
   // The lock lives outside, where it outlasts the communicator. REQUIRES: nobody has used the lock yet.
   void UseLock(std::atomic<bool>& flag) { busy_ = &flag; }
 
+  // Throws tuttiInvalidArgument if the call cannot be run as it is: in place by a program that does not work so. Local.
+  void Check(const Operation& operation) const {
+    if (!programs_.empty()) programs_.CheckPlace(operation);
+  }
   // Begins an operation: finds its plan, publishes it, binds its buffers. REQUIRES: operations of one communicator end
   // in the order they begin, and so do the messages of one pair and direction. Throws tuttiInternalError.
   Active Begin(const Operation& operation);
@@ -104,7 +109,8 @@ class Communicator {
   std::string DumpRecords() const;
 
  private:
-  void Agree();
+  // Does rank 0 name programs?
+  bool Agree();
   void DumpRecorder() const;
   AllGather MakeAllGather() { return MakeAllGather(cancel_); }
   AllGather MakeAllGather(Cancellation cancel);
@@ -120,7 +126,8 @@ class Communicator {
   std::unique_ptr<ControlPlane> control_plane_;
   int cores_ = 1;    // that all ranks share
   int threads_ = 1;  // most of any rank
-  System system_;    // of all hosts
+  Programs programs_;
+  System system_;  // of all hosts
   std::unique_ptr<ShmFabric> fabric_;
   Windows windows_;
   std::unique_ptr<Watch> watch_;

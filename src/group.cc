@@ -80,7 +80,7 @@ tuttiResult_t Dispatch(std::vector<Call> calls) {
   std::deque<Hold> holds;
   for (const auto& call : calls) {
     holds.emplace_back(*call.handle);
-    Usable(call.handle);
+    Usable(call.handle).Check(call.operation);
   }
   std::vector<Stream*> streams;
   bool waits = false;
@@ -171,7 +171,9 @@ tuttiResult_t Submit(tuttiComm* handle, const Operation& operation, tuttiStream*
   if (where != nullptr) return Dispatch({{handle, operation, where}});
   // The usual case: nothing is copied or allocated.
   const std::lock_guard lock(*handle);
-  const auto failure = RunOne(Usable(handle), operation);
+  auto& communicator = Usable(handle);
+  communicator.Check(operation);
+  const auto failure = RunOne(communicator, operation);
   return failure ? Conclude({{handle, operation, nullptr}}, failure) : tuttiSuccess;
 }
 

@@ -79,6 +79,20 @@ Shape MessageShape(std::size_t bytes, const Conditions& conditions) {
   return {Wire::bulk, std::clamp(chunk, kCacheLine, conditions.bulk_capacity) / kCacheLine * kCacheLine};
 }
 
+// This rank's part of a collective by one of our algorithms.
+Schedule BuiltSchedule(const Operation& operation, const Candidate& candidate, const Conditions& conditions, int rank) {
+  Question question = conditions.Ask(operation.collective);
+  question.rank = rank;
+  question.root = operation.root;
+  question.channels = candidate.channels;
+  auto built = Build(candidate.algorithm, question);
+  if (!built) {
+    Throw(tuttiInternalError, "no schedule of {} by {} on {} ranks", NameOf(operation.collective),
+          NameOf(candidate.algorithm), conditions.nranks);
+  }
+  return std::move(*built);
+}
+
 }  // namespace
 
 BoundPlan::BoundPlan(Choice chosen, Shape shape, Schedule schedule, Extents extents, const Operation& operation,
@@ -167,22 +181,20 @@ std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
   } else {
     const Kind kind = KindOf(operation);
     const std::size_t bytes = LargestBlockBytes(operation);
-    choice = context_.selector->Choose(kind, bytes);
-    Question question = conditions.Ask(operation.collective);
-    question.rank = rank;
-    question.root = operation.root;
-    question.channels = choice.candidate.channels;
-    auto built = Build(choice.candidate.algorithm, question);
-    if (!built) {
-      Throw(tuttiInternalError, "no schedule of {} by {} on {} ranks", NameOf(operation.collective),
-            NameOf(choice.candidate.algorithm), nranks);
+    // A barrier borrows a collective; no program is meant for that.
+    const ServingProgram* serving = context_.programs->For(asked);
+    if (serving != nullptr) {
+      choice = context_.selector->Choose(*serving, kind, bytes);
+      schedule = serving->own();
+    } else {
+      choice = context_.selector->Choose(kind, bytes);
+      schedule = BuiltSchedule(operation, choice.candidate, conditions, rank);
     }
-    schedule = std::move(*built);
-    shape = Fitting(choice.candidate.shape, BlockBytes(kind.collective, schedule.blocks, bytes),
+    shape = Fitting(choice.candidate.shape, BlockBytes(schedule.pieces(), bytes),
                     static_cast<int>(schedule.channels.size()));
     if (LogEnabled(Subject::select) && rank == 0) {
       Log(Subject::select, "{} on {} ranks:\n{}", DescribeCall(PackCall(asked), asked.count), nranks,
-          context_.selector->Explain(kind, bytes));
+          context_.selector->Explain(kind, bytes, serving != nullptr));
     }
   }
   auto extents = ExtentsOf(operation, nranks, schedule.blocks);

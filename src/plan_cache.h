@@ -25,6 +25,7 @@ struct PlanKey {
 // Everything about plans that is the same for the life of a communicator. All ranks agree on `select`.
 struct PlanContext {
   const Selector* selector;
+  const Programs* programs;
   ShmFabric* fabric;
   const WindowMap* windows;
   int collective_channels;   // channels 0.. are the collectives'; the next one is point-to-point

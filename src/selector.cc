@@ -7,54 +7,62 @@
 #include <utility>
 
 #include "algorithms/calibration.h"
-#include "base/error.h"
+#include "src/communicator.h"
+#include "src/rank_zero.h"
 
 namespace tutti {
 namespace {
 
 // What rank 0 ships: JSON, so that one reader serves files and ranks.
-constexpr char kError[] = "error";
 constexpr char kOrigin[] = "origin";
 constexpr char kCosts[] = "costs";
 constexpr char kTable[] = "table";
+constexpr char kProgramTable[] = "program_table";
 
 // Every rank is a process of this host.
 Machine MachineOf(const HostCosts& costs, int nranks) { return HostMachine(costs, ArrangeEvenly(nranks, 1)); }
 
+// What programs serve, and nothing else.
+SelectionTable PriceOfPrograms(const Machine& machine, const Conditions& conditions) {
+  Pricing pricing(machine, conditions);
+  SelectionTable table;
+  for (const Kind& kind : AllKinds()) {
+    if (WhyImpossible(tuttiAlgorithmProgram, kind, conditions).empty()) table.Set(kind, pricing.MakeRow(kind));
+  }
+  return table;
+}
+
 }  // namespace
 
-Selector::Selector(Conditions conditions, int cores, const Settings& settings, int rank, const AllGather& all_gather)
-    : conditions_(std::move(conditions)) {
-  std::string mine;
-  if (rank == 0) {
-    nlohmann::json shipped;
-    try {
-      const Calibration calibration = LoadCalibration(settings.calibration, cores);
-      costs_ = calibration.costs;
-      if (!settings.table.empty()) {
-        table_ = SelectionTable::FromJson(ReadFile(settings.table), settings.table, conditions_);
-        origin_ = settings.table;
-      } else if (calibration.TableFor(conditions_, table_)) {
-        origin_ = calibration.name;
-      }
-      const Machine machine = MachineOf(costs_, conditions_.nranks);
-      // Until the table has come the others wait: their cores are free. A few ranks' is not worth a thread.
-      constexpr int kWorthThreads = 32;
-      Pricing(machine, conditions_).Complete(table_, conditions_.nranks >= kWorthThreads ? cores : 1);
-      shipped = {{kOrigin, origin_}, {kCosts, ToJson(costs_)}, {kTable, table_.ToJson(conditions_)}};
-    } catch (const Error& error) {
-      shipped = {{kError, error.what()}};
+Selector::Selector(Conditions conditions, const Programs& programs, int cores, const Settings& settings, int rank,
+                   const AllGather& all_gather)
+    : conditions_(std::move(conditions)), program_conditions_(programs.Among(conditions_)) {
+  // More channels, for a program's connections, make slots shorter than those that were measured.
+  const bool as_calibrated = conditions_.max_channels <= Communicator::kMinChannels;
+  const auto shipped = FromRankZero(rank, all_gather, [&] {
+    const Calibration calibration = LoadCalibration(settings.calibration, cores);
+    costs_ = calibration.costs;
+    if (!settings.table.empty()) {
+      table_ = SelectionTable::FromJson(ReadFile(settings.table), settings.table, conditions_);
+      origin_ = settings.table;
+    } else if (as_calibrated && calibration.TableFor(conditions_, table_)) {
+      origin_ = calibration.name;
     }
-    mine = shipped.dump();
-  }
-  const auto all = all_gather(std::as_bytes(std::span(mine)));
-  const std::string text(reinterpret_cast<const char*>(all.front().data()), all.front().size());
-  const auto shipped = nlohmann::json::parse(text, nullptr, false);
-  if (!shipped.is_object()) Throw(tuttiInternalError, "rank 0 sent no selection table");
-  if (shipped.contains(kError)) Throw(tuttiInvalidArgument, "{}", shipped[kError].get<std::string>());
+    const Machine machine = MachineOf(costs_, conditions_.nranks);
+    // Until the table has come the others wait: their cores are free. A few ranks' is not worth a thread.
+    constexpr int kWorthThreads = 32;
+    Pricing(machine, conditions_).Complete(table_, conditions_.nranks >= kWorthThreads ? cores : 1);
+    program_table_ = PriceOfPrograms(machine, program_conditions_);
+    return nlohmann::json{{kOrigin, origin_},
+                          {kCosts, ToJson(costs_)},
+                          {kTable, table_.ToJson(conditions_)},
+                          {kProgramTable, program_table_.ToJson(program_conditions_)}};
+  });
   origin_ = shipped[kOrigin].get<std::string>();
   costs_ = HostCostsFromJson(shipped[kCosts].get<std::string>(), "rank 0's machine");
   table_ = SelectionTable::FromJson(shipped[kTable].get<std::string>(), "rank 0's selection table", conditions_);
+  program_table_ = SelectionTable::FromJson(shipped[kProgramTable].get<std::string>(), "rank 0's table of programs",
+                                            program_conditions_);
 }
 
 Choice Selector::Choose(const Kind& kind, std::size_t bytes) const {
@@ -69,10 +77,14 @@ Choice Selector::Choose(const Kind& kind, std::size_t bytes) const {
   return {entry.candidate, std::move(reason)};
 }
 
-std::string Selector::Explain(const Kind& kind, std::size_t bytes) const {
+Choice Selector::Choose(const ServingProgram& serving, const Kind& kind, std::size_t bytes) const {
+  return {program_table_.At(kind, bytes).candidate, fmt::format("{} from {}", serving.program.name, serving.path)};
+}
+
+std::string Selector::Explain(const Kind& kind, std::size_t bytes, bool by_program) const {
   const Machine machine = MachineOf(costs_, conditions_.nranks);
-  Pricing pricing(machine, conditions_);
-  return tutti::Explain(pricing, kind, bytes, table_.At(kind, bytes).candidate);
+  Pricing pricing(machine, by_program ? program_conditions_ : conditions_);
+  return tutti::Explain(pricing, kind, bytes, (by_program ? program_table_ : table_).At(kind, bytes).candidate);
 }
 
 }  // namespace tutti

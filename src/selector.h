@@ -12,6 +12,7 @@
 #include "algorithms/explain.h"
 #include "algorithms/host_machine.h"
 #include "base/settings.h"
+#include "src/programs.h"
 #include "transports/descriptor_exchange.h"
 
 namespace tutti {
@@ -23,23 +24,28 @@ struct Choice {
 
 class Selector {
  public:
-  // Collective. `conditions` are equal on all ranks; `cores` are those that the ranks share. Throws
-  // tuttiInvalidArgument, on every rank, if a file that rank 0's settings name is missing or wrong.
-  Selector(Conditions conditions, int cores, const Settings& settings, int rank, const AllGather& all_gather);
+  // Collective. `conditions` are equal on all ranks, `programs` outlive this; `cores` are those that the ranks share.
+  // Throws tuttiInvalidArgument, on every rank, if a file that rank 0's settings name is missing or wrong.
+  Selector(Conditions conditions, const Programs& programs, int cores, const Settings& settings, int rank,
+           const AllGather& all_gather);
 
   const Conditions& conditions() const { return conditions_; }
   const SelectionTable& table() const { return table_; }
   void UseTable(SelectionTable table) { table_ = std::move(table); }
   // `bytes`: of the buffer for all_reduce, broadcast and reduce; otherwise of the largest block.
   Choice Choose(const Kind& kind, std::size_t bytes) const;
-  // Every candidate and its predicted time.
-  std::string Explain(const Kind& kind, std::size_t bytes) const;
+  // How the program moves the data.
+  Choice Choose(const ServingProgram& serving, const Kind& kind, std::size_t bytes) const;
+  // Every candidate and its predicted time. REQUIRES: rank 0, which knows all ranks' programs.
+  std::string Explain(const Kind& kind, std::size_t bytes, bool by_program) const;
 
  private:
   Conditions conditions_;
+  Conditions program_conditions_;  // where programs serve
   HostCosts costs_;
   std::string origin_;  // of the table: "" if it was priced
   SelectionTable table_;
+  SelectionTable program_table_;  // its rows are those of the programs' collectives
 };
 
 }  // namespace tutti

@@ -1,59 +1,11 @@
 // What decides plans from outside: tables, calibrations, topologies and forced algorithms. Errors in them reach every
 // rank.
-#include <fmt/format.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
-#include "tests/ranks.h"
+#include "tests/from_outside.h"
 
 namespace tutti::testing {
 namespace {
-
-// A file that goes away with the test.
-class File {
- public:
-  explicit File(const std::string& text) : path_(::testing::TempDir() + fmt::format("tutti_{}.txt", ::getpid())) {
-    std::ofstream(path_) << text;
-  }
-  ~File() { std::filesystem::remove(path_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  const std::string& path() const { return path_; }
-  std::string Text() const {
-    std::ostringstream text;
-    text << std::ifstream(path_).rdbuf();
-    return text.str();
-  }
-
- private:
-  std::string path_;
-};
-
-std::string LastOperation(tuttiComm_t comm) {
-  std::array<char, 400> text{};
-  EXPECT_EQ(tuttiCommDescribeLastOperation(comm, text.data(), text.size()), tuttiSuccess);
-  return text.data();
-}
-
-// All ranks fail to join and hear `words`.
-void ExpectRefusal(std::vector<std::pair<std::string, std::string>> environment,
-                   const std::vector<std::string>& words) {
-  RunOptions options;
-  options.environment = std::move(environment);
-  RunRanks(
-      3,
-      [&](Rank& self) {
-        tuttiComm_t comm = nullptr;
-        EXPECT_EQ(tuttiCommInitRank(&comm, self.size(), self.IdOf(), self.rank()), tuttiInvalidArgument);
-        const std::string message = tuttiGetLastError(nullptr);
-        for (const auto& word : words) EXPECT_NE(message.find(word), std::string::npos) << message;
-      },
-      options);
-}
 
 TEST(Selection, FollowsATable) {
   const File table(R"({"tutti_selection": 1, "ranks": 3, "nodes": 1, "rows": [{"collective": "broadcast", "entries": [
@@ -77,18 +29,19 @@ TEST(Selection, FollowsATable) {
 }
 
 TEST(Selection, AWrongTableIsToldToEveryRank) {
-  ExpectRefusal({{"TUTTI_TABLE", "/nowhere/table.json"}}, {"cannot read /nowhere/table.json"});
+  ExpectRefusal(3, {{"TUTTI_TABLE", "/nowhere/table.json"}}, {"cannot read /nowhere/table.json"});
+  ExpectRefusal(3, {{"TUTTI_TABLE", "/nowhere/\xff.json"}}, {"cannot read /nowhere/\xff.json"});
   const File table(R"({"tutti_selection": 1, "ranks": 4, "nodes": 1, "rows": []})");
-  ExpectRefusal({{"TUTTI_TABLE", table.path()}}, {table.path(), "it is for 4 ranks", "here are 3"});
+  ExpectRefusal(3, {{"TUTTI_TABLE", table.path()}}, {table.path(), "it is for 4 ranks", "here are 3"});
 }
 
 TEST(Selection, AWrongCalibrationIsToldToEveryRank) {
   const File broken(R"({"tutti_calibration": 1, "costs": {"operation_us": -1}})");
-  ExpectRefusal({{"TUTTI_CALIBRATION", broken.path()}}, {broken.path(), "\"operation_us\" is -1"});
+  ExpectRefusal(3, {{"TUTTI_CALIBRATION", broken.path()}}, {broken.path(), "\"operation_us\" is -1"});
 }
 
 TEST(Selection, ImpossibleForcesAreRefused) {
-  ExpectRefusal({{"TUTTI_ALGO", "all_to_all:ring"}}, {"ring has no form of all_to_all on 3 ranks", "direct"});
+  ExpectRefusal(3, {{"TUTTI_ALGO", "all_to_all:ring"}}, {"ring has no form of all_to_all on 3 ranks", "direct"});
 }
 
 TEST(Selection, ForcesPerCollective) {
@@ -109,7 +62,7 @@ TEST(Selection, ForcesPerCollective) {
 
 TEST(Topology, AWrongFileIsToldToEveryRankWithWhoHasIt) {
   const File broken("<system version=\"1\"><cpu></system>");
-  ExpectRefusal({{"TUTTI_TOPO_FILE", broken.path()}}, {"rank 0", broken.path() + ":1"});
+  ExpectRefusal(3, {{"TUTTI_TOPO_FILE", broken.path()}}, {"rank 0", broken.path() + ":1"});
 }
 
 TEST(Topology, IsReadAndDumped) {
@@ -119,7 +72,7 @@ TEST(Topology, IsReadAndDumped) {
                          {"TUTTI_TOPO_DUMP_FILE", dumped.path()}};
   RunRanks(
       2, [&](Rank& self) { const auto comm = self.Join(); }, options);
-  EXPECT_NE(dumped.Text().find("mlx5_7"), std::string::npos) << dumped.Text();
+  EXPECT_NE(TextOf(dumped.path()).find("mlx5_7"), std::string::npos) << TextOf(dumped.path());
 }
 
 TEST(VirtualNodes, MustBeEqualOnAllRanks) {

@@ -251,7 +251,7 @@ std::vector<TimedCell> EveryCandidate(const Conditions& conditions, const std::v
         const auto algorithm = static_cast<tuttiAlgorithm_t>(i);
         if (!WhyNot(algorithm, cell.kind, conditions).empty()) continue;
         const auto schedule = Build(algorithm, conditions.Ask(collective));
-        const std::size_t block = BlockBytes(collective, schedule->blocks, bytes);
+        const std::size_t block = BlockBytes(schedule->pieces(), bytes);
         for (const auto& way : WaysToMove(algorithm, cell.kind, conditions, block)) cell.candidates.push_back(way);
       }
       cells.push_back(std::move(cell));

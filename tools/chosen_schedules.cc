@@ -52,4 +52,10 @@ Program ChosenSchedules(const ScheduleChoice& choice) {
   return program;
 }
 
+Program ProvedSchedules(const ScheduleChoice& choice, int slots) {
+  Program program = ChosenSchedules(choice);
+  if (const auto wrong = Prove(program, slots)) Throw(tuttiInvalidArgument, "{} is wrong: {}", program.name, *wrong);
+  return program;
+}
+
 }  // namespace tutti::tools

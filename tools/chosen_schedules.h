@@ -14,8 +14,8 @@ class App;
 namespace tutti::tools {
 
 struct ScheduleChoice {
-  std::string what;  // FILE.xml or an algorithm
-  std::string collective;
+  std::string what = {};  // FILE.xml or an algorithm
+  std::string collective = {};
   int ranks = 0;
   int nodes = 1;
   int root = 0;
@@ -27,5 +27,7 @@ void AddScheduleOptions(CLI::App& command, ScheduleChoice& choice);
 
 // All ranks' schedules. Throws Error with the reason if there are none such.
 Program ChosenSchedules(const ScheduleChoice& choice);
+// The same, and proved to be right where a connection has so many slots or more.
+Program ProvedSchedules(const ScheduleChoice& choice, int slots = kBulkDepth);
 
 }  // namespace tutti::tools

@@ -51,7 +51,7 @@ void ExplainOne(const ExplainOptions& options) {
   const Collective collective = ParseCollective(options.collective);
   const Kind kind{collective, options.low_precision && IsReducing(collective)};
   const std::size_t bytes = ParseSize(options.size);
-  pricing.Complete(table, kind);
+  if (!table.Has(kind)) table.Set(kind, pricing.MakeRow(kind));
   fmt::print("{}, {} B, {}{}\n", ToString(kind), bytes, Describe(options.target, conditions.nranks, calibration.name),
              measured ? ", table measured" : "");
   fmt::print("{}", Explain(pricing, kind, bytes, table.At(kind, bytes).candidate));

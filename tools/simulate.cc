@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
@@ -9,6 +10,7 @@
 #include "base/error.h"
 #include "report/chart.h"
 #include "report/sizes.h"
+#include "tools/chosen_schedules.h"
 #include "tools/claims.h"
 #include "tools/commands.h"
 #include "tools/published.h"
@@ -20,9 +22,9 @@ namespace tutti::tools {
 namespace {
 
 struct Options {
-  std::string collective = "all_reduce";
+  std::string what = "all_reduce";  // or a program's FILE.xml
   TargetOptions target;
-  std::vector<std::string> algorithms = {"best"};
+  std::vector<std::string> algorithms = {};
   std::string begin = "8";
   std::string end = "1G";
   double factor = 2;
@@ -43,6 +45,51 @@ std::optional<Wire> WireNamed(const std::string& name) {
   Throw(tuttiInvalidArgument, "\"{}\" is no wire format; there are line, inline and bulk", name);
 }
 
+// What is compared: an algorithm, the fastest of all, or a program.
+struct Entrant {
+  std::string name;
+  std::vector<tuttiAlgorithm_t> algorithms = {};  // empty: all
+  std::optional<Program> program = {};
+};
+
+bool IsProgram(const std::string& name) { return name.ends_with(".xml"); }
+
+Entrant EntrantNamed(const std::string& name) {
+  if (IsProgram(name)) return {std::filesystem::path(name).stem(), {}, ProvedSchedules({.what = name})};
+  if (name == "best") return {name};
+  if (const auto algorithm = AlgorithmFromName(name)) return {name, {*algorithm}};
+  Throw(tuttiInvalidArgument, "\"{}\" is neither an algorithm nor a FILE.xml; \"tutti simulate --algo best\" tries all",
+        name);
+}
+
+std::vector<Entrant> EntrantsOf(const Options& options) {
+  std::vector<Entrant> entrants;
+  if (IsProgram(options.what)) entrants.push_back(EntrantNamed(options.what));
+  for (const std::string& name : options.algorithms) entrants.push_back(EntrantNamed(name));
+  if (entrants.empty()) entrants.push_back({"best"});
+  return entrants;
+}
+
+// Programs are for one number of ranks, which is the default, and one collective; and have channels of their own.
+void FitToPrograms(Options& options, Collective collective, const std::vector<Entrant>& entrants) {
+  for (const Entrant& entrant : entrants) {
+    if (!entrant.program) continue;
+    const Schedule& schedule = entrant.program->ranks.front();
+    if (schedule.collective != collective) {
+      Throw(tuttiInvalidArgument, "{} is a program for {}, not for {}", entrant.name, NameOf(schedule.collective),
+            NameOf(collective));
+    }
+    if (options.target.ranks == 0) options.target.ranks = schedule.nranks;
+    if (schedule.nranks != options.target.ranks) {
+      Throw(tuttiInvalidArgument, "{} is a program for {} ranks; {} are asked for", entrant.name, schedule.nranks,
+            options.target.ranks);
+    }
+    if (options.channels > 0) {
+      Throw(tuttiInvalidArgument, "{} has the channels that it has; --channels is for algorithms", entrant.name);
+    }
+  }
+}
+
 // What of a sweep goes into one line of the table.
 struct Row {
   std::size_t bytes;
@@ -50,8 +97,8 @@ struct Row {
 };
 
 void PrintHeading(const Options& options, const Machine& machine) {
-  fmt::print("# tutti simulate {}: {} ranks, {} node{}, {}\n", options.collective, machine.nranks(),
-             options.target.nodes, options.target.nodes == 1 ? "" : "s",
+  fmt::print("# tutti simulate {}: {} ranks, {} node{}, {}\n", options.what, machine.nranks(), options.target.nodes,
+             options.target.nodes == 1 ? "" : "s",
              options.target.topology.empty() ? "shared memory" : options.target.topology);
   fmt::print("# {:>12}  {:>12}  {:>8}  {:>8}  {:<20} {:>8} {:>7} {:>6}  {}\n", "size (B)", "time (us)", "algbw",
              "busbw", "algorithm", "channels", "wire", "chunk", "nodes simulated");
@@ -89,24 +136,22 @@ void WriteFile(const std::string& path, const std::string& text) {
   if (!file) Throw(tuttiSystemError, "cannot write {}", path);
 }
 
-void RunSweep(const Options& options) {
+void RunSweep(Options options) {
+  const std::vector<Entrant> entrants = EntrantsOf(options);
+  const Collective collective =
+      IsProgram(options.what) ? entrants.front().program->ranks.front().collective : ParseCollective(options.what);
+  FitToPrograms(options, collective, entrants);
   const Target target = TargetOf(options.target);
   const Machine& machine = target.machine;
-  const Collective collective = ParseCollective(options.collective);
-  Chart chart{fmt::format("{} simulated, {} ranks on {} node{}", options.collective, machine.nranks(),
-                          options.target.nodes, options.target.nodes == 1 ? "" : "s"),
+  Chart chart{fmt::format("{} simulated, {} ranks on {} node{}", options.what, machine.nranks(), options.target.nodes,
+                          options.target.nodes == 1 ? "" : "s"),
               {{"time (us)"}, {"bus bandwidth (GB/s)"}}};
   PrintHeading(options, machine);
   const auto sizes = Sweep(ParseSize(options.begin), ParseSize(options.end), options.factor, 0);
-  for (const std::string& name : options.algorithms) {
-    Wish wish{collective, {}, 0, options.channels, WireNamed(options.wire), 0, options.full};
+  for (const auto& [name, algorithms, program] : entrants) {
+    Wish wish{collective, algorithms, 0, options.channels, WireNamed(options.wire), 0, options.full};
     if (!options.chunk.empty()) wish.chunk_bytes = ParseSize(options.chunk);
-    if (name != "best") {
-      const auto algorithm = AlgorithmFromName(name);
-      if (!algorithm)
-        Throw(tuttiInvalidArgument, "\"{}\" is no algorithm; \"tutti simulate --algo best\" tries all", name);
-      wish.algorithms = {*algorithm};
-    }
+    if (program) wish.program = &program->ranks;
     Curve times{name};
     Curve bandwidths{name};
     for (const std::size_t bytes : sizes) {
@@ -117,7 +162,7 @@ void RunSweep(const Options& options) {
       if (!options.trace.empty()) {
         Timeline timeline;
         Run(machine, row.outcome.call, options.full, &timeline);
-        const bool several = sizes.size() * options.algorithms.size() > 1;
+        const bool several = sizes.size() * entrants.size() > 1;
         WriteTrace(
             several ? WithBeforeSuffix(options.trace, fmt::format("-{}-{}", name, FormatSize(bytes))) : options.trace,
             machine, row.outcome.call, timeline);
@@ -138,10 +183,12 @@ void AddSimulate(CLI::App& app) {
   auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand(
       "simulate", "what a collective would take on a machine: schedules run over its links in virtual time");
-  command->add_option("collective", options->collective, "all_reduce, reduce_scatter, all_gather, ...")
+  command->add_option("WHAT", options->what, "all_reduce, reduce_scatter, all_gather, ..., or a program's FILE.xml")
       ->capture_default_str();
   AddTargetOptions(*command, options->target);
-  command->add_option("--algo", options->algorithms, "names of algorithms, or best: the fastest of all")
+  command
+      ->add_option("--algo", options->algorithms,
+                   "algorithms, programs (FILE.xml), or best: the fastest algorithm; default: the program, or best")
       ->delimiter(',');
   command->add_option("-b", options->begin, "smallest size")->capture_default_str();
   command->add_option("-e", options->end, "largest size")->capture_default_str();

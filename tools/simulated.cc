@@ -29,7 +29,16 @@ Conditions ConditionsOf(const Target& target, const Wish& wish) {
   conditions.max_channels = std::max(conditions.max_channels, wish.channels);
   conditions.forced.wire = wish.wire;
   conditions.forced.chunk_bytes = wish.chunk_bytes;
+  if (wish.program != nullptr) {
+    conditions.programs[static_cast<std::size_t>(wish.collective)] = wish.program;
+    conditions.forced.channels = 1;  // it has the channels that it has
+  }
   return conditions;
+}
+
+int PiecesOf(tuttiAlgorithm_t algorithm, const Conditions& conditions, const Wish& wish) {
+  if (algorithm == tuttiAlgorithmProgram) return wish.program->front().pieces();
+  return Build(algorithm, conditions.Ask(wish.collective))->pieces();
 }
 
 }  // namespace
@@ -49,17 +58,19 @@ std::vector<SimulatedCall> Candidates(const Target& target, const Wish& wish) {
   const Conditions conditions = ConditionsOf(target, wish);
   const Kind kind{wish.collective};
   const std::size_t bytes = BytesOfBlock(wish.collective, wish.bytes, conditions.nranks);
+  const auto wanted = wish.program != nullptr ? std::vector{tuttiAlgorithmProgram} : wish.algorithms;
   std::vector<Candidate> candidates;
   for (int a = tuttiAlgorithmNone + 1; a < tuttiNumAlgorithms; ++a) {
     const auto algorithm = static_cast<tuttiAlgorithm_t>(a);
-    const bool wished = std::find(wish.algorithms.begin(), wish.algorithms.end(), algorithm) != wish.algorithms.end();
-    const auto why_not = wished ? WhyImpossible(algorithm, kind, conditions) : WhyNot(algorithm, kind, conditions);
-    if (!why_not.empty() || (!wished && !wish.algorithms.empty())) continue;
-    const auto sample = Build(algorithm, conditions.Ask(wish.collective));
-    const auto ways = WaysToMove(algorithm, kind, conditions, BlockBytes(wish.collective, sample->blocks, bytes));
+    const bool named = std::find(wanted.begin(), wanted.end(), algorithm) != wanted.end();
+    if (!wanted.empty() && !named) continue;
+    const auto why_not = named ? WhyImpossible(algorithm, kind, conditions) : WhyNot(algorithm, kind, conditions);
+    if (!why_not.empty()) continue;
+    const std::size_t block = BlockBytes(PiecesOf(algorithm, conditions, wish), bytes);
+    const auto ways = WaysToMove(algorithm, kind, conditions, block);
     candidates.insert(candidates.end(), ways.begin(), ways.end());
   }
-  if (wish.algorithms.empty()) {
+  if (wanted.empty() && !candidates.empty()) {
     Pricing pricing(target.machine, conditions);
     std::vector<double> prices;
     for (const auto& candidate : candidates) prices.push_back(pricing.Microseconds(candidate, kind, bytes));
@@ -69,7 +80,8 @@ std::vector<SimulatedCall> Candidates(const Target& target, const Wish& wish) {
   }
   std::vector<SimulatedCall> calls;
   for (const auto& candidate : candidates) {
-    calls.push_back({wish.collective, candidate.algorithm, bytes, candidate.channels, candidate.shape});
+    calls.push_back(
+        {wish.collective, candidate.algorithm, bytes, candidate.channels, candidate.shape, 0, 0, wish.program});
   }
   return calls;
 }

@@ -21,6 +21,8 @@ struct Wish {
   std::optional<Wire> wire = {};
   std::size_t chunk_bytes = 0;  // 0: try some
   bool full = false;            // never fold
+  // Instead of algorithms: all ranks' schedules, of this collective and of as many ranks as the machine has.
+  const std::vector<Schedule>* program = nullptr;
 };
 
 struct Outcome {

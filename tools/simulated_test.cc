@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <set>
 
 #include "algorithms/explain.h"
 #include "algorithms/host_machine.h"
 #include "algorithms/machine_of_system.h"
+#include "algorithms/program.h"
+#include "base/error.h"
+#include "tools/commands.h"
 #include "topology/xml.h"
 
 namespace tutti::tools {
@@ -84,6 +88,65 @@ TEST(Run, KnowsHosts) {
   const Machine apart = HostMachine(DefaultHostCosts(2), ArrangeEvenly(2, 1));
   const Wish wish{Collective::all_reduce, {}, 8};
   EXPECT_GT(Fastest({shared, false}, wish).result.duration_us, Fastest({apart, false}, wish).result.duration_us);
+}
+
+TEST(Candidates, OfAProgramMoveItsData) {
+  const Program program = ReadProgram("algorithms/testdata/hierarchical_all_reduce.xml");
+  const Machine machine = HostMachine(DefaultHostCosts(2), ArrangeEvenly(4, 1));
+  Wish wish{Collective::all_reduce, {}, 100'000};
+  wish.program = &program.ranks;
+  for (const bool gpus : {false, true}) {
+    const auto candidates = Candidates({machine, gpus}, wish);
+    EXPECT_GT(candidates.size(), 1u);
+    for (const SimulatedCall& call : candidates) {
+      EXPECT_EQ(call.algorithm, tuttiAlgorithmProgram);
+      EXPECT_EQ(call.channels, 1);
+      EXPECT_EQ(ScheduleOf(machine, call, 2).channels, program.ranks[2].channels);
+    }
+    EXPECT_GT(Fastest({machine, gpus}, wish).result.duration_us, 0);
+  }
+}
+
+// What a rank sends in a program is what the machine's links carry.
+TEST(Run, CarriesAProgramsBytes) {
+  const Program program = ReadProgram("algorithms/testdata/star_gather.xml");
+  const Machine machine = HostMachine(DefaultHostCosts(3), ArrangeEvenly(3, 1));
+  Wish wish{Collective::gather, {}, 3'000};
+  wish.program = &program.ranks;
+  EXPECT_EQ(Fastest({machine, false}, wish).result.steps, 5u);  // two sends, two receives, a copy
+}
+
+// The command's output, or the reason why there is none.
+std::string Simulated(const std::string& arguments) {
+  CLI::App app;
+  AddSimulate(app);
+  ::testing::internal::CaptureStdout();
+  std::string refusal;
+  try {
+    app.parse("simulate " + arguments + " --calibration none -b 1K -e 1K");
+  } catch (const Error& error) {
+    refusal = error.what();
+  }
+  const std::string output = ::testing::internal::GetCapturedStdout();
+  return refusal.empty() ? output : refusal;
+}
+
+TEST(Simulate, TakesPrograms) {
+  const std::string folder = "algorithms/testdata/";
+  const auto expect = [&](const std::string& arguments, const std::vector<std::string>& words) {
+    const std::string text = Simulated(arguments);
+    for (const auto& word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " is not in: " << text;
+  };
+  expect(folder + "ring_all_gather.xml", {"4 ranks, 1 node", "  1024  ", "program  "});
+  expect(folder + "ring_all_gather.xml --algo ring", {"program  ", "ring  "});
+  expect("all_reduce --algo best," + folder + "ring_all_reduce.xml", {"3 ranks", "program  "});
+  expect(folder + "ring_all_gather.xml --topo topology/testdata/dgxh100.xml", {"4 ranks", "program  "});
+  expect(folder + "ring_all_gather.xml --ranks 8", {"ring_all_gather is a program for 4 ranks; 8 are asked for"});
+  expect(folder + "ring_all_gather.xml --channels 2", {"--channels is for algorithms"});
+  expect("all_reduce --algo " + folder + "ring_all_gather.xml", {"for all_gather, not for all_reduce"});
+  expect(folder + "wrong_deadlock.xml", {"ring_all_gather is wrong: deadlock", "rank 3 to fill a slot"});
+  expect(folder + "wrong_dangling_dependency.xml", {"xml:53:", "which does not exist"});
+  expect(folder + "none.xml", {"none.xml: cannot be opened"});
 }
 
 TEST(BusFactor, IsNcclTests) {

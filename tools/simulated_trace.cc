@@ -6,7 +6,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "algorithms/build.h"
 #include "base/error.h"
 
 namespace tutti::tools {
@@ -19,11 +18,7 @@ class Spelling {
 
   std::string operator()(const Timeline::Step& step) {
     auto [found, added] = schedules_.try_emplace(step.rank);
-    if (added) {
-      found->second = Build(call_.algorithm, {call_.collective, step.rank, machine_.nranks(), call_.root,
-                                              call_.channels, &machine_.arrangement()})
-                          .value();
-    }
+    if (added) found->second = ScheduleOf(machine_, call_, step.rank);
     return ToString(found->second.channels[step.channel].lanes[step.lane].steps[step.step]);
   }
 

@@ -21,9 +21,7 @@ struct Options {
 };
 
 void Verify(const Options& options) {
-  Program program = ChosenSchedules(options.choice);
-  if (const auto wrong = Prove(program, options.slots))
-    Throw(tuttiInvalidArgument, "{} is wrong: {}", program.name, *wrong);
+  const Program program = ProvedSchedules(options.choice, options.slots);
   const Schedule& first = program.ranks.front();
   fmt::print("proved: {} by {} on {} ranks, {}, with {} slots a connection or more\n", NameOf(first.collective),
              program.name, first.nranks, program.in_place ? "in place and not" : "not in place", options.slots);
