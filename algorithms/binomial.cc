@@ -111,7 +111,7 @@ Schedule BuildBinomial(const Question& question) {
   const auto& [collective, rank, n, root, channels, where] = question;
   const bool whole = collective == Collective::broadcast || collective == Collective::reduce;
   Schedule schedule = Answer(question, tuttiAlgorithmBinomial, whole ? 1 : n,
-                             Channel{{Lane{StepsFor(collective, Node(rank, n, root), rank)}}});
+                             ChannelOf(Lane{StepsFor(collective, Node(rank, n, root), rank)}));
   // Inputs are only read, outputs written once.
   schedule.reference_safe = true;
   schedule.reference_safe_in_place = true;

@@ -80,8 +80,8 @@ class AllToAll {
 Schedule BuildBruck(const Question& question) {
   const auto& [collective, rank, n, root, channels, where] = question;
   const bool exchange = collective == Collective::all_to_all;
-  Lane lane{exchange ? AllToAll(rank, n).steps() : AllGather(rank, n)};
-  Schedule schedule = Answer(question, tuttiAlgorithmBruck, n, Channel{{std::move(lane)}});
+  Schedule schedule = Answer(question, tuttiAlgorithmBruck, n,
+                             ChannelOf(Lane{exchange ? AllToAll(rank, n).steps() : AllGather(rank, n)}));
   schedule.scratch_blocks = exchange ? n : 0;
   schedule.reference_safe = true;
   // In place, an all-to-all overwrites what a slow peer may still have to read.

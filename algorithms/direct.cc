@@ -18,8 +18,8 @@ Channel ReduceScatter(int rank, int n) {
   Lane send;
   for (const int q : Others(rank, n)) send.steps.push_back(MakeStep(q, {Scaled(q)}, {To(q)}));
   Lane reduce{{Finally(MakeStep(rank, ContributionsInRankOrder(rank, n, rank, From), {Out(rank)}))}};
-  if (n == 1) return {{std::move(reduce)}};
-  return {{std::move(send), std::move(reduce)}};
+  if (n == 1) return ChannelOf(std::move(reduce));
+  return ChannelOf(std::move(send), std::move(reduce));
 }
 
 Channel AllGather(int rank, int n) {
@@ -27,7 +27,7 @@ Channel AllGather(int rank, int n) {
   Lane publish{{MakeStep(rank, {In(rank)}, {Out(rank), Post(rank)})}};
   Lane collect;
   for (const int q : Others(rank, n)) collect.steps.push_back(MakeStep(q, {Post(q)}, {Out(q)}));
-  return {{std::move(publish), std::move(collect)}};
+  return ChannelOf(std::move(publish), std::move(collect));
 }
 
 // Every block is sent before its place is overwritten, which in-place calls need.
@@ -41,8 +41,8 @@ Channel AllToAll(int rank, int n) {
     receive.steps.back().after = {{0, sent}};
   }
   send.steps.push_back(MakeStep(rank, {In(rank)}, {Out(rank)}));
-  if (n == 1) return {{std::move(send)}};
-  return {{std::move(send), std::move(receive)}};
+  if (n == 1) return ChannelOf(std::move(send));
+  return ChannelOf(std::move(send), std::move(receive));
 }
 
 Channel Broadcast(int rank, int n, int root) {
@@ -60,7 +60,7 @@ Channel Gather(int rank, int n, int root) {
   if (rank != root) return {{Lane{{MakeStep(rank, {In(rank)}, {To(root)})}}}};
   Lane lane{{MakeStep(root, {In(root)}, {Out(root)})}};
   for (const int q : Others(rank, n)) lane.steps.push_back(MakeStep(q, {From(q)}, {Out(q)}));
-  return {{std::move(lane)}};
+  return ChannelOf(std::move(lane));
 }
 
 Channel Scatter(int rank, int n, int root) {
@@ -68,7 +68,7 @@ Channel Scatter(int rank, int n, int root) {
   Lane lane;
   for (const int q : Others(rank, n)) lane.steps.push_back(MakeStep(q, {In(q)}, {To(q)}));
   lane.steps.push_back(MakeStep(root, {In(root)}, {Out(root)}));
-  return {{std::move(lane)}};
+  return ChannelOf(std::move(lane));
 }
 
 Channel BuildChannel(const Question& question) {

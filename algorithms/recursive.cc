@@ -174,8 +174,8 @@ Channel FoldedRank(const Question& question, const Fold& fold) {
 Schedule BuildRecursive(const Question& question) {
   const Fold fold(question.nranks);
   Channel channel =
-      fold.IsFolded(question.rank) ? FoldedRank(question, fold) : Channel{{Lane{ActiveRank(question, fold).steps()}}};
-  Schedule schedule = Answer(question, tuttiAlgorithmRecursive, question.nranks, channel);
+      fold.IsFolded(question.rank) ? FoldedRank(question, fold) : ChannelOf(Lane{ActiveRank(question, fold).steps()});
+  Schedule schedule = Answer(question, tuttiAlgorithmRecursive, question.nranks, std::move(channel));
   schedule.scratch_blocks = question.collective == Collective::reduce_scatter ? question.nranks : 0;
   schedule.reference_safe = true;
   schedule.reference_safe_in_place = true;

@@ -116,7 +116,7 @@ std::vector<Step> StepsFor(const Question& question, int channel) {
 Schedule BuildRing(const Question& question) {
   const bool chain = HasRoot(question.collective);
   Schedule schedule = Answer(question, tuttiAlgorithmRing, chain ? 1 : question.nranks, {});
-  for (int c = 0; c < question.channels; ++c) schedule.channels[c].lanes = {Lane{StepsFor(question, c)}};
+  for (int c = 0; c < question.channels; ++c) schedule.channels[c] = ChannelOf(Lane{StepsFor(question, c)});
   schedule.reference_safe = true;
   // A block's result comes to a rank only after everybody has read that rank's contribution to it.
   schedule.reference_safe_in_place = true;

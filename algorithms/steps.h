@@ -4,6 +4,8 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
+#include <cstddef>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -62,15 +64,30 @@ inline std::vector<Operand> ContributionsInRankOrder(int rank, int n, int block,
   return reads;
 }
 
+// Schedules of a thousand ranks are long, so lanes are moved; an initializer list would copy every step.
+template <std::same_as<Lane>... Lanes>
+Channel ChannelOf(Lanes... lanes) {
+  Channel channel;
+  channel.lanes.reserve(sizeof...(lanes));
+  (channel.lanes.push_back(std::move(lanes)), ...);
+  return channel;
+}
+// REQUIRES: times >= 1.
+inline std::vector<Channel> Repeated(Channel channel, int times) {
+  std::vector<Channel> channels(static_cast<std::size_t>(times) - 1, channel);
+  channels.push_back(std::move(channel));
+  return channels;
+}
+
 // The answer to `question`: the same channel as often as it asks for.
-inline Schedule Answer(const Question& question, tuttiAlgorithm_t algorithm, int blocks, const Channel& channel) {
+inline Schedule Answer(const Question& question, tuttiAlgorithm_t algorithm, int blocks, Channel channel) {
   return {.collective = question.collective,
           .algorithm = algorithm,
           .rank = question.rank,
           .nranks = question.nranks,
           .root = question.root,
           .blocks = blocks,
-          .channels = std::vector<Channel>(question.channels, channel)};
+          .channels = Repeated(std::move(channel), question.channels)};
 }
 
 }  // namespace tutti

@@ -203,8 +203,8 @@ Schedule BuildTwoLevel(const Question& question) {
                              : cut ? rails.rails() * rails.nodes()
                                    : question.nranks);
   const auto chain = [&] { return Chain(rails.NodeOf(question.rank), rails.nodes(), rails.NodeOf(question.root)); };
-  schedule.channels.assign(question.channels,
-                           whole ? RailTree(question, rails, chain()).channel() : RailRing(question, rails).channel());
+  schedule.channels = Repeated(
+      whole ? RailTree(question, rails, chain()).channel() : RailRing(question, rails).channel(), question.channels);
   return schedule;
 }
 

@@ -7,6 +7,7 @@
 #include "algorithms/build.h"
 #include "algorithms/candidates.h"
 #include "base/error.h"
+#include "tools/target.h"
 
 namespace tutti::tools {
 namespace {
@@ -14,6 +15,31 @@ namespace {
 // Schedules number ranks with 16 bits, and whoever looks at one has patience for no more.
 constexpr int kMaxRanks = 4096;
 constexpr int kMaxChannels = 64;
+
+Arrangement ArrangementOf(const ScheduleChoice& choice) {
+  if (!choice.topology.empty()) {
+    if (!choice.ranks_on.empty()) {
+      Throw(tuttiInvalidArgument, "--ranks-on is for nodes of no machine in particular; --topo has nodes of its own");
+    }
+    TargetOptions options;
+    options.topology = choice.topology;
+    options.nodes = choice.nodes;
+    options.ranks = choice.ranks;
+    return TargetOf(options).machine.arrangement();
+  }
+  if (!choice.ranks_on.empty()) {
+    std::vector<int> node_of;
+    for (std::size_t node = 0; node < choice.ranks_on.size(); ++node) {
+      node_of.insert(node_of.end(), static_cast<std::size_t>(choice.ranks_on[node]), static_cast<int>(node));
+    }
+    return ArrangeByNode(node_of);
+  }
+  if (choice.ranks == 0) Throw(tuttiInvalidArgument, "an algorithm needs --ranks, --ranks-on or --topo");
+  if (choice.nodes > choice.ranks) {
+    Throw(tuttiInvalidArgument, "{} ranks are too few for {} nodes", choice.ranks, choice.nodes);
+  }
+  return ArrangeEvenly(choice.ranks, choice.nodes);
+}
 
 }  // namespace
 
@@ -23,6 +49,9 @@ void AddScheduleOptions(CLI::App& command, ScheduleChoice& choice) {
   command.add_option("--ranks", choice.ranks, "of an algorithm")->check(CLI::Range(1, kMaxRanks));
   command.add_option("--nodes", choice.nodes, "that the ranks are spread over, evenly")
       ->check(CLI::Range(1, kMaxRanks));
+  command.add_option("--ranks-on", choice.ranks_on, "each node: 3,5")->delimiter(',')->check(CLI::Range(1, kMaxRanks));
+  command.add_option("--topo", choice.topology,
+                     "one node, as NCCL topology XML: a rank on each GPU, rings over its NICs");
   command.add_option("--root", choice.root)->check(CLI::Range(0, kMaxRanks - 1));
   command.add_option("--channels", choice.channels)->check(CLI::Range(1, kMaxChannels));
 }
@@ -34,18 +63,17 @@ Program ChosenSchedules(const ScheduleChoice& choice) {
     Throw(tuttiInvalidArgument, "\"{}\" is neither a FILE.xml nor an algorithm that Tutti knows", choice.what);
   }
   const Collective collective = ParseCollective(choice.collective);
-  if (choice.ranks == 0) Throw(tuttiInvalidArgument, "an algorithm needs --ranks");
-  if (choice.nodes > choice.ranks || choice.root >= choice.ranks) {
-    Throw(tuttiInvalidArgument, "there are {} ranks: too few for {} nodes or a root {}", choice.ranks, choice.nodes,
-          choice.root);
+  const Arrangement where = ArrangementOf(choice);
+  if (where.nranks() > kMaxRanks) Throw(tuttiInvalidArgument, "{} ranks; {} is the most", where.nranks(), kMaxRanks);
+  if (choice.root >= where.nranks()) {
+    Throw(tuttiInvalidArgument, "the root is rank {}; the last one is {}", choice.root, where.nranks() - 1);
   }
-  const Arrangement where = ArrangeEvenly(choice.ranks, choice.nodes);
-  Question question{collective, 0, choice.ranks, choice.root, choice.channels, &where};
+  Question question{collective, 0, where.nranks(), choice.root, choice.channels, &where};
   Program program{choice.what, true, {}};
   for (; question.rank < question.nranks; ++question.rank) {
     auto schedule = Build(*algorithm, question);
     if (!schedule) {
-      Throw(tuttiInvalidArgument, "{} has no form of {} on {} ranks", choice.what, choice.collective, choice.ranks);
+      Throw(tuttiInvalidArgument, "{} has no form of {} on {} ranks", choice.what, choice.collective, where.nranks());
     }
     program.ranks.push_back(std::move(*schedule));
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "algorithms/program.h"
 
@@ -16,8 +17,10 @@ namespace tutti::tools {
 struct ScheduleChoice {
   std::string what = {};  // FILE.xml or an algorithm
   std::string collective = {};
-  int ranks = 0;
+  std::string topology = {};  // of hosts whose GPUs the ranks are; empty: of no machine in particular
+  int ranks = 0;              // 0: one for each GPU
   int nodes = 1;
+  std::vector<int> ranks_on = {};  // by node; not empty: instead of ranks and nodes
   int root = 0;
   int channels = 1;
 };

@@ -21,7 +21,7 @@ struct JudgeOptions {
   std::vector<int> ranks = {2, 4, 8};
   std::vector<std::string> sizes = {"8", "1K", "64K", "1M", "16M", "128M"};
   int repetitions = 20;  // a shared machine has several moods, and all candidates need their share of each
-  double loop_ms = 20;  // several of a scheduler's ticks
+  double loop_ms = 20;   // several of a scheduler's ticks
   std::string calibration;
   bool all = false;
 };
@@ -87,7 +87,8 @@ void AddJudge(CLI::App& app) {
   const auto options = std::make_shared<JudgeOptions>();
   command->add_option("--ranks", options->ranks, "numbers of ranks")->delimiter(',')->capture_default_str();
   command->add_option("--sizes", options->sizes, "bytes of a rank's larger buffer: 8, 64K, 1M")->delimiter(',');
-  command->add_option("--repetitions", options->repetitions, "interleaved; their interquartile mean counts")->capture_default_str();
+  command->add_option("--repetitions", options->repetitions, "interleaved; their interquartile mean counts")
+      ->capture_default_str();
   command->add_option("--loop-ms", options->loop_ms, "length of one timed loop")->capture_default_str();
   command->add_option("--calibration", options->calibration,
                       "file of tutti calibrate; none: defaults; empty: the usual place");
