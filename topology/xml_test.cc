@@ -161,11 +161,11 @@ TEST(TopologyXml, PartialFilesAreCompletedFromIdsAndSlots) {
 TEST(TopologyXml, PartialFilesAreCompletedFromDetection) {
   HostDescription detected;
   detected.cpus = {{.numa = 0, .arch = "x86_64", .vendor = "AuthenticAMD", .cores = {0, 1}}};
-  PciDescription a10g{.bus_id = "0000:00:16.0", .slot = {.device_class = kClassGpu, .speed_gts = 16, .width = 16}};
-  a10g.gpu = GpuDescription{.number = 3, .sm = 86, .gdr = false, .nvlinks = std::vector<NvlinkDescription>{}};
-  PciDescription efa{.bus_id = "0000:00:15.0", .slot = {.device_class = kClassEthernet, .speed_gts = 16, .width = 16}};
-  efa.ports = {{.name = "efa0", .speed_gbit = 100}};
-  detected.cpus[0].devices = {a10g, efa};
+  auto& devices = detected.cpus[0].devices;
+  devices.push_back({.bus_id = "0000:00:16.0", .slot = {.device_class = kClassGpu, .speed_gts = 16, .width = 16}});
+  devices.back().gpu = GpuDescription{.number = 3, .sm = 86, .gdr = false, .nvlinks = std::vector<NvlinkDescription>{}};
+  devices.push_back({.bus_id = "0000:00:15.0", .slot = {.device_class = kClassEthernet, .speed_gts = 16, .width = 16}});
+  devices.back().ports = {{.name = "efa0", .speed_gbit = 100}};
   const auto file = ReadTopologyFile(std::string(kData) + "/aws_g5.48xl.xml", &detected);
   ASSERT_EQ(Count(file.system, DeviceKind::gpu), 1);
   const Device& gpu = file.system.devices[file.system.All(DeviceKind::gpu).front()];
