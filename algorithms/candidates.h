@@ -45,7 +45,7 @@ struct Forced {
 // `nranks`.
 void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced);
 
-// As many as a GPU has that still leave it to its work: what NCCL takes on eight GPUs of a DGX A100 or H100.
+// What NCCL takes at the most on a DGX A100 or H100 (tools/published.cc): each costs the GPU a thread block.
 inline constexpr int kMostGpuChannels = 24;
 
 // What is the same for all calls of a communicator, and on all its ranks.

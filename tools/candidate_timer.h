@@ -15,8 +15,7 @@ struct TimedCell {
   Kind kind;
   std::size_t bytes = 0;  // as for SelectionTable::At
   std::vector<Candidate> candidates;
-  std::vector<double> us =
-      {};  // of each candidate: over repetitions, the interquartile mean of the slowest rank's mean
+  std::vector<double> us = {};  // of each candidate: the slowest rank's mean; of repetitions, the interquartile mean
 };
 
 struct TimingOptions {
