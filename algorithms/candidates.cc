@@ -16,8 +16,7 @@ constexpr std::size_t KiB = 1024;
 // Tried for the bulk wire. Below, a step's cost shows; above, a slot no longer fits a core's cache. On two cores times
 // are flat within the noise between 16 and 512 KiB for all ranks' chunks together.
 constexpr std::array kChunks = {8 * KiB, 32 * KiB, 128 * KiB, 512 * KiB};
-// GPUs, whose slots lie in their own memory. Depths are as on the host (slot.h), so 24 channels of the longest stay
-// within the design's 64 MiB a connection.
+// What GPUs' slots may hold. At the host's depths (slot.h) all channels of the longest bulk slots are 48 MiB a peer.
 constexpr std::array<Shape, 7> kGpuShapes = {{
     {Wire::line, 2 * KiB},
     {Wire::line, 8 * KiB},

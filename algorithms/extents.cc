@@ -10,8 +10,7 @@ namespace {
 // Blocks of one buffer begin on cache lines, so that no two ranks write the same line of a shared result.
 constexpr std::size_t kBlockUnit = 64;
 
-
-// And the input one rank's only.
+// The output has everybody's blocks, the input one rank's; elsewhere it is the other way round.
 bool OutputHasAll(Collective collective) {
   return collective == Collective::all_gather || collective == Collective::gather;
 }
@@ -34,9 +33,7 @@ Extents CutBuffer(int blocks, std::size_t bytes) {
 }  // namespace
 
 Extents UniformExtents(Collective collective, int nranks, int blocks, std::size_t bytes) {
-  if (collective == Collective::all_reduce || collective == Collective::broadcast || collective == Collective::reduce) {
-    return CutBuffer(blocks, bytes);
-  }
+  if (!HasBlocksOfRanks(collective)) return CutBuffer(blocks, bytes);
   const Extents block = CutBuffer(blocks / nranks, bytes);
   std::vector<std::size_t> lengths;
   std::vector<std::size_t> places;  // where the side lies that has everybody's blocks

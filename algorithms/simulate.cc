@@ -13,10 +13,10 @@ namespace {
 double Footprint(const Machine& machine, Collective collective, const Extents& extents) {
   const auto sum = static_cast<double>(std::accumulate(extents.length.begin(), extents.length.end(), std::size_t{0}));
   const auto longest = static_cast<double>(*std::max_element(extents.length.begin(), extents.length.end()));
-  const bool both_whole =
-      collective == Collective::all_reduce || collective == Collective::broadcast || collective == Collective::reduce;
   // all_to_all's extents name both sides' blocks already.
-  const double per_rank = both_whole ? 2 * sum : collective == Collective::all_to_all ? sum : sum + longest;
+  const double per_rank = !HasBlocksOfRanks(collective)          ? 2 * sum
+                          : collective == Collective::all_to_all ? sum
+                                                                 : sum + longest;
   std::size_t ranks = 0;
   for (const auto& node : machine.arrangement().ranks_on) ranks = std::max(ranks, node.size());
   return static_cast<double>(ranks) * per_rank;

@@ -32,7 +32,7 @@ struct Settings {
   // Rank 0's count.
   std::string
       calibration;    // TUTTI_CALIBRATION=path     what `tutti calibrate` wrote; "none": defaults; "": its default path
-  std::string table;  // TUTTI_TABLE=path           which plan for which size, as `tutti explain --table` prints
+  std::string table;  // TUTTI_TABLE=path           which plan for which size, as `tutti explain --ranks N` prints
   std::string program;  // TUTTI_PROGRAM=path,path    algorithms from MSCCL XML files; else MSCCL_XML_FILES'
 
   // Local matters: may differ between ranks.

@@ -18,9 +18,7 @@ constexpr int kRanksInFull = 64;
 constexpr double kWorthSimulating = 2;
 
 std::size_t BytesOfBlock(Collective collective, std::size_t bytes, int ranks) {
-  const bool whole =
-      collective == Collective::all_reduce || collective == Collective::broadcast || collective == Collective::reduce;
-  return whole ? bytes : std::max<std::size_t>(1, bytes / static_cast<std::size_t>(ranks));
+  return HasBlocksOfRanks(collective) ? std::max<std::size_t>(1, bytes / static_cast<std::size_t>(ranks)) : bytes;
 }
 
 Conditions ConditionsOf(const Target& target, const Wish& wish) {
