@@ -4,16 +4,11 @@
 #include <limits>
 #include <utility>
 
-#include "transports/layout.h"
-
 namespace tutti {
 namespace {
 
 // Bytes of a chunk for which the longest ways are found: what whole chunks usually are (candidates.cc).
 constexpr std::array<double, 6> kGrid = {0, kInlineShape.capacity, 8 << 10, 32 << 10, 128 << 10, 512 << 10};
-
-// Slots of a connection, by wire (slot.h, layout.h).
-constexpr std::array<double, kWires> kSlotDepth = {kLineShape.depth, kInlineShape.depth, kBulkDepth};
 
 // Ranks per core of a node; 1 where every lane has an executor of its own.
 double RanksPerCore(const Machine& machine) {
@@ -267,7 +262,7 @@ double Price::Microseconds(const Load& load) const {
   const double crossing = bytes * load.channels * BusiestLink(load.shape.wire, load.channels);
   const double shared = std::max(crossing, load.channels * proxy_us_);
   // Ranks of one core fill the slots that there are, then let the others empty them.
-  const double turns = turn_us_ / kSlotDepth[static_cast<std::size_t>(load.shape.wire)];
+  const double turns = turn_us_ / SlotDepth(load.shape.wire);
   const double beginning = costs.operation_us + (load.channels * unit_channels_ - 1) * costs.channel_skew_us;
   return beginning * RanksPerCore(machine_) + std::max(first, shared) +
          (chunks - 1) * std::max(further + turns, shared);

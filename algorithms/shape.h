@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "transports/layout.h"
 #include "transports/slot.h"
 
 namespace tutti {
@@ -15,5 +16,12 @@ struct Shape {
 
   friend bool operator==(const Shape&, const Shape&) = default;
 };
+
+// Slots of a connection, as transports have them.
+constexpr int SlotDepth(Wire wire) {
+  return static_cast<int>(wire == Wire::line      ? kLineShape.depth
+                          : wire == Wire::inlined ? kInlineShape.depth
+                                                  : kBulkDepth);
+}
 
 }  // namespace tutti

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "algorithms/simulation_run.h"
-#include "transports/layout.h"
 
 namespace tutti {
 namespace {
@@ -28,12 +27,6 @@ double SimulationResult::Utilisation(const Machine& machine, int resource) const
   constexpr double kBytesPerGBus = 1e3;  // 1 GB/s for 1 us
   const double could = machine.resource(resource).bandwidth * duration_us * kBytesPerGBus;
   return could > 0 ? bytes_over[resource] / could : 0;
-}
-
-int DefaultDepth(Wire wire) {
-  return static_cast<int>(wire == Wire::line      ? kLineShape.depth
-                          : wire == Wire::inlined ? kInlineShape.depth
-                                                  : kBulkDepth);
 }
 
 SimulationResult Simulate(const SimulationInput& input) {

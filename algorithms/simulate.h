@@ -49,16 +49,13 @@ struct SimulationResult {
   double Utilisation(const Machine& machine, int resource) const;
 };
 
-// Slots of a connection, as transports have them.
-int DefaultDepth(Wire wire);
-
 // What is run, where. Every rank's blocks have the same lengths, and `source` gives the schedule of each rank.
 struct SimulationInput {
   const Machine& machine;
   FlatSchedules::Source source;
   Extents extents;
   Shape shape;
-  int depth = 0;                     // slots of a connection; 0: DefaultDepth
+  int depth = 0;                     // slots of a connection; 0: SlotDepth
   const Folding* folding = nullptr;  // null: every rank is simulated
   Timeline* timeline = nullptr;      // filled if given
   double footprint_bytes = 0;        // that a node's ranks touch together, see Costs::executor_bandwidth

@@ -25,7 +25,7 @@ std::vector<double> Bandwidths(const Machine& machine) {
 SimulationRun::SimulationRun(const FlatSchedules& schedules, const SimulationInput& input)
     : schedules_(schedules),
       input_(input),
-      depth_(static_cast<std::uint32_t>(input.depth != 0 ? input.depth : DefaultDepth(input.shape.wire))),
+      depth_(static_cast<std::uint32_t>(input.depth != 0 ? input.depth : SlotDepth(input.shape.wire))),
       executor_(At(input.machine.costs().executor_bandwidth, static_cast<std::size_t>(input.footprint_bytes))),
       step_time_(FromMicroseconds(input.machine.costs().step_us)),
       yield_time_(FromMicroseconds(input.machine.costs().yield_us)),
