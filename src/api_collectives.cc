@@ -8,7 +8,7 @@ namespace {
 
 // Checks with `check(caller)` and submits. The one way in for every call that moves data.
 template <typename Check>
-tuttiResult_t Call(tuttiComm* handle, tuttiStream* stream, Check&& check) noexcept {
+tuttiResult_t Call(tuttiComm* handle, tuttiStream_t stream, Check&& check) noexcept {
   tuttiResult_t result = tuttiSuccess;
   const auto guarded = Guard(handle, [&] {
     Ready(handle);
@@ -40,7 +40,7 @@ bool IsUserOp(tuttiComm* handle, tuttiRedOp_t op) {
 
 // `check(caller, op)` for collectives that reduce.
 template <typename Check>
-tuttiResult_t Reducing(tuttiComm* handle, tuttiStream* stream, tuttiRedOp_t op, tuttiDataType_t type, Check&& check) {
+tuttiResult_t Reducing(tuttiComm* handle, tuttiStream_t stream, tuttiRedOp_t op, tuttiDataType_t type, Check&& check) {
   return Call(handle, stream, [&](const Caller& caller) {
     if (op < tuttiNumOps || !IsUserOp(handle, op)) return check(caller, op);
     return WithUserOp(handle, check(caller, tuttiSum), op, type);

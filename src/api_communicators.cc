@@ -265,6 +265,14 @@ tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int* rank) {
   });
 }
 
+tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int* device) {
+  return Guard(comm, [&] {
+    Checked(comm);
+    CheckOutput("device", device);
+    *device = TUTTI_DEVICE_NONE;
+  });
+}
+
 tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters) {
   return Guard(comm, [&] {
     const Hold hold(Checked(comm));
@@ -359,27 +367,18 @@ tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_t win) {
 tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream) {
   return Guard(nullptr, [&] {
     CheckOutput("stream", stream);
-    *stream = new tuttiStream;
+    *stream = NewStream();
   });
 }
 
 tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream) {
-  return Guard(nullptr, [&] {
-    CheckOutput("stream", stream);
-    std::unique_ptr<tuttiStream>(stream).reset();
-  });
+  return Guard(nullptr, [&] { DestroyStream(stream); });
 }
 
 tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream) {
-  return GuardResult(nullptr, [&] {
-    CheckOutput("stream", stream);
-    return stream->stream.Synchronize();
-  });
+  return GuardResult(nullptr, [&] { return CheckedStream(stream).Synchronize(); });
 }
 
 tuttiResult_t tuttiStreamQuery(tuttiStream_t stream) {
-  return GuardResult(nullptr, [&] {
-    CheckOutput("stream", stream);
-    return stream->stream.Query();
-  });
+  return GuardResult(nullptr, [&] { return CheckedStream(stream).Query(); });
 }

@@ -34,8 +34,8 @@ Group& ThisThreadsGroup() {
 }
 
 // Where a call runs: its stream; the communicator's own thread if that must not block; else here.
-Stream* StreamOf(tuttiComm& handle, tuttiStream* stream) {
-  if (stream != nullptr) return &stream->stream;
+Stream* StreamOf(tuttiComm& handle, tuttiStream_t stream) {
+  if (stream != nullptr) return &CheckedStream(stream);
   return handle.blocking ? nullptr : handle.background.get();
 }
 
@@ -158,7 +158,7 @@ tuttiResult_t EndGroup() {
   return result;
 }
 
-tuttiResult_t Submit(tuttiComm* handle, const Operation& operation, tuttiStream* stream) {
+tuttiResult_t Submit(tuttiComm* handle, const Operation& operation, tuttiStream_t stream) {
   auto& group = ThisThreadsGroup();
   auto* const where = StreamOf(*handle, stream);
   if (group.depth > 0) {

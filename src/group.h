@@ -10,10 +10,6 @@
 #include "src/launcher.h"
 #include "src/stream.h"
 
-struct tuttiStream {
-  tutti::Stream stream;
-};
-
 namespace tutti {
 
 void StartGroup();
@@ -21,9 +17,10 @@ void StartGroup();
 // of the first call that failed.
 tuttiResult_t EndGroup();
 
-// Runs the operation, or queues it on the stream, or collects it. `stream` may be null. Returns tuttiInProgress if a
+// Runs the operation, or queues it on the stream, or collects it. `stream` may be null. Throws tuttiInvalidArgument for
+// a stream that is not ours. Returns tuttiInProgress if a
 // non-blocking communicator took it.
-tuttiResult_t Submit(tuttiComm* handle, const Operation& operation, tuttiStream* stream);
+tuttiResult_t Submit(tuttiComm* handle, const Operation& operation, tuttiStream_t stream);
 // Joining a communicator: like Submit. Joins of one group run side by side.
 tuttiResult_t SubmitJoin(tuttiComm* handle, std::function<tuttiResult_t()> join);
 

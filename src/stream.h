@@ -41,4 +41,14 @@ class Stream {
   std::thread thread_;  // last: it uses all of the above
 };
 
+// What a tuttiStream_t of ours points to. Such a handle may also be a CUDA stream, and be used after it was destroyed:
+// only the register can tell.
+tuttiStream_t NewStream();
+// Waits for what is queued. Throws tuttiInvalidArgument as below.
+void DestroyStream(tuttiStream_t handle);
+// Null if the handle is none of our streams.
+Stream* FindStream(tuttiStream_t handle);
+// Throws tuttiInvalidArgument if the handle is none of our streams.
+Stream& CheckedStream(tuttiStream_t handle);
+
 }  // namespace tutti

@@ -22,7 +22,8 @@ TEST(Abi, LayoutOfTheConfig) {
   EXPECT_EQ(offsetof(tuttiConfig_t, algorithm), 40u);
   EXPECT_EQ(offsetof(tuttiConfig_t, name), 48u);
   EXPECT_EQ(offsetof(tuttiConfig_t, splitShare), 56u);
-  EXPECT_EQ(sizeof(tuttiConfig_t), 64u);
+  EXPECT_EQ(offsetof(tuttiConfig_t, device), 64u);
+  EXPECT_EQ(sizeof(tuttiConfig_t), 72u);
 }
 
 TEST(Abi, LayoutOfTheCounters) {

@@ -41,6 +41,11 @@ TEST(OutsideArguments, WithoutACommunicator) {
     EXPECT_TRUE(Fails(tuttiStreamDestroy(nullptr), tuttiInvalidArgument, {"stream"}));
     EXPECT_TRUE(Fails(tuttiStreamSynchronize(nullptr), tuttiInvalidArgument, {"stream"}));
     EXPECT_TRUE(Fails(tuttiStreamQuery(nullptr), tuttiInvalidArgument, {"stream"}));
+    tuttiStream_t stream = nullptr;
+    ASSERT_TRUE(Ok(tuttiStreamCreate(&stream)));
+    ASSERT_TRUE(Ok(tuttiStreamDestroy(stream)));
+    EXPECT_TRUE(Fails(tuttiStreamDestroy(stream), tuttiInvalidArgument, {"stream", "destroyed before"}));
+    EXPECT_TRUE(Fails(tuttiStreamSynchronize(stream), tuttiInvalidArgument, {"stream", "destroyed before"}));
     EXPECT_TRUE(Fails(tuttiGroupEnd(), tuttiInvalidUsage, {"tuttiGroupStart"}));
     EXPECT_TRUE(Fails(tuttiCommInitAll(nullptr, 2, nullptr), tuttiInvalidArgument, {"comms"}));
     tuttiComm_t comm = nullptr;

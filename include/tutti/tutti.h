@@ -1,14 +1,18 @@
 /* Tutti: collective communication with an NCCL-shaped C API.
  *
  * Porting from NCCL is a search-and-replace of `nccl` by `tutti`; every function below that NCCL has takes the same
- * arguments in the same order and returns the same codes. Buffers are ordinary host memory (malloc, mmap, stack).
+ * arguments in the same order and returns the same codes. Buffers are ordinary host memory (malloc, mmap, stack) or,
+ * on a communicator with a CUDA device, memory that this device reaches (cudaMalloc, managed, pinned); both of a call
+ * are of one kind.
  *
  * Words used throughout
  *   rank, nranks   this process's (or thread's) place in the communicator, 0 .. nranks-1, and how many there are.
  *   count          a number of ELEMENTS of `datatype`, never of bytes. Zero is legal: the call only takes part in order.
  *   in place       the input and the output are the same memory; where, is said at each collective.
- *   stream         a tuttiStream_t orders calls and makes them asynchronous. A null stream means: do it now, in this
- *                  thread, and return when this rank's part is complete.
+ *   stream         a tuttiStream_t orders calls and makes them asynchronous. Host memory: a stream made by
+ *                  tuttiStreamCreate, or null, which means: do it now, in this thread, and return when this rank's part
+ *                  is complete. Device memory: a cudaStream_t, which may be capturing a graph; null is CUDA's default
+ *                  stream.
  *
  * Errors        Every function returns a tuttiResult_t. tuttiGetLastError() gives the whole sentence: which argument,
  *               which rank, host, process, operation and sequence number. No function aborts or writes to stdout.
@@ -58,7 +62,7 @@ extern "C" {
 /* ---------------------------------------------------------------------------------------------------- types -- */
 
 typedef struct tuttiComm* tuttiComm_t;     /* a communicator, as one rank sees it */
-typedef struct tuttiStream* tuttiStream_t; /* a host stream; NULL is the synchronous one */
+typedef void* tuttiStream_t;               /* from tuttiStreamCreate, or a cudaStream_t; NULL: see above */
 typedef struct tuttiWindow* tuttiWindow_t; /* memory registered by all ranks together */
 
 /* Names one job-wide rendezvous and carries its secret; pass it to the other ranks by any private means. */
@@ -131,6 +135,7 @@ TUTTI_API const char* tuttiGetLastError(tuttiComm_t comm);
 
 #define TUTTI_CONFIG_UNDEF_INT INT32_MIN
 #define TUTTI_CONFIG_UNDEF_PTR NULL
+#define TUTTI_DEVICE_NONE -1
 
 /* How to make a communicator. Start from TUTTI_CONFIG_INITIALIZER, then set fields; an undefined field takes the
  * TUTTI_* environment setting, or the default. `size` versions the struct: the library reads no further than it. */
@@ -148,6 +153,9 @@ typedef struct {
   const char* algorithm;    /* "ring", "double_binary_tree", "direct", ...; default: the selector's choice */
   const char* name;         /* used in messages, logs and traces; copied */
   int splitShare;           /* accepted for NCCL's sake; has no effect */
+  int unused;               /* was padding, so that it may hold anything */
+  int device;               /* CUDA device of this rank's device buffers; TUTTI_DEVICE_NONE: host memory only; default:
+                               that of the thread's current CUDA context, if it has one */
 } tuttiConfig_t;
 
 #define TUTTI_CONFIG_MAGIC 0x74757474u
@@ -155,7 +163,8 @@ typedef struct {
   {                                                                                                              \
     sizeof(tuttiConfig_t), TUTTI_CONFIG_MAGIC, TUTTI_VERSION_CODE, TUTTI_CONFIG_UNDEF_INT,                       \
         TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT,          \
-        TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_PTR, TUTTI_CONFIG_UNDEF_PTR, TUTTI_CONFIG_UNDEF_INT           \
+        TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_PTR, TUTTI_CONFIG_UNDEF_PTR, TUTTI_CONFIG_UNDEF_INT,          \
+        TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT                                                           \
   }
 
 /* Makes a rendezvous: opens the port that the ranks will find each other at, served by this process until every rank
@@ -187,6 +196,8 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError);
 TUTTI_API tuttiResult_t tuttiCommCount(const tuttiComm_t comm, int* count);
 TUTTI_API tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int* rank);
+/* *device: the CUDA device of this rank, or TUTTI_DEVICE_NONE if comm takes host memory only. */
+TUTTI_API tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int* device);
 
 /* ------------------------------------------------------------------------------------------------- what was done -- */
 
