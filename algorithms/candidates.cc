@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "base/rounding.h"
@@ -82,11 +83,13 @@ std::vector<Shape> GpuShapes(const Kind& kind, const Conditions& conditions, std
   std::vector<Shape> shapes;
   for (Shape shape : kGpuShapes) {
     if (forced.wire ? *forced.wire != shape.wire : kind.pairwise && shape.wire != Wire::bulk) continue;
+    if (shape.wire == Wire::inlined && !conditions.gpu_slots.inlined) continue;
+    const bool longest = shape == kGpuShapes.back();
     if (forced.chunk_bytes != 0) shape.chunk_bytes = std::max(kCacheLine, RoundDown(forced.chunk_bytes, kCacheLine));
+    shape.chunk_bytes = std::min(shape.chunk_bytes, SlotCapacity(shape.wire, conditions));
     // Chunks beyond a whole share are all the same.
     const bool same = !shapes.empty() && shapes.back().wire == shape.wire &&
                       (shapes.back().chunk_bytes >= share || shapes.back().chunk_bytes == shape.chunk_bytes);
-    const bool longest = shape == kGpuShapes.back();
     if (same || (share / shape.chunk_bytes > kMostChunks && forced.chunk_bytes == 0 && !longest)) continue;
     shapes.push_back(shape);
   }
@@ -223,6 +226,19 @@ std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const Condition
     return "is considered up to 64 ranks only: it moves n/2 log n blocks, a slot each";
   }
   return "";
+}
+
+std::size_t SlotCapacity(Wire wire, const Conditions& conditions) {
+  if (conditions.threads == 0) {
+    const std::size_t known = wire == Wire::line ? conditions.gpu_slots.line : conditions.gpu_slots.bulk;
+    return known != 0 ? known : std::numeric_limits<std::size_t>::max();
+  }
+  switch (wire) {
+    case Wire::line: return kLineShape.capacity;
+    case Wire::inlined: return kInlineShape.capacity;
+    case Wire::bulk: break;
+  }
+  return conditions.bulk_capacity;
 }
 
 std::size_t BlockBytes(int pieces, std::size_t bytes) {

@@ -48,6 +48,13 @@ void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced);
 // What NCCL takes at the most on a DGX A100 or H100 (tools/published.cc): each costs the GPU a thread block.
 inline constexpr int kMostGpuChannels = 24;
 
+// What GPUs' slots can be, where they are really there: which wires, and the data bytes of each; 0: any.
+struct GpuSlots {
+  bool inlined = true;
+  std::size_t line = 0;
+  std::size_t bulk = 0;
+};
+
 // What is the same for all calls of a communicator, and on all its ranks.
 struct Conditions {
   int nranks = 1;
@@ -56,6 +63,7 @@ struct Conditions {
   int max_channels = 1;
   int threads = 1;  // that move data, on the rank that has most; 0: ranks are GPUs, with an executor for every channel
   std::size_t bulk_capacity = 0;  // bytes
+  GpuSlots gpu_slots = {};
   bool deterministic = false;
   Forced forced = {};
   // All ranks' schedules of the programs (program.h) that tuttiAlgorithmProgram stands for; null: there is none.
@@ -65,6 +73,9 @@ struct Conditions {
     return {collective, 0, nranks, 0, 1, where.node_of.empty() ? nullptr : &where};
   }
 };
+
+// Data bytes of a slot; SIZE_MAX for GPUs whose slots are not known.
+std::size_t SlotCapacity(Wire wire, const Conditions& conditions);
 
 struct Candidate {
   tuttiAlgorithm_t algorithm = tuttiAlgorithmNone;

@@ -98,6 +98,17 @@ std::vector<std::vector<int>> TurnedRings(const Arrangement& arrangement) {
   return rings;
 }
 
+Costs CostsOf(const GpuConstants& constants) {
+  Costs costs;
+  costs.operation_us = constants.operation_us;
+  costs.step_us = constants.step_us;
+  costs.channel_skew_us = kGpuChannelSkewUs;
+  costs.message_us = kProxyMessageUs;
+  costs.executor_bandwidth = {{kAnySize, constants.block_bandwidth}};
+  costs.wire_efficiency = kGpuWireEfficiency;
+  return costs;
+}
+
 }  // namespace
 
 GpuConstants GpuConstantsOf(int sm) {
@@ -120,16 +131,25 @@ Machine MachineOfSystem(const System& system, int nodes, int ranks_per_node) {
   gpus.resize(wanted);
   const GpuConstants constants = GpuConstantsOf(system.devices[gpus.front()].sm);
   NodeType type = NodeMaker(system, constants).Make(gpus, nodes > 1);
-  Costs costs;
-  costs.operation_us = constants.operation_us;
-  costs.step_us = constants.step_us;
-  costs.channel_skew_us = kGpuChannelSkewUs;
-  costs.message_us = kProxyMessageUs;
-  costs.executor_bandwidth = {{kAnySize, constants.block_bandwidth}};
-  costs.wire_efficiency = kGpuWireEfficiency;
   Arrangement arrangement = ArrangeEvenly(static_cast<int>(wanted) * nodes, nodes);
   if (nodes > 1) arrangement.rings = TurnedRings(arrangement);
-  return {{std::move(type)}, std::vector<int>(static_cast<std::size_t>(nodes), 0), std::move(arrangement), costs};
+  return {{std::move(type)},
+          std::vector<int>(static_cast<std::size_t>(nodes), 0),
+          std::move(arrangement),
+          CostsOf(constants)};
+}
+
+Machine MachineOfOneGpu(int nranks, int sm, double memory_bandwidth) {
+  const GpuConstants constants = GpuConstantsOf(sm);
+  const auto n = static_cast<std::size_t>(nranks);
+  // Every byte of a slot is written to the memory and read from it.
+  NodeType type;
+  type.resources = {{"GPU memory", memory_bandwidth / 2}};
+  const Route through_memory{{0}, constants.synchronisation_us, false};
+  type.local.assign(n, std::vector<Route>(n, through_memory));
+  type.outward.resize(n);
+  type.inward.resize(n);
+  return {{std::move(type)}, {0}, ArrangeEvenly(nranks, 1), CostsOf(constants)};
 }
 
 }  // namespace tutti

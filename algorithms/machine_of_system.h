@@ -14,4 +14,7 @@ namespace tutti {
 // Throws if there are fewer GPUs, no path between two, or several nodes and no NIC.
 Machine MachineOfSystem(const System& system, int nodes, int ranks_per_node = 0);
 
+// `nranks` ranks that share one GPU of compute capability `sm`, whose memory reads and writes `memory_bandwidth` GB/s.
+Machine MachineOfOneGpu(int nranks, int sm, double memory_bandwidth);
+
 }  // namespace tutti

@@ -84,9 +84,7 @@ class Reader {
     candidate.channels = Number<int>(object, kChannels, 1, static_cast<std::uint64_t>(conditions_.max_channels));
     candidate.shape.wire = ReadWire(Word(object, kWire));
     if (kind.pairwise && candidate.shape.wire != Wire::bulk) Refuse("blocks that only a pair knows travel in bulk");
-    const std::size_t most = candidate.shape.wire == Wire::line      ? kLineShape.capacity
-                             : candidate.shape.wire == Wire::inlined ? kInlineShape.capacity
-                                                                     : conditions_.bulk_capacity;
+    const std::size_t most = SlotCapacity(candidate.shape.wire, conditions_);
     candidate.shape.chunk_bytes = Number<std::size_t>(object, kChunk, 1, most);
     const bool short_wire = candidate.shape.wire != Wire::bulk && candidate.shape.chunk_bytes == most;
     if (candidate.shape.chunk_bytes % kCacheLine != 0 && !short_wire) {

@@ -9,6 +9,7 @@
 #include "base/datatype.h"
 #include "src/bootstrap/job_source.h"
 #include "src/bootstrap/rendezvous.h"
+#include "src/device_buffers.h"
 #include "src/group.h"
 #include "src/memory.h"
 
@@ -41,6 +42,7 @@ Options WithConfig(Options options, const tuttiConfig_t* given) {
   TakeNumber("deterministic", config.deterministic, 0, 1, deterministic);
   TakeNumber("initTimeoutMs", config.initTimeoutMs, 1, INT32_MAX, settings.init_timeout_ms);
   TakeNumber("operationTimeoutMs", config.operationTimeoutMs, 1, INT32_MAX, settings.operation_timeout_ms);
+  TakeNumber("device", config.device, TUTTI_DEVICE_NONE, INT32_MAX, options.device);
   options.blocking = blocking != 0;
   settings.deterministic = deterministic != 0;
   if (config.algorithm != nullptr) settings.algorithm = config.algorithm;
@@ -48,7 +50,7 @@ Options WithConfig(Options options, const tuttiConfig_t* given) {
   return options;
 }
 
-Options DefaultOptions() { return {GlobalSettings(), "", true}; }
+Options DefaultOptions() { return {GlobalSettings(), "", true, CurrentCudaDevice()}; }
 
 void CheckOutput(const char* name, const void* pointer) {
   if (pointer == nullptr) Throw(tuttiInvalidArgument, "{} is NULL", name);
@@ -164,13 +166,17 @@ tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm, tuttiConfig_t* config) {
 }
 
 tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ndev, const int* devlist) {
-  static_cast<void>(devlist);
   return GuardResult(nullptr, [&] {
     CheckOutput("comms", comms);
     if (ndev < 1) Throw(tuttiInvalidArgument, "ndev is {}; it must be at least 1", ndev);
     const auto ticket = OpenRendezvous(GlobalSettings());
+    const int devices = CudaDevicesInUse();
     StartGroup();
-    for (int rank = 0; rank < ndev; ++rank) JoinAs(&comms[rank], ticket, ndev, rank, nullptr);
+    for (int rank = 0; rank < ndev; ++rank) {
+      tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+      if (devices > 0) config.device = devlist != nullptr ? devlist[rank] : rank % devices;
+      JoinAs(&comms[rank], ticket, ndev, rank, &config);
+    }
     return EndGroup();
   });
 }
@@ -208,13 +214,16 @@ tuttiResult_t tuttiCommFinalize(tuttiComm_t comm) {
   return Guard(comm, [&] {
     auto& handle = Checked(comm);
     AwaitPending(handle);
+    if (handle.communicator != nullptr) handle.communicator->AwaitDevice();
     handle.life.store(tuttiComm::Life::finalized, std::memory_order_release);
   });
 }
 
 tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
   return Guard(comm, [&] {
-    AwaitPending(Checked(comm));
+    auto& handle = Checked(comm);
+    AwaitPending(handle);
+    if (handle.communicator != nullptr) handle.communicator->AwaitDevice();
     RetireHandle(comm);
   });
 }
@@ -269,7 +278,9 @@ tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int* device) {
   return Guard(comm, [&] {
     Checked(comm);
     CheckOutput("device", device);
-    *device = TUTTI_DEVICE_NONE;
+    const Hold hold(*comm);
+    const auto* const side = Made(comm).device();
+    *device = side == nullptr ? TUTTI_DEVICE_NONE : side->device().ordinal();
   });
 }
 

@@ -12,8 +12,10 @@
 #include "base/datatype.h"
 #include "base/log.h"
 #include "src/bootstrap/rendezvous.h"
+#include "src/device_buffers.h"
 #include "src/survey.h"
 #include "topology/host.h"
+#include "transports/gather_values.h"
 
 namespace tutti {
 namespace {
@@ -27,6 +29,7 @@ struct Agreement {
   std::int32_t threads;
   std::int32_t virtual_nodes;
   std::int32_t programs;  // named by rank 0's settings, which count
+  std::int32_t device;
   std::array<char, 16> wire;
   std::array<char, 256> algorithm;
 };
@@ -59,7 +62,8 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   }
   const auto deadline = InitDeadline();
   control_plane_ = ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline, cancel);
-  if (Agree()) programs_ = Programs(options_.settings, conditions.forced, rank, nranks, MakeAllGather());
+  const Agreed agreed = Agree();
+  if (agreed.programs) programs_ = Programs(options_.settings, conditions.forced, rank, nranks, MakeAllGather());
 
   const int channels = std::max({kMinChannels, options_.settings.channels, threads_, programs_.connections()});
   // One more for messages between pairs, which keep an order of their own.
@@ -82,6 +86,7 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   conditions.forced.channels = options_.settings.channels;
   conditions.forced.chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
   conditions.forced.wire = WireFromName(options_.settings.wire);
+  if (agreed.devices) MakeDeviceSide(conditions, deadline);
   selector_ =
       std::make_unique<Selector>(std::move(conditions), programs_, cores_, options_.settings, rank, MakeAllGather());
   plans_ = std::make_unique<PlanCache>(
@@ -103,8 +108,29 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   }
 }
 
+void Communicator::MakeDeviceSide(Conditions conditions, Deadline deadline) {
+  const auto& roster = control_plane_->roster();
+  std::string why;
+  device_ = DeviceSide::Make({options_.device, &options_.settings, &system_, std::move(conditions)}, rank(), size(),
+                             MakeAllGather(), deadline, &why);
+  if (device_ == nullptr) {
+    if (rank() == 0) Log(Subject::init, "host memory only: {}", why);
+    return;
+  }
+  device_watch_ = std::make_unique<DeviceWatch>(
+      *device_, roster, options_.name, std::chrono::milliseconds(options_.settings.operation_timeout_ms),
+      [this] { return failure(); }, [this](const Error& failure) { Fail(failure); });
+}
+
+void Communicator::AwaitDevice() const {
+  constexpr std::chrono::milliseconds kLookEvery{50};
+  while (device_ != nullptr && !failed() && !device_->AwaitIdle(kLookEvery)) {
+  }
+}
+
 Communicator::~Communicator() {
   if (fabric_ == nullptr) return;
+  if (device_ != nullptr && failed()) device_->Stop();
   auto& state = fabric_->control(fabric_->rank()).state;
   auto alive = RankState::alive;
   state.compare_exchange_strong(alive, RankState::left, std::memory_order_release, std::memory_order_relaxed);
@@ -112,7 +138,7 @@ Communicator::~Communicator() {
 }
 
 // What plans depend on must be equal; what waiting depends on is shared.
-bool Communicator::Agree() {
+Communicator::Agreed Communicator::Agree() {
   const auto& settings = options_.settings;
   const Agreement mine{AllowedCpus(),
                        static_cast<std::int32_t>(QuotaCpus()),
@@ -122,12 +148,14 @@ bool Communicator::Agree() {
                        settings.threads,
                        settings.virtual_nodes,
                        !settings.program.empty(),
+                       options_.device,
                        Padded<16>(settings.wire),
                        Padded<256>(settings.algorithm)};
   const auto all = MakeAllGather()(std::as_bytes(std::span<const Agreement, 1>(&mine, 1)));
   CpuMask together{};
   int quota = mine.quota;
   Agreement first{};
+  bool devices = true;
   for (std::size_t r = 0; r < all.size(); ++r) {
     Agreement theirs;
     if (all[r].size() != sizeof theirs) Throw(tuttiInternalError, "rank {} sent malformed settings", r);
@@ -143,9 +171,10 @@ bool Communicator::Agree() {
     for (std::size_t w = 0; w < together.size(); ++w) together[w] |= theirs.cpus[w];
     quota = std::min(quota, theirs.quota);
     threads_ = std::max(threads_, theirs.threads);
+    devices = devices && theirs.device != TUTTI_DEVICE_NONE;
   }
   cores_ = std::min(CountCpus(together), quota);
-  return first.programs != 0;
+  return {first.programs != 0, devices};
 }
 
 AllGather Communicator::MakeAllGather(Cancellation cancel) {
@@ -177,6 +206,7 @@ Active Communicator::Begin(const Operation& operation) {
   last_call_ = packed;
   last_count_ = operation.count;
   last_algorithm_.store(active.plan->choice.candidate.algorithm, std::memory_order_relaxed);
+  last_on_device_ = false;
   BindBuffers(active);
   return active;
 }
@@ -264,10 +294,23 @@ void Communicator::Abort() {
 }
 
 tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
+  const bool mine = device_ != nullptr && IsGpuMemory(device_->device(), buffer);
+  if (device_ != nullptr) {
+    const auto on_gpu = GatherValues(MakeAllGather(), static_cast<std::uint8_t>(mine));
+    const auto other = std::find_if(on_gpu.begin(), on_gpu.end(), [&](auto each) { return each != on_gpu.front(); });
+    if (other != on_gpu.end()) {
+      Throw(tuttiInvalidArgument, "buff is {} memory on rank 0, {} memory on rank {}", on_gpu.front() ? "GPU" : "host",
+            *other ? "GPU" : "host", other - on_gpu.begin());
+    }
+  }
+  if (mine) return device_->windows().Register(buffer, bytes, MakeAllGather());
   return windows_.Register(*fabric_, buffer, bytes, MakeAllGather(), InitDeadline());
 }
 
-void Communicator::DeregisterWindow(tuttiWindow* window) { windows_.Deregister(window, MakeAllGather()); }
+void Communicator::DeregisterWindow(tuttiWindow* window) {
+  if (device_ != nullptr && window != nullptr && device_->windows().Deregister(window, MakeAllGather())) return;
+  windows_.Deregister(window, MakeAllGather());
+}
 
 std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options options,
                                                   const std::atomic<bool>& cancel) {
@@ -305,6 +348,7 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options op
 void Communicator::ReadCounters(tuttiCounters_t& counters) {
   auto now = counters_;
   plans_->AddTraffic(now);
+  if (device_ != nullptr) device_->plans().AddTraffic(now);
   now.waitSpins = driver_.counts().spins;
   now.waitYields = driver_.counts().yields;
   now.waitSleeps = driver_.counts().sleeps;
@@ -313,13 +357,25 @@ void Communicator::ReadCounters(tuttiCounters_t& counters) {
   counters.size = size;
 }
 
+void Communicator::NoteEnqueued(const Operation& operation) {
+  last_call_ = PackCall(operation);
+  last_count_ = operation.count;
+  last_on_device_ = true;
+  last_algorithm_.store(device_->last_plan()->choice.candidate.algorithm, std::memory_order_relaxed);
+}
+
 std::string Communicator::DescribeLast() {
+  const auto describe = [&](const Choice& choice, std::size_t channels, const Shape& shape, std::string_view where) {
+    return fmt::format("{}{}: {}, {} channels, chunk {} B, {}; {} ranks ({})", DescribeCall(last_call_, last_count_),
+                       where, NameOf(choice.candidate.algorithm), channels, shape.chunk_bytes, NameOf(shape.wire),
+                       size(), choice.reason);
+  };
+  if (last_on_device_) {
+    const auto& plan = *device_->last_plan();
+    return describe(plan.choice, plan.program.schedule().channels.size(), plan.program.shape(), " on the GPU");
+  }
   if (last_plan_ == nullptr) return "";
-  const auto& choice = last_plan_->choice;
-  const auto& shape = last_plan_->plan.shape();
-  return fmt::format("{}: {}, {} channels, chunk {} B, {}; {} ranks ({})", DescribeCall(last_call_, last_count_),
-                     NameOf(choice.candidate.algorithm), last_plan_->plan.channels().size(), shape.chunk_bytes,
-                     NameOf(shape.wire), size(), choice.reason);
+  return describe(last_plan_->choice, last_plan_->plan.channels().size(), last_plan_->plan.shape(), "");
 }
 
 std::string Communicator::DumpRecords() const {

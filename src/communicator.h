@@ -14,6 +14,7 @@
 #include "executors/host/crew.h"
 #include "executors/host/drive.h"
 #include "src/bootstrap/control_plane.h"
+#include "src/device_watch.h"
 #include "src/plan_cache.h"
 #include "src/programs.h"
 #include "src/recorder.h"
@@ -30,6 +31,7 @@ struct Options {
   Settings settings;  // the environment's, overridden by the config's fields
   std::string name;
   bool blocking = true;
+  int device = TUTTI_DEVICE_NONE;
 };
 
 // An operation that has begun and not yet ended.
@@ -88,6 +90,12 @@ class Communicator {
   Crew* crew() { return crew_.get(); }
   const WaitPolicy& wait_policy() const { return wait_policy_; }
   void TrimPlans() { plans_->Trim(counters_); }
+  // Where calls on memory of the GPU go; null unless every rank has a device.
+  DeviceSide* device() const { return device_.get(); }
+  // The operation was enqueued, by the device side's last plan.
+  void NoteEnqueued(const Operation& operation);
+  // Waits for what this rank's GPU still does. Returns early when the communicator has failed.
+  void AwaitDevice() const;
 
   // For tools: other plans from now on. REQUIRES: nothing runs; all ranks do it alike between the same operations.
   void UseTable(SelectionTable table);
@@ -109,8 +117,13 @@ class Communicator {
   std::string DumpRecords() const;
 
  private:
-  // Does rank 0 name programs?
-  bool Agree();
+  // What of the ranks' settings is more than a check.
+  struct Agreed {
+    bool programs;  // rank 0 names some
+    bool devices;   // every rank has one
+  };
+  Agreed Agree();
+  void MakeDeviceSide(Conditions conditions, Deadline deadline);
   void DumpRecorder() const;
   AllGather MakeAllGather() { return MakeAllGather(cancel_); }
   AllGather MakeAllGather(Cancellation cancel);
@@ -139,6 +152,8 @@ class Communicator {
   Driver driver_{nullptr, {}};
   std::unique_ptr<Crew> crew_;
   std::unique_ptr<Trace> trace_;
+  std::unique_ptr<DeviceSide> device_;
+  std::unique_ptr<DeviceWatch> device_watch_;
 
   std::atomic<bool> own_busy_{false};
   std::atomic<bool>* busy_ = &own_busy_;
@@ -149,6 +164,7 @@ class Communicator {
   std::atomic<tuttiAlgorithm_t> last_algorithm_{tuttiAlgorithmNone};
   const BoundPlan* last_plan_ = nullptr;
   std::uint64_t last_call_ = 0, last_count_ = 0;
+  bool last_on_device_ = false;
 };
 
 }  // namespace tutti

@@ -4,17 +4,26 @@
 #include <deque>
 #include <future>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include "base/quiet_thread.h"
+#include "src/device_buffers.h"
+#include "src/device_launcher.h"
 
 namespace tutti {
 namespace {
 
+struct RunPlace {
+  Stream* stream = nullptr;  // null: synchronous
+  bool on_device = false;
+  CuStream cuda_stream = nullptr;
+};
+
 struct Call {
   tuttiComm* handle;
   Operation operation;
-  Stream* stream;  // null: synchronous
+  RunPlace place;
 };
 
 struct Join {
@@ -33,10 +42,20 @@ Group& ThisThreadsGroup() {
   return group;
 }
 
-// Where a call runs: its stream; the communicator's own thread if that must not block; else here.
-Stream* StreamOf(tuttiComm& handle, tuttiStream_t stream) {
-  if (stream != nullptr) return &CheckedStream(stream);
-  return handle.blocking ? nullptr : handle.background.get();
+// Where a call runs: on the GPU whose memory its buffers are; else on its stream; in the communicator's own thread if
+// the call must not block; else here. Throws tuttiInvalidArgument if stream, buffers and communicator do not fit.
+RunPlace PlaceOf(tuttiComm& handle, const Operation& operation, tuttiStream_t stream) {
+  Stream* const ours = stream == nullptr ? nullptr : FindStream(stream);
+  if (ours != nullptr) return {ours};
+  // While a communicator is being made, or has failed, whoever runs the call finds out.
+  const auto* const communicator = handle.communicator.get();
+  const auto* const device = communicator == nullptr ? nullptr : communicator->device();
+  if (device == nullptr) {
+    RequireHostCall(operation, stream);
+  } else if (IsForDevice(device->device(), operation, stream)) {
+    return {nullptr, true, reinterpret_cast<CuStream>(stream)};
+  }
+  return {handle.blocking ? nullptr : handle.background.get()};
 }
 
 tuttiResult_t Conclude(const std::vector<Call>& calls, const std::optional<Error>& failure) {
@@ -48,6 +67,21 @@ tuttiResult_t Conclude(const std::vector<Call>& calls, const std::optional<Error
     }
   }
   return Remember(calls.front().handle, *failure);
+}
+
+// Calls on GPUs: nothing is waited for but other ranks' calls, where launches are shared.
+tuttiResult_t EnqueueOnDevices(const std::vector<Call>& calls) {
+  std::vector<DeviceLaunched> launched;
+  // A fixed order of locking, as for groups on the host (launcher.cc).
+  std::set<tuttiComm*> handles;
+  for (const auto& call : calls) {
+    launched.push_back({call.handle->communicator.get(), &call.operation, call.place.cuda_stream});
+    handles.insert(call.handle);
+  }
+  for (auto* handle : handles) handle->lock();
+  const auto failure = EnqueueAll(launched);
+  for (auto* handle : handles) handle->unlock();
+  return Conclude(calls, failure);
 }
 
 tuttiResult_t RunCalls(const std::vector<Call>& calls) {
@@ -82,16 +116,25 @@ tuttiResult_t Dispatch(std::vector<Call> calls) {
     holds.emplace_back(*call.handle);
     Usable(call.handle).Check(call.operation);
   }
+  const auto on_host =
+      std::stable_partition(calls.begin(), calls.end(), [](const Call& c) { return c.place.on_device; });
+  if (on_host != calls.begin()) {
+    const std::vector<Call> on_devices(calls.begin(), on_host);
+    calls.erase(calls.begin(), on_host);
+    const auto result = EnqueueOnDevices(on_devices);
+    if (result != tuttiSuccess || calls.empty()) return result;
+  }
   std::vector<Stream*> streams;
   bool waits = false;
   bool in_progress = false;
   for (const auto& call : calls) {
-    if (call.stream == nullptr) {
+    auto* const stream = call.place.stream;
+    if (stream == nullptr) {
       waits = true;
-    } else if (std::find(streams.begin(), streams.end(), call.stream) == streams.end()) {
-      streams.push_back(call.stream);
+    } else if (std::find(streams.begin(), streams.end(), stream) == streams.end()) {
+      streams.push_back(stream);
     }
-    in_progress = in_progress || call.stream == call.handle->background.get();
+    in_progress = in_progress || stream == call.handle->background.get();
   }
   if (streams.empty()) return RunCalls(calls);
   for (const auto& call : calls) call.handle->pending.fetch_add(1, std::memory_order_relaxed);
@@ -160,21 +203,21 @@ tuttiResult_t EndGroup() {
 
 tuttiResult_t Submit(tuttiComm* handle, const Operation& operation, tuttiStream_t stream) {
   auto& group = ThisThreadsGroup();
-  auto* const where = StreamOf(*handle, stream);
+  const auto place = PlaceOf(*handle, operation, stream);
   if (group.depth > 0) {
-    group.calls.push_back({handle, operation, where});
+    group.calls.push_back({handle, operation, place});
     return tuttiSuccess;
   }
   if (operation.point_to_point() && operation.root == handle->rank) {
     Throw(tuttiInvalidUsage, "peer {} is this rank itself: put the send and its receive in one group", operation.root);
   }
-  if (where != nullptr) return Dispatch({{handle, operation, where}});
+  if (place.on_device || place.stream != nullptr) return Dispatch({{handle, operation, place}});
   // The usual case: nothing is copied or allocated.
   const std::lock_guard lock(*handle);
   auto& communicator = Usable(handle);
   communicator.Check(operation);
   const auto failure = RunOne(communicator, operation);
-  return failure ? Conclude({{handle, operation, nullptr}}, failure) : tuttiSuccess;
+  return failure ? Conclude({{handle, operation, place}}, failure) : tuttiSuccess;
 }
 
 tuttiResult_t SubmitJoin(tuttiComm* handle, std::function<tuttiResult_t()> join) {

@@ -196,32 +196,28 @@ class GroupRun {
 
   // The k-th send to oneself meets the k-th receive from oneself; without a partner it would wait for ever.
   void CopyMessagesToOneself(std::span<const Launched> group) {
-    std::map<Communicator*, std::pair<std::deque<const Operation*>, std::deque<const Operation*>>> own;
+    struct Own {
+      std::vector<const Operation*> sends, receives;
+    };
+    std::map<Communicator*, Own> own;
     for (const auto& item : group) {
       if (!item.operation.point_to_point() || item.operation.root != item.communicator->rank()) continue;
-      auto& [sends, receives] = own[item.communicator];
-      (item.operation.collective == Collective::send ? sends : receives).push_back(&item.operation);
+      auto& messages = own[item.communicator];
+      (item.operation.collective == Collective::send ? messages.sends : messages.receives).push_back(&item.operation);
     }
-    for (const auto& [communicator, both] : own) {
-      const auto& [sends, receives] = both;
-      if (sends.size() != receives.size()) {
-        Refuse(fmt::format("rank {} sends {} messages to itself and receives {} in one group", communicator->rank(),
-                           sends.size(), receives.size()));
+    for (const auto& [communicator, messages] : own) {
+      const auto& [sends, receives] = messages;
+      try {
+        RequireOwnMessagesMatch(communicator->rank(), sends, receives);
+      } catch (const Error& error) {
+        if (!first_failure_) first_failure_ = error;
+        continue;
       }
-      for (std::size_t i = 0; i < std::min(sends.size(), receives.size()); ++i) {
-        if (sends[i]->count != receives[i]->count || sends[i]->type != receives[i]->type) {
-          Refuse(fmt::format("rank {} sends itself {}, but receives {}", communicator->rank(),
-                             DescribeCall(PackCall(*sends[i]), sends[i]->count),
-                             DescribeCall(PackCall(*receives[i]), receives[i]->count)));
-          continue;
-        }
+      for (std::size_t i = 0; i < sends.size(); ++i) {
         const auto bytes = sends[i]->count * SizeOf(sends[i]->type);
         if (bytes != 0) std::memmove(receives[i]->output, sends[i]->input, bytes);
       }
     }
-  }
-  void Refuse(const std::string& message) {
-    if (!first_failure_) first_failure_ = Error(tuttiInvalidUsage, message);
   }
 
   std::set<Communicator*> communicators_;

@@ -7,6 +7,8 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "src/device_buffers.h"
+#include "transports/cuda_driver.h"
 #include "transports/segment.h"
 
 namespace tutti {
@@ -15,11 +17,27 @@ namespace {
 struct Book {
   std::mutex mutex;
   std::map<std::uintptr_t, Segment> segments;  // by first address
+  std::map<std::uintptr_t, CudaMemory> on_devices;
 };
 
 Book& TheBook() {
   static Book book;
   return book;
+}
+
+// Null where this thread has no device.
+void* AllocateOnDevice(std::size_t bytes) {
+  if (CurrentCudaDevice() == TUTTI_DEVICE_NONE) return nullptr;
+  const auto& driver = *LoadedCudaDriver();
+  CuContext context = nullptr;
+  driver.Check(driver.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
+  auto memory = CudaMemory::OnDevice(driver, context, bytes);
+  SideStream(driver, context).Zero(memory.data(), bytes);
+  void* const data = memory.data();
+  auto& book = TheBook();
+  const std::lock_guard lock(book.mutex);
+  book.on_devices.emplace(reinterpret_cast<std::uintptr_t>(data), std::move(memory));
+  return data;
 }
 
 }  // namespace
@@ -29,6 +47,7 @@ void* AllocateShared(std::size_t bytes) {
   // Rounding up to pages must not wrap.
   constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / 2;
   if (bytes > kMost) Throw(tuttiInvalidArgument, "size is {}: more than memory can hold (was it negative?)", bytes);
+  if (void* const on_device = AllocateOnDevice(bytes)) return on_device;
   auto segment = Segment::Create("tutti-memory", bytes);
   void* const data = segment.data();
   auto& book = TheBook();
@@ -41,7 +60,8 @@ void FreeShared(void* pointer) {
   if (pointer == nullptr) return;
   auto& book = TheBook();
   const std::lock_guard lock(book.mutex);
-  if (book.segments.erase(reinterpret_cast<std::uintptr_t>(pointer)) == 0) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  if (book.on_devices.erase(address) == 0 && book.segments.erase(address) == 0) {
     Throw(tuttiInvalidArgument, "ptr {} was not allocated by tuttiMemAlloc, or was freed before", pointer);
   }
 }

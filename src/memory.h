@@ -1,4 +1,5 @@
-// tuttiMemAlloc's memory: memfds that peers can map, and the book of them.
+// tuttiMemAlloc's memory: memfds that peers can map - or, in a thread with a CUDA context, memory of its device - and
+// the book of them.
 //
 // Thread-safety: all functions may be called from any thread. The book is process-wide because a pointer is all that
 // tuttiMemFree and a registration get.
@@ -16,11 +17,11 @@ struct AllocationView {
   std::size_t offset;  // of the range asked for
 };
 
-// Throws tuttiInvalidArgument (bytes == 0), tuttiSystemError.
+// Zeroed. Throws tuttiInvalidArgument (bytes == 0), tuttiSystemError, tuttiUnhandledCudaError.
 void* AllocateShared(std::size_t bytes);
 // Throws tuttiInvalidArgument if the pointer is not the start of a live allocation. Null is allowed.
 void FreeShared(void* pointer);
-// The allocation that holds all of [pointer, pointer + bytes), if there is one.
+// The host's allocation that holds all of [pointer, pointer + bytes), if there is one.
 std::optional<AllocationView> FindAllocation(const void* pointer, std::size_t bytes);
 
 }  // namespace tutti

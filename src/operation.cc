@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/datatype.h"
+#include "base/error.h"
 #include "transports/slot.h"
 
 namespace tutti {
@@ -39,25 +40,48 @@ std::uint64_t SignatureOf(const Operation& operation) {
   return hash;
 }
 
-std::string DescribeCall(std::uint64_t packed, std::uint64_t count) {
-  const auto collective = static_cast<Collective>(packed & 0xff);
-  const auto type = static_cast<tuttiDataType_t>(packed >> kTypeShift & 0xff);
-  const auto op = static_cast<tuttiRedOp_t>(packed >> kOpShift & 0xff);
+Operation UnpackCall(std::uint64_t packed, std::uint64_t count) {
+  Operation operation;
+  operation.collective = static_cast<Collective>(packed & 0xff);
+  operation.count = count;
+  operation.type = static_cast<tuttiDataType_t>(packed >> kTypeShift & 0xff);
+  operation.op = static_cast<tuttiRedOp_t>(packed >> kOpShift & 0xff);
+  operation.root = static_cast<int>(packed >> kRootShift);
   const auto flags = packed >> kFlagShift & 0xff;
-  const auto root = static_cast<int>(packed >> kRootShift);
-  if (collective == Collective::barrier) return "barrier()";
-  std::string text = fmt::format("{}{}(", NameOf(collective), (flags & kUnevenFlag) != 0 ? "_v" : "");
-  if ((flags & kUnevenFlag) == 0) {
+  operation.scaled = (flags & kScaledFlag) != 0;
+  if ((flags & kUnevenFlag) != 0) operation.uneven = std::make_shared<Uneven>();
+  return operation;
+}
+
+std::string DescribeCall(std::uint64_t packed, std::uint64_t count) {
+  const Operation call = UnpackCall(packed, count);
+  const bool uneven = call.uneven != nullptr;
+  if (call.collective == Collective::barrier) return "barrier()";
+  std::string text = fmt::format("{}{}(", NameOf(call.collective), uneven ? "_v" : "");
+  if (!uneven) {
     text += fmt::format("count={}", count);
   } else {
-    text += collective == Collective::all_to_all ? "counts per pair" : "counts per rank";
+    text += call.collective == Collective::all_to_all ? "counts per pair" : "counts per rank";
   }
-  text += fmt::format(", {}", NameOf(type));
-  if (IsReducing(collective)) text += fmt::format(", {}", (flags & kScaledFlag) != 0 ? "premulsum" : NameOf(op));
-  if (HasRoot(collective)) text += fmt::format(", root={}", root);
-  if (collective == Collective::send) text += fmt::format(", to rank {}", root);
-  if (collective == Collective::receive) text += fmt::format(", from rank {}", root);
+  text += fmt::format(", {}", NameOf(call.type));
+  if (IsReducing(call.collective)) text += fmt::format(", {}", call.scaled ? "premulsum" : NameOf(call.op));
+  if (HasRoot(call.collective)) text += fmt::format(", root={}", call.root);
+  if (call.collective == Collective::send) text += fmt::format(", to rank {}", call.root);
+  if (call.collective == Collective::receive) text += fmt::format(", from rank {}", call.root);
   return text + ")";
+}
+
+void RequireOwnMessagesMatch(int rank, std::span<const Operation* const> sends,
+                             std::span<const Operation* const> receives) {
+  if (sends.size() != receives.size()) {
+    Throw(tuttiInvalidUsage, "rank {} sends {} messages to itself and receives {} in one group", rank, sends.size(),
+          receives.size());
+  }
+  for (std::size_t i = 0; i < sends.size(); ++i) {
+    if (sends[i]->count == receives[i]->count && sends[i]->type == receives[i]->type) continue;
+    Throw(tuttiInvalidUsage, "rank {} sends itself {}, but receives {}", rank,
+          DescribeCall(PackCall(*sends[i]), sends[i]->count), DescribeCall(PackCall(*receives[i]), receives[i]->count));
+  }
 }
 
 }  // namespace tutti

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,13 @@ std::uint64_t SignatureOf(const Operation& operation);
 
 // A call in 64 bits, for the flight recorder: collective, type, op, root, and whether it scales or is uneven.
 std::uint64_t PackCall(const Operation& operation);
+// The operation that was packed, as far as it can be told: no buffers, no counts of a v-form, and a scalar of zero.
+Operation UnpackCall(std::uint64_t packed, std::uint64_t count);
 // "all_reduce(count=1024, float32, sum)", "broadcast(count=8, int32, root=2)", "send(count=4, int8, to rank 3)".
 std::string DescribeCall(std::uint64_t packed, std::uint64_t count);
+
+// The k-th message of a group to oneself meets the k-th from oneself. Throws tuttiInvalidUsage if they do not match.
+void RequireOwnMessagesMatch(int rank, std::span<const Operation* const> sends,
+                             std::span<const Operation* const> receives);
 
 }  // namespace tutti

@@ -8,19 +8,10 @@
 #include <unordered_map>
 
 #include "executors/host/run.h"
-#include "src/operation.h"
+#include "src/planning.h"
 #include "src/selector.h"
 
 namespace tutti {
-
-// What tells plans apart.
-struct PlanKey {
-  std::uint64_t call;  // PackCall
-  std::uint64_t count;
-  std::vector<std::size_t> uneven;  // counts and places of the v-forms, one behind the other
-
-  friend bool operator==(const PlanKey&, const PlanKey&) = default;
-};
 
 // Everything about plans that is the same for the life of a communicator. All ranks agree on `select`.
 struct PlanContext {
@@ -68,14 +59,11 @@ class PlanCache {
   const PlanContext& context() const { return context_; }
 
  private:
-  struct Hash {
-    std::size_t operator()(const PlanKey& key) const;
-  };
   std::unique_ptr<BoundPlan> Make(const Operation& operation) const;
   BoundPlan& FindSlowly(const Operation& operation, std::uint64_t packed);
 
   PlanContext context_;
-  std::unordered_map<PlanKey, std::unique_ptr<BoundPlan>, Hash> plans_;
+  std::unordered_map<PlanKey, std::unique_ptr<BoundPlan>, PlanKeyHash> plans_;
   // The last plan found, for loops over one call.
   BoundPlan* last_ = nullptr;
   std::uint64_t last_call_ = 0;

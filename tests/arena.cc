@@ -6,10 +6,15 @@ namespace tutti::testing {
 
 Arena::Arena(Kind kind, std::size_t bytes) : kind_(kind), bytes_(bytes), send_(New()), receive_(New()) {}
 
+Arena::Arena(const Gpu& gpu, std::size_t bytes)
+    : kind_(Kind::device), gpu_(&gpu), bytes_(bytes), send_(New()), receive_(New()) {}
+
 Arena::~Arena() {
   for (auto* buffer : {send_, receive_}) {
     if (kind_ == Kind::plain) {
       delete[] buffer;
+    } else if (kind_ == Kind::device) {
+      gpu_->Free(buffer);
     } else {
       EXPECT_TRUE(Ok(tuttiMemFree(buffer)));
     }
@@ -18,6 +23,7 @@ Arena::~Arena() {
 
 std::byte* Arena::New() const {
   if (kind_ == Kind::plain) return new std::byte[bytes_];
+  if (kind_ == Kind::device) return gpu_->Allocate(bytes_);
   void* memory = nullptr;
   EXPECT_TRUE(Ok(tuttiMemAlloc(&memory, bytes_)));
   return static_cast<std::byte*>(memory);

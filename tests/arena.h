@@ -1,4 +1,4 @@
-// Memory for tests that call collectives: plain, or tuttiMemAlloc's and registered.
+// Memory for tests that call collectives: plain, or tuttiMemAlloc's and registered, or a GPU's.
 //
 // Thread-safety: an Arena belongs to one rank.
 #pragma once
@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "tests/gpu.h"
 #include "tutti/tutti.h"
 
 namespace tutti::testing {
@@ -13,9 +14,10 @@ namespace tutti::testing {
 // A rank's send and receive memory, for one case after the other.
 class Arena {
  public:
-  enum class Kind { plain, allocated };
+  enum class Kind { plain, allocated, device };
   // `bytes` is the most that a buffer holds; allocated memory comes from tuttiMemAlloc.
   Arena(Kind kind, std::size_t bytes);
+  Arena(const Gpu& gpu, std::size_t bytes);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -32,6 +34,7 @@ class Arena {
   std::byte* New() const;
 
   Kind kind_;
+  const Gpu* gpu_ = nullptr;
   std::size_t bytes_;
   std::byte* send_;
   std::byte* receive_;

@@ -129,7 +129,7 @@ class Runner {
     Plan();
   }
 
-  std::string Run(tuttiComm_t comm, tuttiStream_t stream, Arena& arena) {
+  std::string Run(tuttiComm_t comm, tuttiStream_t stream, Arena& arena, const Synchronize& synchronize) {
     if (std::max(SendBytes(), ReceiveBytes()) + 2 * kGuardBytes + 64 > arena.bytes()) return "the arena is too small";
     // Any alignment that the type allows.
     const std::size_t shift = kGuardBytes + (case_.seed % 8) * size_;
@@ -159,7 +159,9 @@ class Runner {
     }
 
     auto result = Call(send, receive, comm, stream);
-    if (result == tuttiSuccess && stream != nullptr) result = tuttiStreamSynchronize(stream);
+    if (result == tuttiSuccess && stream != nullptr) {
+      result = synchronize ? synchronize(stream) : tuttiStreamSynchronize(stream);
+    }
     if (result != tuttiSuccess) {
       return fmt::format("{}: {}: {}", case_.Describe(), tuttiGetErrorString(result), tuttiGetLastError(comm));
     }
@@ -346,8 +348,9 @@ std::string Case::Describe() const {
                      Reduces(what) ? fmt::format(", {}", kOpNames[op]) : "", root, in_place ? ", in place" : "", seed);
 }
 
-std::string RunCase(const Case& which, int rank, int nranks, tuttiComm_t comm, tuttiStream_t stream, Arena& arena) {
-  return Runner(which, rank, nranks).Run(comm, stream, arena);
+std::string RunCase(const Case& which, int rank, int nranks, tuttiComm_t comm, tuttiStream_t stream, Arena& arena,
+                    const Synchronize& synchronize) {
+  return Runner(which, rank, nranks).Run(comm, stream, arena, synchronize);
 }
 
 std::vector<Case> MixedCases(std::uint32_t seed, int how_many, int nranks, std::size_t most_bytes) {

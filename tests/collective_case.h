@@ -46,8 +46,11 @@ struct Case {
   std::string Describe() const;
 };
 
-// Runs the case on this rank. Empty, or what went wrong.
-std::string RunCase(const Case& which, int rank, int nranks, tuttiComm_t comm, tuttiStream_t stream, Arena& arena);
+// Runs the case on this rank. Empty, or what went wrong. `synchronize` waits for what `stream` was given; by default
+// tuttiStreamSynchronize.
+using Synchronize = std::function<tuttiResult_t(tuttiStream_t)>;
+std::string RunCase(const Case& which, int rank, int nranks, tuttiComm_t comm, tuttiStream_t stream, Arena& arena,
+                    const Synchronize& synchronize = nullptr);
 
 // `how_many` cases, the same on every rank: all collectives in turn; types, operators, counts, roots and places mixed.
 // No buffer of them has more than `most_bytes`.

@@ -45,7 +45,7 @@ class FillEnd {
   std::byte* slots() const { return slots_; }
 
  private:
-  std::byte* Slot() const { return slots_ + std::size_t{tail_ & (shape_.depth - 1)} * shape_.stride; }
+  std::byte* Slot() const { return slots_ + std::size_t{SlotIndex(tail_, shape_.depth)} * shape_.stride; }
   std::uint32_t SlowestHead() const {
     std::uint32_t lag = 0;
     for (const auto* head : heads_) lag = std::max(lag, tail_ - head->load(std::memory_order_acquire));
@@ -88,7 +88,7 @@ class EmptyEnd {
   int peer() const { return peer_; }
 
  private:
-  const std::byte* Slot() const { return slots_ + std::size_t{count_ & (shape_.depth - 1)} * shape_.stride; }
+  const std::byte* Slot() const { return slots_ + std::size_t{SlotIndex(count_, shape_.depth)} * shape_.stride; }
 
   const std::byte* slots_ = nullptr;
   SlotShape shape_{};

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "transports/cma.h"
+#include "transports/gather_values.h"
 
 namespace tutti {
 namespace {
@@ -26,18 +27,6 @@ struct Introduction {
 struct Verdict {
   bool cma;
 };
-
-template <typename T>
-std::vector<T> GatherValues(const AllGather& all_gather, const T& mine) {
-  const auto all = all_gather(std::as_bytes(std::span<const T, 1>(&mine, 1)));
-  std::vector<T> values(all.size());
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    if (all[r].size() != sizeof(T))
-      Throw(tuttiInternalError, "rank {} sent {} bytes where {} belong", r, all[r].size(), sizeof(T));
-    std::memcpy(&values[r], all[r].data(), sizeof(T));
-  }
-  return values;
-}
 
 std::uint64_t PidNamespace() {
   struct stat status {};

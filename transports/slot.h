@@ -1,5 +1,4 @@
-// The pure arithmetic of slots: how a message sits in one, what its flag says, which slot is next. Shared by every
-// executor and every transport; no I/O, no waiting.
+// How a message sits in a slot of host memory. The arithmetic of flags and counts is in slot_arithmetic.h.
 //
 // A ring has `depth` slots, one filler and one or more emptiers. Both count the slots they have dealt with, modulo
 // 2^32; slot number c lies at index c % depth (depth is a power of two, so the wrap is seamless). The filler writes the
@@ -17,6 +16,8 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+
+#include "transports/slot_arithmetic.h"
 
 namespace tutti {
 
@@ -85,27 +86,6 @@ constexpr SlotShape BulkShape(std::uint32_t capacity, std::uint32_t depth) {
   const auto line = static_cast<std::uint32_t>(kCacheLine);
   const std::uint32_t lines = capacity / line + 1;
   return {(lines | 1) * line, depth, line, capacity};
-}
-
-constexpr std::uint64_t SlotFlag(std::uint32_t number, std::uint32_t tag) { return std::uint64_t{tag} << 32 | number; }
-constexpr std::uint32_t FlagNumber(std::uint64_t flag) { return static_cast<std::uint32_t>(flag); }
-
-// How many slots the filler may still fill when it has filled `tail` and the slowest emptier has emptied `head`.
-constexpr std::uint32_t FreeSlots(std::uint32_t tail, std::uint32_t head, std::uint32_t depth) {
-  return depth - (tail - head);
-}
-
-// A finaliser after MurmurHash3 (Appleby, public domain): every input bit reaches every output bit.
-constexpr std::uint64_t Mix(std::uint64_t x) {
-  x ^= x >> 33;
-  x *= 0xff51afd7ed558ccdULL;
-  x ^= x >> 33;
-  x *= 0xc4ceb9fe1a85ec53ULL;
-  return x ^ (x >> 33);
-}
-// The flag's upper half: which operation this slot belongs to.
-constexpr std::uint32_t OperationTag(std::uint64_t signature, std::uint64_t sequence) {
-  return static_cast<std::uint32_t>(Mix(signature ^ (sequence * 0x9e3779b97f4a7c15ULL)) >> 32);
 }
 
 }  // namespace tutti

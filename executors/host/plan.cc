@@ -3,13 +3,11 @@
 #include <algorithm>
 
 #include "base/datatype.h"
-#include "base/rounding.h"
 #include "base/error.h"
+#include "base/rounding.h"
 
 namespace tutti {
 namespace {
-
-bool IsSlot(Place place) { return place == Place::from || place == Place::to || place == Place::post; }
 
 // Takes the page faults of the part of a ring that chunks of this size will touch, the first time a plan uses it.
 // Asking again for pages that are there is cheap.
@@ -29,7 +27,7 @@ Plan::Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type
     : schedule_(std::move(schedule)),
       extents_(std::move(extents)),
       shape_(shape),
-      scratch_stride_(shape.chunk_bytes),
+      binding_(schedule_, extents_, shape.chunk_bytes),
       type_(type),
       reduce_(SelectReduce(type, op == tuttiAvg ? tuttiSum : op)),
       divisor_(op == tuttiAvg ? schedule_.nranks : 0) {
@@ -37,37 +35,19 @@ Plan::Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type
   if (shape_.chunk_bytes == 0 || shape_.chunk_bytes > capacity) {
     Throw(tuttiInternalError, "a chunk of {} bytes does not fit a slot of {}", shape_.chunk_bytes, capacity);
   }
-  for (const std::size_t length : extents_.length) {
-    const std::size_t share = ShareBegin(length, 1) - ShareBegin(length, 0);  // the first is the longest
-    if (schedule_.whole_scratch) scratch_stride_ = std::max(scratch_stride_, RoundUp(share, shape_.chunk_bytes));
-  }
-  scratch_bytes_ = static_cast<std::size_t>(schedule_.scratch_blocks) * scratch_stride_;
   for (std::size_t i = 0; i < schedule_.channels.size(); ++i) {
     const int index = static_cast<int>(i);
     Bind(schedule_.channels[i], index, fabric, first_channel + index * schedule_.connections);
   }
 }
 
-std::size_t Plan::ShareBegin(std::size_t length, int channel) const {
-  return tutti::ShareBegin(length, static_cast<std::size_t>(channel), schedule_.channels.size());
-}
-
 BoundOperand Plan::BindOperand(const Operand& operand, bool written, int channel, ShmFabric& fabric,
                                int fabric_channel) const {
   BoundOperand bound{operand.place, operand.scaled, IsSlot(operand.place)};
-  const auto block = static_cast<std::size_t>(std::max<int>(operand.block, 0));
   switch (operand.place) {
     case Place::input:
-      bound.offset = extents_.input_offset.at(block) + ShareBegin(extents_.length[block], channel);
-      break;
-    case Place::output: {
-      // What all_to_all receives from q is as long as block nranks + q says.
-      const auto length_of =
-          extents_.length.size() > extents_.output_offset.size() ? block + extents_.output_offset.size() : block;
-      bound.offset = extents_.output_offset.at(block) + ShareBegin(extents_.length[length_of], channel);
-      break;
-    }
-    case Place::scratch: bound.offset = block * scratch_stride_; break;
+    case Place::output:
+    case Place::scratch: bound.offset = binding_.OffsetOf(operand, channel); break;
     case Place::to: bound.fill = &fabric.To(fabric_channel + operand.connection, shape_.wire, operand.peer); break;
     case Place::from: bound.empty = &fabric.From(fabric_channel + operand.connection, shape_.wire, operand.peer); break;
     case Place::post:
@@ -90,8 +70,7 @@ void Plan::Bind(const Channel& channel, int index, ShmFabric& fabric, int fabric
     BoundLane bound_lane;
     for (std::size_t s = 0; s < lane.steps.size(); ++s) {
       const auto& step = lane.steps[s];
-      const std::size_t length = extents_.length.at(static_cast<std::size_t>(step.block));
-      const std::size_t bytes = ShareBegin(length, index + 1) - ShareBegin(length, index);
+      const std::size_t bytes = binding_.BytesOf(step, index);
       auto operands = std::make_unique<std::vector<BoundOperand>>();
       for (const auto& read : step.reads) operands->push_back(BindOperand(read, false, index, fabric, fabric_channel));
       for (const auto& write : step.writes)
@@ -99,7 +78,7 @@ void Plan::Bind(const Channel& channel, int index, ShmFabric& fabric, int fabric
 
       BoundStep bound;
       bound.bytes = bytes;
-      bound.length = static_cast<std::uint32_t>((bytes + shape_.chunk_bytes - 1) / shape_.chunk_bytes);
+      bound.length = binding_.ChunksOf(step, index);
       bound.reads = std::span(*operands).first(step.reads.size());
       bound.writes = std::span(*operands).subspan(step.reads.size());
       bound.after = schedule_.channels[static_cast<std::size_t>(index)].lanes[l].steps[s].after;
@@ -108,10 +87,10 @@ void Plan::Bind(const Channel& channel, int index, ShmFabric& fabric, int fabric
       if (bound.arithmetic && fabric.cma()) {
         fetch_bytes_ = std::max(fetch_bytes_, step.reads.size() * shape_.chunk_bytes);
       }
-      const auto is_memory = [](const BoundOperand& o) { return o.place == Place::input || o.place == Place::output; };
-      if (!bound.arithmetic && is_memory(bound.reads.front())) bound.referable = &bound.reads.front();
+      if (const int referable = ReferableOf(step); referable >= 0) {
+        bound.referable = &(*operands)[static_cast<std::size_t>(referable)];
+      }
       for (const auto& write : bound.writes) {
-        if (bound.referable == nullptr && is_memory(write)) bound.referable = &write;
         if (!write.is_slot) {
           footprint_ += bytes;
           continue;
@@ -123,10 +102,6 @@ void Plan::Bind(const Channel& channel, int index, ShmFabric& fabric, int fabric
         }
       }
       for (const auto& read : bound.reads) (read.is_slot ? bytes_received_ : footprint_) += bytes;
-      // A pair that exchanges nothing still says so (Extents::pairwise).
-      const bool talks =
-          bound.fills || std::any_of(bound.reads.begin(), bound.reads.end(), [](auto& o) { return o.is_slot; });
-      if (extents_.pairwise && talks) bound.length = std::max(bound.length, 1U);
       bound_lane.chunks = std::max(bound_lane.chunks, bound.length);
       bound_lane.steps.push_back(bound);
       operands_.push_back(std::move(operands));

@@ -8,8 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "algorithms/extents.h"
-#include "algorithms/schedule.h"
+#include "algorithms/binding.h"
 #include "algorithms/shape.h"
 #include "executors/host/reduce.h"
 #include "transports/shm.h"
@@ -67,7 +66,7 @@ class Plan {
   std::span<const BoundChannel> channels() const { return channels_; }
   ReduceFunction reduce() const { return reduce_; }
   int divisor() const { return divisor_; }
-  std::size_t scratch_bytes() const { return scratch_bytes_; }  // of one channel
+  std::size_t scratch_bytes() const { return binding_.scratch_bytes(); }  // of one channel
   // Of one channel: where a reduction's sources are fetched to that cannot be read in place. 0: they all can.
   std::size_t fetch_bytes() const { return fetch_bytes_; }
   // Payload that this rank sends and receives in one run.
@@ -80,19 +79,17 @@ class Plan {
   void Bind(const Channel& channel, int index, ShmFabric& fabric, int fabric_channel);
   BoundOperand BindOperand(const Operand& operand, bool written, int channel, ShmFabric& fabric,
                            int fabric_channel) const;
-  std::size_t ShareBegin(std::size_t length, int channel) const;
 
   Schedule schedule_;
   Extents extents_;
   Shape shape_;
-  std::size_t scratch_stride_;  // from one block of scratch to the next
+  Binding binding_;
   tuttiDataType_t type_;
   ReduceFunction reduce_;
   int divisor_;
   std::vector<BoundChannel> channels_;
   // BoundStep's spans point into these.
   std::vector<std::unique_ptr<std::vector<BoundOperand>>> operands_;
-  std::size_t scratch_bytes_ = 0;
   std::size_t fetch_bytes_ = 0;
   std::size_t bytes_sent_ = 0;
   std::size_t bytes_received_ = 0;

@@ -108,9 +108,8 @@ Run::Outcome Run::TryStep(std::size_t channel, LaneState& lane, const BoundStep&
     }
   }
   lane.ready_reads = 0;
-  const std::size_t done = std::size_t{lane.chunk} * plan_.shape().chunk_bytes;
-  const std::size_t left = step.bytes - done;
-  return Execute(channel, step, done, left < plan_.shape().chunk_bytes ? left : plan_.shape().chunk_bytes);
+  const std::size_t chunk_bytes = plan_.shape().chunk_bytes;
+  return Execute(channel, step, ChunkBegin(lane.chunk, chunk_bytes), ChunkLength(step.bytes, lane.chunk, chunk_bytes));
 }
 
 std::byte* Run::Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const {

@@ -178,7 +178,8 @@ TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int nranks, t
                                                 tuttiConfig_t* config);
 /* Joins by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as torchrun sets them); TUTTI_SECRET keys the handshake. */
 TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm, tuttiConfig_t* config);
-/* All ranks in one process: fills comms[0..ndev-1]. devlist is accepted for NCCL's sake and may be NULL. */
+/* All ranks in one process: fills comms[0..ndev-1]. Where CUDA is in use, rank i has device devlist[i]; devlist may be
+ * NULL: the devices there are, in turn. */
 TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ndev, const int* devlist);
 /* Collective over comm. Ranks with equal color >= 0 form a new communicator, ordered by key, then by old rank.
  * TUTTI_SPLIT_NOCOLOR: take part, get *newcomm = NULL. config may be NULL: inherit. */
@@ -206,7 +207,8 @@ typedef TUTTI_ENUM {
   tuttiTransportShm = 1,  /* through shared slots */
   tuttiTransportDirect = 2, /* straight from the peer's memory: same process, or a registered window */
   tuttiTransportCma = 3,  /* straight from the peer's memory by process_vm_readv */
-  tuttiNumTransports = 4
+  tuttiTransportP2p = 4,  /* between GPUs */
+  tuttiNumTransports = 5
 } tuttiTransport_t;
 
 typedef TUTTI_ENUM {
@@ -327,15 +329,16 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
 
 /* ------------------------------------------------------------------------------------------------------- memory -- */
 
-/* Page-aligned, zeroed memory that peers can map once it is registered. */
+/* Page-aligned, zeroed memory that peers can map once it is registered: the device's in a thread with a current CUDA
+ * context, else the host's. */
 TUTTI_API tuttiResult_t tuttiMemAlloc(void** ptr, size_t size);
 TUTTI_API tuttiResult_t tuttiMemFree(void* ptr);
 /* Local, as in NCCL: tells this communicator that a buffer will be used again and again. Host memory needs no such
  * registration today - what peers can reach without a window they reach anyway - so this only checks its arguments. */
 TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size, void** handle);
 TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle);
-/* Collective over comm: every rank's [buff, buff + size) inside tuttiMemAlloc memory is mapped by every other rank of
- * this host, and collectives on it read and write it in place. Flags: 0. */
+/* Collective over comm: every rank's [buff, buff + size) inside tuttiMemAlloc memory - or, on devices, cudaMalloc's - is
+ * mapped by every other rank of this host, and collectives on it read and write it in place. Flags: 0. */
 #define TUTTI_WIN_DEFAULT 0
 TUTTI_API tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size, tuttiWindow_t* win,
                                                 int winFlags);

@@ -1,0 +1,139 @@
+// What device code needs of the machine, for a GPU and for its twin on the host (twin.h): who am I, barriers, atomics.
+// The one header of the executor that knows both.
+//
+// Thread-safety: everything here is called by device threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#include <cuda/atomic>
+#else
+#include <sched.h>
+
+#include <atomic>
+
+#include "executors/cuda/twin.h"
+#endif
+
+// Macros, because a function cannot say where it is compiled for, nor a variable where it lies.
+#if defined(__CUDACC__)
+#define TUTTI_DEVICE __device__ __forceinline__
+#define TUTTI_DEVICE_CALL __device__ __noinline__  // a call costs less than its code, many times over
+#define TUTTI_SHARED __shared__
+#define TUTTI_UNROLL _Pragma("unroll")
+#define TUTTI_ROLLED _Pragma("unroll 1")  // left to itself the compiler makes four copies of a loop's body
+#else
+#define TUTTI_DEVICE inline
+#define TUTTI_DEVICE_CALL inline
+#define TUTTI_SHARED
+#define TUTTI_UNROLL
+#define TUTTI_ROLLED
+#endif
+
+namespace tutti {
+
+#if defined(__CUDACC__)
+
+template <typename T>
+using SystemAtomic = cuda::atomic_ref<T, cuda::thread_scope_system>;
+template <typename T>
+using GpuAtomic = cuda::atomic_ref<T, cuda::thread_scope_device>;
+inline constexpr auto kRelaxed = cuda::memory_order_relaxed;
+inline constexpr auto kAcquire = cuda::memory_order_acquire;
+inline constexpr auto kRelease = cuda::memory_order_release;
+inline constexpr auto kAcquireRelease = cuda::memory_order_acq_rel;
+
+TUTTI_DEVICE std::uint32_t ThreadIndex() { return threadIdx.x; }
+TUTTI_DEVICE std::uint32_t ThreadCount() { return blockDim.x; }
+TUTTI_DEVICE std::uint32_t BlockIndex() { return blockIdx.x; }
+TUTTI_DEVICE void Sync() { __syncthreads(); }
+// Is it so for any thread of the block?
+TUTTI_DEVICE bool SyncOr(bool mine) { return __syncthreads_or(mine) != 0; }
+TUTTI_DEVICE void Pause() {}
+
+#else
+
+template <typename T>
+using SystemAtomic = std::atomic_ref<T>;
+template <typename T>
+using GpuAtomic = std::atomic_ref<T>;
+inline constexpr auto kRelaxed = std::memory_order_relaxed;
+inline constexpr auto kAcquire = std::memory_order_acquire;
+inline constexpr auto kRelease = std::memory_order_release;
+inline constexpr auto kAcquireRelease = std::memory_order_acq_rel;
+
+inline thread_local const TwinThread* this_twin = nullptr;
+inline thread_local std::atomic<bool>* any_of_block = nullptr;  // false between barriers
+
+inline std::uint32_t ThreadIndex() { return this_twin->thread; }
+inline std::uint32_t ThreadCount() { return this_twin->threads; }
+inline std::uint32_t BlockIndex() { return this_twin->block; }
+inline void Sync() {
+  if (this_twin->barrier != nullptr) this_twin->barrier->arrive_and_wait();
+}
+inline bool SyncOr(bool mine) {
+  if (this_twin->barrier == nullptr) return mine;
+  auto& any = *any_of_block;
+  if (mine) any.store(true, std::memory_order_relaxed);  // the barrier orders it
+  Sync();
+  const bool result = any.load(std::memory_order_relaxed);
+  Sync();
+  if (ThreadIndex() == 0) any.store(false, std::memory_order_relaxed);
+  Sync();
+  return result;
+}
+// Twins are many and cores are few.
+inline void Pause() { sched_yield(); }
+
+#endif
+
+// Words that several devices, or a device and the host, share. `wide`: somebody beyond this GPU takes part; among one
+// GPU's blocks the narrower scope is cheaper.
+template <typename T>
+TUTTI_DEVICE T LoadAcquire(const T* word, bool wide) {
+  auto& target = *const_cast<T*>(word);
+  return wide ? SystemAtomic<T>(target).load(kAcquire) : GpuAtomic<T>(target).load(kAcquire);
+}
+template <typename T>
+TUTTI_DEVICE void StoreRelease(T* word, T value, bool wide) {
+  if (wide) {
+    SystemAtomic<T>(*word).store(value, kRelease);
+  } else {
+    GpuAtomic<T>(*word).store(value, kRelease);
+  }
+}
+// Relaxed ones are as cheap at any scope.
+template <typename T>
+TUTTI_DEVICE T LoadRelaxed(const T* word) {
+  return SystemAtomic<T>(*const_cast<T*>(word)).load(kRelaxed);
+}
+template <typename T>
+TUTTI_DEVICE void StoreRelaxed(T* word, T value) {
+  SystemAtomic<T>(*word).store(value, kRelaxed);
+}
+
+// Sixteen bytes: one load or store.
+struct alignas(16) Vector {
+  std::uint32_t words[4];
+};
+inline constexpr std::size_t kVectorBytes = sizeof(Vector);
+
+// The i-th vector from there. Data is always in global memory (a GPU's, or pinned), which a compiler cannot see.
+TUTTI_DEVICE Vector LoadVector(const std::byte* base, std::uint64_t i) {
+  const auto* const from = reinterpret_cast<const Vector*>(base) + i;
+#if defined(__CUDA_ARCH__)
+  __builtin_assume(__isGlobal(from));
+#endif
+  return *from;
+}
+TUTTI_DEVICE void StoreVector(std::byte* base, std::uint64_t i, const Vector& value) {
+  auto* const to = reinterpret_cast<Vector*>(base) + i;
+#if defined(__CUDA_ARCH__)
+  __builtin_assume(__isGlobal(to));
+#endif
+  *to = value;
+}
+
+}  // namespace tutti

@@ -1,0 +1,146 @@
+// What the host writes for a GPU to read: plans, the ends of connections, launches. Plain data in device memory.
+//
+// A lane of a schedule is a thread block. Everything that must outlive a launch - counts of slots, sequence numbers -
+// lies here and not in the host's memory, so that a captured graph can be replayed without the host.
+//
+// Thread-safety: plans are read only. An end belongs to the one block that runs its lane; operations of one queue
+// follow one another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "algorithms/schedule.h"
+#include "transports/device_ring.h"
+
+namespace tutti {
+
+struct DeviceOperand {
+  Place place;
+  bool scaled;
+  std::uint32_t end;     // slots: of the rank's fill or empty ends
+  std::uint64_t offset;  // memory: bytes from the start of input, output or the channel's scratch
+};
+
+struct DeviceStep {
+  std::uint64_t bytes;     // of the step's block in this channel
+  std::uint32_t chunks;    // how often it is done
+  std::uint32_t operands;  // first of its operands: the reads, then the writes
+  std::uint32_t after;     // first of those it waits for
+  std::int32_t referable;  // which operand the slots may refer to; -1: none
+  std::uint8_t reads, writes, afters;
+  bool arithmetic, final;
+};
+
+struct DeviceAfter {
+  std::uint32_t lane;  // of the plan
+  std::uint32_t step;
+};
+
+struct DeviceLane {
+  std::uint32_t first_step, steps;
+  std::uint32_t chunks;
+  std::uint32_t channel;
+  std::uint32_t first_fill, fills;  // in the plan's list of ends to be drained
+};
+
+struct DevicePlan {
+  const DeviceLane* lanes;
+  const DeviceStep* steps;
+  const DeviceOperand* operands;
+  const DeviceAfter* afters;
+  const std::uint32_t* drained;  // fill ends by lane
+  std::byte* scratch;
+  std::uint64_t scratch_bytes;  // of one channel
+  std::uint64_t chunk_bytes;
+  std::uint64_t signature, call, count;  // for the recorder
+  std::uint32_t lane_count;
+  std::int32_t divisor;
+  std::uint16_t reducer;  // ReducerOf
+  std::uint8_t element_bytes;
+  Wire wire;
+  bool whole_scratch;
+};
+
+// What a GPU tells the host, in pinned memory. Entries are checked by their sum, not by an order of stores that would
+// cost a trip over PCIe.
+inline constexpr std::uint32_t kProgressEntries = 64;
+struct DeviceCall {
+  std::uint64_t index;  // 1, 2, ...
+  std::uint64_t sequence;
+  std::uint64_t signature, call, count;
+  std::uint64_t check;  // CheckOf
+};
+constexpr std::uint64_t CheckOf(const DeviceCall& c) {
+  return Mix(c.index ^ Mix(c.sequence ^ Mix(c.signature ^ Mix(c.call ^ Mix(c.count)))));
+}
+
+enum class DeviceFaultKind : std::uint32_t { none, foreign, length };
+struct DeviceProgress {
+  DeviceCall calls[kProgressEntries];  // by index modulo kProgressEntries
+  std::uint64_t completed;             // collectives that this rank has done with
+  std::uint64_t calls_done;            // all operations
+  std::uint32_t fault_kind;            // DeviceFaultKind, written last
+  std::int32_t fault_peer;
+  std::uint64_t fault_call;  // index
+  std::uint64_t fault_expected, fault_got;
+};
+
+// Operations that follow one another: a rank's collectives; its messages to one peer, or from one.
+struct DeviceQueue {
+  std::uint64_t sequence;  // operations done
+  std::uint32_t arrived;   // blocks that have done with the operation before the next
+  std::uint32_t finished;  // blocks that have done with the launch
+};
+
+// One rank of one communicator.
+struct DeviceRank {
+  DeviceFillEnd* fills;
+  DeviceEmptyEnd* empties;
+  DeviceQueue* queues;              // collectives, sends by peer, receives by peer
+  const std::byte* const* windows;  // by window * nranks + rank; null where there is none
+  const std::uint32_t* abort;       // pinned: the host's wish
+  DeviceProgress* progress;         // pinned
+  std::uint64_t calls, calls_done;
+  std::uint32_t stop;  // nobody on this rank need go on
+  std::int32_t nranks;
+  bool wide;  // not all ranks are on this GPU
+};
+
+// One operation of one rank.
+struct DeviceWork {
+  const DevicePlan* plan;
+  const std::byte* input;
+  std::byte* output;
+  const void* scalar_source;              // read when the operation runs, if not null
+  std::uint64_t scalar;                   // one element's bytes
+  std::uint64_t input_base, output_base;  // what slots say instead of the data: an address, or an offset in a window
+  std::uint16_t input_window, output_window;
+  std::uint8_t input_kind, output_kind;  // SlotKind
+  bool scaled;
+};
+
+struct DeviceWorkQueue {
+  DeviceRank* rank;
+  DeviceQueue* queue;
+  std::uint64_t* lanes;  // progress of this queue's lanes
+  std::uint32_t first_block, blocks;
+  std::uint32_t first_work, works;
+};
+
+// A kernel's parameter, by value, at most 4 KiB. What does not fit is in pinned memory.
+inline constexpr std::uint32_t kInlineQueues = 16;
+inline constexpr std::uint32_t kInlineWorks = 32;
+struct DeviceLaunch {
+  const DeviceWorkQueue* more_queues;  // if not null, instead of the ones below
+  const DeviceWork* more_works;
+  std::uint32_t queue_count;
+  DeviceWorkQueue queues[kInlineQueues];
+  DeviceWork works[kInlineWorks];
+};
+static_assert(sizeof(DeviceLaunch) <= 4096);
+
+inline constexpr char kInterpreterName[] = "tutti_interpret";
+inline constexpr std::uint32_t kMaxThreads = 512;  // of a block
+
+}  // namespace tutti

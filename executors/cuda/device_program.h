@@ -1,0 +1,60 @@
+// A schedule bound to a GPU: its plan in device memory, as the interpreter reads it (device_plan.h), and what the host
+// needs to launch it.
+//
+// Thread-safety: immutable after construction.
+#pragma once
+
+#include "algorithms/binding.h"
+#include "algorithms/shape.h"
+#include "executors/cuda/device_plan.h"
+#include "transports/device_fabric.h"
+
+namespace tutti {
+
+// What a plan says of its calls, to whoever compares them.
+struct CallIdentity {
+  std::uint64_t signature;
+  std::uint64_t call;  // PackCall
+  std::uint64_t count;
+};
+
+class DeviceProgram {
+ public:
+  // Uses channels first_channel, first_channel + 1, ... of `fabric`, one for each connection of each channel. Copies
+  // the plan to the device, which takes some ten us. REQUIRES: the shape's wire is line or bulk. Throws
+  // tuttiUnhandledCudaError; tuttiInternalError if a chunk does not fit a slot.
+  DeviceProgram(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op,
+                const CallIdentity& identity, const DeviceFabric& fabric, const CudaDevice& device, int first_channel);
+  DeviceProgram(const DeviceProgram&) = delete;
+  DeviceProgram& operator=(const DeviceProgram&) = delete;
+
+  const Schedule& schedule() const { return schedule_; }
+  const Shape& shape() const { return shape_; }
+  const Extents& extents() const { return extents_; }
+  const DevicePlan* plan() const { return reinterpret_cast<const DevicePlan*>(memory_.data()); }
+  std::uint32_t lanes() const { return lanes_; }
+  // Threads that a block needs for this much data in a chunk.
+  std::uint32_t threads() const { return threads_; }
+  std::size_t bytes_sent() const { return bytes_sent_; }
+  std::size_t bytes_received() const { return bytes_received_; }
+
+ private:
+  struct Image;
+
+  void AddChannel(Image& image, int channel, const DeviceFabric& fabric, int first_channel);
+  DeviceOperand Bind(const Operand& operand, bool written, int channel, const DeviceFabric& fabric,
+                     int fabric_channel) const;
+
+  Schedule schedule_;
+  Extents extents_;
+  Shape shape_;
+  Binding binding_;
+  CudaMemory memory_;
+  CudaMemory scratch_;
+  std::uint32_t lanes_ = 0;
+  std::uint32_t threads_ = 0;
+  std::size_t bytes_sent_ = 0;
+  std::size_t bytes_received_ = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,39 @@
+// The kernels in a device's context: loaded whole at init, because a kernel that is loaded while another one spins
+// waits for it for ever.
+//
+// Thread-safety: immutable after construction.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "executors/cuda/device_plan.h"
+#include "transports/device_fabric.h"
+
+namespace tutti {
+
+// Code for every supported GPU, as the driver takes it; empty where the library was built without nvcc.
+std::span<const std::byte> KernelImage();
+
+class KernelModule {
+ public:
+  // Throws tuttiUnhandledCudaError if the driver refuses the code; tuttiInvalidUsage if there is none.
+  explicit KernelModule(const CudaDevice& device);
+  ~KernelModule();
+  KernelModule(const KernelModule&) = delete;
+  KernelModule& operator=(const KernelModule&) = delete;
+
+  const CudaDevice& device() const { return device_; }
+  // Blocks of kMaxThreads that the device runs at the same time. A launch of more would wait for itself.
+  std::uint32_t resident_blocks() const { return resident_blocks_; }
+  // Enqueues. REQUIRES: blocks <= resident_blocks(). Throws tuttiUnhandledCudaError.
+  void Launch(const DeviceLaunch& launch, std::uint32_t blocks, std::uint32_t threads, CuStream stream) const;
+
+ private:
+  const CudaDevice& device_;
+  CuModule module_ = nullptr;
+  CuFunction interpreter_ = nullptr;
+  std::uint32_t resident_blocks_ = 0;
+};
+
+}  // namespace tutti

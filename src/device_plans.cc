@@ -1,0 +1,151 @@
+#include "src/device_plans.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "algorithms/build.h"
+#include "algorithms/machine_of_system.h"
+#include "base/datatype.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "src/rank_zero.h"
+
+namespace tutti {
+namespace {
+
+// What the driver does not tell, for pricing alone: an A100's.
+constexpr double kUnknownMemoryBandwidth = 1555;  // GB/s
+constexpr int kMajorToSm = 10;
+
+double MemoryBandwidth(const CudaDevice& device) {
+  const double clock_khz = device.Attribute(kCuMemoryClockKhz), bits = device.Attribute(kCuMemoryBusBits);
+  constexpr double kTransfersPerClock = 2, kBitsPerByte = 8, kKhzBytesPerGB = 1e6;
+  const double bandwidth = clock_khz * kTransfersPerClock * bits / kBitsPerByte / kKhzBytesPerGB;
+  return bandwidth > 0 ? bandwidth : kUnknownMemoryBandwidth;
+}
+
+// What prices are computed on. A topology that does not tell of a GPU for every rank is no reason to fail.
+Machine MachineFor(const DevicePlanContext& context, const System& system) {
+  const int nranks = context.conditions.nranks;
+  if (!context.fabric->one_device()) {
+    try {
+      return MachineOfSystem(system, 1, nranks);
+    } catch (const Error& error) {
+      Log(Subject::select, "GPUs are priced as one: {}", error.what());
+    }
+  }
+  const auto& device = *context.device;
+  const int sm = device.Attribute(kCuMajor) * kMajorToSm + device.Attribute(kCuMinor);
+  return MachineOfOneGpu(nranks, sm, MemoryBandwidth(device));
+}
+
+std::size_t LanesOf(const Schedule& schedule) {
+  std::size_t lanes = 0;
+  for (const auto& channel : schedule.channels) lanes += channel.lanes.size();
+  return lanes;
+}
+
+// A message's share that one block moves in good time, and the slots' pieces of it.
+constexpr std::size_t kBytesPerMessageChannel = std::size_t{256} << 10;
+constexpr std::size_t kMessageChunk = std::size_t{128} << 10;
+
+int MessageChannels(std::size_t bytes) {
+  return static_cast<int>(std::clamp<std::size_t>(bytes / kBytesPerMessageChannel, 1, kMessageChannels));
+}
+
+Shape MessageShape(std::size_t bytes, const GpuSlots& slots) {
+  if (bytes <= slots.line) return {Wire::line, slots.line};
+  return {Wire::bulk, std::min(kMessageChunk, slots.bulk)};
+}
+
+constexpr char kTable[] = "table";
+
+}  // namespace
+
+DevicePlans::DevicePlans(DevicePlanContext context, const System& system, int rank, const AllGather& all_gather)
+    : context_(std::move(context)), rank_(rank) {
+  const auto shipped = FromRankZero(rank, all_gather, [&] {
+    const Machine machine = MachineFor(context_, system);
+    Pricing(machine, context_.conditions).Complete(table_, 1);
+    return nlohmann::json{{kTable, table_.ToJson(context_.conditions)}};
+  });
+  table_ = SelectionTable::FromJson(shipped[kTable].get<std::string>(), "rank 0's table for GPUs", context_.conditions);
+}
+
+DevicePlanEntry& DevicePlans::Find(const Operation& operation, std::uint64_t packed) {
+  PlanKey key = KeyOf(operation, packed);
+  const auto found = plans_.find(key);
+  if (found != plans_.end()) return *found->second;
+  return *plans_.emplace(std::move(key), Make(operation, packed)).first->second;
+}
+
+void DevicePlans::AddTraffic(tuttiCounters_t& counters) const {
+  for (const auto& [key, plan] : plans_) {
+    const auto algorithm = static_cast<std::size_t>(plan->choice.candidate.algorithm);
+    counters.operations += plan->operations;
+    counters.operationsByAlgorithm[algorithm] += plan->operations;
+    counters.bytesSent[tuttiTransportP2p][algorithm] += plan->operations * plan->program.bytes_sent();
+    counters.bytesReceived[tuttiTransportP2p][algorithm] += plan->operations * plan->program.bytes_received();
+  }
+}
+
+Choice DevicePlans::Choose(const Kind& kind, std::size_t bytes) const {
+  const TableEntry& entry = table_.At(kind, bytes);
+  const auto forced = context_.conditions.forced.algorithm[static_cast<std::size_t>(kind.collective)];
+  std::string reason = fmt::format("predicted {:.1f} us at {} B", entry.us, std::max<std::size_t>(1, entry.from_bytes));
+  if (forced) {
+    const auto why_not = WhyImpossible(*forced, kind, context_.conditions);
+    reason = why_not.empty() ? "forced" : fmt::format("{} is forced, but {}", NameOf(*forced), why_not);
+  }
+  return {entry.candidate, std::move(reason)};
+}
+
+// The candidate's schedule, with as many channels as all ranks of a GPU have room for at the same time. What a user
+// insists on is not changed: the launch refuses it with the numbers.
+Schedule DevicePlans::Fitted(const Operation& operation, Candidate& candidate) const {
+  const auto& conditions = context_.conditions;
+  const auto room = context_.resident_blocks / static_cast<std::uint32_t>(context_.fabric->most_ranks_on_a_device());
+  const auto fits = [&] {
+    for (int rank = 0; rank < conditions.nranks; ++rank) {
+      if (LanesOf(BuiltSchedule(operation, candidate, conditions, rank)) > room) return false;
+    }
+    return true;
+  };
+  while (conditions.forced.channels == 0 && candidate.channels > 1 && !fits()) candidate.channels /= 2;
+  return BuiltSchedule(operation, candidate, conditions, rank_);
+}
+
+std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const Operation& asked, std::uint64_t packed) const {
+  const Operation operation = Scheduled(asked);
+  const auto& conditions = context_.conditions;
+  Choice choice;
+  Schedule schedule;
+  Shape shape;
+  int first_channel = 0;
+  if (operation.point_to_point()) {
+    const std::size_t bytes = operation.count * SizeOf(operation.type);
+    choice = {{}, "point to point"};
+    schedule = MessageSchedule(operation, rank_, conditions.nranks, MessageChannels(bytes));
+    shape = MessageShape(bytes, conditions.gpu_slots);
+    first_channel = conditions.max_channels;
+  } else {
+    const std::size_t bytes = LargestBlockBytes(operation);
+    choice = Choose(KindOf(operation), bytes);
+    schedule = Fitted(operation, choice.candidate);
+    shape = Fitting(choice.candidate.shape, BlockBytes(schedule.pieces(), bytes),
+                    static_cast<int>(schedule.channels.size()));
+  }
+  auto extents = ExtentsOf(operation, conditions.nranks, schedule.blocks);
+  const auto used = BytesUsed(extents);
+  const CallIdentity identity{SignatureOf(asked), packed, asked.count};
+  Log(Subject::select, "rank {}: {} on the GPU: {}, {} channels, chunk {} B, {} ({})", rank_,
+      DescribeCall(packed, asked.count), NameOf(choice.candidate.algorithm), schedule.channels.size(),
+      shape.chunk_bytes, NameOf(shape.wire), choice.reason);
+  return std::unique_ptr<DevicePlanEntry>(
+      new DevicePlanEntry{std::move(choice),
+                          DeviceProgram(std::move(schedule), std::move(extents), shape, operation.type, operation.op,
+                                        identity, *context_.fabric, *context_.device, first_channel),
+                          used});
+}
+
+}  // namespace tutti

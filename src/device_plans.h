@@ -1,0 +1,58 @@
+// Plans of a communicator's calls on GPUs: which algorithm, and the program it becomes. As on the host (selector.h,
+// plan_cache.h), one table of breakpoints is priced by rank 0 and shipped, and a repeated call costs a look-up.
+//
+// Thread-safety: used by one thread at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "algorithms/select.h"
+#include "executors/cuda/device_program.h"
+#include "src/planning.h"
+#include "src/selector.h"
+#include "topology/system.h"
+
+namespace tutti {
+
+// Messages between pairs keep an order of their own, so they have channels of their own behind the collectives'.
+inline constexpr int kMessageChannels = 4;
+
+struct DevicePlanContext {
+  const CudaDevice* device;
+  const DeviceFabric* fabric;
+  Conditions conditions;          // equal on all ranks
+  std::uint32_t resident_blocks;  // of the rank whose GPU has least
+};
+
+struct DevicePlanEntry {
+  Choice choice;
+  DeviceProgram program;
+  UsedBytes used;
+  std::uint64_t operations = 0;
+};
+
+class DevicePlans {
+ public:
+  // Collective.
+  DevicePlans(DevicePlanContext context, const System& system, int rank, const AllGather& all_gather);
+
+  // The plan for this call; it lives as long as this. Making one takes memory of the GPU.
+  DevicePlanEntry& Find(const Operation& operation, std::uint64_t packed);
+  // Adds what was done so far.
+  void AddTraffic(tuttiCounters_t& counters) const;
+  const Conditions& conditions() const { return context_.conditions; }
+
+ private:
+  std::unique_ptr<DevicePlanEntry> Make(const Operation& operation, std::uint64_t packed) const;
+  Choice Choose(const Kind& kind, std::size_t bytes) const;
+  Schedule Fitted(const Operation& operation, Candidate& candidate) const;
+
+  DevicePlanContext context_;
+  int rank_;
+  SelectionTable table_;
+  std::unordered_map<PlanKey, std::unique_ptr<DevicePlanEntry>, PlanKeyHash> plans_;
+};
+
+}  // namespace tutti

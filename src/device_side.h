@@ -1,0 +1,81 @@
+// A communicator's half on the GPU: its rank's state in device memory, the plans of its calls, and what becomes a
+// launch.
+//
+// Calls are enqueued and return; the GPU keeps the sequence numbers, so that a captured graph can be replayed. Who
+// waits, died, or called something else is found out by the device watch, from what the kernels publish.
+//
+// Thread-safety: Prepare and Find need the communicator's lock; the rest may be called from any thread.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "src/device_clique.h"
+#include "src/device_plans.h"
+#include "src/device_windows.h"
+#include "src/recorder.h"
+#include "src/watch.h"
+
+namespace tutti {
+
+// What a rank knows of its communicator when its device side is made.
+struct DeviceSetup {
+  int device = TUTTI_DEVICE_NONE;
+  const Settings* settings = nullptr;
+  const System* system = nullptr;
+  Conditions conditions;  // of the host's side: what is forced, what is deterministic
+};
+
+class DeviceSide {
+ public:
+  // Collective. Null, on every rank, unless every rank has a device; then why not in *why.
+  static std::unique_ptr<DeviceSide> Make(const DeviceSetup& setup, int rank, int nranks, const AllGather& all_gather,
+                                          Deadline deadline, std::string* why);
+  // Waits for the kernels, or stops them if the communicator has failed.
+  ~DeviceSide();
+  DeviceSide(const DeviceSide&) = delete;
+  DeviceSide& operator=(const DeviceSide&) = delete;
+
+  const CudaDevice& device() const { return *device_; }
+  const std::shared_ptr<DeviceClique>& clique() const { return clique_; }
+  DevicePlans& plans() { return *plans_; }
+  DeviceWindows& windows() { return *windows_; }
+  ShmFabric& control() { return *shm_; }
+  DeviceProgress& progress() const { return *progress_; }
+
+  // What these calls, in their order, are for a launch; all of one communicator, on `stream` and `others`.
+  DevicePart Prepare(std::span<const Operation* const> operations, CuStream stream, std::vector<CuStream> others);
+  // Calls that are done by a copy, in stream order, without a launch: of one rank alone, or to oneself.
+  bool DoneByCopy(const Operation& operation, CuStream stream) const;
+  void Copy(void* to, const void* from, std::size_t bytes, CuStream stream) const;
+
+  // Every kernel of this rank ends soon.
+  void Stop();
+  bool AwaitIdle(std::chrono::milliseconds most) const { return clique_->AwaitIdle(most); }
+  const DevicePlanEntry* last_plan() const { return last_plan_; }
+
+ private:
+  DeviceSide(const DeviceSetup& setup, int rank, int nranks, const AllGather& all_gather, Deadline deadline);
+  void MakeState();
+  void JoinClique(const AllGather& all_gather);
+  DeviceWork WorkOf(const Operation& operation, const DevicePlanEntry& plan) const;
+  Reach ReachOf(const void* buffer, std::size_t bytes) const;
+
+  int rank_, nranks_;
+  bool zero_copy_;
+  std::unique_ptr<CudaDevice> device_;
+  std::shared_ptr<const KernelModule> kernels_;
+  std::unique_ptr<ShmFabric> shm_;  // control blocks, for the watch
+  std::unique_ptr<DeviceFabric> fabric_;
+  std::unique_ptr<DeviceWindows> windows_;
+  CudaMemory state_;   // DeviceRank, queues, lanes' progress
+  CudaMemory pinned_;  // progress, abort
+  CudaMemory barrier_;
+  DeviceProgress* progress_ = nullptr;
+  std::uint32_t* abort_ = nullptr;
+  std::shared_ptr<DeviceClique> clique_;
+  std::unique_ptr<DevicePlans> plans_;
+  const DevicePlanEntry* last_plan_ = nullptr;
+};
+
+}  // namespace tutti

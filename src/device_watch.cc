@@ -1,0 +1,132 @@
+#include "src/device_watch.h"
+
+#include <atomic>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/quiet_thread.h"
+
+namespace tutti {
+namespace {
+
+// Kernels end in microseconds: what lasts longer than this is worth a closer look, and an idle GPU no look at all.
+constexpr std::chrono::milliseconds kLookEvery{2};
+// Until then a peer's watch has published what the peer calls.
+constexpr std::chrono::milliseconds kPatience{20};
+
+template <typename T>
+T Published(const T& word) {
+  return std::atomic_ref(const_cast<T&>(word)).load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+DeviceWatch::DeviceWatch(DeviceSide& side, std::vector<Process> roster, std::string name,
+                         std::chrono::milliseconds timeout, std::function<std::optional<Error>()> outside,
+                         std::function<void(const Error&)> fail)
+    : side_(side),
+      watch_(side.control(), std::move(roster), std::move(name), timeout),
+      recorder_(side.control().control(side.control().rank())),
+      outside_(std::move(outside)),
+      fail_(std::move(fail)) {
+  thread_ = QuietThread([this] { Work(); });
+}
+
+DeviceWatch::~DeviceWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = true;
+  }
+  ending_.notify_all();
+  thread_.join();
+}
+
+void DeviceWatch::Fail(const Error& failure) {
+  watch_.Fail(failure);
+  side_.Stop();
+}
+
+void DeviceWatch::Work() {
+  auto moved = Clock::now();
+  std::unique_lock lock(mutex_);
+  while (!ending_.wait_for(lock, kLookEvery, [this] { return end_; })) {
+    lock.unlock();
+    const auto now = Clock::now();
+    if (Read() || running_.empty()) moved = now;
+    if (!watch_.failed()) {
+      if (const auto outside = outside_()) {
+        Fail(*outside);
+      } else if (const auto failure = Look(now - moved)) {
+        Fail(*failure);
+        fail_(*failure);
+      }
+    }
+    lock.lock();
+  }
+}
+
+bool DeviceWatch::Read() {
+  auto& progress = side_.progress();
+  auto& control = side_.control().control(side_.control().rank());
+  bool news = false;
+  // A call is published before it can be done, but neither store waits for the other.
+  for (;; ++seen_) {
+    const DeviceCall& entry = progress.calls[(seen_ + 1) % kProgressEntries];
+    DeviceCall call{Published(entry.index), Published(entry.sequence), Published(entry.signature),
+                    Published(entry.call),  Published(entry.count),    Published(entry.check)};
+    // Overwritten by a later one: the watch slept for long, and goes on with the oldest that is still there.
+    if (call.index > seen_ + 1 && call.check == CheckOf(call)) {
+      seen_ = call.index - kProgressEntries;
+      news = true;
+      running_.clear();
+      continue;
+    }
+    if (call.index != seen_ + 1 || call.check != CheckOf(call)) break;
+    news = true;
+    Running running{UnpackCall(call.call, call.count), call.sequence, call.signature, 0};
+    running.record = recorder_.Begin(running.operation, call.call, call.signature, call.sequence, Ticks());
+    if (!running.operation.point_to_point()) control.started.store(call.sequence, std::memory_order_release);
+    running_.emplace(call.index, std::move(running));
+  }
+  const auto done = Published(progress.calls_done);
+  news = news || done != done_;
+  done_ = done;
+  control.completed.store(Published(progress.completed), std::memory_order_release);
+  std::erase_if(running_, [&](const auto& entry) {
+    if (!Done(entry.second)) return false;
+    recorder_.End(entry.second.record);
+    return true;
+  });
+  return news;
+}
+
+// Messages end unnumbered: they are known to be done when everything is.
+bool DeviceWatch::Done(const Running& running) const {
+  if (done_ >= seen_) return true;
+  return !running.operation.point_to_point() &&
+         side_.control().control(side_.control().rank()).completed.load(std::memory_order_relaxed) >= running.sequence;
+}
+
+std::optional<Error> DeviceWatch::Look(Clock::duration waited) {
+  const auto& progress = side_.progress();
+  const auto kind = static_cast<DeviceFaultKind>(Published(progress.fault_kind));
+  for (const auto& [index, running] : running_) {
+    const Undertaking undertaking{&running.operation, running.sequence, running.signature};
+    if (kind == DeviceFaultKind::none) {
+      if (auto failure = watch_.Look(undertaking, -1, waited)) return failure;
+      continue;
+    }
+    const Fault fault{kind == DeviceFaultKind::foreign ? Fault::Kind::foreign : Fault::Kind::length,
+                      Published(progress.fault_peer), Published(progress.fault_expected),
+                      Published(progress.fault_got)};
+    // The operation that the faulty slot was in is the latest that meets that peer.
+    const bool message = running.operation.point_to_point();
+    if (message && running.operation.root != fault.peer) continue;
+    // What the peer calls is told by its own watch, which may be a look behind.
+    if (waited < kPatience) return std::nullopt;
+    return watch_.Explain(undertaking, fault);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tutti

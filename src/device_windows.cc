@@ -1,0 +1,102 @@
+#include "src/device_windows.h"
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "transports/gather_values.h"
+
+namespace tutti {
+namespace {
+
+// A rank's part of a window, as it offers it to the others.
+struct Offer {
+  CuIpcHandle handle;  // of the whole allocation
+  std::uint64_t offset;
+  std::uint64_t address;  // for ranks of the same process
+  bool valid;
+};
+
+Offer MakeOffer(const CudaDevice& device, void* buffer, std::size_t bytes) {
+  const auto& driver = device.driver();
+  const CurrentDevice current(driver, device.context());
+  Offer offer{};
+  CuPointer base = 0;
+  std::size_t size = 0;
+  const auto address = reinterpret_cast<CuPointer>(buffer);
+  if (driver.cuMemGetAddressRange(&base, &size, address) != kCuSuccess) return offer;
+  if (address - base > size || bytes > size - (address - base)) return offer;
+  if (driver.cuIpcGetMemHandle(&offer.handle, base) != kCuSuccess) return offer;
+  offer.offset = address - base;
+  offer.address = address;
+  offer.valid = true;
+  return offer;
+}
+
+}  // namespace
+
+DeviceWindows::DeviceWindows(const CudaDevice& device, const ShmFabric& shm)
+    : device_(device),
+      shm_(shm),
+      table_(CudaMemory::OnDevice(device.driver(), device.context(),
+                                  kMostWindows * static_cast<std::size_t>(shm.nranks()) * sizeof(std::byte*))) {
+  SideStream(device.driver(), device.context()).Zero(table_.data(), table_.bytes());
+}
+
+tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const AllGather& all_gather) {
+  const auto offers = GatherValues(all_gather, MakeOffer(device_, buffer, bytes));
+  std::vector<int> without;
+  for (std::size_t r = 0; r < offers.size(); ++r) {
+    if (!offers[r].valid) without.push_back(static_cast<int>(r));
+  }
+  if (!without.empty()) {
+    Throw(
+        tuttiInvalidArgument,
+        "buff is not inside one allocation of cudaMalloc or tuttiMemAlloc that other processes can open, on rank{} {}",
+        without.size() > 1 ? "s" : "", fmt::join(without, ", "));
+  }
+  if (windows_.size() >= kMostWindows) {
+    Throw(tuttiInvalidUsage, "more than {} windows of GPUs' memory were registered on this communicator", kMostWindows);
+  }
+  Window window;
+  window.handle = std::make_unique<tuttiWindow>(tuttiWindow{static_cast<std::uint16_t>(windows_.size())});
+  window.begin = static_cast<const std::byte*>(buffer);
+  window.bytes = bytes;
+  std::vector<const std::byte*> bases;
+  for (int r = 0; r < shm_.nranks(); ++r) {
+    const Offer& offer = offers[static_cast<std::size_t>(r)];
+    if (r == shm_.rank() || shm_.same_process(r)) {
+      bases.push_back(reinterpret_cast<const std::byte*>(offer.address));
+      continue;
+    }
+    window.opened.emplace_back(device_, offer.handle);
+    bases.push_back(window.opened.back().data() + offer.offset);
+  }
+  const std::size_t row = bases.size() * sizeof bases.front();
+  SideStream(device_.driver(), device_.context()).Copy(table_.data() + windows_.size() * row, bases.data(), row);
+  all_gather({});  // nobody may use the window before everybody has it
+  windows_.push_back(std::move(window));
+  return windows_.back().handle.get();
+}
+
+bool DeviceWindows::Deregister(const tuttiWindow* handle, const AllGather& all_gather) {
+  for (auto& window : windows_) {
+    if (window.handle == nullptr || window.handle.get() != handle) continue;
+    all_gather({});  // everybody has stopped using it
+    window = Window{};
+    return true;
+  }
+  return false;
+}
+
+std::optional<Reach> DeviceWindows::Find(const void* pointer, std::size_t bytes) const {
+  const auto* const begin = static_cast<const std::byte*>(pointer);
+  for (const auto& window : windows_) {
+    if (window.handle == nullptr || begin < window.begin) continue;
+    const auto offset = static_cast<std::size_t>(begin - window.begin);
+    if (offset > window.bytes || bytes > window.bytes - offset) continue;
+    return Reach{SlotKind::window, window.handle->number, offset};
+  }
+  return std::nullopt;
+}
+
+}  // namespace tutti

@@ -1,0 +1,49 @@
+// Memory of GPUs that all ranks of a communicator have registered: every rank's GPU reaches every rank's part of a
+// window, so slots can say where data lies instead of carrying it.
+//
+// Thread-safety: Register and Deregister are collective control calls; Find may run beside neither. The communicator's
+// lock sees to that.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "executors/host/run.h"
+#include "src/windows.h"
+#include "transports/device_fabric.h"
+
+namespace tutti {
+
+class DeviceWindows {
+ public:
+  // What a kernel's table has room for.
+  static constexpr std::size_t kMostWindows = 256;
+
+  DeviceWindows(const CudaDevice& device, const ShmFabric& shm);
+
+  // Collective. Throws tuttiInvalidArgument, on every rank, if some rank's memory cannot be given to other processes.
+  tuttiWindow* Register(void* buffer, std::size_t bytes, const AllGather& all_gather);
+  // Collective. False if the window is none of these; then nothing was done.
+  bool Deregister(const tuttiWindow* window, const AllGather& all_gather);
+  // How peers reach [pointer, pointer + bytes), if a window of this rank holds it.
+  std::optional<Reach> Find(const void* pointer, std::size_t bytes) const;
+  // For kernels: by window * nranks + rank.
+  const std::byte* const* table() const { return reinterpret_cast<const std::byte* const*>(table_.data()); }
+
+ private:
+  struct Window {
+    std::unique_ptr<tuttiWindow> handle;
+    const std::byte* begin = nullptr;
+    std::size_t bytes = 0;
+    std::vector<OpenedMemory> opened;  // of ranks in other processes
+  };
+
+  const CudaDevice& device_;
+  const ShmFabric& shm_;
+  CudaMemory table_;
+  std::vector<Window> windows_;  // by number; a deregistered one keeps its place
+};
+
+}  // namespace tutti

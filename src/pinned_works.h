@@ -1,0 +1,39 @@
+// Memory for launches that are longer than a kernel's parameter: pinned, written by the host, read by the kernel, and
+// used again when that has ended. A captured launch keeps its memory: its graph may be replayed at any time.
+//
+// Thread-safety: used by one thread at a time.
+#pragma once
+
+#include <vector>
+
+#include "executors/cuda/device_plan.h"
+#include "transports/cuda_driver.h"
+#include "transports/device_fabric.h"
+
+namespace tutti {
+
+class PinnedWorks {
+ public:
+  explicit PinnedWorks(const CudaDevice& device) : device_(device) {}
+  ~PinnedWorks();
+
+  // A launch's queues and works, as its kernel will find them.
+  DeviceLaunch Write(const std::vector<DeviceWorkQueue>& queues, const std::vector<DeviceWork>& works);
+  // The launch that was written last has been enqueued on this stream.
+  void Enqueued(CuStream stream, bool captured);
+
+ private:
+  struct Block {
+    CudaMemory memory;
+    CuEvent done = nullptr;
+    bool kept = false;  // for a graph
+    bool recorded = false;
+  };
+  Block& Free(std::size_t bytes);
+
+  const CudaDevice& device_;
+  std::vector<Block> blocks_;
+  Block* written_ = nullptr;
+};
+
+}  // namespace tutti

@@ -1,0 +1,95 @@
+#include "tests/gpu.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+namespace tutti::testing {
+namespace {
+
+using Pointer = std::uint64_t;
+
+void* Library() {
+  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+  return library;
+}
+
+// Calls the driver's function of that name with arguments of exactly these types.
+template <typename... Arguments>
+int Try(const char* name, Arguments... arguments) {
+  auto* const function = reinterpret_cast<int (*)(Arguments...)>(dlsym(Library(), name));
+  if (function == nullptr) return -1;
+  return function(arguments...);
+}
+
+template <typename... Arguments>
+void Call(const char* name, Arguments... arguments) {
+  EXPECT_EQ(Try(name, arguments...), 0) << name;
+}
+
+int Count() {
+  int count = 0;
+  if (Library() == nullptr || Try("cuInit", 0U) != 0 || Try("cuDeviceGetCount", &count) != 0) return 0;
+  return count;
+}
+
+}  // namespace
+
+bool Gpu::Exists() { return Count() > 0; }
+
+Gpu::Gpu(int ordinal) : ordinal_(ordinal % Count()) {
+  void* context = nullptr;
+  Call("cuDevicePrimaryCtxRetain", &context, ordinal_);
+  Call("cuCtxSetCurrent", context);
+}
+
+Gpu::~Gpu() {
+  Call<void*>("cuCtxSetCurrent", nullptr);
+  Call("cuDevicePrimaryCtxRelease_v2", ordinal_);
+}
+
+std::byte* Gpu::Allocate(std::size_t bytes) const {
+  constexpr unsigned kGlobal = 1;  // CU_MEM_ATTACH_GLOBAL
+  Pointer pointer = 0;
+  // The stand-in's memory is the host's anyway.
+  if (Try("cuMemAllocManaged", &pointer, bytes, kGlobal) != 0) Call("cuMemAlloc_v2", &pointer, bytes);
+  return reinterpret_cast<std::byte*>(pointer);
+}
+
+void Gpu::Free(std::byte* memory) const { Call("cuMemFree_v2", reinterpret_cast<Pointer>(memory)); }
+
+tuttiStream_t Gpu::NewStream() const {
+  constexpr unsigned kNonBlocking = 1;
+  tuttiStream_t stream = nullptr;
+  Call("cuStreamCreate", &stream, kNonBlocking);
+  return stream;
+}
+
+void Gpu::DestroyStream(tuttiStream_t stream) const { Call("cuStreamDestroy_v2", stream); }
+
+tuttiResult_t Gpu::Synchronize(tuttiStream_t stream) const {
+  return Try("cuStreamSynchronize", stream) == 0 ? tuttiSuccess : tuttiUnhandledCudaError;
+}
+
+void Gpu::BeginCapture(tuttiStream_t stream) const {
+  constexpr int kThreadLocal = 1;  // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+  Call("cuStreamBeginCapture_v2", stream, kThreadLocal);
+}
+
+void* Gpu::EndCapture(tuttiStream_t stream) const {
+  void *graph = nullptr, *ready = nullptr;
+  Call("cuStreamEndCapture", stream, &graph);
+  Call("cuGraphInstantiateWithFlags", &ready, graph, 0ULL);
+  return ready;
+}
+
+void Gpu::LaunchGraph(void* graph, tuttiStream_t stream) const { Call("cuGraphLaunch", graph, stream); }
+
+void Gpu::Follow(tuttiStream_t to, tuttiStream_t from) const {
+  void* event = nullptr;
+  Call("cuEventCreate", &event, 0U);
+  Call("cuEventRecord", event, from);
+  Call("cuStreamWaitEvent", to, event, 0U);
+  Call("cuEventDestroy_v2", event);
+}
+
+}  // namespace tutti::testing

@@ -1,0 +1,46 @@
+// A GPU as a test's rank uses it, by the driver's own interface, loaded at run time: a real one, or the stand-in
+// (tests/standin) where there is none.
+//
+// Thread-safety: a Gpu belongs to the thread that made it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tutti/tutti.h"
+
+namespace tutti::testing {
+
+class Gpu {
+ public:
+  // Is there a driver and a device?
+  static bool Exists();
+
+  // The device's primary context becomes this thread's current one. `ordinal` counts on round the devices there are.
+  explicit Gpu(int ordinal);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  int ordinal() const { return ordinal_; }
+  // Memory of the GPU that the host can read and write, too.
+  std::byte* Allocate(std::size_t bytes) const;
+  void Free(std::byte* memory) const;
+
+  // Streams, graphs: a test fails if the driver refuses.
+  tuttiStream_t NewStream() const;
+  void DestroyStream(tuttiStream_t stream) const;
+  // Success, or tuttiUnhandledCudaError.
+  tuttiResult_t Synchronize(tuttiStream_t stream) const;
+  void BeginCapture(tuttiStream_t stream) const;
+  // What was captured, ready to be launched.
+  void* EndCapture(tuttiStream_t stream) const;
+  void LaunchGraph(void* graph, tuttiStream_t stream) const;
+  // `to` of `from`'s stream: what comes after in `to` waits for what is in `from` now.
+  void Follow(tuttiStream_t to, tuttiStream_t from) const;
+
+ private:
+  int ordinal_;
+};
+
+}  // namespace tutti::testing

@@ -1,0 +1,29 @@
+// The twins of the library's own kernels: the very source, compiled for the host.
+#include <array>
+#include <new>
+
+#include "executors/cuda/interpret.h"
+#include "executors/cuda/twin.h"
+
+namespace tutti {
+namespace {
+
+struct Shared {
+  std::atomic<bool> any;
+  BlockState state;
+};
+
+void RunInterpreter(const TwinThread& self, const void* parameter) {
+  auto& shared = *reinterpret_cast<Shared*>(self.shared);
+  this_twin = &self;
+  any_of_block = &shared.any;
+  Interpret(*static_cast<const DeviceLaunch*>(parameter), shared.state);
+}
+
+constexpr std::array kTwins = {TwinKernel{kInterpreterName, sizeof(DeviceLaunch), sizeof(Shared), RunInterpreter}};
+
+}  // namespace
+
+std::span<const TwinKernel> TwinKernels() { return kTwins; }
+
+}  // namespace tutti

@@ -1,0 +1,176 @@
+// The CUDA driver, loaded when somebody needs it: the library links nothing of CUDA and runs where there is none. Only
+// what is documented in the driver API's reference is declared here, and only what is used.
+//
+// Thread-safety: immutable once loaded; the driver's own functions may be called from any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace tutti {
+
+// As the driver's ABI has them.
+using CuResult = int;
+using CuDevice = int;
+using CuContext = struct CUctx_st*;
+using CuStream = struct CUstream_st*;  // a cudaStream_t is the same
+using CuEvent = struct CUevent_st*;
+using CuModule = struct CUmod_st*;
+using CuFunction = struct CUfunc_st*;
+using CuPointer = std::uint64_t;
+struct CuIpcHandle {
+  char bytes[64];
+};
+struct CuUuid {
+  char bytes[16];
+};
+
+inline constexpr CuResult kCuSuccess = 0;
+inline constexpr CuResult kCuErrorNotReady = 600;
+inline constexpr CuResult kCuErrorPeerAccessAlreadyEnabled = 704;
+
+// CUdevice_attribute
+inline constexpr int kCuMemoryClockKhz = 36, kCuMemoryBusBits = 37, kCuMultiprocessors = 16, kCuMajor = 75,
+                     kCuMinor = 76;
+// CUpointer_attribute
+inline constexpr int kCuPointerMemoryType = 2, kCuPointerDevicePointer = 3, kCuPointerIsManaged = 8,
+                     kCuPointerDeviceOrdinal = 9;
+// CUmemorytype
+inline constexpr unsigned kCuMemoryHost = 1, kCuMemoryDevice = 2;
+inline constexpr unsigned kCuStreamNonBlocking = 1;
+inline constexpr unsigned kCuEventDisableTiming = 2;
+inline constexpr unsigned kCuHostRegisterPortable = 1, kCuHostRegisterDeviceMap = 2;
+inline constexpr unsigned kCuHostAllocPortable = 1, kCuHostAllocDeviceMap = 2;
+inline constexpr unsigned kCuIpcLazyPeerAccess = 1;
+inline constexpr int kCuCaptureActive = 1;       // CUstreamCaptureStatus
+inline constexpr int kCuCaptureModeRelaxed = 2;  // CUstreamCaptureMode
+inline constexpr int kCuFuncNumRegs = 4;         // CUfunction_attribute
+
+struct CudaDriver {
+  CuResult (*cuInit)(unsigned flags);
+  CuResult (*cuDriverGetVersion)(int* version);
+  CuResult (*cuGetErrorString)(CuResult error, const char** text);
+  CuResult (*cuDeviceGet)(CuDevice* device, int ordinal);
+  CuResult (*cuDeviceGetCount)(int* count);
+  CuResult (*cuDeviceGetName)(char* name, int length, CuDevice device);
+  CuResult (*cuDeviceGetUuid)(CuUuid* uuid, CuDevice device);
+  CuResult (*cuDeviceGetAttribute)(int* value, int attribute, CuDevice device);
+  CuResult (*cuDeviceCanAccessPeer)(int* can, CuDevice device, CuDevice peer);
+  CuResult (*cuDevicePrimaryCtxRetain)(CuContext* context, CuDevice device);
+  CuResult (*cuDevicePrimaryCtxRelease)(CuDevice device);
+  CuResult (*cuCtxGetCurrent)(CuContext* context);
+  CuResult (*cuCtxGetDevice)(CuDevice* device);
+  CuResult (*cuCtxPushCurrent)(CuContext context);
+  CuResult (*cuCtxPopCurrent)(CuContext* context);
+  CuResult (*cuCtxEnablePeerAccess)(CuContext peer, unsigned flags);
+  CuResult (*cuModuleLoadData)(CuModule* module, const void* image);
+  CuResult (*cuModuleUnload)(CuModule module);
+  CuResult (*cuModuleGetFunction)(CuFunction* function, CuModule module, const char* name);
+  CuResult (*cuOccupancyMaxActiveBlocksPerMultiprocessor)(int* blocks, CuFunction function, int threads,
+                                                          std::size_t shared_bytes);
+  CuResult (*cuLaunchKernel)(CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                             unsigned block_y, unsigned block_z, unsigned shared_bytes, CuStream stream,
+                             void** parameters, void** extra);
+  CuResult (*cuMemAlloc)(CuPointer* pointer, std::size_t bytes);
+  CuResult (*cuMemFree)(CuPointer pointer);
+  CuResult (*cuMemGetAddressRange)(CuPointer* base, std::size_t* bytes, CuPointer pointer);
+  CuResult (*cuMemHostAlloc)(void** pointer, std::size_t bytes, unsigned flags);
+  CuResult (*cuMemFreeHost)(void* pointer);
+  CuResult (*cuMemHostRegister)(void* pointer, std::size_t bytes, unsigned flags);
+  CuResult (*cuMemHostUnregister)(void* pointer);
+  CuResult (*cuMemHostGetDevicePointer)(CuPointer* device, void* pointer, unsigned flags);
+  CuResult (*cuMemcpyAsync)(CuPointer to, CuPointer from, std::size_t bytes, CuStream stream);
+  CuResult (*cuMemsetD8Async)(CuPointer to, unsigned char value, std::size_t bytes, CuStream stream);
+  CuResult (*cuPointerGetAttributes)(unsigned count, int* attributes, void** values, CuPointer pointer);
+  CuResult (*cuIpcGetMemHandle)(CuIpcHandle* handle, CuPointer pointer);
+  CuResult (*cuIpcOpenMemHandle)(CuPointer* pointer, CuIpcHandle handle, unsigned flags);
+  CuResult (*cuIpcCloseMemHandle)(CuPointer pointer);
+  CuResult (*cuStreamCreate)(CuStream* stream, unsigned flags);
+  CuResult (*cuStreamDestroy)(CuStream stream);
+  CuResult (*cuStreamSynchronize)(CuStream stream);
+  CuResult (*cuStreamWaitEvent)(CuStream stream, CuEvent event, unsigned flags);
+  CuResult (*cuStreamGetCaptureInfo)(CuStream stream, int* status, std::uint64_t* id, void* graph,
+                                     const void* dependencies, std::size_t* count);
+  CuResult (*cuThreadExchangeStreamCaptureMode)(int* mode);
+  CuResult (*cuEventCreate)(CuEvent* event, unsigned flags);
+  CuResult (*cuEventDestroy)(CuEvent event);
+  CuResult (*cuEventRecord)(CuEvent event, CuStream stream);
+  CuResult (*cuEventQuery)(CuEvent event);
+
+  // "cuMemAlloc: out of memory". Throws tuttiUnhandledCudaError unless `result` is success.
+  void Check(CuResult result, const char* call) const;
+};
+
+// The driver of this machine, initialised; null where there is none, with why in *why (which may be null).
+const CudaDriver* LoadedCudaDriver(std::string* why = nullptr);
+
+// While it lives, the thread's current context is the device's primary one.
+class CurrentDevice {
+ public:
+  CurrentDevice(const CudaDriver& driver, CuContext context);
+  ~CurrentDevice();
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  const CudaDriver& driver_;
+};
+
+// While it lives, this thread may allocate and copy although some stream is capturing a graph.
+class BesideCapture {
+ public:
+  explicit BesideCapture(const CudaDriver& driver);
+  ~BesideCapture();
+  BesideCapture(const BesideCapture&) = delete;
+  BesideCapture& operator=(const BesideCapture&) = delete;
+
+ private:
+  const CudaDriver& driver_;
+  int mode_ = kCuCaptureModeRelaxed;
+};
+
+// Memory of the current context's device, or pinned host memory that it reaches. Move-only. Throws
+// tuttiUnhandledCudaError when there is no more.
+class CudaMemory {
+ public:
+  CudaMemory() = default;
+  static CudaMemory OnDevice(const CudaDriver& driver, CuContext context, std::size_t bytes);
+  static CudaMemory Pinned(const CudaDriver& driver, CuContext context, std::size_t bytes);
+  CudaMemory(CudaMemory&& other) noexcept { *this = std::move(other); }
+  CudaMemory& operator=(CudaMemory&& other) noexcept;
+  ~CudaMemory() { Release(); }
+
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  void Release();
+
+  const CudaDriver* driver_ = nullptr;
+  CuContext context_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  bool pinned_ = false;
+};
+
+// A stream of our own for what a communicator does beside its user's work: copies of plans, zeroing.
+class SideStream {
+ public:
+  SideStream(const CudaDriver& driver, CuContext context);
+  ~SideStream();
+  SideStream(const SideStream&) = delete;
+  SideStream& operator=(const SideStream&) = delete;
+
+  // Return when done.
+  void Copy(void* to, const void* from, std::size_t bytes);
+  void Zero(void* to, std::size_t bytes);
+
+ private:
+  const CudaDriver& driver_;
+  CuContext context_;
+  CuStream stream_ = nullptr;
+};
+
+}  // namespace tutti

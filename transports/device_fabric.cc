@@ -1,0 +1,258 @@
+#include "transports/device_fabric.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "transports/gather_values.h"
+
+namespace tutti {
+
+CudaDevice::CudaDevice(const CudaDriver& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {
+  int count = 0;
+  driver.Check(driver.cuDeviceGetCount(&count), "cuDeviceGetCount");
+  if (ordinal < 0 || ordinal >= count) {
+    Throw(tuttiInvalidArgument, "device is {}; this process sees {} CUDA device{}", ordinal, count,
+          count == 1 ? "" : "s");
+  }
+  driver.Check(driver.cuDeviceGet(&device_, ordinal), "cuDeviceGet");
+  driver.Check(driver.cuDeviceGetUuid(&uuid_, device_), "cuDeviceGetUuid");
+  driver.Check(driver.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");
+}
+
+CudaDevice::~CudaDevice() { driver_.cuDevicePrimaryCtxRelease(device_); }
+
+int CudaDevice::Attribute(int attribute) const {
+  int value = 0;
+  driver_.Check(driver_.cuDeviceGetAttribute(&value, attribute, device_), "cuDeviceGetAttribute");
+  return value;
+}
+
+bool CudaDevice::Reaches(const CudaDevice& other) const {
+  if (IsSame(other.uuid_)) return true;
+  int can = 0;
+  driver_.Check(driver_.cuDeviceCanAccessPeer(&can, device_, other.device_), "cuDeviceCanAccessPeer");
+  if (can == 0) return false;
+  const CurrentDevice current(driver_, context_);
+  const auto result = driver_.cuCtxEnablePeerAccess(other.context_, 0);
+  return result == kCuSuccess || result == kCuErrorPeerAccessAlreadyEnabled;
+}
+
+bool CudaDevice::IsSame(const CuUuid& uuid) const { return std::memcmp(&uuid_, &uuid, sizeof uuid) == 0; }
+
+OpenedMemory::OpenedMemory(const CudaDevice& device, const CuIpcHandle& handle) : device_(&device) {
+  const CurrentDevice current(device.driver(), device.context());
+  const BesideCapture beside(device.driver());
+  CuPointer pointer = 0;
+  device.driver().Check(device.driver().cuIpcOpenMemHandle(&pointer, handle, kCuIpcLazyPeerAccess),
+                        "cuIpcOpenMemHandle");
+  data_ = reinterpret_cast<std::byte*>(pointer);
+}
+
+OpenedMemory::~OpenedMemory() {
+  if (data_ == nullptr) return;
+  const auto& driver = device_->driver();
+  if (driver.cuCtxPushCurrent(device_->context()) != kCuSuccess) return;
+  driver.cuIpcCloseMemHandle(reinterpret_cast<CuPointer>(data_));
+  CuContext popped = nullptr;
+  driver.cuCtxPopCurrent(&popped);
+}
+
+// What a rank says of itself.
+struct DeviceFabric::Introduction {
+  CuUuid uuid;
+  std::int32_t ordinal;
+  std::uint64_t memory;  // where its memory_ is, for ranks of the same process
+  CuIpcHandle handle;    // for the others
+};
+
+DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const ShmFabric& shm, const AllGather& all_gather,
+                           Deadline deadline)
+    : device_(device),
+      rank_(shm.rank()),
+      nranks_(shm.nranks()),
+      layout_(nranks_, channels),
+      memory_(std::make_shared<CudaMemory>(CudaMemory::OnDevice(device.driver(), device.context(), layout_.bytes()))),
+      peers_(static_cast<std::size_t>(nranks_)) {
+  SideStream(device.driver(), device.context()).Zero(memory_->data(), layout_.zeroed_bytes());
+  Introduction mine{device.uuid(), device.ordinal(), reinterpret_cast<std::uint64_t>(&memory_), {}};
+  {
+    const CurrentDevice current(device.driver(), device.context());
+    // Where it cannot be had, peers in other processes find the handle void and meet us in host memory.
+    device.driver().cuIpcGetMemHandle(&mine.handle, reinterpret_cast<CuPointer>(memory_->data()));
+  }
+  const auto all = GatherValues(all_gather, mine);
+  ReachPeers(all, shm);
+
+  std::vector<std::byte> reached;
+  for (const auto& peer : peers_) reached.push_back(std::byte{peer.device != nullptr});
+  const auto theirs = all_gather(reached);
+  reach_.assign(peers_.size(), std::vector<bool>(peers_.size(), true));
+  for (std::size_t a = 0; a < peers_.size(); ++a) {
+    if (theirs[a].size() != peers_.size()) Throw(tuttiInternalError, "rank {} sent a malformed reach", a);
+    for (std::size_t b = 0; b < peers_.size(); ++b) {
+      if (theirs[a][b] != std::byte{0}) continue;
+      reach_[a][b] = reach_[b][a] = all_reach_ = false;
+    }
+  }
+  if (!all_reach_) MeetInHostMemory(shm, all_gather, deadline);
+  MakeEnds();
+  all_gather({});  // nobody's kernel begins before everybody's memory is zeroed and reached
+  Log(Subject::init, "rank {}: device {}, {} B of its memory lent to peers, {} ranks share a launch{}", rank_,
+      device.ordinal(), layout_.bytes(), fused_.size(),
+      all_reach_ ? "" : "; some pairs of devices meet in host memory");
+}
+
+DeviceFabric::~DeviceFabric() {
+  const auto& driver = device_.driver();
+  if (pinned_.empty() || driver.cuCtxPushCurrent(device_.context()) != kCuSuccess) return;
+  for (void* const pinned : pinned_) driver.cuMemHostUnregister(pinned);
+  CuContext popped = nullptr;
+  driver.cuCtxPopCurrent(&popped);
+}
+
+void DeviceFabric::ReachPeers(const std::vector<Introduction>& all, const ShmFabric& shm) {
+  for (int r = 0; r < nranks_; ++r) {
+    const auto& theirs = all[static_cast<std::size_t>(r)];
+    auto& peer = peers_[static_cast<std::size_t>(r)];
+    const bool same_device = device_.IsSame(theirs.uuid);
+    const bool same_process = r == rank_ || shm.same_process(r);
+    if (same_device && same_process) fused_.push_back(r);
+    one_device_ = one_device_ && same_device;
+    one_process_ = one_process_ && same_process;
+    int ranks = 0;
+    for (const auto& each : all) ranks += std::memcmp(&each.uuid, &theirs.uuid, sizeof theirs.uuid) == 0;
+    most_ranks_on_a_device_ = std::max(most_ranks_on_a_device_, ranks);
+
+    if (same_process) {
+      if (!same_device) peer.gpu = std::make_unique<CudaDevice>(device_.driver(), theirs.ordinal);
+      if (same_device || device_.Reaches(*peer.gpu)) {
+        peer.shared = *reinterpret_cast<const std::shared_ptr<CudaMemory>*>(theirs.memory);
+        peer.device = peer.shared->data();
+      }
+      continue;
+    }
+    try {
+      peer.opened = OpenedMemory(device_, theirs.handle);
+      peer.device = peer.opened.data();
+    } catch (const Error& error) {
+      Log(Subject::init, "rank {} cannot reach the device of rank {}: {}", rank_, r, error.what());
+    }
+  }
+}
+
+std::byte* DeviceFabric::Pin(const Segment& segment) {
+  const auto& driver = device_.driver();
+  const CurrentDevice current(driver, device_.context());
+  driver.Check(
+      driver.cuMemHostRegister(segment.data(), segment.bytes(), kCuHostRegisterPortable | kCuHostRegisterDeviceMap),
+      "cuMemHostRegister");
+  pinned_.push_back(segment.data());
+  CuPointer device = 0;
+  driver.Check(driver.cuMemHostGetDevicePointer(&device, segment.data(), 0), "cuMemHostGetDevicePointer");
+  return reinterpret_cast<std::byte*>(device);
+}
+
+// Every rank makes a second, like piece of host memory; pairs that do not reach each other use those.
+void DeviceFabric::MeetInHostMemory(const ShmFabric& shm, const AllGather& all_gather, Deadline deadline) {
+  auto& own = peers_[static_cast<std::size_t>(rank_)];
+  own.host = Segment::Create("tutti-pinned", layout_.bytes());
+  const auto addresses = GatherValues(all_gather, reinterpret_cast<std::uint64_t>(own.host.data()));
+  std::vector<int> everyone;
+  for (int r = 0; r < nranks_; ++r) everyone.push_back(r);
+  const int fd = own.host.fd().get();
+  auto descriptors = ExchangeDescriptors(rank_, everyone, std::span(&fd, 1), all_gather, deadline);
+  for (int r = 0; r < nranks_; ++r) {
+    const auto i = static_cast<std::size_t>(r);
+    auto& peer = peers_[i];
+    const bool needed = r == rank_ || !reach_[static_cast<std::size_t>(rank_)][i];
+    if (!needed) continue;
+    if (r != rank_) {
+      peer.host = shm.same_process(r) ? Segment::Share(reinterpret_cast<std::byte*>(addresses[i]), layout_.bytes())
+                                      : Segment::Map(descriptors[i].at(0), layout_.bytes());
+    }
+    peer.pinned = Pin(peer.host);
+  }
+}
+
+std::byte* DeviceFabric::Shared(int owner, int other) const {
+  const auto& memory = peers_[static_cast<std::size_t>(owner)];
+  return reach_[static_cast<std::size_t>(owner)][static_cast<std::size_t>(other)] ? memory.device : memory.pinned;
+}
+
+void DeviceFabric::MakeEnds() {
+  const auto channels = layout_.channels();
+  std::vector<DeviceEmptyEnd> empties(EmptyIndex(channels, Wire::line, 0, false));
+  std::vector<DeviceFillEnd> fills(FillIndex(channels, Wire::line, 0));
+  std::vector<DeviceReader> readers;
+  // The readers of fill end f are readers[first[f]], ...; their address is known only when all have been found.
+  std::vector<std::size_t> first(fills.size());
+
+  // A post's data lies in device memory if everybody reaches it there.
+  const auto post_memory = [&](int writer) {
+    const auto& row = reach_[static_cast<std::size_t>(writer)];
+    const bool all = std::find(row.begin(), row.end(), false) == row.end();
+    return all ? peers_[static_cast<std::size_t>(writer)].device : peers_[static_cast<std::size_t>(writer)].pinned;
+  };
+  const auto reader_of = [&](int channel, int reader, bool bulk, bool post) {
+    std::byte* const theirs = Shared(reader, rank_);
+    return DeviceReader{
+        reinterpret_cast<DeviceSlotHeader*>(theirs + layout_.Headers(channel, rank_, post)),
+        theirs + layout_.Packets(channel, rank_, post),
+        reinterpret_cast<std::uint32_t*>(Shared(rank_, reader) + layout_.Head(channel, reader, bulk, post))};
+  };
+  const auto begin_fill = [&](std::uint32_t index, bool bulk, std::byte* data) {
+    first[index] = readers.size();
+    fills[index].data = data;
+    fills[index].stride = static_cast<std::uint32_t>(bulk ? layout_.bulk_stride() : layout_.line_stride());
+    fills[index].depth = bulk ? kDeviceBulkDepth : kDeviceLineDepth;
+  };
+
+  for (int channel = 0; channel < channels; ++channel) {
+    for (const Wire wire : {Wire::line, Wire::bulk}) {
+      const bool bulk = wire == Wire::bulk;
+      for (int peer = 0; peer < nranks_; ++peer) {
+        if (peer == rank_) continue;
+        const auto to = To(channel, wire, peer);
+        begin_fill(to, bulk, Shared(peer, rank_) + layout_.Data(channel, rank_));
+        readers.push_back(reader_of(channel, peer, bulk, false));
+        fills[to].reader_count = 1;
+        for (const bool post : {false, true}) {
+          std::byte* const mine = Shared(rank_, peer);
+          std::byte* const data =
+              post ? post_memory(peer) + layout_.PostData(channel) : mine + layout_.Data(channel, peer);
+          empties[EmptyIndex(channel, wire, peer, post)] = {
+              reinterpret_cast<const DeviceSlotHeader*>(mine + layout_.Headers(channel, peer, post)),
+              mine + layout_.Packets(channel, peer, post),
+              data,
+              reinterpret_cast<std::uint32_t*>(Shared(peer, rank_) + layout_.Head(channel, rank_, bulk, post)),
+              fills[to].stride,
+              fills[to].depth,
+              0,
+              peer};
+        }
+      }
+      const auto post = Post(channel, wire);
+      begin_fill(post, bulk, post_memory(rank_) + layout_.PostData(channel));
+      for (int peer = 0; peer < nranks_; ++peer) {
+        if (peer != rank_) readers.push_back(reader_of(channel, peer, bulk, true));
+      }
+      fills[post].reader_count = static_cast<std::uint32_t>(nranks_ - 1);
+    }
+  }
+
+  fills_at_ = empties.size() * sizeof(DeviceEmptyEnd);
+  const std::size_t readers_at = fills_at_ + fills.size() * sizeof(DeviceFillEnd);
+  std::vector<std::byte> image(readers_at + readers.size() * sizeof(DeviceReader));
+  ends_ = CudaMemory::OnDevice(device_.driver(), device_.context(), image.size());
+  for (std::size_t f = 0; f < fills.size(); ++f) {
+    fills[f].readers = reinterpret_cast<const DeviceReader*>(ends_.data() + readers_at) + first[f];
+  }
+  std::memcpy(image.data(), empties.data(), fills_at_);
+  std::memcpy(image.data() + fills_at_, fills.data(), readers_at - fills_at_);
+  std::memcpy(image.data() + readers_at, readers.data(), image.size() - readers_at);
+  SideStream(device_.driver(), device_.context()).Copy(ends_.data(), image.data(), image.size());
+}
+
+}  // namespace tutti

@@ -1,0 +1,129 @@
+// How the GPUs of one host's ranks reach each other: every rank lends a piece of its GPU's memory, which the others use
+// directly - the same GPU, peer access in one process, CUDA IPC between processes. Two GPUs that cannot reach each
+// other meet in pinned memory of the host.
+//
+// Thread-safety: getters may be called from any thread. The rings' ends are on the GPU.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transports/cuda_driver.h"
+#include "transports/device_layout.h"
+#include "transports/device_ring.h"
+#include "transports/shm.h"
+
+namespace tutti {
+
+// A rank's GPU. Its primary context is held while this lives.
+class CudaDevice {
+ public:
+  // Throws tuttiInvalidArgument if there is no such device.
+  CudaDevice(const CudaDriver& driver, int ordinal);
+  ~CudaDevice();
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  const CudaDriver& driver() const { return driver_; }
+  int ordinal() const { return ordinal_; }
+  CuContext context() const { return context_; }
+  const CuUuid& uuid() const { return uuid_; }
+  int Attribute(int attribute) const;
+  bool IsSame(const CuUuid& uuid) const;
+  // Can kernels here use the other's memory? Sees to it that they may.
+  bool Reaches(const CudaDevice& other) const;
+
+ private:
+  const CudaDriver& driver_;
+  int ordinal_;
+  CuDevice device_ = 0;
+  CuContext context_ = nullptr;
+  CuUuid uuid_{};
+};
+
+// Memory of another process's GPU, opened here.
+class OpenedMemory {
+ public:
+  OpenedMemory() = default;
+  // Throws tuttiUnhandledCudaError.
+  OpenedMemory(const CudaDevice& device, const CuIpcHandle& handle);
+  OpenedMemory(OpenedMemory&& other) noexcept { *this = std::move(other); }
+  OpenedMemory& operator=(OpenedMemory&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~OpenedMemory();
+  std::byte* data() const { return data_; }
+
+ private:
+  const CudaDevice* device_ = nullptr;
+  std::byte* data_ = nullptr;
+};
+
+class DeviceFabric {
+ public:
+  // Collective. `shm` connects the same ranks; it and `device` outlive this. Throws tuttiUnhandledCudaError.
+  DeviceFabric(const CudaDevice& device, int channels, const ShmFabric& shm, const AllGather& all_gather,
+               Deadline deadline);
+  ~DeviceFabric();
+
+  // Leaves the memory that others use to them, for the rest of this process.
+  void Abandon() { new std::shared_ptr<CudaMemory>(memory_); }
+
+  const DeviceLayout& layout() const { return layout_; }
+  // Ranks of this process on this GPU, and the most ranks that any GPU has.
+  const std::vector<int>& fused() const { return fused_; }
+  int most_ranks_on_a_device() const { return most_ranks_on_a_device_; }
+  bool one_device() const { return one_device_; }
+  bool one_process() const { return one_process_; }
+  // Every rank's GPU can read every other's memory.
+  bool all_reach() const { return all_reach_; }
+
+  // This rank's ends, in its GPU's memory, and where in them: those of `peer` (its rings, its posts), or its own post.
+  DeviceFillEnd* fills() const { return reinterpret_cast<DeviceFillEnd*>(ends_.data() + fills_at_); }
+  DeviceEmptyEnd* empties() const { return reinterpret_cast<DeviceEmptyEnd*>(ends_.data()); }
+  std::uint32_t To(int channel, Wire wire, int peer) const { return FillIndex(channel, wire, peer); }
+  std::uint32_t Post(int channel, Wire wire) const { return FillIndex(channel, wire, nranks_); }
+  std::uint32_t From(int channel, Wire wire, int peer) const { return EmptyIndex(channel, wire, peer, false); }
+  std::uint32_t PostOf(int channel, Wire wire, int peer) const { return EmptyIndex(channel, wire, peer, true); }
+
+ private:
+  struct Peer {
+    std::unique_ptr<CudaDevice> gpu;     // another one in this process
+    std::shared_ptr<CudaMemory> shared;  // of a rank of this process: stays as long as anybody uses it
+    OpenedMemory opened;                 // in another process
+    Segment host;                        // its pinned memory, where that is needed
+    std::byte* device = nullptr;         // its memory, as our GPU reaches it; null if it does not
+    std::byte* pinned = nullptr;         // likewise
+  };
+  struct Introduction;
+
+  std::uint32_t FillIndex(int channel, Wire wire, int peer) const {
+    return static_cast<std::uint32_t>((channel * 2 + (wire == Wire::bulk)) * (nranks_ + 1) + peer);
+  }
+  std::uint32_t EmptyIndex(int channel, Wire wire, int peer, bool post) const {
+    return static_cast<std::uint32_t>(((channel * 2 + (wire == Wire::bulk)) * 2 + post) * nranks_ + peer);
+  }
+  void ReachPeers(const std::vector<Introduction>& all, const ShmFabric& shm);
+  void MeetInHostMemory(const ShmFabric& shm, const AllGather& all_gather, Deadline deadline);
+  std::byte* Pin(const Segment& segment);
+  void MakeEnds();
+  // `owner`'s memory that it shares with `other` (one of the two is this rank), as our GPU reaches it.
+  std::byte* Shared(int owner, int other) const;
+
+  const CudaDevice& device_;
+  int rank_, nranks_;
+  DeviceLayout layout_;
+  std::shared_ptr<CudaMemory> memory_;
+  CudaMemory ends_;
+  std::size_t fills_at_ = 0;
+  std::vector<Peer> peers_;
+  std::vector<void*> pinned_;
+  std::vector<std::vector<bool>> reach_;  // [from][to], both ways
+  std::vector<int> fused_;
+  int most_ranks_on_a_device_ = 1;
+  bool one_device_ = true, one_process_ = true, all_reach_ = true;
+};
+
+}  // namespace tutti

@@ -1,0 +1,56 @@
+// The two ends of a ring of slots that GPUs fill and empty: plain data in the memory of whoever owns the end, full of
+// addresses that its GPU can use. What the words mean is said in slot.h; packets in executors/cuda/packet.h.
+//
+// All that a reader waits for lies in the reader's memory, all that a filler waits for in the filler's: polls stay on
+// their own GPU.
+//
+// Thread-safety: an end belongs to the one thread block that runs its lane.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transports/slot.h"
+
+namespace tutti {
+
+// How a bulk slot is described to its reader, in the reader's memory: SlotHeader's words without its clothes.
+struct DeviceSlotHeader {
+  std::uint64_t flag;  // SlotFlag
+  std::uint32_t bytes;
+  std::uint16_t kind;  // SlotKind: value, pointer or window
+  std::uint16_t window;
+  std::uint64_t address;
+  std::uint64_t unused;
+};
+static_assert(sizeof(DeviceSlotHeader) == 32);
+
+// Who reads what a fill end fills: one rank, or for a post all others.
+struct DeviceReader {
+  DeviceSlotHeader* headers;  // bulk: of the slots, in the reader's memory
+  std::byte* packets;         // line: the slots themselves, in the reader's memory
+  const std::uint32_t* head;  // how many slots it has emptied; in this rank's memory
+};
+
+struct DeviceFillEnd {
+  std::byte* data;  // bulk: the slots' data; in the reader's memory, or (a post) in this rank's
+  const DeviceReader* readers;
+  std::uint32_t reader_count;
+  std::uint32_t stride;  // bytes from slot to slot
+  std::uint32_t depth;
+  std::uint32_t tail;        // slots filled
+  std::uint32_t known_head;  // slots that all readers had emptied when last looked
+};
+
+struct DeviceEmptyEnd {
+  const DeviceSlotHeader* headers;
+  const std::byte* packets;
+  const std::byte* data;
+  std::uint32_t* head;  // this end's count, where the filler looks: in its memory
+  std::uint32_t stride;
+  std::uint32_t depth;
+  std::uint32_t count;  // slots emptied
+  std::int32_t peer;
+};
+
+}  // namespace tutti
