@@ -62,7 +62,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   });
 }
 
-// What was made in the context stays: the stand-in does not tell a forgotten stream from one in use elsewhere.
+// What was made in the context stays, but for access to peers: the stand-in does not tell a forgotten stream from one in use elsewhere.
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
   return Answer([&] {
     Require(device >= 0 && device < TheEnvironment().devices, CUDA_ERROR_INVALID_DEVICE);
@@ -70,7 +70,8 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
     const std::lock_guard lock(uses.mutex);
     auto& retained = uses.retained[static_cast<std::size_t>(device)];
     Require(retained > 0, CUDA_ERROR_INVALID_CONTEXT);
-    --retained;
+    if (--retained > 0) return;
+    std::erase_if(uses.peers, [&](const auto& pair) { return pair.first == device || pair.second == device; });
   });
 }
 

@@ -2,7 +2,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <numeric>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "tests/standin/driver_fixture.h"
@@ -86,7 +89,42 @@ TEST_F(Driver, MemoryRunsOut) {
   EXPECT_EQ(cuMemAlloc(&pointer, free + 1), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-// The child is started before the driver is, as it could not use it otherwise.
+constexpr const char* kPipes = "TUTTI_STANDIN_TEST_PIPES";  // a child's: to read from and to write to
+
+void OpenDeviceZero() {
+  ASSERT_EQ(cuInit(0), CUDA_SUCCESS);
+  CUcontext context = nullptr;
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+}
+
+// The other process of the test below.
+TEST(Ipc, DISABLED_Child) {
+  std::istringstream pipes(std::getenv(kPipes));
+  int in = -1;
+  int out = -1;
+  pipes >> in >> out;
+  OpenDeviceZero();
+  CUipcMemHandle handle{};
+  ASSERT_EQ(read(in, &handle, sizeof handle), static_cast<ssize_t>(sizeof handle));
+  CUdeviceptr pointer = 0;
+  CUdeviceptr again = 0;
+  ASSERT_EQ(cuIpcOpenMemHandle(&pointer, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_SUCCESS);
+  ASSERT_EQ(cuIpcOpenMemHandle(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_SUCCESS);
+  EXPECT_EQ(pointer, again);
+  EXPECT_EQ(AttributeOf<unsigned>(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer), CU_MEMORYTYPE_DEVICE);
+  EXPECT_EQ(As<int>(pointer)[10], 42);
+  As<int>(pointer)[11] = 43;
+  EXPECT_EQ(cuMemFree(pointer), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuIpcCloseMemHandle(pointer), CUDA_SUCCESS);
+  EXPECT_EQ(cuIpcCloseMemHandle(pointer), CUDA_SUCCESS);
+  EXPECT_EQ(cuIpcCloseMemHandle(pointer), CUDA_ERROR_INVALID_VALUE);
+  char freed = 0;
+  ASSERT_EQ(write(out, "x", 1), 1);
+  ASSERT_EQ(read(in, &freed, 1), 1);
+  EXPECT_NE(cuIpcOpenMemHandle(&pointer, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_SUCCESS);
+}
+
 TEST(Ipc, AnotherProcessSeesTheSameMemory) {
   std::array<int, 2> to_child{}, to_parent{};
   ASSERT_EQ(pipe(to_child.data()), 0);
@@ -94,28 +132,14 @@ TEST(Ipc, AnotherProcessSeesTheSameMemory) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    CUipcMemHandle handle{};
-    CUcontext context = nullptr;
-    CUdeviceptr pointer = 0;
-    CUdeviceptr again = 0;
-    bool good = read(to_child[0], &handle, sizeof handle) == sizeof handle;
-    good = good && cuInit(0) == CUDA_SUCCESS && cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS;
-    good = good && cuCtxSetCurrent(context) == CUDA_SUCCESS;
-    good = good && cuIpcOpenMemHandle(&pointer, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_SUCCESS;
-    good = good && cuIpcOpenMemHandle(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_SUCCESS;
-    good = good && pointer == again && As<int>(pointer)[10] == 42;
-    if (good) As<int>(pointer)[11] = 43;
-    good = good && cuMemFree(pointer) == CUDA_ERROR_INVALID_VALUE;
-    good = good && cuIpcCloseMemHandle(pointer) == CUDA_SUCCESS && cuIpcCloseMemHandle(pointer) == CUDA_SUCCESS;
-    good = good && cuIpcCloseMemHandle(pointer) == CUDA_ERROR_INVALID_VALUE;
-    good = good && write(to_parent[1], "x", 1) == 1 && read(to_child[0], &handle, 1) == 1;  // it is freed now
-    good = good && cuIpcOpenMemHandle(&pointer, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != CUDA_SUCCESS;
-    _exit(good ? 0 : 1);
+    setenv(kPipes, (std::to_string(to_child[0]) + " " + std::to_string(to_parent[1])).c_str(), 1);
+    close(to_child[1]);
+    execl("/proc/self/exe", "child", "--gtest_filter=Ipc.DISABLED_Child", "--gtest_also_run_disabled_tests", nullptr);
+    _exit(127);
   }
-  ASSERT_EQ(cuInit(0), CUDA_SUCCESS);
-  CUcontext context = nullptr;
-  ASSERT_EQ(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-  ASSERT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+  close(to_child[0]);
+  close(to_parent[1]);
+  OpenDeviceZero();
   CUdeviceptr pointer = 0;
   ASSERT_EQ(cuMemAlloc(&pointer, 4096), CUDA_SUCCESS);
   As<int>(pointer)[10] = 42;
@@ -128,12 +152,13 @@ TEST(Ipc, AnotherProcessSeesTheSameMemory) {
   EXPECT_EQ(read(to_parent[0], &done, 1), 1);
   EXPECT_EQ(As<int>(pointer)[11], 43);
   EXPECT_EQ(cuMemFree(pointer), CUDA_SUCCESS);
-  EXPECT_EQ(write(to_child[1], &handle, 1), 1);
+  EXPECT_EQ(write(to_child[1], "x", 1), 1);
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
-  for (const int each : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(each);
+  close(to_child[1]);
+  close(to_parent[0]);
 }
 
 TEST_F(Driver, AForkedChildMustNotUseIt) {
