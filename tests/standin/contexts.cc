@@ -62,7 +62,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   });
 }
 
-// What was made in the context stays, but for access to peers: the stand-in does not tell a forgotten stream from one in use elsewhere.
+// What was made in the context stays, but for access to peers: the stand-in does not tell a forgotten stream from one
+// in use elsewhere.
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
   return Answer([&] {
     Require(device >= 0 && device < TheEnvironment().devices, CUDA_ERROR_INVALID_DEVICE);
