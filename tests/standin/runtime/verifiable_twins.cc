@@ -48,13 +48,18 @@ KernelTwin PrepareExpected(Reduction reduction) {
   };
 }
 
-// TUTTI_STANDIN_CORRUPT=1: one bit of one buffer of the process is wrong, and who checks must say so. The highest bit,
-// for a lower one may be within the tolerance.
-template <class T>
-void CorruptOnce(T* results, std::int64_t count) {
+// TUTTI_STANDIN_CORRUPT=1: true once in the process.
+bool TakeCorruption() {
   static const char* const wanted = std::getenv("TUTTI_STANDIN_CORRUPT");
   static std::atomic<bool> pending{wanted != nullptr && std::strcmp(wanted, "0") != 0};
-  if (count > 0 && pending.exchange(false)) results[count / 2] ^= static_cast<T>(T{1} << (8 * sizeof(T) - 1));
+  return pending.exchange(false);
+}
+
+// So that one bit of one buffer is wrong, and who checks must say so. The highest bit, for a lower one may be within
+// the tolerance.
+template <class T>
+void CorruptOnce(T* results, std::int64_t count) {
+  if (count > 0 && TakeCorruption()) results[count / 2] ^= static_cast<T>(T{1} << (8 * sizeof(T) - 1));
 }
 
 // (results, expected, count, tolerance, sum of wrong ones)
