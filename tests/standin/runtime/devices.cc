@@ -46,9 +46,8 @@ CUresult SetDevice(int device) {
 }
 
 CUresult Prepare() {
-  CUcontext context = nullptr;
-  if (cuCtxGetCurrent(&context) == CUDA_SUCCESS && context != nullptr) return CUDA_SUCCESS;
-  return SetDevice(0);
+  CUdevice device = 0;
+  return cuCtxGetDevice(&device) == CUDA_SUCCESS ? CUDA_SUCCESS : SetDevice(0);
 }
 
 }  // namespace tutti::standin
