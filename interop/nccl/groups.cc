@@ -1,5 +1,7 @@
 #include "interop/nccl/groups.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <string>
 #include <thread>
@@ -42,13 +44,32 @@ Outcome RunInOrder(const WorksOfOne& these) {
   return {};
 }
 
+// A thread made while this lives gets no signals: they are the program's.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+// REQUIRES: there are some.
 ncclResult_t RunSideBySide(const std::vector<WorksOfOne>& all) {
   std::vector<Outcome> outcomes(all.size());
   {
-    std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      threads.emplace_back([&, i] { outcomes[i] = RunInOrder(all[i]); });
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < all.size(); ++i) {
+      const SignalsBlocked blocked;
+      others.emplace_back([&, i] { outcomes[i] = RunInOrder(all[i]); });
     }
+    outcomes[0] = RunInOrder(all[0]);
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (outcomes[i].result != ncclSuccess) return Remember(all[i].comm, outcomes[i].result, outcomes[i].message);
