@@ -92,7 +92,7 @@ TEST_F(Driver, EventsOrderStreams) {
 TEST_F(Driver, TheNullStreamAndBlockingStreamsWaitForEachOther) {
   const auto blocking = NewStream(CU_STREAM_DEFAULT);
   const auto apart = NewStream();
-  const auto pointer = Allocate(4);
+  const auto pointer = Allocate(8);
   Gate gate(blocking);
   EXPECT_EQ(cuMemsetD32Async(pointer, 1, 1, nullptr), CUDA_SUCCESS);
   EXPECT_EQ(cuMemsetD32Async(pointer, 2, 1, apart), CUDA_SUCCESS);
@@ -104,7 +104,7 @@ TEST_F(Driver, TheNullStreamAndBlockingStreamsWaitForEachOther) {
   EXPECT_EQ(*As<unsigned>(pointer), 1U);
   Gate second(nullptr);
   EXPECT_EQ(cuMemsetD32Async(pointer, 3, 1, blocking), CUDA_SUCCESS);
-  EXPECT_EQ(cuMemsetD32Async(pointer, 4, 1, CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemsetD32Async(pointer + 4, 4, 1, CU_STREAM_PER_THREAD), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamQuery(blocking), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(cuStreamQuery(CU_STREAM_PER_THREAD), CUDA_ERROR_NOT_READY);
   second.Open();
