@@ -19,11 +19,13 @@ struct TwinThread {
   std::uint32_t block = 0;            // blockIdx.x
   std::uint32_t blocks = 1;           // gridDim.x
   std::barrier<>* barrier = nullptr;  // of the block's threads; null in a block of one
+  std::byte* shared = nullptr;  // __shared__ memory of the block, TwinKernel::shared_bytes of it, zero to begin with
 };
 
 struct TwinKernel {
   const char* name;             // as the module has it
   std::size_t parameter_bytes;  // of the one struct that the kernel takes
+  std::size_t shared_bytes;     // of __shared__ memory
   // Runs this thread's part. Called once in each of the grid's threads, all of which must run at the same time.
   void (*run)(const TwinThread& self, const void* parameter);
 };

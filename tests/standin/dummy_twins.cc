@@ -32,8 +32,8 @@ void RunMeeting(const TwinThread& /*self*/, const void* parameter) {
   while (here.load() < meeting.expected) std::this_thread::yield();
 }
 
-constexpr std::array kTwins = {TwinKernel{"sum", sizeof(Sum), RunSum},
-                               TwinKernel{"meeting", sizeof(Meeting), RunMeeting}};
+constexpr std::array kTwins = {TwinKernel{"sum", sizeof(Sum), 0, RunSum},
+                               TwinKernel{"meeting", sizeof(Meeting), 0, RunMeeting}};
 
 }  // namespace
 

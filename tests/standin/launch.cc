@@ -46,13 +46,17 @@ void RunGrid(const TwinKernel& kernel, unsigned blocks, unsigned block_size, con
   if (threads > 1) {
     for (auto& each : barriers) each = std::make_unique<std::barrier<>>(threads);
   }
+  // Zeroed, and aligned as any struct wants it.
+  const std::size_t shared_units = (kernel.shared_bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
+  std::vector<std::max_align_t> shared(shared_units * blocks);
   RunTogether(std::size_t{blocks} * threads, [&](std::size_t number) {
     const auto block = static_cast<std::uint32_t>(number / threads);
     const TwinThread self{.thread = static_cast<std::uint32_t>(number % threads),
                           .threads = threads,
                           .block = block,
                           .blocks = blocks,
-                          .barrier = barriers[block].get()};
+                          .barrier = barriers[block].get(),
+                          .shared = reinterpret_cast<std::byte*>(shared.data() + shared_units * block)};
     kernel.run(self, parameter);
   });
 }
