@@ -62,6 +62,7 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_TRACE", &Settings::trace, 0, 0, {}, "file for a timeline; %r is the rank, %p the process"},
       {"TUTTI_DUMP", &Settings::dump, 0, 0, {}, "file for the flight recorder on failure; %r, %p as above"},
       {"TUTTI_RECORDER", &Settings::recorder, 0, 1, {}, "1: dump the flight recorder to stderr on failure"},
+      {"TUTTI_NCCL_VERSION", &Settings::nccl_version, 0, 0, {}, "version of NCCL that our libnccl.so.2 claims to be: 2.27.7 or 22707"},
   };
   // clang-format on
   return table;
@@ -136,6 +137,17 @@ const Settings& GlobalSettings() {
     return text ? std::optional<std::string>(text) : std::nullopt;
   });
   return settings;
+}
+
+std::string SettingText(const Settings& settings, std::size_t index) {
+  const auto& field = Variables().at(index).field;
+  if (const auto* word = std::get_if<std::string Settings::*>(&field)) {
+    const auto& text = settings.*(*word);
+    return &text == &settings.secret && !text.empty() ? "(set)" : text;
+  }
+  if (const auto* number = std::get_if<int Settings::*>(&field)) return std::to_string(settings.*(*number));
+  if (const auto* number = std::get_if<long long Settings::*>(&field)) return std::to_string(settings.*(*number));
+  return settings.*std::get<bool Settings::*>(field) ? "1" : "0";
 }
 
 std::vector<SettingDoc> SettingDocs() {

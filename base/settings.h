@@ -46,6 +46,7 @@ struct Settings {
   std::string trace;      // TUTTI_TRACE=path              write a timeline (%r: rank, %p: process) for a trace viewer
   std::string dump;       // TUTTI_DUMP=path               flight recorder goes here on failure (default: stderr)
   int recorder = 0;       // TUTTI_RECORDER=1              dump the flight recorder to stderr on failure
+  std::string nccl_version;  // TUTTI_NCCL_VERSION=2.27.7     what interop/nccl says that it is
 };
 
 using Lookup = std::function<std::optional<std::string>(std::string_view name)>;
@@ -63,5 +64,8 @@ struct SettingDoc {
 };
 // For `tutti settings`-style listings and docs.
 std::vector<SettingDoc> SettingDocs();
+// The value of SettingDocs()[index] as the text that would set it; of a secret, only whether there is one.
+// REQUIRES: there is such an index.
+std::string SettingText(const Settings& settings, std::size_t index);
 
 }  // namespace tutti

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -23,7 +24,8 @@ TEST(Settings, DefaultsWithoutEnvironment) {
 }
 
 TEST(Settings, ReadsEveryKind) {
-  const auto settings = Read({{"TUTTI_ALGO", "ring"}, {"TUTTI_CMA", "1"}, {"TUTTI_CHUNK", "65536"}, {"TUTTI_THREADS", "3"}});
+  const auto settings =
+      Read({{"TUTTI_ALGO", "ring"}, {"TUTTI_CMA", "1"}, {"TUTTI_CHUNK", "65536"}, {"TUTTI_THREADS", "3"}});
   EXPECT_EQ(settings.algorithm, "ring");
   EXPECT_TRUE(settings.cma);
   EXPECT_EQ(settings.chunk_bytes, 65536);
@@ -49,6 +51,27 @@ TEST(Settings, OthersNamesAreReadIfOursIsNotSet) {
   EXPECT_EQ(Read({{"NCCL_TOPO_FILE", "a.xml"}, {"TUTTI_TOPO_FILE", "b.xml"}}).topo_file, "b.xml");
   EXPECT_EQ(Read({{"NCCL_TOPO_DUMP_FILE", "c.xml"}}).topo_dump, "c.xml");
   EXPECT_EQ(Read({{"NCCL_TOPO_DUMP_FILE", "c.xml"}}).topo_file, "");
+}
+
+TEST(Settings, AreToldAsTheTextThatSetsThem) {
+  const std::map<std::string, std::string, std::less<>> given = {
+      {"TUTTI_ALGO", "ring"}, {"TUTTI_CMA", "1"}, {"TUTTI_CHUNK", "65536"}, {"TUTTI_THREADS", "3"}};
+  const auto settings = Read(given);
+  std::map<std::string, std::string> told;
+  const auto docs = SettingDocs();
+  for (std::size_t i = 0; i < docs.size(); ++i) told.emplace(docs[i].name, SettingText(settings, i));
+  for (const auto& [name, value] : given) EXPECT_EQ(told[name], value) << name;
+  EXPECT_EQ(told["TUTTI_ZERO_COPY"], "1");
+  EXPECT_EQ(told["TUTTI_WIRE"], "");
+}
+
+TEST(Settings, SecretsAreNotTold) {
+  const auto docs = SettingDocs();
+  const auto secret = std::find_if(docs.begin(), docs.end(), [](auto& doc) { return doc.name == "TUTTI_SECRET"; });
+  ASSERT_NE(secret, docs.end());
+  const auto index = static_cast<std::size_t>(secret - docs.begin());
+  EXPECT_EQ(SettingText(Read({{"TUTTI_SECRET", "hush"}}), index), "(set)");
+  EXPECT_EQ(SettingText(Read({}), index), "");
 }
 
 TEST(Settings, EveryVariableIsDocumented) {

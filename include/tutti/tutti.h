@@ -130,6 +130,9 @@ TUTTI_API const char* tuttiGetErrorString(tuttiResult_t result);
 /* The full message of the last failure on `comm`, or in this thread when comm is NULL. "" if there was none. Valid
  * until the next call on the communicator (or in this thread). */
 TUTTI_API const char* tuttiGetLastError(tuttiComm_t comm);
+/* The TUTTI_* settings of this process, one after the other: *name and *value (as text; of TUTTI_SECRET only whether it
+ * is set) for index 0, 1, ... until tuttiInvalidArgument. The strings live as long as the process. */
+TUTTI_API tuttiResult_t tuttiGetSetting(int index, const char** name, const char** value);
 
 /* ---------------------------------------------------------------------------------------------- communicators -- */
 

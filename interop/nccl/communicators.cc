@@ -1,0 +1,103 @@
+// Communicators: made, split, ended, and asked about themselves.
+#include "interop/nccl/config.h"
+#include "interop/nccl/convert.h"
+#include "interop/nccl/failure.h"
+#include "interop/nccl/notes.h"
+
+using namespace tutti::nccl;  // NOLINT: this file is the C boundary of that namespace
+
+namespace {
+
+// NCCL calls it a success to end what was never there: the communicator of a rank that a split left out.
+ncclResult_t End(ncclComm_t comm, tuttiResult_t (*end)(tuttiComm_t)) {
+  if (comm == nullptr) return ncclSuccess;
+  return Guard(comm, [&] {
+    const auto result = FromTutti(end(ToTutti(comm)));
+    if (result == ncclSuccess) Forget(comm);
+    return result;
+  });
+}
+
+bool WillNotBlock(const std::optional<tuttiConfig_t>& config, ncclComm_t parent) {
+  if (!config || config->blocking == TUTTI_CONFIG_UNDEF_INT) return parent != nullptr && IsNonBlocking(parent);
+  return config->blocking == 0;
+}
+
+// A non-blocking communicator is there, and may go again, before `made` is known: it is noted at once.
+ncclResult_t Made(ncclComm_t* comm, bool non_blocking, tuttiResult_t result) {
+  if (non_blocking && (result == tuttiSuccess || result == tuttiInProgress) && *comm != nullptr) NoteNonBlocking(*comm);
+  return FromTutti(result);
+}
+
+}  // namespace
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
+  return FromTutti(tuttiGetUniqueId(reinterpret_cast<tuttiUniqueId*>(uniqueId)));
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
+  return FromTutti(tuttiCommInitRank(ToTutti(comm), nranks, ToTutti(commId), rank));
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config) {
+  return Guard(nullptr, [&] {
+    auto ours = ToTutti(config);
+    const auto id = ToTutti(commId);
+    const auto result = tuttiCommInitRankConfig(ToTutti(comm), nranks, id, rank, OrNull(ours));
+    return Made(comm, WillNotBlock(ours, nullptr), result);
+  });
+}
+
+// Several ids only spread the work of meeting over several roots, which Tutti does not need: the first will do.
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
+                                      ncclConfig_t* config) {
+  return Guard(nullptr, [&] {
+    CheckGiven("commIds", commIds);
+    if (nId < 1 || nId > nranks) Refuse(ncclInvalidArgument, "nId is {}; it takes 1 to nranks, {}", nId, nranks);
+    return ncclCommInitRankConfig(newcomm, nranks, commIds[0], myrank, config);
+  });
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
+  return FromTutti(tuttiCommInitAll(ToTutti(comm), ndev, devlist));
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
+  return Guard(comm, [&] {
+    auto ours = ToTutti(config);
+    const auto result = tuttiCommSplit(ToTutti(comm), color, key, ToTutti(newcomm), OrNull(ours));
+    return Made(newcomm, WillNotBlock(ours, comm), result);
+  });
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) { return FromTutti(tuttiCommFinalize(ToTutti(comm))); }
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) { return End(comm, tuttiCommDestroy); }
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) { return End(comm, tuttiCommAbort); }
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
+  return Guard(comm, [&] {
+    CheckGiven("asyncError", asyncError);
+    auto state = tuttiSuccess;
+    const auto result = FromTutti(tuttiCommGetAsyncError(ToTutti(comm), &state));
+    if (result == ncclSuccess) *asyncError = CodeOf(state);
+    return result;
+  });
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+  return FromTutti(tuttiCommCount(ToTutti(comm), count));
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+  return FromTutti(tuttiCommUserRank(ToTutti(comm), rank));
+}
+
+// Programs hand the answer to cudaSetDevice or count from it, and NCCL has no word for "none". Where there is no device
+// there is nothing it could be confused with, so it is the first.
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+  const auto result = FromTutti(tuttiCommCuDevice(ToTutti(comm), device));
+  if (result == ncclSuccess && *device == TUTTI_DEVICE_NONE) *device = 0;
+  return result;
+}

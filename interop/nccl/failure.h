@@ -1,0 +1,67 @@
+// What went wrong, as NCCL's callers are told: a result code and a message for ncclGetLastError. Failures of Tutti keep
+// the message that Tutti has; what this interface refuses by itself is kept here, for the calling thread.
+//
+// Thread-safety: every thread has its own last failure.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "interop/nccl/nccl.h"
+#include "tutti/tutti.h"
+
+namespace tutti::nccl {
+
+// Thrown by bodies under Guard.
+class Refusal : public std::runtime_error {
+ public:
+  Refusal(ncclResult_t code, const std::string& text) : std::runtime_error(text), code_(code) {}
+  ncclResult_t code() const { return code_; }
+
+ private:
+  ncclResult_t code_;
+};
+
+template <typename... Arguments>
+[[noreturn]] void Refuse(ncclResult_t code, fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  throw Refusal(code, fmt::format(text, std::forward<Arguments>(arguments)...));
+}
+
+inline void CheckGiven(const char* name, const void* pointer) {
+  if (pointer == nullptr) Refuse(ncclInvalidArgument, "{} is NULL", name);
+}
+
+// Tutti refused, and has the message. Thrown by bodies under Guard.
+struct TuttiFailure {
+  tuttiResult_t result;
+};
+inline void Check(tuttiResult_t result) {
+  if (result != tuttiSuccess) throw TuttiFailure{result};
+}
+
+// The code that NCCL's callers know for it. A failure's message is then Tutti's.
+ncclResult_t FromTutti(tuttiResult_t result) noexcept;
+
+// Keeps `text` for LastFailure(comm) of this thread; returns `code`.
+ncclResult_t Remember(ncclComm_t comm, ncclResult_t code, std::string_view text) noexcept;
+
+// The message of this thread's last failure, or of comm's.
+const char* LastFailure(ncclComm_t comm) noexcept;
+
+// Runs a body that returns a result; what it throws becomes a code and a message. Nothing is thrown into C.
+template <typename Body>
+ncclResult_t Guard(ncclComm_t comm, Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const TuttiFailure& failure) {
+    return FromTutti(failure.result);
+  } catch (const Refusal& refusal) {
+    return Remember(comm, refusal.code(), refusal.what());
+  } catch (const std::exception& exception) {
+    return Remember(comm, ncclSystemError, exception.what());
+  }
+}
+
+}  // namespace tutti::nccl

@@ -1,0 +1,128 @@
+#include "interop/nccl/groups.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "interop/nccl/failure.h"
+
+namespace tutti::nccl {
+namespace {
+
+using Work = std::function<ncclResult_t()>;
+
+struct WorksOfOne {
+  ncclComm_t comm;
+  std::vector<Work> works;
+};
+
+struct Group {
+  int depth = 0;
+  std::vector<WorksOfOne> collected;
+};
+
+Group& ThisThreads() {
+  thread_local Group group;
+  return group;
+}
+
+struct Outcome {
+  ncclResult_t result = ncclSuccess;
+  std::string message;
+};
+
+// Stops at the first failure. Messages belong to threads, so it is taken along.
+Outcome RunInOrder(const WorksOfOne& these) {
+  for (const auto& work : these.works) {
+    const auto result = Guard(these.comm, work);
+    if (result != ncclSuccess && result != ncclInProgress) return {result, LastFailure(these.comm)};
+  }
+  return {};
+}
+
+// A thread made while this lives gets no signals: they are the program's.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+// REQUIRES: there are some.
+ncclResult_t RunSideBySide(const std::vector<WorksOfOne>& all) {
+  std::vector<Outcome> outcomes(all.size());
+  {
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < all.size(); ++i) {
+      const SignalsBlocked blocked;
+      others.emplace_back([&, i] { outcomes[i] = RunInOrder(all[i]); });
+    }
+    outcomes[0] = RunInOrder(all[0]);
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (outcomes[i].result != ncclSuccess) return Remember(all[i].comm, outcomes[i].result, outcomes[i].message);
+  }
+  return ncclSuccess;
+}
+
+}  // namespace
+
+ncclResult_t RunOrCollect(ncclComm_t comm, Work work) {
+  auto& group = ThisThreads();
+  if (group.depth == 0) return work();
+  const auto its = std::find_if(group.collected.begin(), group.collected.end(),
+                                [&](const WorksOfOne& works) { return works.comm == comm; });
+  if (its != group.collected.end()) {
+    its->works.push_back(std::move(work));
+  } else {
+    group.collected.push_back({comm, {std::move(work)}});
+  }
+  return ncclSuccess;
+}
+
+}  // namespace tutti::nccl
+
+using namespace tutti::nccl;  // NOLINT: this file is the C boundary of that namespace
+
+ncclResult_t ncclGroupStart() {
+  const auto result = FromTutti(tuttiGroupStart());
+  if (result == ncclSuccess) ++ThisThreads().depth;
+  return result;
+}
+
+ncclResult_t ncclGroupEnd() {
+  return Guard(nullptr, [] {
+    auto& group = ThisThreads();
+    const auto result = FromTutti(tuttiGroupEnd());
+    group.depth = std::max(0, group.depth - 1);
+    if (group.depth > 0) return result;
+    const auto collected = std::exchange(group.collected, {});
+    if (collected.empty() || (result != ncclSuccess && result != ncclInProgress)) return result;
+    const auto later = RunSideBySide(collected);
+    return later != ncclSuccess ? later : result;
+  });
+}
+
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
+  return Guard(nullptr, [&]() -> ncclResult_t {
+    CheckGiven("simInfo", simInfo);
+    if (simInfo->magic != NCCL_SIM_INFO_MAGIC) {
+      Refuse(ncclInvalidArgument, "simInfo was not initialised with NCCL_SIM_INFO_INITIALIZER");
+    }
+    Refuse(ncclInvalidUsage,
+           "ncclGroupSimulateEnd: Tutti does not estimate a group. The group is still open: ncclGroupEnd runs it. "
+           "`tutti explain` predicts single collectives");
+  });
+}

@@ -1,0 +1,56 @@
+// Memory, registration and windows.
+#include "interop/nccl/convert.h"
+#include "interop/nccl/failure.h"
+#include "interop/nccl/groups.h"
+#include "interop/nccl/notes.h"
+
+using namespace tutti::nccl;  // NOLINT: this file is the C boundary of that namespace
+
+ncclResult_t ncclMemAlloc(void** ptr, size_t size) { return FromTutti(tuttiMemAlloc(ptr, size)); }
+
+ncclResult_t ncclMemFree(void* ptr) { return FromTutti(tuttiMemFree(ptr)); }
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle) {
+  return FromTutti(tuttiCommRegister(ToTutti(comm), buff, size, handle));
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
+  return FromTutti(tuttiCommDeregister(ToTutti(comm), handle));
+}
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags) {
+  // Hints for NCCL's kernels; every window of Tutti's is symmetric.
+  constexpr int kKnownFlags = NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING;
+  return Guard(comm, [&] {
+    if ((winFlags & ~kKnownFlags) != 0)
+      Refuse(ncclInvalidArgument, "winFlags is {:#x}; there is no such flag", winFlags);
+    return RunOrCollect(comm, [=] {
+      Check(
+          tuttiCommWindowRegister(ToTutti(comm), buff, size, reinterpret_cast<tuttiWindow_t*>(win), TUTTI_WIN_DEFAULT));
+      NoteWindow(comm, *win, buff);
+      return ncclSuccess;
+    });
+  });
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
+  return Guard(comm, [&] {
+    return RunOrCollect(comm, [=] {
+      Check(tuttiCommWindowDeregister(ToTutti(comm), ToTutti(win)));
+      ForgetWindow(comm, win);
+      return ncclSuccess;
+    });
+  });
+}
+
+ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void** outUserPtr) {
+  return Guard(comm, [&] {
+    CheckGiven("outUserPtr", outUserPtr);
+    int rank = 0;
+    Check(tuttiCommUserRank(ToTutti(comm), &rank));  // is it a communicator?
+    void* const buffer = BufferOf(comm, win);
+    if (buffer == nullptr) Refuse(ncclInvalidArgument, "win is no window of this comm, or was deregistered before");
+    *outUserPtr = buffer;
+    return ncclSuccess;
+  });
+}

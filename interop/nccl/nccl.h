@@ -1,0 +1,330 @@
+/* NCCL's C interface as Tutti's libnccl.so.2 offers it: a program written for NCCL, built against this header or
+ * against NVIDIA's, runs on Tutti. What each function does here, and which ones refuse, is in docs/nccl.md; the words
+ * (rank, count, in place) and the rules for threads, errors and fork() are those of tutti/tutti.h.
+ *
+ * This header claims NCCL 2.27.7, the last version without functions for use inside kernels, so that programs that ask
+ * for the version do not ask for nccl_device.h. Host functions that came later are declared all the same.
+ *
+ * With a CUDA toolkit on the include path the types are CUDA's, and its headers are included as NVIDIA's nccl.h
+ * includes them. Without one this header needs nothing: buffers are then ordinary memory and streams are NULL.
+ */
+#ifndef NCCL_H_
+#define NCCL_H_
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __has_include
+#if __has_include(<cuda_runtime.h>)
+#define TUTTI_NCCL_HAS_CUDA 1
+#endif
+#endif
+
+#ifdef TUTTI_NCCL_HAS_CUDA
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#ifdef __cplusplus
+#include <cuda_fp8.h>
+#endif
+#else
+typedef struct CUstream_st* cudaStream_t;
+#endif
+
+#define NCCL_MAJOR 2
+#define NCCL_MINOR 27
+#define NCCL_PATCH 7
+#define NCCL_SUFFIX ""
+/* Two digits for the minor number since 2.9; one before. */
+#define NCCL_VERSION(X, Y, Z) \
+  ((X) < 2 || ((X) == 2 && (Y) < 9) ? (X) * 1000 + (Y) * 100 + (Z) : (X) * 10000 + (Y) * 100 + (Z))
+/* A plain number, because some programs paste it: a test compares it with the three above. */
+#define NCCL_VERSION_CODE 22707
+
+/* Callers may pass any int where an enumeration is asked for. It is refused, and in C++ it must not be undefined. */
+#ifdef __cplusplus
+#define TUTTI_NCCL_ENUM enum : int
+extern "C" {
+#else
+#define TUTTI_NCCL_ENUM enum
+#endif
+
+/* ---------------------------------------------------------------------------------------------------- types -- */
+
+typedef struct ncclComm* ncclComm_t;
+#define NCCL_COMM_NULL NULL
+typedef struct ncclWindow_vidmem* ncclWindow_t;
+
+#define NCCL_UNIQUE_ID_BYTES 128
+typedef struct {
+  char internal[NCCL_UNIQUE_ID_BYTES];
+} ncclUniqueId;
+
+typedef TUTTI_NCCL_ENUM {
+  ncclSuccess = 0,
+  ncclInProgress = 7,
+  ncclInvalidArgument = 4,
+  ncclInvalidUsage = 5,
+  ncclSystemError = 2,
+  ncclInternalError = 3,
+  ncclRemoteError = 6,
+  ncclUnhandledCudaError = 1,
+  ncclNumResults = 8
+} ncclResult_t;
+
+typedef TUTTI_NCCL_ENUM {
+  ncclChar = 0,
+  ncclInt8 = 0,
+  ncclUint8 = 1,
+  ncclInt = 2,
+  ncclInt32 = 2,
+  ncclUint32 = 3,
+  ncclInt64 = 4,
+  ncclUint64 = 5,
+  ncclFloat8e4m3 = 10,
+  ncclFloat8e5m2 = 11,
+  ncclBfloat16 = 9,
+  ncclHalf = 6,
+  ncclFloat16 = 6,
+  ncclFloat = 7,
+  ncclFloat32 = 7,
+  ncclDouble = 8,
+  ncclFloat64 = 8,
+  ncclNumTypes = 12
+} ncclDataType_t;
+
+typedef TUTTI_NCCL_ENUM {
+  ncclSum = 0,
+  ncclAvg = 4,
+  ncclProd = 1,
+  ncclMin = 3,
+  ncclMax = 2,
+  ncclNumOps = 5, /* from here on: made by ncclRedOpCreatePreMulSum */
+  ncclMaxRedOp = 0x7fffffff
+} ncclRedOp_t;
+
+typedef TUTTI_NCCL_ENUM { ncclScalarHostImmediate = 1, ncclScalarDevice = 0 } ncclScalarResidence_t;
+
+typedef TUTTI_NCCL_ENUM {
+  ncclStatGpuMemSuspend = 0,
+  ncclStatGpuMemSuspended = 1,
+  ncclStatGpuMemPersist = 2,
+  ncclStatGpuMemTotal = 3
+} ncclCommMemStat_t;
+
+/* ------------------------------------------------------------------------------------ how to make a communicator -- */
+
+#define NCCL_CONFIG_UNDEF_INT INT_MIN
+#define NCCL_CONFIG_UNDEF_PTR NULL
+#define NCCL_UNDEF_FLOAT -1.0f
+#define NCCL_SPLIT_NOCOLOR -1
+
+#define NCCL_CTA_POLICY_DEFAULT 0
+#define NCCL_CTA_POLICY_EFFICIENCY 1
+#define NCCL_CTA_POLICY_ZERO 2
+
+/* The struct of 2.27. The library also reads the shorter ones of programs that are older, and the fields it knows of
+ * those that are newer. `blocking` and `commName` have a meaning here; the others are checked and have no effect. */
+typedef struct {
+  size_t size; /* the first three are set by NCCL_CONFIG_INITIALIZER */
+  unsigned int magic;
+  unsigned int version;
+  int blocking;
+  int cgaClusterSize;
+  int minCTAs;
+  int maxCTAs;
+  const char* netName;
+  int splitShare;
+  int trafficClass;
+  const char* commName;
+  int collnetEnable;
+  int CTAPolicy;
+  int shrinkShare;
+  int nvlsCTAs;
+} ncclConfig_t;
+
+#define NCCL_API_MAGIC 0xcafebeef
+/* Every field in order; only the first three have a value. */
+#define NCCL_CONFIG_INITIALIZER                                                                                  \
+  {                                                                                                              \
+    sizeof(ncclConfig_t), NCCL_API_MAGIC, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,       \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT,              \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_PTR, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,              \
+        NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT                                                             \
+  }
+
+typedef struct {
+  size_t size;
+  unsigned int magic;
+  unsigned int version;
+  float estimatedTime;
+} ncclSimInfo_t;
+#define NCCL_SIM_INFO_MAGIC 0x74685283
+#define NCCL_SIM_INFO_INITIALIZER \
+  { sizeof(ncclSimInfo_t), NCCL_SIM_INFO_MAGIC, NCCL_VERSION_CODE, NCCL_UNDEF_FLOAT }
+
+/* Flags of ncclCommWindowRegister, ncclCommShrink, ncclCommRevoke and ncclCommSuspend. */
+#define NCCL_WIN_DEFAULT 0x00
+#define NCCL_WIN_COLL_SYMMETRIC 0x01
+#define NCCL_WIN_STRICT_ORDERING 0x10
+#define NCCL_WIN_REQUIRED_ALIGNMENT 4096
+#define NCCL_SHRINK_DEFAULT 0x00
+#define NCCL_SHRINK_ABORT 0x01
+#define NCCL_REVOKE_DEFAULT 0x00
+#define NCCL_SUSPEND_MEM 0x01
+
+typedef struct {
+  int opCnt;
+  int peer;
+  int sigIdx;
+  int ctx;
+} ncclWaitSignalDesc_t;
+
+/* Laid out in NVIDIA's nccl_device.h; its users bring it. */
+typedef struct ncclCommProperties ncclCommProperties_t;
+typedef struct ncclDevComm ncclDevComm_t;
+typedef struct ncclDevCommRequirements ncclDevCommRequirements_t;
+
+typedef struct ncclParamHandle* ncclParamHandle_t;
+
+/* ------------------------------------------------------------------------------------------------- functions --
+ * Each comes twice: as ncclX, which a profiler may put itself in front of, and as pncclX, which it then calls. */
+#define TUTTI_NCCL_FUNCTION(result, name, arguments)            \
+  __attribute__((visibility("default"))) result name arguments; \
+  __attribute__((visibility("default"))) result p##name arguments
+
+/* About the library */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGetVersion, (int* version));
+TUTTI_NCCL_FUNCTION(const char*, ncclGetErrorString, (ncclResult_t result));
+TUTTI_NCCL_FUNCTION(const char*, ncclGetLastError, (ncclComm_t comm));
+TUTTI_NCCL_FUNCTION(void, ncclResetDebugInit, (void));
+
+/* Making, changing and ending communicators */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGetUniqueId, (ncclUniqueId* uniqueId));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommInitRank, (ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommInitRankConfig,
+                    (ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommInitRankScalable,
+                    (ncclComm_t* newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
+                     ncclConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommInitAll, (ncclComm_t* comm, int ndev, const int* devlist));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommSplit,
+                    (ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommShrink,
+                    (ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
+                     ncclConfig_t* config, int shrinkFlags));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId* uniqueId));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommGrow,
+                    (ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank, ncclComm_t* newcomm,
+                     ncclConfig_t* config));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommFinalize, (ncclComm_t comm));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommDestroy, (ncclComm_t comm));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommAbort, (ncclComm_t comm));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int revokeFlags));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int flags));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommResume, (ncclComm_t comm));
+
+/* About a communicator */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* asyncError));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommCount, (const ncclComm_t comm, int* count));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommUserRank, (const ncclComm_t comm, int* rank));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int* device));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommQueryProperties, (ncclComm_t comm, ncclCommProperties_t* props));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value));
+
+/* Collectives */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclAllReduce,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+                     ncclComm_t comm, cudaStream_t stream));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclReduceScatter,
+                    (const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype, ncclRedOp_t op,
+                     ncclComm_t comm, cudaStream_t stream));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclAllGather,
+                    (const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype, ncclComm_t comm,
+                     cudaStream_t stream));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclAlltoAll,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+                     cudaStream_t stream));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclReduce,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+                     int root, ncclComm_t comm, cudaStream_t stream));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclBroadcast,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+                     ncclComm_t comm, cudaStream_t stream));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclBcast,
+                    (void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+                     cudaStream_t stream));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGather,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+                     ncclComm_t comm, cudaStream_t stream));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclScatter,
+                    (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+                     ncclComm_t comm, cudaStream_t stream));
+
+/* Between two ranks */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclSend,
+                    (const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+                     cudaStream_t stream));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclRecv,
+                    (void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+                     cudaStream_t stream));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclPutSignal,
+                    (const void* localbuff, size_t count, ncclDataType_t datatype, int peer, ncclWindow_t peerWin,
+                     size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm,
+                     cudaStream_t stream));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclSignal,
+                    (int peer, int sigIdx, int ctx, unsigned int flags, ncclComm_t comm, cudaStream_t stream));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclWaitSignal,
+                    (int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclComm_t comm, cudaStream_t stream));
+
+/* Groups of calls */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGroupStart, (void));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGroupEnd, (void));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t* simInfo));
+
+/* Operators of one's own */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclRedOpCreatePreMulSum,
+                    (ncclRedOp_t* op, void* scalar, ncclDataType_t datatype, ncclScalarResidence_t residence,
+                     ncclComm_t comm));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm));
+
+/* Memory */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclMemAlloc, (void** ptr, size_t size));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclMemFree, (void* ptr));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void* buff, size_t size, void** handle));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void* handle));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommWindowRegister,
+                    (ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t win));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void** outUserPtr));
+
+/* For use inside kernels */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclDevCommCreate,
+                    (ncclComm_t comm, const ncclDevCommRequirements_t* reqs, ncclDevComm_t* outDevComm));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclDevCommDestroy, (ncclComm_t comm, const ncclDevComm_t* devComm));
+
+/* The settings in force: Tutti's (TUTTI_*) */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamBind, (ncclParamHandle_t* out, const char* key));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGet, (ncclParamHandle_t handle, void* out, int maxLen, int* len));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetStr, (ncclParamHandle_t handle, const char** out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetI8, (ncclParamHandle_t handle, int8_t* out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetI16, (ncclParamHandle_t handle, int16_t* out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetI32, (ncclParamHandle_t handle, int32_t* out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetI64, (ncclParamHandle_t handle, int64_t* out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetU8, (ncclParamHandle_t handle, uint8_t* out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetU16, (ncclParamHandle_t handle, uint16_t* out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetU32, (ncclParamHandle_t handle, uint32_t* out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetU64, (ncclParamHandle_t handle, uint64_t* out));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetParameter, (const char* key, const char** value, int* valueLen));
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclParamGetAllParameterKeys, (const char*** table, int* tableLen));
+TUTTI_NCCL_FUNCTION(void, ncclParamDumpAll, (void));
+
+#undef TUTTI_NCCL_FUNCTION
+#undef TUTTI_NCCL_ENUM
+#undef TUTTI_NCCL_HAS_CUDA
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* NCCL_H_ */

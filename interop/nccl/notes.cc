@@ -1,0 +1,82 @@
+#include "interop/nccl/notes.h"
+
+#include <mutex>
+#include <utility>
+
+namespace tutti::nccl {
+namespace {
+
+struct Notes {
+  bool non_blocking = false;
+  std::optional<ncclUniqueId> growth;
+  std::unordered_map<ncclWindow_t, void*> windows;
+};
+
+// Process-wide as Tutti's own book of handles, and for the same reason: C has nothing but the handle.
+struct Book {
+  std::mutex mutex;
+  std::unordered_map<ncclComm_t, Notes> notes;
+};
+
+Book& TheBook() {
+  static auto* const book = new Book;  // never destroyed: communicators may be used while the process exits
+  return *book;
+}
+
+// `body` of comm's notes; Result{} if there are none.
+template <typename Result, typename Body>
+Result IfNoted(ncclComm_t comm, Body&& body) {
+  auto& book = TheBook();
+  const std::lock_guard lock(book.mutex);
+  const auto found = book.notes.find(comm);
+  return found == book.notes.end() ? Result{} : body(found->second);
+}
+
+template <typename Body>
+void Note(ncclComm_t comm, Body&& body) {
+  auto& book = TheBook();
+  const std::lock_guard lock(book.mutex);
+  body(book.notes[comm]);
+}
+
+}  // namespace
+
+void NoteNonBlocking(ncclComm_t comm) {
+  Note(comm, [](Notes& notes) { notes.non_blocking = true; });
+}
+
+bool IsNonBlocking(ncclComm_t comm) {
+  return IfNoted<bool>(comm, [](const Notes& notes) { return notes.non_blocking; });
+}
+
+void NoteGrowth(ncclComm_t comm, const ncclUniqueId& id) {
+  Note(comm, [&](Notes& notes) { notes.growth = id; });
+}
+
+std::optional<ncclUniqueId> TakeGrowth(ncclComm_t comm) {
+  return IfNoted<std::optional<ncclUniqueId>>(comm,
+                                              [](Notes& notes) { return std::exchange(notes.growth, std::nullopt); });
+}
+
+void NoteWindow(ncclComm_t comm, ncclWindow_t window, void* buffer) {
+  Note(comm, [&](Notes& notes) { notes.windows[window] = buffer; });
+}
+
+void ForgetWindow(ncclComm_t comm, ncclWindow_t window) {
+  IfNoted<std::size_t>(comm, [&](Notes& notes) { return notes.windows.erase(window); });
+}
+
+void* BufferOf(ncclComm_t comm, ncclWindow_t window) {
+  return IfNoted<void*>(comm, [&](const Notes& notes) -> void* {
+    const auto found = notes.windows.find(window);
+    return found == notes.windows.end() ? nullptr : found->second;
+  });
+}
+
+void Forget(ncclComm_t comm) {
+  auto& book = TheBook();
+  const std::lock_guard lock(book.mutex);
+  book.notes.erase(comm);
+}
+
+}  // namespace tutti::nccl

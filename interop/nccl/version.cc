@@ -1,0 +1,73 @@
+#include "interop/nccl/version.h"
+
+#include <array>
+#include <charconv>
+#include <string>
+
+#include "interop/nccl/failure.h"
+
+namespace tutti::nccl {
+namespace {
+
+constexpr int kOldest = NCCL_VERSION(2, 9, 0);
+constexpr int kPastNewest = NCCL_VERSION(3, 0, 0);
+
+// The number at the start of `text`, which is removed.
+std::optional<int> TakeNumber(std::string_view& text) {
+  int value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || value < 0) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return value;
+}
+
+// Read once: settings do not change.
+const std::string& Setting() {
+  static const std::string text = [] {
+    const char *name = nullptr, *value = nullptr;
+    for (int i = 0;; ++i) {
+      Check(tuttiGetSetting(i, &name, &value));
+      if (std::string_view(name) == "TUTTI_NCCL_VERSION") return std::string(value);
+    }
+  }();
+  return text;
+}
+
+}  // namespace
+
+std::optional<int> ParseVersion(std::string_view text) {
+  constexpr int kDigits = 100;  // a minor number or patch has two
+  std::array<int, 3> parts{};
+  std::size_t count = 0;
+  for (auto& part : parts) {
+    const auto number = TakeNumber(text);
+    if (!number) return std::nullopt;
+    part = *number;
+    ++count;
+    if (text.empty()) break;
+    if (text.front() != '.') return std::nullopt;
+    text.remove_prefix(1);
+  }
+  const auto [major, minor, patch] = parts;
+  if (!text.empty() || (count > 1 && (minor >= kDigits || patch >= kDigits || major >= kDigits))) return std::nullopt;
+  const int code = count == 1 ? major : NCCL_VERSION(major, minor, patch);
+  return code >= kOldest && code < kPastNewest ? std::optional(code) : std::nullopt;
+}
+
+int Version() {
+  const auto& text = Setting();
+  if (text.empty()) return NCCL_VERSION_CODE;
+  if (const auto version = ParseVersion(text)) return *version;
+  Refuse(ncclInvalidArgument,
+         "TUTTI_NCCL_VERSION=\"{}\" is no version of NCCL; write 2.27.7 or 22707, from 2.9.0 to below 3", text);
+}
+
+int VersionOrDefault() noexcept {
+  try {
+    return Version();
+  } catch (...) {
+    return NCCL_VERSION_CODE;
+  }
+}
+
+}  // namespace tutti::nccl

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Runs NVIDIA's nccl-tests over our NCCL interface on a machine without a GPU.
+#
+#   scripts/nccl-tests.sh NCCL_TESTS_DIR [BUILD_DIR]
+#
+# NCCL_TESTS_DIR is a checkout of https://github.com/NVIDIA/nccl-tests; BUILD_DIR (default build) holds a build of Tutti
+# with its tests. Their objects are compiled by nvcc, unchanged, against our nccl.h, and linked with our libnccl and the
+# stand-in of the CUDA runtime (tests/standin). Each test runs with 1 to 8 ranks, as devices of one thread (-g) and as
+# threads (-t), with all types and operators, and must find nothing wrong; and, in a run whose results were corrupted on
+# purpose, exactly what was corrupted. Prints a table of the wrong elements.
+#
+#   NCCL_INCLUDE, NCCL_LIB  another nccl.h, another libnccl.so.2 (directories)
+#   NCCL_TESTS              which, default all
+#   NCCL_TESTS_RANKS        how many ranks, default "1 2 3 4 5 6 7 8"
+#   TUTTI_STANDIN_SYNC      default 1: libnccl works in the caller, on host memory (tests/standin/README.md)
+#   JOBS                    compilers at a time, default 1
+set -euo pipefail
+
+[[ $# -ge 1 && -f $1/src/common.cu ]] || { sed -n '2,/^set/p' "$0" | sed '/^set/d; s/^# \{0,1\}//'; exit 2; }
+source=$(cd "$1" && pwd)
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=$(cd "${2:-$root/build}" && pwd)
+include=${NCCL_INCLUDE:-$root/interop/nccl}
+library=${NCCL_LIB:-$build/interop/nccl/lib}
+standin=$build/tests/standin
+nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
+cuda_include=$(cd "$(dirname "$nvcc")/../include" && pwd)
+out=$build/nccl-tests
+read -ra tests <<<"${NCCL_TESTS:-all_reduce all_gather reduce_scatter reduce broadcast alltoall alltoallv sendrecv gather scatter hypercube}"
+read -ra ranks <<<"${NCCL_TESTS_RANKS:-1 2 3 4 5 6 7 8}"
+run_limit=300 # seconds of one run of a test
+
+for file in "$include/nccl.h" "$library/libnccl.so.2" "$standin/libcudart.so.13" "$standin/libcuda.so.1"; do
+  [[ -f $file ]] || { echo "$0: $file is not there" >&2; exit 2; }
+done
+
+# --- Objects, again only if something that they are made of is newer.
+
+# Never run, the device code is compiled as far as PTX and not optimised.
+device_flags=(-gencode "arch=compute_90,code=compute_90" -Xcicc -O0)
+flags=(-std=c++17 -O1 -DNCCL_OS_LINUX -I"$include" -I"$source/src" -I"$source/verifiable" -I"$source/os" -I"$source")
+
+compile() { # SOURCE OBJECT
+  if [[ $2 -nt $1 && $2 -nt $include/nccl.h && $2 -nt $source/src/common.h ]]; then return; fi
+  echo "compiling ${1#"$source"/}"
+  case $1 in
+    *.cu) "$nvcc" "${device_flags[@]}" "${flags[@]}" --extended-lambda -c "$1" -o "$2" ;;
+    *) "${CXX:-c++}" "${flags[@]}" -isystem "$cuda_include" -c "$1" -o "$2" ;;
+  esac
+}
+
+mkdir -p "$out"
+common=(src/common.cu src/util.cu src/timer.cc verifiable/verifiable.cu os/linux.cc)
+running=0
+objects=()
+for file in "${common[@]}" "${tests[@]/#/src/}"; do
+  [[ $file == *.c[cu] ]] || file=$file.cu
+  name=$(basename "${file%.*}")
+  compile "$source/$file" "$out/$name.o" &
+  [[ " ${tests[*]} " == *" $name "* ]] || objects+=("$out/$name.o")
+  ((++running < ${JOBS:-1})) || { wait -n && running=$((running - 1)); }
+done
+while ((running-- > 0)); do wait -n; done
+
+for test in "${tests[@]}"; do
+  "${CXX:-c++}" -o "$out/$test" "$out/$test.o" "${objects[@]}" -L"$library" -l:libnccl.so.2 -L"$standin" -l:libcudart.so.13 \
+    -lpthread -Wl,-rpath-link,"$build:$standin"
+done
+
+# --- Runs.
+
+export LD_LIBRARY_PATH=$library:$standin:$build${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export TUTTI_STANDIN_SYNC=${TUTTI_STANDIN_SYNC-1}
+failures=0
+
+# Sets `wrong`: how many elements were, or why that is not known.
+run() { # TEST RANKS_FLAG RANKS
+  local log=$out/$1$2$3.log shape=(-g "$3")
+  [[ $2 == -t ]] && shape=(-t "$3" -g 1)
+  local status=0
+  TUTTI_STANDIN_DEVICES=$3 timeout "$run_limit" "$out/$1" "${shape[@]}" -b 8 -e 4K -f 8 -n 2 -w 1 -d all -o all >"$log" 2>&1 || status=$?
+  local rows
+  rows=$(grep -cE '^ *[0-9]' "$log" || true)
+  # The ends of both halves of a row; N/A counts for nothing.
+  wrong=$(awk '/^ *[0-9]/ { sum += $(NF - 4) + $NF } END { print sum + 0 }' "$log")
+  [[ $rows -gt 0 && ($status -eq 0 || $wrong -gt 0) ]] || wrong="rc=$status"
+  # The program's own conclusion must be the same.
+  [[ $wrong == rc=* ]] || grep -q "^# Out of bounds values : .* $( ((wrong)) && echo FAILED || echo OK)" "$log" || wrong='?'
+}
+
+# Hypercube runs with a power of two of ranks. Its steps depend on each other; ranks of one thread are in one group, whose
+# operations are all at the same time, so beyond two such ranks it asks for what no group promises.
+meaningful() { # TEST RANKS_FLAG RANKS
+  [[ $1 != hypercube ]] || { (($3 & ($3 - 1))) && return 1; [[ $2 == -t || $3 -le 2 ]]; }
+}
+
+printf '%-16s %-8s' '#wrong' ranks
+printf ' %5s' "${ranks[@]}"
+printf ' %10s\n' corrupted
+for test in "${tests[@]}"; do
+  for flag in -g -t; do
+    printf '%-16s %-8s' "$test" "$([[ $flag == -g ]] && echo devices || echo threads)"
+    for n in "${ranks[@]}"; do
+      wrong=-
+      if meaningful "$test" "$flag" "$n"; then
+        run "$test" "$flag" "$n"
+        [[ $wrong == 0 ]] || failures=$((failures + 1))
+      fi
+      printf ' %5s' "$wrong"
+    done
+    # One bit is changed in one buffer, so one element must be found wrong.
+    TUTTI_STANDIN_CORRUPT=1 run "$test" "$flag" 2
+    printf ' %10s\n' "$wrong"
+    [[ $wrong == 1 ]] || failures=$((failures + 1))
+  done
+done
+if ((failures > 0)); then
+  echo "$failures runs were not as they should be; their output is in $out" >&2
+  exit 1
+fi

@@ -1,0 +1,77 @@
+// Ranges of memory that the driver knows, of devices and of the host.
+//
+// A device's memory is a memfd's: the CPU reads and writes it as it is, and other processes map it by the handle that
+// they are given.
+// Thread-safety: all of it.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace tutti::standin {
+
+enum class Kind {
+  kDevice,      // cuMemAlloc
+  kImported,    // of another process's device memory
+  kPinned,      // cuMemHostAlloc
+  kRegistered,  // the caller's own
+};
+
+// Pages of a file without a name.
+class Mapping {
+ public:
+  // Takes over `file`; throws Failure if it cannot be mapped.
+  Mapping(int file, std::size_t bytes);
+  static std::shared_ptr<Mapping> Make(std::size_t bytes);
+  ~Mapping();
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  std::uintptr_t address() const { return address_; }
+  int file() const { return file_; }
+
+ private:
+  const int file_;
+  const std::size_t bytes_;
+  std::uintptr_t address_;
+};
+
+struct Range {
+  std::uintptr_t address;
+  std::size_t bytes;
+  Kind kind;
+  CUdevice device;
+  std::uint64_t id = 0;              // of no other range ever
+  std::shared_ptr<Mapping> mapping;  // null: the caller's own memory
+
+  bool OnDevice() const { return kind == Kind::kDevice || kind == Kind::kImported; }
+};
+
+class Ranges {
+ public:
+  static Ranges& Instance();
+
+  void Add(Range range);
+  // Of the range that starts at `address` and is of that kind; else fails with `otherwise`.
+  Range Remove(std::uintptr_t address, Kind kind, CUresult otherwise);
+  std::optional<Range> Find(std::uintptr_t address) const;
+  bool Overlaps(std::uintptr_t address, std::size_t bytes) const;
+  std::size_t DeviceBytes(CUdevice device) const;
+
+ private:
+  Ranges() = default;
+  mutable std::mutex mutex_;
+  std::map<std::uintptr_t, Range> ranges_;
+  std::uint64_t next_id_ = 1;
+};
+
+inline std::uintptr_t Address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
+inline void* Pointer(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
+
+}  // namespace tutti::standin

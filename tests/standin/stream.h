@@ -1,0 +1,77 @@
+// Work done in order, behind the caller's back.
+//
+// Thread-safety: all of it. A stream's thread lives until the stream is closed and drained; it keeps the stream alive.
+#pragma once
+
+#include <cuda.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace tutti::standin {
+
+using Work = std::function<void()>;
+
+class Capture;
+class Stream;
+
+// A place in a stream's work: after the `ticket`-th piece of it.
+struct Moment {
+  std::shared_ptr<Stream> stream;
+  std::uint64_t ticket = 0;
+
+  bool Passed() const;
+  void Wait() const;
+};
+
+class Stream : public std::enable_shared_from_this<Stream> {
+ public:
+  // Not `blocking`: the null stream and this one do not wait for each other.
+  Stream(CUdevice device, bool blocking) : device_(device), blocking_(blocking) {}
+
+  CUdevice device() const { return device_; }
+  bool blocking() const { return blocking_; }
+
+  Moment Push(Work work);
+  // After all that was pushed so far.
+  Moment Now();
+  // Takes no more work; what was pushed is still done.
+  void Close();
+
+  // The capture that the stream takes part in, if any. Guarded by the lock of captures (capture.h).
+  std::shared_ptr<Capture> capture;
+
+ private:
+  friend struct Moment;
+  void RunInCaller(const Work& work);
+  void Drain();
+
+  const CUdevice device_;
+  const bool blocking_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Work> work_;
+  std::uint64_t pushed_ = 0;
+  std::uint64_t done_ = 0;
+  bool has_thread_ = false;
+  bool closed_ = false;
+};
+
+// The stream that a caller's handle means: null and CU_STREAM_LEGACY are the current device's null stream,
+// CU_STREAM_PER_THREAD is the calling thread's own.
+std::shared_ptr<Stream> StreamOf(CUstream handle);
+bool IsNullStream(const Stream& stream);
+// Of `device`, among them the null stream.
+std::vector<std::shared_ptr<Stream>> StreamsOf(CUdevice device);
+void WaitForAll(CUdevice device);
+
+// Does it in the stream's turn, or records it if the stream is captured. The moment is then none (no stream).
+Moment Enqueue(const std::shared_ptr<Stream>& stream, Work work);
+
+}  // namespace tutti::standin
