@@ -169,8 +169,8 @@ TEST(NcclMemory, WindowsAreRegisteredInAGroup) {
     for (int i = 0; i < kRanks; ++i) {
       for (auto& window : windows[i]) {
         ASSERT_TRUE(Ok(ncclMemAlloc(&window.memory, kWindowBytes)));
-        ASSERT_TRUE(
-            Ok(ncclCommWindowRegister(comms[i], window.memory, kWindowBytes, &window.handle, NCCL_WIN_COLL_SYMMETRIC)));
+        ASSERT_TRUE(Ok(ncclCommWindowRegister(comms[i], window.memory, kWindowBytes, &window.handle,
+                                              NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING)));
       }
     }
     ASSERT_TRUE(Ok(ncclGroupEnd()));
