@@ -60,7 +60,7 @@ const std::vector<Call>& BadCalls() {
       {"window flags",
        [](auto c) {
          ncclWindow_t window;
-         return ncclCommWindowRegister(c, kData, 64, &window, 0x4000);
+         return ncclCommWindowRegister(c, kData, 64, &window, 0x04);
        }},
       {"window deregister", [](auto c) { return ncclCommWindowDeregister(c, nullptr); }},
       {"window pointer null", [](auto c) { return ncclWinGetUserPtr(c, nullptr, nullptr); }},

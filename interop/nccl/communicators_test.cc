@@ -121,25 +121,24 @@ TEST(NcclCommunicators, ShrinkOfAFailedOneIsRefusedAndSaysWhatToDo) {
 TEST(NcclCommunicators, GrowByThoseWhoHaveTheId) {
   constexpr int kOld = 2, kNew = 4;
   ncclUniqueId id;  // which threads can tell each other
-  RunRanks(
-      kNew,
-      [&](Rank& self) {
-        Comm comm, more;
-        if (self.rank() < kOld) {
-          ASSERT_TRUE(Ok(ncclCommInitRank(comm.address(), kOld, IdOf(self), self.rank())));
-          if (self.rank() == 1) {  // any one of them
-            ASSERT_TRUE(Ok(ncclCommGetUniqueId(comm, &id)));
-          }
-          self.Meet();
-          ASSERT_TRUE(Ok(ncclCommGrow(comm, kNew, nullptr, -1, more.address(), nullptr)));
-        } else {
-          self.Meet();
-          ASSERT_TRUE(Ok(ncclCommGrow(nullptr, kNew, &id, self.rank(), more.address(), nullptr)));
-        }
-        EXPECT_EQ(RankIn(more), self.rank());
-        EXPECT_EQ(Sum(more, 1), kNew);
-      },
-      {.threads = true});
+  RunRanks(kNew,
+           [&](Rank& self) {
+             Comm comm, more;
+             if (self.rank() < kOld) {
+               ASSERT_TRUE(Ok(ncclCommInitRank(comm.address(), kOld, IdOf(self), self.rank())));
+               if (self.rank() == 1) {  // any one of them
+                 ASSERT_TRUE(Ok(ncclCommGetUniqueId(comm, &id)));
+               }
+               self.Meet();
+               ASSERT_TRUE(Ok(ncclCommGrow(comm, kNew, nullptr, -1, more.address(), nullptr)));
+             } else {
+               self.Meet();
+               ASSERT_TRUE(Ok(ncclCommGrow(nullptr, kNew, &id, self.rank(), more.address(), nullptr)));
+             }
+             EXPECT_EQ(RankIn(more), self.rank());
+             EXPECT_EQ(Sum(more, 1), kNew);
+           },
+           {.threads = true});
 }
 
 TEST(NcclCommunicators, GrowNeedsAnId) {
@@ -170,8 +169,8 @@ TEST(NcclMemory, WindowsAreRegisteredInAGroup) {
     for (int i = 0; i < kRanks; ++i) {
       for (auto& window : windows[i]) {
         ASSERT_TRUE(Ok(ncclMemAlloc(&window.memory, kWindowBytes)));
-        ASSERT_TRUE(
-            Ok(ncclCommWindowRegister(comms[i], window.memory, kWindowBytes, &window.handle, NCCL_WIN_COLL_SYMMETRIC)));
+        ASSERT_TRUE(Ok(ncclCommWindowRegister(comms[i], window.memory, kWindowBytes, &window.handle,
+                                              NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING)));
       }
     }
     ASSERT_TRUE(Ok(ncclGroupEnd()));
@@ -199,12 +198,18 @@ TEST(NcclMemory, WindowsAreRegisteredInAGroup) {
 // What fails in a thread of the group's end is told to the thread that called it.
 TEST(NcclMemory, AGroupTellsWhatFailedInIt) {
   RunAlone([] {
-    const auto comm = Alone();
-    ncclWindow_t window = nullptr;
+    const auto good = Alone(), bad = Alone();
+    Window window;
+    ncclWindow_t none = nullptr;
     float plain[16];
+    ASSERT_TRUE(Ok(ncclMemAlloc(&window.memory, kWindowBytes)));
     EXPECT_TRUE(Ok(ncclGroupStart()));
-    EXPECT_TRUE(Ok(ncclCommWindowRegister(comm, plain, sizeof plain, &window, NCCL_WIN_DEFAULT)));
+    EXPECT_TRUE(Ok(ncclCommWindowRegister(good, window.memory, kWindowBytes, &window.handle, NCCL_WIN_DEFAULT)));
+    EXPECT_TRUE(Ok(ncclCommWindowRegister(bad, plain, sizeof plain, &none, NCCL_WIN_DEFAULT)));
     EXPECT_TRUE(Fails(ncclGroupEnd(), ncclInvalidArgument, "tuttiMemAlloc"));
+    EXPECT_STRNE(ncclGetLastError(bad), "");
+    EXPECT_TRUE(Ok(ncclCommWindowDeregister(good, window.handle)));
+    EXPECT_TRUE(Ok(ncclMemFree(window.memory)));
   });
 }
 

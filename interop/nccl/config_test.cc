@@ -82,6 +82,17 @@ TEST(NcclConfig, OfEveryVersionIsReadAsFarAsItGoes) {
   });
 }
 
+TEST(NcclConfig, IsNotReadPastItsSize) {
+  RunAlone([] {
+    for (const auto& version : kVersions) {
+      Bytes bytes(version, 0x5a);
+      bytes.Set(kVersionAt, 23007);  // says more than there is; within its size, every field is there
+      for (auto at = version.last_field; at < version.size; at += sizeof(int)) bytes.Set(at, NCCL_CONFIG_UNDEF_INT);
+      EXPECT_TRUE(Ok(Try(bytes))) << version.size;
+    }
+  });
+}
+
 TEST(NcclConfig, OfAVersionToComeIsRead) {
   RunAlone([] {
     Bytes bytes({29905, 200, kPeersAt}, 0xff);

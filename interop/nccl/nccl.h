@@ -167,7 +167,7 @@ typedef struct {
 /* Flags of ncclCommWindowRegister, ncclCommShrink, ncclCommRevoke and ncclCommSuspend. */
 #define NCCL_WIN_DEFAULT 0x00
 #define NCCL_WIN_COLL_SYMMETRIC 0x01
-#define NCCL_WIN_STRICT_ORDERING 0x10
+#define NCCL_WIN_STRICT_ORDERING 0x02
 #define NCCL_WIN_REQUIRED_ALIGNMENT 4096
 #define NCCL_SHRINK_DEFAULT 0x00
 #define NCCL_SHRINK_ABORT 0x01
