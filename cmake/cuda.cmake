@@ -22,39 +22,42 @@ if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES ccache)
 endif()
 # A multiply and an add stay two roundings, as on the host.
 set(nvcc_flags -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include)
-file(GLOB kernel_headers CONFIGURE_DEPENDS executors/cuda/*.h transports/device_ring.h transports/slot*.h algorithms/schedule.h base/lowp.h)
-set(kernel_source ${PROJECT_SOURCE_DIR}/executors/cuda/kernels.cu)
+# What kernels include.
+set(kernel_headers executors/cuda/device.h executors/cuda/device_plan.h executors/cuda/element.h executors/cuda/interpret.h
+                   executors/cuda/move.h executors/cuda/packet.h transports/device_ring.h transports/slot.h
+                   transports/slot_arithmetic.h algorithms/schedule.h base/lowp.h include/tutti/tutti.h)
+list(TRANSFORM kernel_headers PREPEND ${PROJECT_SOURCE_DIR}/)
 set(kernel_folder ${CMAKE_CURRENT_BINARY_DIR}/kernels)
 file(MAKE_DIRECTORY ${kernel_folder})
 
-set(images)
-set(image_arguments)
-foreach(architecture ${TUTTI_CUDA_ARCHITECTURES})
-  set(cubin ${kernel_folder}/sm_${architecture}.cubin)
+# tutti_kernel_image(OUT SOURCE NAME): compiles SOURCE for all architectures and packs it; OUT is the image's path.
+function(tutti_kernel_image out source name)
+  set(images)
+  set(image_arguments)
+  foreach(architecture ${TUTTI_CUDA_ARCHITECTURES})
+    set(cubin ${kernel_folder}/${name}_sm_${architecture}.cubin)
+    add_custom_command(
+      OUTPUT ${cubin}
+      COMMAND ${TUTTI_NVCC_LAUNCHER} ${TUTTI_NVCC} ${nvcc_flags} -arch=sm_${architecture} -cubin -o ${cubin} ${source}
+      DEPENDS ${source} ${kernel_headers}
+      COMMENT "Compiling ${name} for sm_${architecture}"
+      VERBATIM)
+    list(APPEND images ${cubin})
+    list(APPEND image_arguments --image3=kind=elf,sm=${architecture},file=${cubin})
+    set(newest ${architecture})
+  endforeach()
+  set(ptx ${kernel_folder}/${name}_compute_${newest}.ptx)
+  set(image ${kernel_folder}/${name}.fatbin)
   add_custom_command(
-    OUTPUT ${cubin}
-    COMMAND ${TUTTI_NVCC_LAUNCHER} ${TUTTI_NVCC} ${nvcc_flags} -arch=sm_${architecture} -cubin -o ${cubin} ${kernel_source}
-    DEPENDS ${kernel_source} ${kernel_headers}
-    COMMENT "Compiling the kernels for sm_${architecture}"
+    OUTPUT ${image}
+    COMMAND ${TUTTI_NVCC_LAUNCHER} ${TUTTI_NVCC} ${nvcc_flags} -arch=compute_${newest} -ptx -o ${ptx} ${source}
+    COMMAND ${TUTTI_FATBINARY} --create=${image} -64 --compress=true ${image_arguments} --image3=kind=ptx,sm=${newest},file=${ptx}
+    DEPENDS ${images} ${source} ${kernel_headers}
+    COMMENT "Compiling ${name} to PTX for compute_${newest}, and packing it"
     VERBATIM)
-  list(APPEND images ${cubin})
-  list(APPEND image_arguments --image3=kind=elf,sm=${architecture},file=${cubin})
-  set(newest ${architecture})
-endforeach()
-set(ptx ${kernel_folder}/compute_${newest}.ptx)
-add_custom_command(
-  OUTPUT ${ptx}
-  COMMAND ${TUTTI_NVCC_LAUNCHER} ${TUTTI_NVCC} ${nvcc_flags} -arch=compute_${newest} -ptx -o ${ptx} ${kernel_source}
-  DEPENDS ${kernel_source} ${kernel_headers}
-  COMMENT "Compiling the kernels to PTX for compute_${newest}"
-  VERBATIM)
-set(TUTTI_KERNEL_IMAGE ${kernel_folder}/kernels.fatbin)
-add_custom_command(
-  OUTPUT ${TUTTI_KERNEL_IMAGE}
-  COMMAND ${TUTTI_FATBINARY} --create=${TUTTI_KERNEL_IMAGE} -64 --compress=true ${image_arguments}
-          --image3=kind=ptx,sm=${newest},file=${ptx}
-  DEPENDS ${images} ${ptx}
-  COMMENT "Packing the kernels"
-  VERBATIM)
+  set(${out} ${image} PARENT_SCOPE)
+endfunction()
+
+tutti_kernel_image(TUTTI_KERNEL_IMAGE ${PROJECT_SOURCE_DIR}/executors/cuda/kernels.cu kernels)
 set_source_files_properties(executors/cuda/kernel_module.cc PROPERTIES COMPILE_DEFINITIONS TUTTI_KERNEL_IMAGE="${TUTTI_KERNEL_IMAGE}"
                                                                        OBJECT_DEPENDS ${TUTTI_KERNEL_IMAGE})

@@ -337,18 +337,24 @@ tuttiResult_t tuttiMemFree(void* ptr) {
 
 tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size, void** handle) {
   return Guard(comm, [&] {
-    Ready(comm);
+    const Hold hold(Ready(comm));
     CheckOutput("buff", buff);
     CheckOutput("handle", handle);
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
+    auto& communicator = Usable(comm);
+    const std::lock_guard lock(communicator);
+    if (communicator.device() != nullptr) communicator.device()->registered().Add(buff, size);
     *handle = buff;
   });
 }
 
 tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle) {
   return Guard(comm, [&] {
-    Checked(comm);
+    const Hold hold(Checked(comm));
     CheckOutput("handle", handle);
+    auto& communicator = Made(comm);
+    const std::lock_guard lock(communicator);
+    if (communicator.device() != nullptr) communicator.device()->registered().Remove(handle);
   });
 }
 

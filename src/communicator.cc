@@ -110,11 +110,10 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
 
 void Communicator::MakeDeviceSide(Conditions conditions, Deadline deadline) {
   const auto& roster = control_plane_->roster();
-  std::string why;
   device_ = DeviceSide::Make({options_.device, &options_.settings, &system_, std::move(conditions)}, rank(), size(),
-                             MakeAllGather(), deadline, &why);
+                             MakeAllGather(), deadline, &why_no_device_);
   if (device_ == nullptr) {
-    if (rank() == 0) Log(Subject::init, "host memory only: {}", why);
+    if (rank() == 0) Log(Subject::init, "host memory only: {}", why_no_device_);
     return;
   }
   device_watch_ = std::make_unique<DeviceWatch>(
@@ -155,7 +154,7 @@ Communicator::Agreed Communicator::Agree() {
   CpuMask together{};
   int quota = mine.quota;
   Agreement first{};
-  bool devices = true;
+  int without_device = -1;
   for (std::size_t r = 0; r < all.size(); ++r) {
     Agreement theirs;
     if (all[r].size() != sizeof theirs) Throw(tuttiInternalError, "rank {} sent malformed settings", r);
@@ -171,10 +170,16 @@ Communicator::Agreed Communicator::Agree() {
     for (std::size_t w = 0; w < together.size(); ++w) together[w] |= theirs.cpus[w];
     quota = std::min(quota, theirs.quota);
     threads_ = std::max(threads_, theirs.threads);
-    devices = devices && theirs.device != TUTTI_DEVICE_NONE;
+    if (theirs.device == TUTTI_DEVICE_NONE && without_device < 0) without_device = static_cast<int>(r);
   }
   cores_ = std::min(CountCpus(together), quota);
-  return {first.programs != 0, devices};
+  if (without_device >= 0) {
+    why_no_device_ = fmt::format(
+        "no CUDA context was current in rank {}'s thread when the communicator was made, nor did "
+        "its config name a device",
+        without_device);
+  }
+  return {first.programs != 0, without_device < 0};
 }
 
 AllGather Communicator::MakeAllGather(Cancellation cancel) {
@@ -290,7 +295,9 @@ std::optional<Error> Communicator::Look(const Active& active, std::chrono::stead
 
 void Communicator::Abort() {
   cancelled_.store(true, std::memory_order_release);
-  watch_->Fail({tuttiRemoteError, fmt::format("{} aborted the communicator", watch_->Who(rank()))});
+  const Error aborted(tuttiRemoteError, fmt::format("{} aborted the communicator", watch_->Who(rank())));
+  watch_->Fail(aborted);
+  if (device_watch_ != nullptr) device_watch_->Fail(aborted);
 }
 
 tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {

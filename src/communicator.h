@@ -92,6 +92,8 @@ class Communicator {
   void TrimPlans() { plans_->Trim(counters_); }
   // Where calls on memory of the GPU go; null unless every rank has a device.
   DeviceSide* device() const { return device_.get(); }
+  // Why device() is null, for a person.
+  const std::string& why_no_device() const { return why_no_device_; }
   // The operation was enqueued, by the device side's last plan.
   void NoteEnqueued(const Operation& operation);
   // Waits for what this rank's GPU still does. Returns early when the communicator has failed.
@@ -153,6 +155,7 @@ class Communicator {
   std::unique_ptr<Crew> crew_;
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<DeviceSide> device_;
+  std::string why_no_device_;
   std::unique_ptr<DeviceWatch> device_watch_;
 
   std::atomic<bool> own_busy_{false};

@@ -94,24 +94,24 @@ bool IsForDevice(const CudaDevice& device, const Operation& operation, tuttiStre
   return stream != nullptr || !pinned_only;
 }
 
-void RequireHostCall(const Operation& operation, tuttiStream_t stream) {
+void RequireHostCall(const Operation& operation, tuttiStream_t stream, const std::string& why) {
+  // Looking whether CUDA has been loaded takes as long as a small call, so that is done at init only.
+  const bool in_use = driver_in_use.load(std::memory_order_relaxed);
+  if (stream == nullptr && !in_use) return;
+  std::string unusable;
+  const CudaDriver* const driver = in_use ? LoadedCudaDriver(&unusable) : nullptr;
   if (stream != nullptr) {
     Throw(tuttiInvalidArgument,
           "stream {} was not made by tuttiStreamCreate, or was destroyed before; and the communicator has no CUDA "
-          "device (it was made where no CUDA context was current, or its ranks disagree)",
-          stream);
+          "device ({}{}{})",
+          stream, why, unusable.empty() ? "" : "; ", unusable);
   }
-  // Looking whether CUDA has been loaded takes as long as a small call, so that is done at init only.
-  if (!driver_in_use.load(std::memory_order_relaxed)) return;
-  const CudaDriver* const driver = LoadedCudaDriver();
   if (driver == nullptr) return;
   for (const auto& [name, pointer] :
        {std::pair("sendbuff", operation.input), std::pair("recvbuff", static_cast<const void*>(operation.output))}) {
     if (Look(*driver, pointer).memory != Memory::device) continue;
-    Throw(tuttiInvalidArgument,
-          "{} ({}) is memory of a GPU, but the communicator takes host memory only: it was made where no CUDA context "
-          "was current, or its ranks disagree",
-          name, pointer);
+    Throw(tuttiInvalidArgument, "{} ({}) is memory of a GPU, but the communicator takes host memory only ({})", name,
+          pointer, why);
   }
 }
 

@@ -13,8 +13,8 @@ namespace tutti {
 bool IsForDevice(const CudaDevice& device, const Operation& operation, tuttiStream_t stream);
 
 // Throws tuttiInvalidArgument if a communicator without a device is given a CUDA stream or memory of a GPU, as far as
-// can be told: a process that does not use CUDA has neither.
-void RequireHostCall(const Operation& operation, tuttiStream_t stream);
+// can be told: a process that does not use CUDA has neither. `why`: it has no device.
+void RequireHostCall(const Operation& operation, tuttiStream_t stream, const std::string& why);
 
 // The device of the calling thread's current CUDA context; TUTTI_DEVICE_NONE if it has none. Does not start CUDA.
 int CurrentCudaDevice();

@@ -139,8 +139,9 @@ void DeviceClique::Enqueue(const Bundle& bundle) {
   const auto capture_of = [&](CuStream stream) {
     int status = 0;
     std::uint64_t id = 0;
-    driver.Check(driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr),
-                 "cuStreamGetCaptureInfo (was the stream destroyed?)");
+    if (driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr) != kCuSuccess) {
+      Throw(tuttiInvalidArgument, "stream {} is no stream of CUDA; was it destroyed?", static_cast<void*>(stream));
+    }
     return status == kCuCaptureActive ? std::optional(id) : std::nullopt;
   };
   const CuStream leader = bundle.streams.front();
@@ -171,7 +172,10 @@ void DeviceClique::Enqueue(const Bundle& bundle) {
   for (const auto stream : bundle.streams) {
     if (stream != leader) driver.Check(driver.cuStreamWaitEvent(stream, after, 0), "cuStreamWaitEvent");
   }
-  if (capture) return;
+  if (capture) {
+    any_captured_ = true;
+    return;
+  }
   any_launched_ = true;
   last_stream_ = leader;
 }

@@ -54,6 +54,11 @@ class DeviceClique {
   // Launches the parts of one thread, together with those of the other threads that they wait for. Returns when all
   // are launched; what went wrong, if anything. `timeout`: how long others may not come.
   std::optional<Error> Launch(std::vector<DevicePart> parts, std::chrono::milliseconds timeout, const Check& check);
+  // Has any launch been captured? Its graph may run again at any time.
+  bool captured() const {
+    const std::lock_guard lock(mutex_);
+    return any_captured_;
+  }
   // Waits for the kernels that were launched. False after `most`.
   bool AwaitIdle(std::chrono::milliseconds most);
 
@@ -84,7 +89,7 @@ class DeviceClique {
   CuEvent arrived_ = nullptr;   // recorded on each other stream in turn
   CuEvent launched_ = nullptr;  // after the last launch
   CuStream last_stream_ = nullptr;
-  bool any_launched_ = false;
+  bool any_launched_ = false, any_captured_ = false;
 };
 
 }  // namespace tutti

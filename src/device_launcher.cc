@@ -80,8 +80,10 @@ std::optional<Error> EnqueueAll(std::span<const DeviceLaunched> group) {
       };
       const auto failure = clique->Launch(std::move(parts), timeout, check);
       if (!failure) continue;
-      // Some ranks' counts of operations are ahead of others' now.
-      for (const auto& rank : ranks) rank.communicator->Fail(*failure);
+      // A call that was refused has left nothing behind. After anything else nobody knows what ran.
+      for (const auto& rank : ranks) {
+        if (Kills(*failure)) rank.communicator->Fail(*failure);
+      }
       if (!first) first = failure;
     }
   } catch (const Error& error) {

@@ -60,6 +60,11 @@ Shape MessageShape(std::size_t bytes, const GpuSlots& slots) {
 
 constexpr char kTable[] = "table";
 
+DevicePlans::Done DoneBy(const DevicePlanEntry& plan) {
+  return {plan.operations, plan.operations * plan.program.bytes_sent(),
+          plan.operations * plan.program.bytes_received()};
+}
+
 }  // namespace
 
 DevicePlans::DevicePlans(DevicePlanContext context, const System& system, int rank, const AllGather& all_gather)
@@ -79,13 +84,25 @@ DevicePlanEntry& DevicePlans::Find(const Operation& operation, std::uint64_t pac
   return *plans_.emplace(std::move(key), Make(operation, packed)).first->second;
 }
 
-void DevicePlans::AddTraffic(tuttiCounters_t& counters) const {
+void DevicePlans::Forget() {
   for (const auto& [key, plan] : plans_) {
     const auto algorithm = static_cast<std::size_t>(plan->choice.candidate.algorithm);
-    counters.operations += plan->operations;
-    counters.operationsByAlgorithm[algorithm] += plan->operations;
-    counters.bytesSent[tuttiTransportP2p][algorithm] += plan->operations * plan->program.bytes_sent();
-    counters.bytesReceived[tuttiTransportP2p][algorithm] += plan->operations * plan->program.bytes_received();
+    done_[algorithm] += DoneBy(*plan);
+  }
+  plans_.clear();
+  context_.arena->Reset();
+}
+
+void DevicePlans::AddTraffic(tuttiCounters_t& counters) const {
+  auto done = done_;
+  for (const auto& [key, plan] : plans_) {
+    done[static_cast<std::size_t>(plan->choice.candidate.algorithm)] += DoneBy(*plan);
+  }
+  for (std::size_t algorithm = 0; algorithm < done.size(); ++algorithm) {
+    counters.operations += done[algorithm].operations;
+    counters.operationsByAlgorithm[algorithm] += done[algorithm].operations;
+    counters.bytesSent[tuttiTransportP2p][algorithm] += done[algorithm].sent;
+    counters.bytesReceived[tuttiTransportP2p][algorithm] += done[algorithm].received;
   }
 }
 
@@ -144,7 +161,7 @@ std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const Operation& asked, std::
   return std::unique_ptr<DevicePlanEntry>(
       new DevicePlanEntry{std::move(choice),
                           DeviceProgram(std::move(schedule), std::move(extents), shape, operation.type, operation.op,
-                                        identity, *context_.fabric, *context_.device, first_channel),
+                                        identity, *context_.fabric, *context_.arena, first_channel),
                           used});
 }
 

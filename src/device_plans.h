@@ -4,6 +4,7 @@
 // Thread-safety: used by one thread at a time.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -22,6 +23,7 @@ inline constexpr int kMessageChannels = 4;
 struct DevicePlanContext {
   const CudaDevice* device;
   const DeviceFabric* fabric;
+  DeviceArena* arena;
   Conditions conditions;          // equal on all ranks
   std::uint32_t resident_blocks;  // of the rank whose GPU has least
 };
@@ -35,11 +37,27 @@ struct DevicePlanEntry {
 
 class DevicePlans {
  public:
+  // Payload in bytes.
+  struct Done {
+    std::uint64_t operations = 0, sent = 0, received = 0;
+    Done& operator+=(const Done& other) {
+      operations += other.operations;
+      sent += other.sent;
+      received += other.received;
+      return *this;
+    }
+  };
+  // A job uses some dozens of shapes; one that never repeats itself must not grow the cache for ever.
+  static constexpr std::size_t kMostPlans = 512;
+
   // Collective.
   DevicePlans(DevicePlanContext context, const System& system, int rank, const AllGather& all_gather);
 
-  // The plan for this call; it lives as long as this. Making one takes memory of the GPU.
+  // The plan for this call; it lives until Forget(). Making one takes memory of the GPU.
   DevicePlanEntry& Find(const Operation& operation, std::uint64_t packed);
+  // Forgets all plans, and what they used of the arena. REQUIRES: no kernel and no graph uses them.
+  void Forget();
+  std::size_t size() const { return plans_.size(); }
   // Adds what was done so far.
   void AddTraffic(tuttiCounters_t& counters) const;
   const Conditions& conditions() const { return context_.conditions; }
@@ -53,6 +71,7 @@ class DevicePlans {
   int rank_;
   SelectionTable table_;
   std::unordered_map<PlanKey, std::unique_ptr<DevicePlanEntry>, PlanKeyHash> plans_;
+  std::array<Done, TUTTI_COUNTED_ALGORITHMS> done_{};  // by forgotten plans
 };
 
 }  // namespace tutti

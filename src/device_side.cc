@@ -113,8 +113,13 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, int rank, int nranks, const All
   context.conditions.bulk_capacity = fabric_->layout().bulk_capacity();
   context.device = device_.get();
   context.fabric = fabric_.get();
+  arena_ = std::make_unique<DeviceArena>(*device_);
+  context.arena = arena_.get();
   plans_ = std::make_unique<DevicePlans>(std::move(context), *setup.system, rank, all_gather);
   windows_ = std::make_unique<DeviceWindows>(*device_, *shm_);
+  registered_ = std::make_unique<RegisteredBuffers>(*device_, *shm_, windows_->table(),
+                                                    static_cast<std::uint16_t>(DeviceWindows::kMostWindows), all_gather,
+                                                    deadline);
   MakeState();
   JoinClique(all_gather);
 }
@@ -207,7 +212,8 @@ bool DeviceSide::DoneByCopy(const Operation& operation, CuStream stream) const {
 Reach DeviceSide::ReachOf(const void* buffer, std::size_t bytes) const {
   if (!zero_copy_ || !fabric_->all_reach()) return {};
   if (fabric_->one_process()) return {SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(buffer)};
-  return windows_->Find(buffer, bytes).value_or(Reach{});
+  if (const auto reach = windows_->Find(buffer, bytes)) return *reach;
+  return registered_->Find(buffer, bytes).value_or(Reach{});
 }
 
 DeviceWork DeviceSide::WorkOf(const Operation& operation, const DevicePlanEntry& plan) const {
@@ -242,8 +248,18 @@ DeviceWork DeviceSide::WorkOf(const Operation& operation, const DevicePlanEntry&
   return work;
 }
 
+// Not while kernels or graphs use plans: then the cache grows on.
+void DeviceSide::TrimPlans() {
+  constexpr std::chrono::milliseconds kPatience{100};
+  if (plans_->size() < DevicePlans::kMostPlans || clique_->captured() || !AwaitIdle(kPatience)) return;
+  plans_->Forget();
+  last_plan_ = nullptr;
+}
+
 DevicePart DeviceSide::Prepare(std::span<const Operation* const> operations, CuStream stream,
                                std::vector<CuStream> others) {
+  TrimPlans();
+  registered_->Answer();
   DevicePart part;
   part.rank = rank_;
   part.stream = stream;

@@ -40,6 +40,7 @@ class DeviceSide {
   const std::shared_ptr<DeviceClique>& clique() const { return clique_; }
   DevicePlans& plans() { return *plans_; }
   DeviceWindows& windows() { return *windows_; }
+  RegisteredBuffers& registered() { return *registered_; }
   ShmFabric& control() { return *shm_; }
   DeviceProgress& progress() const { return *progress_; }
 
@@ -57,6 +58,7 @@ class DeviceSide {
  private:
   DeviceSide(const DeviceSetup& setup, int rank, int nranks, const AllGather& all_gather, Deadline deadline);
   void MakeState();
+  void TrimPlans();
   void JoinClique(const AllGather& all_gather);
   DeviceWork WorkOf(const Operation& operation, const DevicePlanEntry& plan) const;
   Reach ReachOf(const void* buffer, std::size_t bytes) const;
@@ -67,7 +69,9 @@ class DeviceSide {
   std::shared_ptr<const KernelModule> kernels_;
   std::unique_ptr<ShmFabric> shm_;  // control blocks, for the watch
   std::unique_ptr<DeviceFabric> fabric_;
+  std::unique_ptr<DeviceArena> arena_;
   std::unique_ptr<DeviceWindows> windows_;
+  std::unique_ptr<RegisteredBuffers> registered_;
   CudaMemory state_;   // DeviceRank, queues, lanes' progress
   CudaMemory pinned_;  // progress, abort
   CudaMemory barrier_;

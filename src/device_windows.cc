@@ -38,7 +38,7 @@ DeviceWindows::DeviceWindows(const CudaDevice& device, const ShmFabric& shm)
     : device_(device),
       shm_(shm),
       table_(CudaMemory::OnDevice(device.driver(), device.context(),
-                                  kMostWindows * static_cast<std::size_t>(shm.nranks()) * sizeof(std::byte*))) {
+                                  kRows * static_cast<std::size_t>(shm.nranks()) * sizeof(std::byte*))) {
   SideStream(device.driver(), device.context()).Zero(table_.data(), table_.bytes());
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "executors/host/run.h"
+#include "src/registered_buffers.h"
 #include "src/windows.h"
 #include "transports/device_fabric.h"
 
@@ -18,8 +19,9 @@ namespace tutti {
 
 class DeviceWindows {
  public:
-  // What a kernel's table has room for.
-  static constexpr std::size_t kMostWindows = 256;
+  static constexpr std::size_t kMostWindows = 192;
+  // Of a kernel's table, which registered buffers share.
+  static constexpr std::size_t kRows = kMostWindows + RegisteredBuffers::kMost;
 
   DeviceWindows(const CudaDevice& device, const ShmFabric& shm);
 
@@ -30,7 +32,7 @@ class DeviceWindows {
   // How peers reach [pointer, pointer + bytes), if a window of this rank holds it.
   std::optional<Reach> Find(const void* pointer, std::size_t bytes) const;
   // For kernels: by window * nranks + rank.
-  const std::byte* const* table() const { return reinterpret_cast<const std::byte* const*>(table_.data()); }
+  std::byte** table() const { return reinterpret_cast<std::byte**>(table_.data()); }
 
  private:
   struct Window {

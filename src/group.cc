@@ -51,7 +51,8 @@ RunPlace PlaceOf(tuttiComm& handle, const Operation& operation, tuttiStream_t st
   const auto* const communicator = handle.communicator.get();
   const auto* const device = communicator == nullptr ? nullptr : communicator->device();
   if (device == nullptr) {
-    RequireHostCall(operation, stream);
+    static const std::string kNotMade = "it is still being made";
+    RequireHostCall(operation, stream, communicator == nullptr ? kNotMade : communicator->why_no_device());
   } else if (IsForDevice(device->device(), operation, stream)) {
     return {nullptr, true, reinterpret_cast<CuStream>(stream)};
   }

@@ -158,6 +158,27 @@ TEST_F(Device, Windows) {
   });
 }
 
+// Memory that each rank registers for itself, some late and some never: the results are the same.
+TEST_F(Device, RegisteredBuffers) {
+  RunRanks(3, [](Rank& self) {
+    constexpr std::size_t kMost = 256 * KiB;
+    DeviceRank rank(self, kMost + 4 * KiB);
+    const auto cases = MixedCases(14, kWhats, self.size(), kMost);
+    for (int round = 0; round < 3; ++round) {
+      void *send = nullptr, *receive = nullptr;
+      if (round <= self.rank()) {
+        ASSERT_TRUE(Ok(tuttiCommRegister(rank.comm(), rank.arena().send(), kMost, &send)));
+        ASSERT_TRUE(Ok(tuttiCommRegister(rank.comm(), rank.arena().receive(), kMost + 4 * KiB, &receive)));
+      }
+      for (const auto& each : cases) ASSERT_EQ(rank.Run(each), "");
+      for (auto* handle : {send, receive}) {
+        if (handle == nullptr) continue;
+        ASSERT_TRUE(Ok(tuttiCommDeregister(rank.comm(), handle)));
+      }
+    }
+  });
+}
+
 // One thread holds all ranks: their calls are one group, one launch.
 TEST_F(Device, OneThreadForAllRanks) {
   RunAlone([] {
@@ -268,6 +289,39 @@ TEST_F(Device, RefusesBuffersThatDoNotFit) {
       two_devices);
 }
 
+// Nothing of a refused call is left behind.
+TEST_F(Device, RefusesADestroyedStreamAndGoesOn) {
+  RunRanks(2,
+           [](Rank& self) {
+             DeviceRank rank(self, 64 * KiB);
+             const auto destroyed = rank.gpu().NewStream();
+             rank.gpu().DestroyStream(destroyed);
+             EXPECT_TRUE(Fails(tuttiAllReduce(rank.arena().send(), rank.arena().receive(), 100, tuttiFloat, tuttiSum,
+                                              rank.comm(), destroyed),
+                               tuttiInvalidArgument, {"was it destroyed"}));
+             EXPECT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 100, 0, false, 1}), "");
+           },
+           {.threads = true});
+}
+
+// The communicator is the host's then, and says why when it is given what it cannot take.
+TEST_F(Device, NamesADriverThatIsTooOld) {
+  RunAlone(
+      [] {
+        const Gpu gpu(0);
+        auto* const memory = gpu.Allocate(KiB);
+        tuttiUniqueId id;
+        tuttiComm_t comm = nullptr;
+        ASSERT_TRUE(Ok(tuttiGetUniqueId(&id)));
+        ASSERT_TRUE(Ok(tuttiCommInitRank(&comm, 1, id, 0)));
+        EXPECT_TRUE(Fails(tuttiAllReduce(memory, memory, 1, tuttiFloat, tuttiSum, comm, gpu.NewStream()),
+                          tuttiInvalidArgument, {"no CUDA device", "version is 11000"}));
+        EXPECT_TRUE(Ok(tuttiCommDestroy(comm)));
+        gpu.Free(memory);
+      },
+      {.environment = {{"TUTTI_STANDIN_DRIVER", "11000"}}});
+}
+
 TEST_F(Device, RefusesADeviceThatIsNotThere) {
   RunAlone([] {
     const Gpu gpu(0);
@@ -365,17 +419,21 @@ TEST_F(Device, ARankThatNeverComesIsATimeout) {
 }
 
 TEST_F(Device, AbortEndsTheKernels) {
-  RunRanks(2, [](Rank& self) {
+  RunRanks(3, [](Rank& self) {
     DeviceRank rank(self, 64 * KiB);
-    if (self.rank() == 0) {
+    if (self.rank() < 2) {  // the third never comes
       ASSERT_TRUE(Ok(tuttiAllReduce(rank.arena().send(), rank.arena().receive(), 100, tuttiFloat, tuttiSum, rank.comm(),
                                     rank.stream())));
+    }
+    if (self.rank() == 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       ASSERT_TRUE(Ok(tuttiCommAbort(rank.ReleaseComm())));
-      EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream())));
-    } else {
-      EXPECT_EQ(AsyncError(rank.comm()), tuttiRemoteError);
     }
+    if (self.rank() == 1) {
+      EXPECT_EQ(AsyncError(rank.comm()), tuttiRemoteError);
+      EXPECT_TRUE(Fails(tuttiBarrier(rank.comm(), rank.stream()), tuttiRemoteError, {"rank 0", "aborted"}));
+    }
+    EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream()))) << "the kernel has ended";
     self.Meet();
   });
 }

@@ -36,6 +36,9 @@ class Gpu {
   // What was captured, ready to be launched.
   void* EndCapture(tuttiStream_t stream) const;
   void LaunchGraph(void* graph, tuttiStream_t stream) const;
+  // Loads the module, and launches its kernel with one struct for a parameter.
+  void Launch(const void* image, const char* kernel, unsigned blocks, unsigned threads, void* parameter,
+              tuttiStream_t stream) const;
   // `to` of `from`'s stream: what comes after in `to` waits for what is in `from` now.
   void Follow(tuttiStream_t to, tuttiStream_t from) const;
 

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "transports/gather_values.h"
+#include "transports/shared_segments.h"
 
 namespace tutti {
 
@@ -59,6 +62,51 @@ OpenedMemory::~OpenedMemory() {
   driver.cuCtxPopCurrent(&popped);
 }
 
+namespace {
+
+// Ranks of one process share a mapping, which the driver pins once.
+struct Pins {
+  std::mutex mutex;
+  std::map<std::byte*, int> users;
+};
+Pins& ThePins() {
+  static Pins pins;
+  return pins;
+}
+
+}  // namespace
+
+PinnedSegment::PinnedSegment(const CudaDevice& device, Segment segment)
+    : device_(device), segment_(std::move(segment)) {
+  const auto& driver = device.driver();
+  const CurrentDevice current(driver, device.context());
+  auto& pins = ThePins();
+  const std::lock_guard lock(pins.mutex);
+  auto& users = pins.users[segment_.data()];
+  if (users == 0) {
+    driver.Check(
+        driver.cuMemHostRegister(segment_.data(), segment_.bytes(), kCuHostRegisterPortable | kCuHostRegisterDeviceMap),
+        "cuMemHostRegister");
+  }
+  ++users;
+  CuPointer data = 0;
+  driver.Check(driver.cuMemHostGetDevicePointer(&data, segment_.data(), 0), "cuMemHostGetDevicePointer");
+  data_ = reinterpret_cast<std::byte*>(data);
+}
+
+PinnedSegment::~PinnedSegment() {
+  auto& pins = ThePins();
+  const std::lock_guard lock(pins.mutex);
+  const auto found = pins.users.find(segment_.data());
+  if (--found->second > 0) return;
+  pins.users.erase(found);
+  const auto& driver = device_.driver();
+  if (driver.cuCtxPushCurrent(device_.context()) != kCuSuccess) return;
+  driver.cuMemHostUnregister(segment_.data());
+  CuContext popped = nullptr;
+  driver.cuCtxPopCurrent(&popped);
+}
+
 // What a rank says of itself.
 struct DeviceFabric::Introduction {
   CuUuid uuid;
@@ -104,14 +152,6 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const ShmFabr
       all_reach_ ? "" : "; some pairs of devices meet in host memory");
 }
 
-DeviceFabric::~DeviceFabric() {
-  const auto& driver = device_.driver();
-  if (pinned_.empty() || driver.cuCtxPushCurrent(device_.context()) != kCuSuccess) return;
-  for (void* const pinned : pinned_) driver.cuMemHostUnregister(pinned);
-  CuContext popped = nullptr;
-  driver.cuCtxPopCurrent(&popped);
-}
-
 void DeviceFabric::ReachPeers(const std::vector<Introduction>& all, const ShmFabric& shm) {
   for (int r = 0; r < nranks_; ++r) {
     const auto& theirs = all[static_cast<std::size_t>(r)];
@@ -142,37 +182,16 @@ void DeviceFabric::ReachPeers(const std::vector<Introduction>& all, const ShmFab
   }
 }
 
-std::byte* DeviceFabric::Pin(const Segment& segment) {
-  const auto& driver = device_.driver();
-  const CurrentDevice current(driver, device_.context());
-  driver.Check(
-      driver.cuMemHostRegister(segment.data(), segment.bytes(), kCuHostRegisterPortable | kCuHostRegisterDeviceMap),
-      "cuMemHostRegister");
-  pinned_.push_back(segment.data());
-  CuPointer device = 0;
-  driver.Check(driver.cuMemHostGetDevicePointer(&device, segment.data(), 0), "cuMemHostGetDevicePointer");
-  return reinterpret_cast<std::byte*>(device);
-}
-
 // Every rank makes a second, like piece of host memory; pairs that do not reach each other use those.
 void DeviceFabric::MeetInHostMemory(const ShmFabric& shm, const AllGather& all_gather, Deadline deadline) {
-  auto& own = peers_[static_cast<std::size_t>(rank_)];
-  own.host = Segment::Create("tutti-pinned", layout_.bytes());
-  const auto addresses = GatherValues(all_gather, reinterpret_cast<std::uint64_t>(own.host.data()));
-  std::vector<int> everyone;
-  for (int r = 0; r < nranks_; ++r) everyone.push_back(r);
-  const int fd = own.host.fd().get();
-  auto descriptors = ExchangeDescriptors(rank_, everyone, std::span(&fd, 1), all_gather, deadline);
-  for (int r = 0; r < nranks_; ++r) {
-    const auto i = static_cast<std::size_t>(r);
-    auto& peer = peers_[i];
-    const bool needed = r == rank_ || !reach_[static_cast<std::size_t>(rank_)][i];
+  auto segments = ShareSegments(shm, "tutti-pinned", layout_.bytes(), all_gather, deadline);
+  for (std::size_t r = 0; r < peers_.size(); ++r) {
+    // Also of a rank that we reach, if another does not: its posts are there.
+    const bool needed =
+        static_cast<int>(r) == rank_ || std::find(reach_[r].begin(), reach_[r].end(), false) != reach_[r].end();
     if (!needed) continue;
-    if (r != rank_) {
-      peer.host = shm.same_process(r) ? Segment::Share(reinterpret_cast<std::byte*>(addresses[i]), layout_.bytes())
-                                      : Segment::Map(descriptors[i].at(0), layout_.bytes());
-    }
-    peer.pinned = Pin(peer.host);
+    peers_[r].host = std::make_shared<PinnedSegment>(device_, std::move(segments[r]));
+    peers_[r].pinned = peers_[r].host->data();
   }
 }
 

@@ -61,12 +61,28 @@ class OpenedMemory {
   std::byte* data_ = nullptr;
 };
 
+// Shared memory of the host that a GPU uses, too.
+class PinnedSegment {
+ public:
+  // Throws tuttiUnhandledCudaError.
+  PinnedSegment(const CudaDevice& device, Segment segment);
+  ~PinnedSegment();
+  PinnedSegment(const PinnedSegment&) = delete;
+  PinnedSegment& operator=(const PinnedSegment&) = delete;
+  // As the GPU reaches it.
+  std::byte* data() const { return data_; }
+
+ private:
+  const CudaDevice& device_;
+  Segment segment_;
+  std::byte* data_ = nullptr;
+};
+
 class DeviceFabric {
  public:
   // Collective. `shm` connects the same ranks; it and `device` outlive this. Throws tuttiUnhandledCudaError.
   DeviceFabric(const CudaDevice& device, int channels, const ShmFabric& shm, const AllGather& all_gather,
                Deadline deadline);
-  ~DeviceFabric();
 
   // Leaves the memory that others use to them, for the rest of this process.
   void Abandon() { new std::shared_ptr<CudaMemory>(memory_); }
@@ -90,12 +106,12 @@ class DeviceFabric {
 
  private:
   struct Peer {
-    std::unique_ptr<CudaDevice> gpu;     // another one in this process
-    std::shared_ptr<CudaMemory> shared;  // of a rank of this process: stays as long as anybody uses it
-    OpenedMemory opened;                 // in another process
-    Segment host;                        // its pinned memory, where that is needed
-    std::byte* device = nullptr;         // its memory, as our GPU reaches it; null if it does not
-    std::byte* pinned = nullptr;         // likewise
+    std::unique_ptr<CudaDevice> gpu;      // another one in this process
+    std::shared_ptr<CudaMemory> shared;   // of a rank of this process: stays as long as anybody uses it
+    OpenedMemory opened;                  // in another process
+    std::shared_ptr<PinnedSegment> host;  // its pinned memory, where that is needed
+    std::byte* device = nullptr;          // its memory, as our GPU reaches it; null if it does not
+    std::byte* pinned = nullptr;          // likewise
   };
   struct Introduction;
 
@@ -107,7 +123,6 @@ class DeviceFabric {
   }
   void ReachPeers(const std::vector<Introduction>& all, const ShmFabric& shm);
   void MeetInHostMemory(const ShmFabric& shm, const AllGather& all_gather, Deadline deadline);
-  std::byte* Pin(const Segment& segment);
   void MakeEnds();
   // `owner`'s memory that it shares with `other` (one of the two is this rank), as our GPU reaches it.
   std::byte* Shared(int owner, int other) const;
@@ -119,7 +134,6 @@ class DeviceFabric {
   CudaMemory ends_;
   std::size_t fills_at_ = 0;
   std::vector<Peer> peers_;
-  std::vector<void*> pinned_;
   std::vector<std::vector<bool>> reach_;  // [from][to], both ways
   std::vector<int> fused_;
   int most_ranks_on_a_device_ = 1;

@@ -54,7 +54,7 @@ struct DeviceProgram::Image {
 };
 
 DeviceProgram::DeviceProgram(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op,
-                             const CallIdentity& identity, const DeviceFabric& fabric, const CudaDevice& device,
+                             const CallIdentity& identity, const DeviceFabric& fabric, DeviceArena& arena,
                              int first_channel)
     : schedule_(std::move(schedule)),
       extents_(std::move(extents)),
@@ -80,17 +80,16 @@ DeviceProgram::DeviceProgram(Schedule schedule, Extents extents, Shape shape, tu
   const auto operands_at = pieces.Add(image.operands);
   const auto afters_at = pieces.Add(image.afters);
   const auto drained_at = pieces.Add(image.drained);
-  memory_ = CudaMemory::OnDevice(device.driver(), device.context(), pieces.bytes().size());
+  memory_ = arena.Allocate(pieces.bytes().size());
   const std::size_t scratch = binding_.scratch_bytes() * schedule_.channels.size();
-  if (scratch > 0) scratch_ = CudaMemory::OnDevice(device.driver(), device.context(), scratch);
 
-  const std::byte* const base = memory_.data();
+  const std::byte* const base = memory_;
   plan.lanes = reinterpret_cast<const DeviceLane*>(base + lanes_at);
   plan.steps = reinterpret_cast<const DeviceStep*>(base + steps_at);
   plan.operands = reinterpret_cast<const DeviceOperand*>(base + operands_at);
   plan.afters = reinterpret_cast<const DeviceAfter*>(base + afters_at);
   plan.drained = reinterpret_cast<const std::uint32_t*>(base + drained_at);
-  plan.scratch = scratch_.data();
+  plan.scratch = scratch > 0 ? arena.Allocate(scratch) : nullptr;
   plan.scratch_bytes = binding_.scratch_bytes();
   plan.chunk_bytes = shape_.chunk_bytes;
   plan.signature = identity.signature;
@@ -103,7 +102,7 @@ DeviceProgram::DeviceProgram(Schedule schedule, Extents extents, Shape shape, tu
   plan.wire = shape_.wire;
   plan.whole_scratch = schedule_.whole_scratch;
   std::memcpy(pieces.bytes().data(), &plan, sizeof plan);
-  SideStream(device.driver(), device.context()).Copy(memory_.data(), pieces.bytes().data(), pieces.bytes().size());
+  arena.Write(memory_, pieces.bytes().data(), pieces.bytes().size());
 }
 
 DeviceOperand DeviceProgram::Bind(const Operand& operand, bool written, int channel, const DeviceFabric& fabric,

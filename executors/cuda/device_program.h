@@ -7,7 +7,7 @@
 #include "algorithms/binding.h"
 #include "algorithms/shape.h"
 #include "executors/cuda/device_plan.h"
-#include "transports/device_fabric.h"
+#include "transports/device_arena.h"
 
 namespace tutti {
 
@@ -24,14 +24,14 @@ class DeviceProgram {
   // the plan to the device, which takes some ten us. REQUIRES: the shape's wire is line or bulk. Throws
   // tuttiUnhandledCudaError; tuttiInternalError if a chunk does not fit a slot.
   DeviceProgram(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op,
-                const CallIdentity& identity, const DeviceFabric& fabric, const CudaDevice& device, int first_channel);
+                const CallIdentity& identity, const DeviceFabric& fabric, DeviceArena& arena, int first_channel);
   DeviceProgram(const DeviceProgram&) = delete;
   DeviceProgram& operator=(const DeviceProgram&) = delete;
 
   const Schedule& schedule() const { return schedule_; }
   const Shape& shape() const { return shape_; }
   const Extents& extents() const { return extents_; }
-  const DevicePlan* plan() const { return reinterpret_cast<const DevicePlan*>(memory_.data()); }
+  const DevicePlan* plan() const { return reinterpret_cast<const DevicePlan*>(memory_); }
   std::uint32_t lanes() const { return lanes_; }
   // Threads that a block needs for this much data in a chunk.
   std::uint32_t threads() const { return threads_; }
@@ -49,8 +49,7 @@ class DeviceProgram {
   Extents extents_;
   Shape shape_;
   Binding binding_;
-  CudaMemory memory_;
-  CudaMemory scratch_;
+  std::byte* memory_ = nullptr;  // of the arena
   std::uint32_t lanes_ = 0;
   std::uint32_t threads_ = 0;
   std::size_t bytes_sent_ = 0;

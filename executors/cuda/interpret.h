@@ -401,9 +401,15 @@ TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, bool collectives) {
   state.sequence += queue.works;
   auto& progress = *queue.rank->progress;
   if (collectives) StoreRelaxed(&progress.completed, state.sequence);
-  // Several queues of a rank may end at once.
-  const auto done = GpuAtomic<std::uint64_t>(queue.rank->calls_done).fetch_add(queue.works, kRelaxed) + queue.works;
-  StoreRelaxed(&progress.calls_done, done);
+  // Several queues of a rank may end at once; whoever stores an older sum over a newer one stores again.
+  GpuAtomic<std::uint64_t> done(queue.rank->calls_done);
+  std::uint64_t told = done.fetch_add(queue.works, kRelaxed) + queue.works;
+  for (bool newest = false; !newest;) {
+    StoreRelaxed(&progress.calls_done, told);
+    const std::uint64_t now = done.load(kRelaxed);
+    newest = now == told;
+    told = now;
+  }
 }
 
 // What one block of a launch does.

@@ -1,9 +1,10 @@
-// The twins of the library's own kernels: the very source, compiled for the host.
+// The twins of the library's own kernels, and of the litmus tests: the very source, compiled for the host.
 #include <array>
 #include <new>
 
 #include "executors/cuda/interpret.h"
 #include "executors/cuda/twin.h"
+#include "tests/litmus.h"
 
 namespace tutti {
 namespace {
@@ -20,7 +21,15 @@ void RunInterpreter(const TwinThread& self, const void* parameter) {
   Interpret(*static_cast<const DeviceLaunch*>(parameter), shared.state);
 }
 
-constexpr std::array kTwins = {TwinKernel{kInterpreterName, sizeof(DeviceLaunch), sizeof(Shared), RunInterpreter}};
+void RunLitmus(const TwinThread& self, const void* parameter) {
+  this_twin = &self;
+  any_of_block = reinterpret_cast<std::atomic<bool>*>(self.shared);
+  testing::Litmus(*static_cast<const testing::LitmusLaunch*>(parameter));
+}
+
+constexpr std::array kTwins = {
+    TwinKernel{kInterpreterName, sizeof(DeviceLaunch), sizeof(Shared), RunInterpreter},
+    TwinKernel{testing::kLitmusName, sizeof(testing::LitmusLaunch), sizeof(std::atomic<bool>), RunLitmus}};
 
 }  // namespace
 

@@ -1,0 +1,143 @@
+#include "src/registered_buffers.h"
+
+#include <array>
+#include <atomic>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "transports/shared_segments.h"
+
+namespace tutti {
+
+// Written by its owner; `generation` last. Odd: there is a buffer. Even: there is none, or no longer.
+struct RegisteredBuffers::Entry {
+  std::atomic<std::uint32_t> generation;
+  CuIpcHandle handle;    // of the allocation
+  std::uint64_t offset;  // of the buffer in it
+  std::uint64_t address;
+  std::uint64_t bytes;
+};
+
+struct RegisteredBuffers::Board {
+  std::atomic<std::uint32_t> changes;  // of the entries
+  std::array<Entry, kMost> entries;
+  // Behind it: what the rank has seen of every rank's entries.
+};
+
+RegisteredBuffers::RegisteredBuffers(const CudaDevice& device, const ShmFabric& shm, std::byte** table,
+                                     std::uint16_t first, const AllGather& all_gather, Deadline deadline)
+    : device_(device),
+      shm_(shm),
+      table_(table),
+      first_(first),
+      side_(device.driver(), device.context()),
+      boards_(ShareSegments(shm, "tutti-registered",
+                            sizeof(Board) + static_cast<std::size_t>(shm.nranks()) * kMost * sizeof(std::uint32_t),
+                            all_gather, deadline)),
+      changes_(boards_.size()),
+      opened_(boards_.size()) {
+  for (auto& each : opened_) each.resize(kMost);
+}
+
+RegisteredBuffers::Board& RegisteredBuffers::BoardOf(int rank) const {
+  return *reinterpret_cast<Board*>(boards_[static_cast<std::size_t>(rank)].data());
+}
+
+std::atomic<std::uint32_t>& RegisteredBuffers::Seen(int rank, int owner, std::size_t entry) const {
+  auto* const seen =
+      reinterpret_cast<std::atomic<std::uint32_t>*>(boards_[static_cast<std::size_t>(rank)].data() + sizeof(Board));
+  return seen[static_cast<std::size_t>(owner) * kMost + entry];
+}
+
+void* RegisteredBuffers::Add(void* buffer, std::size_t bytes) {
+  const auto& driver = device_.driver();
+  const CurrentDevice current(driver, device_.context());
+  CuPointer base = 0;
+  std::size_t size = 0;
+  const auto address = reinterpret_cast<CuPointer>(buffer);
+  if (driver.cuMemGetAddressRange(&base, &size, address) != kCuSuccess) return nullptr;
+  if (address - base > size || bytes > size - (address - base)) return nullptr;
+  for (auto& entry : BoardOf(shm_.rank()).entries) {
+    const auto generation = entry.generation.load(std::memory_order_relaxed);
+    if (generation % 2 != 0) continue;
+    if (driver.cuIpcGetMemHandle(&entry.handle, base) != kCuSuccess) return nullptr;
+    entry.offset = address - base;
+    entry.address = address;
+    entry.bytes = bytes;
+    entry.generation.store(generation + 1, std::memory_order_release);
+    BoardOf(shm_.rank()).changes.fetch_add(1, std::memory_order_release);
+    return buffer;
+  }
+  return nullptr;
+}
+
+bool RegisteredBuffers::Answered(std::size_t entry, std::uint32_t generation) const {
+  for (int r = 0; r < shm_.nranks(); ++r) {
+    if (r == shm_.rank()) continue;
+    if (Seen(r, shm_.rank(), entry).load(std::memory_order_acquire) != generation) return false;
+  }
+  return true;
+}
+
+bool RegisteredBuffers::Remove(void* handle) {
+  auto& entries = BoardOf(shm_.rank()).entries;
+  for (std::size_t e = 0; e < kMost; ++e) {
+    const auto generation = entries[e].generation.load(std::memory_order_relaxed);
+    if (generation % 2 == 0 || entries[e].address != reinterpret_cast<std::uint64_t>(handle)) continue;
+    entries[e].generation.store(generation + 1, std::memory_order_release);
+    BoardOf(shm_.rank()).changes.fetch_add(1, std::memory_order_release);
+    return true;
+  }
+  return false;
+}
+
+std::optional<Reach> RegisteredBuffers::Find(const void* pointer, std::size_t bytes) const {
+  const auto address = reinterpret_cast<std::uint64_t>(pointer);
+  const auto& entries = BoardOf(shm_.rank()).entries;
+  for (std::size_t e = 0; e < kMost; ++e) {
+    const auto& entry = entries[e];
+    const auto generation = entry.generation.load(std::memory_order_relaxed);
+    if (generation % 2 == 0 || address < entry.address) continue;
+    const auto offset = address - entry.address;
+    if (offset > entry.bytes || bytes > entry.bytes - offset || !Answered(e, generation)) continue;
+    return Reach{SlotKind::window, static_cast<std::uint16_t>(first_ + e), offset};
+  }
+  return std::nullopt;
+}
+
+void RegisteredBuffers::Answer() {
+  for (int r = 0; r < shm_.nranks(); ++r) {
+    auto& seen = changes_[static_cast<std::size_t>(r)];
+    const auto changes = BoardOf(r).changes.load(std::memory_order_acquire);
+    if (r == shm_.rank() || changes == seen) continue;
+    seen = changes;
+    for (std::size_t e = 0; e < kMost; ++e) Open(r, e);
+  }
+}
+
+void RegisteredBuffers::Open(int owner, std::size_t e) {
+  const Entry& entry = BoardOf(owner).entries[e];
+  auto& seen = Seen(shm_.rank(), owner, e);
+  const auto generation = entry.generation.load(std::memory_order_acquire);
+  if (generation == seen.load(std::memory_order_relaxed)) return;
+  const auto rank = static_cast<std::size_t>(owner);
+  auto& opened = opened_[rank][e];
+  opened = OpenedMemory();
+  if (generation % 2 != 0) {
+    const std::byte* base = reinterpret_cast<const std::byte*>(entry.address);
+    try {
+      if (!shm_.same_process(owner)) {
+        opened = OpenedMemory(device_, entry.handle);
+        base = opened.data() + entry.offset;
+      }
+    } catch (const Error& error) {
+      Log(Subject::transport, "rank {} cannot open what rank {} has registered: {}", shm_.rank(), owner, error.what());
+      return;
+    }
+    side_.Copy(table_ + (first_ + e) * static_cast<std::size_t>(shm_.nranks()) + rank, &base, sizeof base);
+    Log(Subject::transport, "rank {} reaches {} registered bytes of rank {}", shm_.rank(), entry.bytes, owner);
+  }
+  seen.store(generation, std::memory_order_release);
+}
+
+}  // namespace tutti
