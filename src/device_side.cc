@@ -129,10 +129,12 @@ void DeviceSide::MakeState() {
   const StateLayout layout(nranks_);
   state_ = CudaMemory::OnDevice(driver, device_->context(), layout.bytes);
   constexpr std::size_t kAbortAt = RoundUp(sizeof(DeviceProgress), kCacheLine);
-  pinned_ = CudaMemory::Pinned(driver, device_->context(), kAbortAt + kCacheLine);
+  constexpr std::size_t kDoneAt = kAbortAt + kCacheLine;
+  pinned_ = CudaMemory::Pinned(driver, device_->context(), kDoneAt + layout.queues * sizeof(std::uint64_t));
   std::memset(pinned_.data(), 0, pinned_.bytes());
   progress_ = reinterpret_cast<DeviceProgress*>(pinned_.data());
   abort_ = reinterpret_cast<std::uint32_t*>(pinned_.data() + kAbortAt);
+  done_ = reinterpret_cast<std::uint64_t*>(pinned_.data() + kDoneAt);
   constexpr std::size_t kBarrierBytes = 2 * kBarrierPart;
   barrier_ = CudaMemory::OnDevice(driver, device_->context(), kBarrierBytes);
 
@@ -142,6 +144,7 @@ void DeviceSide::MakeState() {
   state.queues = reinterpret_cast<DeviceQueue*>(state_.data() + layout.queues_at);
   state.windows = windows_->table();
   state.abort = abort_;
+  state.done = done_;
   state.progress = progress_;
   state.nranks = nranks_;
   state.wide = !fabric_->one_device();
@@ -188,6 +191,10 @@ DeviceSide::~DeviceSide() {
     used = others_use_it();
   }
   if (used || !idle) fabric_->Abandon();
+}
+
+std::uint64_t DeviceSide::Done(int peer, bool sends) const {
+  return std::atomic_ref(done_[StateLayout::Queue(nranks_, peer, sends)]).load(std::memory_order_acquire);
 }
 
 void DeviceSide::Stop() { std::atomic_ref(*abort_).store(1, std::memory_order_release); }

@@ -43,6 +43,8 @@ class DeviceSide {
   RegisteredBuffers& registered() { return *registered_; }
   ShmFabric& control() { return *shm_; }
   DeviceProgress& progress() const { return *progress_; }
+  // Operations that are done on the GPU: collectives, or (peer >= 0) messages to or from it.
+  std::uint64_t Done(int peer, bool sends) const;
 
   // What these calls, in their order, are for a launch; all of one communicator, on `stream` and `others`.
   DevicePart Prepare(std::span<const Operation* const> operations, CuStream stream, std::vector<CuStream> others);
@@ -76,6 +78,7 @@ class DeviceSide {
   CudaMemory pinned_;  // progress, abort
   CudaMemory barrier_;
   DeviceProgress* progress_ = nullptr;
+  std::uint64_t* done_ = nullptr;  // by queue
   std::uint32_t* abort_ = nullptr;
   std::shared_ptr<DeviceClique> clique_;
   std::unique_ptr<DevicePlans> plans_;

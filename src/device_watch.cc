@@ -39,6 +39,7 @@ DeviceWatch::~DeviceWatch() {
   }
   ending_.notify_all();
   thread_.join();
+  Read();  // peers may look at what was done last when we are gone
 }
 
 void DeviceWatch::Fail(const Error& failure) {
@@ -69,7 +70,6 @@ bool DeviceWatch::Read() {
   auto& progress = side_.progress();
   auto& control = side_.control().control(side_.control().rank());
   bool news = false;
-  // A call is published before it can be done, but neither store waits for the other.
   for (;; ++seen_) {
     const DeviceCall& entry = progress.calls[(seen_ + 1) % kProgressEntries];
     DeviceCall call{Published(entry.index), Published(entry.sequence), Published(entry.signature),
@@ -88,23 +88,19 @@ bool DeviceWatch::Read() {
     if (!running.operation.point_to_point()) control.started.store(call.sequence, std::memory_order_release);
     running_.emplace(call.index, std::move(running));
   }
-  const auto done = Published(progress.calls_done);
-  news = news || done != done_;
-  done_ = done;
-  control.completed.store(Published(progress.completed), std::memory_order_release);
-  std::erase_if(running_, [&](const auto& entry) {
+  control.completed.store(side_.Done(-1, false), std::memory_order_release);
+  const auto ended = std::erase_if(running_, [&](const auto& entry) {
     if (!Done(entry.second)) return false;
     recorder_.End(entry.second.record);
     return true;
   });
-  return news;
+  return news || ended > 0;
 }
 
-// Messages end unnumbered: they are known to be done when everything is.
 bool DeviceWatch::Done(const Running& running) const {
-  if (done_ >= seen_) return true;
-  return !running.operation.point_to_point() &&
-         side_.control().control(side_.control().rank()).completed.load(std::memory_order_relaxed) >= running.sequence;
+  const auto& operation = running.operation;
+  const int peer = operation.point_to_point() ? operation.root : -1;
+  return side_.Done(peer, operation.collective == Collective::send) >= running.sequence;
 }
 
 std::optional<Error> DeviceWatch::Look(Clock::duration waited) {

@@ -52,7 +52,6 @@ class DeviceWatch {
   std::function<void(const Error&)> fail_;
   std::map<std::uint64_t, Running> running_;  // by the device's number of the call
   std::uint64_t seen_ = 0;                    // calls read
-  std::uint64_t done_ = 0;                    // calls done when last looked
 
   std::mutex mutex_;
   std::condition_variable ending_;

@@ -78,11 +78,8 @@ constexpr std::uint64_t CheckOf(const DeviceCall& c) {
 enum class DeviceFaultKind : std::uint32_t { none, foreign, length };
 struct DeviceProgress {
   DeviceCall calls[kProgressEntries];  // by index modulo kProgressEntries
-  std::uint64_t completed;             // collectives that this rank has done with
-  std::uint64_t calls_done;            // all operations
   std::uint32_t fault_kind;            // DeviceFaultKind, written last
   std::int32_t fault_peer;
-  std::uint64_t fault_call;  // index
   std::uint64_t fault_expected, fault_got;
 };
 
@@ -100,9 +97,10 @@ struct DeviceRank {
   DeviceQueue* queues;              // collectives, sends by peer, receives by peer
   const std::byte* const* windows;  // by window * nranks + rank; null where there is none
   const std::uint32_t* abort;       // pinned: the host's wish
+  std::uint64_t* done;              // pinned: operations done, by queue
   DeviceProgress* progress;         // pinned
-  std::uint64_t calls, calls_done;
-  std::uint32_t stop;  // nobody on this rank need go on
+  std::uint64_t calls;              // begun, of all queues
+  std::uint32_t stop;               // nobody on this rank need go on
   std::int32_t nranks;
   bool wide;  // not all ranks are on this GPU
 };

@@ -338,7 +338,6 @@ class LaneRun {
     std::uint32_t none = 0;
     if (GpuAtomic<std::uint32_t>(rank_.stop).compare_exchange_strong(none, 1, kRelaxed)) {
       StoreRelaxed(&progress.fault_peer, peer);
-      StoreRelaxed(&progress.fault_call, rank_.calls);
       StoreRelaxed(&progress.fault_expected, expected);
       StoreRelaxed(&progress.fault_got, got);
       StoreRelease(&progress.fault_kind, static_cast<std::uint32_t>(kind), true);
@@ -391,7 +390,7 @@ TUTTI_DEVICE void TellBegun(DeviceRank& rank, const DevicePlan& plan, std::uint6
 }
 
 // The last block of a queue leaves everything as the next launch wants to find it.
-TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, bool collectives) {
+TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue) {
   Sync();
   if (ThreadIndex() != 0) return;
   DeviceQueue& state = *queue.queue;
@@ -399,17 +398,7 @@ TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, bool collectives) {
   state.finished = 0;
   state.arrived = 0;
   state.sequence += queue.works;
-  auto& progress = *queue.rank->progress;
-  if (collectives) StoreRelaxed(&progress.completed, state.sequence);
-  // Several queues of a rank may end at once; whoever stores an older sum over a newer one stores again.
-  GpuAtomic<std::uint64_t> done(queue.rank->calls_done);
-  std::uint64_t told = done.fetch_add(queue.works, kRelaxed) + queue.works;
-  for (bool newest = false; !newest;) {
-    StoreRelaxed(&progress.calls_done, told);
-    const std::uint64_t now = done.load(kRelaxed);
-    newest = now == told;
-    told = now;
-  }
+  StoreRelaxed(queue.rank->done + (queue.queue - queue.rank->queues), state.sequence);
 }
 
 // What one block of a launch does.
@@ -420,7 +409,6 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
   while (q + 1 < launch.queue_count && BlockIndex() >= queues[q + 1].first_block) ++q;
   const DeviceWorkQueue& queue = queues[q];
   const std::uint32_t lane = BlockIndex() - queue.first_block;
-  const bool collectives = queue.queue == queue.rank->queues;
   const std::uint64_t before = queue.queue->sequence;
   TUTTI_ROLLED
   for (std::uint32_t w = 0; w < queue.works; ++w) {
@@ -432,7 +420,7 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
     if (w + 1 < queue.works && queue.blocks > 1 && !AwaitOthers(queue, w + 1)) return;
     Sync();
   }
-  Leave(queue, collectives);
+  Leave(queue);
 }
 
 }  // namespace tutti
