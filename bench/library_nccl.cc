@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -99,7 +100,9 @@ Nccl Load(const std::string& file, const Place& place, int devices) {
 #undef TUTTI_FIND
   Dl_info info{};
   ::dladdr(reinterpret_cast<void*>(nccl.ncclGetVersion), &info);
+  std::error_code error;
   nccl.file = info.dli_fname != nullptr ? info.dli_fname : file;
+  if (const auto whole = std::filesystem::canonical(nccl.file, error); !error) nccl.file = whole;
   // dlsym looks into what the library needs, too: libtutti.so is behind Tutti's own libnccl.so.2, and behind no other.
   const bool is_own = ::dlsym(library, "tuttiGetVersion") != nullptr;
   if (is_own && std::getenv(kOwnAllowed) == nullptr) {

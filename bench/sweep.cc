@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -44,10 +43,7 @@ std::vector<Row> RowsOf(const Options& options) {
   return rows;
 }
 
-std::string OneLine(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 void PrintInit(const std::vector<std::unique_ptr<Team>>& teams) {
   fmt::print("# init (ms):");
@@ -57,7 +53,7 @@ void PrintInit(const std::vector<std::unique_ptr<Team>>& teams) {
   fmt::print("\n");
   for (const auto& team : teams) {
     if (!team->about().empty()) fmt::print("# {}: {}\n", team->library(), team->about());
-    if (!team->refusal().empty()) fmt::print("# refused: {}\n", OneLine(team->refusal()));
+    if (!team->refusal().empty()) fmt::print("# refused: {}\n", FirstLine(team->refusal()));
   }
 }
 
