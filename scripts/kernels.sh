@@ -95,7 +95,7 @@ for image in "$build"/kernels/kernels.fatbin; do
   echo
   echo "All of them and PTX, compressed, as the library carries them: $(($(stat -c %s "$image") / 1000)) KB."
 done
-[[ -z $notes ]] || printf '\n%s' "$notes"
+[[ -z $notes ]] || printf '\n```\n%s```\n' "$notes"
 
 if [[ ${PTXAS:-0} == 1 ]]; then
   for cubin in "${cubins[@]}"; do
