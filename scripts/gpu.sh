@@ -67,6 +67,9 @@ else
   of_processes=(-b 8 -e 64M -f 512) test_filter='Device.*:*/DeviceCollectives.*' pace=(--cell-ms 30) repeats=3
 fi
 
+# A build that was brought along finds its own library, wherever it lies now.
+export LD_LIBRARY_PATH=$build${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 parts=$work/parts

@@ -91,10 +91,11 @@ for cubin in "${cubins[@]}"; do
     status=1
   fi
 done
-for image in "$build"/kernels/kernels.fatbin; do
+image=$build/kernels/kernels.fatbin
+if [[ -f $image ]]; then
   echo
   echo "All of them and PTX, compressed, as the library carries them: $(($(stat -c %s "$image") / 1000)) KB."
-done
+fi
 [[ -z $notes ]] || printf '\n```\n%s```\n' "$notes"
 
 if [[ ${PTXAS:-0} == 1 ]]; then
