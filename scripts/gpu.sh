@@ -58,7 +58,7 @@ if [ -n "$dry" ]; then
   export TUTTI_BENCH_OWN_NCCL=1 TUTTI_NCCL_VERSION=2.30.0
   nccl=$build/interop/nccl/lib/libnccl.so.2
   ranks_shared=2 large=() small=(-b 8 -e 4K -f 512) copies=(-b 4K -e 64K -f 16) reduced=(-b 4K -e 4K)
-  of_processes=(-b 8 -e 4K -f 512) test_filter='Device.GraphsReplay' pace=(--cell-ms 1) repeats=1
+  of_processes=(-b 8 -e 4K -f 512) test_filter='Device.GraphsReplay' pace=(--cell-ms 1 --no-pin) repeats=1
 else
   LD_LIBRARY_PATH=$(tr : '\n' <<<"${LD_LIBRARY_PATH:-}" | grep -v '/tests/standin/*$' | paste -sd:) || true
   export LD_LIBRARY_PATH
