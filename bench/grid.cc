@@ -117,7 +117,7 @@ void PrintTimeBudget(const std::vector<GridCell>& cells, const Options& options)
 }
 
 Options WithGridDefaults(Options options) {
-  if (options.peers.empty() && !options.call.registered) options.peers = ResolvePeers({"all"});
+  if (options.peers.empty() && !options.call.registered) options.peers = ResolvePeers({"all"}, options.call.device);
   constexpr double kHopeless = 30;
   options.plan.hopeless_factor = kHopeless;
   options.threads = 1;

@@ -42,6 +42,7 @@ const std::vector<Peer>& Peers() {
       {"openmpi-ucx", "tutti-peer-openmpi", {"mpirun.openmpi", "mpirun"}, kOverUcx},
       {"mpich", "tutti-peer-mpich", {"mpirun.mpich", "mpirun"}, {}},
       {"gloo", "tutti-peer-gloo", {}, {}},
+      {kNccl, "tutti-peer-nccl", {}, {}},
   };
   return kPeers;
 }
@@ -91,7 +92,14 @@ std::string WhyMissing(const std::string& library) {
   return {};
 }
 
-std::vector<std::string> ResolvePeers(const std::vector<std::string>& names) {
+bool RunsInThreads(const std::string& library) { return library == kTutti || library == kNccl; }
+
+std::vector<std::string> ResolvePeers(const std::vector<std::string>& names, bool device) {
+  const auto why_not = [&](const std::string& name) -> std::string {
+    if (device && name != kNccl) return "it is measured on host memory only";
+    if (!device && name == kNccl) return "it moves GPU memory only: --memory device";
+    return WhyMissing(PeerNamed(name).name);
+  };
   std::vector<std::string> peers;
   const auto add = [&](const std::string& name) {
     if (std::find(peers.begin(), peers.end(), name) == peers.end()) peers.push_back(name);
@@ -99,9 +107,9 @@ std::vector<std::string> ResolvePeers(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (name == "all") {
       for (const std::string& known : KnownPeers()) {
-        if (WhyMissing(known).empty()) add(known);
+        if (why_not(known).empty()) add(known);
       }
-    } else if (const std::string why = WhyMissing(PeerNamed(name).name); !why.empty()) {
+    } else if (const std::string why = why_not(PeerNamed(name).name); !why.empty()) {
       throw std::invalid_argument(fmt::format("--vs {}: {}", name, why));
     } else {
       add(name);
@@ -116,7 +124,9 @@ std::vector<std::vector<std::string>> CommandsFor(const std::string& library, in
   }
   const Peer& peer = PeerNamed(library);
   const std::string worker = fs::path(OwnDirectory()) / peer.worker;
-  if (peer.launchers.empty()) return std::vector<std::vector<std::string>>(static_cast<std::size_t>(ranks), {worker});
+  if (peer.launchers.empty()) {
+    return std::vector<std::vector<std::string>>(static_cast<std::size_t>(ranks / threads), {worker});
+  }
   std::vector<std::string> command = {LauncherOf(peer)};
   command.insert(command.end(), peer.arguments.begin(), peer.arguments.end());
   command.insert(command.end(), {"-np", std::to_string(ranks), worker});

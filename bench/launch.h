@@ -9,13 +9,17 @@
 namespace tutti::bench {
 
 inline constexpr char kTutti[] = "tutti";
+inline constexpr char kNccl[] = "nccl";
 
 // Every peer that tutti-bench knows, whether installed or not.
 std::vector<std::string> KnownPeers();
 // "" if it can be started, else what is missing.
 std::string WhyMissing(const std::string& library);
-// "all" stands for every installed peer. Throws std::invalid_argument for names that are unknown or not installed.
-std::vector<std::string> ResolvePeers(const std::vector<std::string>& names);
+// "all" stands for every installed peer that works on this memory: a device's, or the host's. Throws
+// std::invalid_argument for names that are unknown, not installed or not for this memory.
+std::vector<std::string> ResolvePeers(const std::vector<std::string>& names, bool device);
+// Can several of its ranks be threads of one process?
+bool RunsInThreads(const std::string& library);
 
 // Command lines that together start `ranks` ranks.
 std::vector<std::vector<std::string>> CommandsFor(const std::string& library, int ranks, int threads);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct CallSettings {
   bool blocking = false;    // ... which is waited for after each call, not after each batch
   int aggregate = 1;        // calls inside one group
   bool cpu_time = false;    // measure processor time instead of elapsed time
+  bool device = false;      // buffers in GPU memory, calls on a CUDA stream; rank r has the (r mod devices)th device
+  bool graph = false;       // on a device: a timed batch is a CUDA graph, captured once and replayed
+  std::string nccl = "libnccl.so.2";  // which NCCL --vs nccl loads
 };
 
 using Blob = std::vector<std::uint8_t>;
@@ -57,17 +61,27 @@ class Library {
   // REQUIRES: Supports(operation). The buffers outlive the result. Throws std::runtime_error, as does the call.
   virtual BoundCall Bind(const Operation& operation, const Buffers& buffers) = 0;
   virtual void Barrier() = 0;
+  // Into and out of memory that Allocate gave; only where the settings say that it is a device's.
+  virtual void Write(std::byte*, const std::byte*, std::size_t) {}
+  virtual void Read(std::byte*, const std::byte*, std::size_t) {}
+  // `calls` of these, as one that is replayed. For settings with graphs. Throws std::runtime_error.
+  virtual BoundCall Capture(const BoundCall&, int) {
+    throw std::runtime_error("this library is not measured in graphs");
+  }
   // Calls between the two may run together; libraries without groups run them one after the other.
   virtual void GroupStart() {}
   virtual void GroupEnd() {}
   // The algorithm of the last call, "" if the library does not say.
   virtual std::string LastAlgorithm() const { return {}; }
+  // What was loaded and set, where that is worth a line.
+  virtual std::string About() const { return {}; }
 };
 
 // A rank's place, for libraries that are not told by a launcher of their own.
 struct Place {
   int rank = 0;
   int ranks = 1;
+  int threads = 1;  // ranks in this process
 };
 
 // Each worker executable links one of these. Throws std::runtime_error.

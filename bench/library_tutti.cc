@@ -8,6 +8,8 @@
 #include <map>
 #include <stdexcept>
 
+#include "bench/capture.h"
+#include "bench/gpu.h"
 #include "bench/types.h"
 
 namespace tutti::bench {
@@ -34,13 +36,19 @@ Blocks BlocksOf(const Operation& operation, int ranks, int rank) {
 
 class Tutti final : public Library {
  public:
-  Tutti(tuttiComm_t comm, const CallSettings& settings) : comm_(comm), settings_(settings) {
+  // `gpu`: where the buffers are, null for the host's memory. `threads`: ranks of this process.
+  Tutti(tuttiComm_t comm, const CallSettings& settings, std::unique_ptr<Gpu> gpu, int threads)
+      : gpu_(std::move(gpu)), comm_(comm), settings_(settings), threads_(threads) {
     Check(tuttiCommUserRank(comm_, &rank_), "tuttiCommUserRank");
     Check(tuttiCommCount(comm_, &ranks_), "tuttiCommCount");
-    if (settings.stream) Check(tuttiStreamCreate(&stream_), "tuttiStreamCreate");
+    if (gpu_ != nullptr) {
+      stream_ = gpu_->stream();
+    } else if (settings.stream) {
+      Check(tuttiStreamCreate(&stream_), "tuttiStreamCreate");
+    }
   }
   ~Tutti() override {
-    if (stream_ != nullptr) tuttiStreamDestroy(stream_);
+    if (stream_ != nullptr && gpu_ == nullptr) tuttiStreamDestroy(stream_);
     tuttiCommDestroy(comm_);
   }
 
@@ -49,7 +57,7 @@ class Tutti final : public Library {
   bool Supports(const Operation&) const override { return true; }
 
   std::byte* Allocate(std::size_t bytes) override {
-    if (!settings_.registered) return AllocateOrdinary(bytes);
+    if (!settings_.registered) return gpu_ != nullptr ? gpu_->Allocate(bytes) : AllocateOrdinary(bytes);
     void* memory = nullptr;
     const std::size_t size = std::max<std::size_t>(1, bytes);
     Check(tuttiMemAlloc(&memory, size), "tuttiMemAlloc");
@@ -61,7 +69,7 @@ class Tutti final : public Library {
 
   void Free(std::byte* memory) override {
     const auto window = windows_.find(memory);
-    if (window == windows_.end()) return std::free(memory);
+    if (window == windows_.end()) return gpu_ != nullptr ? gpu_->Free(memory) : std::free(memory);
     // A communicator that failed cannot deregister, and says so wherever it matters.
     tuttiCommWindowDeregister(comm_, window->second);
     tuttiMemFree(memory);
@@ -71,7 +79,7 @@ class Tutti final : public Library {
   BoundCall Bind(const Operation& operation, const Buffers& buffers) override {
     std::function<void()> call = CallOf(operation, buffers);
     if (stream_ == nullptr) return {std::move(call), {}};
-    const auto synchronize = [this] { Check(tuttiStreamSynchronize(stream_), "tuttiStreamSynchronize"); };
+    const auto synchronize = [this] { Synchronize(); };
     if (!settings_.blocking) return {std::move(call), synchronize};
     return {[call, synchronize] {
               call();
@@ -80,7 +88,16 @@ class Tutti final : public Library {
             {}};
   }
 
-  void Barrier() override { Check(tuttiBarrier(comm_, nullptr), "tuttiBarrier"); }
+  void Barrier() override {
+    if (gpu_ == nullptr) return Check(tuttiBarrier(comm_, nullptr), "tuttiBarrier");
+    Check(tuttiBarrier(comm_, stream_), "tuttiBarrier");
+    Synchronize();
+  }
+  void Write(std::byte* to, const std::byte* from, std::size_t bytes) override { gpu_->Write(to, from, bytes); }
+  void Read(std::byte* to, const std::byte* from, std::size_t bytes) override { gpu_->Read(to, from, bytes); }
+  BoundCall Capture(const BoundCall& call, int calls) override {
+    return CaptureTogether(*gpu_, call.run, calls, threads_);
+  }
   void GroupStart() override { Check(tuttiGroupStart(), "tuttiGroupStart"); }
   void GroupEnd() override { Check(tuttiGroupEnd(), "tuttiGroupEnd"); }
 
@@ -92,6 +109,15 @@ class Tutti final : public Library {
 
  private:
   void Check(tuttiResult_t result, const char* call) const { CheckTutti(result, comm_, call); }
+
+  void Synchronize() const {
+    if (gpu_ == nullptr) return Check(tuttiStreamSynchronize(stream_), "tuttiStreamSynchronize");
+    gpu_->Synchronize();
+    // A kernel that was told to stop ends like any other; what happened is said here.
+    tuttiResult_t failure = tuttiSuccess;
+    Check(tuttiCommGetAsyncError(comm_, &failure), "tuttiCommGetAsyncError");
+    Check(failure, "on the GPU");
+  }
 
   std::function<void()> CallOf(const Operation& operation, const Buffers& buffers) const {
     const std::size_t count = operation.count;
@@ -144,8 +170,10 @@ class Tutti final : public Library {
     throw std::runtime_error("no such collective");
   }
 
+  const std::unique_ptr<Gpu> gpu_;
   const tuttiComm_t comm_;
   const CallSettings settings_;
+  const int threads_;
   tuttiStream_t stream_ = nullptr;
   int rank_ = 0;
   int ranks_ = 1;
@@ -160,7 +188,7 @@ void CheckTutti(tuttiResult_t result, tuttiComm_t comm, const char* call) {
 }
 
 std::unique_ptr<Library> WrapCommunicator(tuttiComm_t comm, const CallSettings& settings) {
-  return std::make_unique<Tutti>(comm, settings);
+  return std::make_unique<Tutti>(comm, settings, nullptr, 1);
 }
 
 std::unique_ptr<Library> MakeLibrary(const Place& place, const CallSettings& settings, const Exchange& exchange) {
@@ -173,9 +201,11 @@ std::unique_ptr<Library> MakeLibrary(const Place& place, const CallSettings& set
   const std::vector<Blob> blobs = exchange(place.rank, place.ranks, mine);
   if (blobs.at(0).size() != sizeof id.internal) throw std::runtime_error("rank 0 sent no unique id");
   std::memcpy(id.internal, blobs[0].data(), sizeof id.internal);
+  // Current in this thread, so that the communicator is one for its memory.
+  std::unique_ptr<Gpu> gpu = settings.device ? std::make_unique<Gpu>(place.rank) : nullptr;
   tuttiComm_t comm = nullptr;
   CheckTutti(tuttiCommInitRank(&comm, place.ranks, id, place.rank), nullptr, "tuttiCommInitRank");
-  return WrapCommunicator(comm, settings);
+  return std::make_unique<Tutti>(comm, settings, std::move(gpu), place.threads);
 }
 
 }  // namespace tutti::bench

@@ -1,10 +1,12 @@
-// tutti-bench: measures collectives on host memory, checks every result, and compares with other libraries.
+// tutti-bench: measures collectives on memory of the host or of GPUs, checks every result, and compares with other
+// libraries.
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 
+#include "bench/device_report.h"
 #include "bench/grid.h"
 #include "bench/limits_report.h"
 #include "bench/mpi_launch.h"
@@ -23,6 +25,7 @@ int Run(int argc, char** argv) {
   if (!options) return status;
   if (options->name == "limits") return ReportLimits(*options);
   if (options->name == "grid") return RunGrid(*options);
+  if (options->name == "device") return ReportDevice(*options);
   return RunSweep(*options, StartTeams(*options, options->ranks));
 }
 

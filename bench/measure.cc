@@ -10,7 +10,6 @@
 namespace tutti::bench {
 namespace {
 
-constexpr double kLeastBatchUs = 50;   // a clock reading is some 30 ns: below 0.1 %
 constexpr double kLeastTrialUs = 500;  // a first estimate from less would be the cost of starting
 constexpr int kMostTrialCalls = 4096;
 constexpr int kMostBatches = 2000;     // what the median gains beyond is less than what waiting costs
@@ -68,15 +67,17 @@ double EstimateUs(Team& team, const MeasurePlan& plan) {
   std::string algorithm;
   for (int calls = 1;; calls *= kGrowth) {
     const double us = Time(team, {0, calls, 1}, plan, &algorithm).front();
-    if (us * calls >= kLeastTrialUs || calls >= kMostTrialCalls) return std::max(us, 1e-3);
+    const int most = std::min(kMostTrialCalls, plan.most_calls_in_batch);
+    if (us * calls >= kLeastTrialUs || calls >= most) return std::max(us, 1e-3);
   }
 }
 
 Loop PlanLoop(double call_us, const MeasurePlan& plan) {
   Loop loop;
   const double budget_us = static_cast<double>(plan.budget.count()) * 1000;
-  const double batch_us = std::max(kLeastBatchUs, budget_us / kMostBatches);
-  loop.batch = static_cast<int>(std::max(1.0, std::ceil(batch_us / call_us)));
+  const double batch_us = std::max(plan.least_batch_us, budget_us / kMostBatches);
+  loop.batch = static_cast<int>(
+      std::clamp<double>(std::ceil(batch_us / call_us), 1, static_cast<double>(plan.most_calls_in_batch)));
   if (plan.iterations) {
     loop.warmup = plan.warmup;
     loop.batch = std::min(loop.batch, *plan.iterations);
@@ -134,7 +135,10 @@ std::vector<Result> MeasureInterleaved(const std::vector<std::unique_ptr<Team>>&
                                        const MeasurePlan& plan, int repetitions) {
   std::vector<Result> results(teams.size());
   std::vector<std::vector<double>> medians(teams.size()), all(teams.size());
-  for (std::size_t i = 0; i < teams.size(); ++i) results[i].library = teams[i]->library();
+  for (std::size_t i = 0; i < teams.size(); ++i) {
+    results[i].library = teams[i]->library();
+    results[i].refused = !teams[i]->refusal().empty();
+  }
   for (int repetition = 0; repetition < repetitions; ++repetition) {
     MeasurePlan this_time = plan;
     this_time.check = plan.check && repetition == 0;

@@ -26,7 +26,9 @@ struct MeasurePlan {
   std::optional<int> iterations;  // calls of one timed loop, instead of the budget
   int warmup = 5;                 // calls before it; fewer when they would take longer than the loop
   int fewest_batches = 3;
-  double hopeless_factor = 0;  // above 0: a library this many times slower than the best is not measured again
+  double least_batch_us = 50;         // a clock reading is some 30 ns: below 0.1 %
+  int most_calls_in_batch = 1 << 30;  // a graph has so many nodes
+  double hopeless_factor = 0;         // above 0: a library this many times slower than the best is not measured again
   bool check = true;
   OverRanks over_ranks = OverRanks::greatest;
   Milliseconds timeout{120'000};  // of any one request to a team
@@ -46,6 +48,7 @@ struct Result {
   std::string library;
   bool measured = false;  // false: not supported, or lost
   std::string error;      // why it was lost
+  bool refused = false;   // it could not be started
   double mean_us = 0;
   double median_us = 0;        // median over repetitions of the medians over batches
   double least_median_us = 0;  // over repetitions: the run's spread

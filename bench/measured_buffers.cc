@@ -12,6 +12,7 @@ namespace tutti::bench {
 namespace {
 
 constexpr int kGarbage = 0xA5;
+constexpr std::size_t kPieceElements = 1 << 20;  // of a device's memory, looked at on the host at a time
 
 }  // namespace
 
@@ -21,9 +22,10 @@ std::byte* AllocateOrdinary(std::size_t bytes) {
   return memory;
 }
 
-MeasuredBuffers::MeasuredBuffers(Library& library, const Operation& operation)
+MeasuredBuffers::MeasuredBuffers(Library& library, const Operation& operation, bool on_device)
     : library_(library),
       operation_(operation),
+      on_device_(on_device),
       layout_(library.LayoutFor(operation)),
       element_size_(SizeOf(operation.type)) {
   if (operation.in_place) {
@@ -48,8 +50,32 @@ Values MeasuredBuffers::ValuesFor(std::uint64_t seed) const {
 
 void MeasuredBuffers::FillInputs(std::uint64_t seed) {
   seed_ = seed;
-  std::memset(buffers_.recv, kGarbage, layout_.recv_elements * element_size_);
-  Fill(ValuesFor(seed).Input(library_.rank()), element_size_, 0, layout_.send_elements, buffers_.send);
+  const Table garbage(kPeriod * element_size_, static_cast<std::byte>(kGarbage));
+  FillFrom(garbage, layout_.recv_elements, buffers_.recv);
+  FillFrom(ValuesFor(seed).Input(library_.rank()), layout_.send_elements, buffers_.send);
+}
+
+void MeasuredBuffers::FillFrom(const Table& table, std::size_t elements, std::byte* out) const {
+  if (!on_device_) return Fill(table, element_size_, 0, elements, out);
+  std::vector<std::byte> piece(std::min(elements, kPieceElements) * element_size_);
+  for (std::size_t first = 0; first < elements; first += kPieceElements) {
+    const std::size_t count = std::min(elements - first, kPieceElements);
+    Fill(table, element_size_, first, count, piece.data());
+    library_.Write(out + first * element_size_, piece.data(), count * element_size_);
+  }
+}
+
+std::size_t MeasuredBuffers::CountWrongAt(const Table& table, std::size_t first, std::size_t elements,
+                                          const std::byte* data) const {
+  if (!on_device_) return bench::CountWrong(table, element_size_, first, elements, data);
+  std::vector<std::byte> piece(std::min(elements, kPieceElements) * element_size_);
+  std::size_t wrong = 0;
+  for (std::size_t done = 0; done < elements; done += kPieceElements) {
+    const std::size_t count = std::min(elements - done, kPieceElements);
+    library_.Read(piece.data(), data + done * element_size_, count * element_size_);
+    wrong += bench::CountWrong(table, element_size_, first + done, count, piece.data());
+  }
+  return wrong;
 }
 
 std::size_t MeasuredBuffers::CountWrong() const {
@@ -62,11 +88,11 @@ std::size_t MeasuredBuffers::CountWrong() const {
   };
   std::size_t wrong = 0;
   for (const Segment& segment : ExpectedOutput(operation_, library_.ranks(), library_.rank())) {
-    wrong += bench::CountWrong(table_of(segment.source), element_size_, segment.input, segment.length,
-                               buffers_.recv + segment.output * element_size_);
+    wrong += CountWrongAt(table_of(segment.source), segment.input, segment.length,
+                          buffers_.recv + segment.output * element_size_);
   }
   if (!operation_.in_place) {
-    wrong += bench::CountWrong(table_of(library_.rank()), element_size_, 0, layout_.send_elements, buffers_.send);
+    wrong += CountWrongAt(table_of(library_.rank()), 0, layout_.send_elements, buffers_.send);
   }
   return wrong;
 }

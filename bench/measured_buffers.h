@@ -16,7 +16,8 @@ namespace tutti::bench {
 class MeasuredBuffers {
  public:
   // Collective. Throws std::runtime_error.
-  MeasuredBuffers(Library& library, const Operation& operation);
+  // `on_device`: what the library allocates is reached by its Read and Write alone.
+  MeasuredBuffers(Library& library, const Operation& operation, bool on_device);
 
   const Buffers& buffers() const { return buffers_; }
 
@@ -31,9 +32,12 @@ class MeasuredBuffers {
   using Memory = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
   Memory Allocate(std::size_t elements) const;
   Values ValuesFor(std::uint64_t seed) const;
+  void FillFrom(const Table& table, std::size_t elements, std::byte* out) const;
+  std::size_t CountWrongAt(const Table& table, std::size_t first, std::size_t elements, const std::byte* data) const;
 
   Library& library_;
   const Operation operation_;
+  const bool on_device_;
   const Layout layout_;
   const std::size_t element_size_;
   Memory first_;   // the send buffer, or the only one

@@ -32,18 +32,19 @@ struct Raw {
   int iterations = 0, over_ranks = 3, check = 1, repetitions = 0;
   int cell_ms = 300, timeout_s = 120;
   bool no_tutti = false, no_pin = false;
+  std::string memory = "host";
   int null_stream = 1, blocking = 0, registered = 0, cpu_time = 0, timestamps = 0, parallel_init = 1;
   std::vector<std::string> peers, grid_sizes;
 };
 
-// nccl-tests' flags that have no meaning on host memory, and why.
+// nccl-tests' flags that have no meaning here, and why.
 const std::map<std::string, std::string>& Refused() {
   static const std::map<std::string, std::string> kRefused = {
-      {"-G,--cudagraph", "there are no CUDA graphs on host memory"},
-      {"-x,--cta_policy", "there are no CTAs on host memory"},
-      {"-D,--device_implementation", "there is no device-side API on host memory"},
-      {"-V,--device_cta_count", "there are no CTAs on host memory"},
-      {"-M,--memory_report", "there is no device memory to report"},
+      {"-G,--cudagraph", "use --memory device --graph"},
+      {"-x,--cta_policy", "there are no such policies here"},
+      {"-D,--device_implementation", "there is no device-side API"},
+      {"-V,--device_cta_count", "there is no device-side API"},
+      {"-M,--memory_report", "device memory is not reported"},
       {"-s,--stress_cycles", "use -N to repeat the run"},
   };
   return kRefused;
@@ -111,7 +112,13 @@ void RefuseMeaningless(const CLI::App& app) {
 void AddOwnFlags(CLI::App& app, Raw& raw, Options& options) {
   app.add_option("--ranks", raw.ranks, "ranks in all (default: 2, or -t); processes unless -t is given")
       ->check(CLI::Range(1, kMostRanks));
-  app.add_option("--vs", raw.peers, "peers measured in the same run: openmpi,openmpi-ucx,mpich,gloo or all")
+  app.add_option("--memory", raw.memory, "where the buffers are: host or device (a GPU, by the CUDA driver)")
+      ->check(CLI::IsMember({"host", "device"}))
+      ->capture_default_str();
+  app.add_flag("--graph", options.call.graph, "with --memory device: each batch is a CUDA graph, captured once");
+  app.add_option("--nccl", options.call.nccl, "the libnccl that --vs nccl loads")->capture_default_str();
+  app.add_option("--vs", raw.peers,
+                 "peers measured in the same run: openmpi,openmpi-ucx,mpich,gloo or all; with --memory device: nccl")
       ->delimiter(',');
   app.add_flag("--no-tutti", raw.no_tutti, "measure the peers alone");
   app.add_option("--place", raw.place, "out, in or both (default: both, and out with --vs)")
@@ -131,11 +138,11 @@ void AddOwnFlags(CLI::App& app, Raw& raw, Options& options) {
 }
 
 void CheckName(const std::string& name) {
-  if (CollectiveNamed(name) || name == "limits" || name == "grid") return;
+  if (CollectiveNamed(name) || name == "limits" || name == "grid" || name == "device") return;
   std::vector<std::string> names;
   for (int i = 0; i < kCollectives; ++i) names.emplace_back(NameOf(static_cast<Collective>(i)));
   throw std::invalid_argument(
-      fmt::format("unknown name \"{}\": one of {}, limits, grid", name, fmt::join(names, ", ")));
+      fmt::format("unknown name \"{}\": one of {}, limits, grid, device", name, fmt::join(names, ", ")));
 }
 
 std::vector<tuttiDataType_t> TypesOf(const std::string& text) {
@@ -186,6 +193,17 @@ void ResolveRanks(const Raw& raw, int launched_ranks, Options& options) {
   }
 }
 
+void ResolveMemory(const Raw& raw, int launched_ranks, Options& options) {
+  constexpr double kLeastBatchUs = 1000;  // waiting for a stream is some 10 us
+  constexpr int kMostCallsInGraph = 256;
+  options.call.device = raw.memory == "device";
+  if (options.call.graph && !options.call.device) throw std::invalid_argument("--graph needs --memory device");
+  if (!options.call.device) return;
+  if (launched_ranks > 0) throw std::invalid_argument("--memory device: run tutti-bench without mpirun");
+  options.plan.least_batch_us = kLeastBatchUs;
+  if (options.call.graph) options.plan.most_calls_in_batch = kMostCallsInGraph;
+}
+
 // Better now than when hours of measuring are done.
 void CheckWritable(const std::string& file) {
   if (file.empty()) return;
@@ -204,9 +222,10 @@ void Resolve(const Raw& raw, int launched_ranks, Options& options) {
   options.types = TypesOf(raw.type);
   options.ops = OpsOf(raw.op);
   ResolveRanks(raw, launched_ranks, options);
-  options.peers = ResolvePeers(raw.peers);
+  ResolveMemory(raw, launched_ranks, options);
+  options.peers = ResolvePeers(raw.peers, options.call.device);
   options.with_tutti = !raw.no_tutti;
-  if (!options.with_tutti && options.peers.empty() && options.name != "limits" && options.name != "grid") {
+  if (!options.with_tutti && options.peers.empty() && CollectiveNamed(options.name)) {
     throw std::invalid_argument("--no-tutti leaves nothing to measure; name peers with --vs");
   }
   if (options.root >= options.ranks) {
@@ -239,14 +258,14 @@ void Resolve(const Raw& raw, int launched_ranks, Options& options) {
 
 std::optional<Options> ParseOptions(int argc, char** argv, int launched_ranks, int* status) {
   CLI::App app(
-      "Measures collectives on host memory, checks every result, and compares with other libraries.\n"
+      "Measures collectives on memory of the host or of GPUs, checks every result, and compares with other libraries.\n"
       "Example: tutti-bench all_reduce -b 8 -e 128M -f 2 --ranks 4 --vs all",
       "tutti-bench");
   Options options;
   Raw raw;
   app.add_option("name", options.name,
                  "all_reduce, reduce_scatter, all_gather, alltoall, alltoallv, broadcast, reduce, gather, scatter, "
-                 "sendrecv, barrier; limits (of this machine); grid (all of it)")
+                 "sendrecv, barrier; limits (of this machine); grid (all of it); device (what a GPU is and copies)")
       ->required();
   AddNcclFlags(app, raw, options);
   AddOwnFlags(app, raw, options);

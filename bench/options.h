@@ -1,4 +1,4 @@
-// The command line of tutti-bench: nccl-tests' flags where they mean something on host memory, and our own.
+// The command line of tutti-bench: nccl-tests' flags where they mean something here, and our own.
 //
 // Thread-safety: value types.
 #pragma once
@@ -14,7 +14,7 @@
 namespace tutti::bench {
 
 struct Options {
-  std::string name;  // a collective, "limits" or "grid"
+  std::string name;  // a collective, "limits", "grid" or "device"
   std::vector<std::size_t> sizes;
   std::vector<tuttiDataType_t> types;
   std::vector<tuttiRedOp_t> ops;

@@ -16,6 +16,7 @@ namespace {
 Json ToJson(const Result& result, const Record& record) {
   Json json = {{"library", result.library}};
   if (!result.error.empty()) json["error"] = result.error;
+  if (result.refused) json["refused"] = true;
   if (!result.measured) return json;
   json["median_us"] = result.median_us;
   json["least_median_us"] = result.least_median_us;
@@ -33,6 +34,7 @@ Result ResultFromJson(const Json& json) {
   Result result;
   result.library = json.at("library");
   result.error = json.value("error", "");
+  result.refused = json.value("refused", false);
   result.measured = json.contains("median_us");
   if (!result.measured) return result;
   result.median_us = json.at("median_us");

@@ -38,6 +38,7 @@ TEST(Record, SurvivesTheFile) {
   record.line_round_trip_us = 0.1;
   record.results[0].algorithm = "ring";
   record.results[1].measured = false;
+  record.results[1].refused = true;
   record.results[1].error = "rank 1 was killed";
   EXPECT_EQ(ToJson(RecordFromJson(Json::parse(ToJson(record).dump()))), ToJson(record));
 }

@@ -43,17 +43,32 @@ std::vector<Row> RowsOf(const Options& options) {
   return rows;
 }
 
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 void PrintInit(const std::vector<std::unique_ptr<Team>>& teams) {
   fmt::print("# init (ms):");
-  for (const auto& team : teams) fmt::print(" {} {:.1f}", team->library(), team->init_ms());
+  for (const auto& team : teams) {
+    fmt::print(" {} {}", team->library(), team->refusal().empty() ? fmt::format("{:.1f}", team->init_ms()) : "-");
+  }
   fmt::print("\n");
+  for (const auto& team : teams) {
+    if (!team->about().empty()) fmt::print("# {}: {}\n", team->library(), team->about());
+    if (!team->refusal().empty()) fmt::print("# refused: {}\n", FirstLine(team->refusal()));
+  }
 }
 
 void WriteFiles(const Options& options, const std::vector<std::unique_ptr<Team>>& teams,
                 const std::vector<Record>& records) {
   if (!options.json_file.empty()) {
     Json json = {{"tutti_bench", 1}, {"machine", DescribeMachine()}, {"results", Json::array()}};
-    for (const auto& team : teams) json["init_ms"][team->library()] = team->init_ms();
+    json["memory"] = options.call.device ? "device" : "host";
+    json["graph"] = options.call.graph;
+    json["threads"] = options.threads;
+    for (const auto& team : teams) {
+      if (team->refusal().empty()) json["init_ms"][team->library()] = team->init_ms();
+      if (!team->about().empty()) json["about"][team->library()] = team->about();
+      if (!team->refusal().empty()) json["refused"][team->library()] = team->refusal();
+    }
     for (const Record& record : records) json["results"].push_back(ToJson(record));
     WriteFile(options.json_file, json.dump(1) + "\n");
   }
@@ -81,9 +96,10 @@ std::vector<std::unique_ptr<Team>> StartTeams(const Options& options, int ranks)
   }
   for (const std::string& peer : options.peers) {
     try {
-      teams.push_back(std::make_unique<Team>(peer, ranks, 1, options.call, options.plan.timeout));
+      const int threads = RunsInThreads(peer) ? options.threads : 1;
+      teams.push_back(std::make_unique<Team>(peer, ranks, threads, options.call, options.plan.timeout));
     } catch (const TeamLost& lost) {
-      fmt::print(stderr, "tutti-bench: left out: {}\n", lost.what());
+      teams.push_back(Team::Refused(peer, lost.what()));
     }
   }
   return teams;

@@ -30,6 +30,13 @@ std::string Number(double value) {
   return fmt::format("{:.3f}", value);
 }
 
+// In a number's place.
+std::string WhyNot(const std::optional<Record>& record, const std::string& library) {
+  const auto refused = [&](const Result& result) { return result.library == library && result.refused; };
+  if (!record || std::none_of(record->results.begin(), record->results.end(), refused)) return "-";
+  return "refused";
+}
+
 std::string Ratio(double mine, double theirs) { return theirs > 0 ? fmt::format("{:.2f}", mine / theirs) : "-"; }
 
 }  // namespace
@@ -48,7 +55,10 @@ void Table::PrintHeader() const {
              plan.iterations ? fmt::format("{}", *plan.iterations) : fmt::format("{} ms", plan.budget.count()),
              options_.call.aggregate, plan.check ? 1 : 0, options_.repetitions);
   fmt::print(
-      "# buffers: {}; time, p50 and p99: {} rank's\n", options_.call.registered ? "registered" : "malloc",
+      "# buffers: {}; time, p50 and p99: {} rank's\n",
+      options_.call.device       ? options_.call.registered ? "registered, of a device" : "of a device"
+      : options_.call.registered ? "registered"
+                                 : "malloc",
       std::array{"the first", "the mean", "the fastest", "the slowest"}[static_cast<std::size_t>(plan.over_ranks)]);
   fmt::print("#\n");
   const auto line = [&](const std::string& key, bool units) {
@@ -91,7 +101,7 @@ std::string Table::Group(const std::optional<Record>& record) const {
   }
   for (const std::string& other : others_) {
     const Result* result = record ? FindResult(*record, other) : nullptr;
-    text += fmt::format(" {:>11} {:>6}", result != nullptr ? Number(result->median_us) : "-",
+    text += fmt::format(" {:>11} {:>6}", result != nullptr ? Number(result->median_us) : WhyNot(record, other),
                         result != nullptr && mine != nullptr ? Ratio(mine->median_us, result->median_us) : "-");
   }
   return text;

@@ -64,6 +64,12 @@ Team::Team(const std::string& library, int ranks, Listener& listener, Millisecon
   Assemble(listener, ranks, timeout);
 }
 
+std::unique_ptr<Team> Team::Refused(const std::string& library, const std::string& why) {
+  std::unique_ptr<Team> team(new Team(library));
+  team->refusal_ = why;
+  return team;
+}
+
 Team::~Team() {
   for (Channel& channel : channels_) {
     try {
@@ -115,7 +121,9 @@ void Team::Assemble(Listener& listener, int ranks, Milliseconds timeout) {
   }
   for (auto& channel : by_rank) channels_.push_back(std::move(*channel));
   alive_ = true;
-  for (const Json& ready : Ask({{"offers", std::move(offers)}}, Until(deadline))) {
+  const std::vector<Json> replies = Ask({{"offers", std::move(offers)}}, Until(deadline));
+  about_ = replies.front().value("about", "");
+  for (const Json& ready : replies) {
     init_ms_ = std::max(init_ms_, ready.at("init_us").get<double>() / 1000);
   }
 }

@@ -26,6 +26,8 @@ class Team {
   Team(const std::string& library, int ranks, int threads, const CallSettings& settings, Milliseconds timeout);
   // Ranks that were started by someone else and will come to `listener`.
   Team(const std::string& library, int ranks, Listener& listener, Milliseconds timeout);
+  // None: it could not be started, and why. Never alive.
+  static std::unique_ptr<Team> Refused(const std::string& library, const std::string& why);
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -35,11 +37,16 @@ class Team {
   bool alive() const { return alive_; }
   // The slowest rank's, from its first call into the library to the last one's return.
   double init_ms() const { return init_ms_; }
+  // What rank 0's library says of itself; "": nothing.
+  const std::string& about() const { return about_; }
+  // Why it was never started; "": it was.
+  const std::string& refusal() const { return refusal_; }
 
   // The same request to all ranks; their replies, by rank. Throws TeamLost.
   std::vector<Json> Ask(const Json& request, Milliseconds timeout);
 
  private:
+  explicit Team(const std::string& library) : library_(library) {}
   void Assemble(Listener& listener, int ranks, Milliseconds timeout);
   std::vector<Json> Collect(Milliseconds timeout);
   [[noreturn]] void Lose(const std::string& why);
@@ -52,6 +59,7 @@ class Team {
   std::vector<int> pids_;                            // by rank
   bool alive_ = false;
   double init_ms_ = 0;
+  std::string about_, refusal_;
 };
 
 }  // namespace tutti::bench

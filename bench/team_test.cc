@@ -144,6 +144,23 @@ TEST(Team, RepeatsWhatTheLibrarySaid) {
   EXPECT_NE(error.find("rank 1: no such luck"), std::string::npos) << error;
 }
 
+TEST(Team, RefusedIsACellThatSaysSo) {
+  std::vector<std::unique_ptr<Team>> teams;
+  teams.push_back(Team::Refused("nccl", "no such library"));
+  EXPECT_FALSE(teams[0]->alive());
+  EXPECT_EQ(teams[0]->refusal(), "no such library");
+  const std::vector<Result> results = MeasureInterleaved(teams, Operation{}, Quick(), 2);
+  EXPECT_TRUE(results.at(0).refused);
+  EXPECT_FALSE(results[0].measured);
+  EXPECT_EQ(results[0].error, "");
+}
+
+TEST(Peers, AreThoseOfTheMemory) {
+  EXPECT_THROW(ResolvePeers({kNccl}, /*device=*/false), std::invalid_argument);
+  EXPECT_THROW(ResolvePeers({"gloo"}, /*device=*/true), std::invalid_argument);
+  EXPECT_THROW(ResolvePeers({"nccl2"}, /*device=*/true), std::invalid_argument);
+}
+
 TEST(Process, IsReapedWithItsOutputKept) {
   Process process({"/bin/sh", "-c", "echo one; echo two >&2; exit 3"}, {}, Process::Output::keep);
   EXPECT_EQ(process.Outcome(Milliseconds(10'000)), "exited with status 3");

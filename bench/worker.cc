@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <thread>
 #include <vector>
 
@@ -30,6 +31,8 @@ class Rank {
   Rank(Library& library, const CallSettings& settings)
       : library_(library),
         aggregate_(settings.aggregate),
+        on_device_(settings.device),
+        graph_(settings.graph),
         clock_(settings.cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC) {}
 
   Json Do(const Json& request) {
@@ -39,19 +42,23 @@ class Rank {
     if (what == "time") return Time(request.at("warmup"), request.at("batch"), request.at("batches"));
     if (what == "recheck") return {{"wrong", buffers_->CountWrongAfterRepeats()}};
     if (what == "release") {
-      call_ = {};
-      buffers_.reset();
+      Forget();
       return Json::object();
     }
     throw std::runtime_error(fmt::format("unknown request \"{}\"", what));
   }
 
  private:
-  Json Prepare(const Operation& operation) {
-    if (!library_.Supports(operation)) return {{"supported", false}};
+  void Forget() {
+    graphs_.clear();
     call_ = {};
     buffers_.reset();
-    buffers_ = std::make_unique<MeasuredBuffers>(library_, operation);
+  }
+
+  Json Prepare(const Operation& operation) {
+    if (!library_.Supports(operation)) return {{"supported", false}};
+    Forget();
+    buffers_ = std::make_unique<MeasuredBuffers>(library_, operation, on_device_);
     buffers_->FillInputs(0);
     call_ = library_.Bind(operation, buffers_->buffers());
     return {{"supported", true}};
@@ -67,11 +74,12 @@ class Rank {
 
   Json Time(int warmup, int batch, int batches) {
     std::vector<double> microseconds(static_cast<std::size_t>(batches));
+    const BoundCall* const graph = graph_ ? &Graph(batch) : nullptr;
     library_.Barrier();
-    Run(warmup);
+    if (warmup > 0) Run(warmup, graph);
     double before = NowMicroseconds(clock_);
     for (double& mean : microseconds) {
-      Run(batch);
+      Run(batch, graph);
       const double after = NowMicroseconds(clock_);
       mean = (after - before) / batch / aggregate_;
       before = after;
@@ -79,7 +87,20 @@ class Rank {
     return {{"us", microseconds}, {"algorithm", library_.LastAlgorithm()}};
   }
 
-  void Run(int calls) {
+  // Captured by the first one who wants it.
+  const BoundCall& Graph(int calls) {
+    const auto known = graphs_.find(calls);
+    if (known != graphs_.end()) return known->second;
+    const std::function<void()> call = aggregate_ == 1 ? call_.run : [this] { RunGroup(); };
+    return graphs_[calls] = library_.Capture({call, call_.finish}, calls);
+  }
+
+  // A graph is run once, whatever the number of calls in it.
+  void Run(int calls, const BoundCall* graph) {
+    if (graph != nullptr) {
+      graph->run();
+      return graph->finish();
+    }
     if (aggregate_ == 1) {
       for (int i = 0; i < calls; ++i) call_.run();
     } else {
@@ -96,9 +117,11 @@ class Rank {
 
   Library& library_;
   const int aggregate_;
+  const bool on_device_, graph_;
   const clockid_t clock_;
   std::unique_ptr<MeasuredBuffers> buffers_;
-  BoundCall call_;  // points into buffers_: goes first
+  BoundCall call_;                   // points into buffers_: goes first
+  std::map<int, BoundCall> graphs_;  // by the number of calls; point there, too
 };
 
 // A rank that hangs inside its library cannot read its channel, so a thread of its own waits for the hang-up.
@@ -113,7 +136,7 @@ void ServeRank(const WorkerOrders& orders, int rank) {
   if (orders.settings.pin) PinToCore(rank);
   const auto channel = std::make_shared<Channel>(Channel::Connect(orders.control));
   EndWithBench(channel);
-  Serve(*channel, {rank, orders.ranks}, orders.settings, MakeLibrary);
+  Serve(*channel, {rank, orders.ranks, orders.threads}, orders.settings, MakeLibrary);
 }
 
 }  // namespace
@@ -134,7 +157,7 @@ void Serve(Channel& channel, const Place& place, const CallSettings& settings, c
   try {
     const double start = NowMicroseconds(CLOCK_MONOTONIC);
     library = make(place, settings, exchange);
-    channel.Send({{"init_us", NowMicroseconds(CLOCK_MONOTONIC) - start - waited_us}});
+    channel.Send({{"init_us", NowMicroseconds(CLOCK_MONOTONIC) - start - waited_us}, {"about", library->About()}});
   } catch (const std::exception& error) {
     channel.Send({{"error", error.what()}});
     throw;
@@ -204,7 +227,10 @@ Json ToJson(const WorkerOrders& orders) {
           {"stream", call.stream},
           {"blocking", call.blocking},
           {"aggregate", call.aggregate},
-          {"cpu_time", call.cpu_time}};
+          {"cpu_time", call.cpu_time},
+          {"device", call.device},
+          {"graph", call.graph},
+          {"nccl", call.nccl}};
 }
 
 WorkerOrders OrdersFromJson(const Json& json) {
@@ -219,6 +245,9 @@ WorkerOrders OrdersFromJson(const Json& json) {
   orders.settings.blocking = json.at("blocking");
   orders.settings.aggregate = json.at("aggregate");
   orders.settings.cpu_time = json.at("cpu_time");
+  orders.settings.device = json.at("device");
+  orders.settings.graph = json.at("graph");
+  orders.settings.nccl = json.at("nccl");
   return orders;
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes the parts of docs/ that the tutti tool knows: tables between the lines <!-- made: NAME --> and <!-- end: NAME -->,
-# and pictures.
+# Makes the parts of docs/ that programs know: tables between the lines <!-- made: NAME --> and <!-- end: NAME -->, and
+# pictures. What was measured on a GPU is in docs/data/gpu.json (scripts/gpu.sh); kernels are looked at where there is a
+# disassembler (scripts/kernels.sh).
 #   scripts/docs.sh [PATH-OF-TUTTI]       default: build/release/tools/tutti
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,3 +24,6 @@ between() {
 "$tutti" topo --topo topology/testdata/dgx1v.xml --nodes 2 --svg docs/topology-dgx1v.svg >/dev/null
 "$tutti" simulate --published algorithms/testdata/published.csv | between docs/simulator.md published
 "$tutti" simulate --claims docs
+[ ! -f docs/data/gpu.json ] || scripts/gpu_tables.py docs/data/gpu.json | between docs/gpu.md gpu
+# Where the library was built without kernels, or nothing reads them, the table stays as it is.
+if kernels=$(scripts/kernels.sh "$(dirname "$tutti")/.." 2>/dev/null); then between docs/gpu.md kernels <<<"$kernels"; fi

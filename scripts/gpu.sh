@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# Everything that only a machine with an NVIDIA GPU can tell: builds, runs the tests on the real driver, and measures the
+# device and the collectives on it, beside NCCL where NCCL can run. Writes one JSON, from which scripts/docs.sh makes
+# the tables of docs/gpu.md. What fails or does not fit into the time is recorded as such; the rest goes on.
+#
+#   scripts/gpu.sh [OPTIONS]
+#     --build DIR     a build to use as it is, for machines without a compiler; default: builds build/release
+#     --json FILE     where the results go; default: docs/data/gpu.json
+#     --nccl FILE     the NCCL to compare with; default: libnccl.so.2, wherever the loader finds it
+#     --budget S      seconds after the build; default: 530
+#     --only REGEX    only the parts whose name matches
+#     --dry-run       the same steps over the stand-in for a GPU, with tiny sizes: tests this script, measures nothing
+# Exit status 1: a part failed. NCCL refusing is none; a part that there was no time for is.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+started=$SECONDS
+
+usage() { sed -n '2,/^set/p' scripts/gpu.sh | sed '/^set/d; s/^# \{0,1\}//'; }
+
+build=
+json=docs/data/gpu.json
+nccl=libnccl.so.2
+budget=530
+only=.
+dry=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --build | --json | --nccl | --budget | --only) [ $# -ge 2 ] || { usage >&2; exit 2; } ;;&
+    --build) build=$(cd "$2" && pwd); shift ;;
+    --json) json=$2; shift ;;
+    --nccl) nccl=$2; shift ;;
+    --budget) budget=$2; shift ;;
+    --only) only=$2; shift ;;
+    --dry-run) dry=yes ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "$0: unknown argument $1" >&2; usage >&2; exit 2 ;;
+  esac
+  shift
+done
+
+if [ -z "$build" ]; then
+  scripts/setup.sh
+  scripts/build.sh release
+  build=$root/build/release
+fi
+built=$SECONDS
+bench=$build/bench/tutti-bench
+tests=$build/tests/tutti_tests
+standin=$build/tests/standin
+[ -x "$bench" ] || { echo "$0: there is no $bench" >&2; exit 2; }
+
+if [ -n "$dry" ]; then
+  # A wrong $json would overwrite what a GPU told.
+  [ "$json" != docs/data/gpu.json ] || json=$(mktemp --suffix=.json)
+  export LD_LIBRARY_PATH=$standin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  # Tutti's own in NCCL's place: is the comparison made, and written down?
+  export TUTTI_BENCH_OWN_NCCL=1 TUTTI_NCCL_VERSION=2.30.0
+  nccl=$build/interop/nccl/lib/libnccl.so.2
+  ranks_shared=2 large=() small=(-b 8 -e 4K -f 512) copies=(-b 4K -e 64K -f 16) reduced=(-b 4K -e 4K)
+  of_processes=(-b 8 -e 4K -f 512) test_filter='Device.GraphsReplay' pace=(--cell-ms 1 --no-pin) repeats=1
+else
+  LD_LIBRARY_PATH=$(tr : '\n' <<<"${LD_LIBRARY_PATH:-}" | grep -v '/tests/standin/*$' | paste -sd:) || true
+  export LD_LIBRARY_PATH
+  unset TUTTI_BENCH_OWN_NCCL TUTTI_NCCL_VERSION
+  ranks_shared="2 4 8" large=(-b 128M -e 1G -f 8 -c 0) small=(-b 8 -e 16M -f 8) copies=(-b 1M -e 1G -f 4) reduced=(-b 1M -e 256M -f 256)
+  of_processes=(-b 8 -e 64M -f 512) test_filter='Device.*:*/DeviceCollectives.*' pace=(--cell-ms 30) repeats=3
+fi
+
+# A build that was brought along finds its own library, wherever it lies now.
+export LD_LIBRARY_PATH=$build${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+parts=$work/parts
+: >"$parts"
+failures=0
+
+# Text as a JSON string.
+quoted() { printf '"%s"' "$(tr -d '\000-\010\013-\037' | sed 's/\\/\\\\/g; s/"/\\"/g; s/\t/\\t/g' | sed ':a; N; $!ba; s/\n/\\n/g')"; }
+
+# part NAME LIMIT COMMAND...: runs it for at most LIMIT seconds and writes down what became of it. The command may leave
+# a JSON in $work/result.json and exit with 77 to say that it does not apply here.
+part() {
+  local name=$1 limit=$2 begin=$SECONDS status=ok code=0
+  shift 2
+  [[ $name =~ $only ]] || return 0
+  local left=$((budget - (SECONDS - built)))
+  rm -f "$work/result.json"
+  : >"$work/log"
+  if ((left < 5)); then
+    status="left out: no time was left"
+  else
+    timeout -k 5 "$((limit < left ? limit : left))" "$@" >"$work/log" 2>&1 </dev/null || code=$?
+    case $code in
+      0) ;;
+      77) status="left out: $(tail -n 1 "$work/log")" ;;
+      124 | 137) status="FAILED: stopped after $((SECONDS - begin)) s" ;;
+      *) status="FAILED: exit status $code" ;;
+    esac
+  fi
+  [[ $status == ok || $code == 77 ]] || failures=$((failures + 1))
+  echo "[gpu] $name: $status ($((SECONDS - begin)) s)"
+  [[ $status != FAILED* ]] || tail -n 15 "$work/log" | sed 's/^/    /'
+  {
+    [ ! -s "$parts" ] || echo ,
+    printf '{"name": "%s", "status": %s, "seconds": %d, "log": %s, "result": ' "$name" "$(quoted <<<"$status")" \
+      "$((SECONDS - begin))" "$(tail -n 40 "$work/log" | quoted)"
+    if [ -s "$work/result.json" ]; then cat "$work/result.json"; else echo null; fi
+    echo }
+  } >>"$parts"
+}
+
+measure() { # NAME LIMIT TUTTI-BENCH-ARGS
+  local name=$1 limit=$2
+  shift 2
+  part "$name" "$limit" "$bench" "$@" --json "$work/result.json"
+}
+on_device() { # NAME LIMIT TUTTI-BENCH-ARGS
+  measure "$@" --memory device --place out -T 60 --repeat "$repeats" "${pace[@]}"
+}
+beside_nccl=(--vs nccl --nccl "$nccl")
+
+litmus() {
+  local any= program
+  for program in "$build"/tests/*litmus*; do
+    [ -f "$program" ] && [ -x "$program" ] || continue
+    any=yes
+    "$program" || return
+  done
+  [ -n "$any" ] || { echo "there are no litmus tests in this build"; return 77; }
+}
+sanitizer() {
+  local tool
+  tool=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null) ||
+    { echo "compute-sanitizer is not installed"; return 77; }
+  "$tool" --target-processes all --error-exitcode 1 "$bench" all_reduce --memory device --ranks 2 -t 2 -b 8 -e 64K -f 8192 -n 2 -w 1 -T 100
+}
+export -f litmus sanitizer
+export build bench
+
+# In the order of what would be missed most.
+measure device 60 device "${copies[@]}" --cell-ms 100
+part tests 150 "$tests" --gtest_filter="$test_filter" --gtest_brief=1
+part litmus 30 bash -c litmus
+on_device one_rank_copy 40 all_reduce --ranks 1 "${copies[@]}"
+for n in $ranks_shared; do
+  [ "$n" = 4 ] && continue
+  TUTTI_ALGO=direct on_device "reduce_$n" 30 reduce --ranks "$n" -t "$n" "${reduced[@]}"
+  TUTTI_ALGO=direct on_device "reduce_scatter_direct_$n" 30 reduce_scatter --ranks "$n" -t "$n" "${reduced[@]}"
+done
+on_device graph_2 30 all_reduce --ranks 2 -t 2 -b 8 -e 8 --graph "${beside_nccl[@]}"
+for collective in all_reduce reduce_scatter all_gather alltoall; do
+  for n in $ranks_shared; do
+    on_device "${collective}_$n" 40 "$collective" --ranks "$n" -t "$n" "${small[@]}" "${beside_nccl[@]}"
+    [ ${#large[@]} -eq 0 ] ||
+      repeats=2 on_device "${collective}_${n}_large" 40 "$collective" --ranks "$n" -t "$n" "${large[@]}" "${beside_nccl[@]}"
+  done
+done
+for n in $ranks_shared; do
+  on_device "all_reduce_${n}_processes" 40 all_reduce --ranks "$n" "${of_processes[@]}" "${beside_nccl[@]}"
+done
+part compute_sanitizer 60 bash -c sanitizer
+
+query=name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem,compute_mode,mig.mode.current,temperature.gpu,power.draw
+smi=$( (command -v nvidia-smi >/dev/null && timeout 20 nvidia-smi --query-gpu=$query --format=csv 2>&1) || echo "no nvidia-smi")
+commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+mkdir -p "$(dirname "$json")"
+{
+  printf '{"gpu_suite": 1, "dry_run": %s, "date": "%s", "commit": "%s", "budget_s": %d, "took_s": %d, "build_s": %d,\n' \
+    "$([ -n "$dry" ] && echo true || echo false)" "$(date -u +%Y-%m-%dT%H:%MZ)" "$commit" "$budget" $((SECONDS - built)) $((built - started))
+  printf '"nvidia_smi": %s,\n"parts": [\n' "$(quoted <<<"$smi")"
+  cat "$parts"
+  echo ']}'
+} >"$json.new"
+mv "$json.new" "$json"
+echo "[gpu] $json, $((SECONDS - built)) s; $failures parts failed or had no time"
+[ "$failures" -eq 0 ]
