@@ -122,13 +122,7 @@ on_device() { # NAME LIMIT TUTTI-BENCH-ARGS
 beside_nccl=(--vs nccl --nccl "$nccl")
 
 litmus() {
-  local any= program
-  for program in "$build"/tests/*litmus*; do
-    [ -f "$program" ] && [ -x "$program" ] || continue
-    any=yes
-    "$program" || return
-  done
-  [ -n "$any" ] || { echo "there are no litmus tests in this build"; return 77; }
+  "$build"/tests/tutti_tests --gtest_filter='DeviceLitmus.*'
 }
 sanitizer() {
   local tool

@@ -19,7 +19,7 @@ nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 disassembler=${NVDISASM:-$(command -v nvdisasm || echo "$(dirname "$nvcc")/nvdisasm")}
 [[ -x $disassembler ]] || { echo "$0: no nvdisasm (it is part of the CUDA toolkit): put it into PATH or NVDISASM" >&2; exit 2; }
 shopt -s nullglob
-cubins=("$build"/kernels/*sm_*.cubin)
+cubins=("$build"/kernels/kernels_sm_*.cubin)
 [[ ${#cubins[@]} -gt 0 ]] || { echo "$0: $build/kernels has no cubin: build Tutti there, with nvcc" >&2; exit 2; }
 mapfile -t cubins < <(printf '%s\n' "${cubins[@]}" | sort -V)
 
