@@ -3,9 +3,10 @@
 #include "base/error.h"
 
 #ifdef TUTTI_KERNEL_IMAGE
-// The linker's own way of taking a file in; C++ has none before #embed.
+// The linker's own way of taking a file in; C++ has none before #embed. In a section of its own, so that its size can
+// be told from the library's.
 __asm__(
-    ".section .rodata\n"
+    ".section tutti_kernels, \"a\"\n"
     ".balign 64\n"
     "tutti_kernel_image_begin:\n"
     ".incbin \"" TUTTI_KERNEL_IMAGE
