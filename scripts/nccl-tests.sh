@@ -12,7 +12,7 @@
 #   NCCL_INCLUDE, NCCL_LIB  another nccl.h, another libnccl.so.2 (directories)
 #   NCCL_TESTS              which, default all
 #   NCCL_TESTS_RANKS        how many ranks, default "1 2 3 4 5 6 7 8"
-#   TUTTI_STANDIN_SYNC      default 1: libnccl works in the caller, on host memory (tests/standin/README.md)
+#   TUTTI_STANDIN_SYNC      default 0: streams are as on a GPU; 1: everything is done in the caller (tests/standin/README.md)
 #   JOBS                    compilers at a time, default 1
 set -euo pipefail
 
@@ -70,7 +70,7 @@ done
 # --- Runs.
 
 export LD_LIBRARY_PATH=$library:$standin:$build${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export TUTTI_STANDIN_SYNC=${TUTTI_STANDIN_SYNC-1}
+export TUTTI_STANDIN_SYNC=${TUTTI_STANDIN_SYNC-0}
 failures=0
 
 # Sets `wrong`: how many elements were, or why that is not known.
