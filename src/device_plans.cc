@@ -121,7 +121,7 @@ Choice DevicePlans::Choose(const Kind& kind, std::size_t bytes) const {
 // insists on is not changed: the launch refuses it with the numbers.
 Schedule DevicePlans::Fitted(const Operation& operation, Candidate& candidate) const {
   const auto& conditions = context_.conditions;
-  const auto room = context_.resident_blocks / static_cast<std::uint32_t>(context_.fabric->most_ranks_on_a_device());
+  const auto room = context_.resident_blocks / context_.sharing;
   const auto fits = [&] {
     for (int rank = 0; rank < conditions.nranks; ++rank) {
       if (LanesOf(BuiltSchedule(operation, candidate, conditions, rank)) > room) return false;

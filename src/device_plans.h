@@ -26,6 +26,7 @@ struct DevicePlanContext {
   DeviceArena* arena;
   Conditions conditions;          // equal on all ranks
   std::uint32_t resident_blocks;  // of the rank whose GPU has least
+  std::uint32_t sharing;          // ranks of the GPU that has most
 };
 
 struct DevicePlanEntry {

@@ -66,11 +66,7 @@ std::unique_ptr<DeviceSide> DeviceSide::Make(const DeviceSetup& setup, int rank,
                                              const AllGather& all_gather, Deadline deadline, std::string* why) {
   // Whatever is wrong with one rank's device must be known to all before any goes on.
   std::string mine;
-  if (setup.device == TUTTI_DEVICE_NONE) {
-    mine = "it has no CUDA device";
-  } else if (LoadedCudaDriver(&mine) != nullptr) {
-    if (KernelImage().empty()) mine = "its libtutti was built without nvcc";
-  }
+  if (LoadedCudaDriver(&mine) != nullptr && KernelImage().empty()) mine = "its libtutti was built without nvcc";
   const auto all = all_gather(std::as_bytes(std::span(mine)));
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].empty()) continue;
@@ -105,6 +101,7 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, int rank, int nranks, const All
   context.conditions.programs = {};
   context.conditions.max_channels = std::clamp(static_cast<int>(blocks / sharing), kFewestChannels, kMostGpuChannels);
   context.resident_blocks = blocks;
+  context.sharing = sharing;
 
   shm_ = std::make_unique<ShmFabric>(rank, nranks, 1, *setup.settings, all_gather, deadline);
   fabric_ = std::make_unique<DeviceFabric>(*device_, context.conditions.max_channels + kMessageChannels, *shm_,

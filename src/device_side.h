@@ -28,7 +28,8 @@ struct DeviceSetup {
 
 class DeviceSide {
  public:
-  // Collective. Null, on every rank, unless every rank has a device; then why not in *why.
+  // Collective. Null, on every rank, unless every rank can use its device; then why not in *why. REQUIRES: every rank
+  // names one.
   static std::unique_ptr<DeviceSide> Make(const DeviceSetup& setup, int rank, int nranks, const AllGather& all_gather,
                                           Deadline deadline, std::string* why);
   // Waits for the kernels, or stops them if the communicator has failed.

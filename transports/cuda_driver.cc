@@ -61,7 +61,6 @@ struct Loaded {
     bind(driver.cuGetErrorString, "cuGetErrorString");
     bind(driver.cuDeviceGet, "cuDeviceGet");
     bind(driver.cuDeviceGetCount, "cuDeviceGetCount");
-    bind(driver.cuDeviceGetName, "cuDeviceGetName");
     bind(driver.cuDeviceGetUuid, "cuDeviceGetUuid");
     bind(driver.cuDeviceGetAttribute, "cuDeviceGetAttribute");
     bind(driver.cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer");

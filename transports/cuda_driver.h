@@ -35,10 +35,9 @@ inline constexpr CuResult kCuErrorPeerAccessAlreadyEnabled = 704;
 inline constexpr int kCuMemoryClockKhz = 36, kCuMemoryBusBits = 37, kCuMultiprocessors = 16, kCuMajor = 75,
                      kCuMinor = 76;
 // CUpointer_attribute
-inline constexpr int kCuPointerMemoryType = 2, kCuPointerDevicePointer = 3, kCuPointerIsManaged = 8,
-                     kCuPointerDeviceOrdinal = 9;
+inline constexpr int kCuPointerMemoryType = 2, kCuPointerIsManaged = 8, kCuPointerDeviceOrdinal = 9;
 // CUmemorytype
-inline constexpr unsigned kCuMemoryHost = 1, kCuMemoryDevice = 2;
+inline constexpr unsigned kCuMemoryDevice = 2;
 inline constexpr unsigned kCuStreamNonBlocking = 1;
 inline constexpr unsigned kCuEventDisableTiming = 2;
 inline constexpr unsigned kCuHostRegisterPortable = 1, kCuHostRegisterDeviceMap = 2;
@@ -46,7 +45,6 @@ inline constexpr unsigned kCuHostAllocPortable = 1, kCuHostAllocDeviceMap = 2;
 inline constexpr unsigned kCuIpcLazyPeerAccess = 1;
 inline constexpr int kCuCaptureActive = 1;       // CUstreamCaptureStatus
 inline constexpr int kCuCaptureModeRelaxed = 2;  // CUstreamCaptureMode
-inline constexpr int kCuFuncNumRegs = 4;         // CUfunction_attribute
 
 struct CudaDriver {
   CuResult (*cuInit)(unsigned flags);
@@ -54,7 +52,6 @@ struct CudaDriver {
   CuResult (*cuGetErrorString)(CuResult error, const char** text);
   CuResult (*cuDeviceGet)(CuDevice* device, int ordinal);
   CuResult (*cuDeviceGetCount)(int* count);
-  CuResult (*cuDeviceGetName)(char* name, int length, CuDevice device);
   CuResult (*cuDeviceGetUuid)(CuUuid* uuid, CuDevice device);
   CuResult (*cuDeviceGetAttribute)(int* value, int attribute, CuDevice device);
   CuResult (*cuDeviceCanAccessPeer)(int* can, CuDevice device, CuDevice peer);

@@ -161,9 +161,6 @@ void DeviceFabric::ReachPeers(const std::vector<Introduction>& all, const ShmFab
     if (same_device && same_process) fused_.push_back(r);
     one_device_ = one_device_ && same_device;
     one_process_ = one_process_ && same_process;
-    int ranks = 0;
-    for (const auto& each : all) ranks += std::memcmp(&each.uuid, &theirs.uuid, sizeof theirs.uuid) == 0;
-    most_ranks_on_a_device_ = std::max(most_ranks_on_a_device_, ranks);
 
     if (same_process) {
       if (!same_device) peer.gpu = std::make_unique<CudaDevice>(device_.driver(), theirs.ordinal);

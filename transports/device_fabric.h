@@ -88,9 +88,8 @@ class DeviceFabric {
   void Abandon() { new std::shared_ptr<CudaMemory>(memory_); }
 
   const DeviceLayout& layout() const { return layout_; }
-  // Ranks of this process on this GPU, and the most ranks that any GPU has.
+  // Ranks of this process on this GPU.
   const std::vector<int>& fused() const { return fused_; }
-  int most_ranks_on_a_device() const { return most_ranks_on_a_device_; }
   bool one_device() const { return one_device_; }
   bool one_process() const { return one_process_; }
   // Every rank's GPU can read every other's memory.
@@ -136,7 +135,6 @@ class DeviceFabric {
   std::vector<Peer> peers_;
   std::vector<std::vector<bool>> reach_;  // [from][to], both ways
   std::vector<int> fused_;
-  int most_ranks_on_a_device_ = 1;
   bool one_device_ = true, one_process_ = true, all_reach_ = true;
 };
 

@@ -1,5 +1,5 @@
 // The one kernel. Everything it does is in headers, which are compiled for the host as well (twin.h).
-#include "executors/cuda/interpret.h"
+#include "executors/cuda/launch.h"
 
 extern "C" __global__ void __launch_bounds__(tutti::kMaxThreads, 1)
     tutti_interpret(const __grid_constant__ tutti::DeviceLaunch launch) {

@@ -2,7 +2,7 @@
 #include <array>
 #include <new>
 
-#include "executors/cuda/interpret.h"
+#include "executors/cuda/launch.h"
 #include "executors/cuda/twin.h"
 #include "tests/litmus.h"
 

@@ -1,0 +1,212 @@
+// Calls on GPUs that are refused, and operations that cannot end: each is a clear answer, and no kernel is left
+// running.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/device_rank.h"
+
+namespace tutti::testing {
+namespace {
+
+constexpr std::size_t KiB = 1024;
+
+TEST_F(Device, RefusesBuffersThatDoNotFit) {
+  const RunOptions two_devices{.environment = {{"TUTTI_STANDIN_DEVICES", "2"}}};
+  RunAlone(
+      [] {
+        const Gpu gpu(0);
+        constexpr std::size_t kBytes = 4096;
+        auto* const device = gpu.Allocate(kBytes);
+        std::vector<std::byte> host(kBytes);
+        const auto stream = gpu.NewStream();
+        tuttiComm_t comm = nullptr, host_only = nullptr;
+        tuttiUniqueId id;
+        ASSERT_TRUE(Ok(tuttiGetUniqueId(&id)));
+        ASSERT_TRUE(Ok(tuttiCommInitRank(&comm, 1, id, 0)));
+        tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+        config.device = TUTTI_DEVICE_NONE;
+        ASSERT_TRUE(Ok(tuttiGetUniqueId(&id)));
+        ASSERT_TRUE(Ok(tuttiCommInitRankConfig(&host_only, 1, id, 0, &config)));
+        const auto copy = [](const void* from, void* to, tuttiComm_t by, tuttiStream_t on) {
+          return tuttiAllReduce(from, to, 4, tuttiFloat, tuttiSum, by, on);
+        };
+        // Host memory and a null stream are a call like any other.
+        EXPECT_TRUE(Ok(copy(host.data(), host.data(), comm, nullptr)));
+        EXPECT_TRUE(Ok(copy(device, device, comm, nullptr)));
+        EXPECT_TRUE(Fails(copy(device, host.data(), comm, nullptr), tuttiInvalidArgument, {"both", "one kind"}));
+        EXPECT_TRUE(Fails(copy(host.data(), host.data(), comm, stream), tuttiInvalidArgument,
+                          {"ordinary host memory", "stream is CUDA's"}));
+        EXPECT_TRUE(
+            Fails(copy(device, device, host_only, nullptr), tuttiInvalidArgument, {"sendbuff", "host memory only"}));
+        EXPECT_TRUE(Fails(copy(host.data(), host.data(), host_only, stream), tuttiInvalidArgument,
+                          {"not made by tuttiStreamCreate", "no CUDA device"}));
+        if (const Gpu other(1); other.ordinal() != gpu.ordinal()) {
+          auto* const elsewhere = other.Allocate(kBytes);
+          EXPECT_TRUE(Fails(copy(elsewhere, elsewhere, comm, stream), tuttiInvalidArgument, {"memory of device 1"}));
+          other.Free(elsewhere);
+        }
+        const Gpu again(0);
+        gpu.DestroyStream(stream);
+        EXPECT_TRUE(Ok(copy(device, device, comm, nullptr))) << "still alive";
+        EXPECT_TRUE(Ok(tuttiCommDestroy(comm)));
+        EXPECT_TRUE(Ok(tuttiCommDestroy(host_only)));
+        gpu.Free(device);
+      },
+      two_devices);
+}
+
+// Nothing of a refused call is left behind.
+TEST_F(Device, RefusesADestroyedStreamAndGoesOn) {
+  RunRanks(2,
+           [](Rank& self) {
+             DeviceRank rank(self, 64 * KiB);
+             const auto destroyed = rank.gpu().NewStream();
+             rank.gpu().DestroyStream(destroyed);
+             EXPECT_TRUE(Fails(tuttiAllReduce(rank.arena().send(), rank.arena().receive(), 100, tuttiFloat, tuttiSum,
+                                              rank.comm(), destroyed),
+                               tuttiInvalidArgument, {"was it destroyed"}));
+             EXPECT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 100, 0, false, 1}), "");
+           },
+           {.threads = true});
+}
+
+// The communicator is the host's then, and says why when it is given what it cannot take.
+TEST_F(Device, NamesADriverThatIsTooOld) {
+  RunAlone(
+      [] {
+        const Gpu gpu(0);
+        auto* const memory = gpu.Allocate(KiB);
+        tuttiUniqueId id;
+        tuttiComm_t comm = nullptr;
+        ASSERT_TRUE(Ok(tuttiGetUniqueId(&id)));
+        ASSERT_TRUE(Ok(tuttiCommInitRank(&comm, 1, id, 0)));
+        EXPECT_TRUE(Fails(tuttiAllReduce(memory, memory, 1, tuttiFloat, tuttiSum, comm, gpu.NewStream()),
+                          tuttiInvalidArgument, {"no CUDA device", "version is 11000"}));
+        EXPECT_TRUE(Ok(tuttiCommDestroy(comm)));
+        gpu.Free(memory);
+      },
+      {.environment = {{"TUTTI_STANDIN_DRIVER", "11000"}}});
+}
+
+TEST_F(Device, RefusesADeviceThatIsNotThere) {
+  RunAlone([] {
+    const Gpu gpu(0);
+    tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+    config.device = 99;
+    tuttiUniqueId id;
+    tuttiComm_t comm = nullptr;
+    ASSERT_TRUE(Ok(tuttiGetUniqueId(&id)));
+    EXPECT_TRUE(Fails(tuttiCommInitRankConfig(&comm, 1, id, 0, &config), tuttiInvalidArgument, {"device is 99"}));
+  });
+}
+
+// More blocks than the GPU holds at once would wait for each other for ever.
+TEST_F(Device, RefusesMoreBlocksThanFit) {
+  RunRanks(2,
+           [](Rank& self) {
+             DeviceRank rank(self, 64 * KiB, "ring");
+             EXPECT_TRUE(Fails(tuttiAllReduce(rank.arena().send(), rank.arena().receive(), 10'000, tuttiFloat, tuttiSum,
+                                              rank.comm(), rank.stream()),
+                               tuttiInvalidUsage, {"thread blocks at the same time", "TUTTI_CHANNELS"}));
+           },
+           {.threads = true, .environment = {{"TUTTI_STANDIN_SMS", "1"}, {"TUTTI_CHANNELS", "8"}}});
+}
+
+// ---------------------------------------------------------------------------------------------------- faults --
+
+// The calls were taken long ago; what went wrong is told by the communicator.
+tuttiResult_t AsyncError(tuttiComm_t comm) {
+  constexpr auto kLimit = std::chrono::seconds(20);
+  const auto deadline = std::chrono::steady_clock::now() + kLimit;
+  tuttiResult_t error = tuttiSuccess;
+  while (error == tuttiSuccess && std::chrono::steady_clock::now() < deadline) {
+    if (tuttiCommGetAsyncError(comm, &error) != tuttiSuccess) return tuttiInternalError;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return error;
+}
+
+TEST_F(Device, CallsThatDoNotMatchAreNamed) {
+  for (const bool threads : {false, true}) {
+    for (const std::size_t count : {8, 100'000}) {
+      RunRanks(
+          2,
+          [&](Rank& self) {
+            DeviceRank rank(self, 512 * KiB);
+            ASSERT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 100, 0, false, 1}), "");
+            const auto elements = self.rank() == 0 ? count : count - 1;
+            auto result = tuttiAllReduce(rank.arena().send(), rank.arena().receive(), elements, tuttiFloat, tuttiSum,
+                                         rank.comm(), rank.stream());
+            if (result == tuttiSuccess) result = AsyncError(rank.comm());
+            EXPECT_EQ(result, tuttiInvalidUsage);
+            // Any further call says it, too.
+            EXPECT_TRUE(Fails(tuttiBarrier(rank.comm(), rank.stream()), tuttiInvalidUsage,
+                              {"do not match", fmt::format("count={}", count), fmt::format("count={}", count - 1)}));
+            EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream()))) << "the kernel has ended";
+          },
+          {.threads = threads});
+    }
+  }
+}
+
+TEST_F(Device, ADeadRankIsNamed) {
+  RunRanks(3,
+           [](Rank& self) {
+             DeviceRank rank(self, 64 * KiB);
+             ASSERT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 100, 0, false, 1}), "");
+             if (self.rank() == 1) {
+               KillThisProcessAfter(std::chrono::microseconds(0));
+               std::this_thread::sleep_for(std::chrono::seconds(30));
+             }
+             ASSERT_TRUE(Ok(tuttiAllReduce(rank.arena().send(), rank.arena().receive(), 100, tuttiFloat, tuttiSum,
+                                           rank.comm(), rank.stream())));
+             EXPECT_EQ(AsyncError(rank.comm()), tuttiRemoteError);
+             EXPECT_TRUE(Fails(tuttiBarrier(rank.comm(), rank.stream()), tuttiRemoteError, {"rank 1", "died"}));
+             EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream()))) << "the kernel has ended";
+           },
+           {.may_die = {1}});
+}
+
+TEST_F(Device, ARankThatNeverComesIsATimeout) {
+  for (const bool threads : {false, true}) {
+    RunRanks(2,
+             [&](Rank& self) {
+               DeviceRank rank(self, 64 * KiB);
+               if (self.rank() == 0) {
+                 auto result = tuttiAllReduce(rank.arena().send(), rank.arena().receive(), 100, tuttiFloat, tuttiSum,
+                                              rank.comm(), rank.stream());
+                 if (result == tuttiSuccess) result = AsyncError(rank.comm());
+                 EXPECT_EQ(result, tuttiTimeoutError);
+               }
+               self.Meet();
+             },
+             {.threads = threads, .environment = {{"TUTTI_TIMEOUT_MS", "300"}}});
+  }
+}
+
+TEST_F(Device, AbortEndsTheKernels) {
+  RunRanks(3, [](Rank& self) {
+    DeviceRank rank(self, 64 * KiB);
+    if (self.rank() < 2) {  // the third never comes
+      ASSERT_TRUE(Ok(tuttiAllReduce(rank.arena().send(), rank.arena().receive(), 100, tuttiFloat, tuttiSum, rank.comm(),
+                                    rank.stream())));
+    }
+    if (self.rank() == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      ASSERT_TRUE(Ok(tuttiCommAbort(rank.ReleaseComm())));
+    }
+    if (self.rank() == 1) {
+      EXPECT_EQ(AsyncError(rank.comm()), tuttiRemoteError);
+      EXPECT_TRUE(Fails(tuttiBarrier(rank.comm(), rank.stream()), tuttiRemoteError, {"rank 0", "aborted"}));
+    }
+    EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream()))) << "the kernel has ended";
+    self.Meet();
+  });
+}
+
+}  // namespace
+}  // namespace tutti::testing
