@@ -4,8 +4,9 @@
 #   scripts/kernels.sh [BUILD_DIR]           default: build/release
 #
 # Registers and stack are what the cubins say. The rest is counted in a disassembly: 128-bit loads and stores of global
-# memory in the reductions, and, in the innermost loops around them, loads and stores of local memory, which is where
-# spilled registers go. Functions that have such are listed below the table.
+# memory in the reductions (but for packets, which are loaded and stored as atomics), and, in the innermost loops around
+# them, loads and stores of local memory, which is where spilled registers go. Functions that have such are listed below
+# the table.
 #
 #   NVDISASM   the disassembler, default: nvdisasm in PATH, or beside nvcc
 #   PTXAS=1    also compiles each architecture anew with -Xptxas -v and prints what that says (a minute each)
@@ -39,6 +40,7 @@ function finish(   i, l, hot, local, in_loop) {
     ++reductions
     in_loop = 0
     for (i = 1; i <= n; ++i) {
+      if (op[i] ~ /STRONG/) continue  # packets: polled, and not what a reduction streams
       if (op[i] ~ /LDG\.E\.128/) ++loads; else if (op[i] ~ /STG\.E\.128/) ++stores; else continue
       if (l = innermost(i)) { hot[l] = 1; ++in_loop }
     }

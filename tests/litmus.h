@@ -1,8 +1,9 @@
-// Litmus tests of what the kernels take for granted: that a reader who has seen a flag sees the data, that a packet is
-// never torn, that a slot is not used again before it was read. Device code, with the primitives of the library's own
-// kernels; block 0 writes, block 1 reads, as fast as they can.
+// Litmus tests of what the kernels take for granted: that a reader who has seen a flag sees the data - polled relaxed,
+// with one fence afterwards; one fence before the flags of all readers -, that neither half of a packet is torn or
+// taken for the other's, that a slot is not used again before it was read. Device code, with the primitives of the
+// library's own kernels; block 0 writes, the others read, as fast as they can.
 //
-// Thread-safety: called by all threads of a grid of two blocks.
+// Thread-safety: called by all threads of a grid of 1 + kLitmusReaders blocks.
 #pragma once
 
 #include "executors/cuda/move.h"
@@ -13,11 +14,16 @@ namespace tutti::testing {
 inline constexpr char kLitmusName[] = "tutti_litmus";
 inline constexpr std::uint32_t kLitmusDepth = 4;
 inline constexpr std::uint32_t kLitmusThreads = 128;  // at most
+inline constexpr std::uint32_t kLitmusReaders = 2;
+
+struct LitmusReader {
+  std::uint64_t flags[kLitmusDepth];
+  std::uint32_t head;  // slots read
+};
 
 struct LitmusLaunch {
-  Vector* slots;         // kLitmusDepth of kLitmusThreads, zeroed
-  std::uint64_t* flags;  // kLitmusDepth
-  std::uint32_t* head;   // slots read
+  Vector* slots;  // kLitmusDepth of kLitmusThreads, zeroed; of packets for each reader, one reader's after the other's
+  LitmusReader* readers;
   std::uint32_t* wrong;  // vectors that were not what they should be
   std::uint32_t* stop;   // ends everything
   std::uint32_t rounds;
@@ -29,31 +35,51 @@ TUTTI_DEVICE std::uint32_t LitmusWord(std::uint32_t round, std::uint32_t thread,
   return static_cast<std::uint32_t>(Mix((std::uint64_t{round} << 32) | (thread * 4 + word)));
 }
 
+TUTTI_DEVICE std::byte* LitmusSlot(const LitmusLaunch& launch, std::uint32_t reader, std::uint32_t slot) {
+  const std::uint32_t ring = launch.packets ? reader : 0;
+  return reinterpret_cast<std::byte*>(launch.slots + (ring * kLitmusDepth + slot) * kLitmusThreads);
+}
+
+TUTTI_DEVICE bool LitmusHasRoom(const LitmusLaunch& launch, std::uint32_t round) {
+  for (std::uint32_t r = 0; r < kLitmusReaders; ++r) {
+    if (FreeSlots(round, LoadPolled(&launch.readers[r].head, launch.wide), kLitmusDepth) == 0) return false;
+  }
+  return true;
+}
+
 TUTTI_DEVICE bool LitmusWrite(const LitmusLaunch& launch, std::uint32_t round) {
   const std::uint32_t thread = ThreadIndex(), slot = SlotIndex(round, kLitmusDepth);
   bool room = true;
   if (thread == 0) {
-    room = AwaitUntil(launch.stop, launch.stop,
-                      [&] { return FreeSlots(round, LoadAcquire(launch.head, launch.wide), kLitmusDepth) > 0; });
+    room = AwaitUntil(launch.stop, launch.stop, [&] { return LitmusHasRoom(launch, round); });
+    AcquirePolled(launch.wide);
   }
   if (SyncOr(!room)) return false;
-  auto* const at = reinterpret_cast<std::byte*>(launch.slots + slot * kLitmusThreads);
   if (launch.packets) {
-    StorePacket(at + thread * kPacketBytes, round + 1,
-                LitmusWord(round, thread, 0) | std::uint64_t{LitmusWord(round, thread, 1)} << 32);
+    for (std::uint32_t r = 0; r < kLitmusReaders; ++r) {
+      StorePacket(LitmusSlot(launch, r, slot) + thread * kPacketBytes, round + 1,
+                  LitmusWord(round, thread, 0) | std::uint64_t{LitmusWord(round, thread, 1)} << 32);
+    }
     return true;
   }
   Vector value;
   for (std::uint32_t w = 0; w < 4; ++w) value.words[w] = LitmusWord(round, thread, w);
-  StoreVector(at, thread, value);
+  StoreVector(LitmusSlot(launch, 0, slot), thread, value);
   Sync();
-  if (thread == 0) StoreRelease(launch.flags + slot, std::uint64_t{round} + 1, launch.wide);
+  // Not the thread that waited, as in the interpreter.
+  if (thread == ThreadCount() - 1) {
+    ReleaseStores(launch.wide);
+    for (std::uint32_t r = 0; r < kLitmusReaders; ++r) {
+      StoreReleased(&launch.readers[r].flags[slot], std::uint64_t{round} + 1);
+    }
+  }
   return true;
 }
 
-TUTTI_DEVICE bool LitmusRead(const LitmusLaunch& launch, std::uint32_t round) {
+TUTTI_DEVICE bool LitmusRead(const LitmusLaunch& launch, std::uint32_t reader, std::uint32_t round) {
   const std::uint32_t thread = ThreadIndex(), slot = SlotIndex(round, kLitmusDepth);
-  const auto* const at = reinterpret_cast<const std::byte*>(launch.slots + slot * kLitmusThreads);
+  const std::byte* const at = LitmusSlot(launch, reader, slot);
+  LitmusReader& self = launch.readers[reader];
   std::uint32_t wrong = 0;
   bool came = true;
   if (launch.packets) {
@@ -65,7 +91,8 @@ TUTTI_DEVICE bool LitmusRead(const LitmusLaunch& launch, std::uint32_t round) {
   } else {
     if (thread == 0) {
       came = AwaitUntil(launch.stop, launch.stop,
-                        [&] { return LoadAcquire(launch.flags + slot, launch.wide) == std::uint64_t{round} + 1; });
+                        [&] { return LoadPolled(&self.flags[slot], launch.wide) == std::uint64_t{round} + 1; });
+      AcquirePolled(launch.wide);
     }
     if (SyncOr(!came)) return false;
     const Vector value = LoadVector(at, thread);
@@ -73,18 +100,20 @@ TUTTI_DEVICE bool LitmusRead(const LitmusLaunch& launch, std::uint32_t round) {
     Sync();
   }
   if (wrong != 0) GpuAtomic<std::uint32_t>(*launch.wrong).fetch_add(1, kRelaxed);
-  if (thread != 0) return true;
+  if (thread != ThreadCount() - 1) return true;
   if (launch.packets) {
-    StoreRelaxed(launch.head, round + 1);
+    StoreRelaxed(&self.head, round + 1);
   } else {
-    StoreRelease(launch.head, round + 1, launch.wide);
+    ReleaseStores(launch.wide);
+    StoreReleased(&self.head, round + 1);
   }
   return true;
 }
 
 TUTTI_DEVICE void Litmus(const LitmusLaunch& launch) {
   for (std::uint32_t round = 0; round < launch.rounds; ++round) {
-    if (!(BlockIndex() == 0 ? LitmusWrite(launch, round) : LitmusRead(launch, round))) return;
+    const bool goes_on = BlockIndex() == 0 ? LitmusWrite(launch, round) : LitmusRead(launch, BlockIndex() - 1, round);
+    if (!goes_on) return;
   }
 }
 

@@ -18,37 +18,38 @@ constexpr std::uint32_t kRounds = 20'000;
 
 // The launch's words and slots in one zeroed piece of memory.
 struct Memory {
-  Vector slots[kLitmusDepth * kLitmusThreads];
-  std::uint64_t flags[kLitmusDepth];
-  std::uint32_t head, wrong, stop;
+  Vector slots[kLitmusReaders * kLitmusDepth * kLitmusThreads];
+  LitmusReader readers[kLitmusReaders];
+  std::uint32_t wrong, stop;
 };
 
 TEST(DeviceLitmus, NothingIsTornLostOrSeenTooEarly) {
-  const auto outcome = RunRanks(1,
-                                [](Rank& self) {
-                                  if (!Gpu::Exists()) return self.Note("no GPU");
-                                  const Gpu gpu(0);
-                                  std::ifstream file(TUTTI_LITMUS_IMAGE, std::ios::binary);
-                                  const std::vector<char> image((std::istreambuf_iterator<char>(file)), {});
-                                  ASSERT_FALSE(image.empty()) << TUTTI_LITMUS_IMAGE;
-                                  const auto stream = gpu.NewStream();
-                                  auto* const memory = reinterpret_cast<Memory*>(gpu.Allocate(sizeof(Memory)));
-                                  for (const bool packets : {false, true}) {
-                                    for (const bool wide : {false, true}) {
-                                      std::memset(static_cast<void*>(memory), 0, sizeof *memory);
-                                      LitmusLaunch launch{memory->slots, memory->flags, &memory->head, &memory->wrong,
-                                                          &memory->stop, kRounds,       packets,       wide};
-                                      gpu.Launch(image.data(), kLitmusName, 2, kLitmusThreads, &launch, stream);
-                                      ASSERT_TRUE(Ok(gpu.Synchronize(stream)));
-                                      EXPECT_EQ(memory->wrong, 0u)
-                                          << (packets ? "packets" : "bulk") << (wide ? ", wide" : "");
-                                      EXPECT_EQ(memory->head, kRounds) << "all rounds were read";
-                                    }
-                                  }
-                                  gpu.DestroyStream(stream);
-                                  gpu.Free(reinterpret_cast<std::byte*>(memory));
-                                },
-                                {.environment = {{"TUTTI_STANDIN_THREADS", "3"}}});
+  const auto outcome = RunRanks(
+      1,
+      [](Rank& self) {
+        if (!Gpu::Exists()) return self.Note("no GPU");
+        const Gpu gpu(0);
+        std::ifstream file(TUTTI_LITMUS_IMAGE, std::ios::binary);
+        const std::vector<char> image((std::istreambuf_iterator<char>(file)), {});
+        ASSERT_FALSE(image.empty()) << TUTTI_LITMUS_IMAGE;
+        const auto stream = gpu.NewStream();
+        auto* const memory = reinterpret_cast<Memory*>(gpu.Allocate(sizeof(Memory)));
+        for (const bool packets : {false, true}) {
+          for (const bool wide : {false, true}) {
+            std::memset(static_cast<void*>(memory), 0, sizeof *memory);
+            LitmusLaunch launch{memory->slots, memory->readers, &memory->wrong, &memory->stop, kRounds, packets, wide};
+            gpu.Launch(image.data(), kLitmusName, 1 + kLitmusReaders, kLitmusThreads, &launch, stream);
+            ASSERT_TRUE(Ok(gpu.Synchronize(stream)));
+            EXPECT_EQ(memory->wrong, 0u) << (packets ? "packets" : "bulk") << (wide ? ", wide" : "");
+            for (const auto& reader : memory->readers) {
+              EXPECT_EQ(reader.head, kRounds) << "all rounds were read";
+            }
+          }
+        }
+        gpu.DestroyStream(stream);
+        gpu.Free(reinterpret_cast<std::byte*>(memory));
+      },
+      {.environment = {{"TUTTI_STANDIN_THREADS", "3"}}});
   if (!outcome.front().notes.empty()) GTEST_SKIP() << "there is neither a GPU nor its stand-in";
 }
 

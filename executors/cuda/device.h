@@ -114,6 +114,115 @@ TUTTI_DEVICE void StoreRelaxed(T* word, T value) {
   SystemAtomic<T>(*word).store(value, kRelaxed);
 }
 
+// Flags that are polled, and several that are published together.
+//
+//   reader: LoadPolled until the flag has come; AcquirePolled; loads of what the flag stands for
+//   writer: stores; ReleaseStores; StoreReleased of one flag or many
+//
+// A polled load that is relaxed, with one fence when it has succeeded, synchronises with the flag's writer as an
+// acquire does (PTX: a relaxed read followed by a fence is an acquire pattern), but an acquire throws the first-level
+// cache away at every poll, which hurts all blocks of the multiprocessor. Likewise a fence before many relaxed stores
+// is one wait for this thread's earlier stores to be seen (and, by causality, for those of others that a barrier put
+// before it), where a release each would wait anew. A relaxed load or store is morally strong at either scope: `wide`
+// is the fence's.
+//
+// Fences that only acquire or release came with compute capability 9.0 and CUDA 12.7. A full fence in their place would
+// make a reader wait for its own stores: there the poll itself acquires. So it does on the host, too, where thread
+// sanitizers do not know fences.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && (__CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1207)
+inline constexpr bool kHalfFences = true;
+TUTTI_DEVICE void AcquirePolled(bool wide) {
+  if (wide) {
+    asm volatile("fence.acquire.sys;" ::: "memory");
+  } else {
+    asm volatile("fence.acquire.gpu;" ::: "memory");
+  }
+}
+TUTTI_DEVICE void ReleaseStores(bool wide) {
+  if (wide) {
+    asm volatile("fence.release.sys;" ::: "memory");
+  } else {
+    asm volatile("fence.release.gpu;" ::: "memory");
+  }
+}
+#else
+inline constexpr bool kHalfFences = false;
+TUTTI_DEVICE void AcquirePolled(bool) {}
+TUTTI_DEVICE void ReleaseStores(bool wide) {
+#if defined(__CUDA_ARCH__)
+  if (wide) {
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+  } else {
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  }
+#else
+  static_cast<void>(wide);
+#endif
+}
+#endif
+
+template <typename T>
+TUTTI_DEVICE T LoadPolled(const T* word, bool wide) {
+  if constexpr (kHalfFences) {
+    return LoadRelaxed(word);
+  } else {
+    return LoadAcquire(word, wide);
+  }
+}
+template <typename T>
+TUTTI_DEVICE void StoreReleased(T* word, T value) {
+#if defined(__CUDA_ARCH__)
+  StoreRelaxed(word, value);
+#else
+  StoreRelease(word, value, true);
+#endif
+}
+
+// Adds to a counter in global memory, among this GPU's blocks, and returns what it was.
+TUTTI_DEVICE std::uint64_t FetchAdd(std::uint64_t* counter, std::uint64_t value) {
+#if defined(__CUDA_ARCH__)
+  std::uint64_t before;
+  asm volatile("atom.add.relaxed.gpu.global.u64 %0, [%1], %2;"
+               : "=l"(before)
+               : "l"(__cvta_generic_to_global(counter)), "l"(value)
+               : "memory");
+  return before;
+#else
+  return GpuAtomic<std::uint64_t>(*counter).fetch_add(value, kRelaxed);
+#endif
+}
+
+// Two neighbouring words, aligned to both, in one access of global memory. Each is whole; which of the two is seen
+// first is not said.
+struct WordPair {
+  std::uint64_t low, high;
+};
+TUTTI_DEVICE WordPair LoadPairRelaxed(const std::byte* from) {
+  WordPair pair;
+#if defined(__CUDA_ARCH__)
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(pair.low), "=l"(pair.high)
+               : "l"(__cvta_generic_to_global(from))
+               : "memory");
+#else
+  const auto* const words = reinterpret_cast<const std::uint64_t*>(from);
+  pair.low = LoadRelaxed(words);
+  pair.high = LoadRelaxed(words + 1);
+#endif
+  return pair;
+}
+TUTTI_DEVICE void StorePairRelaxed(std::byte* to, const WordPair& pair) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)), "l"(pair.low),
+               "l"(pair.high)
+               : "memory");
+#else
+  auto* const words = reinterpret_cast<std::uint64_t*>(to);
+  StoreRelaxed(words, pair.low);
+  StoreRelaxed(words + 1, pair.high);
+#endif
+}
+
 // Sixteen bytes: one load or store.
 struct alignas(16) Vector {
   std::uint32_t words[4];

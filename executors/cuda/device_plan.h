@@ -15,41 +15,46 @@
 
 namespace tutti {
 
-struct DeviceOperand {
+// Read sixteen bytes at a time.
+inline constexpr std::size_t kTableAlignment = 16;
+
+struct alignas(kTableAlignment) DeviceOperand {
   Place place;
   bool scaled;
+  std::uint16_t local;   // slots: which of the lane's fill or empty ends
   std::uint32_t end;     // slots: of the rank's fill or empty ends
   std::uint64_t offset;  // memory: bytes from the start of input, output or the channel's scratch
 };
 
-struct DeviceStep {
+struct alignas(kTableAlignment) DeviceStep {
   std::uint64_t bytes;     // of the step's block in this channel
   std::uint32_t chunks;    // how often it is done
-  std::uint32_t operands;  // first of its operands: the reads, then the writes
-  std::uint32_t after;     // first of those it waits for
+  std::uint32_t operands;  // first of its operands among the lane's: the reads, then the writes
+  std::uint32_t after;     // first of those it waits for among the lane's
   std::int32_t referable;  // which operand the slots may refer to; -1: none
   std::uint8_t reads, writes, afters;
   bool arithmetic, final;
+  bool awaited;  // somebody waits for it
 };
 
-struct DeviceAfter {
+struct alignas(kTableAlignment) DeviceAfter {
   std::uint32_t lane;  // of the plan
   std::uint32_t step;
+  std::uint32_t steps;  // of that lane
 };
 
+// Its table: steps, operands, afters, numbers of the rank's fill ends that it fills, of the empty ends that it empties.
 struct DeviceLane {
-  std::uint32_t first_step, steps;
+  std::uint32_t table;  // bytes from the plan's tables
+  std::uint32_t steps, operands, afters, fills, empties;
   std::uint32_t chunks;
   std::uint32_t channel;
-  std::uint32_t first_fill, fills;  // in the plan's list of ends to be drained
+  bool awaited;  // one of its steps is
 };
 
-struct DevicePlan {
-  const DeviceLane* lanes;
-  const DeviceStep* steps;
-  const DeviceOperand* operands;
-  const DeviceAfter* afters;
-  const std::uint32_t* drained;  // fill ends by lane
+// The lanes lie right behind it, so that neither need be read to find the other.
+struct alignas(kTableAlignment) DevicePlan {
+  const std::byte* tables;
   std::byte* scratch;
   std::uint64_t scratch_bytes;  // of one channel
   std::uint64_t chunk_bytes;
@@ -121,8 +126,8 @@ struct DeviceWork {
 struct DeviceWorkQueue {
   DeviceRank* rank;
   DeviceQueue* queue;
-  std::uint64_t* lanes;  // progress of this queue's lanes
-  std::uint32_t first_block, blocks;
+  std::uint64_t* lanes;               // progress of this queue's lanes
+  std::uint32_t first_block, blocks;  // as many as one of the works has lanes, and none has more
   std::uint32_t first_work, works;
 };
 
@@ -132,7 +137,7 @@ inline constexpr std::uint32_t kInlineWorks = 32;
 struct DeviceLaunch {
   const DeviceWorkQueue* more_queues;  // if not null, instead of the ones below
   const DeviceWork* more_works;
-  std::uint32_t queue_count;
+  std::uint32_t queue_count;  // 0: nothing to do
   DeviceWorkQueue queues[kInlineQueues];
   DeviceWork works[kInlineWorks];
 };

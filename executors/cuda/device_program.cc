@@ -30,27 +30,60 @@ class Pieces {
  public:
   template <typename T>
   std::size_t Add(const std::vector<T>& values) {
-    constexpr std::size_t kAlignment = 16;
-    const std::size_t at = RoundUp(bytes_.size(), kAlignment);
+    const std::size_t at = RoundUp(bytes_.size(), kTableAlignment);
     bytes_.resize(at + values.size() * sizeof(T));
     if (!values.empty()) std::memcpy(bytes_.data() + at, values.data(), values.size() * sizeof(T));
     return at;
   }
-  std::vector<std::byte>& bytes() { return bytes_; }
+  // Up to the next piece, so that who reads whole vectors reads nothing else.
+  std::vector<std::byte>& Padded() {
+    bytes_.resize(RoundUp(bytes_.size(), kTableAlignment));
+    return bytes_;
+  }
 
  private:
   std::vector<std::byte> bytes_;
 };
 
+// The place of `end` in a list that holds each once.
+std::uint16_t PlaceIn(std::vector<std::uint32_t>& ends, std::uint32_t end) {
+  const auto found = std::find(ends.begin(), ends.end(), end);
+  const auto place = static_cast<std::uint16_t>(found - ends.begin());
+  if (found == ends.end()) ends.push_back(end);
+  return place;
+}
+
 }  // namespace
 
-struct DeviceProgram::Image {
-  std::vector<DeviceLane> lanes;
+// A lane before its table is written.
+struct DeviceProgram::BoundLane {
+  DeviceLane lane{};
   std::vector<DeviceStep> steps;
   std::vector<DeviceOperand> operands;
   std::vector<DeviceAfter> afters;
-  std::vector<std::uint32_t> drained;
+  std::vector<std::uint32_t> fills, empties;
+};
+
+struct DeviceProgram::Image {
+  std::vector<BoundLane> lanes;
   std::size_t longest_chunk = 0;
+
+  // Writes the lane's table, and in the lane where it is.
+  DeviceLane Write(BoundLane& bound, Pieces& tables) const {
+    DeviceLane& lane = bound.lane;
+    lane.steps = static_cast<std::uint32_t>(bound.steps.size());
+    lane.operands = static_cast<std::uint32_t>(bound.operands.size());
+    lane.afters = static_cast<std::uint32_t>(bound.afters.size());
+    lane.fills = static_cast<std::uint32_t>(bound.fills.size());
+    lane.empties = static_cast<std::uint32_t>(bound.empties.size());
+    lane.table = static_cast<std::uint32_t>(tables.Add(bound.steps));
+    tables.Add(bound.operands);
+    tables.Add(bound.afters);
+    std::vector<std::uint32_t> ends = bound.fills;
+    ends.insert(ends.end(), bound.empties.begin(), bound.empties.end());
+    tables.Add(ends);
+    return lane;
+  }
 };
 
 DeviceProgram::DeviceProgram(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op,
@@ -72,23 +105,19 @@ DeviceProgram::DeviceProgram(Schedule schedule, Extents extents, Shape shape, tu
   lanes_ = static_cast<std::uint32_t>(image.lanes.size());
   threads_ = ThreadsFor(shape_, image.longest_chunk);
 
+  Pieces tables;
+  std::vector<DeviceLane> lanes;
+  for (BoundLane& bound : image.lanes) lanes.push_back(image.Write(bound, tables));
   Pieces pieces;
   DevicePlan plan{};
   pieces.Add(std::vector(1, plan));
-  const auto lanes_at = pieces.Add(image.lanes);
-  const auto steps_at = pieces.Add(image.steps);
-  const auto operands_at = pieces.Add(image.operands);
-  const auto afters_at = pieces.Add(image.afters);
-  const auto drained_at = pieces.Add(image.drained);
-  memory_ = arena.Allocate(pieces.bytes().size());
+  static_assert(sizeof(DevicePlan) % kTableAlignment == 0, "the lanes lie right behind the plan");
+  pieces.Add(lanes);
+  const auto tables_at = pieces.Add(tables.Padded());
+  memory_ = arena.Allocate(pieces.Padded().size());
   const std::size_t scratch = binding_.scratch_bytes() * schedule_.channels.size();
 
-  const std::byte* const base = memory_;
-  plan.lanes = reinterpret_cast<const DeviceLane*>(base + lanes_at);
-  plan.steps = reinterpret_cast<const DeviceStep*>(base + steps_at);
-  plan.operands = reinterpret_cast<const DeviceOperand*>(base + operands_at);
-  plan.afters = reinterpret_cast<const DeviceAfter*>(base + afters_at);
-  plan.drained = reinterpret_cast<const std::uint32_t*>(base + drained_at);
+  plan.tables = memory_ + tables_at;
   plan.scratch = scratch > 0 ? arena.Allocate(scratch) : nullptr;
   plan.scratch_bytes = binding_.scratch_bytes();
   plan.chunk_bytes = shape_.chunk_bytes;
@@ -101,13 +130,13 @@ DeviceProgram::DeviceProgram(Schedule schedule, Extents extents, Shape shape, tu
   plan.element_bytes = static_cast<std::uint8_t>(SizeOf(type));
   plan.wire = shape_.wire;
   plan.whole_scratch = schedule_.whole_scratch;
-  std::memcpy(pieces.bytes().data(), &plan, sizeof plan);
-  arena.Write(memory_, pieces.bytes().data(), pieces.bytes().size());
+  std::memcpy(pieces.Padded().data(), &plan, sizeof plan);
+  arena.Write(memory_, pieces.Padded().data(), pieces.Padded().size());
 }
 
 DeviceOperand DeviceProgram::Bind(const Operand& operand, bool written, int channel, const DeviceFabric& fabric,
                                   int fabric_channel) const {
-  DeviceOperand bound{operand.place, operand.scaled, 0, 0};
+  DeviceOperand bound{operand.place, operand.scaled, 0, 0, 0};
   const int by = fabric_channel + operand.connection;
   switch (operand.place) {
     case Place::to: bound.end = fabric.To(by, shape_.wire, operand.peer); break;
@@ -121,52 +150,59 @@ DeviceOperand DeviceProgram::Bind(const Operand& operand, bool written, int chan
   return bound;
 }
 
+DeviceStep DeviceProgram::AddStep(BoundLane& lane, const Step& step, int channel, const DeviceFabric& fabric,
+                                  int fabric_channel) {
+  DeviceStep bound{};
+  bound.bytes = binding_.BytesOf(step, channel);
+  bound.chunks = binding_.ChunksOf(step, channel);
+  bound.operands = static_cast<std::uint32_t>(lane.operands.size());
+  bound.after = static_cast<std::uint32_t>(lane.afters.size());
+  bound.referable = ReferableOf(step);
+  bound.reads = static_cast<std::uint8_t>(step.reads.size());
+  bound.writes = static_cast<std::uint8_t>(step.writes.size());
+  bound.afters = static_cast<std::uint8_t>(step.after.size());
+  bound.arithmetic = step.reads.size() > 1;
+  bound.final = step.final;
+  for (const Operand& read : step.reads) {
+    auto& operand = lane.operands.emplace_back(Bind(read, false, channel, fabric, fabric_channel));
+    if (!IsSlot(read.place)) continue;
+    bytes_received_ += bound.bytes;
+    operand.local = PlaceIn(lane.empties, operand.end);
+  }
+  for (const Operand& write : step.writes) {
+    auto& operand = lane.operands.emplace_back(Bind(write, true, channel, fabric, fabric_channel));
+    if (!IsSlot(write.place)) continue;
+    bytes_sent_ += bound.bytes * (write.place == Place::post ? static_cast<std::size_t>(schedule_.nranks - 1) : 1);
+    operand.local = PlaceIn(lane.fills, operand.end);
+  }
+  lane.steps.push_back(bound);
+  return bound;
+}
+
 void DeviceProgram::AddChannel(Image& image, int channel, const DeviceFabric& fabric, int first_channel) {
   const auto& lanes = schedule_.channels[static_cast<std::size_t>(channel)].lanes;
   const int fabric_channel = first_channel + channel * schedule_.connections;
-  const auto first_lane = static_cast<std::uint32_t>(image.lanes.size());
-  for (const Lane& lane : lanes) {
-    DeviceLane bound_lane{};
-    bound_lane.first_step = static_cast<std::uint32_t>(image.steps.size());
-    bound_lane.steps = static_cast<std::uint32_t>(lane.steps.size());
-    bound_lane.channel = static_cast<std::uint32_t>(channel);
-    bound_lane.first_fill = static_cast<std::uint32_t>(image.drained.size());
-    std::vector<std::uint32_t> fills;
-    for (const Step& step : lane.steps) {
-      DeviceStep bound{};
-      bound.bytes = binding_.BytesOf(step, channel);
-      bound.chunks = binding_.ChunksOf(step, channel);
-      bound.operands = static_cast<std::uint32_t>(image.operands.size());
-      bound.after = static_cast<std::uint32_t>(image.afters.size());
-      bound.referable = ReferableOf(step);
-      bound.reads = static_cast<std::uint8_t>(step.reads.size());
-      bound.writes = static_cast<std::uint8_t>(step.writes.size());
-      bound.afters = static_cast<std::uint8_t>(step.after.size());
-      bound.arithmetic = step.reads.size() > 1;
-      bound.final = step.final;
-      for (const Operand& read : step.reads) {
-        image.operands.push_back(Bind(read, false, channel, fabric, fabric_channel));
-        if (IsSlot(read.place)) bytes_received_ += bound.bytes;
-      }
-      for (const Operand& write : step.writes) {
-        image.operands.push_back(Bind(write, true, channel, fabric, fabric_channel));
-        if (!IsSlot(write.place)) continue;
-        bytes_sent_ += bound.bytes * (write.place == Place::post ? static_cast<std::size_t>(schedule_.nranks - 1) : 1);
-        fills.push_back(image.operands.back().end);
-      }
+  const std::size_t first_lane = image.lanes.size();
+  image.lanes.resize(first_lane + lanes.size());
+  for (std::size_t l = 0; l < lanes.size(); ++l) {
+    BoundLane& lane = image.lanes[first_lane + l];
+    lane.lane.channel = static_cast<std::uint32_t>(channel);
+    for (const Step& step : lanes[l].steps) {
+      const DeviceStep bound = AddStep(lane, step, channel, fabric, fabric_channel);
       for (const After& after : step.after) {
-        image.afters.push_back(
-            {first_lane + static_cast<std::uint32_t>(after.lane), static_cast<std::uint32_t>(after.step)});
+        const std::size_t other = first_lane + static_cast<std::size_t>(after.lane);
+        lane.afters.push_back({static_cast<std::uint32_t>(other), static_cast<std::uint32_t>(after.step),
+                               static_cast<std::uint32_t>(lanes[static_cast<std::size_t>(after.lane)].steps.size())});
       }
-      bound_lane.chunks = std::max(bound_lane.chunks, bound.chunks);
+      lane.lane.chunks = std::max(lane.lane.chunks, bound.chunks);
       image.longest_chunk = std::max(image.longest_chunk, std::min<std::size_t>(bound.bytes, shape_.chunk_bytes));
-      image.steps.push_back(bound);
     }
-    std::sort(fills.begin(), fills.end());
-    fills.erase(std::unique(fills.begin(), fills.end()), fills.end());
-    image.drained.insert(image.drained.end(), fills.begin(), fills.end());
-    bound_lane.fills = static_cast<std::uint32_t>(fills.size());
-    image.lanes.push_back(bound_lane);
+  }
+  for (std::size_t l = 0; l < lanes.size(); ++l) {
+    for (const DeviceAfter& after : image.lanes[first_lane + l].afters) {
+      image.lanes[after.lane].lane.awaited = true;
+      image.lanes[after.lane].steps[after.step].awaited = true;
+    }
   }
 }
 

@@ -39,9 +39,11 @@ class DeviceProgram {
   std::size_t bytes_received() const { return bytes_received_; }
 
  private:
+  struct BoundLane;
   struct Image;
 
   void AddChannel(Image& image, int channel, const DeviceFabric& fabric, int first_channel);
+  DeviceStep AddStep(BoundLane& lane, const Step& step, int channel, const DeviceFabric& fabric, int fabric_channel);
   DeviceOperand Bind(const Operand& operand, bool written, int channel, const DeviceFabric& fabric,
                      int fabric_channel) const;
 

@@ -2,58 +2,77 @@
 // lanes, moves data, and publishes, as the host's executor does (executors/host/run.cc), but for waiting: a block has
 // nothing else to do.
 //
-// Order of publication, bulk wire: all threads' stores, a barrier, then one thread's release of the flag, which the
-// reader acquires before its block's barrier lets the others read; likewise for heads. Line wire: a packet is its own
-// flag (packet.h); a head is stored relaxed, because every load of the slot has returned - its flag was looked at -
-// before the barrier that precedes the store.
+// Order of publication, bulk wire: all threads' stores, a barrier, then one thread's fence and its flags, relaxed. The
+// reader polls, fences (device.h), and its block's barrier lets the others read; likewise for heads. Line wire: a
+// packet is its own flag (packet.h); a head is stored relaxed without a fence, because every load of the slot has
+// returned - its flag was looked at - before the barrier that precedes the store.
+//
+// Who does what: operands of a step are made ready by the first threads and published by the last ones, so that a block
+// of several warps waits for the next step's slots while its last warp still waits for its stores to be seen.
 //
 // Thread-safety: called by all threads of a grid's block, all of whose blocks are resident.
 #pragma once
 
-#include "executors/cuda/device_plan.h"
+#include "executors/cuda/lane_cache.h"
 #include "executors/cuda/move.h"
+#include "executors/cuda/tell.h"
 
 namespace tutti {
+
+inline constexpr std::uint32_t kMostOperands = kMaxReads + kMaxWrites;
 
 // What the threads of a block share.
 struct BlockState {
   Move move;
+  LaneCache lane;
   std::uint64_t scalar;
+  // The slots' numbers, by operand: of this step, while the one before is still being published.
+  std::uint32_t numbers[2][kMostOperands];
 };
 
 class LaneRun {
  public:
-  TUTTI_DEVICE LaneRun(BlockState& shared, const DeviceWorkQueue& queue, const DeviceWork& work, std::uint32_t lane,
-                       std::uint64_t sequence)
+  // The `number`-th operation of the queue in this launch, from 1 on. REQUIRES: thread 0 has written
+  // shared.lane.work, whose plan this is.
+  TUTTI_DEVICE LaneRun(BlockState& shared, const DeviceWorkQueue& queue, const DevicePlan& plan, std::uint32_t lane,
+                       std::uint32_t number)
       : shared_(shared),
         rank_(*queue.rank),
         progress_(queue.lanes),
-        work_(work),
-        plan_(*work.plan),
+        table_(shared.lane, queue, plan, lane),
+        plan_(shared.lane.plan),
+        work_(shared.lane.work),
+        lane_(shared.lane.lane),
         index_(lane),
-        lane_(work.plan->lanes[lane]),
-        sequence_(sequence),
-        tag_(OperationTag(work.plan->signature, sequence)) {}
+        sequence_(shared.lane.before + number),
+        tag_(OperationTag(plan_.signature, sequence_)) {}
+
+  // For one thread to call, before the lane is run: the operation begins.
+  TUTTI_DEVICE void Tell(const CallTicket& ticket) const { TellBegun(ticket, plan_, sequence_); }
 
   // False if it was stopped.
   TUTTI_DEVICE bool Run() {
     if (ThreadIndex() == 0) shared_.scalar = Scalar();
     bool referred = false;
+    std::uint32_t runs = 0;
     TUTTI_ROLLED
     for (std::uint32_t chunk = 0; chunk < lane_.chunks; ++chunk) {
       TUTTI_ROLLED
       for (std::uint32_t s = 0; s < lane_.steps; ++s) {
-        const DeviceStep& step = plan_.steps[lane_.first_step + s];
+        const DeviceStep& step = table_.Step(s);
+        const std::uint64_t position = Position(chunk, lane_.steps, s + 1);
         if (chunk < step.chunks) {
           const DeviceOperand* const reference = ReferenceFor(step);
           referred = referred || reference != nullptr;
-          if (!RunStep(step, chunk, reference)) return false;
+          if (!RunStep(step, chunk, position, reference, shared_.numbers[runs++ % 2])) return false;
+        } else if (step.awaited && IsTeller()) {
+          StoreRelease(progress_ + index_, position, false);
         }
-        if (ThreadIndex() == 0) StoreRelease(progress_ + index_, Position(chunk, lane_.steps, s + 1), false);
       }
     }
     // A lane with fewer chunks has, at its end, done all it ever will.
-    if (ThreadIndex() == 0) StoreRelease(progress_ + index_, sequence_ << 32 | ~std::uint32_t{0}, false);
+    if (lane_.awaited && IsTeller()) StoreRelease(progress_ + index_, sequence_ << 32 | ~std::uint32_t{0}, false);
+    table_.Keep();
     return !referred || Drain();
   }
 
@@ -63,7 +82,12 @@ class LaneRun {
     return LoadWord(static_cast<const std::byte*>(work_.scalar_source), plan_.element_bytes, false);
   }
 
-  // How far a lane is, as one number that grows from operation to operation.
+  // Threads counted from the last one.
+  TUTTI_DEVICE static std::uint32_t FromLast() { return ThreadCount() - 1 - ThreadIndex(); }
+  // One thread tells how far the lane is, so that what it says only grows.
+  TUTTI_DEVICE static bool IsTeller() { return FromLast() == 0; }
+
+  // How far a lane is: the operation and, in it, the steps done.
   TUTTI_DEVICE std::uint64_t Position(std::uint32_t chunk, std::uint32_t steps, std::uint32_t steps_done) const {
     return sequence_ << 32 | (chunk * steps + steps_done);
   }
@@ -71,7 +95,7 @@ class LaneRun {
   // Memory that the step's slots refer to instead of carrying the data; null: they carry it.
   TUTTI_DEVICE const DeviceOperand* ReferenceFor(const DeviceStep& step) const {
     if (plan_.wire != Wire::bulk || step.referable < 0) return nullptr;
-    const DeviceOperand& memory = plan_.operands[step.operands + step.referable];
+    const DeviceOperand& memory = table_.Operand(step, step.referable);
     const bool input = memory.place == Place::input;
     const auto kind = static_cast<SlotKind>(input ? work_.input_kind : work_.output_kind);
     if (kind == SlotKind::value || (input && work_.scaled && memory.scaled)) return nullptr;
@@ -88,29 +112,37 @@ class LaneRun {
     }
   }
 
-  TUTTI_DEVICE bool RunStep(const DeviceStep& step, std::uint32_t chunk, const DeviceOperand* reference) {
+  TUTTI_DEVICE bool RunStep(const DeviceStep& step, std::uint32_t chunk, std::uint64_t position,
+                            const DeviceOperand* reference, std::uint32_t* numbers) {
     const std::uint64_t done = ChunkBegin(chunk, plan_.chunk_bytes);
     const auto bytes = static_cast<std::uint32_t>(ChunkLength(step.bytes, chunk, plan_.chunk_bytes));
-    if (SyncOr(!Prepare(step, chunk, done, bytes, reference))) return false;
+    if (SyncOr(!Prepare(step, chunk, done, bytes, reference, numbers))) return false;
     bool moved = plan_.wire != Wire::line || TakeHeaders(step, bytes);
     if (moved && shared_.move.destination_count > 0) {
       moved = shared_.move.arithmetic ? Reduce(shared_.move) : Copy(shared_.move);
     }
     if (SyncOr(!moved)) return false;
-    Publish(step, done, bytes, reference);
-    Sync();  // another thread may see to an end in the next step
+    // Nobody waits for this but the next step's barrier: it changes nothing that the next step prepares.
+    Publish(step, position, done, bytes, reference, numbers);
     return true;
   }
 
   template <typename Ready>
   TUTTI_DEVICE bool Await(Ready&& ready) const {
-    return AwaitUntil(&rank_.stop, rank_.abort, ready);
+    return AwaitUntil(&rank_.stop, shared_.lane.abort, ready);
+  }
+  // And what whoever made it ready did before is seen. `wide`: it may be beyond this GPU.
+  template <typename Ready>
+  TUTTI_DEVICE bool AwaitAndAcquire(bool wide, Ready&& ready) const {
+    if (!Await(ready)) return false;
+    AcquirePolled(wide);
+    return true;
   }
 
   // Each operand is seen to by one thread: waits until it is ready and says where its data is. False: stopped or
   // faulty.
   TUTTI_DEVICE bool Prepare(const DeviceStep& step, std::uint32_t chunk, std::uint64_t done, std::uint32_t bytes,
-                            const DeviceOperand* reference) {
+                            const DeviceOperand* reference, std::uint32_t* numbers) {
     auto& move = shared_.move;
     if (ThreadIndex() == 0) {
       const std::uint64_t scaled = work_.scaled ? ScaledMask(step) : 0;
@@ -123,32 +155,36 @@ class LaneRun {
       move.reducer = plan_.reducer;
       move.bytes = bytes;
       move.stop = &rank_.stop;
-      move.abort = rank_.abort;
+      move.abort = shared_.lane.abort;
       move.source_count = step.reads;
-      move.destination_count = CountDestinations(step, reference);
+      move.destination_count = FirstDestination(step, step.writes, reference);
     }
     const std::uint32_t operands = step.reads + step.writes;
     TUTTI_ROLLED
     for (std::uint32_t i = ThreadIndex(); i < operands + step.afters; i += ThreadCount()) {
-      const bool ready = i < step.reads ? PrepareRead(step, i, done, bytes)
-                         : i < operands ? PrepareWrite(step, i - step.reads, done, reference)
-                                        : AwaitLane(plan_.afters[step.after + i - operands], chunk);
+      const bool ready = i < step.reads ? PrepareRead(step, i, done, bytes, numbers + i)
+                         : i < operands ? PrepareWrite(step, i - step.reads, done, reference, numbers + i)
+                                        : AwaitLane(table_.After(step, i - operands), chunk);
       if (!ready) return false;
     }
     return true;
   }
 
+  // Nobody is ahead by an operation, and who is behind by one or many - a lane that nobody waits for tells nothing -
+  // has another number in the upper half.
   TUTTI_DEVICE bool AwaitLane(const DeviceAfter& after, std::uint32_t chunk) const {
-    const std::uint64_t wanted = Position(chunk, plan_.lanes[after.lane].steps, after.step + 1);
-    // By their difference: sequence numbers wrap.
-    return Await([&] { return static_cast<std::int64_t>(LoadAcquire(progress_ + after.lane, false) - wanted) >= 0; });
+    const std::uint64_t wanted = Position(chunk, after.steps, after.step + 1);
+    return AwaitAndAcquire(false, [&] {
+      const std::uint64_t position = LoadPolled(progress_ + after.lane, false);
+      return position >> 32 == wanted >> 32 && position >= wanted;
+    });
   }
 
   TUTTI_DEVICE std::uint64_t ScaledMask(const DeviceStep& step) const {
     std::uint64_t mask = 0;
     TUTTI_ROLLED
     for (std::uint32_t i = 0; i < step.reads; ++i) {
-      if (plan_.operands[step.operands + i].scaled) mask |= std::uint64_t{1} << i;
+      if (table_.Operand(step, i).scaled) mask |= std::uint64_t{1} << i;
     }
     return mask;
   }
@@ -160,50 +196,50 @@ class LaneRun {
   TUTTI_DEVICE std::uint32_t DestinationsOf(const DeviceOperand& operand, const DeviceOperand* reference) const {
     if (!IsSlot(operand)) return 1;
     if (reference != nullptr) return 0;
-    return plan_.wire == Wire::line ? rank_.fills[operand.end].reader_count : 1;
+    return plan_.wire == Wire::line ? table_.FillOf(operand).end.reader_count : 1;
   }
   TUTTI_DEVICE std::uint32_t FirstDestination(const DeviceStep& step, std::uint32_t write,
                                               const DeviceOperand* reference) const {
     std::uint32_t first = 0;
     TUTTI_ROLLED
     for (std::uint32_t w = 0; w < write; ++w) {
-      first += DestinationsOf(plan_.operands[step.operands + step.reads + w], reference);
+      first += DestinationsOf(table_.Operand(step, step.reads + w), reference);
     }
     return first;
   }
-  TUTTI_DEVICE std::uint32_t CountDestinations(const DeviceStep& step, const DeviceOperand* reference) const {
-    return FirstDestination(step, step.writes, reference);
-  }
 
-  TUTTI_DEVICE bool PrepareRead(const DeviceStep& step, std::uint32_t i, std::uint64_t done, std::uint32_t bytes) {
+  // Prepare counts a slot as dealt with, and leaves its number to whoever publishes the step.
+  TUTTI_DEVICE bool PrepareRead(const DeviceStep& step, std::uint32_t i, std::uint64_t done, std::uint32_t bytes,
+                                std::uint32_t* number) {
     auto& move = shared_.move;
-    const DeviceOperand& operand = plan_.operands[step.operands + i];
+    const DeviceOperand& operand = table_.Operand(step, i);
     move.source_numbers[i] = 0;
     if (!IsSlot(operand)) {
       move.sources[i] = Memory(operand, done);
       return true;
     }
-    const DeviceEmptyEnd& end = rank_.empties[operand.end];
+    DeviceEmptyEnd& end = table_.EmptyOf(operand);
     const std::uint32_t slot = SlotIndex(end.count, end.depth);
+    *number = ++end.count;
     if (plan_.wire == Wire::line) {
       move.sources[i] = end.packets + std::size_t{slot} * end.stride + kPacketBytes;
-      move.source_numbers[i] = end.count + 1;
+      move.source_numbers[i] = end.count;
       return true;
     }
     const DeviceSlotHeader& header = end.headers[slot];
-    const std::uint64_t wanted = SlotFlag(end.count + 1, tag_);
+    const std::uint64_t wanted = SlotFlag(end.count, tag_);
     std::uint64_t flag = 0;
-    const bool came = Await([&] {
-      flag = LoadAcquire(&header.flag, rank_.wide);
+    const bool came = AwaitAndAcquire(shared_.lane.wide, [&] {
+      flag = LoadPolled(&header.flag, shared_.lane.wide);
       return FlagNumber(flag) == FlagNumber(wanted);
     });
     if (!came) return false;
-    if (flag != wanted) return Fault(DeviceFaultKind::foreign, end.peer, 0, 0);
-    if (header.bytes != bytes) return Fault(DeviceFaultKind::length, end.peer, bytes, header.bytes);
+    if (flag != wanted) return TellFault(rank_, DeviceFaultKind::foreign, end.peer, 0, 0);
+    if (header.bytes != bytes) return TellFault(rank_, DeviceFaultKind::length, end.peer, bytes, header.bytes);
     switch (static_cast<SlotKind>(header.kind)) {
       case SlotKind::value: move.sources[i] = end.data + std::size_t{slot} * end.stride; break;
       case SlotKind::window:
-        move.sources[i] = rank_.windows[header.window * rank_.nranks + end.peer] + header.address;
+        move.sources[i] = shared_.lane.windows[header.window * shared_.lane.nranks + end.peer] + header.address;
         break;
       default: move.sources[i] = reinterpret_cast<const std::byte*>(header.address); break;
     }
@@ -211,23 +247,25 @@ class LaneRun {
   }
 
   TUTTI_DEVICE bool PrepareWrite(const DeviceStep& step, std::uint32_t write, std::uint64_t done,
-                                 const DeviceOperand* reference) {
+                                 const DeviceOperand* reference, std::uint32_t* number) {
     auto& move = shared_.move;
-    const DeviceOperand& operand = plan_.operands[step.operands + step.reads + write];
+    const DeviceOperand& operand = table_.Operand(step, step.reads + write);
     const std::uint32_t first = FirstDestination(step, write, reference);
     if (!IsSlot(operand)) {
       move.destinations[first] = Memory(operand, done);
       move.destination_numbers[first] = 0;
       return true;
     }
-    DeviceFillEnd& end = rank_.fills[operand.end];
-    if (!Await([&] { return HasRoom(end); })) return false;
+    const LaneTable::Fill fill = table_.FillOf(operand);
+    DeviceFillEnd& end = fill.end;
+    if (FreeSlots(end.tail, end.known_head, end.depth) == 0 && !AwaitRoom(fill)) return false;
     const std::size_t at = std::size_t{SlotIndex(end.tail, end.depth)} * end.stride;
+    *number = ++end.tail;
     if (plan_.wire == Wire::line) {
       TUTTI_ROLLED
       for (std::uint32_t r = 0; r < end.reader_count; ++r) {
-        move.destinations[first + r] = end.readers[r].packets + at + kPacketBytes;
-        move.destination_numbers[first + r] = end.tail + 1;
+        move.destinations[first + r] = fill.readers[r].packets + at + kPacketBytes;
+        move.destination_numbers[first + r] = end.tail;
       }
     } else if (reference == nullptr) {
       move.destinations[first] = end.data + at;
@@ -237,22 +275,24 @@ class LaneRun {
   }
 
   // Slots that every reader has emptied.
-  TUTTI_DEVICE std::uint32_t SlowestHead(const DeviceFillEnd& end) const {
+  TUTTI_DEVICE std::uint32_t SlowestHead(const LaneTable::Fill& fill) const {
     std::uint32_t lag = 0;
     TUTTI_ROLLED
-    for (std::uint32_t r = 0; r < end.reader_count; ++r) {
-      const std::uint32_t behind = end.tail - LoadAcquire(end.readers[r].head, rank_.wide);
+    for (std::uint32_t r = 0; r < fill.end.reader_count; ++r) {
+      const std::uint32_t behind = fill.end.tail - LoadPolled(fill.readers[r].head, shared_.lane.wide);
       lag = behind > lag ? behind : lag;
     }
-    return end.tail - lag;
+    return fill.end.tail - lag;
   }
-  TUTTI_DEVICE bool HasRoom(DeviceFillEnd& end) const {
-    if (FreeSlots(end.tail, end.known_head, end.depth) > 0) return true;
-    end.known_head = SlowestHead(end);
-    return FreeSlots(end.tail, end.known_head, end.depth) > 0;
+  TUTTI_DEVICE bool AwaitRoom(const LaneTable::Fill& fill) const {
+    return AwaitAndAcquire(shared_.lane.wide, [&] {
+      fill.end.known_head = SlowestHead(fill);
+      return FreeSlots(fill.end.tail, fill.end.known_head, fill.end.depth) > 0;
+    });
   }
 
-  // Line wire: the first packet of each slot, written for those we fill and checked for those we empty.
+  // Line wire: the first packet of each slot, written for those we fill and checked for those we empty. The last
+  // threads check, because the first ones have data to wait for at the same time.
   TUTTI_DEVICE bool TakeHeaders(const DeviceStep& step, std::uint32_t bytes) {
     auto& move = shared_.move;
     const std::uint64_t header = tag_ | std::uint64_t{bytes} << 32;
@@ -262,59 +302,74 @@ class LaneRun {
       if (number != 0) StorePacket(move.destinations[d] - kPacketBytes, number, header);
     }
     TUTTI_ROLLED
-    for (std::uint32_t s = ThreadIndex(); s < move.source_count; s += ThreadCount()) {
+    for (std::uint32_t s = FromLast(); s < move.source_count; s += ThreadCount()) {
       const std::uint32_t number = move.source_numbers[s];
       if (number == 0) continue;
       std::uint64_t got = 0;
       const std::byte* const packet = move.sources[s] - kPacketBytes;
       if (!Await([&] { return LoadPacket(packet, number, &got); })) return false;
-      const std::int32_t peer = rank_.empties[plan_.operands[step.operands + s].end].peer;
-      if (static_cast<std::uint32_t>(got) != tag_) return Fault(DeviceFaultKind::foreign, peer, 0, 0);
-      if (got != header) return Fault(DeviceFaultKind::length, peer, bytes, got >> 32);
+      const std::int32_t peer = table_.EmptyOf(table_.Operand(step, s)).peer;
+      if (static_cast<std::uint32_t>(got) != tag_) return TellFault(rank_, DeviceFaultKind::foreign, peer, 0, 0);
+      if (got != header) return TellFault(rank_, DeviceFaultKind::length, peer, bytes, got >> 32);
     }
     return true;
   }
 
-  TUTTI_DEVICE void Publish(const DeviceStep& step, std::uint64_t done, std::uint32_t bytes,
-                            const DeviceOperand* reference) {
+  // Each operand is published by one thread, and so is the lane's progress if anybody waits for it.
+  TUTTI_DEVICE void Publish(const DeviceStep& step, std::uint64_t position, std::uint64_t done, std::uint32_t bytes,
+                            const DeviceOperand* reference, const std::uint32_t* numbers) const {
     const std::uint32_t operands = step.reads + step.writes;
+    const bool bulk = plan_.wire == Wire::bulk;
     TUTTI_ROLLED
-    for (std::uint32_t i = ThreadIndex(); i < operands; i += ThreadCount()) {
-      const DeviceOperand& operand = plan_.operands[step.operands + i];
-      if (!IsSlot(operand)) continue;
-      if (i < step.reads) {
-        Release(rank_.empties[operand.end]);
-      } else {
-        Fill(rank_.fills[operand.end], done, bytes, reference);
+    for (std::uint32_t item = FromLast(); item <= operands; item += ThreadCount()) {
+      const bool tells = item == 0 && step.awaited;
+      const DeviceOperand* const operand = item > 0 ? &table_.Operand(step, item - 1) : nullptr;
+      const bool slot = operand != nullptr && IsSlot(*operand);
+      const bool fills = slot && item > step.reads;
+      const std::uint32_t number = slot ? numbers[item - 1] : 0;
+      if (fills && bulk) Describe(*operand, number, done, bytes, reference);
+      // One for all that a thread publishes, and for all threads of a warp.
+      if (tells || (slot && bulk)) ReleaseStores(bulk && shared_.lane.wide);
+      if (tells) {
+        StoreReleased(progress_ + index_, position);
+      } else if (fills && bulk) {
+        RaiseFlags(*operand, number);
+      } else if (slot && !fills) {
+        StoreReleased(table_.EmptyOf(*operand).head, number);
       }
     }
   }
 
-  TUTTI_DEVICE void Release(DeviceEmptyEnd& end) const {
-    ++end.count;
-    if (plan_.wire == Wire::line) {
-      StoreRelaxed(end.head, end.count);
-    } else {
-      StoreRelease(end.head, end.count, rank_.wide);
+  // Bulk wire: tells each reader what is in the slot. Slot `number` is one more than its index.
+  TUTTI_DEVICE void Describe(const DeviceOperand& operand, std::uint32_t number, std::uint64_t done,
+                             std::uint32_t bytes, const DeviceOperand* reference) const {
+    DeviceSlotHeader told{};
+    told.bytes = bytes;
+    told.kind = static_cast<std::uint16_t>(SlotKind::value);
+    if (reference != nullptr) {
+      const bool input = reference->place == Place::input;
+      told.kind = input ? work_.input_kind : work_.output_kind;
+      told.window = input ? work_.input_window : work_.output_window;
+      told.address = (input ? work_.input_base : work_.output_base) + reference->offset + done;
+    }
+    const LaneTable::Fill fill = table_.FillOf(operand);
+    const std::uint32_t slot = SlotIndex(number - 1, fill.end.depth);
+    TUTTI_ROLLED
+    for (std::uint32_t r = 0; r < fill.end.reader_count; ++r) {
+      DeviceSlotHeader& header = fill.readers[r].headers[slot];
+      header.bytes = told.bytes;
+      header.kind = told.kind;
+      header.window = told.window;
+      header.address = told.address;
     }
   }
-
-  TUTTI_DEVICE void Fill(DeviceFillEnd& end, std::uint64_t done, std::uint32_t bytes, const DeviceOperand* reference) {
-    const std::uint32_t slot = SlotIndex(end.tail, end.depth);
+  TUTTI_DEVICE void RaiseFlags(const DeviceOperand& operand, std::uint32_t number) const {
+    const LaneTable::Fill fill = table_.FillOf(operand);
+    const std::uint32_t slot = SlotIndex(number - 1, fill.end.depth);
     TUTTI_ROLLED
-    for (std::uint32_t r = 0; r < end.reader_count && plan_.wire == Wire::bulk; ++r) {
-      DeviceSlotHeader& header = end.readers[r].headers[slot];
-      header.bytes = bytes;
-      header.kind = static_cast<std::uint16_t>(SlotKind::value);
-      if (reference != nullptr) {
-        const bool input = reference->place == Place::input;
-        header.kind = input ? work_.input_kind : work_.output_kind;
-        header.window = input ? work_.input_window : work_.output_window;
-        header.address = (input ? work_.input_base : work_.output_base) + reference->offset + done;
-      }
-      StoreRelease(&header.flag, SlotFlag(end.tail + 1, tag_), rank_.wide);
+    for (std::uint32_t r = 0; r < fill.end.reader_count; ++r) {
+      StoreReleased(&fill.readers[r].headers[slot].flag, SlotFlag(number, tag_));
     }
-    ++end.tail;
   }
 
   // The caller may reuse its buffers once the operation is done, so nobody may still be reading them.
@@ -322,35 +377,20 @@ class LaneRun {
     bool drained = true;
     TUTTI_ROLLED
     for (std::uint32_t i = ThreadIndex(); i < lane_.fills && drained; i += ThreadCount()) {
-      DeviceFillEnd& end = rank_.fills[plan_.drained[lane_.first_fill + i]];
-      drained = Await([&] {
-        end.known_head = SlowestHead(end);
-        return end.known_head == end.tail;
-      });
+      const LaneTable::Fill fill = table_.FillAt(i);
+      drained = AwaitAndAcquire(shared_.lane.wide, [&] { return SlowestHead(fill) == fill.end.tail; });
     }
     return !SyncOr(!drained);
   }
 
-  // Tells the host, and everybody on this rank to stop. The kind is told last.
-  TUTTI_DEVICE bool Fault(DeviceFaultKind kind, std::int32_t peer, std::uint64_t expected, std::uint64_t got) const {
-    auto& progress = *rank_.progress;
-    std::uint32_t none = 0;
-    if (GpuAtomic<std::uint32_t>(rank_.stop).compare_exchange_strong(none, 1, kRelaxed)) {
-      StoreRelaxed(&progress.fault_peer, peer);
-      StoreRelaxed(&progress.fault_expected, expected);
-      StoreRelaxed(&progress.fault_got, got);
-      StoreRelease(&progress.fault_kind, static_cast<std::uint32_t>(kind), true);
-    }
-    return false;
-  }
-
   BlockState& shared_;
   DeviceRank& rank_;
-  std::uint64_t* const progress_;
-  const DeviceWork& work_;
+  std::uint64_t* const progress_;  // of all lanes
+  const LaneTable table_;
   const DevicePlan& plan_;
-  const std::uint32_t index_;
+  const DeviceWork& work_;
   const DeviceLane& lane_;
+  const std::uint32_t index_;
   const std::uint64_t sequence_;
   const std::uint32_t tag_;
 };

@@ -1,5 +1,8 @@
 #include "executors/cuda/kernel_module.h"
 
+#include <memory>
+#include <type_traits>
+
 #include "base/error.h"
 
 #ifdef TUTTI_KERNEL_IMAGE
@@ -42,6 +45,18 @@ KernelModule::KernelModule(const CudaDevice& device) : device_(device) {
   driver.Check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, interpreter_, kMaxThreads, 0),
                "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   resident_blocks_ = static_cast<std::uint32_t>(blocks * device.Attribute(kCuMultiprocessors));
+  LaunchEmpty();
+}
+
+// A kernel's first launch may have to make the context's memory for local variables larger, which waits for all that
+// runs there: one that does nothing takes this on itself, before any waits for another.
+void KernelModule::LaunchEmpty() const {
+  const auto& driver = device_.driver();
+  CuStream stream = nullptr;
+  driver.Check(driver.cuStreamCreate(&stream, kCuStreamNonBlocking), "cuStreamCreate");
+  const std::unique_ptr<std::remove_pointer_t<CuStream>, CuResult (*)(CuStream)> owner(stream, driver.cuStreamDestroy);
+  Launch(DeviceLaunch{}, 1, kMaxThreads, stream);
+  driver.Check(driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
 }
 
 KernelModule::~KernelModule() {

@@ -1,5 +1,5 @@
 // The kernels in a device's context: loaded whole at init, because a kernel that is loaded while another one spins
-// waits for it for ever.
+// waits for it for ever; and launched once, for the same reason.
 //
 // Thread-safety: immutable after construction.
 #pragma once
@@ -30,6 +30,8 @@ class KernelModule {
   void Launch(const DeviceLaunch& launch, std::uint32_t blocks, std::uint32_t threads, CuStream stream) const;
 
  private:
+  void LaunchEmpty() const;
+
   const CudaDevice& device_;
   CuModule module_ = nullptr;
   CuFunction interpreter_ = nullptr;

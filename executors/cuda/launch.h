@@ -21,56 +21,68 @@ TUTTI_DEVICE bool AwaitOthers(const DeviceWorkQueue& queue, std::uint32_t done) 
   return !SyncOr(!all);
 }
 
-// For the recorder and the watchdog: an operation begins.
-TUTTI_DEVICE void TellBegun(DeviceRank& rank, const DevicePlan& plan, std::uint64_t sequence) {
-  DeviceCall call{};
-  // Queues of one rank number their calls together.
-  call.index = GpuAtomic<std::uint64_t>(rank.calls).fetch_add(1, kRelaxed) + 1;
-  call.sequence = sequence;
-  call.signature = plan.signature;
-  call.call = plan.call;
-  call.count = plan.count;
-  DeviceCall& entry = rank.progress->calls[call.index % kProgressEntries];
-  StoreRelaxed(&entry.index, call.index);
-  StoreRelaxed(&entry.sequence, call.sequence);
-  StoreRelaxed(&entry.signature, call.signature);
-  StoreRelaxed(&entry.call, call.call);
-  StoreRelaxed(&entry.count, call.count);
-  StoreRelaxed(&entry.check, CheckOf(call));
-}
-
 // The last block of a queue leaves everything as the next launch wants to find it.
-TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue) {
+TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, std::uint64_t sequence) {
   Sync();
   if (ThreadIndex() != 0) return;
   DeviceQueue& state = *queue.queue;
-  if (GpuAtomic<std::uint32_t>(state.finished).fetch_add(1, kAcquireRelease) + 1 != queue.blocks) return;
-  state.finished = 0;
-  state.arrived = 0;
-  state.sequence += queue.works;
-  StoreRelaxed(queue.rank->done + (queue.queue - queue.rank->queues), state.sequence);
+  if (queue.blocks > 1) {
+    if (GpuAtomic<std::uint32_t>(state.finished).fetch_add(1, kAcquireRelease) + 1 != queue.blocks) return;
+    state.finished = 0;
+    state.arrived = 0;
+  }
+  state.sequence = sequence;
+  StoreRelaxed(queue.rank->done + (queue.queue - queue.rank->queues), sequence);
+}
+
+// An entry of the launch. By value, from one place or the other: through a pointer to either, parameters would be read
+// as if they were memory.
+template <typename T>
+TUTTI_DEVICE T EntryOf(const T* more, const T* inlined, std::uint32_t i) {
+  if (more != nullptr) return more[i];
+  return inlined[i];
+}
+
+// The queue that this block belongs to.
+TUTTI_DEVICE DeviceWorkQueue QueueOf(const DeviceLaunch& launch) {
+  std::uint32_t q = 0;
+  while (q + 1 < launch.queue_count && BlockIndex() >= EntryOf(launch.more_queues, launch.queues, q + 1).first_block) {
+    ++q;
+  }
+  return EntryOf(launch.more_queues, launch.queues, q);
 }
 
 // What one block of a launch does.
 TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
-  const DeviceWorkQueue* const queues = launch.more_queues != nullptr ? launch.more_queues : launch.queues;
-  const DeviceWork* const works = launch.more_works != nullptr ? launch.more_works : launch.works;
-  std::uint32_t q = 0;
-  while (q + 1 < launch.queue_count && BlockIndex() >= queues[q + 1].first_block) ++q;
-  const DeviceWorkQueue& queue = queues[q];
+  if (launch.queue_count == 0) return;
+  const DeviceWorkQueue queue = QueueOf(launch);
   const std::uint32_t lane = BlockIndex() - queue.first_block;
-  const std::uint64_t before = queue.queue->sequence;
+  // The last thread, because the first ones have more to fetch.
+  const bool tells = lane == 0 && ThreadIndex() == ThreadCount() - 1;
   TUTTI_ROLLED
   for (std::uint32_t w = 0; w < queue.works; ++w) {
-    const DeviceWork& work = works[queue.first_work + w];
-    const std::uint64_t sequence = before + w + 1;
-    if (lane == 0 && ThreadIndex() == 0) TellBegun(*queue.rank, *work.plan, sequence);
-    if (lane < work.plan->lane_count && !LaneRun(shared, queue, work, lane, sequence).Run()) return;
-    // The next operation's lanes use the same connections, perhaps in other blocks.
-    if (w + 1 < queue.works && queue.blocks > 1 && !AwaitOthers(queue, w + 1)) return;
-    Sync();
+    const DeviceWork work = EntryOf(launch.more_works, launch.works, queue.first_work + w);
+    const DevicePlan& plan = *work.plan;
+    CallTicket ticket{};
+    if (tells) ticket = TakeTicket(*queue.rank);
+    if (ThreadIndex() == 0) shared.lane.work = work;
+    // One work has as many lanes as there are blocks.
+    if (queue.works == 1 || lane < plan.lane_count) {
+      LaneRun run(shared, queue, plan, lane, w + 1);
+      if (tells) run.Tell(ticket);
+      if (!run.Run()) return;
+    } else if (tells) {
+      TellBegun(ticket, plan, queue.queue->sequence + w + 1);
+    }
+    if (w + 1 == queue.works) break;
+    // The next operation's lanes use the same connections, perhaps in other blocks, and this block's memory.
+    if (queue.blocks > 1) {
+      if (!AwaitOthers(queue, w + 1)) return;
+    } else {
+      Sync();
+    }
   }
-  Leave(queue);
+  Leave(queue, shared.lane.before + queue.works);
 }
 
 }  // namespace tutti

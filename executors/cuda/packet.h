@@ -4,9 +4,10 @@
 //
 //   | data 0..3 | number | data 4..7 | number |
 //
-// Each half is one 8-byte relaxed store, which a GPU never tears. A number is 0 only in memory that was never written:
-// slot c carries number c + 1. A packet that a shorter message left untouched holds an older number; it could be taken
-// for a new one only 2^32 slots later, to the slot.
+// A packet is stored and loaded as one vector of two 8-byte words. A GPU tears no word; it may show the two at
+// different times, and each has a number of its own. A number is 0 only in memory that was never written: slot c
+// carries number c + 1. A packet that a shorter message left untouched holds an older number; it could be taken for a
+// new one only 2^32 slots later, to the slot.
 //
 // Thread-safety: called by device threads; a packet has one writer and one reader.
 #pragma once
@@ -24,18 +25,15 @@ constexpr std::size_t PacketSlotBytes(std::size_t bytes) {
 }
 
 TUTTI_DEVICE void StorePacket(std::byte* packet, std::uint32_t number, std::uint64_t data) {
-  auto* const halves = reinterpret_cast<std::uint64_t*>(packet);
   const std::uint64_t flag = std::uint64_t{number} << 32;
-  StoreRelaxed(halves, flag | (data & 0xffff'ffff));
-  StoreRelaxed(halves + 1, flag | data >> 32);
+  StorePairRelaxed(packet, {flag | (data & 0xffff'ffff), flag | data >> 32});
 }
 
 // Has the packet come? Then *data is what it holds.
 TUTTI_DEVICE bool LoadPacket(const std::byte* packet, std::uint32_t number, std::uint64_t* data) {
-  const auto* const halves = reinterpret_cast<const std::uint64_t*>(packet);
-  const std::uint64_t low = LoadRelaxed(halves), high = LoadRelaxed(halves + 1);
-  if (low >> 32 != number || high >> 32 != number) return false;
-  *data = (low & 0xffff'ffff) | high << 32;
+  const WordPair halves = LoadPairRelaxed(packet);
+  if (halves.low >> 32 != number || halves.high >> 32 != number) return false;
+  *data = (halves.low & 0xffff'ffff) | halves.high << 32;
   return true;
 }
 
