@@ -8,9 +8,13 @@
 # them, loads and stores of local memory, which is where spilled registers go. Functions that have such are listed below
 # the table.
 #
+# Loads at once are the most 128-bit loads in a loop that follow one another before an instruction needs what one of them
+# brings, in each function's loop where that is least: what each thread has under way. "40x8, 14x4" are 40 reductions with eight and 14 with four.
+#
 #   NVDISASM   the disassembler, default: nvdisasm in PATH, or beside nvcc
 #   PTXAS=1    also compiles each architecture anew with -Xptxas -v and prints what that says (a minute each)
-# Exit status 1: a reduction has no 128-bit loads and stores in a loop, so something is no longer vectorised.
+# Exit status 1: a reduction has no 128-bit loads and stores in a loop, so something is no longer vectorised; or one, or
+# the copy, has fewer loads at once than FEWEST_AT_ONCE. (Sums that are scaled or divided may: they compute more.)
 set -euo pipefail
 
 [[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^set/p' "$0" | sed '/^set/d; s/^# \{0,1\}//'; exit 0; }
@@ -22,10 +26,11 @@ disassembler=${NVDISASM:-$(command -v nvdisasm || echo "$(dirname "$nvcc")/nvdis
 shopt -s nullglob
 cubins=("$build"/kernels/kernels_sm_*.cubin)
 [[ ${#cubins[@]} -gt 0 ]] || { echo "$0: $build/kernels has no cubin: build Tutti there, with nvcc" >&2; exit 2; }
+readonly FEWEST_AT_ONCE=4  # of 16 bytes by 512 threads: 32 KB under way on a multiprocessor
 mapfile -t cubins < <(printf '%s\n' "${cubins[@]}" | sort -V)
 
-# Reads a disassembly, writes "registers stack reductions loads stores local_in_loops bare", then a line for each
-# reduction with local memory in its loops.
+# Reads a disassembly, writes "registers stack reductions loads stores local_in_loops bare few copy_at_once at_once", then a
+# line for each reduction with local memory in its loops.
 read -r -d '' count <<'AWK' || true
 function attribute(line) { sub(/.*\.word[ \t]+/, "", line); return line }
 # Of the loops around instruction i, the smallest; 0: none.
@@ -35,9 +40,42 @@ function innermost(i,   l, best) {
     if (from[l] <= i && i <= to[l] && (!best || to[l] - from[l] < to[best] - from[best])) best = l
   return best
 }
-function finish(   i, l, hot, local, in_loop) {
+# Does instruction i read what a load that is under way will bring? (Its first operand is where it writes.)
+function needs(i,   text) {
+  text = op[i]
+  sub(/^[^,]*,/, "", text)
+  while (match(text, /[^U]R[0-9]+/)) {
+    if (substr(text, RSTART + 2, RLENGTH - 2) in coming) return 1
+    text = substr(text, RSTART + RLENGTH)
+  }
+  return 0
+}
+# In the innermost loops around 128-bit loads: the longest run of each, of these the least.
+function loads_at_once(   i, l, m, r, run, most, least, around) {
+  for (i = 1; i <= n; ++i) {
+    l = innermost(i)
+    if (i in target_of || op[i] ~ /BRA|CALL|RET/ || needs(i)) { run = 0; split("", coming) }
+    if (op[i] !~ /LDG\.E\.128/ || !l) continue
+    match(op[i], / R[0-9]+/)
+    for (r = 0; r < 4; ++r) coming[substr(op[i], RSTART + 2, RLENGTH - 2) + r] = 1
+    if (++run > most[l]) most[l] = run
+  }
+  split("", coming)
+  least = 0
+  for (l in most) {
+    around = 0
+    for (m in most) if (m != l && from[l] <= from[m] && to[m] <= to[l]) around = 1
+    if (around) continue
+    if (!least || most[l] < least) least = most[l]
+  }
+  return least
+}
+function finish(   i, l, hot, local, in_loop, once) {
+  if (name ~ /4CopyE/ && (copy_at_once = loads_at_once()) < fewest) ++few
   if (name ~ /Reduction/ && name ~ /3Run/) {
     ++reductions
+    ++of_at_once[once = loads_at_once()]
+    if (once < fewest && name !~ /Lb1EE3Run/) ++few
     in_loop = 0
     for (i = 1; i <= n; ++i) {
       if (op[i] ~ /STRONG/) continue  # packets: polled, and not what a reduction streams
@@ -51,7 +89,8 @@ function finish(   i, l, hot, local, in_loop) {
     total += local
   }
   n = loops = 0
-  delete at
+  split("", at)
+  split("", target_of)
 }
 /nvinfo : EIATTR_/ { kind = $NF; subject = "" }
 kind != "" && /index@/ { subject = $0; sub(/.*index@\(/, "", subject); sub(/\).*/, "", subject); next }
@@ -61,7 +100,7 @@ subject == "tutti_interpret" && /\.word/ {
   subject = ""
 }
 /\.type.*@function/ { finish(); name = $2; sub(/,@function/, "", name); kind = "" }
-/^\.L_x_[0-9]+:/ { label = $1; sub(/:/, "", label); at[label] = n + 1 }
+/^\.L_x_[0-9]+:/ { label = $1; sub(/:/, "", label); at[label] = n + 1; target_of[n + 1] = 1 }
 /^[ \t]*\/\*[0-9a-f]+\*\/[ \t]+[@A-Z]/ {
   op[++n] = $0
   if ($0 ~ /BRA/ && match($0, /\.L_x_[0-9]+/) && (target = substr($0, RSTART, RLENGTH)) in at) {
@@ -71,25 +110,30 @@ subject == "tutti_interpret" && /\.word/ {
 }
 END {
   finish()
-  print registers, stack, reductions + 0, loads + 0, stores + 0, total + 0, bare + 0
+  for (l = 256; l >= 0; --l) if (l in of_at_once) list = list (list == "" ? "" : ", ") of_at_once[l] "x" l
+  print registers, stack, reductions + 0, loads + 0, stores + 0, total + 0, bare + 0, few + 0, copy_at_once + 0, list
   for (i = 1; i <= listed; ++i) print worst[i]
 }
 AWK
 
-echo "| architecture | registers | stack (B) | reductions | 128-bit loads | 128-bit stores | local memory in their loops | cubin (KB) |"
-echo "|---|--:|--:|--:|--:|--:|--:|--:|"
+echo "| architecture | registers | stack (B) | reductions | 128-bit loads | 128-bit stores | loads at once | copy's | local memory in their loops | cubin (KB) |"
+echo "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
 status=0
 notes=
 for cubin in "${cubins[@]}"; do
   architecture=sm_${cubin##*sm_}
-  mapfile -t found < <("$disassembler" "$cubin" | awk "$count")
-  read -r registers stack reductions loads stores local bare <<<"${found[0]}"
-  echo "| ${architecture%.cubin} | $((registers)) | $((stack)) | $reductions | $loads | $stores | $local | $(($(stat -c %s "$cubin") / 1000)) |"
+  mapfile -t found < <("$disassembler" "$cubin" | awk -v fewest="$FEWEST_AT_ONCE" "$count")
+  read -r registers stack reductions loads stores local bare few copy at_once <<<"${found[0]}"
+  echo "| ${architecture%.cubin} | $((registers)) | $((stack)) | $reductions | $loads | $stores | $at_once | $copy | $local | $(($(stat -c %s "$cubin") / 1000)) |"
   for line in "${found[@]:1}"; do
     notes+="${architecture%.cubin}: ${line%% *} in $(sed -E 's/.*\$(_Z)/\1/' <<<"${line#* }" | c++filt 2>/dev/null || echo "${line#* }")"$'\n'
   done
   if ((reductions == 0 || bare > 0)); then
     notes+="${architecture%.cubin}: $bare of $reductions reductions have no 128-bit loads or stores in a loop"$'\n'
+    status=1
+  fi
+  if ((few > 0)); then
+    notes+="${architecture%.cubin}: $few loops have fewer than $FEWEST_AT_ONCE loads at once"$'\n'
     status=1
   fi
 done

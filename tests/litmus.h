@@ -64,7 +64,7 @@ TUTTI_DEVICE bool LitmusWrite(const LitmusLaunch& launch, std::uint32_t round) {
   }
   Vector value;
   for (std::uint32_t w = 0; w < 4; ++w) value.words[w] = LitmusWord(round, thread, w);
-  StoreVector(LitmusSlot(launch, 0, slot), thread, value);
+  StoreGlobal(LitmusSlot(launch, 0, slot) + thread * kVectorBytes, value);
   Sync();
   // Not the thread that waited, as in the interpreter.
   if (thread == ThreadCount() - 1) {
@@ -95,7 +95,7 @@ TUTTI_DEVICE bool LitmusRead(const LitmusLaunch& launch, std::uint32_t reader, s
       AcquirePolled(launch.wide);
     }
     if (SyncOr(!came)) return false;
-    const Vector value = LoadVector(at, thread);
+    const auto value = LoadGlobal<Vector>(at + thread * kVectorBytes);
     for (std::uint32_t w = 0; w < 4; ++w) wrong += value.words[w] != LitmusWord(round, thread, w);
     Sync();
   }

@@ -229,20 +229,20 @@ struct alignas(16) Vector {
 };
 inline constexpr std::size_t kVectorBytes = sizeof(Vector);
 
-// The i-th vector from there. Data is always in global memory (a GPU's, or pinned), which a compiler cannot see.
-TUTTI_DEVICE Vector LoadVector(const std::byte* base, std::uint64_t i) {
-  const auto* const from = reinterpret_cast<const Vector*>(base) + i;
+// Data is always in global memory (a GPU's, or pinned), which a compiler cannot see.
+template <typename T>
+TUTTI_DEVICE T LoadGlobal(const std::byte* from) {
 #if defined(__CUDA_ARCH__)
   __builtin_assume(__isGlobal(from));
 #endif
-  return *from;
+  return *reinterpret_cast<const T*>(from);
 }
-TUTTI_DEVICE void StoreVector(std::byte* base, std::uint64_t i, const Vector& value) {
-  auto* const to = reinterpret_cast<Vector*>(base) + i;
+template <typename T>
+TUTTI_DEVICE void StoreGlobal(std::byte* to, const T& value) {
 #if defined(__CUDA_ARCH__)
   __builtin_assume(__isGlobal(to));
 #endif
-  *to = value;
+  *reinterpret_cast<T*>(to) = value;
 }
 
 }  // namespace tutti

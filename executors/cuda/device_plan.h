@@ -144,6 +144,10 @@ struct DeviceLaunch {
 static_assert(sizeof(DeviceLaunch) <= 4096);
 
 inline constexpr char kInterpreterName[] = "tutti_interpret";
-inline constexpr std::uint32_t kMaxThreads = 512;  // of a block
+// Of a block, and blocks that share a multiprocessor: each thread has 128 registers, which the loops need to keep
+// enough loads under way. Smaller blocks would not reach a link's speed alone; larger ones would have a multiprocessor
+// each, also those that only tell others where data is.
+inline constexpr std::uint32_t kMaxThreads = 256;
+inline constexpr std::uint32_t kBlocksPerMultiprocessor = 2;
 
 }  // namespace tutti

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "base/lowp.h"
@@ -33,19 +34,42 @@ struct Plain {
   }
 };
 
+TUTTI_DEVICE float DecodeHalf(std::uint16_t code) {
+#if defined(__CUDA_ARCH__)
+  return __half2float(__ushort_as_half(code));
+#else
+  return ToFloat<Float16>(code);
+#endif
+}
+
+// fp8 for GPUs that have no instruction for it, by way of a half: E5M2 is one's upper byte; E4M3's exponent has one bit
+// less and a bias that is less by 8, so that its code, moved to where a half's begins, means 2^8 times less.
+template <typename Format>
+TUTTI_DEVICE float DecodeByHalf(std::uint8_t code) {
+  if constexpr (std::is_same_v<Format, Float8E5M2>) {
+    return DecodeHalf(static_cast<std::uint16_t>(code << 8));
+  } else {
+    constexpr std::uint32_t kMagnitude = 0x7f;  // of bits; all ones: NaN
+    const std::uint32_t magnitude = code & kMagnitude;
+    const float value = DecodeHalf(static_cast<std::uint16_t>((code - magnitude) << 8 | magnitude << 7)) * 0x1p8F;
+    return magnitude == kMagnitude ? std::bit_cast<float>(kFloatNan) : value;
+  }
+}
+
 template <typename Format>
 struct Low {
   using Memory = typename Format::Storage;
   using Accumulator = float;
   TUTTI_DEVICE static float Decode(Memory code) {
 #if defined(__CUDA_ARCH__)
-    if constexpr (std::is_same_v<Format, Float16>) return __half2float(__ushort_as_half(code));
-    if constexpr (std::is_same_v<Format, Float8E4M3>) {
-      return __half2float(__half(__nv_cvt_fp8_to_halfraw(code, __NV_E4M3)));
-    }
-    if constexpr (std::is_same_v<Format, Float8E5M2>) {
-      return __half2float(__half(__nv_cvt_fp8_to_halfraw(code, __NV_E5M2)));
-    }
+    if constexpr (std::is_same_v<Format, Float16>) return DecodeHalf(code);
+    constexpr bool kIsFloat8 = std::is_same_v<Format, Float8E4M3> || std::is_same_v<Format, Float8E5M2>;
+#if __CUDA_ARCH__ < 890
+    if constexpr (kIsFloat8) return DecodeByHalf<Format>(code);
+#else
+    constexpr auto kKind = std::is_same_v<Format, Float8E4M3> ? __NV_E4M3 : __NV_E5M2;
+    if constexpr (kIsFloat8) return __half2float(__half(__nv_cvt_fp8_to_halfraw(code, kKind)));
+#endif
 #endif
     return ToFloat<Format>(code);
   }
@@ -60,7 +84,13 @@ struct Low {
   }
 };
 
+// An operator's neutral element leaves what it is combined with as it is, to the bit: every result begins with it.
 struct Add {
+  template <typename A>
+  TUTTI_DEVICE static A Neutral() {
+    if constexpr (std::is_floating_point_v<A>) return -A{0};  // 0 + -0 is 0
+    return A{0};
+  }
   template <typename A>
   TUTTI_DEVICE static A Combine(A a, A b) {
     if constexpr (std::is_floating_point_v<A>) return a + b;
@@ -70,6 +100,10 @@ struct Add {
 };
 
 struct Multiply {
+  template <typename A>
+  TUTTI_DEVICE static A Neutral() {
+    return A{1};
+  }
   template <typename A>
   TUTTI_DEVICE static A Combine(A a, A b) {
     if constexpr (std::is_floating_point_v<A>) return a * b;
@@ -82,6 +116,12 @@ struct Multiply {
 // IEEE 754-2019 maximum and minimum: NaN wins, and -0 < +0.
 template <bool kMax>
 struct Extreme {
+  template <typename A>
+  TUTTI_DEVICE static A Neutral() {
+    using Limits = std::numeric_limits<A>;
+    if constexpr (std::is_floating_point_v<A>) return kMax ? -Limits::infinity() : Limits::infinity();
+    return kMax ? Limits::lowest() : Limits::max();
+  }
   template <typename A>
   TUTTI_DEVICE static A Combine(A a, A b) {
 #if defined(__CUDA_ARCH__)
