@@ -9,12 +9,13 @@
 # the table.
 #
 # Loads at once are the most 128-bit loads in a loop that follow one another before an instruction needs what one of them
-# brings, in each function's loop where that is least: what each thread has under way. "40x8, 14x4" are 40 reductions with eight and 14 with four.
+# brings, in each function's innermost loop where that is least: what each thread has under way. "40x8, 14x4" are 40
+# reductions with eight and 14 with four.
 #
 #   NVDISASM   the disassembler, default: nvdisasm in PATH, or beside nvcc
 #   PTXAS=1    also compiles each architecture anew with -Xptxas -v and prints what that says (a minute each)
 # Exit status 1: a reduction has no 128-bit loads and stores in a loop, so something is no longer vectorised; or one, or
-# the copy, has fewer loads at once than FEWEST_AT_ONCE. (Sums that are scaled or divided may: they compute more.)
+# the copy, has fewer loads at once than FEWEST_AT_ONCE. (Sums that are scaled or divided may, and fp8: they compute more.)
 set -euo pipefail
 
 [[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^set/p' "$0" | sed '/^set/d; s/^# \{0,1\}//'; exit 0; }
@@ -75,7 +76,7 @@ function finish(   i, l, hot, local, in_loop, once) {
   if (name ~ /Reduction/ && name ~ /3Run/) {
     ++reductions
     ++of_at_once[once = loads_at_once()]
-    if (once < fewest && name !~ /Lb1EE3Run/) ++few
+    if (once < fewest && name !~ /Float8|Lb1EE3Run/) ++few
     in_loop = 0
     for (i = 1; i <= n; ++i) {
       if (op[i] ~ /STRONG/) continue  # packets: polled, and not what a reduction streams

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #if defined(__CUDACC__)
 #include <cuda/atomic>
@@ -229,10 +230,19 @@ struct alignas(16) Vector {
 };
 inline constexpr std::size_t kVectorBytes = sizeof(Vector);
 
-// Data is always in global memory (a GPU's, or pinned), which a compiler cannot see.
+// Data is always in global memory (a GPU's, or pinned), which a compiler cannot see. Vectors are spelt out, or it makes
+// two loads of one for elements of 64 bits.
 template <typename T>
 TUTTI_DEVICE T LoadGlobal(const std::byte* from) {
 #if defined(__CUDA_ARCH__)
+  if constexpr (std::is_same_v<T, Vector>) {
+    Vector v;
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.words[0]), "=r"(v.words[1]), "=r"(v.words[2]), "=r"(v.words[3])
+                 : "l"(__cvta_generic_to_global(from))
+                 : "memory");
+    return v;
+  }
   __builtin_assume(__isGlobal(from));
 #endif
   return *reinterpret_cast<const T*>(from);

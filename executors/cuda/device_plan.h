@@ -145,8 +145,8 @@ static_assert(sizeof(DeviceLaunch) <= 4096);
 
 inline constexpr char kInterpreterName[] = "tutti_interpret";
 // Of a block, and blocks that share a multiprocessor: each thread has 128 registers, which the loops need to keep
-// enough loads under way. Smaller blocks would not reach a link's speed alone; larger ones would have a multiprocessor
-// each, also those that only tell others where data is.
+// enough loads under way. Were blocks larger, one that only tells others where data is would have a multiprocessor to
+// itself.
 inline constexpr std::uint32_t kMaxThreads = 256;
 inline constexpr std::uint32_t kBlocksPerMultiprocessor = 2;
 

@@ -49,10 +49,11 @@ TUTTI_DEVICE float DecodeByHalf(std::uint8_t code) {
   if constexpr (std::is_same_v<Format, Float8E5M2>) {
     return DecodeHalf(static_cast<std::uint16_t>(code << 8));
   } else {
-    constexpr std::uint32_t kMagnitude = 0x7f;  // of bits; all ones: NaN
+    // NaN is all ones: one more carries into what makes the half's exponent all ones.
+    constexpr std::uint32_t kMagnitude = 0x7f, kSign = 0x80;
     const std::uint32_t magnitude = code & kMagnitude;
-    const float value = DecodeHalf(static_cast<std::uint16_t>((code - magnitude) << 8 | magnitude << 7)) * 0x1p8F;
-    return magnitude == kMagnitude ? std::bit_cast<float>(kFloatNan) : value;
+    const std::uint32_t nan = (magnitude + 1) & kSign;
+    return DecodeHalf(static_cast<std::uint16_t>((code & kSign) << 8 | (magnitude | nan) << 7)) * 0x1p8F;
   }
 }
 
