@@ -59,4 +59,18 @@ int ReferableOf(const Step& step) {
   return static_cast<int>(step.reads.size()) + static_cast<int>(written - step.writes.begin());
 }
 
+bool MayAlwaysRefer(const Schedule& schedule) {
+  const auto refers = [](const Step& step) {
+    const auto& writes = step.writes;
+    return std::none_of(writes.begin(), writes.end(), [](const Operand& write) { return IsSlot(write.place); }) ||
+           ReferableOf(step) >= 0;
+  };
+  for (const auto& channel : schedule.channels) {
+    for (const Lane& lane : channel.lanes) {
+      if (!std::all_of(lane.steps.begin(), lane.steps.end(), refers)) return false;
+    }
+  }
+  return schedule.reference_safe && schedule.reference_safe_in_place;
+}
+
 }  // namespace tutti

@@ -40,5 +40,7 @@ class Binding {
 // Memory whose content equals what the step puts into its slots, if a slot may refer to it instead: the only source of
 // a copy, or a block that the step itself writes. An index into its reads and then its writes; -1: there is none.
 int ReferableOf(const Step& step);
+// Can a slot refer to memory wherever the schedule fills one, in place or not? Then no slot need carry data.
+bool MayAlwaysRefer(const Schedule& schedule);
 
 }  // namespace tutti

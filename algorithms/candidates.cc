@@ -27,7 +27,7 @@ constexpr std::array<Shape, 7> kGpuShapes = {{
     {Wire::bulk, 128 * KiB},
     {Wire::bulk, 512 * KiB},
 }};
-constexpr std::array kGpuChannels = {1, 4, 12, kMostGpuChannels};
+constexpr std::array kGpuChannels = {1, 4, 12, kMostGpuChannels, 48, kMostChannelsOfOneGpu};
 // A pipeline of more chunks than this is in its steady state: smaller chunks only cost more steps.
 constexpr std::size_t kMostChunks = 256;
 // A wire for short messages may carry a longer one in so many pieces; more, and bulk is better everywhere.
@@ -60,9 +60,13 @@ bool RoundsOnce(tuttiAlgorithm_t algorithm) {
 }
 
 // Of an algorithm that takes `unit` of the fabric's channels for each. `block_bytes`: what one such unit carries.
-std::vector<int> ChannelCounts(const Conditions& conditions, int unit, std::size_t block_bytes) {
-  const int most = std::max(1, conditions.max_channels / unit);
-  if (conditions.forced.channels != 0) return {std::clamp(conditions.forced.channels / unit, 1, most)};
+std::vector<int> ChannelCounts(const Conditions& conditions, int unit, int lanes, std::size_t block_bytes) {
+  const int room = conditions.most_lanes == 0 ? std::numeric_limits<int>::max() : conditions.most_lanes / lanes;
+  const int most = std::max(1, std::min(conditions.max_channels / unit, room));
+  if (conditions.forced.channels != 0) {
+    // What a user insists on is not made to fit: a launch refuses it with the numbers.
+    return {std::clamp(conditions.forced.channels / unit, 1, std::max(1, conditions.max_channels / unit))};
+  }
   if (conditions.threads == 0) {
     std::vector<int> counts;
     for (const int count : kGpuChannels) {
@@ -78,7 +82,7 @@ std::vector<int> ChannelCounts(const Conditions& conditions, int unit, std::size
 }
 
 // How GPUs could move a channel's share of every block.
-std::vector<Shape> GpuShapes(const Kind& kind, const Conditions& conditions, std::size_t share) {
+std::vector<Shape> GpuShapes(const Kind& kind, const Conditions& conditions, std::size_t share, bool refers) {
   const Forced& forced = conditions.forced;
   std::vector<Shape> shapes;
   for (Shape shape : kGpuShapes) {
@@ -86,7 +90,9 @@ std::vector<Shape> GpuShapes(const Kind& kind, const Conditions& conditions, std
     if (shape.wire == Wire::inlined && !conditions.gpu_slots.inlined) continue;
     const bool longest = shape == kGpuShapes.back();
     if (forced.chunk_bytes != 0) shape.chunk_bytes = std::max(kCacheLine, RoundDown(forced.chunk_bytes, kCacheLine));
-    shape.chunk_bytes = std::min(shape.chunk_bytes, SlotCapacity(shape.wire, conditions));
+    if (shape.wire != Wire::bulk || !refers || !conditions.gpu_slots.refer) {
+      shape.chunk_bytes = std::min(shape.chunk_bytes, SlotCapacity(shape.wire, conditions));
+    }
     // Chunks beyond a whole share are all the same.
     const bool same = !shapes.empty() && shapes.back().wire == shape.wire &&
                       (shapes.back().chunk_bytes >= share || shapes.back().chunk_bytes == shape.chunk_bytes);
@@ -255,14 +261,14 @@ Shape Fitting(Shape shape, std::size_t block_bytes, int channels) {
 }
 
 std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions,
-                                  std::size_t block_bytes) {
+                                  std::size_t block_bytes, const UnitOnGpu& on_gpu) {
   const int unit = FabricChannels(algorithm);
   const std::size_t unit_bytes = (block_bytes + unit - 1) / unit;
   std::vector<Candidate> ways;
-  for (const int channels : ChannelCounts(conditions, unit, unit_bytes)) {
+  for (const int channels : ChannelCounts(conditions, unit, on_gpu.lanes, unit_bytes)) {
     const std::size_t share = (unit_bytes + channels - 1) / channels;
-    const auto shapes =
-        conditions.threads == 0 ? GpuShapes(kind, conditions, share) : HostShapes(kind, conditions, share);
+    const auto shapes = conditions.threads == 0 ? GpuShapes(kind, conditions, share, on_gpu.refers)
+                                                : HostShapes(kind, conditions, share);
     for (const Shape& shape : shapes) ways.push_back({algorithm, channels, shape});
   }
   return ways;

@@ -47,12 +47,17 @@ void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced);
 
 // What NCCL takes at the most on a DGX A100 or H100 (tools/published.cc): each costs the GPU a thread block.
 inline constexpr int kMostGpuChannels = 24;
+// Where all ranks are on one GPU its memory is the bound, not a link: it takes about a hundred multiprocessors' loads
+// to fill that of an H100 or H200 (3.35 and 4.8 TB/s at some 0.7 us, and 32 KiB that a block has under way).
+inline constexpr int kMostChannelsOfOneGpu = 96;
 
 // What GPUs' slots can be, where they are really there: which wires, and the data bytes of each; 0: any.
 struct GpuSlots {
   bool inlined = true;
   std::size_t line = 0;
   std::size_t bulk = 0;
+  // Bulk slots refer to memory wherever a schedule lets them (MayAlwaysRefer): its chunks need not fit a slot then.
+  bool refer = false;
 };
 
 // What is the same for all calls of a communicator, and on all its ranks.
@@ -61,6 +66,7 @@ struct Conditions {
   Arrangement where = {};  // empty: one node
   bool one_host = true;    // posts reach everybody
   int max_channels = 1;
+  int most_lanes = 0;  // of one rank's GPU that can run at the same time; 0: any number
   int threads = 1;  // that move data, on the rank that has most; 0: ranks are GPUs, with an executor for every channel
   std::size_t bulk_capacity = 0;  // bytes
   GpuSlots gpu_slots = {};
@@ -90,9 +96,14 @@ std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Co
 // Likewise, but also the reasons why it is not considered: another one is forced, ...
 std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions);
 
-// How an algorithm that may serve could move blocks of `block_bytes`. Never empty.
+// What an algorithm is to a GPU, in one unit of its channels.
+struct UnitOnGpu {
+  int lanes = 1;        // of the rank that has most
+  bool refers = false;  // MayAlwaysRefer, of all ranks' schedules
+};
+// How an algorithm that may serve could move blocks of `block_bytes`. Never empty. `unit` matters on GPUs.
 std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions,
-                                  std::size_t block_bytes);
+                                  std::size_t block_bytes, const UnitOnGpu& unit = {});
 
 // The shape itself, or the next one that can carry blocks of `block_bytes` in each of `channels`: a short wire takes
 // whole blocks, or pieces that are multiples of 64 bytes.

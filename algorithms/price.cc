@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "algorithms/binding.h"
+
 namespace tutti {
 namespace {
 
@@ -33,10 +35,27 @@ void Price::Path::Add(const Path& other, double times) {
   us_per_byte += times * other.us_per_byte;
 }
 
+namespace {
+
+UnitOnGpu OnGpu(const Ensemble& ensemble) {
+  UnitOnGpu unit{0, true};
+  for (const auto& member : ensemble.members()) {
+    std::size_t lanes = 0;
+    for (const auto& channel : member.channels) lanes += channel.lanes.size();
+    unit.lanes = std::max(unit.lanes, static_cast<int>(lanes));
+    unit.refers = unit.refers && MayAlwaysRefer(member);
+  }
+  unit.lanes = std::max(unit.lanes, 1);
+  return unit;
+}
+
+}  // namespace
+
 Price::Price(const Machine& machine, const Ensemble& ensemble)
     : machine_(machine),
       unit_channels_(static_cast<int>(ensemble.members().front().channels.size())),
       pieces_(ensemble.members().front().pieces()),
+      on_gpu_(OnGpu(ensemble)),
       blocks_(ensemble.members().front().blocks),
       graph_(machine, ensemble) {
   FindShares(ensemble);

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/candidates.h"
 #include "algorithms/shape.h"
 #include "algorithms/step_graph.h"
 
@@ -42,6 +43,7 @@ class Price {
   int unit_channels() const { return unit_channels_; }
   // Schedule::pieces of its schedules.
   int pieces() const { return pieces_; }
+  const UnitOnGpu& on_gpu() const { return on_gpu_; }
 
  private:
   // Microseconds that a byte takes.
@@ -79,6 +81,7 @@ class Price {
   const Machine& machine_;
   int unit_channels_ = 1;
   int pieces_ = 1;
+  UnitOnGpu on_gpu_;
   int blocks_ = 1;  // of a schedule
   StepGraph graph_;
   int slots_in_flight_ = 0;         // slots that the busiest rank fills for one chunk

@@ -73,7 +73,7 @@ double Pricing::Microseconds(const Candidate& candidate, const Kind& kind, std::
 Priced Pricing::Best(tuttiAlgorithm_t algorithm, const Kind& kind, std::size_t bytes) {
   const Price& price = PriceOf(algorithm, kind.collective);
   const std::size_t block = BlockBytes(price.pieces(), bytes);
-  const auto ways = WaysToMove(algorithm, kind, conditions_, block);
+  const auto ways = WaysToMove(algorithm, kind, conditions_, block, price.on_gpu());
   std::vector<double> us;
   for (const auto& way : ways) us.push_back(Microseconds(way, kind, bytes));
   const double alike = kAlike * *std::min_element(us.begin(), us.end());

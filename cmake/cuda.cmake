@@ -61,5 +61,7 @@ function(tutti_kernel_image out source name)
 endfunction()
 
 tutti_kernel_image(TUTTI_KERNEL_IMAGE ${PROJECT_SOURCE_DIR}/executors/cuda/kernels.cu kernels)
-set_source_files_properties(executors/cuda/kernel_module.cc PROPERTIES COMPILE_DEFINITIONS TUTTI_KERNEL_IMAGE="${TUTTI_KERNEL_IMAGE}"
+execute_process(COMMAND ${TUTTI_NVCC} --version OUTPUT_VARIABLE nvcc_version)
+string(REGEX MATCH "release ([0-9]+)" nvcc_version "${nvcc_version}")
+set_source_files_properties(executors/cuda/kernel_module.cc PROPERTIES COMPILE_DEFINITIONS "TUTTI_KERNEL_IMAGE=\"${TUTTI_KERNEL_IMAGE}\";TUTTI_KERNEL_CUDA_MAJOR=${CMAKE_MATCH_1}"
                                                                        OBJECT_DEPENDS ${TUTTI_KERNEL_IMAGE})

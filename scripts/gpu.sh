@@ -58,13 +58,19 @@ if [ -n "$dry" ]; then
   export TUTTI_BENCH_OWN_NCCL=1 TUTTI_NCCL_VERSION=2.30.0
   nccl=$build/interop/nccl/lib/libnccl.so.2
   ranks_shared=2 large=() small=(-b 8 -e 4K -f 512) copies=(-b 4K -e 64K -f 16) reduced=(-b 4K -e 4K)
-  of_processes=(-b 8 -e 4K -f 512) test_filter='Device.GraphsReplay' pace=(--cell-ms 1 --no-pin) repeats=1
+  of_processes=(-b 8 -e 4K -f 512) test_filter='Device.GraphsReplay'
+  thread_filter='*/DeviceCollectives.OfThreads/2_ranks_direct' process_filter='*/DeviceCollectives.OfProcesses/2_ranks_direct'
+  pace=(--cell-ms 1 --no-pin) repeats=1
 else
   LD_LIBRARY_PATH=$(tr : '\n' <<<"${LD_LIBRARY_PATH:-}" | grep -v '/tests/standin/*$' | paste -sd:) || true
   export LD_LIBRARY_PATH
   unset TUTTI_BENCH_OWN_NCCL TUTTI_NCCL_VERSION
   ranks_shared="2 4 8" large=(-b 128M -e 1G -f 8 -c 0) small=(-b 8 -e 16M -f 8) copies=(-b 1M -e 1G -f 4) reduced=(-b 1M -e 256M -f 256)
-  of_processes=(-b 8 -e 64M -f 512) test_filter='Device.*:*/DeviceCollectives.*' pace=(--cell-ms 30) repeats=3
+  of_processes=(-b 8 -e 64M -f 512) test_filter='Device.*'
+  # Each process makes a context, and without MPS they take turns: not every algorithm on every number of ranks.
+  thread_filter='*/DeviceCollectives.OfThreads/*'
+  process_filter='*/DeviceCollectives.OfProcesses/2_*:*/DeviceCollectives.OfProcesses/3_*chosen:*/DeviceCollectives.OfProcesses/4_*two_shot:*/DeviceCollectives.OfProcesses/8_*chosen'
+  pace=(--cell-ms 30) repeats=3
 fi
 
 # A build that was brought along finds its own library, wherever it lies now.
@@ -135,8 +141,10 @@ export build bench
 
 # In the order of what would be missed most.
 measure device 60 device "${copies[@]}" --cell-ms 100
-part tests 150 "$tests" --gtest_filter="$test_filter" --gtest_brief=1
 part litmus 30 bash -c litmus
+part tests 60 "$tests" --gtest_filter="$test_filter" --gtest_brief=1
+part tests_threads 60 "$tests" --gtest_filter="$thread_filter" --gtest_brief=1
+part tests_processes 90 "$tests" --gtest_filter="$process_filter" --gtest_brief=1
 on_device one_rank_copy 40 all_reduce --ranks 1 "${copies[@]}"
 for n in $ranks_shared; do
   [ "$n" = 4 ] && continue

@@ -56,7 +56,7 @@ function loads_at_once(   i, l, m, r, run, most, least, around) {
   for (i = 1; i <= n; ++i) {
     l = innermost(i)
     if (i in target_of || op[i] ~ /BRA|CALL|RET/ || needs(i)) { run = 0; split("", coming) }
-    if (op[i] !~ /LDG\.E\.128/ || !l) continue
+    if (op[i] !~ /LDG\.E\.128/ || op[i] ~ /STRONG/ || !l) continue  # as below
     match(op[i], / R[0-9]+/)
     for (r = 0; r < 4; ++r) coming[substr(op[i], RSTART + 2, RLENGTH - 2) + r] = 1
     if (++run > most[l]) most[l] = run

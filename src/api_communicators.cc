@@ -1,4 +1,4 @@
-// The C boundary of communicators, memory, streams and everything that is asked rather than done.
+// The C boundary of communicators and of everything that is asked of them rather than done.
 #include <sched.h>
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 #include "src/bootstrap/rendezvous.h"
 #include "src/device_buffers.h"
 #include "src/group.h"
-#include "src/memory.h"
 
 namespace tutti {
 namespace {
@@ -51,10 +50,6 @@ Options WithConfig(Options options, const tuttiConfig_t* given) {
 }
 
 Options DefaultOptions() { return {GlobalSettings(), "", true, CurrentCudaDevice()}; }
-
-void CheckOutput(const char* name, const void* pointer) {
-  if (pointer == nullptr) Throw(tuttiInvalidArgument, "{} is NULL", name);
-}
 
 // Makes the handle, then the communicator in it by `make`, here or in the background. *out is set at once, and to null
 // again if a blocking join fails.
@@ -96,22 +91,6 @@ tuttiResult_t JoinAs(tuttiComm_t* comm, const JoinTicket& ticket, int nranks, in
   return JoinInto(comm, rank, nranks, options, [=](tuttiComm& handle) {
     return std::make_unique<Communicator>(ticket, nranks, rank, options, Cancellation(handle.cancel));
   });
-}
-
-// A Guard whose body has a result of its own.
-template <typename Body>
-tuttiResult_t GuardResult(tuttiComm* handle, Body&& body) noexcept {
-  tuttiResult_t result = tuttiSuccess;
-  const auto guarded = Guard(handle, [&] { result = body(); });
-  return guarded != tuttiSuccess ? guarded : result;
-}
-
-// For getters: finalized and dead communicators still answer.
-// REQUIRES: the caller has a Hold.
-Communicator& Made(tuttiComm* pointer) {
-  auto& handle = Checked(pointer);
-  const bool joining = handle.life.load(std::memory_order_acquire) == tuttiComm::Life::joining;
-  return joining || handle.communicator == nullptr ? Usable(pointer) : *handle.communicator;
 }
 
 void AwaitPending(const tuttiComm& handle) {
@@ -322,80 +301,4 @@ tuttiResult_t tuttiCommGetLastAlgorithm(tuttiComm_t comm, tuttiAlgorithm_t* algo
     CheckOutput("algorithm", algorithm);
     *algorithm = communicator.last_algorithm();
   });
-}
-
-tuttiResult_t tuttiMemAlloc(void** ptr, size_t size) {
-  return Guard(nullptr, [&] {
-    CheckOutput("ptr", ptr);
-    *ptr = AllocateShared(size);
-  });
-}
-
-tuttiResult_t tuttiMemFree(void* ptr) {
-  return Guard(nullptr, [&] { FreeShared(ptr); });
-}
-
-tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size, void** handle) {
-  return Guard(comm, [&] {
-    const Hold hold(Ready(comm));
-    CheckOutput("buff", buff);
-    CheckOutput("handle", handle);
-    if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
-    auto& communicator = Usable(comm);
-    const std::lock_guard lock(communicator);
-    if (communicator.device() != nullptr) communicator.device()->registered().Add(buff, size);
-    *handle = buff;
-  });
-}
-
-tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle) {
-  return Guard(comm, [&] {
-    const Hold hold(Checked(comm));
-    CheckOutput("handle", handle);
-    auto& communicator = Made(comm);
-    const std::lock_guard lock(communicator);
-    if (communicator.device() != nullptr) communicator.device()->registered().Remove(handle);
-  });
-}
-
-tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size, tuttiWindow_t* win, int winFlags) {
-  return Guard(comm, [&] {
-    const Hold hold(Ready(comm));
-    auto& communicator = Usable(comm);
-    CheckOutput("buff", buff);
-    CheckOutput("win", win);
-    if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
-    if (winFlags != TUTTI_WIN_DEFAULT)
-      Throw(tuttiInvalidArgument, "winFlags is {}; only TUTTI_WIN_DEFAULT exists", winFlags);
-    const std::lock_guard lock(communicator);
-    *win = communicator.RegisterWindow(buff, size);
-  });
-}
-
-tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_t win) {
-  return Guard(comm, [&] {
-    const Hold hold(Ready(comm));
-    auto& communicator = Usable(comm);
-    const std::lock_guard lock(communicator);
-    communicator.DeregisterWindow(win);
-  });
-}
-
-tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream) {
-  return Guard(nullptr, [&] {
-    CheckOutput("stream", stream);
-    *stream = NewStream();
-  });
-}
-
-tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream) {
-  return Guard(nullptr, [&] { DestroyStream(stream); });
-}
-
-tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream) {
-  return GuardResult(nullptr, [&] { return CheckedStream(stream).Synchronize(); });
-}
-
-tuttiResult_t tuttiStreamQuery(tuttiStream_t stream) {
-  return GuardResult(nullptr, [&] { return CheckedStream(stream).Query(); });
 }

@@ -135,6 +135,15 @@ bool IsGpuMemory(const CudaDevice& device, const void* pointer) {
   return Look(device.driver(), pointer).memory == Memory::device;
 }
 
+bool PeersMayReach(const CudaDevice& device, const void* pointer) {
+  unsigned capable = 0;
+  int attribute = kCuPointerIsIpcCapable;
+  void* value = &capable;
+  const auto result =
+      device.driver().cuPointerGetAttributes(1, &attribute, &value, reinterpret_cast<CuPointer>(pointer));
+  return result == kCuSuccess && capable != 0;
+}
+
 bool DeviceReads(const CudaDevice& device, const void* pointer) {
   return Look(device.driver(), pointer).memory != Memory::plain;
 }

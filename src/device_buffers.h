@@ -26,4 +26,8 @@ bool IsGpuMemory(const CudaDevice& device, const void* pointer);
 // Can a kernel on `device` read this?
 bool DeviceReads(const CudaDevice& device, const void* pointer);
 
+// Can kernels on other devices of this process, to which peer access is enabled, read this memory of `device`? Not so
+// for memory of pools and of mappings (cudaMallocAsync, cuMemMap), whose access is a matter of their own.
+bool PeersMayReach(const CudaDevice& device, const void* pointer);
+
 }  // namespace tutti

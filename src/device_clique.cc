@@ -43,6 +43,7 @@ struct DeviceClique::Bundle {
   std::vector<CuStream> streams;  // the first one is launched on
   std::uint32_t blocks = 0;
   std::uint32_t threads = 0;
+  bool per_thread_elsewhere = false;  // some other thread's own default stream is to be one of them
 
   void AddStream(CuStream stream) {
     if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
@@ -50,18 +51,13 @@ struct DeviceClique::Bundle {
 };
 
 DeviceClique::DeviceClique(std::vector<int> members, std::shared_ptr<const KernelModule> kernels)
-    : members_(std::move(members)), kernels_(std::move(kernels)), device_(kernels_->device()), pinned_(device_) {
-  const auto& driver = device_.driver();
-  const CurrentDevice current(driver, device_.context());
-  const BesideCapture beside(driver);
-  driver.Check(driver.cuEventCreate(&arrived_, kCuEventDisableTiming), "cuEventCreate");
-  driver.Check(driver.cuEventCreate(&launched_, kCuEventDisableTiming), "cuEventCreate");
-}
-
-DeviceClique::~DeviceClique() {
-  device_.driver().cuEventDestroy(arrived_);
-  device_.driver().cuEventDestroy(launched_);
-}
+    : members_(std::move(members)),
+      kernels_(std::move(kernels)),
+      device_(kernels_->device()),
+      pinned_(device_),
+      arrived_(device_.driver(), device_.context()),
+      launched_(device_.driver(), device_.context()),
+      captured_(device_.driver(), device_.context()) {}
 
 // The largest set of the ranks here that can run without any other rank of the clique.
 std::vector<int> DeviceClique::Ready() const {
@@ -101,7 +97,12 @@ std::optional<Error> DeviceClique::LaunchReady(const std::vector<int>& ranks) {
     if (collectives != nullptr) together = std::min(together, collectives->works.size());
   }
   Bundle bundle;
-  for (const int rank : ranks) bundle.AddStream(deposits_.at(rank).part.stream);
+  for (const int rank : ranks) {
+    const auto& deposit = deposits_.at(rank);
+    bundle.per_thread_elsewhere = bundle.per_thread_elsewhere || (deposit.thread != std::this_thread::get_id() &&
+                                                                  deposit.part.HasStream(kCuStreamPerThread));
+    bundle.AddStream(deposit.part.stream);
+  }
   for (const int rank : ranks) {
     auto& part = deposits_.at(rank).part;
     for (const auto stream : part.other_streams) bundle.AddStream(stream);
@@ -120,6 +121,13 @@ std::optional<Error> DeviceClique::LaunchReady(const std::vector<int>& ranks) {
     std::erase_if(part.queues, [](const DeviceCalls& calls) { return calls.works.empty(); });
   }
   try {
+    if (bundle.per_thread_elsewhere) {
+      Throw(
+          tuttiInvalidUsage,
+          "ranks that share device {} are launched together by one of their threads, for which cudaStreamPerThread is "
+          "its own stream and no other thread's: give each rank a stream that was created",
+          device_.ordinal());
+    }
     if (bundle.blocks > kernels_->resident_blocks()) {
       Throw(tuttiInvalidUsage,
             "these calls need {} thread blocks at the same time, and device {} holds {}: take fewer channels "
@@ -154,30 +162,28 @@ void DeviceClique::Enqueue(const Bundle& bundle) {
         "them in one thread, in one group, or not at all",
         device_.ordinal());
   }
-  // Operations of one communicator run in order, whatever the streams. A graph keeps its own order.
-  if (!capture && any_launched_ && last_stream_ != leader) {
-    driver.Check(driver.cuStreamWaitEvent(leader, launched_, 0), "cuStreamWaitEvent");
+  // Operations of one communicator run in order, whatever the streams, also in a graph that forks. Between a graph and
+  // anything else the user keeps them apart.
+  if (!capture) {
+    launched_.Block(leader);
+  } else if (last_capture_ == capture) {
+    captured_.Block(leader);
   }
   for (const auto stream : bundle.streams) {
     if (stream == leader) continue;
-    driver.Check(driver.cuEventRecord(arrived_, stream), "cuEventRecord");
-    driver.Check(driver.cuStreamWaitEvent(leader, arrived_, 0), "cuStreamWaitEvent");
+    arrived_.Record(stream);
+    arrived_.Block(leader);
   }
   const DeviceLaunch launch = pinned_.Write(bundle.queues, bundle.works);
   kernels_->Launch(launch, bundle.blocks, bundle.threads, leader);
   pinned_.Enqueued(leader, capture.has_value());
   // In a graph the event is one of the graph's; launched_ must stay one that can be waited for outside.
-  const CuEvent after = capture ? arrived_ : launched_;
-  driver.Check(driver.cuEventRecord(after, leader), "cuEventRecord");
+  CudaEvent& after = capture ? captured_ : launched_;
+  after.Record(leader);
   for (const auto stream : bundle.streams) {
-    if (stream != leader) driver.Check(driver.cuStreamWaitEvent(stream, after, 0), "cuStreamWaitEvent");
+    if (stream != leader) after.Block(stream);
   }
-  if (capture) {
-    any_captured_ = true;
-    return;
-  }
-  any_launched_ = true;
-  last_stream_ = leader;
+  if (capture) last_capture_ = capture;
 }
 
 std::optional<Error> DeviceClique::Missing(int rank, Clock::duration waited, std::chrono::milliseconds timeout) const {
@@ -203,7 +209,7 @@ std::optional<Error> DeviceClique::Launch(std::vector<DevicePart> parts, std::ch
   for (auto& part : parts) {
     ranks.push_back(part.rank);
     last_thread_[part.rank] = std::this_thread::get_id();
-    deposits_[part.rank] = {std::move(part), ticket};
+    deposits_[part.rank] = {std::move(part), ticket, std::this_thread::get_id()};
   }
   const auto launched = [&] {
     return failures_.count(ticket) != 0 || std::none_of(ranks.begin(), ranks.end(), [&](int rank) {
@@ -249,7 +255,7 @@ bool DeviceClique::AwaitIdle(std::chrono::milliseconds most) {
   for (;;) {
     {
       const std::lock_guard lock(mutex_);
-      if (!any_launched_ || device_.driver().cuEventQuery(launched_) != kCuErrorNotReady) return true;
+      if (launched_.Passed()) return true;
     }
     if (Clock::now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(200));

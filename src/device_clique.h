@@ -5,6 +5,7 @@
 // Thread-safety: all member functions may be called from any thread.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -40,6 +41,10 @@ struct DevicePart {
   std::vector<DeviceCalls> queues;
   CuStream stream = nullptr;
   std::vector<CuStream> other_streams;  // their earlier work comes first, their later work after
+
+  bool HasStream(CuStream wanted) const {
+    return stream == wanted || std::find(other_streams.begin(), other_streams.end(), wanted) != other_streams.end();
+  }
 };
 
 class DeviceClique {
@@ -49,7 +54,6 @@ class DeviceClique {
 
   // `members`: ranks. `kernels` are those of the shared device.
   DeviceClique(std::vector<int> members, std::shared_ptr<const KernelModule> kernels);
-  ~DeviceClique();
 
   // Launches the parts of one thread, together with those of the other threads that they wait for. Returns when all
   // are launched; what went wrong, if anything. `timeout`: how long others may not come.
@@ -57,7 +61,7 @@ class DeviceClique {
   // Has any launch been captured? Its graph may run again at any time.
   bool captured() const {
     const std::lock_guard lock(mutex_);
-    return any_captured_;
+    return last_capture_.has_value();
   }
   // Waits for the kernels that were launched. False after `most`.
   bool AwaitIdle(std::chrono::milliseconds most);
@@ -66,6 +70,7 @@ class DeviceClique {
   struct Deposit {
     DevicePart part;
     std::uint64_t ticket;
+    std::thread::id thread;
   };
   struct Bundle;
 
@@ -86,10 +91,10 @@ class DeviceClique {
   std::map<std::uint64_t, Error> failures_;     // by ticket
   std::map<int, std::thread::id> last_thread_;  // that a rank's calls came from
   std::uint64_t next_ticket_ = 1;
-  CuEvent arrived_ = nullptr;   // recorded on each other stream in turn
-  CuEvent launched_ = nullptr;  // after the last launch
-  CuStream last_stream_ = nullptr;
-  bool any_launched_ = false, any_captured_ = false;
+  CudaEvent arrived_;                          // recorded on each other stream in turn
+  CudaEvent launched_;                         // after the last launch that was not captured
+  CudaEvent captured_;                         // after the last one that was, ...
+  std::optional<std::uint64_t> last_capture_;  // ... and in which capture
 };
 
 }  // namespace tutti

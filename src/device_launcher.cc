@@ -9,12 +9,18 @@
 namespace tutti {
 namespace {
 
+// A message to oneself, or from oneself.
+struct OwnMessages {
+  std::vector<const Operation*> operations;
+  std::vector<CuStream> streams;
+};
+
 // One rank's calls of a group.
 struct RankCalls {
   Communicator* communicator;
   std::vector<const Operation*> operations;
   std::vector<CuStream> streams;
-  std::vector<const Operation*> to_itself, from_itself;
+  OwnMessages to_itself, from_itself;
 
   void AddStream(CuStream stream) {
     if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
@@ -22,26 +28,57 @@ struct RankCalls {
 };
 
 void Add(RankCalls& rank, const DeviceLaunched& call) {
-  const auto& side = *rank.communicator->device();
   const Operation& operation = *call.operation;
-  if (side.DoneByCopy(operation, call.stream)) return;
+  if (rank.communicator->device()->DoneByCopy(operation, call.stream)) return;
+  rank.AddStream(call.stream);
   if (operation.point_to_point() && operation.root == rank.communicator->rank()) {
-    (operation.collective == Collective::send ? rank.to_itself : rank.from_itself).push_back(&operation);
-    rank.AddStream(call.stream);
+    auto& messages = operation.collective == Collective::send ? rank.to_itself : rank.from_itself;
+    messages.operations.push_back(&operation);
+    messages.streams.push_back(call.stream);
     return;
   }
   rank.operations.push_back(&operation);
-  rank.AddStream(call.stream);
 }
 
-// The k-th message to oneself meets the k-th from oneself. Throws tuttiInvalidUsage where they do not match.
+// The k-th message to oneself meets the k-th from oneself.
 void CopyToItself(const RankCalls& rank) {
-  RequireOwnMessagesMatch(rank.communicator->rank(), rank.to_itself, rank.from_itself);
-  for (std::size_t i = 0; i < rank.to_itself.size(); ++i) {
-    const auto& send = *rank.to_itself[i];
-    rank.communicator->device()->Copy(rank.from_itself[i]->output, send.input, send.count * SizeOf(send.type),
-                                      rank.streams.front());
+  const auto& [sends, send_streams] = rank.to_itself;
+  const auto& [receives, receive_streams] = rank.from_itself;
+  for (std::size_t i = 0; i < sends.size(); ++i) {
+    rank.communicator->device()->Copy(receives[i]->output, receive_streams[i], sends[i]->input, send_streams[i],
+                                      sends[i]->count * SizeOf(sends[i]->type));
   }
+}
+
+// Calls of the ranks of one clique.
+struct CliqueCalls {
+  std::vector<RankCalls> ranks;
+  std::vector<DevicePart> parts;
+};
+
+// May take and give back memory, which a driver may put off until kernels have ended: before anything is launched.
+// Throws what is wrong with the calls.
+void Prepare(CliqueCalls& calls) {
+  for (const auto& rank : calls.ranks) {
+    RequireOwnMessagesMatch(rank.communicator->rank(), rank.to_itself.operations, rank.from_itself.operations);
+    if (rank.operations.empty()) continue;
+    const std::vector<CuStream> others(rank.streams.begin() + 1, rank.streams.end());
+    calls.parts.push_back(rank.communicator->device()->Prepare(rank.operations, rank.streams.front(), others));
+    rank.communicator->NoteEnqueued(*rank.operations.back());
+  }
+}
+
+std::optional<Error> LaunchTogether(DeviceClique& clique, CliqueCalls& calls) {
+  for (const auto& rank : calls.ranks) CopyToItself(rank);
+  if (calls.parts.empty()) return std::nullopt;
+  const auto& settings = calls.ranks.front().communicator->options().settings;
+  return clique.Launch(std::move(calls.parts), std::chrono::milliseconds(settings.operation_timeout_ms),
+                       [&]() -> std::optional<Error> {
+                         for (const auto& rank : calls.ranks) {
+                           if (auto failure = rank.communicator->failure()) return failure;
+                         }
+                         return std::nullopt;
+                       });
 }
 
 bool Kills(const Error& error) { return error.code() != tuttiInvalidUsage && error.code() != tuttiInvalidArgument; }
@@ -50,38 +87,22 @@ bool Kills(const Error& error) { return error.code() != tuttiInvalidUsage && err
 
 std::optional<Error> EnqueueAll(std::span<const DeviceLaunched> group) {
   // By clique, in the order of their addresses, so that two threads never wait for each other's next one.
-  std::map<std::shared_ptr<DeviceClique>, std::vector<RankCalls>> cliques;
+  std::map<std::shared_ptr<DeviceClique>, CliqueCalls> cliques;
   std::optional<Error> first;
   try {
     for (const auto& call : group) {
-      auto& ranks = cliques[call.communicator->device()->clique()];
+      auto& ranks = cliques[call.communicator->device()->clique()].ranks;
       auto rank = std::find_if(ranks.begin(), ranks.end(),
                                [&](const RankCalls& each) { return each.communicator == call.communicator; });
       if (rank == ranks.end()) rank = ranks.insert(ranks.end(), {call.communicator, {}, {}, {}, {}});
       Add(*rank, call);
     }
-    for (auto& [clique, ranks] : cliques) {
-      std::vector<DevicePart> parts;
-      for (auto& rank : ranks) {
-        CopyToItself(rank);
-        if (rank.operations.empty()) continue;
-        const std::vector<CuStream> others(rank.streams.begin() + 1, rank.streams.end());
-        parts.push_back(rank.communicator->device()->Prepare(rank.operations, rank.streams.front(), others));
-        rank.communicator->NoteEnqueued(*rank.operations.back());
-      }
-      if (parts.empty()) continue;
-      const auto timeout =
-          std::chrono::milliseconds(ranks.front().communicator->options().settings.operation_timeout_ms);
-      const auto check = [&]() -> std::optional<Error> {
-        for (const auto& rank : ranks) {
-          if (auto failure = rank.communicator->failure()) return failure;
-        }
-        return std::nullopt;
-      };
-      const auto failure = clique->Launch(std::move(parts), timeout, check);
+    for (auto& [clique, calls] : cliques) Prepare(calls);
+    for (auto& [clique, calls] : cliques) {
+      const auto failure = LaunchTogether(*clique, calls);
       if (!failure) continue;
       // A call that was refused has left nothing behind. After anything else nobody knows what ran.
-      for (const auto& rank : ranks) {
+      for (const auto& rank : calls.ranks) {
         if (Kills(*failure)) rank.communicator->Fail(*failure);
       }
       if (!first) first = failure;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "algorithms/binding.h"
 #include "algorithms/build.h"
 #include "algorithms/machine_of_system.h"
 #include "base/datatype.h"
@@ -49,8 +50,10 @@ std::size_t LanesOf(const Schedule& schedule) {
 constexpr std::size_t kBytesPerMessageChannel = std::size_t{256} << 10;
 constexpr std::size_t kMessageChunk = std::size_t{128} << 10;
 
-int MessageChannels(std::size_t bytes) {
-  return static_cast<int>(std::clamp<std::size_t>(bytes / kBytesPerMessageChannel, 1, kMessageChannels));
+// So few that a group has room to send to and receive from every rank at the same time.
+int MessageChannels(std::size_t bytes, const Conditions& conditions) {
+  const int most = std::clamp(conditions.most_lanes / std::max(1, 2 * (conditions.nranks - 1)), 1, kMessageChannels);
+  return static_cast<int>(std::clamp<std::size_t>(bytes / kBytesPerMessageChannel, 1, static_cast<std::size_t>(most)));
 }
 
 Shape MessageShape(std::size_t bytes, const GpuSlots& slots) {
@@ -117,19 +120,35 @@ Choice DevicePlans::Choose(const Kind& kind, std::size_t bytes) const {
   return {entry.candidate, std::move(reason)};
 }
 
-// The candidate's schedule, with as many channels as all ranks of a GPU have room for at the same time. What a user
-// insists on is not changed: the launch refuses it with the numbers.
-Schedule DevicePlans::Fitted(const Operation& operation, Candidate& candidate) const {
+std::vector<Schedule> DevicePlans::SchedulesOfAll(const Operation& operation, const Candidate& candidate) const {
+  std::vector<Schedule> all;
+  for (int rank = 0; rank < context_.conditions.nranks; ++rank) {
+    all.push_back(BuiltSchedule(operation, candidate, context_.conditions, rank));
+  }
+  return all;
+}
+
+// Makes the candidate one that all ranks of a GPU have room for at the same time, and whose chunks fit the slots that
+// carry data. What a user insists on is not changed: the launch refuses it with the numbers.
+void DevicePlans::Fit(const Operation& operation, Candidate& candidate) const {
   const auto& conditions = context_.conditions;
-  const auto room = context_.resident_blocks / context_.sharing;
+  auto schedules = SchedulesOfAll(operation, candidate);
   const auto fits = [&] {
-    for (int rank = 0; rank < conditions.nranks; ++rank) {
-      if (LanesOf(BuiltSchedule(operation, candidate, conditions, rank)) > room) return false;
-    }
-    return true;
+    return std::all_of(schedules.begin(), schedules.end(), [&](const Schedule& schedule) {
+      return LanesOf(schedule) <= static_cast<std::size_t>(conditions.most_lanes);
+    });
   };
-  while (conditions.forced.channels == 0 && candidate.channels > 1 && !fits()) candidate.channels /= 2;
-  return BuiltSchedule(operation, candidate, conditions, rank_);
+  while (conditions.forced.channels == 0 && candidate.channels > 1 && !fits()) {
+    --candidate.channels;
+    schedules = SchedulesOfAll(operation, candidate);
+  }
+  // A contribution that is scaled first is nowhere in memory.
+  const bool refer = candidate.shape.wire == Wire::bulk && conditions.gpu_slots.refer && !operation.scaled &&
+                     std::all_of(schedules.begin(), schedules.end(), MayAlwaysRefer);
+  if (!refer) {
+    auto& chunk = candidate.shape.chunk_bytes;
+    chunk = std::min(chunk, SlotCapacity(candidate.shape.wire, conditions));
+  }
 }
 
 std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const Operation& asked, std::uint64_t packed) const {
@@ -142,13 +161,14 @@ std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const Operation& asked, std::
   if (operation.point_to_point()) {
     const std::size_t bytes = operation.count * SizeOf(operation.type);
     choice = {{}, "point to point"};
-    schedule = MessageSchedule(operation, rank_, conditions.nranks, MessageChannels(bytes));
+    schedule = MessageSchedule(operation, rank_, conditions.nranks, MessageChannels(bytes, conditions));
     shape = MessageShape(bytes, conditions.gpu_slots);
     first_channel = conditions.max_channels;
   } else {
     const std::size_t bytes = LargestBlockBytes(operation);
     choice = Choose(KindOf(operation), bytes);
-    schedule = Fitted(operation, choice.candidate);
+    Fit(operation, choice.candidate);
+    schedule = BuiltSchedule(operation, choice.candidate, conditions, rank_);
     shape = Fitting(choice.candidate.shape, BlockBytes(schedule.pieces(), bytes),
                     static_cast<int>(schedule.channels.size()));
   }

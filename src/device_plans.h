@@ -24,9 +24,7 @@ struct DevicePlanContext {
   const CudaDevice* device;
   const DeviceFabric* fabric;
   DeviceArena* arena;
-  Conditions conditions;          // equal on all ranks
-  std::uint32_t resident_blocks;  // of the rank whose GPU has least
-  std::uint32_t sharing;          // ranks of the GPU that has most
+  Conditions conditions;  // equal on all ranks
 };
 
 struct DevicePlanEntry {
@@ -66,7 +64,8 @@ class DevicePlans {
  private:
   std::unique_ptr<DevicePlanEntry> Make(const Operation& operation, std::uint64_t packed) const;
   Choice Choose(const Kind& kind, std::size_t bytes) const;
-  Schedule Fitted(const Operation& operation, Candidate& candidate) const;
+  std::vector<Schedule> SchedulesOfAll(const Operation& operation, const Candidate& candidate) const;
+  void Fit(const Operation& operation, Candidate& candidate) const;
 
   DevicePlanContext context_;
   int rank_;

@@ -66,7 +66,16 @@ std::unique_ptr<DeviceSide> DeviceSide::Make(const DeviceSetup& setup, int rank,
                                              const AllGather& all_gather, Deadline deadline, std::string* why) {
   // Whatever is wrong with one rank's device must be known to all before any goes on.
   std::string mine;
-  if (LoadedCudaDriver(&mine) != nullptr && KernelImage().empty()) mine = "its libtutti was built without nvcc";
+  std::shared_ptr<const KernelModule> kernels;
+  if (const auto* const driver = LoadedCudaDriver(&mine)) {
+    mine = WhyNoKernels(*driver);
+    try {
+      if (mine.empty()) kernels = KernelsOf(CudaDevice(*driver, setup.device));
+    } catch (const Error& error) {
+      if (error.code() == tuttiInvalidArgument) throw;  // the user's
+      mine = error.what();
+    }
+  }
   const auto all = all_gather(std::as_bytes(std::span(mine)));
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].empty()) continue;
@@ -85,8 +94,9 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, int rank, int nranks, const All
   struct Room {
     CuUuid uuid;
     std::uint32_t blocks;
+    bool zero_copy;
   };
-  const auto rooms = GatherValues(all_gather, Room{device_->uuid(), kernels_->resident_blocks()});
+  const auto rooms = GatherValues(all_gather, Room{device_->uuid(), kernels_->resident_blocks(), zero_copy_});
   std::uint32_t blocks = rooms.front().blocks, sharing = 1;
   for (const auto& room : rooms) {
     blocks = std::min(blocks, room.blocks);
@@ -99,14 +109,17 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, int rank, int nranks, const All
   context.conditions = setup.conditions;
   context.conditions.threads = 0;
   context.conditions.programs = {};
-  context.conditions.max_channels = std::clamp(static_cast<int>(blocks / sharing), kFewestChannels, kMostGpuChannels);
-  context.resident_blocks = blocks;
-  context.sharing = sharing;
+  const bool one_device = sharing == static_cast<std::uint32_t>(nranks);
+  context.conditions.most_lanes = std::max(1, static_cast<int>(blocks / sharing));
+  context.conditions.max_channels =
+      std::clamp(context.conditions.most_lanes, kFewestChannels, one_device ? kMostChannelsOfOneGpu : kMostGpuChannels);
 
   shm_ = std::make_unique<ShmFabric>(rank, nranks, 1, *setup.settings, all_gather, deadline);
   fabric_ = std::make_unique<DeviceFabric>(*device_, context.conditions.max_channels + kMessageChannels, *shm_,
                                            all_gather, deadline);
-  context.conditions.gpu_slots = {false, fabric_->layout().line_capacity(), fabric_->layout().bulk_capacity()};
+  const bool all_refer = std::all_of(rooms.begin(), rooms.end(), [](const Room& room) { return room.zero_copy; });
+  context.conditions.gpu_slots = {false, fabric_->layout().line_capacity(), fabric_->layout().bulk_capacity(),
+                                  all_refer && fabric_->one_device() && fabric_->one_process()};
   context.conditions.bulk_capacity = fabric_->layout().bulk_capacity();
   context.device = device_.get();
   context.fabric = fabric_.get();
@@ -169,6 +182,12 @@ DeviceSide::~DeviceSide() {
   constexpr std::chrono::seconds kToStop{5};
   if (!AwaitIdle(kToStop)) Stop();
   const bool idle = AwaitIdle(kToStop);
+  // A graph's kernel whose peers have died waits on, and no event tells. It looks at the abort word every millisecond.
+  constexpr std::chrono::milliseconds kToSeeAbort{20};
+  if (clique_->captured()) {
+    Stop();
+    std::this_thread::sleep_for(kToSeeAbort);
+  }
   auto& own = shm_->control(rank_).state;
   auto alive = RankState::alive;
   own.compare_exchange_strong(alive, RankState::left, std::memory_order_release, std::memory_order_relaxed);
@@ -196,18 +215,30 @@ std::uint64_t DeviceSide::Done(int peer, bool sends) const {
 
 void DeviceSide::Stop() { std::atomic_ref(*abort_).store(1, std::memory_order_release); }
 
-void DeviceSide::Copy(void* to, const void* from, std::size_t bytes, CuStream stream) const {
-  if (bytes == 0 || to == from) return;
-  const CurrentDevice current(device_->driver(), device_->context());
-  device_->driver().Check(device_->driver().cuMemcpyAsync(reinterpret_cast<CuPointer>(to),
-                                                          reinterpret_cast<CuPointer>(from), bytes, stream),
-                          "cuMemcpyAsync");
+void DeviceSide::Copy(void* to, CuStream writer, const void* from, CuStream reader, std::size_t bytes) const {
+  const auto& driver = device_->driver();
+  const CurrentDevice current(driver, device_->context());
+  std::optional<CudaEvent> between;
+  if (writer != reader) {
+    between.emplace(driver, device_->context());
+    between->Record(reader);
+    between->Block(writer);
+  }
+  if (bytes > 0 && to != from) {
+    driver.Check(
+        driver.cuMemcpyAsync(reinterpret_cast<CuPointer>(to), reinterpret_cast<CuPointer>(from), bytes, writer),
+        "cuMemcpyAsync");
+  }
+  if (between) {
+    between->Record(writer);
+    between->Block(reader);
+  }
 }
 
 bool DeviceSide::DoneByCopy(const Operation& operation, CuStream stream) const {
   if (nranks_ > 1 || operation.point_to_point() || operation.scaled || operation.uneven != nullptr) return false;
   if (operation.collective != Collective::barrier) {
-    Copy(operation.output, operation.input, operation.count * SizeOf(operation.type), stream);
+    Copy(operation.output, stream, operation.input, stream, operation.count * SizeOf(operation.type));
   }
   return true;
 }
@@ -215,7 +246,9 @@ bool DeviceSide::DoneByCopy(const Operation& operation, CuStream stream) const {
 // How peers may reach a buffer of the GPU instead of receiving copies.
 Reach DeviceSide::ReachOf(const void* buffer, std::size_t bytes) const {
   if (!zero_copy_ || !fabric_->all_reach()) return {};
-  if (fabric_->one_process()) return {SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(buffer)};
+  if (fabric_->one_process() && (fabric_->one_device() || PeersMayReach(*device_, buffer))) {
+    return {SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(buffer)};
+  }
   if (const auto reach = windows_->Find(buffer, bytes)) return *reach;
   return registered_->Find(buffer, bytes).value_or(Reach{});
 }

@@ -51,10 +51,12 @@ class DeviceSide {
   DevicePart Prepare(std::span<const Operation* const> operations, CuStream stream, std::vector<CuStream> others);
   // Calls that are done by a copy, in stream order, without a launch: of one rank alone, or to oneself.
   bool DoneByCopy(const Operation& operation, CuStream stream) const;
-  void Copy(void* to, const void* from, std::size_t bytes, CuStream stream) const;
+  // `from` is what it will be in `reader`'s order, and stays it until the copy is done.
+  void Copy(void* to, CuStream writer, const void* from, CuStream reader, std::size_t bytes) const;
 
   // Every kernel of this rank ends soon.
   void Stop();
+  // Of launches; of graphs' replays, only their user knows when they have ended.
   bool AwaitIdle(std::chrono::milliseconds most) const { return clique_->AwaitIdle(most); }
   const DevicePlanEntry* last_plan() const { return last_plan_; }
 

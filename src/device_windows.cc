@@ -10,26 +10,15 @@ namespace {
 
 // A rank's part of a window, as it offers it to the others.
 struct Offer {
-  CuIpcHandle handle;  // of the whole allocation
-  std::uint64_t offset;
+  ShareableBuffer buffer;
   std::uint64_t address;  // for ranks of the same process
   bool valid;
 };
 
-Offer MakeOffer(const CudaDevice& device, void* buffer, std::size_t bytes) {
-  const auto& driver = device.driver();
-  const CurrentDevice current(driver, device.context());
-  Offer offer{};
-  CuPointer base = 0;
-  std::size_t size = 0;
-  const auto address = reinterpret_cast<CuPointer>(buffer);
-  if (driver.cuMemGetAddressRange(&base, &size, address) != kCuSuccess) return offer;
-  if (address - base > size || bytes > size - (address - base)) return offer;
-  if (driver.cuIpcGetMemHandle(&offer.handle, base) != kCuSuccess) return offer;
-  offer.offset = address - base;
-  offer.address = address;
-  offer.valid = true;
-  return offer;
+Offer MakeOffer(const CudaDevice& device, const void* buffer, std::size_t bytes) {
+  const auto shareable = ShareableBufferOf(device, buffer, bytes);
+  if (!shareable) return {};
+  return {*shareable, reinterpret_cast<std::uint64_t>(buffer), true};
 }
 
 }  // namespace
@@ -68,8 +57,8 @@ tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const AllG
       bases.push_back(reinterpret_cast<const std::byte*>(offer.address));
       continue;
     }
-    window.opened.emplace_back(device_, offer.handle);
-    bases.push_back(window.opened.back().data() + offer.offset);
+    window.opened.emplace_back(device_, offer.buffer.handle);
+    bases.push_back(window.opened.back().data() + offer.buffer.offset);
   }
   const std::size_t row = bases.size() * sizeof bases.front();
   SideStream(device_.driver(), device_.context()).Copy(table_.data() + windows_.size() * row, bases.data(), row);
@@ -89,14 +78,7 @@ bool DeviceWindows::Deregister(const tuttiWindow* handle, const AllGather& all_g
 }
 
 std::optional<Reach> DeviceWindows::Find(const void* pointer, std::size_t bytes) const {
-  const auto* const begin = static_cast<const std::byte*>(pointer);
-  for (const auto& window : windows_) {
-    if (window.handle == nullptr || begin < window.begin) continue;
-    const auto offset = static_cast<std::size_t>(begin - window.begin);
-    if (offset > window.bytes || bytes > window.bytes - offset) continue;
-    return Reach{SlotKind::window, window.handle->number, offset};
-  }
-  return std::nullopt;
+  return FindWindow(windows_, pointer, bytes);
 }
 
 }  // namespace tutti

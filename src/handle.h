@@ -104,4 +104,25 @@ tuttiResult_t Guard(tuttiComm* handle, Body&& body) noexcept {
   }
 }
 
+// A Guard whose body has a result of its own.
+template <typename Body>
+tuttiResult_t GuardResult(tuttiComm* handle, Body&& body) noexcept {
+  tuttiResult_t result = tuttiSuccess;
+  const auto guarded = Guard(handle, [&] { result = body(); });
+  return guarded != tuttiSuccess ? guarded : result;
+}
+
+// For getters: finalized and dead communicators still answer.
+// REQUIRES: the caller has a Hold.
+inline Communicator& Made(tuttiComm* pointer) {
+  auto& handle = Checked(pointer);
+  const bool joining = handle.life.load(std::memory_order_acquire) == tuttiComm::Life::joining;
+  return joining || handle.communicator == nullptr ? Usable(pointer) : *handle.communicator;
+}
+
+// REQUIRES: called under a Guard.
+inline void CheckOutput(const char* name, const void* pointer) {
+  if (pointer == nullptr) Throw(tuttiInvalidArgument, "{} is NULL", name);
+}
+
 }  // namespace tutti

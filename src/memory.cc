@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "src/device_buffers.h"
-#include "transports/cuda_driver.h"
+#include "transports/cuda_resources.h"
 #include "transports/segment.h"
 
 namespace tutti {

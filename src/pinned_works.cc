@@ -11,23 +11,13 @@ constexpr std::size_t kBlockUnit = std::size_t{16} << 10;
 
 }  // namespace
 
-PinnedWorks::~PinnedWorks() {
-  for (auto& block : blocks_) device_.driver().cuEventDestroy(block.done);
-}
-
 PinnedWorks::Block& PinnedWorks::Free(std::size_t bytes) {
-  const auto& driver = device_.driver();
   for (auto& block : blocks_) {
-    if (block.kept || block.memory.bytes() < bytes) continue;
-    if (!block.recorded || driver.cuEventQuery(block.done) == kCuSuccess) return block;
+    if (!block.kept && block.memory.bytes() >= bytes && block.done.Passed()) return block;
   }
-  Block block;
-  block.memory = CudaMemory::Pinned(driver, device_.context(), (bytes + kBlockUnit - 1) / kBlockUnit * kBlockUnit);
-  {
-    const CurrentDevice current(driver, device_.context());
-    driver.Check(driver.cuEventCreate(&block.done, kCuEventDisableTiming), "cuEventCreate");
-  }
-  blocks_.push_back(std::move(block));
+  const auto& driver = device_.driver();
+  const std::size_t rounded = (bytes + kBlockUnit - 1) / kBlockUnit * kBlockUnit;
+  blocks_.push_back({CudaMemory::Pinned(driver, device_.context(), rounded), {driver, device_.context()}});
   return blocks_.back();
 }
 
@@ -57,8 +47,7 @@ void PinnedWorks::Enqueued(CuStream stream, bool captured) {
     written_->kept = true;
   } else {
     const CurrentDevice current(device_.driver(), device_.context());
-    device_.driver().Check(device_.driver().cuEventRecord(written_->done, stream), "cuEventRecord");
-    written_->recorded = true;
+    written_->done.Record(stream);
   }
   written_ = nullptr;
 }

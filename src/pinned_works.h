@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "executors/cuda/device_plan.h"
-#include "transports/cuda_driver.h"
+#include "transports/cuda_resources.h"
 #include "transports/device_fabric.h"
 
 namespace tutti {
@@ -15,7 +15,6 @@ namespace tutti {
 class PinnedWorks {
  public:
   explicit PinnedWorks(const CudaDevice& device) : device_(device) {}
-  ~PinnedWorks();
 
   // A launch's queues and works, as its kernel will find them.
   DeviceLaunch Write(const std::vector<DeviceWorkQueue>& queues, const std::vector<DeviceWork>& works);
@@ -25,9 +24,8 @@ class PinnedWorks {
  private:
   struct Block {
     CudaMemory memory;
-    CuEvent done = nullptr;
+    CudaEvent done;
     bool kept = false;  // for a graph
-    bool recorded = false;
   };
   Block& Free(std::size_t bytes);
 

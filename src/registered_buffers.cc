@@ -50,19 +50,14 @@ std::atomic<std::uint32_t>& RegisteredBuffers::Seen(int rank, int owner, std::si
 }
 
 void* RegisteredBuffers::Add(void* buffer, std::size_t bytes) {
-  const auto& driver = device_.driver();
-  const CurrentDevice current(driver, device_.context());
-  CuPointer base = 0;
-  std::size_t size = 0;
-  const auto address = reinterpret_cast<CuPointer>(buffer);
-  if (driver.cuMemGetAddressRange(&base, &size, address) != kCuSuccess) return nullptr;
-  if (address - base > size || bytes > size - (address - base)) return nullptr;
+  const auto shareable = ShareableBufferOf(device_, buffer, bytes);
+  if (!shareable) return nullptr;
   for (auto& entry : BoardOf(shm_.rank()).entries) {
     const auto generation = entry.generation.load(std::memory_order_relaxed);
     if (generation % 2 != 0) continue;
-    if (driver.cuIpcGetMemHandle(&entry.handle, base) != kCuSuccess) return nullptr;
-    entry.offset = address - base;
-    entry.address = address;
+    entry.handle = shareable->handle;
+    entry.offset = shareable->offset;
+    entry.address = reinterpret_cast<std::uint64_t>(buffer);
     entry.bytes = bytes;
     entry.generation.store(generation + 1, std::memory_order_release);
     BoardOf(shm_.rank()).changes.fetch_add(1, std::memory_order_release);

@@ -81,14 +81,7 @@ void Windows::Deregister(tuttiWindow* handle, const AllGather& all_gather) {
 }
 
 std::optional<Reach> Windows::Find(const void* pointer, std::size_t bytes) const {
-  const auto* begin = static_cast<const std::byte*>(pointer);
-  for (const auto& window : windows_) {
-    if (window.handle == nullptr || begin < window.begin) continue;
-    const auto offset = static_cast<std::size_t>(begin - window.begin);
-    if (offset > window.bytes || bytes > window.bytes - offset) continue;
-    return Reach{SlotKind::window, window.handle->number, offset};
-  }
-  return std::nullopt;
+  return FindWindow(windows_, pointer, bytes);
 }
 
 const std::byte* Windows::Base(int rank, std::uint16_t number) const {

@@ -17,6 +17,19 @@ struct tuttiWindow {
 
 namespace tutti {
 
+// Of windows with a handle, begin and bytes, in the order of their numbers: how peers reach [pointer, pointer + bytes).
+template <typename Window>
+std::optional<Reach> FindWindow(const std::vector<Window>& windows, const void* pointer, std::size_t bytes) {
+  const auto* const begin = static_cast<const std::byte*>(pointer);
+  for (const auto& window : windows) {
+    if (window.handle == nullptr || begin < window.begin) continue;
+    const auto offset = static_cast<std::size_t>(begin - window.begin);
+    if (offset > window.bytes || bytes > window.bytes - offset) continue;
+    return Reach{SlotKind::window, window.handle->number, offset};
+  }
+  return std::nullopt;
+}
+
 class Windows : public WindowMap {
  public:
   // Collective. Throws tuttiInvalidArgument if [buffer, buffer + bytes) is not inside one tuttiMemAlloc allocation on

@@ -17,7 +17,8 @@ class Arena {
   enum class Kind { plain, allocated, device };
   // `bytes` is the most that a buffer holds; allocated memory comes from tuttiMemAlloc.
   Arena(Kind kind, std::size_t bytes);
-  Arena(const Gpu& gpu, std::size_t bytes);
+  // A GPU's; allocated memory of a thread that has one is the GPU's, too.
+  Arena(const Gpu& gpu, std::size_t bytes, Kind kind = Kind::device);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -25,6 +26,10 @@ class Arena {
   // Registers both buffers as windows; collective. REQUIRES: allocated.
   void Register(tuttiComm_t comm);
   void Deregister(tuttiComm_t comm);
+
+  // Copies the test's bytes to one of the two buffers, and from it.
+  void Put(std::byte* buffer, const std::vector<std::byte>& bytes) const;
+  std::vector<std::byte> Get(const std::byte* buffer, std::size_t bytes) const;
 
   std::byte* send() { return send_; }
   std::byte* receive() { return receive_; }

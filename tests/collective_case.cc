@@ -144,13 +144,15 @@ class Runner {
     }
     const std::size_t send_span = SendBytes() + shift + kGuardBytes,
                       receive_span = ReceiveBytes() + shift + kGuardBytes;
-    std::fill_n(arena.receive(), receive_span, kGuard);
-    std::fill_n(arena.send(), send_span, kGuard);
-    FillElements(case_.type, send, part_.send_count, [&](std::size_t i) { return inputs_(rank_, i); });
+    std::vector<std::byte> wanted_send(send_span, kGuard), wanted_receive(receive_span, kGuard);
+    const bool input_in_receive = in_place && larger == arena.receive();
+    std::byte* const input = input_in_receive ? wanted_receive.data() + (send - arena.receive())
+                                              : wanted_send.data() + (send - arena.send());
+    FillElements(case_.type, input, part_.send_count, [&](std::size_t i) { return inputs_(rank_, i); });
+    arena.Put(arena.send(), wanted_send);
+    arena.Put(arena.receive(), wanted_receive);
 
     // What memory must look like afterwards: as before, but for the output.
-    std::vector<std::byte> wanted_send(arena.send(), arena.send() + send_span);
-    std::vector<std::byte> wanted_receive(arena.receive(), arena.receive() + receive_span);
     const bool output_in_send = in_place && larger == arena.send();
     auto& wanted = output_in_send ? wanted_send : wanted_receive;
     const std::size_t output_at = static_cast<std::size_t>(receive - (output_in_send ? arena.send() : arena.receive()));
@@ -165,15 +167,16 @@ class Runner {
     if (result != tuttiSuccess) {
       return fmt::format("{}: {}: {}", case_.Describe(), tuttiGetErrorString(result), tuttiGetLastError(comm));
     }
+    const auto sent = arena.Get(arena.send(), send_span), received = arena.Get(arena.receive(), receive_span);
     // In place, the rest of a larger input is the library's scratch.
     const bool scratch = output_in_send && SendBytes() > ReceiveBytes() && Reduces(case_.what);
     if (scratch) {
       for (std::size_t i = shift; i < shift + SendBytes(); ++i) {
-        if (i < output_at || i >= output_at + ReceiveBytes()) wanted_send[i] = arena.send()[i];
+        if (i < output_at || i >= output_at + ReceiveBytes()) wanted_send[i] = sent[i];
       }
     }
-    auto difference = Compare("the send buffer", wanted_send, arena.send(), shift);
-    if (difference.empty()) difference = Compare("the receive buffer", wanted_receive, arena.receive(), shift);
+    auto difference = Compare("the send buffer", wanted_send, sent, shift);
+    if (difference.empty()) difference = Compare("the receive buffer", wanted_receive, received, shift);
     return difference;
   }
 
@@ -310,9 +313,9 @@ class Runner {
     return tuttiInternalError;
   }
 
-  std::string Compare(const char* where, const std::vector<std::byte>& wanted, const std::byte* got,
+  std::string Compare(const char* where, const std::vector<std::byte>& wanted, const std::vector<std::byte>& got,
                       std::size_t shift) const {
-    if (std::memcmp(wanted.data(), got, wanted.size()) == 0) return "";
+    if (wanted == got) return "";
     std::size_t first = wanted.size(), wrong = 0;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       if (wanted[i] == got[i]) continue;

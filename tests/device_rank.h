@@ -51,11 +51,15 @@ class DeviceRank {
 class Device : public ::testing::Test {
  protected:
   void SetUp() override {
-    bool exists = false;
-    const auto outcome = RunRanks(1, [&](Rank& self) { self.Note(Gpu::Exists() ? "yes" : "no"); });
-    exists = outcome.front().notes == std::vector<std::string>{"yes"};
-    if (!exists) GTEST_SKIP() << "there is neither a GPU nor its stand-in";
+    const auto outcome = RunRanks(1, [&](Rank& self) {
+      self.Note(!Gpu::Exists() ? "none" : Gpu::IsStandIn() ? "the stand-in" : "a GPU");
+    });
+    const auto& notes = outcome.front().notes;
+    if (notes == std::vector<std::string>{"none"}) GTEST_SKIP() << "there is neither a GPU nor its stand-in";
+    stand_in_ = notes == std::vector<std::string>{"the stand-in"};
   }
+  // A GPU cannot be told to be old or small, or what a dead handle does to its driver.
+  bool stand_in_ = false;
 };
 
 }  // namespace tutti::testing

@@ -1,6 +1,7 @@
 // Collectives on memory of a GPU: a real one, or its stand-in, on which the kernels' very source runs as threads.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -76,6 +77,33 @@ TEST_F(Device, EveryTypeAndOperator) {
   RunCases({3, "ring", false, {{"TUTTI_ZERO_COPY", "0"}}}, cases, 512 * KiB);
 }
 
+// Ranks of one process and GPU refer to memory, so a chunk may be longer than a slot; but not where a schedule has
+// slots that carry sums, nor for contributions that are scaled first, which are nowhere in memory.
+TEST_F(Device, ChunksLongerThanSlots) {
+  constexpr std::size_t kMost = 1024 * KiB;
+  const std::vector<std::pair<std::string, std::string>> long_chunks = {
+      {"TUTTI_CHUNK", "524288"}, {"TUTTI_WIRE", "bulk"}, {"TUTTI_CHANNELS", "1"}};
+  for (const char* algorithm : {"direct", "two_shot", "ring"}) {
+    RunCases({3, algorithm, true, long_chunks}, MixedCases(15, 2 * kWhats, 3, kMost), kMost);
+  }
+  RunRanks(3,
+           [](Rank& self) {
+             DeviceRank rank(self, kMost, "two_shot");
+             const float scale = static_cast<float>(self.rank() + 1);
+             tuttiRedOp_t op = tuttiSum;
+             ASSERT_TRUE(Ok(tuttiRedOpCreatePreMulSum(&op, const_cast<float*>(&scale), tuttiFloat,
+                                                      tuttiScalarHostImmediate, rank.comm())));
+             std::vector<float> values(kMost / sizeof(float), 1.0F);
+             rank.gpu().Put(rank.arena().send(), values.data(), kMost);
+             ASSERT_TRUE(Ok(tuttiAllReduce(rank.arena().send(), rank.arena().receive(), values.size(), tuttiFloat, op,
+                                           rank.comm(), rank.stream())));
+             ASSERT_TRUE(Ok(rank.gpu().Synchronize(rank.stream())));
+             rank.gpu().Get(values.data(), rank.arena().receive(), kMost);
+             EXPECT_EQ(std::count(values.begin(), values.end(), 1.0F + 2.0F + 3.0F), values.size());
+           },
+           {.threads = true, .environment = long_chunks});
+}
+
 // GPUs that cannot reach each other's memory meet in the host's.
 TEST_F(Device, ThroughHostMemory) {
   const auto cases = MixedCases(11, 3 * kWhats, 4, 256 * KiB);
@@ -97,7 +125,7 @@ TEST_F(Device, Windows) {
   RunRanks(4, [](Rank& self) {
     DeviceRank rank(self, KiB);
     constexpr std::size_t kMost = 256 * KiB;
-    Arena arena(Arena::Kind::allocated, kMost + 4 * KiB);
+    Arena arena(rank.gpu(), kMost + 4 * KiB, Arena::Kind::allocated);
     arena.Register(rank.comm());
     for (const auto& each : MixedCases(13, 3 * kWhats, self.size(), kMost)) ASSERT_EQ(rank.Run(each, arena), "");
     // The host's memory has windows, too; but not one of both kinds.
@@ -141,7 +169,7 @@ TEST_F(Device, OneThreadForAllRanks) {
     tuttiComm_t comms[kRanks];
     ASSERT_TRUE(Ok(tuttiCommInitAll(comms, kRanks, nullptr)));
     const auto stream = gpu.NewStream(), other = gpu.NewStream();
-    auto* const memory = reinterpret_cast<float*>(gpu.Allocate(2 * kRanks * kCount * sizeof(float)));
+    auto* const memory = reinterpret_cast<float*>(gpu.AllocateShared(2 * kRanks * kCount * sizeof(float)));
     for (int repeat = 1; repeat <= 3; ++repeat) {
       for (std::size_t i = 0; i < kRanks * kCount; ++i) memory[i] = static_cast<float>(repeat);
       ASSERT_TRUE(Ok(tuttiGroupStart()));
@@ -163,6 +191,103 @@ TEST_F(Device, OneThreadForAllRanks) {
   });
 }
 
+// Each message to oneself keeps the order of the streams it was given with: what its sender wrote is there, and may be
+// overwritten when it has gone.
+TEST_F(Device, MessagesToOneselfOnTwoStreams) {
+  RunAlone([] {
+    constexpr std::size_t kBytes = std::size_t{8} << 20;
+    const Gpu gpu(0);
+    tuttiComm_t comm = nullptr;
+    ASSERT_TRUE(Ok(tuttiCommInitAll(&comm, 1, nullptr)));
+    const auto sends = gpu.NewStream(), receives = gpu.NewStream();
+    std::byte* const memory = gpu.AllocateShared(3 * kBytes);
+    std::byte *const source = memory, *const sent = memory + kBytes, *const received = memory + 2 * kBytes;
+    for (int repeat = 1; repeat <= 5; ++repeat) {
+      std::fill_n(source, kBytes, std::byte(repeat));
+      std::fill_n(sent, 2 * kBytes, std::byte{0xff});
+      gpu.CopyAsync(sent, source, kBytes, sends);
+      ASSERT_TRUE(Ok(tuttiGroupStart()));
+      ASSERT_TRUE(Ok(tuttiRecv(received, kBytes, tuttiInt8, 0, comm, receives)));
+      ASSERT_TRUE(Ok(tuttiSend(sent, kBytes, tuttiInt8, 0, comm, sends)));
+      ASSERT_TRUE(Ok(tuttiGroupEnd()));
+      gpu.CopyAsync(sent, sent + kBytes / 2, kBytes / 2, sends);
+      ASSERT_TRUE(Ok(gpu.Synchronize(receives)));
+      EXPECT_EQ(std::count(received, received + kBytes, std::byte(repeat)), kBytes);
+      ASSERT_TRUE(Ok(gpu.Synchronize(sends)));
+    }
+    ASSERT_TRUE(Ok(tuttiCommDestroy(comm)));
+    gpu.Free(memory);
+  });
+}
+
+// Two branches of one graph: a communicator's operations are in order all the same.
+TEST_F(Device, GraphsThatForkKeepTheOrder) {
+  RunAlone([] {
+    constexpr int kRanks = 2, kReplays = 20;
+    constexpr std::size_t kCount = 30'000;
+    const Gpu gpu(0);
+    tuttiComm_t comms[kRanks];
+    ASSERT_TRUE(Ok(tuttiCommInitAll(comms, kRanks, nullptr)));
+    const auto stream = gpu.NewStream(), branch = gpu.NewStream();
+    auto* const memory =
+        reinterpret_cast<std::int32_t*>(gpu.AllocateShared(2 * kRanks * kCount * sizeof(std::int32_t)));
+    std::fill_n(memory, 2 * kRanks * kCount, 1);
+    const auto calls = [&](std::int32_t* from, tuttiStream_t on) {
+      ASSERT_TRUE(Ok(tuttiGroupStart()));
+      for (int r = 0; r < kRanks; ++r) {
+        auto* const mine = from + static_cast<std::size_t>(r) * kCount;
+        ASSERT_TRUE(Ok(tuttiAllReduce(mine, mine, kCount, tuttiInt32, tuttiSum, comms[r], on)));
+      }
+      ASSERT_TRUE(Ok(tuttiGroupEnd()));
+    };
+    gpu.BeginCapture(stream);
+    gpu.Follow(branch, stream);
+    calls(memory, stream);
+    calls(memory + kRanks * kCount, branch);
+    gpu.Follow(stream, branch);
+    auto* const graph = gpu.EndCapture(stream);
+    for (int replay = 0; replay < kReplays; ++replay) gpu.LaunchGraph(graph, stream);
+    ASSERT_TRUE(Ok(gpu.Synchronize(stream)));
+    for (std::size_t i = 0; i < 2 * kRanks * kCount; ++i) ASSERT_EQ(memory[i], 1 << kReplays) << i;
+    for (auto* comm : comms) ASSERT_TRUE(Ok(tuttiCommDestroy(comm)));
+    gpu.Free(reinterpret_cast<std::byte*>(memory));
+  });
+}
+
+// A group so long that its calls do not fit a kernel's parameter, captured after one that was not, while an event of
+// that one is still looked at: nothing of this spoils a capture in the strictest mode.
+TEST_F(Device, LongGroupsAreCaptured) {
+  RunAlone([] {
+    constexpr int kCalls = 40;
+    const Gpu gpu(0);
+    tuttiComm_t comms[2];
+    ASSERT_TRUE(Ok(tuttiCommInitAll(comms, 2, nullptr)));
+    const auto stream = gpu.NewStream();
+    auto* const memory = reinterpret_cast<std::int32_t*>(gpu.AllocateShared(2 * sizeof(std::int32_t)));
+    memory[0] = memory[1] = 1;
+    const auto calls = [&] {
+      ASSERT_TRUE(Ok(tuttiGroupStart()));
+      for (int call = 0; call < kCalls; ++call) {
+        for (int r = 0; r < 2; ++r) {
+          ASSERT_TRUE(Ok(tuttiAllReduce(memory + r, memory + r, 1, tuttiInt32, call == 0 ? tuttiSum : tuttiMax,
+                                        comms[r], stream)));
+        }
+      }
+      ASSERT_TRUE(Ok(tuttiGroupEnd()));
+    };
+    calls();
+    gpu.BeginCapture(stream, Gpu::Capture::global);
+    calls();
+    auto* const graph = gpu.EndCapture(stream);
+    gpu.LaunchGraph(graph, stream);
+    ASSERT_TRUE(Ok(gpu.Synchronize(stream)));
+    EXPECT_EQ(memory[0], 4);
+    EXPECT_EQ(memory[1], 4);
+    for (auto* comm : comms) ASSERT_TRUE(Ok(tuttiCommDestroy(comm)));
+    gpu.Free(reinterpret_cast<std::byte*>(memory));
+  });
+}
+
 // The host does not see a graph's replays: everything that counts them is on the GPU.
 TEST_F(Device, GraphsReplay) {
   for (const std::size_t count : {2, 30'000}) {
@@ -172,7 +297,7 @@ TEST_F(Device, GraphsReplay) {
       tuttiComm_t comms[kRanks];
       ASSERT_TRUE(Ok(tuttiCommInitAll(comms, kRanks, nullptr)));
       const auto stream = gpu.NewStream();
-      auto* const memory = reinterpret_cast<std::int32_t*>(gpu.Allocate(kRanks * count * sizeof(std::int32_t)));
+      auto* const memory = reinterpret_cast<std::int32_t*>(gpu.AllocateShared(kRanks * count * sizeof(std::int32_t)));
       for (std::size_t i = 0; i < kRanks * count; ++i) memory[i] = 1;
       const auto calls = [&] {
         ASSERT_TRUE(Ok(tuttiGroupStart()));

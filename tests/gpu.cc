@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <string_view>
+
 namespace tutti::testing {
 namespace {
 
@@ -36,6 +38,12 @@ int Count() {
 
 bool Gpu::Exists() { return Count() > 0; }
 
+bool Gpu::IsStandIn() {
+  char name[64] = "";
+  Call("cuDeviceGetName", +name, static_cast<int>(sizeof name), 0);
+  return std::string_view(name) == "Tutti stand-in";
+}
+
 Gpu::Gpu(int ordinal) : ordinal_(ordinal % Count()) {
   void* context = nullptr;
   Call("cuDevicePrimaryCtxRetain", &context, ordinal_);
@@ -48,11 +56,25 @@ Gpu::~Gpu() {
 }
 
 std::byte* Gpu::Allocate(std::size_t bytes) const {
+  Pointer pointer = 0;
+  Call("cuMemAlloc_v2", &pointer, bytes);
+  return reinterpret_cast<std::byte*>(pointer);
+}
+
+std::byte* Gpu::AllocateShared(std::size_t bytes) const {
   constexpr unsigned kGlobal = 1;  // CU_MEM_ATTACH_GLOBAL
   Pointer pointer = 0;
   // The stand-in's memory is the host's anyway.
-  if (Try("cuMemAllocManaged", &pointer, bytes, kGlobal) != 0) Call("cuMemAlloc_v2", &pointer, bytes);
+  if (Try("cuMemAllocManaged", &pointer, bytes, kGlobal) != 0) return Allocate(bytes);
   return reinterpret_cast<std::byte*>(pointer);
+}
+
+void Gpu::Put(std::byte* to, const void* from, std::size_t bytes) const {
+  Call("cuMemcpyHtoD_v2", reinterpret_cast<Pointer>(to), from, bytes);
+}
+
+void Gpu::Get(void* to, const std::byte* from, std::size_t bytes) const {
+  Call("cuMemcpyDtoH_v2", to, reinterpret_cast<Pointer>(from), bytes);
 }
 
 void Gpu::Free(std::byte* memory) const { Call("cuMemFree_v2", reinterpret_cast<Pointer>(memory)); }
@@ -70,9 +92,12 @@ tuttiResult_t Gpu::Synchronize(tuttiStream_t stream) const {
   return Try("cuStreamSynchronize", stream) == 0 ? tuttiSuccess : tuttiUnhandledCudaError;
 }
 
-void Gpu::BeginCapture(tuttiStream_t stream) const {
-  constexpr int kThreadLocal = 1;  // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-  Call("cuStreamBeginCapture_v2", stream, kThreadLocal);
+void Gpu::BeginCapture(tuttiStream_t stream, Capture mode) const {
+  Call("cuStreamBeginCapture_v2", stream, static_cast<int>(mode));  // CUstreamCaptureMode has them in this order
+}
+
+void Gpu::CopyAsync(std::byte* to, const std::byte* from, std::size_t bytes, tuttiStream_t stream) const {
+  Call("cuMemcpyAsync", reinterpret_cast<Pointer>(to), reinterpret_cast<Pointer>(from), bytes, stream);
 }
 
 void* Gpu::EndCapture(tuttiStream_t stream) const {

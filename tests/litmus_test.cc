@@ -33,7 +33,7 @@ TEST(DeviceLitmus, NothingIsTornLostOrSeenTooEarly) {
         const std::vector<char> image((std::istreambuf_iterator<char>(file)), {});
         ASSERT_FALSE(image.empty()) << TUTTI_LITMUS_IMAGE;
         const auto stream = gpu.NewStream();
-        auto* const memory = reinterpret_cast<Memory*>(gpu.Allocate(sizeof(Memory)));
+        auto* const memory = reinterpret_cast<Memory*>(gpu.AllocateShared(sizeof(Memory)));
         for (const bool packets : {false, true}) {
           for (const bool wide : {false, true}) {
             std::memset(static_cast<void*>(memory), 0, sizeof *memory);

@@ -31,12 +31,9 @@ struct Loaded {
       why = fmt::format("the CUDA driver does not start (cuInit: {})", Phrase(result));
       return;
     }
-    int version = 0;
-    driver.cuDriverGetVersion(&version);
-    if (version < kOldestDriver) {
-      why = fmt::format("the CUDA driver's version is {}; {} is needed", version, kOldestDriver);
-      return;
-    }
+    driver.cuDriverGetVersion(&driver.version);
+    why = WhyTooOld(driver, kOldestDriver);
+    if (!why.empty()) return;
     usable = true;
   }
 
@@ -111,6 +108,14 @@ const Loaded& TheDriver() {
 
 }  // namespace
 
+std::string WhyTooOld(const CudaDriver& driver, int needed) {
+  if (driver.version >= needed) return "";
+  constexpr int kMajor = 1000, kMinor = 10;
+  return fmt::format("the CUDA driver is of CUDA {}.{}, and {}.{} or later is needed: update the driver",
+                     driver.version / kMajor, driver.version % kMajor / kMinor, needed / kMajor,
+                     needed % kMajor / kMinor);
+}
+
 void CudaDriver::Check(CuResult result, const char* call) const {
   if (result == kCuSuccess) return;
   Throw(tuttiUnhandledCudaError, "{}: {}", call, TheDriver().Phrase(result));
@@ -120,95 +125,6 @@ const CudaDriver* LoadedCudaDriver(std::string* why) {
   const Loaded& loaded = TheDriver();
   if (why != nullptr) *why = loaded.why;
   return loaded.usable ? &loaded.driver : nullptr;
-}
-
-CurrentDevice::CurrentDevice(const CudaDriver& driver, CuContext context) : driver_(driver) {
-  driver.Check(driver.cuCtxPushCurrent(context), "cuCtxPushCurrent");
-}
-
-CurrentDevice::~CurrentDevice() {
-  CuContext popped = nullptr;
-  driver_.cuCtxPopCurrent(&popped);
-}
-
-BesideCapture::BesideCapture(const CudaDriver& driver) : driver_(driver) {
-  driver_.cuThreadExchangeStreamCaptureMode(&mode_);
-}
-
-BesideCapture::~BesideCapture() { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
-
-CudaMemory CudaMemory::OnDevice(const CudaDriver& driver, CuContext context, std::size_t bytes) {
-  const CurrentDevice current(driver, context);
-  const BesideCapture beside(driver);
-  CuPointer pointer = 0;
-  driver.Check(driver.cuMemAlloc(&pointer, bytes), "cuMemAlloc");
-  CudaMemory memory;
-  memory.driver_ = &driver;
-  memory.context_ = context;
-  memory.data_ = reinterpret_cast<std::byte*>(pointer);
-  memory.bytes_ = bytes;
-  return memory;
-}
-
-CudaMemory CudaMemory::Pinned(const CudaDriver& driver, CuContext context, std::size_t bytes) {
-  const CurrentDevice current(driver, context);
-  const BesideCapture beside(driver);
-  void* pointer = nullptr;
-  driver.Check(driver.cuMemHostAlloc(&pointer, bytes, kCuHostAllocPortable | kCuHostAllocDeviceMap), "cuMemHostAlloc");
-  CudaMemory memory;
-  memory.driver_ = &driver;
-  memory.context_ = context;
-  memory.data_ = static_cast<std::byte*>(pointer);
-  memory.bytes_ = bytes;
-  memory.pinned_ = true;
-  return memory;
-}
-
-CudaMemory& CudaMemory::operator=(CudaMemory&& other) noexcept {
-  std::swap(driver_, other.driver_);
-  std::swap(context_, other.context_);
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(pinned_, other.pinned_);
-  return *this;
-}
-
-// What the driver says to this is of no use to anybody: the process may be at its end, and the driver gone before us.
-void CudaMemory::Release() {
-  if (data_ == nullptr) return;
-  if (driver_->cuCtxPushCurrent(context_) != kCuSuccess) return;
-  if (pinned_) {
-    driver_->cuMemFreeHost(data_);
-  } else {
-    driver_->cuMemFree(reinterpret_cast<CuPointer>(data_));
-  }
-  CuContext popped = nullptr;
-  driver_->cuCtxPopCurrent(&popped);
-  data_ = nullptr;
-}
-
-SideStream::SideStream(const CudaDriver& driver, CuContext context) : driver_(driver), context_(context) {
-  const CurrentDevice current(driver, context);
-  const BesideCapture beside(driver);
-  driver.Check(driver.cuStreamCreate(&stream_, kCuStreamNonBlocking), "cuStreamCreate");
-}
-
-SideStream::~SideStream() { driver_.cuStreamDestroy(stream_); }
-
-void SideStream::Copy(void* to, const void* from, std::size_t bytes) {
-  const CurrentDevice current(driver_, context_);
-  const BesideCapture beside(driver_);
-  driver_.Check(
-      driver_.cuMemcpyAsync(reinterpret_cast<CuPointer>(to), reinterpret_cast<CuPointer>(from), bytes, stream_),
-      "cuMemcpyAsync");
-  driver_.Check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
-}
-
-void SideStream::Zero(void* to, std::size_t bytes) {
-  const CurrentDevice current(driver_, context_);
-  const BesideCapture beside(driver_);
-  driver_.Check(driver_.cuMemsetD8Async(reinterpret_cast<CuPointer>(to), 0, bytes, stream_), "cuMemsetD8Async");
-  driver_.Check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
 }
 
 }  // namespace tutti

@@ -35,10 +35,13 @@ inline constexpr CuResult kCuErrorPeerAccessAlreadyEnabled = 704;
 inline constexpr int kCuMemoryClockKhz = 36, kCuMemoryBusBits = 37, kCuMultiprocessors = 16, kCuMajor = 75,
                      kCuMinor = 76;
 // CUpointer_attribute
-inline constexpr int kCuPointerMemoryType = 2, kCuPointerIsManaged = 8, kCuPointerDeviceOrdinal = 9;
+inline constexpr int kCuPointerMemoryType = 2, kCuPointerIsManaged = 8, kCuPointerDeviceOrdinal = 9,
+                     kCuPointerIsIpcCapable = 10;
 // CUmemorytype
 inline constexpr unsigned kCuMemoryDevice = 2;
 inline constexpr unsigned kCuStreamNonBlocking = 1;
+// The handle by which every thread names a stream of its own.
+inline const CuStream kCuStreamPerThread = reinterpret_cast<CuStream>(2);
 inline constexpr unsigned kCuEventDisableTiming = 2;
 inline constexpr unsigned kCuHostRegisterPortable = 1, kCuHostRegisterDeviceMap = 2;
 inline constexpr unsigned kCuHostAllocPortable = 1, kCuHostAllocDeviceMap = 2;
@@ -96,78 +99,16 @@ struct CudaDriver {
   CuResult (*cuEventRecord)(CuEvent event, CuStream stream);
   CuResult (*cuEventQuery)(CuEvent event);
 
+  int version;  // of CUDA that it is of, as 1000 * major + 10 * minor
+
   // "cuMemAlloc: out of memory". Throws tuttiUnhandledCudaError unless `result` is success.
   void Check(CuResult result, const char* call) const;
 };
 
+// Why the driver cannot do what one of this version can, or "".
+std::string WhyTooOld(const CudaDriver& driver, int needed);
+
 // The driver of this machine, initialised; null where there is none, with why in *why (which may be null).
 const CudaDriver* LoadedCudaDriver(std::string* why = nullptr);
-
-// While it lives, the thread's current context is the device's primary one.
-class CurrentDevice {
- public:
-  CurrentDevice(const CudaDriver& driver, CuContext context);
-  ~CurrentDevice();
-  CurrentDevice(const CurrentDevice&) = delete;
-  CurrentDevice& operator=(const CurrentDevice&) = delete;
-
- private:
-  const CudaDriver& driver_;
-};
-
-// While it lives, this thread may allocate and copy although some stream is capturing a graph.
-class BesideCapture {
- public:
-  explicit BesideCapture(const CudaDriver& driver);
-  ~BesideCapture();
-  BesideCapture(const BesideCapture&) = delete;
-  BesideCapture& operator=(const BesideCapture&) = delete;
-
- private:
-  const CudaDriver& driver_;
-  int mode_ = kCuCaptureModeRelaxed;
-};
-
-// Memory of the current context's device, or pinned host memory that it reaches. Move-only. Throws
-// tuttiUnhandledCudaError when there is no more.
-class CudaMemory {
- public:
-  CudaMemory() = default;
-  static CudaMemory OnDevice(const CudaDriver& driver, CuContext context, std::size_t bytes);
-  static CudaMemory Pinned(const CudaDriver& driver, CuContext context, std::size_t bytes);
-  CudaMemory(CudaMemory&& other) noexcept { *this = std::move(other); }
-  CudaMemory& operator=(CudaMemory&& other) noexcept;
-  ~CudaMemory() { Release(); }
-
-  std::byte* data() const { return data_; }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  void Release();
-
-  const CudaDriver* driver_ = nullptr;
-  CuContext context_ = nullptr;
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0;
-  bool pinned_ = false;
-};
-
-// A stream of our own for what a communicator does beside its user's work: copies of plans, zeroing.
-class SideStream {
- public:
-  SideStream(const CudaDriver& driver, CuContext context);
-  ~SideStream();
-  SideStream(const SideStream&) = delete;
-  SideStream& operator=(const SideStream&) = delete;
-
-  // Return when done.
-  void Copy(void* to, const void* from, std::size_t bytes);
-  void Zero(void* to, std::size_t bytes);
-
- private:
-  const CudaDriver& driver_;
-  CuContext context_;
-  CuStream stream_ = nullptr;
-};
 
 }  // namespace tutti

@@ -44,9 +44,21 @@ bool CudaDevice::Reaches(const CudaDevice& other) const {
 
 bool CudaDevice::IsSame(const CuUuid& uuid) const { return std::memcmp(&uuid_, &uuid, sizeof uuid) == 0; }
 
+std::optional<ShareableBuffer> ShareableBufferOf(const CudaDevice& device, const void* buffer, std::size_t bytes) {
+  const auto& driver = device.driver();
+  const CurrentDevice current(driver, device.context());
+  const auto address = reinterpret_cast<CuPointer>(buffer);
+  CuPointer base = 0;
+  std::size_t size = 0;
+  if (driver.cuMemGetAddressRange(&base, &size, address) != kCuSuccess) return std::nullopt;
+  if (address - base > size || bytes > size - (address - base)) return std::nullopt;
+  ShareableBuffer shareable{{}, address - base};
+  if (driver.cuIpcGetMemHandle(&shareable.handle, base) != kCuSuccess) return std::nullopt;
+  return shareable;
+}
+
 OpenedMemory::OpenedMemory(const CudaDevice& device, const CuIpcHandle& handle) : device_(&device) {
   const CurrentDevice current(device.driver(), device.context());
-  const BesideCapture beside(device.driver());
   CuPointer pointer = 0;
   device.driver().Check(device.driver().cuIpcOpenMemHandle(&pointer, handle, kCuIpcLazyPeerAccess),
                         "cuIpcOpenMemHandle");
@@ -56,10 +68,7 @@ OpenedMemory::OpenedMemory(const CudaDevice& device, const CuIpcHandle& handle) 
 OpenedMemory::~OpenedMemory() {
   if (data_ == nullptr) return;
   const auto& driver = device_->driver();
-  if (driver.cuCtxPushCurrent(device_->context()) != kCuSuccess) return;
-  driver.cuIpcCloseMemHandle(reinterpret_cast<CuPointer>(data_));
-  CuContext popped = nullptr;
-  driver.cuCtxPopCurrent(&popped);
+  ReleaseIn(driver, device_->context(), [&] { driver.cuIpcCloseMemHandle(reinterpret_cast<CuPointer>(data_)); });
 }
 
 namespace {
@@ -101,10 +110,7 @@ PinnedSegment::~PinnedSegment() {
   if (--found->second > 0) return;
   pins.users.erase(found);
   const auto& driver = device_.driver();
-  if (driver.cuCtxPushCurrent(device_.context()) != kCuSuccess) return;
-  driver.cuMemHostUnregister(segment_.data());
-  CuContext popped = nullptr;
-  driver.cuCtxPopCurrent(&popped);
+  ReleaseIn(driver, device_.context(), [&] { driver.cuMemHostUnregister(segment_.data()); });
 }
 
 // What a rank says of itself.

@@ -6,9 +6,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "transports/cuda_driver.h"
+#include "transports/cuda_resources.h"
 #include "transports/device_layout.h"
 #include "transports/device_ring.h"
 #include "transports/shm.h"
@@ -40,6 +41,14 @@ class CudaDevice {
   CuContext context_ = nullptr;
   CuUuid uuid_{};
 };
+
+// How another process opens a buffer: its allocation, and where in that it begins.
+struct ShareableBuffer {
+  CuIpcHandle handle;
+  std::uint64_t offset;
+};
+// Null if [buffer, buffer + bytes) is not inside one allocation of cudaMalloc.
+std::optional<ShareableBuffer> ShareableBufferOf(const CudaDevice& device, const void* buffer, std::size_t bytes);
 
 // Memory of another process's GPU, opened here.
 class OpenedMemory {

@@ -94,7 +94,9 @@ DeviceProgram::DeviceProgram(Schedule schedule, Extents extents, Shape shape, tu
       shape_(shape),
       binding_(schedule_, extents_, shape.chunk_bytes) {
   const auto capacity = shape_.wire == Wire::line ? fabric.layout().line_capacity() : fabric.layout().bulk_capacity();
-  if (shape_.wire == Wire::inlined || shape_.chunk_bytes == 0 || shape_.chunk_bytes > capacity) {
+  const bool may_be_longer = shape_.wire == Wire::bulk && MayAlwaysRefer(schedule_);
+  const bool too_long = shape_.chunk_bytes > capacity && !may_be_longer;
+  if (shape_.wire == Wire::inlined || shape_.chunk_bytes == 0 || too_long) {
     Throw(tuttiInternalError, "a chunk of {} bytes does not fit a {} slot of {} on a GPU", shape_.chunk_bytes,
           NameOf(shape_.wire), capacity);
   }

@@ -1,8 +1,5 @@
 #include "executors/cuda/kernel_module.h"
 
-#include <memory>
-#include <type_traits>
-
 #include "base/error.h"
 
 #ifdef TUTTI_KERNEL_IMAGE
@@ -17,54 +14,54 @@ __asm__(
     "tutti_kernel_image_end:\n"
     ".previous\n");
 extern "C" const std::byte tutti_kernel_image_begin[];
-extern "C" const std::byte tutti_kernel_image_end[];
 #endif
 
 namespace tutti {
+namespace {
 
-std::span<const std::byte> KernelImage() {
+// Code for every supported GPU, as the driver takes it.
+const std::byte* KernelImage() {
 #ifdef TUTTI_KERNEL_IMAGE
-  return {tutti_kernel_image_begin, tutti_kernel_image_end};
+  return tutti_kernel_image_begin;
 #else
-  return {};
+  return nullptr;
+#endif
+}
+
+}  // namespace
+
+// What one major version of nvcc makes runs on the drivers of that version and later ones.
+std::string WhyNoKernels(const CudaDriver& driver) {
+#ifdef TUTTI_KERNEL_IMAGE
+  constexpr int kNeeded = TUTTI_KERNEL_CUDA_MAJOR * 1000;
+  return WhyTooOld(driver, kNeeded);
+#else
+  static_cast<void>(driver);
+  return "this libtutti was built without nvcc and has no code for GPUs";
 #endif
 }
 
 KernelModule::KernelModule(const CudaDevice& device) : device_(device) {
-  if (KernelImage().empty()) {
-    Throw(tuttiInvalidUsage, "this libtutti was built without nvcc and has no code for GPUs: device {} cannot be used",
-          device.ordinal());
+  if (const auto why = WhyNoKernels(device.driver()); !why.empty()) {
+    Throw(tuttiInvalidUsage, "device {} cannot be used: {}", device.ordinal(), why);
   }
   const auto& driver = device.driver();
   const CurrentDevice current(driver, device.context());
-  const BesideCapture beside(driver);
-  driver.Check(driver.cuModuleLoadData(&module_, KernelImage().data()), "cuModuleLoadData");
+  driver.Check(driver.cuModuleLoadData(&module_, KernelImage()), "cuModuleLoadData");
   // Also where modules are loaded lazily, asking for the function and its occupancy loads it.
   driver.Check(driver.cuModuleGetFunction(&interpreter_, module_, kInterpreterName), "cuModuleGetFunction");
   int blocks = 0;
   driver.Check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, interpreter_, kMaxThreads, 0),
                "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   resident_blocks_ = static_cast<std::uint32_t>(blocks * device.Attribute(kCuMultiprocessors));
-  LaunchEmpty();
-}
-
-// A kernel's first launch may have to make the context's memory for local variables larger, which waits for all that
-// runs there: one that does nothing takes this on itself, before any waits for another.
-void KernelModule::LaunchEmpty() const {
-  const auto& driver = device_.driver();
-  CuStream stream = nullptr;
-  driver.Check(driver.cuStreamCreate(&stream, kCuStreamNonBlocking), "cuStreamCreate");
-  const std::unique_ptr<std::remove_pointer_t<CuStream>, CuResult (*)(CuStream)> owner(stream, driver.cuStreamDestroy);
-  Launch(DeviceLaunch{}, 1, kMaxThreads, stream);
-  driver.Check(driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
+  // A kernel's first launch may have to make the context's memory for local variables larger, which waits for all that
+  // runs there: one that does nothing takes this on itself, before any waits for another.
+  SideStream(driver, device.context()).Run([&](CuStream stream) { Launch(DeviceLaunch{}, 1, kMaxThreads, stream); });
 }
 
 KernelModule::~KernelModule() {
   const auto& driver = device_.driver();
-  if (driver.cuCtxPushCurrent(device_.context()) != kCuSuccess) return;
-  driver.cuModuleUnload(module_);
-  CuContext popped = nullptr;
-  driver.cuCtxPopCurrent(&popped);
+  ReleaseIn(driver, device_.context(), [&] { driver.cuModuleUnload(module_); });
 }
 
 void KernelModule::Launch(const DeviceLaunch& launch, std::uint32_t blocks, std::uint32_t threads,

@@ -5,15 +5,15 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <string>
 
 #include "executors/cuda/device_plan.h"
 #include "transports/device_fabric.h"
 
 namespace tutti {
 
-// Code for every supported GPU, as the driver takes it; empty where the library was built without nvcc.
-std::span<const std::byte> KernelImage();
+// Why the driver cannot run the kernels of this library, or "".
+std::string WhyNoKernels(const CudaDriver& driver);
 
 class KernelModule {
  public:
@@ -30,8 +30,6 @@ class KernelModule {
   void Launch(const DeviceLaunch& launch, std::uint32_t blocks, std::uint32_t threads, CuStream stream) const;
 
  private:
-  void LaunchEmpty() const;
-
   const CudaDevice& device_;
   CuModule module_ = nullptr;
   CuFunction interpreter_ = nullptr;

@@ -149,14 +149,14 @@ class LaneTable {
    public:
     TUTTI_DEVICE Fetch(const void* from, std::uint32_t count)
         : from_(static_cast<const std::byte*>(from)), count_(count), first_{} {
-      if (ThreadIndex() < count) first_ = LoadVector(from_, ThreadIndex());
+      if (ThreadIndex() < count) first_ = LoadGlobal<Vector>(from_ + ThreadIndex() * kVectorBytes);
     }
     TUTTI_DEVICE void Store(void* to) const {
       auto* const vectors = static_cast<Vector*>(to);
       if (ThreadIndex() < count_) vectors[ThreadIndex()] = first_;
       TUTTI_ROLLED
       for (std::uint32_t i = ThreadIndex() + ThreadCount(); i < count_; i += ThreadCount()) {
-        vectors[i] = LoadVector(from_, i);
+        vectors[i] = LoadGlobal<Vector>(from_ + i * kVectorBytes);
       }
     }
 
