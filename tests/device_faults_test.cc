@@ -75,6 +75,20 @@ TEST_F(Device, RefusesADestroyedStreamAndGoesOn) {
            {.threads = true});
 }
 
+// One thread launches for all, and cannot name another thread's own stream.
+TEST_F(Device, RefusesStreamsThatOnlyTheirThreadKnows) {
+  RunRanks(2,
+           [](Rank& self) {
+             DeviceRank rank(self, 64 * KiB);
+             const auto per_thread = reinterpret_cast<tuttiStream_t>(2);  // cudaStreamPerThread
+             EXPECT_TRUE(Fails(tuttiAllReduce(rank.arena().send(), rank.arena().receive(), 100, tuttiFloat, tuttiSum,
+                                              rank.comm(), per_thread),
+                               tuttiInvalidUsage, {"cudaStreamPerThread", "give each rank a stream"}));
+             EXPECT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 100, 0, false, 1}), "");
+           },
+           {.threads = true});
+}
+
 // The communicator is the host's then, and says why when it is given what it cannot take.
 TEST_F(Device, NamesADriverThatIsTooOld) {
   if (!stand_in_) GTEST_SKIP() << "what no GPU can be told to be";
