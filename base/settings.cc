@@ -57,6 +57,7 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_THREADS", &Settings::threads, 1, 16, {}, "host threads per rank that move data"},
       {"TUTTI_CMA", &Settings::cma, 0, 1, {}, "1: read peers' plain memory by process_vm_readv"},
       {"TUTTI_ZERO_COPY", &Settings::zero_copy, 0, 1, {}, "0: never read a peer's buffers in place"},
+      {"TUTTI_GPU", &Settings::gpu, 0, 1, {}, "0: host memory only, whatever CUDA context a thread has; all ranks alike"},
       {"TUTTI_WAIT", &Settings::wait, 0, 0, {"", "spin", "yield", "sleep"}, "how waits pass the time; empty: adapts"},
       {"TUTTI_DEBUG", &Settings::debug, 0, 0, {}, "subjects to log: init,select,transport,faults,all"},
       {"TUTTI_TRACE", &Settings::trace, 0, 0, {}, "file for a timeline; %r is the rank, %p the process"},

@@ -41,6 +41,7 @@ struct Settings {
   int threads = 1;        // TUTTI_THREADS                 host threads per rank that move data, 1..16
   bool cma = false;       // TUTTI_CMA=1                   read peers' plain memory by process_vm_readv
   bool zero_copy = true;  // TUTTI_ZERO_COPY=0             never read a peer's buffers in place
+  bool gpu = true;        // TUTTI_GPU=0                   host memory only, whatever CUDA context a thread has
   std::string wait;       // TUTTI_WAIT                    "spin", "yield", "sleep" or "" (adapts)
   std::string debug;      // TUTTI_DEBUG                   subjects to log: init,select,transport,faults,all
   std::string trace;      // TUTTI_TRACE=path              write a timeline (%r: rank, %p: process) for a trace viewer

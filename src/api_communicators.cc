@@ -49,7 +49,10 @@ Options WithConfig(Options options, const tuttiConfig_t* given) {
   return options;
 }
 
-Options DefaultOptions() { return {GlobalSettings(), "", true, CurrentCudaDevice()}; }
+Options DefaultOptions() {
+  const auto& settings = GlobalSettings();
+  return {settings, "", true, settings.gpu ? CurrentCudaDevice() : TUTTI_DEVICE_NONE};
+}
 
 // Makes the handle, then the communicator in it by `make`, here or in the background. *out is set at once, and to null
 // again if a blocking join fails.
@@ -149,7 +152,7 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ndev, const int* devlist)
     CheckOutput("comms", comms);
     if (ndev < 1) Throw(tuttiInvalidArgument, "ndev is {}; it must be at least 1", ndev);
     const auto ticket = OpenRendezvous(GlobalSettings());
-    const int devices = CudaDevicesInUse();
+    const int devices = GlobalSettings().gpu ? CudaDevicesInUse() : 0;
     StartGroup();
     for (int rank = 0; rank < ndev; ++rank) {
       tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;

@@ -11,8 +11,9 @@ namespace {
 
 // Kernels end in microseconds: what lasts longer than this is worth a closer look, and an idle GPU no look at all.
 constexpr std::chrono::milliseconds kLookEvery{2};
-// Until then a peer's watch has published what the peer calls.
-constexpr std::chrono::milliseconds kPatience{20};
+// Until then a peer's watch has published what the peer calls, also on a host that is busy. Sooner, the peer's call
+// could not be named.
+constexpr std::chrono::milliseconds kPatience{200};
 
 template <typename T>
 T Published(const T& word) {

@@ -75,6 +75,20 @@ TEST_F(Device, RefusesADestroyedStreamAndGoesOn) {
            {.threads = true});
 }
 
+TEST_F(Device, CommunicatorsAreTheHostsOnRequest) {
+  RunAlone(
+      [] {
+        const Gpu gpu(0);
+        tuttiComm_t comm = nullptr;
+        ASSERT_TRUE(Ok(tuttiCommInitAll(&comm, 1, nullptr)));
+        int device = 0;
+        EXPECT_TRUE(Ok(tuttiCommCuDevice(comm, &device)));
+        EXPECT_EQ(device, TUTTI_DEVICE_NONE);
+        EXPECT_TRUE(Ok(tuttiCommDestroy(comm)));
+      },
+      {.environment = {{"TUTTI_GPU", "0"}}});
+}
+
 // One thread launches for all, and cannot name another thread's own stream.
 TEST_F(Device, RefusesStreamsThatOnlyTheirThreadKnows) {
   RunRanks(2,
