@@ -188,6 +188,39 @@ TEST_F(Device, CallsThatDoNotMatchAreNamed) {
   }
 }
 
+// What was captured is compared when it runs: the host sees nothing of a replay.
+TEST_F(Device, CapturedCallsThatDoNotMatchAreNamed) {
+  RunRanks(2, [](Rank& self) {
+    DeviceRank rank(self, 64 * KiB);
+    const std::size_t count = self.rank() == 0 ? 100 : 99;
+    rank.gpu().BeginCapture(rank.stream());
+    EXPECT_TRUE(Ok(tuttiAllReduce(rank.arena().send(), rank.arena().receive(), count, tuttiFloat, tuttiSum, rank.comm(),
+                                  rank.stream())));
+    auto* const graph = rank.gpu().EndCapture(rank.stream());
+    rank.gpu().LaunchGraph(graph, rank.stream());
+    EXPECT_EQ(AsyncError(rank.comm()), tuttiInvalidUsage);
+    EXPECT_TRUE(
+        Fails(tuttiBarrier(rank.comm(), rank.stream()), tuttiInvalidUsage, {"do not match", "count=100", "count=99"}));
+    EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream()))) << "the graph has ended";
+  });
+}
+
+// Ranks that are launched together cannot be half in a graph.
+TEST_F(Device, RefusesACaptureOfSomeRanks) {
+  RunRanks(2,
+           [](Rank& self) {
+             DeviceRank rank(self, 64 * KiB);
+             const bool captures = self.rank() == 0;
+             if (captures) rank.gpu().BeginCapture(rank.stream());
+             EXPECT_TRUE(Fails(tuttiAllReduce(rank.arena().send(), rank.arena().receive(), 100, tuttiFloat, tuttiSum,
+                                              rank.comm(), rank.stream()),
+                               tuttiInvalidUsage, {"not captured into one graph"}));
+             if (captures) rank.gpu().EndCapture(rank.stream());
+             EXPECT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 100, 0, false, 1}), "");
+           },
+           {.threads = true});
+}
+
 TEST_F(Device, ADeadRankIsNamed) {
   RunRanks(3,
            [](Rank& self) {
