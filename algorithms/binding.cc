@@ -59,6 +59,12 @@ int ReferableOf(const Step& step) {
   return static_cast<int>(step.reads.size()) + static_cast<int>(written - step.writes.begin());
 }
 
+std::size_t LanesOf(const Schedule& schedule) {
+  std::size_t lanes = 0;
+  for (const auto& channel : schedule.channels) lanes += channel.lanes.size();
+  return lanes;
+}
+
 bool MayAlwaysRefer(const Schedule& schedule) {
   const auto refers = [](const Step& step) {
     const auto& writes = step.writes;

@@ -40,6 +40,8 @@ class Binding {
 // Memory whose content equals what the step puts into its slots, if a slot may refer to it instead: the only source of
 // a copy, or a block that the step itself writes. An index into its reads and then its writes; -1: there is none.
 int ReferableOf(const Step& step);
+// Of all channels: thread blocks that a GPU needs.
+std::size_t LanesOf(const Schedule& schedule);
 // Can a slot refer to memory wherever the schedule fills one, in place or not? Then no slot need carry data.
 bool MayAlwaysRefer(const Schedule& schedule);
 

@@ -61,12 +61,10 @@ bool RoundsOnce(tuttiAlgorithm_t algorithm) {
 
 // Of an algorithm that takes `unit` of the fabric's channels for each. `block_bytes`: what one such unit carries.
 std::vector<int> ChannelCounts(const Conditions& conditions, int unit, int lanes, std::size_t block_bytes) {
-  const int room = conditions.most_lanes == 0 ? std::numeric_limits<int>::max() : conditions.most_lanes / lanes;
-  const int most = std::max(1, std::min(conditions.max_channels / unit, room));
-  if (conditions.forced.channels != 0) {
-    // What a user insists on is not made to fit: a launch refuses it with the numbers.
-    return {std::clamp(conditions.forced.channels / unit, 1, std::max(1, conditions.max_channels / unit))};
-  }
+  int most = std::max(1, conditions.max_channels / unit);
+  // What a user insists on is not made to fit a GPU: a launch refuses it with the numbers.
+  if (conditions.forced.channels != 0) return {std::clamp(conditions.forced.channels / unit, 1, most)};
+  if (conditions.most_lanes != 0) most = std::clamp(conditions.most_lanes / lanes, 1, most);
   if (conditions.threads == 0) {
     std::vector<int> counts;
     for (const int count : kGpuChannels) {
@@ -90,9 +88,7 @@ std::vector<Shape> GpuShapes(const Kind& kind, const Conditions& conditions, std
     if (shape.wire == Wire::inlined && !conditions.gpu_slots.inlined) continue;
     const bool longest = shape == kGpuShapes.back();
     if (forced.chunk_bytes != 0) shape.chunk_bytes = std::max(kCacheLine, RoundDown(forced.chunk_bytes, kCacheLine));
-    if (shape.wire != Wire::bulk || !refers || !conditions.gpu_slots.refer) {
-      shape.chunk_bytes = std::min(shape.chunk_bytes, SlotCapacity(shape.wire, conditions));
-    }
+    shape.chunk_bytes = std::min(shape.chunk_bytes, ChunkCapacity(shape.wire, conditions, refers));
     // Chunks beyond a whole share are all the same.
     const bool same = !shapes.empty() && shapes.back().wire == shape.wire &&
                       (shapes.back().chunk_bytes >= share || shapes.back().chunk_bytes == shape.chunk_bytes);
@@ -245,6 +241,11 @@ std::size_t SlotCapacity(Wire wire, const Conditions& conditions) {
     case Wire::bulk: break;
   }
   return conditions.bulk_capacity;
+}
+
+std::size_t ChunkCapacity(Wire wire, const Conditions& conditions, bool may_refer) {
+  const bool any = wire == Wire::bulk && may_refer && conditions.gpu_slots.refer;
+  return any ? kLongestChunk : SlotCapacity(wire, conditions);
 }
 
 std::size_t BlockBytes(int pieces, std::size_t bytes) {

@@ -47,8 +47,8 @@ void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced);
 
 // What NCCL takes at the most on a DGX A100 or H100 (tools/published.cc): each costs the GPU a thread block.
 inline constexpr int kMostGpuChannels = 24;
-// Where all ranks are on one GPU its memory is the bound, not a link: it takes about a hundred multiprocessors' loads
-// to fill that of an H100 or H200 (3.35 and 4.8 TB/s at some 0.7 us, and 32 KiB that a block has under way).
+// Where all ranks are on one GPU its memory is the bound, not a link. By arithmetic, not measured: at 0.7 us a load,
+// with 32 KiB that a block has under way, it takes about a hundred blocks to fill an H200's 4.8 TB/s.
 inline constexpr int kMostChannelsOfOneGpu = 96;
 
 // What GPUs' slots can be, where they are really there: which wires, and the data bytes of each; 0: any.
@@ -82,6 +82,10 @@ struct Conditions {
 
 // Data bytes of a slot; SIZE_MAX for GPUs whose slots are not known.
 std::size_t SlotCapacity(Wire wire, const Conditions& conditions);
+// More than any pipeline wants, and what TUTTI_CHUNK takes: slots say lengths in 32 bits.
+inline constexpr std::size_t kLongestChunk = std::size_t{1} << 30;
+// The same of a chunk. `may_refer`: the schedule may always refer; where slots then do, they need not hold it.
+std::size_t ChunkCapacity(Wire wire, const Conditions& conditions, bool may_refer);
 
 struct Candidate {
   tuttiAlgorithm_t algorithm = tuttiAlgorithmNone;
@@ -101,9 +105,9 @@ struct UnitOnGpu {
   int lanes = 1;        // of the rank that has most
   bool refers = false;  // MayAlwaysRefer, of all ranks' schedules
 };
-// How an algorithm that may serve could move blocks of `block_bytes`. Never empty. `unit` matters on GPUs.
+// How an algorithm that may serve could move blocks of `block_bytes`. Never empty.
 std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions,
-                                  std::size_t block_bytes, const UnitOnGpu& unit = {});
+                                  std::size_t block_bytes, const UnitOnGpu& on_gpu = {});
 
 // The shape itself, or the next one that can carry blocks of `block_bytes` in each of `channels`: a short wire takes
 // whole blocks, or pieces that are multiples of 64 bytes.

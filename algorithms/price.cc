@@ -9,6 +9,15 @@
 namespace tutti {
 namespace {
 
+UnitOnGpu OnGpu(const Ensemble& ensemble) {
+  UnitOnGpu unit{1, true};
+  for (const auto& member : ensemble.members()) {
+    unit.lanes = std::max(unit.lanes, static_cast<int>(LanesOf(member)));
+    unit.refers = unit.refers && MayAlwaysRefer(member);
+  }
+  return unit;
+}
+
 // Bytes of a chunk for which the longest ways are found: what whole chunks usually are (candidates.cc).
 constexpr std::array<double, 6> kGrid = {0, kInlineShape.capacity, 8 << 10, 32 << 10, 128 << 10, 512 << 10};
 
@@ -34,22 +43,6 @@ void Price::Path::Add(const Path& other, double times) {
   slot_writes += times * other.slot_writes;
   us_per_byte += times * other.us_per_byte;
 }
-
-namespace {
-
-UnitOnGpu OnGpu(const Ensemble& ensemble) {
-  UnitOnGpu unit{0, true};
-  for (const auto& member : ensemble.members()) {
-    std::size_t lanes = 0;
-    for (const auto& channel : member.channels) lanes += channel.lanes.size();
-    unit.lanes = std::max(unit.lanes, static_cast<int>(lanes));
-    unit.refers = unit.refers && MayAlwaysRefer(member);
-  }
-  unit.lanes = std::max(unit.lanes, 1);
-  return unit;
-}
-
-}  // namespace
 
 Price::Price(const Machine& machine, const Ensemble& ensemble)
     : machine_(machine),

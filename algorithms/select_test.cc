@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "algorithms/explain.h"
 #include "algorithms/host_machine.h"
 #include "algorithms/program.h"
@@ -164,6 +166,32 @@ TEST(Select, ThreadsGetChannels) {
   conditions.threads = 2;
   EXPECT_EQ(TableFor(conditions).At({Collective::all_reduce}, 1 << 24).candidate.channels, 2);
   EXPECT_EQ(TableFor(conditions).At({Collective::all_reduce}, 8).candidate.channels, 1);
+}
+
+// Slots that refer bound no chunk, but lengths still have 32 bits; and a GPU has room for so many lanes.
+TEST(Select, GpusBoundChunksAndChannels) {
+  Conditions conditions = On(2);
+  conditions.threads = 0;
+  conditions.max_channels = 96;
+  conditions.most_lanes = 33;
+  conditions.gpu_slots = {false, 1024, 64 * 1024, true};
+  EXPECT_EQ(ChunkCapacity(Wire::bulk, conditions, true), kLongestChunk);
+  EXPECT_LE(kLongestChunk, std::numeric_limits<std::uint32_t>::max());
+  EXPECT_EQ(ChunkCapacity(Wire::bulk, conditions, false), 64 * 1024);
+  EXPECT_EQ(ChunkCapacity(Wire::line, conditions, true), 1024);
+  constexpr std::size_t kBlock = std::size_t{64} << 20;
+  int most = 0;
+  std::size_t longest = 0;
+  for (const bool refers : {false, true}) {
+    longest = 0;
+    for (const auto& way :
+         WaysToMove(tuttiAlgorithmTwoShot, {Collective::all_reduce}, conditions, kBlock, {3, refers})) {
+      most = std::max(most, way.channels);
+      longest = std::max(longest, way.shape.chunk_bytes);
+    }
+    EXPECT_EQ(most, 33 / 3);
+    EXPECT_EQ(longest > 64 * 1024, refers);
+  }
 }
 
 TEST(Select, TwoLevelsAreForSeveralNodes) {

@@ -1,7 +1,6 @@
 #include "algorithms/selection_table.h"
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -85,9 +84,7 @@ class Reader {
     candidate.channels = Number<int>(object, kChannels, 1, static_cast<std::uint64_t>(conditions_.max_channels));
     candidate.shape.wire = ReadWire(Word(object, kWire));
     if (kind.pairwise && candidate.shape.wire != Wire::bulk) Refuse("blocks that only a pair knows travel in bulk");
-    const bool any = candidate.shape.wire == Wire::bulk && conditions_.gpu_slots.refer;  // it may refer instead
-    const std::size_t most =
-        any ? std::numeric_limits<std::size_t>::max() : SlotCapacity(candidate.shape.wire, conditions_);
+    const std::size_t most = ChunkCapacity(candidate.shape.wire, conditions_, true);
     candidate.shape.chunk_bytes = Number<std::size_t>(object, kChunk, 1, most);
     const bool short_wire = candidate.shape.wire != Wire::bulk && candidate.shape.chunk_bytes == most;
     if (candidate.shape.chunk_bytes % kCacheLine != 0 && !short_wire) {

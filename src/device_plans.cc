@@ -40,12 +40,6 @@ Machine MachineFor(const DevicePlanContext& context, const System& system) {
   return MachineOfOneGpu(nranks, sm, MemoryBandwidth(device));
 }
 
-std::size_t LanesOf(const Schedule& schedule) {
-  std::size_t lanes = 0;
-  for (const auto& channel : schedule.channels) lanes += channel.lanes.size();
-  return lanes;
-}
-
 // A message's share that one block moves in good time, and the slots' pieces of it.
 constexpr std::size_t kBytesPerMessageChannel = std::size_t{256} << 10;
 constexpr std::size_t kMessageChunk = std::size_t{128} << 10;
@@ -129,8 +123,8 @@ std::vector<Schedule> DevicePlans::SchedulesOfAll(const Operation& operation, co
 }
 
 // Makes the candidate one that all ranks of a GPU have room for at the same time, and whose chunks fit the slots that
-// carry data. What a user insists on is not changed: the launch refuses it with the numbers.
-void DevicePlans::Fit(const Operation& operation, Candidate& candidate) const {
+// carry data; its schedule. What a user insists on is not changed: the launch refuses it with the numbers.
+Schedule DevicePlans::Fitted(const Operation& operation, Candidate& candidate) const {
   const auto& conditions = context_.conditions;
   auto schedules = SchedulesOfAll(operation, candidate);
   const auto fits = [&] {
@@ -143,12 +137,11 @@ void DevicePlans::Fit(const Operation& operation, Candidate& candidate) const {
     schedules = SchedulesOfAll(operation, candidate);
   }
   // A contribution that is scaled first is nowhere in memory.
-  const bool refer = candidate.shape.wire == Wire::bulk && conditions.gpu_slots.refer && !operation.scaled &&
-                     std::all_of(schedules.begin(), schedules.end(), MayAlwaysRefer);
-  if (!refer) {
-    auto& chunk = candidate.shape.chunk_bytes;
-    chunk = std::min(chunk, SlotCapacity(candidate.shape.wire, conditions));
-  }
+  // A contribution that is scaled first is nowhere in memory.
+  const bool may_refer = !operation.scaled && std::all_of(schedules.begin(), schedules.end(), MayAlwaysRefer);
+  auto& shape = candidate.shape;
+  shape.chunk_bytes = std::min(shape.chunk_bytes, ChunkCapacity(shape.wire, conditions, may_refer));
+  return std::move(schedules[static_cast<std::size_t>(rank_)]);
 }
 
 std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const Operation& asked, std::uint64_t packed) const {
@@ -167,8 +160,7 @@ std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const Operation& asked, std::
   } else {
     const std::size_t bytes = LargestBlockBytes(operation);
     choice = Choose(KindOf(operation), bytes);
-    Fit(operation, choice.candidate);
-    schedule = BuiltSchedule(operation, choice.candidate, conditions, rank_);
+    schedule = Fitted(operation, choice.candidate);
     shape = Fitting(choice.candidate.shape, BlockBytes(schedule.pieces(), bytes),
                     static_cast<int>(schedule.channels.size()));
   }

@@ -65,7 +65,7 @@ class DevicePlans {
   std::unique_ptr<DevicePlanEntry> Make(const Operation& operation, std::uint64_t packed) const;
   Choice Choose(const Kind& kind, std::size_t bytes) const;
   std::vector<Schedule> SchedulesOfAll(const Operation& operation, const Candidate& candidate) const;
-  void Fit(const Operation& operation, Candidate& candidate) const;
+  Schedule Fitted(const Operation& operation, Candidate& candidate) const;
 
   DevicePlanContext context_;
   int rank_;

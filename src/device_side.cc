@@ -66,7 +66,7 @@ std::unique_ptr<DeviceSide> DeviceSide::Make(const DeviceSetup& setup, int rank,
                                              const AllGather& all_gather, Deadline deadline, std::string* why) {
   // Whatever is wrong with one rank's device must be known to all before any goes on.
   std::string mine;
-  std::shared_ptr<const KernelModule> kernels;
+  std::shared_ptr<const KernelModule> kernels;  // stay loaded until the constructor asks for them again
   if (const auto* const driver = LoadedCudaDriver(&mine)) {
     mine = WhyNoKernels(*driver);
     try {

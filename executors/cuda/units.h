@@ -10,7 +10,7 @@
 namespace tutti {
 
 // `count` units in a row from `from_byte` on, but for a gap: unit `gap_at` lies `gap` units further on, and so do those
-// behind it. 32 bits: a chunk is at most a slot's size.
+// behind it. 32 bits: a chunk is at most a GiB (kLongestChunk).
 struct Units {
   std::uint32_t count;
   std::uint32_t from_byte = 0;
