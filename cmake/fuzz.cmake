@@ -12,7 +12,10 @@ set(TUTTI_FUZZ_SECONDS 10 CACHE STRING "How long ctest runs each fuzz target")
 # Only what reads bytes of strangers, so that a fuzz build takes seconds.
 file(GLOB tutti_fuzzed_base CONFIGURE_DEPENDS base/*.cc)
 list(FILTER tutti_fuzzed_base EXCLUDE REGEX "_test\\.cc$")
-set(tutti_fuzzed_bootstrap frame handshake interfaces join_messages socket unique_id)
+set(tutti_fuzzed_net frame handshake interfaces socket)
+list(TRANSFORM tutti_fuzzed_net PREPEND net/)
+list(TRANSFORM tutti_fuzzed_net APPEND .cc)
+set(tutti_fuzzed_bootstrap join_messages unique_id)
 list(TRANSFORM tutti_fuzzed_bootstrap PREPEND src/bootstrap/)
 list(TRANSFORM tutti_fuzzed_bootstrap APPEND .cc)
 set(tutti_fuzzed_topology assemble complete link_constants pci_text system xml xml_element xml_writer)
@@ -25,7 +28,7 @@ set(tutti_fuzzed_algorithms
     two_level two_shot verify verify_rules)
 list(TRANSFORM tutti_fuzzed_algorithms PREPEND algorithms/)
 list(TRANSFORM tutti_fuzzed_algorithms APPEND .cc)
-add_library(tutti_fuzzed STATIC ${tutti_fuzzed_base} ${tutti_fuzzed_bootstrap} ${tutti_fuzzed_topology}
+add_library(tutti_fuzzed STATIC ${tutti_fuzzed_base} ${tutti_fuzzed_net} ${tutti_fuzzed_bootstrap} ${tutti_fuzzed_topology}
                                 ${tutti_fuzzed_algorithms})
 target_include_directories(tutti_fuzzed PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(tutti_fuzzed PUBLIC tutti_options fmt::fmt PkgConfig::SODIUM PkgConfig::PUGIXML Threads::Threads)

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "src/bootstrap/dial.h"
+#include "net/dial.h"
 
 namespace tutti {
 namespace {

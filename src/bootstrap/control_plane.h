@@ -21,7 +21,7 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "base/settings.h"
-#include "src/bootstrap/channel.h"
+#include "net/channel.h"
 #include "src/bootstrap/hub.h"
 #include "src/bootstrap/join_messages.h"
 #include "src/bootstrap/unique_id.h"
@@ -50,6 +50,9 @@ class ControlPlane {
   // Who the ranks are, by rank.
   const std::vector<Process>& roster() const { return roster_; }
 
+  // Of the data connections' handshake: all ranks of this meeting have it, and nobody else.
+  const SecretKey& data_key() const { return data_key_; }
+
   // Collective: every rank's bytes, by rank; lengths may differ. REQUIRES: mine.size() <= kMaxBlob. Throws
   // tuttiTimeoutError naming the ranks that did not come, tuttiRemoteError naming the rank, host and process that is
   // gone, tuttiInvalidUsage on cancellation.
@@ -66,6 +69,7 @@ class ControlPlane {
   int rank_;
   std::vector<Process> roster_;
   pid_t owner_;
+  SecretKey data_key_;
   std::uint64_t sequence_ = 0;
   std::optional<Error> failure_;
   std::optional<Hub> hub_;               // rank 0

@@ -8,7 +8,8 @@
 #include <atomic>
 #include <latch>
 
-#include "src/bootstrap/rank_testing.h"
+#include "net/net_testing.h"
+#include "src/bootstrap/rendezvous.h"
 
 namespace tutti {
 namespace {

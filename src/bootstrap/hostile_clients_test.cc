@@ -6,8 +6,10 @@
 
 #include <atomic>
 
-#include "src/bootstrap/dial.h"
-#include "src/bootstrap/rank_testing.h"
+#include "net/dial.h"
+#include "net/net_testing.h"
+#include "src/bootstrap/control_plane.h"
+#include "src/bootstrap/rendezvous.h"
 
 namespace tutti {
 namespace {

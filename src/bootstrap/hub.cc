@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/bootstrap/dial.h"
+#include "net/dial.h"
 
 namespace tutti {
 namespace {
@@ -121,7 +121,7 @@ void Hub::Admit(std::vector<Admitted>& admitted) {
       Throw(tuttiInternalError, "rank {} of {} came to a control plane of {} ranks where it is not expected", one.rank,
             one.nranks, members_.size());
     }
-    member(one.rank).channel = std::move(one.channel);
+    member(one.rank).channel = std::move(one).OpenChannel();
   }
 }
 

@@ -16,9 +16,9 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
-#include "src/bootstrap/channel.h"
+#include "net/channel.h"
 #include "src/bootstrap/join_messages.h"
-#include "src/bootstrap/lobby.h"
+#include "net/lobby.h"
 
 namespace tutti {
 

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "src/bootstrap/handshake.h"
-#include "src/bootstrap/interfaces.h"
+#include "net/handshake.h"
+#include "net/interfaces.h"
 
 namespace tutti {
 namespace {
@@ -44,10 +45,33 @@ JoinTicket MakeTicket(std::string_view variable, const HostPort& place, const Se
   return ticket;
 }
 
+// What launchers call a rank's number and the number of ranks.
+struct Launcher {
+  std::string_view rank, size;
+};
+constexpr Launcher kLaunchers[] = {{"RANK", "WORLD_SIZE"},  // torchrun
+                                   {"SLURM_PROCID", "SLURM_NTASKS"},
+                                   {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                   {"PMI_RANK", "PMI_SIZE"}};  // MPICH
+
+bool IsSet(const Lookup& environment, std::string_view name) { return !environment(name).value_or("").empty(); }
+
+Launcher FindLauncher(const Lookup& environment) {
+  for (const auto& launcher : kLaunchers) {
+    if (environment(launcher.rank)) return launcher;
+  }
+  Throw(tuttiInvalidUsage,
+        "RANK is not set; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT must be (as torchrun does), or what srun or "
+        "mpirun "
+        "set for a rank (SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK)");
+}
+
 std::string Required(const Lookup& environment, std::string_view name) {
   const auto value = environment(name);
   if (!value || value->empty()) {
-    Throw(tuttiInvalidUsage, "{} is {}; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT must be set (as torchrun does)",
+    Throw(tuttiInvalidUsage,
+          "{} is {}; the ranks meet at MASTER_ADDR and MASTER_PORT (as torchrun sets them), or at "
+          "TUTTI_COMM_ID=host:port",
           name, value ? "empty" : "not set");
   }
   return *value;
@@ -63,20 +87,56 @@ int RequiredNumber(const Lookup& environment, std::string_view name, int low, in
   return value;
 }
 
+// On the job's first host, at a port that other jobs and steps are not likely to have.
+HostPort SlurmMeetingPlace(const Lookup& environment) {
+  const auto nodes = environment("SLURM_STEP_NODELIST").value_or(Required(environment, "SLURM_JOB_NODELIST"));
+  // Below what Linux gives to those who do not care (from 32768 on).
+  constexpr int kFirstPort = 15'000, kPorts = 15'000, kStepsApart = 97;
+  const int job = RequiredNumber(environment, "SLURM_JOB_ID", 0, std::numeric_limits<int>::max());
+  const int step = IsSet(environment, "SLURM_STEP_ID")
+                       ? RequiredNumber(environment, "SLURM_STEP_ID", 0, std::numeric_limits<int>::max())
+                       : 0;
+  const auto spread = static_cast<long long>(job) + static_cast<long long>(step) * kStepsApart;
+  return {FirstSlurmHost(nodes), static_cast<std::uint16_t>(kFirstPort + spread % kPorts)};
+}
+
 }  // namespace
+
+std::string FirstSlurmHost(std::string_view nodes) {
+  std::string host;
+  for (std::size_t i = 0; i < nodes.size() && nodes[i] != ','; ++i) {
+    if (nodes[i] != '[') {
+      host += nodes[i];
+      continue;
+    }
+    const auto close = nodes.find(']', i);
+    if (close == std::string_view::npos) break;
+    const auto choices = nodes.substr(i + 1, close - i - 1);
+    host += choices.substr(0, choices.find_first_of("-,"));
+    i = close;
+  }
+  return host;
+}
 
 JoinTicket TicketFromCommId(const Settings& settings, const Lookup& environment) {
   return MakeTicket("TUTTI_COMM_ID", ParseHostPort("TUTTI_COMM_ID", settings.comm_id), settings, environment);
 }
 
 EnvironmentTicket TicketFromEnvironment(const Settings& settings, const Lookup& environment) {
+  const auto launcher = FindLauncher(environment);
   EnvironmentTicket result;
-  result.nranks = RequiredNumber(environment, "WORLD_SIZE", 1, static_cast<int>(kMaxRanks));
-  result.rank = RequiredNumber(environment, "RANK", 0, result.nranks - 1);
-  const bool port_taken = environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
-  const int port = RequiredNumber(environment, "MASTER_PORT", 1, port_taken ? 65534 : 65535) + (port_taken ? 1 : 0);
-  const auto host = Required(environment, "MASTER_ADDR");
-  result.ticket = MakeTicket("MASTER_ADDR", {host, static_cast<std::uint16_t>(port)}, settings, environment);
+  result.nranks = RequiredNumber(environment, launcher.size, 1, static_cast<int>(kMaxRanks));
+  result.rank = RequiredNumber(environment, launcher.rank, 0, result.nranks - 1);
+  if (!IsSet(environment, "MASTER_ADDR") && !settings.comm_id.empty()) {
+    result.ticket = TicketFromCommId(settings, environment);
+  } else if (!IsSet(environment, "MASTER_ADDR") && launcher.rank == "SLURM_PROCID") {
+    result.ticket = MakeTicket("SLURM_JOB_NODELIST", SlurmMeetingPlace(environment), settings, environment);
+  } else {
+    const bool port_taken = environment("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";
+    const int port = RequiredNumber(environment, "MASTER_PORT", 1, port_taken ? 65534 : 65535) + (port_taken ? 1 : 0);
+    const auto host = Required(environment, "MASTER_ADDR");
+    result.ticket = MakeTicket("MASTER_ADDR", {host, static_cast<std::uint16_t>(port)}, settings, environment);
+  }
   return result;
 }
 

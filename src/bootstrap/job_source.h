@@ -20,9 +20,15 @@ struct EnvironmentTicket {
   int rank = 0;
   int nranks = 1;
 };
-// RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Under torchrun with TORCHELASTIC_USE_AGENT_STORE=True its own store
-// has MASTER_PORT, so the ranks meet at MASTER_PORT + 1. Throws tuttiInvalidUsage naming the variable and its value.
+// Who this rank is, from the launcher's variables: RANK and WORLD_SIZE (torchrun), SLURM_PROCID and SLURM_NTASKS, or
+// those of Open MPI or MPICH. Where the ranks meet: MASTER_ADDR and MASTER_PORT, else TUTTI_COMM_ID, else (Slurm) on
+// the job's first host at a port made of the job's number. Under torchrun with TORCHELASTIC_USE_AGENT_STORE=True its
+// own store has MASTER_PORT, so the ranks meet at MASTER_PORT + 1. Throws tuttiInvalidUsage naming the variable and its
+// value.
 EnvironmentTicket TicketFromEnvironment(const Settings& settings, const Lookup& environment);
+
+// "node[07-09,12]-ib,other3" is "node07-ib".
+std::string FirstSlurmHost(std::string_view nodes);
 
 // The process's environment.
 Lookup ProcessEnvironment();

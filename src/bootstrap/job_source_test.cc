@@ -4,7 +4,9 @@
 
 #include <map>
 
-#include "src/bootstrap/rank_testing.h"
+#include "net/net_testing.h"
+#include "src/bootstrap/control_plane.h"
+#include "src/bootstrap/rendezvous.h"
 
 namespace tutti {
 namespace {
@@ -42,6 +44,43 @@ TEST(TicketFromEnvironment, LeavesTorchrunsStoreItsPort) {
   EXPECT_EQ(
       TicketFromEnvironment({}, In(With({{"TORCHELASTIC_USE_AGENT_STORE", "False"}}))).ticket.addresses.front().port,
       29500);
+}
+
+TEST(TicketFromEnvironment, KnowsLaunchers) {
+  const Environment srun = {{"SLURM_PROCID", "3"},
+                            {"SLURM_NTASKS", "8"},
+                            {"SLURM_JOB_NODELIST", "localhost"},
+                            {"SLURM_JOB_ID", "123456"},
+                            {"SLURM_STEP_ID", "2"}};
+  const auto slurm = TicketFromEnvironment({}, In(srun));
+  EXPECT_EQ(slurm.rank, 3);
+  EXPECT_EQ(slurm.nranks, 8);
+  EXPECT_EQ(slurm.ticket.addresses.front().port, 15'000 + (123'456 + 2 * 97) % 15'000);
+
+  Settings settings;
+  settings.comm_id = "127.0.0.1:4711";
+  for (const std::string name : {"OMPI_COMM_WORLD_", "PMI_"}) {
+    const Environment mpirun = {{name + "RANK", "1"}, {name + "SIZE", "2"}};
+    const auto mpi = TicketFromEnvironment(settings, In(mpirun));
+    EXPECT_EQ(mpi.rank, 1);
+    EXPECT_EQ(mpi.nranks, 2);
+    EXPECT_EQ(mpi.ticket.addresses.front().port, 4711);
+    EXPECT_THROW(TicketFromEnvironment({}, In(mpirun)), Error);  // where do they meet?
+  }
+  // What the user sets wins.
+  auto both = srun;
+  both.insert(kTorchrun.begin(), kTorchrun.end());
+  EXPECT_EQ(TicketFromEnvironment(settings, In(both)).rank, 1);
+  EXPECT_EQ(TicketFromEnvironment(settings, In(both)).ticket.addresses.front().port, 29500);
+}
+
+TEST(FirstSlurmHost, OfAllKindsOfLists) {
+  EXPECT_EQ(FirstSlurmHost("alone"), "alone");
+  EXPECT_EQ(FirstSlurmHost("a,b"), "a");
+  EXPECT_EQ(FirstSlurmHost("node[07-09,12]-ib,other3"), "node07-ib");
+  EXPECT_EQ(FirstSlurmHost("rack[2,5]node[3-4]"), "rack2node3");
+  EXPECT_EQ(FirstSlurmHost("broken[1-"), "broken");
+  EXPECT_EQ(FirstSlurmHost(""), "");
 }
 
 TEST(TicketFromEnvironment, RefusesNamingVariableAndValue) {

@@ -10,9 +10,9 @@
 #include <optional>
 
 #include "base/log.h"
+#include "net/dial.h"
+#include "net/interfaces.h"
 #include "src/bootstrap/control_plane.h"
-#include "src/bootstrap/dial.h"
-#include "src/bootstrap/interfaces.h"
 #include "src/bootstrap/rendezvous.h"
 
 namespace tutti {
@@ -34,18 +34,7 @@ std::vector<Socket> ListenForMembers(const JoinTicket& ticket, const Settings& s
   } else {
     places = ChooseAddresses(LocalInterfaces(), settings.socket_ifname, settings.socket_family);
   }
-  std::vector<Socket> listeners;
-  int error = 0;
-  for (const auto& place : places) {
-    auto result = Listen(place);
-    if (result.socket) {
-      listeners.push_back(std::move(result.socket));
-    } else {
-      error = result.error;
-    }
-  }
-  if (listeners.empty()) ThrowSystem(fmt::format("rank 0 cannot listen on {}", TextOf(places)), error);
-  return listeners;
+  return ListenOnAll(places, "rank 0");
 }
 
 Verdict AwaitVerdict(SecureChannel& rendezvous, int rank, Deadline deadline, Cancellation cancel) {
@@ -127,6 +116,7 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
 
   std::unique_ptr<ControlPlane> plane(new ControlPlane(rank, verdict.roster));
   const auto hub_key = HubKey(key, verdict.session);
+  plane->data_key_ = DeriveKey(hub_key, "tutti data", {});
   if (rank == 0) {
     plane->hub_.emplace(verdict.roster, Lobby(std::move(listeners), hub_key, Purpose::hub), std::move(rendezvous));
     plane->Barrier(deadline, cancel);

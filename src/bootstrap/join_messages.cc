@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "src/bootstrap/frame.h"
+#include "net/frame.h"
 #include "src/bootstrap/unique_id.h"
-#include "src/bootstrap/wire.h"
+#include "net/wire.h"
 
 namespace tutti {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "src/bootstrap/handshake.h"
-#include "src/bootstrap/socket.h"
+#include "net/handshake.h"
+#include "net/socket.h"
 #include "tutti/tutti.h"
 
 namespace tutti {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "src/bootstrap/frame.h"
-#include "src/bootstrap/handshake.h"
-#include "src/bootstrap/interfaces.h"
+#include "net/frame.h"
+#include "net/handshake.h"
+#include "net/interfaces.h"
 #include "src/bootstrap/join_messages.h"
 #include "src/bootstrap/unique_id.h"
 

@@ -49,7 +49,7 @@ void Reception::Advance(std::span<const pollfd> fds) {
   }
   std::vector<Admitted> admitted;
   lobby_.Advance(lobby_fds, admitted);
-  for (auto& one : admitted) guests_.push_back({std::move(one.channel), one.rank, one.nranks});
+  for (auto& one : admitted) guests_.push_back({std::move(one).OpenChannel(), one.rank, one.nranks});
 
   if (!verdict_ && deadline_.Passed()) {
     if (joined_.empty()) {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "src/bootstrap/join_messages.h"
-#include "src/bootstrap/lobby.h"
+#include "net/lobby.h"
 
 namespace tutti {
 

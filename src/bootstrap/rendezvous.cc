@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/quiet_thread.h"
-#include "src/bootstrap/dial.h"
-#include "src/bootstrap/interfaces.h"
+#include "net/dial.h"
+#include "net/interfaces.h"
 
 namespace tutti {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/deadline.h"
 #include "base/settings.h"
 #include "src/bootstrap/reception.h"
-#include "src/bootstrap/socket.h"
+#include "net/socket.h"
 #include "src/bootstrap/unique_id.h"
 
 namespace tutti {

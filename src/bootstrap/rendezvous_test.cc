@@ -8,9 +8,10 @@
 
 #include <atomic>
 
-#include "src/bootstrap/dial.h"
+#include "net/dial.h"
 #include "src/bootstrap/job_source.h"
-#include "src/bootstrap/rank_testing.h"
+#include "net/net_testing.h"
+#include "src/bootstrap/control_plane.h"
 
 namespace tutti {
 namespace {

@@ -14,9 +14,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "src/bootstrap/secret_key.h"
-#include "src/bootstrap/socket.h"
-#include "src/bootstrap/wire.h"
+#include "net/secret_key.h"
+#include "net/socket.h"
+#include "net/wire.h"
 #include "tutti/tutti.h"
 
 namespace tutti {

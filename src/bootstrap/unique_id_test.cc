@@ -4,7 +4,8 @@
 
 #include <cstring>
 
-#include "src/bootstrap/rank_testing.h"
+#include "net/net_testing.h"
+#include "src/bootstrap/rendezvous.h"
 
 namespace tutti {
 namespace {

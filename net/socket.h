@@ -80,6 +80,8 @@ struct ListenResult {
 };
 // Port 0: the system chooses. The IPv6 wildcard also takes IPv4 connections.
 ListenResult Listen(const SocketAddress& address);
+// On as many of them as can be. Throws tuttiSystemError if on none; `who` cannot, for the message.
+std::vector<Socket> ListenOnAll(const std::vector<SocketAddress>& addresses, std::string_view who);
 // REQUIRES: an open socket of either family.
 SocketAddress LocalAddress(const Socket& socket);
 std::optional<SocketAddress> PeerAddress(const Socket& socket);

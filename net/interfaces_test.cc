@@ -1,8 +1,8 @@
-#include "src/bootstrap/interfaces.h"
+#include "net/interfaces.h"
 
 #include <gtest/gtest.h>
 
-#include "src/bootstrap/rank_testing.h"
+#include "net/net_testing.h"
 
 namespace tutti {
 namespace {

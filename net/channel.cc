@@ -1,4 +1,4 @@
-#include "src/bootstrap/channel.h"
+#include "net/channel.h"
 
 #include <array>
 

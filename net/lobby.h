@@ -16,20 +16,24 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "src/bootstrap/channel.h"
-#include "src/bootstrap/handshake.h"
-#include "src/bootstrap/socket.h"
+#include "net/channel.h"
+#include "net/handshake.h"
+#include "net/socket.h"
 
 namespace tutti {
 
 inline constexpr Deadline::Milliseconds kHandshakeTime{5'000};
 inline constexpr std::size_t kMaxStrangers = 256;
 
-// A connection that has proven itself. The server's first frame, empty, tells it so.
+// A connection that has proven itself; nothing beyond its proof has been read.
 struct Admitted {
-  SecureChannel channel;
+  Socket socket;
+  SessionKeys keys;
   int rank;
   int nranks;
+
+  // For frames (frame.h). The first one, empty, tells the client that it was admitted.
+  SecureChannel OpenChannel() &&;
 };
 
 class Lobby {
@@ -40,7 +44,8 @@ class Lobby {
   // Appends what this waits for; the same entries, in the same order, then go to Advance.
   void Watch(std::vector<pollfd>& fds) const;
   // Number of entries that Watch appends.
-  std::size_t watched() const { return (paused_ ? 0 : listeners_.size()) + strangers_.size(); }
+  std::size_t watched() const { return listeners() + strangers_.size(); }
+  std::size_t listeners() const { return paused_ ? 0 : listeners_.size(); }
   // When Advance must be called even if nothing happens.
   Deadline NextDeadline() const;
   // Does what can be done now, and appends whoever has proven itself. REQUIRES: `fds` is what Watch appended last.

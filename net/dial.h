@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "src/bootstrap/channel.h"
-#include "src/bootstrap/handshake.h"
+#include "net/channel.h"
+#include "net/handshake.h"
 
 namespace tutti {
 

@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "src/bootstrap/frame.h"
-#include "src/bootstrap/socket.h"
+#include "net/frame.h"
+#include "net/socket.h"
 
 namespace tutti {
 

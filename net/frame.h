@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "src/bootstrap/secret_key.h"
+#include "net/secret_key.h"
 
 namespace tutti {
 

@@ -1,6 +1,6 @@
-#include "src/bootstrap/frame.h"
+#include "net/frame.h"
 
-#include "src/bootstrap/wire.h"
+#include "net/wire.h"
 
 namespace tutti {
 namespace {

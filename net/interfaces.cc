@@ -1,4 +1,4 @@
-#include "src/bootstrap/interfaces.h"
+#include "net/interfaces.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>

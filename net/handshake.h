@@ -18,12 +18,12 @@
 #include <optional>
 #include <span>
 
-#include "src/bootstrap/secret_key.h"
+#include "net/secret_key.h"
 
 namespace tutti {
 
 // What the client wants of the server.
-enum class Purpose : std::uint8_t { rendezvous = 1, hub = 2 };
+enum class Purpose : std::uint8_t { rendezvous = 1, hub = 2, data = 3 };
 
 // Keeps hostile numbers out of every table that is sized by ranks, and a roster of as many within one frame.
 inline constexpr std::uint32_t kMaxRanks = 8192;

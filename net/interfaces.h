@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/bootstrap/socket.h"
+#include "net/socket.h"
 
 namespace tutti {
 

@@ -1,9 +1,9 @@
-#include "src/bootstrap/handshake.h"
+#include "net/handshake.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "src/bootstrap/wire.h"
+#include "net/wire.h"
 
 namespace tutti {
 namespace {
@@ -57,7 +57,7 @@ std::optional<ClientHello> DecodeClientHello(std::span<const std::byte, kClientH
   ByteReader reader(bytes);
   if (!TakeMagic(reader)) return std::nullopt;
   const auto purpose = reader.Number<std::uint8_t>();
-  if (purpose != static_cast<std::uint8_t>(Purpose::rendezvous) && purpose != static_cast<std::uint8_t>(Purpose::hub)) {
+  if (purpose < static_cast<std::uint8_t>(Purpose::rendezvous) || purpose > static_cast<std::uint8_t>(Purpose::data)) {
     return std::nullopt;
   }
   ClientHello hello{.purpose = static_cast<Purpose>(purpose)};

@@ -11,9 +11,7 @@
 
 #include "base/error.h"
 #include "base/settings.h"
-#include "src/bootstrap/control_plane.h"
-#include "src/bootstrap/interfaces.h"
-#include "src/bootstrap/rendezvous.h"
+#include "net/interfaces.h"
 
 namespace tutti::testing {
 

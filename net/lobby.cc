@@ -1,4 +1,4 @@
-#include "src/bootstrap/lobby.h"
+#include "net/lobby.h"
 
 #include <algorithm>
 
@@ -11,6 +11,12 @@ constexpr int kTakenAtOnce = 64;
 constexpr Deadline::Milliseconds kExhaustedPause{20};
 
 }  // namespace
+
+SecureChannel Admitted::OpenChannel() && {
+  SecureChannel channel(std::move(socket), keys.server_to_client, keys.client_to_server);
+  channel.Queue({});
+  return channel;
+}
 
 Lobby::Lobby(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose)
     : listeners_(std::move(listeners)), key_(key), purpose_(purpose) {}
@@ -34,11 +40,8 @@ void Lobby::Advance(std::span<const pollfd> fds, std::vector<Admitted>& admitted
     auto step = event->revents != 0 ? Advance(*stranger) : Step::waiting;
     if (step == Step::waiting && stranger->deadline.Passed()) step = Step::put_out;
     if (step == Step::admitted) {
-      const auto keys = DeriveSessionKeys(key_, stranger->hello, stranger->nonce);
-      SecureChannel channel(std::move(stranger->socket), keys.server_to_client, keys.client_to_server);
-      channel.Queue({});
-      admitted.push_back(
-          {std::move(channel), static_cast<int>(stranger->hello.rank), static_cast<int>(stranger->hello.nranks)});
+      admitted.push_back({std::move(stranger->socket), DeriveSessionKeys(key_, stranger->hello, stranger->nonce),
+                          static_cast<int>(stranger->hello.rank), static_cast<int>(stranger->hello.nranks)});
     }
     if (step == Step::put_out) stranger->socket.Shutdown();
     stranger = step == Step::waiting ? std::next(stranger) : strangers_.erase(stranger);

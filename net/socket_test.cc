@@ -1,4 +1,4 @@
-#include "src/bootstrap/socket.h"
+#include "net/socket.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include <thread>
 
-#include "src/bootstrap/rank_testing.h"
+#include "net/net_testing.h"
 
 namespace tutti {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/bootstrap/dial.h"
+#include "net/dial.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -6,7 +6,8 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "src/bootstrap/lobby.h"
+#include "net/client_handshake.h"
+#include "net/lobby.h"
 
 namespace tutti {
 namespace {
@@ -118,44 +119,31 @@ class Dialler {
     const auto fail = [&](Failure failure, std::string_view what) {
       return Attempt{std::nullopt, failure, fmt::format("{} {}", address.Text(), what)};
     };
-    constexpr std::string_view kDropped = "closed the connection before it proved itself";
-    const ClientHello hello{call_.purpose, static_cast<std::uint32_t>(call_.rank),
-                            static_cast<std::uint32_t>(call_.nranks), RandomNonce()};
-    if (!SendAll(socket, Encode(hello))) return fail(Failure::dropped, kDropped);
-
-    std::array<std::byte, kServerHelloBytes> bytes{};
+    ClientHandshake handshake(std::move(socket), call_.purpose, call_.rank, call_.nranks);
     const auto answer_by = std::min(deadline_, Deadline::After(kHandshakeTime));
-    for (std::size_t received = 0; received < bytes.size();) {
-      const auto result = ReceiveSome(socket, std::span(bytes).subspan(received));
-      if (result.status == IoStatus::closed) return fail(Failure::dropped, kDropped);
-      received += result.bytes;
-      // What does not begin like ours will not end like ours; a stranger may keep us waiting for the rest.
-      if (received >= kMagicBytes && !DecodeServerHello(bytes)) {
-        return fail(Failure::stranger, "is no rendezvous of Tutti");
-      }
-      if (result.status == IoStatus::would_block && !AwaitInput(socket, answer_by)) {
+    auto state = handshake.Advance(key_);
+    while (state == ClientHandshake::State::waiting) {
+      if (!AwaitInput(handshake.socket(), answer_by)) {
         return fail(Failure::silent, "accepts connections but does not answer");
       }
+      state = handshake.Advance(key_);
     }
-    const auto server = DecodeServerHello(bytes);
-    if (!server || !SameMac(server->proof, ServerProof(key_, hello, server->nonce))) {
-      return fail(Failure::stranger, "answers with another secret");
+    switch (state) {
+      case ClientHandshake::State::dropped:
+        return fail(Failure::dropped, "closed the connection before it proved itself");
+      case ClientHandshake::State::foreign: return fail(Failure::stranger, "is no rendezvous of Tutti");
+      case ClientHandshake::State::stranger: return fail(Failure::stranger, "answers with another secret");
+      default: break;
     }
-    if (!SendAll(socket, ClientProof(key_, hello, server->nonce))) return fail(Failure::dropped, kDropped);
 
     // It has proven itself, so it is trusted to answer when it can. Its first frame, empty, says that it trusts us.
-    const auto keys = DeriveSessionKeys(key_, hello, server->nonce);
-    SecureChannel channel(std::move(socket), keys.client_to_server, keys.server_to_client);
+    const auto keys = handshake.Keys(key_);
+    SecureChannel channel(handshake.TakeSocket(), keys.client_to_server, keys.server_to_client);
     while (!channel.Receive()) {
       if (channel.closed()) return fail(Failure::dropped, "closed the connection during the handshake");
       if (!AwaitInput(channel.socket(), deadline_)) return fail(Failure::silent, "does not finish the handshake");
     }
     return {std::move(channel), {}, {}};
-  }
-
-  // Fresh connections take these few bytes at once.
-  static bool SendAll(const Socket& socket, std::span<const std::byte> bytes) {
-    return SendSome(socket, bytes).bytes == bytes.size();
   }
 
   bool AwaitInput(const Socket& socket, Deadline until) {

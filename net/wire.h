@@ -24,6 +24,11 @@ class ByteWriter {
  public:
   // Room ahead, so that what is written is not left behind in outgrown memory.
   void Reserve(std::size_t size) { bytes_.reserve(size); }
+  // Writes into this memory from now on, from its beginning.
+  void Reuse(std::vector<std::byte> memory) {
+    bytes_ = std::move(memory);
+    bytes_.clear();
+  }
   template <std::unsigned_integral T>
   void Number(T value) {
     for (std::size_t i = 0; i < sizeof(T); ++i) bytes_.push_back(static_cast<std::byte>(value >> (8 * i)));

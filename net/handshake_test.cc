@@ -1,9 +1,9 @@
-#include "src/bootstrap/handshake.h"
+#include "net/handshake.h"
 
 #include <gtest/gtest.h>
 
-#include "src/bootstrap/frame.h"
-#include "src/bootstrap/wire.h"
+#include "net/frame.h"
+#include "net/wire.h"
 
 namespace tutti {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 ClientHello Hello() { return {Purpose::rendezvous, 3, 8, RandomNonce()}; }
 
 TEST(Handshake, HellosRoundTrip) {
-  for (const auto purpose : {Purpose::rendezvous, Purpose::hub}) {
+  for (const auto purpose : {Purpose::rendezvous, Purpose::hub, Purpose::data}) {
     const ClientHello hello{purpose, kMaxRanks - 1, kMaxRanks, RandomNonce()};
     EXPECT_EQ(DecodeClientHello(Encode(hello)), hello);
   }
@@ -23,7 +23,7 @@ TEST(Handshake, RefusesNumbersOutOfRange) {
   EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 0, 0, {}})));
   EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 8, 8, {}})));
   EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 0, kMaxRanks + 1, {}})));
-  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{static_cast<Purpose>(3), 0, 1, {}})));
+  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{static_cast<Purpose>(4), 0, 1, {}})));
 }
 
 TEST(Handshake, ProofsDependOnEverythingSaid) {

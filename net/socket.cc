@@ -1,4 +1,4 @@
-#include "src/bootstrap/socket.h"
+#include "net/socket.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -167,6 +167,21 @@ ListenResult Listen(const SocketAddress& address) {
   if (bind(socket.fd(), raw.get(), raw.size) != 0) return {Socket(), errno};
   if (listen(socket.fd(), kBacklog) != 0) return {Socket(), errno};
   return {std::move(socket), 0};
+}
+
+std::vector<Socket> ListenOnAll(const std::vector<SocketAddress>& addresses, std::string_view who) {
+  std::vector<Socket> listeners;
+  int error = 0;
+  for (const auto& address : addresses) {
+    auto result = Listen(address);
+    if (result.socket) {
+      listeners.push_back(std::move(result.socket));
+    } else {
+      error = result.error;
+    }
+  }
+  if (listeners.empty()) ThrowSystem(fmt::format("{} cannot listen on {}", who, TextOf(addresses)), error);
+  return listeners;
 }
 
 SocketAddress LocalAddress(const Socket& socket) {
