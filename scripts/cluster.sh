@@ -1,0 +1,166 @@
+#!/usr/bin/env bash
+# A cluster on one machine, for tests and benchmarks between hosts: every host is a set of namespaces (network, host name,
+# processes, IPC, /dev/shm, /sys), joined to the others by a bridge for each rail, at a bandwidth of your choice.
+#
+#   scripts/cluster.sh [OPTIONS] [--] COMMAND ARGS...       runs COMMAND on every rank
+#     --hosts N             hosts, called host0, host1, ...; default: 2
+#     --ranks-per-host N    default: 1
+#     --nics N              interfaces of a host, eth0, eth1, ..., each on a rail (bridge and subnets) of its own; default: 1
+#     --bandwidth RATE      of every interface in each direction, such as 1gbit or 500mbit; default: as fast as it goes
+#     --mtu BYTES           default: 9000
+#     --each-host           one process a host; RANK and the other variables of ranks are for COMMAND to set
+#     --launcher PROGRAM    Open MPI's mpirun or MPICH's mpiexec.hydra, by name or path, starts COMMAND, before which its
+#                           own options may stand
+#     --prefix              [rank] in front of every line
+#     --grace SECONDS       how long the others go on once a rank has failed; then they are killed; default: 30
+#     --name NAME           what --control calls this cluster; default: this script's process number
+#
+#   scripts/cluster.sh [--name NAME] --control VERB ...      from within COMMAND or from outside
+#     power-off HOST          its links go down, then SIGKILL to all its processes: no FIN and no RST gets out
+#     link-down HOST [NIC]    unplugs its cables, or that of one interface (0, 1, ...)
+#     link-up HOST [NIC]      plugs them in again
+#     partition HOST,...      these only reach one another from now on; again, with others, for a third part
+#     heal                    undoes partition and link-down
+#     traffic HOST [NIC]      prints the bytes that it sent and received, headers included
+#   Without --name: the cluster that the caller is in, or the only one. Waits up to 5 s for a cluster that is starting.
+#
+# COMMAND finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torchrun sets them; HOSTS and
+# HOST_INDEX; a random TUTTI_SECRET unless one is set; and TUTTI_CLUSTER, for --control. On rail R, host I has 10.77.R.(I+1)
+# and fd74:7574:7469:R::(I+1) (in hex), named hostI-railR; hostI is its IPv4 address on rail 0. Hosts share all files but
+# those in /dev/shm. Standard input is empty.
+#
+# Exit status: that of the first rank to fail, else 0. Ranks of a host that was powered off have not failed. 77: this
+# machine cannot do it, and why is said. It takes iproute2, util-linux, and root or unprivileged user namespaces. However
+# it ends, SIGKILL included, nothing is left: the kernel removes processes and namespaces when the topmost process is gone.
+set -euo pipefail
+
+# This script makes a process in namespaces of its own, the switch, which has the bridges, keeps the books and starts what
+# is to be started. Beneath it each host has a process 1, which only waits. Both are this script again, as --inside and
+# --hold-host, with cluster_switch.sh.
+
+self=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/cluster.sh
+shared=/dev/shm/cluster  # in the cluster, on all hosts: a folder of the switch
+namespaces=(--mount --net --uts --ipc --pid --fork --kill-child)
+
+usage() { sed -n '2,/^set/p' "$self" | sed '/^set/d; s/^# \{0,1\}//'; }
+say() { echo "[cluster] $*" >&2; }
+refuse() { echo "$0: $*" >&2; exit 2; }
+cannot() { say "not on this machine: $*"; exit 77; }
+
+# ---- Running clusters, seen from outside
+
+find_cluster() {  # find_cluster NAME: sets `folder`, what `shared` is to processes outside; NAME empty: the only one
+  local process words
+  local -A found=()
+  for process in /proc/[0-9]*; do
+    { mapfile -d '' -t words <"$process/cmdline"; } 2>/dev/null || continue
+    [[ ${words[1]:-} == */cluster.sh && ${words[2]:-} == --inside && (-z $1 || ${words[3]:-} == "$1") ]] || continue
+    [ ! -p "$process/root$shared/events" ] || found[${words[3]}]=$process/root$shared
+  done
+  [ ${#found[@]} -le 1 ] || refuse "several clusters are running (${!found[*]}): say which one with --name"
+  folder=${found[*]:-}
+  [ -n "$folder" ]
+}
+
+send_control() {  # send_control NAME VERB ARGS...
+  local folder='' reply answer channel try
+  for ((try = 0; try < 50; try++)); do
+    if [ -z "$1" ] && [ -n "${TUTTI_CLUSTER:-}" ]; then folder=$TUTTI_CLUSTER; else find_cluster "$1" || true; fi
+    [ ! -e "$folder/ready" ] || break
+    sleep 0.1
+  done
+  [ -e "$folder/ready" ] || refuse "no cluster${1:+ $1} is running"
+  reply=$(mktemp -u "$folder/reply.XXXXXX")
+  mkfifo "$reply"
+  exec {channel}<>"$reply"  # both ways, so that neither side waits for the other to open it
+  echo "control ${reply##*/} ${*:2}" 1<>"$folder/events"
+  read -r -t 30 answer <&"$channel" || answer="no: the cluster does not answer"
+  rm -f "$reply"
+  [[ $answer == ok* ]] || refuse "${*:2}: $answer"
+  [ "$answer" = ok ] || echo "${answer#ok }"
+}
+
+# ---- The cluster of this call
+
+set_bits() {  # set_bits RATE: sets `bits`, a second
+  [[ $1 =~ ^([1-9][0-9]{0,5})(|k|m|g)bit$ ]] || refuse "--bandwidth takes a rate such as 1gbit or 500mbit, not '$1'"
+  local -A unit=([k]=1000 [m]=1000000 [g]=1000000000)
+  bits=$((BASH_REMATCH[1] * ${unit[${BASH_REMATCH[2]:-}]:-1}))
+}
+
+run_cluster() {  # run_cluster ARGS: those of this script
+  local tool top as_user=() signal='' stopped='' folder='' result
+  for tool in ip tc hostname unshare nsenter setpriv setsid mount; do
+    command -v "$tool" >/dev/null ||
+      cannot "there is no $tool (packages: iproute2 has ip and tc; hostname; util-linux has the others)"
+  done
+  if ! unshare "${namespaces[@]}" --mount-proc true 2>/dev/null; then
+    as_user=(--user --map-root-user)
+    unshare "${as_user[@]}" "${namespaces[@]}" --mount-proc true || cannot "no namespaces. It takes root with all" \
+      "capabilities (containers: --privileged), or user namespaces for everybody (sysctl user.max_user_namespaces," \
+      "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"
+  fi
+  ! find_cluster "$name" || refuse "a cluster called $name is running already"
+  # The kernel kills the switch when this script ends, unless that was before it was told to. In a session of its own it
+  # gets no signals but those that this script passes on.
+  # shellcheck disable=SC2016
+  setpriv --pdeathsig KILL setsid sh -c '[ "$PPID" = "$0" ] && exec "$@"' $$ \
+    unshare "${as_user[@]}" "${namespaces[@]}" --mount-proc "$BASH" "$self" --inside "$name" "$@" &
+  top=$!
+  # Nothing more is done in a trap: bash is confused by functions there when a signal comes twice, as those of timeout do.
+  trap 'signal=${signal:-1}' HUP
+  trap 'signal=${signal:-2}' INT
+  trap 'signal=${signal:-15}' TERM
+  while :; do
+    wait "$top" && result=0 || result=$?
+    kill -0 "$top" 2>/dev/null || break
+    [ -n "$signal" ] && [ -z "$stopped" ] || continue
+    stopped=yes
+    # If it cannot be told, it is still starting, or over. To open a fifo both ways never waits for a reader.
+    { find_cluster "$name" && echo "stop $((128 + signal))" 1<>"$folder/events"; } 2>/dev/null || kill -KILL "$top" || true
+  done
+  [ -z "$signal" ] || result=$((128 + signal))
+  exit "$result"
+}
+
+hosts=2 ranks_per_host=1 nics=1 bandwidth='' mtu=9000 each_host='' launcher='' prefix='' grace=30 name=''
+inside=''
+# shellcheck source=scripts/cluster_switch.sh
+case ${1:-} in
+  --hold-host | --agent | --inside) . "$(dirname "$self")/cluster_switch.sh" ;;&
+  --hold-host) hold_host "$2" ;;
+  --agent) shift && agent "$@" && exit 0 || exit $? ;;
+  --inside) inside=yes name=$2 && shift 2 ;;
+esac
+arguments=("$@")
+number() {  # number OPTION VALUE LEAST MOST
+  [[ $2 =~ ^(0|[1-9][0-9]{0,5})$ && $2 -ge $3 && $2 -le $4 ]] || refuse "$1 takes a number from $3 to $4, not '$2'"
+}
+while [ $# -gt 0 ]; do
+  case $1 in
+    --hosts | --ranks-per-host | --nics | --bandwidth | --mtu | --launcher | --grace | --name | --control)
+      [ $# -ge 2 ] || { usage >&2; exit 2; } ;;&
+    --hosts) number "$1" "$2" 1 253 && hosts=$2 && shift ;;
+    --ranks-per-host) number "$1" "$2" 1 1024 && ranks_per_host=$2 && shift ;;
+    --nics) number "$1" "$2" 1 64 && nics=$2 && shift ;;
+    --bandwidth) set_bits "$2" && bandwidth=$2 && shift ;;
+    --mtu) number "$1" "$2" 1280 65535 && mtu=$2 && shift ;;
+    --each-host) each_host=yes ;;
+    --launcher) launcher=$2 && shift ;;
+    --prefix) prefix=yes ;;
+    --grace) number "$1" "$2" 0 999999 && grace=$2 && shift ;;
+    --name) [ -n "$inside" ] || name=$2; shift ;;
+    --control) send_control "$name" "${@:2}" && exit 0 ;;
+    -h | --help) usage; exit 0 ;;
+    --) shift; break ;;
+    -*) echo "$0: unknown argument $1" >&2; usage >&2; exit 2 ;;
+    *) break ;;
+  esac
+  shift
+done
+[ $# -gt 0 ] || { usage >&2; exit 2; }
+[ -z "$each_host" ] || { ranks_per_host=1; [ -z "$launcher" ] || refuse "--each-host and --launcher exclude each other"; }
+[ -z "$launcher" ] || command -v "$launcher" >/dev/null || refuse "there is no $launcher"
+name=${name:-$$}
+[[ $name =~ ^[A-Za-z0-9._-]+$ ]] || refuse "--name takes letters, digits, '.', '_' and '-'"
+if [ -n "$inside" ]; then run_switch "$@"; else run_cluster "${arguments[@]}"; fi

@@ -1,0 +1,303 @@
+# shellcheck shell=bash
+# What scripts/cluster.sh, which has this for its second half, runs in the namespaces that it made: the switch, the hosts and
+# what stands in for ssh. Uses its variables and functions.
+
+# ---- Hosts
+
+hold_host() {  # hold_host INDEX: becomes process 1 of a host
+  local pid
+  exec 2>&9 9>&-
+  read -r pid _ </proc/self/stat  # its number for the switch, whose /proc this still is
+  hostname "host$1"
+  mount -t proc proc /proc
+  # What a new mount covers is still to be had by way of the working directory.
+  cd "$shared"
+  mount -t tmpfs -o mode=1777 shm /dev/shm
+  mkdir "$shared"
+  mount --no-canonicalize --bind . "$shared"
+  # /sys/class/net shows the network namespace that mounted it.
+  cd /sys/fs/cgroup
+  mount -t sysfs sysfs /sys
+  mount --no-canonicalize --rbind . /sys/fs/cgroup
+  cd /
+  # Without duplicate detection IPv6 addresses are of use at once.
+  [ ! -e /proc/sys/net/ipv6 ] || echo 0 | tee /proc/sys/net/ipv6/conf/{all,default}/{accept_dad,disable_ipv6} >/dev/null
+  echo "host $1 $pid" >"$shared/events"
+  # To ignore SIGCHLD is to be rid of orphans when they end.
+  exec env --ignore-signal=CHLD sleep infinity
+}
+
+set_entry() {  # set_entry HOST: sets `entry`, before a command that is to run there, in this directory
+  # Programs would inherit that the switch ignores signals.
+  entry=(env "--default-signal=HUP,INT,QUIT,TERM")
+  # shellcheck disable=SC2016
+  [ "$1" = - ] || entry=(nsenter --target "${init[$1]}" --mount --net --uts --ipc --pid --
+    sh -c 'cd "$0" && exec "$@"' "$PWD" "${entry[@]}")
+}
+
+# In place of ssh: agent [OPTIONS] HOST COMMAND...
+agent() {
+  local init entry
+  while [[ ${1:-} == -* ]]; do shift; done
+  mapfile -t init <"$shared/init"
+  set_entry "${1#host}"
+  "${entry[@]}" sh -c "${*:2}"
+}
+
+# ---- Network
+
+# set_shaping MS: sets `shaping`, what tc is told of an interface: a bucket of so many milliseconds. tbf rather than htb:
+# one queue and one bucket are all that is needed.
+set_shaping() {
+  local bits peak_bucket limit
+  set_bits "$bandwidth"
+  # The bucket is large because on a busy machine neither the timer that wakes tbf nor the sending process is on time; what
+  # flows in beyond its size is lost. So that not every message after a pause has the bucket for free, it is emptied at
+  # 1.1 times the rate. That is a second bucket, which must hold a packet as TCP hands it over, 64 KB and the headers of
+  # the packets on a wire, or tbf cuts it up, at the processors' expense.
+  peak_bucket=$((bits / 8 / 4000))
+  [ "$peak_bucket" -ge 131072 ] || peak_bucket=131072
+  # A switch of small buffers: 5 ms, but at least 1 MB. A host's own sockets never fill that, as the kernel lets each have
+  # about a millisecond's worth in the queue; several hosts that send to one do.
+  limit=$((bits / 8 / 200))
+  [ "$limit" -ge 1048576 ] || limit=1048576
+  shaping="tbf rate ${bits}bit burst $((bits * $1 / 8000 + 131072)) limit $limit"
+  shaping+=" peakrate $((bits * 11 / 10))bit mtu $peak_bucket"
+}
+
+build_network() {
+  local host rail id net shaping control='' batch=$shared/batch  # a file of commands, as a process for each takes longer
+  # The usual congestion control, wherever the machine's default is another: results are to be compared between machines,
+  # and bbr takes more of the processors. The default of a network namespace is not always free to choose, a route's is.
+  ! grep -qw cubic /proc/sys/net/ipv4/tcp_available_congestion_control || control="congctl cubic"
+  ip link set lo up
+  for ((rail = 0; rail < nics; rail++)); do
+    echo "link add rail$rail mtu $mtu type bridge stp_state 0 mcast_snooping 0"
+    echo "addr add 10.77.$rail.254/24 dev rail$rail"  # for launchers
+    echo "link set rail$rail up"
+    for ((host = 0; host < hosts; host++)); do
+      echo "link add host${host}eth$rail mtu $mtu type veth peer name eth$rail mtu $mtu netns ${init[host]}"
+      echo "link set host${host}eth$rail master rail$rail up"
+    done
+  done >"$batch"
+  ip -batch "$batch" || cannot "ip cannot make bridges, or pairs of veth"
+  for ((host = 0; host < hosts; host++)); do
+    for ((rail = 0; rail < nics; rail++)); do
+      echo "link set eth$rail up"
+      echo "addr add 10.77.$rail.$((host + 1))/24 dev eth$rail noprefixroute"
+      echo "route add 10.77.$rail.0/24 dev eth$rail src 10.77.$rail.$((host + 1)) $control"
+      [ -e /proc/net/if_inet6 ] || continue
+      printf -v net 'fd74:7574:7469:%x::' "$rail"
+      printf -v id '%x' $((host + 1))
+      echo "addr add $net$id/64 dev eth$rail nodad noprefixroute"
+      echo "route add $net/64 dev eth$rail src $net$id $control"
+    done >"$batch"
+    # shellcheck disable=SC2016
+    nsenter --target "${init[host]}" --net sh -c 'ip link set lo up && ip -batch "$0"' "$batch"
+    [ -n "$bandwidth" ] || continue
+    set_shaping 2
+    for ((rail = 0; rail < nics; rail++)); do echo "qdisc add dev eth$rail root $shaping"; done >"$batch"
+    # Twice the bucket on the way to a host: one sender that is slowed down already must not be slowed down again.
+    set_shaping 4
+    for ((rail = 0; rail < nics; rail++)); do echo "qdisc add dev host${host}eth$rail root $shaping"; done >"$batch.bridge"
+    { nsenter --target "${init[host]}" --net tc -batch "$batch" && tc -batch "$batch.bridge"; } ||
+      cannot "tc cannot shape with tbf (kernel module sch_tbf, CONFIG_NET_SCH_TBF)"
+  done
+}
+
+name_hosts() {
+  local host rail
+  echo "127.0.0.1 localhost"
+  echo "::1 localhost"
+  echo "10.77.0.254 switch"
+  for ((host = 0; host < hosts; host++)); do
+    echo "10.77.0.$((host + 1)) host$host"
+    for ((rail = 0; rail < nics; rail++)); do
+      echo "10.77.$rail.$((host + 1)) host$host-rail$rail"
+      printf 'fd74:7574:7469:%x::%x host%d-rail%d\n' "$rail" $((host + 1)) "$host" "$rail"
+    done
+  done
+}
+
+# ---- What runs in the cluster; it tells the switch its end by a line in the fifo `events`
+
+start() {  # start ID HOST COMMAND...; HOST -: on the switch
+  local entry
+  set_entry "$2"
+  running=$((running + 1))
+  pending=$((pending + 1))
+  (
+    status=0
+    if [ -n "$prefix" ]; then
+      exec 8>&- {out}> >(exec sed -u "s/^/[$1] /") {err}> >(exec sed -u "s/^/[$1] /" >&2)
+    else
+      exec 8>&- {out}>&1 {err}>&2
+    fi
+    exec 2>/dev/null  # where this shell would tell in its own words who was killed by what
+    "${entry[@]}" "${@:3}" >&"$out" 2>&"$err" {out}>&- {err}>&- || status=$?
+    exec {out}>&- {err}>&-
+    echo "exit $1 $2 $status" >"$shared/events"
+    wait  # for the writers of prefixes
+    echo "written" >"$shared/events"
+  ) &
+}
+
+start_ranks() {
+  local host slot rank variables
+  for ((rank = 0; rank < hosts * ranks_per_host; rank++)); do
+    host=$((rank / ranks_per_host)) slot=$((rank % ranks_per_host))
+    variables=("HOST_INDEX=$host")
+    [ -n "$each_host" ] || variables+=("RANK=$rank" "WORLD_SIZE=$((hosts * ranks_per_host))" "LOCAL_RANK=$slot"
+      "LOCAL_WORLD_SIZE=$ranks_per_host")
+    start "$rank" "$host" env "${variables[@]}" "$@"
+  done
+}
+
+# The launcher runs on the switch, as on a login node, so that it starts the ranks of all hosts in the same way.
+start_launcher() {
+  local n=$((hosts * ranks_per_host)) slots='' subnets='' devices='' i more=()
+  printf '#!/bin/sh\nexec "%s" "%s" --agent "$@"\n' "$BASH" "$self" >"$shared/agent"
+  chmod +x "$shared/agent"
+  for ((i = 0; i < hosts; i++)); do slots+=,host$i:$ranks_per_host; done
+  for ((i = 0; i < nics; i++)); do subnets+=,10.77.$i.0/24 devices+=,eth$i; done
+  case $("$launcher" --version 2>&1) in
+    *"Open MPI"* | *OpenRTE*)
+      # Each host counts all processors as its own, so this has to be said.
+      [ "$n" -le "$(nproc)" ] || more=(--mca mpi_yield_when_idle 1)
+      # Its folder in /tmp would outlive the cluster, and two clusters could choose the same one.
+      start "$launcher" - "$launcher" --allow-run-as-root -n "$n" --host "${slots#,}" --map-by slot --bind-to none \
+        --mca plm rsh --mca plm_rsh_agent "$shared/agent" --mca plm_rsh_no_tree_spawn 1 --mca orte_tmpdir_base /dev/shm \
+        --mca oob_tcp_if_include 10.77.0.0/24 --mca pml ob1 --mca btl self,vader,tcp \
+        --mca btl_tcp_if_include "${subnets#,}" "${more[@]}" "$@"
+      ;;
+    *HYDRA*)
+      start "$launcher" - "$launcher" -launcher ssh -launcher-exec "$shared/agent" -hosts "${slots#,}" -n "$n" \
+        -bind-to none -genv UCX_TLS tcp,sm,self -genv UCX_NET_DEVICES "${devices#,}" "$@"
+      ;;
+    *) refuse "$launcher is neither Open MPI's mpirun nor MPICH's mpiexec.hydra" ;;
+  esac
+}
+
+# ---- Control: faults on request
+
+answer_control() {  # answer_control VERB ARGS...: does it and sets `answer`; in the switch, which keeps the state
+  local verb=$1 members=() rails host rail name in out sum_in=0 sum_out=0
+  mapfile -t rails < <(seq 0 $((nics - 1)))
+  [ "$verb" = heal ] || [ -n "${2:-}" ] || { answer="no: $verb takes a host"; return; }
+  for host in ${2//,/ }; do
+    [[ $host =~ ^host(0|[1-9][0-9]{0,3})$ && ${host#host} -lt $hosts ]] || { answer="no: there is no host '$host'"; return; }
+    host=${host#host}
+    [ -n "${init[host]}" ] || { answer="no: host$host is powered off"; return; }
+    members+=("$host")
+  done
+  if [ -n "${3:-}" ]; then
+    [[ $3 =~ ^(0|[1-9][0-9]{0,2})$ && $3 -lt $nics ]] || { answer="no: there is no interface '$3'"; return; }
+    rails=("$3")
+  fi
+  host=${members[0]:-}
+  answer=ok
+  case $verb in
+    power-off)
+      for rail in "${rails[@]}"; do ip link set "host${host}eth$rail" down; done
+      kill -KILL "${init[host]}"
+      wait "${holders[host]}" 2>/dev/null || true  # which ends once all of the host's processes have
+      init[host]=
+      ;;
+    link-down | link-up) for rail in "${rails[@]}"; do ip link set "host${host}eth$rail" "${verb#link-}"; done ;;
+    partition)
+      parts=$((parts + 1))
+      for rail in "${rails[@]}"; do
+        ip link add "rail${rail}part$parts" mtu "$mtu" type bridge stp_state 0 mcast_snooping 0
+        ip link set "rail${rail}part$parts" up
+        for host in "${members[@]}"; do ip link set "host${host}eth$rail" master "rail${rail}part$parts"; done
+      done
+      ;;
+    heal)
+      for rail in "${rails[@]}"; do
+        for ((host = 0; host < hosts; host++)); do
+          [ -z "${init[host]}" ] || ip link set "host${host}eth$rail" master "rail$rail" up
+        done
+        for ((; parts > 0; parts--)); do ip link del "rail${rail}part$parts"; done
+      done
+      ;;
+    traffic)
+      # The bridge's end receives what the host sends.
+      while IFS=' :' read -r name out _ _ _ _ _ _ _ in _; do
+        for rail in "${rails[@]}"; do
+          [ "$name" != "host${host}eth$rail" ] || sum_out=$((sum_out + out)) sum_in=$((sum_in + in))
+        done
+      done < <(tail -n +3 /proc/net/dev)
+      answer="ok sent $sum_out received $sum_in"
+      ;;
+    *) answer="no: '$verb' is not known" ;;
+  esac
+}
+
+# ---- The switch
+
+kill_all() {  # the first half of it; the second comes with the end of this process
+  phase=killing deadline=$((SECONDS + 2))
+  kill -TERM -- -1  # all but this process; those in hosts too, which know how to end on it
+}
+
+run_switch() {
+  local init=() holders=() parts=0 host kind id where what rest answer
+  local running=0 pending=0 phase=running deadline='' result=0
+  trap '' INT QUIT TERM HUP
+  mount -t tmpfs -o mode=755 cluster /dev/shm
+  mkdir "$shared"
+  mkfifo "$shared/events"
+  exec 8<>"$shared/events"
+  hostname switch
+  name_hosts >"$shared/hosts"
+  [ ! -e /etc/hosts ] || mount --bind "$shared/hosts" /etc/hosts
+  for ((host = 0; host < hosts; host++)); do
+    # Not to be heard: some unshare complain when their child was killed.
+    { unshare "${namespaces[@]}" "$BASH" "$self" --hold-host "$host" || echo "lost $host" >"$shared/events"; } \
+      8>&- 9>&2 2>/dev/null &
+    holders[host]=$!
+  done
+  while [ ${#init[@]} -lt "$hosts" ]; do
+    read -r -t 30 kind id where <&8 || kind=
+    [ "$kind" != stop ] || exit "$id"
+    [ "$kind" = host ] || cannot "the namespaces of a host cannot be set up"
+    init[id]=$where
+  done
+  for ((host = 0; host < hosts; host++)); do echo "${init[host]}"; done >"$shared/init"
+  build_network
+
+  export MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 HOSTS=$hosts TUTTI_CLUSTER=$shared
+  export TUTTI_SECRET=${TUTTI_SECRET:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}
+  if [ -n "$launcher" ]; then start_launcher "$@"; else start_ranks "$@"; fi
+  : >"$shared/ready"
+
+  while [ "$pending" -gt 0 ]; do
+    if [ -n "$deadline" ] && [ "$SECONDS" -ge "$deadline" ]; then
+      [ "$phase" = grace ] || break
+      say "killing the ranks that are still running: $running"
+      kill_all
+    fi
+    read -r -t $((${deadline:-SECONDS + 60} - SECONDS)) kind id where what rest <&8 || continue
+    case $kind in
+      exit)
+        running=$((running - 1))
+        if [ "$what" -ne 0 ] && [ "$phase" = running ] && { [ "$where" = - ] || [ -n "${init[where]}" ]; }; then
+          result=$what phase=grace deadline=$((SECONDS + grace))
+          [ "$where" = - ] || id="rank $id on host$where"
+          [ "$running" -eq 0 ] || what+="; ranks still running: $running, for at most $grace s"
+          say "$id ended with status $what"
+        fi
+        # Whoever still holds a pipe to a writer of prefixes is no rank.
+        [ "$running" -gt 0 ] || phase=over deadline=$((SECONDS + 1))
+        ;;
+      written) pending=$((pending - 1)) ;;
+      stop) result=$id && kill_all ;;
+      control)
+        # shellcheck disable=SC2086
+        answer_control "$where" "$what" $rest
+        [ ! -p "$shared/$id" ] || echo "$answer" 1<>"$shared/$id"
+        ;;
+    esac
+  done
+  exit "$result"
+}
