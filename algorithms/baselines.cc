@@ -11,7 +11,7 @@ namespace {
 int ScratchFor(int contributions) { return contributions > kMaxReads ? 1 : 0; }
 
 Lane Serve(const Question& question) {
-  const auto& [collective, rank, n, root, channels, where] = question;
+  const auto& [collective, rank, n, root, channels, where, posts] = question;
   std::vector<Operand> writes = {Out(0)};
   if (collective != Collective::reduce) {
     for (const int worker : Others(rank, n)) writes.push_back(To(worker));

@@ -108,7 +108,7 @@ std::vector<Step> StepsFor(Collective collective, const Node& node, int rank) {
 }  // namespace
 
 Schedule BuildBinomial(const Question& question) {
-  const auto& [collective, rank, n, root, channels, where] = question;
+  const auto& [collective, rank, n, root, channels, where, posts] = question;
   const bool whole = collective == Collective::broadcast || collective == Collective::reduce;
   Schedule schedule = Answer(question, tuttiAlgorithmBinomial, whole ? 1 : n,
                              ChannelOf(Lane{StepsFor(collective, Node(rank, n, root), rank)}));

@@ -78,7 +78,7 @@ class AllToAll {
 }  // namespace
 
 Schedule BuildBruck(const Question& question) {
-  const auto& [collective, rank, n, root, channels, where] = question;
+  const auto& [collective, rank, n, root, channels, where, posts] = question;
   const bool exchange = collective == Collective::all_to_all;
   Schedule schedule = Answer(question, tuttiAlgorithmBruck, n,
                              ChannelOf(Lane{exchange ? AllToAll(rank, n).steps() : AllGather(rank, n)}));

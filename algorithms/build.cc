@@ -31,7 +31,6 @@ struct Entry {
   Builder build = nullptr;
   unsigned forms = 0;                  // of which collectives, by Bit
   Symmetry symmetry = Symmetry::none;  // where there is no root
-  unsigned posts = 0;                  // forms that post
 };
 
 using enum Collective;
@@ -40,14 +39,14 @@ constexpr unsigned kEveryForm = (1u << kScheduledCollectives) - 1;
 // Indexed by tuttiAlgorithm_t.
 constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
     {"none"},
-    {"direct", BuildDirect, kEveryForm, Symmetry::rotation, Forms(all_reduce, all_gather, broadcast)},
-    {"two_shot", BuildTwoShot, Forms(all_reduce, reduce), Symmetry::rotation, Forms(all_reduce)},
+    {"direct", BuildDirect, kEveryForm, Symmetry::rotation},
+    {"two_shot", BuildTwoShot, Forms(all_reduce, reduce), Symmetry::rotation},
     {"ring", BuildRing, Forms(all_reduce, reduce_scatter, all_gather, broadcast, reduce), Symmetry::rotation},
     {"double_binary_tree", BuildDoubleBinaryTree, Forms(all_reduce, broadcast, reduce)},
     {"recursive", BuildRecursive, Forms(all_reduce, reduce_scatter, all_gather), Symmetry::exchange},
     {"bruck", BuildBruck, Forms(all_gather, all_to_all), Symmetry::rotation},
     {"binomial", BuildBinomial, Forms(broadcast, reduce, gather, scatter)},
-    {"grouped", BuildGrouped, Forms(all_reduce), Symmetry::none, Forms(all_reduce)},
+    {"grouped", BuildGrouped, Forms(all_reduce)},
     {"two_level", BuildTwoLevel, Forms(all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce),
      Symmetry::rotation},
     {"two_level_tree", BuildTwoLevelTree, Forms(all_reduce, broadcast, reduce)},
@@ -75,9 +74,7 @@ bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks) {
   return (kAlgorithms[algorithm].forms & Bit(collective)) != 0;
 }
 
-bool NeedsOneHost(tuttiAlgorithm_t algorithm, Collective collective) {
-  return (kAlgorithms[algorithm].posts & Bit(collective)) != 0;
-}
+bool NeedsPosts(tuttiAlgorithm_t algorithm) { return algorithm == tuttiAlgorithmGrouped; }
 
 Symmetry SymmetryOf(tuttiAlgorithm_t algorithm, Collective collective) {
   return HasRoot(collective) ? Symmetry::none : kAlgorithms[algorithm].symmetry;
@@ -94,8 +91,9 @@ bool IsBaseline(tuttiAlgorithm_t algorithm) {
   return algorithm == tuttiAlgorithmParameterServer || algorithm == tuttiAlgorithmAllToAllBroadcast;
 }
 
-int FabricChannels(tuttiAlgorithm_t algorithm) {
+int FabricChannels(tuttiAlgorithm_t algorithm, bool posts) {
   switch (algorithm) {
+    case tuttiAlgorithmTwoShot: return posts ? 1 : kTwoShotConnections;
     case tuttiAlgorithmDoubleBinaryTree: return kTrees;
     case tuttiAlgorithmTwoLevel: return kNodeConnections;
     case tuttiAlgorithmTwoLevelTree: return kTrees * kNodeConnections;

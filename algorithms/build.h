@@ -20,6 +20,7 @@ struct Question {
   int root = 0;
   int channels = 1;  // ring and direct repeat their schedule on so many; trees use a multiple of their own
   const Arrangement* where = nullptr;  // null: all on one node, rings in the order of ranks
+  bool posts = true;                   // every rank can read every other's posts: they are on one host
 };
 
 // REQUIRES: 0 <= rank, root < nranks; nranks >= 1; channels >= 1; `where`, if given, arranges nranks ranks.
@@ -29,8 +30,8 @@ std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const Question& questi
 // Every algorithm that has a form of it, the same on all ranks. REQUIRES: collective is scheduled.
 bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks);
 
-// Its schedule has posts, which every rank must be able to read.
-bool NeedsOneHost(tuttiAlgorithm_t algorithm, Collective collective);
+// It is nothing without posts.
+bool NeedsPosts(tuttiAlgorithm_t algorithm);
 
 // How the ranks' schedules resemble each other (ensemble.h).
 enum class Symmetry { none, rotation, exchange };
@@ -47,7 +48,7 @@ bool IsBaseline(tuttiAlgorithm_t algorithm);
 
 // How many of a fabric's channels a schedule takes for each channel that the question asks for: channels it makes,
 // times connections (schedule.h).
-int FabricChannels(tuttiAlgorithm_t algorithm);
+int FabricChannels(tuttiAlgorithm_t algorithm, bool posts);
 
 // "direct", "two_shot", "ring", ... and back; nullopt for other words.
 std::string_view NameOf(tuttiAlgorithm_t algorithm);

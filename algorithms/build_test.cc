@@ -80,7 +80,7 @@ TEST(Build, KnowsHowManyChannelsOfAFabricAScheduleTakes) {
     constexpr int kAsked = 3;
     const auto schedule = Build(algorithm, {SomeFormOf(algorithm), 0, 4, 0, kAsked});
     ASSERT_TRUE(schedule) << NameOf(algorithm);
-    EXPECT_EQ(std::ssize(schedule->channels) * schedule->connections, kAsked * FabricChannels(algorithm))
+    EXPECT_EQ(std::ssize(schedule->channels) * schedule->connections, kAsked * FabricChannels(algorithm, true))
         << NameOf(algorithm);
   }
 }

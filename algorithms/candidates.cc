@@ -198,7 +198,7 @@ std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Co
   if (!Supports(algorithm, kind.collective, conditions.nranks)) return "has no form of it on so many ranks";
   if (kind.pairwise && PassesBlocksOn(algorithm, kind.collective))
     return "passes on blocks whose lengths only others know";
-  if (!conditions.one_host && NeedsOneHost(algorithm, kind.collective)) return "posts to ranks that are on other hosts";
+  if (!conditions.one_host && NeedsPosts(algorithm)) return "posts to ranks that are on other hosts";
   if (IsReducing(kind.collective) && conditions.deterministic && !RoundsOnce(algorithm)) {
     return "is not deterministic: other orders, more roundings";
   }
@@ -263,7 +263,7 @@ Shape Fitting(Shape shape, std::size_t block_bytes, int channels) {
 
 std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions,
                                   std::size_t block_bytes, const UnitOnGpu& on_gpu) {
-  const int unit = FabricChannels(algorithm);
+  const int unit = FabricChannels(algorithm, conditions.one_host);
   const std::size_t unit_bytes = (block_bytes + unit - 1) / unit;
   std::vector<Candidate> ways;
   for (const int channels : ChannelCounts(conditions, unit, on_gpu.lanes, unit_bytes)) {

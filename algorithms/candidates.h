@@ -76,7 +76,7 @@ struct Conditions {
   std::array<const std::vector<Schedule>*, kScheduledCollectives> programs = {};
 
   Question Ask(Collective collective) const {
-    return {collective, 0, nranks, 0, 1, where.node_of.empty() ? nullptr : &where};
+    return {collective, 0, nranks, 0, 1, where.node_of.empty() ? nullptr : &where, one_host};
   }
 };
 

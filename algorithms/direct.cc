@@ -7,11 +7,14 @@
 namespace tutti {
 namespace {
 
-Channel AllReduce(int rank, int n) {
-  Step reduce = Finally(MakeStep(0, ContributionsInRankOrder(rank, n, 0, Post), {Out(0)}));
+Channel AllReduce(int rank, int n, bool posts) {
+  Step reduce = Finally(MakeStep(0, ContributionsInRankOrder(rank, n, 0, posts ? Post : From), {Out(0)}));
   if (n == 1) return {{Lane{{std::move(reduce)}}}};
-  reduce.after = {{0, 0}};  // in place, the result would overwrite a contribution that is not posted yet
-  return {{Lane{{MakeStep(0, {Scaled(0)}, {Post(rank)})}}, Lane{{std::move(reduce)}}}};
+  Lane give;
+  AppendForAll(give, 0, Scaled(0), rank, n, posts);
+  // In place, the result would overwrite a contribution that has not left yet.
+  reduce.after = {{0, static_cast<std::int16_t>(give.steps.size() - 1)}};
+  return ChannelOf(std::move(give), Lane{{std::move(reduce)}});
 }
 
 Channel ReduceScatter(int rank, int n) {
@@ -22,11 +25,17 @@ Channel ReduceScatter(int rank, int n) {
   return ChannelOf(std::move(send), std::move(reduce));
 }
 
-Channel AllGather(int rank, int n) {
+Channel AllGather(int rank, int n, bool posts) {
   if (n == 1) return {{Lane{{MakeStep(0, {In(0)}, {Out(0)})}}}};
-  Lane publish{{MakeStep(rank, {In(rank)}, {Out(rank), Post(rank)})}};
+  Lane publish;
+  if (posts) {
+    publish.steps.push_back(MakeStep(rank, {In(rank)}, {Out(rank), Post(rank)}));
+  } else {
+    AppendForAll(publish, rank, In(rank), rank, n, posts);
+    publish.steps.push_back(MakeStep(rank, {In(rank)}, {Out(rank)}));
+  }
   Lane collect;
-  for (const int q : Others(rank, n)) collect.steps.push_back(MakeStep(q, {Post(q)}, {Out(q)}));
+  for (const int q : Others(rank, n)) collect.steps.push_back(MakeStep(q, {posts ? Post(q) : From(q)}, {Out(q)}));
   return ChannelOf(std::move(publish), std::move(collect));
 }
 
@@ -45,10 +54,14 @@ Channel AllToAll(int rank, int n) {
   return ChannelOf(std::move(send), std::move(receive));
 }
 
-Channel Broadcast(int rank, int n, int root) {
+Channel Broadcast(int rank, int n, int root, bool posts) {
   if (n == 1) return {{Lane{{MakeStep(0, {In(0)}, {Out(0)})}}}};
-  if (rank == root) return {{Lane{{MakeStep(0, {In(0)}, {Out(0), Post(root)})}}}};
-  return {{Lane{{MakeStep(0, {Post(root)}, {Out(0)})}}}};
+  if (rank != root) return {{Lane{{MakeStep(0, {posts ? Post(root) : From(root)}, {Out(0)})}}}};
+  if (posts) return {{Lane{{MakeStep(0, {In(0)}, {Out(0), Post(root)})}}}};
+  Lane give;
+  AppendForAll(give, 0, In(0), rank, n, posts);
+  give.steps.push_back(MakeStep(0, {In(0)}, {Out(0)}));
+  return ChannelOf(std::move(give));
 }
 
 Channel Reduce(int rank, int n, int root) {
@@ -72,13 +85,13 @@ Channel Scatter(int rank, int n, int root) {
 }
 
 Channel BuildChannel(const Question& question) {
-  const auto [collective, rank, n, root, channels, where] = question;
+  const auto [collective, rank, n, root, channels, where, posts] = question;
   switch (collective) {
-    case Collective::all_reduce: return AllReduce(rank, n);
+    case Collective::all_reduce: return AllReduce(rank, n, posts);
     case Collective::reduce_scatter: return ReduceScatter(rank, n);
-    case Collective::all_gather: return AllGather(rank, n);
+    case Collective::all_gather: return AllGather(rank, n, posts);
     case Collective::all_to_all: return AllToAll(rank, n);
-    case Collective::broadcast: return Broadcast(rank, n, root);
+    case Collective::broadcast: return Broadcast(rank, n, root, posts);
     case Collective::reduce: return Reduce(rank, n, root);
     case Collective::gather: return Gather(rank, n, root);
     case Collective::scatter: return Scatter(rank, n, root);

@@ -60,7 +60,7 @@ Channel BuildChannel(Collective collective, const TreeNode& node) {
 }  // namespace
 
 Schedule BuildDoubleBinaryTree(const Question& question) {
-  const auto& [collective, rank, n, root, channels, where] = question;
+  const auto& [collective, rank, n, root, channels, where, posts] = question;
   Schedule schedule = Answer(question, tuttiAlgorithmDoubleBinaryTree, 1, {});
   schedule.channels.clear();
   for (int i = 0; i < channels; ++i) {

@@ -56,6 +56,15 @@ inline std::vector<int> Others(int rank, int n) {
   return others;
 }
 
+// What everybody else is to read: one post, or as many slots, sent by `connection`.
+inline void AppendForAll(Lane& lane, int block, const Operand& from, int rank, int n, bool posts, int connection = 0) {
+  if (posts) {
+    lane.steps.push_back(MakeStep(block, {from}, {Post(rank)}));
+    return;
+  }
+  for (const int q : Others(rank, n)) lane.steps.push_back(MakeStep(block, {from}, {By(connection, To(q))}));
+}
+
 // All contributions to one block, in rank order: one and the same expression over ranks 0..n-1 wherever it is computed.
 // `theirs` (From or Post) says how the others' contributions arrive.
 inline std::vector<Operand> ContributionsInRankOrder(int rank, int n, int block, Operand (*theirs)(int)) {

@@ -14,13 +14,21 @@ Step ReduceOwnBlock(int rank, int n, std::vector<Operand> writes) {
 }
 
 // Three lanes, so that a rank may send ahead and fetch results while it waits for contributions.
-Channel AllReduce(int rank, int n) {
+// Results that are not posted go by connections of their own, for contributions may overtake them.
+Channel AllReduce(int rank, int n, bool posts) {
+  constexpr int kResults = kTwoShotConnections - 1;
   Lane send;
-  Lane reduce{{ReduceOwnBlock(rank, n, {Out(rank), Post(rank)})}};
+  Lane reduce;
+  if (posts) {
+    reduce.steps.push_back(ReduceOwnBlock(rank, n, {Out(rank), Post(rank)}));
+  } else {
+    reduce.steps.push_back(ReduceOwnBlock(rank, n, {Out(rank)}));
+    AppendForAll(reduce, rank, Out(rank), rank, n, posts, kResults);
+  }
   Lane collect;
   for (const int q : Others(rank, n)) {
     send.steps.push_back(SendContribution(q));
-    collect.steps.push_back(MakeStep(q, {Post(q)}, {Out(q)}));
+    collect.steps.push_back(MakeStep(q, {posts ? Post(q) : By(kResults, From(q))}, {Out(q)}));
   }
   return {{std::move(send), std::move(reduce), std::move(collect)}};
 }
@@ -40,9 +48,10 @@ Channel Reduce(int rank, int n, int root) {
 }  // namespace
 
 Schedule BuildTwoShot(const Question& question) {
-  const auto& [collective, rank, n, root, channels, where] = question;
+  const auto& [collective, rank, n, root, channels, where, posts] = question;
   Schedule schedule = Answer(question, tuttiAlgorithmTwoShot, n,
-                             collective == Collective::reduce ? Reduce(rank, n, root) : AllReduce(rank, n));
+                             collective == Collective::reduce ? Reduce(rank, n, root) : AllReduce(rank, n, posts));
+  if (collective == Collective::all_reduce && !posts) schedule.connections = kTwoShotConnections;
   schedule.reference_safe = true;
   schedule.reference_safe_in_place = true;
   return schedule;

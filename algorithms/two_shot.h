@@ -7,6 +7,9 @@
 
 namespace tutti {
 
+// Of an all-reduce without posts, in each channel.
+inline constexpr int kTwoShotConnections = 2;
+
 // REQUIRES: all_reduce or reduce; nranks > 1.
 Schedule BuildTwoShot(const Question& question);
 

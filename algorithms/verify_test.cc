@@ -40,12 +40,13 @@ struct Kind {
   tuttiAlgorithm_t algorithm;
   Collective collective;
   const NodeLayout* layout = nullptr;  // null: no arrangement
+  bool posts = true;
 };
 
 std::vector<Schedule> BuildAll(const Kind& kind, int n, int root, int channels) {
   const Arrangement where = kind.layout == nullptr ? Arrangement{} : kind.layout->arrange(n);
-  return BuildEverywhere(kind.algorithm,
-                         {kind.collective, 0, n, root, channels, kind.layout == nullptr ? nullptr : &where});
+  return BuildEverywhere(
+      kind.algorithm, {kind.collective, 0, n, root, channels, kind.layout == nullptr ? nullptr : &where, kind.posts});
 }
 
 std::vector<int> Lengths(const Schedule& schedule, Pattern pattern) {
@@ -63,9 +64,14 @@ bool ClaimsReferences(const Schedule& schedule, bool in_place) {
 
 // "all_reduce_by_ring", "broadcast_by_two_level_on_nodes_of_four".
 std::string NameOfKind(const ::testing::TestParamInfo<Kind>& info) {
-  const auto& [algorithm, collective, layout] = info.param;
+  const auto& [algorithm, collective, layout, posts] = info.param;
   std::string name = std::string(NameOf(collective)) + "_by_" + std::string(NameOf(algorithm));
+  if (!posts) name += "_without_posts";
   return layout == nullptr ? name : name + "_on_" + layout->name;
+}
+
+bool PostsWhereItCan(tuttiAlgorithm_t algorithm) {
+  return algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot;
 }
 
 std::vector<Kind> EveryKind() {
@@ -75,6 +81,7 @@ std::vector<Kind> EveryKind() {
       const Kind kind{static_cast<tuttiAlgorithm_t>(a), static_cast<Collective>(c)};
       if (!Supports(kind.algorithm, kind.collective, kMaxRanks)) continue;
       kinds.push_back(kind);
+      if (PostsWhereItCan(kind.algorithm)) kinds.push_back({kind.algorithm, kind.collective, nullptr, false});
       for (const NodeLayout& layout : kNodeLayouts) {
         if (Arranges(kind.algorithm)) kinds.push_back({kind.algorithm, kind.collective, &layout});
       }
@@ -167,7 +174,7 @@ TEST_P(Verified, ClaimsReferencesExactlyWhereTheyAreSafe) {
 }
 
 TEST_P(Verified, IsDeterministicWhereOneStepReducesInRankOrder) {
-  const auto [algorithm, collective, layout] = GetParam();
+  const auto [algorithm, collective, layout, posts] = GetParam();
   const bool one_step =
       algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot || IsBaseline(algorithm);
   for (const int n : {4, 7, 16}) {
