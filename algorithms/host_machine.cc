@@ -125,20 +125,33 @@ HostCosts HostCostsFromJson(const std::string& text, const std::string& name) {
   return host;
 }
 
-Machine HostMachine(const HostCosts& host, Arrangement arrangement) {
+NetworkCosts DefaultNetworkCosts(double bandwidth) { return {bandwidth, {9, 9, 11}, 2}; }
+
+Machine HostMachine(const HostCosts& host, Arrangement arrangement, const std::optional<NetworkCosts>& network) {
   std::vector<NodeType> types;
   std::vector<int> type_of_node;
   const Route through_memory{{}, host.latency, false};
+  // Half of the way on each side.
+  const auto half_of = [](std::array<double, kWires> latency) {
+    for (double& each : latency) each /= 2;
+    return latency;
+  };
+  Costs costs = host.costs;
+  if (network) costs.message_us = network->message_us;
   for (const auto& ranks : arrangement.ranks_on) {
     const std::size_t n = ranks.size();
     type_of_node.push_back(static_cast<int>(types.size()));
-    // Half of the way on each side.
-    Route half = through_memory;
-    for (double& latency : half.latency) latency /= 2;
-    const std::vector<std::vector<Route>> one_way(n, {half});
-    types.push_back({{}, std::vector<std::vector<Route>>(n, std::vector<Route>(n, through_memory)), one_way, one_way});
+    NodeType type{{}, std::vector<std::vector<Route>>(n, std::vector<Route>(n, through_memory)), {}, {}};
+    if (network) {
+      type.resources = {{"network out", network->bandwidth}, {"network in", network->bandwidth}};
+      type.outward.assign(n, {Route{{0}, half_of(network->latency), true}});
+      type.inward.assign(n, {Route{{1}, half_of(network->latency), true}});
+    } else {
+      type.outward = type.inward = {n, {Route{{}, half_of(host.latency), false}}};
+    }
+    types.push_back(std::move(type));
   }
-  return {std::move(types), std::move(type_of_node), std::move(arrangement), host.costs};
+  return {std::move(types), std::move(type_of_node), std::move(arrangement), std::move(costs)};
 }
 
 }  // namespace tutti

@@ -3,11 +3,19 @@
 // Thread-safety: pure functions, but for the file.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "algorithms/machine.h"
 
 namespace tutti {
+
+// What the network between hosts is to a rank that moves its own slots.
+struct NetworkCosts {
+  double bandwidth;                    // GB/s of a host's interfaces together, each way
+  std::array<double, kWires> latency;  // us from the writer's slot to the reader's, by Wire
+  double message_us;                   // system calls for each slot sent or received
+};
 
 // What was measured on one host (`tutti calibrate`), or the defaults of a small server.
 struct HostCosts {
@@ -19,11 +27,17 @@ struct HostCosts {
 // do not. `cores`: that the ranks share.
 HostCosts DefaultHostCosts(int cores);
 
+// TCP on an interface of `bandwidth` GB/s. Latency and messages: measured between two namespaces of one machine
+// (docs/performance.md); a switch adds a microsecond or two, a slow card's interrupts some ten.
+NetworkCosts DefaultNetworkCosts(double bandwidth);
+
 // As JSON. Parsing throws tuttiInvalidArgument with `name` and the reason.
 std::string ToJson(const HostCosts& costs);
 HostCosts HostCostsFromJson(const std::string& text, const std::string& name);
 
-// Every node of `arrangement` is a host with these costs; between nodes the same memory is crossed (virtual nodes).
-Machine HostMachine(const HostCosts& costs, Arrangement arrangement);
+// Every node of `arrangement` is a host with these costs; between nodes the same memory is crossed (virtual nodes), or
+// a network.
+Machine HostMachine(const HostCosts& costs, Arrangement arrangement,
+                    const std::optional<NetworkCosts>& network = std::nullopt);
 
 }  // namespace tutti

@@ -40,14 +40,17 @@ const std::vector<Variable>& Variables() {
        0,
        {"", "inet", "inet6"},
        "address family of the rendezvous"},
+      {"TUTTI_SOCKETS", &Settings::sockets, 0, 16, {}, "TCP connections to each rank of another host; 0: one an interface"},
       {"TUTTI_SECRET", &Settings::secret, 0, 0, {}, "keys the handshake of RANK/WORLD_SIZE/MASTER_* jobs"},
       {"TUTTI_INIT_TIMEOUT_MS", &Settings::init_timeout_ms, 1, kDayMs, {}, "how long init waits for all ranks"},
       {"TUTTI_TIMEOUT_MS", &Settings::operation_timeout_ms, 1, kDayMs, {}, "how long an operation may stand still"},
+      {"TUTTI_SILENCE_MS", &Settings::silence_ms, 1000, kDayMs, {}, "a host that answers nothing for so long is dead"},
       {"TUTTI_ALGO", &Settings::algorithm, 0, 0, {}, "force algorithms: ring or all_reduce:ring,...; all ranks alike"},
       {"TUTTI_CHANNELS", &Settings::channels, 0, 16, {}, "parallel shares of a message; 0: chosen; all ranks alike"},
       {"TUTTI_CHUNK", &Settings::chunk_bytes, 0, 1LL << 30, {}, "bytes of a block moved at a time; 0: chosen; all ranks alike"},
       {"TUTTI_WIRE", &Settings::wire, 0, 0, {"", "line", "inline", "bulk"}, "force a wire format; all ranks alike"},
       {"TUTTI_VIRTUAL_NODES", &Settings::virtual_nodes, 1, 1024, {}, "pretend that the ranks are on so many nodes; all ranks alike"},
+      {"TUTTI_VIRTUAL_HOSTS", &Settings::virtual_hosts, 1, 1024, {}, "connect the ranks as if they were on so many hosts; all ranks alike"},
       {"TUTTI_CALIBRATION", &Settings::calibration, 0, 0, {}, "file of `tutti calibrate`; none: defaults; empty: the usual place; rank 0's counts"},
       {"TUTTI_TABLE", &Settings::table, 0, 0, {}, "file with a selection table; rank 0's counts"},
       {"TUTTI_PROGRAM", &Settings::program, 0, 0, {}, "MSCCL XML files with programs to run, one a collective, separated by commas; rank 0's counts"},
@@ -74,8 +77,9 @@ struct Alias {
   std::string_view theirs;
   std::string_view ours;
 };
-constexpr std::array<Alias, 3> kAliases = {{
+constexpr std::array<Alias, 4> kAliases = {{
     {"MSCCL_XML_FILES", "TUTTI_PROGRAM"},
+    {"NCCL_SOCKET_IFNAME", "TUTTI_SOCKET_IFNAME"},
     {"NCCL_TOPO_FILE", "TUTTI_TOPO_FILE"},
     {"NCCL_TOPO_DUMP_FILE", "TUTTI_TOPO_DUMP_FILE"},
 }};

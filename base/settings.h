@@ -16,11 +16,15 @@ namespace tutti {
 struct Settings {
   // Ways to meet.
   std::string comm_id;        // TUTTI_COMM_ID=host:port       fixed rendezvous address for tuttiGetUniqueId
-  std::string socket_ifname;  // TUTTI_SOCKET_IFNAME           interfaces by prefix, "=" exact, "^" excluded, comma list
+  std::string socket_ifname;  // TUTTI_SOCKET_IFNAME           interfaces by prefix, "=" exact, "^" excluded; else
+                              // NCCL_SOCKET_IFNAME's
   std::string socket_family;  // TUTTI_SOCKET_FAMILY           "inet", "inet6" or "" (any)
-  std::string secret;         // TUTTI_SECRET                  keys the handshake of RANK/WORLD_SIZE/MASTER_* jobs
-  int init_timeout_ms = 120'000;       // TUTTI_INIT_TIMEOUT_MS       wait for all ranks to come
+  int sockets = 0;  // TUTTI_SOCKETS                 TCP connections to each rank of another host; 0: one an interface
+  std::string secret;             // TUTTI_SECRET                  keys the handshake of RANK/WORLD_SIZE/MASTER_* jobs
+  int init_timeout_ms = 120'000;  // TUTTI_INIT_TIMEOUT_MS       wait for all ranks to come
   int operation_timeout_ms = 600'000;  // TUTTI_TIMEOUT_MS            an operation may stand still this long
+
+  int silence_ms = 30'000;  // TUTTI_SILENCE_MS            a host that answers nothing for so long is dead
 
   // Plans. Compared at init: all ranks must agree.
   std::string algorithm;       // TUTTI_ALGO                    force: "ring", "all_reduce:ring,broadcast:direct"
@@ -29,6 +33,7 @@ struct Settings {
   std::string wire;            // TUTTI_WIRE                    "line", "inline", "bulk"; "": chosen
   bool deterministic = false;  // TUTTI_DETERMINISTIC=1         results independent of size, channels and algorithm
   int virtual_nodes = 1;       // TUTTI_VIRTUAL_NODES           pretend that the ranks are on so many nodes
+  int virtual_hosts = 1;       // TUTTI_VIRTUAL_HOSTS           connect the ranks as if they were on so many hosts
   // Rank 0's count.
   std::string
       calibration;    // TUTTI_CALIBRATION=path     what `tutti calibrate` wrote; "none": defaults; "": its default path

@@ -16,6 +16,7 @@
 #include "src/survey.h"
 #include "topology/host.h"
 #include "transports/gather_values.h"
+#include "transports/tcp.h"
 
 namespace tutti {
 namespace {
@@ -28,6 +29,7 @@ struct Agreement {
   std::int32_t deterministic;
   std::int32_t threads;
   std::int32_t virtual_nodes;
+  std::int32_t virtual_hosts;
   std::int32_t programs;  // named by rank 0's settings, which count
   std::int32_t device;
   std::array<char, 16> wire;
@@ -62,21 +64,28 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   }
   const auto deadline = InitDeadline();
   control_plane_ = ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline, cancel);
-  const Agreed agreed = Agree();
+  const Hosts hosts = FindHosts(MakeAllGather(), options_.settings.virtual_hosts);
+  const Agreed agreed = Agree(hosts);
   if (agreed.programs) programs_ = Programs(options_.settings, conditions.forced, rank, nranks, MakeAllGather());
 
   const int channels = std::max({kMinChannels, options_.settings.channels, threads_, programs_.connections()});
   // One more for messages between pairs, which keep an order of their own.
-  fabric_ = std::make_unique<ShmFabric>(rank, nranks, channels + 1, options_.settings, MakeAllGather(), deadline);
+  fabric_ = std::make_unique<Fabric>(rank, hosts, channels + 1, options_.settings, MakeAllGather(), deadline);
+  ConnectHosts();
   watch_ = std::make_unique<Watch>(*fabric_, control_plane_->roster(), options_.name,
                                    std::chrono::milliseconds(options_.settings.operation_timeout_ms));
   recorder_ = std::make_unique<Recorder>(fabric_->control(rank));
-  std::vector<std::string> hosts;
-  for (const auto& process : control_plane_->roster()) hosts.push_back(process.host);
-  system_ = Survey(options_.settings, rank, hosts, MakeAllGather());
+  std::vector<std::string> names;  // hosts' numbers tell apart those that are called alike
+  for (std::size_t r = 0; r < hosts.host_of.size(); ++r) {
+    names.push_back(fmt::format("{}, {}", control_plane_->roster()[r].host, hosts.host_of[r]));
+  }
+  system_ = Survey(options_.settings, rank, names, MakeAllGather());
   if (rank == 0) Log(Subject::init, "{} ranks on {} cores; {}", nranks, cores_, Summary(system_));
   conditions.nranks = nranks;
-  if (options_.settings.virtual_nodes > 1) {
+  conditions.one_host = hosts.count() == 1;
+  if (!conditions.one_host) {
+    conditions.where = ArrangeByNode(hosts.host_of);
+  } else if (options_.settings.virtual_nodes > 1) {
     conditions.where = ArrangeEvenly(nranks, std::min(nranks, options_.settings.virtual_nodes));
   }
   conditions.max_channels = channels;
@@ -86,12 +95,16 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   conditions.forced.channels = options_.settings.channels;
   conditions.forced.chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
   conditions.forced.wire = WireFromName(options_.settings.wire);
-  if (agreed.devices) MakeDeviceSide(conditions, deadline);
+  if (agreed.devices && !conditions.one_host) {
+    why_no_device_ = "the ranks are on several hosts";
+  } else if (agreed.devices) {
+    MakeDeviceSide(conditions, deadline);
+  }
   selector_ =
       std::make_unique<Selector>(std::move(conditions), programs_, cores_, options_.settings, rank, MakeAllGather());
   plans_ = std::make_unique<PlanCache>(
       PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels, LastLevelCacheBytes()});
-  wait_policy_ = ChooseWaitPolicy(options_.settings.wait, nranks * threads_, cores_);
+  wait_policy_ = ChooseWaitPolicy(options_.settings.wait, neighbours_ * threads_, cores_);
   sleeper_ = std::make_unique<Sleeper>(*fabric_);
   driver_ = Driver(sleeper_.get(), wait_policy_);
   sent_.resize(static_cast<std::size_t>(nranks));
@@ -108,10 +121,23 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   }
 }
 
+// Ranks of other hosts are reached over TCP.
+void Communicator::ConnectHosts() {
+  std::vector<int> remote;
+  for (int r = 0; r < size(); ++r) {
+    if (!fabric_->is_local(r)) remote.push_back(r);
+  }
+  if (fabric_->hosts().count() == 1) return;
+  network_ = std::make_unique<NetworkEngine>(*fabric_, remote, [&](CarrierEvents& events) {
+    return std::make_unique<TcpCarrier>(rank(), remote, control_plane_->data_key(), options_.settings, MakeAllGather(),
+                                        events);
+  });
+}
+
 void Communicator::MakeDeviceSide(Conditions conditions, Deadline deadline) {
   const auto& roster = control_plane_->roster();
-  device_ = DeviceSide::Make({options_.device, &options_.settings, &system_, std::move(conditions)}, rank(), size(),
-                             MakeAllGather(), deadline, &why_no_device_);
+  device_ = DeviceSide::Make({options_.device, &options_.settings, &system_, &fabric_->hosts(), std::move(conditions)},
+                             rank(), size(), MakeAllGather(), deadline, &why_no_device_);
   if (device_ == nullptr) {
     if (rank() == 0) Log(Subject::init, "host memory only: {}", why_no_device_);
     return;
@@ -132,12 +158,14 @@ Communicator::~Communicator() {
   if (device_ != nullptr && failed()) device_->Stop();
   auto& state = fabric_->control(fabric_->rank()).state;
   auto alive = RankState::alive;
-  state.compare_exchange_strong(alive, RankState::left, std::memory_order_release, std::memory_order_relaxed);
+  const bool leaves =
+      state.compare_exchange_strong(alive, RankState::left, std::memory_order_release, std::memory_order_relaxed);
   WakeAll(*fabric_);
+  if (leaves && network_ != nullptr) network_->Leave();
 }
 
 // What plans depend on must be equal; what waiting depends on is shared.
-Communicator::Agreed Communicator::Agree() {
+Communicator::Agreed Communicator::Agree(const Hosts& hosts) {
   const auto& settings = options_.settings;
   const Agreement mine{AllowedCpus(),
                        static_cast<std::int32_t>(QuotaCpus()),
@@ -146,6 +174,7 @@ Communicator::Agreed Communicator::Agree() {
                        settings.deterministic,
                        settings.threads,
                        settings.virtual_nodes,
+                       settings.virtual_hosts,
                        !settings.program.empty(),
                        options_.device,
                        Padded<16>(settings.wire),
@@ -164,11 +193,15 @@ Communicator::Agreed Communicator::Agree() {
     RequireEqual("chunk (TUTTI_CHUNK)", first.chunk_bytes, theirs.chunk_bytes, r);
     RequireEqual("deterministic (TUTTI_DETERMINISTIC)", first.deterministic, theirs.deterministic, r);
     RequireEqual("virtual nodes (TUTTI_VIRTUAL_NODES)", first.virtual_nodes, theirs.virtual_nodes, r);
+    RequireEqual("virtual hosts (TUTTI_VIRTUAL_HOSTS)", first.virtual_hosts, theirs.virtual_hosts, r);
     RequireEqual("wire (TUTTI_WIRE)", std::string(first.wire.data()), std::string(theirs.wire.data()), r);
     RequireEqual("algorithm (TUTTI_ALGO)", std::string(first.algorithm.data()), std::string(theirs.algorithm.data()),
                  r);
-    for (std::size_t w = 0; w < together.size(); ++w) together[w] |= theirs.cpus[w];
-    quota = std::min(quota, theirs.quota);
+    if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank())]) {
+      for (std::size_t w = 0; w < together.size(); ++w) together[w] |= theirs.cpus[w];
+      quota = std::min(quota, theirs.quota);
+      ++neighbours_;
+    }
     threads_ = std::max(threads_, theirs.threads);
     if (theirs.device == TUTTI_DEVICE_NONE && without_device < 0) without_device = static_cast<int>(r);
   }
@@ -252,6 +285,7 @@ void Communicator::BindBuffers(const Active& active) {
   if (plan.plan.shape().wire == Wire::bulk && may_refer && options_.settings.zero_copy) {
     launch.input_reach = ReachOf(operation.input, plan.input_bytes);
     launch.output_reach = ReachOf(operation.output, plan.output_bytes);
+    launch.send_in_place = true;
   }
   plan.run.Start(launch);
 }
@@ -287,9 +321,11 @@ void Communicator::DumpRecorder() const {
 }
 
 std::optional<Error> Communicator::Look(const Active& active, std::chrono::steady_clock::duration waited) {
-  int waits_for = -1;
-  for (std::size_t c = 0; c < active.plan->run.channels() && waits_for < 0; ++c)
-    waits_for = active.plan->run.WaitsFor(c);
+  std::vector<int> waits_for;
+  for (std::size_t c = 0; c < active.plan->run.channels(); ++c) {
+    const auto ranks = active.plan->run.WaitsFor(c);
+    waits_for.insert(waits_for.end(), ranks.begin(), ranks.end());
+  }
   return watch_->Look(active.undertaking(), waits_for, waited);
 }
 

@@ -23,6 +23,7 @@
 #include "src/watch.h"
 #include "src/windows.h"
 #include "topology/system.h"
+#include "transports/network.h"
 
 namespace tutti {
 
@@ -88,6 +89,8 @@ class Communicator {
   Driver MakeDriver() { return {sleeper_.get(), wait_policy_}; }
   // The helper threads; null with one thread a rank.
   Crew* crew() { return crew_.get(); }
+  // Null where all ranks are on one host.
+  NetworkEngine* network() const { return network_.get(); }
   const WaitPolicy& wait_policy() const { return wait_policy_; }
   void TrimPlans() { plans_->Trim(counters_); }
   // Where calls on memory of the GPU go; null unless every rank has a device.
@@ -124,7 +127,8 @@ class Communicator {
     bool programs;  // rank 0 names some
     bool devices;   // every rank has one
   };
-  Agreed Agree();
+  Agreed Agree(const Hosts& hosts);
+  void ConnectHosts();
   void MakeDeviceSide(Conditions conditions, Deadline deadline);
   void DumpRecorder() const;
   AllGather MakeAllGather() { return MakeAllGather(cancel_); }
@@ -139,11 +143,13 @@ class Communicator {
   std::atomic<bool> cancelled_{false};
   Cancellation cancel_;
   std::unique_ptr<ControlPlane> control_plane_;
-  int cores_ = 1;    // that all ranks share
-  int threads_ = 1;  // most of any rank
+  int cores_ = 1;       // that this machine's ranks share
+  int neighbours_ = 0;  // so many ranks, this one included
+  int threads_ = 1;     // most of any rank
   Programs programs_;
   System system_;  // of all hosts
-  std::unique_ptr<ShmFabric> fabric_;
+  std::unique_ptr<Fabric> fabric_;
+  std::unique_ptr<NetworkEngine> network_;  // null where all ranks are on one host
   Windows windows_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<Recorder> recorder_;

@@ -114,7 +114,7 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, int rank, int nranks, const All
   context.conditions.max_channels =
       std::clamp(context.conditions.most_lanes, kFewestChannels, one_device ? kMostChannelsOfOneGpu : kMostGpuChannels);
 
-  shm_ = std::make_unique<ShmFabric>(rank, nranks, 1, *setup.settings, all_gather, deadline);
+  shm_ = std::make_unique<Fabric>(rank, *setup.hosts, 1, *setup.settings, all_gather, deadline);
   fabric_ = std::make_unique<DeviceFabric>(*device_, context.conditions.max_channels + kMessageChannels, *shm_,
                                            all_gather, deadline);
   const bool all_refer = std::all_of(rooms.begin(), rooms.end(), [](const Room& room) { return room.zero_copy; });

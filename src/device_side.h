@@ -23,6 +23,7 @@ struct DeviceSetup {
   int device = TUTTI_DEVICE_NONE;
   const Settings* settings = nullptr;
   const System* system = nullptr;
+  const Hosts* hosts = nullptr;
   Conditions conditions;  // of the host's side: what is forced, what is deterministic
 };
 
@@ -42,7 +43,7 @@ class DeviceSide {
   DevicePlans& plans() { return *plans_; }
   DeviceWindows& windows() { return *windows_; }
   RegisteredBuffers& registered() { return *registered_; }
-  ShmFabric& control() { return *shm_; }
+  Fabric& control() { return *shm_; }
   DeviceProgress& progress() const { return *progress_; }
   // Operations that are done on the GPU: collectives, or (peer >= 0) messages to or from it.
   std::uint64_t Done(int peer, bool sends) const;
@@ -72,7 +73,7 @@ class DeviceSide {
   bool zero_copy_;
   std::unique_ptr<CudaDevice> device_;
   std::shared_ptr<const KernelModule> kernels_;
-  std::unique_ptr<ShmFabric> shm_;  // control blocks, for the watch
+  std::unique_ptr<Fabric> shm_;  // control blocks, for the watch
   std::unique_ptr<DeviceFabric> fabric_;
   std::unique_ptr<DeviceArena> arena_;
   std::unique_ptr<DeviceWindows> windows_;

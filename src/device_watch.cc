@@ -110,7 +110,7 @@ std::optional<Error> DeviceWatch::Look(Clock::duration waited) {
   for (const auto& [index, running] : running_) {
     const Undertaking undertaking{&running.operation, running.sequence, running.signature};
     if (kind == DeviceFaultKind::none) {
-      if (auto failure = watch_.Look(undertaking, -1, waited)) return failure;
+      if (auto failure = watch_.Look(undertaking, {}, waited)) return failure;
       continue;
     }
     const Fault fault{kind == DeviceFaultKind::foreign ? Fault::Kind::foreign : Fault::Kind::length,

@@ -23,7 +23,7 @@ Offer MakeOffer(const CudaDevice& device, const void* buffer, std::size_t bytes)
 
 }  // namespace
 
-DeviceWindows::DeviceWindows(const CudaDevice& device, const ShmFabric& shm)
+DeviceWindows::DeviceWindows(const CudaDevice& device, const Fabric& shm)
     : device_(device),
       shm_(shm),
       table_(CudaMemory::OnDevice(device.driver(), device.context(),

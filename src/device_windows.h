@@ -23,7 +23,7 @@ class DeviceWindows {
   // Of a kernel's table, which registered buffers share.
   static constexpr std::size_t kRows = kMostWindows + RegisteredBuffers::kMost;
 
-  DeviceWindows(const CudaDevice& device, const ShmFabric& shm);
+  DeviceWindows(const CudaDevice& device, const Fabric& shm);
 
   // Collective. Throws tuttiInvalidArgument, on every rank, if some rank's memory cannot be given to other processes.
   tuttiWindow* Register(void* buffer, std::size_t bytes, const AllGather& all_gather);
@@ -43,7 +43,7 @@ class DeviceWindows {
   };
 
   const CudaDevice& device_;
-  const ShmFabric& shm_;
+  const Fabric& shm_;
   CudaMemory table_;
   std::vector<Window> windows_;  // by number; a deregistered one keeps its place
 };

@@ -31,6 +31,8 @@ Run::Progress AdvanceChannels(const Active& active, Communicator& communicator, 
     moved = moved || progress == Run::Progress::moved;
     done = done && progress == Run::Progress::done;
   }
+  // What was filled goes out at once, and what has come in is there at the next sweep.
+  if (auto* const network = communicator.network()) moved = network->Progress() || moved;
   return done ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
 }
 

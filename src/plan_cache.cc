@@ -55,9 +55,9 @@ BoundPlan& PlanCache::FindSlowly(const Operation& operation, std::uint64_t packe
 static_assert(tuttiNumTransports <= TUTTI_COUNTED_TRANSPORTS && tuttiNumAlgorithms <= TUTTI_COUNTED_ALGORITHMS);
 
 void PlanCache::AddTraffic(tuttiCounters_t& counters) const {
-  // By SlotKind: value, pointer, window, cma.
+  // As Traffic: value, pointer, window, cma, by network.
   constexpr tuttiTransport_t kTransports[] = {tuttiTransportShm, tuttiTransportDirect, tuttiTransportDirect,
-                                              tuttiTransportCma};
+                                              tuttiTransportCma, tuttiTransportTcp};
   for (const auto& [key, plan] : plans_) {
     const auto algorithm = static_cast<std::size_t>(plan->choice.candidate.algorithm);
     counters.operations += plan->operations;

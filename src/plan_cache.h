@@ -17,7 +17,7 @@ namespace tutti {
 struct PlanContext {
   const Selector* selector;
   const Programs* programs;
-  ShmFabric* fabric;
+  Fabric* fabric;
   const WindowMap* windows;
   int collective_channels;   // channels 0.. are the collectives'; the next one is point-to-point
   std::size_t stream_bytes;  // results are stored past the caches when the host's ranks together touch more than this

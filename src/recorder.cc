@@ -5,19 +5,7 @@ namespace tutti {
 std::uint64_t Recorder::Begin(const Operation& operation, std::uint64_t packed, std::uint64_t signature,
                               std::uint64_t sequence, std::int64_t started) {
   const auto index = next_++;
-  auto& record = control_.records[index % kRecords];
-  // A sequence lock. Each field is released and acquired, so that a reader that sees one of the new fields finds the
-  // old index gone when it looks at it again. (Fences would do the same, but ThreadSanitizer does not know them.)
-  constexpr auto release = std::memory_order_release;
-  record.index.store(0, std::memory_order_relaxed);
-  record.sequence.store(sequence, release);
-  record.signature.store(signature, release);
-  record.call.store(packed, release);
-  record.count.store(operation.count, release);
-  record.started.store(started, release);
-  record.done.store(0, release);
-  record.index.store(index, release);
-  control_.newest.store(index, release);
+  WriteRecord(control_, index, {sequence, signature, packed, operation.count, started});
   return index;
 }
 

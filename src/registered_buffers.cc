@@ -24,7 +24,7 @@ struct RegisteredBuffers::Board {
   // Behind it: what the rank has seen of every rank's entries.
 };
 
-RegisteredBuffers::RegisteredBuffers(const CudaDevice& device, const ShmFabric& shm, std::byte** table,
+RegisteredBuffers::RegisteredBuffers(const CudaDevice& device, const Fabric& shm, std::byte** table,
                                      std::uint16_t first, const AllGather& all_gather, Deadline deadline)
     : device_(device),
       shm_(shm),

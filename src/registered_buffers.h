@@ -21,7 +21,7 @@ class RegisteredBuffers {
 
   // Collective. Entry e of rank r belongs into table[(first + e) * nranks + r], in this rank's GPU's memory, where
   // kernels look for it as for a window of that number.
-  RegisteredBuffers(const CudaDevice& device, const ShmFabric& shm, std::byte** table, std::uint16_t first,
+  RegisteredBuffers(const CudaDevice& device, const Fabric& shm, std::byte** table, std::uint16_t first,
                     const AllGather& all_gather, Deadline deadline);
 
   // Null if the buffer cannot be given to other processes, or too many are registered: it is used as any other then.
@@ -46,7 +46,7 @@ class RegisteredBuffers {
   bool Answered(std::size_t entry, std::uint32_t generation) const;
 
   const CudaDevice& device_;
-  const ShmFabric& shm_;
+  const Fabric& shm_;
   std::byte** table_;
   std::uint16_t first_;
   SideStream side_;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "executors/host/doorbell.h"
+#include "transports/network.h"
 
 namespace tutti {
 namespace {
@@ -27,7 +28,7 @@ int PeerOf(const RecordedCall& call) { return static_cast<int>(call.call >> 32);
 
 }  // namespace
 
-Watch::Watch(ShmFabric& fabric, std::vector<Process> roster, std::string name, std::chrono::milliseconds timeout)
+Watch::Watch(Fabric& fabric, std::vector<Process> roster, std::string name, std::chrono::milliseconds timeout)
     : fabric_(fabric),
       roster_(std::move(roster)),
       name_(std::move(name)),
@@ -59,6 +60,7 @@ Error Watch::Fail(const Error& failure) {
   }
   Log(Subject::faults, "rank {}: {}: {}", fabric_.rank(), ResultPhrase(failure.code()), failure.what());
   WakeAll(fabric_);
+  if (auto* const network = fabric_.network()) network->TellFailure(failure.code(), failure.what());
   return failure;
 }
 
@@ -136,15 +138,24 @@ bool Watch::NeedsNothingFrom(int rank, const Undertaking& undertaking) const {
   return fabric_.control(rank).completed.load(std::memory_order_acquire) >= undertaking.sequence;
 }
 
-std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking) {
+std::optional<std::string> Watch::HowItEnded(int rank) const {
+  if (fabric_.is_local(rank)) return IsDead(fabric_.pidfd(rank)) ? std::optional<std::string>("died") : std::nullopt;
+  auto why = fabric_.network()->Lost(rank);
+  if (why) why = fmt::format("was lost ({})", *why);
+  return why;
+}
+
+std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking, const std::vector<int>& waits_for) {
   int missed = -1;
-  bool died = false;  // rather than left, which may be another death's consequence
+  std::optional<std::string> died;  // rather than left, which may be another death's consequence
   for (int r = 0; r < fabric_.nranks() && !died; ++r) {
     if (r == fabric_.rank()) continue;
     if (NeedsNothingFrom(r, undertaking)) continue;  // spares the system call below, too
+    // What a rank of another host has completed is not always known here; who waits for it says that it is missed.
+    if (!fabric_.is_local(r) && std::find(waits_for.begin(), waits_for.end(), r) == waits_for.end()) continue;
     const bool left = fabric_.control(r).state.load(std::memory_order_acquire) == RankState::left;
-    const bool dead = !left && IsDead(fabric_.pidfd(r));
-    if (!left && !dead) continue;
+    const auto ended = left ? std::nullopt : HowItEnded(r);
+    if (!left && !ended) continue;
     // What it had published before is still to be read: only when another look finds us waiting still is it missed.
     if (!seen_dead_[static_cast<std::size_t>(r)]) {
       seen_dead_[static_cast<std::size_t>(r)] = true;
@@ -152,12 +163,12 @@ std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking) {
     }
     if (missed >= 0 && left) continue;
     missed = r;
-    died = dead;
+    died = ended;
   }
   if (missed < 0) return std::nullopt;
   return Error{tuttiRemoteError,
                fmt::format("{} {} while {} waited for it in {}", Who(missed),
-                           died ? "died" : "destroyed its communicator", Who(fabric_.rank()), Describe(undertaking))};
+                           died.value_or("destroyed its communicator"), Who(fabric_.rank()), Describe(undertaking))};
 }
 
 std::string Watch::WhereOthersAre(const Undertaking& undertaking) const {
@@ -176,17 +187,22 @@ std::string Watch::WhereOthersAre(const Undertaking& undertaking) const {
   return text;
 }
 
-std::optional<Error> Watch::Look(const Undertaking& undertaking, int waits_for,
+std::optional<Error> Watch::Look(const Undertaking& undertaking, const std::vector<int>& waits_for,
                                  std::chrono::steady_clock::duration waited) {
+  if (auto* const network = fabric_.network()) {
+    network->Announce();
+    network->LookForSilence();
+  }
   if (auto own = failure()) return own;
   if (auto theirs = LookAtFailures()) return theirs;
   if (auto mismatch = LookForMismatch(undertaking)) return mismatch;
-  if (auto death = LookForDeath(undertaking)) return death;
+  if (auto death = LookForDeath(undertaking, waits_for)) return death;
   if (waited < timeout_) return std::nullopt;
-  return Error{tuttiTimeoutError, fmt::format("nothing moved for {} ms in {} of {}{}{}", timeout_.count(),
-                                              Describe(undertaking), Who(fabric_.rank()),
-                                              waits_for >= 0 ? fmt::format(", which waits for {}", Who(waits_for)) : "",
-                                              WhereOthersAre(undertaking))};
+  return Error{tuttiTimeoutError,
+               fmt::format("nothing moved for {} ms in {} of {}{}{}", timeout_.count(), Describe(undertaking),
+                           Who(fabric_.rank()),
+                           waits_for.empty() ? "" : fmt::format(", which waits for {}", Who(waits_for.front())),
+                           WhereOthersAre(undertaking))};
 }
 
 Error Watch::Explain(const Undertaking& undertaking, const Fault& fault) {

@@ -14,7 +14,7 @@
 #include "executors/host/run.h"
 #include "src/bootstrap/join_messages.h"
 #include "src/recorder.h"
-#include "transports/shm.h"
+#include "transports/fabric.h"
 
 namespace tutti {
 
@@ -27,10 +27,12 @@ struct Undertaking {
 
 class Watch {
  public:
-  Watch(ShmFabric& fabric, std::vector<Process> roster, std::string name, std::chrono::milliseconds timeout);
+  Watch(Fabric& fabric, std::vector<Process> roster, std::string name, std::chrono::milliseconds timeout);
 
-  // Called while `undertaking` waits, `waited` since anything moved. The failure it ends in, if it must end.
-  std::optional<Error> Look(const Undertaking& undertaking, int waits_for, std::chrono::steady_clock::duration waited);
+  // Called while `undertaking` waits for `waits_for`, `waited` since anything moved. The failure it ends in, if it must
+  // end.
+  std::optional<Error> Look(const Undertaking& undertaking, const std::vector<int>& waits_for,
+                            std::chrono::steady_clock::duration waited);
   // The failure behind a fault of the data path.
   Error Explain(const Undertaking& undertaking, const Fault& fault);
 
@@ -47,14 +49,16 @@ class Watch {
  private:
   std::optional<Error> LookAtFailures() const;
   std::optional<Error> LookForMismatch(const Undertaking& undertaking) const;
-  std::optional<Error> LookForDeath(const Undertaking& undertaking);
+  std::optional<Error> LookForDeath(const Undertaking& undertaking, const std::vector<int>& waits_for);
+  // Nothing if it has not, as far as can be seen from here. "died", ...
+  std::optional<std::string> HowItEnded(int rank) const;
   bool NeedsNothingFrom(int rank, const Undertaking& undertaking) const;
   std::optional<RecordedCall> Counterpart(int rank, const Undertaking& undertaking) const;
   Error Mismatch(const Undertaking& undertaking, int rank, const RecordedCall& theirs) const;
   std::optional<Error> EarlierMismatch(int rank) const;
   std::string WhereOthersAre(const Undertaking& undertaking) const;
 
-  ShmFabric& fabric_;
+  Fabric& fabric_;
   std::vector<Process> roster_;
   std::string name_;
   std::chrono::milliseconds timeout_;

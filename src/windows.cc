@@ -20,14 +20,13 @@ struct Offer {
 
 }  // namespace
 
-tuttiWindow* Windows::Register(ShmFabric& fabric, void* buffer, std::size_t bytes, const AllGather& all_gather,
+tuttiWindow* Windows::Register(Fabric& fabric, void* buffer, std::size_t bytes, const AllGather& all_gather,
                                Deadline deadline) {
-  const int n = fabric.nranks();
   const auto found = FindAllocation(buffer, bytes);
   Offer offer{};
   if (found) offer = {reinterpret_cast<std::uint64_t>(found->data), found->bytes, found->offset, true};
   const auto all = all_gather(std::as_bytes(std::span<const Offer, 1>(&offer, 1)));
-  std::vector<Offer> offers(static_cast<std::size_t>(n));
+  std::vector<Offer> offers(static_cast<std::size_t>(fabric.nranks()));
   std::vector<int> without;
   for (std::size_t r = 0; r < offers.size(); ++r) {
     if (all[r].size() != sizeof(Offer)) Throw(tuttiInternalError, "rank {} sent a malformed window", r);
@@ -42,10 +41,8 @@ tuttiWindow* Windows::Register(ShmFabric& fabric, void* buffer, std::size_t byte
     Throw(tuttiInvalidUsage, "more than {} windows were registered on this communicator", windows_.size());
   }
 
-  std::vector<int> everyone;
-  for (int r = 0; r < n; ++r) everyone.push_back(r);
   const int fd = found->fd;
-  auto descriptors = ExchangeDescriptors(fabric.rank(), everyone, std::span(&fd, 1), all_gather, deadline);
+  auto descriptors = ExchangeDescriptors(fabric.rank(), fabric.local(), std::span(&fd, 1), all_gather, deadline);
 
   Window window;
   window.handle = std::make_unique<tuttiWindow>(tuttiWindow{static_cast<std::uint16_t>(windows_.size())});
@@ -53,14 +50,13 @@ tuttiWindow* Windows::Register(ShmFabric& fabric, void* buffer, std::size_t byte
   window.bytes = bytes;
   window.segments.resize(offers.size());
   window.bases.resize(offers.size());
-  for (int r = 0; r < n; ++r) {
-    const auto i = static_cast<std::size_t>(r);
-    if (fabric.same_process(r)) {
-      window.segments[i] = Segment::Share(reinterpret_cast<std::byte*>(offers[i].address), offers[i].allocation_bytes);
-    } else {
-      window.segments[i] = Segment::Map(descriptors[i].at(0), offers[i].allocation_bytes);
-    }
-    window.bases[i] = window.segments[i].data() + offers[i].offset;
+  for (std::size_t i = 0; i < fabric.local().size(); ++i) {
+    const int r = fabric.local()[i];
+    const auto at = static_cast<std::size_t>(r);
+    window.segments[at] = fabric.same_process(r) ? Segment::Share(reinterpret_cast<std::byte*>(offers[at].address),
+                                                                  offers[at].allocation_bytes)
+                                                 : Segment::Map(descriptors[i].at(0), offers[at].allocation_bytes);
+    window.bases[at] = window.segments[at].data() + offers[at].offset;
   }
   // Nobody may use the window before everybody has mapped it.
   all_gather({});

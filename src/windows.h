@@ -34,7 +34,7 @@ class Windows : public WindowMap {
  public:
   // Collective. Throws tuttiInvalidArgument if [buffer, buffer + bytes) is not inside one tuttiMemAlloc allocation on
   // every rank (naming the ranks where it is not), after telling everybody.
-  tuttiWindow* Register(ShmFabric& fabric, void* buffer, std::size_t bytes, const AllGather& all_gather,
+  tuttiWindow* Register(Fabric& fabric, void* buffer, std::size_t bytes, const AllGather& all_gather,
                         Deadline deadline);
   // Collective: nobody's mapping goes before everybody has stopped using the window.
   // Throws tuttiInvalidArgument for a window that is not (or no longer) registered here.

@@ -95,6 +95,7 @@ TEST(Counters, ToldByTransport) {
   count({.environment = {{"TUTTI_CMA", "1"}}}, false, tuttiTransportCma);
   count({}, true, tuttiTransportDirect);
   count({.threads = true}, false, tuttiTransportDirect);
+  count({.environment = {{"TUTTI_VIRTUAL_HOSTS", "2"}}}, false, tuttiTransportTcp);
 }
 
 TEST(Counters, OlderStructsGetWhatTheyHaveRoomFor) {

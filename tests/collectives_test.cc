@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
 
 enum class Memory { plain, windows, threads };
+constexpr const char* kMemories[] = {"processes", "windows", "threads"};
 
 struct Surroundings {
   int ranks;
@@ -24,6 +25,7 @@ struct Surroundings {
   bool zero_copy = true;
   bool cma = false;
   int virtual_nodes = 1;
+  int hosts = 1;
 };
 
 // Runs `cases` on all ranks, checks each, and stops at the first that fails.
@@ -36,11 +38,10 @@ void RunCases(const Surroundings& around, const std::vector<Case>& cases, std::s
   if (around.virtual_nodes > 1) {
     options.environment.emplace_back("TUTTI_VIRTUAL_NODES", std::to_string(around.virtual_nodes));
   }
-  SCOPED_TRACE(fmt::format("{} ranks, {} virtual nodes, algorithm \"{}\", {} channels, chunk \"{}\", {}{}{}",
-                           around.ranks, around.virtual_nodes, around.algorithm, around.channels, around.chunk,
-                           around.memory == Memory::threads   ? "threads"
-                           : around.memory == Memory::windows ? "windows"
-                                                              : "processes",
+  if (around.hosts > 1) options.environment.emplace_back("TUTTI_VIRTUAL_HOSTS", std::to_string(around.hosts));
+  SCOPED_TRACE(fmt::format("{} ranks, {} hosts, {} virtual nodes, algorithm \"{}\", {} channels, chunk \"{}\", {}{}{}",
+                           around.ranks, around.hosts, around.virtual_nodes, around.algorithm, around.channels,
+                           around.chunk, kMemories[static_cast<int>(around.memory)],
                            around.zero_copy ? "" : ", no zero copy", around.cma ? ", cma" : ""));
   RunRanks(
       around.ranks,
@@ -85,8 +86,10 @@ class Collectives : public ::testing::TestWithParam<std::tuple<int, const char*>
       around.virtual_nodes = 1 + (around.ranks + static_cast<int>(memory)) % 3;
     return around;
   }
-  static void Run(Memory memory) {
-    const auto around = Choose(memory);
+  static void Run(Memory memory, bool on_hosts = false) {
+    auto around = Choose(memory);
+    // A rank a host, or some; three hosts of uneven size.
+    if (on_hosts) around.hosts = around.ranks % 2 == 0 && around.ranks < 8 ? around.ranks / 2 + 1 : 3;
     // Chunks of a line make a step of every 64 bytes: short messages show as much.
     const std::size_t most = around.chunk == "64" || around.chunk == "320" ? 64 * KiB
                              : around.ranks > 8                            ? MiB
@@ -98,6 +101,10 @@ class Collectives : public ::testing::TestWithParam<std::tuple<int, const char*>
 TEST_P(Collectives, OfProcesses) { Run(Memory::plain); }
 TEST_P(Collectives, OnWindows) { Run(Memory::windows); }
 TEST_P(Collectives, OfThreads) { Run(Memory::threads); }
+// By TCP between the hosts.
+TEST_P(Collectives, OfHosts) { Run(Memory::plain, true); }
+TEST_P(Collectives, OfHostsOnWindows) { Run(Memory::windows, true); }
+TEST_P(Collectives, OfHostsOfThreads) { Run(Memory::threads, true); }
 
 INSTANTIATE_TEST_SUITE_P(All, Collectives,
                          ::testing::Combine(::testing::Values(1, 2, 3, 4, 5, 7, 8, 16),

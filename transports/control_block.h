@@ -17,15 +17,24 @@ enum class RankState : std::uint32_t { starting, alive, left, failed };
 
 // One operation in the flight recorder. A reader that finds `index` unchanged after reading has read a whole record.
 struct alignas(kCacheLine) OperationRecord {
-  std::atomic<std::uint64_t> index;      // 1, 2, ... ; 0: being written or never used
-  std::atomic<std::uint64_t> sequence;   // of the collective in its communicator, or of the message in its pair
+  std::atomic<std::uint64_t> index;     // 1, 2, ... ; 0: being written or never used
+  std::atomic<std::uint64_t> sequence;  // of the collective in its communicator, or of the message in its pair
   std::atomic<std::uint64_t> signature;
-  std::atomic<std::uint64_t> call;       // PackCall()
-  std::atomic<std::uint64_t> count;      // elements
-  std::atomic<std::int64_t> started;     // ticks (base/clock.h)
-  std::atomic<std::uint64_t> done;       // 1: the operation has ended
+  std::atomic<std::uint64_t> call;    // PackCall()
+  std::atomic<std::uint64_t> count;   // elements
+  std::atomic<std::int64_t> started;  // ticks (base/clock.h)
+  std::atomic<std::uint64_t> done;    // 1: the operation has ended
 };
 static_assert(sizeof(OperationRecord) == kCacheLine);
+
+// What an OperationRecord says.
+struct RecordedOperation {
+  std::uint64_t sequence = 0;
+  std::uint64_t signature = 0;
+  std::uint64_t call = 0;
+  std::uint64_t count = 0;
+  std::int64_t started = 0;
+};
 
 inline constexpr std::uint32_t kRecords = 64;
 inline constexpr std::size_t kFaultText = 1536;
@@ -34,7 +43,7 @@ struct ControlBlock {
   // Rung by whoever lets this rank go on, if the rank says that it sleeps.
   alignas(kCacheLine) std::atomic<std::uint32_t> doorbell;
   std::atomic<std::uint32_t> sleeping;
-  alignas(kCacheLine) std::atomic<std::uint32_t> sleepers;  // rank 0's block only: how many ranks are asleep
+  alignas(kCacheLine) std::atomic<std::uint32_t> sleepers;   // rank 0's block only: how many ranks are asleep
   alignas(kCacheLine) std::atomic<std::uint64_t> completed;  // last collective that needs nothing more from this rank
   std::atomic<std::uint64_t> started;                        // last collective begun
   std::atomic<std::uint64_t> newest;                         // index of the last record
@@ -44,5 +53,22 @@ struct ControlBlock {
   std::array<OperationRecord, kRecords> records;
 };
 static_assert(std::atomic<RankState>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
+
+// Publishes record number `index` as begun. One writer at a time.
+inline void WriteRecord(ControlBlock& control, std::uint64_t index, const RecordedOperation& operation) {
+  auto& record = control.records[index % kRecords];
+  // A sequence lock. Each field is released and acquired, so that a reader that sees one of the new fields finds the
+  // old index gone when it looks at it again. (Fences would do the same, but ThreadSanitizer does not know them.)
+  constexpr auto release = std::memory_order_release;
+  record.index.store(0, std::memory_order_relaxed);
+  record.sequence.store(operation.sequence, release);
+  record.signature.store(operation.signature, release);
+  record.call.store(operation.call, release);
+  record.count.store(operation.count, release);
+  record.started.store(operation.started, release);
+  record.done.store(0, release);
+  record.index.store(index, release);
+  control.newest.store(index, release);
+}
 
 }  // namespace tutti

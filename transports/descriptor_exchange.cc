@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sodium.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -13,7 +12,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <optional>
 
 #include "base/error.h"
@@ -233,22 +231,6 @@ std::vector<std::vector<FileDescriptor>> Collect(const FileDescriptor& socket, i
 }
 
 }  // namespace
-
-std::vector<std::vector<int>> GroupByHost(const AllGather& all_gather) {
-  struct stat network {};
-  if (stat("/proc/self/ns/net", &network) != 0) ThrowErrno("reading /proc/self/ns/net");
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  const std::string identity = fmt::format("{} {}:{}", boot, network.st_dev, network.st_ino);
-  const auto all = all_gather(std::as_bytes(std::span(identity)));
-  std::vector<std::vector<int>> groups(all.size());
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    for (std::size_t q = 0; q < all.size(); ++q) {
-      if (all[q] == all[r]) groups[r].push_back(static_cast<int>(q));
-    }
-  }
-  return groups;
-}
 
 std::vector<std::vector<FileDescriptor>> ExchangeDescriptors(int rank, const std::vector<int>& local,
                                                              std::span<const int> mine, const AllGather& all_gather,

@@ -121,7 +121,7 @@ struct DeviceFabric::Introduction {
   CuIpcHandle handle;    // for the others
 };
 
-DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const ShmFabric& shm, const AllGather& all_gather,
+DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const Fabric& shm, const AllGather& all_gather,
                            Deadline deadline)
     : device_(device),
       rank_(shm.rank()),
@@ -158,7 +158,7 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const ShmFabr
       all_reach_ ? "" : "; some pairs of devices meet in host memory");
 }
 
-void DeviceFabric::ReachPeers(const std::vector<Introduction>& all, const ShmFabric& shm) {
+void DeviceFabric::ReachPeers(const std::vector<Introduction>& all, const Fabric& shm) {
   for (int r = 0; r < nranks_; ++r) {
     const auto& theirs = all[static_cast<std::size_t>(r)];
     auto& peer = peers_[static_cast<std::size_t>(r)];
@@ -186,7 +186,7 @@ void DeviceFabric::ReachPeers(const std::vector<Introduction>& all, const ShmFab
 }
 
 // Every rank makes a second, like piece of host memory; pairs that do not reach each other use those.
-void DeviceFabric::MeetInHostMemory(const ShmFabric& shm, const AllGather& all_gather, Deadline deadline) {
+void DeviceFabric::MeetInHostMemory(const Fabric& shm, const AllGather& all_gather, Deadline deadline) {
   auto segments = ShareSegments(shm, "tutti-pinned", layout_.bytes(), all_gather, deadline);
   for (std::size_t r = 0; r < peers_.size(); ++r) {
     // Also of a rank that we reach, if another does not: its posts are there.

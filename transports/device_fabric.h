@@ -12,7 +12,7 @@
 #include "transports/cuda_resources.h"
 #include "transports/device_layout.h"
 #include "transports/device_ring.h"
-#include "transports/shm.h"
+#include "transports/fabric.h"
 
 namespace tutti {
 
@@ -90,7 +90,7 @@ class PinnedSegment {
 class DeviceFabric {
  public:
   // Collective. `shm` connects the same ranks; it and `device` outlive this. Throws tuttiUnhandledCudaError.
-  DeviceFabric(const CudaDevice& device, int channels, const ShmFabric& shm, const AllGather& all_gather,
+  DeviceFabric(const CudaDevice& device, int channels, const Fabric& shm, const AllGather& all_gather,
                Deadline deadline);
 
   // Leaves the memory that others use to them, for the rest of this process.
@@ -129,8 +129,8 @@ class DeviceFabric {
   std::uint32_t EmptyIndex(int channel, Wire wire, int peer, bool post) const {
     return static_cast<std::uint32_t>(((channel * 2 + (wire == Wire::bulk)) * 2 + post) * nranks_ + peer);
   }
-  void ReachPeers(const std::vector<Introduction>& all, const ShmFabric& shm);
-  void MeetInHostMemory(const ShmFabric& shm, const AllGather& all_gather, Deadline deadline);
+  void ReachPeers(const std::vector<Introduction>& all, const Fabric& shm);
+  void MeetInHostMemory(const Fabric& shm, const AllGather& all_gather, Deadline deadline);
   void MakeEnds();
   // `owner`'s memory that it shares with `other` (one of the two is this rank), as our GPU reaches it.
   std::byte* Shared(int owner, int other) const;

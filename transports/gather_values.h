@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "transports/descriptor_exchange.h"
+#include "transports/hosts.h"
 
 namespace tutti {
 

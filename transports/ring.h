@@ -30,6 +30,13 @@ class FillEnd {
     return known_head_ == tail_;
   }
 
+  // The emptier is a network engine, which learns by this bit that there is something to take.
+  void Notify(std::atomic<std::uint64_t>* pending, std::uint64_t bit) {
+    pending_ = pending;
+    bit_ = bit;
+  }
+  bool by_network() const { return pending_ != nullptr; }
+
   // REQUIRES: HasRoom().
   SlotHeader& Header() const { return *reinterpret_cast<SlotHeader*>(Slot()); }
   std::byte* Data() const { return Slot() + shape_.data_offset; }
@@ -37,6 +44,8 @@ class FillEnd {
   void Publish(std::uint32_t tag) {
     Header().flag.store(SlotFlag(tail_ + 1, tag), std::memory_order_release);
     ++tail_;
+    // Release: whoever takes the bit sees the slot.
+    if (pending_ != nullptr) pending_->fetch_or(bit_, std::memory_order_release);
     // The next slot's line was last read by the emptier: fetch it back for writing while the message is on its way.
     __builtin_prefetch(Slot(), 1);
   }
@@ -56,6 +65,8 @@ class FillEnd {
   SlotShape shape_{};
   std::uint32_t tail_ = 0;
   std::uint32_t known_head_ = 0;
+  std::atomic<std::uint64_t>* pending_ = nullptr;
+  std::uint64_t bit_ = 0;
   std::vector<const std::atomic<std::uint32_t>*> heads_;
 };
 

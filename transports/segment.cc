@@ -47,7 +47,8 @@ Segment::~Segment() { Release(); }
 void Segment::Release() {
   if (data_ == nullptr) return;
   // acq_rel: whoever unmaps must see that the other users are done with it.
-  if (!counted_ || UsersOf(data_).fetch_sub(1, std::memory_order_acq_rel) == 1) munmap(data_ - kPrefix, bytes_ + kPrefix);
+  if (!counted_ || UsersOf(data_).fetch_sub(1, std::memory_order_acq_rel) == 1)
+    munmap(data_ - kPrefix, bytes_ + kPrefix);
   data_ = nullptr;
 }
 
@@ -70,10 +71,21 @@ Segment Segment::Map(const FileDescriptor& fd, std::size_t bytes) {
   if (fstat(fd.get(), &status) != 0) ThrowErrno("fstat of a peer's shared memory");
   // A shorter file would turn the first access past its end into SIGBUS.
   if (static_cast<std::size_t>(status.st_size) < bytes + kPrefix) {
-    Throw(tuttiInternalError, "a peer's shared memory has {} bytes where {} were agreed", status.st_size, bytes + kPrefix);
+    Throw(tuttiInternalError, "a peer's shared memory has {} bytes where {} were agreed", status.st_size,
+          bytes + kPrefix);
   }
   Segment segment;
   segment.data_ = MapWhole(fd.get(), bytes);
+  segment.bytes_ = bytes;
+  return segment;
+}
+
+Segment Segment::Reserve(std::size_t bytes) {
+  void* const base =
+      mmap(nullptr, bytes + kPrefix, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) ThrowErrno(fmt::format("reserving {} bytes of address space", bytes));
+  Segment segment;
+  segment.data_ = static_cast<std::byte*>(base) + kPrefix;
   segment.bytes_ = bytes;
   return segment;
 }

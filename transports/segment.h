@@ -1,5 +1,5 @@
-// Memory shared between processes without a name: a memfd. It vanishes with its last user, whatever happens to them, and
-// needs no space in /dev/shm.
+// Memory shared between processes without a name: a memfd. It vanishes with its last user, whatever happens to them,
+// and needs no space in /dev/shm.
 //
 // Thread-safety: distinct objects may be used from distinct threads.
 #pragma once
@@ -41,6 +41,8 @@ class Segment {
   static Segment Create(const std::string& name, std::size_t bytes);
   // Maps another process's segment. Throws tuttiSystemError; tuttiInternalError if it is shorter than `bytes`.
   static Segment Map(const FileDescriptor& fd, std::size_t bytes);
+  // Zeroed memory of this process alone, which costs nothing until it is touched. Throws tuttiSystemError.
+  static Segment Reserve(std::size_t bytes);
   // One more user of a mapping of this process. REQUIRES: `data` is the data() of a live Segment made by Create().
   static Segment Share(std::byte* data, std::size_t bytes);
 

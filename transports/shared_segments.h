@@ -1,4 +1,4 @@
-// A like piece of host memory of every rank, mapped by all.
+// A like piece of host memory of every rank, mapped by all of its host.
 //
 // Thread-safety: a collective function without state.
 #pragma once
@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "transports/shm.h"
+#include "transports/fabric.h"
 
 namespace tutti {
 
-// Collective. By rank; zeroed. Throws tuttiSystemError and what the exchange throws.
-std::vector<Segment> ShareSegments(const ShmFabric& shm, const std::string& name, std::size_t bytes,
+// Collective. By rank, empty for those of other hosts; zeroed. Throws tuttiSystemError and what the exchange throws.
+std::vector<Segment> ShareSegments(const Fabric& shm, const std::string& name, std::size_t bytes,
                                    const AllGather& all_gather, Deadline deadline);
 
 }  // namespace tutti

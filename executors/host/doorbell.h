@@ -11,21 +11,22 @@
 #include <atomic>
 #include <chrono>
 
-#include "transports/shm.h"
+#include "transports/fabric.h"
 
 namespace tutti {
 
-void WakeAll(ShmFabric& fabric);
+void WakeAll(Fabric& fabric);
 
-inline void WakeSleepers(ShmFabric& fabric) {
+inline void WakeSleepers(Fabric& fabric) {
   // Keeps the compiler from moving the load before the publishing stores; the sleeper's membarrier binds the processor.
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  if (fabric.sleepers().load(std::memory_order_relaxed) != 0) [[unlikely]] WakeAll(fabric);
+  if (fabric.sleepers().load(std::memory_order_relaxed) != 0) [[unlikely]]
+    WakeAll(fabric);
 }
 
 class Sleeper {
  public:
-  explicit Sleeper(ShmFabric& fabric);
+  explicit Sleeper(Fabric& fabric);
 
   // Sleeps until rung, or `limit` has passed, or `ready()` is true after the alarm was set.
   template <typename Ready>
@@ -40,7 +41,7 @@ class Sleeper {
   void Wait(std::uint32_t bell, std::chrono::microseconds limit);
   void ClearAlarm();
 
-  ShmFabric& fabric_;
+  Fabric& fabric_;
   bool barrier_;  // membarrier works here; without it sleeps are short instead
 };
 

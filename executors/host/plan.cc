@@ -5,6 +5,7 @@
 #include "base/datatype.h"
 #include "base/error.h"
 #include "base/rounding.h"
+#include "transports/network.h"
 
 namespace tutti {
 namespace {
@@ -22,7 +23,7 @@ void PopulateRing(const End& end, Wire wire, std::size_t chunk_bytes) {
 
 }  // namespace
 
-Plan::Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op, ShmFabric& fabric,
+Plan::Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op, Fabric& fabric,
            int first_channel)
     : schedule_(std::move(schedule)),
       extents_(std::move(extents)),
@@ -41,9 +42,14 @@ Plan::Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type
   }
 }
 
-BoundOperand Plan::BindOperand(const Operand& operand, bool written, int channel, ShmFabric& fabric,
+BoundOperand Plan::BindOperand(const Operand& operand, bool written, int channel, Fabric& fabric,
                                int fabric_channel) const {
   BoundOperand bound{operand.place, operand.scaled, IsSlot(operand.place)};
+  if (operand.place == Place::to || operand.place == Place::from) {
+    bound.peer = operand.peer;
+    bound.by_network = !fabric.is_local(operand.peer);
+    if (bound.by_network) fabric.network()->Need(operand.peer);
+  }
   switch (operand.place) {
     case Place::input:
     case Place::output:
@@ -63,7 +69,7 @@ BoundOperand Plan::BindOperand(const Operand& operand, bool written, int channel
   return bound;
 }
 
-void Plan::Bind(const Channel& channel, int index, ShmFabric& fabric, int fabric_channel) {
+void Plan::Bind(const Channel& channel, int index, Fabric& fabric, int fabric_channel) {
   BoundChannel bound_channel;
   for (std::size_t l = 0; l < channel.lanes.size(); ++l) {
     const auto& lane = channel.lanes[l];

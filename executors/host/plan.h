@@ -11,7 +11,7 @@
 #include "algorithms/binding.h"
 #include "algorithms/shape.h"
 #include "executors/host/reduce.h"
-#include "transports/shm.h"
+#include "transports/fabric.h"
 
 namespace tutti {
 
@@ -19,6 +19,8 @@ struct BoundOperand {
   Place place;
   bool scaled = false;
   bool is_slot = false;
+  int peer = -1;              // of a connection's slot
+  bool by_network = false;    // the slot crosses hosts
   FillEnd* fill = nullptr;    // written slots
   EmptyEnd* empty = nullptr;  // read slots
   std::size_t offset = 0;     // memory: bytes from the start of input, output or scratch, channel share included
@@ -54,7 +56,7 @@ class Plan {
   // Connects the schedule's steps to `fabric`, using channels first_channel, first_channel + 1, ..., one for each
   // connection of each channel, and takes the page faults of every ring it will use. REQUIRES: shape.chunk_bytes fits
   // the wire's slots; type and op are valid.
-  Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op, ShmFabric& fabric,
+  Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op, Fabric& fabric,
        int first_channel);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -76,9 +78,8 @@ class Plan {
   std::size_t footprint() const { return footprint_; }
 
  private:
-  void Bind(const Channel& channel, int index, ShmFabric& fabric, int fabric_channel);
-  BoundOperand BindOperand(const Operand& operand, bool written, int channel, ShmFabric& fabric,
-                           int fabric_channel) const;
+  void Bind(const Channel& channel, int index, Fabric& fabric, int fabric_channel);
+  BoundOperand BindOperand(const Operand& operand, bool written, int channel, Fabric& fabric, int fabric_channel) const;
 
   Schedule schedule_;
   Extents extents_;

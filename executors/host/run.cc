@@ -9,7 +9,7 @@ namespace tutti {
 
 static_assert(kMaxReads <= kMaxReduceSources && kMaxWrites <= kMaxReduceDestinations, "a step fits one reduction");
 
-Run::Run(const Plan& plan, ShmFabric& fabric, const WindowMap& windows)
+Run::Run(const Plan& plan, Fabric& fabric, const WindowMap& windows)
     : plan_(plan), fabric_(fabric), windows_(windows), states_(plan.channels().size()) {
   for (std::size_t c = 0; c < states_.size(); ++c) {
     states_[c].lanes.resize(plan.channels()[c].lanes.size());
@@ -20,6 +20,11 @@ Run::Run(const Plan& plan, ShmFabric& fabric, const WindowMap& windows)
 
 void Run::Start(const Launch& launch) {
   launch_ = launch;
+  input_here_ = output_here_ = Reach{};
+  if (launch.send_in_place) {
+    input_here_ = {SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(launch.input)};
+    output_here_ = {SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(launch.output)};
+  }
   for (auto& state : states_) {
     for (auto& lane : state.lanes) lane = LaneState{};
     state.finished = false;
@@ -53,8 +58,9 @@ Run::Progress Run::Advance(std::size_t channel) {
   // Results that bypass the caches must be in memory before whoever called us tells anybody.
   if (state.streamed) StreamFence();
   state.streamed = false;
-  // The caller may reuse its buffers once we return, so nobody may still be reading them.
-  if (state.referred && !Drained(channel)) return waiting;
+  // The caller may reuse its buffers once we return, so nobody may still be reading them; and then nobody may be there
+  // to drive the network.
+  if (!Drained(channel, state.referred)) return waiting;
   state.done = true;
   return Progress::done;
 }
@@ -122,11 +128,11 @@ std::byte* Run::Memory(ChannelState& state, const BoundOperand& operand, std::si
 }
 
 // The reach of what the step's slots may refer to; null: they carry the data.
-const Reach* Run::ReferenceFor(const BoundStep& step) const {
+const Reach* Run::ReferenceFor(const BoundStep& step, const Reach& input, const Reach& output) const {
   if (plan_.shape().wire != Wire::bulk || step.referable == nullptr) return nullptr;
-  const bool input = step.referable->place == Place::input;
-  const Reach& reach = input ? launch_.input_reach : launch_.output_reach;
-  if (reach.kind == SlotKind::value || (input && launch_.scaled && step.referable->scaled)) return nullptr;
+  const bool from_input = step.referable->place == Place::input;
+  const Reach& reach = from_input ? input : output;
+  if (reach.kind == SlotKind::value || (from_input && launch_.scaled && step.referable->scaled)) return nullptr;
   return &reach;
 }
 
@@ -143,7 +149,7 @@ bool Run::Source(ChannelState& state, const BoundOperand& operand, std::size_t d
     state.fault = {Fault::Kind::length, peer, bytes, header.bytes};
     return false;
   }
-  state.traffic.received[static_cast<std::size_t>(header.kind)] += bytes;
+  state.traffic.received[Traffic::IndexOf(operand, header.kind)] += bytes;
   switch (header.kind) {
     case SlotKind::value: source = operand.empty->Data(); return true;
     case SlotKind::pointer: source = reinterpret_cast<const std::byte*>(header.address); return true;
@@ -164,18 +170,24 @@ bool Run::Source(ChannelState& state, const BoundOperand& operand, std::size_t d
 
 Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_t done, std::size_t bytes) {
   auto& state = states_[channel];
-  const Reach* const reference = step.fills ? ReferenceFor(step) : nullptr;
+  const Reach* const local_reference =
+      step.fills ? ReferenceFor(step, launch_.input_reach, launch_.output_reach) : nullptr;
+  const Reach* const network_reference = step.fills ? ReferenceFor(step, input_here_, output_here_) : nullptr;
+  const auto reference_of = [&](const BoundOperand& write) {
+    return write.by_network ? network_reference : local_reference;
+  };
 
   std::array<void*, kMaxReduceDestinations> destinations;
   int destination_count = 0;
   std::uint32_t streamed = 0;
   for (const auto& write : step.writes) {
     if (write.is_slot) {
-      if (reference == nullptr) destinations[destination_count++] = write.fill->Data();
+      if (reference_of(write) == nullptr) destinations[destination_count++] = write.fill->Data();
       continue;
     }
     // A block that peers will read right away had better be in the cache.
-    if (launch_.stream_output && write.place == Place::output && reference == nullptr) streamed |= 1U << destination_count;
+    const bool read_soon = local_reference != nullptr || network_reference != nullptr;
+    if (launch_.stream_output && write.place == Place::output && !read_soon) streamed |= 1U << destination_count;
     destinations[destination_count++] = Memory(state, write, done);
   }
 
@@ -213,9 +225,10 @@ Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_
   state.streamed = state.streamed || streamed != 0;
 
   if (step.fills) {
-    const auto kind = reference == nullptr ? SlotKind::value : reference->kind;
     for (const auto& write : step.writes) {
       if (!write.is_slot) continue;
+      const auto* const reference = reference_of(write);
+      const auto kind = reference == nullptr ? SlotKind::value : reference->kind;
       auto& header = write.fill->Header();
       header.bytes = static_cast<std::uint32_t>(bytes);
       header.kind = kind;
@@ -225,7 +238,7 @@ Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_
         state.referred = true;
       }
       write.fill->Publish(launch_.tag);
-      state.traffic.sent[static_cast<std::size_t>(kind)] += bytes;
+      state.traffic.sent[Traffic::IndexOf(write, kind)] += bytes;
     }
   }
   for (const auto& read : step.reads) {
@@ -235,10 +248,11 @@ Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_
   return Outcome::done;
 }
 
-bool Run::Drained(std::size_t channel) const {
+// Of the slots that this rank filled: all, or those that the network takes.
+bool Run::Drained(std::size_t channel, bool all) const {
   for (const auto& lane : plan_.channels()[channel].lanes) {
     for (auto* fill : lane.fills) {
-      if (!fill->Drained()) return false;
+      if ((all || fill->by_network()) && !fill->Drained()) return false;
     }
   }
   return true;
@@ -246,17 +260,29 @@ bool Run::Drained(std::size_t channel) const {
 
 void Run::RingDoorbells() const { WakeSleepers(fabric_); }
 
-int Run::WaitsFor(std::size_t channel) const {
+std::vector<int> Run::WaitsFor(std::size_t channel) const {
+  std::vector<int> ranks;
   const auto& state = states_[channel];
-  for (std::size_t l = 0; l < state.lanes.size(); ++l) {
+  const auto& lanes = plan_.channels()[channel].lanes;
+  for (std::size_t l = 0; l < lanes.size(); ++l) {
     const auto& lane = state.lanes[l];
-    const auto& bound = plan_.channels()[channel].lanes[l];
-    if (lane.chunk >= bound.chunks) continue;
-    for (const auto& read : bound.steps[lane.step].reads) {
-      if (read.is_slot && read.empty->Look(launch_.tag) != EmptyEnd::State::ready) return read.empty->peer();
+    if (lane.chunk >= lanes[l].chunks) {
+      // Done, but for what the network has not taken.
+      for (const auto& step : lanes[l].steps) {
+        for (const auto& write : step.writes) {
+          if (write.by_network && !write.fill->Drained()) ranks.push_back(write.peer);
+        }
+      }
+      continue;
+    }
+    for (const auto& read : lanes[l].steps[lane.step].reads) {
+      if (read.is_slot && read.empty->Look(launch_.tag) != EmptyEnd::State::ready) ranks.push_back(read.empty->peer());
+    }
+    for (const auto& write : lanes[l].steps[lane.step].writes) {
+      if (write.fill != nullptr && write.peer >= 0 && !write.fill->HasRoom()) ranks.push_back(write.peer);
     }
   }
-  return -1;
+  return ranks;
 }
 
 }  // namespace tutti

@@ -34,8 +34,11 @@ struct Launch {
   bool scaled = false;    // PreMulSum: multiply contributions by `scalar`
   Scalar scalar;
   bool stream_output = false;  // results are larger than the caches: store past them
+  // Of ranks of this host.
   Reach input_reach;
   Reach output_reach;
+  // Slots to ranks of other hosts may be sent from where the data is.
+  bool send_in_place = false;
 };
 
 struct Fault {
@@ -47,9 +50,14 @@ struct Fault {
 };
 
 struct Traffic {
-  // Indexed by SlotKind: value, pointer, window, cma.
-  std::array<std::uint64_t, 4> sent{};
-  std::array<std::uint64_t, 4> received{};
+  // Indexed by SlotKind - value, pointer, window, cma -, or kByNetwork.
+  static constexpr std::size_t kByNetwork = 4;
+  std::array<std::uint64_t, 5> sent{};
+  std::array<std::uint64_t, 5> received{};
+
+  static std::size_t IndexOf(const BoundOperand& operand, SlotKind kind) {
+    return operand.by_network ? kByNetwork : static_cast<std::size_t>(kind);
+  }
 };
 
 class Run {
@@ -57,7 +65,7 @@ class Run {
   enum class Progress : std::uint8_t { blocked, moved, done, faulted };
 
   // `plan` and `fabric` outlive the run; a run is reused for every call of its plan.
-  Run(const Plan& plan, ShmFabric& fabric, const WindowMap& windows);
+  Run(const Plan& plan, Fabric& fabric, const WindowMap& windows);
 
   // REQUIRES: not running. Binds this call's buffers; afterwards advance every channel until done.
   void Start(const Launch& launch);
@@ -69,8 +77,8 @@ class Run {
   // Of all calls so far.
   const Traffic& traffic(std::size_t channel) const { return states_[channel].traffic; }
   const Plan& plan() const { return plan_; }
-  // A rank that the channel waits for now; -1 if none. For messages.
-  int WaitsFor(std::size_t channel) const;
+  // Ranks that the channel waits for now: for what they send, or for their taking what was sent to them.
+  std::vector<int> WaitsFor(std::size_t channel) const;
 
  private:
   struct LaneState {
@@ -98,14 +106,15 @@ class Run {
   bool Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
               const std::byte*& source, std::byte* fetch_to);
   std::byte* Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const;
-  const Reach* ReferenceFor(const BoundStep& step) const;
-  bool Drained(std::size_t channel) const;
+  const Reach* ReferenceFor(const BoundStep& step, const Reach& input, const Reach& output) const;
+  bool Drained(std::size_t channel, bool all) const;
   void RingDoorbells() const;
 
   const Plan& plan_;
-  ShmFabric& fabric_;
+  Fabric& fabric_;
   const WindowMap& windows_;
   Launch launch_;
+  Reach input_here_, output_here_;  // as the network engine reaches them
   std::vector<ChannelState> states_;
 };
 

@@ -211,7 +211,8 @@ typedef TUTTI_ENUM {
   tuttiTransportDirect = 2, /* straight from the peer's memory: same process, or a registered window */
   tuttiTransportCma = 3,  /* straight from the peer's memory by process_vm_readv */
   tuttiTransportP2p = 4,  /* between GPUs */
-  tuttiNumTransports = 5
+  tuttiTransportTcp = 5,  /* to another host, through sockets */
+  tuttiNumTransports = 6
 } tuttiTransport_t;
 
 typedef TUTTI_ENUM {

@@ -1,0 +1,35 @@
+// Which ranks are near each other.
+//
+// Thread-safety: a value type and a collective function without state.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace tutti {
+
+// Collective over the control plane: every rank's bytes in rank order.
+using AllGather = std::function<std::vector<std::vector<std::byte>>(std::span<const std::byte>)>;
+
+struct Hosts {
+  // By rank, numbered in the order of their lowest ranks. Ranks of one host can share memory: they see the same kernel
+  // and the same network namespace (abstract sockets live in it).
+  std::vector<int> host_of;
+  // Likewise; ranks of one kernel share its processors, in whatever namespaces they are.
+  std::vector<int> kernel_of;
+
+  int count() const;
+  // Ascending.
+  std::vector<int> RanksWith(int rank) const;
+  bool SameHost(int a, int b) const {
+    return host_of[static_cast<std::size_t>(a)] == host_of[static_cast<std::size_t>(b)];
+  }
+};
+
+// Collective. `virtual_hosts` > 1: each host's ranks are taken for those of so many, runs of consecutive ranks of the
+// whole communicator.
+Hosts FindHosts(const AllGather& all_gather, int virtual_hosts);
+
+}  // namespace tutti

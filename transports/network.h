@@ -1,0 +1,77 @@
+// The progress engine: moves the slots of all connections to ranks of other hosts, over one carrier for each pair.
+//
+// It has no thread: whoever waits for this rank's operations calls Progress(). That is enough, because an operation
+// returns only when everything that it sent is with the system, and what arrives meanwhile waits there, bounded by the
+// rings' depths. So an idle communicator costs nothing.
+//
+// Thread-safety: every function may be called from any thread; Progress() does nothing while another thread is at it.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/error.h"
+#include "transports/carrier.h"
+#include "transports/fabric.h"
+#include "transports/network_peer.h"
+
+namespace tutti {
+
+class NetworkEngine final : private CarrierEvents {
+ public:
+  // Makes a carrier, which tells `events` of the peers it was made for.
+  using MakeCarrier = std::function<std::unique_ptr<Carrier>(CarrierEvents& events)>;
+
+  // `peers`: of other hosts, all of them. The fabric uses this engine from now on, and no more when it is gone.
+  NetworkEngine(Fabric& fabric, const std::vector<int>& peers, const MakeCarrier& make);
+  ~NetworkEngine() override;
+  NetworkEngine(const NetworkEngine&) = delete;
+  NetworkEngine& operator=(const NetworkEngine&) = delete;
+
+  // A plan uses connections to or from `peer`: see to it that there are any.
+  void Need(int peer);
+  // Moves what can be moved. True: something was.
+  bool Progress();
+  // Tells peers what this rank is in, and all that it has emptied. Called by who waits long.
+  void Announce();
+  // Looks for peers that have stopped answering. As above.
+  void LookForSilence();
+  // Waits until Progress() may have something to do, or this rank's bell rings. REQUIRES: Announce() before.
+  void Sleep(std::chrono::microseconds limit);
+
+  // Why nothing more will come from `peer`, for a person: "its connection was closed". None while all is well, and
+  // when it has left in order.
+  std::optional<std::string> Lost(int peer);
+
+  // Tells all peers that are connected that this rank's communicator has failed, and turns the others away.
+  void TellFailure(tuttiResult_t code, const std::string& text);
+  // Tells them that it has left, and sees to it that what was sent before arrives.
+  void Leave();
+
+ private:
+  void Connected(int peer) override { Activate(Peer(peer)); }
+  std::byte* Landing(int peer, const SlotMessage& message) override { return Peer(peer).Landing(message); }
+  void Landed(int peer, const SlotMessage& message) override { Peer(peer).Landed(message); }
+  void Sent(int peer, std::uint32_t connection, std::uint32_t number) override { Peer(peer).Sent(connection, number); }
+  bool Control(int peer, std::span<const std::byte> message) override;
+  void Broken(int peer, const std::string& why) override;
+
+  NetworkPeer& Peer(int rank) const { return *peers_[static_cast<std::size_t>(rank)]; }
+  void Activate(NetworkPeer& peer);
+  bool Advance();
+  // Tells every peer that can still hear, then works until `done` or the deadline.
+  template <typename Done>
+  void SayLast(const NetworkMessage& message, Deadline deadline, Done&& done);
+
+  Fabric& fabric_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<NetworkPeer>> peers_;  // by rank; null for those of this host
+  std::vector<NetworkPeer*> active_;                 // connected, or about to be
+  std::unique_ptr<Carrier> carrier_;
+};
+
+}  // namespace tutti

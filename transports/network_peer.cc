@@ -1,0 +1,205 @@
+#include "transports/network_peer.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace tutti {
+namespace {
+
+constexpr std::uint64_t kAnnouncedAtOnce = 8;
+
+}  // namespace
+
+SlotMessage OutgoingRing::Take(std::uint32_t connection, const std::byte*& data) {
+  const SlotHeader& header = Next();
+  const auto tag = static_cast<std::uint32_t>(header.flag.load(std::memory_order_relaxed) >> 32);
+  data = header.kind == SlotKind::pointer ? reinterpret_cast<const std::byte*>(header.address)
+                                          : reinterpret_cast<const std::byte*>(&header) + shape_.data_offset;
+  return {connection, ++taken_, tag, header.bytes};
+}
+
+void OutgoingRing::Sent(std::uint32_t number) {
+  // Slots on several streams end in any order; the filler wants to know of runs only.
+  sent_beyond_ |= std::uint64_t{1} << (number - sent_ - 1);
+  const int run = std::countr_one(sent_beyond_);
+  sent_beyond_ = run == 64 ? 0 : sent_beyond_ >> run;
+  sent_ += static_cast<std::uint32_t>(run);
+  head_->store(sent_, std::memory_order_release);
+}
+
+bool OutgoingRing::Acknowledge(std::uint32_t emptied) {
+  if (emptied - acknowledged_ > taken_ - acknowledged_) return false;
+  acknowledged_ = emptied;
+  return true;
+}
+
+std::byte* IncomingRing::Landing(const SlotMessage& message) const {
+  const bool free = message.number - emptied() - 1 < shape_.depth;
+  return free && message.bytes <= shape_.capacity ? Slot(message.number) + shape_.data_offset : nullptr;
+}
+
+void IncomingRing::Landed(const SlotMessage& message) {
+  auto& header = *reinterpret_cast<SlotHeader*>(Slot(message.number));
+  header.bytes = message.bytes;
+  header.kind = SlotKind::value;
+  header.flag.store(SlotFlag(message.number, message.tag), std::memory_order_release);
+  ++landed_;
+}
+
+NetworkPeer::NetworkPeer(Fabric& fabric, int rank)
+    : fabric_(fabric),
+      rank_(rank),
+      words_((static_cast<std::size_t>(fabric.layout().channels()) * kWires + kWordBits - 1) / kWordBits),
+      pending_(std::make_unique<std::atomic<std::uint64_t>[]>(words_)),
+      owing_(words_) {
+  const Layout& layout = fabric.layout();
+  for (int channel = 0; channel < layout.channels(); ++channel) {
+    for (const Wire wire : {Wire::line, Wire::inlined, Wire::bulk}) {
+      const auto connection = static_cast<std::uint32_t>(outgoing_.size());
+      auto& fill = fabric.To(channel, wire, rank);
+      fill.Notify(&pending_[connection / kWordBits], std::uint64_t{1} << connection % kWordBits);
+      // The peer would publish its count in its own segment: that is the mirror. This rank publishes in its own.
+      const auto head = [&](int reader, int writer) {
+        return reinterpret_cast<std::atomic<std::uint32_t>*>(fabric.segment(reader) +
+                                                             layout.HeadOffset(channel, wire, writer, false));
+      };
+      outgoing_.emplace_back(fill.slots(), fill.shape(), head(rank, fabric.rank()));
+      incoming_.emplace_back(fabric.segment(rank) + layout.RingOffset(channel, wire, fabric.rank()),
+                             layout.Shape(wire, fabric.rank()), head(fabric.rank(), rank));
+    }
+  }
+}
+
+bool NetworkPeer::PumpSlots(Carrier& carrier) {
+  bool moved = false;
+  for (std::size_t w = 0; w < words_; ++w) {
+    // Most of the time there is nothing, and a load is cheaper than an exchange.
+    if (pending_[w].load(std::memory_order_relaxed) == 0) continue;
+    auto bits = pending_[w].exchange(0, std::memory_order_acquire);
+    for (; bits != 0; bits &= bits - 1) {
+      const auto connection =
+          static_cast<std::uint32_t>(w) * kWordBits + static_cast<std::uint32_t>(std::countr_zero(bits));
+      moved = PumpRing(carrier, connection) || moved;
+    }
+  }
+  if (moved) carrier.Flush(rank_);
+  return moved;
+}
+
+bool NetworkPeer::PumpRing(Carrier& carrier, std::uint32_t connection) {
+  auto& ring = outgoing_[connection];
+  bool moved = false;
+  // A ring without credit comes again with the credit.
+  while (ring.Filled() && ring.MayGo()) {
+    if (carrier.Room(rank_) == 0) {
+      SetPending(connection);
+      break;
+    }
+    if (!moved) {
+      // What it belongs to goes ahead, and what the peer waits for along.
+      Announce(carrier);
+      PumpCredits(carrier, true);
+    }
+    const std::byte* data = nullptr;
+    const auto message = ring.Take(connection, data);
+    carrier.Send(rank_, message, data);
+    moved = true;
+  }
+  return moved;
+}
+
+bool NetworkPeer::PumpCredits(Carrier& carrier, bool all) {
+  Credits credits;
+  bool told = false;
+  const auto send = [&] {
+    if (credits.count == 0) return;
+    SendControl(carrier, credits);
+    credits.count = 0;
+    told = true;
+  };
+  for (std::size_t w = 0; w < words_; ++w) {
+    for (auto bits = owing_[w]; bits != 0; bits &= bits - 1) {
+      const auto bit = static_cast<std::uint32_t>(std::countr_zero(bits));
+      const auto connection = static_cast<std::uint32_t>(w) * kWordBits + bit;
+      auto& ring = incoming_[connection];
+      if (!(all ? ring.CanTell() : ring.ShouldTell())) continue;
+      credits.Add({connection, ring.Tell()});
+      if (!ring.owes()) owing_[w] &= ~(std::uint64_t{1} << bit);
+      if (credits.count == Credits::kMost) send();
+    }
+  }
+  send();
+  return told;
+}
+
+void NetworkPeer::Announce(Carrier& carrier) {
+  const auto& own = fabric_.control(fabric_.rank());
+  // This rank's own thread has written the records, or one that has synchronised with it since.
+  constexpr auto relaxed = std::memory_order_relaxed;
+  const auto newest = own.newest.load(relaxed);
+  // Also of some operations that had nothing for this peer: it may have thought otherwise.
+  if (newest > kAnnouncedAtOnce) announced_ = std::max(announced_, newest - kAnnouncedAtOnce);
+  while (announced_ < newest) {
+    const auto& record = own.records[++announced_ % kRecords];
+    SendControl(carrier, Status{announced_,
+                                {record.sequence.load(relaxed), record.signature.load(relaxed),
+                                 record.call.load(relaxed), record.count.load(relaxed), 0},
+                                own.started.load(relaxed),
+                                own.completed.load(relaxed)});
+  }
+}
+
+void NetworkPeer::SendControl(Carrier& carrier, const NetworkMessage& message) {
+  Encode(message, bytes_);
+  carrier.SendControl(rank_, bytes_);
+}
+
+std::byte* NetworkPeer::Landing(const SlotMessage& message) const {
+  return message.connection < incoming_.size() ? incoming_[message.connection].Landing(message) : nullptr;
+}
+
+void NetworkPeer::Landed(const SlotMessage& message) {
+  incoming_[message.connection].Landed(message);
+  owing_[message.connection / kWordBits] |= std::uint64_t{1} << message.connection % kWordBits;
+}
+
+bool NetworkPeer::Take(const NetworkMessage& message) {
+  return std::visit([this](const auto& each) { return Take(each); }, message);
+}
+
+bool NetworkPeer::Take(const Credits& credits) {
+  for (const auto& credit : credits.all()) {
+    if (credit.connection >= outgoing_.size() || !outgoing_[credit.connection].Acknowledge(credit.emptied))
+      return false;
+    SetPending(credit.connection);
+  }
+  return true;
+}
+
+bool NetworkPeer::Take(const Status& status) {
+  if (status.index <= mirror().newest.load(std::memory_order_relaxed)) return true;  // overtaken on another stream
+  WriteRecord(mirror(), status.index, status.operation);
+  mirror().completed.store(status.completed, std::memory_order_release);
+  mirror().started.store(status.started, std::memory_order_release);
+  return true;
+}
+
+bool NetworkPeer::Take(const Failed& failed) {
+  auto& control = mirror();
+  const auto length = std::min(failed.text.size(), kFaultText - 1);
+  std::memcpy(control.fault_text.data(), failed.text.data(), length);
+  control.fault_text[length] = '\0';
+  control.fault_code.store(failed.code, std::memory_order_relaxed);
+  control.state.store(RankState::failed, std::memory_order_release);
+  return true;
+}
+
+bool NetworkPeer::Take(const Leaving& leaving) {
+  mirror().completed.store(leaving.completed, std::memory_order_release);
+  mirror().state.store(RankState::left, std::memory_order_release);
+  left = true;
+  return true;
+}
+
+}  // namespace tutti

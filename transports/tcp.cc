@@ -1,0 +1,397 @@
+#include "transports/tcp.h"
+
+#include <fmt/format.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "net/interfaces.h"
+#include "transports/gather_values.h"
+
+namespace tutti {
+namespace {
+
+// An address that has not answered by then makes way for the next.
+constexpr Deadline::Milliseconds kAttemptTime{3'000};
+// Between rounds over all addresses.
+constexpr Deadline::Milliseconds kRetryPause{50};
+// Of the higher rank, for the lower one's call.
+constexpr Deadline::Milliseconds kCallPatience{1'000};
+// While somebody dials or stands in the lobby, sleep is light: their descriptors are not all watched.
+constexpr Deadline::Milliseconds kLightSleep{2};
+constexpr Deadline::Milliseconds kDeepSleep{1'000};
+constexpr Deadline::Milliseconds kSilenceLook{500};
+// So many unanswered probes or repetitions, one after the other, are no accident.
+constexpr int kUnanswered = 3;
+constexpr int kEvents = 64;
+constexpr std::size_t kMostAddresses = 2 * kMaxAddressesPerFamily;
+
+// What epoll gives back: a peer's rank and which of its connections; or this.
+constexpr std::uint64_t kNewcomer = ~std::uint64_t{0};
+constexpr std::uint64_t WhoIs(int rank, std::size_t line) {
+  return std::uint64_t{line} << 32 | static_cast<std::uint32_t>(rank);
+}
+
+// Where a rank listens.
+struct Listening {
+  std::uint32_t count = 0;
+  std::array<SocketAddress, kMostAddresses> at = {};
+};
+
+// One of each interface where there are several: the families of one interface lead to the same wire.
+std::vector<SocketAddress> OneFamily(std::vector<SocketAddress> addresses) {
+  const bool any_v4 = std::ranges::any_of(addresses, [](const auto& each) { return !each.v6; });
+  if (any_v4) std::erase_if(addresses, [](const auto& each) { return each.v6; });
+  return addresses;
+}
+
+// The system ends an idle connection when its other end has not answered for `silence`.
+void KeepAlive(const Socket& socket, Deadline::Milliseconds silence) {
+  constexpr int kProbes = 3;
+  const int seconds = std::max(1, static_cast<int>(silence.count() / 1000));
+  const int idle = std::max(1, seconds / 2);
+  const int interval = std::max(1, (seconds - idle) / kProbes);
+  setsockopt(socket.fd(), IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  setsockopt(socket.fd(), IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  setsockopt(socket.fd(), IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes);
+}
+
+}  // namespace
+
+TcpCarrier::TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey& key, const Settings& settings,
+                       const AllGather& all_gather, CarrierEvents& events)
+    : rank_(rank),
+      silence_(settings.silence_ms),
+      key_(key),
+      events_(events),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      next_look_(Deadline::After(kSilenceLook)) {
+  if (!epoll_) ThrowErrno("epoll_create1");
+  auto listeners =
+      ListenOnAll(OneFamily(ChooseAddresses(LocalInterfaces(), settings.socket_ifname, settings.socket_family)),
+                  fmt::format("rank {}", rank));
+  Listening mine;
+  for (const auto& listener : listeners) {
+    Watched(listener.fd(), EPOLLIN, EPOLL_CTL_ADD, kNewcomer);
+    mine.at[mine.count++] = LocalAddress(listener);
+  }
+  lobby_.emplace(std::move(listeners), key, Purpose::data);
+  const auto all = GatherValues(all_gather, mine);
+  std::size_t interfaces = mine.count;
+  for (const int peer : peers) {
+    const auto& theirs = all[static_cast<std::size_t>(peer)];
+    auto& at = peers_[peer];
+    at.addresses.assign(theirs.at.begin(), theirs.at.begin() + std::min<std::size_t>(theirs.count, kMostAddresses));
+    interfaces = std::min(interfaces, at.addresses.size());
+  }
+  connections_ = settings.sockets != 0 ? settings.sockets : static_cast<int>(interfaces);
+  Log(Subject::transport, "rank {}: tcp to {} ranks, {} connections each, listening on {}", rank, peers.size(),
+      connections_, TextOf({mine.at.begin(), mine.at.begin() + mine.count}));
+}
+
+TcpCarrier::~TcpCarrier() = default;
+
+bool TcpCarrier::Watched(int fd, std::uint32_t events, int operation, std::uint64_t who) const {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = who;
+  return epoll_ctl(epoll_.get(), operation, fd, &event) == 0;
+}
+
+void TcpCarrier::Connect(int rank) {
+  auto& peer = At(rank);
+  if (peer.wanted || peer.broken) return;
+  peer.wanted = true;
+  if (!peer.lines.empty()) return;  // the peer was first
+  if (rank_ < rank) {
+    Dial(rank, static_cast<std::size_t>(connections_));
+  } else {
+    peer.dial_at = Deadline::After(kCallPatience);
+    dialling_.push_back(rank);
+  }
+}
+
+void TcpCarrier::Dial(int rank, std::size_t connections) {
+  auto& peer = At(rank);
+  peer.give_up = Deadline::After(silence_);
+  for (std::size_t i = 0; i < connections; ++i) {
+    peer.dials.push_back({.first = i, .attempt = std::nullopt, .retry = Deadline::After({})});
+  }
+  if (std::ranges::find(dialling_, rank) == dialling_.end()) dialling_.push_back(rank);
+  AdvanceDials(rank);
+}
+
+void TcpCarrier::BeginAttempt(int rank, Dialling& dial) {
+  auto& peer = At(rank);
+  const std::size_t index = (dial.first + dial.tried) % peer.addresses.size();
+  const auto& address = peer.addresses[index];
+  auto result = StartConnect(address);
+  if (!result.socket) {
+    Missed(peer, dial, true, fmt::format("{}: {}", address.Text(), std::generic_category().message(result.error)));
+    return;
+  }
+  dial.attempt.emplace(Attempt{std::move(result.socket), std::nullopt, index, Deadline::After(kAttemptTime)});
+}
+
+// `alive`: it may work another time. Otherwise nobody listens there any more.
+void TcpCarrier::Missed(Peer& peer, Dialling& dial, bool alive, const std::string& reason) {
+  peer.reason = reason;
+  dial.alive = dial.alive || alive;
+  dial.attempt.reset();
+  if (++dial.tried % peer.addresses.size() == 0) {
+    dial.retry = Deadline::After(kRetryPause);
+    // Its port has been open since before this rank knew of it.
+    if (!dial.alive) peer.give_up = Deadline::After({});
+    dial.alive = false;
+  }
+}
+
+// True: something happened.
+bool TcpCarrier::AdvanceDial(int rank, Dialling& dial) {
+  auto& peer = At(rank);
+  if (!dial.attempt) {
+    if (!dial.retry.Passed()) return false;
+    BeginAttempt(rank, dial);
+    return true;
+  }
+  auto& attempt = *dial.attempt;
+  const auto address = peer.addresses[attempt.address].Text();
+  if (!attempt.handshake) {
+    pollfd fd{attempt.socket.fd(), POLLOUT, 0};
+    if (poll(&fd, 1, 0) > 0) {
+      const int error = ConnectError(attempt.socket);
+      if (error != 0) {
+        Missed(peer, dial, error != ECONNREFUSED,
+               fmt::format("{}: {}", address, std::generic_category().message(error)));
+        return true;
+      }
+      attempt.handshake.emplace(std::move(attempt.socket), Purpose::data, rank_, rank_ + 1);
+    } else if (attempt.deadline.Passed()) {
+      Missed(peer, dial, true, address + " does not answer");
+      return true;
+    } else {
+      return false;
+    }
+  }
+  switch (attempt.handshake->Advance(key_)) {
+    // No deadline: a peer that does not look at its port may be busy. It is dead when its system is.
+    case ClientHandshake::State::waiting: return false;
+    case ClientHandshake::State::proven:
+      Add(rank, attempt.handshake->TakeSocket());
+      dial.attempt.reset();
+      break;
+    // Perhaps only to make room for others.
+    case ClientHandshake::State::dropped: Missed(peer, dial, true, address + " closed the connection"); break;
+    case ClientHandshake::State::foreign: Missed(peer, dial, false, address + " is no port of Tutti's"); break;
+    case ClientHandshake::State::stranger: Missed(peer, dial, false, address + " answers with another secret"); break;
+  }
+  return true;
+}
+
+bool TcpCarrier::AdvanceDials(int rank) {
+  auto& peer = At(rank);
+  bool moved = false;
+  for (auto dial = peer.dials.begin(); dial != peer.dials.end() && !peer.broken;) {
+    const std::size_t before = peer.lines.size();
+    moved = AdvanceDial(rank, *dial) || moved;
+    dial = peer.lines.size() > before ? peer.dials.erase(dial) : std::next(dial);
+  }
+  if (!peer.dials.empty() && peer.give_up.Passed() && !peer.broken) {
+    if (peer.lines.empty()) {
+      Break(rank, fmt::format("it cannot be connected to ({})", peer.reason));
+    } else {
+      Log(Subject::transport, "rank {}: {} of {} connections to rank {} failed: {}", rank_, peer.dials.size(),
+          connections_, rank, peer.reason);
+      peer.dials.clear();
+    }
+    moved = true;
+  }
+  return moved;
+}
+
+void TcpCarrier::Add(int rank, Socket socket) {
+  auto& peer = At(rank);
+  KeepAlive(socket, silence_);
+  const auto who = WhoIs(rank, peer.lines.size());
+  peer.lines.push_back(std::make_unique<Line>(Line{TcpStream(std::move(socket), rank)}));
+  auto& line = *peer.lines.back();
+  Watched(line.stream.socket().fd(), EPOLLIN, EPOLL_CTL_ADD, who);
+  peer.dial_at.reset();
+  events_.Connected(rank);
+  for (const auto& message : peer.messages) line.stream.QueueControl(message);
+  peer.messages.clear();
+  FlushLine(rank, line);
+}
+
+bool TcpCarrier::AdvanceLobby() {
+  std::vector<pollfd> fds;
+  lobby_->Watch(fds);
+  if (poll(fds.data(), fds.size(), 0) <= 0 && !lobby_->NextDeadline().Passed()) return false;
+  std::vector<Admitted> admitted;
+  lobby_->Advance(fds, admitted);
+  for (auto& one : admitted) {
+    const auto peer = peers_.find(one.rank);
+    if (peer != peers_.end() && !peer->second.broken) Add(one.rank, std::move(one.socket));
+  }
+  return !admitted.empty();
+}
+
+TcpCarrier::Line* TcpCarrier::Shortest(const Peer& peer) {
+  Line* shortest = nullptr;
+  for (const auto& line : peer.lines) {
+    if (shortest == nullptr || line->stream.bytes_queued() < shortest->stream.bytes_queued()) shortest = line.get();
+  }
+  return shortest;
+}
+
+int TcpCarrier::Room(int rank) const {
+  const auto* const line = Shortest(At(rank));
+  return line == nullptr
+             ? 0
+             : static_cast<int>(TcpStream::kMaxSlots - std::min(TcpStream::kMaxSlots, line->stream.slots_queued()));
+}
+
+void TcpCarrier::Send(int rank, const SlotMessage& message, const std::byte* data) {
+  Shortest(At(rank))->stream.QueueSlot(message, data);
+}
+
+void TcpCarrier::SendControl(int rank, std::span<const std::byte> message) {
+  auto& peer = At(rank);
+  if (peer.broken) return;
+  if (auto* const line = Shortest(peer)) {
+    line->stream.QueueControl(message);
+  } else {
+    peer.messages.emplace_back(message.begin(), message.end());
+  }
+}
+
+void TcpCarrier::FlushLine(int rank, Line& line) {
+  if (!line.stream.Flush(events_)) {
+    Break(rank, line.stream.why());
+    return;
+  }
+  const bool wants_out = line.stream.bytes_queued() > 0;
+  if (wants_out == line.wants_out) return;
+  line.wants_out = wants_out;
+  const auto& lines = At(rank).lines;
+  const auto at = std::ranges::find(lines, &line, [](const auto& each) { return each.get(); });
+  Watched(line.stream.socket().fd(), wants_out ? EPOLLIN | EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD,
+          WhoIs(rank, static_cast<std::size_t>(at - lines.begin())));
+}
+
+void TcpCarrier::Flush(int rank) {
+  auto& peer = At(rank);
+  for (std::size_t i = 0; i < peer.lines.size() && !peer.broken; ++i) {
+    // Where the system has not taken all, epoll says when it takes more.
+    if (!peer.lines[i]->wants_out) FlushLine(rank, *peer.lines[i]);
+  }
+}
+
+bool TcpCarrier::AdvanceLine(int rank, std::size_t index, std::uint32_t events) {
+  auto& peer = At(rank);
+  if (index >= peer.lines.size()) return false;  // broken a moment ago
+  auto& line = *peer.lines[index];
+  bool moved = false;
+  if ((events & EPOLLOUT) != 0) {
+    FlushLine(rank, line);
+    moved = true;
+  }
+  if (peer.broken || (events & ~static_cast<std::uint32_t>(EPOLLOUT)) == 0) return moved;
+  if (line.stream.Receive(events_, moved)) return moved;
+  // What has come on other connections still counts.
+  const std::string why = line.stream.why();
+  for (auto& other : peer.lines) {
+    for (bool more = other.get() != &line; more;) {
+      more = false;
+      if (!other->stream.Receive(events_, more)) break;
+    }
+  }
+  Break(rank, why);
+  return true;
+}
+
+void TcpCarrier::Break(int rank, std::string why) {
+  auto& peer = At(rank);
+  if (peer.broken) return;
+  peer.broken = true;
+  peer.dials.clear();
+  peer.dial_at.reset();
+  peer.messages.clear();
+  for (const auto& line : peer.lines) Watched(line->stream.socket().fd(), 0, EPOLL_CTL_DEL, 0);
+  // The lines themselves may be in use further up the stack; they end with this.
+  events_.Broken(rank, why);
+}
+
+bool TcpCarrier::Advance() {
+  bool moved = false;
+  std::array<epoll_event, kEvents> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), kEvents, 0);
+  for (int i = 0; i < count; ++i) {
+    const auto who = events[static_cast<std::size_t>(i)].data.u64;
+    if (who == kNewcomer) {
+      lobby_called_ = true;
+    } else {
+      moved = AdvanceLine(static_cast<int>(who & 0xffffffff), who >> 32, events[static_cast<std::size_t>(i)].events) ||
+              moved;
+    }
+  }
+  if (lobby_called_ && lobby_) {
+    moved = AdvanceLobby() || moved;
+    lobby_called_ = lobby_->watched() > lobby_->listeners();
+  }
+  for (const int rank : dialling_) {
+    auto& peer = At(rank);
+    if (peer.dial_at && peer.dial_at->Passed()) {
+      peer.dial_at.reset();
+      if (peer.lines.empty()) Dial(rank, 1);
+    }
+    moved = AdvanceDials(rank) || moved;
+  }
+  std::erase_if(dialling_, [&](int rank) { return At(rank).dials.empty() && !At(rank).dial_at; });
+  return moved;
+}
+
+void TcpCarrier::LookForSilence() {
+  if (!next_look_.Passed()) return;
+  next_look_ = Deadline::After(kSilenceLook);
+  for (auto& [rank, peer] : peers_) {
+    for (std::size_t i = 0; i < peer.lines.size() && !peer.broken; ++i) {
+      tcp_info info{};
+      socklen_t size = sizeof info;
+      if (getsockopt(peer.lines[i]->stream.socket().fd(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) continue;
+      if (info.tcpi_retransmits + info.tcpi_probes < kUnanswered) continue;
+      if (info.tcpi_last_ack_recv < silence_.count()) continue;
+      Break(rank, fmt::format("its system has answered nothing for {} ms", info.tcpi_last_ack_recv));
+    }
+  }
+}
+
+Deadline::Milliseconds TcpCarrier::LongestWait() const {
+  return lobby_called_ || !dialling_.empty() ? kLightSleep : kDeepSleep;
+}
+
+void TcpCarrier::Close() {
+  if (lobby_) lobby_->Close();
+  lobby_.reset();
+}
+
+bool TcpCarrier::Delivered(int rank) const {
+  const auto& peer = At(rank);
+  if (peer.broken) return true;
+  if (peer.lines.empty()) return peer.messages.empty();
+  return std::ranges::all_of(peer.lines, [](const auto& line) {
+    int unsent = 0;
+    return line->stream.bytes_queued() == 0 && ioctl(line->stream.socket().fd(), SIOCOUTQ, &unsent) == 0 && unsent == 0;
+  });
+}
+
+}  // namespace tutti

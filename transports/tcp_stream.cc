@@ -1,0 +1,174 @@
+#include "transports/tcp_stream.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+namespace tutti {
+namespace {
+
+// As many pieces as one system call is given: two an item.
+constexpr std::size_t kPieces = 32;
+// A peer that sends without end shall not keep this rank from its other work: so many calls in a row.
+constexpr int kReceivesInARow = 8;
+// Behind a long slot's data only the next header is read ahead: what is read ahead is copied once more.
+constexpr std::size_t kReadAhead = 64;
+constexpr std::size_t kLongBody = 16 * 1024;
+
+}  // namespace
+
+TcpStream::TcpStream(Socket socket, int peer) : socket_(std::move(socket)), peer_(peer), queue_(2 * kMaxSlots) {}
+
+TcpStream::Item& TcpStream::Push() {
+  if (queued_ == queue_.size()) {
+    std::rotate(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(first_), queue_.end());
+    first_ = 0;
+    queue_.resize(2 * queue_.size());
+  }
+  return At(queued_++);
+}
+
+void TcpStream::QueueSlot(const SlotMessage& message, const std::byte* data) {
+  auto& item = Push();
+  item.header = {static_cast<std::uint16_t>(Kind::slot), static_cast<std::uint16_t>(message.connection), message.number,
+                 message.tag, message.bytes};
+  item.data = data;
+  ++slots_queued_;
+  bytes_queued_ += item.size();
+}
+
+void TcpStream::QueueControl(std::span<const std::byte> message) {
+  auto& item = Push();
+  item.header = {static_cast<std::uint16_t>(Kind::control), 0, 0, 0, static_cast<std::uint32_t>(message.size())};
+  item.own.assign(message.begin(), message.end());
+  item.data = nullptr;
+  bytes_queued_ += item.size();
+}
+
+bool TcpStream::Fail(std::string why) {
+  why_ = std::move(why);
+  return false;
+}
+
+bool TcpStream::Flush(CarrierEvents& events) {
+  while (queued_ > 0) {
+    std::array<iovec, kPieces> pieces;
+    std::size_t count = 0;
+    std::size_t skip = first_sent_;
+    const auto add = [&](const void* data, std::size_t bytes) {
+      const std::size_t skipped = std::min(skip, bytes);
+      skip -= skipped;
+      if (skipped == bytes) return;
+      pieces[count++] = {const_cast<std::byte*>(static_cast<const std::byte*>(data)) + skipped, bytes - skipped};
+    };
+    for (std::size_t i = 0; i < queued_ && count + 2 <= kPieces; ++i) {
+      const auto& item = At(i);
+      add(&item.header, sizeof item.header);
+      add(item.data != nullptr ? item.data : item.own.data(), item.header.bytes);
+    }
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = count;
+    const auto sent = sendmsg(socket_.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) {
+      Drop(static_cast<std::size_t>(sent), events);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      return true;
+    } else if (errno != EINTR) {
+      return Fail(fmt::format("sending to it failed: {}", std::generic_category().message(errno)));
+    }
+  }
+  return true;
+}
+
+void TcpStream::Drop(std::size_t sent, CarrierEvents& events) {
+  bytes_queued_ -= sent;
+  first_sent_ += sent;
+  while (queued_ > 0 && first_sent_ >= At(0).size()) {
+    const auto& item = At(0);
+    const Header header = item.header;
+    first_sent_ -= item.size();
+    first_ = (first_ + 1) % queue_.size();
+    --queued_;
+    if (header.kind != static_cast<std::uint16_t>(Kind::slot)) continue;
+    --slots_queued_;
+    events.Sent(peer_, header.connection, header.number);
+  }
+}
+
+bool TcpStream::Receive(CarrierEvents& events, bool& moved) {
+  for (int i = 0; i < kReceivesInARow; ++i) {
+    std::array<iovec, 2> pieces;
+    std::size_t count = 0;
+    const std::size_t body = in_body_ ? missing_ : 0;
+    if (body > 0) pieces[count++] = {landing_, body};
+    const std::size_t ahead = body >= kLongBody ? kReadAhead : kStaging - staged_;
+    pieces[count++] = {staging_.data() + staged_, ahead};
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = count;
+    const auto result = recvmsg(socket_.fd(), &message, MSG_DONTWAIT);
+    if (result < 0 && errno == EINTR) continue;
+    if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
+    if (result < 0) return Fail(fmt::format("its connection broke: {}", std::generic_category().message(errno)));
+    if (result == 0) return Fail("its connection was closed");
+    moved = true;
+    const auto got = static_cast<std::size_t>(result);
+    const std::size_t landed = std::min(got, body);
+    landing_ += landed;
+    missing_ -= landed;
+    staged_ += got - landed;
+    if (!Parse(events)) return false;
+    if (got < body + ahead) return true;  // that was all
+  }
+  return true;
+}
+
+// Takes whole headers, and of bodies what there is, from the staging area.
+bool TcpStream::Parse(CarrierEvents& events) {
+  std::size_t used = 0;
+  for (;;) {
+    if (in_body_) {
+      const std::size_t here = std::min(missing_, staged_ - used);
+      if (here > 0) std::memcpy(landing_, staging_.data() + used, here);
+      used += here;
+      landing_ += here;
+      missing_ -= here;
+      if (missing_ > 0) break;
+      in_body_ = false;
+      if (!Arrived(events)) return false;
+    }
+    if (staged_ - used < sizeof(Header)) break;
+    std::memcpy(&arriving_, staging_.data() + used, sizeof(Header));
+    used += sizeof(Header);
+    if (arriving_.kind == static_cast<std::uint16_t>(Kind::slot)) {
+      landing_ = events.Landing(peer_, {arriving_.connection, arriving_.number, arriving_.tag, arriving_.bytes});
+    } else {
+      const bool fits =
+          arriving_.kind == static_cast<std::uint16_t>(Kind::control) && arriving_.bytes <= control_.size();
+      landing_ = fits ? control_.data() : nullptr;
+    }
+    if (landing_ == nullptr) return Fail("it sent something that makes no sense");
+    missing_ = arriving_.bytes;
+    in_body_ = true;
+  }
+  staged_ -= used;
+  std::memmove(staging_.data(), staging_.data() + used, staged_);
+  return true;
+}
+
+bool TcpStream::Arrived(CarrierEvents& events) {
+  if (arriving_.kind == static_cast<std::uint16_t>(Kind::slot)) {
+    events.Landed(peer_, {arriving_.connection, arriving_.number, arriving_.tag, arriving_.bytes});
+    return true;
+  }
+  if (events.Control(peer_, std::span(control_).first(arriving_.bytes))) return true;
+  return Fail("it sent something that makes no sense");
+}
+
+}  // namespace tutti

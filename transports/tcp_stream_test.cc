@@ -1,0 +1,129 @@
+#include "transports/tcp_stream.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <map>
+#include <random>
+
+namespace tutti {
+namespace {
+
+// What a stream tells: slots land in memory of their own, so that each can be looked at.
+class Listener final : public CarrierEvents {
+ public:
+  void Connected(int) override {}
+  std::byte* Landing(int, const SlotMessage& message) override {
+    if (message.connection > 100) return nullptr;
+    auto& memory = landed_[message.number];
+    memory.resize(message.bytes + 1);
+    return memory.data();
+  }
+  void Landed(int, const SlotMessage& message) override { order.push_back(message.number); }
+  void Sent(int, std::uint32_t, std::uint32_t number) override { sent.push_back(number); }
+  bool Control(int, std::span<const std::byte> message) override {
+    texts.emplace_back(reinterpret_cast<const char*>(message.data()), message.size());
+    return texts.back() != "nonsense";
+  }
+  void Broken(int, const std::string&) override {}
+
+  std::string TextOf(std::uint32_t number) const {
+    const auto& memory = landed_.at(number);
+    return {reinterpret_cast<const char*>(memory.data()), memory.size() - 1};
+  }
+
+  std::vector<std::uint32_t> order, sent;
+  std::vector<std::string> texts;
+
+ private:
+  std::map<std::uint32_t, std::vector<std::byte>> landed_;
+};
+
+class Pair {
+ public:
+  // Small buffers make writes and reads partial.
+  explicit Pair(int buffer = 0) {
+    int fds[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+    for (const int fd : fds) {
+      if (buffer != 0) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+    }
+    a = std::make_unique<TcpStream>(Socket(fds[0]), 1);
+    b = std::make_unique<TcpStream>(Socket(fds[1]), 0);
+  }
+  // Until nothing moves.
+  void Run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      ASSERT_TRUE(a->Flush(at_a)) << a->why();
+      ASSERT_TRUE(b->Receive(at_b, moved)) << b->why();
+    }
+  }
+
+  std::unique_ptr<TcpStream> a, b;
+  Listener at_a, at_b;
+};
+
+std::span<const std::byte> Bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+TEST(TcpStream, SlotsAndMessagesOfAllSizesInOrder) {
+  std::mt19937 random(11);
+  for (const int buffer : {0, 4096}) {
+    Pair pair(buffer);
+    std::vector<std::string> data;
+    for (int i = 0; i < 200; ++i) {
+      const std::size_t most = i % 3 == 0 ? 100 : i % 3 == 1 ? 3000 : 200'000;
+      data.emplace_back(random() % most, static_cast<char>('a' + i % 26));
+    }
+    data.emplace_back();  // a slot may be empty
+    std::vector<std::uint32_t> numbers;
+    for (std::uint32_t i = 0; i < data.size(); ++i) {
+      pair.a->QueueSlot({7, i + 1, 99, static_cast<std::uint32_t>(data[i].size())},
+                        reinterpret_cast<const std::byte*>(data[i].data()));
+      if (i % 5 == 0) pair.a->QueueControl(Bytes("message " + std::to_string(i)));
+      if (i % 7 == 0) pair.Run();
+      numbers.push_back(i + 1);
+    }
+    pair.Run();
+    EXPECT_EQ(pair.at_a.sent, numbers);
+    EXPECT_EQ(pair.at_b.order, numbers);
+    for (std::uint32_t i = 0; i < data.size(); ++i) EXPECT_EQ(pair.at_b.TextOf(i + 1), data[i]) << i;
+    ASSERT_EQ(pair.at_b.texts.size(), (data.size() + 4) / 5);
+    EXPECT_EQ(pair.at_b.texts[2], "message 10");
+    EXPECT_EQ(pair.a->bytes_queued(), 0U);
+    EXPECT_EQ(pair.a->slots_queued(), 0U);
+  }
+}
+
+TEST(TcpStream, EndsAreTold) {
+  Pair pair;
+  pair.a->QueueControl(Bytes("last words"));
+  ASSERT_TRUE(pair.a->Flush(pair.at_a));
+  pair.a.reset();
+  bool moved = false;
+  while (pair.b->Receive(pair.at_b, moved)) {
+  }
+  EXPECT_EQ(pair.at_b.texts, std::vector<std::string>{"last words"});
+  EXPECT_EQ(pair.b->why(), "its connection was closed");
+}
+
+TEST(TcpStream, NonsenseEndsTheConnection) {
+  for (const int kind : {0, 1, 2, 3}) {
+    Pair pair;
+    if (kind == 0) pair.a->QueueControl(Bytes("nonsense"));
+    if (kind == 1) pair.a->QueueSlot({101, 1, 1, 0}, nullptr);
+    if (kind == 2) pair.a->QueueControl(std::vector<std::byte>(kMaxControlBytes + 1));
+    if (kind == 3) {
+      const std::string garbage(64, '\x55');
+      ASSERT_EQ(send(pair.a->socket().fd(), garbage.data(), garbage.size(), 0), 64);
+    }
+    ASSERT_TRUE(pair.a->Flush(pair.at_a));
+    bool moved = false;
+    EXPECT_FALSE(pair.b->Receive(pair.at_b, moved)) << kind;
+    EXPECT_EQ(pair.b->why(), "it sent something that makes no sense");
+  }
+}
+
+}  // namespace
+}  // namespace tutti
