@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
 #include <utility>
 
@@ -25,12 +26,14 @@ struct Address {
   socklen_t size = 0;
 };
 
-// The leading zero byte makes the name abstract.
+bool IsFile(const std::string& name) { return name.starts_with('/'); }
+
+// A leading zero byte makes a name abstract.
 Address AddressOf(const std::string& name) {
   Address address;
   address.bytes.sun_family = AF_UNIX;
   if (name.size() + 1 > sizeof address.bytes.sun_path) throw std::runtime_error("control name is too long");
-  std::memcpy(address.bytes.sun_path + 1, name.data(), name.size());
+  std::memcpy(address.bytes.sun_path + (IsFile(name) ? 0 : 1), name.data(), name.size());
   address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return address;
 }
@@ -104,15 +107,20 @@ void Channel::WaitForHangUp() const {
   PollRetrying(&entry, 1, -1);
 }
 
-Listener::Listener() : socket_(MakeSocket()) {
+Listener::Listener(Place place) : socket_(MakeSocket()) {
   std::uint64_t secret[2];
   if (::getrandom(secret, sizeof secret, 0) != sizeof secret) ThrowErrno("getrandom");
   name_ = fmt::format("tutti-bench-{}-{:016x}{:016x}", ::getpid(), secret[0], secret[1]);
+  if (place == Place::file) name_ = std::filesystem::temp_directory_path() / name_;
   const Address address = AddressOf(name_);
   if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address.bytes), address.size) != 0) {
     ThrowErrno("cannot name the control socket");
   }
   if (::listen(socket_.get(), SOMAXCONN) != 0) ThrowErrno("cannot listen on the control socket");
+}
+
+Listener::~Listener() {
+  if (IsFile(name_)) ::unlink(name_.c_str());
 }
 
 std::optional<Channel> Listener::Accept(Milliseconds timeout) {

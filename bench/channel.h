@@ -52,8 +52,15 @@ class Channel {
 
 class Listener {
  public:
+  enum class Place {
+    name,  // in the abstract name space of this network namespace
+    file   // a socket in the folder for temporary files, gone with the listener
+  };
   // Picks a name that no one can guess.
-  Listener();
+  explicit Listener(Place place = Place::name);
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
   const std::string& name() const { return name_; }
   // nullopt: nobody came in time.
   std::optional<Channel> Accept(Milliseconds timeout);

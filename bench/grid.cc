@@ -79,7 +79,7 @@ void Revive(std::vector<std::unique_ptr<Team>>& teams, const Options& options, i
   for (auto& team : teams) {
     if (team->alive() || !chances.Take(team->library(), ranks)) continue;
     try {
-      team = std::make_unique<Team>(team->library(), ranks, 1, options.call, options.plan.timeout);
+      team = std::make_unique<Team>(team->library(), ranks, 1, options.cluster, options.call, options.plan.timeout);
     } catch (const TeamLost& lost) {
       fmt::print(stderr, "tutti-bench: not started again: {}\n", lost.what());
     }

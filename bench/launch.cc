@@ -19,6 +19,7 @@ struct Peer {
   std::string worker;                  // executable beside tutti-bench, built if the library was there
   std::vector<std::string> launchers;  // names to look for in PATH, best first; none: started directly
   std::vector<std::string> arguments;  // of the launcher
+  std::vector<std::string> on_hosts;   // likewise, when cluster.sh calls it, which adds what any launcher needs
 };
 
 const std::vector<Peer>& Peers() {
@@ -37,12 +38,24 @@ const std::vector<Peer>& Peers() {
                                                     "--mca",
                                                     "opal_common_ucx_devices",
                                                     "any"};
+  static const std::vector<std::string> kUcxOnHosts = {"--oversubscribe",
+                                                       "--mca",
+                                                       "pml",
+                                                       "ucx",
+                                                       "--mca",
+                                                       "opal_common_ucx_tls",
+                                                       "any",
+                                                       "--mca",
+                                                       "opal_common_ucx_devices",
+                                                       "any",
+                                                       "-x",
+                                                       "UCX_TLS=tcp,sm,self"};
   static const std::vector<Peer> kPeers = {
-      {"openmpi", "tutti-peer-openmpi", {"mpirun.openmpi", "mpirun"}, kOpenMpi},
-      {"openmpi-ucx", "tutti-peer-openmpi", {"mpirun.openmpi", "mpirun"}, kOverUcx},
-      {"mpich", "tutti-peer-mpich", {"mpirun.mpich", "mpirun"}, {}},
-      {"gloo", "tutti-peer-gloo", {}, {}},
-      {kNccl, "tutti-peer-nccl", {}, {}},
+      {"openmpi", "tutti-peer-openmpi", {"mpirun.openmpi", "mpirun"}, kOpenMpi, {"--oversubscribe"}},
+      {"openmpi-ucx", "tutti-peer-openmpi", {"mpirun.openmpi", "mpirun"}, kOverUcx, kUcxOnHosts},
+      {"mpich", "tutti-peer-mpich", {"mpiexec.hydra", "mpirun.mpich", "mpirun"}, {}, {}},
+      {"gloo", "tutti-peer-gloo", {}, {}, {}},
+      {kNccl, "tutti-peer-nccl", {}, {}, {}},
   };
   return kPeers;
 }
@@ -118,17 +131,39 @@ std::vector<std::string> ResolvePeers(const std::vector<std::string>& names, boo
   return peers;
 }
 
-std::vector<std::vector<std::string>> CommandsFor(const std::string& library, int ranks, int threads) {
-  if (library == kTutti) {
-    return std::vector<std::vector<std::string>>(static_cast<std::size_t>(ranks / threads), {"/proc/self/exe"});
-  }
-  const Peer& peer = PeerNamed(library);
-  const std::string worker = fs::path(OwnDirectory()) / peer.worker;
-  if (peer.launchers.empty()) {
+namespace {
+
+// cluster.sh starts the ranks, by itself or by the library's launcher, whose options come first.
+std::vector<std::string> ClusterCommand(const Peer* peer, const std::string& worker, int ranks,
+                                        const ClusterShape& cluster) {
+  std::vector<std::string> command = {TUTTI_CLUSTER_SCRIPT,
+                                      "--hosts",
+                                      std::to_string(cluster.hosts),
+                                      "--ranks-per-host",
+                                      std::to_string(ranks / cluster.hosts),
+                                      "--nics",
+                                      std::to_string(cluster.nics)};
+  if (!cluster.bandwidth.empty()) command.insert(command.end(), {"--bandwidth", cluster.bandwidth});
+  if (peer != nullptr && !peer->launchers.empty()) command.insert(command.end(), {"--launcher", LauncherOf(*peer)});
+  command.emplace_back("--");
+  if (peer != nullptr) command.insert(command.end(), peer->on_hosts.begin(), peer->on_hosts.end());
+  command.push_back(worker);
+  return command;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::string>> CommandsFor(const std::string& library, int ranks, int threads,
+                                                  const ClusterShape& cluster) {
+  const Peer* const peer = library == kTutti ? nullptr : &PeerNamed(library);
+  const std::string own = cluster.hosts > 1 ? fs::read_symlink("/proc/self/exe").string() : "/proc/self/exe";
+  const std::string worker = peer == nullptr ? own : (fs::path(OwnDirectory()) / peer->worker).string();
+  if (cluster.hosts > 1) return {ClusterCommand(peer, worker, ranks, cluster)};
+  if (peer == nullptr || peer->launchers.empty()) {
     return std::vector<std::vector<std::string>>(static_cast<std::size_t>(ranks / threads), {worker});
   }
-  std::vector<std::string> command = {LauncherOf(peer)};
-  command.insert(command.end(), peer.arguments.begin(), peer.arguments.end());
+  std::vector<std::string> command = {LauncherOf(*peer)};
+  command.insert(command.end(), peer->arguments.begin(), peer->arguments.end());
   command.insert(command.end(), {"-np", std::to_string(ranks), worker});
   return {command};
 }

@@ -8,6 +8,13 @@
 
 namespace tutti::bench {
 
+// Where ranks run: here, or spread over the hosts of a cluster on this machine (scripts/cluster.sh).
+struct ClusterShape {
+  int hosts = 1;
+  int nics = 1;           // of a host
+  std::string bandwidth;  // of an interface, as cluster.sh takes it; empty: as fast as it goes
+};
+
 inline constexpr char kTutti[] = "tutti";
 inline constexpr char kNccl[] = "nccl";
 
@@ -21,8 +28,9 @@ std::vector<std::string> ResolvePeers(const std::vector<std::string>& names, boo
 // Can several of its ranks be threads of one process?
 bool RunsInThreads(const std::string& library);
 
-// Command lines that together start `ranks` ranks.
-std::vector<std::vector<std::string>> CommandsFor(const std::string& library, int ranks, int threads);
+// Command lines that together start `ranks` ranks. REQUIRES: hosts divide ranks; with several, a rank is a process.
+std::vector<std::vector<std::string>> CommandsFor(const std::string& library, int ranks, int threads,
+                                                  const ClusterShape& cluster);
 Environment EnvironmentFor(const std::string& library);
 
 // The directory of this executable, where its workers are too.

@@ -12,7 +12,9 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -92,7 +94,11 @@ const gloo::ReductionFunction<T>* OldFunctionOf(tuttiRedOp_t op) {
 class Gloo final : public Library {
  public:
   Gloo(const Place& place, const Exchange& exchange) : place_(place) {
-    auto device = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr("127.0.0.1"));
+    // On a host of a cluster, by the host's name.
+    const bool in_cluster = std::getenv("TUTTI_CLUSTER") != nullptr;
+    std::array<char, 256> host{"127.0.0.1"};
+    if (in_cluster) ::gethostname(host.data(), host.size() - 1);
+    auto device = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(host.data()));
     const auto context = std::make_shared<gloo::rendezvous::Context>(place.rank, place.ranks);
     if (place.ranks > 1) {
       ExchangeStore store(place, exchange);

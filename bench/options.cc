@@ -21,6 +21,7 @@ namespace {
 
 constexpr int kDefaultRanks = 2;
 constexpr int kMostRanks = 1024;
+constexpr int kMostHosts = 64;
 constexpr int kInterleaved = 3;  // repetitions when libraries are compared
 
 // What the command line says, before it is made sense of.
@@ -128,6 +129,10 @@ void AddOwnFlags(CLI::App& app, Raw& raw, Options& options) {
   app.add_option("--cell-ms", raw.cell_ms, "time budget of one timed loop")
       ->check(CLI::Range(1, 600'000))
       ->capture_default_str();
+  app.add_option("--hosts", options.cluster.hosts, "spread the ranks over the hosts of a cluster on this machine")
+      ->check(CLI::Range(1, kMostHosts));
+  app.add_option("--bandwidth", options.cluster.bandwidth, "of a host's interface, such as 1gbit (default: unshaped)");
+  app.add_option("--nics", options.cluster.nics, "interfaces of a host (default: 1)");
   app.add_flag("--no-pin", raw.no_pin, "let ranks move between cores");
   app.add_option("--csv", options.csv_file, "write the results as CSV");
   app.add_option("--plot", options.plot_file, "draw time and bus bandwidth over size (SVG)");
@@ -193,6 +198,17 @@ void ResolveRanks(const Raw& raw, int launched_ranks, Options& options) {
   }
 }
 
+void ResolveCluster(const Options& options) {
+  const int hosts = options.cluster.hosts;
+  if (hosts == 1) return;
+  if (options.threads != 1 || options.call.device) {
+    throw std::invalid_argument("--hosts: ranks are processes there, with memory of the host");
+  }
+  if (options.ranks % hosts != 0) {
+    throw std::invalid_argument(fmt::format("--ranks {} is not a multiple of {} hosts", options.ranks, hosts));
+  }
+}
+
 void ResolveMemory(const Raw& raw, int launched_ranks, Options& options) {
   constexpr double kLeastBatchUs = 1000;  // waiting for a stream is some 10 us
   constexpr int kMostCallsInGraph = 256;
@@ -222,6 +238,7 @@ void Resolve(const Raw& raw, int launched_ranks, Options& options) {
   options.types = TypesOf(raw.type);
   options.ops = OpsOf(raw.op);
   ResolveRanks(raw, launched_ranks, options);
+  ResolveCluster(options);
   ResolveMemory(raw, launched_ranks, options);
   options.peers = ResolvePeers(raw.peers, options.call.device);
   options.with_tutti = !raw.no_tutti;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/collective.h"
+#include "bench/launch.h"
 #include "bench/library.h"
 #include "bench/measure.h"
 
@@ -24,6 +25,7 @@ struct Options {
 
   int ranks = 0;    // in all
   int threads = 1;  // ranks in a process
+  ClusterShape cluster;
   CallSettings call;
   MeasurePlan plan;
   int repetitions = 1;

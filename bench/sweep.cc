@@ -92,12 +92,14 @@ bool AnyAlive(const std::vector<std::unique_ptr<Team>>& teams) {
 std::vector<std::unique_ptr<Team>> StartTeams(const Options& options, int ranks) {
   std::vector<std::unique_ptr<Team>> teams;
   if (options.with_tutti) {
-    teams.push_back(std::make_unique<Team>(kTutti, ranks, options.threads, options.call, options.plan.timeout));
+    teams.push_back(
+        std::make_unique<Team>(kTutti, ranks, options.threads, options.cluster, options.call, options.plan.timeout));
   }
   for (const std::string& peer : options.peers) {
     try {
       const int threads = RunsInThreads(peer) ? options.threads : 1;
-      teams.push_back(std::make_unique<Team>(peer, ranks, threads, options.call, options.plan.timeout));
+      teams.push_back(
+          std::make_unique<Team>(peer, ranks, threads, options.cluster, options.call, options.plan.timeout));
     } catch (const TeamLost& lost) {
       teams.push_back(Team::Refused(peer, lost.what()));
     }

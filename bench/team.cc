@@ -46,11 +46,13 @@ std::string Join(const std::vector<Complaint>& complaints) {
 
 }  // namespace
 
-Team::Team(const std::string& library, int ranks, int threads, const CallSettings& settings, Milliseconds timeout)
+Team::Team(const std::string& library, int ranks, int threads, const ClusterShape& cluster,
+           const CallSettings& settings, Milliseconds timeout)
     : library_(library), threads_(threads) {
-  Listener listener;
+  // Other hosts see this machine's files, but not its names of sockets.
+  Listener listener(cluster.hosts > 1 ? Listener::Place::file : Listener::Place::name);
   WorkerOrders orders{listener.name(), 0, ranks, threads, settings};
-  for (const std::vector<std::string>& command : CommandsFor(library, ranks, threads)) {
+  for (const std::vector<std::string>& command : CommandsFor(library, ranks, threads, cluster)) {
     const auto output = library == kTutti ? Process::Output::show : Process::Output::keep;
     Environment environment = EnvironmentFor(library);
     environment.emplace_back(kOrdersVariable, ToJson(orders).dump());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/channel.h"
+#include "bench/launch.h"
 #include "bench/process.h"
 #include "bench/worker.h"
 
@@ -23,7 +24,8 @@ class TeamLost : public std::runtime_error {
 class Team {
  public:
   // Starts `ranks` ranks of the library named (launch.h), `threads` in a process. Throws TeamLost.
-  Team(const std::string& library, int ranks, int threads, const CallSettings& settings, Milliseconds timeout);
+  Team(const std::string& library, int ranks, int threads, const ClusterShape& cluster, const CallSettings& settings,
+       Milliseconds timeout);
   // Ranks that were started by someone else and will come to `listener`.
   Team(const std::string& library, int ranks, Listener& listener, Milliseconds timeout);
   // None: it could not be started, and why. Never alive.

@@ -73,7 +73,7 @@ Operation AllReduce(std::size_t count) { return {Collective::all_reduce, tuttiIn
 
 std::vector<std::unique_ptr<Team>> Start(int ranks, int threads) {
   std::vector<std::unique_ptr<Team>> teams;
-  teams.push_back(std::make_unique<Team>(kTutti, ranks, threads, CallSettings{}, Milliseconds(20'000)));
+  teams.push_back(std::make_unique<Team>(kTutti, ranks, threads, ClusterShape{}, CallSettings{}, Milliseconds(20'000)));
   return teams;
 }
 

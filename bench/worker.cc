@@ -205,7 +205,8 @@ int RankOfLauncher() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
     if (const char* value = std::getenv(name)) return std::atoi(value);
   }
-  return -1;
+  const char* rank = std::getenv("RANK");
+  return rank != nullptr && std::getenv("TUTTI_CLUSTER") != nullptr ? std::atoi(rank) : -1;
 }
 
 std::optional<WorkerOrders> TakeOrders() {
