@@ -41,6 +41,7 @@ const std::vector<Variable>& Variables() {
        {"", "inet", "inet6"},
        "address family of the rendezvous"},
       {"TUTTI_SOCKETS", &Settings::sockets, 0, 16, {}, "TCP connections to each rank of another host; 0: one an interface"},
+      {"TUTTI_SOCKET_SPEED", &Settings::socket_speed, 0, 1'000'000, {}, "Mbit/s of an interface between hosts; 0: what the system says; rank 0's counts"},
       {"TUTTI_SECRET", &Settings::secret, 0, 0, {}, "keys the handshake of RANK/WORLD_SIZE/MASTER_* jobs"},
       {"TUTTI_INIT_TIMEOUT_MS", &Settings::init_timeout_ms, 1, kDayMs, {}, "how long init waits for all ranks"},
       {"TUTTI_TIMEOUT_MS", &Settings::operation_timeout_ms, 1, kDayMs, {}, "how long an operation may stand still"},

@@ -20,6 +20,7 @@ struct Settings {
                               // NCCL_SOCKET_IFNAME's
   std::string socket_family;  // TUTTI_SOCKET_FAMILY           "inet", "inet6" or "" (any)
   int sockets = 0;  // TUTTI_SOCKETS                 TCP connections to each rank of another host; 0: one an interface
+  int socket_speed = 0;  // TUTTI_SOCKET_SPEED            Mbit/s of an interface; 0: what the system says
   std::string secret;             // TUTTI_SECRET                  keys the handshake of RANK/WORLD_SIZE/MASTER_* jobs
   int init_timeout_ms = 120'000;  // TUTTI_INIT_TIMEOUT_MS       wait for all ranks to come
   int operation_timeout_ms = 600'000;  // TUTTI_TIMEOUT_MS            an operation may stand still this long

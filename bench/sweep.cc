@@ -10,6 +10,7 @@
 #include "bench/plot.h"
 #include "bench/progress.h"
 #include "bench/table.h"
+#include "bench/tcp_probe.h"
 #include "bench/types.h"
 #include "report/sizes.h"
 
@@ -58,12 +59,16 @@ void PrintInit(const std::vector<std::unique_ptr<Team>>& teams) {
 }
 
 void WriteFiles(const Options& options, const std::vector<std::unique_ptr<Team>>& teams,
-                const std::vector<Record>& records) {
+                const std::vector<TcpLimits>& tcp, const std::vector<Record>& records) {
   if (!options.json_file.empty()) {
     Json json = {{"tutti_bench", 1}, {"machine", DescribeMachine()}, {"results", Json::array()}};
     json["memory"] = options.call.device ? "device" : "host";
     json["graph"] = options.call.graph;
     json["threads"] = options.threads;
+    json["cluster"] = {{"hosts", options.cluster.hosts},
+                       {"nics", options.cluster.nics},
+                       {"bandwidth", options.cluster.bandwidth}};
+    for (const TcpLimits& limits : tcp) json["plain_tcp"].push_back(ToJson(limits));
     for (const auto& team : teams) {
       if (team->refusal().empty()) json["init_ms"][team->library()] = team->init_ms();
       if (!team->about().empty()) json["about"][team->library()] = team->about();
@@ -78,6 +83,20 @@ void WriteFiles(const Options& options, const std::vector<std::unique_ptr<Team>>
     WriteFile(options.csv_file, text);
   }
   if (!options.plot_file.empty()) WriteFile(options.plot_file, PlotSweep(records));
+}
+
+// Between the first ranks of the first two hosts, by the processes of the first library.
+std::optional<TcpLimits> ProbeHosts(const Options& options, const std::vector<std::unique_ptr<Team>>& teams) {
+  if (options.cluster.hosts == 1 || !teams.front()->alive()) return std::nullopt;
+  Team& team = *teams.front();
+  const int client = options.ranks / options.cluster.hosts;
+  const Json address = team.Ask({{"do", "tcp listen"}}, options.plan.timeout).front();
+  const auto replies =
+      team.Ask({{"do", "tcp probe"}, {"server", 0}, {"client", client}, {"address", address}}, options.plan.timeout);
+  const TcpLimits limits = TcpLimitsFromJson(replies[static_cast<std::size_t>(client)]);
+  fmt::print("# plain TCP from host0 to host1: round trip of 8 B {:.1f} us, stream {:.3f} GB/s\n", limits.round_trip_us,
+             limits.stream_gbps);
+  return limits;
 }
 
 bool AnyAlive(const std::vector<std::unique_ptr<Team>>& teams) {
@@ -115,6 +134,12 @@ int RunSweep(const Options& options, const std::vector<std::unique_ptr<Team>>& t
   shown.out_of_place = options.out_of_place || !shown.in_place;
   Table table(shown);
   PrintInit(teams);
+  // Before and after: what changes between them changes for the libraries, too.
+  std::vector<TcpLimits> tcp;
+  const auto probe = [&] {
+    if (const auto limits = ProbeHosts(options, teams)) tcp.push_back(*limits);
+  };
+  probe();
   table.PrintHeader();
   std::vector<Record> records;
   for (int cycle = 0; options.cycles == 0 || cycle < options.cycles; ++cycle) {
@@ -137,7 +162,8 @@ int RunSweep(const Options& options, const std::vector<std::unique_ptr<Team>>& t
     }
   }
   table.PrintFooter();
-  WriteFiles(options, teams, records);
+  probe();
+  WriteFiles(options, teams, tcp, records);
   return table.all_right() ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bench/measured_buffers.h"
+#include "bench/tcp_probe.h"
 
 namespace tutti::bench {
 namespace {
@@ -28,8 +29,9 @@ double NowMicroseconds(clockid_t clock) {
 
 class Rank {
  public:
-  Rank(Library& library, const CallSettings& settings)
+  Rank(Library& library, int rank, const CallSettings& settings)
       : library_(library),
+        rank_(rank),
         aggregate_(settings.aggregate),
         on_device_(settings.device),
         graph_(settings.graph),
@@ -41,6 +43,11 @@ class Rank {
     if (what == "check") return {{"wrong", Check(request.at("seed"))}};
     if (what == "time") return Time(request.at("warmup"), request.at("batch"), request.at("batches"));
     if (what == "recheck") return {{"wrong", buffers_->CountWrongAfterRepeats()}};
+    if (what == "tcp listen") {
+      tcp_.emplace();
+      return tcp_->Address();
+    }
+    if (what == "tcp probe") return Probe(request);
     if (what == "release") {
       Forget();
       return Json::object();
@@ -115,11 +122,22 @@ class Rank {
     library_.GroupEnd();
   }
 
+  // Two ranks are asked to; the others look on.
+  Json Probe(const Json& request) {
+    Json reply = Json::object();
+    if (rank_ == request.at("server")) tcp_->Serve();
+    if (rank_ == request.at("client")) reply = ToJson(ProbeTcp(request.at("address")));
+    tcp_.reset();
+    return reply;
+  }
+
   Library& library_;
+  const int rank_;
   const int aggregate_;
   const bool on_device_, graph_;
   const clockid_t clock_;
   std::unique_ptr<MeasuredBuffers> buffers_;
+  std::optional<TcpProbeServer> tcp_;
   BoundCall call_;                   // points into buffers_: goes first
   std::map<int, BoundCall> graphs_;  // by the number of calls; point there, too
 };
@@ -162,7 +180,7 @@ void Serve(Channel& channel, const Place& place, const CallSettings& settings, c
     channel.Send({{"error", error.what()}});
     throw;
   }
-  Rank rank(*library, settings);
+  Rank rank(*library, place.rank, settings);
   while (const std::optional<Json> request = channel.Receive()) {
     if (request->at("do") == "quit") return;
     Json reply;

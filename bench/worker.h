@@ -6,8 +6,12 @@
 //   check   {seed}                   -> {wrong}            fresh inputs, one call, every element compared
 //   time    {warmup, batch, batches} -> {us, algorithm}    mean time of a call in each batch
 //   recheck {}                       -> {wrong}            the output the timed loop left; 0 in place, where it is
-//   spent release {}                       -> {}                 frees quit                             -> none the
-//   rank leaves its library in good order
+//                                                          spent
+//   release {}                       -> {}                 frees
+//   tcp listen {}                    -> {host, port}       for a probe by
+//   tcp probe {server, client, address}                    two ranks
+//                                    -> {}, the client: TcpLimits
+//   quit                             -> none               the rank leaves its library in good order
 #pragma once
 
 #include <functional>

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <fstream>
 #include <memory>
 
 #include "base/error.h"
@@ -43,9 +44,14 @@ std::size_t Preference(const InterfaceFilter& filter, const InterfaceAddress& ca
   return IsBridge(candidate.interface) ? 1 : 0;
 }
 
-void KeepFewOfEachFamily(std::vector<SocketAddress>& addresses) {
+const SocketAddress& AddressOf(const SocketAddress& address) { return address; }
+const SocketAddress& AddressOf(const InterfaceAddress& candidate) { return candidate.address; }
+
+template <typename Address>
+void KeepFewOfEachFamily(std::vector<Address>& addresses) {
   std::array<std::size_t, 2> kept{};
-  std::erase_if(addresses, [&](const auto& address) { return ++kept[address.v6 ? 1 : 0] > kMaxAddressesPerFamily; });
+  std::erase_if(addresses,
+                [&](const auto& each) { return ++kept[AddressOf(each).v6 ? 1 : 0] > kMaxAddressesPerFamily; });
 }
 
 }  // namespace
@@ -100,8 +106,14 @@ std::vector<InterfaceAddress> LocalInterfaces() {
   return interfaces;
 }
 
-std::vector<SocketAddress> ChooseAddresses(const std::vector<InterfaceAddress>& interfaces, std::string_view ifname,
-                                           std::string_view family) {
+int SpeedOf(const std::string& interface) {
+  int speed = 0;
+  std::ifstream("/sys/class/net/" + interface + "/speed") >> speed;
+  return std::max(speed, 0);  // -1: unknown, and so is what cannot be read
+}
+
+std::vector<InterfaceAddress> ChooseInterfaces(const std::vector<InterfaceAddress>& interfaces, std::string_view ifname,
+                                               std::string_view family) {
   const auto filter = InterfaceFilter::Parse(ifname);
   std::vector<InterfaceAddress> fitting;
   for (const auto& candidate : interfaces) {
@@ -125,9 +137,14 @@ std::vector<SocketAddress> ChooseAddresses(const std::vector<InterfaceAddress>& 
     Throw(tuttiInvalidUsage, "no network address fits {}=\"{}\" and TUTTI_SOCKET_FAMILY=\"{}\"; this machine has: {}",
           kIfname, ifname, family, present.empty() ? "none" : present);
   }
+  KeepFewOfEachFamily(fitting);
+  return fitting;
+}
+
+std::vector<SocketAddress> ChooseAddresses(const std::vector<InterfaceAddress>& interfaces, std::string_view ifname,
+                                           std::string_view family) {
   std::vector<SocketAddress> addresses;
-  for (const auto& candidate : fitting) addresses.push_back(candidate.address);
-  KeepFewOfEachFamily(addresses);
+  for (const auto& chosen : ChooseInterfaces(interfaces, ifname, family)) addresses.push_back(chosen.address);
   return addresses;
 }
 

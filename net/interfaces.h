@@ -37,11 +37,17 @@ std::vector<InterfaceAddress> LocalInterfaces();
 // A unique id has room for this many of each family.
 inline constexpr std::size_t kMaxAddressesPerFamily = 2;
 
+// Mbit/s, as the system says; 0 where it does not (loopback, some virtual interfaces).
+int SpeedOf(const std::string& interface);
+
 // At most kMaxAddressesPerFamily of each family, best first: in the order of the list when interfaces are chosen by
 // name, else real interfaces before container bridges, and loopback only when there is nothing else. IPv4 before IPv6.
 // Link-local addresses are left out: they mean something else on the next machine.
 // `family`: "inet", "inet6" or "" (both). Throws tuttiInvalidUsage naming the settings and what there is when none
 // fits.
+std::vector<InterfaceAddress> ChooseInterfaces(const std::vector<InterfaceAddress>& interfaces, std::string_view ifname,
+                                               std::string_view family);
+// The addresses alone.
 std::vector<SocketAddress> ChooseAddresses(const std::vector<InterfaceAddress>& interfaces, std::string_view ifname,
                                            std::string_view family);
 

@@ -25,9 +25,9 @@
 #   Without --name: the cluster that the caller is in, or the only one. Waits up to 5 s for a cluster that is starting.
 #
 # COMMAND finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torchrun sets them; HOSTS and
-# HOST_INDEX; a random TUTTI_SECRET unless one is set; and TUTTI_CLUSTER, for --control. On rail R, host I has 10.77.R.(I+1)
-# and fd74:7574:7469:R::(I+1) (in hex), named hostI-railR; hostI is its IPv4 address on rail 0. Hosts share all files but
-# those in /dev/shm. Standard input is empty.
+# HOST_INDEX; unless set, a random TUTTI_SECRET and, with --bandwidth, TUTTI_SOCKET_SPEED; and TUTTI_CLUSTER, for --control.
+# On rail R, host I has 10.77.R.(I+1) and fd74:7574:7469:R::(I+1) (in hex), named hostI-railR; hostI is its IPv4 address on
+# rail 0. Hosts share all files but those in /dev/shm. Standard input is empty.
 #
 # Exit status: that of the first rank to fail, else 0. Ranks of a host that was powered off have not failed. 77: this
 # machine cannot do it, and why is said. It takes iproute2, util-linux, and root or unprivileged user namespaces. However

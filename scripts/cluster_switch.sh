@@ -268,6 +268,11 @@ run_switch() {
 
   export MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 HOSTS=$hosts TUTTI_CLUSTER=$shared
   export TUTTI_SECRET=${TUTTI_SECRET:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}
+  # Interfaces do not know how they are shaped.
+  if [ -n "$bandwidth" ]; then
+    set_bits "$bandwidth"
+    export TUTTI_SOCKET_SPEED=${TUTTI_SOCKET_SPEED:-$(((bits + 999999) / 1000000))}  # in Mbit/s
+  fi
   if [ -n "$launcher" ]; then start_launcher "$@"; else start_ranks "$@"; fi
   : >"$shared/ready"
 

@@ -9,6 +9,7 @@
 #include "algorithms/calibration.h"
 #include "src/communicator.h"
 #include "src/rank_zero.h"
+#include "transports/tcp.h"
 
 namespace tutti {
 namespace {
@@ -20,10 +21,9 @@ constexpr char kTable[] = "table";
 constexpr char kProgramTable[] = "program_table";
 
 // Every rank is a process of this host, or there are several like it.
-Machine MachineOf(const HostCosts& costs, const Conditions& conditions) {
+Machine MachineOf(const HostCosts& costs, const Conditions& conditions, const Settings& settings) {
   if (conditions.one_host) return HostMachine(costs, ArrangeEvenly(conditions.nranks, 1));
-  constexpr double kBandwidth = 1.25;  // GB/s: 10 Gbit/s
-  return HostMachine(costs, conditions.where, DefaultNetworkCosts(kBandwidth));
+  return HostMachine(costs, conditions.where, DefaultNetworkCosts(TcpBandwidth(settings)));
 }
 
 // What programs serve, and nothing else.
@@ -40,7 +40,7 @@ SelectionTable PriceOfPrograms(const Machine& machine, const Conditions& conditi
 
 Selector::Selector(Conditions conditions, const Programs& programs, int cores, const Settings& settings, int rank,
                    const AllGather& all_gather)
-    : conditions_(std::move(conditions)), program_conditions_(programs.Among(conditions_)) {
+    : conditions_(std::move(conditions)), program_conditions_(programs.Among(conditions_)), settings_(settings) {
   // What was measured was one host; and more channels, for a program's connections, make slots shorter.
   const bool as_calibrated = conditions_.one_host && conditions_.max_channels <= Communicator::kMinChannels;
   const auto shipped = FromRankZero(rank, all_gather, [&] {
@@ -52,7 +52,7 @@ Selector::Selector(Conditions conditions, const Programs& programs, int cores, c
     } else if (as_calibrated && calibration.TableFor(conditions_, table_)) {
       origin_ = calibration.name;
     }
-    const Machine machine = MachineOf(costs_, conditions_);
+    const Machine machine = MachineOf(costs_, conditions_, settings);
     // Until the table has come the others wait: their cores are free. A few ranks' is not worth a thread.
     constexpr int kWorthThreads = 32;
     Pricing(machine, conditions_).Complete(table_, conditions_.nranks >= kWorthThreads ? cores : 1);
@@ -86,7 +86,7 @@ Choice Selector::Choose(const ServingProgram& serving, const Kind& kind, std::si
 }
 
 std::string Selector::Explain(const Kind& kind, std::size_t bytes, bool by_program) const {
-  const Machine machine = MachineOf(costs_, conditions_);
+  const Machine machine = MachineOf(costs_, conditions_, settings_);
   Pricing pricing(machine, by_program ? program_conditions_ : conditions_);
   return tutti::Explain(pricing, kind, bytes, (by_program ? program_table_ : table_).At(kind, bytes).candidate);
 }

@@ -42,6 +42,7 @@ class Selector {
  private:
   Conditions conditions_;
   Conditions program_conditions_;  // where programs serve
+  Settings settings_;
   HostCosts costs_;
   std::string origin_;  // of the table: "" if it was priced
   SelectionTable table_;

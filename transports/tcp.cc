@@ -48,10 +48,11 @@ struct Listening {
 };
 
 // One of each interface where there are several: the families of one interface lead to the same wire.
-std::vector<SocketAddress> OneFamily(std::vector<SocketAddress> addresses) {
-  const bool any_v4 = std::ranges::any_of(addresses, [](const auto& each) { return !each.v6; });
-  if (any_v4) std::erase_if(addresses, [](const auto& each) { return each.v6; });
-  return addresses;
+std::vector<InterfaceAddress> InterfacesOf(const Settings& settings) {
+  auto chosen = ChooseInterfaces(LocalInterfaces(), settings.socket_ifname, settings.socket_family);
+  const bool any_v4 = std::ranges::any_of(chosen, [](const auto& each) { return !each.address.v6; });
+  if (any_v4) std::erase_if(chosen, [](const auto& each) { return each.address.v6; });
+  return chosen;
 }
 
 // The system ends an idle connection when its other end has not answered for `silence`.
@@ -67,6 +68,17 @@ void KeepAlive(const Socket& socket, Deadline::Milliseconds silence) {
 
 }  // namespace
 
+double TcpBandwidth(const Settings& settings) {
+  constexpr int kUnknownSpeed = 10'000;   // Mbit/s
+  constexpr double kMbitPerGB = 8'000;
+  double together = 0;
+  for (const auto& interface : InterfacesOf(settings)) {
+    const int speed = settings.socket_speed != 0 ? settings.socket_speed : SpeedOf(interface.interface);
+    together += (speed != 0 ? speed : kUnknownSpeed) / kMbitPerGB;
+  }
+  return together;
+}
+
 TcpCarrier::TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey& key, const Settings& settings,
                        const AllGather& all_gather, CarrierEvents& events)
     : rank_(rank),
@@ -76,9 +88,9 @@ TcpCarrier::TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey&
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       next_look_(Deadline::After(kSilenceLook)) {
   if (!epoll_) ThrowErrno("epoll_create1");
-  auto listeners =
-      ListenOnAll(OneFamily(ChooseAddresses(LocalInterfaces(), settings.socket_ifname, settings.socket_family)),
-                  fmt::format("rank {}", rank));
+  std::vector<SocketAddress> own;
+  for (const auto& interface : InterfacesOf(settings)) own.push_back(interface.address);
+  auto listeners = ListenOnAll(own, fmt::format("rank {}", rank));
   Listening mine;
   for (const auto& listener : listeners) {
     Watched(listener.fd(), EPOLLIN, EPOLL_CTL_ADD, kNewcomer);

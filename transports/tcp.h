@@ -25,6 +25,10 @@
 
 namespace tutti {
 
+// GB/s of this host's interfaces that the settings choose, together, each way: TUTTI_SOCKET_SPEED, or what the system
+// says, or 10 Gbit/s each where nobody says. Throws as ChooseInterfaces.
+double TcpBandwidth(const Settings& settings);
+
 class TcpCarrier final : public Carrier {
  public:
   // Collective over all ranks: opens ports and learns the others'. Connects to `peers` only. Throws tuttiInvalidUsage
