@@ -125,7 +125,12 @@ HostCosts HostCostsFromJson(const std::string& text, const std::string& name) {
   return host;
 }
 
-NetworkCosts DefaultNetworkCosts(double bandwidth) { return {bandwidth, {9, 9, 11}, 2}; }
+NetworkCosts DefaultNetworkCosts(double bandwidth, bool by_processor, double crowding) {
+  // Between two namespaces of one machine of two Zen 3 cores half a round trip of 8 bytes takes 11 to 13 us, all of it
+  // system calls (docs/performance.md). On a card they are shorter, and the way to the other side is what is left.
+  if (by_processor) return {bandwidth, {1, 1, 2}, 5.5 * crowding};
+  return {bandwidth, {8, 8, 10}, 2};
+}
 
 Machine HostMachine(const HostCosts& host, Arrangement arrangement, const std::optional<NetworkCosts>& network) {
   std::vector<NodeType> types;

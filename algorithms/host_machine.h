@@ -27,9 +27,9 @@ struct HostCosts {
 // do not. `cores`: that the ranks share.
 HostCosts DefaultHostCosts(int cores);
 
-// TCP on an interface of `bandwidth` GB/s. Latency and messages: measured between two namespaces of one machine
-// (docs/performance.md); a switch adds a microsecond or two, a slow card's interrupts some ten.
-NetworkCosts DefaultNetworkCosts(double bandwidth);
+// TCP on interfaces of `bandwidth` GB/s. `by_processor`: without hardware, so that sending is most of the way; then
+// `crowding` says how many ranks share a processor beyond those of one host (hosts that are namespaces of one machine).
+NetworkCosts DefaultNetworkCosts(double bandwidth, bool by_processor, double crowding);
 
 // As JSON. Parsing throws tuttiInvalidArgument with `name` and the reason.
 std::string ToJson(const HostCosts& costs);

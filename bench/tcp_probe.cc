@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -42,6 +43,7 @@ void ReceiveAll(int fd, std::byte* data, std::size_t bytes, bool poll) {
     const ssize_t got = ::recv(fd, data, bytes, poll ? MSG_DONTWAIT : 0);
     if (got == 0) throw std::runtime_error("plain TCP: the other side hung up");
     if (got < 0 && errno != EAGAIN && errno != EINTR) Fail("recv");
+    if (got < 0) ::sched_yield();  // the other side may share the core
     if (got <= 0) continue;
     data += got;
     bytes -= static_cast<std::size_t>(got);
@@ -128,22 +130,23 @@ TcpLimits ProbeTcp(const Json& address) {
 
   std::vector<std::byte> piece(kPiece);
   const auto begin = Clock::now();
-  Clock::time_point counted = begin, last = begin;
+  Clock::time_point from = begin, to = begin;
   double bytes = 0;
+  // To the end of the stream, for who hangs up early breaks the other side's last call.
   for (;;) {
     const ssize_t got = ::recv(peer.get(), piece.data(), piece.size(), 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    last = Clock::now();
-    if (last - begin < kPace) {
-      counted = last;
-    } else if (last - begin < kPace + kStreamTime) {
+    if (got < 0) Fail("recv");
+    if (got == 0) break;
+    const auto now = Clock::now();
+    if (now - begin < kPace) {
+      from = to = now;
+    } else if (now - begin < kPace + kStreamTime) {
+      to = now;
       bytes += static_cast<double>(got);
-    } else {
-      break;
     }
   }
-  limits.stream_gbps = bytes / Seconds(std::min(last, begin + kPace + kStreamTime) - counted) / 1e9;
+  limits.stream_gbps = to > from ? bytes / Seconds(to - from) / 1e9 : 0;
   return limits;
 }
 

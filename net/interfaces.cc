@@ -4,6 +4,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -110,6 +111,10 @@ int SpeedOf(const std::string& interface) {
   int speed = 0;
   std::ifstream("/sys/class/net/" + interface + "/speed") >> speed;
   return std::max(speed, 0);  // -1: unknown, and so is what cannot be read
+}
+
+bool HasDevice(const std::string& interface) {
+  return ::access(("/sys/class/net/" + interface + "/device").c_str(), F_OK) == 0;
 }
 
 std::vector<InterfaceAddress> ChooseInterfaces(const std::vector<InterfaceAddress>& interfaces, std::string_view ifname,

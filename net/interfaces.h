@@ -39,6 +39,8 @@ inline constexpr std::size_t kMaxAddressesPerFamily = 2;
 
 // Mbit/s, as the system says; 0 where it does not (loopback, some virtual interfaces).
 int SpeedOf(const std::string& interface);
+// There is hardware (or a hypervisor's) behind it; not so for loopback and veths.
+bool HasDevice(const std::string& interface);
 
 // At most kMaxAddressesPerFamily of each family, best first: in the order of the list when interfaces are chosen by
 // name, else real interfaces before container bridges, and loopback only when there is nothing else. IPv4 before IPv6.

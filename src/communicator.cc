@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <set>
 
 #include "algorithms/build.h"
 #include "base/clock.h"
@@ -100,8 +101,8 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   } else if (agreed.devices) {
     MakeDeviceSide(conditions, deadline);
   }
-  selector_ =
-      std::make_unique<Selector>(std::move(conditions), programs_, cores_, options_.settings, rank, MakeAllGather());
+  selector_ = std::make_unique<Selector>(std::move(conditions), programs_, ProcessorsOf(hosts), options_.settings, rank,
+                                         MakeAllGather());
   plans_ = std::make_unique<PlanCache>(
       PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels, LastLevelCacheBytes()});
   wait_policy_ = ChooseWaitPolicy(options_.settings.wait, neighbours_ * threads_, cores_);
@@ -119,6 +120,17 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
     watch_->Fail(error);  // for those who have passed it
     throw;
   }
+}
+
+Processors Communicator::ProcessorsOf(const Hosts& hosts) const {
+  std::set<int> here;  // hosts of this machine
+  for (std::size_t r = 0; r < hosts.host_of.size(); ++r) {
+    if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank())]) here.insert(hosts.host_of[r]);
+  }
+  if (here.size() == 1) return {cores_, 1};
+  const int of_host = std::max(1, cores_ / static_cast<int>(here.size()));
+  const auto local = static_cast<double>(hosts.RanksWith(rank()).size());
+  return {of_host, std::max(1.0, (static_cast<double>(neighbours_) / cores_) / std::max(1.0, local / of_host))};
 }
 
 // Ranks of other hosts are reached over TCP.

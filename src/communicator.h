@@ -129,6 +129,7 @@ class Communicator {
   };
   Agreed Agree(const Hosts& hosts);
   void ConnectHosts();
+  Processors ProcessorsOf(const Hosts& hosts) const;
   void MakeDeviceSide(Conditions conditions, Deadline deadline);
   void DumpRecorder() const;
   AllGather MakeAllGather() { return MakeAllGather(cancel_); }

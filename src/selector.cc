@@ -21,9 +21,9 @@ constexpr char kTable[] = "table";
 constexpr char kProgramTable[] = "program_table";
 
 // Every rank is a process of this host, or there are several like it.
-Machine MachineOf(const HostCosts& costs, const Conditions& conditions, const Settings& settings) {
+Machine MachineOf(const HostCosts& costs, const Conditions& conditions, const std::optional<NetworkCosts>& network) {
   if (conditions.one_host) return HostMachine(costs, ArrangeEvenly(conditions.nranks, 1));
-  return HostMachine(costs, conditions.where, DefaultNetworkCosts(TcpBandwidth(settings)));
+  return HostMachine(costs, conditions.where, network);
 }
 
 // What programs serve, and nothing else.
@@ -38,13 +38,17 @@ SelectionTable PriceOfPrograms(const Machine& machine, const Conditions& conditi
 
 }  // namespace
 
-Selector::Selector(Conditions conditions, const Programs& programs, int cores, const Settings& settings, int rank,
-                   const AllGather& all_gather)
-    : conditions_(std::move(conditions)), program_conditions_(programs.Among(conditions_)), settings_(settings) {
+Selector::Selector(Conditions conditions, const Programs& programs, const Processors& processors,
+                   const Settings& settings, int rank, const AllGather& all_gather)
+    : conditions_(std::move(conditions)), program_conditions_(programs.Among(conditions_)) {
   // What was measured was one host; and more channels, for a program's connections, make slots shorter.
   const bool as_calibrated = conditions_.one_host && conditions_.max_channels <= Communicator::kMinChannels;
   const auto shipped = FromRankZero(rank, all_gather, [&] {
-    const Calibration calibration = LoadCalibration(settings.calibration, cores);
+    const Calibration calibration = LoadCalibration(settings.calibration, processors.of_host);
+    if (!conditions_.one_host) {
+      const TcpInterfaces tcp = DescribeTcp(settings);
+      network_ = DefaultNetworkCosts(tcp.bandwidth, tcp.by_processor, processors.crowding);
+    }
     costs_ = calibration.costs;
     if (!settings.table.empty()) {
       table_ = SelectionTable::FromJson(ReadFile(settings.table), settings.table, conditions_);
@@ -52,10 +56,10 @@ Selector::Selector(Conditions conditions, const Programs& programs, int cores, c
     } else if (as_calibrated && calibration.TableFor(conditions_, table_)) {
       origin_ = calibration.name;
     }
-    const Machine machine = MachineOf(costs_, conditions_, settings);
+    const Machine machine = MachineOf(costs_, conditions_, network_);
     // Until the table has come the others wait: their cores are free. A few ranks' is not worth a thread.
     constexpr int kWorthThreads = 32;
-    Pricing(machine, conditions_).Complete(table_, conditions_.nranks >= kWorthThreads ? cores : 1);
+    Pricing(machine, conditions_).Complete(table_, conditions_.nranks >= kWorthThreads ? processors.of_host : 1);
     program_table_ = PriceOfPrograms(machine, program_conditions_);
     return nlohmann::json{{kOrigin, origin_},
                           {kCosts, ToJson(costs_)},
@@ -86,7 +90,7 @@ Choice Selector::Choose(const ServingProgram& serving, const Kind& kind, std::si
 }
 
 std::string Selector::Explain(const Kind& kind, std::size_t bytes, bool by_program) const {
-  const Machine machine = MachineOf(costs_, conditions_, settings_);
+  const Machine machine = MachineOf(costs_, conditions_, network_);
   Pricing pricing(machine, by_program ? program_conditions_ : conditions_);
   return tutti::Explain(pricing, kind, bytes, (by_program ? program_table_ : table_).At(kind, bytes).candidate);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,12 +23,19 @@ struct Choice {
   std::string reason;  // for a person
 };
 
+// What the ranks of a host share.
+struct Processors {
+  int of_host = 1;
+  // Several hosts may be namespaces of one machine: so many times more ranks share a processor than `of_host` tells.
+  double crowding = 1;
+};
+
 class Selector {
  public:
-  // Collective. `conditions` are equal on all ranks, `programs` outlive this; `cores` are those that the ranks share.
+  // Collective. `conditions` are equal on all ranks, `programs` outlive this.
   // Throws tuttiInvalidArgument, on every rank, if a file that rank 0's settings name is missing or wrong.
-  Selector(Conditions conditions, const Programs& programs, int cores, const Settings& settings, int rank,
-           const AllGather& all_gather);
+  Selector(Conditions conditions, const Programs& programs, const Processors& processors, const Settings& settings,
+           int rank, const AllGather& all_gather);
 
   const Conditions& conditions() const { return conditions_; }
   const SelectionTable& table() const { return table_; }
@@ -42,9 +50,9 @@ class Selector {
  private:
   Conditions conditions_;
   Conditions program_conditions_;  // where programs serve
-  Settings settings_;
   HostCosts costs_;
-  std::string origin_;  // of the table: "" if it was priced
+  std::optional<NetworkCosts> network_;  // rank 0's, where there are several hosts
+  std::string origin_;                   // of the table: "" if it was priced
   SelectionTable table_;
   SelectionTable program_table_;  // its rows are those of the programs' collectives
 };

@@ -68,15 +68,16 @@ void KeepAlive(const Socket& socket, Deadline::Milliseconds silence) {
 
 }  // namespace
 
-double TcpBandwidth(const Settings& settings) {
-  constexpr int kUnknownSpeed = 10'000;   // Mbit/s
+TcpInterfaces DescribeTcp(const Settings& settings) {
+  constexpr int kUnknownSpeed = 10'000;  // Mbit/s
   constexpr double kMbitPerGB = 8'000;
-  double together = 0;
+  TcpInterfaces all;
   for (const auto& interface : InterfacesOf(settings)) {
     const int speed = settings.socket_speed != 0 ? settings.socket_speed : SpeedOf(interface.interface);
-    together += (speed != 0 ? speed : kUnknownSpeed) / kMbitPerGB;
+    all.bandwidth += (speed != 0 ? speed : kUnknownSpeed) / kMbitPerGB;
+    all.by_processor = all.by_processor || !HasDevice(interface.interface);
   }
-  return together;
+  return all;
 }
 
 TcpCarrier::TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey& key, const Settings& settings,
