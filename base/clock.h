@@ -22,4 +22,28 @@ inline std::int64_t Ticks() {
 #endif
 }
 
+// What ticks are in the world's time: microseconds since 1970.
+struct TickScale {
+  std::int64_t origin_ticks = 0;
+  double origin_us = 0;
+  double us_per_tick = 0;
+
+  double At(std::int64_t ticks) const { return origin_us + static_cast<double>(ticks - origin_ticks) * us_per_tick; }
+};
+
+// Finds the scale by looking at both clocks twice: when it is made and when it is asked. The further apart, the better.
+class TickCalendar {
+ public:
+  TickScale Scale() const {
+    using Microseconds = std::chrono::duration<double, std::micro>;
+    const auto ticks = static_cast<double>(Ticks() - ticks_);
+    const double elapsed = Microseconds(std::chrono::system_clock::now() - time_).count();
+    return {ticks_, Microseconds(time_.time_since_epoch()).count(), ticks > 0 ? elapsed / ticks : 0};
+  }
+
+ private:
+  std::int64_t ticks_ = Ticks();
+  std::chrono::system_clock::time_point time_ = std::chrono::system_clock::now();
+};
+
 }  // namespace tutti

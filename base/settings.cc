@@ -65,7 +65,7 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_WAIT", &Settings::wait, 0, 0, {"", "spin", "yield", "sleep"}, "how waits pass the time; empty: adapts"},
       {"TUTTI_DEBUG", &Settings::debug, 0, 0, {}, "subjects to log: init,select,transport,faults,all"},
       {"TUTTI_TRACE", &Settings::trace, 0, 0, {}, "file for a timeline; %r is the rank, %p the process"},
-      {"TUTTI_DUMP", &Settings::dump, 0, 0, {}, "file for the flight recorder on failure; %r, %p as above"},
+      {"TUTTI_DUMP", &Settings::dump, 0, 0, {}, "file for the flight recorder on failure, for `tutti diagnose`; %r, %p as above"},
       {"TUTTI_RECORDER", &Settings::recorder, 0, 1, {}, "1: dump the flight recorder to stderr on failure"},
       {"TUTTI_NCCL_VERSION", &Settings::nccl_version, 0, 0, {}, "version of NCCL that our libnccl.so.2 claims to be: 2.27.7 or 22707"},
   };

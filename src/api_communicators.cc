@@ -295,6 +295,15 @@ tuttiResult_t tuttiCommDescribeLastOperation(tuttiComm_t comm, char* text, size_
   });
 }
 
+tuttiResult_t tuttiCommDump(tuttiComm_t comm, const char* path) {
+  return Guard(comm, [&] {
+    const Hold hold(Checked(comm));
+    const auto& communicator = Made(comm);
+    CheckOutput("path", path);
+    communicator.WriteDump(path);
+  });
+}
+
 const char* tuttiAlgorithmName(tuttiAlgorithm_t algorithm) { return NameOf(algorithm).data(); }
 
 tuttiResult_t tuttiCommGetLastAlgorithm(tuttiComm_t comm, tuttiAlgorithm_t* algorithm) {

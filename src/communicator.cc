@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "src/bootstrap/rendezvous.h"
 #include "src/device_buffers.h"
+#include "src/dump.h"
 #include "src/survey.h"
 #include "topology/host.h"
 #include "transports/gather_values.h"
@@ -67,6 +68,7 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   control_plane_ = ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline, cancel);
   const Hosts hosts = FindHosts(MakeAllGather(), options_.settings.virtual_hosts);
   const Agreed agreed = Agree(hosts);
+  identity_ = fmt::format("{:02x}", fmt::join(KeyedHash<16>(control_plane_->data_key(), "tutti communicator", {}), ""));
   if (agreed.programs) programs_ = Programs(options_.settings, conditions.forced, rank, nranks, MakeAllGather());
 
   const int channels = std::max({kMinChannels, options_.settings.channels, threads_, programs_.connections()});
@@ -242,13 +244,18 @@ Active Communicator::Begin(const Operation& operation) {
   Active active{&operation, &plans_->Find(operation, packed)};
   active.started = Ticks();
   auto& control = fabric_->control(fabric_->rank());
+  const auto record = [&]() -> RecordedOperation {
+    return {active.sequence, active.plan->signature,
+            packed,          operation.count,
+            active.started,  static_cast<std::uint64_t>(active.plan->choice.candidate.algorithm)};
+  };
   if (operation.point_to_point()) {
     auto& counts = operation.collective == Collective::send ? sent_ : received_;
     active.sequence = ++counts[static_cast<std::size_t>(operation.root)];
-    active.record = recorder_->Begin(operation, packed, active.plan->signature, active.sequence, active.started);
+    active.record = recorder_->Begin(record());
   } else {
     active.sequence = ++sequence_;
-    active.record = recorder_->Begin(operation, packed, active.plan->signature, active.sequence, active.started);
+    active.record = recorder_->Begin(record());
     // After the record, so that whoever sees the number finds the record.
     control.started.store(active.sequence, std::memory_order_release);
   }
@@ -323,13 +330,26 @@ Error Communicator::Fail(const Error& failure) {
 
 void Communicator::DumpRecorder() const {
   const auto& settings = options_.settings;
-  if (settings.dump.empty() && settings.recorder == 0) return;
-  const auto text = DumpRecords();
-  if (settings.dump.empty()) {
+  if (!settings.dump.empty()) {
+    WriteDump(settings.dump);
+  } else if (settings.recorder != 0) {
+    const auto text = DumpRecords();
     std::fwrite(text.data(), 1, text.size(), stderr);
-  } else {
-    std::ofstream(ExpandPath(settings.dump, rank())) << text;
   }
+}
+
+void Communicator::WriteDump(const std::string& path) const {
+  const auto place = ExpandPath(path, rank());
+  std::ofstream file(place);
+  file << DumpOf({.communicator = identity_,
+                  .name = options_.name,
+                  .rank = rank(),
+                  .roster = control_plane_->roster(),
+                  .failure = failure(),
+                  .waits_for = waits_for_.load(std::memory_order_relaxed),
+                  .scale = calendar_.Scale()},
+                 fabric_->control(rank()));
+  if (!file.flush()) Throw(tuttiSystemError, "cannot write the flight recorder to {}: {}", place, std::strerror(errno));
 }
 
 std::optional<Error> Communicator::Look(const Active& active, std::chrono::steady_clock::duration waited) {
@@ -338,6 +358,7 @@ std::optional<Error> Communicator::Look(const Active& active, std::chrono::stead
     const auto ranks = active.plan->run.WaitsFor(c);
     waits_for.insert(waits_for.end(), ranks.begin(), ranks.end());
   }
+  waits_for_.store(waits_for.empty() ? -1 : waits_for.front(), std::memory_order_relaxed);
   return watch_->Look(active.undertaking(), waits_for, waited);
 }
 
@@ -439,7 +460,7 @@ std::string Communicator::DumpRecords() const {
     text += fmt::format("{}:\n", watch_->Who(r));
     for (const auto& record : ReadRecords(fabric_->control(r))) {
       text += fmt::format("  #{} operation {}: {}{}\n", record.index, record.sequence, record.Describe(),
-                          !record.done ? "  <- not finished" : "");
+                          !record.done() ? "  <- not finished" : "");
     }
   }
   return text;

@@ -120,6 +120,8 @@ class Communicator {
   std::string DescribeLast();
   // The flight recorder, for people.
   std::string DumpRecords() const;
+  // This rank's, for `tutti diagnose`, as JSON into a file. From any thread. Throws tuttiSystemError.
+  void WriteDump(const std::string& path) const;
 
  private:
   // What of the ranks' settings is more than a check.
@@ -148,7 +150,10 @@ class Communicator {
   int neighbours_ = 0;  // so many ranks, this one included
   int threads_ = 1;     // most of any rank
   Programs programs_;
-  System system_;  // of all hosts
+  System system_;         // of all hosts
+  std::string identity_;  // equal on all ranks, and of no other communicator
+  TickCalendar calendar_;
+  std::atomic<int> waits_for_{-1};  // a rank, when it was last looked; for dumps
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<NetworkEngine> network_;  // null where all ranks are on one host
   Windows windows_;

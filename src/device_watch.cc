@@ -85,7 +85,7 @@ bool DeviceWatch::Read() {
     if (call.index != seen_ + 1 || call.check != CheckOf(call)) break;
     news = true;
     Running running{UnpackCall(call.call, call.count), call.sequence, call.signature, 0};
-    running.record = recorder_.Begin(running.operation, call.call, call.signature, call.sequence, Ticks());
+    running.record = recorder_.Begin({call.sequence, call.signature, call.call, call.count, Ticks()});
     if (!running.operation.point_to_point()) control.started.store(call.sequence, std::memory_order_release);
     running_.emplace(call.index, std::move(running));
   }

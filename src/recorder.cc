@@ -1,15 +1,18 @@
 #include "src/recorder.h"
 
+#include "base/clock.h"
+
 namespace tutti {
 
-std::uint64_t Recorder::Begin(const Operation& operation, std::uint64_t packed, std::uint64_t signature,
-                              std::uint64_t sequence, std::int64_t started) {
+std::uint64_t Recorder::Begin(const RecordedOperation& operation) {
   const auto index = next_++;
-  WriteRecord(control_, index, {sequence, signature, packed, operation.count, started});
+  WriteRecord(control_, index, operation);
   return index;
 }
 
-void Recorder::End(std::uint64_t index) { control_.records[index % kRecords].done.store(1, std::memory_order_relaxed); }
+void Recorder::End(std::uint64_t index) {
+  control_.records[index % kRecords].ended.store(Ticks(), std::memory_order_relaxed);
+}
 
 std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_t index) {
   constexpr auto acquire = std::memory_order_acquire;
@@ -22,7 +25,8 @@ std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_
   copy.call = record.call.load(acquire);
   copy.count = record.count.load(acquire);
   copy.started = record.started.load(acquire);
-  copy.done = record.done.load(acquire) != 0;
+  copy.ended = record.ended.load(acquire);
+  copy.algorithm = static_cast<tuttiAlgorithm_t>(record.algorithm.load(acquire));
   return record.index.load(acquire) == index ? std::optional(copy) : std::nullopt;
 }
 

@@ -21,8 +21,10 @@ struct RecordedCall {
   std::uint64_t call = 0;
   std::uint64_t count = 0;
   std::int64_t started = 0;
-  bool done = false;
+  std::int64_t ended = 0;
+  tuttiAlgorithm_t algorithm = tuttiAlgorithmNone;
 
+  bool done() const { return ended != 0; }
   std::string Describe() const { return DescribeCall(call, count); }
 };
 
@@ -30,9 +32,8 @@ class Recorder {
  public:
   explicit Recorder(ControlBlock& control) : control_(control) {}
 
-  // Publishes that `operation` begins, at `started` ticks; returns the record's index for End().
-  std::uint64_t Begin(const Operation& operation, std::uint64_t packed, std::uint64_t signature, std::uint64_t sequence,
-                      std::int64_t started);
+  // Publishes that an operation begins; returns the record's index for End().
+  std::uint64_t Begin(const RecordedOperation& operation);
   void End(std::uint64_t index);
 
  private:

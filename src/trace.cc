@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "algorithms/build.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "src/operation.h"
 
@@ -34,11 +33,7 @@ std::string ExpandPath(const std::string& path, int rank) {
 }
 
 Trace::Trace(const std::string& path, int rank, const std::string& communicator)
-    : path_(ExpandPath(path, rank)),
-      rank_(rank),
-      communicator_(communicator.empty() ? "communicator" : communicator),
-      first_ticks_(Ticks()),
-      first_time_(Wall::now()) {}
+    : path_(ExpandPath(path, rank)), rank_(rank), communicator_(communicator.empty() ? "communicator" : communicator) {}
 
 Trace::~Trace() {
   try {
@@ -58,12 +53,7 @@ void Trace::Add(std::uint64_t call, std::uint64_t count, std::uint64_t sequence,
 }
 
 void Trace::Write() const {
-  using Microseconds = std::chrono::duration<double, std::micro>;
-  const auto elapsed = Microseconds(Wall::now() - first_time_).count();
-  const auto ticks = static_cast<double>(Ticks() - first_ticks_);
-  const double per_tick = ticks > 0 ? elapsed / ticks : 0;
-  const double origin = Microseconds(first_time_.time_since_epoch()).count();
-
+  const TickScale scale = calendar_.Scale();
   auto events = nlohmann::json::array();
   events.push_back(
       {{"ph", "M"}, {"name", "process_name"}, {"pid", rank_}, {"args", {{"name", fmt::format("rank {}", rank_)}}}});
@@ -77,8 +67,8 @@ void Trace::Write() const {
          {"name", text.substr(0, text.find('('))},
          {"pid", rank_},
          {"tid", 0},
-         {"ts", origin + static_cast<double>(event.from - first_ticks_) * per_tick},
-         {"dur", static_cast<double>(event.to - event.from) * per_tick},
+         {"ts", scale.At(event.from)},
+         {"dur", scale.At(event.to) - scale.At(event.from)},
          {"args", {{"call", text}, {"sequence", event.sequence}, {"algorithm", NameOf(event.algorithm)}}}});
   }
   std::ofstream file(path_);

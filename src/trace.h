@@ -3,11 +3,11 @@
 // Thread-safety: used by whoever drives the communicator.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "tutti/tutti.h"
 
 namespace tutti {
@@ -30,16 +30,13 @@ class Trace {
     tuttiAlgorithm_t algorithm;
     std::int64_t from, to;
   };
-  using Wall = std::chrono::system_clock;
 
   void Write() const;
 
   std::string path_;
   int rank_;
   std::string communicator_;
-  // The counter's rate follows from two looks at both clocks, now and when the file is written.
-  std::int64_t first_ticks_;
-  Wall::time_point first_time_;
+  TickCalendar calendar_;
   std::vector<Event> events_;
   std::uint64_t dropped_ = 0;
 };

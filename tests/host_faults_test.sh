@@ -2,15 +2,15 @@
 # What happens between hosts when hosts, links and processes fail: every survivor gets an answer that names who is
 # missing, and what is no fault raises no alarm. Each case is a cluster of its own (scripts/cluster.sh).
 #
-#   tests/host_faults_test.sh SOURCE_DIR TUTTI_HOST_RANK [CASE...]
+#   tests/host_faults_test.sh SOURCE_DIR BUILD_DIR [CASE...]
 #
 # Exit status: 77 where this machine cannot make such a cluster.
 set -euo pipefail
 
-source_dir=$1 program=$2
+source_dir=$1 program=$2/tests/tutti_host_rank tutti=$2/tools/tutti
 shift 2
 cases=("$@")
-[ ${#cases[@]} -gt 0 ] || cases=(nothing kill power_off link_down_and_up link_stays_down partition stopped strangers
+[ ${#cases[@]} -gt 0 ] || cases=(nothing kill power_off link_down_and_up link_stays_down partition stopped late strangers
                                  wrong_secret leaves_early)
 cluster=$source_dir/scripts/cluster.sh
 work=$(mktemp -d)
@@ -34,12 +34,12 @@ complain() {
   failed=1
 }
 
-start() {  # start SECONDS: the cluster, in the background; returns when all ranks run
+start() {  # start SECONDS [LATE]: the cluster, in the background; returns when all ranks run
   local try
   name=faults-$$-$case
   : >"$work/out"
   "$cluster" --hosts $hosts --ranks-per-host $ranks_per_host --bandwidth 1gbit --grace 60 --name "$name" -- \
-    "$program" "$1" $bytes >"$work/out" 2>&1 &
+    "$program" "$1" $bytes "${@:2}" >"$work/out" 2>&1 &
   pid=$!
   for ((try = 0; try < 300; try++)); do
     [ "$(grep -c ' runs$' "$work/out")" -lt $ranks ] || return 0
@@ -76,12 +76,15 @@ case_nothing() {
 }
 # A process that dies is missed at once, and named with its host.
 case_kill() {
+  local -x TUTTI_DUMP=$work/dump-%r.json
   start 60 || return 0
-  # The one with RANK=5, which is on host2.
-  pkill -KILL -f "^$program 60 $bytes" -n || true
+  pkill -KILL -f "^$program 60 $bytes" -n
   finish
   expect_failures $((ranks - 1)) 'rank [0-9]+ \(host host[0-2], pid [0-9]+\) (died|was lost)'
   expect_within 5000
+  # The dumps tell, too, whose process ended before it could leave one.
+  [ ! -x "$tutti" ] || "$tutti" diagnose "$work"/dump-*.json >"$work/diagnosis"
+  [ ! -x "$tutti" ] || grep -q 'left no dump' "$work/diagnosis" || complain "$(cat "$work/diagnosis")"
 }
 case_power_off() {
   start 60 || return 0
@@ -124,6 +127,12 @@ case_stopped() {
   finish
   expect_all_done
 }
+# So is a rank that computes before its first operation, when nobody is connected to it yet.
+case_late() {
+  start 1 8 || return 0
+  finish
+  expect_all_done
+}
 # Whoever finds the ports of the ranks may knock, talk and hang up as he likes.
 case_strangers() {
   local listening
@@ -155,9 +164,9 @@ PYTHON
 case_wrong_secret() {
   name=faults-$$-secret
   # shellcheck disable=SC2016
-  TUTTI_INIT_TIMEOUT_MS=4000 "$cluster" --hosts 2 --name "$name" --grace 20 -- \
+  TUTTI_INIT_TIMEOUT_MS=8000 "$cluster" --hosts 2 --name "$name" --grace 20 -- \
     bash -c 'TUTTI_SECRET=secret$RANK exec "$0" 2 1000' "$program" >"$work/out" 2>&1 || true
-  grep -q 'another secret' "$work/out" || complain "nobody speaks of the secret"
+  grep -qE "another secret|does not hold this job's secret" "$work/out" || complain "nobody speaks of the secret"
   ! grep -q ' runs$' "$work/out" || complain "strangers reduced together"
 }
 # A rank that has done its part may go, and what it sent arrives: rank 0 ends first, and says so in its last words.

@@ -9,6 +9,7 @@ class App;
 namespace tutti::tools {
 
 void AddCalibrate(CLI::App& app);
+void AddDiagnose(CLI::App& app);
 void AddExplain(CLI::App& app);
 void AddJudge(CLI::App& app);
 void AddSettings(CLI::App& app);

@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   CLI::App app("What Tutti knows about machines and schedules");
   app.require_subcommand(1);
   tutti::tools::AddCalibrate(app);
+  tutti::tools::AddDiagnose(app);
   tutti::tools::AddExplain(app);
   tutti::tools::AddJudge(app);
   tutti::tools::AddSettings(app);

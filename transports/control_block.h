@@ -20,10 +20,11 @@ struct alignas(kCacheLine) OperationRecord {
   std::atomic<std::uint64_t> index;     // 1, 2, ... ; 0: being written or never used
   std::atomic<std::uint64_t> sequence;  // of the collective in its communicator, or of the message in its pair
   std::atomic<std::uint64_t> signature;
-  std::atomic<std::uint64_t> call;    // PackCall()
-  std::atomic<std::uint64_t> count;   // elements
-  std::atomic<std::int64_t> started;  // ticks (base/clock.h)
-  std::atomic<std::uint64_t> done;    // 1: the operation has ended
+  std::atomic<std::uint64_t> call;       // PackCall()
+  std::atomic<std::uint64_t> count;      // elements
+  std::atomic<std::int64_t> started;     // ticks (base/clock.h)
+  std::atomic<std::int64_t> ended;       // ticks; 0: it has not
+  std::atomic<std::uint64_t> algorithm;  // tuttiAlgorithm_t
 };
 static_assert(sizeof(OperationRecord) == kCacheLine);
 
@@ -34,6 +35,7 @@ struct RecordedOperation {
   std::uint64_t call = 0;
   std::uint64_t count = 0;
   std::int64_t started = 0;
+  std::uint64_t algorithm = 0;
 };
 
 inline constexpr std::uint32_t kRecords = 64;
@@ -66,7 +68,8 @@ inline void WriteRecord(ControlBlock& control, std::uint64_t index, const Record
   record.call.store(operation.call, release);
   record.count.store(operation.count, release);
   record.started.store(operation.started, release);
-  record.done.store(0, release);
+  record.ended.store(0, release);
+  record.algorithm.store(operation.algorithm, release);
   record.index.store(index, release);
   control.newest.store(index, release);
 }

@@ -52,14 +52,18 @@ bool NetworkEngine::Advance() {
   return moved;
 }
 
-void NetworkEngine::Announce() {
-  const std::lock_guard lock(mutex_);
+template <typename Do>
+void NetworkEngine::ForHearing(Do&& say) {
   for (auto* peer : active_) {
     if (peer->lost || peer->left) continue;
-    peer->Announce(*carrier_);
-    peer->PumpCredits(*carrier_, true);
+    say(*peer);
     carrier_->Flush(peer->rank());
   }
+}
+
+void NetworkEngine::Announce() {
+  const std::lock_guard lock(mutex_);
+  ForHearing([&](NetworkPeer& peer) { peer.Announce(*carrier_); });
 }
 
 void NetworkEngine::LookForSilence() {
@@ -71,6 +75,8 @@ void NetworkEngine::Sleep(std::chrono::microseconds limit) {
   std::array<pollfd, 2> fds;
   {
     const std::lock_guard lock(mutex_);
+    // Small credits wait for a message to travel with; who sleeps has none.
+    ForHearing([&](NetworkPeer& peer) { peer.PumpCredits(*carrier_, true); });
     fds = {pollfd{fabric_.bell(fabric_.rank()), POLLIN, 0}, pollfd{carrier_->descriptor(), POLLIN, 0}};
     limit = std::min<std::chrono::microseconds>(limit, carrier_->LongestWait());
   }
@@ -102,11 +108,7 @@ template <typename Done>
 void NetworkEngine::SayLast(const NetworkMessage& message, Deadline deadline, Done&& done) {
   std::vector<std::byte> bytes;
   Encode(message, bytes);
-  for (auto* peer : active_) {
-    if (peer->lost || peer->left) continue;
-    carrier_->SendControl(peer->rank(), bytes);
-    carrier_->Flush(peer->rank());
-  }
+  ForHearing([&](NetworkPeer& peer) { carrier_->SendControl(peer.rank(), bytes); });
   carrier_->Close();
   const auto hears = [&](NetworkPeer* peer) { return !peer->lost && !peer->left && !done(*peer); };
   while (std::any_of(active_.begin(), active_.end(), hears) && !deadline.Passed()) {

@@ -36,11 +36,11 @@ class NetworkEngine final : private CarrierEvents {
   void Need(int peer);
   // Moves what can be moved. True: something was.
   bool Progress();
-  // Tells peers what this rank is in, and all that it has emptied. Called by who waits long.
+  // Tells peers what this rank is in. Called by who waits long.
   void Announce();
   // Looks for peers that have stopped answering. As above.
   void LookForSilence();
-  // Waits until Progress() may have something to do, or this rank's bell rings. REQUIRES: Announce() before.
+  // Waits until Progress() may have something to do, or this rank's bell rings.
   void Sleep(std::chrono::microseconds limit);
 
   // Why nothing more will come from `peer`, for a person: "its connection was closed". None while all is well, and
@@ -62,6 +62,9 @@ class NetworkEngine final : private CarrierEvents {
 
   NetworkPeer& Peer(int rank) const { return *peers_[static_cast<std::size_t>(rank)]; }
   void Activate(NetworkPeer& peer);
+  // Peers that can still hear.
+  template <typename Do>
+  void ForHearing(Do&& say);
   bool Advance();
   // Tells every peer that can still hear, then works until `done` or the deadline.
   template <typename Done>

@@ -188,6 +188,7 @@ bool TcpCarrier::AdvanceDial(int rank, Dialling& dial) {
         return true;
       }
       attempt.handshake.emplace(std::move(attempt.socket), Purpose::data, rank_, rank_ + 1);
+      peer.give_up = Deadline::After(silence_);  // its system is there
     } else if (attempt.deadline.Passed()) {
       Missed(peer, dial, true, address + " does not answer");
       return true;
@@ -218,7 +219,9 @@ bool TcpCarrier::AdvanceDials(int rank) {
     moved = AdvanceDial(rank, *dial) || moved;
     dial = peer.lines.size() > before ? peer.dials.erase(dial) : std::next(dial);
   }
-  if (!peer.dials.empty() && peer.give_up.Passed() && !peer.broken) {
+  const bool answered = std::ranges::any_of(
+      peer.dials, [](const auto& dial) { return dial.attempt && dial.attempt->handshake.has_value(); });
+  if (!peer.dials.empty() && !answered && peer.give_up.Passed() && !peer.broken) {
     if (peer.lines.empty()) {
       Break(rank, fmt::format("it cannot be connected to ({})", peer.reason));
     } else {

@@ -253,6 +253,10 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* 
  * "all_reduce 1048576 B: two_shot, 1 channel, chunk 65536 B, bulk; shm, 4 ranks (size <= 4 MiB)". Writes at most
  * `size` bytes with the terminating zero. */
 TUTTI_API tuttiResult_t tuttiCommDescribeLastOperation(tuttiComm_t comm, char* text, size_t size);
+/* Writes this rank's last operations, finished or not, as JSON into the file `path`, in which %r stands for the rank and %p
+ * for the process. At any time, from any thread, also while another waits in an operation, and of a dead communicator.
+ * `tutti diagnose` says what the files of all ranks mean. (On failure TUTTI_DUMP does the same.) */
+TUTTI_API tuttiResult_t tuttiCommDump(tuttiComm_t comm, const char* path);
 /* The algorithm's short name: "direct", "two_shot", "ring", ...; never NULL. */
 TUTTI_API const char* tuttiAlgorithmName(tuttiAlgorithm_t algorithm);
 TUTTI_API tuttiResult_t tuttiCommGetLastAlgorithm(tuttiComm_t comm, tuttiAlgorithm_t* algorithm);

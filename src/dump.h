@@ -1,0 +1,31 @@
+// A rank's flight recorder as a file: what it did last, what it is in, and what became of it. `tutti diagnose` reads
+// the files of all ranks.
+//
+// Thread-safety: a pure function; the control block may be written meanwhile.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "src/bootstrap/join_messages.h"
+#include "transports/control_block.h"
+
+namespace tutti {
+
+struct DumpedRank {
+  std::string communicator;  // the same on all its ranks
+  std::string name;          // the user's; may be empty
+  int rank = 0;
+  std::vector<Process> roster;
+  std::optional<Error> failure;
+  int waits_for = -1;  // a rank; -1: nobody, as far as is known
+  TickScale scale;
+};
+
+// JSON. Times are microseconds since 1970 by this host's clock.
+std::string DumpOf(const DumpedRank& dumped, const ControlBlock& control);
+
+}  // namespace tutti
