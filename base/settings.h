@@ -21,6 +21,15 @@ struct Settings {
   std::string socket_family;  // TUTTI_SOCKET_FAMILY           "inet", "inet6" or "" (any)
   int sockets = 0;  // TUTTI_SOCKETS                 TCP connections to each rank of another host; 0: one an interface
   int socket_speed = 0;  // TUTTI_SOCKET_SPEED            Mbit/s of an interface; 0: what the system says
+  std::string ib_hca;      // TUTTI_IB_HCA                  RDMA devices, as TUTTI_SOCKET_IFNAME: "mlx5", "=mlx5_0:1", "^..."
+  int ib_gid_index = -1;   // TUTTI_IB_GID_INDEX            which address of the device's port; -1: chosen
+  // 4.096 us * 2^18 is a second, and eight tries are some eight seconds (devices may take up to four times as long): a
+  // switch may come back in that time, and a host that is dead is so for TUTTI_SILENCE_MS, which is of the same order.
+  // Whether the peer's process lives is learnt over TCP, at once.
+  int ib_timeout = 18;     // TUTTI_IB_TIMEOUT              a device waits 4.096 us * 2^n for an acknowledgement
+  int ib_retry = 7;        // TUTTI_IB_RETRY                and then tries so often again
+  int ib_sl = 0;           // TUTTI_IB_SL                   service level, 0..15
+  int ib_tc = 0;           // TUTTI_IB_TC                   traffic class, 0..255
   std::string secret;             // TUTTI_SECRET                  keys the handshake of RANK/WORLD_SIZE/MASTER_* jobs
   int init_timeout_ms = 120'000;  // TUTTI_INIT_TIMEOUT_MS       wait for all ranks to come
   int operation_timeout_ms = 600'000;  // TUTTI_TIMEOUT_MS            an operation may stand still this long

@@ -57,14 +57,15 @@ void KeepFewOfEachFamily(std::vector<Address>& addresses) {
 
 }  // namespace
 
-InterfaceFilter InterfaceFilter::Parse(std::string_view text) {
+InterfaceFilter InterfaceFilter::Parse(std::string_view text, std::string_view variable, std::size_t longest) {
+  static_assert(IFNAMSIZ == 16, "the default of `longest` is the system's limit");
   InterfaceFilter filter;
-  const auto refuse = [whole = text](std::string_view why) {
+  const auto refuse = [&, whole = text](std::string_view why) {
     Throw(tuttiInvalidArgument,
           "{}=\"{}\" is not allowed: {} (it takes a comma-separated list of interface name prefixes; \"=\" in front "
           "means "
           "exact names, \"^\" means all but these)",
-          kIfname, whole, why);
+          variable, whole, why);
   };
   if (text.empty()) return filter;
   if (text.starts_with('^')) {
@@ -79,7 +80,7 @@ InterfaceFilter InterfaceFilter::Parse(std::string_view text) {
     const auto item = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), item.size() + 1));
     if (item.empty()) continue;
-    if (item.size() >= IFNAMSIZ) refuse("an interface name has at most 15 characters");
+    if (item.size() > longest) refuse(fmt::format("an interface name has at most {} characters", longest));
     if (item.find_first_of("/ \t\n=^") != std::string_view::npos || item.find('\0') != std::string_view::npos) {
       refuse("it holds a character that no interface name has");
     }

@@ -19,8 +19,10 @@ struct InterfaceFilter {
   bool exact = false;
   std::vector<std::string> names;
 
-  // Throws tuttiInvalidArgument for lists without a name and for names that no interface can have.
-  static InterfaceFilter Parse(std::string_view text);
+  // Throws tuttiInvalidArgument for lists without a name and for names that no interface can have. `variable`: whose
+  // value it is, where that is another of the same form. `longest`: characters of a name.
+  static InterfaceFilter Parse(std::string_view text, std::string_view variable = "TUTTI_SOCKET_IFNAME",
+                               std::size_t longest = 15);
   bool Accepts(std::string_view interface) const;
 };
 

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/deadline.h"
+#include "transports/slot.h"
 
 namespace tutti {
 
@@ -23,6 +24,15 @@ struct SlotMessage {
   std::uint32_t number;      // 1, 2, ... as in slots' flags
   std::uint32_t tag;         // of the operation
   std::uint32_t bytes;
+};
+
+// Where the slots of a connection lie: the ring that this rank fills for the peer, and the one that the peer fills.
+struct ConnectionMemory {
+  std::byte* outgoing = nullptr;  // null: there is no such connection
+  std::byte* incoming = nullptr;
+  SlotShape shape{};  // of both
+
+  std::size_t bytes() const { return std::size_t{shape.stride} * shape.depth; }  // of each
 };
 
 // The longest short message.
@@ -43,6 +53,9 @@ class CarrierEvents {
   virtual void Sent(int peer, std::uint32_t connection, std::uint32_t number) = 0;
   // False: not to be understood.
   virtual bool Control(int peer, std::span<const std::byte> message) = 0;
+  // For carriers that reach slots without the processor's help. What the carrier may touch: free incoming slots, and an
+  // outgoing slot from its Send() to its Sent(), all of it but the flag.
+  virtual ConnectionMemory Memory(int /*peer*/, std::uint32_t /*connection*/) { return {}; }
   // Nothing more will come from the peer, nor go there. `why`, for a person: "its connection was closed".
   virtual void Broken(int peer, const std::string& why) = 0;
 };
@@ -68,6 +81,13 @@ class Carrier {
   // A descriptor that polls readable when Advance() would find something, and how long at the most to wait for it.
   virtual int descriptor() const = 0;
   virtual Deadline::Milliseconds LongestWait() const = 0;
+  // About to wait for descriptor(). False: better not, there is something to do.
+  virtual bool PrepareToSleep() { return true; }
+  // Slots will refer to this memory, until Deregister() with the same range: a carrier that sends from where data lies
+  // prepares for it. Throws tuttiSystemError.
+  virtual void Register(const std::byte* /*begin*/, std::size_t /*bytes*/) {}
+  // REQUIRES: nothing that is being sent lies there.
+  virtual void Deregister(const std::byte* /*begin*/, std::size_t /*bytes*/) {}
   // Turns newcomers away from now on, so that nobody waits for an answer that will not come.
   virtual void Close() = 0;
   // Everything taken for `peer` has arrived at its host, or never will.

@@ -77,6 +77,7 @@ void NetworkEngine::Sleep(std::chrono::microseconds limit) {
     const std::lock_guard lock(mutex_);
     // Small credits wait for a message to travel with; who sleeps has none.
     ForHearing([&](NetworkPeer& peer) { peer.PumpCredits(*carrier_, true); });
+    if (!carrier_->PrepareToSleep()) return;
     fds = {pollfd{fabric_.bell(fabric_.rank()), POLLIN, 0}, pollfd{carrier_->descriptor(), POLLIN, 0}};
     limit = std::min<std::chrono::microseconds>(limit, carrier_->LongestWait());
   }
@@ -85,6 +86,16 @@ void NetworkEngine::Sleep(std::chrono::microseconds limit) {
     std::uint64_t rings;
     [[maybe_unused]] const auto got = read(fds[0].fd, &rings, sizeof rings);  // somebody else may have read it
   }
+}
+
+void NetworkEngine::Register(const std::byte* begin, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  carrier_->Register(begin, bytes);
+}
+
+void NetworkEngine::Deregister(const std::byte* begin, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  carrier_->Deregister(begin, bytes);
 }
 
 std::optional<std::string> NetworkEngine::Lost(int rank) {

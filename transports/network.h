@@ -43,6 +43,10 @@ class NetworkEngine final : private CarrierEvents {
   // Waits until Progress() may have something to do, or this rank's bell rings.
   void Sleep(std::chrono::microseconds limit);
 
+  // This rank's memory that slots may refer to: see Carrier.
+  void Register(const std::byte* begin, std::size_t bytes);
+  void Deregister(const std::byte* begin, std::size_t bytes);
+
   // Why nothing more will come from `peer`, for a person: "its connection was closed". None while all is well, and
   // when it has left in order.
   std::optional<std::string> Lost(int peer);
@@ -58,6 +62,7 @@ class NetworkEngine final : private CarrierEvents {
   void Landed(int peer, const SlotMessage& message) override { Peer(peer).Landed(message); }
   void Sent(int peer, std::uint32_t connection, std::uint32_t number) override { Peer(peer).Sent(connection, number); }
   bool Control(int peer, std::span<const std::byte> message) override;
+  ConnectionMemory Memory(int peer, std::uint32_t connection) override { return Peer(peer).Memory(connection); }
   void Broken(int peer, const std::string& why) override;
 
   NetworkPeer& Peer(int rank) const { return *peers_[static_cast<std::size_t>(rank)]; }

@@ -164,6 +164,14 @@ void NetworkPeer::Landed(const SlotMessage& message) {
   owing_[message.connection / kWordBits] |= std::uint64_t{1} << message.connection % kWordBits;
 }
 
+ConnectionMemory NetworkPeer::Memory(std::uint32_t connection) const {
+  if (connection >= connections()) return {};
+  const auto channel = static_cast<int>(connection / kWires);
+  const auto wire = static_cast<Wire>(connection % kWires);
+  const auto& fill = fabric_.To(channel, wire, rank_);
+  return {fill.slots(), fabric_.segment(rank_) + fabric_.layout().RingOffset(channel, wire, fabric_.rank()), fill.shape()};
+}
+
 bool NetworkPeer::Take(const NetworkMessage& message) {
   return std::visit([this](const auto& each) { return Take(each); }, message);
 }

@@ -107,6 +107,8 @@ class NetworkPeer {
   std::byte* Landing(const SlotMessage& message) const;
   void Landed(const SlotMessage& message);
   void Sent(std::uint32_t connection, std::uint32_t number) { outgoing_[connection].Sent(number); }
+  // Where a connection's slots lie.
+  ConnectionMemory Memory(std::uint32_t connection) const;
   // False: not what an honest peer says.
   bool Take(const NetworkMessage& message);
 

@@ -1,0 +1,176 @@
+#!/usr/bin/env bash
+# Runs a program where there are RDMA devices: in a small virtual machine whose kernel has them in software (soft-RoCE).
+#   run-in-guest.sh PROGRAM [ARGUMENT...]
+# The guest sees this machine's files as they are, and forgets what it writes; what the program prints comes out here, and
+# its exit status is this script's. There are two devices, rxe0 (10.88.0.1) and rxe1 (10.88.0.2), on the two ends of one
+# virtual cable (rnic0, rnic1); GID index 0 is the IPv6 link-local address, 1 the IPv4 one.
+#   TUTTI_GUEST_SECONDS  how long the program may take (500); past that the status is 124
+#   TUTTI_GUEST_CACHE    where the guest's kernel is kept (~/.cache/tutti/rdma-guest; some 70 MB)
+# The processor is emulated, so nothing that is measured in there means anything.
+# Status 77: it was not run, and the last line says why.
+set -euo pipefail
+
+seconds=${TUTTI_GUEST_SECONDS:-500}
+cache=${TUTTI_GUEST_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/tutti/rdma-guest}
+boot_seconds=180 # a busy machine takes half a minute
+
+skip() {
+  echo "skipped: $*"
+  exit 77
+}
+[ $# -gt 0 ] || { echo "usage: $0 PROGRAM [ARGUMENT...]" >&2; exit 2; }
+[ "$(uname -m)" = x86_64 ] || skip "the guest is an x86_64 machine, and this is $(uname -m)"
+command -v apt-get >/dev/null && command -v dpkg >/dev/null || skip "the guest's kernel is Debian's, and there is no apt-get"
+
+# --- what is needed, installed where that is allowed ---
+needed=()
+require() { command -v "$1" >/dev/null || needed+=("$2"); }
+require qemu-system-x86_64 qemu-system-x86
+require cpio cpio
+require depmod kmod
+require ip iproute2
+require python3 python3-minimal
+[ -e /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || needed+=(busybox-static)
+compgen -G '/usr/lib/x86_64-linux-gnu/libibverbs/librxe-*.so' >/dev/null || needed+=(ibverbs-providers)
+if [ ${#needed[@]} -gt 0 ]; then
+  [ "$(id -u)" -eq 0 ] || skip "please have root install ${needed[*]}"
+  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${needed[@]}"; } \
+    >/dev/null 2>&1 </dev/null || skip "apt-get cannot install ${needed[*]}"
+fi
+
+# --- the guest's kernel, and the little system that it starts with ---
+prepare() {
+  local package work version
+  package=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/^ *Depends: *\(linux-image-[0-9][^ ]*\)$/\1/p' | head -n 1)
+  [ -n "$package" ] || skip "apt knows no linux-image-amd64 (apt-get update as root may help)"
+  work=$(mktemp -d "$cache/new.XXXXXX")
+  (cd "$work" && apt-get download -qq "$package" >/dev/null 2>&1) || skip "apt-get cannot download $package"
+  dpkg -x "$work"/linux-image-*.deb "$work/kernel"
+  version=$(basename "$work"/kernel/lib/modules/*)
+  depmod -b "$work/kernel" "$version"
+  # Unpacked here once: the emulated processor would need longer for it than for all the rest.
+  python3 -c '
+import lzma, sys
+packed = open(sys.argv[1], "rb").read()
+start = packed.index(b"\xfd7zXZ\0")
+open(sys.argv[2], "wb").write(lzma.LZMADecompressor().decompress(packed[start:]))
+' "$work/kernel/boot/vmlinuz-$version" "$work/vmlinux"
+
+  mkdir -p "$work"/tree/{bin,modules,proc,sys,dev,host,scratch,root}
+  cp /bin/busybox "$work/tree/bin/busybox"
+  local module
+  for module in virtio_pci virtio_console 9pnet_virtio 9p overlay veth crc32_generic ib_uverbs rdma_rxe; do
+    modprobe -d "$work/kernel" -S "$version" --show-depends "$module" | sed -n 's/^insmod \([^ ]*\).*/\1/p'
+  done | awk '!known[$0]++' >"$work/list"
+  local number=100
+  while read -r module; do # the names' order is the order of loading
+    cp "$module" "$work/tree/modules/$((number++))-$(basename "$module")"
+  done <"$work/list"
+  write_init >"$work/tree/init"
+  chmod +x "$work/tree/init"
+  (cd "$work/tree" && find . | cpio -o -H newc --quiet -R 0:0) >"$work/initramfs"
+  mv "$work/vmlinux" "$work/initramfs" "$cache/"
+  sha256sum <"$0" >"$cache/made-by"
+  rm -rf "$work"
+}
+
+# The first program of the guest: this machine's files become its root, under a layer that is forgotten.
+write_init() {
+  cat <<'INIT'
+#!/bin/busybox sh
+b=/bin/busybox
+fail() { echo "guest: $* failed"; $b poweroff -f; }
+$b mount -t proc none /proc; $b mount -t sysfs none /sys; $b mount -t devtmpfs none /dev
+for module in /modules/*; do $b insmod $module || fail "loading $module"; done
+options=trans=virtio,version=9p2000.L,msize=262144
+$b mount -t 9p -o $options,ro,cache=loose files /host || fail "reaching the files"
+$b mount -t tmpfs none /scratch
+$b mkdir /scratch/upper /scratch/work
+$b mount -t overlay -o lowerdir=/host,upperdir=/scratch/upper,workdir=/scratch/work none /root || fail "overlay"
+for folder in proc sys dev; do $b mkdir -p /root/$folder; $b mount --move /$folder /root/$folder; done
+$b mkdir -p /root/dev/shm; $b mount -t tmpfs -o mode=1777 none /root/dev/shm
+$b mkdir -p /root/run/job
+$b mount -t 9p -o $options,cache=none job /root/run/job || fail "reaching the job"
+$b chroot /root /bin/bash /run/job/inside
+$b sync
+$b poweroff -f
+INIT
+}
+
+# What bash does in there. Packets from one device to the other belong on the cable, although both addresses are this
+# very system's: so the rule for local addresses comes last, and those in front of it take what is sent here.
+write_inside() {
+  cat <<'INSIDE'
+source /run/job/settings
+exec >"/dev/$(basename "$(grep -lx output /sys/class/virtio-ports/*/name | xargs dirname)")" 2>&1
+ulimit -l unlimited
+for knob in rp_filter=0 accept_local=1; do
+  for where in all default; do echo "${knob#*=}" >"/proc/sys/net/ipv4/conf/$where/${knob%=*}"; done
+done
+echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
+ip link set lo up
+ip link add rnic0 mtu 4200 type veth peer name rnic1 mtu 4200
+ip rule add pref 200 lookup local && ip rule del pref 0
+for i in 0 1; do
+  ip link set "rnic$i" up
+  ip addr add "10.88.0.$((i + 1))/24" dev "rnic$i"
+done
+for i in 0 1; do
+  other=$((1 - i))
+  ip neigh replace "10.88.0.$((other + 1))" lladdr "$(cat "/sys/class/net/rnic$other/address")" dev "rnic$i" nud permanent
+  ip route add 10.88.0.0/24 dev "rnic$i" table "$((50 + i))"
+  ip rule add pref 100 iif lo from "10.88.0.$((i + 1))" to "10.88.0.$((other + 1))" lookup "$((50 + i))"
+  rdma link add "rxe$i" type rxe netdev "rnic$i" || echo "guest: no device rxe$i"
+done
+echo started >/run/job/state
+cd "$folder"
+timeout --kill-after=5 "$seconds" "${command[@]}" </dev/null
+echo "status $?" >/run/job/state
+INSIDE
+}
+
+mkdir -p "$cache" 2>/dev/null || skip "$cache cannot be made (TUTTI_GUEST_CACHE names another place)"
+exec 9>"$cache/lock"
+flock 9
+[ "$(cat "$cache/made-by" 2>/dev/null)" = "$(sha256sum <"$0")" ] || prepare
+flock -u 9
+
+# --- the run ---
+job=$(mktemp -d "${TMPDIR:-/tmp}/tutti-guest.XXXXXX")
+trap 'rm -rf "$job"' EXIT
+mkdir "$job/shared"
+write_inside >"$job/shared/inside"
+{
+  declare -p PATH
+  command=("$@") folder=$PWD
+  declare -p command folder seconds
+  while IFS= read -r name; do declare -px "$name"; done < <(compgen -e | grep -E '^(TUTTI|GTEST|ASAN|UBSAN|TSAN|LD_LIBRARY_PATH)' || true)
+} >"$job/shared/settings"
+echo booting >"$job/shared/state"
+
+# Emulated throughout: a /dev/kvm that is there is not always one that works. Page tables of five levels only slow it down.
+accelerator=(-accel "tcg,thread=multi" -cpu max,la57=off)
+mkfifo "$job/output"
+cat "$job/output" & # so that it is appended to whatever this script's output is
+printer=$!
+timeout --kill-after=5 "$((seconds + boot_seconds))" qemu-system-x86_64 -M pc "${accelerator[@]}" -smp 2 -m 2G \
+  -nodefaults -display none -no-reboot -kernel "$cache/vmlinux" -initrd "$cache/initramfs" \
+  -append "console=ttyS0 quiet panic=-1 nokaslr mitigations=off tsc=reliable random.trust_cpu=on" \
+  -serial "file:$job/console" -device virtio-serial-pci \
+  -chardev "file,id=output,path=$job/output,append=on" -device virtserialport,chardev=output,name=output \
+  -virtfs "local,path=/,mount_tag=files,security_model=none,readonly=on,multidevs=remap" \
+  -virtfs "local,path=$job/shared,mount_tag=job,security_model=none" \
+  </dev/null >"$job/qemu" 2>&1 9>&- || true
+: 8<>"$job/output" # should qemu never have opened it
+wait "$printer"
+state=$(cat "$job/shared/state")
+case $state in
+  status*) exit "${state#status }" ;;
+  started)
+    echo "the guest did not end within $((seconds + boot_seconds)) s"
+    exit 124
+    ;;
+esac
+# A machine that cannot be started is no fault of the program's.
+tail -n 20 "$job/qemu" "$job/console" || true
+skip "the guest did not start"

@@ -1,0 +1,72 @@
+// How slots are named on the verbs wire: 32 bits of immediate data are all that comes with a write's completion at the
+// receiver, and 64 bits of our own with its completion at the sender.
+//
+// Thread-safety: pure functions and value types.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti {
+
+// The immediate of a slot: its connection, and the low bits of its number. Of a connection's slots no more than a
+// ring's depth are on the way, so the low bits are enough to know the whole number.
+inline constexpr int kImmediateNumberBits = 22;
+inline constexpr std::uint32_t kMostVerbsConnections = std::uint32_t{1} << (32 - kImmediateNumberBits);
+
+constexpr std::uint32_t SlotImmediate(std::uint32_t connection, std::uint32_t number) {
+  constexpr std::uint32_t kLow = (std::uint32_t{1} << kImmediateNumberBits) - 1;
+  return connection << kImmediateNumberBits | (number & kLow);
+}
+constexpr std::uint32_t ImmediateConnection(std::uint32_t immediate) { return immediate >> kImmediateNumberBits; }
+// The number nearest to `near` that ends in the immediate's low bits.
+constexpr std::uint32_t ImmediateNumber(std::uint32_t immediate, std::uint32_t near) {
+  // The difference's low bits, at the top of a word: shifting them down again extends their sign.
+  const std::uint32_t difference = (immediate - near) << (32 - kImmediateNumberBits);
+  return near + static_cast<std::uint32_t>(static_cast<std::int32_t>(difference) >> (32 - kImmediateNumberBits));
+}
+
+// The immediate of a part of a short message.
+struct PartImmediate {
+  bool last = false;  // of its message
+  bool own = false;   // the message is the carrier's own, not the engine's
+
+  constexpr std::uint32_t Bits() const { return (last ? 1U : 0U) | (own ? 2U : 0U); }
+  static constexpr PartImmediate From(std::uint32_t bits) { return {(bits & 1) != 0, (bits & 2) != 0}; }
+};
+
+// What a work request was.
+struct WorkId {
+  enum class Kind : std::uint8_t { receive, part, slot };
+
+  Kind kind = Kind::receive;
+  bool told = false;             // slots: Sent() has been called, for the data went with the request
+  std::uint32_t rank = 0;        // of the peer, at most kMostRanks - 1
+  std::uint32_t connection = 0;  // slots: below kMostVerbsConnections
+  std::uint32_t number = 0;      // of the slot, or of the buffer
+
+  static constexpr std::uint32_t kMostRanks = 1 << 18;
+
+  constexpr std::uint64_t Bits() const {
+    return std::uint64_t{number} | std::uint64_t{connection} << 32 | std::uint64_t{rank} << 42 |
+           static_cast<std::uint64_t>(kind) << 60 | std::uint64_t{told} << 62;
+  }
+  static constexpr WorkId From(std::uint64_t bits) {
+    return {static_cast<Kind>(bits >> 60 & 3), (bits >> 62 & 1) != 0,
+            static_cast<std::uint32_t>(bits >> 42 & (kMostRanks - 1)),
+            static_cast<std::uint32_t>(bits >> 32 & (kMostVerbsConnections - 1)), static_cast<std::uint32_t>(bits)};
+  }
+  friend constexpr bool operator==(const WorkId&, const WorkId&) = default;
+};
+
+// In front of a slot's data, in the slot's own memory: what the receiver has to know that is not in the immediate. It
+// takes the place of the last 8 bytes of the slot's header, which nobody reads while the slot travels. The flag is in
+// front of it, and never travels: the receiver sets it when the completion has come, for the bytes of one write may
+// become visible in any order.
+struct SlotPrefix {
+  std::uint32_t tag;
+  std::uint32_t bytes;
+};
+static_assert(sizeof(SlotPrefix) == 8);
+
+}  // namespace tutti
