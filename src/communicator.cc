@@ -19,6 +19,7 @@
 #include "topology/host.h"
 #include "transports/gather_values.h"
 #include "transports/tcp.h"
+#include "transports/verbs.h"
 
 namespace tutti {
 namespace {
@@ -35,6 +36,7 @@ struct Agreement {
   std::int32_t programs;  // named by rank 0's settings, which count
   std::int32_t device;
   std::array<char, 16> wire;
+  std::array<char, 16> net;
   std::array<char, 256> algorithm;
 };
 
@@ -105,8 +107,8 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   }
   selector_ = std::make_unique<Selector>(std::move(conditions), programs_, ProcessorsOf(hosts), options_.settings, rank,
                                          MakeAllGather());
-  plans_ = std::make_unique<PlanCache>(
-      PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels, LastLevelCacheBytes()});
+  plans_ = std::make_unique<PlanCache>(PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels,
+                                                   LastLevelCacheBytes(), network_transport_});
   wait_policy_ = ChooseWaitPolicy(options_.settings.wait, neighbours_ * threads_, cores_);
   sleeper_ = std::make_unique<Sleeper>(*fabric_);
   driver_ = Driver(sleeper_.get(), wait_policy_);
@@ -135,16 +137,33 @@ Processors Communicator::ProcessorsOf(const Hosts& hosts) const {
   return {of_host, std::max(1.0, (static_cast<double>(neighbours_) / cores_) / std::max(1.0, local / of_host))};
 }
 
-// Ranks of other hosts are reached over TCP.
+// One carrier for all: verbs where every rank can use them, else TCP, which is said.
 void Communicator::ConnectHosts() {
   std::vector<int> remote;
   for (int r = 0; r < size(); ++r) {
     if (!fabric_->is_local(r)) remote.push_back(r);
   }
   if (fabric_->hosts().count() == 1) return;
-  network_ = std::make_unique<NetworkEngine>(*fabric_, remote, [&](CarrierEvents& events) {
-    return std::make_unique<TcpCarrier>(rank(), remote, control_plane_->data_key(), options_.settings, MakeAllGather(),
-                                        events);
+  const auto& settings = options_.settings;
+  const std::string why_not = settings.net == "tcp" ? "TUTTI_NET=tcp" : WhyNoVerbs(settings);
+  const auto reasons = MakeAllGather()(std::as_bytes(std::span(why_not)));
+  const auto without = std::find_if(reasons.begin(), reasons.end(), [](const auto& each) { return !each.empty(); });
+  if (without != reasons.end()) {
+    const int r = static_cast<int>(without - reasons.begin());
+    const std::string why(reinterpret_cast<const char*>(without->data()), without->size());
+    if (settings.net == "verbs") {
+      Throw(tuttiInvalidUsage, "TUTTI_NET=verbs, but {} cannot use them: {}",
+            Describe(r, control_plane_->roster()[static_cast<std::size_t>(r)]), why);
+    }
+    if (rank() == 0) Log(Subject::init, "tcp between hosts; verbs not, because of rank {}: {}", r, why);
+  }
+  network_transport_ = without == reasons.end() ? tuttiTransportVerbs : tuttiTransportTcp;
+  network_ = std::make_unique<NetworkEngine>(*fabric_, remote, [&](CarrierEvents& events) -> std::unique_ptr<Carrier> {
+    const auto& key = control_plane_->data_key();
+    if (network_transport_ == tuttiTransportVerbs) {
+      return MakeVerbsCarrier(rank(), remote, key, settings, MakeAllGather(), events);
+    }
+    return std::make_unique<TcpCarrier>(rank(), remote, key, settings, MakeAllGather(), events);
   });
 }
 
@@ -192,6 +211,7 @@ Communicator::Agreed Communicator::Agree(const Hosts& hosts) {
                        !settings.program.empty(),
                        options_.device,
                        Padded<16>(settings.wire),
+                       Padded<16>(settings.net),
                        Padded<256>(settings.algorithm)};
   const auto all = MakeAllGather()(std::as_bytes(std::span<const Agreement, 1>(&mine, 1)));
   CpuMask together{};
@@ -209,6 +229,7 @@ Communicator::Agreed Communicator::Agree(const Hosts& hosts) {
     RequireEqual("virtual nodes (TUTTI_VIRTUAL_NODES)", first.virtual_nodes, theirs.virtual_nodes, r);
     RequireEqual("virtual hosts (TUTTI_VIRTUAL_HOSTS)", first.virtual_hosts, theirs.virtual_hosts, r);
     RequireEqual("wire (TUTTI_WIRE)", std::string(first.wire.data()), std::string(theirs.wire.data()), r);
+    RequireEqual("carrier between hosts (TUTTI_NET)", std::string(first.net.data()), std::string(theirs.net.data()), r);
     RequireEqual("algorithm (TUTTI_ALGO)", std::string(first.algorithm.data()), std::string(theirs.algorithm.data()),
                  r);
     if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank())]) {

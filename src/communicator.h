@@ -156,6 +156,7 @@ class Communicator {
   std::atomic<int> waits_for_{-1};  // a rank, when it was last looked; for dumps
   std::unique_ptr<Fabric> fabric_;
   std::unique_ptr<NetworkEngine> network_;  // null where all ranks are on one host
+  tuttiTransport_t network_transport_ = tuttiTransportTcp;
   Windows windows_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<Recorder> recorder_;

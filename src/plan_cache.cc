@@ -56,17 +56,17 @@ static_assert(tuttiNumTransports <= TUTTI_COUNTED_TRANSPORTS && tuttiNumAlgorith
 
 void PlanCache::AddTraffic(tuttiCounters_t& counters) const {
   // As Traffic: value, pointer, window, cma, by network.
-  constexpr tuttiTransport_t kTransports[] = {tuttiTransportShm, tuttiTransportDirect, tuttiTransportDirect,
-                                              tuttiTransportCma, tuttiTransportTcp};
+  const tuttiTransport_t transports[] = {tuttiTransportShm, tuttiTransportDirect, tuttiTransportDirect,
+                                         tuttiTransportCma, context_.network};
   for (const auto& [key, plan] : plans_) {
     const auto algorithm = static_cast<std::size_t>(plan->choice.candidate.algorithm);
     counters.operations += plan->operations;
     counters.operationsByAlgorithm[algorithm] += plan->operations;
     for (std::size_t c = 0; c < plan->run.channels(); ++c) {
       const auto& traffic = plan->run.traffic(c);
-      for (std::size_t kind = 0; kind < std::size(kTransports); ++kind) {
-        counters.bytesSent[kTransports[kind]][algorithm] += traffic.sent[kind];
-        counters.bytesReceived[kTransports[kind]][algorithm] += traffic.received[kind];
+      for (std::size_t kind = 0; kind < std::size(transports); ++kind) {
+        counters.bytesSent[transports[kind]][algorithm] += traffic.sent[kind];
+        counters.bytesReceived[transports[kind]][algorithm] += traffic.received[kind];
       }
     }
   }

@@ -21,6 +21,7 @@ struct PlanContext {
   const WindowMap* windows;
   int collective_channels;   // channels 0.. are the collectives'; the next one is point-to-point
   std::size_t stream_bytes;  // results are stored past the caches when the host's ranks together touch more than this
+  tuttiTransport_t network;  // what carries slots between hosts
 };
 
 struct BoundPlan {

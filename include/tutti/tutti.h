@@ -212,7 +212,8 @@ typedef TUTTI_ENUM {
   tuttiTransportCma = 3,  /* straight from the peer's memory by process_vm_readv */
   tuttiTransportP2p = 4,  /* between GPUs */
   tuttiTransportTcp = 5,  /* to another host, through sockets */
-  tuttiNumTransports = 6
+  tuttiTransportVerbs = 6, /* to another host, by RDMA */
+  tuttiNumTransports = 7
 } tuttiTransport_t;
 
 typedef TUTTI_ENUM {
