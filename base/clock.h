@@ -4,15 +4,12 @@
 
 #include <chrono>
 #include <cstdint>
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
 
 namespace tutti {
 
 inline std::int64_t Ticks() {
 #if defined(__x86_64__)
-  return static_cast<std::int64_t>(__rdtsc());
+  return static_cast<std::int64_t>(__builtin_ia32_rdtsc());
 #elif defined(__aarch64__)
   std::int64_t ticks;
   asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
