@@ -25,34 +25,21 @@ struct Peer {
 const std::vector<Peer>& Peers() {
   // Ranks pin themselves, so that every library has the same placement. Over UCX, Open MPI must be told to believe that
   // shared memory alone is worth it.
+  static const std::vector<std::string> kOversubscribe = {"--oversubscribe"};
   static const std::vector<std::string> kOpenMpi = {"--oversubscribe", "--bind-to", "none"};
-  static const std::vector<std::string> kOverUcx = {"--oversubscribe",
-                                                    "--bind-to",
-                                                    "none",
-                                                    "--mca",
-                                                    "pml",
-                                                    "ucx",
-                                                    "--mca",
-                                                    "opal_common_ucx_tls",
-                                                    "any",
-                                                    "--mca",
-                                                    "opal_common_ucx_devices",
-                                                    "any"};
-  static const std::vector<std::string> kUcxOnHosts = {"--oversubscribe",
-                                                       "--mca",
-                                                       "pml",
-                                                       "ucx",
-                                                       "--mca",
-                                                       "opal_common_ucx_tls",
-                                                       "any",
-                                                       "--mca",
-                                                       "opal_common_ucx_devices",
-                                                       "any",
-                                                       "-x",
-                                                       "UCX_TLS=tcp,sm,self"};
+  static const std::vector<std::string> kUcx = {
+      "--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any", "--mca", "opal_common_ucx_devices", "any"};
+  const auto with = [](std::vector<std::string> some, const std::vector<std::string>& more) {
+    some.insert(some.end(), more.begin(), more.end());
+    return some;
+  };
   static const std::vector<Peer> kPeers = {
-      {"openmpi", "tutti-peer-openmpi", {"mpirun.openmpi", "mpirun"}, kOpenMpi, {"--oversubscribe"}},
-      {"openmpi-ucx", "tutti-peer-openmpi", {"mpirun.openmpi", "mpirun"}, kOverUcx, kUcxOnHosts},
+      {"openmpi", "tutti-peer-openmpi", {"mpirun.openmpi", "mpirun"}, kOpenMpi, kOversubscribe},
+      {"openmpi-ucx",
+       "tutti-peer-openmpi",
+       {"mpirun.openmpi", "mpirun"},
+       with(kOpenMpi, kUcx),
+       with(with(kOversubscribe, kUcx), {"-x", "UCX_TLS=tcp,sm,self"})},
       {"mpich", "tutti-peer-mpich", {"mpiexec.hydra", "mpirun.mpich", "mpirun"}, {}, {}},
       {"gloo", "tutti-peer-gloo", {}, {}, {}},
       {kNccl, "tutti-peer-nccl", {}, {}, {}},

@@ -57,7 +57,7 @@ std::optional<ClientHello> DecodeClientHello(std::span<const std::byte, kClientH
   ByteReader reader(bytes);
   if (!TakeMagic(reader)) return std::nullopt;
   const auto purpose = reader.Number<std::uint8_t>();
-  if (purpose < static_cast<std::uint8_t>(Purpose::rendezvous) || purpose > static_cast<std::uint8_t>(Purpose::data)) {
+  if (purpose < static_cast<std::uint8_t>(Purpose::rendezvous) || purpose > static_cast<std::uint8_t>(Purpose::reunion)) {
     return std::nullopt;
   }
   ClientHello hello{.purpose = static_cast<Purpose>(purpose)};

@@ -11,7 +11,7 @@ namespace {
 ClientHello Hello() { return {Purpose::rendezvous, 3, 8, RandomNonce()}; }
 
 TEST(Handshake, HellosRoundTrip) {
-  for (const auto purpose : {Purpose::rendezvous, Purpose::hub, Purpose::data}) {
+  for (const auto purpose : {Purpose::rendezvous, Purpose::hub, Purpose::data, Purpose::reunion}) {
     const ClientHello hello{purpose, kMaxRanks - 1, kMaxRanks, RandomNonce()};
     EXPECT_EQ(DecodeClientHello(Encode(hello)), hello);
   }
@@ -23,7 +23,7 @@ TEST(Handshake, RefusesNumbersOutOfRange) {
   EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 0, 0, {}})));
   EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 8, 8, {}})));
   EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 0, kMaxRanks + 1, {}})));
-  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{static_cast<Purpose>(4), 0, 1, {}})));
+  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{static_cast<Purpose>(5), 0, 1, {}})));
 }
 
 TEST(Handshake, ProofsDependOnEverythingSaid) {

@@ -169,17 +169,23 @@ ListenResult Listen(const SocketAddress& address) {
   return {std::move(socket), 0};
 }
 
-std::vector<Socket> ListenOnAll(const std::vector<SocketAddress>& addresses, std::string_view who) {
+std::vector<Socket> ListenOn(const std::vector<SocketAddress>& addresses, int& error) {
   std::vector<Socket> listeners;
-  int error = 0;
   for (const auto& address : addresses) {
     auto result = Listen(address);
     if (result.socket) {
       listeners.push_back(std::move(result.socket));
     } else {
       error = result.error;
+      if (error == EADDRINUSE) return {};
     }
   }
+  return listeners;
+}
+
+std::vector<Socket> ListenOnAll(const std::vector<SocketAddress>& addresses, std::string_view who) {
+  int error = 0;
+  auto listeners = ListenOn(addresses, error);
   if (listeners.empty()) ThrowSystem(fmt::format("{} cannot listen on {}", who, TextOf(addresses)), error);
   return listeners;
 }
@@ -245,6 +251,16 @@ int ConnectError(const Socket& socket) {
   const auto peer = PeerAddress(socket);
   if (!peer) return ENOTCONN;
   return *peer == LocalAddress(socket) ? ECONNREFUSED : 0;
+}
+
+void KeepAlive(const Socket& socket, Deadline::Milliseconds silence) {
+  constexpr int kProbes = 3;
+  const int seconds = std::max(1, static_cast<int>(silence.count() / 1000));
+  const int idle = std::max(1, seconds / 2);
+  const int interval = std::max(1, (seconds - idle) / kProbes);
+  SetOption(socket, IPPROTO_TCP, TCP_KEEPIDLE, idle);
+  SetOption(socket, IPPROTO_TCP, TCP_KEEPINTVL, interval);
+  SetOption(socket, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
 IoResult SendSome(const Socket& socket, std::span<const std::byte> bytes) {

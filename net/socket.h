@@ -80,7 +80,10 @@ struct ListenResult {
 };
 // Port 0: the system chooses. The IPv6 wildcard also takes IPv4 connections.
 ListenResult Listen(const SocketAddress& address);
-// On as many of them as can be. Throws tuttiSystemError if on none; `who` cannot, for the message.
+// On as many of them as can be. `error`: why not on all of them. None if a port is taken on one: half a service on a
+// port would split those who look for it.
+std::vector<Socket> ListenOn(const std::vector<SocketAddress>& addresses, int& error);
+// Likewise. Throws tuttiSystemError if on none; `who` cannot, for the message.
 std::vector<Socket> ListenOnAll(const std::vector<SocketAddress>& addresses, std::string_view who);
 // REQUIRES: an open socket of either family.
 SocketAddress LocalAddress(const Socket& socket);
@@ -100,6 +103,10 @@ struct ConnectResult {
 ConnectResult StartConnect(const SocketAddress& address);
 // 0: connected. Also refuses a socket that met itself, which TCP allows when nobody listens on a local port.
 int ConnectError(const Socket& socket);
+
+// From now on the system ends the connection, while it is idle, when the other end's has not answered for about
+// `silence`.
+void KeepAlive(const Socket& socket, Deadline::Milliseconds silence);
 
 enum class IoStatus { moved, would_block, closed };
 struct IoResult {

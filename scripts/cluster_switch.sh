@@ -164,10 +164,12 @@ start_launcher() {
     *"Open MPI"* | *OpenRTE*)
       # Each host counts all processors as its own, so this has to be said.
       [ "$n" -le "$(nproc)" ] || more=(--mca mpi_yield_when_idle 1)
+      # By variable, so that who starts it may say otherwise on the command line.
+      export OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}
       # Its folder in /tmp would outlive the cluster, and two clusters could choose the same one.
       start "$launcher" - "$launcher" --allow-run-as-root -n "$n" --host "${slots#,}" --map-by slot --bind-to none \
         --mca plm rsh --mca plm_rsh_agent "$shared/agent" --mca plm_rsh_no_tree_spawn 1 --mca orte_tmpdir_base /dev/shm \
-        --mca oob_tcp_if_include 10.77.0.0/24 --mca pml ob1 --mca btl self,vader,tcp \
+        --mca oob_tcp_if_include 10.77.0.0/24 --mca btl self,vader,tcp \
         --mca btl_tcp_if_include "${subnets#,}" "${more[@]}" "$@"
       ;;
     *HYDRA*)

@@ -96,6 +96,34 @@ tuttiResult_t JoinAs(tuttiComm_t* comm, const JoinTicket& ticket, int nranks, in
   });
 }
 
+// What a communicator that comes of `parent` has where its config says nothing.
+Options Inherited(const Communicator& parent) {
+  auto options = parent.options();
+  options.name.clear();
+  return options;
+}
+
+// Ascending.
+std::vector<int> ExcludedRanks(const Communicator& comm, const int* ranks, int count) {
+  if (count < 0 || count >= comm.size()) {
+    Throw(tuttiInvalidArgument, "excludeCount is {}; with {} ranks it takes 0 to {}", count, comm.size(),
+          comm.size() - 1);
+  }
+  if (count > 0 && ranks == nullptr) Throw(tuttiInvalidArgument, "excludeRanks is NULL, excludeCount {}", count);
+  std::vector<int> excluded(ranks, ranks + count);
+  for (int i = 0; i < count; ++i) {
+    if (ranks[i] < 0 || ranks[i] >= comm.size()) {
+      Throw(tuttiInvalidArgument, "excludeRanks[{}] is {}; comm has ranks 0 to {}", i, ranks[i], comm.size() - 1);
+    }
+    if (ranks[i] == comm.rank()) {
+      Throw(tuttiInvalidUsage, "rank {} is in excludeRanks; only ranks that stay call tuttiCommShrink", comm.rank());
+    }
+  }
+  std::ranges::sort(excluded);
+  excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());
+  return excluded;
+}
+
 void AwaitPending(const tuttiComm& handle) {
   // Acquire: what the streams' tasks did is done.
   while (handle.pending.load(std::memory_order_acquire) > 0) sched_yield();
@@ -171,9 +199,7 @@ tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t* 
     if (color < 0 && color != TUTTI_SPLIT_NOCOLOR) {
       Throw(tuttiInvalidArgument, "color is {}; it must be at least 0, or TUTTI_SPLIT_NOCOLOR", color);
     }
-    auto inherited = parent.options();
-    inherited.name.clear();
-    const auto options = WithConfig(std::move(inherited), config);
+    const auto options = WithConfig(Inherited(parent), config);
     if (color < 0) {
       *newcomm = nullptr;
       return SubmitJoin(comm, [=, &parent] {
@@ -189,6 +215,52 @@ tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t* 
       const std::lock_guard lock(parent);
       return parent.Split(color, key, options, handle.cancel);
     });
+  });
+}
+
+tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excludeRanks, int excludeCount, tuttiComm_t* newcomm,
+                              tuttiConfig_t* config) {
+  return GuardResult(comm, [&] {
+    const Hold hold(Ready(comm));
+    auto& parent = Made(comm);
+    CheckOutput("newcomm", newcomm);
+    const auto options = WithConfig(Inherited(parent), config);
+    return JoinInto(newcomm, -1, 0, options,
+                    [=, &parent, excluded = ExcludedRanks(parent, excludeRanks, excludeCount)](tuttiComm& handle) {
+                      const Hold hold(*comm);
+                      const std::lock_guard lock(parent);
+                      return parent.Shrink(excluded, options, handle.cancel);
+                    });
+  });
+}
+
+tuttiResult_t tuttiCommGrow(tuttiComm_t comm, int nranks, const tuttiUniqueId* id, int rank, tuttiComm_t* newcomm,
+                            tuttiConfig_t* config) {
+  return GuardResult(comm, [&] {
+    CheckOutput("newcomm", newcomm);
+    if (comm == nullptr) {
+      if (id == nullptr) Throw(tuttiInvalidArgument, "id is NULL; a new rank comes by the id that comm's ranks gave");
+      return JoinAs(newcomm, DecodeUniqueId(*id), nranks, rank, config);
+    }
+    const Hold hold(Ready(comm));
+    auto& parent = Usable(comm);
+    if (nranks <= parent.size()) {
+      Throw(tuttiInvalidArgument, "nranks is {}; it must be more than the {} ranks of comm", nranks, parent.size());
+    }
+    const auto given = id == nullptr ? std::nullopt : std::optional(*id);
+    const auto options = WithConfig(Inherited(parent), config);
+    return JoinInto(newcomm, -1, 0, options, [=, &parent](tuttiComm& handle) {
+      const Hold hold(*comm);
+      const std::lock_guard lock(parent);
+      return parent.Grow(nranks, given, options, handle.cancel);
+    });
+  });
+}
+
+tuttiResult_t tuttiCommRevoke(tuttiComm_t comm) {
+  return Guard(comm, [&] {
+    const Hold hold(Ready(comm));
+    Made(comm).Revoke();
   });
 }
 

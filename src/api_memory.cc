@@ -23,7 +23,7 @@ tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size,
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
     auto& communicator = Usable(comm);
     const std::lock_guard lock(communicator);
-    if (communicator.device() != nullptr) communicator.device()->registered().Add(buff, size);
+    communicator.RegisterBuffer(static_cast<std::byte*>(buff), size);
     *handle = buff;
   });
 }
@@ -34,7 +34,7 @@ tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle) {
     CheckOutput("handle", handle);
     auto& communicator = Made(comm);
     const std::lock_guard lock(communicator);
-    if (communicator.device() != nullptr) communicator.device()->registered().Remove(handle);
+    communicator.DeregisterBuffer(static_cast<std::byte*>(handle));
   });
 }
 

@@ -6,56 +6,19 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <set>
 
 #include "algorithms/build.h"
 #include "base/clock.h"
 #include "base/datatype.h"
 #include "base/log.h"
-#include "src/bootstrap/rendezvous.h"
 #include "src/device_buffers.h"
 #include "src/dump.h"
 #include "src/survey.h"
 #include "topology/host.h"
 #include "transports/gather_values.h"
-#include "transports/tcp.h"
-#include "transports/verbs.h"
+#include "transports/listening.h"
 
 namespace tutti {
-namespace {
-
-struct Agreement {
-  CpuMask cpus;
-  std::int32_t quota;
-  std::int32_t channels;
-  std::int64_t chunk_bytes;
-  std::int32_t deterministic;
-  std::int32_t threads;
-  std::int32_t virtual_nodes;
-  std::int32_t virtual_hosts;
-  std::int32_t programs;  // named by rank 0's settings, which count
-  std::int32_t device;
-  std::array<char, 16> wire;
-  std::array<char, 16> net;
-  std::array<char, 256> algorithm;
-};
-
-// Names are compared up to here: longer ones that differ only beyond are not told apart.
-template <std::size_t N>
-std::array<char, N> Padded(const std::string& text) {
-  std::array<char, N> padded{};
-  std::memcpy(padded.data(), text.data(), std::min(text.size(), padded.size() - 1));
-  return padded;
-}
-
-template <typename T>
-void RequireEqual(std::string_view what, const T& first, const T& other, std::size_t rank) {
-  if (first == other) return;
-  Throw(tuttiInvalidUsage, "ranks disagree on {}: rank 0 has \"{}\", rank {} has \"{}\"; set it alike on every rank",
-        what, first, rank, other);
-}
-
-}  // namespace
 
 Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel)
     : options_(std::move(options)), cancel_(cancel) {
@@ -69,14 +32,18 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   const auto deadline = InitDeadline();
   control_plane_ = ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline, cancel);
   const Hosts hosts = FindHosts(MakeAllGather(), options_.settings.virtual_hosts);
-  const Agreed agreed = Agree(hosts);
+  agreement_ = Agree(options_.settings, options_.device, rank, hosts, MakeAllGather());
+  why_no_device_ = agreement_.why_no_device;
   identity_ = fmt::format("{:02x}", fmt::join(KeyedHash<16>(control_plane_->data_key(), "tutti communicator", {}), ""));
-  if (agreed.programs) programs_ = Programs(options_.settings, conditions.forced, rank, nranks, MakeAllGather());
+  if (agreement_.programs) programs_ = Programs(options_.settings, conditions.forced, rank, nranks, MakeAllGather());
 
-  const int channels = std::max({kMinChannels, options_.settings.channels, threads_, programs_.connections()});
+  const int channels =
+      std::max({kMinChannels, options_.settings.channels, agreement_.threads, programs_.connections()});
   // One more for messages between pairs, which keep an order of their own.
   fabric_ = std::make_unique<Fabric>(rank, hosts, channels + 1, options_.settings, MakeAllGather(), deadline);
-  ConnectHosts();
+  network_ =
+      ConnectHosts(*fabric_, control_plane_->roster(), control_plane_->data_key(), options_.settings, MakeAllGather());
+  reunion_ = MakeReunion(hosts);
   watch_ = std::make_unique<Watch>(*fabric_, control_plane_->roster(), options_.name,
                                    std::chrono::milliseconds(options_.settings.operation_timeout_ms));
   recorder_ = std::make_unique<Recorder>(fabric_->control(rank));
@@ -85,7 +52,7 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
     names.push_back(fmt::format("{}, {}", control_plane_->roster()[r].host, hosts.host_of[r]));
   }
   system_ = Survey(options_.settings, rank, names, MakeAllGather());
-  if (rank == 0) Log(Subject::init, "{} ranks on {} cores; {}", nranks, cores_, Summary(system_));
+  if (rank == 0) Log(Subject::init, "{} ranks on {} cores; {}", nranks, agreement_.cores, Summary(system_));
   conditions.nranks = nranks;
   conditions.one_host = hosts.count() == 1;
   if (!conditions.one_host) {
@@ -94,22 +61,22 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
     conditions.where = ArrangeEvenly(nranks, std::min(nranks, options_.settings.virtual_nodes));
   }
   conditions.max_channels = channels;
-  conditions.threads = threads_;
+  conditions.threads = agreement_.threads;
   conditions.bulk_capacity = fabric_->layout().bulk_capacity();
   conditions.deterministic = options_.settings.deterministic;
   conditions.forced.channels = options_.settings.channels;
   conditions.forced.chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
   conditions.forced.wire = WireFromName(options_.settings.wire);
-  if (agreed.devices && !conditions.one_host) {
+  if (why_no_device_.empty() && !conditions.one_host) {
     why_no_device_ = "the ranks are on several hosts";
-  } else if (agreed.devices) {
+  } else if (why_no_device_.empty()) {
     MakeDeviceSide(conditions, deadline);
   }
-  selector_ = std::make_unique<Selector>(std::move(conditions), programs_, ProcessorsOf(hosts), options_.settings, rank,
-                                         MakeAllGather());
+  selector_ = std::make_unique<Selector>(std::move(conditions), programs_, ProcessorsOf(hosts, rank, agreement_),
+                                         options_.settings, rank, MakeAllGather());
   plans_ = std::make_unique<PlanCache>(PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels,
-                                                   LastLevelCacheBytes(), network_transport_});
-  wait_policy_ = ChooseWaitPolicy(options_.settings.wait, neighbours_ * threads_, cores_);
+                                                   LastLevelCacheBytes(), network_.transport});
+  wait_policy_ = ChooseWaitPolicy(options_.settings.wait, agreement_.neighbours * agreement_.threads, agreement_.cores);
   sleeper_ = std::make_unique<Sleeper>(*fabric_);
   driver_ = Driver(sleeper_.get(), wait_policy_);
   sent_.resize(static_cast<std::size_t>(nranks));
@@ -124,47 +91,6 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
     watch_->Fail(error);  // for those who have passed it
     throw;
   }
-}
-
-Processors Communicator::ProcessorsOf(const Hosts& hosts) const {
-  std::set<int> here;  // hosts of this machine
-  for (std::size_t r = 0; r < hosts.host_of.size(); ++r) {
-    if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank())]) here.insert(hosts.host_of[r]);
-  }
-  if (here.size() == 1) return {cores_, 1};
-  const int of_host = std::max(1, cores_ / static_cast<int>(here.size()));
-  const auto local = static_cast<double>(hosts.RanksWith(rank()).size());
-  return {of_host, std::max(1.0, (static_cast<double>(neighbours_) / cores_) / std::max(1.0, local / of_host))};
-}
-
-// One carrier for all: verbs where every rank can use them, else TCP, which is said.
-void Communicator::ConnectHosts() {
-  std::vector<int> remote;
-  for (int r = 0; r < size(); ++r) {
-    if (!fabric_->is_local(r)) remote.push_back(r);
-  }
-  if (fabric_->hosts().count() == 1) return;
-  const auto& settings = options_.settings;
-  const std::string why_not = settings.net == "tcp" ? "TUTTI_NET=tcp" : WhyNoVerbs(settings);
-  const auto reasons = MakeAllGather()(std::as_bytes(std::span(why_not)));
-  const auto without = std::find_if(reasons.begin(), reasons.end(), [](const auto& each) { return !each.empty(); });
-  if (without != reasons.end()) {
-    const int r = static_cast<int>(without - reasons.begin());
-    const std::string why(reinterpret_cast<const char*>(without->data()), without->size());
-    if (settings.net == "verbs") {
-      Throw(tuttiInvalidUsage, "TUTTI_NET=verbs, but {} cannot use them: {}",
-            Describe(r, control_plane_->roster()[static_cast<std::size_t>(r)]), why);
-    }
-    if (rank() == 0) Log(Subject::init, "tcp between hosts; verbs not, because of rank {}: {}", r, why);
-  }
-  network_transport_ = without == reasons.end() ? tuttiTransportVerbs : tuttiTransportTcp;
-  network_ = std::make_unique<NetworkEngine>(*fabric_, remote, [&](CarrierEvents& events) -> std::unique_ptr<Carrier> {
-    const auto& key = control_plane_->data_key();
-    if (network_transport_ == tuttiTransportVerbs) {
-      return MakeVerbsCarrier(rank(), remote, key, settings, MakeAllGather(), events);
-    }
-    return std::make_unique<TcpCarrier>(rank(), remote, key, settings, MakeAllGather(), events);
-  });
 }
 
 void Communicator::MakeDeviceSide(Conditions conditions, Deadline deadline) {
@@ -194,60 +120,15 @@ Communicator::~Communicator() {
   const bool leaves =
       state.compare_exchange_strong(alive, RankState::left, std::memory_order_release, std::memory_order_relaxed);
   WakeAll(*fabric_);
-  if (leaves && network_ != nullptr) network_->Leave();
+  if (leaves && network_.engine != nullptr) network_.engine->Leave();
 }
 
-// What plans depend on must be equal; what waiting depends on is shared.
-Communicator::Agreed Communicator::Agree(const Hosts& hosts) {
-  const auto& settings = options_.settings;
-  const Agreement mine{AllowedCpus(),
-                       static_cast<std::int32_t>(QuotaCpus()),
-                       settings.channels,
-                       settings.chunk_bytes,
-                       settings.deterministic,
-                       settings.threads,
-                       settings.virtual_nodes,
-                       settings.virtual_hosts,
-                       !settings.program.empty(),
-                       options_.device,
-                       Padded<16>(settings.wire),
-                       Padded<16>(settings.net),
-                       Padded<256>(settings.algorithm)};
-  const auto all = MakeAllGather()(std::as_bytes(std::span<const Agreement, 1>(&mine, 1)));
-  CpuMask together{};
-  int quota = mine.quota;
-  Agreement first{};
-  int without_device = -1;
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    Agreement theirs;
-    if (all[r].size() != sizeof theirs) Throw(tuttiInternalError, "rank {} sent malformed settings", r);
-    std::memcpy(&theirs, all[r].data(), sizeof theirs);
-    if (r == 0) first = theirs;
-    RequireEqual("channels (TUTTI_CHANNELS)", first.channels, theirs.channels, r);
-    RequireEqual("chunk (TUTTI_CHUNK)", first.chunk_bytes, theirs.chunk_bytes, r);
-    RequireEqual("deterministic (TUTTI_DETERMINISTIC)", first.deterministic, theirs.deterministic, r);
-    RequireEqual("virtual nodes (TUTTI_VIRTUAL_NODES)", first.virtual_nodes, theirs.virtual_nodes, r);
-    RequireEqual("virtual hosts (TUTTI_VIRTUAL_HOSTS)", first.virtual_hosts, theirs.virtual_hosts, r);
-    RequireEqual("wire (TUTTI_WIRE)", std::string(first.wire.data()), std::string(theirs.wire.data()), r);
-    RequireEqual("carrier between hosts (TUTTI_NET)", std::string(first.net.data()), std::string(theirs.net.data()), r);
-    RequireEqual("algorithm (TUTTI_ALGO)", std::string(first.algorithm.data()), std::string(theirs.algorithm.data()),
-                 r);
-    if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank())]) {
-      for (std::size_t w = 0; w < together.size(); ++w) together[w] |= theirs.cpus[w];
-      quota = std::min(quota, theirs.quota);
-      ++neighbours_;
-    }
-    threads_ = std::max(threads_, theirs.threads);
-    if (theirs.device == TUTTI_DEVICE_NONE && without_device < 0) without_device = static_cast<int>(r);
-  }
-  cores_ = std::min(CountCpus(together), quota);
-  if (without_device >= 0) {
-    why_no_device_ = fmt::format(
-        "no CUDA context was current in rank {}'s thread when the communicator was made, nor did "
-        "its config name a device",
-        without_device);
-  }
-  return {first.programs != 0, without_device < 0};
+std::unique_ptr<Reunion> Communicator::MakeReunion(const Hosts& hosts) {
+  auto listeners = ListenOnAll(control_plane_->places(), fmt::format("rank {}", rank()));
+  auto addresses = GatherAddresses(MakeAllGather(), listeners);
+  return std::make_unique<Reunion>(
+      rank(), Reunion::Ranks{control_plane_->roster(), hosts.host_of, std::move(addresses)}, std::move(listeners),
+      DeriveKey(control_plane_->data_key(), "tutti reunion", {}), Deadline::Milliseconds(options_.settings.silence_ms));
 }
 
 AllGather Communicator::MakeAllGather(Cancellation cancel) {
@@ -352,7 +233,11 @@ Error Communicator::Fail(const Error& failure) {
 void Communicator::DumpRecorder() const {
   const auto& settings = options_.settings;
   if (!settings.dump.empty()) {
-    WriteDump(settings.dump);
+    try {
+      WriteDump(settings.dump);
+    } catch (const std::exception& exception) {
+      LogLine(Subject::faults, exception.what());  // beside the failure itself this is no more than a pity
+    }
   } else if (settings.recorder != 0) {
     const auto text = DumpRecords();
     std::fwrite(text.data(), 1, text.size(), stderr);
@@ -383,11 +268,31 @@ std::optional<Error> Communicator::Look(const Active& active, std::chrono::stead
   return watch_->Look(active.undertaking(), waits_for, waited);
 }
 
-void Communicator::Abort() {
+void Communicator::Stop(std::string_view what) {
   cancelled_.store(true, std::memory_order_release);
-  const Error aborted(tuttiRemoteError, fmt::format("{} aborted the communicator", watch_->Who(rank())));
-  watch_->Fail(aborted);
-  if (device_watch_ != nullptr) device_watch_->Fail(aborted);
+  const Error stopped(tuttiRemoteError, fmt::format("{} {} the communicator", watch_->Who(rank()), what));
+  watch_->Fail(stopped);
+  if (device_watch_ != nullptr) device_watch_->Fail(stopped);
+}
+
+void Communicator::Abort() {
+  aborted_.store(true, std::memory_order_release);
+  Stop("aborted");
+}
+
+void Communicator::RegisterBuffer(std::byte* begin, std::size_t bytes) {
+  if (device_ != nullptr) device_->registered().Add(begin, bytes);
+  if (network() == nullptr || (device_ != nullptr && IsGpuMemory(device_->device(), begin))) return;
+  network()->Register(begin, bytes);
+  registered_.emplace(begin, bytes);
+}
+
+void Communicator::DeregisterBuffer(std::byte* handle) {
+  if (device_ != nullptr) device_->registered().Remove(handle);
+  const auto found = registered_.find(handle);
+  if (found == registered_.end()) return;
+  network()->Deregister(found->first, found->second);
+  registered_.erase(found);
 }
 
 tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
@@ -407,39 +312,6 @@ tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
 void Communicator::DeregisterWindow(tuttiWindow* window) {
   if (device_ != nullptr && window != nullptr && device_->windows().Deregister(window, MakeAllGather())) return;
   windows_.Deregister(window, MakeAllGather());
-}
-
-std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options options,
-                                                  const std::atomic<bool>& cancel) {
-  struct Choice {
-    std::int32_t color, key;
-  };
-  // An abort of this communicator or of the new one.
-  const Cancellation either(cancelled_, &cancel);
-  const auto all_gather = MakeAllGather(either);
-  const Choice mine{color, key};
-  const auto choices = all_gather(std::as_bytes(std::span<const Choice, 1>(&mine, 1)));
-  std::vector<std::pair<int, int>> members;  // key, old rank
-  for (std::size_t r = 0; r < choices.size(); ++r) {
-    Choice theirs;
-    if (choices[r].size() != sizeof theirs) Throw(tuttiInternalError, "rank {} sent a malformed color", r);
-    std::memcpy(&theirs, choices[r].data(), sizeof theirs);
-    if (theirs.color == color && color >= 0) members.emplace_back(theirs.key, static_cast<int>(r));
-  }
-  std::sort(members.begin(), members.end());
-
-  // The first rank of each part opens a rendezvous; its ticket travels over the parent's control plane.
-  const bool leads = !members.empty() && members.front().second == rank();
-  tuttiUniqueId id{};
-  if (leads) id = EncodeUniqueId(OpenRendezvous(options_.settings));
-  const auto ids = all_gather(std::as_bytes(std::span<const tuttiUniqueId, 1>(&id, 1)));
-  if (color < 0) return nullptr;
-  const auto& leaders = ids[static_cast<std::size_t>(members.front().second)];
-  if (leaders.size() != sizeof id) Throw(tuttiInternalError, "rank {} sent a malformed id", members.front().second);
-  std::memcpy(&id, leaders.data(), sizeof id);
-  const auto place = std::find(members.begin(), members.end(), std::pair(key, rank())) - members.begin();
-  return std::make_unique<Communicator>(DecodeUniqueId(id), static_cast<int>(members.size()), static_cast<int>(place),
-                                        std::move(options), either);
 }
 
 void Communicator::ReadCounters(tuttiCounters_t& counters) {

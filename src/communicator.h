@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,8 +14,11 @@
 
 #include "executors/host/crew.h"
 #include "executors/host/drive.h"
+#include "src/agreement.h"
 #include "src/bootstrap/control_plane.h"
+#include "src/bootstrap/reunion.h"
 #include "src/device_watch.h"
+#include "src/host_network.h"
 #include "src/plan_cache.h"
 #include "src/programs.h"
 #include "src/recorder.h"
@@ -23,7 +27,6 @@
 #include "src/watch.h"
 #include "src/windows.h"
 #include "topology/system.h"
-#include "transports/network.h"
 
 namespace tutti {
 
@@ -90,7 +93,7 @@ class Communicator {
   // The helper threads; null with one thread a rank.
   Crew* crew() { return crew_.get(); }
   // Null where all ranks are on one host.
-  NetworkEngine* network() const { return network_.get(); }
+  NetworkEngine* network() const { return network_.engine.get(); }
   const WaitPolicy& wait_policy() const { return wait_policy_; }
   void TrimPlans() { plans_->Trim(counters_); }
   // Where calls on memory of the GPU go; null unless every rank has a device.
@@ -106,14 +109,27 @@ class Communicator {
   void UseTable(SelectionTable table);
   const SelectionTable& table() const { return selector_->table(); }
 
-  // From any thread: whatever runs here ends with an error soon.
+  // From any thread: whatever runs here, or on another rank, ends with an error soon, and nothing begins any more.
+  void Revoke() { Stop("revoked"); }
+  // Likewise; Shrink() ends, too.
   void Abort();
+
+  // Local: slots may refer to this memory, on the network, too, until it is deregistered. `handle` is its beginning.
+  // Throws tuttiSystemError if a device cannot take it.
+  void RegisterBuffer(std::byte* begin, std::size_t bytes);
+  void DeregisterBuffer(std::byte* handle);
 
   // Collective control calls. Throw, and leave the communicator alive unless a rank is gone.
   tuttiWindow* RegisterWindow(void* buffer, std::size_t bytes);
   void DeregisterWindow(tuttiWindow* window);
   // Null for a negative color.
   std::unique_ptr<Communicator> Split(int color, int key, Options options, const std::atomic<bool>& cancel);
+  // Of the ranks that are left, but those in `excluded` (ascending). Also when this one has failed. See Reunion.
+  std::unique_ptr<Communicator> Shrink(const std::vector<int>& excluded, const Options& options,
+                                       const std::atomic<bool>& cancel);
+  // With ranks that join by the id that one of this one's ranks gives.
+  std::unique_ptr<Communicator> Grow(int nranks, const std::optional<tuttiUniqueId>& id, const Options& options,
+                                     const std::atomic<bool>& cancel);
 
   void ReadCounters(tuttiCounters_t& counters);
   tuttiAlgorithm_t last_algorithm() const { return last_algorithm_.load(std::memory_order_relaxed); }
@@ -124,14 +140,8 @@ class Communicator {
   void WriteDump(const std::string& path) const;
 
  private:
-  // What of the ranks' settings is more than a check.
-  struct Agreed {
-    bool programs;  // rank 0 names some
-    bool devices;   // every rank has one
-  };
-  Agreed Agree(const Hosts& hosts);
-  void ConnectHosts();
-  Processors ProcessorsOf(const Hosts& hosts) const;
+  std::unique_ptr<Reunion> MakeReunion(const Hosts& hosts);
+  void Stop(std::string_view what);
   void MakeDeviceSide(Conditions conditions, Deadline deadline);
   void DumpRecorder() const;
   AllGather MakeAllGather() { return MakeAllGather(cancel_); }
@@ -144,20 +154,20 @@ class Communicator {
 
   Options options_;
   std::atomic<bool> cancelled_{false};
+  std::atomic<bool> aborted_{false};
   Cancellation cancel_;
   std::unique_ptr<ControlPlane> control_plane_;
-  int cores_ = 1;       // that this machine's ranks share
-  int neighbours_ = 0;  // so many ranks, this one included
-  int threads_ = 1;     // most of any rank
+  Agreement agreement_;
   Programs programs_;
   System system_;         // of all hosts
   std::string identity_;  // equal on all ranks, and of no other communicator
   TickCalendar calendar_;
   std::atomic<int> waits_for_{-1};  // a rank, when it was last looked; for dumps
   std::unique_ptr<Fabric> fabric_;
-  std::unique_ptr<NetworkEngine> network_;  // null where all ranks are on one host
-  tuttiTransport_t network_transport_ = tuttiTransportTcp;
+  HostNetwork network_;
+  std::multimap<std::byte*, std::size_t> registered_;  // with the network
   Windows windows_;
+  std::unique_ptr<Reunion> reunion_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<Recorder> recorder_;
   std::unique_ptr<Selector> selector_;

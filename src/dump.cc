@@ -20,7 +20,7 @@ nlohmann::ordered_json OperationOf(const RecordedCall& record, const TickScale& 
                                                                                    : "collective"},
                                  {"signature", fmt::format("{:016x}", record.signature)},
                                  {"bytes", record.count * SizeOf(call.type)},
-                                 {"algorithm", NameOf(record.algorithm)},
+                                 {"algorithm", NameOf(static_cast<tuttiAlgorithm_t>(record.algorithm))},
                                  {"started_us", scale.At(record.started)},
                                  {"done", record.done()}};
   if (call.point_to_point()) json["peer"] = call.root;

@@ -31,9 +31,21 @@ Run::Progress AdvanceChannels(const Active& active, Communicator& communicator, 
     moved = moved || progress == Run::Progress::moved;
     done = done && progress == Run::Progress::done;
   }
-  // What was filled goes out at once, and what has come in is there at the next sweep.
-  if (auto* const network = communicator.network()) moved = network->Progress() || moved;
   return done ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
+}
+
+// What was filled goes out at once, and what has come in is there at the next sweep. True: something moved.
+bool MoveNetwork(const Communicator& communicator) {
+  auto* const network = communicator.network();
+  return network != nullptr && network->Progress();
+}
+
+// A sweep of one operation. Also who is done tells the network what it has emptied: peers may wait for that.
+Run::Progress Sweep(const Active& active, Communicator& communicator, std::size_t first, std::size_t stride,
+                    std::optional<Error>& fault) {
+  const auto progress = AdvanceChannels(active, communicator, first, stride, fault);
+  const bool moved = MoveNetwork(communicator);
+  return moved && progress == Run::Progress::blocked ? Run::Progress::moved : progress;
 }
 
 // With helper threads, each drives its own channels. The caller also looks for faults, until the last helper is done.
@@ -43,7 +55,7 @@ std::optional<Error> DriveTogether(const Active& active, Communicator& communica
   crew.Work([&](int index) {
     std::optional<Error> fault;
     const auto sweep = [&] {
-      const auto progress = AdvanceChannels(active, communicator, static_cast<std::size_t>(index), stride, fault);
+      const auto progress = Sweep(active, communicator, static_cast<std::size_t>(index), stride, fault);
       const bool waits = progress == Run::Progress::done && index == 0 && crew.helpers_busy();
       return waits ? Run::Progress::blocked : progress;
     };
@@ -66,7 +78,7 @@ std::optional<Error> DriveTogether(const Active& active, Communicator& communica
 
 std::optional<Error> DriveAlone(const Active& active, Communicator& communicator) {
   std::optional<Error> failure;
-  const auto result = communicator.driver().Drive([&] { return AdvanceChannels(active, communicator, 0, 1, failure); },
+  const auto result = communicator.driver().Drive([&] { return Sweep(active, communicator, 0, 1, failure); },
                                                   [&](auto waited) {
                                                     failure = communicator.Look(active, waited);
                                                     return !failure;
@@ -150,6 +162,7 @@ class GroupRun {
       moved = Advance(queue) || moved;
       done = done && !queue.active && queue.waiting.empty();
     }
+    for (const auto* communicator : communicators_) moved = MoveNetwork(*communicator) || moved;
     return done ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
   }
 

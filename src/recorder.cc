@@ -26,7 +26,7 @@ std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_
   copy.count = record.count.load(acquire);
   copy.started = record.started.load(acquire);
   copy.ended = record.ended.load(acquire);
-  copy.algorithm = static_cast<tuttiAlgorithm_t>(record.algorithm.load(acquire));
+  copy.algorithm = record.algorithm.load(acquire);
   return record.index.load(acquire) == index ? std::optional(copy) : std::nullopt;
 }
 

@@ -14,15 +14,9 @@
 
 namespace tutti {
 
-struct RecordedCall {
+struct RecordedCall : RecordedOperation {
   std::uint64_t index = 0;
-  std::uint64_t sequence = 0;
-  std::uint64_t signature = 0;
-  std::uint64_t call = 0;
-  std::uint64_t count = 0;
-  std::int64_t started = 0;
   std::int64_t ended = 0;
-  tuttiAlgorithm_t algorithm = tuttiAlgorithmNone;
 
   bool done() const { return ended != 0; }
   std::string Describe() const { return DescribeCall(call, count); }

@@ -9,7 +9,7 @@
 #include "algorithms/calibration.h"
 #include "src/communicator.h"
 #include "src/rank_zero.h"
-#include "transports/tcp.h"
+#include "transports/tcp_interfaces.h"
 
 namespace tutti {
 namespace {

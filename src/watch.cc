@@ -138,6 +138,14 @@ bool Watch::NeedsNothingFrom(int rank, const Undertaking& undertaking) const {
   return fabric_.control(rank).completed.load(std::memory_order_acquire) >= undertaking.sequence;
 }
 
+std::vector<int> Watch::Dead() const {
+  std::vector<int> dead;
+  for (int r = 0; r < fabric_.nranks(); ++r) {
+    if (r != fabric_.rank() && fabric_.is_local(r) && IsDead(fabric_.pidfd(r))) dead.push_back(r);
+  }
+  return dead;
+}
+
 std::optional<std::string> Watch::HowItEnded(int rank) const {
   if (fabric_.is_local(rank)) return IsDead(fabric_.pidfd(rank)) ? std::optional<std::string>("died") : std::nullopt;
   auto why = fabric_.network()->Lost(rank);

@@ -42,6 +42,8 @@ class Watch {
   std::optional<Error> failure() const;
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
+  // Ranks of this host whose processes have ended.
+  std::vector<int> Dead() const;
   // "rank 3 (host node1, pid 4711)".
   std::string Who(int rank) const;
   std::string Describe(const Undertaking& undertaking) const;

@@ -14,8 +14,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "net/interfaces.h"
-#include "transports/gather_values.h"
+#include "transports/listening.h"
+#include "transports/tcp_interfaces.h"
 
 namespace tutti {
 namespace {
@@ -33,7 +33,6 @@ constexpr Deadline::Milliseconds kSilenceLook{500};
 // So many unanswered probes or repetitions, one after the other, are no accident.
 constexpr int kUnanswered = 3;
 constexpr int kEvents = 64;
-constexpr std::size_t kMostAddresses = 2 * kMaxAddressesPerFamily;
 
 // What epoll gives back: a peer's rank and which of its connections; or this.
 constexpr std::uint64_t kNewcomer = ~std::uint64_t{0};
@@ -41,44 +40,7 @@ constexpr std::uint64_t WhoIs(int rank, std::size_t line) {
   return std::uint64_t{line} << 32 | static_cast<std::uint32_t>(rank);
 }
 
-// Where a rank listens.
-struct Listening {
-  std::uint32_t count = 0;
-  std::array<SocketAddress, kMostAddresses> at = {};
-};
-
-// One of each interface where there are several: the families of one interface lead to the same wire.
-std::vector<InterfaceAddress> InterfacesOf(const Settings& settings) {
-  auto chosen = ChooseInterfaces(LocalInterfaces(), settings.socket_ifname, settings.socket_family);
-  const bool any_v4 = std::ranges::any_of(chosen, [](const auto& each) { return !each.address.v6; });
-  if (any_v4) std::erase_if(chosen, [](const auto& each) { return each.address.v6; });
-  return chosen;
-}
-
-// The system ends an idle connection when its other end has not answered for `silence`.
-void KeepAlive(const Socket& socket, Deadline::Milliseconds silence) {
-  constexpr int kProbes = 3;
-  const int seconds = std::max(1, static_cast<int>(silence.count() / 1000));
-  const int idle = std::max(1, seconds / 2);
-  const int interval = std::max(1, (seconds - idle) / kProbes);
-  setsockopt(socket.fd(), IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-  setsockopt(socket.fd(), IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-  setsockopt(socket.fd(), IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes);
-}
-
 }  // namespace
-
-TcpInterfaces DescribeTcp(const Settings& settings) {
-  constexpr int kUnknownSpeed = 10'000;  // Mbit/s
-  constexpr double kMbitPerGB = 8'000;
-  TcpInterfaces all;
-  for (const auto& interface : InterfacesOf(settings)) {
-    const int speed = settings.socket_speed != 0 ? settings.socket_speed : SpeedOf(interface.interface);
-    all.bandwidth += (speed != 0 ? speed : kUnknownSpeed) / kMbitPerGB;
-    all.by_processor = all.by_processor || !HasDevice(interface.interface);
-  }
-  return all;
-}
 
 TcpCarrier::TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey& key, const Settings& settings,
                        const AllGather& all_gather, CarrierEvents& events)
@@ -92,23 +54,18 @@ TcpCarrier::TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey&
   std::vector<SocketAddress> own;
   for (const auto& interface : InterfacesOf(settings)) own.push_back(interface.address);
   auto listeners = ListenOnAll(own, fmt::format("rank {}", rank));
-  Listening mine;
-  for (const auto& listener : listeners) {
-    Watched(listener.fd(), EPOLLIN, EPOLL_CTL_ADD, kNewcomer);
-    mine.at[mine.count++] = LocalAddress(listener);
-  }
+  for (const auto& listener : listeners) Watched(listener.fd(), EPOLLIN, EPOLL_CTL_ADD, kNewcomer);
+  const auto addresses = GatherAddresses(all_gather, listeners);
   lobby_.emplace(std::move(listeners), key, Purpose::data);
-  const auto all = GatherValues(all_gather, mine);
-  std::size_t interfaces = mine.count;
+  const auto& mine = addresses[static_cast<std::size_t>(rank)];
+  std::size_t interfaces = mine.size();
   for (const int peer : peers) {
-    const auto& theirs = all[static_cast<std::size_t>(peer)];
-    auto& at = peers_[peer];
-    at.addresses.assign(theirs.at.begin(), theirs.at.begin() + std::min<std::size_t>(theirs.count, kMostAddresses));
-    interfaces = std::min(interfaces, at.addresses.size());
+    peers_[peer].addresses = addresses[static_cast<std::size_t>(peer)];
+    interfaces = std::min(interfaces, peers_[peer].addresses.size());
   }
   connections_ = settings.sockets != 0 ? settings.sockets : static_cast<int>(interfaces);
   Log(Subject::transport, "rank {}: tcp to {} ranks, {} connections each, listening on {}", rank, peers.size(),
-      connections_, TextOf({mine.at.begin(), mine.at.begin() + mine.count}));
+      connections_, TextOf(mine));
 }
 
 TcpCarrier::~TcpCarrier() = default;

@@ -25,16 +25,6 @@
 
 namespace tutti {
 
-// This host's interfaces that the settings choose.
-struct TcpInterfaces {
-  // GB/s, together, each way: TUTTI_SOCKET_SPEED, or what the system says, or 10 Gbit/s each where nobody says.
-  double bandwidth = 0;
-  // Some have no device behind them, so that the sender's processor carries what it sends to the receiver.
-  bool by_processor = false;
-};
-// Throws as ChooseInterfaces.
-TcpInterfaces DescribeTcp(const Settings& settings);
-
 class TcpCarrier final : public Carrier {
  public:
   // Collective over all ranks: opens ports and learns the others'. Connects to `peers` only. Throws tuttiInvalidUsage

@@ -189,6 +189,21 @@ TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ndev, const int
 #define TUTTI_SPLIT_NOCOLOR -1
 TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t* newcomm,
                                        tuttiConfig_t* config);
+/* Collective over the ranks of comm that are left: all that live, but those in excludeRanks, which all must name alike
+ * (NULL and 0: nobody). They find out together who is gone and form a new communicator, in the order of their old ranks.
+ * comm may have failed or been revoked; it stays as it is, to be destroyed. Who is excluded does not call. A rank that
+ * lives and does not call is waited for until the init timeout, and then named (tuttiTimeoutError). config may be NULL:
+ * inherit. */
+TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excludeRanks, int excludeCount,
+                                        tuttiComm_t* newcomm, tuttiConfig_t* config);
+/* Collective over the ranks of comm and new ones: makes a communicator of `nranks`, in which the ranks of comm keep theirs.
+ * One rank, of comm, makes `id` by tuttiGetUniqueId and gives it; the others of comm pass NULL. `rank` of comm's ranks
+ * is ignored. New ranks call it with comm NULL, the id and their rank, which is like tuttiCommInitRankConfig. */
+TUTTI_API tuttiResult_t tuttiCommGrow(tuttiComm_t comm, int nranks, const tuttiUniqueId* id, int rank,
+                                      tuttiComm_t* newcomm, tuttiConfig_t* config);
+/* Stops whatever is running on comm, here and (with tuttiRemoteError) on every other rank, for good, but does not free it:
+ * afterwards comm can be shrunk, asked and destroyed. May be called while another thread is inside a call on comm. */
+TUTTI_API tuttiResult_t tuttiCommRevoke(tuttiComm_t comm);
 /* Waits for everything this rank has queued, on all streams; afterwards only getters and Destroy are legal. */
 TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
 /* Finalizes if needed and frees. Local: does not wait for other ranks. */

@@ -76,7 +76,6 @@ const std::vector<Call>& BadCalls() {
 // Whatever the arguments.
 const std::vector<Call>& UnsupportedCalls() {
   static const std::vector<Call> calls = {
-      {"ncclCommRevoke", [](auto c) { return ncclCommRevoke(c, 0); }},
       {"ncclCommSuspend", [](auto c) { return ncclCommSuspend(c, NCCL_SUSPEND_MEM); }},
       {"ncclCommResume", [](auto c) { return ncclCommResume(c); }},
       {"ncclCommMemStats", [](auto c) { return ncclCommMemStats(c, ncclStatGpuMemTotal, nullptr); }},
@@ -121,6 +120,7 @@ const std::vector<Call>& GoodCalls() {
          ncclComm_t n;
          return ncclCommShrink(c, &out, 1, &n, nullptr, 0);
        }},
+      {"revoke", [](auto c) { return ncclCommRevoke(c, 0); }},
       {"growth id",
        [](auto c) {
          ncclUniqueId id;

@@ -102,7 +102,7 @@ TEST(NcclCommunicators, ShrinkRefusesWhatIsNoShrinking) {
   });
 }
 
-TEST(NcclCommunicators, ShrinkOfAFailedOneIsRefusedAndSaysWhatToDo) {
+TEST(NcclCommunicators, ShrinkOfAFailedOne) {
   RunRanks(3, [](Rank& self) {
     Comm comm = Join(self);
     if (self.rank() == 2) {
@@ -112,9 +112,27 @@ TEST(NcclCommunicators, ShrinkOfAFailedOneIsRefusedAndSaysWhatToDo) {
     float value = 1;
     EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclFloat, ncclSum, comm, nullptr), ncclRemoteError);
     int leaver = 2;
-    ncclComm_t fewer = nullptr;
-    EXPECT_TRUE(Fails(ncclCommShrink(comm, &leaver, 1, &fewer, nullptr, NCCL_SHRINK_ABORT), ncclInvalidUsage,
-                      "ncclGetUniqueId"));
+    Comm fewer;
+    ASSERT_TRUE(Ok(ncclCommShrink(comm, &leaver, 1, fewer.address(), nullptr, NCCL_SHRINK_ABORT)));
+    EXPECT_EQ(Sum(fewer, 1), 2);
+  });
+}
+
+TEST(NcclCommunicators, RevokeStopsWhatRunsAndLeavesTheRestToShrink) {
+  RunRanks(3, [](Rank& self) {
+    Comm comm = Join(self);
+    EXPECT_TRUE(Fails(ncclCommRevoke(comm, 1), ncclInvalidArgument, "revokeFlags"));
+    if (self.rank() == 2) {
+      EXPECT_TRUE(Ok(ncclCommRevoke(comm, 0)));
+    }
+    float value = 1;
+    EXPECT_TRUE(Fails(ncclAllReduce(&value, &value, 1, ncclFloat, ncclSum, comm, nullptr), ncclRemoteError,
+                      "revoked the communicator"));
+    if (self.rank() == 1) return;
+    int leaver = 1;
+    Comm fewer;
+    ASSERT_TRUE(Ok(ncclCommShrink(comm, &leaver, 1, fewer.address(), nullptr, NCCL_SHRINK_DEFAULT)));
+    EXPECT_EQ(Sum(fewer, 1), 2);
   });
 }
 

@@ -16,11 +16,6 @@ constexpr auto* kSuspend = "Tutti does not give memory of a communicator back be
 
 }  // namespace
 
-ncclResult_t ncclCommRevoke(ncclComm_t comm, int) {
-  return Unsupported(comm, "ncclCommRevoke",
-                     "Tutti stops a communicator's operations only for good; use ncclCommAbort and make another");
-}
-
 ncclResult_t ncclCommSuspend(ncclComm_t comm, int) { return Unsupported(comm, "ncclCommSuspend", kSuspend); }
 
 ncclResult_t ncclCommResume(ncclComm_t comm) { return Unsupported(comm, "ncclCommResume", kSuspend); }

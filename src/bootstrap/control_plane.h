@@ -50,6 +50,8 @@ class ControlPlane {
   // Who the ranks are, by rank.
   const std::vector<Process>& roster() const { return roster_; }
 
+  // Addresses of this rank's at which the others can call it, without ports.
+  const std::vector<SocketAddress>& places() const { return places_; }
   // Of the data connections' handshake: all ranks of this meeting have it, and nobody else.
   const SecretKey& data_key() const { return data_key_; }
 
@@ -69,6 +71,7 @@ class ControlPlane {
   int rank_;
   std::vector<Process> roster_;
   pid_t owner_;
+  std::vector<SocketAddress> places_;
   SecretKey data_key_;
   std::uint64_t sequence_ = 0;
   std::optional<Error> failure_;

@@ -21,20 +21,17 @@ namespace {
 // A rank whose time is over waits this long for the rendezvous to say who is missing.
 constexpr Deadline::Milliseconds kLastAnswer{80};
 
-// Where rank 0 listens for the others. Ranks that meet on loopback are all on this machine, and need no other network -
+// Where ranks listen for each other. Ranks that meet on loopback are all on this machine, and need no other network -
 // unless loopback is only what a machine's name means to that machine itself.
-std::vector<Socket> ListenForMembers(const JoinTicket& ticket, const Settings& settings) {
+std::vector<SocketAddress> PlacesToListen(const JoinTicket& ticket, const Settings& settings) {
   const bool local = !ticket.listen_everywhere && std::ranges::all_of(ticket.addresses, &SocketAddress::IsLoopback);
+  if (!local) return ChooseAddresses(LocalInterfaces(), settings.socket_ifname, settings.socket_family);
   std::vector<SocketAddress> places;
-  if (local) {
-    for (auto place : ticket.addresses) {
-      place.port = 0;
-      if (std::ranges::find(places, place) == places.end()) places.push_back(place);
-    }
-  } else {
-    places = ChooseAddresses(LocalInterfaces(), settings.socket_ifname, settings.socket_family);
+  for (auto place : ticket.addresses) {
+    place.port = 0;
+    if (std::ranges::find(places, place) == places.end()) places.push_back(place);
   }
-  return ListenOnAll(places, "rank 0");
+  return places;
 }
 
 Verdict AwaitVerdict(SecureChannel& rendezvous, int rank, Deadline deadline, Cancellation cancel) {
@@ -91,10 +88,11 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
   if (rank < 0 || rank >= nranks) Throw(tuttiInvalidArgument, "rank is {}; it must be from 0 to {}", rank, nranks - 1);
 
   JoinRequest request{.version = TUTTI_VERSION_CODE, .process = Process::Current(), .hub = {}};
+  const auto places = PlacesToListen(ticket, settings);
   std::vector<Socket> listeners;
   auto meeting = ticket.addresses;
   if (rank == 0) {
-    listeners = ListenForMembers(ticket, settings);
+    listeners = ListenOnAll(places, "rank 0");
     for (const auto& listener : listeners) request.hub.push_back(LocalAddress(listener));
     if (ticket.served_by_rank0) meeting = OpenRendezvousFor(ticket, settings, deadline, cancel);
   }
@@ -117,6 +115,7 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
   std::unique_ptr<ControlPlane> plane(new ControlPlane(rank, verdict.roster));
   const auto hub_key = HubKey(key, verdict.session);
   plane->data_key_ = DeriveKey(hub_key, "tutti data", {});
+  plane->places_ = places;
   if (rank == 0) {
     plane->hub_.emplace(verdict.roster, Lobby(std::move(listeners), hub_key, Purpose::hub), std::move(rendezvous));
     plane->Barrier(deadline, cancel);

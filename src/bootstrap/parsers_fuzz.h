@@ -14,6 +14,7 @@
 #include "net/handshake.h"
 #include "net/interfaces.h"
 #include "src/bootstrap/join_messages.h"
+#include "src/bootstrap/reunion_messages.h"
 #include "src/bootstrap/unique_id.h"
 
 namespace tutti::fuzzing {
@@ -103,6 +104,9 @@ inline void Messages(std::span<const std::byte> input) {
   RequireSameAgain(DecodeContribution(input), input);
   RequireSameAgain(DecodeParts(input), input);
   RequireSameAgain(DecodeFailure(input), input);
+  RequireSameAgain(DecodePresence(input), input);
+  RequireSameAgain(DecodeFollowing(input), input);
+  RequireSameAgain(DecodeDecision(input), input);
 }
 
 inline void Names(std::span<const std::byte> input) {

@@ -66,22 +66,6 @@ Background& ThisProcess() {
   return *forked.background;
 }
 
-// Listens on what can be listened on. `error`: why not on all of them.
-std::vector<Socket> ListenOn(const std::vector<SocketAddress>& addresses, int& error) {
-  std::vector<Socket> listeners;
-  for (const auto& address : addresses) {
-    auto result = Listen(address);
-    if (result.socket) {
-      listeners.push_back(std::move(result.socket));
-    } else {
-      error = result.error;
-      // Half a rendezvous on a port that is taken on the other half would split the job.
-      if (error == EADDRINUSE) return {};
-    }
-  }
-  return listeners;
-}
-
 std::vector<Socket> ListenEverywhere(std::uint16_t port, std::string_view family, int& error) {
   for (const bool v6 : {true, false}) {
     if (v6 ? family == "inet" : family == "inet6") continue;

@@ -1,0 +1,26 @@
+// What ranks tell each other of their settings when a communicator is made: what plans depend on must be equal, what
+// waiting depends on is shared.
+//
+// Thread-safety: a collective function without state.
+#pragma once
+
+#include <string>
+
+#include "base/settings.h"
+#include "transports/hosts.h"
+
+namespace tutti {
+
+struct Agreement {
+  int cores = 1;              // that this machine's ranks share
+  int neighbours = 0;         // so many ranks, this one included
+  int threads = 1;            // most of any rank
+  bool programs = false;      // rank 0 names some
+  std::string why_no_device;  // empty: every rank has one
+};
+
+// Collective. `device`: this rank's, or TUTTI_DEVICE_NONE. Throws tuttiInvalidUsage, naming the setting, both values
+// and the rank, where ranks differ.
+Agreement Agree(const Settings& settings, int device, int rank, const Hosts& hosts, const AllGather& all_gather);
+
+}  // namespace tutti

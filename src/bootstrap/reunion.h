@@ -1,0 +1,69 @@
+// How the ranks of a communicator find each other again when some of them may be gone, and agree on who is left.
+//
+// Every rank keeps a port open for as long as its communicator lives, and all know all ports. So whether a rank is
+// there needs nobody's opinion: its system refuses calls when its process has ended, and answers nothing when the host
+// is gone or cut off; a call that is taken but not answered is a rank that lives and has not come yet. The lowest rank
+// that is there leads: it hears from everybody who has come, calls whoever has not, and when each has come or is gone,
+// tells those who came who they are and where they meet as a new communicator. A leader that ends meanwhile is noticed
+// by its followers, who look for the next one.
+//
+// What it cannot do: ranks that a partition keeps apart cannot know of each other, so each side goes on without the
+// other. Where sides overlap - a rank that reaches only some - the rank that is left over is told.
+//
+// Thread-safety: REQUIRES one call at a time. Belongs to the process that made it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <vector>
+
+#include "base/cancellation.h"
+#include "base/deadline.h"
+#include "net/lobby.h"
+#include "src/bootstrap/join_messages.h"
+#include "tutti/tutti.h"
+
+namespace tutti {
+
+// Those who go on.
+struct Reunited {
+  std::vector<int> members;  // ranks of the old communicator, ascending
+  tuttiUniqueId id{};        // where they meet
+};
+
+class Reunion {
+ public:
+  // Of a communicator's ranks: who they are, which are on one host, and where each can be called.
+  struct Ranks {
+    std::vector<Process> roster;
+    std::vector<int> host_of;
+    std::vector<std::vector<SocketAddress>> addresses;
+  };
+
+  // `listeners` are what ranks.addresses says of this rank. `silence`: a system that has answered nothing for so long
+  // is gone.
+  Reunion(int rank, Ranks ranks, std::vector<Socket> listeners, const SecretKey& key, Deadline::Milliseconds silence);
+  ~Reunion();
+  Reunion(const Reunion&) = delete;
+  Reunion& operator=(const Reunion&) = delete;
+
+  // Collective over the ranks that are left but those in `excluded`, which must be equal everywhere. `ended`: ranks
+  // that are known to be gone, whatever still answers for them. `open` makes the id; the leader calls it. Throws
+  // tuttiTimeoutError naming the ranks that live and did not come; tuttiInvalidUsage if `excluded` differs (naming
+  // both), or on cancellation; tuttiRemoteError if the others have gone on without this rank.
+  Reunited Meet(const std::vector<int>& excluded, const std::vector<int>& ended,
+                const std::function<tuttiUniqueId()>& open, Deadline deadline, Cancellation cancel);
+
+ private:
+  int rank_;
+  Ranks ranks_;
+  SecretKey key_;
+  Deadline::Milliseconds silence_;
+  pid_t owner_;
+  Lobby lobby_;
+  // Connections of the last meeting stay open until the next, or what was sent last might not arrive.
+  std::vector<SecureChannel> last_;
+};
+
+}  // namespace tutti

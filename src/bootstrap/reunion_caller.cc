@@ -1,0 +1,90 @@
+#include "src/bootstrap/reunion_caller.h"
+
+#include <cerrno>
+
+namespace tutti {
+
+ReunionCaller::ReunionCaller(const std::vector<SocketAddress>& addresses, int rank, int nranks,
+                             Deadline::Milliseconds silence)
+    : rank_(rank), nranks_(nranks), silence_(silence), give_up_(Deadline::After(silence)) {
+  bool refused = false;
+  for (const auto& address : addresses) {
+    auto result = StartConnect(address);
+    if (result.socket) attempts_.push_back(std::move(result.socket));
+    refused = refused || result.error == ECONNREFUSED;
+  }
+  if (attempts_.empty()) state_ = refused ? State::refused : State::silent;
+}
+
+ReunionCaller::State ReunionCaller::Advance(const SecretKey& key) {
+  if (state_ == State::connecting) AdvanceConnecting();
+  if (state_ == State::ringing) AdvanceRinging(key);
+  return state_;
+}
+
+void ReunionCaller::AdvanceConnecting() {
+  bool refused = false;
+  for (auto attempt = attempts_.begin(); attempt != attempts_.end();) {
+    pollfd fd{attempt->fd(), POLLOUT, 0};
+    if (poll(&fd, 1, 0) <= 0) {
+      ++attempt;
+      continue;
+    }
+    const int error = ConnectError(*attempt);
+    if (error == 0) {
+      KeepAlive(*attempt, silence_);
+      handshake_.emplace(std::move(*attempt), Purpose::reunion, rank_, nranks_);
+      attempts_.clear();
+      state_ = State::ringing;
+      return;
+    }
+    refused = refused || error == ECONNREFUSED;
+    attempt = attempts_.erase(attempt);
+  }
+  // One address that refuses says that the host is there: the other ones need not be waited for.
+  if (refused)
+    state_ = State::refused;
+  else if (attempts_.empty() || give_up_.Passed())
+    state_ = State::silent;
+}
+
+void ReunionCaller::AdvanceRinging(const SecretKey& key) {
+  if (!proven_) {
+    switch (handshake_->Advance(key)) {
+      case ClientHandshake::State::waiting: return;
+      case ClientHandshake::State::proven: break;
+      case ClientHandshake::State::dropped: state_ = State::dropped; return;
+      // Another program has the port by now.
+      case ClientHandshake::State::foreign:
+      case ClientHandshake::State::stranger: state_ = State::refused; return;
+    }
+    const auto keys = handshake_->Keys(key);
+    channel_.emplace(handshake_->TakeSocket(), keys.client_to_server, keys.server_to_client);
+    proven_ = true;
+  }
+  // Its first frame, empty, says that this rank was admitted.
+  if (channel_->Receive()) {
+    state_ = State::talking;
+  } else if (channel_->closed()) {
+    state_ = State::dropped;
+  }
+}
+
+void ReunionCaller::Watch(std::vector<pollfd>& fds) const {
+  switch (state_) {
+    case State::connecting:
+      for (const auto& attempt : attempts_) fds.push_back({attempt.fd(), POLLOUT, 0});
+      break;
+    case State::ringing:
+      if (proven_) {
+        fds.push_back(channel_->Watch());
+      } else {
+        fds.push_back({handshake_->socket().fd(), POLLIN, 0});
+      }
+      break;
+    case State::talking: fds.push_back(channel_->Watch()); break;
+    default: break;
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,57 @@
+#include "src/host_network.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "transports/tcp.h"
+#include "transports/verbs.h"
+
+namespace tutti {
+
+HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, const SecretKey& key,
+                         const Settings& settings, const AllGather& all_gather) {
+  if (fabric.hosts().count() == 1) return {};
+  std::vector<int> remote;
+  for (int r = 0; r < static_cast<int>(roster.size()); ++r) {
+    if (!fabric.is_local(r)) remote.push_back(r);
+  }
+  const std::string why_not = settings.net == "tcp" ? "TUTTI_NET=tcp" : WhyNoVerbs(settings);
+  const auto reasons = all_gather(std::as_bytes(std::span(why_not)));
+  const auto without = std::find_if(reasons.begin(), reasons.end(), [](const auto& each) { return !each.empty(); });
+  if (without != reasons.end()) {
+    const int r = static_cast<int>(without - reasons.begin());
+    const std::string why(reinterpret_cast<const char*>(without->data()), without->size());
+    if (settings.net == "verbs") {
+      Throw(tuttiInvalidUsage, "TUTTI_NET=verbs, but {} cannot use them: {}",
+            Describe(r, roster[static_cast<std::size_t>(r)]), why);
+    }
+    if (fabric.rank() == 0) Log(Subject::init, "tcp between hosts; verbs not, because of rank {}: {}", r, why);
+  }
+  HostNetwork network;
+  network.transport = without == reasons.end() ? tuttiTransportVerbs : tuttiTransportTcp;
+  network.engine =
+      std::make_unique<NetworkEngine>(fabric, remote, [&](CarrierEvents& events) -> std::unique_ptr<Carrier> {
+        if (network.transport == tuttiTransportVerbs) {
+          return MakeVerbsCarrier(fabric.rank(), remote, key, settings, all_gather, events);
+        }
+        return std::make_unique<TcpCarrier>(fabric.rank(), remote, key, settings, all_gather, events);
+      });
+  return network;
+}
+
+Processors ProcessorsOf(const Hosts& hosts, int rank, const Agreement& agreement) {
+  std::set<int> here;  // hosts of this machine
+  for (std::size_t r = 0; r < hosts.host_of.size(); ++r) {
+    if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank)]) here.insert(hosts.host_of[r]);
+  }
+  if (here.size() == 1) return {agreement.cores, 1};
+  const int of_host = std::max(1, agreement.cores / static_cast<int>(here.size()));
+  const auto of_machine = static_cast<double>(agreement.neighbours) / agreement.cores;
+  const auto local = static_cast<double>(hosts.RanksWith(rank).size());
+  return {of_host, std::max(1.0, of_machine / std::max(1.0, local / of_host))};
+}
+
+}  // namespace tutti

@@ -1,0 +1,32 @@
+// How ranks of several hosts come together: which carrier moves slots between them, and what it costs them that they
+// share processors.
+//
+// Thread-safety: functions without state.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/settings.h"
+#include "net/secret_key.h"
+#include "src/agreement.h"
+#include "src/bootstrap/join_messages.h"
+#include "src/selector.h"
+#include "transports/fabric.h"
+#include "transports/network.h"
+
+namespace tutti {
+
+struct HostNetwork {
+  std::unique_ptr<NetworkEngine> engine;  // null where all ranks are on one host
+  tuttiTransport_t transport = tuttiTransportTcp;
+};
+
+// Collective. One carrier for all: verbs where every rank can use them, else TCP, which rank 0 logs. Throws
+// tuttiInvalidUsage if TUTTI_NET insists on what a rank cannot use, naming it and the reason.
+HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, const SecretKey& key,
+                         const Settings& settings, const AllGather& all_gather);
+
+Processors ProcessorsOf(const Hosts& hosts, int rank, const Agreement& agreement);
+
+}  // namespace tutti

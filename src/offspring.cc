@@ -1,0 +1,83 @@
+// Communicators that come from others: by splitting, shrinking and growing.
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "src/bootstrap/rendezvous.h"
+#include "src/communicator.h"
+#include "transports/gather_values.h"
+
+namespace tutti {
+
+std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options options,
+                                                  const std::atomic<bool>& cancel) {
+  struct Choice {
+    std::int32_t color, key;
+  };
+  // An abort of this communicator or of the new one.
+  const Cancellation either(cancelled_, &cancel);
+  const auto all_gather = MakeAllGather(either);
+  const auto choices = GatherValues(all_gather, Choice{color, key});
+  std::vector<std::pair<int, int>> members;  // key, old rank
+  for (std::size_t r = 0; r < choices.size(); ++r) {
+    if (choices[r].color == color && color >= 0) members.emplace_back(choices[r].key, static_cast<int>(r));
+  }
+  std::sort(members.begin(), members.end());
+
+  // The first rank of each part opens a rendezvous; its ticket travels over the parent's control plane.
+  const bool leads = !members.empty() && members.front().second == rank();
+  tuttiUniqueId id{};
+  if (leads) id = EncodeUniqueId(OpenRendezvous(options_.settings));
+  const auto ids = GatherValues(all_gather, id);
+  if (color < 0) return nullptr;
+  const auto place = std::find(members.begin(), members.end(), std::pair(key, rank())) - members.begin();
+  return std::make_unique<Communicator>(DecodeUniqueId(ids[static_cast<std::size_t>(members.front().second)]),
+                                        static_cast<int>(members.size()), static_cast<int>(place), std::move(options),
+                                        either);
+}
+
+std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& excluded, const Options& options,
+                                                   const std::atomic<bool>& cancel) {
+  // This one may have failed or been revoked; only an abort takes its reunion away.
+  const Cancellation either(aborted_, &cancel);
+  const auto deadline = InitDeadline();
+  const auto open = [this] { return EncodeUniqueId(OpenRendezvous(options_.settings)); };
+  for (;;) {
+    const auto reunited = reunion_->Meet(excluded, watch_->Dead(), open, deadline, either);
+    const auto& members = reunited.members;
+    const auto place = std::ranges::find(members, rank()) - members.begin();
+    try {
+      return std::make_unique<Communicator>(DecodeUniqueId(reunited.id), static_cast<int>(members.size()),
+                                            static_cast<int>(place), options, either);
+    } catch (const Error& error) {
+      // One more may have died since; who is left finds that out together.
+      const bool remote = error.code() == tuttiRemoteError || error.code() == tuttiTimeoutError;
+      if (!remote || deadline.Passed()) throw;
+      Log(Subject::faults, "rank {}: {} ranks did not become a communicator, so those who are left meet again: {}",
+          rank(), members.size(), error.what());
+    }
+  }
+}
+
+std::unique_ptr<Communicator> Communicator::Grow(int nranks, const std::optional<tuttiUniqueId>& id,
+                                                 const Options& options, const std::atomic<bool>& cancel) {
+  struct Offer {
+    std::int32_t nranks;
+    std::int32_t has_id;
+    tuttiUniqueId id;
+  };
+  const Cancellation either(cancelled_, &cancel);
+  const auto offers = GatherValues(MakeAllGather(either), Offer{nranks, id.has_value(), id.value_or(tuttiUniqueId{})});
+  for (std::size_t r = 0; r < offers.size(); ++r) {
+    if (offers[r].nranks == offers.front().nranks) continue;
+    Throw(tuttiInvalidUsage, "ranks disagree on nranks: rank 0 grows to {}, rank {} to {}", offers.front().nranks, r,
+          offers[r].nranks);
+  }
+  const auto offer = std::ranges::find_if(offers, [](const auto& each) { return each.has_id != 0; });
+  if (offer == offers.end()) {
+    Throw(tuttiInvalidUsage, "none of the {} ranks of comm gave a unique id, at which the new ranks come", size());
+  }
+  return std::make_unique<Communicator>(DecodeUniqueId(offer->id), nranks, rank(), options, either);
+}
+
+}  // namespace tutti
