@@ -125,6 +125,13 @@ HostCosts HostCostsFromJson(const std::string& text, const std::string& name) {
   return host;
 }
 
+Processors ShareProcessors(int cores, int hosts, int ranks, int of_host) {
+  if (hosts == 1) return {cores, 1};
+  const int host_cores = std::max(1, cores / hosts);
+  const auto per_core = [](int of, int on) { return static_cast<double>(of) / on; };
+  return {host_cores, std::max(1.0, per_core(ranks, cores) / std::max(1.0, per_core(of_host, host_cores)))};
+}
+
 NetworkCosts DefaultNetworkCosts(double bandwidth, bool by_processor, double crowding) {
   // Between two namespaces of one machine of two Zen 3 cores half a round trip of 8 bytes takes 11 to 13 us, all of it
   // system calls (docs/performance.md). On a card they are shorter, and the way to the other side is what is left.

@@ -17,6 +17,15 @@ struct NetworkCosts {
   double message_us;                   // system calls for each slot sent or received
 };
 
+// What the ranks of a host share.
+struct Processors {
+  int of_host = 1;
+  // Several hosts may be namespaces of one machine: so many times more ranks share a processor than `of_host` tells.
+  double crowding = 1;
+};
+// A machine's `cores` are shared by `hosts` hosts with `ranks` ranks together, of which `of_host` are of one.
+Processors ShareProcessors(int cores, int hosts, int ranks, int of_host);
+
 // What was measured on one host (`tutti calibrate`), or the defaults of a small server.
 struct HostCosts {
   Costs costs;

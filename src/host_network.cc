@@ -47,11 +47,8 @@ Processors ProcessorsOf(const Hosts& hosts, int rank, const Agreement& agreement
   for (std::size_t r = 0; r < hosts.host_of.size(); ++r) {
     if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank)]) here.insert(hosts.host_of[r]);
   }
-  if (here.size() == 1) return {agreement.cores, 1};
-  const int of_host = std::max(1, agreement.cores / static_cast<int>(here.size()));
-  const auto of_machine = static_cast<double>(agreement.neighbours) / agreement.cores;
-  const auto local = static_cast<double>(hosts.RanksWith(rank).size());
-  return {of_host, std::max(1.0, of_machine / std::max(1.0, local / of_host))};
+  return ShareProcessors(agreement.cores, static_cast<int>(here.size()), agreement.neighbours,
+                         static_cast<int>(hosts.RanksWith(rank).size()));
 }
 
 }  // namespace tutti

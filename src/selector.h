@@ -23,13 +23,6 @@ struct Choice {
   std::string reason;  // for a person
 };
 
-// What the ranks of a host share.
-struct Processors {
-  int of_host = 1;
-  // Several hosts may be namespaces of one machine: so many times more ranks share a processor than `of_host` tells.
-  double crowding = 1;
-};
-
 class Selector {
  public:
   // Collective. `conditions` are equal on all ranks, `programs` outlive this.

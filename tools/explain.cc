@@ -26,7 +26,11 @@ struct ExplainOptions {
 
 std::string Describe(const TargetOptions& options, int nranks, const std::string& calibration) {
   if (options.topology.empty()) {
-    return fmt::format("{} ranks on {} cores; {}", nranks, options.cores,
+    const auto hosts = options.nodes == 1
+                           ? std::string()
+                           : fmt::format(" {} {} hosts at {:g} Mbit/s", options.one_machine ? "of" : "of each of",
+                                         options.nodes, options.network);
+    return fmt::format("{} ranks on {} cores{}; {}", nranks, options.cores, hosts,
                        calibration.empty() ? "default constants" : "constants of " + calibration);
   }
   return fmt::format("{} ranks on {} node{} of {}", nranks, options.nodes, options.nodes == 1 ? "" : "s",
@@ -42,7 +46,7 @@ void ExplainOne(const ExplainOptions& options) {
   SelectionTable table;
   Calibration calibration;
   if (!target.gpus) calibration = LoadCalibration(options.target.calibration, options.target.cores);
-  const bool measured = !target.gpus && calibration.TableFor(conditions, table);
+  const bool measured = !target.gpus && conditions.one_host && calibration.TableFor(conditions, table);
   if (options.size.empty()) {
     pricing.Complete(table, options.target.cores);
     fmt::print("{}", table.ToJson(conditions));

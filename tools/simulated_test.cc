@@ -90,6 +90,29 @@ TEST(Run, KnowsHosts) {
   EXPECT_GT(Fastest({shared, false}, wish).result.duration_us, Fastest({apart, false}, wish).result.duration_us);
 }
 
+// Hosts of processes that TCP joins: no way around their links, and on one machine they share its cores.
+TEST(Target, IsHostsOfProcesses) {
+  TargetOptions options;
+  options.nodes = 4;
+  options.ranks = 16;
+  options.cores = 2;
+  options.network = 1'000;
+  options.calibration = "none";
+  const Target target = TargetOf(options);
+  EXPECT_EQ(target.machine.arrangement().nodes(), 4);
+  EXPECT_FALSE(ConditionsOf(target).one_host);
+  constexpr std::size_t kBytes = 16 << 20;
+  constexpr double kBytesPerUs = 125;
+  const auto two_level = Fastest(target, {Collective::all_reduce, {tuttiAlgorithmTwoLevel}, kBytes});
+  const auto ring = Fastest(target, {Collective::all_reduce, {tuttiAlgorithmRing}, kBytes});
+  EXPECT_GT(two_level.result.duration_us, 2 * 3.0 / 4 * kBytes / kBytesPerUs);
+  EXPECT_GT(ring.result.duration_us, two_level.result.duration_us);
+
+  const Wish small{Collective::all_reduce, {tuttiAlgorithmTwoLevel}, 8};
+  options.one_machine = true;
+  EXPECT_GT(Fastest(TargetOf(options), small).result.duration_us, Fastest(target, small).result.duration_us);
+}
+
 TEST(Candidates, OfAProgramMoveItsData) {
   const Program program = ReadProgram("algorithms/testdata/hierarchical_all_reduce.xml");
   const Machine machine = HostMachine(DefaultHostCosts(2), ArrangeEvenly(4, 1));

@@ -1,4 +1,5 @@
-// The machine that a command's options describe: this host's ranks in shared memory, or hosts of GPUs from a topology.
+// The machine that a command's options describe: processes in the shared memory of a host, or of several that TCP
+// joins, or hosts of GPUs from a topology.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -17,8 +18,10 @@ namespace tutti::tools {
 struct TargetOptions {
   std::string topology;  // a file; empty: shared memory
   int nodes = 1;
-  int ranks = 0;  // in all; 0: one for each GPU, or core
-  int cores = 0;  // that ranks in shared memory have together; set by AddTargetOptions to this host's
+  int ranks = 0;             // in all; 0: one for each GPU, or core
+  int cores = 0;             // that ranks in shared memory have together; set by AddTargetOptions to this host's
+  double network = 10'000;   // Mbit/s, each way, of a host without a topology
+  bool one_machine = false;  // such hosts are namespaces of one machine, whose cores they share
   std::string calibration;
 };
 void AddTargetOptions(CLI::App& command, TargetOptions& options);
