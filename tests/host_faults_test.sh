@@ -11,8 +11,9 @@ source_dir=$1 program=$2/tests/tutti_host_rank tutti=$2/tools/tutti
 shift 2
 cases=("$@")
 [ ${#cases[@]} -gt 0 ] || cases=(nothing kill power_off link_down_and_up link_stays_down partition stopped late strangers
-                                 wrong_secret leaves_early)
-cluster=$source_dir/scripts/cluster.sh
+                                 wrong_secret leaves_early kill_and_shrink power_off_and_shrink partition_and_shrink
+                                 link_flap_and_shrink revoke)
+cluster=$source_dir/scripts/cluster.sh trouble=$source_dir/tests/rank_trouble.sh
 work=$(mktemp -d)
 trap 'jobs -p | xargs -r kill -KILL 2>/dev/null; rm -rf "$work"' EXIT
 
@@ -34,12 +35,12 @@ complain() {
   failed=1
 }
 
-start() {  # start SECONDS [LATE]: the cluster, in the background; returns when all ranks run
+start() {  # start SECONDS [OPTION...]: the cluster, in the background; returns when all ranks run
   local try
   name=faults-$$-$case
   : >"$work/out"
-  "$cluster" --hosts $hosts --ranks-per-host $ranks_per_host --bandwidth 1gbit --grace 60 --name "$name" -- \
-    "$program" "$1" $bytes "${@:2}" >"$work/out" 2>&1 &
+  FAULT_RUN=$name "$cluster" --hosts $hosts --ranks-per-host $ranks_per_host --bandwidth 1gbit --grace 60 \
+    --name "$name" -- "$program" "$1" $bytes "${@:2}" >"$work/out" 2>&1 &
   pid=$!
   for ((try = 0; try < 300; try++)); do
     [ "$(grep -c ' runs$' "$work/out")" -lt $ranks ] || return 0
@@ -50,6 +51,7 @@ start() {  # start SECONDS [LATE]: the cluster, in the background; returns when 
   return 1
 }
 control() { "$cluster" --name "$name" --control "$@"; }
+trouble() { "$trouble" "$name" "$@"; }  # trouble RANK VERB
 finish() { wait $pid || true; }
 
 # expect_failures COUNT PATTERN: so many ranks failed, each with a message that matches
@@ -65,6 +67,16 @@ expect_all_done() {
   done_ranks=$(grep -c ' is done: ' "$work/out" || true)
   [ "$done_ranks" -eq $ranks ] || complain "$done_ranks of $ranks ranks were done"
 }
+# expect_to_go_on RANKS [RANKS...]: each of these goes on with just these, such as "0 1 4", and they are done
+expect_to_go_on() {
+  local members expected=0 got
+  for members in "$@"; do
+    got=$(grep -c " goes on as .* with ranks $members\$" "$work/out" || true)
+    [ "$got" -eq "$(wc -w <<<"$members")" ] || complain "$got ranks go on as ranks $members"
+    expected=$((expected + $(wc -w <<<"$members")))
+  done
+  ranks=$expected expect_all_done
+}
 # Longest wait that a rank reports, in ms.
 longest_wait() { sed -n 's/.* failed after \([0-9]*\) ms.*/\1/p' "$work/out" | sort -n | tail -1; }
 expect_within() { [ "$(longest_wait)" -le "$1" ] || complain "the longest wait was $(longest_wait) ms, above $1"; }
@@ -78,7 +90,7 @@ case_nothing() {
 case_kill() {
   local -x TUTTI_DUMP=$work/dump-%r.json
   start 60 || return 0
-  pkill -KILL -f "^$program 60 $bytes" -n
+  trouble 5 kill
   finish
   expect_failures $((ranks - 1)) 'rank [0-9]+ \(host host[0-2], pid [0-9]+\) (died|was lost)'
   expect_within 5000
@@ -117,47 +129,23 @@ case_partition() {
 }
 # Longer than TUTTI_SILENCE_MS: a debugger is no fault.
 case_stopped() {
-  local stopped
   start 8 || return 0
-  stopped=$(pgrep -f "^$program 8 $bytes" -n)
-  kill -STOP "$stopped"
+  trouble 5 stop
   sleep 5
-  # What started it on its host stops and goes on with it, but wants to be told.
-  kill -CONT "$stopped" "$(ps -o ppid= -p "$stopped" | tr -d ' ')"
+  trouble 5 continue
   finish
   expect_all_done
 }
 # So is a rank that computes before its first operation, when nobody is connected to it yet.
 case_late() {
-  start 1 8 || return 0
+  start 1 late=8000 || return 0
   finish
   expect_all_done
 }
 # Whoever finds the ports of the ranks may knock, talk and hang up as he likes.
 case_strangers() {
-  local listening
   start 5 || return 0
-  listening=$(pgrep -f "^$program 5 $bytes" -o)
-  nsenter --net --target "$listening" python3 - <<'PYTHON' || complain "the strangers failed"
-import os, re, socket, subprocess, time
-sockets = []
-for line in open("/proc/net/tcp"):
-    fields = line.split()
-    if len(fields) < 4 or fields[3] != "0A":
-        continue
-    address, port = fields[1].split(":")
-    ip = ".".join(str(b) for b in reversed(bytes.fromhex(address)))
-    for i in range(40):
-        s = socket.create_connection((ip, int(port, 16)), timeout=5)
-        if i % 3 == 0:
-            s.send(os.urandom(200))
-        if i % 3 == 1:
-            s.close()
-        else:
-            sockets.append(s)
-assert len(sockets) > 40, "nobody listens"
-time.sleep(1)
-PYTHON
+  trouble 0 strangers || complain "the strangers failed"
   finish
   expect_all_done
 }
@@ -176,6 +164,50 @@ case_leaves_early() {
     finish
     expect_all_done
   done
+}
+# Survivors find out who is left and go on; also when it was the one who leads.
+case_kill_and_shrink() {
+  start 60 shrink=500 || return 0
+  trouble 0 kill
+  finish
+  expect_to_go_on "1 2 3 4 5"
+}
+case_power_off_and_shrink() {
+  local off
+  local -A left=([host2]="0 1 2 3" [host0]="2 3 4 5")
+  for off in "${!left[@]}"; do
+    start 60 shrink=500 || return 0
+    control power-off "$off"
+    finish
+    expect_to_go_on "${left[$off]}"
+  done
+}
+# Neither side can know of the other.
+case_partition_and_shrink() {
+  start 60 shrink=500 || return 0
+  control partition host0
+  finish
+  expect_to_go_on "0 1" "2 3 4 5"
+}
+# A link that comes back while ranks look for each other: all go on together, or those who come too late are told.
+case_link_flap_and_shrink() {
+  local together told
+  start 60 shrink=500 || return 0
+  control link-down host1
+  until grep -q ' failed after ' "$work/out"; do sleep 0.1; done
+  sleep 1
+  control link-up host1
+  finish
+  together=$(grep -o ' with ranks .*' "$work/out" | sort -u | wc -l)
+  [ "$together" -eq 1 ] || complain "$together communicators go on, not 1"
+  told=$(grep -c ' cannot go on .* the others go on without' "$work/out" || true)
+  ranks=$((ranks - told)) expect_all_done
+}
+case_revoke() {
+  start 60 shrink=500 revoke=4:1000 || return 0
+  finish
+  expect_failures 6 'rank 4 \(host host2, pid [0-9]+\) revoked the communicator'
+  expect_to_go_on "0 1 2 3 4 5"
 }
 
 for case in "${cases[@]}"; do

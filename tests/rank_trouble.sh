@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Trouble from outside for one rank of a cluster (scripts/cluster.sh), found by what its environment says.
+#
+#   tests/rank_trouble.sh RUN RANK kill|stop|continue|strangers
+#
+# RUN is what FAULT_RUN was in the environment when the cluster was started. Waits up to 5 s for a rank that is starting.
+set -euo pipefail
+
+run=$1 rank=$2 trouble=$3
+
+# find_rank: prints the rank's process. What started it on its host (nsenter) has no RANK.
+find_rank() {
+  local place try
+  for ((try = 0; try < 50; try++)); do
+    for place in $(grep -lxz "FAULT_RUN=$run" /proc/[0-9]*/environ 2>/dev/null); do
+      ! grep -qxz "RANK=$rank" "$place" 2>/dev/null || { basename "${place%/environ}"; return; }
+    done
+    sleep 0.1
+  done
+  echo "$0: rank $rank of $run is not there" >&2
+  return 1
+}
+
+# Whoever finds the ports of the ranks may knock, talk and hang up as he likes.
+send_strangers() {
+  nsenter --net --target "$1" python3 - <<'PYTHON'
+import os, socket, time
+sockets = []
+for line in open("/proc/net/tcp"):
+    fields = line.split()
+    if len(fields) < 4 or fields[3] != "0A":
+        continue
+    address, port = fields[1].split(":")
+    ip = ".".join(str(b) for b in reversed(bytes.fromhex(address)))
+    for i in range(40):
+        s = socket.create_connection((ip, int(port, 16)), timeout=5)
+        if i % 3 == 0:
+            s.send(os.urandom(200))
+        if i % 3 == 1:
+            s.close()
+        else:
+            sockets.append(s)
+assert len(sockets) > 40, "nobody listens"
+time.sleep(1)
+PYTHON
+}
+
+process=$(find_rank)
+case $trouble in
+  kill) kill -KILL "$process" ;;
+  stop) kill -STOP "$process" ;;
+  # What started it on its host stops and goes on with it, but wants to be told.
+  continue) kill -CONT "$process" "$(ps -o ppid= -p "$process" | tr -d ' ')" ;;
+  strangers) send_strangers "$process" ;;
+  *) echo "$0: '$trouble' is not known" >&2; exit 2 ;;
+esac
