@@ -29,7 +29,9 @@ void OutgoingRing::Sent(std::uint32_t number) {
 }
 
 bool OutgoingRing::Acknowledge(std::uint32_t emptied) {
-  if (emptied - acknowledged_ > taken_ - acknowledged_) return false;
+  const std::uint32_t news = emptied - acknowledged_;
+  if (static_cast<std::int32_t>(news) < 0) return true;  // overtaken by later news on another stream
+  if (news > taken_ - acknowledged_) return false;
   acknowledged_ = emptied;
   return true;
 }

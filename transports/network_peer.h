@@ -39,7 +39,7 @@ class OutgoingRing {
   SlotMessage Take(std::uint32_t connection, const std::byte*& data);
   // Slot `number` needs its memory no more.
   void Sent(std::uint32_t number);
-  // False: more than were sent.
+  // So many were emptied; news that is older than what is known says nothing. False: more than were sent.
   bool Acknowledge(std::uint32_t emptied);
 
  private:
