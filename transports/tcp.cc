@@ -40,6 +40,16 @@ constexpr std::uint64_t WhoIs(int rank, std::size_t line) {
   return std::uint64_t{line} << 32 | static_cast<std::uint32_t>(rank);
 }
 
+// For so many ms the system at the other end has answered nothing, if that is beyond `silence` and no accident.
+std::optional<std::uint32_t> Silence(const Socket& socket, Deadline::Milliseconds silence) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
+  if (info.tcpi_retransmits + info.tcpi_probes < kUnanswered) return std::nullopt;
+  if (info.tcpi_last_ack_recv < silence.count()) return std::nullopt;
+  return info.tcpi_last_ack_recv;
+}
+
 }  // namespace
 
 TcpCarrier::TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey& key, const Settings& settings,
@@ -144,6 +154,7 @@ bool TcpCarrier::AdvanceDial(int rank, Dialling& dial) {
                fmt::format("{}: {}", address, std::generic_category().message(error)));
         return true;
       }
+      KeepAlive(attempt.socket, silence_);
       attempt.handshake.emplace(std::move(attempt.socket), Purpose::data, rank_, rank_ + 1);
       peer.give_up = Deadline::After(silence_);  // its system is there
     } else if (attempt.deadline.Passed()) {
@@ -180,7 +191,8 @@ bool TcpCarrier::AdvanceDials(int rank) {
       peer.dials, [](const auto& dial) { return dial.attempt && dial.attempt->handshake.has_value(); });
   if (!peer.dials.empty() && !answered && peer.give_up.Passed() && !peer.broken) {
     if (peer.lines.empty()) {
-      Break(rank, fmt::format("it cannot be connected to ({})", peer.reason));
+      Break(rank, fmt::format("it cannot be connected to ({})",
+                              peer.reason.empty() ? "its system does not answer" : peer.reason));
     } else {
       Log(Subject::transport, "rank {}: {} of {} connections to rank {} failed: {}", rank_, peer.dials.size(),
           connections_, rank, peer.reason);
@@ -299,7 +311,12 @@ void TcpCarrier::Break(int rank, std::string why) {
   peer.dials.clear();
   peer.dial_at.reset();
   peer.messages.clear();
-  for (const auto& line : peer.lines) Watched(line->stream.socket().fd(), 0, EPOLL_CTL_DEL, 0);
+  for (const auto& line : peer.lines) {
+    const int fd = line->stream.socket().fd();
+    Watched(fd, 0, EPOLL_CTL_DEL, 0);
+    // Whatever keeps the peer from this rank may be over in a moment: it, too, is to know that this is the end.
+    shutdown(fd, SHUT_RDWR);
+  }
   // The lines themselves may be in use further up the stack; they end with this.
   events_.Broken(rank, why);
 }
@@ -338,12 +355,16 @@ void TcpCarrier::LookForSilence() {
   next_look_ = Deadline::After(kSilenceLook);
   for (auto& [rank, peer] : peers_) {
     for (std::size_t i = 0; i < peer.lines.size() && !peer.broken; ++i) {
-      tcp_info info{};
-      socklen_t size = sizeof info;
-      if (getsockopt(peer.lines[i]->stream.socket().fd(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) continue;
-      if (info.tcpi_retransmits + info.tcpi_probes < kUnanswered) continue;
-      if (info.tcpi_last_ack_recv < silence_.count()) continue;
-      Break(rank, fmt::format("its system has answered nothing for {} ms", info.tcpi_last_ack_recv));
+      if (const auto ms = Silence(peer.lines[i]->stream.socket(), silence_)) {
+        Break(rank, fmt::format("its system has answered nothing for {} ms", *ms));
+      }
+    }
+    for (auto& dial : peer.dials) {
+      if (!dial.attempt || !dial.attempt->handshake) continue;
+      if (const auto ms = Silence(dial.attempt->handshake->socket(), silence_)) {
+        const auto address = peer.addresses[dial.attempt->address].Text();
+        Missed(peer, dial, true, fmt::format("{} has answered nothing for {} ms", address, *ms));
+      }
     }
   }
 }
