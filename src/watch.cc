@@ -13,6 +13,9 @@
 namespace tutti {
 namespace {
 
+// What has come is taken by then, also by a helper thread on a busy machine.
+constexpr std::chrono::milliseconds kLastSlots{500};
+
 bool IsDead(int pidfd) {
   if (pidfd < 0) return false;
   pollfd entry{pidfd, POLLIN, 0};
@@ -153,17 +156,22 @@ std::optional<std::string> Watch::HowItEnded(int rank) const {
   return why;
 }
 
-std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking, const std::vector<int>& waits_for) {
+std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking, const std::vector<int>& waits_for,
+                                         std::chrono::steady_clock::duration waited) {
   int missed = -1;
   std::optional<std::string> died;  // rather than left, which may be another death's consequence
   for (int r = 0; r < fabric_.nranks() && !died; ++r) {
     if (r == fabric_.rank()) continue;
-    if (NeedsNothingFrom(r, undertaking)) continue;  // spares the system call below, too
+    const bool local = fabric_.is_local(r), completed = NeedsNothingFrom(r, undertaking);
+    if (local && completed) continue;  // spares the system call below, too
     // What a rank of another host has completed is not always known here; who waits for it says that it is missed.
-    if (!fabric_.is_local(r) && std::find(waits_for.begin(), waits_for.end(), r) == waits_for.end()) continue;
+    if (!local && std::find(waits_for.begin(), waits_for.end(), r) == waits_for.end()) continue;
     const bool left = fabric_.control(r).state.load(std::memory_order_acquire) == RankState::left;
-    const auto ended = left ? std::nullopt : HowItEnded(r);
+    const auto ended = left && local ? std::nullopt : HowItEnded(r);
     if (!left && !ended) continue;
+    // News that a rank of another host has completed may overtake what it sent. That may still come until its
+    // connections have ended, and then has to be taken.
+    if (completed && (!ended || waited < kLastSlots)) continue;
     // What it had published before is still to be read: only when another look finds us waiting still is it missed.
     if (!seen_dead_[static_cast<std::size_t>(r)]) {
       seen_dead_[static_cast<std::size_t>(r)] = true;
@@ -171,7 +179,7 @@ std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking, const s
     }
     if (missed >= 0 && left) continue;
     missed = r;
-    died = ended;
+    if (!left) died = ended;
   }
   if (missed < 0) return std::nullopt;
   return Error{tuttiRemoteError,
@@ -204,7 +212,7 @@ std::optional<Error> Watch::Look(const Undertaking& undertaking, const std::vect
   if (auto own = failure()) return own;
   if (auto theirs = LookAtFailures()) return theirs;
   if (auto mismatch = LookForMismatch(undertaking)) return mismatch;
-  if (auto death = LookForDeath(undertaking, waits_for)) return death;
+  if (auto death = LookForDeath(undertaking, waits_for, waited)) return death;
   if (waited < timeout_) return std::nullopt;
   return Error{tuttiTimeoutError,
                fmt::format("nothing moved for {} ms in {} of {}{}{}", timeout_.count(), Describe(undertaking),

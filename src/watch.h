@@ -51,7 +51,8 @@ class Watch {
  private:
   std::optional<Error> LookAtFailures() const;
   std::optional<Error> LookForMismatch(const Undertaking& undertaking) const;
-  std::optional<Error> LookForDeath(const Undertaking& undertaking, const std::vector<int>& waits_for);
+  std::optional<Error> LookForDeath(const Undertaking& undertaking, const std::vector<int>& waits_for,
+                                    std::chrono::steady_clock::duration waited);
   // Nothing if it has not, as far as can be seen from here. "died", ...
   std::optional<std::string> HowItEnded(int rank) const;
   bool NeedsNothingFrom(int rank, const Undertaking& undertaking) const;

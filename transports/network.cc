@@ -100,8 +100,7 @@ void NetworkEngine::Deregister(const std::byte* begin, std::size_t bytes) {
 
 std::optional<std::string> NetworkEngine::Lost(int rank) {
   const std::lock_guard lock(mutex_);
-  const auto& peer = Peer(rank);
-  return peer.left ? std::nullopt : peer.lost;
+  return Peer(rank).lost;
 }
 
 bool NetworkEngine::Control(int rank, std::span<const std::byte> bytes) {

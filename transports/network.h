@@ -47,8 +47,8 @@ class NetworkEngine final : private CarrierEvents {
   void Register(const std::byte* begin, std::size_t bytes);
   void Deregister(const std::byte* begin, std::size_t bytes);
 
-  // Why nothing more will come from `peer`, for a person: "its connection was closed". None while all is well, and
-  // when it has left in order.
+  // Why nothing more will come from `peer`, for a person: "its connection was closed", also when it has left in order.
+  // None while something may.
   std::optional<std::string> Lost(int peer);
 
   // Tells all peers that are connected that this rank's communicator has failed, and turns the others away.
