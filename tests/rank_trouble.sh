@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Trouble from outside for one rank of a cluster (scripts/cluster.sh), found by what its environment says.
+# Trouble from outside for ranks of a cluster (scripts/cluster.sh), found by what their environment says.
 #
-#   tests/rank_trouble.sh RUN RANK kill|stop|continue|strangers
+#   tests/rank_trouble.sh RUN RANK,... kill|stop|continue|strangers      all at once
 #
 # RUN is what FAULT_RUN was in the environment when the cluster was started. Waits up to 5 s for a rank that is starting.
 set -euo pipefail
 
-run=$1 rank=$2 trouble=$3
+run=$1 ranks=$2 trouble=$3
 
-# find_rank: prints the rank's process. What started it on its host (nsenter) has no RANK.
+# find_rank RANK: prints its process. What started it on its host (nsenter) has no RANK.
 find_rank() {
   local place try
   for ((try = 0; try < 50; try++)); do
     for place in $(grep -lxz "FAULT_RUN=$run" /proc/[0-9]*/environ 2>/dev/null); do
-      ! grep -qxz "RANK=$rank" "$place" 2>/dev/null || { basename "${place%/environ}"; return; }
+      ! grep -qxz "RANK=$1" "$place" 2>/dev/null || { basename "${place%/environ}"; return; }
     done
     sleep 0.1
   done
-  echo "$0: rank $rank of $run is not there" >&2
+  echo "$0: rank $1 of $run is not there" >&2
   return 1
 }
 
@@ -45,12 +45,17 @@ time.sleep(1)
 PYTHON
 }
 
-process=$(find_rank)
-case $trouble in
-  kill) kill -KILL "$process" ;;
-  stop) kill -STOP "$process" ;;
+processes=()
+for rank in ${ranks//,/ }; do
+  process=$(find_rank "$rank")
+  processes+=("$process")
   # What started it on its host stops and goes on with it, but wants to be told.
-  continue) kill -CONT "$process" "$(ps -o ppid= -p "$process" | tr -d ' ')" ;;
-  strangers) send_strangers "$process" ;;
+  [ "$trouble" != continue ] || processes+=("$(ps -o ppid= -p "$process" | tr -d ' ')")
+done
+case $trouble in
+  kill) kill -KILL "${processes[@]}" ;;
+  stop) kill -STOP "${processes[@]}" ;;
+  continue) kill -CONT "${processes[@]}" ;;
+  strangers) for process in "${processes[@]}"; do send_strangers "$process"; done ;;
   *) echo "$0: '$trouble' is not known" >&2; exit 2 ;;
 esac

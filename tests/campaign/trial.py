@@ -1,0 +1,273 @@
+"""What one trial of the fault campaign is: a cluster, what its ranks do, a fault and its moment. Derived from the
+campaign's seed and the trial's number alone."""
+
+import dataclasses
+import random
+
+# A system that answers nothing for so long is dead. Without data under way it takes three probes, a second apart.
+LEAST_SILENCE_MS, MOST_SILENCE_MS = 1000, 1500
+# No interruption is as long as this part of it: the system's repetitions are far apart by then, and the next one may
+# come too late.
+SHORT = 0.5
+# Ranks stop by themselves after so long where nothing is to happen, or where the fault is none.
+QUIET_SECONDS = 3
+ENDLESS_SECONDS = 300
+GO_ON_MS = 300
+SEVERAL_GO_ON_MS = 1500
+# All sides have gone on by then.
+LATEST_HEALING_MS = 6500
+HEALED_SECONDS = 10
+INIT_TIMEOUT_MS = 8000
+
+# Settings that all ranks must have alike; each trial takes some value of some of them.
+SETTINGS = {
+    "TUTTI_ALGO": ["ring", "two_level", "double_binary_tree", "two_level_tree"],
+    "TUTTI_CHANNELS": ["1", "2", "4"],
+    "TUTTI_WIRE": ["inline", "bulk"],
+    "TUTTI_CHUNK": ["4096", "65536"],
+    "TUTTI_THREADS": ["2"],
+    "TUTTI_SOCKETS": ["1", "2", "4"],
+    "TUTTI_ZERO_COPY": ["0"],
+    "TUTTI_CMA": ["1"],
+    "TUTTI_DETERMINISTIC": ["1"],
+}
+
+# How often each kind of fault is taken, beside the others.
+KINDS = {
+    "none": 2,
+    "kill": 4,
+    "kill_several": 4,
+    "power_off": 4,
+    "link_down": 3,
+    "nic_down": 2,
+    "link_flap": 3,
+    "partition": 3,
+    "partition_healed_soon": 2,
+    "partition_healed_late": 4,
+    "stop": 3,
+    "slow": 2,
+    "abort": 3,
+    "revoke": 3,
+    "mismatch": 3,
+    "strangers": 2,
+}
+# These are faults of the program, which begin when there is a communicator.
+OF_THE_PROGRAM = {"abort", "revoke", "mismatch", "slow"}
+# What nobody hears of at once: a system has to be silent for a while.
+SILENT = {"power_off", "link_down", "nic_down", "partition", "partition_healed_late"}
+# Both sides of the cut may hear of each other's failures.
+REACHABLE = {"nic_down", "partition_healed_late"}
+HARMLESS = {"none", "link_flap", "partition_healed_soon", "stop", "slow", "strangers"}
+# So many of the faults come while the ranks join.
+EARLY = 0.25
+
+
+@dataclasses.dataclass
+class Act:
+    """One thing that is done to the cluster, `after_ms` after the one before."""
+
+    after_ms: int
+    what: str  # "control" or "rank"
+    arguments: list
+
+    def __str__(self):
+        return f"{self.after_ms} ms later {self.what} {' '.join(self.arguments)}"
+
+
+@dataclasses.dataclass
+class Trial:
+    number: int
+    kind: str
+    hosts: int
+    ranks_per_host: int
+    nics: int
+    bandwidth: str
+    bytes: int
+    seconds: int
+    silence_ms: int
+    settings: dict
+    early: bool  # the first act's time counts from the first rank's start, not from when all run
+    acts: list = dataclasses.field(default_factory=list)
+    options: list = dataclasses.field(default_factory=list)
+    dead: set = dataclasses.field(default_factory=set)  # ranks that are not to go on
+    guilty: set = dataclasses.field(default_factory=set)  # ranks of which one must be named
+    sides: list = dataclasses.field(default_factory=list)  # sets of ranks that a cut parts for good
+
+    @property
+    def ranks(self):
+        return self.hosts * self.ranks_per_host
+
+    @property
+    def harmless(self):
+        return self.kind in HARMLESS
+
+    def ranks_of(self, host):
+        return set(range(host * self.ranks_per_host, (host + 1) * self.ranks_per_host))
+
+    def guilty_for(self, rank):
+        """Ranks that `rank` may blame: those beyond the cut, or those who are at fault for everybody."""
+        for side in self.sides:
+            if self.kind in REACHABLE:
+                return set(range(self.ranks))
+            if rank in side:
+                return set(range(self.ranks)) - side
+        return self.guilty
+
+    def parted(self, rank, other):
+        """Whether a cut is between them."""
+        return any((rank in side) != (other in side) for side in self.sides)
+
+    def survivors(self):
+        return set(range(self.ranks)) - self.dead
+
+    def __str__(self):
+        settings = " ".join(f"{name}={value}" for name, value in sorted(self.settings.items()))
+        acts = "; ".join(map(str, self.acts)) or "nothing"
+        begin = "first rank's start" if self.early else "all ranks' first operation"
+        return (
+            f"trial {self.number}: {self.kind}: {self.hosts} hosts of {self.ranks_per_host} ranks, {self.nics} nics, "
+            f"{self.bandwidth or 'any bandwidth'}, {self.bytes} bytes, silence {self.silence_ms} ms, "
+            f"{settings or 'no settings'}, {' '.join(self.options)}; after the {begin}: {acts}"
+        )
+
+
+def pick_settings(rng):
+    names = rng.sample(sorted(SETTINGS), rng.choice([0, 0, 1, 2, 3]))
+    return {name: rng.choice(SETTINGS[name]) for name in sorted(names)}
+
+
+def derive(seed, number):
+    """The trial of that number."""
+    rng = random.Random(f"{seed}/{number}")
+    kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
+    nics = 2 if kind == "nic_down" else rng.choice([1, 1, 2])
+    trial = Trial(
+        number=number,
+        kind=kind,
+        hosts=rng.randint(2, 4),
+        ranks_per_host=rng.randint(1, 3),
+        nics=nics,
+        bandwidth=rng.choice(["", "1gbit", "200mbit"]),
+        bytes=int(8 * 2 ** rng.uniform(0, 19)),  # up to 4 MB
+        seconds=QUIET_SECONDS if kind in HARMLESS else ENDLESS_SECONDS,
+        silence_ms=rng.randint(LEAST_SILENCE_MS, MOST_SILENCE_MS),
+        settings=pick_settings(rng),
+        early=kind not in OF_THE_PROGRAM and rng.random() < EARLY,
+    )
+    # So that the ranks of a failed trial had the time to begin, whatever the moment.
+    begin = rng.randint(0, 600 if trial.early else 1500)
+    if kind not in HARMLESS:
+        trial.options.append(f"shrink={GO_ON_MS}")
+    globals()[f"plan_{kind}"](trial, rng, begin)
+    return trial
+
+
+# One for each kind: what is done, who is to be blamed, who is left.
+
+
+def plan_none(trial, rng, begin):
+    pass
+
+
+def plan_kill(trial, rng, begin):
+    victim = rng.randrange(trial.ranks)
+    trial.acts.append(Act(begin, "rank", [str(victim), "kill"]))
+    trial.dead = trial.guilty = {victim}
+
+
+def plan_kill_several(trial, rng, begin):
+    victims = rng.sample(range(trial.ranks), rng.randint(1, max(1, trial.ranks - 1)))
+    # All at once, or the rest while those who are left are finding each other, or after.
+    at_once = rng.choice([1, len(victims), len(victims)])
+    for group in filter(None, (victims[:at_once], victims[at_once:])):
+        trial.acts.append(Act(begin, "rank", [",".join(map(str, group)), "kill"]))
+        begin = rng.randint(0, 1500)
+    trial.dead = trial.guilty = set(victims)
+    trial.options = [f"shrink={SEVERAL_GO_ON_MS}"]
+
+
+def plan_power_off(trial, rng, begin):
+    host = rng.randrange(trial.hosts)
+    trial.acts.append(Act(begin, "control", ["power-off", f"host{host}"]))
+    trial.dead = trial.guilty = trial.ranks_of(host)
+
+
+def cut_off(trial, hosts):
+    side = set().union(*(trial.ranks_of(host) for host in hosts))
+    trial.sides = [side, set(range(trial.ranks)) - side]
+
+
+def plan_link_down(trial, rng, begin):
+    host = rng.randrange(trial.hosts)
+    trial.acts.append(Act(begin, "control", ["link-down", f"host{host}"]))
+    cut_off(trial, [host])
+
+
+def plan_nic_down(trial, rng, begin):
+    """What goes on over the other interface depends on whether there are connections over this one: ranks may go on as
+    if nothing had happened, or fail, and then find each other over the other."""
+    host = rng.randrange(trial.hosts)
+    trial.seconds = 2 * QUIET_SECONDS
+    trial.acts.append(Act(begin, "control", ["link-down", f"host{host}", str(rng.randrange(trial.nics))]))
+    cut_off(trial, [host])
+
+
+def plan_link_flap(trial, rng, begin):
+    host = f"host{rng.randrange(trial.hosts)}"
+    trial.acts.append(Act(begin, "control", ["link-down", host]))
+    trial.acts.append(Act(rng.randint(50, int(SHORT * trial.silence_ms)), "control", ["link-up", host]))
+
+
+def part(trial, rng, begin):
+    hosts = rng.sample(range(trial.hosts), rng.randint(1, trial.hosts - 1))
+    trial.acts.append(Act(begin, "control", ["partition", ",".join(f"host{host}" for host in sorted(hosts))]))
+    return hosts
+
+
+def plan_partition(trial, rng, begin):
+    cut_off(trial, part(trial, rng, begin))
+
+
+def plan_partition_healed_soon(trial, rng, begin):
+    part(trial, rng, begin)
+    trial.acts.append(Act(rng.randint(50, int(SHORT * trial.silence_ms)), "control", ["heal"]))
+
+
+def plan_partition_healed_late(trial, rng, begin):
+    """While those who are left are finding each other, or after."""
+    trial.seconds = HEALED_SECONDS  # it may be healed before anybody has noticed
+    cut_off(trial, part(trial, rng, begin))
+    trial.acts.append(Act(rng.randint(trial.silence_ms, LATEST_HEALING_MS), "control", ["heal"]))
+
+
+def plan_stop(trial, rng, begin):
+    """As in a debugger: that is no fault, however long it takes."""
+    victim = str(rng.randrange(trial.ranks))
+    trial.acts.append(Act(begin, "rank", [victim, "stop"]))
+    trial.acts.append(Act(rng.randint(100, 2 * trial.silence_ms), "rank", [victim, "continue"]))
+
+
+def plan_strangers(trial, rng, begin):
+    trial.acts.append(Act(begin, "rank", [str(rng.randrange(trial.ranks)), "strangers"]))
+
+
+def plan_slow(trial, rng, begin):
+    trial.options.append(f"slow={rng.randrange(trial.ranks)}:{rng.choice([5, 50, 500])}")
+
+
+def plan_abort(trial, rng, begin):
+    aborter = rng.randrange(trial.ranks)
+    trial.options.append(f"abort={aborter}:{begin}")
+    trial.dead = trial.guilty = {aborter}
+
+
+def plan_revoke(trial, rng, begin):
+    revoker = rng.randrange(trial.ranks)
+    trial.options.append(f"revoke={revoker}:{begin}")
+    trial.guilty = {revoker}
+
+
+def plan_mismatch(trial, rng, begin):
+    odd = rng.randrange(trial.ranks)
+    trial.options.append(f"{rng.choice(['count', 'operator', 'call'])}={odd}:{begin}")
+    trial.guilty = {odd}

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Random faults on clusters of namespaces: every survivor gets an answer that names who is at fault, no result is ever
+wrong, what is no fault raises no alarm, and survivors go on.
+
+Each trial follows from the seed and its number alone; --only replays one. Exit status: 0 if nothing was found, 77 where
+this machine cannot make such clusters."""
+
+import argparse
+import collections
+import concurrent.futures
+import os
+import pathlib
+import sys
+import textwrap
+import time
+
+sys.dont_write_bytecode = True  # nothing is left in the source tree
+from campaign import cluster, judge, trial  # noqa: E402
+
+# From the last act: what is slowest is to miss silent ranks in several communicators, one after the other.
+LIMIT_SECONDS = 40
+CANNOT = cluster.CANNOT
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("source", type=pathlib.Path, help="this project")
+    parser.add_argument("build", type=pathlib.Path, help="where it was built")
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0, help="the first trial's number")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", help="only trials of these numbers, such as 3,5: with all that their ranks say")
+    parser.add_argument("--jobs", type=int, default=4, help="clusters at a time")
+    parser.add_argument("--list", action="store_true", help="say what the trials are, and do nothing")
+    return parser.parse_args(arguments)
+
+
+class Table:
+    """By kind of fault: trials, and how many of them had each sort of fault."""
+
+    def __init__(self):
+        self.trials = collections.Counter()
+        self.bad = collections.Counter()
+
+    def add(self, kind, sorts):
+        self.trials[kind] += 1
+        for sort in sorts:
+            self.bad[kind, sort] += 1
+
+    def __str__(self):
+        rows = [["fault", "trials", *judge.SORTS]]
+        for kind in sorted(self.trials):
+            rows.append([kind, self.trials[kind], *(self.bad[kind, sort] for sort in judge.SORTS)])
+        totals = (sum(self.bad[kind, sort] for kind in self.trials) for sort in judge.SORTS)
+        rows.append(["all", sum(self.trials.values()), *totals])
+        widths = [max(len(str(row[column])) for row in rows) for column in range(len(rows[0]))]
+        return "\n".join(
+            "  ".join(str(cell).rjust(width) if column else str(cell).ljust(width)
+                      for column, (cell, width) in enumerate(zip(row, widths)))
+            for row in rows
+        )
+
+
+def main():
+    options = parse(sys.argv[1:])
+    numbers = range(options.first, options.first + options.trials)
+    if options.only is not None:
+        numbers = map(int, options.only.split(","))
+    trials = [trial.derive(options.seed, number) for number in numbers]
+    if options.list:
+        print("\n".join(map(str, trials)))
+        return 0
+    program = options.build / "tests/tutti_host_rank"
+    run = lambda one: cluster.run(one, options.source, program, f"campaign-{os.getpid()}-{one.number}", LIMIT_SECONDS)
+    table, failed, began = Table(), 0, time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        pending = {pool.submit(run, one): one for one in trials}
+        for future in concurrent.futures.as_completed(pending):
+            one = pending[future]
+            try:
+                record = future.result()
+            except NotImplementedError as reason:
+                pool.shutdown(cancel_futures=True)
+                print(reason)
+                return CANNOT
+            bad = judge.judge(one, record)
+            table.add(one.kind, {sort for sort, _ in bad})
+            failed += bool(bad)
+            print(f"{'FAILED' if bad else 'ok'} after {record.seconds:.1f} s: {one}", flush=True)
+            if bad:
+                print("\n".join(f"  {sort.upper()}: {sentence}" for sort, sentence in bad))
+                print(f"  replay: {sys.argv[0]} {options.source} {options.build} --seed {options.seed} "
+                      f"--only {one.number}")
+            if bad or options.only is not None:
+                print(textwrap.indent(record.output, "    "), flush=True)
+    print(f"\n{table}\n\nseed {options.seed}, {len(trials)} trials in {time.monotonic() - began:.0f} s: {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
