@@ -2,7 +2,8 @@
 //
 //   tutti_host_rank SECONDS BYTES [OPTION...]
 //     shrink=MS         after a failure goes on with those who are left, for so long
-//     pause=MS          between a failure and going on
+//     pause=RANK:MS     so long this rank waits between a failure and going on
+//     mix=1             before each all-reduce one operation of another kind
 //     late=MS           the last rank comes so late to the first operation
 //     slow=RANK:MS      this rank waits so long before every operation
 //     abort=RANK:MS, revoke=RANK:MS
@@ -37,6 +38,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/host_rank_mix.h"
 #include "tutti/tutti.h"
 
 namespace {
@@ -107,7 +109,7 @@ class HostRank {
       if (status) return *status;
       const auto on = options_.Time("shrink");
       if (!on) return kFailed;
-      if (const auto pause = options_.Time("pause")) std::this_thread::sleep_for(*pause);
+      if (const auto pause = options_.Deed("pause", rank_)) std::this_thread::sleep_for(*pause);
       began = Clock::now();
       if (const auto result = tuttiCommShrink(comm.get(), nullptr, 0, &made, nullptr); result != tuttiSuccess) {
         Say(fmt::format("cannot go on after {:.0f} ms: {}", MsSince(began), Reason(result, nullptr)));
@@ -164,14 +166,27 @@ class HostRank {
     if (tuttiCommUserRank(comm, &rank) != tuttiSuccess) rank = -1;
     ranks = SizeOf(comm);
     const auto slow = options_.Deed("slow", rank_);
+    const bool mixes = options_.more.contains("mix");
     long operations = 0;
     for (bool more = true; more;) {
       if (slow) std::this_thread::sleep_for(*slow);
       Fill(operations, rank);
       // The last element says whether rank 0 wants to stop.
       data_.back() = rank == 0 && Clock::now() >= end ? 1.0F : 0.0F;
-      const auto called = Clock::now();
-      const auto result = Call(comm);
+      auto called = Clock::now();
+      auto result = tuttiSuccess;
+      if (mixes) {
+        std::optional<std::string> wrong;
+        result = tutti::testing::RunOneOfTheMix(comm, rank, ranks, Count(), operations, Salt(), wrong);
+        if (wrong) {
+          Say("has a wrong result: " + *wrong);
+          return kWrong;
+        }
+      }
+      if (result == tuttiSuccess) {
+        called = Clock::now();
+        result = Call(comm);
+      }
       if (aborted != nullptr && *aborted) return std::nullopt;
       if (result != tuttiSuccess) {
         Say(fmt::format("failed after {:.0f} ms of waiting: {}", MsSince(called), Reason(result, comm)));
@@ -204,8 +219,13 @@ class HostRank {
 
   // What all ranks have in common of an element: small, so that sums are exact, and another in the next operation.
   std::size_t Common(std::size_t element, long operation) const {
-    constexpr std::size_t kValues = 512, kBetweenGenerations = 7;
-    return (element + static_cast<std::size_t>(operation) + kBetweenGenerations * generation_) % kValues;
+    constexpr std::size_t kValues = 512;
+    return (element + static_cast<std::size_t>(operation) + Salt()) % kValues;
+  }
+  // Another in each communicator.
+  std::size_t Salt() const {
+    constexpr std::size_t kBetweenGenerations = 7;
+    return kBetweenGenerations * generation_;
   }
   void Fill(long operation, int rank) {
     for (std::size_t i = 0; i < Count(); ++i) {

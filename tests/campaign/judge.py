@@ -102,7 +102,7 @@ def judge(trial, record):
     """What is wrong with it: pairs of a sort and a sentence."""
     stories = tell_stories(record.output, trial.ranks)
     survivors = [stories[rank] for rank in sorted(trial.survivors())]
-    bad = [("undone", problem) for problem in record.trouble]
+    bad = [("undone", problem) for problem in record.trouble if not was_over(problem, stories)]
     bad += [("wrong", f"rank {story.rank} has a wrong result") for story in stories if story.wrong]
     for story in survivors:
         ended = story.ended() or (trial.harmless and story.failures)
@@ -117,6 +117,12 @@ def judge(trial, record):
     return bad if trial.harmless else bad + list(judge_who_goes_on(trial, stories))
 
 
+def was_over(problem, stories):
+    """The rank that was to be troubled had come to its end before."""
+    found = re.search(r"rank (\d+) of \S+ is not there", problem)
+    return found and stories[int(found[1])].ended()
+
+
 def judge_failures(trial, story):
     limit = (trial.silence_ms + PROBES_MS if trial.kind in SILENT else DEATH_MS) + BUSY_MS
     for index, (ms, message, generation) in enumerate(story.failures):
@@ -129,7 +135,7 @@ def judge_failures(trial, story):
             yield "unnamed", f"rank {story.rank} blames {sorted(culprits)}, not {sorted(guilty)}: {message}"
         elif trial.sides and (found := re.search(WAITED, message)):
             lost, waiting = (story.original({int(rank)}, generation) for rank in found.groups())
-            if not trial.parted(min(lost), min(waiting)):
+            if not trial.parted(min(lost), min(waiting)) and not lost & trial.dead:
                 yield "unnamed", f"rank {story.rank} hears of {lost} and {waiting}, which nothing parts: {message}"
 
 

@@ -60,6 +60,10 @@ REACHABLE = {"nic_down", "partition_healed_late"}
 HARMLESS = {"none", "link_flap", "partition_healed_soon", "stop", "slow", "strangers"}
 # So many of the faults come while the ranks join.
 EARLY = 0.25
+# In so many trials ranks do more than reduce; one comes late to shrink; one more dies on the way.
+MIX, PAUSE, ONE_MORE = 0.4, 0.2, 0.2
+LATEST_PAUSE_MS = 3000
+LATEST_ONE_MORE_MS = 5000
 
 
 @dataclasses.dataclass
@@ -110,7 +114,7 @@ class Trial:
             if self.kind in REACHABLE:
                 return set(range(self.ranks))
             if rank in side:
-                return set(range(self.ranks)) - side
+                return set(range(self.ranks)) - side | self.guilty
         return self.guilty
 
     def parted(self, rank, other):
@@ -159,7 +163,23 @@ def derive(seed, number):
     if kind not in HARMLESS:
         trial.options.append(f"shrink={GO_ON_MS}")
     globals()[f"plan_{kind}"](trial, rng, begin)
+    complicate(trial, random.Random(f"{seed}/{number}/more"))
     return trial
+
+
+def complicate(trial, rng):
+    if rng.random() < MIX:
+        trial.options.append("mix=1")
+    if trial.kind in HARMLESS:
+        return
+    if rng.random() < PAUSE:
+        trial.options.append(f"pause={rng.randrange(trial.ranks)}:{rng.randint(0, LATEST_PAUSE_MS)}")
+    if rng.random() < ONE_MORE and trial.kind != "nic_down":
+        victim = rng.choice(sorted(trial.survivors()))
+        trial.acts.append(Act(rng.randint(0, LATEST_ONE_MORE_MS), "rank", [str(victim), "kill"]))
+        trial.dead = trial.dead | {victim}
+        trial.guilty = trial.guilty | {victim}
+        trial.options[0] = f"shrink={SEVERAL_GO_ON_MS}"
 
 
 # One for each kind: what is done, who is to be blamed, who is left.
