@@ -185,7 +185,7 @@ TEST(Reunion, AgreesWhoeverEndsAtRandom) {
     const int nranks = 2 + static_cast<int>(random() % 7);
     std::vector<int> ends_after(static_cast<std::size_t>(nranks), -1);  // ms
     for (auto& end : ends_after) {
-      if (random() % 3 == 0) end = static_cast<int>(random() % 1200);
+      if (random() % 3 == 0) end = static_cast<int>(random() % 300);
     }
     Ranks all(nranks);
     std::vector<std::vector<int>> told(static_cast<std::size_t>(nranks));
