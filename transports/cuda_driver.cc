@@ -1,10 +1,9 @@
 #include "transports/cuda_driver.h"
 
-#include <dlfcn.h>
-
 #include <string_view>
 
 #include "base/error.h"
+#include "base/shared_library.h"
 
 namespace tutti {
 namespace {
@@ -19,14 +18,16 @@ struct Loaded {
   std::string why;
 
   Loaded() {
-    // Never unloaded: its threads would lose their code.
-    void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      why = fmt::format("there is no CUDA driver ({})", dlerror());
+    SharedLibrary library(kLibrary);
+    if (!library) {
+      why = fmt::format("there is no CUDA driver ({})", library.why());
       return;
     }
-    why = Bind(library);
-    if (!why.empty()) return;
+    Bind(library);
+    if (!library.missing().empty()) {
+      why = fmt::format("the CUDA driver is too old: {} has no {}", kLibrary, library.missing());
+      return;
+    }
     if (const auto result = driver.cuInit(0); result != kCuSuccess) {
       why = fmt::format("the CUDA driver does not start (cuInit: {})", Phrase(result));
       return;
@@ -43,15 +44,8 @@ struct Loaded {
     return text;
   }
 
-  // The name of a function that the library lacks, or "".
-  std::string Bind(void* library) {
-    std::string missing;
-    const auto bind = [&]<typename Function>(Function*& function, const char* name) {
-      function = reinterpret_cast<Function*>(dlsym(library, name));
-      if (function == nullptr && missing.empty()) {
-        missing = fmt::format("the CUDA driver is too old: {} has no {}", kLibrary, name);
-      }
-    };
+  void Bind(SharedLibrary& library) {
+    const auto bind = [&](auto*& function, const char* name) { library.Find(function, name); };
     // Where an interface has changed, the driver has its versions side by side, under these names.
     bind(driver.cuInit, "cuInit");
     bind(driver.cuDriverGetVersion, "cuDriverGetVersion");
@@ -97,7 +91,6 @@ struct Loaded {
     bind(driver.cuEventDestroy, "cuEventDestroy_v2");
     bind(driver.cuEventRecord, "cuEventRecord");
     bind(driver.cuEventQuery, "cuEventQuery");
-    return missing;
   }
 };
 

@@ -1,11 +1,9 @@
 #include "transports/verbs_carrier.h"
 
 #include <fmt/format.h>
-#include <sys/epoll.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <utility>
 
 #include "base/error.h"
@@ -24,17 +22,6 @@ constexpr int kBatchesInARow = 8;
 // memory.
 constexpr Deadline::Milliseconds kLastArrivals{10};
 
-Settings OneConnection(Settings settings) {
-  settings.sockets = 1;
-  return settings;
-}
-
-void Watch(const FileDescriptor& epoll, int fd) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0 && errno != EEXIST) ThrowErrno("epoll_ctl");
-}
-
 }  // namespace
 
 VerbsCarrier::VerbsCarrier(int rank, const std::vector<int>& peers, const SecretKey& key, const Settings& settings,
@@ -42,16 +29,12 @@ VerbsCarrier::VerbsCarrier(int rank, const std::vector<int>& peers, const Secret
     : rank_(rank),
       settings_(settings),
       events_(events),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)),
       rails_(OpenRails(settings)),
-      tcp_(std::make_unique<TcpCarrier>(rank, peers, key, OneConnection(settings), all_gather,
-                                        static_cast<CarrierEvents&>(*this))) {
-  if (!epoll_) ThrowErrno("epoll_create1");
-  Watch(epoll_, tcp_->descriptor());
+      side_(rank, peers, key, settings, all_gather, static_cast<SideEvents&>(*this)) {
   std::string names;
   for (const auto& rail : rails_) {
-    Watch(epoll_, rail->descriptor());
-    Watch(epoll_, rail->event_descriptor());
+    side_.Watch(rail->descriptor());
+    side_.Watch(rail->event_descriptor());
     names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", rail->name(), TextOf(rail->gid().gid));
   }
   const auto rails = GatherValues(all_gather, static_cast<std::uint32_t>(rails_.size()));
@@ -78,9 +61,7 @@ void VerbsCarrier::Begin(int rank) {
 void VerbsCarrier::Connect(int rank) {
   if (At(rank).broken) return;
   Begin(rank);
-  in_tcp_ = true;
-  tcp_->Connect(rank);
-  in_tcp_ = false;
+  side_.Connect(rank);
 }
 
 int VerbsCarrier::Room(int rank) const {
@@ -97,23 +78,13 @@ void VerbsCarrier::SendControl(int rank, std::span<const std::byte> message) {
   auto& peer = At(rank);
   if (peer.broken) return;
   if (closed_ && !peer.verbs.up()) {
-    Say(rank, VerbsForwarded{{message.begin(), message.end()}});
+    Say(rank, Forwarded{{message.begin(), message.end()}});
   } else {
     Check(rank, peer.verbs.SendControl(message));
   }
 }
 
-void VerbsCarrier::Say(int rank, const VerbsMessage& message) {
-  const auto bytes = Encode(message);
-  // Of what is forwarded only a text could be so long, and engines keep them shorter.
-  if (bytes.size() > kMaxControlBytes) return;
-  tcp_->SendControl(rank, bytes);
-  if (in_tcp_) {
-    to_flush_.push_back(rank);
-  } else {
-    tcp_->Flush(rank);
-  }
-}
+void VerbsCarrier::Say(int rank, const VerbsMessage& message) { side_.Say(rank, Encode(message)); }
 
 void VerbsCarrier::Connected(int rank) {
   auto& peer = At(rank);
@@ -139,9 +110,9 @@ bool VerbsCarrier::Control(int rank, std::span<const std::byte> bytes) {
     Check(rank, fine);
   } else if (std::holds_alternative<VerbsReady>(*message)) {
     Check(rank, peer.verbs.HearReady());
-  } else if (const auto* gave_up = std::get_if<VerbsGaveUp>(&*message)) {
+  } else if (const auto* gave_up = std::get_if<GaveUp>(&*message)) {
     Break(rank, "it gave up: " + gave_up->why);
-  } else if (const auto* forwarded = std::get_if<VerbsForwarded>(&*message)) {
+  } else if (const auto* forwarded = std::get_if<Forwarded>(&*message)) {
     return events_.Control(rank, forwarded->message);
   } else {
     return false;
@@ -151,20 +122,18 @@ bool VerbsCarrier::Control(int rank, std::span<const std::byte> bytes) {
 
 void VerbsCarrier::Broken(int rank, const std::string& why) {
   auto& peer = At(rank);
-  if (peer.broken || !peer.end.empty()) return;
+  if (peer.broken) return;
   if (!peer.verbs.up()) {
     Break(rank, why);
     return;
   }
-  peer.end = why;
-  peer.ends = Deadline::After(kLastArrivals);
-  ending_.push_back(rank);
+  last_arrivals_.Await(rank, why, kLastArrivals);
 }
 
 // After whatever may have failed.
 void VerbsCarrier::Check(int rank, bool fine) {
   if (fine) return;
-  Say(rank, VerbsGaveUp{At(rank).verbs.why()});
+  Say(rank, GaveUp{At(rank).verbs.why()});
   Break(rank, At(rank).verbs.why());
 }
 
@@ -172,40 +141,28 @@ void VerbsCarrier::Break(int rank, const std::string& why) {
   auto& peer = At(rank);
   if (peer.broken) return;
   peer.broken = true;
+  last_arrivals_.Forget(rank);
   Log(Subject::transport, "rank {}: no verbs to rank {} any more: {}", rank_, rank, why);
   peer.verbs.Stop();
   events_.Broken(rank, why);
 }
 
-bool VerbsCarrier::AdvanceTcp() {
-  in_tcp_ = true;
-  const bool moved = tcp_->Advance();
-  in_tcp_ = false;
-  // Flushing may break a connection, which is no news that would be said over it.
-  for (const int rank : std::exchange(to_flush_, {})) tcp_->Flush(rank);
-  return moved;
-}
-
 bool VerbsCarrier::AdvanceSide() {
-  const bool moved = AdvanceTcp();
+  const bool moved = side_.Advance();
   std::erase_if(starting_, [&](int rank) { return At(rank).broken || At(rank).verbs.up(); });
   return moved;
 }
 
 bool VerbsCarrier::AdvanceEnds() {
-  bool moved = false;
-  const auto ranks = ending_;  // more of them may be found meanwhile
-  for (const int rank : ranks) {
-    if (!At(rank).ends.Passed()) continue;
+  const auto over = last_arrivals_.Over([](int) { return false; });
+  for (const int rank : over) {
     for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
       while (PollRail(rail)) {
       }
     }
-    Break(rank, At(rank).end);
-    moved = true;
+    if (const auto* const why = last_arrivals_.Why(rank)) Break(rank, std::string(*why));
   }
-  std::erase_if(ending_, [&](int rank) { return At(rank).broken; });
-  return moved;
+  return !over.empty();
 }
 
 bool VerbsCarrier::PollRail(std::size_t index) {
@@ -236,13 +193,13 @@ bool VerbsCarrier::PollRail(std::size_t index) {
 // A peer's verbs have failed. Where its process has ended, that says it better; and a device may have told what it met.
 void VerbsCarrier::Trouble(int rank) {
   auto& peer = At(rank);
-  AdvanceTcp();
+  side_.Advance();
   LookAtEvents();
   if (peer.broken) return;
-  if (peer.end.empty()) {
-    Check(rank, false);
+  if (const auto* const why = last_arrivals_.Why(rank)) {
+    Break(rank, std::string(*why));
   } else {
-    Break(rank, peer.end);
+    Check(rank, false);
   }
 }
 
@@ -257,7 +214,7 @@ bool VerbsCarrier::LookAtEvents() {
         const auto& peer = peers_[rank];
         if (peer == nullptr || !peer->begun || peer->broken) continue;
         if (event->pair != nullptr && !peer->verbs.Uses(event->pair)) continue;
-        Say(static_cast<int>(rank), VerbsGaveUp{event->text});
+        Say(static_cast<int>(rank), GaveUp{event->text});
         Break(static_cast<int>(rank), event->text);
       }
     }
@@ -269,7 +226,7 @@ bool VerbsCarrier::Advance() {
   bool moved = false;
   for (std::size_t rail = 0; rail < rails_.size(); ++rail) moved = PollRail(rail) || moved;
   if (!starting_.empty() || ++polls_ % kPollsPerLook == 0) moved = AdvanceSide() || moved;
-  if (!ending_.empty()) moved = AdvanceEnds() || moved;
+  if (!last_arrivals_.empty()) moved = AdvanceEnds() || moved;
   return moved;
 }
 
@@ -283,12 +240,12 @@ bool VerbsCarrier::PrepareToSleep() {
 }
 
 void VerbsCarrier::LookForSilence() {
-  tcp_->LookForSilence();
+  side_.LookForSilence();
   LookAtEvents();
 }
 
 Deadline::Milliseconds VerbsCarrier::LongestWait() const {
-  return ending_.empty() ? tcp_->LongestWait() : std::min(kLastArrivals, tcp_->LongestWait());
+  return last_arrivals_.empty() ? side_.LongestWait() : std::min(kLastArrivals, side_.LongestWait());
 }
 
 void VerbsCarrier::Register(const std::byte* begin, std::size_t bytes) {
@@ -299,18 +256,18 @@ void VerbsCarrier::Register(const std::byte* begin, std::size_t bytes) {
 void VerbsCarrier::Deregister(const std::byte* begin, std::size_t bytes) { registered_.Remove(begin, bytes); }
 
 void VerbsCarrier::Close() {
-  tcp_->Close();
+  side_.Close();
   closed_ = true;
   for (std::size_t at = 0; at < peers_.size(); ++at) {
     const auto& peer = peers_[at];
     if (peer == nullptr || peer->broken || peer->verbs.up()) continue;
-    for (auto& message : peer->verbs.TakeWaiting()) Say(static_cast<int>(at), VerbsForwarded{std::move(message)});
+    for (auto& message : peer->verbs.TakeWaiting()) Say(static_cast<int>(at), Forwarded{std::move(message)});
   }
 }
 
 bool VerbsCarrier::Delivered(int rank) const {
   const auto& peer = At(rank);
-  return peer.broken || (peer.verbs.delivered() && (peer.verbs.up() || tcp_->Delivered(rank)));
+  return peer.broken || (peer.verbs.delivered() && (peer.verbs.up() || side_.Delivered(rank)));
 }
 
 }  // namespace tutti

@@ -1,11 +1,11 @@
 #include "transports/verbs_library.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cstring>
 
 #include "base/log.h"
+#include "base/shared_library.h"
 
 namespace tutti {
 namespace {
@@ -21,14 +21,18 @@ struct Loaded {
   std::string why;
 
   Loaded() {
-    // Never unloaded: it loads drivers in turn, which do not expect that.
-    void* const handle = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-      why = fmt::format("there is no RDMA library ({}; it comes with the package libibverbs1 or rdma-core)", dlerror());
+    SharedLibrary handle(kLibrary);
+    if (!handle) {
+      why = fmt::format("there is no RDMA library ({}; it comes with the package libibverbs1 or rdma-core)",
+                        handle.why());
       return;
     }
-    why = Bind(handle);
-    if (!why.empty()) return;
+    Bind(handle);
+    if (!handle.missing().empty()) {
+      why = fmt::format("the RDMA library is too old: {} has no {} (rdma-core 31 or later is needed)", kLibrary,
+                        handle.missing());
+      return;
+    }
     // Where the kernel does not keep a child's memory apart from what devices write to, the library sees to it.
     if (const int error = library.fork_init(); error != 0) {
       Log(Subject::transport, "verbs: a program that forks may lose data that arrives meanwhile (ibv_fork_init: {})",
@@ -37,15 +41,9 @@ struct Loaded {
     usable = true;
   }
 
-  // What the library lacks, or "".
-  std::string Bind(void* handle) {
-    std::string missing;
-    const auto bind = [&]<typename Function>(Function*& function, const char* name, const char* version = kBase) {
-      function = reinterpret_cast<Function*>(dlvsym(handle, name, version));
-      if (function == nullptr && missing.empty()) {
-        missing = fmt::format("the RDMA library is too old: {} has no {} of {} (rdma-core 31 or later is needed)",
-                              kLibrary, name, version);
-      }
+  void Bind(SharedLibrary& handle) {
+    const auto bind = [&](auto*& function, const char* name, const char* version = kBase) {
+      handle.Find(function, name, version);
     };
     bind(library.get_device_list, "ibv_get_device_list");
     bind(library.free_device_list, "ibv_free_device_list");
@@ -75,7 +73,6 @@ struct Loaded {
     bind(library.port_state_str, "ibv_port_state_str");
     bind(library.wc_status_str, "ibv_wc_status_str");
     bind(library.event_type_str, "ibv_event_type_str");
-    return missing;
   }
 };
 

@@ -7,8 +7,6 @@ namespace {
 
 enum class Kind : std::uint8_t { greeting, ready, gave_up, forwarded, ring_wanted, ring_place };
 
-constexpr std::size_t kLongestWhy = 512;
-
 struct Encoder {
   ByteWriter& writer;
 
@@ -27,13 +25,13 @@ struct Encoder {
     }
   }
   void operator()(const VerbsReady&) const { Begin(Kind::ready); }
-  void operator()(const VerbsGaveUp& gave_up) const {
+  void operator()(const GaveUp& gave_up) const {
     Begin(Kind::gave_up);
-    writer.Text(gave_up.why, kLongestWhy);
+    gave_up.Write(writer);
   }
-  void operator()(const VerbsForwarded& forwarded) const {
+  void operator()(const Forwarded& forwarded) const {
     Begin(Kind::forwarded);
-    writer.Bytes(forwarded.message);
+    forwarded.Write(writer);
   }
   void operator()(const RingWanted& wanted) const {
     Begin(Kind::ring_wanted);
@@ -81,12 +79,8 @@ std::optional<VerbsMessage> DecodeVerbsMessage(std::span<const std::byte> bytes)
       break;
     }
     case Kind::ready: message = VerbsReady{}; break;
-    case Kind::gave_up: message = VerbsGaveUp{reader.Text(kLongestWhy)}; break;
-    case Kind::forwarded: {
-      const auto rest = reader.Rest();
-      message = VerbsForwarded{{rest.begin(), rest.end()}};
-      break;
-    }
+    case Kind::gave_up: message = GaveUp::Read(reader); break;
+    case Kind::forwarded: message = Forwarded::Read(reader); break;
     case Kind::ring_wanted: message = RingWanted{reader.Number<std::uint32_t>()}; break;
     case Kind::ring_place: {
       RingPlace place;

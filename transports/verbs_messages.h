@@ -14,6 +14,8 @@
 #include <variant>
 #include <vector>
 
+#include "transports/side_messages.h"
+
 namespace tutti {
 
 // Ports that a rank uses side by side, at the most.
@@ -43,18 +45,6 @@ struct VerbsGreeting {
 struct VerbsReady {
   friend bool operator==(const VerbsReady&, const VerbsReady&) = default;
 };
-// The sender's verbs to the receiver do not work, or not any more.
-struct VerbsGaveUp {
-  std::string why;
-
-  friend bool operator==(const VerbsGaveUp&, const VerbsGaveUp&) = default;
-};
-// An engine's last message to a peer that it never reached by verbs.
-struct VerbsForwarded {
-  std::vector<std::byte> message;
-
-  friend bool operator==(const VerbsForwarded&, const VerbsForwarded&) = default;
-};
 // The sender has slots for the receiver's ring of this connection, and does not know where that is.
 struct RingWanted {
   std::uint32_t connection = 0;
@@ -71,7 +61,7 @@ struct RingPlace {
   friend bool operator==(const RingPlace&, const RingPlace&) = default;
 };
 
-using VerbsMessage = std::variant<VerbsGreeting, VerbsReady, VerbsGaveUp, VerbsForwarded, RingWanted, RingPlace>;
+using VerbsMessage = std::variant<VerbsGreeting, VerbsReady, GaveUp, Forwarded, RingWanted, RingPlace>;
 
 std::vector<std::byte> Encode(const VerbsMessage& message);
 std::optional<VerbsMessage> DecodeVerbsMessage(std::span<const std::byte> bytes);

@@ -12,10 +12,14 @@ namespace {
 std::vector<VerbsMessage> Examples() {
   QueuePlace queue{0xabcdef, 0x123456, 17, 5, 1, {}};
   for (std::size_t i = 0; i < queue.gid.size(); ++i) queue.gid[i] = static_cast<std::byte>(i * 17);
-  return {VerbsGreeting{{queue}}, VerbsGreeting{std::vector<QueuePlace>(kMostRails, queue)},
-          VerbsReady{},           VerbsGaveUp{"mlx5_0 port 1: gone"},
-          VerbsGaveUp{},          VerbsForwarded{std::vector<std::byte>(77, std::byte{7})},
-          RingWanted{47},         RingPlace{47, 0x7f00'0000'1000, 1 << 20, {1, 2, 3, 4}}};
+  return {VerbsGreeting{{queue}},
+          VerbsGreeting{std::vector<QueuePlace>(kMostRails, queue)},
+          VerbsReady{},
+          GaveUp{"mlx5_0 port 1: gone"},
+          GaveUp{},
+          Forwarded{std::vector<std::byte>(77, std::byte{7})},
+          RingWanted{47},
+          RingPlace{47, 0x7f00'0000'1000, 1 << 20, {1, 2, 3, 4}}};
 }
 
 TEST(VerbsMessages, ComeBackAsTheyWere) {
@@ -29,9 +33,9 @@ TEST(VerbsMessages, ComeBackAsTheyWere) {
 }
 
 TEST(VerbsMessages, LongReasonsAreCut) {
-  const auto bytes = Encode(VerbsGaveUp{std::string(100'000, 'x')});
+  const auto bytes = Encode(GaveUp{std::string(100'000, 'x')});
   ASSERT_LE(bytes.size(), kMaxControlBytes);
-  EXPECT_GE(std::get<VerbsGaveUp>(*DecodeVerbsMessage(bytes)).why.size(), 100U);
+  EXPECT_GE(std::get<GaveUp>(*DecodeVerbsMessage(bytes)).why.size(), 100U);
 }
 
 TEST(VerbsMessages, DamagedOnesAreRefusedOrOthers) {
@@ -46,12 +50,12 @@ TEST(VerbsMessages, DamagedOnesAreRefusedOrOthers) {
       const auto cut = DecodeVerbsMessage(std::span(whole).first(size));
       // A forwarded message is whatever there is.
       if (cut) {
-        EXPECT_TRUE(std::holds_alternative<VerbsForwarded>(*cut)) << size;
+        EXPECT_TRUE(std::holds_alternative<Forwarded>(*cut)) << size;
       }
     }
     auto longer = whole;
     longer.push_back(std::byte{0});
-    EXPECT_TRUE(!DecodeVerbsMessage(longer) || std::holds_alternative<VerbsForwarded>(message));
+    EXPECT_TRUE(!DecodeVerbsMessage(longer) || std::holds_alternative<Forwarded>(message));
     for (int i = 0; i < 2000; ++i) {
       auto bytes = whole;
       for (int change = 0; change < 3; ++change) bytes[random() % bytes.size()] = static_cast<std::byte>(random());
