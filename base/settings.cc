@@ -40,7 +40,7 @@ const std::vector<Variable>& Variables() {
        0,
        {"", "inet", "inet6"},
        "address family of the rendezvous"},
-      {"TUTTI_NET", &Settings::net, 0, 0, {"", "tcp", "verbs"}, "carrier between hosts; empty: verbs where every rank can, else tcp; all ranks alike"},
+      {"TUTTI_NET", &Settings::net, 0, 0, {"", "tcp", "verbs", "ucx"}, "carrier between hosts; empty: verbs where every rank can, else tcp; all ranks alike"},
       {"TUTTI_SOCKETS", &Settings::sockets, 0, 16, {}, "TCP connections to each rank of another host; 0: one an interface"},
       {"TUTTI_SOCKET_SPEED", &Settings::socket_speed, 0, 1'000'000, {}, "Mbit/s of an interface between hosts; 0: what the system says; rank 0's counts"},
       {"TUTTI_IB_HCA", &Settings::ib_hca, 0, 0, {}, "RDMA devices to use: prefixes of mlx5_0 or mlx5_0:1, '=' exact, '^' excluded; empty: the fastest"},

@@ -17,11 +17,12 @@ build_packages=(
   nlohmann-json3-dev     # traces and results
   libgtest-dev libbenchmark-dev
 )
-# Without these the library has no verbs, the bench no hosts and fewer libraries to compare with, and the suite no Python
-# program that uses libnccl.so.2.
+# Without these the library has no verbs and no UCX, the bench no hosts and fewer libraries to compare with, and the suite
+# no Python program that uses libnccl.so.2.
+# libucx-dev: UCX's headers, and the library with them, which is loaded by who asks for it (docs/ucx.md).
 # iproute2: for the cluster on one machine that tests and bench use (scripts/cluster.sh).
-peer_packages=(libibverbs-dev ibverbs-providers iproute2 openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev
-               python3-numpy)
+peer_packages=(libibverbs-dev ibverbs-providers libucx-dev iproute2 openmpi-bin libopenmpi-dev mpich libmpich-dev
+               libgloo-dev python3-numpy)
 # Never installed by this script; used when there: ccache (faster builds), clang-14 (fuzz targets), clang-tidy-14,
 # abigail-tools (ABI check), librsvg2-bin (looking at plots).
 

@@ -7,9 +7,29 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "transports/tcp.h"
+#include "transports/ucx.h"
 #include "transports/verbs.h"
 
 namespace tutti {
+namespace {
+
+// What moves slots between hosts if every rank can use it. UCX would be no better where verbs work, and over TCP it is
+// slower than ours, so it is used by who asks for it.
+tuttiTransport_t CandidateOf(const Settings& settings) {
+  if (settings.net == "tcp") return tuttiTransportTcp;
+  return settings.net == "ucx" ? tuttiTransportUcx : tuttiTransportVerbs;
+}
+
+// Why this process cannot use it; "" if it can.
+std::string WhyNot(tuttiTransport_t transport, const Settings& settings) {
+  switch (transport) {
+    case tuttiTransportVerbs: return WhyNoVerbs(settings);
+    case tuttiTransportUcx: return WhyNoUcx();
+    default: return "";
+  }
+}
+
+}  // namespace
 
 HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, const SecretKey& key,
                          const Settings& settings, const AllGather& all_gather) {
@@ -18,26 +38,28 @@ HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, con
   for (int r = 0; r < static_cast<int>(roster.size()); ++r) {
     if (!fabric.is_local(r)) remote.push_back(r);
   }
-  const std::string why_not = settings.net == "tcp" ? "TUTTI_NET=tcp" : WhyNoVerbs(settings);
+  const auto transport = CandidateOf(settings);
+  const std::string why_not = WhyNot(transport, settings);
   const auto reasons = all_gather(std::as_bytes(std::span(why_not)));
   const auto without = std::find_if(reasons.begin(), reasons.end(), [](const auto& each) { return !each.empty(); });
   if (without != reasons.end()) {
     const int r = static_cast<int>(without - reasons.begin());
     const std::string why(reinterpret_cast<const char*>(without->data()), without->size());
-    if (settings.net == "verbs") {
-      Throw(tuttiInvalidUsage, "TUTTI_NET=verbs, but {} cannot use them: {}",
+    if (!settings.net.empty()) {
+      Throw(tuttiInvalidUsage, "TUTTI_NET={}, but {} cannot use it: {}", settings.net,
             Describe(r, roster[static_cast<std::size_t>(r)]), why);
     }
     if (fabric.rank() == 0) Log(Subject::init, "tcp between hosts; verbs not, because of rank {}: {}", r, why);
   }
   HostNetwork network;
-  network.transport = without == reasons.end() ? tuttiTransportVerbs : tuttiTransportTcp;
+  network.transport = without == reasons.end() ? transport : tuttiTransportTcp;
   network.engine =
       std::make_unique<NetworkEngine>(fabric, remote, [&](CarrierEvents& events) -> std::unique_ptr<Carrier> {
-        if (network.transport == tuttiTransportVerbs) {
-          return MakeVerbsCarrier(fabric.rank(), remote, key, settings, all_gather, events);
+        switch (network.transport) {
+          case tuttiTransportVerbs: return MakeVerbsCarrier(fabric.rank(), remote, key, settings, all_gather, events);
+          case tuttiTransportUcx: return MakeUcxCarrier(fabric.rank(), remote, key, settings, all_gather, events);
+          default: return std::make_unique<TcpCarrier>(fabric.rank(), remote, key, settings, all_gather, events);
         }
-        return std::make_unique<TcpCarrier>(fabric.rank(), remote, key, settings, all_gather, events);
       });
   return network;
 }

@@ -22,8 +22,9 @@ struct HostNetwork {
   tuttiTransport_t transport = tuttiTransportTcp;
 };
 
-// Collective. One carrier for all: verbs where every rank can use them, else TCP, which rank 0 logs. Throws
-// tuttiInvalidUsage if TUTTI_NET insists on what a rank cannot use, naming it and the reason.
+// Collective. One carrier for all: the one that TUTTI_NET insists on, else verbs where every rank can use them, else
+// TCP, which rank 0 logs. Throws tuttiInvalidUsage if TUTTI_NET insists on what a rank cannot use, naming it and the
+// reason.
 HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, const SecretKey& key,
                          const Settings& settings, const AllGather& all_gather);
 

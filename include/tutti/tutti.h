@@ -228,7 +228,8 @@ typedef TUTTI_ENUM {
   tuttiTransportP2p = 4,  /* between GPUs */
   tuttiTransportTcp = 5,  /* to another host, through sockets */
   tuttiTransportVerbs = 6, /* to another host, by RDMA */
-  tuttiNumTransports = 7
+  tuttiTransportUcx = 7,   /* to another host, by whatever UCX finds there */
+  tuttiNumTransports = 8
 } tuttiTransport_t;
 
 typedef TUTTI_ENUM {

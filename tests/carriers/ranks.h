@@ -1,4 +1,4 @@
-// Ranks of as many hosts, as far as their rings can tell: each with a fabric and a network engine over verbs, in
+// Ranks of as many hosts, as far as their rings can tell: each with a fabric and a network engine over some carrier, in
 // threads of one process or in processes.
 #pragma once
 
@@ -20,7 +20,6 @@
 #include "net/secret_key.h"
 #include "transports/fabric.h"
 #include "transports/network.h"
-#include "transports/verbs.h"
 
 namespace tutti::testing {
 
@@ -91,21 +90,25 @@ class Meeting {
   std::vector<std::vector<int>> fds_;  // [rank][other]; -1: the rank itself
 };
 
-inline Settings OnDevices(const std::string& hca) {
+// Makes a rank's carrier, of the kind that is tested.
+using Maker = std::function<std::unique_ptr<Carrier>(int rank, const std::vector<int>& peers, const SecretKey& key,
+                                                     const AllGather& all_gather, CarrierEvents& events)>;
+
+// The connections that carriers make beside others, and the TCP carrier's own.
+inline Settings OnLoopback() {
   Settings settings;
   settings.socket_ifname = "=lo";
   settings.socket_family = "inet";
-  settings.ib_hca = hca;
   return settings;
 }
 
 struct Rank {
-  Rank(int self, const Meeting& meeting, const Settings& settings, const SecretKey& key, int channels)
+  Rank(int self, const Meeting& meeting, const Maker& make, const SecretKey& key, int channels)
       : rank(self),
         meet(meeting.AllGatherOf(self)),
-        fabric(self, AllApart(meeting.ranks()), channels, settings, meet, Patience()),
+        fabric(self, AllApart(meeting.ranks()), channels, OnLoopback(), meet, Patience()),
         engine(fabric, Others(), [&](CarrierEvents& events) {
-          auto made = MakeVerbsCarrier(self, Others(), key, settings, meet, events);
+          auto made = make(self, Others(), key, meet, events);
           carrier = made.get();
           return made;
         }) {}
@@ -154,14 +157,14 @@ struct Rank {
 };
 
 // Each in a thread of its own; what one throws is a failure.
-inline void RunRanks(const std::vector<Settings>& settings, int channels, const std::function<void(Rank&)>& run) {
-  const Meeting meeting(static_cast<int>(settings.size()));
+inline void RunRanks(const std::vector<Maker>& makers, int channels, const std::function<void(Rank&)>& run) {
+  const Meeting meeting(static_cast<int>(makers.size()));
   const auto key = SecretKey::Random();
   std::vector<std::thread> threads;
   for (int self = 0; self < meeting.ranks(); ++self) {
     threads.emplace_back([&, self] {
       try {
-        Rank rank(self, meeting, settings[static_cast<std::size_t>(self)], key, channels);
+        Rank rank(self, meeting, makers[static_cast<std::size_t>(self)], key, channels);
         run(rank);
         rank.engine.Leave();
       } catch (const Error& error) {
