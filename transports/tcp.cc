@@ -200,6 +200,8 @@ bool TcpCarrier::AdvanceDials(int rank) {
     }
     moved = true;
   }
+  // Only here: the one that has just been advanced may be the cause.
+  if (peer.broken) peer.dials.clear();
   return moved;
 }
 
@@ -308,7 +310,6 @@ void TcpCarrier::Break(int rank, std::string why) {
   auto& peer = At(rank);
   if (peer.broken) return;
   peer.broken = true;
-  peer.dials.clear();
   peer.dial_at.reset();
   peer.messages.clear();
   for (const auto& line : peer.lines) {
