@@ -50,6 +50,7 @@ struct Loaded {
     const auto bind = [&](auto*& function, const char* name) { handle.Find(function, name); };
     bind(library.get_version_string, "ucp_get_version_string");
     bind(library.config_read, "ucp_config_read");
+    bind(library.config_modify, "ucp_config_modify");
     bind(library.config_release, "ucp_config_release");
     bind(library.init_version, "ucp_init_version");
     bind(library.cleanup, "ucp_cleanup");

@@ -15,6 +15,7 @@ namespace tutti {
 struct UcxLibrary {
   decltype(&ucp_get_version_string) get_version_string;
   decltype(&ucp_config_read) config_read;
+  decltype(&ucp_config_modify) config_modify;
   decltype(&ucp_config_release) config_release;
   decltype(&ucp_init_version) init_version;
   decltype(&ucp_cleanup) cleanup;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <utility>
 
 #include "base/error.h"
@@ -33,6 +34,8 @@ UcxWorker::UcxWorker(std::size_t peers) : library_(Library()) {
   ucp_config_t* configuration = nullptr;
   Check(library_->config_read(nullptr, nullptr, &configuration), "its settings are wrong");
   const UcxConfiguration owned(configuration);
+  // No shared memory unless somebody wants it: hosts share none, and files of it outlive a process that is killed.
+  if (std::getenv("UCX_TLS") == nullptr) library_->config_modify(configuration, "TLS", "^sm");
 
   ucp_params_t parameters{};
   parameters.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
