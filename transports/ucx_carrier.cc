@@ -136,7 +136,7 @@ void UcxCarrier::Break(int rank, const std::string& why) {
 }
 
 ucs_status_t UcxCarrier::Arrived(void* carrier, const void* header, std::size_t header_bytes, void* data,
-                                 std::size_t length, const ucp_am_recv_param_t* parameters) {
+                                 std::size_t length, const ucp_am_recv_param_t* parameters) noexcept {
   auto& self = *static_cast<UcxCarrier*>(carrier);
   UcxHeader of{};
   const bool whole = header_bytes == sizeof of;

@@ -57,8 +57,9 @@ class UcxCarrier final : public Carrier, private SideEvents {
   bool Control(int peer, std::span<const std::byte> message) override;
   void Broken(int peer, const std::string& why) override;
 
+  // Called by UCX, which knows no exceptions.
   static ucs_status_t Arrived(void* carrier, const void* header, std::size_t header_bytes, void* data,
-                              std::size_t length, const ucp_am_recv_param_t* parameters);
+                              std::size_t length, const ucp_am_recv_param_t* parameters) noexcept;
 
   Peer& At(int peer) const { return *peers_[static_cast<std::size_t>(peer)]; }
   void Say(int rank, const UcxMessage& message) { side_.Say(rank, Encode(message)); }

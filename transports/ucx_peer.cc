@@ -110,7 +110,7 @@ void UcxPeer::Post(Outgoing& outgoing, const std::byte* data, std::size_t bytes,
   if (status != UCS_INPROGRESS) Finish(outgoing, status);
 }
 
-void UcxPeer::Gone(void* request, ucs_status_t status, void* outgoing) {
+void UcxPeer::Gone(void* request, ucs_status_t status, void* outgoing) noexcept {
   auto& one = *static_cast<Outgoing*>(outgoing);
   one.peer->shared_.worker.library().request_free(request);
   one.peer->Finish(one, status);
@@ -136,14 +136,14 @@ void UcxPeer::Flush() {
   if (status != UCS_OK) FailWith(status);
 }
 
-void UcxPeer::Flushed(void* request, ucs_status_t status, void* peer) {
+void UcxPeer::Flushed(void* request, ucs_status_t status, void* peer) noexcept {
   auto& self = *static_cast<UcxPeer*>(peer);
   self.shared_.worker.library().request_free(request);
   --self.in_flight_;
   if (status != UCS_OK) self.FailWith(status);
 }
 
-void UcxPeer::Failed(void* peer, ucp_ep_h /*endpoint*/, ucs_status_t status) {
+void UcxPeer::Failed(void* peer, ucp_ep_h /*endpoint*/, ucs_status_t status) noexcept {
   static_cast<UcxPeer*>(peer)->FailWith(status);
 }
 
@@ -188,7 +188,7 @@ ucs_status_t UcxPeer::Fetch(const UcxHeader& header, void* what, std::byte* land
   return UCS_INPROGRESS;  // it is UCX's again
 }
 
-void UcxPeer::Fetched(void* request, ucs_status_t status, std::size_t /*length*/, void* incoming) {
+void UcxPeer::Fetched(void* request, ucs_status_t status, std::size_t /*length*/, void* incoming) noexcept {
   auto& one = *static_cast<Incoming*>(incoming);
   one.peer->shared_.worker.library().request_free(request);
   one.peer->Finish(one, status);

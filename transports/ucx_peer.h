@@ -84,10 +84,11 @@ class UcxPeer {
     UcxHeader header{};
   };
 
-  static void Failed(void* peer, ucp_ep_h endpoint, ucs_status_t status);
-  static void Gone(void* request, ucs_status_t status, void* outgoing);
-  static void Fetched(void* request, ucs_status_t status, std::size_t length, void* incoming);
-  static void Flushed(void* request, ucs_status_t status, void* peer);
+  // Called by UCX, which knows no exceptions.
+  static void Failed(void* peer, ucp_ep_h endpoint, ucs_status_t status) noexcept;
+  static void Gone(void* request, ucs_status_t status, void* outgoing) noexcept;
+  static void Fetched(void* request, ucs_status_t status, std::size_t length, void* incoming) noexcept;
+  static void Flushed(void* request, ucs_status_t status, void* peer) noexcept;
 
   Outgoing& NewOutgoing(const UcxHeader& header);
   void Post(Outgoing& outgoing, const std::byte* data, std::size_t bytes, unsigned flags);
