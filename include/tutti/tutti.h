@@ -360,8 +360,9 @@ TUTTI_API tuttiResult_t tuttiMemAlloc(void** ptr, size_t size);
 TUTTI_API tuttiResult_t tuttiMemFree(void* ptr);
 /* Local, as in NCCL: tells this communicator that a buffer will be used again and again. A GPU's memory (cudaMalloc's,
  * tuttiMemAlloc's) becomes a window, once every other rank has made a call since: from then on peers read it where it
- * lies. Host memory needs no such registration - what peers can reach without a window they reach anyway. Memory that
- * cannot be registered (more than 64 buffers, managed memory) works as before. */
+ * lies. Host memory is registered with the devices that carry slots to other hosts (verbs), which then read it where it
+ * lies; inside a host it needs no such thing. Memory that cannot be registered (more than 64 GPU buffers, managed memory)
+ * works as before. It stays allocated until it is deregistered. */
 TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size, void** handle);
 TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle);
 /* Collective over comm: every rank's [buff, buff + size) inside tuttiMemAlloc memory - or, on devices, cudaMalloc's - is
