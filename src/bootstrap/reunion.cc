@@ -49,7 +49,8 @@ class Meeting {
   explicit Meeting(const Call& call)
       : call_(call),
         excluded_(call.excluded.begin(), call.excluded.end()),
-        gone_(call.ended.begin(), call.ended.end()) {}
+        gone_(call.ended.begin(), call.ended.end()),
+        ended_(gone_) {}
 
   Reunited Run() {
     for (;;) {
@@ -85,6 +86,7 @@ class Meeting {
       const bool same_host = host_of[static_cast<std::size_t>(r)] == host_of[static_cast<std::size_t>(rank)];
       if (r == rank || (state == ReunionCaller::State::silent && same_host && r != call_.rank)) gone_.insert(r);
     }
+    if (state == ReunionCaller::State::refused) ended_.insert(rank);
     Log(Subject::faults, "rank {}: {} is not there any more ({})", call_.rank, Who(rank),
         state == ReunionCaller::State::silent ? "its system does not answer" : "nobody listens at its port");
   }
@@ -167,7 +169,10 @@ class Meeting {
           channel.Flush();
           while (const auto frame = channel.Receive()) {
             if (const auto decision = DecodeDecision(*frame)) return Accept(*decision);
-            if (const auto following = DecodeFollowing(*frame)) CheckSameLeader(leader.rank, *following);
+            if (const auto following = DecodeFollowing(*frame)) {
+              if (ended_.contains(following->leader)) return Pause();
+              CheckSameLeader(leader.rank, *following);
+            }
           }
           if (channel.closed()) return Pause();
           break;
@@ -211,6 +216,8 @@ class Meeting {
     Pause();
   }
 
+  // REQUIRES: the process of who is followed has not ended. Whoever follows one that has will find that out in a
+  // moment.
   void CheckSameLeader(int called, const Following& following) const {
     if (following.leader == called || following.leader == call_.rank) return;
     Throw(tuttiRemoteError, "the others go on without {}: {} follows {}, which cannot be reached from here",
@@ -364,7 +371,10 @@ class Meeting {
     if (silent_before) channel.Queue(Encode(Mine(true)));
     channel.Flush();
     while (const auto frame = channel.Receive()) {
-      if (const auto following = DecodeFollowing(*frame)) CheckSameLeader(rank, *following);
+      if (const auto following = DecodeFollowing(*frame)) {
+        if (ended_.contains(following->leader)) return ReunionCaller::State::dropped;
+        CheckSameLeader(rank, *following);
+      }
     }
     return channel.closed() ? ReunionCaller::State::dropped : state;
   }
@@ -372,6 +382,7 @@ class Meeting {
   Call call_;
   std::set<int> excluded_;
   std::set<int> gone_;
+  std::set<int> ended_;            // of those, whose process has ended
   std::list<Contact> newcomers_;   // who has not said anything yet
   std::vector<Contact> contacts_;  // who has been told
   // Of the leader, by rank:

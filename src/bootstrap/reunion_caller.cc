@@ -3,17 +3,27 @@
 #include <cerrno>
 
 namespace tutti {
+namespace {
+
+// Before an address is tried again to which there was no way a moment ago.
+constexpr Deadline::Milliseconds kRetryPause{100};
+
+}  // namespace
 
 ReunionCaller::ReunionCaller(const std::vector<SocketAddress>& addresses, int rank, int nranks,
                              Deadline::Milliseconds silence)
-    : rank_(rank), nranks_(nranks), silence_(silence), give_up_(Deadline::After(silence)) {
-  bool refused = false;
-  for (const auto& address : addresses) {
+    : addresses_(addresses), rank_(rank), nranks_(nranks), silence_(silence), give_up_(Deadline::After(silence)) {
+  Call();
+}
+
+void ReunionCaller::Call() {
+  retry_ = Deadline::Never();
+  for (const auto& address : addresses_) {
     auto result = StartConnect(address);
     if (result.socket) attempts_.push_back(std::move(result.socket));
-    refused = refused || result.error == ECONNREFUSED;
+    if (result.error == ECONNREFUSED) state_ = State::refused;
   }
-  if (attempts_.empty()) state_ = refused ? State::refused : State::silent;
+  if (attempts_.empty()) retry_ = Deadline::After(kRetryPause);
 }
 
 ReunionCaller::State ReunionCaller::Advance(const SecretKey& key) {
@@ -23,7 +33,7 @@ ReunionCaller::State ReunionCaller::Advance(const SecretKey& key) {
 }
 
 void ReunionCaller::AdvanceConnecting() {
-  bool refused = false;
+  bool refused = false, reset = false;
   for (auto attempt = attempts_.begin(); attempt != attempts_.end();) {
     pollfd fd{attempt->fd(), POLLOUT, 0};
     if (poll(&fd, 1, 0) <= 0) {
@@ -39,13 +49,21 @@ void ReunionCaller::AdvanceConnecting() {
       return;
     }
     refused = refused || error == ECONNREFUSED;
+    // Its system took the call a moment before the port was closed.
+    reset = reset || error == ECONNRESET || error == ENOTCONN;
     attempt = attempts_.erase(attempt);
+    if (attempts_.empty()) retry_ = Deadline::After(kRetryPause);
   }
-  // One address that refuses says that the host is there: the other ones need not be waited for.
-  if (refused)
+  // One address that answers says that the host is there: the other ones need not be waited for.
+  if (refused) {
     state_ = State::refused;
-  else if (attempts_.empty() || give_up_.Passed())
+  } else if (reset) {
+    state_ = State::dropped;
+  } else if (give_up_.Passed()) {
     state_ = State::silent;
+  } else if (retry_.Passed()) {
+    Call();
+  }
 }
 
 void ReunionCaller::AdvanceRinging(const SecretKey& key) {

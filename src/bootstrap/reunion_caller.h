@@ -6,6 +6,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -35,19 +36,22 @@ class ReunionCaller {
   // Appends what this waits for.
   void Watch(std::vector<pollfd>& fds) const;
   // When Advance must be called even if nothing happens.
-  Deadline NextDeadline() const { return state_ == State::connecting ? give_up_ : Deadline::Never(); }
+  Deadline NextDeadline() const { return state_ == State::connecting ? std::min(give_up_, retry_) : Deadline::Never(); }
   // REQUIRES: talking.
   SecureChannel& channel() { return *channel_; }
   SecureChannel TakeChannel() { return std::move(*channel_); }
 
  private:
+  void Call();
   void AdvanceConnecting();
   void AdvanceRinging(const SecretKey& key);
 
+  std::vector<SocketAddress> addresses_;
   int rank_;
   int nranks_;
   Deadline::Milliseconds silence_;
   Deadline give_up_;
+  Deadline retry_ = Deadline::Never();  // while there is no way to any of the addresses
   State state_ = State::connecting;
   std::vector<Socket> attempts_;
   std::optional<ClientHandshake> handshake_;

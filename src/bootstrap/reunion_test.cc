@@ -161,6 +161,33 @@ TEST(Reunion, GoesOnWhenTheLeaderEndsInTheMiddle) {
   ExpectNoErrors(errors);
 }
 
+// Some hear of the leader's end before those who follow it do: nobody is left over for that.
+TEST(Reunion, GoesOnWhoeverHearsFirstThatTheLeaderEnded) {
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    constexpr int kRanks = 8;
+    Ranks all(kRanks);
+    ExpectNoErrors(RunRanks(AllRanks(kRanks), [&](int rank) {
+      std::mt19937 random(seed * kRanks + static_cast<unsigned>(rank));
+      const std::chrono::microseconds some_time(random() % 4'000);
+      if (rank > 0) {
+        // The leader does not see the last one.
+        std::this_thread::sleep_for(rank + 1 < kRanks ? some_time : std::chrono::milliseconds(10));
+        EXPECT_EQ(all.Meet(rank).members, (std::vector<int>{1, 2, 3, 4, 5, 6, 7}));
+        return;
+      }
+      std::atomic<bool> stop{false};
+      std::thread after([&] {
+        std::this_thread::sleep_for(some_time);
+        stop = true;
+      });
+      EXPECT_THROW(all.Meet(rank, {}, Ample(), Cancellation(stop)), Error);
+      after.join();
+      all.End(rank);
+    }));
+  }
+}
+
 TEST(Reunion, AmongStrangers) {
   Ranks all(3);
   std::vector<Socket> strangers;
