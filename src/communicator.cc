@@ -204,8 +204,8 @@ void Communicator::BindBuffers(const Active& active) {
   const auto& schedule = plan.plan.schedule();
   const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
   if (plan.plan.shape().wire == Wire::bulk && may_refer && options_.settings.zero_copy) {
-    launch.input_reach = ReachOf(operation.input, plan.input_bytes);
-    launch.output_reach = ReachOf(operation.output, plan.output_bytes);
+    launch.input_reach = ReachOf(launch.input, plan.input_bytes);
+    launch.output_reach = ReachOf(launch.output, plan.output_bytes);
     launch.send_in_place = true;
   }
   plan.run.Start(launch);

@@ -149,5 +149,21 @@ TEST(Oversubscribed, SixtyFourRanks) {
   RunCases({64, "", Memory::plain, 0, ""}, cases, MiB);
 }
 
+// Its byte is the communicator's, and has to be found there.
+TEST(Barrier, WhereDataIsReadInPlace) {
+  for (const bool threads : {false, true}) {
+    RunOptions options;
+    options.environment = {{"TUTTI_CMA", "1"}, {"TUTTI_WIRE", "bulk"}};
+    options.threads = threads;
+    RunRanks(
+        3,
+        [](Rank& self) {
+          const auto comm = self.Join();
+          for (int i = 0; i < 3; ++i) EXPECT_TRUE(Ok(tuttiBarrier(comm, nullptr)));
+        },
+        options);
+  }
+}
+
 }  // namespace
 }  // namespace tutti::testing
