@@ -20,7 +20,8 @@
 namespace tutti {
 namespace {
 
-// An address that has not answered by then makes way for the next.
+// An address that has not answered by then makes way for the next; earlier where silence would end it all before each
+// has had its turn.
 constexpr Deadline::Milliseconds kAttemptTime{3'000};
 // Between rounds over all addresses.
 constexpr Deadline::Milliseconds kRetryPause{50};
@@ -119,7 +120,9 @@ void TcpCarrier::BeginAttempt(int rank, Dialling& dial) {
     Missed(peer, dial, true, fmt::format("{}: {}", address.Text(), std::generic_category().message(result.error)));
     return;
   }
-  dial.attempt.emplace(Attempt{std::move(result.socket), std::nullopt, index, Deadline::After(kAttemptTime)});
+  const auto turn = silence_ / static_cast<int>(peer.addresses.size() + 1);
+  const auto deadline = Deadline::After(std::min<Deadline::Milliseconds>(kAttemptTime, turn));
+  dial.attempt.emplace(Attempt{std::move(result.socket), std::nullopt, index, deadline});
 }
 
 // `alive`: it may work another time. Otherwise nobody listens there any more.
