@@ -10,6 +10,7 @@ import collections
 import concurrent.futures
 import os
 import pathlib
+import signal
 import sys
 import textwrap
 import time
@@ -61,6 +62,17 @@ class Table:
         )
 
 
+def report(options, one, record, bad):
+    print(f"{'FAILED' if bad else 'ok'} after {record.seconds:.1f} s: {one}")
+    for sort, sentence in bad:
+        print(f"  {sort.upper()}: {sentence}")
+    if bad:
+        print(f"  replay: {sys.argv[0]} {options.source} {options.build} --seed {options.seed} --only {one.number}")
+    if bad or options.only is not None:
+        print(textwrap.indent(record.output, "    "))
+    sys.stdout.flush()
+
+
 def main():
     options = parse(sys.argv[1:])
     numbers = range(options.first, options.first + options.trials)
@@ -72,28 +84,26 @@ def main():
         return 0
     program = options.build / "tests/tutti_host_rank"
     run = lambda one: cluster.run(one, options.source, program, f"campaign-{os.getpid()}-{one.number}", LIMIT_SECONDS)
+    # So that the table comes, and clusters are stopped, however it ends.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     table, failed, began = Table(), 0, time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         pending = {pool.submit(run, one): one for one in trials}
-        for future in concurrent.futures.as_completed(pending):
-            one = pending[future]
-            try:
-                record = future.result()
-            except NotImplementedError as reason:
-                pool.shutdown(cancel_futures=True)
-                print(reason)
-                return CANNOT
-            bad = judge.judge(one, record)
-            table.add(one.kind, {sort for sort, _ in bad})
-            failed += bool(bad)
-            print(f"{'FAILED' if bad else 'ok'} after {record.seconds:.1f} s: {one}", flush=True)
-            if bad:
-                print("\n".join(f"  {sort.upper()}: {sentence}" for sort, sentence in bad))
-                print(f"  replay: {sys.argv[0]} {options.source} {options.build} --seed {options.seed} "
-                      f"--only {one.number}")
-            if bad or options.only is not None:
-                print(textwrap.indent(record.output, "    "), flush=True)
-    print(f"\n{table}\n\nseed {options.seed}, {len(trials)} trials in {time.monotonic() - began:.0f} s: {failed} failed")
+        try:
+            for future in concurrent.futures.as_completed(pending):
+                one, record = pending[future], future.result()
+                bad = judge.judge(one, record)
+                table.add(one.kind, {sort for sort, _ in bad})
+                failed += bool(bad)
+                report(options, one, record, bad)
+        except NotImplementedError as reason:
+            pool.shutdown(cancel_futures=True)
+            print(reason)
+            return CANNOT
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            failed += 1
+    print(f"\n{table}\n\nseed {options.seed}, {table.trials.total()} trials in {time.monotonic() - began:.0f} s: {failed} failed")
     return 1 if failed else 0
 
 
