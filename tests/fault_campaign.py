@@ -21,6 +21,7 @@ from campaign import cluster, judge, trial  # noqa: E402
 # From the last act: what is slowest is to miss silent ranks in several communicators, one after the other.
 LIMIT_SECONDS = 40
 CANNOT = cluster.CANNOT
+COLUMNS = [*judge.SORTS, judge.VOID]
 
 
 def parse(arguments):
@@ -49,10 +50,10 @@ class Table:
             self.bad[kind, sort] += 1
 
     def __str__(self):
-        rows = [["fault", "trials", *judge.SORTS]]
+        rows = [["fault", "trials", *COLUMNS]]
         for kind in sorted(self.trials):
-            rows.append([kind, self.trials[kind], *(self.bad[kind, sort] for sort in judge.SORTS)])
-        totals = (sum(self.bad[kind, sort] for kind in self.trials) for sort in judge.SORTS)
+            rows.append([kind, self.trials[kind], *(self.bad[kind, sort] for sort in COLUMNS)])
+        totals = (sum(self.bad[kind, sort] for kind in self.trials) for sort in COLUMNS)
         rows.append(["all", sum(self.trials.values()), *totals])
         widths = [max(len(str(row[column])) for row in rows) for column in range(len(rows[0]))]
         return "\n".join(
@@ -63,7 +64,8 @@ class Table:
 
 
 def report(options, one, record, bad):
-    print(f"{'FAILED' if bad else 'ok'} after {record.seconds:.1f} s: {one}")
+    verdict = "ok" if not bad else "VOID" if bad[0][0] == judge.VOID else "FAILED"
+    print(f"{verdict} after {record.seconds:.1f} s: {one}")
     for sort, sentence in bad:
         print(f"  {sort.upper()}: {sentence}")
     if bad:
@@ -93,8 +95,9 @@ def main():
             for future in concurrent.futures.as_completed(pending):
                 one, record = pending[future], future.result()
                 bad = judge.judge(one, record)
-                table.add(one.kind, {sort for sort, _ in bad})
-                failed += bool(bad)
+                sorts = {sort for sort, _ in bad}
+                table.add(one.kind, sorts)
+                failed += bool(sorts - {judge.VOID})
                 report(options, one, record, bad)
         except NotImplementedError as reason:
             pool.shutdown(cancel_futures=True)

@@ -25,6 +25,7 @@ class Record:
     ended: bool  # by itself, in the time allowed
     trouble: list  # what could not be done
     seconds: float
+    acts_ms: float = 0.0  # from the first act's beginning to the last one's end
 
 
 def wait_for(condition, seconds):
@@ -97,7 +98,7 @@ def run(trial, source, program, name, limit_seconds):
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fault-campaign-") as folder:
         cluster = Cluster(trial, source, program, name, folder)
-        trouble = []
+        trouble, times = [], []
         try:
             if trial.early:
                 cluster.await_words(" joins", 1)
@@ -105,7 +106,9 @@ def run(trial, source, program, name, limit_seconds):
                 cluster.await_words(" runs", trial.ranks)
             for act in trial.acts:
                 time.sleep(act.after_ms / 1000)
+                times.append(time.monotonic())
                 problem = cluster.act(act) if cluster.running() else None
+                times.append(time.monotonic())
                 # All may have ended just now, which is answer enough.
                 if problem and not wait_for(lambda: not cluster.running(), ENDING_SECONDS):
                     trouble.append(problem)
@@ -114,4 +117,5 @@ def run(trial, source, program, name, limit_seconds):
                 raise NotImplementedError(cluster.says())
         finally:
             cluster.stop()
-        return Record(cluster.says(), ended, trouble, time.monotonic() - began)
+        acts_ms = 1000 * (times[-1] - times[0]) if times else 0.0
+        return Record(cluster.says(), ended, trouble, time.monotonic() - began, acts_ms)

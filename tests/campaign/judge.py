@@ -2,10 +2,12 @@
 
 import re
 
-from campaign.trial import REACHABLE, SILENT
+from campaign.trial import INTERRUPTIONS, REACHABLE, SILENT, TOO_LONG_MS
 
 # What the table counts, in its order.
 SORTS = ["hung", "crashed", "wrong", "unnamed", "false alarm", "apart", "undone"]
+# Not judged, and no failure: the machine was too slow for what the trial was to be.
+VOID = "void"
 
 # A dead process is missed within a second, a silent system after the silence, but where nothing is on its way at the
 # earliest after three probes, a second apart.
@@ -114,6 +116,8 @@ def judge(trial, record):
             bad += [("false alarm", f"rank {story.rank}: {message}") for _, message, _ in story.failures]
         else:
             bad += judge_failures(trial, story)
+    if bad and trial.kind in INTERRUPTIONS and record.acts_ms > TOO_LONG_MS:
+        return [(VOID, f"interrupted for up to {record.acts_ms:.0f} ms")]
     return bad if trial.harmless else bad + list(judge_who_goes_on(trial, stories))
 
 

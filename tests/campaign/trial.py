@@ -6,9 +6,10 @@ import random
 
 # A system that answers nothing for so long is dead. Without data under way it takes three probes, a second apart.
 LEAST_SILENCE_MS, MOST_SILENCE_MS = 1000, 1500
-# No interruption is as long as this part of it: the system's repetitions are far apart by then, and the next one may
-# come too late.
-SHORT = 0.5
+# A system repeats what is not answered after 200, 600 and 1400 ms. So what is interrupted for less than 600 ms is heard of
+# again before the least silence is over, and what is interrupted for longer may not be.
+LONGEST_INTERRUPTION_MS = 500
+TOO_LONG_MS = 600
 # Ranks stop by themselves after so long where nothing is to happen, or where the fault is none.
 QUIET_SECONDS = 3
 ENDLESS_SECONDS = 300
@@ -53,6 +54,7 @@ KINDS = {
 }
 # These are faults of the program, which begin when there is a communicator.
 OF_THE_PROGRAM = {"abort", "revoke", "mismatch", "slow"}
+INTERRUPTIONS = {"link_flap", "partition_healed_soon"}
 # What nobody hears of at once: a system has to be silent for a while.
 SILENT = {"power_off", "link_down", "nic_down", "partition", "partition_healed_late"}
 # Both sides of the cut may hear of each other's failures.
@@ -235,7 +237,7 @@ def plan_nic_down(trial, rng, begin):
 def plan_link_flap(trial, rng, begin):
     host = f"host{rng.randrange(trial.hosts)}"
     trial.acts.append(Act(begin, "control", ["link-down", host]))
-    trial.acts.append(Act(rng.randint(50, int(SHORT * trial.silence_ms)), "control", ["link-up", host]))
+    trial.acts.append(Act(rng.randint(50, LONGEST_INTERRUPTION_MS), "control", ["link-up", host]))
 
 
 def part(trial, rng, begin):
@@ -250,7 +252,7 @@ def plan_partition(trial, rng, begin):
 
 def plan_partition_healed_soon(trial, rng, begin):
     part(trial, rng, begin)
-    trial.acts.append(Act(rng.randint(50, int(SHORT * trial.silence_ms)), "control", ["heal"]))
+    trial.acts.append(Act(rng.randint(50, LONGEST_INTERRUPTION_MS), "control", ["heal"]))
 
 
 def plan_partition_healed_late(trial, rng, begin):
