@@ -266,7 +266,7 @@ void TcpCarrier::SendControl(int rank, std::span<const std::byte> message) {
 
 void TcpCarrier::FlushLine(int rank, Line& line) {
   if (!line.stream.Flush(events_)) {
-    Break(rank, line.stream.why());
+    BreakAfterReading(rank, nullptr, line.stream.why());
     return;
   }
   const bool wants_out = line.stream.bytes_queued() > 0;
@@ -297,16 +297,20 @@ bool TcpCarrier::AdvanceLine(int rank, std::size_t index, std::uint32_t events) 
   }
   if (peer.broken || (events & ~static_cast<std::uint32_t>(EPOLLOUT)) == 0) return moved;
   if (line.stream.Receive(events_, moved)) return moved;
-  // What has come on other connections still counts.
-  const std::string why = line.stream.why();
-  for (auto& other : peer.lines) {
-    for (bool more = other.get() != &line; more;) {
+  BreakAfterReading(rank, &line, line.stream.why());
+  return true;
+}
+
+// What has come still counts, on all lines but the one that is read: a peer that left in order may not take what this
+// rank sends, and have sent its part.
+void TcpCarrier::BreakAfterReading(int rank, const Line* read, std::string why) {
+  for (auto& line : At(rank).lines) {
+    for (bool more = line.get() != read; more;) {
       more = false;
-      if (!other->stream.Receive(events_, more)) break;
+      if (!line->stream.Receive(events_, more)) break;
     }
   }
-  Break(rank, why);
-  return true;
+  Break(rank, std::move(why));
 }
 
 void TcpCarrier::Break(int rank, std::string why) {

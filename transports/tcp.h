@@ -89,6 +89,7 @@ class TcpCarrier final : public Carrier {
   bool AdvanceLobby();
   void FlushLine(int rank, Line& line);
   bool AdvanceLine(int rank, std::size_t line, std::uint32_t events);
+  void BreakAfterReading(int rank, const Line* read, std::string why);
   void Break(int rank, std::string why);
   static Line* Shortest(const Peer& peer);
 
