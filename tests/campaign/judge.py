@@ -24,6 +24,7 @@ BLAMES = [
     r"the first is " + WHO,
     r"could not read the memory of " + WHO,
     r"do not match: " + WHO + r" called .*, but (?:what )?" + WHO + r" (?:called|sent)",
+    r"could not reach " + WHO,
     WHO + r" expects \d+ bytes from " + WHO,
     r"ranks? ([\d, and-]+) of \d+ never came",
     r"rank (\d+) of this host left",
