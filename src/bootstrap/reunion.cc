@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <list>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,6 +11,7 @@
 #include "base/log.h"
 #include "net/dial.h"
 #include "src/bootstrap/reunion_caller.h"
+#include "src/bootstrap/reunion_door.h"
 #include "src/bootstrap/reunion_messages.h"
 
 namespace tutti {
@@ -25,11 +25,6 @@ constexpr Deadline::Milliseconds kCallAgain{500};
 constexpr Deadline::Milliseconds kLastAnswer{80};
 // Before looking for a leader again.
 constexpr Deadline::Milliseconds kPause{50};
-
-struct Contact {
-  int rank;
-  SecureChannel channel;
-};
 
 class Meeting {
  public:
@@ -50,7 +45,8 @@ class Meeting {
       : call_(call),
         excluded_(call.excluded.begin(), call.excluded.end()),
         gone_(call.ended.begin(), call.ended.end()),
-        ended_(gone_) {}
+        ended_(gone_),
+        door_(call.lobby, call.rank, size()) {}
 
   Reunited Run() {
     for (;;) {
@@ -62,13 +58,10 @@ class Meeting {
       }
     }
   }
-  std::vector<SecureChannel> TakeChannels() {
-    std::vector<SecureChannel> channels;
-    for (auto& contact : contacts_) channels.push_back(std::move(contact.channel));
-    return channels;
-  }
+  std::vector<SecureChannel> TakeChannels() { return door_.TakeTold(); }
 
  private:
+  using Contact = ReunionDoor::Contact;
   struct Candidate {
     int rank;
     ReunionCaller caller;
@@ -122,37 +115,6 @@ class Meeting {
                     Who(rank))};
   }
 
-  // Takes new callers in. `hear` is given each one's rank and what it says first.
-  template <typename Hear>
-  void Receive(std::span<const pollfd> of_lobby, Hear hear) {
-    std::vector<Admitted> admitted;
-    call_.lobby.Advance(of_lobby, admitted);
-    for (auto& one : admitted) {
-      if (one.nranks != size() || one.rank == call_.rank) continue;
-      const int rank = one.rank;
-      newcomers_.push_back({rank, std::move(one).OpenChannel()});
-    }
-    for (auto newcomer = newcomers_.begin(); newcomer != newcomers_.end();) {
-      const auto frame = newcomer->channel.Receive();
-      if (!frame && !newcomer->channel.closed()) {
-        ++newcomer;
-        continue;
-      }
-      if (const auto presence = frame ? DecodePresence(*frame) : std::nullopt) {
-        hear(std::move(*newcomer), *presence);
-      }
-      newcomer = newcomers_.erase(newcomer);
-    }
-  }
-  void WatchNewcomers(std::vector<pollfd>& fds) const {
-    for (const auto& newcomer : newcomers_) fds.push_back(newcomer.channel.Watch());
-  }
-  // Kept, so that what was said arrives.
-  void Tell(Contact contact, const std::vector<std::byte>& message) {
-    contact.channel.Queue(message);
-    contacts_.push_back(std::move(contact));
-  }
-
   // Nothing: look for a leader again.
   std::optional<Reunited> Follow(Candidate& leader) {
     bool introduced = false, asked = false, yields = false;
@@ -180,11 +142,9 @@ class Meeting {
         default: break;
       }
       std::vector<pollfd> fds;
-      call_.lobby.Watch(fds);
-      const auto strangers = fds.size();
+      door_.Watch(fds);
       leader.caller.Watch(fds);
-      WatchNewcomers(fds);
-      const auto wake = Wait(fds, std::min(deadline, call_.lobby.NextDeadline()), call_.cancel);
+      const auto wake = Wait(fds, std::min(deadline, door_.NextDeadline()), call_.cancel);
       if (wake == Wake::cancelled) ThrowCancelled();
       if (wake == Wake::deadline && deadline.Passed()) {
         if (!introduced) throw Late(leader.rank);
@@ -193,10 +153,10 @@ class Meeting {
         leader.caller.channel().Queue(Encode(Mine(false)));
         deadline = Deadline::After(kLastAnswer);
       }
-      Receive(std::span<const pollfd>(fds).first(strangers), [&](Contact contact, const Presence& presence) {
+      door_.Receive(fds, [&](Contact contact, const Presence& presence) {
         // A rank that could not be reached before can reach this one.
         yields = yields || (presence.leads && contact.rank < leader.rank);
-        if (!yields) Tell(std::move(contact), Encode(Following{leader.rank}));
+        if (!yields) door_.Tell(std::move(contact), Encode(Following{leader.rank}));
       });
     }
     Forgive();
@@ -292,14 +252,11 @@ class Meeting {
   // Waits until somebody says something, and hears it.
   void HearThose(Deadline until) {
     std::vector<pollfd> fds;
-    call_.lobby.Watch(fds);
-    const auto strangers = fds.size();
+    door_.Watch(fds);
     for (const auto& [rank, caller] : calls_) caller.Watch(fds);
     for (const auto& [rank, channel] : came_) fds.push_back(channel.Watch());
-    WatchNewcomers(fds);
-    AwaitAny(fds, std::min(until, call_.lobby.NextDeadline()));
-    Receive(std::span<const pollfd>(fds).first(strangers),
-            [&](Contact contact, const Presence& presence) { Hear(std::move(contact), presence); });
+    AwaitAny(fds, std::min(until, door_.NextDeadline()));
+    door_.Receive(fds, [&](Contact contact, const Presence& presence) { Hear(std::move(contact), presence); });
     bool impatient = false;
     for (auto each = came_.begin(); each != came_.end();) {
       // Who has come speaks again when its time is over.
@@ -314,7 +271,7 @@ class Meeting {
     const int rank = contact.rank;
     if (presence.leads) {
       yields_ = yields_ || rank < call_.rank;
-      if (!yields_) Tell(std::move(contact), Encode(Following{call_.rank}));
+      if (!yields_) door_.Tell(std::move(contact), Encode(Following{call_.rank}));
       return;
     }
     const Presence mine = Mine(true);
@@ -338,7 +295,7 @@ class Meeting {
   // Tells everybody who came.
   [[noreturn]] void Fail(const Error& error) {
     for (auto& [rank, channel] : came_) {
-      Tell({rank, std::move(channel)}, Encode(Decision{error.code(), error.what(), {}, {}}));
+      door_.Tell({rank, std::move(channel)}, Encode(Decision{error.code(), error.what(), {}, {}}));
     }
     throw error;
   }
@@ -358,7 +315,7 @@ class Meeting {
     } catch (const Error& error) {
       Fail(error);
     }
-    for (auto& [rank, channel] : came_) Tell({rank, std::move(channel)}, Encode(decision));
+    for (auto& [rank, channel] : came_) door_.Tell({rank, std::move(channel)}, Encode(decision));
     return {decision.members, decision.id};
   }
 
@@ -382,9 +339,8 @@ class Meeting {
   Call call_;
   std::set<int> excluded_;
   std::set<int> gone_;
-  std::set<int> ended_;            // of those, whose process has ended
-  std::list<Contact> newcomers_;   // who has not said anything yet
-  std::vector<Contact> contacts_;  // who has been told
+  std::set<int> ended_;  // of those, whose process has ended
+  ReunionDoor door_;
   // Of the leader, by rank:
   std::map<int, SecureChannel> came_;
   std::map<int, ReunionCaller> calls_;  // to those who have not
