@@ -88,7 +88,7 @@ def main():
     run = lambda one: cluster.run(one, options.source, program, f"campaign-{os.getpid()}-{one.number}", LIMIT_SECONDS)
     # So that the table comes, and clusters are stopped, however it ends.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    table, failed, began = Table(), 0, time.monotonic()
+    table, failed, stopped, began = Table(), 0, False, time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         pending = {pool.submit(run, one): one for one in trials}
         try:
@@ -105,9 +105,12 @@ def main():
             return CANNOT
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
-            failed += 1
-    print(f"\n{table}\n\nseed {options.seed}, {table.trials.total()} trials in {time.monotonic() - began:.0f} s: {failed} failed")
-    return 1 if failed else 0
+            stopped = True
+    seconds = time.monotonic() - began
+    print(f"\n{table}\n\nseed {options.seed}, {table.trials.total()} trials in {seconds:.0f} s: {failed} failed")
+    if stopped:
+        print("stopped before the end")
+    return 1 if failed or stopped else 0
 
 
 if __name__ == "__main__":

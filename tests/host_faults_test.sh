@@ -10,9 +10,9 @@ set -euo pipefail
 source_dir=$1 program=$2/tests/tutti_host_rank tutti=$2/tools/tutti
 shift 2
 cases=("$@")
-[ ${#cases[@]} -gt 0 ] || cases=(nothing kill power_off link_down_and_up link_stays_down partition stopped late strangers
-                                 wrong_secret leaves_early kill_and_shrink power_off_and_shrink partition_and_shrink
-                                 link_flap_and_shrink revoke)
+[ ${#cases[@]} -gt 0 ] ||
+  cases=(nothing kill power_off link_down_and_up link_stays_down partition stopped late strangers wrong_secret
+         leaves_early kill_and_shrink power_off_and_shrink partition_and_shrink link_flap_and_shrink revoke)
 cluster=$source_dir/scripts/cluster.sh trouble=$source_dir/tests/rank_trouble.sh
 work=$(mktemp -d)
 trap 'jobs -p | xargs -r kill -KILL 2>/dev/null; rm -rf "$work"' EXIT

@@ -3,7 +3,8 @@
 #
 #   tests/rank_trouble.sh RUN RANK,... kill|stop|continue|strangers      all at once
 #
-# RUN is what FAULT_RUN was in the environment when the cluster was started. Waits up to 5 s for a rank that is starting.
+# RUN is what FAULT_RUN was in the environment when the cluster was started. Waits up to 5 s for a rank that is
+# starting.
 set -euo pipefail
 
 run=$1 ranks=$2 trouble=$3

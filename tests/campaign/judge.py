@@ -19,7 +19,8 @@ BUSY_MS = 4000
 WHO = r"rank (\d+) \(host \S+, pid \d+\)"
 # Phrases that tell who is to be blamed. Where a phrase tells of several ranks, one of them is at fault for certain.
 BLAMES = [
-    WHO + r" (?:died|was lost|destroyed its communicator|aborted|revoked|left while|is gone|did not answer|does not take)",
+    WHO + r" (?:died|was lost|destroyed its communicator|aborted|revoked|left while|is gone)",
+    WHO + r" (?:did not answer|does not take)",
     r"in [\w ]+?(\d+)?, which waits for " + WHO,
     r"the first is " + WHO,
     r"could not read the memory of " + WHO,

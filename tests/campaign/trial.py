@@ -6,8 +6,8 @@ import random
 
 # A system that answers nothing for so long is dead. Without data under way it takes three probes, a second apart.
 LEAST_SILENCE_MS, MOST_SILENCE_MS = 1000, 1500
-# A system repeats what is not answered after 200, 600 and 1400 ms. So what is interrupted for less than 600 ms is heard of
-# again before the least silence is over, and what is interrupted for longer may not be.
+# A system repeats what is not answered after 200, 600 and 1400 ms. So what is interrupted for less than 600 ms is heard
+# of again before the least silence is over, and what is interrupted for longer may not be.
 LONGEST_INTERRUPTION_MS = 500
 TOO_LONG_MS = 600
 # Ranks stop by themselves after so long where nothing is to happen, or where the fault is none.
