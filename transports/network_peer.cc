@@ -171,7 +171,8 @@ ConnectionMemory NetworkPeer::Memory(std::uint32_t connection) const {
   const auto channel = static_cast<int>(connection / kWires);
   const auto wire = static_cast<Wire>(connection % kWires);
   const auto& fill = fabric_.To(channel, wire, rank_);
-  return {fill.slots(), fabric_.segment(rank_) + fabric_.layout().RingOffset(channel, wire, fabric_.rank()), fill.shape()};
+  return {fill.slots(), fabric_.segment(rank_) + fabric_.layout().RingOffset(channel, wire, fabric_.rank()),
+          fill.shape()};
 }
 
 bool NetworkPeer::Take(const NetworkMessage& message) {
