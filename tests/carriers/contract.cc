@@ -96,7 +96,7 @@ void FailuresAndFarewellsAreHeard(const Makers& makers) {
     if (rank.rank == 0) return;  // it leaves
     EXPECT_TRUE(rank.Until([&] { return rank.fabric.control(0).state.load() == RankState::left; }))
         << rank.engine.Lost(0).value_or("");
-    EXPECT_EQ(rank.engine.Lost(0), std::nullopt);
+    EXPECT_EQ(rank.Lost(0), "");
   });
   // Before there is another way to say it by.
   RunRanks(makers, 1, [&](Rank& rank) {

@@ -130,6 +130,11 @@ struct Rank {
   }
   // Where there are two.
   int peer() const { return 1 - rank; }
+  // Why a peer was lost; "" if it was not, or has left in order.
+  std::string Lost(int other) {
+    const bool left = fabric.control(other).state.load(std::memory_order_acquire) == RankState::left;
+    return left ? "" : engine.Lost(other).value_or("");
+  }
   // Works until `done`; false: too long, or the peer was lost. Sleeps when nothing moves, as a waiting rank does.
   bool Until(const std::function<bool()>& done) {
     const auto deadline = Patience();
@@ -139,7 +144,7 @@ struct Rank {
         return false;
       }
       for (const int other : Others()) {
-        if (engine.Lost(other)) return done();
+        if (!Lost(other).empty()) return done();
       }
       idle = engine.Progress() ? 0 : idle + 1;
       if (idle < 100) continue;

@@ -55,7 +55,7 @@ void Finish(Rank& rank, std::vector<Traffic>& all) {
     for (auto& each : all) each.Step();
     return std::ranges::all_of(all, &Traffic::Done);
   }));
-  for (const int peer : rank.Others()) EXPECT_EQ(rank.engine.Lost(peer).value_or(""), "");
+  for (const int peer : rank.Others()) EXPECT_EQ(rank.Lost(peer), "");
 }
 
 void MoveAll(Rank& rank, int channels) {
