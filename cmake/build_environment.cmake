@@ -10,12 +10,11 @@ if(PROJECT_IS_TOP_LEVEL)
   endforeach()
 endif()
 
-# -O3 is for what computes (the kernels ask for it); for all the rest it makes the library a tenth larger and nothing
-# faster.
+# -O3 is for what computes (the kernels ask for it); the rest it makes a tenth larger.
 string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 
-# Headers of others that most of a target's sources read, read once: half of a build's time is theirs. What must compile
-# without them is seen where CMAKE_DISABLE_PRECOMPILE_HEADERS is on, as under the sanitizers.
+# Headers of others that most of a target's sources read, read once: they take a good part of a build's time. What must
+# compile without them is seen where CMAKE_DISABLE_PRECOMPILE_HEADERS is on, as under the sanitizers.
 function(tutti_precompile target)
   set(headers <algorithm> <array> <atomic> <chrono> <functional> <map> <memory> <mutex> <optional> <span> <string> <thread>
               <unordered_map> <variant> <vector> <fmt/format.h> ${ARGN})

@@ -60,12 +60,17 @@ void SetOption(const Socket& socket, int level, int name, int value) {
   [[maybe_unused]] const int status = setsockopt(socket.fd(), level, name, &value, sizeof(value));
 }
 
+// Asks for an answer after so many idle seconds, and then so often, so long apart, before the connection ends.
+void SetProbes(const Socket& socket, int idle, int interval, int probes) {
+  SetOption(socket, IPPROTO_TCP, TCP_KEEPIDLE, idle);
+  SetOption(socket, IPPROTO_TCP, TCP_KEEPINTVL, interval);
+  SetOption(socket, IPPROTO_TCP, TCP_KEEPCNT, probes);
+}
+
 void TuneConnection(const Socket& socket) {
   SetOption(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   SetOption(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  SetOption(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds);
-  SetOption(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds);
-  SetOption(socket, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes);
+  SetProbes(socket, kKeepIdleSeconds, kKeepIntervalSeconds, kKeepProbes);
 }
 
 Socket OpenSocket(bool v6) {
@@ -154,7 +159,7 @@ void Socket::Close() {
   if (fd_ >= 0) close(std::exchange(fd_, -1));
 }
 
-void Socket::Shutdown() {
+void Socket::Shutdown() const {
   if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
 }
 
@@ -257,10 +262,7 @@ void KeepAlive(const Socket& socket, Deadline::Milliseconds silence) {
   constexpr int kProbes = 3;
   const int seconds = std::max(1, static_cast<int>(silence.count() / 1000));
   const int idle = std::max(1, seconds / 2);
-  const int interval = std::max(1, (seconds - idle) / kProbes);
-  SetOption(socket, IPPROTO_TCP, TCP_KEEPIDLE, idle);
-  SetOption(socket, IPPROTO_TCP, TCP_KEEPINTVL, interval);
-  SetOption(socket, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  SetProbes(socket, idle, std::max(1, (seconds - idle) / kProbes), kProbes);
 }
 
 IoResult SendSome(const Socket& socket, std::span<const std::byte> bytes) {

@@ -68,7 +68,7 @@ class Socket {
   explicit operator bool() const { return fd_ >= 0; }
   void Close();
   // Ends the connection or the listening for everybody, also for copies that a fork has left in other processes.
-  void Shutdown();
+  void Shutdown() const;
 
  private:
   int fd_ = -1;

@@ -20,17 +20,6 @@ double Sum(tuttiComm_t comm, double value) {
   return value;
 }
 
-int RankIn(tuttiComm_t comm) {
-  int rank = -1;
-  EXPECT_TRUE(Ok(tuttiCommUserRank(comm, &rank)));
-  return rank;
-}
-int SizeOf(tuttiComm_t comm) {
-  int size = -1;
-  EXPECT_TRUE(Ok(tuttiCommCount(comm, &size)));
-  return size;
-}
-
 int FreePort() {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};

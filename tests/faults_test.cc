@@ -18,10 +18,6 @@ tuttiConfig_t Impatient(int init_ms, int operation_ms) {
   return config;
 }
 
-tuttiResult_t AllReduce(tuttiComm_t comm, std::vector<float>& data) {
-  return tuttiAllReduce(data.data(), data.data(), data.size(), tuttiFloat32, tuttiSum, comm, nullptr);
-}
-
 void Print(const std::vector<Outcome>& outcomes) {
   for (const auto& outcome : outcomes) {
     for (const auto& note : outcome.notes) fmt::print("  {}\n", note);

@@ -12,22 +12,6 @@
 namespace tutti::testing {
 namespace {
 
-tuttiResult_t AllReduce(tuttiComm_t comm, std::vector<float>& data) {
-  return tuttiAllReduce(data.data(), data.data(), data.size(), tuttiFloat32, tuttiSum, comm, nullptr);
-}
-
-int SizeOf(tuttiComm_t comm) {
-  int size = -1;
-  EXPECT_TRUE(Ok(tuttiCommCount(comm, &size)));
-  return size;
-}
-
-int RankIn(tuttiComm_t comm) {
-  int rank = -1;
-  EXPECT_TRUE(Ok(tuttiCommUserRank(comm, &rank)));
-  return rank;
-}
-
 // Some sizes, so that several algorithms and wires are used.
 void ExpectItWorks(tuttiComm_t comm) {
   const auto ranks = static_cast<float>(SizeOf(comm));

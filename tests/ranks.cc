@@ -309,6 +309,22 @@ std::int64_t MonotonicNs() {
   return ::testing::AssertionSuccess();
 }
 
+tuttiResult_t AllReduce(tuttiComm_t comm, std::vector<float>& data) {
+  return tuttiAllReduce(data.data(), data.data(), data.size(), tuttiFloat32, tuttiSum, comm, nullptr);
+}
+
+int RankIn(tuttiComm_t comm) {
+  int rank = -1;
+  EXPECT_TRUE(Ok(tuttiCommUserRank(comm, &rank)));
+  return rank;
+}
+
+int SizeOf(tuttiComm_t comm) {
+  int size = -1;
+  EXPECT_TRUE(Ok(tuttiCommCount(comm, &size)));
+  return size;
+}
+
 tuttiResult_t Await(tuttiComm_t comm) {
   for (;;) {
     tuttiResult_t state = tuttiSuccess;

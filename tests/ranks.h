@@ -105,6 +105,10 @@ std::int64_t MonotonicNs();
 // `result` is `wanted`, and the message contains each of `words`.
 ::testing::AssertionResult Fails(tuttiResult_t result, tuttiResult_t wanted,
                                  const std::vector<std::string>& words = {});
+// A sum of everybody's data, in place.
+tuttiResult_t AllReduce(tuttiComm_t comm, std::vector<float>& data);
+int RankIn(tuttiComm_t comm);
+int SizeOf(tuttiComm_t comm);
 // Waits for a non-blocking communicator; what it ended in.
 tuttiResult_t Await(tuttiComm_t comm);
 

@@ -12,15 +12,12 @@
 namespace tutti::testing {
 namespace {
 
-tuttiResult_t AllReduce(tuttiComm_t comm, std::vector<float>& data) {
-  return tuttiAllReduce(data.data(), data.data(), data.size(), tuttiFloat32, tuttiSum, comm, nullptr);
-}
-
 // Rank 1 aborts while the others wait for it.
 void FailTogether(Rank& self, bool in_group) {
   Comm comm = self.Join();
   std::vector<float> data(100'000, 1), more(10, 1);
   ASSERT_TRUE(Ok(AllReduce(comm, data)));
+  self.Meet();  // nobody is in that one any more
   if (self.rank() == 1) {
     EXPECT_TRUE(Ok(tuttiCommAbort(comm.Release())));
     return self.Meet();

@@ -320,10 +320,10 @@ void TcpCarrier::Break(int rank, std::string why) {
   peer.dial_at.reset();
   peer.messages.clear();
   for (const auto& line : peer.lines) {
-    const int fd = line->stream.socket().fd();
-    Watched(fd, 0, EPOLL_CTL_DEL, 0);
+    const auto& socket = line->stream.socket();
+    Watched(socket.fd(), 0, EPOLL_CTL_DEL, 0);
     // Whatever keeps the peer from this rank may be over in a moment: it, too, is to know that this is the end.
-    shutdown(fd, SHUT_RDWR);
+    socket.Shutdown();
   }
   // The lines themselves may be in use further up the stack; they end with this.
   events_.Broken(rank, why);

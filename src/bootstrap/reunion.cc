@@ -34,6 +34,7 @@ class Meeting {
     const SecretKey& key;
     Deadline::Milliseconds silence;
     Lobby& lobby;
+    std::vector<SecureChannel>& told;
     const std::vector<int>& excluded;
     const std::vector<int>& ended;
     const std::function<tuttiUniqueId()>& open;
@@ -46,7 +47,7 @@ class Meeting {
         excluded_(call.excluded.begin(), call.excluded.end()),
         gone_(call.ended.begin(), call.ended.end()),
         ended_(gone_),
-        door_(call.lobby, call.rank, size()) {}
+        door_(call.lobby, call.rank, size(), call.told) {}
 
   Reunited Run() {
     for (;;) {
@@ -58,7 +59,6 @@ class Meeting {
       }
     }
   }
-  std::vector<SecureChannel> TakeChannels() { return door_.TakeTold(); }
 
  private:
   using Contact = ReunionDoor::Contact;
@@ -156,7 +156,7 @@ class Meeting {
       door_.Receive(fds, [&](Contact contact, const Presence& presence) {
         // A rank that could not be reached before can reach this one.
         yields = yields || (presence.leads && contact.rank < leader.rank);
-        if (!yields) door_.Tell(std::move(contact), Encode(Following{leader.rank}));
+        if (!yields) door_.Tell(std::move(contact.channel), Encode(Following{leader.rank}));
       });
     }
     Forgive();
@@ -271,7 +271,7 @@ class Meeting {
     const int rank = contact.rank;
     if (presence.leads) {
       yields_ = yields_ || rank < call_.rank;
-      if (!yields_) door_.Tell(std::move(contact), Encode(Following{call_.rank}));
+      if (!yields_) door_.Tell(std::move(contact.channel), Encode(Following{call_.rank}));
       return;
     }
     const Presence mine = Mine(true);
@@ -295,7 +295,7 @@ class Meeting {
   // Tells everybody who came.
   [[noreturn]] void Fail(const Error& error) {
     for (auto& [rank, channel] : came_) {
-      door_.Tell({rank, std::move(channel)}, Encode(Decision{error.code(), error.what(), {}, {}}));
+      door_.Tell(std::move(channel), Encode(Decision{error.code(), error.what(), {}, {}}));
     }
     throw error;
   }
@@ -315,7 +315,7 @@ class Meeting {
     } catch (const Error& error) {
       Fail(error);
     }
-    for (auto& [rank, channel] : came_) door_.Tell({rank, std::move(channel)}, Encode(decision));
+    for (auto& [rank, channel] : came_) door_.Tell(std::move(channel), Encode(decision));
     return {decision.members, decision.id};
   }
 
@@ -368,15 +368,7 @@ Reunion::~Reunion() {
 Reunited Reunion::Meet(const std::vector<int>& excluded, const std::vector<int>& ended,
                        const std::function<tuttiUniqueId()>& open, Deadline deadline, Cancellation cancel) {
   last_.clear();
-  Meeting meeting({rank_, ranks_, key_, silence_, lobby_, excluded, ended, open, deadline, cancel});
-  try {
-    auto reunited = meeting.Run();
-    last_ = meeting.TakeChannels();
-    return reunited;
-  } catch (const Error&) {
-    last_ = meeting.TakeChannels();
-    throw;
-  }
+  return Meeting({rank_, ranks_, key_, silence_, lobby_, last_, excluded, ended, open, deadline, cancel}).Run();
 }
 
 }  // namespace tutti

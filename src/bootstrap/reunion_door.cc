@@ -30,9 +30,9 @@ void ReunionDoor::Receive(std::span<const pollfd> fds, const std::function<void(
   }
 }
 
-void ReunionDoor::Tell(Contact contact, const std::vector<std::byte>& message) {
-  contact.channel.Queue(message);
-  told_.push_back(std::move(contact.channel));
+void ReunionDoor::Tell(SecureChannel channel, const std::vector<std::byte>& message) {
+  channel.Queue(message);
+  told_.push_back(std::move(channel));
 }
 
 }  // namespace tutti

@@ -25,17 +25,17 @@ class ReunionDoor {
     SecureChannel channel;
   };
 
-  // Of rank `rank` of `nranks`. The lobby outlives this.
-  ReunionDoor(Lobby& lobby, int rank, int nranks) : lobby_(lobby), rank_(rank), nranks_(nranks) {}
+  // Of rank `rank` of `nranks`. `told` keeps the connections of those who were answered, so that the answers arrive.
+  // Lobby and `told` outlive this.
+  ReunionDoor(Lobby& lobby, int rank, int nranks, std::vector<SecureChannel>& told)
+      : lobby_(lobby), rank_(rank), nranks_(nranks), told_(told) {}
 
   // Appends what this waits for. REQUIRES: `fds` is empty.
   void Watch(std::vector<pollfd>& fds);
   Deadline NextDeadline() const { return lobby_.NextDeadline(); }
   // Gives `hear` each caller that has said something, and what. REQUIRES: `fds` begins with what Watch appended last.
   void Receive(std::span<const pollfd> fds, const std::function<void(Contact, const Presence&)>& hear);
-  // Answers; the connection is kept, so that the answer arrives.
-  void Tell(Contact contact, const std::vector<std::byte>& message);
-  std::vector<SecureChannel> TakeTold() { return std::move(told_); }
+  void Tell(SecureChannel channel, const std::vector<std::byte>& message);
 
  private:
   Lobby& lobby_;
@@ -43,7 +43,7 @@ class ReunionDoor {
   int nranks_;
   std::size_t of_lobby_ = 0;      // entries
   std::list<Contact> newcomers_;  // who has not said anything yet
-  std::vector<SecureChannel> told_;
+  std::vector<SecureChannel>& told_;
 };
 
 }  // namespace tutti
