@@ -86,6 +86,7 @@ std::vector<Shape> GpuShapes(const Kind& kind, const Conditions& conditions, std
   for (Shape shape : kGpuShapes) {
     if (forced.wire ? *forced.wire != shape.wire : kind.pairwise && shape.wire != Wire::bulk) continue;
     if (shape.wire == Wire::inlined && !conditions.gpu_slots.inlined) continue;
+    if (shape.wire == Wire::line && !conditions.gpu_slots.lines) continue;
     const bool longest = shape == kGpuShapes.back();
     if (forced.chunk_bytes != 0) shape.chunk_bytes = std::max(kCacheLine, RoundDown(forced.chunk_bytes, kCacheLine));
     shape.chunk_bytes = std::min(shape.chunk_bytes, ChunkCapacity(shape.wire, conditions, refers));

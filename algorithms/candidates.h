@@ -54,6 +54,7 @@ inline constexpr int kMostChannelsOfOneGpu = 96;
 // What GPUs' slots can be, where they are really there: which wires, and the data bytes of each; 0: any.
 struct GpuSlots {
   bool inlined = true;
+  bool lines = true;  // a network takes whole slots only
   std::size_t line = 0;
   std::size_t bulk = 0;
   // Bulk slots refer to memory wherever a schedule lets them (MayAlwaysRefer): its chunks need not fit a slot then.

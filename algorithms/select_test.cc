@@ -174,7 +174,7 @@ TEST(Select, GpusBoundChunksAndChannels) {
   conditions.threads = 0;
   conditions.max_channels = 96;
   conditions.most_lanes = 33;
-  conditions.gpu_slots = {false, 1024, 64 * 1024, true};
+  conditions.gpu_slots = {false, true, 1024, 64 * 1024, true};
   EXPECT_EQ(ChunkCapacity(Wire::bulk, conditions, true), kLongestChunk);
   EXPECT_LE(kLongestChunk, std::numeric_limits<std::uint32_t>::max());
   EXPECT_EQ(ChunkCapacity(Wire::bulk, conditions, false), 64 * 1024);

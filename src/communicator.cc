@@ -67,11 +67,7 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   conditions.forced.channels = options_.settings.channels;
   conditions.forced.chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
   conditions.forced.wire = WireFromName(options_.settings.wire);
-  if (why_no_device_.empty() && !conditions.one_host) {
-    why_no_device_ = "the ranks are on several hosts";
-  } else if (why_no_device_.empty()) {
-    MakeDeviceSide(conditions, deadline);
-  }
+  if (why_no_device_.empty()) MakeDeviceSide(conditions, deadline);
   selector_ = std::make_unique<Selector>(std::move(conditions), programs_, ProcessorsOf(hosts, rank, agreement_),
                                          options_.settings, rank, MakeAllGather());
   plans_ = std::make_unique<PlanCache>(PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels,
@@ -95,8 +91,10 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
 
 void Communicator::MakeDeviceSide(Conditions conditions, Deadline deadline) {
   const auto& roster = control_plane_->roster();
-  device_ = DeviceSide::Make({options_.device, &options_.settings, &system_, &fabric_->hosts(), std::move(conditions)},
-                             rank(), size(), MakeAllGather(), deadline, &why_no_device_);
+  const auto key = DeriveKey(control_plane_->data_key(), "tutti GPUs", {});
+  device_ = DeviceSide::Make(
+      {options_.device, &options_.settings, &system_, &fabric_->hosts(), &roster, key, std::move(conditions)}, rank(),
+      size(), MakeAllGather(), deadline, &why_no_device_);
   if (device_ == nullptr) {
     if (rank() == 0) Log(Subject::init, "host memory only: {}", why_no_device_);
     return;

@@ -5,11 +5,13 @@
 
 #include "algorithms/binding.h"
 #include "algorithms/build.h"
+#include "algorithms/host_machine.h"
 #include "algorithms/machine_of_system.h"
 #include "base/datatype.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "src/rank_zero.h"
+#include "transports/network.h"
 
 namespace tutti {
 namespace {
@@ -25,9 +27,26 @@ double MemoryBandwidth(const CudaDevice& device) {
   return bandwidth > 0 ? bandwidth : kUnknownMemoryBandwidth;
 }
 
+// Several hosts. Where the topology does not tell of GPUs and NICs, or hosts are not alike, what is between hosts
+// decides more than what is inside: GPUs are priced as if they were processors.
+Machine MachineOfHosts(const DevicePlanContext& context, const System& system) {
+  const auto& where = context.conditions.where;
+  try {
+    const int nodes = where.nodes();
+    if (where.node_of != ArrangeEvenly(context.conditions.nranks, nodes).node_of) {
+      Throw(tuttiInvalidArgument, "hosts have different numbers of ranks, or ranks do not follow hosts");
+    }
+    return MachineOfSystem(system, nodes, context.conditions.nranks / nodes);
+  } catch (const Error& error) {
+    Log(Subject::select, "GPUs of several hosts are priced like processors of several hosts: {}", error.what());
+  }
+  return HostMachine(DefaultHostCosts(1), where, context.network_costs);
+}
+
 // What prices are computed on. A topology that does not tell of a GPU for every rank is no reason to fail.
 Machine MachineFor(const DevicePlanContext& context, const System& system) {
   const int nranks = context.conditions.nranks;
+  if (!context.conditions.one_host) return MachineOfHosts(context, system);
   if (!context.fabric->one_device()) {
     try {
       return MachineOfSystem(system, 1, nranks);
@@ -51,18 +70,25 @@ int MessageChannels(std::size_t bytes, const Conditions& conditions) {
 }
 
 Shape MessageShape(std::size_t bytes, const GpuSlots& slots) {
-  if (bytes <= slots.line) return {Wire::line, slots.line};
+  if (slots.lines && bytes <= slots.line) return {Wire::line, slots.line};
   return {Wire::bulk, std::min(kMessageChunk, slots.bulk)};
 }
 
 constexpr char kTable[] = "table";
 
-DevicePlans::Done DoneBy(const DevicePlanEntry& plan) {
-  return {plan.operations, plan.operations * plan.program.bytes_sent(),
-          plan.operations * plan.program.bytes_received()};
+void AddTimes(std::uint64_t times, const DeviceProgram::Traffic& each, DeviceProgram::Traffic& sum) {
+  sum.sent += times * each.sent;
+  sum.received += times * each.received;
 }
 
 }  // namespace
+
+DevicePlans::Done& DevicePlans::Done::operator+=(const DevicePlanEntry& plan) {
+  operations += plan.operations;
+  AddTimes(plan.operations, plan.program.on_host(), on_host);
+  AddTimes(plan.operations, plan.program.by_network(), by_network);
+  return *this;
+}
 
 DevicePlans::DevicePlans(DevicePlanContext context, const System& system, int rank, const AllGather& all_gather)
     : context_(std::move(context)), rank_(rank) {
@@ -84,7 +110,7 @@ DevicePlanEntry& DevicePlans::Find(const Operation& operation, std::uint64_t pac
 void DevicePlans::Forget() {
   for (const auto& [key, plan] : plans_) {
     const auto algorithm = static_cast<std::size_t>(plan->choice.candidate.algorithm);
-    done_[algorithm] += DoneBy(*plan);
+    done_[algorithm] += *plan;
   }
   plans_.clear();
   context_.arena->Reset();
@@ -93,13 +119,17 @@ void DevicePlans::Forget() {
 void DevicePlans::AddTraffic(tuttiCounters_t& counters) const {
   auto done = done_;
   for (const auto& [key, plan] : plans_) {
-    done[static_cast<std::size_t>(plan->choice.candidate.algorithm)] += DoneBy(*plan);
+    done[static_cast<std::size_t>(plan->choice.candidate.algorithm)] += *plan;
   }
   for (std::size_t algorithm = 0; algorithm < done.size(); ++algorithm) {
     counters.operations += done[algorithm].operations;
     counters.operationsByAlgorithm[algorithm] += done[algorithm].operations;
-    counters.bytesSent[tuttiTransportP2p][algorithm] += done[algorithm].sent;
-    counters.bytesReceived[tuttiTransportP2p][algorithm] += done[algorithm].received;
+    const auto add = [&](tuttiTransport_t transport, const DeviceProgram::Traffic& traffic) {
+      counters.bytesSent[transport][algorithm] += traffic.sent;
+      counters.bytesReceived[transport][algorithm] += traffic.received;
+    };
+    add(tuttiTransportP2p, done[algorithm].on_host);
+    add(context_.transport, done[algorithm].by_network);
   }
 }
 
@@ -137,7 +167,6 @@ Schedule DevicePlans::Fitted(const Operation& operation, Candidate& candidate) c
     schedules = SchedulesOfAll(operation, candidate);
   }
   // A contribution that is scaled first is nowhere in memory.
-  // A contribution that is scaled first is nowhere in memory.
   const bool may_refer = !operation.scaled && std::all_of(schedules.begin(), schedules.end(), MayAlwaysRefer);
   auto& shape = candidate.shape;
   shape.chunk_bytes = std::min(shape.chunk_bytes, ChunkCapacity(shape.wire, conditions, may_refer));
@@ -170,11 +199,13 @@ std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const Operation& asked, std::
   Log(Subject::select, "rank {}: {} on the GPU: {}, {} channels, chunk {} B, {} ({})", rank_,
       DescribeCall(packed, asked.count), NameOf(choice.candidate.algorithm), schedule.channels.size(),
       shape.chunk_bytes, NameOf(shape.wire), choice.reason);
-  return std::unique_ptr<DevicePlanEntry>(
+  auto plan = std::unique_ptr<DevicePlanEntry>(
       new DevicePlanEntry{std::move(choice),
                           DeviceProgram(std::move(schedule), std::move(extents), shape, operation.type, operation.op,
                                         identity, *context_.fabric, *context_.arena, first_channel),
                           used});
+  for (const int peer : plan->program.network_peers()) context_.network->Need(peer);
+  return plan;
 }
 
 }  // namespace tutti

@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "algorithms/host_machine.h"
 #include "algorithms/select.h"
 #include "executors/cuda/device_program.h"
 #include "src/planning.h"
@@ -23,6 +24,9 @@ inline constexpr int kMessageChannels = 4;
 struct DevicePlanContext {
   const CudaDevice* device;
   const DeviceFabric* fabric;
+  NetworkEngine* network;  // null where all ranks are on one host
+  tuttiTransport_t transport;
+  NetworkCosts network_costs;
   DeviceArena* arena;
   Conditions conditions;  // equal on all ranks
 };
@@ -36,15 +40,11 @@ struct DevicePlanEntry {
 
 class DevicePlans {
  public:
-  // Payload in bytes.
+  // What the operations of a plan have moved.
   struct Done {
-    std::uint64_t operations = 0, sent = 0, received = 0;
-    Done& operator+=(const Done& other) {
-      operations += other.operations;
-      sent += other.sent;
-      received += other.received;
-      return *this;
-    }
+    std::uint64_t operations = 0;
+    DeviceProgram::Traffic on_host, by_network;
+    Done& operator+=(const DevicePlanEntry& plan);
   };
   // A job uses some dozens of shapes; one that never repeats itself must not grow the cache for ever.
   static constexpr std::size_t kMostPlans = 512;

@@ -11,6 +11,7 @@
 #include "base/rounding.h"
 #include "src/device_buffers.h"
 #include "transports/gather_values.h"
+#include "transports/tcp_interfaces.h"
 
 namespace tutti {
 namespace {
@@ -109,7 +110,8 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, int rank, int nranks, const All
   context.conditions = setup.conditions;
   context.conditions.threads = 0;
   context.conditions.programs = {};
-  const bool one_device = sharing == static_cast<std::uint32_t>(nranks);
+  const bool one_host = setup.hosts->count() == 1;
+  const bool one_device = one_host && sharing == static_cast<std::uint32_t>(nranks);
   context.conditions.most_lanes = std::max(1, static_cast<int>(blocks / sharing));
   context.conditions.max_channels =
       std::clamp(context.conditions.most_lanes, kFewestChannels, one_device ? kMostChannelsOfOneGpu : kMostGpuChannels);
@@ -118,9 +120,18 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, int rank, int nranks, const All
   fabric_ = std::make_unique<DeviceFabric>(*device_, context.conditions.max_channels + kMessageChannels, *shm_,
                                            all_gather, deadline);
   const bool all_refer = std::all_of(rooms.begin(), rooms.end(), [](const Room& room) { return room.zero_copy; });
-  context.conditions.gpu_slots = {false, fabric_->layout().line_capacity(), fabric_->layout().bulk_capacity(),
+  context.conditions.gpu_slots = {false, one_host, fabric_->layout().line_capacity(), fabric_->bulk_capacity(),
                                   all_refer && fabric_->one_device() && fabric_->one_process()};
-  context.conditions.bulk_capacity = fabric_->layout().bulk_capacity();
+  context.conditions.bulk_capacity = fabric_->bulk_capacity();
+  if (!one_host) {
+    context.conditions.forced.wire = Wire::bulk;  // lines do not travel
+    const TcpInterfaces tcp = DescribeTcp(*setup.settings);
+    context.network_costs = DefaultNetworkCosts(tcp.bandwidth, tcp.by_processor, 1);
+    network_ = ConnectHosts(*shm_, *setup.roster, setup.key, *setup.settings, all_gather,
+                            [this](int peer) { return fabric_->across()->With(peer); });
+  }
+  context.network = network_.engine.get();
+  context.transport = network_.transport;
   context.device = device_.get();
   context.fabric = fabric_.get();
   arena_ = std::make_unique<DeviceArena>(*device_);
@@ -132,6 +143,9 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, int rank, int nranks, const All
                                                     deadline);
   MakeState();
   JoinClique(all_gather);
+  if (network_.engine != nullptr) {
+    proxy_ = std::make_unique<DeviceProxy>(*shm_, *network_.engine, [this] { return MayRun(); });
+  }
 }
 
 void DeviceSide::MakeState() {
@@ -188,14 +202,17 @@ DeviceSide::~DeviceSide() {
     Stop();
     std::this_thread::sleep_for(kToSeeAbort);
   }
+  proxy_.reset();
   auto& own = shm_->control(rank_).state;
   auto alive = RankState::alive;
-  own.compare_exchange_strong(alive, RankState::left, std::memory_order_release, std::memory_order_relaxed);
+  const bool leaves =
+      own.compare_exchange_strong(alive, RankState::left, std::memory_order_release, std::memory_order_relaxed);
+  if (leaves && network_.engine != nullptr) network_.engine->Leave();
   // Other processes' kernels may still have a last word to write into our memory. They leave soon, too, as a rule.
   constexpr std::chrono::seconds kToLeave{1};
   const auto deadline = Deadline::After(kToLeave);
   const auto others_use_it = [&] {
-    for (int r = 0; r < nranks_; ++r) {
+    for (const int r : shm_->local()) {
       const bool elsewhere = r != rank_ && !shm_->same_process(r);
       if (elsewhere && shm_->control(r).state.load(std::memory_order_acquire) == RankState::alive) return true;
     }
@@ -211,6 +228,17 @@ DeviceSide::~DeviceSide() {
 
 std::uint64_t DeviceSide::Done(int peer, bool sends) const {
   return std::atomic_ref(done_[StateLayout::Queue(nranks_, peer, sends)]).load(std::memory_order_acquire);
+}
+
+// A call that was refused after Prepare() counts as one that may run for ever: its proxy goes on looking now and then.
+bool DeviceSide::MayRun() const {
+  if (shm_->control(rank_).state.load(std::memory_order_acquire) == RankState::failed) return false;
+  if (clique_->captured()) return true;
+  std::uint64_t done = 0;
+  for (std::size_t queue = 0; queue < StateLayout(nranks_).queues; ++queue) {
+    done += std::atomic_ref(done_[queue]).load(std::memory_order_acquire);
+  }
+  return done < enqueued_.load(std::memory_order_acquire);
 }
 
 void DeviceSide::Stop() { std::atomic_ref(*abort_).store(1, std::memory_order_release); }
@@ -325,6 +353,8 @@ DevicePart DeviceSide::Prepare(std::span<const Operation* const> operations, CuS
     ++plan.operations;
     last_plan_ = &plan;
   }
+  enqueued_.fetch_add(operations.size(), std::memory_order_release);
+  if (proxy_ != nullptr) proxy_->Wake();
   return part;
 }
 

@@ -7,12 +7,15 @@
 // Thread-safety: Prepare and Find need the communicator's lock; the rest may be called from any thread.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 
 #include "src/device_clique.h"
 #include "src/device_plans.h"
+#include "src/device_proxy.h"
 #include "src/device_windows.h"
+#include "src/host_network.h"
 #include "src/recorder.h"
 #include "src/watch.h"
 
@@ -24,6 +27,8 @@ struct DeviceSetup {
   const Settings* settings = nullptr;
   const System* system = nullptr;
   const Hosts* hosts = nullptr;
+  const std::vector<Process>* roster = nullptr;
+  SecretKey key;          // of connections to other hosts
   Conditions conditions;  // of the host's side: what is forced, what is deterministic
 };
 
@@ -66,6 +71,7 @@ class DeviceSide {
   void MakeState();
   void TrimPlans();
   void JoinClique(const AllGather& all_gather);
+  bool MayRun() const;
   DeviceWork WorkOf(const Operation& operation, const DevicePlanEntry& plan) const;
   Reach ReachOf(const void* buffer, std::size_t bytes) const;
 
@@ -75,6 +81,7 @@ class DeviceSide {
   std::shared_ptr<const KernelModule> kernels_;
   std::unique_ptr<Fabric> shm_;  // control blocks, for the watch
   std::unique_ptr<DeviceFabric> fabric_;
+  HostNetwork network_;
   std::unique_ptr<DeviceArena> arena_;
   std::unique_ptr<DeviceWindows> windows_;
   std::unique_ptr<RegisteredBuffers> registered_;
@@ -84,9 +91,11 @@ class DeviceSide {
   DeviceProgress* progress_ = nullptr;
   std::uint64_t* done_ = nullptr;  // by queue
   std::uint32_t* abort_ = nullptr;
+  std::atomic<std::uint64_t> enqueued_{0};  // operations, of all queues
   std::shared_ptr<DeviceClique> clique_;
   std::unique_ptr<DevicePlans> plans_;
   const DevicePlanEntry* last_plan_ = nullptr;
+  std::unique_ptr<DeviceProxy> proxy_;  // null where all ranks are on one host
 };
 
 }  // namespace tutti

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/quiet_thread.h"
+#include "transports/network.h"
 
 namespace tutti {
 namespace {
@@ -104,13 +105,32 @@ bool DeviceWatch::Done(const Running& running) const {
   return side_.Done(peer, operation.collective == Collective::send) >= running.sequence;
 }
 
+// Whom a kernel waits for it does not tell: on other hosts anybody who has not left in order after the operation. What
+// else has completed it may have sent nothing yet. (Of ranks of this host the watch knows.)
+std::vector<int> DeviceWatch::MayBeAwaited(const Running& running) const {
+  auto& control = side_.control();
+  if (running.operation.point_to_point()) return {running.operation.root};
+  std::vector<int> ranks;
+  for (int r = 0; r < control.nranks(); ++r) {
+    const auto& theirs = control.control(r);
+    const bool needs_nothing = theirs.state.load(std::memory_order_acquire) == RankState::left &&
+                               theirs.completed.load(std::memory_order_acquire) >= running.sequence;
+    if (!control.is_local(r) && !needs_nothing) ranks.push_back(r);
+  }
+  return ranks;
+}
+
 std::optional<Error> DeviceWatch::Look(Clock::duration waited) {
   const auto& progress = side_.progress();
   const auto kind = static_cast<DeviceFaultKind>(Published(progress.fault_kind));
+  // The peer's watch wants to know what this rank calls, as this one does of the peer; nothing else is said any more.
+  if (auto* const network = side_.control().network(); network != nullptr && kind != DeviceFaultKind::none) {
+    network->Announce();
+  }
   for (const auto& [index, running] : running_) {
     const Undertaking undertaking{&running.operation, running.sequence, running.signature};
     if (kind == DeviceFaultKind::none) {
-      if (auto failure = watch_.Look(undertaking, {}, waited)) return failure;
+      if (auto failure = watch_.Look(undertaking, MayBeAwaited(running), waited)) return failure;
       continue;
     }
     const Fault fault{kind == DeviceFaultKind::foreign ? Fault::Kind::foreign : Fault::Kind::length,

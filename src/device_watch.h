@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "src/device_side.h"
 
@@ -44,6 +45,7 @@ class DeviceWatch {
   bool Read();
   std::optional<Error> Look(Clock::duration waited);
   bool Done(const Running& running) const;
+  std::vector<int> MayBeAwaited(const Running& running) const;
 
   DeviceSide& side_;
   Watch watch_;

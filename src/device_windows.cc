@@ -53,6 +53,10 @@ tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const AllG
   std::vector<const std::byte*> bases;
   for (int r = 0; r < shm_.nranks(); ++r) {
     const Offer& offer = offers[static_cast<std::size_t>(r)];
+    if (!shm_.is_local(r)) {
+      bases.push_back(nullptr);
+      continue;
+    }
     if (r == shm_.rank() || shm_.same_process(r)) {
       bases.push_back(reinterpret_cast<const std::byte*>(offer.address));
       continue;

@@ -1,5 +1,5 @@
-// Memory of GPUs that all ranks of a communicator have registered: every rank's GPU reaches every rank's part of a
-// window, so slots can say where data lies instead of carrying it.
+// Memory of GPUs that all ranks of a communicator have registered: every rank's GPU reaches the part of a window that
+// is any rank's of its host, so slots can say where data lies instead of carrying it.
 //
 // Thread-safety: Register and Deregister are collective control calls; Find may run beside neither. The communicator's
 // lock sees to that.

@@ -32,7 +32,8 @@ std::string WhyNot(tuttiTransport_t transport, const Settings& settings) {
 }  // namespace
 
 HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, const SecretKey& key,
-                         const Settings& settings, const AllGather& all_gather) {
+                         const Settings& settings, const AllGather& all_gather,
+                         const NetworkEngine::PolledRings& polled) {
   if (fabric.hosts().count() == 1) return {};
   std::vector<int> remote;
   for (int r = 0; r < static_cast<int>(roster.size()); ++r) {
@@ -53,14 +54,14 @@ HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, con
   }
   HostNetwork network;
   network.transport = without == reasons.end() ? transport : tuttiTransportTcp;
-  network.engine =
-      std::make_unique<NetworkEngine>(fabric, remote, [&](CarrierEvents& events) -> std::unique_ptr<Carrier> {
-        switch (network.transport) {
-          case tuttiTransportVerbs: return MakeVerbsCarrier(fabric.rank(), remote, key, settings, all_gather, events);
-          case tuttiTransportUcx: return MakeUcxCarrier(fabric.rank(), remote, key, settings, all_gather, events);
-          default: return std::make_unique<TcpCarrier>(fabric.rank(), remote, key, settings, all_gather, events);
-        }
-      });
+  const auto make = [&](CarrierEvents& events) -> std::unique_ptr<Carrier> {
+    switch (network.transport) {
+      case tuttiTransportVerbs: return MakeVerbsCarrier(fabric.rank(), remote, key, settings, all_gather, events);
+      case tuttiTransportUcx: return MakeUcxCarrier(fabric.rank(), remote, key, settings, all_gather, events);
+      default: return std::make_unique<TcpCarrier>(fabric.rank(), remote, key, settings, all_gather, events);
+    }
+  };
+  network.engine = std::make_unique<NetworkEngine>(fabric, remote, make, polled);
   return network;
 }
 

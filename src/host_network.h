@@ -24,9 +24,10 @@ struct HostNetwork {
 
 // Collective. One carrier for all: the one that TUTTI_NET insists on, else verbs where every rank can use them, else
 // TCP, which rank 0 logs. Throws tuttiInvalidUsage if TUTTI_NET insists on what a rank cannot use, naming it and the
-// reason.
+// reason. `polled`: see NetworkEngine.
 HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, const SecretKey& key,
-                         const Settings& settings, const AllGather& all_gather);
+                         const Settings& settings, const AllGather& all_gather,
+                         const NetworkEngine::PolledRings& polled = nullptr);
 
 Processors ProcessorsOf(const Hosts& hosts, int rank, const Agreement& agreement);
 

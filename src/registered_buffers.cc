@@ -67,7 +67,7 @@ void* RegisteredBuffers::Add(void* buffer, std::size_t bytes) {
 }
 
 bool RegisteredBuffers::Answered(std::size_t entry, std::uint32_t generation) const {
-  for (int r = 0; r < shm_.nranks(); ++r) {
+  for (const int r : shm_.local()) {
     if (r == shm_.rank()) continue;
     if (Seen(r, shm_.rank(), entry).load(std::memory_order_acquire) != generation) return false;
   }
@@ -101,7 +101,7 @@ std::optional<Reach> RegisteredBuffers::Find(const void* pointer, std::size_t by
 }
 
 void RegisteredBuffers::Answer() {
-  for (int r = 0; r < shm_.nranks(); ++r) {
+  for (const int r : shm_.local()) {
     auto& seen = changes_[static_cast<std::size_t>(r)];
     const auto changes = BoardOf(r).changes.load(std::memory_order_acquire);
     if (r == shm_.rank() || changes == seen) continue;

@@ -124,6 +124,7 @@ struct DeviceFabric::Introduction {
 DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const Fabric& shm, const AllGather& all_gather,
                            Deadline deadline)
     : device_(device),
+      shm_(shm),
       rank_(shm.rank()),
       nranks_(shm.nranks()),
       layout_(nranks_, channels),
@@ -137,8 +138,23 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const Fabric&
     device.driver().cuIpcGetMemHandle(&mine.handle, reinterpret_cast<CuPointer>(memory_->data()));
   }
   const auto all = GatherValues(all_gather, mine);
-  ReachPeers(all, shm);
+  ReachPeers(all);
+  CompareReach(all_gather);
+  const bool all_meet = std::ranges::all_of(
+      reach_, [](const auto& row) { return std::ranges::all_of(row, [](bool reaches) { return reaches; }); });
+  if (!all_meet) MeetInHostMemory(all_gather, deadline);
+  if (shm.hosts().count() > 1) {
+    across_.emplace(device.driver(), device.context(), shm, channels, layout_.bulk_capacity());
+  }
+  all_reach_ = all_meet && !across_;
+  MakeEnds();
+  all_gather({});  // nobody's kernel begins before everybody's memory is zeroed and reached
+  Log(Subject::init, "rank {}: device {}, {} B of its memory lent to peers, {} ranks share a launch{}", rank_,
+      device.ordinal(), layout_.bytes(), fused_.size(), all_meet ? "" : "; some pairs of devices meet in host memory");
+}
 
+// Who reaches whom, of one host: what one says counts for both.
+void DeviceFabric::CompareReach(const AllGather& all_gather) {
   std::vector<std::byte> reached;
   for (const auto& peer : peers_) reached.push_back(std::byte{peer.device != nullptr});
   const auto theirs = all_gather(reached);
@@ -146,25 +162,23 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const Fabric&
   for (std::size_t a = 0; a < peers_.size(); ++a) {
     if (theirs[a].size() != peers_.size()) Throw(tuttiInternalError, "rank {} sent a malformed reach", a);
     for (std::size_t b = 0; b < peers_.size(); ++b) {
-      if (theirs[a][b] != std::byte{0}) continue;
-      reach_[a][b] = reach_[b][a] = all_reach_ = false;
+      const bool same_host = shm_.hosts().SameHost(static_cast<int>(a), static_cast<int>(b));
+      if (same_host && theirs[a][b] == std::byte{0}) reach_[a][b] = reach_[b][a] = false;
     }
   }
-  if (!all_reach_) MeetInHostMemory(shm, all_gather, deadline);
-  MakeEnds();
-  all_gather({});  // nobody's kernel begins before everybody's memory is zeroed and reached
-  Log(Subject::init, "rank {}: device {}, {} B of its memory lent to peers, {} ranks share a launch{}", rank_,
-      device.ordinal(), layout_.bytes(), fused_.size(),
-      all_reach_ ? "" : "; some pairs of devices meet in host memory");
 }
 
-void DeviceFabric::ReachPeers(const std::vector<Introduction>& all, const Fabric& shm) {
+void DeviceFabric::ReachPeers(const std::vector<Introduction>& all) {
   for (int r = 0; r < nranks_; ++r) {
     const auto& theirs = all[static_cast<std::size_t>(r)];
     auto& peer = peers_[static_cast<std::size_t>(r)];
     const bool same_device = device_.IsSame(theirs.uuid);
-    const bool same_process = r == rank_ || shm.same_process(r);
+    const bool same_process = shm_.same_process(r);
     if (same_device && same_process) fused_.push_back(r);
+    if (by_network(r)) {
+      one_device_ = one_process_ = false;
+      continue;
+    }
     one_device_ = one_device_ && same_device;
     one_process_ = one_process_ && same_process;
 
@@ -186,13 +200,13 @@ void DeviceFabric::ReachPeers(const std::vector<Introduction>& all, const Fabric
 }
 
 // Every rank makes a second, like piece of host memory; pairs that do not reach each other use those.
-void DeviceFabric::MeetInHostMemory(const Fabric& shm, const AllGather& all_gather, Deadline deadline) {
-  auto segments = ShareSegments(shm, "tutti-pinned", layout_.bytes(), all_gather, deadline);
+void DeviceFabric::MeetInHostMemory(const AllGather& all_gather, Deadline deadline) {
+  auto segments = ShareSegments(shm_, "tutti-pinned", layout_.bytes(), all_gather, deadline);
   for (std::size_t r = 0; r < peers_.size(); ++r) {
     // Also of a rank that we reach, if another does not: its posts are there.
     const bool needed =
         static_cast<int>(r) == rank_ || std::find(reach_[r].begin(), reach_[r].end(), false) != reach_[r].end();
-    if (!needed) continue;
+    if (!needed || by_network(static_cast<int>(r))) continue;
     peers_[r].host = std::make_shared<PinnedSegment>(device_, std::move(segments[r]));
     peers_[r].pinned = peers_[r].host->data();
   }
@@ -228,6 +242,7 @@ void DeviceFabric::MakeEnds() {
     first[index] = readers.size();
     fills[index].data = data;
     fills[index].stride = static_cast<std::uint32_t>(bulk ? layout_.bulk_stride() : layout_.line_stride());
+    fills[index].header_stride = sizeof(DeviceSlotHeader);
     fills[index].depth = bulk ? kDeviceBulkDepth : kDeviceLineDepth;
   };
 
@@ -237,6 +252,15 @@ void DeviceFabric::MakeEnds() {
       for (int peer = 0; peer < nranks_; ++peer) {
         if (peer == rank_) continue;
         const auto to = To(channel, wire, peer);
+        if (by_network(peer)) {
+          if (!bulk) continue;
+          const auto ends = across_->EndsWith(channel, peer);
+          first[to] = readers.size();
+          fills[to] = ends.fill;
+          readers.push_back(ends.reader);
+          empties[From(channel, wire, peer)] = ends.empty;
+          continue;
+        }
         begin_fill(to, bulk, Shared(peer, rank_) + layout_.Data(channel, rank_));
         readers.push_back(reader_of(channel, peer, bulk, false));
         fills[to].reader_count = 1;
@@ -250,17 +274,19 @@ void DeviceFabric::MakeEnds() {
               data,
               reinterpret_cast<std::uint32_t*>(Shared(peer, rank_) + layout_.Head(channel, rank_, bulk, post)),
               fills[to].stride,
+              fills[to].header_stride,
               fills[to].depth,
               0,
-              peer};
+              peer,
+              0};
         }
       }
       const auto post = Post(channel, wire);
       begin_fill(post, bulk, post_memory(rank_) + layout_.PostData(channel));
       for (int peer = 0; peer < nranks_; ++peer) {
-        if (peer != rank_) readers.push_back(reader_of(channel, peer, bulk, true));
+        if (peer != rank_ && !by_network(peer)) readers.push_back(reader_of(channel, peer, bulk, true));
       }
-      fills[post].reader_count = static_cast<std::uint32_t>(nranks_ - 1);
+      fills[post].reader_count = static_cast<std::uint32_t>(readers_of_posts());
     }
   }
 

@@ -1,6 +1,7 @@
-// How the GPUs of one host's ranks reach each other: every rank lends a piece of its GPU's memory, which the others use
-// directly - the same GPU, peer access in one process, CUDA IPC between processes. Two GPUs that cannot reach each
-// other meet in pinned memory of the host.
+// How the GPUs of ranks reach each other: every rank lends a piece of its GPU's memory, which the others of its host
+// use directly - the same GPU, peer access in one process, CUDA IPC between processes. Two GPUs of a host that cannot
+// reach each other meet in its pinned memory; those of different hosts have rings in pinned memory of both
+// (pinned_rings.h).
 //
 // Thread-safety: getters may be called from any thread. The rings' ends are on the GPU.
 #pragma once
@@ -13,6 +14,7 @@
 #include "transports/device_layout.h"
 #include "transports/device_ring.h"
 #include "transports/fabric.h"
+#include "transports/pinned_rings.h"
 
 namespace tutti {
 
@@ -103,6 +105,13 @@ class DeviceFabric {
   bool one_process() const { return one_process_; }
   // Every rank's GPU can read every other's memory.
   bool all_reach() const { return all_reach_; }
+  // Ranks that a post reaches: this host's, but for this rank.
+  int readers_of_posts() const { return static_cast<int>(shm_.local().size()) - 1; }
+  bool by_network(int peer) const { return !shm_.is_local(peer); }
+  // Of GPUs of other hosts; null where there are none.
+  const PinnedRings* across() const { return across_ ? &*across_ : nullptr; }
+  // Data bytes of any bulk slot.
+  std::size_t bulk_capacity() const { return across_ ? across_->capacity() : layout_.bulk_capacity(); }
 
   // This rank's ends, in its GPU's memory, and where in them: those of `peer` (its rings, its posts), or its own post.
   DeviceFillEnd* fills() const { return reinterpret_cast<DeviceFillEnd*>(ends_.data() + fills_at_); }
@@ -129,20 +138,23 @@ class DeviceFabric {
   std::uint32_t EmptyIndex(int channel, Wire wire, int peer, bool post) const {
     return static_cast<std::uint32_t>(((channel * 2 + (wire == Wire::bulk)) * 2 + post) * nranks_ + peer);
   }
-  void ReachPeers(const std::vector<Introduction>& all, const Fabric& shm);
-  void MeetInHostMemory(const Fabric& shm, const AllGather& all_gather, Deadline deadline);
+  void ReachPeers(const std::vector<Introduction>& all);
+  void CompareReach(const AllGather& all_gather);
+  void MeetInHostMemory(const AllGather& all_gather, Deadline deadline);
   void MakeEnds();
   // `owner`'s memory that it shares with `other` (one of the two is this rank), as our GPU reaches it.
   std::byte* Shared(int owner, int other) const;
 
   const CudaDevice& device_;
+  const Fabric& shm_;
   int rank_, nranks_;
   DeviceLayout layout_;
+  std::optional<PinnedRings> across_;
   std::shared_ptr<CudaMemory> memory_;
   CudaMemory ends_;
   std::size_t fills_at_ = 0;
   std::vector<Peer> peers_;
-  std::vector<std::vector<bool>> reach_;  // [from][to], both ways
+  std::vector<std::vector<bool>> reach_;  // [from][to], both ways; also where hosts differ, which do not meet at all
   std::vector<int> fused_;
   bool one_device_ = true, one_process_ = true, all_reach_ = true;
 };

@@ -14,7 +14,8 @@
 
 namespace tutti {
 
-// How a bulk slot is described to its reader, in the reader's memory: SlotHeader's words without its clothes.
+// How a bulk slot is described to its reader, in the reader's memory: SlotHeader's words without its clothes, so that a
+// network engine of the host can be at the other end.
 struct DeviceSlotHeader {
   std::uint64_t flag;  // SlotFlag
   std::uint32_t bytes;
@@ -23,7 +24,10 @@ struct DeviceSlotHeader {
   std::uint64_t address;
   std::uint64_t unused;
 };
-static_assert(sizeof(DeviceSlotHeader) == 32);
+static_assert(sizeof(DeviceSlotHeader) == sizeof(SlotHeader) &&
+              offsetof(DeviceSlotHeader, bytes) == offsetof(SlotHeader, bytes) &&
+              offsetof(DeviceSlotHeader, kind) == offsetof(SlotHeader, kind) &&
+              offsetof(DeviceSlotHeader, address) == offsetof(SlotHeader, address));
 
 // Who reads what a fill end fills: one rank, or for a post all others.
 struct DeviceReader {
@@ -36,7 +40,8 @@ struct DeviceFillEnd {
   std::byte* data;  // bulk: the slots' data; in the reader's memory, or (a post) in this rank's
   const DeviceReader* readers;
   std::uint32_t reader_count;
-  std::uint32_t stride;  // bytes from slot to slot
+  std::uint32_t stride;         // bytes from slot to slot
+  std::uint32_t header_stride;  // bulk: from header to header
   std::uint32_t depth;
   std::uint32_t tail;        // slots filled
   std::uint32_t known_head;  // slots that all readers had emptied when last looked
@@ -48,9 +53,11 @@ struct DeviceEmptyEnd {
   const std::byte* data;
   std::uint32_t* head;  // this end's count, where the filler looks: in its memory
   std::uint32_t stride;
+  std::uint32_t header_stride;
   std::uint32_t depth;
   std::uint32_t count;  // slots emptied
   std::int32_t peer;
+  std::uint32_t unused;
 };
 
 }  // namespace tutti

@@ -75,13 +75,17 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
   if (pidfd) mine.push_back(pidfd.get());
   auto descriptors = ExchangeDescriptors(rank, local_, mine, all_gather, deadline);
 
+  for (std::size_t r = 0; r < peers_.size(); ++r) {
+    const bool same_kernel = hosts_.kernel_of[r] == hosts_.kernel_of[static_cast<std::size_t>(rank)];
+    peers_[r].same_process =
+        same_kernel && all[r].pid_namespace == introduction.pid_namespace && all[r].pid == introduction.pid;
+  }
   Verdict verdict{settings.cma};
   for (std::size_t i = 0; i < local_.size(); ++i) {
     auto& peer = peers_[static_cast<std::size_t>(local_[i])];
     const auto& theirs = all[static_cast<std::size_t>(local_[i])];
     const bool same_namespace = theirs.pid_namespace == introduction.pid_namespace;
     peer.pid = static_cast<pid_t>(theirs.pid);
-    peer.same_process = same_namespace && theirs.pid == introduction.pid;
     if (local_[i] == rank) continue;
     auto& fds = descriptors[i];
     if (peer.same_process) {

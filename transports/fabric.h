@@ -53,6 +53,7 @@ class Fabric {
   int pidfd(int rank) const { return peers_[static_cast<std::size_t>(rank)].pidfd.get(); }
   // Written to wake a local rank that sleeps on sockets; -1 where ranks sleep on futexes.
   int bell(int rank) const { return peers_[static_cast<std::size_t>(rank)].bell_number; }
+  // Also of hosts that are virtual, or that one process has two of.
   bool same_process(int rank) const { return peers_[static_cast<std::size_t>(rank)].same_process; }
   // All local ranks.
   bool all_same_process() const { return all_same_process_; }

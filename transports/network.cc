@@ -18,9 +18,13 @@ constexpr std::chrono::microseconds kLeaveNap{50};
 
 }  // namespace
 
-NetworkEngine::NetworkEngine(Fabric& fabric, const std::vector<int>& peers, const MakeCarrier& make)
+NetworkEngine::NetworkEngine(Fabric& fabric, const std::vector<int>& peers, const MakeCarrier& make,
+                             const PolledRings& polled)
     : fabric_(fabric), peers_(static_cast<std::size_t>(fabric.nranks())) {
-  for (const int rank : peers) peers_[static_cast<std::size_t>(rank)] = std::make_unique<NetworkPeer>(fabric, rank);
+  for (const int rank : peers) {
+    peers_[static_cast<std::size_t>(rank)] =
+        std::make_unique<NetworkPeer>(fabric, rank, polled ? polled(rank) : std::vector<ConnectionRings>());
+  }
   carrier_ = make(*this);
   fabric_.UseNetwork(this);
 }
@@ -134,6 +138,11 @@ void NetworkEngine::TellFailure(tuttiResult_t code, const std::string& text) {
 
 void NetworkEngine::Leave() {
   const std::lock_guard lock(mutex_);
+  const auto filled = Deadline::After(kLongestLeave);
+  const auto waits = [](NetworkPeer* peer) { return !peer->lost && !peer->left && peer->HasFilled(); };
+  while (std::any_of(active_.begin(), active_.end(), waits) && !filled.Passed()) {
+    if (!Advance()) std::this_thread::sleep_for(kLeaveNap);
+  }
   const auto completed = fabric_.control(fabric_.rank()).completed.load(std::memory_order_relaxed);
   SayLast(Leaving{completed}, Deadline::After(kLongestLeave),
           [&](const NetworkPeer& peer) { return carrier_->Delivered(peer.rank()); });

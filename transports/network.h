@@ -2,11 +2,13 @@
 //
 // It has no thread: whoever waits for this rank's operations calls Progress(). That is enough, because an operation
 // returns only when everything that it sent is with the system, and what arrives meanwhile waits there, bounded by the
-// rings' depths. So an idle communicator costs nothing.
+// rings' depths. So an idle communicator costs nothing. For a GPU, whose kernels cannot call, and which is done when it
+// has filled its slots, a thread does (src/device_proxy.h).
 //
 // Thread-safety: every function may be called from any thread; Progress() does nothing while another thread is at it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,8 +28,12 @@ class NetworkEngine final : private CarrierEvents {
   // Makes a carrier, which tells `events` of the peers it was made for.
   using MakeCarrier = std::function<std::unique_ptr<Carrier>(CarrierEvents& events)>;
 
+  // Rings to and from a peer beside the fabric's, whose slots nobody tells of.
+  using PolledRings = std::function<std::vector<ConnectionRings>(int peer)>;
+
   // `peers`: of other hosts, all of them. The fabric uses this engine from now on, and no more when it is gone.
-  NetworkEngine(Fabric& fabric, const std::vector<int>& peers, const MakeCarrier& make);
+  NetworkEngine(Fabric& fabric, const std::vector<int>& peers, const MakeCarrier& make,
+                const PolledRings& polled = nullptr);
   ~NetworkEngine() override;
   NetworkEngine(const NetworkEngine&) = delete;
   NetworkEngine& operator=(const NetworkEngine&) = delete;
@@ -53,7 +59,7 @@ class NetworkEngine final : private CarrierEvents {
 
   // Tells all peers that are connected that this rank's communicator has failed, and turns the others away.
   void TellFailure(tuttiResult_t code, const std::string& text);
-  // Tells them that it has left, and sees to it that what was sent before arrives.
+  // Tells them that it has left, and sees to it that what was sent or filled before arrives.
   void Leave();
 
  private:

@@ -49,16 +49,16 @@ void IncomingRing::Landed(const SlotMessage& message) {
   ++landed_;
 }
 
-NetworkPeer::NetworkPeer(Fabric& fabric, int rank)
-    : fabric_(fabric),
-      rank_(rank),
-      words_((static_cast<std::size_t>(fabric.layout().channels()) * kWires + kWordBits - 1) / kWordBits),
-      pending_(std::make_unique<std::atomic<std::uint64_t>[]>(words_)),
-      owing_(words_) {
+NetworkPeer::NetworkPeer(Fabric& fabric, int rank, std::span<const ConnectionRings> polled)
+    : fabric_(fabric), rank_(rank) {
   const Layout& layout = fabric.layout();
+  first_polled_ = static_cast<std::uint32_t>(layout.channels()) * kWires;
+  words_ = (first_polled_ + polled.size() + kWordBits - 1) / kWordBits;
+  pending_ = std::make_unique<std::atomic<std::uint64_t>[]>(words_);
+  owing_.resize(words_);
   for (int channel = 0; channel < layout.channels(); ++channel) {
     for (const Wire wire : {Wire::line, Wire::inlined, Wire::bulk}) {
-      const auto connection = static_cast<std::uint32_t>(outgoing_.size());
+      const auto connection = connections();
       auto& fill = fabric.To(channel, wire, rank);
       fill.Notify(&pending_[connection / kWordBits], std::uint64_t{1} << connection % kWordBits);
       // The peer would publish its count in its own segment: that is the mirror. This rank publishes in its own.
@@ -66,15 +66,29 @@ NetworkPeer::NetworkPeer(Fabric& fabric, int rank)
         return reinterpret_cast<std::atomic<std::uint32_t>*>(fabric.segment(reader) +
                                                              layout.HeadOffset(channel, wire, writer, false));
       };
-      outgoing_.emplace_back(fill.slots(), fill.shape(), head(rank, fabric.rank()));
-      incoming_.emplace_back(fabric.segment(rank) + layout.RingOffset(channel, wire, fabric.rank()),
-                             layout.Shape(wire, fabric.rank()), head(fabric.rank(), rank));
+      Add({fill.slots(), fabric.segment(rank) + layout.RingOffset(channel, wire, fabric.rank()), fill.shape(),
+           head(rank, fabric.rank()), head(fabric.rank(), rank)});
     }
   }
+  for (const auto& rings : polled) Add(rings);
+}
+
+void NetworkPeer::Add(const ConnectionRings& rings) {
+  memory_.push_back({rings.outgoing, rings.incoming, rings.shape});
+  outgoing_.emplace_back(rings.outgoing, rings.shape, rings.sent);
+  incoming_.emplace_back(rings.incoming, rings.shape, rings.emptied);
+}
+
+bool NetworkPeer::HasFilled() const {
+  const auto first = outgoing_.begin() + first_polled_;
+  return std::any_of(first, outgoing_.end(), [](const OutgoingRing& ring) { return ring.Filled(); });
 }
 
 bool NetworkPeer::PumpSlots(Carrier& carrier) {
   bool moved = false;
+  for (std::uint32_t c = first_polled_; c < connections(); ++c) {
+    if (outgoing_[c].Filled()) SetPending(c);
+  }
   for (std::size_t w = 0; w < words_; ++w) {
     // Most of the time there is nothing, and a load is cheaper than an exchange.
     if (pending_[w].load(std::memory_order_relaxed) == 0) continue;
@@ -137,9 +151,9 @@ bool NetworkPeer::PumpCredits(Carrier& carrier, bool all) {
 
 void NetworkPeer::Announce(Carrier& carrier) {
   const auto& own = fabric_.control(fabric_.rank());
-  // This rank's own thread has written the records, or one that has synchronised with it since.
+  // Acquires the records: a GPU's are written by another thread.
   constexpr auto relaxed = std::memory_order_relaxed;
-  const auto newest = own.newest.load(relaxed);
+  const auto newest = own.newest.load(std::memory_order_acquire);
   // Also of some operations that had nothing for this peer: it may have thought otherwise.
   if (newest > kAnnouncedAtOnce) announced_ = std::max(announced_, newest - kAnnouncedAtOnce);
   while (announced_ < newest) {
@@ -167,12 +181,7 @@ void NetworkPeer::Landed(const SlotMessage& message) {
 }
 
 ConnectionMemory NetworkPeer::Memory(std::uint32_t connection) const {
-  if (connection >= connections()) return {};
-  const auto channel = static_cast<int>(connection / kWires);
-  const auto wire = static_cast<Wire>(connection % kWires);
-  const auto& fill = fabric_.To(channel, wire, rank_);
-  return {fill.slots(), fabric_.segment(rank_) + fabric_.layout().RingOffset(channel, wire, fabric_.rank()),
-          fill.shape()};
+  return connection < connections() ? memory_[connection] : ConnectionMemory{};
 }
 
 bool NetworkPeer::Take(const NetworkMessage& message) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,15 @@ namespace tutti {
 constexpr std::uint32_t ConnectionOf(int channel, Wire wire) {
   return static_cast<std::uint32_t>(channel) * kWires + static_cast<std::uint32_t>(wire);
 }
+
+// A connection's two rings, and the counts that those who use them look at.
+struct ConnectionRings {
+  std::byte* outgoing;                        // slots that this rank fills
+  std::byte* incoming;                        // slots that this rank empties
+  SlotShape shape;                            // of both
+  std::atomic<std::uint32_t>* sent;           // its filler learns here how many are free again
+  const std::atomic<std::uint32_t>* emptied;  // its emptier tells here how many it has dealt with
+};
 
 // The sending half of a connection.
 class OutgoingRing {
@@ -90,13 +100,15 @@ class IncomingRing {
 
 class NetworkPeer {
  public:
-  // Takes over the fabric's rings to and from `rank`.
-  NetworkPeer(Fabric& fabric, int rank);
+  // Takes over the fabric's rings to and from `rank`; and `polled`, which nobody says that he has filled.
+  NetworkPeer(Fabric& fabric, int rank, std::span<const ConnectionRings> polled = {});
 
   int rank() const { return rank_; }
   ControlBlock& mirror() const { return fabric_.control(rank_); }
   std::uint32_t connections() const { return static_cast<std::uint32_t>(outgoing_.size()); }
 
+  // Slots that nobody says he has filled are yet to be taken.
+  bool HasFilled() const;
   // Gives the carrier what may be sent. True: something was.
   bool PumpSlots(Carrier& carrier);
   // Tells the peer what was emptied: what it might wait for, or (all) everything.
@@ -119,6 +131,7 @@ class NetworkPeer {
  private:
   static constexpr std::uint32_t kWordBits = 64;
 
+  void Add(const ConnectionRings& rings);
   bool Take(const Credits& credits);
   bool Take(const Status& status);
   bool Take(const Failed& failed);
@@ -131,8 +144,10 @@ class NetworkPeer {
 
   Fabric& fabric_;
   int rank_;
-  std::vector<OutgoingRing> outgoing_;  // by connection
+  std::vector<ConnectionMemory> memory_;  // by connection
+  std::vector<OutgoingRing> outgoing_;
   std::vector<IncomingRing> incoming_;
+  std::uint32_t first_polled_;
   std::size_t words_;
   std::unique_ptr<std::atomic<std::uint64_t>[]> pending_;  // a bit for each connection: slots may have been filled
   std::vector<std::uint64_t> owing_;                       // likewise: IncomingRing::owes()

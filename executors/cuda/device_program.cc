@@ -93,7 +93,7 @@ DeviceProgram::DeviceProgram(Schedule schedule, Extents extents, Shape shape, tu
       extents_(std::move(extents)),
       shape_(shape),
       binding_(schedule_, extents_, shape.chunk_bytes) {
-  const auto capacity = shape_.wire == Wire::line ? fabric.layout().line_capacity() : fabric.layout().bulk_capacity();
+  const auto capacity = shape_.wire == Wire::line ? fabric.layout().line_capacity() : fabric.bulk_capacity();
   const bool may_be_longer = shape_.wire == Wire::bulk && MayAlwaysRefer(schedule_);
   const bool too_long = shape_.chunk_bytes > capacity && !may_be_longer;
   if (shape_.wire == Wire::inlined || shape_.chunk_bytes == 0 || too_long) {
@@ -152,6 +152,12 @@ DeviceOperand DeviceProgram::Bind(const Operand& operand, bool written, int chan
   return bound;
 }
 
+DeviceProgram::Traffic& DeviceProgram::TrafficWith(const Operand& slot, const DeviceFabric& fabric) {
+  if (slot.place == Place::post || !fabric.by_network(slot.peer)) return on_host_;
+  network_peers_.push_back(slot.peer);
+  return by_network_;
+}
+
 DeviceStep DeviceProgram::AddStep(BoundLane& lane, const Step& step, int channel, const DeviceFabric& fabric,
                                   int fabric_channel) {
   DeviceStep bound{};
@@ -168,13 +174,14 @@ DeviceStep DeviceProgram::AddStep(BoundLane& lane, const Step& step, int channel
   for (const Operand& read : step.reads) {
     auto& operand = lane.operands.emplace_back(Bind(read, false, channel, fabric, fabric_channel));
     if (!IsSlot(read.place)) continue;
-    bytes_received_ += bound.bytes;
+    TrafficWith(read, fabric).received += bound.bytes;
     operand.local = PlaceIn(lane.empties, operand.end);
   }
   for (const Operand& write : step.writes) {
     auto& operand = lane.operands.emplace_back(Bind(write, true, channel, fabric, fabric_channel));
     if (!IsSlot(write.place)) continue;
-    bytes_sent_ += bound.bytes * (write.place == Place::post ? static_cast<std::size_t>(schedule_.nranks - 1) : 1);
+    const int readers = write.place == Place::post ? fabric.readers_of_posts() : 1;
+    TrafficWith(write, fabric).sent += bound.bytes * static_cast<std::size_t>(readers);
     operand.local = PlaceIn(lane.fills, operand.end);
   }
   lane.steps.push_back(bound);

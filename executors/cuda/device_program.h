@@ -4,6 +4,8 @@
 // Thread-safety: immutable after construction.
 #pragma once
 
+#include <vector>
+
 #include "algorithms/binding.h"
 #include "algorithms/shape.h"
 #include "executors/cuda/device_plan.h"
@@ -35,8 +37,14 @@ class DeviceProgram {
   std::uint32_t lanes() const { return lanes_; }
   // Threads that a block needs for this much data in a chunk.
   std::uint32_t threads() const { return threads_; }
-  std::size_t bytes_sent() const { return bytes_sent_; }
-  std::size_t bytes_received() const { return bytes_received_; }
+  // Payload that one operation moves between this rank and others.
+  struct Traffic {
+    std::size_t sent = 0, received = 0;
+  };
+  const Traffic& on_host() const { return on_host_; }
+  const Traffic& by_network() const { return by_network_; }
+  // Ranks of other hosts that it sends to or receives from; some more than once.
+  const std::vector<int>& network_peers() const { return network_peers_; }
 
  private:
   struct BoundLane;
@@ -46,6 +54,7 @@ class DeviceProgram {
   DeviceStep AddStep(BoundLane& lane, const Step& step, int channel, const DeviceFabric& fabric, int fabric_channel);
   DeviceOperand Bind(const Operand& operand, bool written, int channel, const DeviceFabric& fabric,
                      int fabric_channel) const;
+  Traffic& TrafficWith(const Operand& slot, const DeviceFabric& fabric);
 
   Schedule schedule_;
   Extents extents_;
@@ -54,8 +63,8 @@ class DeviceProgram {
   std::byte* memory_ = nullptr;  // of the arena
   std::uint32_t lanes_ = 0;
   std::uint32_t threads_ = 0;
-  std::size_t bytes_sent_ = 0;
-  std::size_t bytes_received_ = 0;
+  Traffic on_host_, by_network_;
+  std::vector<int> network_peers_;
 };
 
 }  // namespace tutti

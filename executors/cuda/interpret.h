@@ -226,7 +226,7 @@ class LaneRun {
       move.source_numbers[i] = end.count;
       return true;
     }
-    const DeviceSlotHeader& header = end.headers[slot];
+    const DeviceSlotHeader& header = *HeaderAt(end.headers, slot, end.header_stride);
     const std::uint64_t wanted = SlotFlag(end.count, tag_);
     std::uint64_t flag = 0;
     const bool came = AwaitAndAcquire(shared_.lane.wide, [&] {
@@ -340,6 +340,13 @@ class LaneRun {
     }
   }
 
+  // Where slot `slot`'s header is.
+  template <typename Header>
+  TUTTI_DEVICE static Header* HeaderAt(Header* first, std::uint32_t slot, std::uint32_t stride) {
+    using Byte = std::conditional_t<std::is_const_v<Header>, const std::byte, std::byte>;
+    return reinterpret_cast<Header*>(reinterpret_cast<Byte*>(first) + std::size_t{slot} * stride);
+  }
+
   // Bulk wire: tells each reader what is in the slot. Slot `number` is one more than its index.
   TUTTI_DEVICE void Describe(const DeviceOperand& operand, std::uint32_t number, std::uint64_t done,
                              std::uint32_t bytes, const DeviceOperand* reference) const {
@@ -356,7 +363,7 @@ class LaneRun {
     const std::uint32_t slot = SlotIndex(number - 1, fill.end.depth);
     TUTTI_ROLLED
     for (std::uint32_t r = 0; r < fill.end.reader_count; ++r) {
-      DeviceSlotHeader& header = fill.readers[r].headers[slot];
+      DeviceSlotHeader& header = *HeaderAt(fill.readers[r].headers, slot, fill.end.header_stride);
       header.bytes = told.bytes;
       header.kind = told.kind;
       header.window = told.window;
@@ -368,7 +375,8 @@ class LaneRun {
     const std::uint32_t slot = SlotIndex(number - 1, fill.end.depth);
     TUTTI_ROLLED
     for (std::uint32_t r = 0; r < fill.end.reader_count; ++r) {
-      StoreReleased(&fill.readers[r].headers[slot].flag, SlotFlag(number, tag_));
+      DeviceSlotHeader* const header = HeaderAt(fill.readers[r].headers, slot, fill.end.header_stride);
+      StoreReleased(&header->flag, SlotFlag(number, tag_));
     }
   }
 
