@@ -10,6 +10,7 @@
 #include "algorithms/grouped.h"
 #include "algorithms/node_lanes.h"
 #include "algorithms/recursive.h"
+#include "algorithms/recursive_doubling.h"
 #include "algorithms/ring.h"
 #include "algorithms/trees.h"
 #include "algorithms/two_level.h"
@@ -53,6 +54,7 @@ constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
     {"parameter_server", BuildParameterServer, Forms(all_reduce, broadcast, reduce)},
     {"all_to_all_broadcast", BuildAllToAllBroadcast, Forms(all_reduce)},
     {"program"},  // whose schedules come from a file (program.h)
+    {"recursive_doubling", BuildRecursiveDoubling, Forms(all_reduce), Symmetry::exchange},
 }};
 
 }  // namespace

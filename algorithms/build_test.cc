@@ -11,11 +11,11 @@ namespace tutti {
 namespace {
 
 constexpr auto kAlgorithms = {
-    tuttiAlgorithmDirect,           tuttiAlgorithmTwoShot,         tuttiAlgorithmRing,
-    tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmRecursive,       tuttiAlgorithmBruck,
-    tuttiAlgorithmBinomial,         tuttiAlgorithmGrouped,         tuttiAlgorithmTwoLevel,
-    tuttiAlgorithmTwoLevelTree,     tuttiAlgorithmParameterServer, tuttiAlgorithmAllToAllBroadcast,
-    tuttiAlgorithmProgram};
+    tuttiAlgorithmDirect,           tuttiAlgorithmTwoShot,          tuttiAlgorithmRing,
+    tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmRecursive,        tuttiAlgorithmBruck,
+    tuttiAlgorithmBinomial,         tuttiAlgorithmGrouped,          tuttiAlgorithmTwoLevel,
+    tuttiAlgorithmTwoLevelTree,     tuttiAlgorithmParameterServer,  tuttiAlgorithmAllToAllBroadcast,
+    tuttiAlgorithmProgram,          tuttiAlgorithmRecursiveDoubling};
 
 Collective SomeFormOf(tuttiAlgorithm_t algorithm) {
   for (int c = 0; c < kScheduledCollectives; ++c) {

@@ -1,42 +1,13 @@
 #include "algorithms/recursive.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
+#include "algorithms/rank_folding.h"
 #include "algorithms/steps.h"
 
 namespace tutti {
 namespace {
-
-// The largest power of two of ranks is active, numbered 0..active-1. With n - active ranks too many, the first of them
-// are pairs: 2i is folded into 2i + 1, which is active number i.
-class Fold {
- public:
-  explicit Fold(int n) : n_(n), active_(static_cast<int>(std::bit_floor(static_cast<unsigned>(n)))) {}
-
-  int active() const { return active_; }
-  bool IsFolded(int rank) const { return rank < 2 * pairs() && rank % 2 == 0; }
-  int NumberOf(int rank) const { return rank < 2 * pairs() ? rank / 2 : rank - pairs(); }
-  int RankOf(int number) const { return number < pairs() ? 2 * number + 1 : number + pairs(); }
-  // The rank that `rank` works for besides itself; -1: none.
-  int FoldedInto(int rank) const { return rank < 2 * pairs() && rank % 2 == 1 ? rank - 1 : -1; }
-
-  // The blocks of active ranks first..first+count-1 and of those they work for, in order.
-  std::vector<int> Blocks(int first, int count) const {
-    const int begin = RankOf(first) - (first < pairs() ? 1 : 0);
-    const int end = RankOf(first + count - 1) + 1;
-    std::vector<int> blocks;
-    for (int b = begin; b < end; ++b) blocks.push_back(b);
-    return blocks;
-  }
-
- private:
-  int pairs() const { return n_ - active_; }
-
-  int n_;
-  int active_;
-};
 
 // An exchange with one partner, seen from one side.
 struct Exchange {
@@ -46,7 +17,7 @@ struct Exchange {
 };
 
 // The two sides of number's exchange at a distance: aligned runs of `distance` active ranks.
-Exchange ExchangeAt(const Fold& fold, int number, int distance) {
+Exchange ExchangeAt(const RankFolding& fold, int number, int distance) {
   const int mine = number / distance * distance;
   return {fold.RankOf(number ^ distance), fold.Blocks(mine ^ distance, distance), fold.Blocks(mine, distance)};
 }
@@ -63,7 +34,7 @@ void InTurn(const Exchange& exchange, Send send, Receive receive) {
 
 // The order in which an active rank first touches the blocks when halving, and so the order in which the rank folded
 // into it must send them.
-std::vector<int> FoldOrder(const Fold& fold, int active_rank) {
+std::vector<int> FoldOrder(const RankFolding& fold, int active_rank) {
   std::vector<int> order;
   const auto touch = [&](int block) { order.push_back(block); };
   InTurn(ExchangeAt(fold, fold.NumberOf(active_rank), fold.active() / 2), touch, touch);
@@ -71,7 +42,7 @@ std::vector<int> FoldOrder(const Fold& fold, int active_rank) {
 }
 
 // The order in which an active rank has everybody's blocks when doubling, its own (and its folded one's) first.
-std::vector<int> UnfoldOrder(const Fold& fold, int active_rank) {
+std::vector<int> UnfoldOrder(const RankFolding& fold, int active_rank) {
   const int number = fold.NumberOf(active_rank);
   std::vector<int> order = fold.Blocks(number, 1);
   for (int distance = 1; distance < fold.active(); distance *= 2) {
@@ -83,7 +54,7 @@ std::vector<int> UnfoldOrder(const Fold& fold, int active_rank) {
 
 class ActiveRank {
  public:
-  ActiveRank(const Question& question, const Fold& fold)
+  ActiveRank(const Question& question, const RankFolding& fold)
       : collective_(question.collective),
         rank_(question.rank),
         folded_(fold.FoldedInto(question.rank)),
@@ -145,13 +116,13 @@ class ActiveRank {
   int rank_;
   int folded_;
   int number_;
-  const Fold& fold_;
+  const RankFolding& fold_;
   std::vector<std::vector<Operand>> held_;  // while halving: what this rank's sum of a block consists of
   std::vector<Step> steps_;
 };
 
 // Gives its data to its neighbour, and gets the result. Two lanes, so that it may give ahead.
-Channel FoldedRank(const Question& question, const Fold& fold) {
+Channel FoldedRank(const Question& question, const RankFolding& fold) {
   const int rank = question.rank;
   const int worker = rank + 1;
   Lane give;
@@ -172,7 +143,7 @@ Channel FoldedRank(const Question& question, const Fold& fold) {
 }  // namespace
 
 Schedule BuildRecursive(const Question& question) {
-  const Fold fold(question.nranks);
+  const RankFolding fold(question.nranks);
   Channel channel =
       fold.IsFolded(question.rank) ? FoldedRank(question, fold) : ChannelOf(Lane{ActiveRank(question, fold).steps()});
   Schedule schedule = Answer(question, tuttiAlgorithmRecursive, question.nranks, std::move(channel));

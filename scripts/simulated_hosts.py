@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-ALGORITHMS = ["direct", "two_shot", "ring", "recursive", "double_binary_tree", "two_level", "two_level_tree"]
+ALGORITHMS = ["direct", "two_shot", "ring", "recursive", "recursive_doubling", "double_binary_tree", "two_level", "two_level_tree"]
 MBIT_PER_GB = 8000
 HOSTED_ONLY = {"two_level", "two_level_tree"}  # the same as flat ones with one rank a host
 

@@ -139,7 +139,8 @@ TEST(Description, ForcedAlgorithmsRunWhereTheyHaveAForm) {
       {tuttiAlgorithmTwoLevelTree, {"all_reduce", "broadcast", "reduce"}},
       {tuttiAlgorithmParameterServer, {"all_reduce", "broadcast", "reduce"}},
       {tuttiAlgorithmAllToAllBroadcast, {"all_reduce"}},
-      {tuttiAlgorithmProgram, {}}};
+      {tuttiAlgorithmProgram, {}},
+      {tuttiAlgorithmRecursiveDoubling, {"all_reduce"}}};
   ASSERT_EQ(known.size(), static_cast<std::size_t>(tuttiNumAlgorithms) - 1) << "a new algorithm: say what it has";
   for (const auto& [algorithm, collectives] : known) {
     RunRanks(3, [&](Rank& self) {

@@ -109,9 +109,9 @@ TEST_P(Collectives, OfHostsOfThreads) { Run(Memory::threads, true); }
 INSTANTIATE_TEST_SUITE_P(All, Collectives,
                          ::testing::Combine(::testing::Values(1, 2, 3, 4, 5, 7, 8, 16),
                                             ::testing::Values("", "direct", "two_shot", "ring", "double_binary_tree",
-                                                              "recursive", "bruck", "binomial", "grouped", "two_level",
-                                                              "two_level_tree", "parameter_server",
-                                                              "all_to_all_broadcast")),
+                                                              "recursive", "recursive_doubling", "bruck", "binomial",
+                                                              "grouped", "two_level", "two_level_tree",
+                                                              "parameter_server", "all_to_all_broadcast")),
                          [](const auto& info) {
                            const std::string algorithm = std::get<1>(info.param);
                            return fmt::format("{}_ranks_{}", std::get<0>(info.param),

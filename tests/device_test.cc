@@ -54,7 +54,8 @@ TEST_P(DeviceCollectives, OfProcesses) { Run(false); }
 INSTANTIATE_TEST_SUITE_P(All, DeviceCollectives,
                          ::testing::Combine(::testing::Values(1, 2, 3, 4, 8),
                                             ::testing::Values("", "direct", "two_shot", "ring", "double_binary_tree",
-                                                              "recursive", "bruck", "binomial", "grouped")),
+                                                              "recursive", "recursive_doubling", "bruck", "binomial",
+                                                              "grouped")),
                          [](const auto& info) {
                            const std::string algorithm = std::get<1>(info.param);
                            return fmt::format("{}_ranks_{}", std::get<0>(info.param),

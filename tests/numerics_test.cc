@@ -89,13 +89,12 @@ TEST(Rounding, OnceWhereNothingIsForwarded) {
 
 TEST(PreMulSum, ScalesEachRanksContribution) {
   RunRanks(3, [](Rank& self) {
-    for (const char* algorithm : {"direct", "ring", "two_shot", "recursive", "double_binary_tree"}) {
+    int which = 0;
+    for (const char* algorithm :
+         {"direct", "ring", "two_shot", "recursive", "recursive_doubling", "double_binary_tree"}) {
       tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
       config.algorithm = algorithm;
-      const auto comm = self.Join(&config, algorithm[0] == 'd'   ? (algorithm[1] == 'i' ? 0 : 1)
-                                           : algorithm[0] == 't' ? 2
-                                           : algorithm[1] == 'i' ? 3
-                                                                 : 4);
+      const auto comm = self.Join(&config, which++);
       for (const auto type : {tuttiFloat32, tuttiInt32, tuttiFloat16, tuttiUint8, tuttiFloat64}) {
         for (const std::size_t count : {1, 1000, 50'000}) {
           std::uint64_t scalar = 0;

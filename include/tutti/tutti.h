@@ -247,7 +247,8 @@ typedef TUTTI_ENUM {
   tuttiAlgorithmParameterServer = 11, /* one rank serves all: to compare with, as the next; only where forced */
   tuttiAlgorithmAllToAllBroadcast = 12, /* everybody sends everything to everybody */
   tuttiAlgorithmProgram = 13, /* a schedule from a file */
-  tuttiNumAlgorithms = 14
+  tuttiAlgorithmRecursiveDoubling = 14, /* partners exchange all that they have */
+  tuttiNumAlgorithms = 15
 } tuttiAlgorithm_t;
 
 /* Room for transports and algorithms to come, so that the layout stays. */
