@@ -295,6 +295,7 @@ bool TcpCarrier::AdvanceLine(int rank, std::size_t index, std::uint32_t events) 
     FlushLine(rank, line);
     moved = true;
   }
+  if ((events & EPOLLERR) != 0) moved = line.stream.Reap(events_) || moved;
   if (peer.broken || (events & ~static_cast<std::uint32_t>(EPOLLOUT)) == 0) return moved;
   if (line.stream.Receive(events_, moved)) return moved;
   BreakAfterReading(rank, &line, line.stream.why());

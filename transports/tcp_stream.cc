@@ -14,15 +14,43 @@ namespace {
 
 // As many pieces as one system call is given: two an item.
 constexpr std::size_t kPieces = 32;
+// Pieces that are so short together cost less copied into one than told one by one.
+constexpr std::size_t kShortWrite = 1024;
 // A peer that sends without end shall not keep this rank from its other work: so many calls in a row.
 constexpr int kReceivesInARow = 8;
 // Behind a long slot's data only the next header is read ahead: what is read ahead is copied once more.
 constexpr std::size_t kReadAhead = 64;
 constexpr std::size_t kLongBody = 16 * 1024;
 
+// As send() and recv() return: a call for one piece is cheaper than one for many.
+ssize_t Send(const Socket& socket, std::span<iovec> pieces, std::size_t bytes, bool more) {
+  const int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0);
+  if (bytes <= kShortWrite) {
+    std::array<std::byte, kShortWrite> together;
+    std::byte* end = together.data();
+    for (const auto& piece : pieces) {
+      end = std::copy_n(static_cast<const std::byte*>(piece.iov_base), piece.iov_len, end);
+    }
+    return send(socket.fd(), together.data(), bytes, flags);
+  }
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  return sendmsg(socket.fd(), &message, flags);
+}
+
+ssize_t Receive(const Socket& socket, std::span<iovec> pieces) {
+  if (pieces.size() == 1) return recv(socket.fd(), pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT);
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  return recvmsg(socket.fd(), &message, MSG_DONTWAIT);
+}
+
 }  // namespace
 
-TcpStream::TcpStream(Socket socket, int peer) : socket_(std::move(socket)), peer_(peer), queue_(2 * kMaxSlots) {}
+TcpStream::TcpStream(Socket socket, int peer, ZeroCopySends::Mode zero_copy)
+    : socket_(std::move(socket)), peer_(peer), zero_copy_(socket_, zero_copy), queue_(2 * kMaxSlots) {}
 
 TcpStream::Item& TcpStream::Push() {
   if (queued_ == queue_.size()) {
@@ -55,26 +83,38 @@ bool TcpStream::Fail(std::string why) {
   return false;
 }
 
+// One call for as much as one call is given.
+ssize_t TcpStream::SendSome() {
+  const auto& front = At(0);
+  if (first_sent_ >= sizeof(Header) && StaysInPlace(front)) {
+    const std::size_t sent = first_sent_ - sizeof(Header);
+    const SlotMessage slot{front.header.connection, front.header.number, front.header.tag, front.header.bytes};
+    return zero_copy_.Send(socket_, slot, front.data + sent, front.header.bytes - sent);
+  }
+  std::array<iovec, kPieces> pieces;
+  std::size_t count = 0;
+  std::size_t total = 0;
+  std::size_t skip = first_sent_;
+  bool more = false;  // what follows goes by another call
+  const auto add = [&](const void* data, std::size_t bytes) {
+    const std::size_t skipped = std::min(skip, bytes);
+    skip -= skipped;
+    if (skipped == bytes) return;
+    pieces[count++] = {const_cast<std::byte*>(static_cast<const std::byte*>(data)) + skipped, bytes - skipped};
+    total += bytes - skipped;
+  };
+  for (std::size_t i = 0; i < queued_ && count + 2 <= kPieces && !more; ++i) {
+    const auto& item = At(i);
+    add(&item.header, sizeof item.header);
+    more = StaysInPlace(item);
+    if (!more) add(item.data != nullptr ? item.data : item.own.data(), item.header.bytes);
+  }
+  return Send(socket_, std::span(pieces).first(count), total, more);
+}
+
 bool TcpStream::Flush(CarrierEvents& events) {
   while (queued_ > 0) {
-    std::array<iovec, kPieces> pieces;
-    std::size_t count = 0;
-    std::size_t skip = first_sent_;
-    const auto add = [&](const void* data, std::size_t bytes) {
-      const std::size_t skipped = std::min(skip, bytes);
-      skip -= skipped;
-      if (skipped == bytes) return;
-      pieces[count++] = {const_cast<std::byte*>(static_cast<const std::byte*>(data)) + skipped, bytes - skipped};
-    };
-    for (std::size_t i = 0; i < queued_ && count + 2 <= kPieces; ++i) {
-      const auto& item = At(i);
-      add(&item.header, sizeof item.header);
-      add(item.data != nullptr ? item.data : item.own.data(), item.header.bytes);
-    }
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = count;
-    const auto sent = sendmsg(socket_.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const auto sent = SendSome();
     if (sent >= 0) {
       Drop(static_cast<std::size_t>(sent), events);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -97,6 +137,7 @@ void TcpStream::Drop(std::size_t sent, CarrierEvents& events) {
     --queued_;
     if (header.kind != static_cast<std::uint16_t>(Kind::slot)) continue;
     --slots_queued_;
+    if (zero_copy_.Lend()) continue;
     events.Sent(peer_, header.connection, header.number);
   }
 }
@@ -109,10 +150,7 @@ bool TcpStream::Receive(CarrierEvents& events, bool& moved) {
     if (body > 0) pieces[count++] = {landing_, body};
     const std::size_t ahead = body >= kLongBody ? kReadAhead : kStaging - staged_;
     pieces[count++] = {staging_.data() + staged_, ahead};
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = count;
-    const auto result = recvmsg(socket_.fd(), &message, MSG_DONTWAIT);
+    const auto result = tutti::Receive(socket_, std::span(pieces).first(count));
     if (result < 0 && errno == EINTR) continue;
     if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
     if (result < 0) return Fail(fmt::format("its connection broke: {}", std::generic_category().message(errno)));

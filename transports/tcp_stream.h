@@ -2,8 +2,9 @@
 //
 //     header (16 bytes: kind, length, and for a slot its connection, number and tag) | that many bytes
 //
-// A slot's bytes go from the sender's memory to the system and from there into the receiver's slot, without a stop
-// between. Both ends have proven themselves before (net/handshake.h), and have the same byte order.
+// A slot's bytes go from the sender's memory to the system - the long ones stay in it (zero_copy.h) - and from there
+// into the receiver's slot, without a stop between. Both ends have proven themselves before (net/handshake.h), and have
+// the same byte order.
 //
 // Thread-safety: one thread at a time. Nothing here blocks.
 #pragma once
@@ -16,6 +17,7 @@
 
 #include "net/socket.h"
 #include "transports/carrier.h"
+#include "transports/zero_copy.h"
 
 namespace tutti {
 
@@ -24,7 +26,7 @@ class TcpStream {
   // Slots that wait for the system at the most.
   static constexpr std::size_t kMaxSlots = 16;
 
-  TcpStream(Socket socket, int peer);
+  TcpStream(Socket socket, int peer, ZeroCopySends::Mode zero_copy = ZeroCopySends::Mode::useful);
 
   int peer() const { return peer_; }
   const Socket& socket() const { return socket_; }
@@ -36,6 +38,8 @@ class TcpStream {
   void QueueControl(std::span<const std::byte> message);
   // Sends what the system takes. False: the connection is broken.
   bool Flush(CarrierEvents& events);
+  // Hears what the system says of slots that it reads where they lie. True: there was news.
+  bool Reap(CarrierEvents& events) { return zero_copy_.Reap(socket_, peer_, events); }
   // Receives what there is, up to some limit. False: the connection is over. `moved`: anything came.
   bool Receive(CarrierEvents& events, bool& moved);
   // After false: what happened, for a person.
@@ -58,6 +62,8 @@ class TcpStream {
     std::size_t size() const { return sizeof(Header) + header.bytes; }
   };
 
+  bool StaysInPlace(const Item& item) const { return item.data != nullptr && zero_copy_.IsWorth(item.header.bytes); }
+  ssize_t SendSome();
   Item& Push();
   Item& At(std::size_t i) { return queue_[(first_ + i) % queue_.size()]; }
   void Drop(std::size_t sent, CarrierEvents& events);
@@ -67,6 +73,7 @@ class TcpStream {
 
   Socket socket_;
   int peer_;
+  ZeroCopySends zero_copy_;
   std::string why_;
 
   // Items that wait, in a ring that grows when it must.

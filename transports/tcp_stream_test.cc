@@ -1,8 +1,12 @@
 #include "transports/tcp_stream.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <random>
@@ -93,6 +97,64 @@ TEST(TcpStream, SlotsAndMessagesOfAllSizesInOrder) {
     EXPECT_EQ(pair.at_b.texts[2], "message 10");
     EXPECT_EQ(pair.a->bytes_queued(), 0U);
     EXPECT_EQ(pair.a->slots_queued(), 0U);
+  }
+}
+
+// Two ends of a TCP connection over loopback.
+std::array<Socket, 2> Connected() {
+  const Socket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  EXPECT_EQ(bind(listener.fd(), any, size), 0);
+  EXPECT_EQ(listen(listener.fd(), 1), 0);
+  EXPECT_EQ(getsockname(listener.fd(), any, &size), 0);
+  Socket dialled(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(connect(dialled.fd(), any, size), 0);
+  return {std::move(dialled), Socket(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC))};
+}
+
+TEST(TcpStream, LongSlotsStayInPlaceUntilTheSystemHasDoneWithThem) {
+  using Mode = ZeroCopySends::Mode;
+  for (const auto mode : {Mode::always, Mode::useful, Mode::off}) {
+    auto [one, other] = Connected();
+    TcpStream a(std::move(one), 1, mode), b(std::move(other), 0);
+    Listener at_a, at_b;
+    std::vector<std::string> data;
+    for (std::uint32_t i = 0; i < 12; ++i) {
+      data.emplace_back(i % 3 == 0 ? 100 : 300'000 + i, static_cast<char>('a' + i));
+      a.QueueSlot({7, i + 1, 99, static_cast<std::uint32_t>(data[i].size())},
+                  reinterpret_cast<const std::byte*>(data[i].data()));
+      if (i % 4 == 0) a.QueueControl(Bytes("message"));
+    }
+    // Nothing is heard of them before it is asked for.
+    bool moved = false;
+    const auto give_up = Deadline::After(std::chrono::seconds(20));
+    while (at_b.order.size() < data.size() && !give_up.Passed()) {
+      ASSERT_TRUE(a.Flush(at_a)) << a.why();
+      ASSERT_TRUE(b.Receive(at_b, moved)) << b.why();
+    }
+    const std::size_t at_once = at_a.sent.size();
+    if (mode == Mode::off) {
+      EXPECT_EQ(at_once, data.size());
+    } else {
+      EXPECT_EQ(at_once, data.size() / 3) << "the short ones";
+    }
+    while (at_a.sent.size() < data.size() && !give_up.Passed()) a.Reap(at_a);
+    for (std::uint32_t i = 0; i < data.size(); ++i) {
+      EXPECT_EQ(at_b.TextOf(i + 1), data[i]) << i;
+      EXPECT_EQ(std::count(at_a.sent.begin(), at_a.sent.end(), i + 1), 1) << i;
+    }
+    // Over loopback the system copies, and says so: then it is no use.
+    at_a.sent.clear();
+    a.QueueSlot({7, 13, 99, 300'000}, reinterpret_cast<const std::byte*>(data[1].data()));
+    while (at_b.order.size() <= data.size() && !give_up.Passed()) {
+      ASSERT_TRUE(a.Flush(at_a)) << a.why();
+      ASSERT_TRUE(b.Receive(at_b, moved)) << b.why();
+    }
+    EXPECT_EQ(at_a.sent.empty(), mode == Mode::always);
   }
 }
 
