@@ -12,8 +12,9 @@ class Cancellation {
  public:
   // Never asked for.
   Cancellation() = default;
-  explicit Cancellation(const std::atomic<bool>& flag, const std::atomic<bool>* another = nullptr)
-      : flags_{&flag, another} {}
+  explicit Cancellation(const std::atomic<bool>& flag, const std::atomic<bool>* another = nullptr,
+                        const std::atomic<bool>* third = nullptr)
+      : flags_{&flag, another, third} {}
 
   bool possible() const { return flags_[0] != nullptr; }
   bool requested() const {
@@ -24,7 +25,7 @@ class Cancellation {
   }
 
  private:
-  std::array<const std::atomic<bool>*, 2> flags_{};
+  std::array<const std::atomic<bool>*, 3> flags_{};
 };
 
 }  // namespace tutti

@@ -20,7 +20,8 @@
 
 namespace tutti {
 
-Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel)
+Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel,
+                           std::optional<Cancellation> joining)
     : options_(std::move(options)), cancel_(cancel) {
   Conditions conditions;
   ParseForcedAlgorithms(options_.settings.algorithm, nranks, conditions.forced);
@@ -30,7 +31,7 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
           kMaxReads, nranks);
   }
   const auto deadline = InitDeadline();
-  control_plane_ = ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline, cancel);
+  control_plane_ = ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline, joining.value_or(cancel));
   const Hosts hosts = FindHosts(MakeAllGather(), options_.settings.virtual_hosts);
   agreement_ = Agree(options_.settings, options_.device, rank, hosts, MakeAllGather());
   why_no_device_ = agreement_.why_no_device;

@@ -1,13 +1,50 @@
 // Communicators that come from others: by splitting, shrinking and growing.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "base/log.h"
+#include "base/quiet_thread.h"
 #include "src/bootstrap/rendezvous.h"
 #include "src/communicator.h"
 #include "transports/gather_values.h"
 
 namespace tutti {
+namespace {
+
+// While it lives, some ranks become a communicator: asks them to give up when the process of one of them, on this host,
+// ends. Who has not come yet cannot be told from who is late by those who wait at the rendezvous.
+class WhileAllLive {
+ public:
+  WhileAllLive(const Watch& watch, const std::vector<int>& ranks)
+      : thread_(QuietThread([this, &watch, &ranks] {
+          while (!done_.load(std::memory_order_acquire)) {
+            const auto dead = watch.Dead();
+            const auto is_dead = [&](int rank) { return std::ranges::find(dead, rank) != dead.end(); };
+            if (std::ranges::any_of(ranks, is_dead)) one_died_.store(true, std::memory_order_relaxed);
+            std::this_thread::sleep_for(kLookEvery);
+          }
+        })) {}
+  ~WhileAllLive() {
+    done_.store(true, std::memory_order_release);
+    thread_.join();
+  }
+  WhileAllLive(const WhileAllLive&) = delete;
+  WhileAllLive& operator=(const WhileAllLive&) = delete;
+
+  const std::atomic<bool>& one_died() const { return one_died_; }
+
+ private:
+  static constexpr std::chrono::milliseconds kLookEvery{5};
+
+  std::atomic<bool> done_{false};
+  std::atomic<bool> one_died_{false};
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace
 
 std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options options,
                                                   const std::atomic<bool>& cancel) {
@@ -46,13 +83,15 @@ std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& exclu
     const auto reunited = reunion_->Meet(excluded, watch_->Dead(), open, deadline, either);
     const auto& members = reunited.members;
     const auto place = std::ranges::find(members, rank()) - members.begin();
+    const WhileAllLive alive(*watch_, members);
     try {
       return std::make_unique<Communicator>(DecodeUniqueId(reunited.id), static_cast<int>(members.size()),
-                                            static_cast<int>(place), options, either);
+                                            static_cast<int>(place), options, either,
+                                            Cancellation(aborted_, &cancel, &alive.one_died()));
     } catch (const Error& error) {
       // One more may have died since; who is left finds that out together.
       const bool remote = error.code() == tuttiRemoteError || error.code() == tuttiTimeoutError;
-      if (!remote || deadline.Passed()) throw;
+      if ((!remote && !alive.one_died()) || deadline.Passed()) throw;
       Log(Subject::faults, "rank {}: {} ranks did not become a communicator, so those who are left meet again: {}",
           rank(), members.size(), error.what());
     }

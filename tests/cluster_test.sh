@@ -72,9 +72,10 @@ for other in range(size):
             sys.exit(f"rank {rank} cannot reach {address}: {error}")
 hearing.join(20)
 assert sorted(heard) == sorted(2 * list(range(size))), heard
-print(rank, os.environ["LOCAL_RANK"], os.environ["HOST_INDEX"], socket.gethostname(), os.readlink("/proc/self/ns/net"),
-      size, local, os.environ["HOSTS"], os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"], os.environ["TUTTI_SECRET"],
-      ",".join(sorted(os.listdir("/sys/class/net"))))
+line = [rank, os.environ["LOCAL_RANK"], os.environ["HOST_INDEX"], socket.gethostname(),
+        os.readlink("/proc/self/ns/net"), size, local, os.environ["HOSTS"], os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"],
+        os.environ["TUTTI_SECRET"], ",".join(sorted(os.listdir("/sys/class/net")))]
+os.write(1, (" ".join(map(str, line)) + "\n").encode())  # at once: others write there, too
 END
 ranks_are_placed() {
   "$cluster" --hosts 3 --ranks-per-host 2 --nics 2 -- python3 "$work/meet.py" >"$work/met" || return 1
