@@ -18,15 +18,15 @@ list(TRANSFORM tutti_fuzzed_net APPEND .cc)
 set(tutti_fuzzed_bootstrap join_messages reunion_messages unique_id)
 list(TRANSFORM tutti_fuzzed_bootstrap PREPEND src/bootstrap/)
 list(TRANSFORM tutti_fuzzed_bootstrap APPEND .cc)
-set(tutti_fuzzed_transports transports/network_messages.cc transports/tcp_stream.cc)
+set(tutti_fuzzed_transports transports/network_messages.cc transports/tcp_stream.cc transports/zero_copy.cc)
 set(tutti_fuzzed_topology assemble complete link_constants pci_text system xml xml_element xml_writer)
 list(TRANSFORM tutti_fuzzed_topology PREPEND topology/)
 list(TRANSFORM tutti_fuzzed_topology APPEND .cc)
 # Programs of others, and the verifier that they end in; the names that it spells come from the builders.
 set(tutti_fuzzed_algorithms
-    arrangement baselines binomial bruck build direct double_binary_tree expression extents grouped program program_flow
-    program_lanes program_text rail_exchange rails recursive ring schedule symbolic_run symbolic_run_report trees
-    two_level two_shot verify verify_rules)
+    arrangement baselines binomial bruck build direct double_binary_tree expression extents grouped program
+    program_flow program_lanes program_text rail_exchange rails recursive recursive_doubling ring schedule
+    symbolic_run symbolic_run_report trees two_level two_shot verify verify_rules)
 list(TRANSFORM tutti_fuzzed_algorithms PREPEND algorithms/)
 list(TRANSFORM tutti_fuzzed_algorithms APPEND .cc)
 add_library(tutti_fuzzed STATIC ${tutti_fuzzed_base} ${tutti_fuzzed_net} ${tutti_fuzzed_bootstrap} ${tutti_fuzzed_transports}

@@ -11,7 +11,7 @@ source_dir=$1 program=$2/tests/tutti_host_rank tutti=$2/tools/tutti
 shift 2
 cases=("$@")
 [ ${#cases[@]} -gt 0 ] ||
-  cases=(nothing kill power_off link_down_and_up link_stays_down partition stopped late strangers wrong_secret
+  cases=(nothing kill power_off link_down_and_up link_stays_down partition healed_late stopped late strangers wrong_secret
          leaves_early kill_and_shrink power_off_and_shrink partition_and_shrink link_flap_and_shrink revoke)
 cluster=$source_dir/scripts/cluster.sh trouble=$source_dir/tests/rank_trouble.sh
 work=$(mktemp -d)
@@ -110,6 +110,16 @@ case_link_down_and_up() {
   control link-down host1
   sleep 1.5
   control link-up host1
+  finish
+  expect_all_done
+}
+# Healed before anybody is given up, but after the last repetition that falls into that time (3 s).
+case_healed_late() {
+  local -x TUTTI_SILENCE_MS=4000
+  start 12 || return 0
+  control partition host0
+  sleep 3.6
+  control heal
   finish
   expect_all_done
 }

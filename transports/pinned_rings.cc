@@ -14,7 +14,8 @@ std::size_t RingBytes(const SlotShape& shape) { return std::size_t{shape.stride}
 SlotShape ShapeFor(int nranks, int channels, std::size_t most_capacity) {
   const auto rings = 2 * static_cast<std::size_t>(channels) * static_cast<std::size_t>(nranks - 1);
   // A line for the header, and one that makes their number odd, come off the even share.
-  const std::size_t share = kPinnedPoolBytes / rings / kDeviceBulkDepth - 2 * kCacheLine;
+  constexpr std::size_t kBeside = 2 * kCacheLine;
+  const std::size_t share = std::max(kPinnedPoolBytes / rings / kDeviceBulkDepth, kBeside + kCacheLine) - kBeside;
   const auto capacity = RoundDown(std::min(most_capacity, share), kCacheLine);
   return BulkShape(static_cast<std::uint32_t>(capacity), kDeviceBulkDepth);
 }
@@ -33,7 +34,10 @@ PinnedRings::PinnedRings(const CudaDriver& driver, CuContext context, const Fabr
   const std::size_t rings = static_cast<std::size_t>(places) * static_cast<std::size_t>(channels) * 2;
   slots_at_ = rings * kCacheLine;
   memory_ = CudaMemory::Pinned(driver, context, slots_at_ + rings * RingBytes(shape_));
-  std::memset(memory_.data(), 0, memory_.bytes());
+  std::memset(memory_.data(), 0, slots_at_);
+  for (std::size_t slot = 0; slot < rings * shape_.depth; ++slot) {
+    std::memset(memory_.data() + slots_at_ + slot * shape_.stride, 0, sizeof(SlotHeader));
+  }
 }
 
 std::byte* PinnedRings::Slots(int channel, int peer, bool outgoing) const {

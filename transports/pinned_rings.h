@@ -14,8 +14,9 @@
 
 namespace tutti {
 
-// All of a rank's slots for other hosts, both ways, at any number of ranks.
-inline constexpr std::size_t kPinnedPoolBytes = std::size_t{64} << 20;
+// All of a rank's slots for other hosts, both ways, at any number of ranks: with 16 ranks a slot of 28 channels holds
+// 78 KB then.
+inline constexpr std::size_t kPinnedPoolBytes = std::size_t{256} << 20;
 
 class PinnedRings {
  public:

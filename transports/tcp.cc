@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <linux/sockios.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -31,24 +29,14 @@ constexpr Deadline::Milliseconds kCallPatience{1'000};
 constexpr Deadline::Milliseconds kLightSleep{2};
 constexpr Deadline::Milliseconds kDeepSleep{1'000};
 constexpr Deadline::Milliseconds kSilenceLook{500};
-// So many unanswered probes or repetitions, one after the other, are no accident.
-constexpr int kUnanswered = 3;
+// While a silent peer is being called.
+constexpr Deadline::Milliseconds kCallLook{20};
 constexpr int kEvents = 64;
 
 // What epoll gives back: a peer's rank and which of its connections; or this.
 constexpr std::uint64_t kNewcomer = ~std::uint64_t{0};
 constexpr std::uint64_t WhoIs(int rank, std::size_t line) {
   return std::uint64_t{line} << 32 | static_cast<std::uint32_t>(rank);
-}
-
-// For so many ms the system at the other end has answered nothing, if that is beyond `silence` and no accident.
-std::optional<std::uint32_t> Silence(const Socket& socket, Deadline::Milliseconds silence) {
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  if (getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
-  if (info.tcpi_retransmits + info.tcpi_probes < kUnanswered) return std::nullopt;
-  if (info.tcpi_last_ack_recv < silence.count()) return std::nullopt;
-  return info.tcpi_last_ack_recv;
 }
 
 }  // namespace
@@ -363,11 +351,11 @@ void TcpCarrier::LookForSilence() {
   if (!next_look_.Passed()) return;
   next_look_ = Deadline::After(kSilenceLook);
   for (auto& [rank, peer] : peers_) {
-    for (std::size_t i = 0; i < peer.lines.size() && !peer.broken; ++i) {
-      if (const auto ms = Silence(peer.lines[i]->stream.socket(), silence_)) {
-        Break(rank, fmt::format("its system has answered nothing for {} ms", *ms));
-      }
-    }
+    if (peer.broken) continue;
+    std::optional<std::uint32_t> longest;
+    for (const auto& line : peer.lines) longest = std::max(longest, Silence(line->stream.socket(), silence_));
+    if (auto why = peer.silence.Look(longest, peer.addresses, silence_)) Break(rank, std::move(*why));
+    if (peer.silence.calling()) next_look_ = Deadline::After(kCallLook);
     for (auto& dial : peer.dials) {
       if (!dial.attempt || !dial.attempt->handshake) continue;
       if (const auto ms = Silence(dial.attempt->handshake->socket(), silence_)) {

@@ -21,6 +21,7 @@
 #include "transports/carrier.h"
 #include "transports/hosts.h"
 #include "transports/segment.h"
+#include "transports/silence.h"
 #include "transports/tcp_stream.h"
 
 namespace tutti {
@@ -73,6 +74,7 @@ class TcpCarrier final : public Carrier {
     bool broken = false;
     std::optional<Deadline> dial_at;  // the higher rank's patience
     Deadline give_up = Deadline::Never();
+    SilenceWatch silence;
     std::string reason;                            // why the last attempt failed
     std::vector<std::vector<std::byte>> messages;  // short ones that wait for a connection
   };
