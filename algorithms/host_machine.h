@@ -40,6 +40,9 @@ HostCosts DefaultHostCosts(int cores);
 // `crowding` says how many ranks share a processor beyond those of one host (hosts that are namespaces of one machine).
 NetworkCosts DefaultNetworkCosts(double bandwidth, bool by_processor, double crowding);
 
+// RDMA devices of `bandwidth` GB/s together.
+NetworkCosts RdmaNetworkCosts(double bandwidth);
+
 // As JSON. Parsing throws tuttiInvalidArgument with `name` and the reason.
 std::string ToJson(const HostCosts& costs);
 HostCosts HostCostsFromJson(const std::string& text, const std::string& name);

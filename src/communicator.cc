@@ -42,8 +42,9 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
       std::max({kMinChannels, options_.settings.channels, agreement_.threads, programs_.connections()});
   // One more for messages between pairs, which keep an order of their own.
   fabric_ = std::make_unique<Fabric>(rank, hosts, channels + 1, options_.settings, MakeAllGather(), deadline);
-  network_ =
-      ConnectHosts(*fabric_, control_plane_->roster(), control_plane_->data_key(), options_.settings, MakeAllGather());
+  const Processors processors = ProcessorsOf(hosts, rank, agreement_);
+  network_ = ConnectHosts(*fabric_, control_plane_->roster(), control_plane_->data_key(), options_.settings,
+                          processors.crowding, MakeAllGather());
   reunion_ = MakeReunion(hosts);
   watch_ = std::make_unique<Watch>(*fabric_, control_plane_->roster(), options_.name,
                                    std::chrono::milliseconds(options_.settings.operation_timeout_ms));
@@ -69,7 +70,7 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   conditions.forced.chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
   conditions.forced.wire = WireFromName(options_.settings.wire);
   if (why_no_device_.empty()) MakeDeviceSide(conditions, deadline);
-  selector_ = std::make_unique<Selector>(std::move(conditions), programs_, ProcessorsOf(hosts, rank, agreement_),
+  selector_ = std::make_unique<Selector>(std::move(conditions), programs_, processors, network_.costs,
                                          options_.settings, rank, MakeAllGather());
   plans_ = std::make_unique<PlanCache>(PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels,
                                                    LastLevelCacheBytes(), network_.transport});

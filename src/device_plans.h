@@ -26,7 +26,7 @@ struct DevicePlanContext {
   const DeviceFabric* fabric;
   NetworkEngine* network;  // null where all ranks are on one host
   tuttiTransport_t transport;
-  NetworkCosts network_costs;
+  std::optional<NetworkCosts> network_costs;
   DeviceArena* arena;
   Conditions conditions;  // equal on all ranks
 };

@@ -11,7 +11,6 @@
 #include "base/rounding.h"
 #include "src/device_buffers.h"
 #include "transports/gather_values.h"
-#include "transports/tcp_interfaces.h"
 
 namespace tutti {
 namespace {
@@ -125,10 +124,9 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, int rank, int nranks, const All
   context.conditions.bulk_capacity = fabric_->bulk_capacity();
   if (!one_host) {
     context.conditions.forced.wire = Wire::bulk;  // lines do not travel
-    const TcpInterfaces tcp = DescribeTcp(*setup.settings);
-    context.network_costs = DefaultNetworkCosts(tcp.bandwidth, tcp.by_processor, 1);
-    network_ = ConnectHosts(*shm_, *setup.roster, setup.key, *setup.settings, all_gather,
+    network_ = ConnectHosts(*shm_, *setup.roster, setup.key, *setup.settings, 1, all_gather,
                             [this](int peer) { return fabric_->across()->With(peer); });
+    context.network_costs = network_.costs;
   }
   context.network = network_.engine.get();
   context.transport = network_.transport;

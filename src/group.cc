@@ -115,7 +115,11 @@ tuttiResult_t Dispatch(std::vector<Call> calls) {
   std::deque<Hold> holds;
   for (const auto& call : calls) {
     holds.emplace_back(*call.handle);
-    Usable(call.handle).Check(call.operation);
+    try {
+      Usable(call.handle).Check(call.operation);
+    } catch (const Error& error) {
+      return Remember(call.handle, error);  // a group's end knows no handle
+    }
   }
   const auto on_host =
       std::stable_partition(calls.begin(), calls.end(), [](const Call& c) { return c.place.on_device; });

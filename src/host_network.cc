@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "transports/tcp.h"
+#include "transports/tcp_interfaces.h"
 #include "transports/ucx.h"
 #include "transports/verbs.h"
 
@@ -29,10 +30,17 @@ std::string WhyNot(tuttiTransport_t transport, const Settings& settings) {
   }
 }
 
+NetworkCosts CostsOf(const HostNetwork& network, const Settings& settings, double crowding) {
+  if (network.transport == tuttiTransportVerbs) return RdmaNetworkCosts(network.engine->bandwidth());
+  // What UCX has found it does not say: at least that.
+  const TcpInterfaces tcp = DescribeTcp(settings);
+  return DefaultNetworkCosts(tcp.bandwidth, tcp.by_processor, crowding);
+}
+
 }  // namespace
 
 HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, const SecretKey& key,
-                         const Settings& settings, const AllGather& all_gather,
+                         const Settings& settings, double crowding, const AllGather& all_gather,
                          const NetworkEngine::PolledRings& polled) {
   if (fabric.hosts().count() == 1) return {};
   std::vector<int> remote;
@@ -62,6 +70,7 @@ HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, con
     }
   };
   network.engine = std::make_unique<NetworkEngine>(fabric, remote, make, polled);
+  network.costs = CostsOf(network, settings, crowding);
   return network;
 }
 

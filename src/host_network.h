@@ -5,8 +5,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "algorithms/host_machine.h"
 #include "base/settings.h"
 #include "net/secret_key.h"
 #include "src/agreement.h"
@@ -20,13 +22,14 @@ namespace tutti {
 struct HostNetwork {
   std::unique_ptr<NetworkEngine> engine;  // null where all ranks are on one host
   tuttiTransport_t transport = tuttiTransportTcp;
+  std::optional<NetworkCosts> costs;  // by what this rank knows
 };
 
 // Collective. One carrier for all: the one that TUTTI_NET insists on, else verbs where every rank can use them, else
 // TCP, which rank 0 logs. Throws tuttiInvalidUsage if TUTTI_NET insists on what a rank cannot use, naming it and the
-// reason. `polled`: see NetworkEngine.
+// reason. `crowding`: see Processors. `polled`: see NetworkEngine.
 HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, const SecretKey& key,
-                         const Settings& settings, const AllGather& all_gather,
+                         const Settings& settings, double crowding, const AllGather& all_gather,
                          const NetworkEngine::PolledRings& polled = nullptr);
 
 Processors ProcessorsOf(const Hosts& hosts, int rank, const Agreement& agreement);

@@ -9,7 +9,6 @@
 #include "algorithms/calibration.h"
 #include "src/communicator.h"
 #include "src/rank_zero.h"
-#include "transports/tcp_interfaces.h"
 
 namespace tutti {
 namespace {
@@ -39,16 +38,13 @@ SelectionTable PriceOfPrograms(const Machine& machine, const Conditions& conditi
 }  // namespace
 
 Selector::Selector(Conditions conditions, const Programs& programs, const Processors& processors,
-                   const Settings& settings, int rank, const AllGather& all_gather)
-    : conditions_(std::move(conditions)), program_conditions_(programs.Among(conditions_)) {
+                   const std::optional<NetworkCosts>& network, const Settings& settings, int rank,
+                   const AllGather& all_gather)
+    : conditions_(std::move(conditions)), program_conditions_(programs.Among(conditions_)), network_(network) {
   // What was measured was one host; and more channels, for a program's connections, make slots shorter.
   const bool as_calibrated = conditions_.one_host && conditions_.max_channels <= Communicator::kMinChannels;
   const auto shipped = FromRankZero(rank, all_gather, [&] {
     const Calibration calibration = LoadCalibration(settings.calibration, processors.of_host);
-    if (!conditions_.one_host) {
-      const TcpInterfaces tcp = DescribeTcp(settings);
-      network_ = DefaultNetworkCosts(tcp.bandwidth, tcp.by_processor, processors.crowding);
-    }
     costs_ = calibration.costs;
     if (!settings.table.empty()) {
       table_ = SelectionTable::FromJson(ReadFile(settings.table), settings.table, conditions_);

@@ -27,8 +27,8 @@ class Selector {
  public:
   // Collective. `conditions` are equal on all ranks, `programs` outlive this.
   // Throws tuttiInvalidArgument, on every rank, if a file that rank 0's settings name is missing or wrong.
-  Selector(Conditions conditions, const Programs& programs, const Processors& processors, const Settings& settings,
-           int rank, const AllGather& all_gather);
+  Selector(Conditions conditions, const Programs& programs, const Processors& processors,
+           const std::optional<NetworkCosts>& network, const Settings& settings, int rank, const AllGather& all_gather);
 
   const Conditions& conditions() const { return conditions_; }
   const SelectionTable& table() const { return table_; }
@@ -44,7 +44,7 @@ class Selector {
   Conditions conditions_;
   Conditions program_conditions_;  // where programs serve
   HostCosts costs_;
-  std::optional<NetworkCosts> network_;  // rank 0's, where there are several hosts
+  std::optional<NetworkCosts> network_;  // rank 0's count; null where there is one host
   std::string origin_;                   // of the table: "" if it was priced
   SelectionTable table_;
   SelectionTable program_table_;  // its rows are those of the programs' collectives

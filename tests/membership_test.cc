@@ -205,6 +205,22 @@ TEST(Shrink, EndsWithAnAbort) {
   });
 }
 
+// The first failure that a program hears of may be a group's, which belongs to no communicator.
+TEST(Revoke, IsToldOfTheCommunicatorByAGroup) {
+  RunRanks(2, [](Rank& self) {
+    const auto comm = self.Join();
+    std::vector<float> data(10, 1);
+    ASSERT_TRUE(Ok(AllReduce(comm, data)));
+    self.Meet();
+    EXPECT_TRUE(Ok(tuttiCommRevoke(comm)));
+    ASSERT_TRUE(Ok(tuttiGroupStart()));
+    EXPECT_TRUE(Ok(AllReduce(comm, data)));
+    EXPECT_EQ(tuttiGroupEnd(), tuttiRemoteError);
+    EXPECT_NE(std::string(tuttiGetLastError(comm)).find("revoked the communicator"), std::string::npos)
+        << '"' << tuttiGetLastError(comm) << '"';
+  });
+}
+
 TEST(Revoke, StopsWhatRunsEverywhere) {
   for (const bool threads : {false, true}) {
     RunRanks(4,

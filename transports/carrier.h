@@ -64,6 +64,8 @@ class Carrier {
  public:
   virtual ~Carrier() = default;
 
+  // GB/s of all that it uses, together, each way; 0: not known.
+  virtual double bandwidth() const { return 0; }
   // Begins to connect, if that has not begun. Messages may be sent from now on; they wait for the connection.
   virtual void Connect(int peer) = 0;
   // Slots that could be sent now, more or less. 0: come again after Advance() moved something.

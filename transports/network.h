@@ -38,6 +38,8 @@ class NetworkEngine final : private CarrierEvents {
   NetworkEngine(const NetworkEngine&) = delete;
   NetworkEngine& operator=(const NetworkEngine&) = delete;
 
+  // See Carrier.
+  double bandwidth() const { return carrier_->bandwidth(); }
   // A plan uses connections to or from `peer`: see to it that there are any.
   void Need(int peer);
   // Moves what can be moved. True: something was.

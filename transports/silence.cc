@@ -17,6 +17,16 @@ constexpr int kUnanswered = 3;
 // How long a call may take.
 constexpr Deadline::Milliseconds kPatience{1'000};
 
+// Those of `addresses` that are the other end's of `connection`, at whatever port; all of them where none is.
+std::vector<SocketAddress> SameWay(const std::vector<SocketAddress>& addresses, const Socket& connection) {
+  const auto other = PeerAddress(connection);
+  std::vector<SocketAddress> same;
+  for (const auto& address : addresses) {
+    if (other && address.ip == other->ip && address.v6 == other->v6) same.push_back(address);
+  }
+  return same.empty() ? addresses : same;
+}
+
 }  // namespace
 
 std::optional<std::uint32_t> Silence(const Socket& socket, Deadline::Milliseconds silence) {
@@ -28,6 +38,12 @@ std::optional<std::uint32_t> Silence(const Socket& socket, Deadline::Millisecond
   return info.tcpi_last_ack_recv;
 }
 
+std::optional<std::string> SilenceWatch::Look(const Socket& connection, const std::vector<SocketAddress>& addresses,
+                                              Deadline::Milliseconds silence) {
+  const auto ms = Silence(connection, silence);
+  return Look(ms, ms ? SameWay(addresses, connection) : std::vector<SocketAddress>(), silence);
+}
+
 std::optional<std::string> SilenceWatch::Look(std::optional<std::uint32_t> ms,
                                               const std::vector<SocketAddress>& addresses,
                                               Deadline::Milliseconds silence) {
@@ -35,6 +51,8 @@ std::optional<std::string> SilenceWatch::Look(std::optional<std::uint32_t> ms,
     calls_.clear();
     return std::nullopt;
   }
+  const auto nothing = fmt::format("its system has answered nothing for {} ms", *ms);
+  if (*ms > 2 * silence.count() + kPatience.count()) return nothing;
   if (trusted_ && !trusted_->Passed()) return std::nullopt;
   if (!calling()) Call(addresses, Deadline::After(std::min<Deadline::Milliseconds>(kPatience, silence / 2)));
   switch (Hear()) {
@@ -47,7 +65,7 @@ std::optional<std::string> SilenceWatch::Look(std::optional<std::uint32_t> ms,
     case Answer::none: break;
   }
   calls_.clear();
-  return fmt::format("its system has answered nothing for {} ms", *ms);
+  return nothing;
 }
 
 void SilenceWatch::Call(const std::vector<SocketAddress>& addresses, Deadline deadline) {

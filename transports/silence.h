@@ -1,8 +1,8 @@
 // When a peer's system has stopped answering.
 //
 // TCP repeats less and less often what is not answered - after half a minute it waits for as long again - so a
-// connection may be silent long after the network has come back. A new call is answered at once: so a peer that is
-// silent is called before it is given up.
+// connection may be silent long after the network has come back. A new call is answered at once: so where a connection
+// is silent its other end is called before it is given up, by the same way.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -20,11 +20,14 @@ namespace tutti {
 // For so many ms the system at the other end has answered nothing, if that is beyond `silence` and no accident.
 std::optional<std::uint32_t> Silence(const Socket& socket, Deadline::Milliseconds silence);
 
-// Of one peer.
+// Of one connection.
 class SilenceWatch {
  public:
-  // `ms`: what Silence() says of the peer's connections, the worst. Why to give it up, for a person; nothing as long as
-  // there is hope.
+  // The peer takes calls at `addresses`. Why to give it up, for a person; nothing as long as there is hope: by twice
+  // the silence TCP has repeated once more.
+  std::optional<std::string> Look(const Socket& connection, const std::vector<SocketAddress>& addresses,
+                                  Deadline::Milliseconds silence);
+  // The same of a connection of which Silence() says `ms`, and whose other end takes calls at `addresses`.
   std::optional<std::string> Look(std::optional<std::uint32_t> ms, const std::vector<SocketAddress>& addresses,
                                   Deadline::Milliseconds silence);
   // It is being called: look again soon.

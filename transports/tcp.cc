@@ -352,10 +352,13 @@ void TcpCarrier::LookForSilence() {
   next_look_ = Deadline::After(kSilenceLook);
   for (auto& [rank, peer] : peers_) {
     if (peer.broken) continue;
-    std::optional<std::uint32_t> longest;
-    for (const auto& line : peer.lines) longest = std::max(longest, Silence(line->stream.socket(), silence_));
-    if (auto why = peer.silence.Look(longest, peer.addresses, silence_)) Break(rank, std::move(*why));
-    if (peer.silence.calling()) next_look_ = Deadline::After(kCallLook);
+    for (const auto& line : peer.lines) {
+      auto why = line->silence.Look(line->stream.socket(), peer.addresses, silence_);
+      if (line->silence.calling()) next_look_ = Deadline::After(kCallLook);
+      if (!why) continue;
+      Break(rank, std::move(*why));
+      break;
+    }
     for (auto& dial : peer.dials) {
       if (!dial.attempt || !dial.attempt->handshake) continue;
       if (const auto ms = Silence(dial.attempt->handshake->socket(), silence_)) {

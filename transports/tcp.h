@@ -65,6 +65,7 @@ class TcpCarrier final : public Carrier {
   struct Line {
     TcpStream stream;
     bool wants_out = false;  // epoll was told
+    SilenceWatch silence = {};
   };
   struct Peer {
     std::vector<SocketAddress> addresses;
@@ -74,7 +75,6 @@ class TcpCarrier final : public Carrier {
     bool broken = false;
     std::optional<Deadline> dial_at;  // the higher rank's patience
     Deadline give_up = Deadline::Never();
-    SilenceWatch silence;
     std::string reason;                            // why the last attempt failed
     std::vector<std::vector<std::byte>> messages;  // short ones that wait for a connection
   };

@@ -51,6 +51,13 @@ VerbsCarrier::VerbsCarrier(int rank, const std::vector<int>& peers, const Secret
 
 VerbsCarrier::~VerbsCarrier() = default;
 
+double VerbsCarrier::bandwidth() const {
+  constexpr double kGbitPerGB = 8;
+  double sum = 0;
+  for (const auto& rail : rails_) sum += rail->port().speed / kGbitPerGB;
+  return sum;
+}
+
 void VerbsCarrier::Begin(int rank) {
   auto& peer = At(rank);
   if (peer.begun || peer.broken) return;

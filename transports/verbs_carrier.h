@@ -26,6 +26,7 @@ class VerbsCarrier final : public Carrier, private SideEvents {
                const AllGather& all_gather, CarrierEvents& events);
   ~VerbsCarrier() override;
 
+  double bandwidth() const override;
   void Connect(int peer) override;
   int Room(int peer) const override;
   void Send(int peer, const SlotMessage& message, const std::byte* data) override;
