@@ -60,6 +60,8 @@ class DeviceSide {
   // `from` is what it will be in `reader`'s order, and stays it until the copy is done.
   void Copy(void* to, CuStream writer, const void* from, CuStream reader, std::size_t bytes) const;
 
+  // Some kernel of this rank may be running, or about to: also once a call was captured, for replays are not seen.
+  bool MayRun() const;
   // Every kernel of this rank ends soon.
   void Stop();
   // Of launches; of graphs' replays, only their user knows when they have ended.
@@ -71,7 +73,6 @@ class DeviceSide {
   void MakeState();
   void TrimPlans();
   void JoinClique(const AllGather& all_gather);
-  bool MayRun() const;
   DeviceWork WorkOf(const Operation& operation, const DevicePlanEntry& plan) const;
   Reach ReachOf(const void* buffer, std::size_t bytes) const;
 

@@ -10,8 +10,10 @@
 namespace tutti {
 namespace {
 
-// Kernels end in microseconds: what lasts longer than this is worth a closer look, and an idle GPU no look at all.
+// Kernels end in microseconds: what lasts longer than this is worth a closer look.
 constexpr std::chrono::milliseconds kLookEvery{2};
+// While no call is under way: who enqueues one does not ring, and 500 looks a second take one percent of a core.
+constexpr std::chrono::milliseconds kIdleLookEvery{20};
 // Until then a peer's watch has published what the peer calls, also on a host that is busy. Sooner, the peer's call
 // could not be named.
 constexpr std::chrono::milliseconds kPatience{200};
@@ -52,7 +54,8 @@ void DeviceWatch::Fail(const Error& failure) {
 void DeviceWatch::Work() {
   auto moved = Clock::now();
   std::unique_lock lock(mutex_);
-  while (!ending_.wait_for(lock, kLookEvery, [this] { return end_; })) {
+  const auto pause = [this] { return side_.MayRun() || !running_.empty() ? kLookEvery : kIdleLookEvery; };
+  while (!ending_.wait_for(lock, pause(), [this] { return end_; })) {
     lock.unlock();
     const auto now = Clock::now();
     if (Read() || running_.empty()) moved = now;
