@@ -18,7 +18,7 @@ using std::chrono::microseconds;
 constexpr int kShareOfQuiet = 64;
 // but does not ask for a nap that is shorter than a timer's slack: then others may have the core, and it looks again;
 constexpr microseconds kShortestNap{20};
-// nor, with a thousand looks a second costing one percent of a core, for a longer one.
+// nor, with a thousand looks a second costing two percent of a core, for a longer one.
 constexpr microseconds kLongestNap{1000};
 // Without anything to expect, only a wake-up or the network ends its sleep; but nothing is lost by a look.
 constexpr microseconds kSleep{1'000'000};
