@@ -208,7 +208,10 @@ tuttiResult_t EndGroup() {
 
 tuttiResult_t Submit(tuttiComm* handle, const Operation& operation, tuttiStream_t stream) {
   auto& group = ThisThreadsGroup();
-  const auto place = PlaceOf(*handle, operation, stream);
+  const auto place = [&] {
+    const Hold hold(*handle);  // another thread may abort
+    return PlaceOf(*handle, operation, stream);
+  }();
   if (group.depth > 0) {
     group.calls.push_back({handle, operation, place});
     return tuttiSuccess;
