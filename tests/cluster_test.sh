@@ -73,7 +73,8 @@ for other in range(size):
 hearing.join(20)
 assert sorted(heard) == sorted(2 * list(range(size))), heard
 line = [rank, os.environ["LOCAL_RANK"], os.environ["HOST_INDEX"], socket.gethostname(),
-        os.readlink("/proc/self/ns/net"), size, local, os.environ["HOSTS"], os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"],
+        os.readlink("/proc/self/ns/net"), size, local, os.environ["HOSTS"], os.environ["MASTER_ADDR"],
+        os.environ["MASTER_PORT"],
         os.environ["TUTTI_SECRET"], ",".join(sorted(os.listdir("/sys/class/net")))]
 os.write(1, (" ".join(map(str, line)) + "\n").encode())  # at once: others write there, too
 END

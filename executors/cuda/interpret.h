@@ -340,13 +340,6 @@ class LaneRun {
     }
   }
 
-  // Where slot `slot`'s header is.
-  template <typename Header>
-  TUTTI_DEVICE static Header* HeaderAt(Header* first, std::uint32_t slot, std::uint32_t stride) {
-    using Byte = std::conditional_t<std::is_const_v<Header>, const std::byte, std::byte>;
-    return reinterpret_cast<Header*>(reinterpret_cast<Byte*>(first) + std::size_t{slot} * stride);
-  }
-
   // Bulk wire: tells each reader what is in the slot. Slot `number` is one more than its index.
   TUTTI_DEVICE void Describe(const DeviceOperand& operand, std::uint32_t number, std::uint64_t done,
                              std::uint32_t bytes, const DeviceOperand* reference) const {

@@ -42,6 +42,13 @@ TUTTI_DEVICE const DeviceLane& LaneOf(const DevicePlan& plan, std::uint32_t lane
   return reinterpret_cast<const DeviceLane*>(&plan + 1)[lane];
 }
 
+// Of an end's headers, which lie side by side, or each with its slot where a network is at the other end.
+template <typename Header>
+TUTTI_DEVICE Header* HeaderAt(Header* first, std::uint32_t slot, std::uint32_t stride) {
+  using Byte = std::conditional_t<std::is_const_v<Header>, const std::byte, std::byte>;
+  return reinterpret_cast<Header*>(reinterpret_cast<Byte*>(first) + std::size_t{slot} * stride);
+}
+
 // A lane's steps and the ends that they name, wherever they are.
 class LaneTable {
  public:
