@@ -34,17 +34,18 @@ Run::Progress AdvanceChannels(const Active& active, Communicator& communicator, 
   return done ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
 }
 
-// What was filled goes out at once, and what has come in is there at the next sweep. True: something moved.
-bool MoveNetwork(const Communicator& communicator) {
+// What was filled goes out at once, and what has come in is there at the next sweep. Who is done waits for nothing, but
+// peers may wait for the news of what it has emptied. True: something moved.
+bool MoveNetwork(const Communicator& communicator, bool done) {
   auto* const network = communicator.network();
-  return network != nullptr && network->Progress();
+  return network != nullptr && (done ? network->Push() : network->Progress());
 }
 
-// A sweep of one operation. Also who is done tells the network what it has emptied: peers may wait for that.
+// A sweep of one operation.
 Run::Progress Sweep(const Active& active, Communicator& communicator, std::size_t first, std::size_t stride,
                     std::optional<Error>& fault) {
   const auto progress = AdvanceChannels(active, communicator, first, stride, fault);
-  const bool moved = MoveNetwork(communicator);
+  const bool moved = MoveNetwork(communicator, progress == Run::Progress::done);
   return moved && progress == Run::Progress::blocked ? Run::Progress::moved : progress;
 }
 
@@ -162,7 +163,7 @@ class GroupRun {
       moved = Advance(queue) || moved;
       done = done && !queue.active && queue.waiting.empty();
     }
-    for (const auto* communicator : communicators_) moved = MoveNetwork(*communicator) || moved;
+    for (const auto* communicator : communicators_) moved = MoveNetwork(*communicator, done) || moved;
     return done ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
   }
 

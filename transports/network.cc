@@ -46,13 +46,30 @@ bool NetworkEngine::Progress() {
   return lock && Advance();
 }
 
-bool NetworkEngine::Advance() {
+bool NetworkEngine::Push() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return false;
+  const bool moved = PumpSlots();
+  PumpCredits();
+  return moved;
+}
+
+bool NetworkEngine::PumpSlots() {
   bool moved = false;
   for (auto* peer : active_) moved = (!peer->lost && peer->PumpSlots(*carrier_)) || moved;
-  moved = carrier_->Advance() || moved;
+  return moved;
+}
+
+void NetworkEngine::PumpCredits() {
   for (auto* peer : active_) {
-    if (!peer->lost && peer->PumpCredits(*carrier_, false)) carrier_->Flush(peer->rank());
+    if (!peer->lost && peer->PumpCredits(*carrier_, Tell::due)) carrier_->Flush(peer->rank());
   }
+}
+
+bool NetworkEngine::Advance() {
+  bool moved = PumpSlots();
+  moved = carrier_->Advance() || moved;
+  PumpCredits();
   return moved;
 }
 
@@ -80,7 +97,7 @@ void NetworkEngine::Sleep(std::chrono::microseconds limit) {
   {
     const std::lock_guard lock(mutex_);
     // Small credits wait for a message to travel with; who sleeps has none.
-    ForHearing([&](NetworkPeer& peer) { peer.PumpCredits(*carrier_, true); });
+    ForHearing([&](NetworkPeer& peer) { peer.PumpCredits(*carrier_, Tell::all); });
     if (!carrier_->PrepareToSleep()) return;
     fds = {pollfd{fabric_.bell(fabric_.rank()), POLLIN, 0}, pollfd{carrier_->descriptor(), POLLIN, 0}};
     limit = std::min<std::chrono::microseconds>(limit, carrier_->LongestWait());

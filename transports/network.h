@@ -44,6 +44,8 @@ class NetworkEngine final : private CarrierEvents {
   void Need(int peer);
   // Moves what can be moved. True: something was.
   bool Progress();
+  // The half of it that peers may wait for: sends what was filled, and tells what was emptied.
+  bool Push();
   // Tells peers what this rank is in. Called by who waits long.
   void Announce();
   // Looks for peers that have stopped answering. As above.
@@ -78,6 +80,8 @@ class NetworkEngine final : private CarrierEvents {
   // Peers that can still hear.
   template <typename Do>
   void ForHearing(Do&& say);
+  bool PumpSlots();
+  void PumpCredits();
   bool Advance();
   // Tells every peer that can still hear, then works until `done` or the deadline.
   template <typename Done>

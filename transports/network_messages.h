@@ -19,8 +19,8 @@ namespace tutti {
 
 // How many slots of a connection the sender of this has emptied so far.
 struct Credit {
-  std::uint32_t connection = 0;
-  std::uint32_t emptied = 0;
+  std::uint32_t connection;
+  std::uint32_t emptied;
 
   friend bool operator==(const Credit&, const Credit&) = default;
 };
@@ -29,7 +29,7 @@ struct Credits {
   static constexpr std::size_t kMost = 32;
 
   std::size_t count = 0;
-  std::array<Credit, kMost> of = {};
+  std::array<Credit, kMost> of;  // the first `count` have values
 
   void Add(const Credit& credit) { of[count++] = credit; }
   std::span<const Credit> all() const { return std::span(of).first(count); }

@@ -9,6 +9,17 @@ namespace {
 
 constexpr std::uint64_t kAnnouncedAtOnce = 8;
 
+// How many of a ring's slots are emptied before the news is worth telling: half is told at once, for the sender may be
+// close to waiting; a quarter where a slot goes anyway, so that the news seldom needs a message of its own.
+std::uint32_t WorthTelling(Tell which, std::uint32_t depth) {
+  switch (which) {
+    case Tell::due: return std::max(depth / 2, 1U);
+    case Tell::along: return std::max(depth / 4, 1U);
+    case Tell::all: break;
+  }
+  return 1;
+}
+
 }  // namespace
 
 SlotMessage OutgoingRing::Take(std::uint32_t connection, const std::byte*& data) {
@@ -115,7 +126,7 @@ bool NetworkPeer::PumpRing(Carrier& carrier, std::uint32_t connection) {
     if (!moved) {
       // What it belongs to goes ahead, and what the peer waits for along.
       Announce(carrier);
-      PumpCredits(carrier, true);
+      PumpCredits(carrier, Tell::along);
     }
     const std::byte* data = nullptr;
     const auto message = ring.Take(connection, data);
@@ -125,8 +136,8 @@ bool NetworkPeer::PumpRing(Carrier& carrier, std::uint32_t connection) {
   return moved;
 }
 
-bool NetworkPeer::PumpCredits(Carrier& carrier, bool all) {
-  Credits credits;
+bool NetworkPeer::PumpCredits(Carrier& carrier, Tell which) {
+  Credits credits;  // uninitialised but for its count: this is asked often and has seldom anything to tell
   bool told = false;
   const auto send = [&] {
     if (credits.count == 0) return;
@@ -139,7 +150,7 @@ bool NetworkPeer::PumpCredits(Carrier& carrier, bool all) {
       const auto bit = static_cast<std::uint32_t>(std::countr_zero(bits));
       const auto connection = static_cast<std::uint32_t>(w) * kWordBits + bit;
       auto& ring = incoming_[connection];
-      if (!(all ? ring.CanTell() : ring.ShouldTell())) continue;
+      if (ring.news() < WorthTelling(which, ring.depth())) continue;
       credits.Add({connection, ring.Tell()});
       if (!ring.owes()) owing_[w] &= ~(std::uint64_t{1} << bit);
       if (credits.count == Credits::kMost) send();

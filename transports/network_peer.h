@@ -81,9 +81,9 @@ class IncomingRing {
   std::uint32_t emptied() const { return head_->load(std::memory_order_acquire); }
   // Some slots have landed whose emptying was not told yet.
   bool owes() const { return told_ != landed_; }
-  // So many were emptied that the sender might wait for the news.
-  bool ShouldTell() const { return emptied() - told_ >= shape_.depth / 2; }
-  bool CanTell() const { return emptied() != told_; }
+  // News for the sender: how many were emptied since it was told.
+  std::uint32_t news() const { return emptied() - told_; }
+  std::uint32_t depth() const { return shape_.depth; }
   std::uint32_t Tell() { return told_ = emptied(); }
 
  private:
@@ -98,6 +98,10 @@ class IncomingRing {
   std::uint32_t told_ = 0;
 };
 
+// Which credits to tell of: what the peer might wait for, as soon as it does; so much that this will soon be so, along
+// with a slot; everything, before a sleep.
+enum class Tell { due, along, all };
+
 class NetworkPeer {
  public:
   // Takes over the fabric's rings to and from `rank`; and `polled`, which nobody says that he has filled.
@@ -111,8 +115,8 @@ class NetworkPeer {
   bool HasFilled() const;
   // Gives the carrier what may be sent. True: something was.
   bool PumpSlots(Carrier& carrier);
-  // Tells the peer what was emptied: what it might wait for, or (all) everything.
-  bool PumpCredits(Carrier& carrier, bool all);
+  // Tells the peer what was emptied. True: something was.
+  bool PumpCredits(Carrier& carrier, Tell which);
   // Tells the peer what this rank is doing, if it has not been told.
   void Announce(Carrier& carrier);
 

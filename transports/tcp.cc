@@ -274,7 +274,9 @@ void TcpCarrier::Flush(int rank) {
   }
 }
 
-bool TcpCarrier::AdvanceLine(int rank, std::size_t index, std::uint32_t events) {
+bool TcpCarrier::AdvanceLine(std::uint64_t who, std::uint32_t events) {
+  const int rank = static_cast<int>(who & 0xffffffff);
+  const std::size_t index = who >> 32;
   auto& peer = At(rank);
   if (index >= peer.lines.size()) return false;  // broken a moment ago
   auto& line = *peer.lines[index];
@@ -285,15 +287,18 @@ bool TcpCarrier::AdvanceLine(int rank, std::size_t index, std::uint32_t events) 
   }
   if ((events & EPOLLERR) != 0) moved = line.stream.Reap(events_) || moved;
   if (peer.broken || (events & ~static_cast<std::uint32_t>(EPOLLOUT)) == 0) return moved;
-  if (line.stream.Receive(events_, moved)) return moved;
-  BreakAfterReading(rank, &line, line.stream.why());
-  return true;
+  bool received = false;
+  const bool open = line.stream.Receive(events_, received);
+  if (received) warm_.Received(who);
+  if (!open) BreakAfterReading(rank, &line, line.stream.why());
+  return moved || received || !open;
 }
 
-// What has come still counts, on all lines but the one that is read: a peer that left in order may not take what this
-// rank sends, and have sent its part.
+// What has come still counts, and what the system says of slots that it took: a peer that left in order may not take
+// what this rank sends, and have sent its part. But not on the line that is being read.
 void TcpCarrier::BreakAfterReading(int rank, const Line* read, std::string why) {
   for (auto& line : At(rank).lines) {
+    line->stream.Reap(events_);
     for (bool more = line.get() != read; more;) {
       more = false;
       if (!line->stream.Receive(events_, more)) break;
@@ -319,6 +324,11 @@ void TcpCarrier::Break(int rank, std::string why) {
 }
 
 bool TcpCarrier::Advance() {
+  if (const auto warm = warm_.Next()) {
+    const bool moved = AdvanceLine(*warm, EPOLLIN);
+    if (!moved) warm_.Missed();
+    return moved;
+  }
   bool moved = false;
   std::array<epoll_event, kEvents> events;
   const int count = epoll_wait(epoll_.get(), events.data(), kEvents, 0);
@@ -327,8 +337,7 @@ bool TcpCarrier::Advance() {
     if (who == kNewcomer) {
       lobby_called_ = true;
     } else {
-      moved = AdvanceLine(static_cast<int>(who & 0xffffffff), who >> 32, events[static_cast<std::size_t>(i)].events) ||
-              moved;
+      moved = AdvanceLine(who, events[static_cast<std::size_t>(i)].events) || moved;
     }
   }
   if (lobby_called_ && lobby_) {

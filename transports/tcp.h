@@ -23,6 +23,7 @@
 #include "transports/segment.h"
 #include "transports/silence.h"
 #include "transports/tcp_stream.h"
+#include "transports/warm_lines.h"
 
 namespace tutti {
 
@@ -90,7 +91,7 @@ class TcpCarrier final : public Carrier {
   void Add(int rank, Socket socket);
   bool AdvanceLobby();
   void FlushLine(int rank, Line& line);
-  bool AdvanceLine(int rank, std::size_t line, std::uint32_t events);
+  bool AdvanceLine(std::uint64_t who, std::uint32_t events);
   void BreakAfterReading(int rank, const Line* read, std::string why);
   void Break(int rank, std::string why);
   static Line* Shortest(const Peer& peer);
@@ -104,6 +105,7 @@ class TcpCarrier final : public Carrier {
   std::optional<Lobby> lobby_;
   bool lobby_called_ = false;
   std::map<int, Peer> peers_;
+  WarmLines warm_;
   std::vector<int> dialling_;  // peers with dials, or with patience
   Deadline next_look_;         // for silence
 };

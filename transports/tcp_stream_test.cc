@@ -8,41 +8,12 @@
 #include <array>
 #include <chrono>
 #include <cstring>
-#include <map>
 #include <random>
+
+#include "transports/carrier_testing.h"
 
 namespace tutti {
 namespace {
-
-// What a stream tells: slots land in memory of their own, so that each can be looked at.
-class Listener final : public CarrierEvents {
- public:
-  void Connected(int) override {}
-  std::byte* Landing(int, const SlotMessage& message) override {
-    if (message.connection > 100) return nullptr;
-    auto& memory = landed_[message.number];
-    memory.resize(message.bytes + 1);
-    return memory.data();
-  }
-  void Landed(int, const SlotMessage& message) override { order.push_back(message.number); }
-  void Sent(int, std::uint32_t, std::uint32_t number) override { sent.push_back(number); }
-  bool Control(int, std::span<const std::byte> message) override {
-    texts.emplace_back(reinterpret_cast<const char*>(message.data()), message.size());
-    return texts.back() != "nonsense";
-  }
-  void Broken(int, const std::string&) override {}
-
-  std::string TextOf(std::uint32_t number) const {
-    const auto& memory = landed_.at(number);
-    return {reinterpret_cast<const char*>(memory.data()), memory.size() - 1};
-  }
-
-  std::vector<std::uint32_t> order, sent;
-  std::vector<std::string> texts;
-
- private:
-  std::map<std::uint32_t, std::vector<std::byte>> landed_;
-};
 
 class Pair {
  public:
@@ -66,7 +37,7 @@ class Pair {
   }
 
   std::unique_ptr<TcpStream> a, b;
-  Listener at_a, at_b;
+  HeardEvents at_a, at_b;
 };
 
 std::span<const std::byte> Bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
@@ -121,7 +92,7 @@ TEST(TcpStream, LongSlotsStayInPlaceUntilTheSystemHasDoneWithThem) {
   for (const auto mode : {Mode::always, Mode::useful, Mode::off}) {
     auto [one, other] = Connected();
     TcpStream a(std::move(one), 1, mode), b(std::move(other), 0);
-    Listener at_a, at_b;
+    HeardEvents at_a, at_b;
     std::vector<std::string> data;
     for (std::uint32_t i = 0; i < 12; ++i) {
       data.emplace_back(i % 3 == 0 ? 100 : 300'000 + i, static_cast<char>('a' + i));
