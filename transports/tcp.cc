@@ -1,9 +1,7 @@
 #include "transports/tcp.h"
 
 #include <fmt/format.h>
-#include <linux/sockios.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -32,6 +30,8 @@ constexpr Deadline::Milliseconds kSilenceLook{500};
 // While a silent peer is being called.
 constexpr Deadline::Milliseconds kCallLook{20};
 constexpr int kEvents = 64;
+// A slot that is so long takes longer than to ask the system about a connection.
+constexpr std::uint32_t kWorthALook = 8192;
 
 // What epoll gives back: a peer's rank and which of its connections; or this.
 constexpr std::uint64_t kNewcomer = ~std::uint64_t{0};
@@ -50,21 +50,21 @@ TcpCarrier::TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey&
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       next_look_(Deadline::After(kSilenceLook)) {
   if (!epoll_) ThrowErrno("epoll_create1");
-  std::vector<SocketAddress> own;
-  for (const auto& interface : InterfacesOf(settings)) own.push_back(interface.address);
-  auto listeners = ListenOnAll(own, fmt::format("rank {}", rank));
+  std::vector<SocketAddress> places;
+  for (const auto& interface : InterfacesOf(settings)) places.push_back(interface.address);
+  auto listeners = ListenOnAll(places, fmt::format("rank {}", rank));
   for (const auto& listener : listeners) Watched(listener.fd(), EPOLLIN, EPOLL_CTL_ADD, kNewcomer);
   const auto addresses = GatherAddresses(all_gather, listeners);
   lobby_.emplace(std::move(listeners), key, Purpose::data);
-  const auto& mine = addresses[static_cast<std::size_t>(rank)];
-  std::size_t interfaces = mine.size();
+  own_ = addresses[static_cast<std::size_t>(rank)];
+  std::size_t interfaces = own_.size();
   for (const int peer : peers) {
     peers_[peer].addresses = addresses[static_cast<std::size_t>(peer)];
     interfaces = std::min(interfaces, peers_[peer].addresses.size());
   }
   connections_ = settings.sockets != 0 ? settings.sockets : static_cast<int>(interfaces);
   Log(Subject::transport, "rank {}: tcp to {} ranks, {} connections each, listening on {}", rank, peers.size(),
-      connections_, TextOf(mine));
+      connections_, TextOf(own_));
 }
 
 TcpCarrier::~TcpCarrier() = default;
@@ -200,7 +200,8 @@ void TcpCarrier::Add(int rank, Socket socket) {
   auto& peer = At(rank);
   KeepAlive(socket, silence_);
   const auto who = WhoIs(rank, peer.lines.size());
-  peer.lines.push_back(std::make_unique<Line>(Line{TcpStream(std::move(socket), rank)}));
+  const std::size_t turn = TurnOf(socket, own_, rank_);
+  peer.lines.push_back(std::make_unique<TcpLine>(TcpLine{TcpStream(std::move(socket), rank), turn}));
   auto& line = *peer.lines.back();
   Watched(line.stream.socket().fd(), EPOLLIN, EPOLL_CTL_ADD, who);
   peer.dial_at.reset();
@@ -223,36 +224,28 @@ bool TcpCarrier::AdvanceLobby() {
   return !admitted.empty();
 }
 
-TcpCarrier::Line* TcpCarrier::Shortest(const Peer& peer) {
-  Line* shortest = nullptr;
-  for (const auto& line : peer.lines) {
-    if (shortest == nullptr || line->stream.bytes_queued() < shortest->stream.bytes_queued()) shortest = line.get();
-  }
-  return shortest;
-}
-
 int TcpCarrier::Room(int rank) const {
-  const auto* const line = Shortest(At(rank));
+  const auto* const line = Shortest(At(rank).lines, false);
   return line == nullptr
              ? 0
              : static_cast<int>(TcpStream::kMaxSlots - std::min(TcpStream::kMaxSlots, line->stream.slots_queued()));
 }
 
 void TcpCarrier::Send(int rank, const SlotMessage& message, const std::byte* data) {
-  Shortest(At(rank))->stream.QueueSlot(message, data);
+  Shortest(At(rank).lines, message.bytes >= kWorthALook)->stream.QueueSlot(message, data);
 }
 
 void TcpCarrier::SendControl(int rank, std::span<const std::byte> message) {
   auto& peer = At(rank);
   if (peer.broken) return;
-  if (auto* const line = Shortest(peer)) {
+  if (auto* const line = Shortest(peer.lines, false)) {
     line->stream.QueueControl(message);
   } else {
     peer.messages.emplace_back(message.begin(), message.end());
   }
 }
 
-void TcpCarrier::FlushLine(int rank, Line& line) {
+void TcpCarrier::FlushLine(int rank, TcpLine& line) {
   if (!line.stream.Flush(events_)) {
     BreakAfterReading(rank, nullptr, line.stream.why());
     return;
@@ -296,7 +289,7 @@ bool TcpCarrier::AdvanceLine(std::uint64_t who, std::uint32_t events) {
 
 // What has come still counts, and what the system says of slots that it took: a peer that left in order may not take
 // what this rank sends, and have sent its part. But not on the line that is being read.
-void TcpCarrier::BreakAfterReading(int rank, const Line* read, std::string why) {
+void TcpCarrier::BreakAfterReading(int rank, const TcpLine* read, std::string why) {
   for (auto& line : At(rank).lines) {
     line->stream.Reap(events_);
     for (bool more = line.get() != read; more;) {
@@ -391,10 +384,7 @@ bool TcpCarrier::Delivered(int rank) const {
   const auto& peer = At(rank);
   if (peer.broken) return true;
   if (peer.lines.empty()) return peer.messages.empty();
-  return std::ranges::all_of(peer.lines, [](const auto& line) {
-    int unsent = 0;
-    return line->stream.bytes_queued() == 0 && ioctl(line->stream.socket().fd(), SIOCOUTQ, &unsent) == 0 && unsent == 0;
-  });
+  return std::ranges::all_of(peer.lines, [](const auto& line) { return line->stream.bytes_on_the_way() == 0; });
 }
 
 }  // namespace tutti

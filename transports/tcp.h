@@ -21,8 +21,7 @@
 #include "transports/carrier.h"
 #include "transports/hosts.h"
 #include "transports/segment.h"
-#include "transports/silence.h"
-#include "transports/tcp_stream.h"
+#include "transports/tcp_line.h"
 #include "transports/warm_lines.h"
 
 namespace tutti {
@@ -63,14 +62,9 @@ class TcpCarrier final : public Carrier {
     Deadline retry;      // without an attempt
     bool alive = false;  // in this round somebody might have been there
   };
-  struct Line {
-    TcpStream stream;
-    bool wants_out = false;  // epoll was told
-    SilenceWatch silence = {};
-  };
   struct Peer {
     std::vector<SocketAddress> addresses;
-    std::vector<std::unique_ptr<Line>> lines;
+    std::vector<std::unique_ptr<TcpLine>> lines;
     std::list<Dialling> dials;
     bool wanted = false;
     bool broken = false;
@@ -90,11 +84,10 @@ class TcpCarrier final : public Carrier {
   void Missed(Peer& peer, Dialling& dial, bool alive, const std::string& reason);
   void Add(int rank, Socket socket);
   bool AdvanceLobby();
-  void FlushLine(int rank, Line& line);
+  void FlushLine(int rank, TcpLine& line);
   bool AdvanceLine(std::uint64_t who, std::uint32_t events);
-  void BreakAfterReading(int rank, const Line* read, std::string why);
+  void BreakAfterReading(int rank, const TcpLine* read, std::string why);
   void Break(int rank, std::string why);
-  static Line* Shortest(const Peer& peer);
 
   int rank_;
   int connections_;  // to each peer
@@ -104,6 +97,7 @@ class TcpCarrier final : public Carrier {
   FileDescriptor epoll_;
   std::optional<Lobby> lobby_;
   bool lobby_called_ = false;
+  std::vector<SocketAddress> own_;  // where this rank listens
   std::map<int, Peer> peers_;
   WarmLines warm_;
   std::vector<int> dialling_;  // peers with dials, or with patience

@@ -1,6 +1,8 @@
 #include "transports/tcp_stream.h"
 
 #include <fmt/format.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -76,6 +78,12 @@ void TcpStream::QueueControl(std::span<const std::byte> message) {
   item.own.assign(message.begin(), message.end());
   item.data = nullptr;
   bytes_queued_ += item.size();
+}
+
+std::size_t TcpStream::bytes_on_the_way() const {
+  int unacknowledged = 0;
+  if (ioctl(socket_.fd(), SIOCOUTQ, &unacknowledged) != 0) unacknowledged = 0;
+  return bytes_queued_ + static_cast<std::size_t>(unacknowledged);
 }
 
 bool TcpStream::Fail(std::string why) {

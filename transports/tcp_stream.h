@@ -33,6 +33,8 @@ class TcpStream {
   std::size_t slots_queued() const { return slots_queued_; }
   // Bytes that wait for the system.
   std::size_t bytes_queued() const { return bytes_queued_; }
+  // Those, and what the system has and the peer's has not acknowledged. Takes a system call.
+  std::size_t bytes_on_the_way() const;
 
   void QueueSlot(const SlotMessage& message, const std::byte* data);
   void QueueControl(std::span<const std::byte> message);
