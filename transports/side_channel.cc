@@ -49,7 +49,7 @@ void SideChannel::Say(int peer, std::span<const std::byte> bytes) {
 
 bool SideChannel::Advance() {
   in_tcp_ = true;
-  const bool moved = tcp_.Advance();
+  const bool moved = tcp_.AdvanceAll();
   in_tcp_ = false;
   // Flushing may break a connection, which is no news that would be said over it.
   for (const int peer : std::exchange(to_flush_, {})) tcp_.Flush(peer);

@@ -322,6 +322,10 @@ bool TcpCarrier::Advance() {
     if (!moved) warm_.Missed();
     return moved;
   }
+  return AdvanceAll();
+}
+
+bool TcpCarrier::AdvanceAll() {
   bool moved = false;
   std::array<epoll_event, kEvents> events;
   const int count = epoll_wait(epoll_.get(), events.data(), kEvents, 0);

@@ -39,7 +39,9 @@ class TcpCarrier final : public Carrier {
   void Send(int peer, const SlotMessage& message, const std::byte* data) override;
   void SendControl(int peer, std::span<const std::byte> message) override;
   void Flush(int peer) override;
+  // Looks at the likely next connection only, most of the time; at all of them for who asks seldom.
   bool Advance() override;
+  bool AdvanceAll();
   void LookForSilence() override;
   int descriptor() const override { return epoll_.get(); }
   Deadline::Milliseconds LongestWait() const override;
