@@ -138,7 +138,7 @@ std::vector<InterfaceAddress> ChooseInterfaces(const std::vector<InterfaceAddres
   if (fitting.empty()) {
     std::string present;
     for (const auto& candidate : interfaces) {
-      present += fmt::format("{}{} {}", present.empty() ? "" : ", ", candidate.interface, candidate.address.Text());
+      present += fmt::format("{}{} {}", present.empty() ? "" : ", ", candidate.interface, candidate.address.IpText());
     }
     Throw(tuttiInvalidUsage, "no network address fits {}=\"{}\" and TUTTI_SOCKET_FAMILY=\"{}\"; this machine has: {}",
           kIfname, ifname, family, present.empty() ? "none" : present);

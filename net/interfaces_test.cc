@@ -76,7 +76,7 @@ TEST(ChooseAddresses, NoneIsAnErrorThatListsWhatThereIs) {
       ADD_FAILURE();
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), tuttiInvalidUsage);
-      for (const auto* word : {"TUTTI_SOCKET_IFNAME", "TUTTI_SOCKET_FAMILY", "docker0", ifname}) {
+      for (const auto* word : {"TUTTI_SOCKET_IFNAME", "TUTTI_SOCKET_FAMILY", "docker0 172.17.0.1,", ifname}) {
         EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
       }
     }

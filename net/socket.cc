@@ -141,11 +141,14 @@ bool SocketAddress::IsLinkLocal() const {
 
 bool SocketAddress::IsWildcard() const { return ip == std::array<std::uint8_t, 16>{}; }
 
-std::string SocketAddress::Text() const {
+std::string SocketAddress::IpText() const {
   std::array<char, INET6_ADDRSTRLEN> text{};
   inet_ntop(v6 ? AF_INET6 : AF_INET, ip.data(), text.data(), text.size());
-  if (!v6) return fmt::format("{}:{}", text.data(), port);
-  return scope == 0 ? fmt::format("[{}]:{}", text.data(), port) : fmt::format("[{}%{}]:{}", text.data(), scope, port);
+  return scope == 0 ? text.data() : fmt::format("{}%{}", text.data(), scope);
+}
+
+std::string SocketAddress::Text() const {
+  return v6 ? fmt::format("[{}]:{}", IpText(), port) : fmt::format("{}:{}", IpText(), port);
 }
 
 std::string TextOf(const std::vector<SocketAddress>& addresses) {

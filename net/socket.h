@@ -40,6 +40,8 @@ struct SocketAddress {
   bool IsLoopback() const;
   bool IsLinkLocal() const;
   bool IsWildcard() const;
+  // "10.0.0.1", "fe80::1%2".
+  std::string IpText() const;
   // "10.0.0.1:29500", "[::1]:29500".
   std::string Text() const;
 

@@ -37,6 +37,7 @@ TEST(SocketAddress, ParsesAndPrints) {
   EXPECT_EQ(SocketAddress::Parse("::1", 80), SocketAddress::Loopback(true, 80));
   EXPECT_EQ(SocketAddress::Loopback(false, 80).Text(), "127.0.0.1:80");
   EXPECT_EQ(SocketAddress::Parse("2001:db8::5", 1)->Text(), "[2001:db8::5]:1");
+  EXPECT_EQ(SocketAddress::Parse("2001:db8::5", 1)->IpText(), "2001:db8::5");
   EXPECT_TRUE(SocketAddress::Parse("fe80::1", 1)->IsLinkLocal());
   EXPECT_TRUE(SocketAddress::Parse("127.3.2.1", 1)->IsLoopback());
   EXPECT_FALSE(SocketAddress::Parse("128.0.0.1", 1)->IsLoopback());
