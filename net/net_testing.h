@@ -70,6 +70,25 @@ inline void ExpectError(const std::optional<Error>& error, tuttiResult_t code, c
   }
 }
 
+struct SocketPair {
+  Socket client;
+  Socket server;
+};
+
+// Two ends of a connection to a port of `address`'s host.
+inline SocketPair ConnectedAt(const SocketAddress& address) {
+  const auto listener = Listen(address).socket;
+  auto client = StartConnect(LocalAddress(listener)).socket;
+  pollfd fd{listener.fd(), POLLIN, 0};
+  EXPECT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
+  auto accepted = Accept(listener);
+  EXPECT_EQ(accepted.status, AcceptStatus::accepted);
+  fd = {client.fd(), POLLOUT, 0};
+  EXPECT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
+  EXPECT_EQ(ConnectError(client), 0);
+  return {std::move(client), std::move(accepted.socket)};
+}
+
 // A blob whose length and bytes depend on the rank.
 inline std::vector<std::byte> BlobOf(int rank, std::size_t size) {
   std::vector<std::byte> blob(size);

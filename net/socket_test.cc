@@ -14,23 +14,7 @@
 namespace tutti {
 namespace {
 
-struct Pair {
-  Socket client;
-  Socket server;
-};
-
-Pair Connected(bool v6) {
-  const auto listener = Listen(SocketAddress::Loopback(v6, 0)).socket;
-  auto client = StartConnect(LocalAddress(listener)).socket;
-  pollfd fd{listener.fd(), POLLIN, 0};
-  EXPECT_EQ(Wait({&fd, 1}, testing::Ample()), Wake::event);
-  auto accepted = Accept(listener);
-  EXPECT_EQ(accepted.status, AcceptStatus::accepted);
-  fd = {client.fd(), POLLOUT, 0};
-  EXPECT_EQ(Wait({&fd, 1}, testing::Ample()), Wake::event);
-  EXPECT_EQ(ConnectError(client), 0);
-  return {std::move(client), std::move(accepted.socket)};
-}
+testing::SocketPair Connected(bool v6) { return testing::ConnectedAt(SocketAddress::Loopback(v6, 0)); }
 
 TEST(SocketAddress, ParsesAndPrints) {
   EXPECT_EQ(SocketAddress::Parse("127.0.0.1", 80), SocketAddress::Loopback(false, 80));

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <string>
 #include <vector>
 
+#include "net/net_testing.h"
 #include "transports/carrier_testing.h"
 
 namespace tutti {
@@ -19,28 +19,16 @@ SocketAddress Loopback(std::uint8_t last) {
   return address;
 }
 
-struct Ends {
-  Socket here, there;
-};
-
-Ends Connected(const SocketAddress& at) {
-  const auto listener = Listen(at).socket;
-  auto here = StartConnect(LocalAddress(listener)).socket;
-  pollfd waiting{listener.fd(), POLLIN, 0};
-  EXPECT_EQ(Wait({&waiting, 1}, Deadline::After(std::chrono::seconds(5))), Wake::event);
-  return {std::move(here), Accept(listener).socket};
-}
-
 TEST(TcpLine, RanksBeginOnDifferentInterfaces) {
   const std::vector own = {Loopback(1), Loopback(2), Loopback(3)};
-  const auto second = Connected(Loopback(2));
-  EXPECT_EQ(TurnOf(second.there, own, 0), 1u);
-  EXPECT_EQ(TurnOf(second.there, own, 1), 0u);
-  EXPECT_EQ(TurnOf(second.there, own, 2), 2u);
-  EXPECT_EQ(TurnOf(second.there, own, 4), 0u);
-  const auto foreign = Connected(Loopback(4));
-  EXPECT_EQ(TurnOf(foreign.there, own, 0), 3u);
-  EXPECT_EQ(TurnOf(foreign.there, own, 1), 3u);
+  const auto second = testing::ConnectedAt(Loopback(2));
+  EXPECT_EQ(TurnOf(second.server, own, 0), 1u);
+  EXPECT_EQ(TurnOf(second.server, own, 1), 0u);
+  EXPECT_EQ(TurnOf(second.server, own, 2), 2u);
+  EXPECT_EQ(TurnOf(second.server, own, 4), 0u);
+  const auto foreign = testing::ConnectedAt(Loopback(4));
+  EXPECT_EQ(TurnOf(foreign.server, own, 0), 3u);
+  EXPECT_EQ(TurnOf(foreign.server, own, 1), 3u);
 }
 
 TEST(TcpLine, NobodyIsTheShortestOfNone) { EXPECT_EQ(Shortest({}, true), nullptr); }
@@ -49,9 +37,9 @@ TEST(TcpLine, WhatWaitsCountsAndThenTheTurn) {
   Lines lines;
   std::vector<Socket> others;
   for (const std::size_t turn : {2, 0, 1}) {
-    auto ends = Connected(Loopback(1));
-    lines.push_back(std::make_unique<TcpLine>(TcpLine{TcpStream(std::move(ends.here), 1), turn}));
-    others.push_back(std::move(ends.there));
+    auto ends = testing::ConnectedAt(Loopback(1));
+    lines.push_back(std::make_unique<TcpLine>(TcpLine{TcpStream(std::move(ends.client), 1), turn}));
+    others.push_back(std::move(ends.server));
   }
   EXPECT_EQ(Shortest(lines, false), lines[1].get());
   lines[1]->stream.QueueControl(std::as_bytes(std::span("waits")));
