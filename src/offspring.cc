@@ -14,16 +14,18 @@
 namespace tutti {
 namespace {
 
-// While it lives, some ranks become a communicator: asks them to give up when the process of one of them, on this host,
-// ends. Who has not come yet cannot be told from who is late by those who wait at the rendezvous.
+// While it lives, some ranks become a communicator: asks them to give up when one of them ends, of which its process
+// (on this host) tells or its tie to who led the reunion. Who has not come yet cannot be told from who is late by those
+// who wait at the rendezvous.
 class WhileAllLive {
  public:
-  WhileAllLive(const Watch& watch, const std::vector<int>& ranks)
-      : thread_(QuietThread([this, &watch, &ranks] {
+  WhileAllLive(const Watch& watch, ReunionTies& ties, const std::vector<int>& ranks)
+      : thread_(QuietThread([this, &watch, &ties, &ranks] {
           while (!done_.load(std::memory_order_acquire)) {
             const auto dead = watch.Dead();
             const auto is_dead = [&](int rank) { return std::ranges::find(dead, rank) != dead.end(); };
-            if (std::ranges::any_of(ranks, is_dead)) one_died_.store(true, std::memory_order_relaxed);
+            if (ties.OneEnded() || std::ranges::any_of(ranks, is_dead))
+              one_died_.store(true, std::memory_order_relaxed);
             std::this_thread::sleep_for(kLookEvery);
           }
         })) {}
@@ -83,15 +85,18 @@ std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& exclu
     const auto reunited = reunion_->Meet(excluded, watch_->Dead(), open, deadline, either);
     const auto& members = reunited.members;
     const auto place = std::ranges::find(members, rank()) - members.begin();
-    const WhileAllLive alive(*watch_, members);
+    std::optional<WhileAllLive> alive(std::in_place, *watch_, reunion_->ties(), members);
     try {
-      return std::make_unique<Communicator>(DecodeUniqueId(reunited.id), static_cast<int>(members.size()),
-                                            static_cast<int>(place), options, either,
-                                            Cancellation(aborted_, &cancel, &alive.one_died()));
+      auto joined = std::make_unique<Communicator>(DecodeUniqueId(reunited.id), static_cast<int>(members.size()),
+                                                   static_cast<int>(place), options, either,
+                                                   Cancellation(aborted_, &cancel, &alive->one_died()));
+      alive.reset();
+      reunion_->ties().SayJoined();
+      return joined;
     } catch (const Error& error) {
       // One more may have died since; who is left finds that out together.
       const bool remote = error.code() == tuttiRemoteError || error.code() == tuttiTimeoutError;
-      if ((!remote && !alive.one_died()) || deadline.Passed()) throw;
+      if ((!remote && !alive->one_died()) || deadline.Passed()) throw;
       Log(Subject::faults, "rank {}: {} ranks did not become a communicator, so those who are left meet again: {}",
           rank(), members.size(), error.what());
     }

@@ -107,6 +107,7 @@ inline void Messages(std::span<const std::byte> input) {
   RequireSameAgain(DecodePresence(input), input);
   RequireSameAgain(DecodeFollowing(input), input);
   RequireSameAgain(DecodeDecision(input), input);
+  RequireSameAgain(DecodeJoined(input), input);
 }
 
 inline void Names(std::span<const std::byte> input) {

@@ -35,6 +35,7 @@ class Meeting {
     Deadline::Milliseconds silence;
     Lobby& lobby;
     std::vector<SecureChannel>& told;
+    ReunionTies& ties;
     const std::vector<int>& excluded;
     const std::vector<int>& ended;
     const std::function<tuttiUniqueId()>& open;
@@ -130,7 +131,7 @@ class Meeting {
           introduced = true;
           channel.Flush();
           while (const auto frame = channel.Receive()) {
-            if (const auto decision = DecodeDecision(*frame)) return Accept(*decision);
+            if (const auto decision = DecodeDecision(*frame)) return Accept(*decision, leader.caller);
             if (const auto following = DecodeFollowing(*frame)) {
               if (ended_.contains(following->leader)) return Pause();
               CheckSameLeader(leader.rank, *following);
@@ -187,11 +188,12 @@ class Meeting {
 
   Presence Mine(bool leads) const { return {leads, {excluded_.begin(), excluded_.end()}, call_.ended}; }
 
-  Reunited Accept(const Decision& decision) const {
+  Reunited Accept(const Decision& decision, ReunionCaller& leader) const {
     if (decision.code != tuttiSuccess) throw Error(decision.code, decision.message);
     if (!std::ranges::binary_search(decision.members, call_.rank)) {
       Throw(tuttiInternalError, "rank {} was told of a communicator that it is not in", call_.rank);
     }
+    call_.ties.Keep(leader.TakeChannel());
     return {decision.members, decision.id};
   }
 
@@ -315,7 +317,10 @@ class Meeting {
     } catch (const Error& error) {
       Fail(error);
     }
-    for (auto& [rank, channel] : came_) door_.Tell(std::move(channel), Encode(decision));
+    for (auto& [rank, channel] : came_) {
+      channel.Queue(Encode(decision));
+      call_.ties.Keep(std::move(channel));
+    }
     return {decision.members, decision.id};
   }
 
@@ -358,7 +363,8 @@ Reunion::Reunion(int rank, Ranks ranks, std::vector<Socket> listeners, const Sec
       key_(key),
       silence_(silence),
       owner_(getpid()),
-      lobby_(std::move(listeners), key, Purpose::reunion) {}
+      lobby_(std::move(listeners), key, Purpose::reunion),
+      ties_(silence) {}
 
 Reunion::~Reunion() {
   // Also for copies of the port in forked children, or this rank would seem to live; not from one of those.
@@ -368,7 +374,8 @@ Reunion::~Reunion() {
 Reunited Reunion::Meet(const std::vector<int>& excluded, const std::vector<int>& ended,
                        const std::function<tuttiUniqueId()>& open, Deadline deadline, Cancellation cancel) {
   last_.clear();
-  return Meeting({rank_, ranks_, key_, silence_, lobby_, last_, excluded, ended, open, deadline, cancel}).Run();
+  ties_.Cut();
+  return Meeting({rank_, ranks_, key_, silence_, lobby_, last_, ties_, excluded, ended, open, deadline, cancel}).Run();
 }
 
 }  // namespace tutti

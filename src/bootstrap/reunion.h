@@ -22,6 +22,7 @@
 #include "base/deadline.h"
 #include "net/lobby.h"
 #include "src/bootstrap/join_messages.h"
+#include "src/bootstrap/reunion_ties.h"
 #include "tutti/tutti.h"
 
 namespace tutti {
@@ -54,6 +55,8 @@ class Reunion {
   // both), or on cancellation; tuttiRemoteError if the others have gone on without this rank.
   Reunited Meet(const std::vector<int>& excluded, const std::vector<int>& ended,
                 const std::function<tuttiUniqueId()>& open, Deadline deadline, Cancellation cancel);
+  // Of the members of the last meeting, while they become a communicator.
+  ReunionTies& ties() { return ties_; }
 
  private:
   int rank_;
@@ -64,6 +67,7 @@ class Reunion {
   Lobby lobby_;
   // Connections of the last meeting stay open until the next, or what was sent last might not arrive.
   std::vector<SecureChannel> last_;
+  ReunionTies ties_;
 };
 
 }  // namespace tutti

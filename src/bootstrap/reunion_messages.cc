@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kLongestMessage = 2048;
 
-enum class Kind : std::uint8_t { presence = 1, following, decision };
+enum class Kind : std::uint8_t { presence = 1, following, decision, joined };
 
 ByteWriter Begin(Kind kind) {
   ByteWriter writer;
@@ -62,6 +62,8 @@ std::vector<std::byte> Encode(const Decision& message) {
   return writer.Take();
 }
 
+std::vector<std::byte> Encode(const Joined&) { return Begin(Kind::joined).Take(); }
+
 std::optional<Presence> DecodePresence(std::span<const std::byte> payload) {
   ByteReader reader(payload);
   if (!Is(reader, Kind::presence)) return std::nullopt;
@@ -94,6 +96,12 @@ std::optional<Decision> DecodeDecision(std::span<const std::byte> payload) {
   decision.members = std::move(*members);
   std::memcpy(&decision.id, id.data(), sizeof decision.id);
   return decision;
+}
+
+std::optional<Joined> DecodeJoined(std::span<const std::byte> payload) {
+  ByteReader reader(payload);
+  if (!Is(reader, Kind::joined) || !reader.Complete()) return std::nullopt;
+  return Joined{};
 }
 
 }  // namespace tutti

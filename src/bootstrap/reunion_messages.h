@@ -37,12 +37,17 @@ struct Decision {
   tuttiUniqueId id{};
 };
 
+// Leader and followers to each other, once they are one communicator: that I go from now on is no loss to you.
+struct Joined {};
+
 std::vector<std::byte> Encode(const Presence& message);
 std::vector<std::byte> Encode(const Following& message);
 std::vector<std::byte> Encode(const Decision& message);
+std::vector<std::byte> Encode(const Joined& message);
 
 std::optional<Presence> DecodePresence(std::span<const std::byte> payload);
 std::optional<Following> DecodeFollowing(std::span<const std::byte> payload);
 std::optional<Decision> DecodeDecision(std::span<const std::byte> payload);
+std::optional<Joined> DecodeJoined(std::span<const std::byte> payload);
 
 }  // namespace tutti

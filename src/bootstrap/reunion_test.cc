@@ -48,6 +48,7 @@ class Ranks {
     return reunions_[static_cast<std::size_t>(rank)]->Meet(
         excluded, ended, [rank] { return IdOf(rank); }, deadline, cancel);
   }
+  ReunionTies& TiesOf(int rank) { return reunions_[static_cast<std::size_t>(rank)]->ties(); }
   void End(int rank) { reunions_[static_cast<std::size_t>(rank)].reset(); }
   const SocketAddress& AddressOf(int rank) const { return addresses_[static_cast<std::size_t>(rank)]; }
 
@@ -249,6 +250,30 @@ TEST(Reunion, AgreesWhoeverEndsAtRandom) {
   }
 }
 
+// Between the agreement and the communicator that comes of it.
+TEST(Reunion, SeesWhoEndsBeforeItHasJoined) {
+  const auto ends = [](Ranks& all, int rank) {
+    const auto give_up = Ample();
+    while (!all.TiesOf(rank).OneEnded()) {
+      if (give_up.Passed()) return false;
+    }
+    return true;
+  };
+  Ranks all(3);
+  ExpectToMeet(all, {0, 1, 2});
+  for (const int rank : {0, 1, 2}) EXPECT_FALSE(all.TiesOf(rank).OneEnded());
+  all.TiesOf(1).SayJoined();
+  all.End(1);
+  EXPECT_FALSE(all.TiesOf(0).OneEnded());
+  all.End(2);
+  EXPECT_TRUE(ends(all, 0));
+
+  Ranks others(2);
+  ExpectToMeet(others, {0, 1});
+  others.End(0);
+  EXPECT_TRUE(ends(others, 1));
+}
+
 TEST(ReunionMessages, ComeBack) {
   const Presence presence{true, {1, 4095}, {0, 7}};
   EXPECT_EQ(DecodePresence(Encode(presence)), presence);
@@ -259,16 +284,18 @@ TEST(ReunionMessages, ComeBack) {
   EXPECT_EQ(decision->message, "because");
   EXPECT_EQ(decision->members, (std::vector<int>{0, 2}));
   EXPECT_EQ(decision->id.internal[0], IdOf(3).internal[0]);
+  EXPECT_TRUE(DecodeJoined(Encode(Joined{})).has_value());
 }
 
 TEST(ReunionMessages, AreRefusedWhenCutOrLengthened) {
-  for (const auto& bytes :
-       {Encode(Presence{false, {1}, {2}}), Encode(Following{1}), Encode(Decision{tuttiSuccess, "x", {0}, IdOf(0)})}) {
+  for (const auto& bytes : {Encode(Presence{false, {1}, {2}}), Encode(Following{1}),
+                            Encode(Decision{tuttiSuccess, "x", {0}, IdOf(0)}), Encode(Joined{})}) {
     for (std::size_t size = 0; size <= bytes.size() + 1; ++size) {
       if (size == bytes.size()) continue;
       auto other = bytes;
       other.resize(size);
-      EXPECT_FALSE(DecodePresence(other) || DecodeFollowing(other) || DecodeDecision(other)) << size;
+      EXPECT_FALSE(DecodePresence(other) || DecodeFollowing(other) || DecodeDecision(other) || DecodeJoined(other))
+          << size;
     }
   }
 }

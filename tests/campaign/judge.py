@@ -161,11 +161,13 @@ def judge_who_goes_on(trial, stories):
             yield "apart", f"rank {story.rank} cannot go on: {story.stuck}"
         if story.rank not in final:
             continue
-        together, members = with_whom(trial, story, stories), set(final[story.rank])
-        # Where a cut is healed, those beyond it may be with them or not.
-        missing = together - members if trial.kind == "partition_healed_late" else together ^ members
+        members = set(final[story.rank])
+        if trial.kind == "partition_healed_late":
+            missing = missed_where_healed(trial, members, stories, final)
+        else:
+            missing = with_whom(trial, story, stories) ^ members
         if missing:
-            yield "apart", f"rank {story.rank} goes on with {sorted(members)}, not {sorted(together)}"
+            yield "apart", f"rank {story.rank} goes on with {sorted(members)}; missing or too many: {sorted(missing)}"
 
 
 def with_whom(trial, story, stories):
@@ -181,3 +183,11 @@ def with_whom(trial, story, stories):
         if story.rank in side:
             return everybody & side
     return everybody
+
+
+def missed_where_healed(trial, members, stories, final):
+    """Of a communicator's members (with a leader, the lowest). When a cut is healed while both sides meet, ranks may go
+    over to a leader that they can reach now, but none of the leader's own side is left out."""
+    leader = min(members)
+    went_over = {rank for rank, others in final.items() if trial.parted(min(others), leader)}
+    return with_whom(trial, stories[leader], stories) - went_over - members

@@ -65,6 +65,24 @@ class Judge(unittest.TestCase):
         wrong = [line.replace(f"while {WHO[2]}", f"while {WHO[0]}") for line in lines]
         self.assertEqual(sorts("partition_healed_late", wrong, sides=sides), ["unnamed"])
 
+    def test_sees_who_is_left_out_when_a_cut_is_healed(self):
+        cut = f"{WHO[1]} was lost (its connection was closed) while {WHO[2]} waited for it in barrier() as operation 3"
+
+        def goes_on(*communicators):
+            lines = []
+            for members in communicators:
+                for rank in members:
+                    lines += [f"{rank} {FAILED}{cut}", f"{rank} is done: 3 operations"]
+                    ranks = " ".join(map(str, members))
+                    lines.insert(-1, f"{rank} goes on as rank 0 of {len(members)} after 5 ms: with ranks {ranks}")
+            return sorts("partition_healed_late", lines, sides=[{0, 1}, {2, 3}])
+
+        self.assertEqual(goes_on([0, 1], [2, 3]), [])
+        self.assertEqual(goes_on([0, 1, 2], [3]), [])
+        self.assertEqual(goes_on([0, 1, 2, 3]), [])
+        self.assertEqual(goes_on([0, 1], [2], [3]), ["apart"])
+        self.assertEqual(goes_on([0], [1, 2, 3]), ["apart"])
+
 
 if __name__ == "__main__":
     unittest.main()
