@@ -1,0 +1,26 @@
+// How the parallel layer says that something is wrong. Names in this layer are those of Megatron-Core, PyTorch and
+// vLLM, spelt as there.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "tutti/tutti.h"
+
+namespace tutti::parallel {
+
+// `code` is what a C function would have returned, what() the sentence for a person. After a code that leaves a
+// communicator dead (tutti.h), the group that it came from is dead.
+class Error : public std::runtime_error {
+ public:
+  Error(tuttiResult_t code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  tuttiResult_t code() const { return code_; }
+
+ private:
+  tuttiResult_t code_;
+};
+
+// Throws Error with the library's own sentence (of `comm`, or of this thread) unless `result` is tuttiSuccess.
+void check(tuttiResult_t result, tuttiComm_t comm = nullptr);
+
+}  // namespace tutti::parallel

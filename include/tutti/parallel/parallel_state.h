@@ -1,0 +1,111 @@
+// Who is in which group of a job that splits a model several ways at once, as Megatron-Core's parallel_state has it:
+// the same layout of ranks, and the same names to ask with. A second layout serves the experts of a mixture, whose
+// groups cut across the dense layers'.
+//
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tutti/parallel/device_mesh.h"
+
+namespace tutti::parallel {
+
+struct ModelParallelSizes {
+  int tensor_model_parallel_size = 1;
+  int pipeline_model_parallel_size = 1;
+  int context_parallel_size = 1;
+  int expert_model_parallel_size = 1;
+  int expert_tensor_parallel_size = 0;  // 0: tensor_model_parallel_size
+  int data_parallel_size = 0;           // 0: what is left of the world
+  // Of ranks, from the axis that varies fastest to the slowest; axes of size 1 may be left out.
+  std::string order = "tp-cp-ep-dp-pp";
+};
+
+// The two layouts, by arithmetic alone. Axes: dense layers "tp", "cp", "dp", "pp"; experts "tp", "ep", "dp", "pp".
+// Source of the layout: Megatron-Core, parallel_state.py, RankGenerator.
+struct ModelParallelLayouts {
+  MeshLayout dense;
+  MeshLayout expert;
+};
+// Throws Error naming the quantity and both values if the sizes do not multiply to the world, an axis with a size above
+// 1 is not in the order, or the two layouts put the pipeline's stages on different ranks.
+ModelParallelLayouts layouts_of(const ModelParallelSizes& sizes, int world_size);
+
+class ParallelState {
+ public:
+  // `config`: how the groups' communicators are made.
+  ParallelState(tuttiComm_t world, const ModelParallelSizes& sizes, const tuttiConfig_t& config);
+
+  // For what has no getter of its own.
+  DeviceMesh& dense_mesh() { return dense_; }
+  DeviceMesh& expert_mesh() { return expert_; }
+  ProcessGroup& get_world_group() { return world_; }
+
+  ProcessGroup& get_tensor_model_parallel_group() { return dense_.group("tp"); }
+  int get_tensor_model_parallel_world_size() const { return dense_.size("tp"); }
+  int get_tensor_model_parallel_rank() const { return dense_.local_rank("tp"); }
+  // The lowest rank of the world in this rank's group: who broadcasts what the group shares.
+  int get_tensor_model_parallel_src_rank() { return dense_.group("tp").ranks().front(); }
+
+  ProcessGroup& get_pipeline_model_parallel_group() { return dense_.group("pp"); }
+  int get_pipeline_model_parallel_world_size() const { return dense_.size("pp"); }
+  int get_pipeline_model_parallel_rank() const { return dense_.local_rank("pp"); }
+  bool is_pipeline_first_stage() const { return get_pipeline_model_parallel_rank() == 0; }
+  bool is_pipeline_last_stage() const {
+    return get_pipeline_model_parallel_rank() == get_pipeline_model_parallel_world_size() - 1;
+  }
+  // Ranks of the world; around the ends.
+  int get_pipeline_model_parallel_first_rank() { return dense_.group("pp").ranks().front(); }
+  int get_pipeline_model_parallel_last_rank() { return dense_.group("pp").ranks().back(); }
+  int get_pipeline_model_parallel_next_rank() { return pipeline_neighbour(1); }
+  int get_pipeline_model_parallel_prev_rank() { return pipeline_neighbour(-1); }
+
+  ProcessGroup& get_data_parallel_group(bool with_context_parallel = false) {
+    return with_context_parallel ? dense_.flattened({"dp", "cp"}) : dense_.group("dp");
+  }
+  int get_data_parallel_world_size() const { return dense_.size("dp"); }
+  int get_data_parallel_rank() const { return dense_.local_rank("dp"); }
+  int get_data_parallel_src_rank() { return dense_.group("dp").ranks().front(); }
+
+  ProcessGroup& get_context_parallel_group() { return dense_.group("cp"); }
+  int get_context_parallel_world_size() const { return dense_.size("cp"); }
+  int get_context_parallel_rank() const { return dense_.local_rank("cp"); }
+
+  // All that hold a part of one replica of the model.
+  ProcessGroup& get_model_parallel_group() { return dense_.flattened({"tp", "pp"}); }
+  // The pipeline's first and last stage, which may share an embedding. REQUIRES: this rank is in one of them.
+  ProcessGroup& get_embedding_group();
+
+  ProcessGroup& get_expert_model_parallel_group() { return expert_.group("ep"); }
+  int get_expert_model_parallel_world_size() const { return expert_.size("ep"); }
+  int get_expert_model_parallel_rank() const { return expert_.local_rank("ep"); }
+  ProcessGroup& get_expert_tensor_parallel_group() { return expert_.group("tp"); }
+  int get_expert_tensor_parallel_world_size() const { return expert_.size("tp"); }
+  int get_expert_tensor_parallel_rank() const { return expert_.local_rank("tp"); }
+  // Ranks that hold the same experts.
+  ProcessGroup& get_expert_data_parallel_group() { return expert_.group("dp"); }
+  int get_expert_data_parallel_world_size() const { return expert_.size("dp"); }
+  int get_expert_data_parallel_rank() const { return expert_.local_rank("dp"); }
+
+  // Payload that this rank has sent by all these groups, by name.
+  std::map<std::string, std::uint64_t> bytes_sent() const;
+
+ private:
+  int pipeline_neighbour(int step);
+
+  ProcessGroup world_;
+  DeviceMesh dense_;
+  DeviceMesh expert_;
+  std::unique_ptr<ProcessGroup> embedding_;
+  tuttiConfig_t config_;
+};
+
+// Megatron's name for it.
+std::unique_ptr<ParallelState> initialize_model_parallel(tuttiComm_t world, const ModelParallelSizes& sizes,
+                                                         const tuttiConfig_t& config = TUTTI_CONFIG_INITIALIZER);
+
+}  // namespace tutti::parallel

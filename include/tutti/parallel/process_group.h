@@ -1,0 +1,63 @@
+// Some ranks of a job that do something together. What is called a group in PyTorch and Megatron: ranks, and a
+// communicator that is made when it is first needed.
+//
+// Thread-safety: one thread at a time, as for a communicator.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tutti/parallel/tensor.h"
+
+namespace tutti::parallel {
+
+class ProcessGroup {
+ public:
+  // All ranks of `world`, which stays the caller's and outlives this.
+  explicit ProcessGroup(tuttiComm_t world);
+  // Those of `ranks` (of the world, ascending) of which this rank is one. `config`: how its communicator is made, from
+  // TUTTI_CONFIG_INITIALIZER. Talks to nobody yet. `world` outlives this.
+  ProcessGroup(ProcessGroup& world, std::string name, std::vector<int> ranks, const tuttiConfig_t& config);
+  ~ProcessGroup();
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  const std::string& name() const { return name_; }
+  const std::vector<int>& ranks() const { return ranks_; }  // of the world
+  int rank() const { return rank_; }                        // in this group
+  int size() const { return static_cast<int>(ranks_.size()); }
+
+  // Makes it at the first call, which is collective over the group: ranks that share several groups use new ones in
+  // the same order. Throws Error; tuttiInvalidUsage naming both groups where the order differs.
+  tuttiComm_t comm();
+  // Payload that this rank has sent by this group since its communicator was made, the library's own count.
+  std::uint64_t bytes_sent() const;
+
+  // As the functions of tutti.h, whose text says more; each throws Error. In place where `input` and `output` are the
+  // same memory. Shapes need not match, counts do: they are checked, and so are types.
+  void all_reduce(const Tensor& input, const Tensor& output, tuttiRedOp_t op, tuttiStream_t stream = nullptr);
+  void all_gather(const Tensor& input, const Tensor& output, tuttiStream_t stream = nullptr);
+  void reduce_scatter(const Tensor& input, const Tensor& output, tuttiRedOp_t op, tuttiStream_t stream = nullptr);
+  void broadcast(const Tensor& tensor, int root, tuttiStream_t stream = nullptr);
+  void all_to_all(const Tensor& input, const std::vector<std::size_t>& send_counts, const Tensor& output,
+                  const std::vector<std::size_t>& receive_counts, tuttiStream_t stream = nullptr);
+  void barrier();
+
+ private:
+  struct Invitation;
+
+  Invitation Exchange();
+  bool alone_in_place(const Tensor& input, const Tensor& output) const {
+    return size() == 1 && input.data == output.data;
+  }
+
+  ProcessGroup* world_;  // null: this is the world
+  std::string name_;
+  std::vector<int> ranks_;
+  int rank_ = 0;
+  tuttiConfig_t config_;
+  tuttiComm_t comm_ = nullptr;
+};
+
+}  // namespace tutti::parallel

@@ -1,0 +1,50 @@
+// What the layer's functions take and give: memory with a shape. The memory is the application's, on the host or on a
+// CUDA device; a Tensor is a value that may be copied freely and owns nothing.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "tutti/tutti.h"
+
+namespace tutti::parallel {
+
+using Shape = std::vector<std::size_t>;
+
+// "[2, 3]".
+std::string describe(const Shape& shape);
+// Bytes of an element. Throws Error for what is no type.
+std::size_t size_of(tuttiDataType_t dtype);
+const char* name_of(tuttiDataType_t dtype);
+
+// Elements lie one behind the other, the last dimension fastest.
+struct Tensor {
+  void* data = nullptr;
+  Shape shape;
+  tuttiDataType_t dtype = tuttiFloat32;
+
+  Tensor() = default;
+  Tensor(void* data, Shape shape, tuttiDataType_t dtype) : data(data), shape(std::move(shape)), dtype(dtype) {}
+  Tensor(float* data, Shape shape) : data(data), shape(std::move(shape)) {}
+
+  std::size_t count() const;
+  std::size_t bytes() const { return count() * size_of(dtype); }
+  // As a matrix: the last dimension, and all others together.
+  std::size_t columns() const { return shape.empty() ? 1 : shape.back(); }
+  std::size_t rows() const { return columns() == 0 ? 0 : count() / columns(); }
+  // Part `part` of `parts` equal ones along the first dimension. REQUIRES: it divides.
+  Tensor chunk(std::size_t part, std::size_t parts) const;
+  // REQUIRES: dtype is tuttiFloat32 on the host.
+  float* floats() const { return static_cast<float*>(data); }
+};
+
+// Throws Error (tuttiInvalidArgument) naming `what` and both values unless they are equal.
+void require_shape(const char* what, const Tensor& tensor, const Shape& expected);
+void require_type(const char* what, const Tensor& tensor, tuttiDataType_t expected);
+void require_equal(const char* what, std::size_t value, const char* of_what, std::size_t expected);
+// ... unless `divisor` divides `value`.
+void require_divisible(const char* what, std::size_t value, const char* by_what, std::size_t divisor);
+
+}  // namespace tutti::parallel

@@ -1,0 +1,81 @@
+#include "tutti/parallel/tensor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <functional>
+#include <numeric>
+
+#include "tutti/parallel/error.h"
+
+namespace tutti::parallel {
+namespace {
+
+struct Type {
+  const char* name;
+  std::size_t bytes;
+};
+
+const Type& TypeOf(tuttiDataType_t dtype) {
+  // In the order of tuttiDataType_t.
+  static constexpr std::array<Type, tuttiNumTypes> kTypes{{{"int8", 1},
+                                                           {"uint8", 1},
+                                                           {"int32", 4},
+                                                           {"uint32", 4},
+                                                           {"int64", 8},
+                                                           {"uint64", 8},
+                                                           {"float16", 2},
+                                                           {"float32", 4},
+                                                           {"float64", 8},
+                                                           {"bfloat16", 2},
+                                                           {"float8e4m3", 1},
+                                                           {"float8e5m2", 1}}};
+  if (dtype < 0 || dtype >= tuttiNumTypes) {
+    throw Error(tuttiInvalidArgument, fmt::format("{} is no data type: they are 0 .. {}", static_cast<int>(dtype),
+                                                  static_cast<int>(tuttiNumTypes) - 1));
+  }
+  return kTypes[static_cast<std::size_t>(dtype)];
+}
+
+}  // namespace
+
+std::string describe(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+std::size_t size_of(tuttiDataType_t dtype) { return TypeOf(dtype).bytes; }
+const char* name_of(tuttiDataType_t dtype) { return TypeOf(dtype).name; }
+
+std::size_t Tensor::count() const {
+  return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());
+}
+
+Tensor Tensor::chunk(std::size_t part, std::size_t parts) const {
+  Tensor piece = *this;
+  piece.shape.front() /= parts;
+  piece.data = static_cast<std::byte*>(data) + part * piece.bytes();
+  return piece;
+}
+
+void require_shape(const char* what, const Tensor& tensor, const Shape& expected) {
+  if (tensor.shape == expected) return;
+  throw Error(tuttiInvalidArgument,
+              fmt::format("{} has shape {}, but {} is expected", what, describe(tensor.shape), describe(expected)));
+}
+
+void require_type(const char* what, const Tensor& tensor, tuttiDataType_t expected) {
+  if (tensor.dtype == expected) return;
+  throw Error(tuttiInvalidArgument,
+              fmt::format("{} is {}, but {} is expected", what, name_of(tensor.dtype), name_of(expected)));
+}
+
+void require_equal(const char* what, std::size_t value, const char* of_what, std::size_t expected) {
+  if (value == expected) return;
+  throw Error(tuttiInvalidArgument, fmt::format("{} is {}, but {} is {}", what, value, of_what, expected));
+}
+
+void require_divisible(const char* what, std::size_t value, const char* by_what, std::size_t divisor) {
+  if (divisor != 0 && value % divisor == 0) return;
+  throw Error(tuttiInvalidArgument, fmt::format("{} ({}) is not divisible by {} ({})", what, value, by_what, divisor));
+}
+
+}  // namespace tutti::parallel

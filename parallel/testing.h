@@ -1,0 +1,33 @@
+// What this room's tests share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tutti/parallel/error.h"
+
+namespace tutti::parallel {
+
+// `call` throws an Error of that code whose message contains each of `words`.
+inline ::testing::AssertionResult Throws(const std::function<void()>& call, tuttiResult_t code,
+                                         const std::vector<std::string>& words) {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (error.code() != code) {
+      return ::testing::AssertionFailure() << "code " << error.code() << " (" << error.what() << "), not " << code;
+    }
+    for (const auto& word : words) {
+      if (std::string(error.what()).find(word) == std::string::npos) {
+        return ::testing::AssertionFailure() << "no \"" << word << "\" in: " << error.what();
+      }
+    }
+    return ::testing::AssertionSuccess();
+  }
+  return ::testing::AssertionFailure() << "nothing was thrown";
+}
+
+}  // namespace tutti::parallel
