@@ -96,7 +96,14 @@ std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& exclu
     } catch (const Error& error) {
       // One more may have died since; who is left finds that out together.
       const bool remote = error.code() == tuttiRemoteError || error.code() == tuttiTimeoutError;
-      if ((!remote && !alive->one_died()) || deadline.Passed()) throw;
+      if (!remote && !alive->one_died()) throw;
+      if (deadline.Passed() && remote) throw;
+      if (deadline.Passed()) {
+        Throw(tuttiTimeoutError,
+              "rank {}: the {} ranks that are left did not become a communicator in the time allowed; one of them ended "
+              "or gave up meanwhile",
+              rank(), members.size());
+      }
       Log(Subject::faults, "rank {}: {} ranks did not become a communicator, so those who are left meet again: {}",
           rank(), members.size(), error.what());
     }
