@@ -1,0 +1,128 @@
+// What the layers need done to tensors between their collectives, and where: the application's processor. HostCompute
+// does it on the host's, by plain loops and a matrix product that the application brings (OpenBLAS, ...); an
+// application on a GPU brings kernels and cuBLAS.
+//
+// Everything happens in the order of calls, on stream(). Shapes are the caller's to check: the layers do. Matrices are
+// tensors seen as rows() x columns().
+//
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "tutti/parallel/tensor.h"
+
+namespace tutti::parallel {
+
+enum class Transposed : bool { no, yes };
+
+class Compute {
+ public:
+  virtual ~Compute() = default;
+
+  // Memory for tensors of this processor; not initialised.
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void release(void* memory) noexcept = 0;
+
+  // A CUDA stream, or null: the host, where every call below returns when it is done.
+  virtual tuttiStream_t stream() { return nullptr; }
+  // Another one, for collectives that overlap with computing. What is given to it after fork_communication() comes
+  // after everything that was called before; what is called after join_communication() comes after everything that was
+  // given to it. Join throws Error where one of those has failed.
+  virtual tuttiStream_t communication_stream() = 0;
+  virtual void fork_communication() = 0;
+  virtual void join_communication() = 0;
+
+  virtual void zero(const Tensor& tensor) = 0;
+  virtual void scale(const Tensor& tensor, float factor) = 0;
+  // c = op(a) op(b), or that added to c.
+  virtual void matmul(Transposed transpose_a, const Tensor& a, Transposed transpose_b, const Tensor& b, const Tensor& c,
+                      bool accumulate) = 0;
+  // Every row of y gets `bias` (columns of y) added.
+  virtual void add_bias(const Tensor& y, const Tensor& bias) = 0;
+  // The sum of all rows of y is added to `sums`.
+  virtual void add_rows(const Tensor& y, const Tensor& sums) = 0;
+  // Columns [from_first, from_first + columns) of `from` become columns [to_first, ...) of `to`; equally many rows.
+  virtual void copy_columns(const Tensor& from, std::size_t from_first, const Tensor& to, std::size_t to_first,
+                            std::size_t columns) = 0;
+
+  // Rows of a table that holds rows [first, first + table.rows()) of a larger one, by ids (int32): others' are zeros.
+  virtual void embed(const Tensor& ids, const Tensor& table, std::int32_t first, const Tensor& output) = 0;
+  // Its gradient, added to the table's.
+  virtual void embed_backward(const Tensor& ids, const Tensor& grad_output, std::int32_t first,
+                              const Tensor& grad_table) = 0;
+
+  // Of softmax and cross-entropy over a row of which this rank has columns [first, first + logits.columns()); `maxima`
+  // and the others have an element a row.
+  virtual void row_maxima(const Tensor& logits, const Tensor& maxima) = 0;
+  // sums: of exp(logit - maximum). target_logits: logit - maximum of the target, 0 where another rank has it.
+  virtual void exponential_sums(const Tensor& logits, const Tensor& maxima, const Tensor& targets, std::int32_t first,
+                                const Tensor& sums, const Tensor& target_logits) = 0;
+  // losses = log(sums) - target_logits.
+  virtual void cross_entropy(const Tensor& sums, const Tensor& target_logits, const Tensor& losses) = 0;
+  // grad_logits = (softmax - one at the target) * grad_losses of its row. In place: grad_logits is logits.
+  virtual void cross_entropy_backward(const Tensor& logits, const Tensor& maxima, const Tensor& sums,
+                                      const Tensor& targets, std::int32_t first, const Tensor& grad_losses,
+                                      const Tensor& grad_logits) = 0;
+};
+
+// A tensor of one's own.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Compute& compute, Shape shape, tuttiDataType_t dtype = tuttiFloat32);
+
+  const Tensor& tensor() const { return tensor_; }
+  operator const Tensor&() const { return tensor_; }  // NOLINT: stands for the tensor in every call
+
+ private:
+  std::unique_ptr<void, std::function<void(void*)>> memory_;
+  Tensor tensor_;
+};
+
+// float32 on the host.
+class HostCompute : public Compute {
+ public:
+  // c (m x n) = op(a) (m x k) op(b) (k x n) [+ c], row-major and dense, as of cblas_sgemm.
+  using Matmul = std::function<void(Transposed a_transposed, Transposed b_transposed, std::size_t m, std::size_t n,
+                                    std::size_t k, const float* a, const float* b, float* c, bool accumulate)>;
+
+  // By default a plain loop.
+  HostCompute();
+  explicit HostCompute(Matmul matmul) : matmul_(std::move(matmul)) {}
+  ~HostCompute() override;
+  HostCompute(const HostCompute&) = delete;
+  HostCompute& operator=(const HostCompute&) = delete;
+
+  void* allocate(std::size_t bytes) override;
+  void release(void* memory) noexcept override;
+  tuttiStream_t communication_stream() override;
+  void fork_communication() override {}  // what was computed is there
+  void join_communication() override;
+  void zero(const Tensor& tensor) override;
+  void scale(const Tensor& tensor, float factor) override;
+  void matmul(Transposed transpose_a, const Tensor& a, Transposed transpose_b, const Tensor& b, const Tensor& c,
+              bool accumulate) override;
+  void add_bias(const Tensor& y, const Tensor& bias) override;
+  void add_rows(const Tensor& y, const Tensor& sums) override;
+  void copy_columns(const Tensor& from, std::size_t from_first, const Tensor& to, std::size_t to_first,
+                    std::size_t columns) override;
+  void embed(const Tensor& ids, const Tensor& table, std::int32_t first, const Tensor& output) override;
+  void embed_backward(const Tensor& ids, const Tensor& grad_output, std::int32_t first,
+                      const Tensor& grad_table) override;
+  void row_maxima(const Tensor& logits, const Tensor& maxima) override;
+  void exponential_sums(const Tensor& logits, const Tensor& maxima, const Tensor& targets, std::int32_t first,
+                        const Tensor& sums, const Tensor& target_logits) override;
+  void cross_entropy(const Tensor& sums, const Tensor& target_logits, const Tensor& losses) override;
+  void cross_entropy_backward(const Tensor& logits, const Tensor& maxima, const Tensor& sums, const Tensor& targets,
+                              std::int32_t first, const Tensor& grad_losses, const Tensor& grad_logits) override;
+
+ private:
+  Matmul matmul_;
+  tuttiStream_t communication_stream_ = nullptr;  // made when it is first asked for
+};
+
+}  // namespace tutti::parallel

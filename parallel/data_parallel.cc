@@ -1,0 +1,163 @@
+#include "tutti/parallel/data_parallel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "tutti/parallel/error.h"
+
+namespace tutti::parallel {
+namespace {
+
+// What ranks compare, and show where they differ.
+using Description = std::array<char, 256>;
+
+Description Describe(const Parameter& parameter) {
+  Description description{};
+  const auto text =
+      fmt::format("\"{}\" {} {}", parameter.name, name_of(parameter.data.dtype), describe(parameter.data.shape));
+  std::ranges::copy_n(text.begin(), static_cast<std::ptrdiff_t>(std::min(text.size(), description.size() - 1)),
+                      description.begin());
+  return description;
+}
+
+// Everybody's `mine`, by rank.
+template <typename T>
+std::vector<T> Gather(ProcessGroup& group, T& mine) {
+  std::vector<T> all(static_cast<std::size_t>(group.size()));
+  group.all_gather(Tensor(&mine, {sizeof(T)}, tuttiUint8), Tensor(all.data(), {all.size(), sizeof(T)}, tuttiUint8));
+  return all;
+}
+
+}  // namespace
+
+DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, Compute& compute,
+                                                 std::vector<Parameter> parameters,
+                                                 const DistributedDataParallelConfig& config)
+    : group_(group),
+      compute_(compute),
+      parameters_(std::move(parameters)),
+      config_(config),
+      slots_(parameters_.size()),
+      used_(parameters_.size()) {
+  std::set<std::string> names;
+  for (const auto& parameter : parameters_) {
+    if (parameter.data.count() == 0) {
+      throw Error(tuttiInvalidArgument, fmt::format("parameter \"{}\" has no elements: its shape is {}", parameter.name,
+                                                    describe(parameter.data.shape)));
+    }
+    if (!names.insert(parameter.name).second) {
+      throw Error(tuttiInvalidArgument, fmt::format("two parameters are called \"{}\"", parameter.name));
+    }
+  }
+  MakeBuckets();
+  zero_grad();
+}
+
+// In reverse order, because that is about the order in which a backward pass computes gradients.
+void DistributedDataParallel::MakeBuckets() {
+  std::vector<std::size_t> parameters;
+  std::size_t bytes = 0;
+  const auto close = [&] {
+    if (parameters.empty()) return;
+    std::size_t count = 0;
+    for (const auto i : parameters) count += parameters_[i].data.count();
+    Buffer gradients(compute_, {count}, parameters_[parameters.front()].data.dtype);
+    Bucket bucket{std::exchange(parameters, {}), std::move(gradients)};
+    auto* place = static_cast<std::byte*>(bucket.gradients.tensor().data);
+    for (const auto i : bucket.parameters) {
+      slots_[i] = {.grad = parameters_[i].data, .bucket = buckets_.size()};
+      slots_[i].grad.data = place;
+      place += slots_[i].grad.bytes();
+    }
+    buckets_.push_back(std::move(bucket));
+    bytes = 0;
+  };
+  for (std::size_t i = parameters_.size(); i-- > 0;) {
+    const auto& data = parameters_[i].data;
+    const std::size_t limit = buckets_.empty() ? config_.first_bucket_bytes : config_.bucket_bytes;
+    const bool other_type = !parameters.empty() && parameters_[parameters.front()].data.dtype != data.dtype;
+    if (other_type || (bytes > 0 && bytes + data.bytes() > limit)) close();
+    parameters.push_back(i);
+    bytes += data.bytes();
+  }
+  close();
+}
+
+void DistributedDataParallel::CompareParameters() {
+  std::size_t number = parameters_.size();
+  const auto numbers = Gather(group_, number);
+  for (std::size_t rank = 0; rank < numbers.size(); ++rank) {
+    if (numbers[rank] == numbers[0]) continue;
+    throw Error(tuttiInvalidUsage,
+                fmt::format("the ranks' models differ: rank 0 of group \"{}\" has {} parameters, rank {} "
+                            "has {}",
+                            group_.name(), numbers[0], rank, numbers[rank]));
+  }
+  for (const auto& parameter : parameters_) {
+    auto mine = Describe(parameter);
+    const auto all = Gather(group_, mine);
+    const auto other = std::ranges::find_if(all, [&](const auto& each) { return each != all.front(); });
+    if (other == all.end()) continue;
+    throw Error(tuttiInvalidUsage,
+                fmt::format("the ranks' models differ: rank 0 of group \"{}\" has {}, rank {} has {} in its place",
+                            group_.name(), all.front().data(), other - all.begin(), other->data()));
+  }
+}
+
+void DistributedDataParallel::broadcast_parameters() {
+  CompareParameters();
+  for (const auto& parameter : parameters_) group_.broadcast(parameter.data, 0, compute_.stream());
+}
+
+void DistributedDataParallel::zero_grad() {
+  for (const auto& bucket : buckets_) compute_.zero(bucket.gradients);
+  std::ranges::fill(used_, 0);
+  next_ = 0;
+  missing_.clear();
+  for (const auto& bucket : buckets_) missing_.push_back(bucket.parameters.size());
+  for (auto& slot : slots_) slot.ready = false;
+}
+
+void DistributedDataParallel::mark_ready(std::size_t parameter) {
+  used_[parameter] = 1;
+  if (accumulating_ > 0) return;
+  auto& slot = slots_[parameter];
+  if (slot.ready) {
+    throw Error(
+        tuttiInvalidUsage,
+        fmt::format("the gradient of \"{}\" is marked ready twice in one pass; a parameter that is used several "
+                    "times is ready after the last, and micro-batches before the last one need no_sync()",
+                    parameters_[parameter].name));
+  }
+  slot.ready = true;
+  --missing_[slot.bucket];
+  while (next_ < buckets_.size() && missing_[next_] == 0) SendNext();
+}
+
+void DistributedDataParallel::SendNext() {
+  const Tensor& gradients = buckets_[next_++].gradients;
+  if (config_.gradient_divisor != 0 && config_.gradient_divisor != group_.size()) {
+    compute_.scale(gradients, static_cast<float>(group_.size()) / static_cast<float>(config_.gradient_divisor));
+  }
+  compute_.fork_communication();
+  group_.all_reduce(gradients, gradients, tuttiAvg, compute_.communication_stream());
+}
+
+void DistributedDataParallel::finish_gradients() {
+  if (accumulating_ > 0) {
+    throw Error(tuttiInvalidUsage,
+                "finish_gradients() was called while a no_sync() lives, so nothing would be averaged");
+  }
+  while (next_ < buckets_.size()) SendNext();
+  compute_.join_communication();
+  if (config_.find_unused_parameters) {
+    const Tensor used(used_.data(), {used_.size()}, tuttiInt32);
+    group_.all_reduce(used, used, tuttiMax);
+  }
+}
+
+}  // namespace tutti::parallel
