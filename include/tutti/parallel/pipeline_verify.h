@@ -1,0 +1,27 @@
+// Proves that a schedule can be run, or says in a sentence why not. It is played with the hardest rules that a
+// transport may have, rendezvous: a send completes only while its receiver is in the exchange that has the matching
+// receive. What passes here does not deadlock where sends are buffered, either.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tutti/parallel/pipeline_schedule.h"
+
+namespace tutti::parallel {
+
+struct PipelineVerdict {
+  // Empty: every stage does every microbatch's forward and, later, its backward exactly once; every transfer carries
+  // the microbatch that its receiver expects; nobody waits for ever.
+  std::string problem;
+  // The most microbatches whose forward a stage has done, but not yet their backward; by stage.
+  std::vector<int> activations;
+};
+
+PipelineVerdict pipeline_verify(const PipelineSchedule& schedule);
+// Throws Error (tuttiInvalidArgument) with the problem, if there is one.
+PipelineVerdict require_verified(const PipelineSchedule& schedule);
+
+}  // namespace tutti::parallel

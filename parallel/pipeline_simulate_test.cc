@@ -1,0 +1,90 @@
+#include "tutti/parallel/pipeline_simulate.h"
+
+#include <random>
+
+#include "parallel/testing.h"
+
+namespace tutti::parallel {
+namespace {
+
+using Schedules = std::vector<PipelineSchedule>;
+
+Schedules Both(int stages, int microbatches) {
+  return {gpipe(stages, microbatches), one_forward_one_backward(stages, microbatches)};
+}
+
+// Rendezvous costs nothing where stages are equal: neighbours come to their exchanges at the same time.
+TEST(PipelineSimulate, EqualStagesHaveThePapersBubble) {
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (int microbatches = 1; microbatches <= 16; ++microbatches) {
+      for (const auto& schedule : Both(stages, microbatches)) {
+        for (const auto& [forward, backward] : {std::pair{1.0, 2.0}, {1.0, 1.0}, {3.0, 0.5}}) {
+          const auto timeline = pipeline_simulate(schedule, PipelineDurations::uniform(stages, forward, backward));
+          EXPECT_NEAR(timeline.bubble_fraction(), ideal_bubble_fraction(stages, microbatches), 1e-9)
+              << schedule.name << ", " << stages << " stages, " << microbatches << " microbatches, " << forward << " + "
+              << backward;
+          EXPECT_NEAR(timeline.makespan(), (microbatches + stages - 1) * (forward + backward), 1e-9);
+        }
+      }
+    }
+  }
+}
+
+using Row = std::vector<std::pair<double, double>>;
+Row RowOf(const PipelineTimeline& timeline, std::size_t stage) {
+  Row row;
+  for (const auto& span : timeline.spans[stage]) row.emplace_back(span.start, span.end);
+  return row;
+}
+
+TEST(PipelineSimulate, ASlowerStageByHand) {
+  const auto timeline = pipeline_simulate(one_forward_one_backward(2, 2), {{1, 2}, {2, 4}, 0});
+  EXPECT_EQ(RowOf(timeline, 0), (Row{{0, 1}, {1, 2}, {7, 9}, {13, 15}}));
+  EXPECT_EQ(RowOf(timeline, 1), (Row{{1, 3}, {3, 7}, {7, 9}, {9, 13}}));
+  EXPECT_EQ(timeline.makespan(), 15);
+  EXPECT_NEAR(timeline.bubble_fraction(), 12.0 / 30, 1e-9);
+}
+
+TEST(PipelineSimulate, TransfersTakeTimeAtBothEnds) {
+  const auto timeline = pipeline_simulate(gpipe(2, 2), PipelineDurations::uniform(2, 1, 2, 0.5));
+  EXPECT_EQ(RowOf(timeline, 0), (Row{{0, 1}, {1.5, 2.5}, {6.5, 8.5}, {9, 11}}));
+  EXPECT_EQ(RowOf(timeline, 1), (Row{{1.5, 2.5}, {3, 4}, {4, 6}, {6.5, 8.5}}));
+}
+
+// Where rendezvous does cost: stage 0 cannot begin a third forward before stage 1 has taken the second activation.
+TEST(PipelineSimulate, AFastStageWaitsForASlowReceiver) {
+  const auto timeline = pipeline_simulate(gpipe(2, 3), {{1, 3}, {1, 1}, 0});
+  EXPECT_EQ(RowOf(timeline, 0), (Row{{0, 1}, {1, 2}, {4, 5}, {11, 12}, {12, 13}, {13, 14}}));
+}
+
+TEST(PipelineSimulate, OneForwardOneBackwardIsNeverLonger) {
+  std::mt19937 random(1);
+  const auto between = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  for (int trial = 0; trial < 2000; ++trial) {
+    const int stages = 1 + static_cast<int>(random() % 8), microbatches = 1 + static_cast<int>(random() % 16);
+    auto durations = PipelineDurations::uniform(stages, 0, 0, trial % 2 == 0 ? 0 : between(0, 0.5));
+    for (auto& forward : durations.forward) forward = between(0.5, 1.5);
+    for (auto& backward : durations.backward) backward = between(1, 3);
+    const auto all_first = pipeline_simulate(gpipe(stages, microbatches), durations).makespan();
+    const auto alternating = pipeline_simulate(one_forward_one_backward(stages, microbatches), durations).makespan();
+    EXPECT_LE(alternating, all_first + 1e-9) << stages << " stages, " << microbatches << " microbatches";
+  }
+}
+
+TEST(PipelineSimulate, NamesWhatDoesNotFit) {
+  EXPECT_TRUE(Throws([] { pipeline_simulate(gpipe(2, 2), PipelineDurations::uniform(3, 1, 1)); }, tuttiInvalidArgument,
+                     {"3 durations of a forward", "2 stages"}));
+  EXPECT_TRUE(Throws(
+      [] {
+        pipeline_simulate(gpipe(2, 2), {{1, 1}, {1, -2}, 0});
+      },
+      tuttiInvalidArgument, {"stage 1's backward takes -2"}));
+  EXPECT_TRUE(Throws([] { pipeline_simulate(gpipe(2, 2), PipelineDurations::uniform(2, 1, 1, -1)); },
+                     tuttiInvalidArgument, {"a transfer takes -1"}));
+  EXPECT_TRUE(Throws([] { pipeline_simulate({}, {}); }, tuttiInvalidArgument, {"0 stages"}));
+}
+
+}  // namespace
+}  // namespace tutti::parallel
