@@ -1,0 +1,50 @@
+// What neighbouring stages of a pipeline send each other, by the names of Megatron-Core's p2p_communication.py. All of
+// one call runs together, as one group of sends and receives, so that two neighbours that both send do not wait for
+// each other.
+//
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include "tutti/parallel/process_group.h"
+
+namespace tutti::parallel {
+
+// Null: not this one. `next` has the next stage's rank in the pipeline's group, `prev` the previous one's.
+struct P2PTensors {
+  const Tensor* send_next = nullptr;
+  const Tensor* recv_prev = nullptr;
+  const Tensor* send_prev = nullptr;
+  const Tensor* recv_next = nullptr;
+};
+
+class P2PCommunicator {
+ public:
+  // `group`'s rank is the stage; it outlives this. `stream`: as in tutti.h.
+  explicit P2PCommunicator(ProcessGroup& group, tuttiStream_t stream = nullptr) : group_(group), stream_(stream) {}
+
+  // As at Megatron's ends of the pipeline, what has no neighbour is left out. Throws Error.
+  void communicate(const P2PTensors& tensors);
+
+  void recv_forward(const Tensor& input) { communicate({.recv_prev = &input}); }
+  void recv_backward(const Tensor& grad_output) { communicate({.recv_next = &grad_output}); }
+  void send_forward(const Tensor& output) { communicate({.send_next = &output}); }
+  void send_backward(const Tensor& grad_input) { communicate({.send_prev = &grad_input}); }
+  void send_forward_recv_backward(const Tensor& output, const Tensor& grad_output) {
+    communicate({.send_next = &output, .recv_next = &grad_output});
+  }
+  void send_backward_recv_forward(const Tensor& grad_input, const Tensor& input) {
+    communicate({.recv_prev = &input, .send_prev = &grad_input});
+  }
+  void send_forward_recv_forward(const Tensor& output, const Tensor& input) {
+    communicate({.send_next = &output, .recv_prev = &input});
+  }
+  void send_backward_recv_backward(const Tensor& grad_input, const Tensor& grad_output) {
+    communicate({.send_prev = &grad_input, .recv_next = &grad_output});
+  }
+
+ private:
+  ProcessGroup& group_;
+  tuttiStream_t stream_;
+};
+
+}  // namespace tutti::parallel

@@ -1,0 +1,84 @@
+// Pipeline parallelism: each rank of a group holds one stage of a model, and a schedule says in which order it does the
+// forwards and backwards of a batch's microbatches (pipeline_schedule.h names the papers). What a stage makes goes to
+// its neighbour in one group of sends and receives between two actions.
+//
+//   PipelineParallel pipeline(state.get_pipeline_model_parallel_group(), takes, gives);
+//   pipeline.run(one_forward_one_backward(stages, microbatches), step);
+//
+// Invariants: nothing of a batch is sent unless all stages agree on the schedule and each takes what the previous one
+// gives. Memory for as many activations as the schedule ever has in flight here, used again and again.
+// Thread-safety: one thread at a time, as for a communicator.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tutti/parallel/pipeline_schedule.h"
+#include "tutti/parallel/process_group.h"
+
+namespace tutti::parallel {
+
+// A tensor without its memory.
+struct TensorSpec {
+  Shape shape;
+  tuttiDataType_t dtype = tuttiFloat32;
+  bool operator==(const TensorSpec&) const = default;
+};
+std::string describe(const TensorSpec& spec);  // "float32 [2, 3]"
+
+// The application's part: one stage's computation. Tensors are the pipeline's memory; null where the pipeline ends.
+class PipelineStep {
+ public:
+  virtual ~PipelineStep() = default;
+  // `input`: the previous stage's activation, there until this microbatch's backward has returned. `output`: to be
+  // filled for the next stage.
+  virtual void forward(int microbatch, const Tensor* input, const Tensor* output) = 0;
+  // `grad_output`: of the loss by this microbatch's output. `grad_input`: by its input, to be filled for the previous
+  // stage.
+  virtual void backward(int microbatch, const Tensor* input, const Tensor* grad_output, const Tensor* grad_input) = 0;
+};
+
+// Memory that the group's communicator reaches, freed with the last pointer.
+using Allocate = std::function<std::shared_ptr<void>(std::size_t bytes)>;
+// By tuttiMemAlloc: of the device in a thread with a current CUDA context, else of the host. Throws Error.
+std::shared_ptr<void> allocate_memory(std::size_t bytes);
+
+class PipelineParallel {
+ public:
+  // `group`'s rank is the stage; it outlives this. `input` and `output`: what the stage takes from the previous one and
+  // gives the next one, a microbatch; none at the pipeline's ends. Gradients are of the same type and shape.
+  PipelineParallel(ProcessGroup& group, std::optional<TensorSpec> input, std::optional<TensorSpec> output,
+                   Allocate allocate = allocate_memory);
+
+  // Does one batch; collective over the group. On a stream, the step has to put its work behind what the stream does
+  // (kernels on the same CUDA stream; tuttiStreamSynchronize first on the host).
+  //
+  // Throws Error on every rank, before anything of the batch is sent, where a schedule cannot be run or the stages do
+  // not agree: tuttiInvalidArgument or tuttiInvalidUsage with the quantity, the stages and both values; the group stays
+  // as it was. Whatever the step throws is thrown on; then, and when a stage dies, the group's communicator is dead,
+  // and the stages that still need something get an Error (tuttiRemoteError) naming the stage. One that has done its
+  // part may have returned, so that it can go on while earlier stages finish; it is told at its next call.
+  void run(const PipelineSchedule& schedule, PipelineStep& step, tuttiStream_t stream = nullptr);
+
+ private:
+  class Batch;
+  struct Buffers {
+    std::vector<std::shared_ptr<void>> inputs;
+    std::shared_ptr<void> output, grad_output, grad_input;
+  };
+
+  // Proves the schedule and has memory for it.
+  void Prepare(const PipelineSchedule& schedule);
+  void Negotiate(const PipelineSchedule& schedule, const std::string& trouble);
+
+  ProcessGroup& group_;
+  std::optional<TensorSpec> input_;
+  std::optional<TensorSpec> output_;
+  Allocate allocate_;
+  Buffers buffers_;
+};
+
+}  // namespace tutti::parallel

@@ -1,0 +1,34 @@
+// How the stages of a pipeline find out, before a batch, whether they fit each other: each states its terms, all read
+// everybody's, and all come to the same end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tutti/parallel/pipeline.h"
+
+namespace tutti::parallel {
+
+struct PipelineTerms {
+  std::string schedule;  // its name
+  int stages = 0;
+  int microbatches = 0;
+  std::uint64_t digest = 0;  // of its actions
+  std::optional<TensorSpec> takes;
+  std::optional<TensorSpec> gives;
+  std::string trouble;  // why this stage cannot begin at all
+};
+
+PipelineTerms TermsOf(const PipelineSchedule& schedule);
+
+// Throws Error unless `terms`, by stage, fit: tuttiInvalidArgument for a stage's own trouble, else tuttiInvalidUsage.
+void RequireAgreement(const std::vector<PipelineTerms>& terms);
+
+// Collective over `group`: everybody's terms, by stage. One all-gather of a record of fixed size; texts longer than its
+// fields are cut. Dimensions beyond kMostDimensions are this stage's trouble.
+inline constexpr std::size_t kMostDimensions = 8;
+std::vector<PipelineTerms> Gather(ProcessGroup& group, const PipelineTerms& mine);
+
+}  // namespace tutti::parallel
