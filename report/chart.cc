@@ -21,8 +21,10 @@ constexpr double kTop = 92;
 constexpr double kBottom = 56;
 
 // Okabe and Ito's colours, which people with any colour vision can tell apart.
-constexpr std::array<std::string_view, 7> kColours = {"#D55E00", "#0072B2", "#009E73", "#CC79A7",
-                                                      "#56B4E9", "#E69F00", "#000000"};
+constexpr std::array<std::string_view, 9> kColours = {"#D55E00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9",
+                                                      "#E69F00", "#000000", "#F0E442", "#999999"};
+// Of a line with more points than this they are not marked.
+constexpr std::size_t kMarkedPoints = 64;
 std::string_view ColourOf(std::size_t index) { return kColours[index % kColours.size()]; }
 
 struct Range {
@@ -85,6 +87,7 @@ class Drawing {
   }
   void Polyline(const std::vector<std::pair<double, double>>& points, std::string_view colour, bool line) {
     if (line) Join(points, colour);
+    if (line && points.size() > kMarkedPoints) return;
     for (const auto& [x, y] : points) {
       fmt::format_to(out(), "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"/>\n", x, y, line ? 3 : 5, colour);
     }
@@ -115,6 +118,12 @@ std::vector<double> PowersOfTwo(const Range& along) {
   return ticks;
 }
 
+std::vector<double> StepsFromZero(const Range& along) {
+  std::vector<double> ticks;
+  for (int i = 0; i * TickStep(along.high) <= along.high * 1.001; ++i) ticks.push_back(i * TickStep(along.high));
+  return ticks;
+}
+
 std::string ValueLabel(double value) {
   return value >= 100 ? fmt::format("{:.0f}", value) : fmt::format("{:g}", value);
 }
@@ -127,8 +136,7 @@ void DrawVerticalScale(Drawing& drawing, double left, const Range& values) {
     drawing.Text(left - 8, y_of(value) + 4.5, "end", ValueLabel(value));
   };
   if (!values.logarithmic) {
-    const double step = TickStep(values.high);
-    for (int i = 0; i * step <= values.high * 1.001; ++i) mark(i * step);
+    std::ranges::for_each(StepsFromZero(values), mark);
     return;
   }
   for (double decade = values.low; decade <= values.high * 1.001; decade *= 10) {
@@ -143,7 +151,7 @@ void DrawAxes(Drawing& drawing, double left, const Chart& chart, const Panel& pa
               const Range& values) {
   const double bottom = kTop + kPanelHeight;
   DrawVerticalScale(drawing, left, values);
-  for (const double tick : PowersOfTwo(along)) {
+  for (const double tick : along.logarithmic ? PowersOfTwo(along) : StepsFromZero(along)) {
     const double x = left + along.Place(tick) * kPanelWidth;
     drawing.Line(x, kTop, x, bottom, "#dddddd", 0.8);
     drawing.Text(x, bottom + 19, "middle", chart.bytes ? FormatSize(static_cast<std::size_t>(tick)) : ValueLabel(tick));
@@ -154,15 +162,25 @@ void DrawAxes(Drawing& drawing, double left, const Chart& chart, const Panel& pa
   drawing.Text(left + kPanelWidth / 2, kTop - 12, "middle", panel.title, " font-weight=\"bold\"");
 }
 
-void DrawLegend(Drawing& drawing, const Panel& panel) {
+void DrawLegend(Drawing& drawing, const Panel& panel, double right) {
   constexpr double kSwatch = 26;
   constexpr double kPerCharacter = 7.4;  // of 13-pixel sans-serif, generously
+  constexpr double kLine = 18;
+  const auto width = [](const Curve& curve) {
+    return kSwatch + 6 + kPerCharacter * static_cast<double>(curve.name.size()) + 24;
+  };
+  double all = 0;
+  for (const Curve& curve : panel.curves) all += width(curve);
   double x = kLeft;
+  double y = kLeft + all > right ? 42 : 50;  // two lines, or one
   for (std::size_t i = 0; i < panel.curves.size(); ++i) {
-    const std::string& name = panel.curves[i].name;
-    drawing.Line(x, 50, x + kSwatch, 50, ColourOf(i), 3);
-    drawing.Text(x + kSwatch + 6, 54.5, "start", name);
-    x += kSwatch + 6 + kPerCharacter * static_cast<double>(name.size()) + 24;
+    if (x > kLeft && x + width(panel.curves[i]) > right) {
+      x = kLeft;
+      y += kLine;
+    }
+    drawing.Line(x, y, x + kSwatch, y, ColourOf(i), 3);
+    drawing.Text(x + kSwatch + 6, y + 4.5, "start", panel.curves[i].name);
+    x += width(panel.curves[i]);
   }
 }
 
@@ -185,9 +203,10 @@ std::string EscapeXml(const std::string& text) {
 
 std::string Draw(const Chart& chart) {
   const auto count = static_cast<double>(chart.panels.size());
-  Drawing drawing(kLeft + count * kPanelWidth + (count - 1) * kGap + 30, kTop + kPanelHeight + kBottom);
+  const double width = kLeft + count * kPanelWidth + (count - 1) * kGap + 30;
+  Drawing drawing(width, kTop + kPanelHeight + kBottom);
   drawing.Text(kLeft, 26, "start", chart.heading, " font-size=\"16\"");
-  if (!chart.panels.empty()) DrawLegend(drawing, chart.panels.front());
+  if (!chart.panels.empty()) DrawLegend(drawing, chart.panels.front(), width);
   Range along;
   for (const Panel& panel : chart.panels) {
     for (const Curve& curve : panel.curves) {
@@ -195,6 +214,7 @@ std::string Draw(const Chart& chart) {
     }
   }
   if (along.empty()) along = {1, 1024};
+  if (!chart.logarithmic) along = {0, along.high, false};
   double left = kLeft;
   for (const Panel& panel : chart.panels) {
     Range values;

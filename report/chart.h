@@ -1,4 +1,4 @@
-// Line charts as one self-contained SVG: panels side by side over a common logarithmic horizontal axis.
+// Line charts as one self-contained SVG: panels side by side over a common horizontal axis.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -21,9 +21,10 @@ struct Panel {
 };
 struct Chart {
   std::string heading;
-  std::vector<Panel> panels = {};  // the first one's curves are the legend
+  std::vector<Panel> panels = {};  // the first one's curves are the legend; a curve has its colour by its place
   std::string horizontal = "size (bytes)";
-  bool bytes = true;  // along the horizontal axis, as 64K, 1M; else plain numbers
+  bool bytes = true;        // along the horizontal axis, as 64K, 1M; else plain numbers
+  bool logarithmic = true;  // the horizontal axis; else it begins at 0
 };
 
 std::string Draw(const Chart& chart);

@@ -33,5 +33,20 @@ TEST(Chart, ALinearAxisBeginsAtZero) {
   EXPECT_FALSE(svg.select_node("//text[text()='250']").node().empty());
 }
 
+TEST(Chart, ManyNamesTakeAnotherLineAndManyPointsAreNotMarked) {
+  Chart chart{"", {{"losses"}}, "step", false, false};
+  for (int i = 0; i < 9; ++i) {
+    Curve curve{"a name of some length"};
+    for (int step = 0; step < 100; ++step) curve.points.emplace_back(step + 1, i + 1);
+    chart.panels[0].curves.push_back(curve);
+  }
+  pugi::xml_document svg;
+  ASSERT_TRUE(svg.load_string(Draw(chart).c_str()));
+  EXPECT_EQ(Count(svg, "circle"), 0u);
+  const double right = svg.child("svg").attribute("width").as_double();
+  for (const auto& text : svg.select_nodes("//text")) EXPECT_LT(text.node().attribute("x").as_double(), right);
+  EXPECT_FALSE(svg.select_node("//text[text()='80']").node().empty());  // the axis is not logarithmic
+}
+
 }  // namespace
 }  // namespace tutti

@@ -21,8 +21,9 @@ build_packages=(
 # no Python program that uses libnccl.so.2.
 # libucx-dev: UCX's headers, and the library with them, which is loaded by who asks for it (docs/ucx.md).
 # iproute2: for the cluster on one machine that tests and bench use (scripts/cluster.sh).
+# libopenblas-dev: matrices of examples/train_lm, which multiplies them by plain loops without.
 peer_packages=(libibverbs-dev ibverbs-providers libucx-dev iproute2 openmpi-bin libopenmpi-dev mpich libmpich-dev
-               libgloo-dev python3-numpy)
+               libgloo-dev python3-numpy libopenblas-dev)
 # Never installed by this script; used when there: ccache (faster builds), clang-14 (fuzz targets), clang-tidy-14,
 # abigail-tools (ABI check), librsvg2-bin (looking at plots).
 

@@ -46,6 +46,9 @@ using Allocate = std::function<std::shared_ptr<void>(std::size_t bytes)>;
 // By tuttiMemAlloc: of the device in a thread with a current CUDA context, else of the host. Throws Error.
 std::shared_ptr<void> allocate_memory(std::size_t bytes);
 
+// What each stage tells every other one at the start of a run, in bytes.
+std::size_t negotiation_bytes();
+
 class PipelineParallel {
  public:
   // `group`'s rank is the stage; it outlives this. `input` and `output`: what the stage takes from the previous one and

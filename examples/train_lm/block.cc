@@ -1,0 +1,92 @@
+#include "block.h"
+
+namespace train_lm {
+
+LayerNorm::Saved LayerNorm::forward(const Tensor& x) const {
+  Saved saved{in_.make(x.shape), in_.make({x.rows(), 2})};
+  in_.math.layer_norm(x, in_.parameters.data(name_ + ".gain"), in_.parameters.data(name_ + ".bias"), saved.y,
+                      saved.statistics);
+  return saved;
+}
+
+void LayerNorm::backward(const Tensor& x, const Saved& saved, const Tensor& grad_y, const Tensor& grad_x) const {
+  in_.math.layer_norm_backward(x, in_.parameters.data(name_ + ".gain"), saved.statistics, grad_y,
+                               in_.parameters.grad(name_ + ".gain"), in_.parameters.grad(name_ + ".bias"), grad_x);
+}
+
+Attention::Attention(const Surroundings& surroundings, const std::string& name)
+    : in_(surroundings),
+      norm_(surroundings, name + ".norm1"),
+      qkv_(in_.tp, in_.model.hidden, 3 * in_.model.hidden, in_.parameters.linear(name + ".qkv"),
+           {.sequence_parallel = in_.sequence_parallel}),
+      out_(in_.tp, in_.model.hidden, in_.model.hidden, in_.parameters.linear(name + ".out"),
+           {.sequence_parallel = in_.sequence_parallel}) {}
+
+// Whole heads are split: a rank has some of them.
+AttentionShape Attention::shape() const {
+  return {in_.model.sequence, in_.batch, in_.model.heads / in_.tp.size(), in_.model.hidden / in_.model.heads};
+}
+
+Attention::Saved Attention::forward(const Tensor& x, const Tensor& y) {
+  const auto [sequence, batch, heads, width] = shape();
+  Saved saved{norm_.forward(x), in_.make(in_.part_of_columns(3 * in_.model.hidden)),
+              in_.make({batch, heads, sequence, sequence}), in_.make(in_.part_of_columns(in_.model.hidden))};
+  qkv_.forward(saved.norm.y, saved.qkv);
+  in_.math.attention(shape(), saved.qkv, saved.probabilities, saved.attended);
+  out_.forward(saved.attended, y);
+  in_.math.add(x, y, y);
+  return saved;
+}
+
+void Attention::backward(const Tensor& x, const Saved& saved, const Tensor& grad) {
+  const Buffer grad_attended = in_.make(saved.attended.tensor().shape), grad_qkv = in_.make(saved.qkv.tensor().shape);
+  const Buffer grad_norm = in_.make(x.shape);
+  out_.backward(saved.attended, grad, grad_attended);
+  in_.math.attention_backward(shape(), saved.qkv, saved.probabilities, grad_attended, grad_qkv);
+  qkv_.backward(saved.norm.y, grad_qkv, grad_norm);
+  norm_.backward(x, saved.norm, grad_norm, grad);
+}
+
+Perceptron::Perceptron(const Surroundings& surroundings, const std::string& name)
+    : in_(surroundings),
+      norm_(surroundings, name + ".norm2"),
+      up_(in_.tp, in_.model.hidden, in_.model.feed_forward, in_.parameters.linear(name + ".up"),
+          {.sequence_parallel = in_.sequence_parallel}),
+      down_(in_.tp, in_.model.feed_forward, in_.model.hidden, in_.parameters.linear(name + ".down"),
+            {.sequence_parallel = in_.sequence_parallel}) {}
+
+Perceptron::Saved Perceptron::forward(const Tensor& x, const Tensor& y) {
+  const Shape inner = in_.part_of_columns(in_.model.feed_forward);
+  Saved saved{norm_.forward(x), in_.make(inner), in_.make(inner)};
+  up_.forward(saved.norm.y, saved.up);
+  in_.math.gelu(saved.up, saved.active);
+  down_.forward(saved.active, y);
+  in_.math.add(x, y, y);
+  return saved;
+}
+
+void Perceptron::backward(const Tensor& x, const Saved& saved, const Tensor& grad) {
+  const Buffer grad_inner = in_.make(saved.up.tensor().shape), grad_norm = in_.make(x.shape);
+  down_.backward(saved.active, grad, grad_inner);
+  in_.math.gelu_backward(saved.up, grad_inner, grad_inner);
+  up_.backward(saved.norm.y, grad_inner, grad_norm);
+  norm_.backward(x, saved.norm, grad_norm, grad);
+}
+
+Block::Block(const Surroundings& surroundings, const std::string& name)
+    : in_(surroundings), name_(name), attention_(surroundings, name), perceptron_(surroundings, name) {}
+
+Block::Saved Block::forward(const Tensor& x, const Tensor& y) {
+  Saved saved{{}, in_.make(x.shape), {}};
+  saved.attention = attention_.forward(x, saved.between);
+  saved.perceptron = perceptron_.forward(saved.between, y);
+  return saved;
+}
+
+void Block::backward(const Tensor& x, const Saved& saved, const Tensor& grad) {
+  perceptron_.backward(saved.between, saved.perceptron, grad);
+  attention_.backward(x, saved.attention, grad);
+  in_.parameters.mark_ready(name_ + ".");
+}
+
+}  // namespace train_lm

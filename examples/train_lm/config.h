@@ -1,0 +1,37 @@
+// What is trained and how it is split: what the command line says.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "tutti/parallel/parallel_state.h"
+
+namespace train_lm {
+
+struct ModelConfig {
+  std::size_t layers = 4;
+  std::size_t hidden = 64;
+  std::size_t heads = 4;
+  std::size_t sequence = 64;
+  std::size_t vocabulary = 256;  // bytes of text
+  std::size_t feed_forward = 256;
+  std::size_t experts = 0;  // 0: one multilayer perceptron a block instead of a mixture
+  std::size_t top_k = 2;
+};
+
+struct TrainConfig {
+  ModelConfig model;
+  tutti::parallel::ModelParallelSizes split;
+  bool sequence_parallel = false;
+  std::string schedule = "1F1B";
+  std::size_t batch = 8;         // samples a step, over all data-parallel ranks
+  std::size_t microbatches = 4;  // that a data-parallel rank's samples are computed in
+  int steps = 200;
+  float learning_rate = 1e-3F;
+  bool deterministic = false;
+  std::string text = "/usr/share/common-licenses";
+  std::string losses;  // file for the losses, a line a step
+  bool bytes = false;  // print what was sent in a step
+};
+
+}  // namespace train_lm

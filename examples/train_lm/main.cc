@@ -1,0 +1,128 @@
+// Trains a small language model on text that every Debian machine has, split as the flags say. One process is one rank:
+//
+//   train_lm --steps 200                                               on one rank
+//   examples/run.sh 8 train_lm --tensor 2 --pipeline 2                 on eight: data-parallel for what is left
+//   mpirun, torchrun and Slurm start it as well (docs/running.md)
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+
+#include "traffic.h"
+#include "trainer.h"
+#include "tutti/parallel/error.h"
+
+namespace train_lm {
+namespace {
+
+using tutti::parallel::check;
+using Comm = std::unique_ptr<tuttiComm, decltype(&tuttiCommDestroy)>;
+
+struct Options {
+  TrainConfig train;
+  std::string algorithm;
+};
+
+void Describe(CLI::App& app, Options& options) {
+  auto& train = options.train;
+  auto& model = train.model;
+  app.add_option("--tensor", train.split.tensor_model_parallel_size, "tensor-parallel ranks");
+  app.add_option("--pipeline", train.split.pipeline_model_parallel_size, "pipeline stages");
+  app.add_option("--expert", train.split.expert_model_parallel_size,
+                 "expert-parallel ranks, of the data-parallel ones");
+  app.add_option("--data", train.split.data_parallel_size, "data-parallel ranks; default: what is left of the world");
+  app.add_option("--order", train.split.order, "of ranks, the fastest axis first");
+  app.add_flag("--sequence-parallel", train.sequence_parallel, "split the sequence between tensor-parallel regions");
+  app.add_option("--schedule", train.schedule, "GPipe or 1F1B");
+  app.add_option("--microbatches", train.microbatches, "that a data-parallel rank's samples are computed in");
+  app.add_option("--batch", train.batch, "samples a step, of all ranks together");
+  app.add_option("--steps", train.steps);
+  app.add_option("--learning-rate", train.learning_rate);
+  app.add_option("--layers", model.layers);
+  app.add_option("--hidden", model.hidden);
+  app.add_option("--heads", model.heads);
+  app.add_option("--sequence", model.sequence, "bytes of text a sample");
+  app.add_option("--feed-forward", model.feed_forward);
+  app.add_option("--experts", model.experts, "a mixture of so many in every block");
+  app.add_option("--top-k", model.top_k, "experts a token");
+  app.add_option("--text", train.text, "folder of text files");
+  app.add_option("--losses", train.losses, "write the losses there, one a line");
+  app.add_flag("--deterministic", train.deterministic, "sums in the order of ranks (docs/numerics.md)");
+  app.add_flag("--bytes", train.bytes,
+               "print what all ranks sent in the last step, beside the formulas (use with --algorithm ring)");
+  app.add_option("--algorithm", options.algorithm, "of all collectives; default: chosen by the library");
+}
+
+tuttiConfig_t ConfigOf(const Options& options) {
+  tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+  if (options.train.deterministic) config.deterministic = 1;
+  if (!options.algorithm.empty()) config.algorithm = options.algorithm.c_str();
+  return config;
+}
+
+// As torchrun and its like say, or alone.
+Comm Join(tuttiConfig_t config) {
+  tuttiComm_t comm = nullptr;
+  if (std::getenv("WORLD_SIZE") != nullptr) {
+    check(tuttiCommInitEnv(&comm, &config));
+  } else {
+    tuttiUniqueId id;
+    check(tuttiGetUniqueId(&id));
+    check(tuttiCommInitRankConfig(&comm, 1, id, 0, &config));
+  }
+  return {comm, &tuttiCommDestroy};
+}
+
+// Of all ranks together, by group, since `before`, beside the formulas.
+void PrintBytes(const Options& options, ParallelState& state, const std::map<std::string, std::uint64_t>& before) {
+  auto& world = state.get_world_group();
+  const auto now = state.bytes_sent();
+  for (const auto& [group, expected] : expected_bytes(options.train, world.size())) {
+    const auto of = [&](const auto& counts) { return counts.contains(group) ? counts.at(group) : 0; };
+    std::uint64_t sent = of(now) - of(before);
+    const Tensor total(&sent, {1}, tuttiUint64);
+    world.all_reduce(total, total, tuttiSum);
+    if (world.rank() == 0) fmt::print("bytes {}: sent {}, by the formula {}\n", group, sent, expected);
+  }
+}
+
+void Train(const Options& options) {
+  const auto config = ConfigOf(options);
+  const Comm comm = Join(config);
+  const auto state = tutti::parallel::initialize_model_parallel(comm.get(), options.train.split, config);
+  const auto math = make_host_math();
+  Trainer trainer(options.train, *state, *math);
+  const bool speaks = state->get_world_group().rank() == 0;
+  std::ofstream losses;
+  if (speaks && !options.train.losses.empty()) losses.open(options.train.losses);
+  std::map<std::string, std::uint64_t> before;
+  for (int step = 0; step < options.train.steps; ++step) {
+    before = state->bytes_sent();
+    const double loss = trainer.step();
+    if (losses.is_open()) losses << fmt::format("{:.9g}\n", loss);
+    constexpr int kSpeakEvery = 20;
+    if (speaks && (step % kSpeakEvery == 0 || step + 1 == options.train.steps)) {
+      fmt::print("step {:4}: loss {:.6f}\n", step + 1, loss);
+    }
+  }
+  if (options.train.bytes) PrintBytes(options, *state, before);
+}
+
+}  // namespace
+}  // namespace train_lm
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains a small language model over Tutti.");
+  train_lm::Options options;
+  train_lm::Describe(app, options);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    train_lm::Train(options);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "train_lm: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}

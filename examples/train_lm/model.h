@@ -1,0 +1,66 @@
+// One pipeline stage's part of the language model: some blocks, with the embedding before the first and the loss after
+// the last. Keeps what backward needs of every micro-batch that is under way.
+//
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "block.h"
+#include "tutti/parallel/vocab_parallel.h"
+
+namespace train_lm {
+
+// Of one micro-batch: ids and targets (int32), [sequence, batch].
+struct Samples {
+  Tensor ids, targets;
+};
+
+class Model {
+ public:
+  Model(const Surroundings& surroundings, const StageRange& range);
+
+  // What stages send each other: [sequence (or a part), batch, hidden].
+  Shape activation_shape() const { return in_.rows_of_sequence(in_.model.hidden); }
+  // input: null on the first stage, else there until backward. output: null on the last.
+  void forward(int microbatch, const Samples& samples, const Tensor* input, const Tensor* output);
+  // grad_output: null on the last stage, whose losses all count `loss_scale`. grad_input: null on the first.
+  void backward(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
+                float loss_scale);
+  // The sum of the losses of a micro-batch, on the last stage, after its forward.
+  double loss(int microbatch) const { return losses_.at(microbatch); }
+
+ private:
+  using VocabParallelEmbedding = tutti::parallel::VocabParallelEmbedding;
+  using ColumnParallelLinear = tutti::parallel::ColumnParallelLinear;
+  using VocabParallelCrossEntropy = tutti::parallel::VocabParallelCrossEntropy;
+  struct Saved {
+    std::vector<Tensor> inputs;  // of the blocks, and of the head
+    std::vector<Buffer> own;     // those of them that are not the pipeline's
+    std::vector<Block::Saved> blocks;
+    LayerNorm::Saved norm;
+    Buffer logits;
+    std::optional<VocabParallelCrossEntropy> loss;
+  };
+
+  void Embed(const Samples& samples, const Tensor& x);
+  void EmbedBackward(const Samples& samples, const Tensor& grad);
+  double Head(const Samples& samples, const Tensor& x, Saved& saved);
+  void HeadBackward(const Samples& samples, const Tensor& x, Saved& saved, float loss_scale, const Tensor& grad);
+  bool first() const { return range_.first_block == 0; }
+  bool last() const { return range_.last_block == in_.model.layers; }
+
+  const Surroundings& in_;
+  StageRange range_;
+  std::optional<VocabParallelEmbedding> embedding_;
+  Buffer positions_;  // ids of this rank's part of the sequence
+  std::vector<Block> blocks_;
+  LayerNorm norm_;
+  std::optional<ColumnParallelLinear> head_;
+  std::map<int, Saved> saved_;  // by micro-batch
+  std::map<int, double> losses_;
+};
+
+}  // namespace train_lm

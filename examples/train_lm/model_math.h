@@ -1,0 +1,60 @@
+// What a transformer computes besides what its parallel layers need: the rest of the model's mathematics, on one
+// processor. Everything is float32 and in the order of calls. Thread-safety: one thread at a time.
+#pragma once
+
+#include <memory>
+
+#include "tutti/parallel/compute.h"
+
+namespace train_lm {
+
+using tutti::parallel::Buffer;
+using tutti::parallel::Compute;
+using tutti::parallel::Tensor;
+
+// A sequence's queries, keys and values for `heads` heads lie as [sequence, batch, heads, 3, width].
+struct AttentionShape {
+  std::size_t sequence, batch, heads, width;
+};
+
+struct AdamStep {
+  float learning_rate;
+  float beta1 = 0.9F, beta2 = 0.95F;
+  float epsilon = 1e-8F;
+  int step = 1;  // 1, 2, ...: for the correction of the bias (Kingma and Ba 2015)
+};
+
+class Math {
+ public:
+  virtual ~Math() = default;
+  virtual Compute& compute() = 0;
+
+  // From and to the host; returns when done.
+  virtual void copy_in(const void* host, const Tensor& tensor) = 0;
+  virtual void copy_out(const Tensor& tensor, void* host) = 0;
+
+  // out = a + b. out may be one of them.
+  virtual void add(const Tensor& a, const Tensor& b, const Tensor& out) = 0;
+  // Over the last dimension (Ba et al. 2016); statistics: mean and 1 / deviation of each row.
+  virtual void layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& y,
+                          const Tensor& statistics) = 0;
+  // Adds to grad_gain and grad_bias, and to grad_x.
+  virtual void layer_norm_backward(const Tensor& x, const Tensor& gain, const Tensor& statistics, const Tensor& grad_y,
+                                   const Tensor& grad_gain, const Tensor& grad_bias, const Tensor& grad_x) = 0;
+  // The tanh form (Hendrycks and Gimpel 2016).
+  virtual void gelu(const Tensor& x, const Tensor& y) = 0;
+  virtual void gelu_backward(const Tensor& x, const Tensor& grad_y, const Tensor& grad_x) = 0;
+  // Causal, scaled by 1 / sqrt(width) (Vaswani et al. 2017). probabilities: [batch, heads, sequence, sequence]; out:
+  // [sequence, batch, heads, width].
+  virtual void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& probabilities,
+                         const Tensor& out) = 0;
+  virtual void attention_backward(const AttentionShape& shape, const Tensor& qkv, const Tensor& probabilities,
+                                  const Tensor& grad_out, const Tensor& grad_qkv) = 0;
+  virtual void adam(const AdamStep& step, const Tensor& grad, const Tensor& first_moment, const Tensor& second_moment,
+                    const Tensor& parameter) = 0;
+};
+
+// On this processor, with OpenBLAS where the build found it.
+std::unique_ptr<Math> make_host_math();
+
+}  // namespace train_lm

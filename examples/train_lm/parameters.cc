@@ -1,0 +1,183 @@
+#include "parameters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+
+namespace train_lm {
+namespace {
+
+// GPT-2's (Radford et al. 2019).
+constexpr float kInitialDeviation = 0.02F;
+
+std::vector<float> InitialValues(const ParameterSpec& spec) {
+  const Tensor whole(static_cast<float*>(nullptr), spec.whole);
+  std::vector<float> values(whole.count(), spec.initial == Initial::ones ? 1.0F : 0.0F);
+  if (spec.initial == Initial::normal) {
+    std::seed_seq seed(spec.name.begin(), spec.name.end());
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal(0, kInitialDeviation);
+    for (auto& value : values) value = normal(random);
+  }
+  return values;
+}
+
+void AddLinear(std::vector<ParameterSpec>& specs, const std::string& name, std::size_t inputs, std::size_t outputs,
+               Split split, bool expert) {
+  specs.push_back({.name = name + ".weight", .whole = {outputs, inputs}, .split = split, .expert = expert});
+  specs.push_back({.name = name + ".bias",
+                   .whole = {outputs},
+                   .split = split == Split::rows ? Split::rows : Split::none,
+                   .initial = Initial::zeros,
+                   .expert = expert});
+}
+
+void AddNorm(std::vector<ParameterSpec>& specs, const std::string& name, std::size_t width) {
+  specs.push_back({.name = name + ".gain", .whole = {width}, .initial = Initial::ones, .along_sequence = true});
+  specs.push_back({.name = name + ".bias", .whole = {width}, .initial = Initial::zeros, .along_sequence = true});
+}
+
+}  // namespace
+
+std::vector<ParameterSpec> parameters_of(const ModelConfig& model, const StageRange& range) {
+  std::vector<ParameterSpec> specs;
+  if (range.first_block == 0) {
+    specs.push_back({.name = "embedding", .whole = {model.vocabulary, model.hidden}, .split = Split::rows});
+    specs.push_back({.name = "positions", .whole = {model.sequence, model.hidden}, .along_sequence = true});
+  }
+  for (std::size_t block = range.first_block; block < range.last_block; ++block) {
+    const auto name = fmt::format("block{}", block);
+    AddNorm(specs, name + ".norm1", model.hidden);
+    AddLinear(specs, name + ".qkv", model.hidden, 3 * model.hidden, Split::rows, false);
+    AddLinear(specs, name + ".out", model.hidden, model.hidden, Split::columns, false);
+    AddNorm(specs, name + ".norm2", model.hidden);
+    if (model.experts == 0) {
+      AddLinear(specs, name + ".up", model.hidden, model.feed_forward, Split::rows, false);
+      AddLinear(specs, name + ".down", model.feed_forward, model.hidden, Split::columns, false);
+      continue;
+    }
+    specs.push_back({.name = name + ".router", .whole = {model.experts, model.hidden}, .along_sequence = true});
+    for (std::size_t expert = range.first_expert; expert < range.last_expert; ++expert) {
+      AddLinear(specs, fmt::format("{}.expert{}.up", name, expert), model.hidden, model.feed_forward, Split::none,
+                true);
+      AddLinear(specs, fmt::format("{}.expert{}.down", name, expert), model.feed_forward, model.hidden, Split::none,
+                true);
+    }
+  }
+  if (range.last_block == model.layers) {
+    AddNorm(specs, "norm", model.hidden);
+    specs.push_back({.name = "head.weight", .whole = {model.vocabulary, model.hidden}, .split = Split::rows});
+  }
+  return specs;
+}
+
+Parameters::Parameters(const std::vector<ParameterSpec>& specs, const TrainConfig& config, ParallelState& state,
+                       Math& math)
+    : state_(state), math_(math), sequence_parallel_(config.sequence_parallel) {
+  auto& compute = math_.compute();
+  std::vector<tutti::parallel::Parameter> dense, experts;
+  for (const auto& spec : specs) {
+    Entry entry{.spec = spec, .own = {}, .data = {}, .first_moment = {}, .second_moment = {}};
+    entry.data = MyPart(spec, entry.own);
+    for (auto* moment : {&entry.first_moment, &entry.second_moment}) {
+      *moment = Buffer(compute, entry.data.shape);
+      compute.zero(*moment);
+    }
+    auto& list = spec.expert ? experts : dense;
+    entry.index = list.size();
+    list.push_back({spec.name, entry.data});
+    entries_.emplace(spec.name, std::move(entry));
+  }
+  const int replicas = state_.get_data_parallel_world_size();
+  dense_ = std::make_unique<DistributedDataParallel>(state_.get_data_parallel_group(), compute, std::move(dense));
+  // An expert sees the tokens of all ranks of its group, so of as many data-parallel ranks.
+  experts_ = std::make_unique<DistributedDataParallel>(
+      state_.get_expert_data_parallel_group(), compute, std::move(experts),
+      tutti::parallel::DistributedDataParallelConfig{.gradient_divisor = replicas});
+}
+
+Tensor Parameters::MyPart(const ParameterSpec& spec, Buffer& own) const {
+  const auto size = static_cast<std::size_t>(state_.get_tensor_model_parallel_world_size());
+  const auto rank = static_cast<std::size_t>(state_.get_tensor_model_parallel_rank());
+  auto values = InitialValues(spec);
+  const Tensor whole(values.data(), spec.whole);
+  Shape mine = spec.whole;
+  std::vector<float> part;
+  if (spec.split == Split::rows) {
+    tutti::parallel::require_divisible(spec.name.c_str(), mine.front(), "tensor_model_parallel_size", size);
+    mine.front() /= size;
+    const Tensor rows = whole.chunk(rank, size);
+    part.assign(rows.floats(), rows.floats() + rows.count());
+  } else if (spec.split == Split::columns) {
+    tutti::parallel::require_divisible(spec.name.c_str(), mine.back(), "tensor_model_parallel_size", size);
+    mine.back() /= size;
+    for (std::size_t row = 0; row < whole.rows(); ++row) {
+      const float* const begin = whole.floats() + row * whole.columns() + rank * mine.back();
+      part.insert(part.end(), begin, begin + mine.back());
+    }
+  } else {
+    part = std::move(values);
+  }
+  own = Buffer(math_.compute(), mine);
+  math_.copy_in(part.data(), own);
+  return own;
+}
+
+const Tensor& Parameters::grad(const std::string& name) const {
+  const auto& entry = entries_.at(name);
+  return owner(entry).grad(entry.index);
+}
+
+tutti::parallel::LinearParameters Parameters::linear(const std::string& name) const {
+  return {data(name + ".weight"), data(name + ".bias"), grad(name + ".weight"), grad(name + ".bias")};
+}
+
+void Parameters::broadcast() {
+  dense_->broadcast_parameters();
+  experts_->broadcast_parameters();
+}
+
+void Parameters::zero_grad() {
+  dense_->zero_grad();
+  experts_->zero_grad();
+}
+
+void Parameters::sync(bool on) {
+  using NoSync = DistributedDataParallel::NoSync;
+  dense_waits_ = on ? nullptr : std::make_unique<NoSync>(*dense_);
+  experts_wait_ = on ? nullptr : std::make_unique<NoSync>(*experts_);
+}
+
+void Parameters::mark_ready(const std::string& prefix) {
+  for (auto entry = entries_.lower_bound(prefix); entry != entries_.end() && entry->first.starts_with(prefix);
+       ++entry) {
+    // Those along the sequence are summed over the tensor-parallel group first.
+    if (!sequence_parallel_ || !entry->second.spec.along_sequence) owner(entry->second).mark_ready(entry->second.index);
+  }
+}
+
+void Parameters::finish_gradients() {
+  if (sequence_parallel_) {
+    auto& group = state_.get_tensor_model_parallel_group();
+    for (const auto& [name, entry] : entries_) {
+      if (entry.spec.along_sequence) group.all_reduce(grad(name), grad(name), tuttiSum, math_.compute().stream());
+    }
+  }
+  dense_->finish_gradients();
+  experts_->finish_gradients();
+}
+
+void Parameters::adam(AdamStep step) {
+  for (const auto& [name, entry] : entries_) {
+    math_.adam(step, grad(name), entry.first_moment, entry.second_moment, entry.data);
+  }
+}
+
+std::size_t Parameters::count() const {
+  std::size_t count = 0;
+  for (const auto& [name, entry] : entries_) count += entry.data.count();
+  return count;
+}
+
+}  // namespace train_lm

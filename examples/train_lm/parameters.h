@@ -1,0 +1,89 @@
+// A model's parameters, and which part of each this rank has. Values depend on names and whole shapes alone, so that
+// every split begins with the same model.
+//
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config.h"
+#include "model_math.h"
+#include "tutti/parallel/data_parallel.h"
+#include "tutti/parallel/parallel_state.h"
+#include "tutti/parallel/tensor_parallel.h"
+
+namespace train_lm {
+
+using tutti::parallel::ParallelState;
+using tutti::parallel::Shape;
+
+enum class Split { none, rows, columns };  // over the tensor-parallel group
+enum class Initial { zeros, ones, normal };
+
+struct ParameterSpec {
+  std::string name;
+  Shape whole;
+  Split split = Split::none;
+  Initial initial = Initial::normal;
+  // With sequence parallelism every rank of the tensor-parallel group sees a part of the sequence only, so that the
+  // gradients of what is not split are to be summed over it.
+  bool along_sequence = false;
+  // Of an expert: averaged over the ranks that hold the same one.
+  bool expert = false;
+};
+
+// All parameters of the blocks [first, last) of the model, with what is before the first block and after the last one
+// if those are among them; of the experts, [first_expert, last_expert).
+struct StageRange {
+  std::size_t first_block = 0, last_block = 0;
+  std::size_t first_expert = 0, last_expert = 0;
+};
+std::vector<ParameterSpec> parameters_of(const ModelConfig& model, const StageRange& range);
+
+class Parameters {
+ public:
+  Parameters(const std::vector<ParameterSpec>& specs, const TrainConfig& config, ParallelState& state, Math& math);
+
+  const Tensor& data(const std::string& name) const { return entries_.at(name).data; }
+  const Tensor& grad(const std::string& name) const;
+  // "name.weight" and "name.bias".
+  tutti::parallel::LinearParameters linear(const std::string& name) const;
+
+  void broadcast();
+  void zero_grad();
+  // While false, gradients are added up and not sent.
+  void sync(bool on);
+  // All parameters whose names begin so have their gradients.
+  void mark_ready(const std::string& prefix);
+  // Every gradient is the average over the samples of all ranks.
+  void finish_gradients();
+  void adam(AdamStep step);
+
+  // Elements that this rank has.
+  std::size_t count() const;
+
+ private:
+  using DistributedDataParallel = tutti::parallel::DistributedDataParallel;
+  struct Entry {
+    ParameterSpec spec;
+    Buffer own;
+    Tensor data;
+    Buffer first_moment, second_moment;
+    std::size_t index = 0;  // in dense_ or experts_
+  };
+
+  DistributedDataParallel& owner(const Entry& entry) const { return entry.spec.expert ? *experts_ : *dense_; }
+  Tensor MyPart(const ParameterSpec& spec, Buffer& own) const;
+
+  ParallelState& state_;
+  Math& math_;
+  bool sequence_parallel_;
+  std::map<std::string, Entry> entries_;
+  std::unique_ptr<DistributedDataParallel> dense_, experts_;
+  std::unique_ptr<DistributedDataParallel::NoSync> dense_waits_, experts_wait_;
+};
+
+}  // namespace train_lm

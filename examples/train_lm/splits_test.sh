@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# The example trains the same on every split, sends what the formulas say, and says what does not divide.
+#   splits_test.sh FOLDER      of the built programs
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+programs=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+train() {
+  local ranks=$1
+  shift
+  examples/run.sh "$ranks" "$programs/train_lm" --steps 6 "$@"
+}
+
+train 1 --losses "$work/one" >"$work/log"
+train 2 --tensor 2 --sequence-parallel --losses "$work/tp" >>"$work/log"
+train 4 --pipeline 2 --schedule GPipe --microbatches 2 --losses "$work/pp" >>"$work/log"
+train 8 --tensor 2 --pipeline 2 --losses "$work/all" >>"$work/log"
+"$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "TP+SP 2=$work/tp" "PP 2 x DP 2=$work/pp" \
+  "2 x 2 x 2=$work/all"
+awk '{ print $1 * (NR == 3 ? 1.001 : 1) }' "$work/one" >"$work/other"
+if "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "another=$work/other" 2>/dev/null; then
+  echo "curves that differ were taken for one" >&2
+  exit 1
+fi
+
+train 8 --tensor 2 --pipeline 2 --sequence-parallel --algorithm ring --bytes | awk '
+  $1 == "bytes" { seen++; sub(",", "", $4); if ($4 != $8) { print "sent " $4 ", not " $8 ": " $0; bad = 1 } }
+  END { if (seen != 3) { print seen + 0 " groups"; bad = 1 }; exit bad }'
+
+refused() {
+  local words=$1
+  shift
+  if train "$@" >"$work/out" 2>&1; then
+    echo "$* was not refused" >&2
+    exit 1
+  fi
+  # By every rank.
+  [ "$(grep -c -- "$words" "$work/out")" -eq "$1" ] || {
+    cat "$work/out" >&2
+    exit 1
+  }
+}
+refused "heads (3) is not divisible by tensor_model_parallel_size (2)" 2 --tensor 2 --heads 3 --hidden 66
+refused "layers (5) is not divisible by pipeline_model_parallel_size (2)" 2 --pipeline 2 --layers 5
+refused "the world's size (3) is not divisible by" 3 --tensor 2
+refused "tensor_model_parallel_size (2) x context_parallel_size (1) x pipeline_model_parallel_size (1) x data_parallel_size (4) is 8, but the world's size is 2" 2 --tensor 2 --data 4
+echo "passed"

@@ -1,0 +1,84 @@
+#include "traffic.h"
+
+#include "parameters.h"
+#include "tutti/parallel/pipeline.h"
+
+namespace train_lm {
+namespace {
+
+constexpr std::uint64_t kFloat = sizeof(float);
+
+std::uint64_t CountOf(const Shape& shape) { return Tensor(static_cast<float*>(nullptr), shape).count(); }
+
+// Sizes of the split, and what a micro-batch's activations are.
+struct Job {
+  Job(const TrainConfig& config, int world_size)
+      : config(config), layouts(tutti::parallel::layouts_of(config.split, world_size)) {
+    const auto size = [&](const char* axis) { return static_cast<std::uint64_t>(layouts.dense.size(axis)); };
+    tp = size("tp");
+    dp = size("dp");
+    pp = size("pp");
+    rows = config.batch * config.model.sequence / dp / config.microbatches;
+    activation = rows * config.model.hidden * kFloat;
+  }
+
+  StageRange range(std::uint64_t stage) const {
+    const std::size_t blocks = config.model.layers / pp;
+    return {stage * blocks, (stage + 1) * blocks, 0, config.model.experts};
+  }
+
+  const TrainConfig& config;
+  tutti::parallel::ModelParallelLayouts layouts;
+  std::uint64_t tp, dp, pp;
+  std::uint64_t rows;        // tokens of a micro-batch
+  std::uint64_t activation;  // bytes, of the whole sequence
+};
+
+// Of one replica. Megatron-LM: in every block two all-reduces forward and two backward, one for the embedding and one
+// for the head. With sequence parallelism each all-reduce is an all-gather and a reduce-scatter, and backward gathers
+// the input of each column-parallel layer once more.
+std::uint64_t TensorParallelBytes(const Job& job) {
+  const auto& model = job.config.model;
+  const bool sequence = job.config.sequence_parallel;
+  const std::uint64_t half = (job.tp - 1) * job.activation;  // an all-gather, a reduce-scatter, half an all-reduce
+  const std::uint64_t pairs = 2 * model.layers;              // column-parallel, row-parallel
+  const std::uint64_t in_pairs = pairs * (sequence ? 5 : 4) * half;
+  const std::uint64_t at_ends = (sequence ? 2 + 3 : 2 + 2) * half;  // embedding, head
+  // The loss: maxima; sums and targets' logits.
+  const std::uint64_t loss = 2 * (job.tp - 1) * 3 * job.rows * kFloat;
+  std::uint64_t once = 0;  // gradients of what is not split along the sequence
+  if (sequence) {
+    for (const auto& spec : parameters_of(model, {0, model.layers, 0, model.experts})) {
+      if (spec.along_sequence) once += 2 * (job.tp - 1) * CountOf(spec.whole) * kFloat;
+    }
+  }
+  return job.config.microbatches * (in_pairs + at_ends + loss) + once;
+}
+
+// One all-reduce of all gradients. A rank of a tensor-parallel group has its part of what is split, and all of the
+// rest.
+std::uint64_t DataParallelBytes(const Job& job) {
+  std::uint64_t count = 0;
+  for (const auto& spec : parameters_of(job.config.model, {0, job.config.model.layers, 0, job.config.model.experts})) {
+    if (!spec.expert) count += CountOf(spec.whole) * (spec.split == Split::none ? job.tp : 1);
+  }
+  return 2 * (job.dp - 1) * count * kFloat;
+}
+
+// Of one replica: every border of two stages is crossed by every micro-batch forward and backward, by each rank of the
+// tensor-parallel group - with sequence parallelism with its part only. And at the start stages agree on shapes.
+std::uint64_t PipelineBytes(const Job& job) {
+  const std::uint64_t ranks = job.config.sequence_parallel ? 1 : job.tp;
+  const std::uint64_t agreement = job.tp * job.pp * (job.pp - 1) * tutti::parallel::negotiation_bytes();
+  return 2 * (job.pp - 1) * job.config.microbatches * job.activation * ranks + agreement;
+}
+
+}  // namespace
+
+std::map<std::string, std::uint64_t> expected_bytes(const TrainConfig& config, int world_size) {
+  const Job job(config, world_size);
+  return {
+      {"tp", job.dp * TensorParallelBytes(job)}, {"dp", DataParallelBytes(job)}, {"pp", job.dp * PipelineBytes(job)}};
+}
+
+}  // namespace train_lm

@@ -1,0 +1,19 @@
+// How many bytes a step sends, by the papers' formulas: what the library's counters are compared with.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "config.h"
+
+namespace train_lm {
+
+// By group (as ParallelState::bytes_sent() names them), all ranks of the world together, with ring algorithms. An
+// all-reduce of B bytes over n ranks is 2 (n - 1) B, a reduce-scatter to or an all-gather of B bytes in all (n - 1) B.
+// Expert parallelism depends on where tokens go, and is not among them.
+std::map<std::string, std::uint64_t> expected_bytes(const TrainConfig& config, int world_size);
+
+}  // namespace train_lm

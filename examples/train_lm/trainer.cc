@@ -1,0 +1,114 @@
+#include "trainer.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "tutti/parallel/error.h"
+
+namespace train_lm {
+namespace {
+
+using tutti::parallel::require_divisible;
+using tutti::parallel::TensorSpec;
+
+// Everything that must divide, asked before anything is made.
+const TrainConfig& Checked(const TrainConfig& config, const ParallelState& state) {
+  const auto tp = static_cast<std::size_t>(state.get_tensor_model_parallel_world_size());
+  const auto pp = static_cast<std::size_t>(state.get_pipeline_model_parallel_world_size());
+  const auto dp = static_cast<std::size_t>(state.get_data_parallel_world_size());
+  const auto ep = static_cast<std::size_t>(state.get_expert_model_parallel_world_size());
+  const auto& model = config.model;
+  require_divisible("hidden", model.hidden, "heads", model.heads);
+  require_divisible("heads", model.heads, "tensor_model_parallel_size", tp);
+  require_divisible("layers", model.layers, "pipeline_model_parallel_size", pp);
+  require_divisible("batch", config.batch, "data_parallel_size", dp);
+  require_divisible("a data-parallel rank's samples", config.batch / dp, "microbatches", config.microbatches);
+  if (config.sequence_parallel) require_divisible("sequence", model.sequence, "tensor_model_parallel_size", tp);
+  if (model.experts != 0 || ep > 1) require_divisible("experts", model.experts, "expert_model_parallel_size", ep);
+  return config;
+}
+
+StageRange RangeOf(const TrainConfig& config, const ParallelState& state) {
+  const auto stages = static_cast<std::size_t>(state.get_pipeline_model_parallel_world_size());
+  const auto stage = static_cast<std::size_t>(state.get_pipeline_model_parallel_rank());
+  const auto groups = static_cast<std::size_t>(state.get_expert_model_parallel_world_size());
+  const auto group = static_cast<std::size_t>(state.get_expert_model_parallel_rank());
+  const std::size_t blocks = config.model.layers / stages, experts = config.model.experts / groups;
+  return {stage * blocks, (stage + 1) * blocks, group * experts, (group + 1) * experts};
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainConfig& config, ParallelState& state, Math& math)
+    : config_(Checked(config, state)),
+      state_(state),
+      math_(math),
+      range_(RangeOf(config, state)),
+      text_(config.text, config.model.sequence),
+      parameters_(parameters_of(config.model, range_), config, state, math),
+      surroundings_{
+          config_.model,
+          math_,
+          parameters_,
+          {state.get_tensor_model_parallel_group(), math.compute()},
+          config.sequence_parallel,
+          config.batch / static_cast<std::size_t>(state.get_data_parallel_world_size()) / config.microbatches},
+      model_(surroundings_, range_),
+      pipeline_(state.get_pipeline_model_parallel_group(),
+                state.is_pipeline_first_stage() ? std::nullopt : std::optional(TensorSpec{model_.activation_shape()}),
+                state.is_pipeline_last_stage() ? std::nullopt : std::optional(TensorSpec{model_.activation_shape()})),
+      schedule_(tutti::parallel::get_schedule(config.schedule, state.get_pipeline_model_parallel_world_size(),
+                                              static_cast<int>(config.microbatches))) {
+  parameters_.broadcast();
+}
+
+Samples Trainer::Load(int microbatch) {
+  const std::size_t sequence = config_.model.sequence, batch = surroundings_.batch;
+  const auto replica = static_cast<std::size_t>(state_.get_data_parallel_rank());
+  const std::size_t first = (replica * config_.microbatches + static_cast<std::size_t>(microbatch)) * batch;
+  std::vector<std::int32_t> ids(sequence * batch), targets(ids.size());
+  for (std::size_t i = 0; i < batch; ++i) text_.sample(step_, first + i, ids.data() + i, targets.data() + i, batch);
+  auto& compute = math_.compute();
+  Loaded loaded{Buffer(compute, {sequence, batch}, tuttiInt32), Buffer(compute, {sequence * batch}, tuttiInt32)};
+  math_.copy_in(ids.data(), loaded.ids);
+  math_.copy_in(targets.data(), loaded.targets);
+  const auto& kept = samples_.insert_or_assign(microbatch, std::move(loaded)).first->second;
+  return {kept.ids, kept.targets};
+}
+
+void Trainer::forward(int microbatch, const Tensor* input, const Tensor* output) {
+  model_.forward(microbatch, Load(microbatch), input, output);
+}
+
+void Trainer::backward(int microbatch, const Tensor* /*input*/, const Tensor* grad_output, const Tensor* grad_input) {
+  // The gradients of a step are complete, and sent, with the last micro-batch's.
+  if (++backwards_ == config_.microbatches) parameters_.sync(true);
+  const auto& loaded = samples_.at(microbatch);
+  const std::size_t tokens = config_.microbatches * loaded.targets.tensor().count();
+  model_.backward(microbatch, {loaded.ids, loaded.targets}, grad_output, grad_input, 1 / static_cast<float>(tokens));
+}
+
+double Trainer::step() {
+  parameters_.zero_grad();
+  parameters_.sync(false);
+  backwards_ = 0;
+  pipeline_.run(schedule_, *this, math_.compute().stream());
+  parameters_.finish_gradients();
+  ++step_;
+  parameters_.adam({.learning_rate = config_.learning_rate, .step = static_cast<int>(step_)});
+  return MeanLoss();
+}
+
+// The last stages have it; of a tensor-parallel group all have the same.
+double Trainer::MeanLoss() {
+  double sum = 0;
+  if (state_.is_pipeline_last_stage() && state_.get_tensor_model_parallel_rank() == 0) {
+    for (std::size_t i = 0; i < config_.microbatches; ++i) sum += model_.loss(static_cast<int>(i));
+  }
+  const Tensor total(&sum, {1}, tuttiFloat64);
+  state_.get_world_group().all_reduce(total, total, tuttiSum);
+  return sum / static_cast<double>(config_.batch * config_.model.sequence);
+}
+
+}  // namespace train_lm

@@ -1,0 +1,51 @@
+// Trains the model, split as the configuration says, and has the losses of all steps.
+//
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model.h"
+#include "text.h"
+#include "tutti/parallel/pipeline.h"
+
+namespace train_lm {
+
+class Trainer final : private tutti::parallel::PipelineStep {
+ public:
+  // Throws tutti::parallel::Error naming the quantity and both values where something does not divide.
+  Trainer(const TrainConfig& config, ParallelState& state, Math& math);
+
+  // One step; returns the mean loss of its tokens, the same on every rank.
+  double step();
+
+  std::size_t parameters() const { return parameters_.count(); }
+
+ private:
+  void forward(int microbatch, const Tensor* input, const Tensor* output) override;
+  void backward(int microbatch, const Tensor* input, const Tensor* grad_output, const Tensor* grad_input) override;
+  Samples Load(int microbatch);
+  double MeanLoss();
+
+  const TrainConfig& config_;
+  ParallelState& state_;
+  Math& math_;
+  StageRange range_;
+  Text text_;
+  Parameters parameters_;
+  Surroundings surroundings_;
+  Model model_;
+  tutti::parallel::PipelineParallel pipeline_;
+  tutti::parallel::PipelineSchedule schedule_;
+
+  struct Loaded {
+    Buffer ids, targets;
+  };
+  std::map<int, Loaded> samples_;  // by micro-batch
+  std::size_t step_ = 0;
+  std::size_t backwards_ = 0;  // of this step
+};
+
+}  // namespace train_lm

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Trains the language model of examples/train_lm on one rank and on every split, from nothing: installs what is missing,
+# builds Release, trains, and says how far each loss curve is from one rank's, and what each split sends.
+#   scripts/train.sh [STEPS]        200 steps by default
+# Writes the losses and their chart to build/release/train. Ends with a failure if a curve is more than 1e-4 (relative)
+# from one rank's, or if two deterministic runs differ in a bit.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+steps=${1:-200}
+
+scripts/setup.sh
+scripts/build.sh release
+build=build/release/examples/train_lm
+out=build/release/train
+mkdir -p "$out"
+
+# losses RANKS FILE FLAGS...
+losses() {
+  local ranks=$1 file=$2
+  shift 2
+  examples/run.sh "$ranks" "$build/train_lm" --steps "$steps" --losses "$out/$file.txt" "$@" >"$out/$file.log" 2>&1 || {
+    cat "$out/$file.log" >&2
+    return 1
+  }
+}
+
+# name|ranks|flags
+dense=(
+  "DP 2|2|"
+  "TP 2|2|--tensor 2"
+  "TP+SP 2|2|--tensor 2 --sequence-parallel"
+  "PP 2, GPipe|2|--pipeline 2 --schedule GPipe"
+  "PP 2, 1F1B|2|--pipeline 2 --schedule 1F1B"
+  "PP 4, GPipe|4|--pipeline 4 --schedule GPipe"
+  "PP 4, 1F1B|4|--pipeline 4 --schedule 1F1B"
+  "TP x PP x DP = 2 x 2 x 2|8|--tensor 2 --pipeline 2"
+)
+
+status=0
+
+# compare CHART ONE-RANK-FLAGS SPLITS...
+compare() {
+  local chart=$1 flags=$2 split name ranks more files=() index=0
+  shift 2
+  # shellcheck disable=SC2086  # flags are several words
+  losses 1 "$chart-one" $flags
+  files+=("one rank=$out/$chart-one.txt")
+  for split in "$@"; do
+    IFS='|' read -r name ranks more <<<"$split"
+    index=$((index + 1))
+    # shellcheck disable=SC2086
+    losses "$ranks" "$chart-$index" $flags $more
+    files+=("$name=$out/$chart-$index.txt")
+  done
+  "$build/compare_losses" "$out/$chart.svg" "${files[@]}" || status=1
+}
+
+echo "[train] losses, $steps steps"
+compare dense "" "${dense[@]}"
+
+echo
+echo "[train] deterministic: two runs of TP x PP x DP = 2 x 2 x 2, bit for bit"
+losses 8 again-1 --deterministic --tensor 2 --pipeline 2
+losses 8 again-2 --deterministic --tensor 2 --pipeline 2
+if cmp "$out/again-1.txt" "$out/again-2.txt"; then echo "equal"; else status=1; fi
+
+echo
+echo "[train] bytes that all ranks send in a step, by the library's counters and by the formula"
+echo "| split | by | sent | formula |"
+echo "|---|---|---|---|"
+for split in "${dense[@]}"; do
+  IFS='|' read -r name ranks more <<<"$split"
+  # shellcheck disable=SC2086
+  examples/run.sh "$ranks" "$build/train_lm" --steps 2 --algorithm ring --bytes $more |
+    sed -n "s/^bytes \([a-z ]*\): sent \([0-9]*\), by the formula \([0-9]*\)\$/| $name | \1 | \2 | \3 |/p" | grep -v "| 0 | 0 |"
+done
+
+echo
+[ "$status" -eq 0 ] && echo "[train] all curves are one rank's; the chart is $out/dense.svg" || echo "[train] FAILED"
+exit "$status"
