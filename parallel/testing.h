@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,14 @@ inline ::testing::AssertionResult Throws(const std::function<void()>& call, tutt
     return ::testing::AssertionSuccess();
   }
   return ::testing::AssertionFailure() << "nothing was thrown";
+}
+
+// From -1 to 1; equal seeds give equal values everywhere.
+inline std::vector<float> RandomFloats(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<float> values(count);
+  std::ranges::generate(values, [&] { return static_cast<float>(random() % 2001) / 1000 - 1; });
+  return values;
 }
 
 }  // namespace tutti::parallel

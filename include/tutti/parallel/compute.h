@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "tutti/parallel/tensor.h"
 
@@ -67,6 +68,25 @@ class Compute {
   virtual void cross_entropy_backward(const Tensor& logits, const Tensor& maxima, const Tensor& sums,
                                       const Tensor& targets, std::int32_t first, const Tensor& grad_losses,
                                       const Tensor& grad_logits) = 0;
+
+  // From the host's memory, which is free again at the return, and to it, where it is at the return.
+  virtual void upload(const void* from, const Tensor& to) = 0;
+  virtual void download(const Tensor& from, void* to) = 0;
+
+  // Of experts. `rows` (int32) [n, k] says which rows of `from` belong to row i of n; -1: none.
+  // to's row i = the sum of weights[i, j] times from's row rows[i, j], added in the order of j; zeros if there are
+  // none. Weights without data are ones.
+  virtual void sum_rows(const Tensor& from, const Tensor& rows, const Tensor& weights, const Tensor& to) = 0;
+  // dots[i, j] = x's row i times from's row rows[i, j]; 0 for none.
+  virtual void dot_rows(const Tensor& x, const Tensor& from, const Tensor& rows, const Tensor& dots) = 0;
+  // Of each row of logits: probabilities = softmax, indices (int32) [n, k] = where the k largest are, the largest first
+  // and equal ones by index, weights [n, k] = the probabilities there, divided by their sum if `renormalize`.
+  virtual void topk_softmax(const Tensor& logits, bool renormalize, const Tensor& probabilities, const Tensor& indices,
+                            const Tensor& weights) = 0;
+  // The gradient, where probabilities have one of their own, too: grad_columns, the same in every row.
+  virtual void topk_softmax_backward(const Tensor& probabilities, const Tensor& indices, bool renormalize,
+                                     const Tensor& grad_weights, const Tensor& grad_columns,
+                                     const Tensor& grad_logits) = 0;
 };
 
 // A tensor of one's own.
@@ -82,6 +102,8 @@ class Buffer {
   std::unique_ptr<void, std::function<void(void*)>> memory_;
   Tensor tensor_;
 };
+// Rows of so many numbers, from the host's memory.
+Buffer uploaded(Compute& compute, const std::vector<std::int32_t>& numbers, std::size_t columns);
 
 // float32 on the host.
 class HostCompute : public Compute {
@@ -119,6 +141,15 @@ class HostCompute : public Compute {
   void cross_entropy(const Tensor& sums, const Tensor& target_logits, const Tensor& losses) override;
   void cross_entropy_backward(const Tensor& logits, const Tensor& maxima, const Tensor& sums, const Tensor& targets,
                               std::int32_t first, const Tensor& grad_losses, const Tensor& grad_logits) override;
+  void upload(const void* from, const Tensor& to) override;
+  void download(const Tensor& from, void* to) override;
+  void sum_rows(const Tensor& from, const Tensor& rows, const Tensor& weights, const Tensor& to) override;
+  void dot_rows(const Tensor& x, const Tensor& from, const Tensor& rows, const Tensor& dots) override;
+  void topk_softmax(const Tensor& logits, bool renormalize, const Tensor& probabilities, const Tensor& indices,
+                    const Tensor& weights) override;
+  void topk_softmax_backward(const Tensor& probabilities, const Tensor& indices, bool renormalize,
+                             const Tensor& grad_weights, const Tensor& grad_columns,
+                             const Tensor& grad_logits) override;
 
  private:
   Matmul matmul_;
