@@ -1,0 +1,112 @@
+// Expert parallelism: every rank has some of the experts; tokens travel to theirs, and what the experts made of them
+// travels back and is added up.
+//
+//   const DispatchHandle handle = dispatcher.get_dispatch_layout(routing);       // who sends how many to whom
+//   const Buffer rows = dispatcher.dispatch(tokens, handle);                     // sorted by local expert
+//   ... the experts: handle.tokens_per_expert() rows each ...
+//   const Combined combined = dispatcher.combine(expert_output, routing.topk_weights, handle, output);
+//
+// Backward of a dispatch is a combine, and of a combine a dispatch. The handle serves them all, any number of times,
+// and counts are exchanged for it only once.
+//
+// Two forms, equal bit for bit. Flat: every rank sends to every rank. Two-level: a token goes once to each host that
+// has an expert of it, to the rank with the sender's place in its host (its rail), and from there to the experts'
+// ranks; on the way back its contributions are added there before one row goes over the rail.
+//
+// Sources: Lepikhin et al. 2020, "GShard" (capacity); Gale et al. 2022, "MegaBlocks" (dropless); Megatron-Core's
+// MoEAlltoAllTokenDispatcher; DeepSeek's DeepEP (handles, rails).
+//
+// Order: rows arrive sorted by local expert, then source rank, then token. A token's contributions are added in the
+// order of its choices, those of each host first, then the hosts' sums. So the results depend on nothing but the input.
+//
+// Thread-safety: one thread at a time. A handle is constant: one for several micro-batches is well.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "tutti/parallel/rail_exchange.h"
+#include "tutti/parallel/router.h"
+
+namespace tutti::parallel {
+
+struct TokenDispatcherConfig {
+  std::size_t num_experts = 0;  // expert e is on rank e / (num_experts / ranks)
+  std::size_t topk = 2;
+  std::size_t hidden_size = 0;
+  tuttiDataType_t dtype = tuttiFloat32;
+  // 0: dropless. Else an expert takes ceil(factor * tokens * topk / num_experts) choices of a rank's tokens, the first
+  // ones; others contribute nothing.
+  double capacity_factor = 0;
+  // Of the group, host by host. Without rails it only says in which order contributions are added. 0: all on one.
+  std::size_t ranks_per_host = 0;
+};
+
+// The groups of the two-level form.
+struct RailGroups {
+  // Those of `ep`, a group of `world`. Throws Error unless ranks_per_host divides ep's size. `world` outlives this.
+  RailGroups(ProcessGroup& world, const ProcessGroup& ep, std::size_t ranks_per_host,
+             const tuttiConfig_t& config = TUTTI_CONFIG_INITIALIZER);
+
+  ProcessGroup node;  // inside this rank's host
+  ProcessGroup rail;  // the ranks with this one's place in their hosts
+};
+
+struct DispatchHandle {
+  std::size_t tokens = 0;
+  std::int64_t dropped = 0;       // choices of this rank's tokens
+  std::optional<RailPlan> hosts;  // where there are several
+  ExchangePlan plan;
+
+  // Rows that dispatch() gives this rank, by local expert.
+  const std::vector<std::size_t>& tokens_per_expert() const { return plan.tokens_per_expert; }
+  std::size_t received() const { return plan.received; }
+};
+
+// What a combine leaves for its backward pass.
+struct Combined {
+  Buffer returned;  // the experts' rows, unweighted
+  Buffer weights;
+};
+
+class MoEAlltoAllTokenDispatcher {
+ public:
+  // Flat, or two-level with `rails`. Collective over ep: ranks compare what they were given. Throws Error naming the
+  // quantity and both values, on every rank, before any token is sent, where they differ, num_experts is less than the
+  // ranks or not divisible by them, or a size is not possible. Everything given outlives this.
+  MoEAlltoAllTokenDispatcher(ProcessGroup& ep, Compute& compute, const TokenDispatcherConfig& config);
+  MoEAlltoAllTokenDispatcher(ProcessGroup& ep, RailGroups& rails, Compute& compute,
+                             const TokenDispatcherConfig& config);
+
+  const TokenDispatcherConfig& config() const { return config_; }
+
+  // All that follow are collective.
+  DispatchHandle get_dispatch_layout(const Routing& routing);
+  // tokens [handle.tokens, hidden_size]; the result is [handle.received(), hidden_size].
+  Buffer dispatch(const Tensor& tokens, const DispatchHandle& handle);
+  void dispatch_backward(const Tensor& grad_rows, const DispatchHandle& handle, const Tensor& grad_tokens);
+  // expert_output [handle.received(), hidden_size], weights [handle.tokens, topk]; output as tokens.
+  Combined combine(const Tensor& expert_output, const Tensor& weights, const DispatchHandle& handle,
+                   const Tensor& output);
+  // Gives the gradient of expert_output, and writes that of the weights.
+  Buffer combine_backward(const Tensor& grad_output, const Combined& combined, const DispatchHandle& handle,
+                          const Tensor& grad_weights);
+
+ private:
+  MoEAlltoAllTokenDispatcher(ProcessGroup& ep, RailGroups* rails, Compute& compute,
+                             const TokenDispatcherConfig& config);
+
+  std::int64_t Drop(std::vector<std::int32_t>& experts) const;
+  // Of what came back: the sum for each row that was exchanged, then for each token.
+  void AddUp(const Tensor& returned, const Tensor& weights, const DispatchHandle& handle, const Tensor& output);
+  void RequireTokens(const char* what, const Tensor& tensor, std::size_t rows) const;
+
+  Compute& compute_;
+  TokenDispatcherConfig config_;
+  RailExchange to_hosts_;
+  ExpertExchange to_experts_;
+};
+
+}  // namespace tutti::parallel

@@ -1,0 +1,143 @@
+#include "tutti/parallel/expert_exchange.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tutti::parallel {
+namespace {
+
+// Rows by expert and segment.
+class Counts {
+ public:
+  Counts(std::size_t experts, std::size_t segments) : segments_(segments), counts_(experts * segments) {}
+  std::int32_t& at(std::size_t expert, std::size_t segment) { return counts_[expert * segments_ + segment]; }
+  std::vector<std::int32_t>& all() { return counts_; }
+
+ private:
+  std::size_t segments_;
+  std::vector<std::int32_t> counts_;
+};
+
+std::vector<std::size_t> SumsOf(const std::vector<std::int32_t>& counts, std::size_t parts) {
+  std::vector<std::size_t> sums(parts);
+  const std::size_t each = counts.size() / parts;
+  for (std::size_t i = 0; i < counts.size(); ++i) sums[i / each] += static_cast<std::size_t>(counts[i]);
+  return sums;
+}
+
+std::size_t Total(const std::vector<std::size_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+
+}  // namespace
+
+void all_to_all_rows(ProcessGroup& group, const Tensor& input, const std::vector<std::size_t>& send_rows,
+                     const Tensor& output, const std::vector<std::size_t>& receive_rows, tuttiStream_t stream) {
+  const auto elements = [&](std::vector<std::size_t> rows) {
+    for (auto& each : rows) each *= input.columns();
+    return rows;
+  };
+  group.all_to_all(input, elements(send_rows), output, elements(receive_rows), stream);
+}
+
+ExpertExchange::ExpertExchange(ProcessGroup& group, Compute& compute, std::size_t num_experts, std::size_t topk)
+    : group_(group), compute_(compute), num_experts_(num_experts), topk_(topk) {}
+
+ExchangePlan ExpertExchange::plan(const std::vector<std::int32_t>& experts, const std::vector<std::size_t>& segments) {
+  const auto size = static_cast<std::size_t>(group_.size());
+  const std::size_t local_experts = num_experts_ / size;
+  ExchangePlan plan;
+  plan.rows = Total(segments);
+
+  // What is sent: by expert, then row. A rank's experts are neighbours, and a segment's rows are.
+  std::vector<std::vector<std::int32_t>> choices_of(num_experts_);
+  Counts counts(num_experts_, segments.size());
+  std::size_t row = 0;
+  for (std::size_t segment = 0; segment < segments.size(); ++segment) {
+    for (const std::size_t end = row + segments[segment]; row < end; ++row) {
+      for (std::size_t choice = row * topk_; choice < (row + 1) * topk_; ++choice) {
+        if (experts[choice] < 0) continue;
+        const auto expert = static_cast<std::size_t>(experts[choice]);
+        choices_of[expert].push_back(static_cast<std::int32_t>(choice));
+        ++counts.at(expert, segment);
+      }
+    }
+  }
+  std::vector<std::int32_t> sent_row_of(experts.size(), -1), home_row_of, choice_of;
+  for (const auto& choices : choices_of) {
+    for (const auto choice : choices) {
+      sent_row_of[static_cast<std::size_t>(choice)] = static_cast<std::int32_t>(choice_of.size());
+      home_row_of.push_back(choice / static_cast<std::int32_t>(topk_));
+      choice_of.push_back(choice);
+    }
+  }
+  plan.send_counts = SumsOf(counts.all(), size);
+  plan.sent = choice_of.size();
+
+  // The only numbers that ranks need of each other.
+  const std::size_t per_rank = local_experts * segments.size();
+  std::vector<std::int32_t> arriving(size * per_rank);
+  const std::vector<std::size_t> equal(size, per_rank);
+  group_.all_to_all(Tensor(counts.all().data(), {counts.all().size()}, tuttiInt32), equal,
+                    Tensor(arriving.data(), {arriving.size()}, tuttiInt32), equal);
+  plan.receive_counts = SumsOf(arriving, size);
+  plan.received = Total(plan.receive_counts);
+
+  // What arrives is sorted by source, expert and segment, and shall be by expert, segment and source.
+  std::vector<std::int32_t> begins(arriving.size());
+  std::exclusive_scan(arriving.begin(), arriving.end(), begins.begin(), 0);
+  std::vector<std::int32_t> arrived_at, sorted_to(plan.received);
+  plan.tokens_per_expert.resize(local_experts);
+  for (std::size_t block = 0; block < per_rank; ++block) {
+    for (std::size_t source = 0; source < size; ++source) {
+      const std::size_t at = source * per_rank + block;
+      for (std::int32_t i = begins[at]; i < begins[at] + arriving[at]; ++i) {
+        sorted_to[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(arrived_at.size());
+        arrived_at.push_back(i);
+      }
+      plan.tokens_per_expert[block / segments.size()] += static_cast<std::size_t>(arriving[at]);
+    }
+  }
+  plan.sent_row_of = uploaded(compute_, sent_row_of, topk_);
+  plan.home_row_of = uploaded(compute_, home_row_of, 1);
+  plan.choice_of = uploaded(compute_, choice_of, 1);
+  plan.arrived_at = uploaded(compute_, arrived_at, 1);
+  plan.sorted_to = uploaded(compute_, sorted_to, 1);
+  return plan;
+}
+
+Buffer ExpertExchange::SendSorted(const ExchangePlan& plan, const Tensor& to_send) {
+  const Shape shape{plan.received, to_send.columns()};
+  const Buffer arrived(compute_, shape, to_send.dtype);
+  all_to_all_rows(group_, to_send, plan.send_counts, arrived, plan.receive_counts, compute_.stream());
+  Buffer sorted(compute_, shape, to_send.dtype);
+  compute_.sum_rows(arrived, plan.arrived_at, Tensor(), sorted);
+  return sorted;
+}
+
+Buffer ExpertExchange::send(const ExchangePlan& plan, const Tensor& rows) {
+  require_equal("the number of rows to send", rows.rows(), "the number of rows that were routed", plan.rows);
+  const Buffer to_send(compute_, {plan.sent, rows.columns()}, rows.dtype);
+  compute_.sum_rows(rows, plan.home_row_of, Tensor(), to_send);
+  return SendSorted(plan, to_send);
+}
+
+Buffer ExpertExchange::send_back(const ExchangePlan& plan, const Tensor& rows) {
+  require_equal("the number of rows to send back", rows.rows(), "the number of rows received", plan.received);
+  const Buffer unsorted(compute_, rows.shape, rows.dtype);
+  compute_.sum_rows(rows, plan.sorted_to, Tensor(), unsorted);
+  Buffer back(compute_, {plan.sent, rows.columns()}, rows.dtype);
+  all_to_all_rows(group_, unsorted, plan.receive_counts, back, plan.send_counts, compute_.stream());
+  return back;
+}
+
+Buffer ExpertExchange::send_weighted(const ExchangePlan& plan, const Tensor& rows, const Tensor& weights) {
+  require_equal("the number of rows to send", rows.rows(), "the number of rows that were routed", plan.rows);
+  const Buffer weight_of(compute_, {plan.sent, 1}, weights.dtype);
+  compute_.sum_rows(Tensor(weights.data, {weights.count(), 1}, weights.dtype), plan.choice_of, Tensor(), weight_of);
+  const Buffer to_send(compute_, {plan.sent, rows.columns()}, rows.dtype);
+  compute_.sum_rows(rows, plan.home_row_of, weight_of, to_send);
+  return SendSorted(plan, to_send);
+}
+
+}  // namespace tutti::parallel
