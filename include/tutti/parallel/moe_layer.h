@@ -1,0 +1,51 @@
+// A layer of experts: route, dispatch, compute, combine.
+//
+// Sources: Shazeer et al. 2017, "Outrageously Large Neural Networks"; Megatron-Core's MoELayer.
+//
+// The experts are the application's, and so are the router's logits: tokens times a weight that all ranks hold alike.
+//
+// Thread-safety: one thread at a time. Several forwards may come before their backwards, each with its own state.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tutti/parallel/token_dispatcher.h"
+
+namespace tutti::parallel {
+
+class MoELayer {
+ public:
+  // input and output [rows, hidden_size], of which the first tokens_per_expert[0] are the first local expert's, and so
+  // on. Backward gets the gradient of the output and writes that of the input.
+  using Experts =
+      std::function<void(const Tensor& input, const std::vector<std::size_t>& tokens_per_expert, const Tensor& output)>;
+
+  // What a forward leaves for its backward pass, and for who wants to know.
+  struct State {
+    Routing routing;
+    LoadStatistics load;  // of the group
+    float aux_loss = 0;   // of this rank's tokens
+    DispatchHandle handle;
+    Buffer expert_input;
+    Combined combined;
+  };
+
+  // Throws Error unless both are for equally many experts and choices. `ep`: whose ranks share a batch's load. All
+  // outlive this.
+  MoELayer(ProcessGroup& ep, Compute& compute, const TopKRouterConfig& router, MoEAlltoAllTokenDispatcher& dispatcher);
+
+  // Collective. tokens and output [tokens, hidden_size], logits [tokens, num_experts].
+  State forward(const Tensor& tokens, const Tensor& logits, const Experts& experts, const Tensor& output);
+  // grad_tokens is by way of the experts; by way of the logits the application adds it.
+  void backward(const State& state, const Tensor& grad_output, const Experts& experts_backward,
+                const Tensor& grad_tokens, const Tensor& grad_logits);
+
+ private:
+  ProcessGroup& ep_;
+  Compute& compute_;
+  TopKRouter router_;
+  MoEAlltoAllTokenDispatcher& dispatcher_;
+};
+
+}  // namespace tutti::parallel

@@ -1,0 +1,166 @@
+// A model with a layer of experts, trained on one rank and split over two.
+#include "tutti/parallel/moe_layer.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "parallel/testing.h"
+#include "tests/ranks.h"
+
+namespace tutti::parallel {
+namespace {
+
+using tutti::testing::Rank;
+using tutti::testing::RunRanks;
+
+constexpr std::size_t kExperts = 4, kTopk = 2, kHidden = 8, kBatch = 32, kSteps = 200;
+constexpr float kAuxLoss = 0.01F, kRate = 0.3F;
+
+// Linear experts [local, hidden, hidden] and a router [experts, hidden], each with its gradient.
+class Model {
+ public:
+  explicit Model(ProcessGroup& ep)
+      : ep_(ep),
+        size_(static_cast<std::size_t>(ep.size())),
+        rank_(static_cast<std::size_t>(ep.rank())),
+        router_(RandomFloats(kExperts * kHidden, 1)),
+        grad_router_(router_.size()),
+        dispatcher_(ep, compute_, {.num_experts = kExperts, .topk = kTopk, .hidden_size = kHidden}),
+        // Losses and gradients are sums over ranks, here.
+        layer_(ep, compute_,
+               {.num_experts = kExperts, .topk = kTopk, .aux_loss_coeff = kAuxLoss / static_cast<float>(ep.size())},
+               dispatcher_) {
+    const auto all = RandomFloats(kExperts * kHidden * kHidden, 2);
+    const std::size_t mine = all.size() / size_;
+    experts_.assign(all.begin() + static_cast<std::ptrdiff_t>(rank_ * mine),
+                    all.begin() + static_cast<std::ptrdiff_t>((rank_ + 1) * mine));
+    grad_experts_.resize(mine);
+  }
+
+  // One step on this rank's part of batch `step`; the whole batch's loss.
+  float Step(unsigned step) {
+    const std::size_t tokens = kBatch / size_, first = rank_ * tokens * kHidden;
+    auto batch = RandomFloats(kBatch * kHidden, 100 + step);
+    const Tensor x(batch.data() + first, {tokens, kHidden});
+    const Buffer logits(compute_, {tokens, kExperts}), y(compute_, x.shape), grad_y(compute_, x.shape),
+        grad_x(compute_, x.shape), grad_logits(compute_, {tokens, kExperts});
+    compute_.matmul(Transposed::no, x, Transposed::yes, Router(router_), logits, false);
+    const auto state = layer_.forward(
+        x, logits,
+        [this](const Tensor& input, const auto& counts, const Tensor& output) {
+          ForEachExpert(counts, [&](std::size_t expert, std::size_t from, std::size_t rows) {
+            compute_.matmul(Transposed::no, Rows(input, from, rows), Transposed::yes, Expert(experts_, expert),
+                            Rows(output, from, rows), false);
+          });
+        },
+        y);
+    float loss = state.aux_loss;
+    for (std::size_t i = 0; i < x.count(); ++i) {
+      const float off = y.tensor().floats()[i] - std::sin(3 * x.floats()[i]);
+      loss += off * off / (kBatch * kHidden);
+      grad_y.tensor().floats()[i] = 2 * off / (kBatch * kHidden);
+    }
+    layer_.backward(
+        state, grad_y,
+        [&](const Tensor& grad_output, const auto& counts, const Tensor& grad_input) {
+          ForEachExpert(counts, [&](std::size_t expert, std::size_t from, std::size_t rows) {
+            const Tensor grad = Rows(grad_output, from, rows);
+            compute_.matmul(Transposed::yes, grad, Transposed::no, Rows(state.expert_input, from, rows),
+                            Expert(grad_experts_, expert), false);
+            compute_.matmul(Transposed::no, grad, Transposed::no, Expert(experts_, expert),
+                            Rows(grad_input, from, rows), false);
+          });
+        },
+        grad_x, grad_logits);
+    compute_.matmul(Transposed::yes, grad_logits, Transposed::no, x, Router(grad_router_), false);
+    ep_.all_reduce(Router(grad_router_), Router(grad_router_), tuttiSum);
+    Descend(router_, grad_router_);
+    Descend(experts_, grad_experts_);
+    const Tensor sum(&loss, {1});
+    ep_.all_reduce(sum, sum, tuttiSum);
+    return loss;
+  }
+
+ private:
+  static Tensor Router(std::vector<float>& weights) { return Tensor(weights.data(), {kExperts, kHidden}); }
+  static Tensor Expert(std::vector<float>& weights, std::size_t expert) {
+    return Tensor(weights.data() + expert * kHidden * kHidden, {kHidden, kHidden});
+  }
+  static Tensor Rows(const Tensor& tensor, std::size_t from, std::size_t rows) {
+    return Tensor(tensor.floats() + from * kHidden, {rows, kHidden});
+  }
+  static void ForEachExpert(const std::vector<std::size_t>& counts,
+                            const std::function<void(std::size_t, std::size_t, std::size_t)>& function) {
+    std::size_t from = 0;
+    for (std::size_t expert = 0; expert < counts.size(); from += counts[expert++]) {
+      function(expert, from, counts[expert]);
+    }
+  }
+  static void Descend(std::vector<float>& weights, const std::vector<float>& gradient) {
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= kRate * gradient[i];
+  }
+
+  ProcessGroup& ep_;
+  std::size_t size_, rank_;
+  HostCompute compute_;
+  std::vector<float> router_, grad_router_, experts_, grad_experts_;
+  MoEAlltoAllTokenDispatcher dispatcher_;
+  MoELayer layer_;
+};
+
+std::vector<float> Losses(ProcessGroup& ep) {
+  Model model(ep);
+  std::vector<float> losses;
+  for (unsigned step = 0; step < kSteps; ++step) losses.push_back(model.Step(step));
+  return losses;
+}
+
+TEST(MoELayer, TrainsOnTwoRanksAsOnOne) {
+  RunRanks(2, [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup world(comm);
+    tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+    config.deterministic = 1;
+    ProcessGroup alone(world, "alone", {self.rank()}, config), ep(world, "ep", {0, 1}, config);
+    const auto wanted = Losses(alone), got = Losses(ep);
+    EXPECT_LT(wanted.back(), wanted.front() / 2);
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      ASSERT_NEAR(got[step], wanted[step], 1e-4 * wanted[step]) << "step " << step;
+    }
+    EXPECT_EQ(Losses(ep), got);  // to the bit
+    self.Meet();
+  });
+}
+
+TEST(MoELayer, CountsTheGroupsLoad) {
+  RunRanks(2, [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup ep(comm);
+    HostCompute compute;
+    MoEAlltoAllTokenDispatcher dispatcher(ep, compute,
+                                          {.num_experts = 2, .topk = 1, .hidden_size = 1, .capacity_factor = 1});
+    MoELayer layer(ep, compute, {.num_experts = 2, .topk = 1}, dispatcher);
+    // Rank 0's six tokens go to expert 1, of which it takes three; rank 1 has none.
+    const std::size_t tokens = self.rank() == 0 ? 6 : 0;
+    std::vector<float> x(6, 2), logits{0, 9, 0, 9, 0, 9, 0, 9, 0, 9, 0, 9}, y(6);
+    const auto state = layer.forward(
+        Tensor(x.data(), {tokens, 1}), Tensor(logits.data(), {tokens, 2}),
+        [&](const Tensor& input, const auto& counts, const Tensor& output) {
+          EXPECT_EQ(counts, (std::vector<std::size_t>{self.rank() == 0 ? 0u : 3u}));
+          compute.copy_columns(input, 0, output, 0, 1);
+        },
+        Tensor(y.data(), {tokens, 1}));
+    EXPECT_EQ(state.load.tokens_per_expert, (std::vector<std::int64_t>{0, 6}));
+    EXPECT_EQ(state.load.dropped, 3);
+    EXPECT_EQ(state.load.max_over_mean(), 2);
+    if (self.rank() == 0) {
+      EXPECT_EQ(y, (std::vector<float>{2, 2, 2, 0, 0, 0}));
+    }
+    EXPECT_TRUE(Throws([&] { MoELayer(ep, compute, {.num_experts = 4, .topk = 1}, dispatcher); }, tuttiInvalidArgument,
+                       {"the router's num_experts is 4", "the dispatcher's is 2"}));
+    self.Meet();
+  });
+}
+
+}  // namespace
+}  // namespace tutti::parallel
