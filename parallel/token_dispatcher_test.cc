@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 
 #include "parallel/testing.h"
@@ -209,7 +209,40 @@ TEST_P(Dispatcher, OverRailsIsFlatToTheBit) {
   });
 }
 
-// What is sent by all since it was last asked.
+// Where the order of additions shows: a large number takes up the small ones that come before its opposite.
+TEST(TokenDispatcher, AddsByHostAndThenByHosts) {
+  RunRanks(4, [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup group(comm);
+    HostCompute compute;
+    constexpr std::array<float, 4> kOutputs{1e8F, 1, -1e8F, 1};  // by expert
+    Routing routing{.num_experts = 4,
+                    .topk = 4,
+                    .topk_indices = {3, 2, 1, 0},
+                    .topk_weights = Buffer(compute, {1, 4}),
+                    .probabilities = {}};
+    std::fill_n(routing.topk_weights.tensor().floats(), 4, 1.0F);
+    const auto sum = [&](MoEAlltoAllTokenDispatcher& dispatcher) {
+      const auto handle = dispatcher.get_dispatch_layout(routing);
+      const Buffer rows(compute, {handle.received(), 1}), output(compute, {1, 1});
+      std::fill_n(rows.tensor().floats(), handle.received(), kOutputs.at(static_cast<std::size_t>(self.rank())));
+      dispatcher.combine(rows, routing.topk_weights, handle, output);
+      return *output.tensor().floats();
+    };
+    TokenDispatcherConfig config{.num_experts = 4, .topk = 4, .hidden_size = 1};
+    MoEAlltoAllTokenDispatcher one_host(group, compute, config);
+    EXPECT_EQ(sum(one_host), ((1 + -1e8F) + 1) + 1e8F);
+    config.ranks_per_host = 1;
+    RailGroups rails(group, group, 1);
+    MoEAlltoAllTokenDispatcher flat(group, compute, config), two_level(group, rails, compute, config);
+    EXPECT_EQ(sum(flat), ((1e8F + 1) + -1e8F) + 1);
+    EXPECT_EQ(sum(two_level), ((1e8F + 1) + -1e8F) + 1);
+    EXPECT_NE(sum(one_host), sum(flat));
+    self.Meet();
+  });
+}
+
+// What is sent by all by the group since it was last asked.
 class BytesOf {
  public:
   explicit BytesOf(ProcessGroup& group) : group_(group), before_(group.bytes_sent()) {}
