@@ -1,0 +1,231 @@
+// A front and replicas of one or two ranks, each rank a process.
+#include "tutti/parallel/replica_router.h"
+
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "parallel/testing.h"
+#include "tests/ranks.h"
+
+namespace tutti::parallel {
+namespace {
+
+using tutti::testing::Rank;
+using tutti::testing::RunRanks;
+
+const ReplicaLayout kTwoOfTwo{.front = 0, .replicas = {{1, 2}, {3, 4}}};
+
+Bytes Filled(std::size_t size, unsigned value) { return Bytes(size, static_cast<std::byte>(value)); }
+
+// What a model would do: every byte one more.
+Bytes Answer(Bytes request) {
+  for (auto& byte : request) byte = static_cast<std::byte>(std::to_integer<unsigned>(byte) + 1);
+  return request;
+}
+
+// `serve` on each of a replica's ranks, whose own group computes, `front` on the front.
+void RunReplicas(int ranks, const ReplicaLayout& layout, ReplicaPolicy policy,
+                 const std::function<void(Rank&, ReplicaRouter&)>& front,
+                 const std::function<void(Rank&, Replica&, ProcessGroup&)>& serve,
+                 const std::vector<int>& may_die = {}) {
+  RunRanks(ranks,
+           [&](Rank& self) {
+             const auto comm = self.Join();
+             ProcessGroup world(comm);
+             if (self.rank() == layout.front) {
+               ReplicaRouter router(world, layout, policy);
+               front(self, router);
+             } else {
+               const auto mine = std::ranges::find_if(
+                   layout.replicas, [&](const auto& each) { return std::ranges::count(each, self.rank()) > 0; });
+               auto ranks = *mine;
+               std::ranges::sort(ranks);
+               ProcessGroup model(world, "model", ranks, TUTTI_CONFIG_INITIALIZER);
+               Replica replica(world, layout);
+               serve(self, replica, model);
+             }
+           },
+           {.may_die = may_die});
+}
+
+TEST(ReplicaRouter, AnswersEveryRequestOnce) {
+  constexpr std::size_t kRequests = 40;
+  // Small ones, none, and one that fits in no slot.
+  const auto size_of_request = [](std::size_t i) { return i == 7 ? 5'000'000 : i % 5 * 100; };
+  for (const int front : {0, 2}) {
+    ReplicaLayout layout{.front = front, .replicas = {{front == 0 ? 2 : 0, 1}, {3, 4}}};
+    RunReplicas(
+        5, layout, ReplicaPolicy::round_robin,
+        [&](Rank&, ReplicaRouter& router) {
+          std::vector<std::uint64_t> ids;
+          for (std::size_t i = 0; i < kRequests; ++i) {
+            ids.push_back(router.submit(Filled(size_of_request(i), static_cast<unsigned>(i))));
+          }
+          EXPECT_EQ(router.outstanding(), kRequests);
+          EXPECT_TRUE(Throws([&] { router.stop(); }, tuttiInvalidUsage, {"40 requests are outstanding"}));
+          std::set<std::uint64_t> answered;
+          for (std::size_t i = 0; i < kRequests; ++i) {
+            const auto reply = router.wait();
+            EXPECT_TRUE(answered.insert(reply.id).second) << reply.id << " twice";
+            const auto which = static_cast<std::size_t>(std::ranges::find(ids, reply.id) - ids.begin());
+            EXPECT_EQ(reply.replica, which % 2);
+            EXPECT_EQ(reply.bytes, Answer(Filled(size_of_request(which), static_cast<unsigned>(which))));
+          }
+          EXPECT_FALSE(router.poll());
+          EXPECT_TRUE(Throws([&] { router.wait(); }, tuttiInvalidUsage, {"0 requests are outstanding"}));
+          for (const std::size_t replica : {0, 1}) {
+            EXPECT_EQ(router.statistics(replica).submitted, kRequests / 2);
+            EXPECT_EQ(router.statistics(replica).replied, kRequests / 2);
+            EXPECT_EQ(router.statistics(replica).outstanding_cost, 0u);
+          }
+          router.stop();
+        },
+        [&](Rank&, Replica& replica, ProcessGroup&) { EXPECT_EQ(replica.serve(Answer), kRequests / 2); });
+  }
+}
+
+// The first replica does not answer before the front has the second's reply.
+TEST(ReplicaRouter, TakesRepliesInAnyOrder) {
+  RunReplicas(
+      3, {.front = 0, .replicas = {{1}, {2}}}, ReplicaPolicy::round_robin,
+      [](Rank& self, ReplicaRouter& router) {
+        const auto slow = router.submit(Filled(1, 0)), quick = router.submit(Filled(1, 0));
+        EXPECT_EQ(router.wait().id, quick);
+        self.board().numbers[0] = 1;
+        EXPECT_EQ(router.wait().id, slow);
+        router.stop();
+      },
+      [](Rank& self, Replica& replica, ProcessGroup&) {
+        replica.serve([&](const Bytes& request) {
+          while (self.rank() == 1 && self.board().numbers[0] == 0) sched_yield();
+          return Answer(request);
+        });
+      });
+}
+
+TEST(ReplicaRouter, GivesToWhoHasLeastToDo) {
+  RunReplicas(
+      3, {.front = 0, .replicas = {{1}, {2}}}, ReplicaPolicy::least_outstanding,
+      [](Rank&, ReplicaRouter& router) {
+        router.submit(Filled(1, 0), 10);
+        for (int i = 0; i < 3; ++i) router.submit(Filled(1, 0), 3);
+        EXPECT_EQ(router.statistics(0).submitted, 1u);
+        EXPECT_EQ(router.statistics(0).outstanding_cost, 10u);
+        EXPECT_EQ(router.statistics(1).outstanding_cost, 9u);
+        router.submit(Filled(1, 0), 3);
+        EXPECT_EQ(router.statistics(1).outstanding_cost, 12u);
+        router.submit(Filled(1, 0), 3);
+        EXPECT_EQ(router.statistics(0).outstanding_cost, 13u);
+        while (router.outstanding() > 0) router.wait();
+        router.stop();
+      },
+      [](Rank&, Replica& replica, ProcessGroup&) { replica.serve(Answer); });
+}
+
+// A rank of the second replica dies of its third request; what it owes is answered by the first. The one that speaks
+// for the replica is waited for; that the other is gone shows when the next request is sent.
+class Killed : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Rank, Killed, ::testing::Values(3, 4));
+
+TEST_P(Killed, ItsRequestsAreNamedAndGoElsewhere) {
+  RunReplicas(
+      5, kTwoOfTwo, ReplicaPolicy::round_robin,
+      [](Rank&, ReplicaRouter& router) {
+        constexpr std::size_t kRequests = 20;
+        std::set<std::uint64_t> open;
+        for (unsigned i = 0; i < kRequests; ++i) open.insert(router.submit(Filled(100, i)));
+        const auto all = open;
+        std::vector<std::uint64_t> outstanding;
+        while (outstanding.empty()) {
+          try {
+            open.erase(router.wait().id);
+          } catch (const ReplicaError& error) {
+            EXPECT_EQ(error.code(), tuttiRemoteError) << error.what();
+            EXPECT_EQ(error.replica(), 1u);
+            EXPECT_NE(std::string(error.what()).find("replica 1 (ranks 3, 4 of the world) is gone"), std::string::npos)
+                << error.what();
+            outstanding = error.outstanding();
+          }
+        }
+        EXPECT_FALSE(router.statistics(1).alive);
+        // Replica 1 has the odd ones, and at most two answers.
+        EXPECT_GE(outstanding.size(), kRequests / 2 - 2);
+        for (const auto id : outstanding) EXPECT_TRUE(open.contains(id) && id % 2 == 1) << id;
+        for (std::size_t i = 0; i < outstanding.size(); ++i) router.submit(Filled(100, 1));
+        while (router.outstanding() > 0) EXPECT_EQ(router.wait().replica, 0u);
+        EXPECT_EQ(router.statistics(0).replied + router.statistics(1).replied, kRequests);
+        router.stop();
+      },
+      [](Rank& self, Replica& replica, ProcessGroup& model) {
+        int requests = 0;
+        const auto serve = [&] {
+          replica.serve([&](const Bytes& request) {
+            if (self.rank() == GetParam() && ++requests == 3) raise(SIGKILL);
+            model.barrier();
+            return Answer(request);
+          });
+        };
+        if (self.rank() < 3) {
+          serve();
+        } else {
+          EXPECT_TRUE(Throws(serve, tuttiRemoteError, {}));
+        }
+      },
+      {GetParam()});
+}
+
+TEST(ReplicaRouter, EndsWhenNobodyIsLeftOrNobodyWaits) {
+  RunReplicas(
+      2, {.front = 0, .replicas = {{1}}}, ReplicaPolicy::round_robin,
+      [](Rank&, ReplicaRouter& router) {
+        const auto id = router.submit(Filled(1, 0));
+        try {
+          router.wait();
+          ADD_FAILURE() << "a reply from nobody";
+        } catch (const ReplicaError& error) {
+          EXPECT_EQ(error.outstanding(), std::vector{id});
+        }
+        EXPECT_TRUE(Throws([&] { router.submit(Filled(1, 0)); }, tuttiRemoteError, {"of 1 replicas 0 are left"}));
+        router.stop();
+      },
+      [](Rank&, Replica& replica, ProcessGroup&) {
+        replica.serve([](const Bytes&) -> Bytes { raise(SIGKILL), abort(); });
+      },
+      {1});
+  // A front that leaves ends its replicas.
+  RunReplicas(
+      2, {.front = 0, .replicas = {{1}}}, ReplicaPolicy::round_robin,
+      [](Rank&, ReplicaRouter& router) {
+        router.submit(Filled(1, 0));
+        router.poll();
+      },
+      [](Rank&, Replica& replica, ProcessGroup&) {
+        EXPECT_TRUE(Throws([&] { replica.serve(Answer); }, tuttiRemoteError, {}));
+      });
+}
+
+TEST(ReplicaRouter, NamesWhatDoesNotFit) {
+  RunRanks(2, [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup world(comm);
+    const auto refused = [&](const ReplicaLayout& layout, const std::vector<std::string>& words) {
+      EXPECT_TRUE(
+          Throws([&] { ReplicaRouter(world, layout, ReplicaPolicy::round_robin); }, tuttiInvalidArgument, words));
+    };
+    refused({.front = 0, .replicas = {{1}, {1}}}, {"rank 1 is in two places"});
+    refused({.front = 0, .replicas = {{0, 1}}}, {"rank 0 is in two places", "the front (rank 0)"});
+    refused({.front = 0, .replicas = {{1}, {}}}, {"a replica has 0 ranks"});
+    refused({.front = 0, .replicas = {}}, {"there are 0 replicas"});
+    refused({.front = 1 - self.rank(), .replicas = {{self.rank()}}}, {"this rank is", "the front is"});
+    EXPECT_TRUE(Throws([&] { Replica(world, {.front = self.rank(), .replicas = {{1 - self.rank()}}}); },
+                       tuttiInvalidArgument, {"is in none of the 1 replicas"}));
+    self.Meet();
+  });
+}
+
+}  // namespace
+}  // namespace tutti::parallel
