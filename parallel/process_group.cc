@@ -80,10 +80,13 @@ ProcessGroup::Invitation ProcessGroup::Exchange() {
   if (rank_ == 0) {
     check(tuttiGetUniqueId(&invitation.id));
     check(tuttiGroupStart());
-    for (std::size_t member = 1; member < ranks_.size(); ++member) {
-      check(tuttiSend(&invitation, sizeof invitation, tuttiUint8, ranks_[member], world, nullptr), world);
+    // A group that was started is always ended: what was wrong first is told after that.
+    auto result = tuttiSuccess;
+    for (std::size_t member = 1; member < ranks_.size() && result == tuttiSuccess; ++member) {
+      result = tuttiSend(&invitation, sizeof invitation, tuttiUint8, ranks_[member], world, nullptr);
     }
-    check(tuttiGroupEnd(), world);
+    const auto ended = tuttiGroupEnd();
+    check(result != tuttiSuccess ? result : ended, world);
     return invitation;
   }
   check(tuttiRecv(&invitation, sizeof invitation, tuttiUint8, ranks_.front(), world, nullptr), world);

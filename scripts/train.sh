@@ -36,6 +36,18 @@ dense=(
   "TP x PP x DP = 2 x 2 x 2|8|--tensor 2 --pipeline 2"
 )
 
+# Experts need each token whole: with tensor parallelism the sequence is split, experts are not. All compute the same
+# micro-batches.
+mixture=(
+  "DP 2|2|--microbatches 2"
+  "EP 2|2|--expert 2 --microbatches 2"
+  "EP 2 x DP 2|4|--expert 2 --microbatches 1"
+  "EP 4|4|--expert 4 --microbatches 1"
+  "PP 2 x EP 2|4|--pipeline 2 --expert 2 --microbatches 2"
+  "TP+SP 2 x EP 4 x DP 4|8|--tensor 2 --sequence-parallel --expert-tensor 1 --expert 4 --microbatches 1"
+)
+experts="--experts 4 --top-k 2 --feed-forward 128"
+
 status=0
 
 # compare CHART ONE-RANK-FLAGS SPLITS...
@@ -57,24 +69,41 @@ compare() {
 
 echo "[train] losses, $steps steps"
 compare dense "" "${dense[@]}"
+echo
+compare mixture "$experts" "${mixture[@]}"
 
 echo
-echo "[train] deterministic: two runs of TP x PP x DP = 2 x 2 x 2, bit for bit"
-losses 8 again-1 --deterministic --tensor 2 --pipeline 2
-losses 8 again-2 --deterministic --tensor 2 --pipeline 2
-if cmp "$out/again-1.txt" "$out/again-2.txt"; then echo "equal"; else status=1; fi
+echo "[train] deterministic: two runs of a split, bit for bit"
+# twice NAME RANKS FLAGS...
+twice() {
+  local name=$1 ranks=$2
+  shift 2
+  losses "$ranks" again-1 --deterministic "$@"
+  losses "$ranks" again-2 --deterministic "$@"
+  if cmp "$out/again-1.txt" "$out/again-2.txt"; then echo "$name: equal"; else status=1; fi
+}
+twice "TP x PP x DP = 2 x 2 x 2" 8 --tensor 2 --pipeline 2
+# shellcheck disable=SC2086
+twice "PP 2 x EP 2 x DP 4" 8 --pipeline 2 --expert 2 --microbatches 2 $experts
 
 echo
 echo "[train] bytes that all ranks send in a step, by the library's counters and by the formula"
 echo "| split | by | sent | formula |"
 echo "|---|---|---|---|"
-for split in "${dense[@]}"; do
-  IFS='|' read -r name ranks more <<<"$split"
-  # shellcheck disable=SC2086
-  examples/run.sh "$ranks" "$build/train_lm" --steps 2 --algorithm ring --bytes $more |
-    sed -n "s/^bytes \([a-z ]*\): sent \([0-9]*\), by the formula \([0-9]*\)\$/| $name | \1 | \2 | \3 |/p" | grep -v "| 0 | 0 |"
-done
+# bytes FLAGS SPLITS...
+bytes() {
+  local flags=$1 split name ranks more
+  shift
+  for split in "$@"; do
+    IFS='|' read -r name ranks more <<<"$split"
+    # shellcheck disable=SC2086
+    examples/run.sh "$ranks" "$build/train_lm" --steps 2 --algorithm ring --bytes $flags $more |
+      sed -n "s/^bytes \([a-z ]*\): sent \([0-9]*\), by the formula \([0-9]*\)\$/| $name | \1 | \2 | \3 |/p" | grep -v "| 0 | 0 |"
+  done
+}
+bytes "" "${dense[@]}"
+bytes "$experts" "${mixture[@]}"
 
 echo
-[ "$status" -eq 0 ] && echo "[train] all curves are one rank's; the chart is $out/dense.svg" || echo "[train] FAILED"
+[ "$status" -eq 0 ] && echo "[train] all curves are one rank's; charts are $out/dense.svg and mixture.svg" || echo "[train] FAILED"
 exit "$status"

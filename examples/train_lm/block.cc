@@ -2,18 +2,6 @@
 
 namespace train_lm {
 
-LayerNorm::Saved LayerNorm::forward(const Tensor& x) const {
-  Saved saved{in_.make(x.shape), in_.make({x.rows(), 2})};
-  in_.math.layer_norm(x, in_.parameters.data(name_ + ".gain"), in_.parameters.data(name_ + ".bias"), saved.y,
-                      saved.statistics);
-  return saved;
-}
-
-void LayerNorm::backward(const Tensor& x, const Saved& saved, const Tensor& grad_y, const Tensor& grad_x) const {
-  in_.math.layer_norm_backward(x, in_.parameters.data(name_ + ".gain"), saved.statistics, grad_y,
-                               in_.parameters.grad(name_ + ".gain"), in_.parameters.grad(name_ + ".bias"), grad_x);
-}
-
 Attention::Attention(const Surroundings& surroundings, const std::string& name)
     : in_(surroundings),
       norm_(surroundings, name + ".norm1"),
@@ -74,17 +62,25 @@ void Perceptron::backward(const Tensor& x, const Saved& saved, const Tensor& gra
 }
 
 Block::Block(const Surroundings& surroundings, const std::string& name)
-    : in_(surroundings), name_(name), attention_(surroundings, name), perceptron_(surroundings, name) {}
+    : in_(surroundings), name_(name), attention_(surroundings, name) {
+  if (in_.dispatcher == nullptr) {
+    perceptron_.emplace(surroundings, name);
+  } else {
+    mixture_.emplace(surroundings, name);
+  }
+}
 
 Block::Saved Block::forward(const Tensor& x, const Tensor& y) {
-  Saved saved{{}, in_.make(x.shape), {}};
+  Saved saved{{}, in_.make(x.shape), {}, {}};
   saved.attention = attention_.forward(x, saved.between);
-  saved.perceptron = perceptron_.forward(saved.between, y);
+  if (perceptron_) saved.perceptron = perceptron_->forward(saved.between, y);
+  if (mixture_) saved.mixture = mixture_->forward(saved.between, y);
   return saved;
 }
 
 void Block::backward(const Tensor& x, const Saved& saved, const Tensor& grad) {
-  perceptron_.backward(saved.between, saved.perceptron, grad);
+  if (perceptron_) perceptron_->backward(saved.between, *saved.perceptron, grad);
+  if (mixture_) mixture_->backward(saved.between, *saved.mixture, grad);
   attention_.backward(x, saved.attention, grad);
   in_.parameters.mark_ready(name_ + ".");
 }

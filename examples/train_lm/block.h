@@ -9,45 +9,9 @@
 #include <optional>
 #include <string>
 
-#include "parameters.h"
+#include "mixture.h"
 
 namespace train_lm {
-
-using tutti::parallel::TensorParallel;
-
-// What a block's layers share.
-struct Surroundings {
-  const ModelConfig& model;
-  Math& math;
-  Parameters& parameters;
-  TensorParallel tp;
-  bool sequence_parallel;
-  std::size_t batch;  // samples of a micro-batch
-
-  // [sequence (or this rank's part), batch, columns].
-  Shape rows_of_sequence(std::size_t columns) const {
-    return {sequence_parallel ? model.sequence / tp.size() : model.sequence, batch, columns};
-  }
-  // [sequence, batch, this rank's part of columns].
-  Shape part_of_columns(std::size_t columns) const { return {model.sequence, batch, columns / tp.size()}; }
-  Buffer make(Shape shape) const { return {math.compute(), std::move(shape)}; }
-};
-
-class LayerNorm {
- public:
-  LayerNorm(const Surroundings& surroundings, std::string name) : in_(surroundings), name_(std::move(name)) {}
-
-  struct Saved {
-    Buffer y, statistics;
-  };
-  Saved forward(const Tensor& x) const;
-  // Adds to grad_x.
-  void backward(const Tensor& x, const Saved& saved, const Tensor& grad_y, const Tensor& grad_x) const;
-
- private:
-  const Surroundings& in_;
-  std::string name_;
-};
 
 // y = x + out(attention(qkv(norm(x)))).
 class Attention {
@@ -97,17 +61,21 @@ class Block {
   struct Saved {
     Attention::Saved attention;
     Buffer between;
-    Perceptron::Saved perceptron;
+    std::optional<Perceptron::Saved> perceptron;
+    std::optional<Mixture::Saved> mixture;
   };
   Saved forward(const Tensor& x, const Tensor& y);
   // grad: of y, and then of x. The parameters' gradients are added to, and are ready afterwards.
   void backward(const Tensor& x, const Saved& saved, const Tensor& grad);
+  // See Mixture.
+  std::uint64_t remote_choices() const { return mixture_ ? mixture_->remote_choices() : 0; }
 
  private:
   const Surroundings& in_;
   std::string name_;
   Attention attention_;
-  Perceptron perceptron_;
+  std::optional<Perceptron> perceptron_;  // one of the two
+  std::optional<Mixture> mixture_;
 };
 
 }  // namespace train_lm

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <numbers>
 
@@ -71,9 +70,6 @@ void AddScaled(const float* from, float factor, float* to, std::size_t count) {
 class HostMath final : public Math {
  public:
   Compute& compute() override { return compute_; }
-  void copy_in(const void* host, const Tensor& tensor) override { std::memcpy(tensor.data, host, tensor.bytes()); }
-  void copy_out(const Tensor& tensor, void* host) override { std::memcpy(host, tensor.data, tensor.bytes()); }
-
   void add(const Tensor& a, const Tensor& b, const Tensor& out) override {
     std::transform(a.floats(), a.floats() + a.count(), b.floats(), out.floats(), std::plus<>());
   }

@@ -8,7 +8,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <optional>
 
 #include "traffic.h"
 #include "trainer.h"
@@ -32,6 +34,7 @@ void Describe(CLI::App& app, Options& options) {
   app.add_option("--pipeline", train.split.pipeline_model_parallel_size, "pipeline stages");
   app.add_option("--expert", train.split.expert_model_parallel_size,
                  "expert-parallel ranks, of the data-parallel ones");
+  app.add_option("--expert-tensor", train.split.expert_tensor_parallel_size, "ranks an expert is split over: 1");
   app.add_option("--data", train.split.data_parallel_size, "data-parallel ranks; default: what is left of the world");
   app.add_option("--order", train.split.order, "of ranks, the fastest axis first");
   app.add_flag("--sequence-parallel", train.sequence_parallel, "split the sequence between tensor-parallel regions");
@@ -75,18 +78,45 @@ Comm Join(tuttiConfig_t config) {
   return {comm, &tuttiCommDestroy};
 }
 
-// Of all ranks together, by group, since `before`, beside the formulas.
-void PrintBytes(const Options& options, ParallelState& state, const std::map<std::string, std::uint64_t>& before) {
-  auto& world = state.get_world_group();
-  const auto now = state.bytes_sent();
-  for (const auto& [group, expected] : expected_bytes(options.train, world.size())) {
-    const auto of = [&](const auto& counts) { return counts.contains(group) ? counts.at(group) : 0; };
-    std::uint64_t sent = of(now) - of(before);
-    const Tensor total(&sent, {1}, tuttiUint64);
-    world.all_reduce(total, total, tuttiSum);
-    if (world.rank() == 0) fmt::print("bytes {}: sent {}, by the formula {}\n", group, sent, expected);
+// What a step sent, beside the formulas.
+class Traffic {
+ public:
+  Traffic(const TrainConfig& config, ParallelState& state, const Trainer& trainer)
+      : config_(config), state_(state), trainer_(trainer), before_(Now()) {}
+
+  // Of all ranks together, by group, since this was made.
+  void Print() const {
+    auto counts = Now();
+    for (auto& [name, count] : counts) count = Total(count - (before_.contains(name) ? before_.at(name) : 0));
+    auto& world = state_.get_world_group();
+    if (world.rank() != 0) return;
+    for (const auto& [group, expected] : expected_bytes(config_, world.size(), counts.at(kChoices))) {
+      fmt::print("bytes {}: sent {}, by the formula {}\n", group, counts.at(group), expected);
+    }
   }
-}
+
+ private:
+  static constexpr const char* kChoices = "remote choices";
+
+  // With all names on every rank.
+  std::map<std::string, std::uint64_t> Now() const {
+    auto counts = state_.bytes_sent();
+    counts.erase("world");
+    for (const char* group : {"tp", "dp", "pp", "expert ep", "expert dp"}) counts.try_emplace(group, 0);
+    counts[kChoices] = trainer_.remote_choices();
+    return counts;
+  }
+  std::uint64_t Total(std::uint64_t mine) const {
+    const Tensor total(&mine, {1}, tuttiUint64);
+    state_.get_world_group().all_reduce(total, total, tuttiSum);
+    return mine;
+  }
+
+  const TrainConfig& config_;
+  ParallelState& state_;
+  const Trainer& trainer_;
+  std::map<std::string, std::uint64_t> before_;
+};
 
 void Train(const Options& options) {
   const auto config = ConfigOf(options);
@@ -97,9 +127,9 @@ void Train(const Options& options) {
   const bool speaks = state->get_world_group().rank() == 0;
   std::ofstream losses;
   if (speaks && !options.train.losses.empty()) losses.open(options.train.losses);
-  std::map<std::string, std::uint64_t> before;
+  std::optional<Traffic> traffic;
   for (int step = 0; step < options.train.steps; ++step) {
-    before = state->bytes_sent();
+    if (options.train.bytes) traffic.emplace(options.train, *state, trainer);
     const double loss = trainer.step();
     if (losses.is_open()) losses << fmt::format("{:.9g}\n", loss);
     constexpr int kSpeakEvery = 20;
@@ -107,7 +137,7 @@ void Train(const Options& options) {
       fmt::print("step {:4}: loss {:.6f}\n", step + 1, loss);
     }
   }
-  if (options.train.bytes) PrintBytes(options, *state, before);
+  if (traffic) traffic->Print();
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ Model::Model(const Surroundings& surroundings, const StageRange& range)
     std::vector<std::int32_t> ids(shape[0] * shape[1]);
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(begin + i / shape[1]);
     positions_ = Buffer(in_.math.compute(), {ids.size()}, tuttiInt32);
-    in_.math.copy_in(ids.data(), positions_);
+    in_.math.compute().upload(ids.data(), positions_);
   }
   for (std::size_t block = range_.first_block; block < range_.last_block; ++block) {
     blocks_.emplace_back(in_, fmt::format("block{}", block));
@@ -52,14 +52,14 @@ double Model::Head(const Samples& samples, const Tensor& x, Saved& saved) {
   saved.loss.emplace(in_.tp, in_.model.vocabulary);
   saved.loss->forward(saved.logits, samples.targets, losses);
   std::vector<float> values(losses.tensor().count());
-  in_.math.copy_out(losses, values.data());
+  in_.math.compute().download(losses, values.data());
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
 void Model::HeadBackward(const Samples& samples, const Tensor& x, Saved& saved, float loss_scale, const Tensor& grad) {
   const std::vector<float> scales(samples.targets.count(), loss_scale);
   const Buffer grad_losses = in_.make({scales.size()});
-  in_.math.copy_in(scales.data(), grad_losses);
+  in_.math.compute().upload(scales.data(), grad_losses);
   const Tensor& logits = saved.logits;
   saved.loss->backward(logits, samples.targets, grad_losses, logits);
   const Buffer grad_norm = in_.make(x.shape);
@@ -104,6 +104,11 @@ void Model::backward(int microbatch, const Samples& samples, const Tensor* grad_
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) blocks_[i].backward(saved.inputs[i], saved.blocks[i], grad);
   if (first()) EmbedBackward(samples, grad);
+}
+
+std::uint64_t Model::remote_choices() const {
+  return std::accumulate(blocks_.begin(), blocks_.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const Block& block) { return sum + block.remote_choices(); });
 }
 
 }  // namespace train_lm

@@ -31,6 +31,8 @@ class Model {
                 float loss_scale);
   // The sum of the losses of a micro-batch, on the last stage, after its forward.
   double loss(int microbatch) const { return losses_.at(microbatch); }
+  // See Mixture; of all blocks.
+  std::uint64_t remote_choices() const;
 
  private:
   using VocabParallelEmbedding = tutti::parallel::VocabParallelEmbedding;

@@ -19,8 +19,9 @@ struct AttentionShape {
 
 struct AdamStep {
   float learning_rate;
+  // As for Llama 2 (Touvron et al. 2023). A smaller epsilon would blow up the rounding of gradients that are almost 0.
   float beta1 = 0.9F, beta2 = 0.95F;
-  float epsilon = 1e-8F;
+  float epsilon = 1e-5F;
   int step = 1;  // 1, 2, ...: for the correction of the bias (Kingma and Ba 2015)
 };
 
@@ -28,10 +29,6 @@ class Math {
  public:
   virtual ~Math() = default;
   virtual Compute& compute() = 0;
-
-  // From and to the host; returns when done.
-  virtual void copy_in(const void* host, const Tensor& tensor) = 0;
-  virtual void copy_out(const Tensor& tensor, void* host) = 0;
 
   // out = a + b. out may be one of them.
   virtual void add(const Tensor& a, const Tensor& b, const Tensor& out) = 0;

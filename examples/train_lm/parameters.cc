@@ -120,7 +120,7 @@ Tensor Parameters::MyPart(const ParameterSpec& spec, Buffer& own) const {
     part = std::move(values);
   }
   own = Buffer(math_.compute(), mine);
-  math_.copy_in(part.data(), own);
+  math_.compute().upload(part.data(), own);
   return own;
 }
 

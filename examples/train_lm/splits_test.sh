@@ -19,15 +19,20 @@ train 4 --pipeline 2 --schedule GPipe --microbatches 2 --losses "$work/pp" >>"$w
 train 8 --tensor 2 --pipeline 2 --losses "$work/all" >>"$work/log"
 "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "TP+SP 2=$work/tp" "PP 2 x DP 2=$work/pp" \
   "2 x 2 x 2=$work/all"
+train 1 --experts 4 --losses "$work/one-mixture" >>"$work/log"
+train 8 --experts 4 --tensor 2 --sequence-parallel --expert-tensor 1 --expert 4 --microbatches 1 \
+  --losses "$work/experts" >>"$work/log"
+"$programs/compare_losses" "$work/chart.svg" "one rank=$work/one-mixture" "EP 4 x TP+SP 2=$work/experts"
 awk '{ print $1 * (NR == 3 ? 1.001 : 1) }' "$work/one" >"$work/other"
 if "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "another=$work/other" 2>/dev/null; then
   echo "curves that differ were taken for one" >&2
   exit 1
 fi
 
-train 8 --tensor 2 --pipeline 2 --sequence-parallel --algorithm ring --bytes | awk '
-  $1 == "bytes" { seen++; sub(",", "", $4); if ($4 != $8) { print "sent " $4 ", not " $8 ": " $0; bad = 1 } }
-  END { if (seen != 3) { print seen + 0 " groups"; bad = 1 }; exit bad }'
+train 8 --experts 4 --tensor 2 --pipeline 2 --sequence-parallel --expert-tensor 1 --expert 2 --microbatches 2 \
+  --algorithm ring --bytes | awk '
+  $1 == "bytes" { seen++; sent = $(NF - 4); sub(",", "", sent); if (sent != $NF || sent == 0) { print; bad = 1 } }
+  END { if (seen != 5) { print seen + 0 " groups"; bad = 1 }; exit bad }'
 
 refused() {
   local words=$1
@@ -44,6 +49,7 @@ refused() {
 }
 refused "heads (3) is not divisible by tensor_model_parallel_size (2)" 2 --tensor 2 --heads 3 --hidden 66
 refused "layers (5) is not divisible by pipeline_model_parallel_size (2)" 2 --pipeline 2 --layers 5
+refused "experts (3) is not divisible by expert_model_parallel_size (2)" 2 --expert 2 --experts 3
 refused "the world's size (3) is not divisible by" 3 --tensor 2
 refused "tensor_model_parallel_size (2) x context_parallel_size (1) x pipeline_model_parallel_size (1) x data_parallel_size (4) is 8, but the world's size is 2" 2 --tensor 2 --data 4
 echo "passed"

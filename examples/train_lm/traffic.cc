@@ -41,7 +41,8 @@ std::uint64_t TensorParallelBytes(const Job& job) {
   const auto& model = job.config.model;
   const bool sequence = job.config.sequence_parallel;
   const std::uint64_t half = (job.tp - 1) * job.activation;  // an all-gather, a reduce-scatter, half an all-reduce
-  const std::uint64_t pairs = 2 * model.layers;              // column-parallel, row-parallel
+  // Column-parallel, row-parallel: attention and perceptron.
+  const std::uint64_t pairs = (model.experts == 0 ? 2 : 1) * model.layers;
   const std::uint64_t in_pairs = pairs * (sequence ? 5 : 4) * half;
   const std::uint64_t at_ends = (sequence ? 2 + 3 : 2 + 2) * half;  // embedding, head
   // The loss: maxima; sums and targets' logits.
@@ -73,12 +74,37 @@ std::uint64_t PipelineBytes(const Job& job) {
   return 2 * (job.pp - 1) * job.config.microbatches * job.activation * ranks + agreement;
 }
 
+// Each choice of an expert elsewhere sends a row there and one back, forward and backward. Before that ranks tell each
+// other how many rows will come for each expert, and sum up all experts' loads and what was dropped.
+std::uint64_t ExpertParallelBytes(const Job& job, std::uint64_t remote_choices) {
+  const auto& model = job.config.model;
+  const auto ep = static_cast<std::uint64_t>(job.layouts.expert.size("ep"));
+  const std::uint64_t rows = 4 * remote_choices * model.hidden * kFloat;
+  const std::uint64_t counts = (ep - 1) * model.experts * sizeof(std::int32_t);
+  const std::uint64_t loads = 2 * (ep - 1) * (model.experts + 1) * sizeof(std::int64_t);
+  const std::uint64_t groups = static_cast<std::uint64_t>(job.layouts.expert.size()) / ep;
+  return rows + groups * (model.layers / job.pp) * job.config.microbatches * (counts + loads);
+}
+
+// Each expert's gradients, over the ranks that have it.
+std::uint64_t ExpertDataParallelBytes(const Job& job) {
+  std::uint64_t count = 0;
+  for (const auto& spec : parameters_of(job.config.model, {0, job.config.model.layers, 0, job.config.model.experts})) {
+    if (spec.expert) count += CountOf(spec.whole);
+  }
+  return 2 * (static_cast<std::uint64_t>(job.layouts.expert.size("dp")) - 1) * count * kFloat;
+}
+
 }  // namespace
 
-std::map<std::string, std::uint64_t> expected_bytes(const TrainConfig& config, int world_size) {
+std::map<std::string, std::uint64_t> expected_bytes(const TrainConfig& config, int world_size,
+                                                    std::uint64_t remote_choices) {
   const Job job(config, world_size);
-  return {
-      {"tp", job.dp * TensorParallelBytes(job)}, {"dp", DataParallelBytes(job)}, {"pp", job.dp * PipelineBytes(job)}};
+  return {{"tp", job.dp * TensorParallelBytes(job)},
+          {"dp", DataParallelBytes(job)},
+          {"pp", job.dp * PipelineBytes(job)},
+          {"expert ep", config.model.experts == 0 ? 0 : ExpertParallelBytes(job, remote_choices)},
+          {"expert dp", ExpertDataParallelBytes(job)}};
 }
 
 }  // namespace train_lm

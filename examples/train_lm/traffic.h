@@ -13,7 +13,8 @@ namespace train_lm {
 
 // By group (as ParallelState::bytes_sent() names them), all ranks of the world together, with ring algorithms. An
 // all-reduce of B bytes over n ranks is 2 (n - 1) B, a reduce-scatter to or an all-gather of B bytes in all (n - 1) B.
-// Expert parallelism depends on where tokens go, and is not among them.
-std::map<std::string, std::uint64_t> expected_bytes(const TrainConfig& config, int world_size);
+// `remote_choices`: of experts of other ranks, that all tokens of the step made.
+std::map<std::string, std::uint64_t> expected_bytes(const TrainConfig& config, int world_size,
+                                                    std::uint64_t remote_choices);
 
 }  // namespace train_lm

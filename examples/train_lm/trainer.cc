@@ -10,6 +10,7 @@ namespace train_lm {
 namespace {
 
 using tutti::parallel::require_divisible;
+using tutti::parallel::require_equal;
 using tutti::parallel::TensorSpec;
 
 // Everything that must divide, asked before anything is made.
@@ -25,7 +26,18 @@ const TrainConfig& Checked(const TrainConfig& config, const ParallelState& state
   require_divisible("batch", config.batch, "data_parallel_size", dp);
   require_divisible("a data-parallel rank's samples", config.batch / dp, "microbatches", config.microbatches);
   if (config.sequence_parallel) require_divisible("sequence", model.sequence, "tensor_model_parallel_size", tp);
-  if (model.experts != 0 || ep > 1) require_divisible("experts", model.experts, "expert_model_parallel_size", ep);
+  if (model.experts == 0 && ep > 1)
+    require_equal("expert_model_parallel_size", ep, "what a model without experts takes", 1);
+  if (model.experts == 0) return config;
+  require_divisible("experts", model.experts, "expert_model_parallel_size", ep);
+  // Ranks of a tensor-parallel group would else send the same tokens.
+  if (tp > 1 && !config.sequence_parallel) {
+    throw tutti::parallel::Error(
+        tuttiInvalidArgument,
+        "experts with tensor parallelism need --sequence-parallel, so that each rank has other tokens");
+  }
+  require_equal("expert_tensor_parallel_size", static_cast<std::size_t>(state.get_expert_tensor_parallel_world_size()),
+                "what these experts take (they are not split)", 1);
   return config;
 }
 
@@ -47,13 +59,14 @@ Trainer::Trainer(const TrainConfig& config, ParallelState& state, Math& math)
       range_(RangeOf(config, state)),
       text_(config.text, config.model.sequence),
       parameters_(parameters_of(config.model, range_), config, state, math),
-      surroundings_{
-          config_.model,
-          math_,
-          parameters_,
-          {state.get_tensor_model_parallel_group(), math.compute()},
-          config.sequence_parallel,
-          config.batch / static_cast<std::size_t>(state.get_data_parallel_world_size()) / config.microbatches},
+      surroundings_{config_.model,
+                    math_,
+                    parameters_,
+                    {state.get_tensor_model_parallel_group(), math.compute()},
+                    config.sequence_parallel,
+                    config.batch / static_cast<std::size_t>(state.get_data_parallel_world_size()) / config.microbatches,
+                    state.get_expert_model_parallel_group(),
+                    MakeDispatcher()},
       model_(surroundings_, range_),
       pipeline_(state.get_pipeline_model_parallel_group(),
                 state.is_pipeline_first_stage() ? std::nullopt : std::optional(TensorSpec{model_.activation_shape()}),
@@ -61,6 +74,14 @@ Trainer::Trainer(const TrainConfig& config, ParallelState& state, Math& math)
       schedule_(tutti::parallel::get_schedule(config.schedule, state.get_pipeline_model_parallel_world_size(),
                                               static_cast<int>(config.microbatches))) {
   parameters_.broadcast();
+}
+
+tutti::parallel::MoEAlltoAllTokenDispatcher* Trainer::MakeDispatcher() {
+  const auto& model = config_.model;
+  if (model.experts == 0) return nullptr;
+  return &dispatcher_.emplace(state_.get_expert_model_parallel_group(), math_.compute(),
+                              tutti::parallel::TokenDispatcherConfig{
+                                  .num_experts = model.experts, .topk = model.top_k, .hidden_size = model.hidden});
 }
 
 Samples Trainer::Load(int microbatch) {
@@ -71,8 +92,8 @@ Samples Trainer::Load(int microbatch) {
   for (std::size_t i = 0; i < batch; ++i) text_.sample(step_, first + i, ids.data() + i, targets.data() + i, batch);
   auto& compute = math_.compute();
   Loaded loaded{Buffer(compute, {sequence, batch}, tuttiInt32), Buffer(compute, {sequence * batch}, tuttiInt32)};
-  math_.copy_in(ids.data(), loaded.ids);
-  math_.copy_in(targets.data(), loaded.targets);
+  math_.compute().upload(ids.data(), loaded.ids);
+  math_.compute().upload(targets.data(), loaded.targets);
   const auto& kept = samples_.insert_or_assign(microbatch, std::move(loaded)).first->second;
   return {kept.ids, kept.targets};
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,13 @@ class Trainer final : private tutti::parallel::PipelineStep {
   double step();
 
   std::size_t parameters() const { return parameters_.count(); }
+  // See Mixture; so far.
+  std::uint64_t remote_choices() const { return model_.remote_choices(); }
 
  private:
   void forward(int microbatch, const Tensor* input, const Tensor* output) override;
   void backward(int microbatch, const Tensor* input, const Tensor* grad_output, const Tensor* grad_input) override;
+  tutti::parallel::MoEAlltoAllTokenDispatcher* MakeDispatcher();
   Samples Load(int microbatch);
   double MeanLoss();
 
@@ -35,6 +39,7 @@ class Trainer final : private tutti::parallel::PipelineStep {
   StageRange range_;
   Text text_;
   Parameters parameters_;
+  std::optional<tutti::parallel::MoEAlltoAllTokenDispatcher> dispatcher_;
   Surroundings surroundings_;
   Model model_;
   tutti::parallel::PipelineParallel pipeline_;
