@@ -1,18 +1,9 @@
 #include "tutti/parallel/pipeline_draw.h"
 
-#include <fstream>
-#include <sstream>
-
 #include "parallel/testing.h"
 
 namespace tutti::parallel {
 namespace {
-
-std::string Read(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 std::size_t Count(const std::string& text, const std::string& part) {
   std::size_t count = 0;
@@ -22,13 +13,6 @@ std::size_t Count(const std::string& text, const std::string& part) {
 
 PipelineTimeline Usual(const PipelineSchedule& schedule) {
   return pipeline_simulate(schedule, PipelineDurations::uniform(schedule.stages, 1, 2));
-}
-
-TEST(PipelineDraw, ThePicturesInDocsAreWhatIsDrawn) {
-  for (const auto& [schedule, path] : {std::pair{gpipe(4, 8), "docs/pipeline_gpipe.svg"},
-                                       std::pair{one_forward_one_backward(4, 8), "docs/pipeline_1f1b.svg"}}) {
-    EXPECT_EQ(draw(schedule, Usual(schedule)), Read(path)) << "scripts/docs.sh draws it again";
-  }
 }
 
 TEST(PipelineDraw, EveryActionHasABoxAndItsNumber) {

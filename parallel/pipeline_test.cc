@@ -7,12 +7,14 @@
 #include <stdexcept>
 
 #include "parallel/testing.h"
+#include "tests/gpu.h"
 #include "tests/ranks.h"
 #include "tutti/parallel/parallel_state.h"
 
 namespace tutti::parallel {
 namespace {
 
+using tutti::testing::Gpu;
 using tutti::testing::Rank;
 using tutti::testing::RunOptions;
 using tutti::testing::RunRanks;
@@ -67,7 +69,6 @@ std::vector<Layer> Unsplit(int stages, int microbatches) {
   return layers;
 }
 
-// example: step
 // One stage of the model: its layer, and at the pipeline's ends the data and the loss.
 class Stage : public PipelineStep {
  public:
@@ -94,7 +95,6 @@ class Stage : public PipelineStep {
   Layer layer_;
   std::map<int, Values> predictions_;
 };
-// example: end
 
 // What goes from `stage` to the next one.
 std::optional<TensorSpec> Between(int stage, int stages) {
@@ -136,7 +136,6 @@ TEST_P(PipelineRanks, GradientsAreTheUnsplitModels) {
 TEST(Pipeline, OverTheGroupOfParallelState) {
   RunRanks(4, [](Rank& self) {
     const auto comm = self.Join();
-    // example: run
     const auto state = initialize_model_parallel(comm, {.pipeline_model_parallel_size = 2});
     auto& group = state->get_pipeline_model_parallel_group();
     const int stage = state->get_pipeline_model_parallel_rank();
@@ -145,7 +144,6 @@ TEST(Pipeline, OverTheGroupOfParallelState) {
                               stage == 1 ? std::nullopt : std::optional(activation));
     Stage step(stage);
     pipeline.run(one_forward_one_backward(2, 8), step);
-    // example: end
     ExpectGradientsOfUnsplit(step, stage, 2, 8);
     self.Meet();
   });
@@ -181,6 +179,85 @@ TEST(Pipeline, OnAStream) {
     EXPECT_TRUE(tutti::testing::Ok(tuttiStreamDestroy(stream)));
     ExpectGradientsOfUnsplit(step, self.rank(), 3, 6);
     self.Meet();
+  });
+}
+
+// The same computation on the host, between copies from and to the GPU.
+class DeviceStage : public PipelineStep {
+ public:
+  DeviceStage(int stage, const Gpu& gpu, tuttiStream_t stream) : stage_(stage), gpu_(gpu), stream_(stream) {}
+  const Stage& stage() const { return stage_; }
+
+  void forward(int microbatch, const Tensor* input, const Tensor* output) override {
+    Staged x(gpu_, input), y(gpu_, output);
+    Fetch({&x});
+    stage_.forward(microbatch, x.host(), y.host());
+    y.Put();
+  }
+  void backward(int microbatch, const Tensor* input, const Tensor* grad_output, const Tensor* grad_input) override {
+    Staged x(gpu_, input), grad_y(gpu_, grad_output), grad_x(gpu_, grad_input);
+    Fetch({&x, &grad_y});
+    stage_.backward(microbatch, x.host(), grad_y.host(), grad_x.host());
+    grad_x.Put();
+  }
+
+ private:
+  class Staged {
+   public:
+    Staged(const Gpu& gpu, const Tensor* device) : gpu_(gpu), device_(device) {
+      if (device == nullptr) return;
+      values_.resize(device->count());
+      host_ = Tensor(values_.data(), device->shape);
+    }
+    const Tensor* host() const { return device_ != nullptr ? &host_ : nullptr; }
+    void Get() {
+      if (device_ != nullptr) gpu_.Get(values_.data(), static_cast<const std::byte*>(device_->data), device_->bytes());
+    }
+    void Put() const {
+      if (device_ != nullptr) gpu_.Put(static_cast<std::byte*>(device_->data), values_.data(), device_->bytes());
+    }
+
+   private:
+    const Gpu& gpu_;
+    const Tensor* device_;
+    Values values_;
+    Tensor host_;
+  };
+
+  void Fetch(std::initializer_list<Staged*> tensors) const {
+    EXPECT_TRUE(tutti::testing::Ok(gpu_.Synchronize(stream_)));
+    for (auto* tensor : tensors) tensor->Get();
+  }
+
+  Stage stage_;
+  const Gpu& gpu_;
+  tuttiStream_t stream_;
+};
+
+TEST(PipelineDevice, GradientsAreTheUnsplitModels) {
+  const auto outcome = RunRanks(1, [](Rank& self) { self.Note(Gpu::Exists() ? "there" : "none"); });
+  if (outcome.front().notes != std::vector<std::string>{"there"}) {
+    GTEST_SKIP() << "there is neither a GPU nor its stand-in";
+  }
+  RunRanks(3, [](Rank& self) {
+    const Gpu gpu(self.rank());
+    const auto stream = gpu.NewStream();
+    {
+      const auto comm = self.Join();
+      int device = TUTTI_DEVICE_NONE;
+      EXPECT_TRUE(tutti::testing::Ok(tuttiCommCuDevice(comm, &device)));
+      EXPECT_EQ(device, gpu.ordinal());
+      ProcessGroup group(comm);
+      auto pipeline = PipelineOf(group);
+      for (const int microbatches : {2, 6}) {
+        DeviceStage step(self.rank(), gpu, stream);
+        pipeline.run(one_forward_one_backward(3, microbatches), step, stream);
+        EXPECT_TRUE(tutti::testing::Ok(gpu.Synchronize(stream)));
+        ExpectGradientsOfUnsplit(step.stage(), self.rank(), 3, microbatches);
+      }
+      self.Meet();
+    }
+    gpu.DestroyStream(stream);
   });
 }
 

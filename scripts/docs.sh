@@ -25,5 +25,8 @@ between() {
 "$tutti" simulate --published algorithms/testdata/published.csv | between docs/simulator.md published
 "$tutti" simulate --claims docs
 [ ! -f docs/data/gpu.json ] || scripts/gpu_tables.py docs/data/gpu.json | between docs/gpu.md gpu
+pipeline=$(dirname "$tutti")/../examples/pipeline
+"$pipeline" draw GPipe 4 8 >docs/pipeline_gpipe.svg
+"$pipeline" draw 1F1B 4 8 >docs/pipeline_1f1b.svg
 # Where the library was built without kernels, or nothing reads them, the table stays as it is.
 if kernels=$(scripts/kernels.sh "$(dirname "$tutti")/.." 2>/dev/null); then between docs/gpu.md kernels <<<"$kernels"; fi
