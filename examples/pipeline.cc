@@ -14,6 +14,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -87,23 +89,21 @@ void Print(Cell& cell) {
 void RunStage(int stage, int stages, const tuttiUniqueId& id, std::chrono::milliseconds forward) {
   tuttiComm_t comm = nullptr;
   check(tuttiCommInitRank(&comm, stages, id, stage));
-  {
-    ProcessGroup group(comm);
-    PipelineParallel pipeline(group, stage == 0 ? std::nullopt : std::optional(kActivation),
-                              stage == stages - 1 ? std::nullopt : std::optional(kActivation));
-    std::vector<Cell> cells;
-    for (const int microbatches : {4, 8, 16}) {
-      for (const char* name : {"GPipe", "1F1B"}) cells.push_back({get_schedule(name, stages, microbatches)});
-    }
-    // One batch of each in turn, so that what else the machine does meets them all.
-    for (int batch = 0; batch < kBatches; ++batch) {
-      for (auto& cell : cells) {
-        cell.bubbles.push_back(Measure(group, pipeline, cell.schedule, forward).bubble_fraction());
-      }
-    }
-    if (stage == 0) std::ranges::for_each(cells, Print);
+  const std::unique_ptr<tuttiComm, decltype(&tuttiCommDestroy)> owner(comm, tuttiCommDestroy);
+  ProcessGroup group(comm);
+  PipelineParallel pipeline(group, stage == 0 ? std::nullopt : std::optional(kActivation),
+                            stage == stages - 1 ? std::nullopt : std::optional(kActivation));
+  std::vector<Cell> cells;
+  for (const int microbatches : {4, 8, 16}) {
+    for (const char* name : {"GPipe", "1F1B"}) cells.push_back({get_schedule(name, stages, microbatches)});
   }
-  check(tuttiCommDestroy(comm));
+  // One batch of each in turn, so that what else the machine does meets them all.
+  for (int batch = 0; batch < kBatches; ++batch) {
+    for (auto& cell : cells) {
+      cell.bubbles.push_back(Measure(group, pipeline, cell.schedule, forward).bubble_fraction());
+    }
+  }
+  if (stage == 0) std::ranges::for_each(cells, Print);
 }
 
 // In a process of its own. The first stage makes the id, and writes it into the pipe for each of the others.
@@ -115,6 +115,7 @@ int StageProcess(int stage, int stages, const std::array<int, 2>& pipe, std::chr
     for (int other = 1; stage == 0 && other < stages; ++other) {
       if (write(pipe[1], &id, sizeof id) != kSize) throw Error(tuttiSystemError, "the id could not be written");
     }
+    close(pipe[1]);  // so that nobody waits for an id that cannot come
     if (stage != 0 && read(pipe[0], &id, sizeof id) != kSize) throw Error(tuttiSystemError, "no id came");
     RunStage(stage, stages, id, forward);
     return 0;

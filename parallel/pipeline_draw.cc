@@ -67,8 +67,8 @@ class Page {
                    x, y, width, height, fill, edge);
   }
   void Text(double x, double y, std::string_view anchor, int size, const std::string& text) {
-    fmt::format_to(std::back_inserter(shapes_), "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\">",
-                   x, y, anchor, size);
+    fmt::format_to(std::back_inserter(shapes_), R"(<text x="{:.1f}" y="{:.1f}" text-anchor="{}" font-size="{}">)", x, y,
+                   anchor, size);
     for (const char letter : text) {
       if (letter == '<' || letter == '&') {
         shapes_ += letter == '<' ? "&lt;" : "&amp;";

@@ -137,6 +137,7 @@ std::vector<PipelineTerms> Gather(ProcessGroup& group, const PipelineTerms& mine
   group.all_gather(Tensor(&record, {sizeof record}, tuttiUint8),
                    Tensor(records.data(), {records.size(), sizeof record}, tuttiUint8));
   std::vector<PipelineTerms> terms;
+  terms.reserve(records.size());
   for (const auto& each : records) {
     terms.push_back({Read(each.schedule), each.stages, each.microbatches, each.digest, Decoded(each.takes),
                      Decoded(each.gives), Read(each.trouble)});

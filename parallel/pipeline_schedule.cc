@@ -57,7 +57,7 @@ PipelineSchedule one_forward_one_backward(int stages, int microbatches) {
 PipelineSchedule get_schedule(const std::string& name, int stages, int microbatches) {
   if (name == "GPipe") return gpipe(stages, microbatches);
   if (name == "1F1B") return one_forward_one_backward(stages, microbatches);
-  throw Error(tuttiInvalidArgument, fmt::format("there is no schedule \"{}\"; there are \"GPipe\" and \"1F1B\"", name));
+  throw Error(tuttiInvalidArgument, fmt::format(R"(there is no schedule "{}"; there are "GPipe" and "1F1B")", name));
 }
 
 PipelineExchange exchange_before(const PipelineSchedule& schedule, int stage, std::size_t place) {

@@ -1,0 +1,110 @@
+// A model small enough to be sure of, as stages of a pipeline and unsplit: what the pipeline's tests share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "tutti/parallel/pipeline.h"
+
+namespace tutti::parallel::toy {
+
+inline constexpr std::size_t kColumns = 3;
+using Values = std::vector<float>;
+
+// A layer with two parameters whose output has one row more than its input: y = a x + b, and the first row again.
+// All numbers are small integers, so every order of adding gives the same floats.
+struct Layer {
+  float a = 1, b = 0;
+  float grad_a = 0, grad_b = 0;
+
+  explicit Layer(int stage) : a(stage % 2 == 0 ? 2.0F : 1.0F), b(static_cast<float>(stage + 1)) {}
+
+  Values Forward(const Values& x) const {
+    Values y;
+    for (const float each : x) y.push_back(a * each + b);
+    y.insert(y.end(), y.begin(), y.begin() + kColumns);
+    return y;
+  }
+  Values Backward(const Values& x, Values grad_y) {
+    const std::size_t more = x.size();
+    for (std::size_t column = 0; column < kColumns; ++column) grad_y[column] += grad_y[more + column];
+    Values grad_x;
+    for (std::size_t place = 0; place < x.size(); ++place) {
+      grad_a += grad_y[place] * x[place];
+      grad_b += grad_y[place];
+      grad_x.push_back(grad_y[place] * a);
+    }
+    return grad_x;
+  }
+};
+
+inline Values DataOf(int microbatch) {
+  const auto k = static_cast<float>(microbatch);
+  return {k, 1 - k, 2};
+}
+
+// The whole model on one rank; the loss is half the sum of the squares, so its gradient is the output itself.
+inline std::vector<Layer> Unsplit(int stages, int microbatches) {
+  std::vector<Layer> layers;
+  layers.reserve(static_cast<std::size_t>(stages));
+  for (int stage = 0; stage < stages; ++stage) layers.emplace_back(stage);
+  for (int k = 0; k < microbatches; ++k) {
+    std::vector<Values> activations{DataOf(k)};
+    for (const auto& layer : layers) activations.push_back(layer.Forward(activations.back()));
+    Values gradient = activations.back();
+    for (std::size_t stage = layers.size(); stage-- > 0;) {
+      gradient = layers[stage].Backward(activations[stage], gradient);
+    }
+  }
+  return layers;
+}
+
+// One stage of the model: its layer, and at the pipeline's ends the data and the loss.
+class Stage : public PipelineStep {
+ public:
+  explicit Stage(int stage) : layer_(stage) {}
+  const Layer& layer() const { return layer_; }
+
+  void forward(int microbatch, const Tensor* input, const Tensor* output) override {
+    const Values y = layer_.Forward(input != nullptr ? ValuesOf(*input) : DataOf(microbatch));
+    if (output != nullptr) {
+      std::copy(y.begin(), y.end(), output->floats());
+    } else {
+      predictions_[microbatch] = y;
+    }
+  }
+  void backward(int microbatch, const Tensor* input, const Tensor* grad_output, const Tensor* grad_input) override {
+    const Values grad_y = grad_output != nullptr ? ValuesOf(*grad_output) : predictions_.at(microbatch);
+    const Values grad_x = layer_.Backward(input != nullptr ? ValuesOf(*input) : DataOf(microbatch), grad_y);
+    if (grad_input != nullptr) std::copy(grad_x.begin(), grad_x.end(), grad_input->floats());
+  }
+
+ private:
+  static Values ValuesOf(const Tensor& tensor) { return {tensor.floats(), tensor.floats() + tensor.count()}; }
+
+  Layer layer_;
+  std::map<int, Values> predictions_;
+};
+
+// What goes from `stage` to the next one.
+inline std::optional<TensorSpec> Between(int stage, int stages) {
+  if (stage < 0 || stage == stages - 1) return std::nullopt;
+  return TensorSpec{{static_cast<std::size_t>(stage) + 2, kColumns}, tuttiFloat32};
+}
+
+inline PipelineParallel PipelineOf(ProcessGroup& group) {
+  return {group, Between(group.rank() - 1, group.size()), Between(group.rank(), group.size())};
+}
+
+inline void ExpectGradientsOfUnsplit(const Stage& step, int stage, int stages, int microbatches) {
+  const auto expected = Unsplit(stages, microbatches)[static_cast<std::size_t>(stage)];
+  EXPECT_NE(expected.grad_a, 0);
+  EXPECT_EQ(step.layer().grad_a, expected.grad_a) << microbatches << " microbatches";
+  EXPECT_EQ(step.layer().grad_b, expected.grad_b) << microbatches << " microbatches";
+}
+
+}  // namespace tutti::parallel::toy
