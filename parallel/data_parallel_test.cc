@@ -8,6 +8,7 @@
 
 #include "parallel/testing.h"
 #include "tests/ranks.h"
+#include "tutti/parallel/host_compute.h"
 
 namespace tutti::parallel {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "parallel/testing.h"
 #include "tests/ranks.h"
+#include "tutti/parallel/host_compute.h"
 
 namespace tutti::parallel {
 namespace {

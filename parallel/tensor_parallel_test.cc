@@ -8,6 +8,7 @@
 
 #include "parallel/testing.h"
 #include "tests/ranks.h"
+#include "tutti/parallel/host_compute.h"
 #include "tutti/parallel/vocab_parallel.h"
 
 namespace tutti::parallel {

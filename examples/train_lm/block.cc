@@ -30,7 +30,7 @@ void Attention::backward(const Tensor& x, const Saved& saved, const Tensor& grad
   const Buffer grad_attended = in_.make(saved.attended.tensor().shape), grad_qkv = in_.make(saved.qkv.tensor().shape);
   const Buffer grad_norm = in_.make(x.shape);
   out_.backward(saved.attended, grad, grad_attended);
-  in_.math.attention_backward(shape(), saved.qkv, saved.probabilities, grad_attended, grad_qkv);
+  in_.math.attention_backward(shape(), saved.qkv, saved.probabilities, saved.attended, grad_attended, grad_qkv);
   qkv_.backward(saved.norm.y, grad_qkv, grad_norm);
   norm_.backward(x, saved.norm, grad_norm, grad);
 }

@@ -119,10 +119,12 @@ class Traffic {
 };
 
 void Train(const Options& options) {
+  // Before the communicator, which takes the device that is the thread's.
+  const char* const local_rank = std::getenv("LOCAL_RANK");
+  const auto math = make_math(local_rank == nullptr ? 0 : std::atoi(local_rank));
   const auto config = ConfigOf(options);
   const Comm comm = Join(config);
   const auto state = tutti::parallel::initialize_model_parallel(comm.get(), options.train.split, config);
-  const auto math = make_host_math();
   Trainer trainer(options.train, *state, *math);
   const bool speaks = state->get_world_group().rank() == 0;
   std::ofstream losses;

@@ -46,12 +46,13 @@ class Math {
   virtual void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& probabilities,
                          const Tensor& out) = 0;
   virtual void attention_backward(const AttentionShape& shape, const Tensor& qkv, const Tensor& probabilities,
-                                  const Tensor& grad_out, const Tensor& grad_qkv) = 0;
+                                  const Tensor& out, const Tensor& grad_out, const Tensor& grad_qkv) = 0;
   virtual void adam(const AdamStep& step, const Tensor& grad, const Tensor& first_moment, const Tensor& second_moment,
                     const Tensor& parameter) = 0;
 };
 
-// On this processor, with OpenBLAS where the build found it.
-std::unique_ptr<Math> make_host_math();
+// Of the processor that the program is built for: the host's, with OpenBLAS where the build found it, or the CUDA
+// device of that number (counted over the devices there are), which becomes this thread's.
+std::unique_ptr<Math> make_math(int device);
 
 }  // namespace train_lm
