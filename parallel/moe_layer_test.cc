@@ -133,6 +133,48 @@ TEST(MoELayer, TrainsOnTwoRanksAsOnOne) {
   });
 }
 
+// The example of docs/parallel_experts.md: each expert doubles its rows. The gradient of doubling is doubling.
+void ForwardAndBackward(ProcessGroup& ep, Compute& compute, const Tensor& tokens, const Tensor& logits,
+                        const Tensor& output, const Tensor& grad_output, const Tensor& grad_tokens,
+                        const Tensor& grad_logits) {
+  const std::size_t hidden = tokens.columns();
+  MoEAlltoAllTokenDispatcher dispatcher(ep, compute, {.num_experts = 8, .topk = 2, .hidden_size = hidden});
+  MoELayer layer(ep, compute, {.num_experts = 8, .topk = 2, .aux_loss_coeff = 0.01F}, dispatcher);
+
+  // The first tokens_per_expert[0] rows are for this rank's first expert, the next for its second, ...
+  const auto experts = [&](const Tensor& input, const std::vector<std::size_t>& tokens_per_expert,
+                           const Tensor& result) {
+    static_cast<void>(tokens_per_expert);
+    compute.copy_columns(input, 0, result, 0, hidden);
+    compute.scale(result, 2);
+  };
+  const auto state = layer.forward(tokens, logits, experts, output);
+  layer.backward(state, grad_output, experts, grad_tokens, grad_logits);
+}
+
+TEST(MoELayer, ExampleDoublesTokensAndGradients) {
+  RunRanks(2, [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup ep(comm);
+    HostCompute compute;
+    constexpr std::size_t kTokens = 9;
+    const auto rank = static_cast<unsigned>(self.rank());
+    auto tokens = RandomFloats(kTokens * kHidden, rank), grad_output = RandomFloats(kTokens * kHidden, 2 + rank),
+         logits = RandomFloats(kTokens * 8, 4 + rank);
+    std::vector<float> output(tokens.size()), grad_tokens(tokens.size()), grad_logits(logits.size());
+    const auto as = [](std::vector<float>& values, std::size_t columns) {
+      return Tensor(values.data(), {kTokens, columns});
+    };
+    ForwardAndBackward(ep, compute, as(tokens, kHidden), as(logits, 8), as(output, kHidden), as(grad_output, kHidden),
+                       as(grad_tokens, kHidden), as(grad_logits, 8));
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      ASSERT_NEAR(output[i], 2 * tokens[i], 1e-5);
+      ASSERT_NEAR(grad_tokens[i], 2 * grad_output[i], 1e-5);
+    }
+    self.Meet();
+  });
+}
+
 TEST(MoELayer, CountsTheGroupsLoad) {
   RunRanks(2, [](Rank& self) {
     const auto comm = self.Join();

@@ -71,8 +71,13 @@ void ReplicaLink::Add(std::uint64_t id, Bytes request, std::uint64_t cost) {
   queue_.push_back({header, std::move(request)});
 }
 
+void ReplicaLink::AddStop() {
+  if (takes_requests()) queue_.push_back({{.last = 1}, {}});
+  stopping_ = true;
+}
+
 void ReplicaLink::Advance() {
-  if (!alive()) return;
+  if (!statistics_.alive) return;
   try {
     Send();
     Receive();

@@ -49,12 +49,13 @@ class ReplicaLink {
   ReplicaLink& operator=(const ReplicaLink&) = delete;
 
   const ReplicaStatistics& statistics() const { return statistics_; }
-  bool alive() const { return statistics_.alive; }
+  bool takes_requests() const { return statistics_.alive && !stopping_; }
   std::size_t outstanding() const { return costs_.size(); }
   bool all_sent() const { return queue_.empty(); }
 
   void Add(std::uint64_t id, Bytes request, std::uint64_t cost);
-  void AddStop() { queue_.push_back({{.last = 1}, {}}); }
+  // Nothing can be added behind it.
+  void AddStop();
   // Puts on the streams what may go there, and takes off what is done. Throws ReplicaError, once, if the replica is
   // gone.
   void Advance();
@@ -80,7 +81,7 @@ class ReplicaLink {
   ReplicaGroups groups_;
   HostStream request_stream_, reply_stream_;  // end before their communicators do
   std::deque<Outgoing> queue_;                // the first is on the stream while sending_
-  bool sending_ = false;
+  bool sending_ = false, stopping_ = false;
   ReplicaHeader header_;  // of the reply that is awaited or has arrived
   Bytes bytes_;
   Awaited awaited_ = Awaited::nothing;

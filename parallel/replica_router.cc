@@ -54,14 +54,14 @@ ReplicaLink& ReplicaRouter::Choose() {
   std::size_t chosen = links_.size();
   for (std::size_t i = 0; i < links_.size(); ++i) {
     const std::size_t replica = (next_ + i) % links_.size();
-    if (!links_[replica]->alive()) continue;
+    if (!links_[replica]->takes_requests()) continue;
     if (chosen == links_.size() || (policy_ == ReplicaPolicy::least_outstanding &&
                                     statistics(replica).outstanding_cost < statistics(chosen).outstanding_cost)) {
       chosen = replica;
     }
   }
   if (chosen == links_.size()) {
-    throw Error(tuttiRemoteError, fmt::format("of {} replicas 0 are left to take a request", links_.size()));
+    throw Error(tuttiRemoteError, fmt::format("of {} replicas 0 are left that take requests", links_.size()));
   }
   next_ = chosen + 1;
   return *links_[chosen];
@@ -96,9 +96,7 @@ void ReplicaRouter::stop() {
     throw Error(tuttiInvalidUsage,
                 fmt::format("stop() while {} requests are outstanding: wait() for their replies first", outstanding()));
   }
-  for (auto& link : links_) {
-    if (link->alive()) link->AddStop();
-  }
+  for (auto& link : links_) link->AddStop();
   for (auto& link : links_) {
     for (link->Advance(); !link->all_sent(); link->Advance()) std::this_thread::yield();
   }

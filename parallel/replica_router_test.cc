@@ -83,6 +83,8 @@ TEST(ReplicaRouter, AnswersEveryRequestOnce) {
             EXPECT_EQ(router.statistics(replica).outstanding_cost, 0u);
           }
           router.stop();
+          router.stop();
+          EXPECT_TRUE(Throws([&] { router.submit({}); }, tuttiRemoteError, {"of 2 replicas 0 are left"}));
         },
         [&](Rank&, Replica& replica, ProcessGroup&) { EXPECT_EQ(replica.serve(Answer), kRequests / 2); });
   }

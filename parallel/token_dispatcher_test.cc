@@ -298,7 +298,7 @@ TEST(TokenDispatcher, SendsARowAChoiceAndNoCountsAgain) {
 }
 
 TEST(TokenDispatcher, SendsATokenOnceToAHostOverRails) {
-  RunRanks(4, [](Rank& self) {
+  const auto body = [](Rank& self) {
     const auto comm = self.Join();
     ProcessGroup group(comm);
     HostCompute compute;
@@ -330,9 +330,10 @@ TEST(TokenDispatcher, SendsATokenOnceToAHostOverRails) {
     Batch batch(compute, static_cast<std::size_t>(me), kTopk, Load::random);
     MoEAlltoAllTokenDispatcher dispatcher(group, rails, compute,
                                           {.num_experts = kExperts, .topk = kTopk, .hidden_size = kHidden});
-    BytesOf bytes(rails.rail);
+    BytesOf bytes(rails.rail), inside(rails.node);
     const auto handle = dispatcher.get_dispatch_layout(batch.routing);
     EXPECT_EQ(bytes.since(), sizeof(std::int32_t) + sent * kChoices);
+    EXPECT_EQ(inside.since(), 2 * (kExperts / 4) * sizeof(std::int32_t));
     const Buffer input = dispatcher.dispatch(batch.input(), handle), output(compute, {batch.count, kHidden});
     EXPECT_EQ(bytes.since(), sent * kRow);
     const auto combined = dispatcher.combine(input, batch.routing.topk_weights, handle, output);
@@ -343,7 +344,8 @@ TEST(TokenDispatcher, SendsATokenOnceToAHostOverRails) {
     dispatcher.dispatch_backward(grad_rows, handle, output);
     EXPECT_EQ(bytes.since(), received * kRow);
     self.Meet();
-  });
+  };
+  RunRanks(4, body, {.environment = {{"TUTTI_VIRTUAL_HOSTS", "2"}}});
 }
 
 TEST(TokenDispatcher, NamesWhatDoesNotFitOnEveryRank) {

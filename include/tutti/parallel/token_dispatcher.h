@@ -82,7 +82,8 @@ class MoEAlltoAllTokenDispatcher {
 
   const TokenDispatcherConfig& config() const { return config_; }
 
-  // All that follow are collective.
+  // All that follow are collective. They throw Error, on this rank alone and before it sends anything, for a routing or
+  // a shape that does not fit.
   DispatchHandle get_dispatch_layout(const Routing& routing);
   // tokens [handle.tokens, hidden_size]; the result is [handle.received(), hidden_size].
   Buffer dispatch(const Tensor& tokens, const DispatchHandle& handle);
