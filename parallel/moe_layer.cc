@@ -2,9 +2,9 @@
 
 namespace tutti::parallel {
 
-MoELayer::MoELayer(ProcessGroup& ep, Compute& compute, const TopKRouterConfig& router,
+MoELayer::MoELayer(ProcessGroup& batch, Compute& compute, const TopKRouterConfig& router,
                    MoEAlltoAllTokenDispatcher& dispatcher)
-    : ep_(ep), compute_(compute), router_(compute, router), dispatcher_(dispatcher) {
+    : batch_(batch), compute_(compute), router_(compute, router), dispatcher_(dispatcher) {
   require_equal("the router's num_experts", router.num_experts, "the dispatcher's", dispatcher.config().num_experts);
   require_equal("the router's topk", router.topk, "the dispatcher's", dispatcher.config().topk);
 }
@@ -16,7 +16,7 @@ MoELayer::State MoELayer::forward(const Tensor& tokens, const Tensor& logits, co
   state.handle = dispatcher_.get_dispatch_layout(state.routing);
   state.load = load_statistics(state.routing);
   state.load.dropped = state.handle.dropped;
-  state.load.all_reduce(ep_);
+  state.load.all_reduce(batch_);
   state.aux_loss = router_.aux_loss(state.routing, state.load);
   state.expert_input = dispatcher_.dispatch(tokens, state.handle);
   const Buffer expert_output(compute_, state.expert_input.tensor().shape, tokens.dtype);

@@ -1,4 +1,4 @@
-// A model with a layer of experts, trained on one rank and split over two.
+// A model with a layer of experts, trained on one rank, split, and split and replicated.
 #include "tutti/parallel/moe_layer.h"
 
 #include <cmath>
@@ -7,6 +7,7 @@
 #include "parallel/testing.h"
 #include "tests/ranks.h"
 #include "tutti/parallel/host_compute.h"
+#include "tutti/parallel/parallel_state.h"
 
 namespace tutti::parallel {
 namespace {
@@ -17,25 +18,29 @@ using tutti::testing::RunRanks;
 constexpr std::size_t kExperts = 4, kTopk = 2, kHidden = 8, kBatch = 32, kSteps = 200;
 constexpr float kAuxLoss = 0.01F, kRate = 0.3F;
 
+// Who share a batch, who share the experts among them, and who hold the same ones.
+struct Groups {
+  ProcessGroup &batch, &ep, &expert_dp;
+};
+
 // Linear experts [local, hidden, hidden] and a router [experts, hidden], each with its gradient.
 class Model {
  public:
-  explicit Model(ProcessGroup& ep)
-      : ep_(ep),
-        size_(static_cast<std::size_t>(ep.size())),
-        rank_(static_cast<std::size_t>(ep.rank())),
+  explicit Model(const Groups& groups)
+      : groups_(groups),
+        size_(static_cast<std::size_t>(groups.batch.size())),
+        rank_(static_cast<std::size_t>(groups.batch.rank())),
         router_(RandomFloats(kExperts * kHidden, 1)),
         grad_router_(router_.size()),
-        dispatcher_(ep, compute_, {.num_experts = kExperts, .topk = kTopk, .hidden_size = kHidden}),
+        dispatcher_(groups.ep, compute_, {.num_experts = kExperts, .topk = kTopk, .hidden_size = kHidden}),
         // Losses and gradients are sums over ranks, here.
-        layer_(ep, compute_,
-               {.num_experts = kExperts, .topk = kTopk, .aux_loss_coeff = kAuxLoss / static_cast<float>(ep.size())},
+        layer_(groups.batch, compute_,
+               {.num_experts = kExperts, .topk = kTopk, .aux_loss_coeff = kAuxLoss / static_cast<float>(size_)},
                dispatcher_) {
     const auto all = RandomFloats(kExperts * kHidden * kHidden, 2);
-    const std::size_t mine = all.size() / size_;
-    experts_.assign(all.begin() + static_cast<std::ptrdiff_t>(rank_ * mine),
-                    all.begin() + static_cast<std::ptrdiff_t>((rank_ + 1) * mine));
-    grad_experts_.resize(mine);
+    const auto mine = static_cast<std::ptrdiff_t>(all.size()) / groups.ep.size();
+    experts_.assign(all.begin() + groups.ep.rank() * mine, all.begin() + (groups.ep.rank() + 1) * mine);
+    grad_experts_.resize(experts_.size());
   }
 
   // One step on this rank's part of batch `step`; the whole batch's loss.
@@ -74,12 +79,13 @@ class Model {
         },
         grad_x, grad_logits);
     compute_.matmul(Transposed::yes, grad_logits, Transposed::no, x, Router(grad_router_), false);
-    ep_.all_reduce(Router(grad_router_), Router(grad_router_), tuttiSum);
+    AddUp(groups_.batch, grad_router_);
+    AddUp(groups_.expert_dp, grad_experts_);
     Descend(router_, grad_router_);
     Descend(experts_, grad_experts_);
-    const Tensor sum(&loss, {1});
-    ep_.all_reduce(sum, sum, tuttiSum);
-    return loss;
+    std::vector<float> sum{loss};
+    AddUp(groups_.batch, sum);
+    return sum.front();
   }
 
  private:
@@ -97,40 +103,50 @@ class Model {
       function(expert, from, counts[expert]);
     }
   }
+  static void AddUp(ProcessGroup& group, std::vector<float>& values) {
+    const Tensor all(values.data(), {values.size()});
+    group.all_reduce(all, all, tuttiSum);
+  }
   static void Descend(std::vector<float>& weights, const std::vector<float>& gradient) {
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] -= kRate * gradient[i];
   }
 
-  ProcessGroup& ep_;
-  std::size_t size_, rank_;
+  Groups groups_;
+  std::size_t size_, rank_;  // of the batch
   HostCompute compute_;
   std::vector<float> router_, grad_router_, experts_, grad_experts_;
   MoEAlltoAllTokenDispatcher dispatcher_;
   MoELayer layer_;
 };
 
-std::vector<float> Losses(ProcessGroup& ep) {
-  Model model(ep);
+std::vector<float> Losses(const Groups& groups) {
+  Model model(groups);
   std::vector<float> losses;
   for (unsigned step = 0; step < kSteps; ++step) losses.push_back(model.Step(step));
   return losses;
 }
 
-TEST(MoELayer, TrainsOnTwoRanksAsOnOne) {
-  RunRanks(2, [](Rank& self) {
-    const auto comm = self.Join();
-    ProcessGroup world(comm);
-    tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
-    config.deterministic = 1;
-    ProcessGroup alone(world, "alone", {self.rank()}, config), ep(world, "ep", {0, 1}, config);
-    const auto wanted = Losses(alone), got = Losses(ep);
-    EXPECT_LT(wanted.back(), wanted.front() / 2);
-    for (std::size_t step = 0; step < kSteps; ++step) {
-      ASSERT_NEAR(got[step], wanted[step], 1e-4 * wanted[step]) << "step " << step;
-    }
-    EXPECT_EQ(Losses(ep), got);  // to the bit
-    self.Meet();
-  });
+// On two ranks each has half of the experts; on four, two have each half.
+TEST(MoELayer, TrainsSplitAsOnOneRank) {
+  for (const int ranks : {2, 4}) {
+    RunRanks(ranks, [](Rank& self) {
+      const auto comm = self.Join();
+      tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+      config.deterministic = 1;
+      const auto split = initialize_model_parallel(comm, {.expert_model_parallel_size = 2}, config);
+      auto& world = split->get_world_group();
+      ProcessGroup alone(world, "alone", {self.rank()}, config);
+      const Groups groups{split->get_data_parallel_group(), split->get_expert_model_parallel_group(),
+                          split->get_expert_data_parallel_group()};
+      const auto wanted = Losses({alone, alone, alone}), got = Losses(groups);
+      EXPECT_LT(wanted.back(), wanted.front() / 2);
+      for (std::size_t step = 0; step < kSteps; ++step) {
+        ASSERT_NEAR(got[step], wanted[step], 1e-4 * wanted[step]) << "step " << step;
+      }
+      EXPECT_EQ(Losses(groups), got);  // to the bit
+      self.Meet();
+    });
+  }
 }
 
 // The example of docs/parallel_experts.md: each expert doubles its rows. The gradient of doubling is doubling.

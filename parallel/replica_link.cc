@@ -147,11 +147,10 @@ void ReplicaLink::Lose(const Error& error) {
   arrived_ = false;
   costs_.clear();
   queue_.clear();
-  throw ReplicaError(
-      error.code(),
+  const auto message =
       fmt::format("replica {} (ranks {} of the world) is gone; requests that it has not answered: {}; {}", replica_,
-                  fmt::join(ranks, ", "), outstanding.size(), error.what()),
-      replica_, std::move(outstanding));
+                  fmt::join(ranks, ", "), outstanding.size(), error.what());
+  throw ReplicaError(error.code(), message, replica_, std::move(outstanding));
 }
 
 }  // namespace tutti::parallel

@@ -74,10 +74,9 @@ std::uint64_t ReplicaRouter::submit(Bytes request, std::uint64_t cost) {
 
 std::optional<Reply> ReplicaRouter::poll() {
   for (auto& link : links_) link->Advance();
-  // Everybody's turn to be looked at first comes.
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    auto& link = *links_[polled_++ % links_.size()];
-    if (link.has_reply()) return link.TakeReply();
+  // A replica has at most one reply here, and its next one is received in a later poll: nobody is passed over for long.
+  for (auto& link : links_) {
+    if (link->has_reply()) return link->TakeReply();
   }
   return std::nullopt;
 }

@@ -1,10 +1,11 @@
 // A front and replicas of one or two ranks, each rank a process.
 #include "tutti/parallel/replica_router.h"
 
+#include <fmt/format.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
+#include <csignal>
 #include <numeric>
 #include <set>
 
@@ -151,6 +152,9 @@ TEST_P(Killed, ItsRequestsAreNamedAndGoElsewhere) {
             EXPECT_NE(std::string(error.what()).find("replica 1 (ranks 3, 4 of the world) is gone"), std::string::npos)
                 << error.what();
             outstanding = error.outstanding();
+            EXPECT_NE(std::string(error.what()).find(fmt::format("not answered: {};", outstanding.size())),
+                      std::string::npos)
+                << error.what();
           }
         }
         EXPECT_FALSE(router.statistics(1).alive);

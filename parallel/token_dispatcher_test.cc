@@ -140,7 +140,7 @@ void ExpectNear(const std::vector<float>& got, const std::vector<float>& wanted,
 }
 
 class Dispatcher : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Over, Dispatcher, ::testing::Values(1, 2, 3, 4),
+INSTANTIATE_TEST_SUITE_P(Over, Dispatcher, ::testing::Values(1, 2, 3, 4, 6),
                          [](const auto& info) { return fmt::format("{}_ranks", info.param); });
 
 TEST_P(Dispatcher, BringsTokensToExpertsAndBack) {

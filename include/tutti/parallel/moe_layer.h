@@ -24,16 +24,17 @@ class MoELayer {
   // What a forward leaves for its backward pass, and for who wants to know.
   struct State {
     Routing routing;
-    LoadStatistics load;  // of the group
+    LoadStatistics load;  // of the batch
     float aux_loss = 0;   // of this rank's tokens
     DispatchHandle handle;
     Buffer expert_input;
     Combined combined;
   };
 
-  // Throws Error unless both are for equally many experts and choices. `ep`: whose ranks share a batch's load. All
-  // outlive this.
-  MoELayer(ProcessGroup& ep, Compute& compute, const TopKRouterConfig& router, MoEAlltoAllTokenDispatcher& dispatcher);
+  // Throws Error unless both are for equally many experts and choices. `batch`: the ranks that share a
+  // batch, over which its load is counted. All outlive this.
+  MoELayer(ProcessGroup& batch, Compute& compute, const TopKRouterConfig& router,
+           MoEAlltoAllTokenDispatcher& dispatcher);
 
   // Collective. tokens and output [tokens, hidden_size], logits [tokens, num_experts].
   State forward(const Tensor& tokens, const Tensor& logits, const Experts& experts, const Tensor& output);
@@ -42,7 +43,7 @@ class MoELayer {
                 const Tensor& grad_tokens, const Tensor& grad_logits);
 
  private:
-  ProcessGroup& ep_;
+  ProcessGroup& batch_;
   Compute& compute_;
   TopKRouter router_;
   MoEAlltoAllTokenDispatcher& dispatcher_;

@@ -101,7 +101,7 @@ class ReplicaRouter {
 
   ReplicaPolicy policy_;
   std::vector<std::unique_ptr<ReplicaLink>> links_;
-  std::size_t next_ = 0, polled_ = 0;  // whose turn it is
+  std::size_t next_ = 0;  // whose turn it is
   std::uint64_t next_id_ = 0;
 };
 
