@@ -8,6 +8,7 @@
 #include <csignal>
 #include <numeric>
 #include <set>
+#include <stdexcept>
 
 #include "parallel/testing.h"
 #include "tests/ranks.h"
@@ -202,6 +203,17 @@ TEST(ReplicaRouter, EndsWhenNobodyIsLeftOrNobodyWaits) {
         replica.serve([](const Bytes&) -> Bytes { raise(SIGKILL), abort(); });
       },
       {1});
+  // One that cannot answer says so to whoever runs it, and the front gets to know.
+  RunReplicas(
+      2, {.front = 0, .replicas = {{1}}}, ReplicaPolicy::round_robin,
+      [](Rank&, ReplicaRouter& router) {
+        router.submit(Filled(1, 0));
+        EXPECT_TRUE(Throws([&] { router.wait(); }, tuttiRemoteError, {"replica 0 (ranks 1 of the world) is gone"}));
+      },
+      [](Rank&, Replica& replica, ProcessGroup&) {
+        EXPECT_THROW(replica.serve([](const Bytes&) -> Bytes { throw std::runtime_error("no memory"); }),
+                     std::runtime_error);
+      });
   // A front that leaves ends its replicas.
   RunReplicas(
       2, {.front = 0, .replicas = {{1}}}, ReplicaPolicy::round_robin,
