@@ -136,8 +136,21 @@ sanitizer() {
     { echo "compute-sanitizer is not installed"; return 77; }
   "$tool" --target-processes all --error-exitcode 1 "$bench" all_reduce --memory device --ranks 2 -t 2 -b 8 -e 64K -f 8192 -n 2 -w 1 -T 100
 }
-export -f litmus sanitizer
-export build bench
+# The language model on the device, on one rank and split, beside one rank on the host.
+train() {
+  local programs=$build/examples/train_lm out
+  [ -z "$dry" ] || { echo "the stand-in has no cuBLAS"; return 77; }
+  [ -x "$programs/train_lm_cuda" ] || { echo "train_lm_cuda was not built"; return 77; }
+  out=$(mktemp -d)
+  "$programs/train_lm" --steps 50 --losses "$out/host" &&
+    "$programs/train_lm_cuda" --steps 50 --losses "$out/one" &&
+    examples/run.sh 2 "$programs/train_lm_cuda" --steps 50 --tensor 2 --sequence-parallel --losses "$out/tp" &&
+    examples/run.sh 2 "$programs/train_lm_cuda" --steps 50 --losses "$out/dp" &&
+    examples/run.sh 2 "$programs/train_lm_cuda" --steps 50 --pipeline 2 --losses "$out/pp" &&
+    "$programs/compare_losses" "$out/chart.svg" "host=$out/host" "device=$out/one" "TP+SP 2=$out/tp" "DP 2=$out/dp" "PP 2=$out/pp"
+}
+export -f litmus sanitizer train
+export build bench dry
 
 # In the order of what would be missed most.
 measure device 60 device "${copies[@]}" --cell-ms 100
@@ -145,6 +158,7 @@ part litmus 30 bash -c litmus
 part tests 60 "$tests" --gtest_filter="$test_filter" --gtest_brief=1
 part tests_threads 60 "$tests" --gtest_filter="$thread_filter" --gtest_brief=1
 part tests_processes 90 "$tests" --gtest_filter="$process_filter" --gtest_brief=1
+part train_lm 60 bash -c train
 on_device one_rank_copy 40 all_reduce --ranks 1 "${copies[@]}"
 for n in $ranks_shared; do
   [ "$n" = 4 ] && continue

@@ -154,8 +154,10 @@ class ElementwiseCompute : public Compute {
         if (row_of[i][j] < 0) continue;
         const float factor = weight == nullptr ? 1.0F : weight[i * row_of.columns + j];
         const float* const values = source[static_cast<std::size_t>(row_of[i][j])];
-        for (std::size_t c = 0; c < target.columns; ++c) {
-          target[i][c] = first ? factor * values[c] : target[i][c] + factor * values[c];
+        if (first) {
+          for (std::size_t c = 0; c < target.columns; ++c) target[i][c] = factor * values[c];
+        } else {
+          for (std::size_t c = 0; c < target.columns; ++c) target[i][c] += factor * values[c];
         }
         first = false;
       }
