@@ -1,4 +1,4 @@
-#include "replica_link.h"
+#include "parallel/replica_link.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "replica_link.h"
+#include "parallel/replica_link.h"
 
 namespace tutti::parallel {
 namespace {
