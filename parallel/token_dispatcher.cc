@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "tutti/parallel/error.h"
@@ -30,7 +31,7 @@ void CompareRanks(ProcessGroup& ep, const TokenDispatcherConfig& config, bool tw
   ep.all_gather(Tensor(mine.data(), {mine.size()}, tuttiFloat64), Tensor(all.data(), {all.size()}, tuttiFloat64));
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::size_t which = i % mine.size();
-    if (all[i] == all[which]) continue;
+    if (std::bit_cast<std::uint64_t>(all[i]) == std::bit_cast<std::uint64_t>(all[which])) continue;
     throw Error(tuttiInvalidUsage, fmt::format("{} is {} on rank {} of group \"{}\", but {} on rank 0: the token "
                                                "dispatchers of a group must be made alike",
                                                quantities[which].name, all[i], i / mine.size(), ep.name(), all[which]));
@@ -59,13 +60,14 @@ void CheckConfig(const ProcessGroup& ep, const TokenDispatcherConfig& config) {
 }
 
 TokenDispatcherConfig Checked(ProcessGroup& ep, const RailGroups* rails, TokenDispatcherConfig config) {
-  if (rails != nullptr) config.ranks_per_host = static_cast<std::size_t>(rails->node.size());
-  if (config.ranks_per_host == 0) config.ranks_per_host = static_cast<std::size_t>(ep.size());
+  if (config.ranks_per_host == 0)
+    config.ranks_per_host = rails == nullptr ? ep.ranks().size() : rails->node.ranks().size();
   CompareRanks(ep, config, rails != nullptr);
   CheckConfig(ep, config);
   if (rails != nullptr) {
-    require_equal("the ranks of a node times those of a rail", rails->node.ranks().size() * rails->rail.ranks().size(),
-                  "expert_model_parallel_size", ep.ranks().size());
+    require_equal("the size of the node's group", rails->node.ranks().size(), "ranks_per_host", config.ranks_per_host);
+    require_equal("the size of the rail's group", rails->rail.ranks().size(), "the number of hosts",
+                  ep.ranks().size() / config.ranks_per_host);
   }
   return config;
 }

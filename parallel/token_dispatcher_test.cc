@@ -365,9 +365,18 @@ TEST(TokenDispatcher, NamesWhatDoesNotFitOnEveryRank) {
     refused({.num_experts = 8, .topk = 1, .hidden_size = 0}, tuttiInvalidArgument, {"hidden_size is 0"});
     refused({.num_experts = 8, .topk = 1, .hidden_size = 8, .capacity_factor = -1}, tuttiInvalidArgument,
             {"capacity_factor -1"});
+    refused({.num_experts = 8, .topk = 1, .hidden_size = 8, .capacity_factor = NAN}, tuttiInvalidArgument,
+            {"capacity_factor nan"});
     refused({.num_experts = 8, .topk = 1, .hidden_size = 8, .ranks_per_host = 3}, tuttiInvalidArgument,
             {"expert_model_parallel_size (4)", "ranks_per_host (3)"});
     EXPECT_TRUE(Throws([&] { RailGroups(group, group, 3); }, tuttiInvalidArgument, {"ranks_per_host (3)"}));
+    RailGroups pairs(group, group, 2);
+    EXPECT_TRUE(Throws(
+        [&] {
+          MoEAlltoAllTokenDispatcher(group, pairs, compute,
+                                     {.num_experts = 8, .topk = 1, .hidden_size = 8, .ranks_per_host = 4});
+        },
+        tuttiInvalidArgument, {"the size of the node's group is 2", "ranks_per_host is 4"}));
     // One rank is given something else: all say so.
     refused({.num_experts = 8, .topk = 1, .hidden_size = self.rank() == 2 ? 16u : 8u}, tuttiInvalidUsage,
             {"hidden_size is 16 on rank 2", "8 on rank 0"});

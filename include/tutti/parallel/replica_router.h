@@ -85,8 +85,8 @@ class ReplicaRouter {
   // Queues it for a replica that lives; its id. `cost` counts as outstanding until the reply is taken: tokens, say.
   // Throws Error if no replica is left.
   std::uint64_t submit(Bytes request, std::uint64_t cost = 1);
-  // A reply, if one is here. Throws ReplicaError once for each replica that is gone. Also passes queued requests on:
-  // call it now and then.
+  // A reply, if one is here. Throws ReplicaError once for each replica that is gone. Call it often: requests and
+  // replies move only in here, in wait() and in stop().
   std::optional<Reply> poll();
   // Waits for one. Throws Error if none is outstanding.
   Reply wait();

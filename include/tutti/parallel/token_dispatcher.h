@@ -40,7 +40,8 @@ struct TokenDispatcherConfig {
   // 0: dropless. Else an expert takes ceil(factor * tokens * topk / num_experts) choices of a rank's tokens, the first
   // ones; others contribute nothing.
   double capacity_factor = 0;
-  // Of the group, host by host. Without rails it only says in which order contributions are added. 0: all on one.
+  // Of the group, host by host. Without rails it only says in which order contributions are added. 0: what the rails
+  // say, or all on one.
   std::size_t ranks_per_host = 0;
 };
 
