@@ -9,6 +9,7 @@
 // MILLISECONDS: of computing, a backward pass (200). TUTTI_TRACE=trace-%r.json shows when the buckets were sent.
 #include <tutti/parallel/data_parallel.h>
 #include <tutti/parallel/error.h>
+#include <tutti/parallel/host_compute.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,6 +18,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -29,35 +32,37 @@ constexpr std::size_t kLayers = 16;
 constexpr std::size_t kLayerCount = 256 * 1024;  // floats: 1 MiB
 constexpr std::size_t kBucketBytes = 2 << 20;
 constexpr int kSteps = 9;  // the medians are told
-constexpr double kUsualMilliseconds = 200;
 
 double Median(std::vector<double> values) {
   std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
   return values[values.size() / 2];
 }
 
-// What a layer's backward pass would do: a fixed amount of arithmetic, as much as takes so long on an idle core.
-class Work {
- public:
-  explicit Work(Milliseconds duration) : numbers_(4096, 1.0F) {
-    constexpr int kTrial = 2000;
-    Rounds(kTrial);  // warms up
-    const auto begin = Clock::now();
-    Rounds(kTrial);
-    rounds_ = static_cast<int>(kTrial * (duration / Milliseconds(Clock::now() - begin)));
-  }
-  void Do() { Rounds(rounds_); }
+// What a layer's backward pass would do.
+using Work = std::function<void()>;
 
- private:
-  void Rounds(int rounds) {
-    for (int round = 0; round < rounds; ++round) {
-      for (auto& number : numbers_) number = number * 0.999F + 0.001F;
+Work Asleep(Milliseconds duration) {
+  return [duration] { std::this_thread::sleep_for(duration); };
+}
+
+// A fixed amount of arithmetic, as much as takes so long on an idle core.
+Work OnThisCore(Milliseconds duration) {
+  const auto numbers = std::make_shared<std::vector<float>>(4096, 1.0F);
+  const auto rounds = [numbers](int count) {
+    for (int round = 0; round < count; ++round) {
+      for (auto& number : *numbers) number = number * 0.999F + 0.001F;
     }
+  };
+  constexpr int kTrial = 2000, kTrials = 7;
+  double quickest = 0;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    const auto begin = Clock::now();
+    rounds(kTrial);
+    const double took = Milliseconds(Clock::now() - begin).count();
+    quickest = trial == 0 ? took : std::min(quickest, took);
   }
-
-  std::vector<float> numbers_;
-  int rounds_ = 0;
-};
+  return [rounds, count = static_cast<int>(kTrial * duration.count() / quickest)] { rounds(count); };
+}
 
 // A step's duration, from everybody's beginning to the end here.
 double Timed(ProcessGroup& group, const std::function<void()>& step) {
@@ -71,7 +76,7 @@ struct Medians {
   double compute, communication, both, last;
 };
 
-Medians Measure(ProcessGroup& group, Milliseconds duration) {
+Medians Measure(ProcessGroup& group, Work layer) {
   HostCompute compute;
   std::vector<float> memory(kLayers * kLayerCount);
   std::vector<Parameter> parameters;
@@ -80,14 +85,13 @@ Medians Measure(ProcessGroup& group, Milliseconds duration) {
   }
   DistributedDataParallel ddp(group, compute, parameters,
                               {.bucket_bytes = kBucketBytes, .first_bucket_bytes = kBucketBytes});
-  Work layer(duration / kLayers);
   const Tensor last = ddp.buckets().back().gradients;
   std::vector<double> alone, communication, both, last_bucket;
   for (int step = 0; step <= kSteps; ++step) {
     const double times[] = {
         Timed(group,
               [&] {
-                for (std::size_t i = 0; i < kLayers; ++i) layer.Do();
+                for (std::size_t i = 0; i < kLayers; ++i) layer();
               }),
         Timed(group,
               [&] {
@@ -98,7 +102,7 @@ Medians Measure(ProcessGroup& group, Milliseconds duration) {
               [&] {
                 ddp.zero_grad();
                 for (std::size_t i = kLayers; i-- > 0;) {
-                  layer.Do();
+                  layer();
                   ddp.mark_ready(i);
                 }
                 ddp.finish_gradients();
@@ -114,31 +118,41 @@ Medians Measure(ProcessGroup& group, Milliseconds duration) {
   return {Median(alone), Median(communication), Median(both), Median(last_bucket)};
 }
 
-void Run(Milliseconds duration) {
+void Run(const std::vector<Milliseconds>& durations) {
   tuttiComm_t handle = nullptr;
   check(tuttiCommInitEnv(&handle, nullptr));
   const std::unique_ptr<tuttiComm, decltype(&tuttiCommDestroy)> comm(handle, &tuttiCommDestroy);
   ProcessGroup world(comm.get());
-  const auto [compute, communication, both, last] = Measure(world, duration);
-  if (world.rank() != 0) return;
-  const double hoped = std::max(compute, communication) + last;
-  std::printf(
-      "| ranks | compute (ms) | communication (ms) | last bucket (ms) | overlapped (ms) | of max + last bucket |\n");
-  std::printf("|---|---|---|---|---|---|\n");
-  std::printf("| %d | %.1f | %.1f | %.1f | %.1f | %.2f |\n", world.size(), compute, communication, last, both,
-              both / hoped);
+  const bool speaks = world.rank() == 0;
+  if (speaks) {
+    std::printf(
+        "| ranks | computing | alone (ms) | communication alone (ms) | last bucket (ms) | both (ms) | of max + last "
+        "|\n");
+    std::printf("|---|---|---|---|---|---|---|\n");
+  }
+  for (const auto& [name, make] : {std::pair{"asleep", &Asleep}, std::pair{"on this core", &OnThisCore}}) {
+    for (const auto duration : durations) {
+      const auto [compute, communication, both, last] = Measure(world, make(duration / kLayers));
+      const double hoped = std::max(compute, communication) + last;
+      if (!speaks) continue;
+      std::printf("| %d | %s | %.1f | %.1f | %.1f | %.1f | %.2f |\n", world.size(), name, compute, communication, last,
+                  both, both / hoped);
+    }
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const double duration = argc > 1 ? std::strtod(argv[1], nullptr) : kUsualMilliseconds;
-  if (argc > 2 || duration <= 0) {
-    std::fprintf(stderr, "usage: ddp_overlap [MILLISECONDS]\n");
+  std::vector<Milliseconds> durations;
+  for (int i = 1; i < argc; ++i) durations.emplace_back(std::strtod(argv[i], nullptr));
+  if (durations.empty()) durations = {Milliseconds(50), Milliseconds(130), Milliseconds(250)};
+  if (std::ranges::any_of(durations, [](auto each) { return each.count() <= 0; })) {
+    std::fprintf(stderr, "usage: ddp_overlap [MILLISECONDS]...\n");
     return 2;
   }
   try {
-    Run(Milliseconds(duration));
+    Run(durations);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "ddp_overlap: %s\n", error.what());
     return 1;

@@ -226,6 +226,28 @@ TEST(ReplicaRouter, EndsWhenNobodyIsLeftOrNobodyWaits) {
       });
 }
 
+TEST(ReplicaRouter, ExampleOfTheDocs) {
+  RunRanks(5, [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup world(comm);
+    const Bytes prompt = Filled(3, 1);
+    const std::uint64_t tokens = 3;
+    const auto generate = Answer;
+    // docs/parallel_experts.md shows this.
+    const ReplicaLayout layout{.front = 0, .replicas = {{1, 2}, {3, 4}}};
+    if (world.rank() == layout.front) {
+      ReplicaRouter router(world, layout, ReplicaPolicy::least_outstanding);
+      router.submit(prompt, tokens);      // the second is what it costs
+      const Reply reply = router.wait();  // .id, .replica, .bytes
+      router.stop();
+      EXPECT_EQ(reply.bytes, Answer(prompt));
+    } else {
+      Replica replica(world, layout);
+      replica.serve(generate);  // Bytes generate(const Bytes& request), on each rank of the replica
+    }
+  });
+}
+
 TEST(ReplicaRouter, NamesWhatDoesNotFit) {
   RunRanks(2, [](Rank& self) {
     const auto comm = self.Join();

@@ -74,7 +74,9 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
                                          options_.settings, rank, MakeAllGather());
   plans_ = std::make_unique<PlanCache>(PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels,
                                                    LastLevelCacheBytes(), network_.transport});
-  wait_policy_ = ChooseWaitPolicy(options_.settings.wait, agreement_.neighbours * agreement_.threads, agreement_.cores);
+  const int busy = agreement_.neighbours * agreement_.threads;
+  wait_policy_ = ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores);
+  stream_wait_policy_ = ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores, WhoWaits::stream);
   sleeper_ = std::make_unique<Sleeper>(*fabric_);
   driver_ = Driver(sleeper_.get(), wait_policy_);
   sent_.resize(static_cast<std::size_t>(nranks));

@@ -89,14 +89,20 @@ class Communicator {
   Error Explain(const Active& active, const Fault& fault) { return watch_->Explain(active.undertaking(), fault); }
   std::optional<Error> failure() const { return watch_->failure(); }
   bool failed() const { return watch_->failed(); }
-  Driver& driver() { return driver_; }
+  // For a wait of that kind. REQUIRES: locked.
+  Driver& driver(WhoWaits who) {
+    driver_.Use(wait_policy(who));
+    return driver_;
+  }
   // A driver like driver(), for a helper thread.
-  Driver MakeDriver() { return {sleeper_.get(), wait_policy_}; }
+  Driver MakeDriver(WhoWaits who) { return {sleeper_.get(), wait_policy(who)}; }
   // The helper threads; null with one thread a rank.
   Crew* crew() { return crew_.get(); }
   // Null where all ranks are on one host.
   NetworkEngine* network() const { return network_.engine.get(); }
-  const WaitPolicy& wait_policy() const { return wait_policy_; }
+  const WaitPolicy& wait_policy(WhoWaits who) const {
+    return who == WhoWaits::stream ? stream_wait_policy_ : wait_policy_;
+  }
   void TrimPlans() { plans_->Trim(counters_); }
   // Where calls on memory of the GPU go; null unless every rank has a device.
   DeviceSide* device() const { return device_.get(); }
@@ -175,6 +181,7 @@ class Communicator {
   std::unique_ptr<Selector> selector_;
   std::unique_ptr<PlanCache> plans_;
   WaitPolicy wait_policy_;
+  WaitPolicy stream_wait_policy_;
   std::unique_ptr<Sleeper> sleeper_;
   Driver driver_{nullptr, {}};
   std::unique_ptr<Crew> crew_;

@@ -85,14 +85,14 @@ tuttiResult_t EnqueueOnDevices(const std::vector<Call>& calls) {
   return Conclude(calls, failure);
 }
 
-tuttiResult_t RunCalls(const std::vector<Call>& calls) {
+tuttiResult_t RunCalls(const std::vector<Call>& calls, WhoWaits who) {
   if (calls.size() == 1 && !calls[0].operation.point_to_point()) {
     const std::lock_guard lock(*calls[0].handle);
-    return Conclude(calls, RunOne(*calls[0].handle->communicator, calls[0].operation));
+    return Conclude(calls, RunOne(*calls[0].handle->communicator, calls[0].operation, who));
   }
   std::vector<Launched> launched;
   for (const auto& call : calls) launched.push_back({call.handle->communicator.get(), call.operation});
-  return Conclude(calls, RunAll(launched));
+  return Conclude(calls, RunAll(launched, who));
 }
 
 // One task over several streams: each stream waits at it until all have come and the work is done.
@@ -141,12 +141,14 @@ tuttiResult_t Dispatch(std::vector<Call> calls) {
     }
     in_progress = in_progress || stream == call.handle->background.get();
   }
-  if (streams.empty()) return RunCalls(calls);
+  if (streams.empty()) return RunCalls(calls, WhoWaits::caller);
   for (const auto& call : calls) call.handle->pending.fetch_add(1, std::memory_order_relaxed);
   auto outcome = std::make_shared<std::promise<tuttiResult_t>>();
   auto future = outcome->get_future();
-  EnqueueAcross(streams, [calls = std::move(calls), outcome] {
-    const auto result = RunCalls(calls);
+  // A caller that waits for some of them computes nothing meanwhile.
+  const auto who = waits ? WhoWaits::caller : WhoWaits::stream;
+  EnqueueAcross(streams, [calls = std::move(calls), outcome, who] {
+    const auto result = RunCalls(calls, who);
     // Release: whoever sees the count fall to zero may free what we used.
     for (const auto& call : calls) call.handle->pending.fetch_sub(1, std::memory_order_release);
     outcome->set_value(result);
@@ -224,7 +226,7 @@ tuttiResult_t Submit(tuttiComm* handle, const Operation& operation, tuttiStream_
   const std::lock_guard lock(*handle);
   auto& communicator = Usable(handle);
   communicator.Check(operation);
-  const auto failure = RunOne(communicator, operation);
+  const auto failure = RunOne(communicator, operation, WhoWaits::caller);
   return failure ? Conclude({{handle, operation, place}}, failure) : tuttiSuccess;
 }
 

@@ -50,7 +50,7 @@ Run::Progress Sweep(const Active& active, Communicator& communicator, std::size_
 }
 
 // With helper threads, each drives its own channels. The caller also looks for faults, until the last helper is done.
-std::optional<Error> DriveTogether(const Active& active, Communicator& communicator, Crew& crew) {
+std::optional<Error> DriveTogether(const Active& active, Communicator& communicator, Crew& crew, WhoWaits who) {
   const auto stride = static_cast<std::size_t>(crew.size());
   std::optional<Error> failure;
   crew.Work([&](int index) {
@@ -61,7 +61,7 @@ std::optional<Error> DriveTogether(const Active& active, Communicator& communica
       return waits ? Run::Progress::blocked : progress;
     };
     if (index == 0) {
-      communicator.driver().Drive(sweep, [&](auto waited) {
+      communicator.driver(who).Drive(sweep, [&](auto waited) {
         failure = communicator.Look(active, waited);
         return !failure;
       });
@@ -69,7 +69,7 @@ std::optional<Error> DriveTogether(const Active& active, Communicator& communica
       // Frees the helpers from their waits.
       if (failure) failure = communicator.Fail(*failure);
     } else {
-      auto driver = communicator.MakeDriver();
+      auto driver = communicator.MakeDriver(who);
       driver.Drive(sweep, [&](auto) { return !communicator.failed(); });
       if (fault) communicator.Fail(*fault);
     }
@@ -77,26 +77,26 @@ std::optional<Error> DriveTogether(const Active& active, Communicator& communica
   return communicator.failed() ? communicator.failure() : failure;
 }
 
-std::optional<Error> DriveAlone(const Active& active, Communicator& communicator) {
+std::optional<Error> DriveAlone(const Active& active, Communicator& communicator, WhoWaits who) {
   std::optional<Error> failure;
-  const auto result = communicator.driver().Drive([&] { return Sweep(active, communicator, 0, 1, failure); },
-                                                  [&](auto waited) {
-                                                    failure = communicator.Look(active, waited);
-                                                    return !failure;
-                                                  });
+  const auto result = communicator.driver(who).Drive([&] { return Sweep(active, communicator, 0, 1, failure); },
+                                                     [&](auto waited) {
+                                                       failure = communicator.Look(active, waited);
+                                                       return !failure;
+                                                     });
   return result == DriveResult::done ? std::nullopt : failure;
 }
 
 }  // namespace
 
-std::optional<Error> RunOne(Communicator& communicator, const Operation& operation) {
+std::optional<Error> RunOne(Communicator& communicator, const Operation& operation, WhoWaits who) {
   if (communicator.failed()) return communicator.failure();
   try {
     communicator.TrimPlans();
     const Active active = communicator.Begin(operation);
     Crew* const crew = active.plan->run.channels() > 1 ? communicator.crew() : nullptr;
     const auto failure =
-        crew == nullptr ? DriveAlone(active, communicator) : DriveTogether(active, communicator, *crew);
+        crew == nullptr ? DriveAlone(active, communicator, who) : DriveTogether(active, communicator, *crew, who);
     if (failure) return communicator.Fail(*failure);
     communicator.End(active);
     return std::nullopt;
@@ -143,10 +143,10 @@ class GroupRun {
   GroupRun(const GroupRun&) = delete;
   GroupRun& operator=(const GroupRun&) = delete;
 
-  std::optional<Error> Drive() {
+  std::optional<Error> Drive(WhoWaits who) {
     const bool one = communicators_.size() == 1;
-    Driver several(nullptr, (*communicators_.begin())->wait_policy());
-    Driver& driver = one ? (*communicators_.begin())->driver() : several;
+    Driver several(nullptr, (*communicators_.begin())->wait_policy(who));
+    Driver& driver = one ? (*communicators_.begin())->driver(who) : several;
     driver.Drive([&] { return Sweep(); },
                  [&](auto waited) {
                    Look(waited);
@@ -243,9 +243,9 @@ class GroupRun {
 
 }  // namespace
 
-std::optional<Error> RunAll(std::span<const Launched> group) {
+std::optional<Error> RunAll(std::span<const Launched> group, WhoWaits who) {
   if (group.empty()) return std::nullopt;
-  return GroupRun(group).Drive();
+  return GroupRun(group).Drive(who);
 }
 
 }  // namespace tutti

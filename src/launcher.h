@@ -19,11 +19,11 @@ struct Launched {
 
 // Runs one operation in this thread. Returns what went wrong, if anything; never throws. REQUIRES: the communicator is
 // locked.
-std::optional<Error> RunOne(Communicator& communicator, const Operation& operation);
+std::optional<Error> RunOne(Communicator& communicator, const Operation& operation, WhoWaits who);
 
 // Runs all of them in this thread. On one communicator, collectives run in the order given, messages of one pair and
 // direction likewise; everything else side by side. Messages to oneself are copied. A communicator that fails takes its
 // own operations with it, not the others'. Returns the first failure; never throws.
-std::optional<Error> RunAll(std::span<const Launched> group);
+std::optional<Error> RunAll(std::span<const Launched> group, WhoWaits who);
 
 }  // namespace tutti

@@ -147,7 +147,7 @@ class Rank {
   }
 
   void Call(const Operation& operation) {
-    if (const auto error = RunOne(*communicator_, operation)) throw *error;
+    if (const auto error = RunOne(*communicator_, operation, WhoWaits::caller)) throw *error;
   }
 
   int rank_;

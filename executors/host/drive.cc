@@ -13,6 +13,10 @@ using std::chrono::microseconds;
 // How long a wait may keep its core before it lets others have it: a wake-up takes 30 to 70 us, so sleeping earlier
 // costs more than it saves; a scheduler tick (1 to 4 ms) later, whoever wanted the core has had it.
 constexpr microseconds kPatience{4000};
+// Beside somebody who computes. Who yields the core stays runnable, and is given one as if he had work: of two cores
+// the threads that wait get one, and those that compute share the other (docs/performance.md). So not much longer than
+// a wake-up takes.
+constexpr microseconds kPatienceBeside{100};
 // With a core for every rank: long enough for a peer's chunk (a few us) and for most skew between ranks.
 constexpr microseconds kSpin{200};
 constexpr microseconds kForever = std::chrono::hours(24 * 365);
@@ -36,12 +40,14 @@ void Pause() {
 
 }  // namespace
 
-WaitPolicy ChooseWaitPolicy(std::string_view mode, int ranks, int cores) {
+WaitPolicy ChooseWaitPolicy(std::string_view mode, int ranks, int cores, WhoWaits who) {
   const auto check_every = std::min(kCheckEvery + ranks * kCheckLaterPerRank, kSeldomest);
   if (mode == "spin") return {kForever, kForever, check_every};
   if (mode == "yield") return {microseconds(0), kForever, check_every};
   if (mode == "sleep") return {microseconds(0), microseconds(0), check_every};
-  return {ranks <= cores ? kSpin : microseconds(0), kPatience, check_every};
+  const bool beside = who == WhoWaits::stream;
+  const bool enough = (beside ? 2 * ranks : ranks) <= cores;
+  return {enough ? kSpin : microseconds(0), beside && !enough ? kPatienceBeside : kPatience, check_every};
 }
 
 bool Driver::Poll() {

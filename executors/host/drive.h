@@ -19,8 +19,11 @@ struct WaitPolicy {
   std::chrono::microseconds check_every{1000};
 };
 
-// `mode` is the setting: "spin", "yield", "sleep" or "" (adapts to whether ranks outnumber cores).
-WaitPolicy ChooseWaitPolicy(std::string_view mode, int ranks, int cores);
+// The caller has nothing else to do; a stream's thread waits beside the caller, who computes.
+enum class WhoWaits { caller, stream };
+
+// `mode` is the setting: "spin", "yield", "sleep" or "" (adapts to whether who is busy outnumbers cores).
+WaitPolicy ChooseWaitPolicy(std::string_view mode, int ranks, int cores, WhoWaits who = WhoWaits::caller);
 
 struct WaitCounts {
   std::uint64_t spins = 0;
@@ -37,9 +40,9 @@ class Driver {
   // `sleeper` may be null: then long waits are short naps (whoever drives several communicators has several doorbells).
   Driver(Sleeper* sleeper, WaitPolicy policy) : sleeper_(sleeper), policy_(policy) {}
 
-  // Calls sweep() until it returns done (or faulted), passing the time while it returns blocked. check(waited) is called
-  // about every policy.check_every of waiting, at most 100 ms apart, with the time since anything moved; false stops.
-  // REQUIRES: sweep is callable as Run::Progress(), check as bool(Clock::duration).
+  // Calls sweep() until it returns done (or faulted), passing the time while it returns blocked. check(waited) is
+  // called about every policy.check_every of waiting, at most 100 ms apart, with the time since anything moved; false
+  // stops. REQUIRES: sweep is callable as Run::Progress(), check as bool(Clock::duration).
   template <typename Sweep, typename Check>
   DriveResult Drive(Sweep&& sweep, Check&& check) {
     Reset();
@@ -56,6 +59,8 @@ class Driver {
   }
 
   const WaitCounts& counts() const { return counts_; }
+  // From the next wait on.
+  void Use(const WaitPolicy& policy) { policy_ = policy; }
 
  private:
   enum class Phase { spin, yield, sleep };
