@@ -1,0 +1,96 @@
+#include "interop/torch/backend.h"
+
+#include <Python.h>
+
+#include <utility>
+
+#include "interop/torch/failure.h"
+
+namespace tutti::pytorch {
+namespace {
+
+class StoreBoard : public Board {
+ public:
+  explicit StoreBoard(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
+
+  void Write(const std::string& key, const std::string& value) override {
+    store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end()));
+  }
+  bool Has(const std::string& key) override { return store_->check({key}); }
+  std::string Read(const std::string& key) override {
+    const auto value = store_->get(key);
+    return {value.begin(), value.end()};
+  }
+
+ private:
+  const c10::intrusive_ptr<c10d::Store> store_;
+};
+
+// Python destroys groups with its lock held, which callbacks of operations that are still running may be waiting for.
+class WithoutPythonsLock {
+ public:
+  WithoutPythonsLock() : state_(Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
+  ~WithoutPythonsLock() {
+    if (state_ != nullptr) PyEval_RestoreThread(state_);
+  }
+  WithoutPythonsLock(const WithoutPythonsLock&) = delete;
+  WithoutPythonsLock& operator=(const WithoutPythonsLock&) = delete;
+
+ private:
+  PyThreadState* const state_;
+};
+
+}  // namespace
+
+Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, GroupIdentity identity)
+    : BackendBase(identity.rank, identity.ranks),
+      channels_(std::make_shared<Channels>(std::move(identity), std::make_shared<StoreBoard>(store))),
+      collectives_(channels_->Collectives()),
+      any_source_(channels_) {}
+
+Backend::~Backend() {
+  const WithoutPythonsLock unlocked;
+  any_source_.Close();
+  channels_->Close();
+}
+
+Backend::WorkPtr Backend::Issue(c10::intrusive_ptr<OperationWork> work) {
+  work->Issue();
+  if (coalescing_) coalesced_.push_back(work);
+  return work;
+}
+
+Backend::WorkPtr Backend::Issue(std::shared_ptr<Channel> channel, Call call, Operation::Body body) {
+  return Issue(
+      c10::make_intrusive<OperationWork>(std::move(channel), channels_, rank_, std::move(call), std::move(body)));
+}
+
+Backend::WorkPtr Backend::IssueCollective(Call call, Operation::Body body) {
+  ++issued_;
+  return Issue(collectives_, std::move(call), std::move(body));
+}
+
+Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions&) {
+  return IssueCollective({c10d::OpType::BARRIER, "tutti:barrier", {}, {}},
+                         [](tuttiComm_t comm) { Check(tuttiBarrier(comm, nullptr), comm); });
+}
+
+// All ranks count from the same: nothing.
+void Backend::setSequenceNumberForGroup() {}
+
+std::uint64_t Backend::getSequenceNumberForGroup() { return issued_; }
+
+#if TUTTI_TORCH_2
+// What is issued in between is begun as ever; the caller only gets one Work for all of it.
+void Backend::startCoalescing() {
+  coalescing_ = true;
+  coalesced_.clear();
+}
+
+Backend::WorkPtr Backend::endCoalescing() {
+  coalescing_ = false;
+  return c10::make_intrusive<JointWork>(rank_, std::exchange(coalesced_, {}));
+}
+#endif
+
+}  // namespace tutti::pytorch

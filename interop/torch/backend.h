@@ -1,0 +1,84 @@
+// The c10d backend `tutti`: what torch.distributed calls, on tensors in host memory.
+//
+// A call checks its tensors in the caller's thread, gives the channel an operation, and returns its Work without
+// waiting (channel.h says who runs it). Calls of one group run in the order of issue; sends and receives in theirs, for
+// each partner, direction and tag.
+//
+// Files: backend.cc, reductions.cc, moves.cc, point_to_point.cc.
+//
+// Thread-safety: as c10d asks: calls that are to run in an order come from one thread, or are ordered by the caller.
+// Destroying it waits for what is running (Channel).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "interop/torch/any_source.h"
+#include "interop/torch/channels.h"
+#include "interop/torch/tensors.h"
+
+namespace tutti::pytorch {
+
+class Backend : public BackendBase {
+ public:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  Backend(const c10::intrusive_ptr<c10d::Store>& store, GroupIdentity identity);
+  ~Backend() override;
+
+  const std::string getBackendName() const override { return "tutti"; }
+
+  // reductions.cc
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+
+  // moves.cc
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
+                        std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
+
+  // point_to_point.cc
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  // backend.cc
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  void setSequenceNumberForGroup() override;
+  std::uint64_t getSequenceNumberForGroup() override;
+#if TUTTI_TORCH_2
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+#endif
+
+ private:
+  WorkPtr IssueCollective(Call call, Operation::Body body);
+  WorkPtr Issue(std::shared_ptr<Channel> channel, Call call, Operation::Body body);
+  WorkPtr Issue(c10::intrusive_ptr<OperationWork> work);
+
+  const std::shared_ptr<Channels> channels_;
+  const std::shared_ptr<Channel> collectives_;
+  AnySource any_source_;
+  std::uint64_t issued_ = 0;  // collectives
+  bool coalescing_ = false;
+  std::vector<WorkPtr> coalesced_;
+};
+
+}  // namespace tutti::pytorch

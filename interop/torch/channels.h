@@ -1,0 +1,62 @@
+// The channels of one process group: one for its collectives, and one for each (sender, receiver, tag), made at its
+// first send or receive.
+//
+// Why sends and receives have communicators of their own. The library's calls on one communicator run one at a time,
+// and a send lasts until it is taken: a lone isend would hold up the collectives behind it, and two ranks that send to
+// each other first and receive then would wait for ever. With one channel a direction each is matched in its own order,
+// and by its own tag, and nothing waits for anything else: what c10d promises. A communicator of two ranks takes some
+// milliseconds to make and a few kilobytes.
+//
+// Thread-safety: all functions may be called from any thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "interop/torch/operation.h"
+
+namespace tutti::pytorch {
+
+struct GroupIdentity {
+  std::string name;
+  int rank = 0;
+  int ranks = 1;
+  std::chrono::milliseconds timeout{0};
+  std::vector<std::int64_t> global_ranks;  // of this group's ranks, in the whole job; empty: not known
+};
+
+// "rank 1", and where the whole job has another number for it, "rank 1 (global rank 3)".
+std::string DescribeRank(const GroupIdentity& identity, int rank);
+
+class Channels : public Siblings {
+ public:
+  Channels(GroupIdentity identity, std::shared_ptr<Board> board);
+
+  std::shared_ptr<Channel> Collectives();
+  std::shared_ptr<Channel> PointToPoint(int from, int to, int tag);
+  // For tasks that only wait for others' tasks.
+  std::shared_ptr<Channel> WithoutCommunicator(int tag);
+
+  void HurryAllBut(const Channel& channel) override;
+  void Close();
+
+  const GroupIdentity& identity() const { return identity_; }
+
+ private:
+  using Key = std::tuple<int, int, int>;  // from, to, tag
+
+  std::shared_ptr<Channel> Make(Meeting meeting) const;
+  template <typename Maker>
+  std::shared_ptr<Channel> FindOrMake(const Key& key, const Maker& make);
+
+  const GroupIdentity identity_;
+  const std::shared_ptr<Board> board_;
+  std::mutex mutex_;
+  std::map<Key, std::shared_ptr<Channel>> channels_;
+};
+
+}  // namespace tutti::pytorch

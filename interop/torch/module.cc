@@ -1,0 +1,39 @@
+// The Python module tutti_torch._C: makes a backend for torch.distributed, which has registered it
+// (tutti_torch/__init__.py).
+#include <torch/csrc/utils/pybind.h>
+
+#include "interop/torch/backend.h"
+
+namespace tutti::pytorch {
+namespace {
+
+c10::intrusive_ptr<BackendBase> Create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int ranks,
+                                       double timeout_seconds, const std::string& name,
+                                       const std::vector<std::int64_t>& global_ranks) {
+  GroupIdentity identity;
+  identity.name = name;
+  identity.rank = rank;
+  identity.ranks = ranks;
+  identity.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_seconds * 1000));
+  identity.global_ranks = global_ranks;
+  return c10::make_intrusive<Backend>(store, std::move(identity));
+}
+
+std::string LibraryVersion() {
+  int version = 0;
+  tuttiGetVersion(&version);
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_C, module) {
+  module.doc() = "The c10d backend tutti";
+  module.def("create", &Create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout_seconds"),
+             py::arg("name"), py::arg("global_ranks"), py::call_guard<py::gil_scoped_release>());
+  module.def("library_version", &LibraryVersion);
+  module.attr("torch_version") = TORCH_VERSION;  // that it was built against
+}
+
+}  // namespace tutti::pytorch

@@ -1,0 +1,246 @@
+// The collectives of Backend that move data and leave it as it is.
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "interop/torch/backend.h"
+#include "interop/torch/failure.h"
+
+namespace tutti::pytorch {
+namespace {
+
+using Counts = std::vector<std::size_t>;
+
+tuttiDataType_t TypeOf(const at::Tensor& tensor) { return ToMove(tensor.scalar_type()).type; }
+
+Counts CountsOf(const Tensors& tensors) {
+  Counts counts;
+  for (const auto& tensor : tensors) counts.push_back(Count(tensor));
+  return counts;
+}
+
+Counts PlacesOf(const Counts& counts) {
+  Counts places(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), places.begin(), std::size_t{0});
+  return places;
+}
+
+void CheckList(const char* call, const std::string& what, const Tensors& list, const at::Tensor& like, int ranks) {
+  CheckCount(call, "the length of " + what, static_cast<std::int64_t>(list.size()), "the number of ranks", ranks);
+  CheckTensors(call, what, list, like);
+}
+
+void CheckSizes(const char* call, const std::string& what, const Tensors& list, const std::string& like_what,
+                const at::Tensor& like) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    CheckCount(call, "the number of elements of " + what + "[" + std::to_string(i) + "]", list[i].numel(),
+               "that of " + like_what, like.numel());
+  }
+}
+
+// What every rank gives and gets of its dimension 0. Empty `splits`: equal shares.
+Counts CheckedSplits(const char* call, const std::string& what, const at::Tensor& tensor,
+                     const std::vector<std::int64_t>& splits, int ranks) {
+  const auto rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+  const auto row = rows == 0 ? 0 : Count(tensor) / static_cast<std::size_t>(rows);
+  if (splits.empty()) {
+    TORCH_CHECK_VALUE(rows % ranks == 0, call, ": dimension 0 of ", what, " is ", rows,
+                      ", which is no multiple of the number of ranks, ", ranks, "; pass ", what, "_split_sizes");
+    return Counts(static_cast<std::size_t>(ranks), static_cast<std::size_t>(rows / ranks) * row);
+  }
+  CheckCount(call, "the length of " + what + "_split_sizes", static_cast<std::int64_t>(splits.size()),
+             "the number of ranks", ranks);
+  for (const auto split : splits) {
+    TORCH_CHECK_VALUE(split >= 0, call, ": ", what, "_split_sizes are ", splits, ", but no share can be negative");
+  }
+  CheckCount(call, "the sum of " + what + "_split_sizes",
+             std::accumulate(splits.begin(), splits.end(), std::int64_t{0}), "dimension 0 of " + what, rows);
+  Counts counts;
+  for (const auto split : splits) counts.push_back(static_cast<std::size_t>(split) * row);
+  return counts;
+}
+
+void AllGather(tuttiComm_t comm, void* output, const at::Tensor& input) {
+  Check(tuttiAllGather(input.data_ptr(), output, Count(input), TypeOf(input), comm, nullptr), comm);
+}
+
+// outputs[r] is rank r's; all of a size, or of sizes that all ranks know.
+void AllGatherList(tuttiComm_t comm, const Tensors& outputs, const at::Tensor& input) {
+  Block block(outputs);
+  if (AllOfOneSize(outputs)) {
+    AllGather(comm, block.data(), input);
+  } else {
+    const auto counts = CountsOf(outputs);
+    Check(tuttiAllGatherV(input.data_ptr(), Count(input), block.data(), counts.data(), PlacesOf(counts).data(),
+                          TypeOf(input), comm, nullptr),
+          comm);
+  }
+  block.Store();
+}
+
+}  // namespace
+
+Backend::WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  constexpr auto kCall = "broadcast";
+  const auto tensor = CheckSingle(kCall, "tensor", tensors);
+  CheckRank(kCall, "src", options.rootRank, size_);
+  return IssueCollective({c10d::OpType::BROADCAST, "tutti:broadcast", {tensor}, {tensor}},
+                         [tensor, root = static_cast<int>(options.rootRank)](tuttiComm_t comm) {
+                           Check(tuttiBcast(tensor.data_ptr(), Count(tensor), TypeOf(tensor), root, comm, nullptr),
+                                 comm);
+                         });
+}
+
+Backend::WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions&) {
+  constexpr auto kCall = "all_gather";
+  const auto input = CheckSingle(kCall, "tensor", inputs);
+  CheckCount(kCall, "the number of output lists", static_cast<std::int64_t>(outputs.size()), "a process's number", 1);
+  const auto list = outputs[0];
+  CheckList(kCall, "tensor_list", list, input, size_);
+  if (AllOfOneSize(list)) {
+    CheckSizes(kCall, "tensor_list", list, "tensor", input);
+  } else {
+    CheckCount(kCall, "the number of elements of tensor", input.numel(),
+               "that of tensor_list[" + std::to_string(rank_) + "], which is for it,",
+               list[static_cast<std::size_t>(rank_)].numel());
+  }
+  return IssueCollective({c10d::OpType::ALLGATHER, "tutti:all_gather", {input}, list},
+                         [=](tuttiComm_t comm) { AllGatherList(comm, list, input); });
+}
+
+Backend::WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions&) {
+  constexpr auto kCall = "all_gather_into_tensor";
+  CheckTensor(kCall, "output", output);
+  CheckTensor(kCall, "input", input);
+  CheckSameType(kCall, "input", input, "output", output);
+  CheckCount(kCall, "the number of elements of output", output.numel(),
+             std::to_string(size_) + " ranks times input's " + std::to_string(input.numel()), input.numel() * size_);
+  return IssueCollective({c10d::OpType::_ALLGATHER_BASE, "tutti:_all_gather_base", {input}, {output}},
+                         [output, input](tuttiComm_t comm) { AllGather(comm, output.data_ptr(), input); });
+}
+
+// outputs[r][i] is for rank r's inputs[i].
+Backend::WorkPtr Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                              const c10d::AllgatherOptions& options) {
+  constexpr auto kCall = "all_gather_coalesced";
+  CheckCount(kCall, "the number of output lists", static_cast<std::int64_t>(outputs.size()), "the number of ranks",
+             size_);
+  for (const auto& list : outputs) {
+    CheckCount(kCall, "the length of an output list", static_cast<std::int64_t>(list.size()), "the number of inputs",
+               static_cast<std::int64_t>(inputs.size()));
+  }
+  std::vector<WorkPtr> parts;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    std::vector<Tensors> of_this(1);
+    for (const auto& list : outputs) of_this[0].push_back(list[i]);
+    Tensors input{inputs[i]};
+    parts.push_back(allgather(of_this, input, options));
+  }
+  return c10::make_intrusive<JointWork>(rank_, std::move(parts));
+}
+
+#if TUTTI_TORCH_2
+Backend::WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                          const c10d::AllgatherOptions& options) {
+  CheckCount("all_gather_into_tensor_coalesced", "the number of inputs", static_cast<std::int64_t>(inputs.size()),
+             "that of outputs", static_cast<std::int64_t>(outputs.size()));
+  std::vector<WorkPtr> parts;
+  for (std::size_t i = 0; i < inputs.size(); ++i) parts.push_back(_allgather_base(outputs[i], inputs[i], options));
+  return c10::make_intrusive<JointWork>(rank_, std::move(parts));
+}
+#endif
+
+Backend::WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
+  constexpr auto kCall = "gather";
+  const auto input = CheckSingle(kCall, "tensor", inputs);
+  CheckRank(kCall, "dst", options.rootRank, size_);
+  const bool is_root = rank_ == options.rootRank;
+  CheckCount(kCall, "the number of output lists", static_cast<std::int64_t>(outputs.size()),
+             is_root ? "dst's number" : "that of ranks other than dst", is_root ? 1 : 0);
+  const auto list = is_root ? outputs[0] : Tensors();
+  if (is_root) {
+    CheckList(kCall, "gather_list", list, input, size_);
+    CheckSizes(kCall, "gather_list", list, "tensor", input);
+  }
+  return IssueCollective({c10d::OpType::GATHER, "tutti:gather", {input}, list},
+                         [=, root = static_cast<int>(options.rootRank)](tuttiComm_t comm) {
+                           Optional<Block> block;
+                           if (is_root) block.emplace(list);
+                           Check(tuttiGather(input.data_ptr(), block ? block->data() : nullptr, Count(input),
+                                             TypeOf(input), root, comm, nullptr),
+                                 comm);
+                           if (block) block->Store();
+                         });
+}
+
+Backend::WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
+  constexpr auto kCall = "scatter";
+  const auto output = CheckSingle(kCall, "tensor", outputs);
+  CheckRank(kCall, "src", options.rootRank, size_);
+  const bool is_root = rank_ == options.rootRank;
+  CheckCount(kCall, "the number of input lists", static_cast<std::int64_t>(inputs.size()),
+             is_root ? "src's number" : "that of ranks other than src", is_root ? 1 : 0);
+  const auto list = is_root ? inputs[0] : Tensors();
+  if (is_root) {
+    CheckList(kCall, "scatter_list", list, output, size_);
+    CheckSizes(kCall, "scatter_list", list, "tensor", output);
+  }
+  return IssueCollective({c10d::OpType::SCATTER, "tutti:scatter", list, {output}},
+                         [=, root = static_cast<int>(options.rootRank)](tuttiComm_t comm) {
+                           Optional<Block> block;
+                           if (is_root) block.emplace(list);
+                           if (block) block->Load();
+                           Check(tuttiScatter(block ? block->data() : nullptr, output.data_ptr(), Count(output),
+                                              TypeOf(output), root, comm, nullptr),
+                                 comm);
+                         });
+}
+
+Backend::WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions&) {
+  constexpr auto kCall = "all_to_all";
+  TORCH_CHECK_VALUE(!inputs.empty(), kCall, ": input_tensor_list is empty, but there are ", size_, " ranks");
+  const auto to = outputs, from = inputs;
+  CheckList(kCall, "input_tensor_list", from, from[0], size_);
+  CheckList(kCall, "output_tensor_list", to, from[0], size_);
+  const auto self = static_cast<std::size_t>(rank_);
+  CheckCount(kCall, "the number of elements of output_tensor_list[" + std::to_string(rank_) + "]", to[self].numel(),
+             "that of input_tensor_list[" + std::to_string(rank_) + "], which is for it,", from[self].numel());
+  return IssueCollective({c10d::OpType::ALLTOALL, "tutti:all_to_all", from, to}, [=](tuttiComm_t comm) {
+    Block input(from), output(to);
+    input.Load();
+    const auto input_counts = CountsOf(from), output_counts = CountsOf(to);
+    Check(tuttiAlltoAllV(input.data(), input_counts.data(), PlacesOf(input_counts).data(), output.data(),
+                         output_counts.data(), PlacesOf(output_counts).data(), TypeOf(from[0]), comm, nullptr),
+          comm);
+    output.Store();
+  });
+}
+
+Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
+                                        std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions&) {
+  constexpr auto kCall = "all_to_all_single";
+  CheckTensor(kCall, "output", output);
+  CheckTensor(kCall, "input", input);
+  CheckSameType(kCall, "input", input, "output", output);
+  const auto output_counts = CheckedSplits(kCall, "output", output, output_splits, size_);
+  const auto input_counts = CheckedSplits(kCall, "input", input, input_splits, size_);
+  const Call call{c10d::OpType::ALLTOALL_BASE, "tutti:all_to_all", {input}, {output}};
+  if (output_splits.empty() && input_splits.empty()) {
+    CheckCount(kCall, "the number of elements of output", output.numel(), "that of input", input.numel());
+    return IssueCollective(call, [output, input, count = input_counts[0]](tuttiComm_t comm) {
+      Check(tuttiAlltoAll(input.data_ptr(), output.data_ptr(), count, TypeOf(input), comm, nullptr), comm);
+    });
+  }
+  const auto self = static_cast<std::size_t>(rank_);
+  CheckCount(kCall, "what this rank gets of itself", static_cast<std::int64_t>(output_counts[self]),
+             "what it gives itself", static_cast<std::int64_t>(input_counts[self]));
+  return IssueCollective(call, [=, output = output, input = input](tuttiComm_t comm) {
+    Check(tuttiAlltoAllV(input.data_ptr(), input_counts.data(), PlacesOf(input_counts).data(), output.data_ptr(),
+                         output_counts.data(), PlacesOf(output_counts).data(), TypeOf(input), comm, nullptr),
+          comm);
+  });
+}
+
+}  // namespace tutti::pytorch

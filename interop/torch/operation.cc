@@ -1,0 +1,188 @@
+#include "interop/torch/operation.h"
+
+#include <atomic>
+#include <utility>
+
+#include "interop/torch/failure.h"
+
+namespace tutti::pytorch {
+namespace {
+
+// Failures of the library reach Python as what it has for backends' errors; anything else as it is.
+std::exception_ptr ForPython(std::exception_ptr error) noexcept {
+  if (error == nullptr) return error;
+  try {
+    std::rethrow_exception(error);
+  } catch (const Failure& failure) {
+    return std::make_exception_ptr(MakeBackendError(failure.what()));
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> NewFuture() {
+  return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+}
+
+}  // namespace
+
+Operation::Operation(Body body, std::vector<at::Tensor> results, bool abandonable)
+    : body_(std::move(body)), results_(std::move(results)), abandonable_(abandonable) {}
+
+void Operation::Run(tuttiComm_t comm) { body_(comm); }
+
+std::exception_ptr Operation::Ended(std::exception_ptr error) noexcept {
+  const auto how = ForPython(std::move(error));
+  body_ = nullptr;  // and with it the inputs
+  if (on_end_) on_end_();
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    how_ = how;
+    future = future_;
+  }
+  if (future) Complete(*future, how);
+  return how;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Operation::Future() {
+  std::unique_lock lock(mutex_);
+  if (!future_) {
+    future_ = NewFuture();
+    if (ended_) {
+      lock.unlock();  // it has no callbacks yet; and nobody else completes it, since it had ended
+      Complete(*future_, how_);
+    }
+  }
+  return future_;
+}
+
+void Operation::Complete(c10::ivalue::Future& future, const std::exception_ptr& error) const {
+  if (error != nullptr) {
+    future.setError(error);
+  } else {
+    future.markCompleted(c10::IValue(results_));
+  }
+}
+
+OperationWork::OperationWork(std::shared_ptr<Channel> channel, std::shared_ptr<Siblings> siblings, int rank, Call call,
+                             Operation::Body body)
+    : Work(rank, call.type, call.title, Optional<std::vector<at::Tensor>>(std::move(call.inputs))),
+      channel_(std::move(channel)),
+      siblings_(std::move(siblings)),
+      operation_(std::make_shared<Operation>(std::move(body), std::move(call.results), call.abandonable)),
+      title_(call.title) {
+  // The profiler's, who was asked by Work's constructor.
+  if (recordFunctionEndCallback_) operation_->OnEnd(std::exchange(recordFunctionEndCallback_, nullptr));
+}
+
+void OperationWork::Issue() {
+  try {
+    channel_->Issue(operation_);
+  } catch (const Failure& failure) {
+    throw MakeBackendError(failure.what());
+  }
+}
+
+bool OperationWork::isCompleted() {
+  if (operation_->IsDone()) return true;
+  channel_->Hurry();  // who polls does not wait
+  return operation_->IsDone();
+}
+
+bool OperationWork::isSuccess() const { return operation_->IsDone() && operation_->Error() == nullptr; }
+
+std::exception_ptr OperationWork::exception() const { return operation_->IsDone() ? operation_->Error() : nullptr; }
+
+std::vector<at::Tensor> OperationWork::result() { return operation_->results(); }
+
+void OperationWork::synchronize() {}  // host memory has no streams
+
+bool OperationWork::wait(std::chrono::milliseconds timeout) {
+  if (!operation_->IsDone()) {
+    siblings_->HurryAllBut(*channel_);
+    if (timeout.count() <= 0) {
+      channel_->Wait(*operation_);
+    } else if (!channel_->WaitFor(*operation_, timeout)) {
+      throw MakeBackendError(std::string(title_) + ": wait() returned after its timeout of " +
+                             std::to_string(timeout.count()) +
+                             " ms; the operation itself goes on, until the group's timeout");
+    }
+  }
+  if (operation_->Error() != nullptr) std::rethrow_exception(operation_->Error());
+  return true;
+}
+
+void OperationWork::abort() {
+  TORCH_CHECK(false, title_, ": a single operation cannot be aborted: the other ranks are in it. Destroy the group");
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> OperationWork::getFuture() {
+  if (!operation_->IsDone()) channel_->Hurry();
+  return operation_->Future();
+}
+
+JointWork::JointWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts)
+    : Work(rank, c10d::OpType::UNKNOWN), parts_(std::move(parts)) {}
+
+bool JointWork::isCompleted() {
+  bool all = true;
+  for (const auto& part : parts_) all = part->isCompleted() && all;
+  return all;
+}
+
+bool JointWork::isSuccess() const {
+  for (const auto& part : parts_) {
+    if (!part->isSuccess()) return false;
+  }
+  return true;
+}
+
+std::exception_ptr JointWork::exception() const {
+  for (const auto& part : parts_) {
+    if (const auto error = part->exception()) return error;
+  }
+  return nullptr;
+}
+
+std::vector<at::Tensor> JointWork::result() {
+  std::vector<at::Tensor> all;
+  for (const auto& part : parts_) {
+    for (auto& tensor : part->result()) all.push_back(std::move(tensor));
+  }
+  return all;
+}
+
+void JointWork::synchronize() {}
+
+bool JointWork::wait(std::chrono::milliseconds timeout) {
+  for (const auto& part : parts_) part->wait(timeout);
+  return true;
+}
+
+void JointWork::abort() {
+  for (const auto& part : parts_) part->abort();
+}
+
+// Completed by whichever part ends last; with the error of the first that failed.
+c10::intrusive_ptr<c10::ivalue::Future> JointWork::getFuture() {
+  auto joint = NewFuture();
+  auto left = std::make_shared<std::atomic<std::size_t>>(parts_.size());
+  std::vector<c10::intrusive_ptr<c10::ivalue::Future>> futures;
+  for (const auto& part : parts_) futures.push_back(part->getFuture());
+  if (futures.empty()) joint->markCompleted(c10::IValue(std::vector<at::Tensor>()));
+  for (const auto& future : futures) {
+    future->addCallback([joint, left, futures, results = result()](c10::ivalue::Future&) {
+      // Acquire and release: the last one sees what all have done.
+      if (left->fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+      for (const auto& each : futures) {
+        if (each->hasError()) return joint->setError(each->exception_ptr());
+      }
+      joint->markCompleted(c10::IValue(results));
+    });
+  }
+  return joint;
+}
+
+}  // namespace tutti::pytorch

@@ -1,0 +1,108 @@
+// One c10d operation: the task that a channel runs, and the Work that its caller gets.
+//
+// An operation is done when its results are in the tensors. It fails with one exception, which wait(), the future and
+// exception() all give.
+//
+// Thread-safety: as c10d asks of Work: all functions may be called from any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "interop/torch/channel.h"
+#include "interop/torch/version.h"
+
+namespace tutti::pytorch {
+
+// The tensors are those that future and result() give; the body keeps alive what else it needs.
+class Operation : public Task {
+ public:
+  using Body = std::function<void(tuttiComm_t)>;
+
+  // abandonable: no other rank misses it if it is not done (Channel::Close).
+  Operation(Body body, std::vector<at::Tensor> results, bool abandonable);
+
+  // Completed when the operation is, its callbacks running in the thread that completes it.
+  c10::intrusive_ptr<c10::ivalue::Future> Future();
+  const std::vector<at::Tensor>& results() const { return results_; }
+  // `callback` is called once it has ended. REQUIRES: not yet issued.
+  void OnEnd(std::function<void()> callback) { on_end_ = std::move(callback); }
+
+ private:
+  void Run(tuttiComm_t comm) override;
+  std::exception_ptr Ended(std::exception_ptr error) noexcept override;
+  bool Abandonable() const override { return abandonable_; }
+  void Complete(c10::ivalue::Future& future, const std::exception_ptr& error) const;
+
+  Body body_;
+  const std::vector<at::Tensor> results_;
+  const bool abandonable_;
+  std::function<void()> on_end_;
+
+  std::mutex mutex_;  // guards what follows
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  bool ended_ = false;
+  std::exception_ptr how_;
+};
+
+// What is to be done before a thread blocks: everything else in the group that nobody waits for is to begin.
+class Siblings {
+ public:
+  virtual ~Siblings() = default;
+  virtual void HurryAllBut(const Channel& channel) = 0;
+};
+
+// What is issued: for c10d, the profiler and people.
+struct Call {
+  c10d::OpType type;
+  const char* title;
+  std::vector<at::Tensor> inputs;
+  std::vector<at::Tensor> results;
+  bool abandonable = false;
+};
+
+class OperationWork : public c10d::Work {
+ public:
+  OperationWork(std::shared_ptr<Channel> channel, std::shared_ptr<Siblings> siblings, int rank, Call call,
+                Operation::Body body);
+
+  // Apart from the constructor, because it may throw.
+  void Issue();
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  std::vector<at::Tensor> result() override;
+  void synchronize() override;
+  bool wait(std::chrono::milliseconds timeout) override;
+  void abort() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+
+ private:
+  const std::shared_ptr<Channel> channel_;
+  const std::shared_ptr<Siblings> siblings_;
+  const std::shared_ptr<Operation> operation_;
+  const char* const title_;
+};
+
+// Several operations that the caller treats as one.
+class JointWork : public c10d::Work {
+ public:
+  JointWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts);
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  std::vector<at::Tensor> result() override;
+  void synchronize() override;
+  bool wait(std::chrono::milliseconds timeout) override;
+  void abort() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+
+ private:
+  const std::vector<c10::intrusive_ptr<c10d::Work>> parts_;
+};
+
+}  // namespace tutti::pytorch

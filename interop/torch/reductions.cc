@@ -1,0 +1,176 @@
+// The collectives of Backend that reduce.
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "interop/torch/backend.h"
+#include "interop/torch/failure.h"
+
+namespace tutti::pytorch {
+namespace {
+
+using Counts = std::vector<std::size_t>;
+
+// One row of bytes-for-bytes the size of `tensor` for each rank.
+at::Tensor NewRows(int ranks, const at::Tensor& tensor) {
+  return at::empty({ranks, tensor.numel()}, tensor.options().requires_grad(false));
+}
+
+void AllReduce(tuttiComm_t comm, const at::Tensor& tensor, const Reduction& reduction, const Operator& op) {
+  Check(tuttiAllReduce(tensor.data_ptr(), tensor.data_ptr(), Count(tensor), reduction.elements.type, op.get(), comm,
+                       nullptr),
+        comm);
+}
+
+void FoldedAllReduce(tuttiComm_t comm, int ranks, const at::Tensor& tensor, const Reduction& reduction,
+                     const c10d::ReduceOp& op) {
+  const auto rows = NewRows(ranks, tensor);
+  Check(tuttiAllGather(tensor.data_ptr(), rows.data_ptr(), Count(tensor), reduction.elements.type, comm, nullptr),
+        comm);
+  Fold(rows, tensor, op);
+}
+
+void ReduceScatter(tuttiComm_t comm, const at::Tensor& output, const void* input, const Reduction& reduction,
+                   const Operator& op) {
+  Check(tuttiReduceScatter(input, output.data_ptr(), Count(output), reduction.elements.type, op.get(), comm, nullptr),
+        comm);
+}
+
+// counts: of each rank's part of the input.
+void FoldedReduceScatter(tuttiComm_t comm, const at::Tensor& output, const void* input, const Counts& counts,
+                         const Reduction& reduction, const c10d::ReduceOp& op) {
+  const auto rows = NewRows(static_cast<int>(counts.size()), output);
+  Counts places(counts.size()), own_counts(counts.size(), Count(output)), own_places(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), places.begin(), std::size_t{0});
+  for (std::size_t i = 0; i < counts.size(); ++i) own_places[i] = i * Count(output);
+  Check(tuttiAlltoAllV(input, counts.data(), places.data(), rows.data_ptr(), own_counts.data(), own_places.data(),
+                       reduction.elements.type, comm, nullptr),
+        comm);
+  Fold(rows, output, op);
+}
+
+}  // namespace
+
+Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  constexpr auto kCall = "all_reduce";
+  const auto tensor = CheckSingle(kCall, "tensor", tensors);
+  auto reduction = ToReduce(kCall, tensor, options.reduceOp);
+  return IssueCollective({c10d::OpType::ALLREDUCE, "tutti:all_reduce", {tensor}, {tensor}},
+                         [=, ranks = size_, op = options.reduceOp](tuttiComm_t comm) {
+                           if (reduction.folded) return FoldedAllReduce(comm, ranks, tensor, reduction, op);
+                           AllReduce(comm, tensor, reduction, Operator(reduction, comm));
+                         });
+}
+
+Backend::WorkPtr Backend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  constexpr auto kCall = "all_reduce_coalesced";
+  TORCH_CHECK_VALUE(!tensors.empty(), kCall, ": the list of tensors is empty");
+  std::vector<Reduction> reductions;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    CheckTensor(kCall, "tensors[" + std::to_string(i) + "]", tensors[i]);
+    reductions.push_back(ToReduce(kCall, tensors[i], options.reduceOp));
+  }
+  return IssueCollective({c10d::OpType::ALLREDUCE_COALESCED, "tutti:all_reduce_coalesced", tensors, tensors},
+                         [=, ranks = size_, op = options.reduceOp](tuttiComm_t comm) {
+                           std::vector<std::unique_ptr<Operator>> operators;  // until the group has run
+                           for (const auto& reduction : reductions) {
+                             operators.push_back(std::make_unique<Operator>(reduction, comm));
+                           }
+                           Together together(comm);
+                           for (std::size_t i = 0; i < tensors.size(); ++i) {
+                             if (!reductions[i].folded) AllReduce(comm, tensors[i], reductions[i], *operators[i]);
+                           }
+                           together.End();
+                           for (std::size_t i = 0; i < tensors.size(); ++i) {
+                             if (reductions[i].folded) FoldedAllReduce(comm, ranks, tensors[i], reductions[i], op);
+                           }
+                         });
+}
+
+Backend::WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  constexpr auto kCall = "reduce";
+  const auto tensor = CheckSingle(kCall, "tensor", tensors);
+  CheckRank(kCall, "dst", options.rootRank, size_);
+  auto reduction = ToReduce(kCall, tensor, options.reduceOp);
+  return IssueCollective({c10d::OpType::REDUCE, "tutti:reduce", {tensor}, {tensor}},
+                         [=, rank = rank_, ranks = size_, root = static_cast<int>(options.rootRank),
+                          op = options.reduceOp](tuttiComm_t comm) {
+                           void* const data = tensor.data_ptr();
+                           if (!reduction.folded) {
+                             const Operator known(reduction, comm);
+                             return Check(tuttiReduce(data, rank == root ? data : nullptr, Count(tensor),
+                                                      reduction.elements.type, known.get(), root, comm, nullptr),
+                                          comm);
+                           }
+                           const auto rows = rank == root ? NewRows(ranks, tensor) : at::Tensor();
+                           Check(tuttiGather(data, rank == root ? rows.data_ptr() : nullptr, Count(tensor),
+                                             reduction.elements.type, root, comm, nullptr),
+                                 comm);
+                           if (rank == root) Fold(rows, tensor, op);
+                         });
+}
+
+Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                         const c10d::ReduceScatterOptions& options) {
+  constexpr auto kCall = "reduce_scatter";
+  const auto output = CheckSingle(kCall, "output", outputs);
+  CheckCount(kCall, "the number of input lists", static_cast<std::int64_t>(inputs.size()), "a process's number", 1);
+  const auto list = inputs[0];
+  CheckCount(kCall, "the length of input_list", static_cast<std::int64_t>(list.size()), "the number of ranks", size_);
+  CheckTensors(kCall, "input_list", list, output);
+  CheckCount(kCall, "the number of elements of output", output.numel(),
+             "that of input_list[" + std::to_string(rank_) + "], which is this rank's part,",
+             list[static_cast<std::size_t>(rank_)].numel());
+  auto reduction = ToReduce(kCall, output, options.reduceOp);
+  return IssueCollective({c10d::OpType::REDUCE_SCATTER, "tutti:reduce_scatter", list, {output}},
+                         [=, op = options.reduceOp](tuttiComm_t comm) {
+                           Block input(list);
+                           input.Load();
+                           Counts counts;
+                           for (const auto& tensor : list) counts.push_back(Count(tensor));
+                           if (reduction.folded) {
+                             return FoldedReduceScatter(comm, output, input.data(), counts, reduction, op);
+                           }
+                           const Operator known(reduction, comm);
+                           if (AllOfOneSize(list)) {
+                             return ReduceScatter(comm, output, input.data(), reduction, known);
+                           }
+                           Check(tuttiReduceScatterV(input.data(), output.data_ptr(), counts.data(),
+                                                     reduction.elements.type, known.get(), comm, nullptr),
+                                 comm);
+                         });
+}
+
+Backend::WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                               const c10d::ReduceScatterOptions& options) {
+  constexpr auto kCall = "reduce_scatter_tensor";
+  CheckTensor(kCall, "output", output);
+  CheckTensor(kCall, "input", input);
+  CheckSameType(kCall, "input", input, "output", output);
+  CheckCount(kCall, "the number of elements of input", input.numel(),
+             std::to_string(size_) + " ranks times output's " + std::to_string(output.numel()), output.numel() * size_);
+  auto reduction = ToReduce(kCall, output, options.reduceOp);
+  return IssueCollective(
+      {c10d::OpType::_REDUCE_SCATTER_BASE, "tutti:_reduce_scatter_base", {input}, {output}},
+      [output, input, reduction, ranks = static_cast<std::size_t>(size_), op = options.reduceOp](tuttiComm_t comm) {
+        if (reduction.folded) {
+          return FoldedReduceScatter(comm, output, input.data_ptr(), Counts(ranks, Count(output)), reduction, op);
+        }
+        ReduceScatter(comm, output, input.data_ptr(), reduction, Operator(reduction, comm));
+      });
+}
+
+#if TUTTI_TORCH_2
+Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                          const c10d::ReduceScatterOptions& options) {
+  CheckCount("reduce_scatter_tensor_coalesced", "the number of inputs", static_cast<std::int64_t>(inputs.size()),
+             "that of outputs", static_cast<std::int64_t>(outputs.size()));
+  std::vector<WorkPtr> parts;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    parts.push_back(_reduce_scatter_base(outputs[i], inputs[i], options));
+  }
+  return c10::make_intrusive<JointWork>(rank_, std::move(parts));
+}
+#endif
+
+}  // namespace tutti::pytorch

@@ -1,0 +1,146 @@
+"""Builds tutti_torch, the c10d backend `tutti`, against the PyTorch that is installed.
+
+    pip install ./interop/torch                         (docs/pytorch.md)
+
+The library is, in this order:
+    TUTTI_HOME=PREFIX    an installed Tutti, or a build tree of it: PREFIX/lib*/libtutti.so or PREFIX/libtutti.so
+    pkg-config tutti     an installed Tutti
+    else                 the source tree that this folder lies in, built by CMake
+
+and is copied beside the module, which finds it there wherever the package is put.
+"""
+
+import glob
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import setup
+
+ROOM = Path(__file__).resolve().parent
+SOURCE_TREE = ROOM.parent.parent
+
+
+def import_torch():
+    """PyTorch, also where pip builds in an environment of its own that hides what is installed."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONNOUSERSITE")}
+        asked = subprocess.run(
+            [sys.executable, "-c", "import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))"],
+            env=environment, capture_output=True, text=True)
+        if asked.returncode != 0:
+            sys.exit("tutti_torch is built against an installed PyTorch (1.13 or 2.x), and there is none here: install "
+                     f"it first, e.g. pip install torch.\n{asked.stderr}")
+        sys.path.append(asked.stdout.strip())
+
+
+def run(*command):
+    print("[tutti_torch]", " ".join(map(str, command)), flush=True)
+    subprocess.run(list(map(str, command)), check=True)
+
+
+def library_below(prefix):
+    for pattern in ("libtutti.so", "lib*/libtutti.so", "lib/*/libtutti.so"):
+        for found in sorted(glob.glob(str(prefix / pattern))):
+            return Path(found)
+    return None
+
+
+def from_home():
+    if "TUTTI_HOME" not in os.environ:
+        return None
+    home = Path(os.environ["TUTTI_HOME"]).resolve()
+    library = library_below(home)
+    if library is None:
+        sys.exit(f"TUTTI_HOME is {home}, but there is no libtutti.so below it")
+    # A build tree has no headers of its own: they are this source tree's.
+    headers = home / "include"
+    return library, headers if (headers / "tutti/tutti.h").exists() else SOURCE_TREE / "include"
+
+
+def from_pkg_config():
+    if shutil.which("pkg-config") is None:
+        return None
+
+    def variable(name):
+        asked = subprocess.run(["pkg-config", f"--variable={name}", "tutti"], capture_output=True, text=True)
+        return asked.stdout.strip() if asked.returncode == 0 else ""
+
+    folder, headers = variable("libdir"), variable("includedir")
+    if not folder or not headers:
+        return None
+    return Path(folder) / "libtutti.so", Path(headers)
+
+
+def from_source_tree(build_folder):
+    if not (SOURCE_TREE / "include/tutti/tutti.h").exists():
+        sys.exit("there is no Tutti: set TUTTI_HOME to where it is installed, or build from its source tree")
+    folder = Path(build_folder).resolve() / "tutti"
+    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+    run("cmake", "-S", SOURCE_TREE, "-B", folder, *generator, "-DCMAKE_BUILD_TYPE=Release", "-DTUTTI_TESTS=OFF",
+        "-DTUTTI_BENCH=OFF", "-DTUTTI_TOOLS=OFF")
+    run("cmake", "--build", folder, "--target", "tutti", "--parallel", str(os.cpu_count() or 1))
+    return folder / "libtutti.so", SOURCE_TREE / "include"
+
+
+def soname(library):
+    """The name that the module will look for: that of the library the link leads to, up to the major version."""
+    for name in sorted(library.parent.glob("libtutti.so.*"), key=lambda path: len(path.name)):
+        return name.name
+    return library.name
+
+
+import_torch()
+import torch  # noqa: E402
+from torch.utils.cpp_extension import BuildExtension, CppExtension  # noqa: E402
+
+
+class BuildWithLibrary(BuildExtension):
+    """Finds or builds libtutti.so first, and puts it beside the module."""
+
+    def build_extensions(self):
+        library, headers = from_home() or from_pkg_config() or from_source_tree(self.build_temp)
+        for extension in self.extensions:
+            extension.include_dirs.insert(0, str(headers))
+            extension.library_dirs.insert(0, str(library.parent))
+        super().build_extensions()
+        for extension in self.extensions:
+            target = Path(self.get_ext_fullpath(extension.name)).parent / soname(library)
+            shutil.copyfile(library.resolve(), target)
+            print(f"[tutti_torch] {library} is bundled as {target.name}", flush=True)
+
+
+def sources():
+    # Relative, as setuptools wants them. CUDA's and test files are not here.
+    return sorted(os.path.relpath(path, ROOM) for path in ROOM.glob("*.cc"))
+
+
+# PyTorch 1.13's own headers are C++17 and do not compile as C++20.
+standard = "c++20" if int(torch.__version__.split(".")[0]) >= 2 else "c++17"
+
+setup(
+    name="tutti_torch",
+    version="0.1.0",
+    description="Tutti as a backend of torch.distributed",
+    license="Apache-2.0",
+    packages=["tutti_torch"],
+    ext_modules=[
+        CppExtension(
+            "tutti_torch._C",
+            sources(),
+            include_dirs=[str(SOURCE_TREE)],
+            libraries=["tutti"],
+            extra_compile_args=[f"-std={standard}", "-O2", "-g0", "-Wall", "-fvisibility=hidden"],
+            extra_link_args=["-Wl,-rpath,$ORIGIN"],
+        )
+    ],
+    cmdclass={"build_ext": BuildWithLibrary},
+    # PyTorch 2.5 and later imports it by itself; before, the program does.
+    entry_points={"torch.backends": ["tutti = tutti_torch:autoload"]},
+    python_requires=">=3.8",
+    zip_safe=False,
+)

@@ -1,0 +1,101 @@
+#include "interop/torch/tensors.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti::pytorch {
+namespace {
+
+std::byte* Begin(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
+
+bool Adjacent(const Tensors& tensors) {
+  const auto* end = Begin(tensors[0]);
+  for (const auto& tensor : tensors) {
+    if (tensor.numel() != 0 && Begin(tensor) != end) return false;
+    end += tensor.nbytes();
+  }
+  return true;
+}
+
+at::Tensor NewBytes(const Tensors& tensors) {
+  std::int64_t bytes = 0;
+  for (const auto& tensor : tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  return at::empty({bytes}, at::kByte);
+}
+
+}  // namespace
+
+void CheckTensor(const char* call, const std::string& what, const at::Tensor& tensor) {
+  TORCH_CHECK_VALUE(tensor.defined(), call, ": ", what, " is not there");
+  TORCH_CHECK_VALUE(tensor.device().is_cpu(), call, ": ", what, " is on device ", tensor.device(),
+                    ", but backend tutti moves tensors on cpu; pass a copy: .cpu()");
+  TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, call, ": ", what, " has layout ", tensor.layout(),
+                    ", but must be dense (Strided); pass .to_dense()");
+  TORCH_CHECK_VALUE(tensor.is_contiguous(), call, ": ", what, " of shape ", tensor.sizes(), " has strides ",
+                    tensor.strides(), ", but contiguous ones are ",
+                    c10::TensorType::contiguousStridesOf(tensor.sizes()), "; pass .contiguous()");
+}
+
+void CheckSameType(const char* call, const std::string& a_name, const at::Tensor& a, const std::string& b_name,
+                   const at::Tensor& b) {
+  TORCH_CHECK_VALUE(a.scalar_type() == b.scalar_type(), call, ": ", a_name, " is of type ", a.scalar_type(), ", but ",
+                    b_name, " of type ", b.scalar_type());
+}
+
+void CheckTensors(const char* call, const std::string& what, const Tensors& tensors, const at::Tensor& like) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto name = what + "[" + std::to_string(i) + "]";
+    CheckTensor(call, name, tensors[i]);
+    CheckSameType(call, name, tensors[i], "the other tensor", like);
+  }
+}
+
+const at::Tensor& CheckSingle(const char* call, const std::string& what, const Tensors& tensors) {
+  TORCH_CHECK_VALUE(tensors.size() == 1, call, ": a list of ", tensors.size(), " ", what,
+                    " tensors was given, but a process has 1");
+  CheckTensor(call, what, tensors[0]);
+  return tensors[0];
+}
+
+void CheckCount(const char* call, const std::string& quantity, std::int64_t is, const std::string& must_be_name,
+                std::int64_t must_be) {
+  TORCH_CHECK_VALUE(is == must_be, call, ": ", quantity, " is ", is, ", but ", must_be_name, " is ", must_be);
+}
+
+void CheckRank(const char* call, const std::string& what, std::int64_t rank, int ranks) {
+  TORCH_CHECK_VALUE(rank >= 0 && rank < ranks, call, ": ", what, " is ", rank, ", but the group has ranks 0 to ",
+                    ranks - 1);
+}
+
+bool AllOfOneSize(const Tensors& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [&](const at::Tensor& tensor) { return tensor.numel() == tensors[0].numel(); });
+}
+
+std::size_t Count(const at::Tensor& tensor) {
+  return static_cast<std::size_t>(tensor.numel()) * ToMove(tensor.scalar_type()).each;
+}
+
+Block::Block(const Tensors& tensors) : tensors_(tensors), own_(!Adjacent(tensors)) {
+  if (own_) copy_ = NewBytes(tensors_);
+}
+
+void Block::Load() {
+  if (!own_) return;
+  auto* to = Begin(copy_);
+  for (const auto& tensor : tensors_) {
+    if (tensor.numel() != 0) std::memcpy(to, tensor.data_ptr(), tensor.nbytes());
+    to += tensor.nbytes();
+  }
+}
+
+void Block::Store() {
+  if (!own_) return;
+  const auto* from = Begin(copy_);
+  for (const auto& tensor : tensors_) {
+    if (tensor.numel() != 0) std::memcpy(tensor.data_ptr(), from, tensor.nbytes());
+    from += tensor.nbytes();
+  }
+}
+
+}  // namespace tutti::pytorch

@@ -1,0 +1,49 @@
+"""Tutti as a backend of torch.distributed: importing this makes `init_process_group("tutti")` work.
+
+PyTorch 2.5 and later imports it by itself. See docs/pytorch.md.
+"""
+
+import torch
+import torch.distributed
+
+from tutti_torch import _C
+
+__version__ = "0.1.0"
+DEVICES = ("cpu",)
+
+
+def library_version():
+    """The version of libtutti.so that is loaded."""
+    return _C.library_version()
+
+
+def autoload():
+    """What PyTorch calls when it imports its plugins; importing has done it all."""
+
+
+def _minor(version):
+    return version.split("+")[0].split(".")[:2]
+
+
+def _create(options, _process_group_options):
+    timeout = options.timeout
+    seconds = timeout.total_seconds() if hasattr(timeout, "total_seconds") else float(timeout)
+    return _C.create(options.store, options.group_rank, options.group_size, seconds, f"group {options.group_id}",
+                     list(options.global_ranks_in_group))
+
+
+def _register():
+    if _minor(_C.torch_version) != _minor(torch.__version__):
+        raise ImportError(f"tutti_torch was built against PyTorch {_C.torch_version}, but {torch.__version__} is "
+                          "running; install it again: pip install --force-reinstall ./interop/torch")
+    backend = torch.distributed.Backend
+    if "TUTTI" in backend._plugins:
+        return
+    if int(torch.__version__.split(".")[0]) >= 2:
+        backend.register_backend("tutti", _create, extended_api=True, devices=list(DEVICES))
+    else:
+        backend.register_backend("tutti", _create, extended_api=True)
+
+
+if torch.distributed.is_available():
+    _register()
