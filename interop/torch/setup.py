@@ -119,7 +119,7 @@ def sources():
     return sorted(os.path.relpath(path, ROOM) for path in ROOM.glob("*.cc"))
 
 
-# PyTorch 1.13's own headers are C++17 and do not compile as C++20.
+# PyTorch 1.13 is C++14 itself, and its headers are not made for C++20.
 standard = "c++20" if int(torch.__version__.split(".")[0]) >= 2 else "c++17"
 
 setup(
@@ -127,6 +127,7 @@ setup(
     version="0.1.0",
     description="Tutti as a backend of torch.distributed",
     license="Apache-2.0",
+    package_dir={"": "python"},
     packages=["tutti_torch"],
     ext_modules=[
         CppExtension(
@@ -134,7 +135,8 @@ setup(
             sources(),
             include_dirs=[str(SOURCE_TREE)],
             libraries=["tutti"],
-            extra_compile_args=[f"-std={standard}", "-O2", "-g0", "-Wall", "-fvisibility=hidden"],
+            extra_compile_args=[f"-std={standard}", "-O2", "-g0", "-Wall", "-Wno-deprecated-declarations",
+                                "-fvisibility=hidden"],
             extra_link_args=["-Wl,-rpath,$ORIGIN"],
         )
     ],

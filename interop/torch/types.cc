@@ -55,7 +55,8 @@ at::Tensor ScaleOf(const char* call, const at::Tensor& tensor, const ReduceOp& o
   const auto* const supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK_VALUE(supplement != nullptr, call, ": PREMUL_SUM has no factor: make it with _make_nccl_premul_sum");
   const at::NoGradGuard no_grad;
-  if (supplement->tensor_factor.defined()) return supplement->tensor_factor.detach().to(at::kCPU, type).contiguous();
+  const auto factor = FactorTensor(*supplement);
+  if (factor.defined()) return factor.detach().to(at::kCPU, type).contiguous();
   return at::scalar_tensor(supplement->double_factor, at::TensorOptions().dtype(type));
 }
 

@@ -29,6 +29,15 @@ template <typename T>
 using Optional = c10::optional<T>;
 #endif
 
+// PREMUL_SUM's factor where it was given as a tensor of one element; else undefined.
+inline at::Tensor FactorTensor(const c10d::NCCLPreMulSumSupplement& supplement) {
+#if TUTTI_TORCH_2
+  return supplement.tensor_factor;
+#else
+  return supplement.tensor_factors.empty() ? at::Tensor() : supplement.tensor_factors[0];
+#endif
+}
+
 inline BackendError MakeBackendError(const std::string& message) {
   return BackendError({__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)}, message);
 }
