@@ -76,6 +76,9 @@ class Backend : public BackendBase {
   const std::shared_ptr<Channels> channels_;
   const std::shared_ptr<Channel> collectives_;
   AnySource any_source_;
+  // Of the collectives' channel.
+  const std::shared_ptr<Scratch> input_scratch_ = std::make_shared<Scratch>();
+  const std::shared_ptr<Scratch> output_scratch_ = std::make_shared<Scratch>();
   std::uint64_t issued_ = 0;  // collectives
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;

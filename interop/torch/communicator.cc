@@ -43,10 +43,11 @@ void WaitFor(const std::string& key, const Meeting& meeting, Board& board, Clock
                                           std::to_string(meeting.ranks) + " ranks had come");
     }
     if (Clock::now() >= until) {
-      throw Failure(tuttiTimeoutError, "tutti: " + meeting.name + ": after " + std::to_string(meeting.timeout.count()) +
+      throw Failure(tuttiTimeoutError, "tutti: " + meeting.name + ": after the timeout of " +
+                                           std::to_string(meeting.timeout.count()) +
                                            " ms these have not come to make the communicator of " +
                                            std::to_string(meeting.ranks) + " ranks: " + Absent(meeting, board) +
-                                           ". See why, or raise the group's timeout");
+                                           ". See why they do not call it, or raise the group's timeout");
     }
     std::this_thread::sleep_for(pause);
     pause = std::min<Clock::duration>(pause + pause / 2, kLongestPause);

@@ -13,13 +13,11 @@ namespace {
 
 using Counts = std::vector<std::size_t>;
 
-tuttiDataType_t TypeOf(const at::Tensor& tensor) { return ToMove(tensor.scalar_type()).type; }
+// From so many bytes a rank on, lists are read and written where they lie, by the v-forms; below, the copy costs less
+// than they do. It is the same on all ranks, because the bytes are.
+constexpr std::size_t kInPlaceBytes = 64 * 1024;
 
-Counts CountsOf(const Tensors& tensors) {
-  Counts counts;
-  for (const auto& tensor : tensors) counts.push_back(Count(tensor));
-  return counts;
-}
+tuttiDataType_t TypeOf(const at::Tensor& tensor) { return ToMove(tensor.scalar_type()).type; }
 
 Counts PlacesOf(const Counts& counts) {
   Counts places(counts.size());
@@ -66,18 +64,68 @@ void AllGather(tuttiComm_t comm, void* output, const at::Tensor& input) {
   Check(tuttiAllGather(input.data_ptr(), output, Count(input), TypeOf(input), comm, nullptr), comm);
 }
 
+// Whether the library is given a list as one piece of memory. REQUIRES: the tensors are all of that size.
+bool IsOnePiece(const at::Tensor& tensor) { return tensor.nbytes() < kInPlaceBytes; }
+
+// Input and output are read and written where they lie, or if these overlap from and to scratch.
+struct Scratches {
+  std::shared_ptr<Scratch> input;
+  std::shared_ptr<Scratch> output;
+
+  void Separate(Pieces& from, Pieces& to) const {
+    if (from.Overlap(to)) to.Pack(*output);
+    if (from.Overlap(to)) from.Pack(*input);  // scratch lies anywhere, also between the pieces of the other
+    from.Load();
+  }
+};
+
 // outputs[r] is rank r's; all of a size, or of sizes that all ranks know.
-void AllGatherList(tuttiComm_t comm, const Tensors& outputs, const at::Tensor& input) {
-  Block block(outputs);
-  if (AllOfOneSize(outputs)) {
-    AllGather(comm, block.data(), input);
+void AllGatherList(tuttiComm_t comm, const Tensors& outputs, const at::Tensor& input, const Scratches& scratches) {
+  Pieces from({input}), to(outputs);
+  if (AllOfOneSize(outputs) && IsOnePiece(input)) {
+    to.Pack(*scratches.output);
+    AllGather(comm, to.data(), input);
   } else {
-    const auto counts = CountsOf(outputs);
-    Check(tuttiAllGatherV(input.data_ptr(), Count(input), block.data(), counts.data(), PlacesOf(counts).data(),
+    scratches.Separate(from, to);
+    Check(tuttiAllGatherV(from.data(), from.counts()[0], to.data(), to.counts().data(), to.places().data(),
                           TypeOf(input), comm, nullptr),
           comm);
   }
-  block.Store();
+  to.Store();
+}
+
+// The ranks give each other all, some or none of their pieces. counts[r]: for or from rank r.
+struct Share {
+  Pieces pieces;
+  Counts counts;
+  Counts places;
+};
+
+// All the pieces, one a rank.
+Share Everybodys(const Tensors& tensors) {
+  Pieces pieces(tensors);
+  return {pieces, pieces.counts(), pieces.places()};
+}
+
+// The one piece, for or from one rank.
+Share OneRanks(const at::Tensor& tensor, int rank, int ranks) {
+  Share share{Pieces({tensor}), Counts(static_cast<std::size_t>(ranks)), Counts(static_cast<std::size_t>(ranks))};
+  share.counts[static_cast<std::size_t>(rank)] = Count(tensor);
+  return share;
+}
+
+Share Nobodys(int ranks) {
+  return {Pieces({}), Counts(static_cast<std::size_t>(ranks)), Counts(static_cast<std::size_t>(ranks))};
+}
+
+void Exchange(tuttiComm_t comm, Share from, Share to, tuttiDataType_t type, const Scratches& scratches) {
+  scratches.Separate(from.pieces, to.pieces);
+  if (from.pieces.counts().size() > 1) from.places = from.pieces.places();
+  if (to.pieces.counts().size() > 1) to.places = to.pieces.places();
+  Check(tuttiAlltoAllV(from.pieces.data(), from.counts.data(), from.places.data(), to.pieces.data(), to.counts.data(),
+                       to.places.data(), type, comm, nullptr),
+        comm);
+  to.pieces.Store();
 }
 
 }  // namespace
@@ -107,7 +155,9 @@ Backend::WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inpu
                list[static_cast<std::size_t>(rank_)].numel());
   }
   return IssueCollective({c10d::OpType::ALLGATHER, "tutti:all_gather", {input}, list},
-                         [=](tuttiComm_t comm) { AllGatherList(comm, list, input); });
+                         [=, scratches = Scratches{input_scratch_, output_scratch_}](tuttiComm_t comm) {
+                           AllGatherList(comm, list, input, scratches);
+                         });
 }
 
 Backend::WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions&) {
@@ -164,15 +214,19 @@ Backend::WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
     CheckList(kCall, "gather_list", list, input, size_);
     CheckSizes(kCall, "gather_list", list, "tensor", input);
   }
-  return IssueCollective({c10d::OpType::GATHER, "tutti:gather", {input}, list},
-                         [=, root = static_cast<int>(options.rootRank)](tuttiComm_t comm) {
-                           Optional<Block> block;
-                           if (is_root) block.emplace(list);
-                           Check(tuttiGather(input.data_ptr(), block ? block->data() : nullptr, Count(input),
-                                             TypeOf(input), root, comm, nullptr),
-                                 comm);
-                           if (block) block->Store();
-                         });
+  return IssueCollective(
+      {c10d::OpType::GATHER, "tutti:gather", {input}, list},
+      [=, ranks = size_, scratches = Scratches{input_scratch_, output_scratch_},
+       root = static_cast<int>(options.rootRank)](tuttiComm_t comm) {
+        if (!IsOnePiece(input)) {
+          return Exchange(comm, OneRanks(input, root, ranks), is_root ? Everybodys(list) : Nobodys(ranks),
+                          TypeOf(input), scratches);
+        }
+        Pieces to(list);
+        to.Pack(*scratches.output);
+        Check(tuttiGather(input.data_ptr(), to.data(), Count(input), TypeOf(input), root, comm, nullptr), comm);
+        to.Store();
+      });
 }
 
 Backend::WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
@@ -187,15 +241,19 @@ Backend::WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs
     CheckList(kCall, "scatter_list", list, output, size_);
     CheckSizes(kCall, "scatter_list", list, "tensor", output);
   }
-  return IssueCollective({c10d::OpType::SCATTER, "tutti:scatter", list, {output}},
-                         [=, root = static_cast<int>(options.rootRank)](tuttiComm_t comm) {
-                           Optional<Block> block;
-                           if (is_root) block.emplace(list);
-                           if (block) block->Load();
-                           Check(tuttiScatter(block ? block->data() : nullptr, output.data_ptr(), Count(output),
-                                              TypeOf(output), root, comm, nullptr),
-                                 comm);
-                         });
+  return IssueCollective(
+      {c10d::OpType::SCATTER, "tutti:scatter", list, {output}},
+      [=, ranks = size_, scratches = Scratches{input_scratch_, output_scratch_},
+       root = static_cast<int>(options.rootRank)](tuttiComm_t comm) {
+        if (!IsOnePiece(output)) {
+          return Exchange(comm, is_root ? Everybodys(list) : Nobodys(ranks), OneRanks(output, root, ranks),
+                          TypeOf(output), scratches);
+        }
+        Pieces from(list);
+        from.Pack(*scratches.input);
+        from.Load();
+        Check(tuttiScatter(from.data(), output.data_ptr(), Count(output), TypeOf(output), root, comm, nullptr), comm);
+      });
 }
 
 Backend::WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions&) {
@@ -207,15 +265,10 @@ Backend::WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d
   const auto self = static_cast<std::size_t>(rank_);
   CheckCount(kCall, "the number of elements of output_tensor_list[" + std::to_string(rank_) + "]", to[self].numel(),
              "that of input_tensor_list[" + std::to_string(rank_) + "], which is for it,", from[self].numel());
-  return IssueCollective({c10d::OpType::ALLTOALL, "tutti:all_to_all", from, to}, [=](tuttiComm_t comm) {
-    Block input(from), output(to);
-    input.Load();
-    const auto input_counts = CountsOf(from), output_counts = CountsOf(to);
-    Check(tuttiAlltoAllV(input.data(), input_counts.data(), PlacesOf(input_counts).data(), output.data(),
-                         output_counts.data(), PlacesOf(output_counts).data(), TypeOf(from[0]), comm, nullptr),
-          comm);
-    output.Store();
-  });
+  return IssueCollective({c10d::OpType::ALLTOALL, "tutti:all_to_all", from, to},
+                         [=, scratches = Scratches{input_scratch_, output_scratch_}](tuttiComm_t comm) {
+                           Exchange(comm, Everybodys(from), Everybodys(to), TypeOf(from[0]), scratches);
+                         });
 }
 
 Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,

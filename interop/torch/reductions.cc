@@ -123,19 +123,18 @@ Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>&
              list[static_cast<std::size_t>(rank_)].numel());
   auto reduction = ToReduce(kCall, output, options.reduceOp);
   return IssueCollective({c10d::OpType::REDUCE_SCATTER, "tutti:reduce_scatter", list, {output}},
-                         [=, op = options.reduceOp](tuttiComm_t comm) {
-                           Block input(list);
+                         [=, scratch = input_scratch_, op = options.reduceOp](tuttiComm_t comm) {
+                           Pieces input(list);
+                           input.Pack(*scratch);
                            input.Load();
-                           Counts counts;
-                           for (const auto& tensor : list) counts.push_back(Count(tensor));
                            if (reduction.folded) {
-                             return FoldedReduceScatter(comm, output, input.data(), counts, reduction, op);
+                             return FoldedReduceScatter(comm, output, input.data(), input.counts(), reduction, op);
                            }
                            const Operator known(reduction, comm);
                            if (AllOfOneSize(list)) {
                              return ReduceScatter(comm, output, input.data(), reduction, known);
                            }
-                           Check(tuttiReduceScatterV(input.data(), output.data_ptr(), counts.data(),
+                           Check(tuttiReduceScatterV(input.data(), output.data_ptr(), input.counts().data(),
                                                      reduction.elements.type, known.get(), comm, nullptr),
                                  comm);
                          });

@@ -2,26 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace tutti::pytorch {
 namespace {
 
 std::byte* Begin(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
 
-bool Adjacent(const Tensors& tensors) {
-  const auto* end = Begin(tensors[0]);
-  for (const auto& tensor : tensors) {
-    if (tensor.numel() != 0 && Begin(tensor) != end) return false;
-    end += tensor.nbytes();
-  }
-  return true;
-}
-
-at::Tensor NewBytes(const Tensors& tensors) {
-  std::int64_t bytes = 0;
-  for (const auto& tensor : tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
-  return at::empty({bytes}, at::kByte);
-}
+std::byte* End(const at::Tensor& tensor) { return Begin(tensor) + tensor.nbytes(); }
 
 }  // namespace
 
@@ -76,22 +64,61 @@ std::size_t Count(const at::Tensor& tensor) {
   return static_cast<std::size_t>(tensor.numel()) * ToMove(tensor.scalar_type()).each;
 }
 
-Block::Block(const Tensors& tensors) : tensors_(tensors), own_(!Adjacent(tensors)) {
-  if (own_) copy_ = NewBytes(tensors_);
+void* Scratch::AtLeast(std::size_t bytes) {
+  if (!memory_.defined() || memory_.nbytes() < bytes) {
+    memory_ = at::Tensor();  // before there are two
+    memory_ = at::empty({static_cast<std::int64_t>(bytes)}, at::kByte);
+  }
+  return memory_.data_ptr();
 }
 
-void Block::Load() {
-  if (!own_) return;
-  auto* to = Begin(copy_);
+Pieces::Pieces(Tensors tensors) : tensors_(std::move(tensors)) {
+  std::byte* end = nullptr;
+  for (const auto& tensor : tensors_) {
+    counts_.push_back(Count(tensor));
+    if (tensor.numel() == 0) continue;
+    begin_ = begin_ == nullptr ? Begin(tensor) : std::min(begin_, Begin(tensor));
+    end = std::max(end, End(tensor));
+  }
+  bytes_ = static_cast<std::size_t>(end - begin_);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const auto& tensor = tensors_[i];
+    const auto size = counts_[i] == 0 ? 1 : tensor.nbytes() / counts_[i];  // of the library's element
+    places_.push_back(tensor.numel() == 0 ? 0 : static_cast<std::size_t>(Begin(tensor) - begin_) / size);
+  }
+}
+
+void Pieces::Pack(Scratch& scratch) {
+  bool packed = true;
+  std::size_t place = 0;
+  bytes_ = 0;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    packed = packed && (counts_[i] == 0 || places_[i] == place);
+    places_[i] = place;
+    place += counts_[i];
+    bytes_ += tensors_[i].nbytes();
+  }
+  if (packed || bytes_ == 0) return;
+  begin_ = static_cast<std::byte*>(scratch.AtLeast(bytes_));
+  copied_ = true;
+}
+
+bool Pieces::Overlap(const Pieces& other) const {
+  return bytes_ != 0 && other.bytes_ != 0 && begin_ < other.begin_ + other.bytes_ && other.begin_ < begin_ + bytes_;
+}
+
+void Pieces::Load() const {
+  if (!copied_) return;
+  auto* to = begin_;
   for (const auto& tensor : tensors_) {
     if (tensor.numel() != 0) std::memcpy(to, tensor.data_ptr(), tensor.nbytes());
     to += tensor.nbytes();
   }
 }
 
-void Block::Store() {
-  if (!own_) return;
-  const auto* from = Begin(copy_);
+void Pieces::Store() const {
+  if (!copied_) return;
+  const auto* from = begin_;
   for (const auto& tensor : tensors_) {
     if (tensor.numel() != 0) std::memcpy(tensor.data_ptr(), from, tensor.nbytes());
     from += tensor.nbytes();

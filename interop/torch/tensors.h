@@ -32,19 +32,41 @@ bool AllOfOneSize(const Tensors& tensors);
 // In the library's elements.
 std::size_t Count(const at::Tensor& tensor);
 
-// The tensors of a list as one piece of memory, one behind the other: their own if they lie so, else a copy.
-// REQUIRES: CheckTensors.
-class Block {
+// Memory that is kept from one operation to the next, because to get as much anew takes longer than to fill it. One for
+// all operations of a channel, which come one at a time.
+class Scratch {
  public:
-  explicit Block(const Tensors& tensors);
-  void* data() const { return own_ ? copy_.data_ptr() : tensors_[0].data_ptr(); }
-  void Load();   // tensors to memory
-  void Store();  // memory to tensors
+  void* AtLeast(std::size_t bytes);
+
+ private:
+  at::Tensor memory_;
+};
+
+// The tensors of a list as the library wants them: where they lie (a start and displacements), or one behind the other
+// - where they lie if they lie so, else in scratch. REQUIRES: CheckTensors; and that the scratch is nobody else's
+// meanwhile.
+class Pieces {
+ public:
+  explicit Pieces(Tensors tensors);
+
+  // One behind the other.
+  void Pack(Scratch& scratch);
+  bool Overlap(const Pieces& other) const;
+
+  void* data() const { return begin_; }
+  const std::vector<std::size_t>& counts() const { return counts_; }  // in the library's elements
+  const std::vector<std::size_t>& places() const { return places_; }  // the same
+
+  void Load() const;   // tensors to scratch, if that is where they are packed
+  void Store() const;  // scratch to tensors, if so
 
  private:
   const Tensors tensors_;
-  bool own_;
-  at::Tensor copy_;
+  std::vector<std::size_t> counts_;
+  std::vector<std::size_t> places_;
+  std::byte* begin_ = nullptr;
+  std::size_t bytes_ = 0;  // from the begin of the first in memory to the end of the last
+  bool copied_ = false;
 };
 
 }  // namespace tutti::pytorch

@@ -1,0 +1,87 @@
+"""Real processes as ranks, for the tests beside this file.
+
+    outcomes = ranks.run(4, body, argument, ...)     body(rank, argument, ...) in each of 4 processes, in a group of tutti
+
+The parent makes no group, no tensor and no thread, so that its forks are as good as new processes and start in
+milliseconds.
+"""
+
+import faulthandler
+import multiprocessing
+import os
+import sys
+import tempfile
+import traceback
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+import tutti_torch  # noqa: F401
+
+FORK = multiprocessing.get_context("fork")
+
+
+class Outcome:
+    """What became of a rank: `value` that its body returned, `error` (a traceback) that it raised, or neither: it died."""
+
+    def __init__(self, value=None, error=None, died=False):
+        self.value, self.error, self.died = value, error, died
+
+
+def _child(pipe, body, rank, ranks, file, backend, timeout, arguments):
+    faulthandler.enable()
+    torch.set_num_threads(1)
+    try:
+        if backend is not None:
+            dist.init_process_group(backend, init_method=f"file://{file}", rank=rank, world_size=ranks,
+                                    timeout=timedelta(seconds=timeout))
+        value = body(rank, *arguments)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        pipe.send(("value", value))
+    except BaseException:
+        pipe.send(("error", traceback.format_exc()))
+    pipe.close()
+    sys.stdout.flush()
+    os._exit(0)  # the parent's exit handlers are not for its forks
+
+
+def outcomes(ranks, body, *arguments, backend="tutti", timeout=60, patience=90):
+    """One Outcome a rank. `timeout` is the group's; after `patience` seconds whoever is left is killed."""
+    with tempfile.TemporaryDirectory() as folder:
+        children = []
+        for rank in range(ranks):
+            ours, theirs = FORK.Pipe(duplex=False)
+            child = FORK.Process(target=_child, args=(theirs, body, rank, ranks, os.path.join(folder, "store"), backend,
+                                                      timeout, arguments))
+            child.start()
+            theirs.close()
+            children.append((child, ours))
+        result = []
+        for child, pipe in children:
+            try:
+                if not pipe.poll(patience):
+                    child.kill()
+                    result.append(Outcome(error=f"still running after {patience} s"))
+                    continue
+                kind, what = pipe.recv()
+                result.append(Outcome(**{kind: what}))
+            except EOFError:
+                result.append(Outcome(died=True))
+            finally:
+                child.join(10)
+                if child.is_alive():
+                    child.kill()
+        return result
+
+
+def run(ranks, body, *arguments, **options):
+    """What each rank's body returned. Raises if any did not."""
+    result = outcomes(ranks, body, *arguments, **options)
+    wrong = [(rank, outcome.error or "died") for rank, outcome in enumerate(result) if outcome.error or outcome.died]
+    # Those that only saw another one fail come last.
+    wrong.sort(key=lambda one: "DistBackendError" in one[1] or one[1] == "died")
+    if wrong:
+        raise AssertionError(f"{len(wrong)} of {ranks} ranks failed; rank {wrong[0][0]}: {wrong[0][1]}")
+    return [outcome.value for outcome in result]
