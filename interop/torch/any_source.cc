@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "interop/torch/failure.h"
-#include "interop/torch/tensors.h"
+#include "interop/torch/transfer.h"
 
 namespace tutti::pytorch {
 
@@ -35,10 +35,7 @@ class HeldMessage : public Task {
   const std::exception_ptr& error() const { return error_; }
 
  private:
-  void Run(tuttiComm_t comm) override {
-    const auto type = ToMove(memory_.scalar_type()).type;
-    Check(tuttiRecv(memory_.data_ptr(), Count(memory_), type, 0, comm, nullptr), comm);  // the sender is rank 0 of two
-  }
+  void Run(tuttiComm_t comm) override { ReceiveFrom(comm, memory_); }
 
   std::exception_ptr Ended(std::exception_ptr error) noexcept override {
     const std::lock_guard lock(state_->mutex);

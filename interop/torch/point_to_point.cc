@@ -4,14 +4,10 @@
 #include <utility>
 
 #include "interop/torch/backend.h"
-#include "interop/torch/failure.h"
+#include "interop/torch/transfer.h"
 
 namespace tutti::pytorch {
 namespace {
-
-// In a channel of two the sender is rank 0.
-constexpr int kSender = 0;
-constexpr int kReceiver = 1;
 
 void CheckPartner(const char* call, const char* what, int partner, int rank, int ranks) {
   CheckRank(call, what, partner, ranks);
@@ -40,10 +36,7 @@ Backend::WorkPtr Backend::send(Tensors& tensors, int to, int tag) {
   const auto tensor = CheckSingle(kCall, "tensor", tensors);
   CheckPartner(kCall, "dst", to, rank_, size_);
   return Issue(channels_->PointToPoint(rank_, to, tag), {c10d::OpType::SEND, "tutti:send", {tensor}, {tensor}},
-               [tensor](tuttiComm_t comm) {
-                 const auto type = ToMove(tensor.scalar_type()).type;
-                 Check(tuttiSend(tensor.data_ptr(), Count(tensor), type, kReceiver, comm, nullptr), comm);
-               });
+               [tensor](tuttiComm_t comm) { SendTo(comm, tensor); });
 }
 
 Backend::WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
@@ -55,10 +48,7 @@ Backend::WorkPtr Backend::recv(Tensors& tensors, int from, int tag) {
   if (const auto held = any_source_.Claim(from, tag)) {
     return Issue(channel, call, [tensor, held](tuttiComm_t) { AnySource::CopyTo(*held, tensor); });
   }
-  return Issue(channel, call, [tensor](tuttiComm_t comm) {
-    const auto type = ToMove(tensor.scalar_type()).type;
-    Check(tuttiRecv(tensor.data_ptr(), Count(tensor), type, kSender, comm, nullptr), comm);
-  });
+  return Issue(channel, call, [tensor](tuttiComm_t comm) { ReceiveFrom(comm, tensor); });
 }
 
 Backend::WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {

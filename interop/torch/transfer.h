@@ -1,0 +1,14 @@
+// One message on a channel of two ranks, of whom the sender is rank 0.
+//
+// Thread-safety: as the communicator's.
+#pragma once
+
+#include "interop/torch/tensors.h"
+
+namespace tutti::pytorch {
+
+// REQUIRES, of both: CheckTensor. They return when the tensor may be used again. Throw Failure.
+void SendTo(tuttiComm_t comm, const at::Tensor& tensor);
+void ReceiveFrom(tuttiComm_t comm, const at::Tensor& tensor);
+
+}  // namespace tutti::pytorch
