@@ -1,5 +1,7 @@
 #include "interop/torch/any_source.h"
 
+#include <ATen/ops/empty_like.h>
+
 #include <condition_variable>
 #include <cstring>
 #include <deque>

@@ -13,6 +13,8 @@
 // Thread-safety: all functions may be called from any thread.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <memory>
 
 #include "interop/torch/channels.h"

@@ -16,9 +16,22 @@
 
 #include "interop/torch/any_source.h"
 #include "interop/torch/channels.h"
+#include "interop/torch/operation.h"
+#include "interop/torch/reduction.h"
 #include "interop/torch/tensors.h"
+#if TUTTI_TORCH_2
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#else
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#endif
 
 namespace tutti::pytorch {
+
+#if TUTTI_TORCH_2
+using BackendBase = c10d::Backend;
+#else
+using BackendBase = c10d::ProcessGroup;
+#endif
 
 class Backend : public BackendBase {
  public:

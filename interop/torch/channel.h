@@ -116,4 +116,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::exception_ptr not_made_;
 };
 
+// What is to be done before a thread blocks: everything else in the group that nobody waits for is to begin.
+class Siblings {
+ public:
+  virtual ~Siblings() = default;
+  virtual void HurryAllBut(const Channel& channel) = 0;
+};
+
 }  // namespace tutti::pytorch

@@ -17,7 +17,7 @@
 #include <tuple>
 #include <vector>
 
-#include "interop/torch/operation.h"
+#include "interop/torch/channel.h"
 
 namespace tutti::pytorch {
 

@@ -8,6 +8,16 @@
 namespace tutti::pytorch {
 namespace {
 
+#if TUTTI_TORCH_2
+using BackendError = c10::DistBackendError;  // torch.distributed.DistBackendError
+#else
+using BackendError = c10::Error;  // RuntimeError
+#endif
+
+BackendError MakeBackendError(const std::string& message) {
+  return BackendError({__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)}, message);
+}
+
 // Failures of the library reach Python as what it has for backends' errors; anything else as it is.
 std::exception_ptr ForPython(std::exception_ptr error) noexcept {
   if (error == nullptr) return error;

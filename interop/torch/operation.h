@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
 #include "interop/torch/channel.h"
@@ -45,13 +46,6 @@ class Operation : public Task {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   bool ended_ = false;
   std::exception_ptr how_;
-};
-
-// What is to be done before a thread blocks: everything else in the group that nobody waits for is to begin.
-class Siblings {
- public:
-  virtual ~Siblings() = default;
-  virtual void HurryAllBut(const Channel& channel) = 0;
 };
 
 // What is issued: for c10d, the profiler and people.

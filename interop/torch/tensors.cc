@@ -1,5 +1,7 @@
 #include "interop/torch/tensors.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -19,9 +21,10 @@ void CheckTensor(const char* call, const std::string& what, const at::Tensor& te
                     ", but backend tutti moves tensors on cpu; pass a copy: .cpu()");
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, call, ": ", what, " has layout ", tensor.layout(),
                     ", but must be dense (Strided); pass .to_dense()");
-  TORCH_CHECK_VALUE(tensor.is_contiguous(), call, ": ", what, " of shape ", tensor.sizes(), " has strides ",
-                    tensor.strides(), ", but contiguous ones are ",
-                    c10::TensorType::contiguousStridesOf(tensor.sizes()), "; pass .contiguous()");
+  if (tensor.is_contiguous()) return;
+  const auto contiguous = c10::TensorType::contiguousStridesOf(tensor.sizes());
+  TORCH_CHECK_VALUE(false, call, ": ", what, " of shape ", tensor.sizes(), " has strides ", tensor.strides(),
+                    ", but contiguous ones are ", at::IntArrayRef(contiguous), "; pass .contiguous()");
 }
 
 void CheckSameType(const char* call, const std::string& a_name, const at::Tensor& a, const std::string& b_name,

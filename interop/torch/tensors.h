@@ -6,11 +6,13 @@
 // Thread-safety: functions may be called from any thread; a Block belongs to one at a time.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstddef>
 #include <string>
 #include <vector>
 
-#include "interop/torch/types.h"
+#include "interop/torch/elements.h"
 
 namespace tutti::pytorch {
 

@@ -1,4 +1,6 @@
-#include "interop/torch/types.h"
+#include "interop/torch/reduction.h"
+
+#include <ATen/ATen.h>
 
 #include <utility>
 
@@ -8,32 +10,6 @@ namespace tutti::pytorch {
 namespace {
 
 using c10d::ReduceOp;
-
-// The library's types that can be reduced. None: unknown to it.
-Optional<Elements> Reducible(at::ScalarType type) {
-  switch (type) {
-    case at::kByte:
-    case at::kBool: return Elements{tuttiUint8, 1};
-    case at::kChar: return Elements{tuttiInt8, 1};
-    case at::kInt: return Elements{tuttiInt32, 1};
-    case at::kLong: return Elements{tuttiInt64, 1};
-    case at::kHalf: return Elements{tuttiFloat16, 1};
-    case at::kBFloat16: return Elements{tuttiBfloat16, 1};
-    case at::kFloat: return Elements{tuttiFloat32, 1};
-    case at::kDouble: return Elements{tuttiFloat64, 1};
-    case at::kComplexFloat: return Elements{tuttiFloat32, 2};
-    case at::kComplexDouble: return Elements{tuttiFloat64, 2};
-#if TUTTI_TORCH_2 && TORCH_VERSION_MINOR >= 1
-    case at::kFloat8_e4m3fn: return Elements{tuttiFloat8e4m3, 1};
-    case at::kFloat8_e5m2: return Elements{tuttiFloat8e5m2, 1};
-#endif
-#if TUTTI_TORCH_2 && TORCH_VERSION_MINOR >= 3
-    case at::kUInt32: return Elements{tuttiUint32, 1};
-    case at::kUInt64: return Elements{tuttiUint64, 1};
-#endif
-    default: return {};
-  }
-}
 
 Optional<tuttiRedOp_t> Known(ReduceOp::RedOpType op) {
   switch (op) {
@@ -48,10 +24,19 @@ Optional<tuttiRedOp_t> Known(ReduceOp::RedOpType op) {
 
 bool IsBitwise(ReduceOp::RedOpType op) { return op == ReduceOp::BAND || op == ReduceOp::BOR || op == ReduceOp::BXOR; }
 
+// PREMUL_SUM's factor where it was given as a tensor of one element; else undefined.
+at::Tensor FactorTensor(const c10d::NCCLPreMulSumSupplement& supplement) {
+#if TUTTI_TORCH_2
+  return supplement.tensor_factor;
+#else
+  return supplement.tensor_factors.empty() ? at::Tensor() : supplement.tensor_factors[0];
+#endif
+}
+
 at::Tensor ScaleOf(const char* call, const at::Tensor& tensor, const ReduceOp& op) {
   const auto type = tensor.scalar_type();
-  TORCH_CHECK_VALUE(at::isFloatingType(type) && Reducible(type), call,
-                    ": PREMUL_SUM takes floating-point tensors, not ", type);
+  TORCH_CHECK_VALUE(at::isFloatingType(type) && ToReduce(type), call, ": PREMUL_SUM takes floating-point tensors, not ",
+                    type);
   const auto* const supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK_VALUE(supplement != nullptr, call, ": PREMUL_SUM has no factor: make it with _make_nccl_premul_sum");
   const at::NoGradGuard no_grad;
@@ -76,11 +61,6 @@ void FoldRow(at::Tensor& sum, const at::Tensor& row, ReduceOp::RedOpType op) {
 
 }  // namespace
 
-Elements ToMove(at::ScalarType type) {
-  if (const auto elements = Reducible(type)) return *elements;
-  return {tuttiUint8, c10::elementSize(type)};
-}
-
 const char* Name(const ReduceOp& op) {
   switch (op.op_) {
     case ReduceOp::SUM: return "SUM";
@@ -98,7 +78,7 @@ const char* Name(const ReduceOp& op) {
 
 Reduction ToReduce(const char* call, const at::Tensor& tensor, const ReduceOp& op) {
   const auto type = tensor.scalar_type();
-  const auto elements = Reducible(type);
+  const auto elements = ToReduce(type);
   if (op.op_ == ReduceOp::PREMUL_SUM) {
     auto scale = ScaleOf(call, tensor, op);  // refuses what has no elements here
     return {*elements, tuttiSum, false, std::move(scale)};

@@ -1,6 +1,4 @@
-// PyTorch's types and operators in the library's words, and what the library has no word for.
-//
-// Moved data is only counted, so what the library has no type for moves as bytes. Reduced data:
+// PyTorch's reductions in the library's words, and what the library has no word for:
 //   - complex numbers are added as pairs of reals;
 //   - bool is uint8 of 0 and 1: SUM is MAX (either), PRODUCT is as it is (both), as in PyTorch's NCCL backend;
 //   - int16, bitwise operators and products of complex numbers are unknown to the library: every rank gathers what it
@@ -11,19 +9,11 @@
 
 #include <tutti/tutti.h>
 
-#include <cstddef>
+#include <torch/csrc/distributed/c10d/Types.hpp>
 
-#include "interop/torch/version.h"
+#include "interop/torch/elements.h"
 
 namespace tutti::pytorch {
-
-// How many elements of which type an element of a tensor is.
-struct Elements {
-  tuttiDataType_t type;
-  std::size_t each;
-};
-
-Elements ToMove(at::ScalarType type);
 
 // How a reduction is carried out.
 struct Reduction {

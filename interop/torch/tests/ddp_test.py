@@ -1,0 +1,87 @@
+"""DistributedDataParallel of a small model: what it computes on tutti is what it computes on gloo; and torchrun starts it."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch
+import torch.distributed as dist
+
+import ranks
+
+STEPS = 5
+
+
+def ddp_or_reason():
+    """DistributedDataParallel, or why this PyTorch has none that can be imported."""
+    try:
+        from torch.nn.parallel import DistributedDataParallel
+
+        import torch.distributed.rpc  # noqa: F401  (what it imports when it is made)
+        from torch.distributed._shard import sharded_tensor  # noqa: F401
+    except Exception as error:
+        return None, f"{type(error).__name__}: {error}"
+    return DistributedDataParallel, None
+
+
+DDP, REASON = ddp_or_reason()
+
+
+def train(rank, n, options):
+    """Parameters and losses after a few steps; small buckets, so that there are several."""
+    torch.manual_seed(rank)  # different at first: rank 0's are what all begin with
+    model = torch.nn.Sequential(torch.nn.Linear(20, 300), torch.nn.ReLU(), torch.nn.BatchNorm1d(300),
+                                torch.nn.Linear(300, 300), torch.nn.ReLU(), torch.nn.Linear(300, 3))
+    model = DDP(model, bucket_cap_mb=0.1, **options)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    losses = []
+    for step in range(STEPS):
+        generator = torch.Generator().manual_seed(100 * step + rank)
+        inputs = torch.randn(16, 20, generator=generator)
+        targets = torch.randint(0, 3, (16,), generator=generator)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, [parameter.detach().clone().numpy() for parameter in model.parameters()]
+
+
+class Ddp(unittest.TestCase):
+    @unittest.skipIf(DDP is None, f"this PyTorch cannot import DistributedDataParallel: {REASON}")
+    def test_equals_gloo(self):
+        for n in (2, 3):
+            for options in ({}, {"gradient_as_bucket_view": True}, {"static_graph": True}):
+                with self.subTest(ranks=n, options=options):
+                    on_tutti = ranks.run(n, train, n, options)
+                    on_gloo = ranks.run(n, train, n, options, backend="gloo")
+                    for (losses, parameters), (gloo_losses, gloo_parameters) in zip(on_tutti, on_gloo):
+                        for a, b in zip(losses, gloo_losses):
+                            self.assertAlmostEqual(a, b, places=5)
+                        for a, b in zip(parameters, gloo_parameters):
+                            # Of two addends a sum is the same in any order; of three rounding may differ.
+                            torch.testing.assert_close(torch.from_numpy(a), torch.from_numpy(b),
+                                                       **({"rtol": 0, "atol": 0} if n == 2 else {}))
+                    for _, parameters in on_tutti[1:]:
+                        for a, b in zip(parameters, on_tutti[0][1]):
+                            self.assertTrue((a == b).all(), "ranks have different parameters")
+
+    def test_torchrun(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.path.join(folder, "program.py")
+            with open(program, "w") as file:
+                file.write("import torch, torch.distributed as dist, tutti_torch\n"
+                           "dist.init_process_group('tutti')\n"
+                           "one = torch.ones(1)\n"
+                           "dist.all_reduce(one)\n"
+                           "print(f'{int(one)} ranks are here', flush=True)\n"
+                           "dist.destroy_process_group()\n")
+            run = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=3",
+                                  program], capture_output=True, text=True, timeout=120)
+            self.assertEqual(run.stdout.count("3 ranks are here"), 3, run.stdout + run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,90 @@
+"""Bad input is refused with both values, before anything is sent: the group works afterwards."""
+
+import unittest
+
+import torch
+import torch.distributed as dist
+
+import ranks
+
+
+def refused(words, call, *arguments, **named):
+    """`call` raises ValueError, and its message has all the words."""
+    try:
+        call(*arguments, **named)
+    except ValueError as error:
+        message = str(error).splitlines()[0]
+        for word in words:
+            assert word in message, f"no {word!r} in: {message}"
+        return
+    raise AssertionError(f"not refused; expected a message with {words}")
+
+
+def bad_tensors(rank, n):
+    good = torch.ones(4)
+    across = torch.ones(4, 4).t()
+    group = dist.distributed_c10d._get_default_group()
+    refused(["all_reduce", "strides [1, 4]", "[4, 1]"], dist.all_reduce, across)
+    refused(["broadcast", "strides [2]", "[1]"], dist.broadcast, torch.ones(8)[::2], 0)
+    refused(["send", "strides"], dist.send, across, (rank + 1) % n)
+    refused(["all_reduce", "Sparse", "Strided"], group.allreduce, torch.ones(2, 2).to_sparse()) \
+        if int(torch.__version__[0]) < 2 else None
+    refused(["AVG", "bool"], dist.all_reduce, torch.ones(2).bool(), dist.ReduceOp.AVG)
+    refused(["BAND", "Float"], dist.all_reduce, good, dist.ReduceOp.BAND)
+    others = [torch.ones(4) for _ in range(n)]
+    refused(["all_gather", "tensor_list[1]", "strides"], group.allgather,
+            [[good, across] + others[2:]], [torch.ones(4, 4)])
+    refused(["all_gather", f"is {n + 1}", f"is {n}"], group.allgather, [others + [good]], [good])
+    refused(["all_gather", "tensor_list[0]", "4", "5"], group.allgather, [others], [torch.ones(5)])
+    refused(["all_gather", "Double", "Float"], group.allgather, [[good.double()] + others[1:]], [good])
+    refused(["all_gather_into_tensor", str(4 * n + 1), str(4 * n)], group._allgather_base, torch.ones(4 * n + 1), good)
+    refused(["reduce_scatter", "is 3", "is 4"], group.reduce_scatter, [torch.ones(3)], [others])
+    refused(["reduce_scatter_tensor", str(4 * n + 1), str(4 * n)], group._reduce_scatter_base, good,
+            torch.ones(4 * n + 1))
+    refused(["all_to_all_single", "multiple", "5"] if n != 5 and n != 1 else [], group.alltoall_base, torch.ones(5),
+            torch.ones(5), [], [])
+    refused(["all_to_all_single", "sum", "is 7", "is 4"], group.alltoall_base, good, good, [1] * (n - 1) + [8 - n],
+            [4] + [0] * (n - 1))
+    refused(["all_to_all_single", "negative", "-1"], group.alltoall_base, good, good, [-1, 5] + [0] * (n - 2),
+            [4] + [0] * (n - 1))
+    refused(["gather", "dst", "99"], group.gather, [], [good], gather_options(99))
+    refused(["broadcast", "src", "-1"], group.broadcast, [good], broadcast_options(-1))
+    refused(["send", "caller"], group.send, [good], rank, 0)
+    refused(["recv", "src", "99"], group.recv, [good], 99, 0)
+    # Nothing of that was sent.
+    dist.all_reduce(good)
+    assert good.eq(n).all()
+
+
+def gather_options(root):
+    options = dist.GatherOptions()
+    options.rootRank = root
+    return options
+
+
+def broadcast_options(root):
+    options = dist.BroadcastOptions()
+    options.rootRank = root
+    return options
+
+
+def other_device(rank, n):
+    from torch.distributed.distributed_c10d import _get_default_group
+
+    backend = _get_default_group()._get_backend(torch.device("cpu")) if hasattr(_get_default_group(), "_get_backend") \
+        else _get_default_group()
+    refused(["all_reduce", "meta", "cpu"], backend.allreduce, [torch.ones(3, device="meta")])
+    dist.barrier()
+
+
+class Refusals(unittest.TestCase):
+    def test_bad_tensors(self):
+        for n in (2, 3):
+            ranks.run(n, bad_tensors, n)
+
+    def test_other_device(self):
+        ranks.run(2, other_device, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Builds the backend against a Python's PyTorch, in a folder of its own, and runs the tests beside this file.
+#   run.sh PYTHON FOLDER_OF_LIBTUTTI BUILD_FOLDER [UNITTEST-ARGS]
+# Exit status 77, with a word why: this Python has no PyTorch, or none that can be built against.
+set -euo pipefail
+python=$1
+library=$(cd "$2" && pwd)
+mkdir -p "$3"
+build=$(cd "$3" && pwd)
+room=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+shift 3
+
+skip() {
+  echo "skipped: $*"
+  exit 77
+}
+
+command -v "$python" >/dev/null || skip "there is no $python"
+"$python" -c 'import torch, torch.distributed as d, sys; sys.exit(not d.is_available())' 2>/dev/null ||
+  skip "$python has no PyTorch with torch.distributed (Debian: python3-torch)"
+"$python" -c 'import setuptools, torch.utils.cpp_extension' 2>/dev/null || skip "$python has no setuptools"
+"$python" - <<'EOF' || skip "the headers of PyTorch, pybind11 or Python are missing (Debian: libtorch-dev pybind11-dev python3-dev)"
+import os, sys, sysconfig
+from torch.utils.cpp_extension import include_paths
+def there(name):
+    return any(os.path.exists(os.path.join(path, name)) for path in include_paths() + ["/usr/include", sysconfig.get_paths()["include"]])
+sys.exit(not all(map(there, ["torch/csrc/distributed/c10d/Store.hpp", "pybind11/pybind11.h", "Python.h"])))
+EOF
+
+cd "$room"
+export MAX_JOBS=${MAX_JOBS:-2}
+# setup.py's egg-info would lie in the source tree; what is built here is run from where it is built.
+if ! TUTTI_HOME=$library "$python" setup.py -q build --build-base "$build" --build-temp "$build/temp" \
+    --build-lib "$build/lib" >"$build/log" 2>&1; then
+  cat "$build/log"
+  exit 1
+fi
+cd tests
+export PYTHONPATH="$build/lib${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1 TUTTI_TIMEOUT_MS=60000
+unset TORCH_SHOW_CPP_STACKTRACES
+exec "$python" -W ignore -m unittest discover -p '*_test.py' "$@"
