@@ -18,12 +18,14 @@ build_packages=(
   libgtest-dev libbenchmark-dev
 )
 # Without these the library has no verbs and no UCX, the bench no hosts and fewer libraries to compare with, and the suite
-# no Python program that uses libnccl.so.2.
+# no Python program that uses libnccl.so.2 and no PyTorch.
 # libucx-dev: UCX's headers, and the library with them, which is loaded by who asks for it (docs/ucx.md).
 # iproute2: for the cluster on one machine that tests and bench use (scripts/cluster.sh).
 # libopenblas-dev: matrices of examples/train_lm, which multiplies them by plain loops without.
+# python3-torch and the next four: PyTorch's backend is built against it and tested (interop/torch).
 peer_packages=(libibverbs-dev ibverbs-providers libucx-dev iproute2 openmpi-bin libopenmpi-dev mpich libmpich-dev
-               libgloo-dev python3-numpy libopenblas-dev)
+               libgloo-dev python3-numpy libopenblas-dev python3-torch libtorch-dev pybind11-dev python3-dev
+               python3-setuptools)
 # Never installed by this script; used when there: ccache (faster builds), clang-14 (fuzz targets), clang-tidy-14,
 # abigail-tools (ABI check), librsvg2-bin (looking at plots).
 

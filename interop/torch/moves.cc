@@ -94,36 +94,37 @@ void AllGatherList(tuttiComm_t comm, const Tensors& outputs, const at::Tensor& i
   to.Store();
 }
 
-// The ranks give each other all, some or none of their pieces. counts[r]: for or from rank r.
+// What a rank gives to, or gets from, each of the others in an exchange: a piece each, or one piece to or from one
+// rank, or nothing at all.
 struct Share {
   Pieces pieces;
-  Counts counts;
-  Counts places;
+  int partner;  // whom the one piece is for or from
+  int ranks;
+
+  static constexpr int kEverybody = -1;
+
+  Counts counts() const { return Spread(pieces.counts()); }
+  Counts places() const { return Spread(pieces.places()); }
+
+ private:
+  Counts Spread(const Counts& of_pieces) const {
+    if (partner == kEverybody) return of_pieces;
+    Counts of_ranks(static_cast<std::size_t>(ranks));
+    if (!of_pieces.empty()) of_ranks[static_cast<std::size_t>(partner)] = of_pieces[0];
+    return of_ranks;
+  }
 };
 
-// All the pieces, one a rank.
 Share Everybodys(const Tensors& tensors) {
-  Pieces pieces(tensors);
-  return {pieces, pieces.counts(), pieces.places()};
+  return {Pieces(tensors), Share::kEverybody, static_cast<int>(tensors.size())};
 }
-
-// The one piece, for or from one rank.
-Share OneRanks(const at::Tensor& tensor, int rank, int ranks) {
-  Share share{Pieces({tensor}), Counts(static_cast<std::size_t>(ranks)), Counts(static_cast<std::size_t>(ranks))};
-  share.counts[static_cast<std::size_t>(rank)] = Count(tensor);
-  return share;
-}
-
-Share Nobodys(int ranks) {
-  return {Pieces({}), Counts(static_cast<std::size_t>(ranks)), Counts(static_cast<std::size_t>(ranks))};
-}
+Share OneRanks(const at::Tensor& tensor, int rank, int ranks) { return {Pieces({tensor}), rank, ranks}; }
+Share Nobodys(int ranks) { return {Pieces({}), 0, ranks}; }
 
 void Exchange(tuttiComm_t comm, Share from, Share to, tuttiDataType_t type, const Scratches& scratches) {
   scratches.Separate(from.pieces, to.pieces);
-  if (from.pieces.counts().size() > 1) from.places = from.pieces.places();
-  if (to.pieces.counts().size() > 1) to.places = to.pieces.places();
-  Check(tuttiAlltoAllV(from.pieces.data(), from.counts.data(), from.places.data(), to.pieces.data(), to.counts.data(),
-                       to.places.data(), type, comm, nullptr),
+  Check(tuttiAlltoAllV(from.pieces.data(), from.counts().data(), from.places().data(), to.pieces.data(),
+                       to.counts().data(), to.places().data(), type, comm, nullptr),
         comm);
   to.pieces.Store();
 }

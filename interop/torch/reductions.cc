@@ -5,6 +5,7 @@
 
 #include "interop/torch/backend.h"
 #include "interop/torch/failure.h"
+#include "interop/torch/sparse.h"
 
 namespace tutti::pytorch {
 namespace {
@@ -53,6 +54,14 @@ void FoldedReduceScatter(tuttiComm_t comm, const at::Tensor& output, const void*
 
 Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   constexpr auto kCall = "all_reduce";
+  if (tensors.size() == 1 && tensors[0].is_sparse()) {
+    CheckSparse(kCall, tensors[0]);
+    TORCH_CHECK_VALUE(options.reduceOp.op_ == c10d::ReduceOp::SUM, kCall, ": ", Name(options.reduceOp),
+                      " of sparse tensors is not supported, only SUM");
+    return IssueCollective(
+        {c10d::OpType::ALLREDUCE, "tutti:all_reduce", tensors, tensors},
+        [ranks = size_, tensor = tensors[0]](tuttiComm_t comm) { AllReduceSparse(comm, ranks, tensor); });
+  }
   const auto tensor = CheckSingle(kCall, "tensor", tensors);
   auto reduction = ToReduce(kCall, tensor, options.reduceOp);
   return IssueCollective({c10d::OpType::ALLREDUCE, "tutti:all_reduce", {tensor}, {tensor}},

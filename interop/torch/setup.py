@@ -129,6 +129,7 @@ setup(
     license="Apache-2.0",
     package_dir={"": "python"},
     packages=["tutti_torch"],
+    py_modules=["tutti_torch_autoload"],
     ext_modules=[
         CppExtension(
             "tutti_torch._C",
@@ -142,7 +143,7 @@ setup(
     ],
     cmdclass={"build_ext": BuildWithLibrary},
     # PyTorch 2.5 and later imports it by itself; before, the program does.
-    entry_points={"torch.backends": ["tutti = tutti_torch:autoload"]},
+    entry_points={"torch.backends": ["tutti = tutti_torch_autoload:register"]},
     python_requires=">=3.8",
     zip_safe=False,
 )

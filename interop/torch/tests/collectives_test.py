@@ -197,6 +197,48 @@ def objects(rank, n):
     assert dist.get_backend() == "tutti"
 
 
+def sparse(rank, n):
+    def has(r):  # row r, a row that all have, and nothing on rank 1 of several
+        rows = torch.tensor([[r, n, r]] if r != 1 else [[]], dtype=torch.long)
+        return torch.sparse_coo_tensor(rows, torch.full((rows.shape[1], 3), float(r + 1)), (n + 1, 3))
+
+    tensor = has(rank)
+    dist.all_reduce(tensor)
+    same(tensor.to_dense(), sum(has(r).to_dense() for r in range(n)), "sparse all_reduce")
+
+
+def different_sparse(rank, n):
+    tensor = torch.eye(3 + rank).to_sparse()
+    try:
+        dist.all_reduce(tensor)
+    except ValueError as error:
+        assert "[3, 3]" in str(error) and "[4, 4]" in str(error), error
+    else:
+        raise AssertionError("not refused")
+    dist.barrier()
+
+
+def interleaved(rank, n):
+    """Inputs and outputs lie between each other, in one piece of memory."""
+    for count in (100, 50_000):
+        memory = torch.zeros(2 * n, count)
+        inputs, outputs = list(memory[0::2]), list(memory[1::2])
+        for r in range(n):
+            inputs[r].copy_(value_of(rank, count, torch.float32, r))
+        dist.all_to_all(outputs, inputs)
+        for r in range(n):
+            same(outputs[r], value_of(r, count, torch.float32, rank), "interleaved all_to_all")
+        dist.all_gather(outputs, inputs[0])
+        for r in range(n):
+            same(outputs[r], value_of(r, count, torch.float32, 0), "interleaved all_gather")
+        dist.gather(inputs[1 % n], outputs if rank == 0 else None, 0)
+        if rank == 0:
+            for r in range(n):
+                same(outputs[r], value_of(r, count, torch.float32, 1 % n), "interleaved gather")
+        dist.scatter(outputs[0], inputs if rank == 0 else None, 0)
+        same(outputs[0], value_of(0, count, torch.float32, rank), "interleaved scatter")
+
+
 def premul_sum(rank, n):
     from torch._C._distributed_c10d import _make_nccl_premul_sum
 
@@ -220,6 +262,13 @@ class Collectives(unittest.TestCase):
 
     def test_coalesced(self):
         self.each(coalesced)
+
+    def test_sparse(self):
+        self.each(sparse)
+        self.each(different_sparse, [2])
+
+    def test_interleaved(self):
+        self.each(interleaved)
 
     def test_objects(self):
         self.each(objects)

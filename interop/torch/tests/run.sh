@@ -36,6 +36,7 @@ if ! TUTTI_HOME=$library "$python" setup.py -q build --build-base "$build" --bui
   exit 1
 fi
 cd tests
-export PYTHONPATH="$build/lib${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1 TUTTI_TIMEOUT_MS=60000
+# What is tested is what was built here, not what may be installed and would be loaded first.
+export TORCH_DEVICE_BACKEND_AUTOLOAD=0 PYTHONPATH="$build/lib${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1 TUTTI_TIMEOUT_MS=60000
 unset TORCH_SHOW_CPP_STACKTRACES
 exec "$python" -W ignore -m unittest discover -p '*_test.py' "$@"

@@ -6,7 +6,11 @@ PyTorch 2.5 and later imports it by itself. See docs/pytorch.md.
 import torch
 import torch.distributed
 
-from tutti_torch import _C
+try:
+    from tutti_torch import _C
+except ImportError as error:
+    raise ImportError(f"tutti_torch does not fit PyTorch {torch.__version__} ({error}); build it again: pip install "
+                      "--force-reinstall ./interop/torch") from error
 
 __version__ = "0.1.0"
 DEVICES = ("cpu",)
@@ -15,10 +19,6 @@ DEVICES = ("cpu",)
 def library_version():
     """The version of libtutti.so that is loaded."""
     return _C.library_version()
-
-
-def autoload():
-    """What PyTorch calls when it imports its plugins; importing has done it all."""
 
 
 def _minor(version):
