@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/tests"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-if ! "$python" -c 'import torch, tutti_torch, torch.testing._internal.common_distributed' 2>"$output/import"; then
+if ! "$python" -c 'import torch, tutti_torch, torch.testing._internal.common_distributed' >"$output/import" 2>&1; then
   cat "$output/import"
   echo "$python lacks tutti_torch, or what PyTorch's tests need (expecttest, numpy)"
   exit 77
@@ -35,13 +35,14 @@ one() {
   { grep -E '^(ERROR|FAIL): test_' "$log" || true; } | sed -E 's/^[A-Z]+: (test_[A-Za-z0-9_]*).*/    failed: \1/' | sort -u
 }
 
-echo "PyTorch $("$python" -c 'import torch; print(torch.__version__)'); logs in $output"
+echo "PyTorch $("$python" -c 'import torch; print(torch.__version__)' 2>/dev/null); logs in $output"
 echo "| suite | ranks | tests | passed | skipped | failed |"
 echo "|---|---|---|---|---|---|"
 for ranks in 2 4; do
   one tutti tutti "$ranks"
   one in-the-place-of-gloo gloo "$ranks" TUTTI_SUITE_STAND_IN=1
-  one in-the-place-of-mpi mpi "$ranks" TUTTI_SUITE_STAND_IN=1
 done
+# On 2 ranks the suite asks MPI's for a group of ranks 1 and 2.
+one in-the-place-of-mpi mpi 4 TUTTI_SUITE_STAND_IN=1
 one gloo-itself gloo 2
 one gloo-itself gloo 4

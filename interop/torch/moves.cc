@@ -67,13 +67,14 @@ void AllGather(tuttiComm_t comm, void* output, const at::Tensor& input) {
 // Whether the library is given a list as one piece of memory. REQUIRES: the tensors are all of that size.
 bool IsOnePiece(const at::Tensor& tensor) { return tensor.nbytes() < kInPlaceBytes; }
 
-// Input and output are read and written where they lie, or if these overlap from and to scratch.
+// Input and output are read and written where they lie; or from and to scratch if they overlap or are not orderly.
 struct Scratches {
   std::shared_ptr<Scratch> input;
   std::shared_ptr<Scratch> output;
 
   void Separate(Pieces& from, Pieces& to) const {
-    if (from.Overlap(to)) to.Pack(*output);
+    if (!from.IsOrderly()) from.Pack(*input);
+    if (!to.IsOrderly() || from.Overlap(to)) to.Pack(*output);
     if (from.Overlap(to)) from.Pack(*input);  // scratch lies anywhere, also between the pieces of the other
     from.Load();
   }

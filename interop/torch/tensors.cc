@@ -87,12 +87,26 @@ Pieces::Pieces(Tensors tensors) : tensors_(std::move(tensors)) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const auto& tensor = tensors_[i];
     const auto size = counts_[i] == 0 ? 1 : tensor.nbytes() / counts_[i];  // of the library's element
-    places_.push_back(tensor.numel() == 0 ? 0 : static_cast<std::size_t>(Begin(tensor) - begin_) / size);
+    const auto distance = tensor.numel() == 0 ? 0 : static_cast<std::size_t>(Begin(tensor) - begin_);
+    whole_elements_ = whole_elements_ && distance % size == 0;
+    places_.push_back(distance / size);
   }
 }
 
+bool Pieces::IsOrderly() const {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (counts_[i] != 0) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return places_[a] < places_[b]; });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    if (places_[order[i - 1]] + counts_[order[i - 1]] > places_[order[i]]) return false;
+  }
+  return whole_elements_;
+}
+
 void Pieces::Pack(Scratch& scratch) {
-  bool packed = true;
+  bool packed = whole_elements_;
   std::size_t place = 0;
   bytes_ = 0;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {

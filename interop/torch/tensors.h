@@ -51,6 +51,8 @@ class Pieces {
  public:
   explicit Pieces(Tensors tensors);
 
+  // Whether they can be read and written where they lie: they do not overlap, and are whole elements apart.
+  bool IsOrderly() const;
   // One behind the other.
   void Pack(Scratch& scratch);
   bool Overlap(const Pieces& other) const;
@@ -67,6 +69,7 @@ class Pieces {
   std::vector<std::size_t> counts_;
   std::vector<std::size_t> places_;
   std::byte* begin_ = nullptr;
+  bool whole_elements_ = true;
   std::size_t bytes_ = 0;  // from the begin of the first in memory to the end of the last
   bool copied_ = false;
 };

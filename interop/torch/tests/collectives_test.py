@@ -239,6 +239,21 @@ def interleaved(rank, n):
         same(outputs[0], value_of(0, count, torch.float32, rank), "interleaved scatter")
 
 
+def disorderly(rank, n):
+    """A tensor twice in a list of outputs; tensors that are not whole elements apart."""
+    count = 50_000
+    tensor = torch.zeros(count)
+    dist.all_gather([tensor] * n, value_of(rank, count, torch.float32))
+    same(tensor, value_of(n - 1, count, torch.float32), "all_gather to one tensor")
+    memory = torch.zeros(n * (4 * count + 2) + 2, dtype=torch.uint8).numpy()
+    begins = [r * (4 * count + 2) for r in range(n)]
+    if memory.ctypes.data % 4 == 0:
+        outputs = [torch.from_numpy(memory[b:b + 4 * count].view("float16")) for b in begins]  # two bytes apart
+        dist.all_gather(outputs, value_of(rank, 2 * count, torch.float16))
+        for r in range(n):
+            same(outputs[r], value_of(r, 2 * count, torch.float16), "all_gather to tensors two bytes apart")
+
+
 def premul_sum(rank, n):
     from torch._C._distributed_c10d import _make_nccl_premul_sum
 
@@ -269,6 +284,9 @@ class Collectives(unittest.TestCase):
 
     def test_interleaved(self):
         self.each(interleaved)
+
+    def test_disorderly(self):
+        self.each(disorderly)
 
     def test_objects(self):
         self.each(objects)

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# PyTorch's own distributed_test.py on backend tutti, on 2 and 4 ranks, and in the place of Gloo and of MPI; prints a table
+# and what failed. Takes some ten minutes. tutti_torch must be installed for PYTHON (docs/pytorch.md).
+#   interop/torch/distributed_test.sh [PYTHON [OUTPUT_FOLDER]]
+set -euo pipefail
+python=${1:-python3}
+output=${2:-$(mktemp -d)}
+mkdir -p "$output"
+cd "$(dirname "${BASH_SOURCE[0]}")/tests"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+if ! "$python" -c 'import torch, tutti_torch, torch.testing._internal.common_distributed' >"$output/import" 2>&1; then
+  cat "$output/import"
+  echo "$python lacks tutti_torch, or what PyTorch's tests need (expecttest, numpy)"
+  exit 77
+fi
+
+# one WHAT BACKEND RANKS [VARIABLE=VALUE...]: the suite once; its output in a file, a row of the table on standard output.
+one() {
+  local what=$1 backend=$2 ranks=$3
+  shift 3
+  local log="$output/$what-$ranks" count skipped bad
+  mkdir -p "$scratch/$what-$ranks"/{barrier,test_dir,init_dir}
+  env "$@" BACKEND="$backend" WORLD_SIZE="$ranks" TEMP_DIR="$scratch/$what-$ranks" \
+    "$python" -W ignore distributed_suite.py -v >"$log" 2>&1 </dev/null || true
+  count=$(sed -nE 's/^Ran ([0-9]+) tests? in .*/\1/p' "$log" | tail -n 1)
+  skipped=$(tail -n 3 "$log" | sed -nE 's/.*skipped=([0-9]+).*/\1/p')
+  bad=$(grep -cE '^(ERROR|FAIL): test_' "$log" || true)
+  if [ -z "$count" ]; then
+    echo "| $what | $ranks | did not end: see $log | | | |"
+    return
+  fi
+  echo "| $what | $ranks | $count | $((count - ${skipped:-0} - bad)) | ${skipped:-0} | $bad |"
+  { grep -E '^(ERROR|FAIL): test_' "$log" || true; } | sed -E 's/^[A-Z]+: (test_[A-Za-z0-9_]*).*/    failed: \1/' | sort -u
+}
+
+echo "PyTorch $("$python" -c 'import torch; print(torch.__version__)' 2>/dev/null); logs in $output"
+echo "| suite | ranks | tests | passed | skipped | failed |"
+echo "|---|---|---|---|---|---|"
+for ranks in 2 4; do
+  one tutti tutti "$ranks"
+  one in-the-place-of-gloo gloo "$ranks" TUTTI_SUITE_STAND_IN=1
+done
+# On 2 ranks the suite asks MPI's for a group of ranks 1 and 2.
+one in-the-place-of-mpi mpi 4 TUTTI_SUITE_STAND_IN=1
+
+
