@@ -10,7 +10,7 @@ constexpr int kReceiver = 1;
 
 // From so many bytes on a message travels as a broadcast between the two, whose schedule needs fewer hand-overs than a
 // send. With a core for each rank 64 MiB take twice as long (8 ms instead of 4); with two ranks on one core, a third
-// (19 ms instead of 58). Only so is it less than half of Gloo's time in either case.
+// (19 ms instead of 58).
 constexpr std::size_t kBroadcastBytes = 256 * 1024;
 
 bool IsBroadcast(const at::Tensor& tensor) { return tensor.nbytes() >= kBroadcastBytes; }
