@@ -25,6 +25,15 @@ Machine::Machine(std::vector<NodeType> types, std::vector<int> type_of_node, Arr
     for (std::size_t i = 0; i < ranks.size(); ++i) place_[ranks[i]] = static_cast<int>(i);
   }
   first_resource_.push_back(next);
+  if (costs_.cores == 0) return;
+  std::size_t most = 0;
+  for (const auto& ranks : arrangement_.ranks_on) most = std::max(most, ranks.size());
+  ranks_per_core_ = std::max(1.0, static_cast<double>(most) / costs_.cores);
+}
+
+std::optional<double> Machine::CrossingBandwidth(double slot_bytes) const {
+  if (costs_.crossing_bandwidth.empty()) return std::nullopt;
+  return At(costs_.crossing_bandwidth, static_cast<std::size_t>(slot_bytes * ranks_per_core_));
 }
 
 int Machine::NodeOfResource(int index) const {

@@ -26,6 +26,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,7 +66,8 @@ struct Costs {
   // another core.
   std::array<double, kWires> slot_us = {};
   Rate executor_bandwidth;  // by the bytes that a node's ranks touch together
-  Rate crossing_bandwidth;  // by the bytes of a slot; empty: slots are read like anything else
+  // By the bytes of a slot, times the ranks that share a core and its cache; empty: slots are read like anything else.
+  Rate crossing_bandwidth;
   double yield_us = 0;
   double message_us = 0;
   int cores = 0;
@@ -97,6 +99,10 @@ class Machine {
   int NodeOfResource(int index) const;
   // Its number on its own node: where all nodes are alike, that of the same link of node 0.
   int LocalNumber(int index) const { return index - first_resource_[NodeOfResource(index)]; }
+  // Of the fullest node; 1 where every lane has an executor of its own.
+  double ranks_per_core() const { return ranks_per_core_; }
+  // Of slots of so many bytes; none: they are read like anything else.
+  std::optional<double> CrossingBandwidth(double slot_bytes) const;
   // With resources numbered across the machine.
   Route RouteOf(int from, int to, int channel) const;
 
@@ -107,6 +113,7 @@ class Machine {
   std::vector<int> place_;           // of a rank on its node
   Arrangement arrangement_;
   Costs costs_;
+  double ranks_per_core_ = 1;
 };
 
 }  // namespace tutti

@@ -21,14 +21,6 @@ UnitOnGpu OnGpu(const Ensemble& ensemble) {
 // Bytes of a chunk for which the longest ways are found: what whole chunks usually are (candidates.cc).
 constexpr std::array<double, 6> kGrid = {0, kInlineShape.capacity, 8 << 10, 32 << 10, 128 << 10, 512 << 10};
 
-// Ranks per core of a node; 1 where every lane has an executor of its own.
-double RanksPerCore(const Machine& machine) {
-  if (machine.costs().cores == 0) return 1;
-  std::size_t most = 0;
-  for (const auto& ranks : machine.arrangement().ranks_on) most = std::max(most, ranks.size());
-  return std::max(1.0, static_cast<double>(most) / machine.costs().cores);
-}
-
 }  // namespace
 
 double Price::Path::Microseconds(const Rates& rates, double bytes) const {
@@ -87,9 +79,9 @@ void Price::FindShares(const Ensemble& ensemble) {
   }
   for (const auto& send : graph_.sends) fills[send.member] += send.slots;
   slots_in_flight_ = *std::max_element(fills.begin(), fills.end());
-  slowdown_.assign(members, RanksPerCore(machine_));
-  turn_us_ = RanksPerCore(machine_) > 1 ? RanksPerCore(machine_) * machine_.costs().yield_us : 0;
-  if (machine_.costs().cores == 0 || !ensemble.complete() || RanksPerCore(machine_) <= 1) return;
+  slowdown_.assign(members, machine_.ranks_per_core());
+  turn_us_ = machine_.ranks_per_core() > 1 ? machine_.ranks_per_core() * machine_.costs().yield_us : 0;
+  if (machine_.costs().cores == 0 || !ensemble.complete() || machine_.ranks_per_core() <= 1) return;
   for (const auto& ranks : machine_.arrangement().ranks_on) {
     const auto cores = static_cast<std::size_t>(machine_.costs().cores);
     for (std::size_t core = 0; core < std::min(cores, ranks.size()); ++core) {
@@ -208,8 +200,7 @@ void Price::Walk(Wire wire, const Rates& rates, double bytes, Paths& paths) cons
 Price::Rates Price::RatesAt(double bytes, std::size_t footprint) const {
   const Costs& costs = machine_.costs();
   const double slot = At(costs.executor_bandwidth, static_cast<std::size_t>(bytes * slots_in_flight_));
-  const double crossing =
-      costs.crossing_bandwidth.empty() ? slot : At(costs.crossing_bandwidth, static_cast<std::size_t>(bytes));
+  const double crossing = machine_.CrossingBandwidth(bytes).value_or(slot);
   return {UsPerByte(At(costs.executor_bandwidth, footprint)), UsPerByte(crossing), UsPerByte(slot)};
 }
 
@@ -276,7 +267,7 @@ double Price::Microseconds(const Load& load) const {
   // Ranks of one core fill the slots that there are, then let the others empty them.
   const double turns = turn_us_ / SlotDepth(load.shape.wire);
   const double beginning = costs.operation_us + (load.channels * unit_channels_ - 1) * costs.channel_skew_us;
-  return beginning * RanksPerCore(machine_) + std::max(first, shared) +
+  return beginning * machine_.ranks_per_core() + std::max(first, shared) +
          (chunks - 1) * std::max(further + turns, shared);
 }
 

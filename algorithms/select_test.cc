@@ -168,6 +168,23 @@ TEST(Select, ThreadsGetChannels) {
   EXPECT_EQ(TableFor(conditions).At({Collective::all_reduce}, 8).candidate.channels, 1);
 }
 
+// The slots of all ranks of a core have to stay in its cache.
+TEST(Select, RanksThatShareACoreTakeShorterChunks) {
+  constexpr int kRanks = 8;
+  constexpr std::size_t kBytes = 64 << 20;
+  Conditions conditions = On(kRanks);
+  conditions.bulk_capacity = 512 << 10;
+  for (const auto collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+    std::size_t last = 0;
+    for (const int cores : {1, 2, 8}) {
+      const Machine machine = Host(kRanks, cores);
+      const auto chunk = Pricing(machine, conditions).Compare({collective}, kBytes).front().candidate.shape.chunk_bytes;
+      EXPECT_GT(chunk, last) << NameOf(collective) << " with " << cores << " cores";
+      last = chunk;
+    }
+  }
+}
+
 // Slots that refer bound no chunk, but lengths still have 32 bits; and a GPU has room for so many lanes.
 TEST(Select, GpusBoundChunksAndChannels) {
   Conditions conditions = On(2);

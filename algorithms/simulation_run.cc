@@ -170,8 +170,7 @@ void SimulationRun::Wake(std::uint32_t lane) {
 
 // How long, in ps, the executor moves data for a step.
 double SimulationRun::Moving(const FlatStep& step, std::int64_t bytes) const {
-  const Rate& crossing = input_.machine.costs().crossing_bandwidth;
-  const double slots = crossing.empty() ? executor_ : At(crossing, static_cast<std::size_t>(bytes));
+  const double slots = input_.machine.CrossingBandwidth(static_cast<double>(bytes)).value_or(executor_);
   const int others = step.touches - step.empties;
   return static_cast<double>(bytes) * kPicosecondsPerByteAtOneGB * (step.empties / slots + others / executor_);
 }

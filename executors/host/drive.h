@@ -1,5 +1,6 @@
 // Drives runs to their end and passes the time between: spin while there is a core for every rank, yield when there is
-// not, sleep on the doorbell when it takes long.
+// not, sleep on the doorbell when it takes long. What else runs on the cores - other communicators of the job, other
+// jobs - nobody tells; so who spins offers the core now and then, and sees whether somebody takes it.
 //
 // Thread-safety: a Driver is used by one thread at a time.
 #pragma once
@@ -14,9 +15,10 @@
 namespace tutti {
 
 struct WaitPolicy {
-  std::chrono::microseconds spin{0};   // poll without giving the core away
+  std::chrono::microseconds spin{0};   // poll, and look now and then whether somebody else wants the core
   std::chrono::microseconds yield{0};  // then poll between yields; afterwards sleep
   std::chrono::microseconds check_every{1000};
+  bool keeps_core = false;  // spin without looking
 };
 
 // The caller has nothing else to do; a stream's thread waits beside the caller, who computes.
@@ -69,10 +71,13 @@ class Driver {
   void Reset() {
     polls_ = 0;
     looked_ = false;
+    if (yielding_waits_ > 0) --yielding_waits_;
     phase_ = first_phase();
   }
   Phase first_phase() const {
-    return policy_.spin.count() > 0 ? Phase::spin : policy_.yield.count() > 0 ? Phase::yield : Phase::sleep;
+    return policy_.spin.count() > 0 && yielding_waits_ == 0 ? Phase::spin
+           : policy_.yield.count() > 0                      ? Phase::yield
+                                                            : Phase::sleep;
   }
   template <typename Ready, typename Check>
   bool PassTime(Ready&& ready, Check&& check) {
@@ -92,6 +97,7 @@ class Driver {
   bool Poll();  // true: not yet time to look at the clock
   void Nap();
   bool TimeToCheck();  // looks at the clock, and grows more patient
+  void OfferCore(Clock::time_point now);
 
   // A sleeper is rung for progress; this is how soon it sees abort, timeout or a dead peer.
   static constexpr std::chrono::microseconds kLongestSleep{50'000};
@@ -102,6 +108,7 @@ class Driver {
   std::uint32_t polls_ = 0;
   Phase phase_ = Phase::spin;
   bool looked_ = false;
+  int yielding_waits_ = 0;  // so many waits, this one included, do not spin
   Clock::time_point since_;
   Clock::time_point checked_;
 };

@@ -1,9 +1,47 @@
 #include "executors/host/drive.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+
+#include <atomic>
+#include <thread>
 
 namespace tutti {
 namespace {
+
+using std::chrono::milliseconds;
+
+// How often who waits by `policy` has polled until another thread, on the only core that either may use, has worked for
+// a while.
+std::uint64_t SpinsBesideWork(WaitPolicy policy) {
+  constexpr milliseconds kWork(40);
+  cpu_set_t all, one;
+  sched_getaffinity(0, sizeof(all), &all);
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  sched_setaffinity(0, sizeof(one), &one);  // the thread inherits it
+  std::atomic<bool> worked{false};
+  std::thread other([&] {
+    const auto until = std::chrono::steady_clock::now() + kWork;
+    while (std::chrono::steady_clock::now() < until) {
+    }
+    worked.store(true, std::memory_order_release);
+  });
+  Driver driver(nullptr, policy);
+  driver.Drive([&] { return worked.load(std::memory_order_acquire) ? Run::Progress::done : Run::Progress::blocked; },
+               [](auto) { return true; });
+  other.join();
+  sched_setaffinity(0, sizeof(all), &all);
+  return driver.counts().spins;
+}
+
+TEST(Driver, LeavesTheCoreToWhoeverWantsIt) {
+  constexpr std::chrono::minutes kLong(1);
+  const WaitPolicy spin{kLong, kLong};
+  auto stubborn = spin;
+  stubborn.keeps_core = true;
+  EXPECT_LT(SpinsBesideWork(spin) * 10, SpinsBesideWork(stubborn));
+}
 
 TEST(WaitPolicy, GivesCoresToThoseWhoComputeWhereThereAreFew) {
   const auto alone = ChooseWaitPolicy("", 2, 2), beside = ChooseWaitPolicy("", 2, 2, WhoWaits::stream);
