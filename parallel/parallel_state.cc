@@ -94,8 +94,9 @@ ModelParallelLayouts layouts_of(const ModelParallelSizes& sizes, int world_size)
 
 ParallelState::ParallelState(tuttiComm_t world, const ModelParallelSizes& sizes, const tuttiConfig_t& config)
     : world_(world),
-      dense_(world_, layouts_of(sizes, world_.size()).dense, config),
-      expert_(world_, layouts_of(sizes, world_.size()).expert, config, "expert "),
+      layouts_(layouts_of(sizes, world_.size())),
+      dense_(world_, layouts_.dense, config),
+      expert_(world_, layouts_.expert, config, "expert "),
       config_(config) {}
 
 int ParallelState::pipeline_neighbour(int step) {

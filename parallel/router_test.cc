@@ -18,11 +18,6 @@ using tutti::testing::RunRanks;
 
 constexpr std::size_t kTokens = 11, kExperts = 6;
 
-std::vector<float> Values(const Buffer& buffer) {
-  const auto& tensor = buffer.tensor();
-  return {tensor.floats(), tensor.floats() + tensor.count()};
-}
-
 std::vector<double> Softmax(const float* logits) {
   std::vector<double> p(kExperts);
   for (std::size_t e = 0; e < kExperts; ++e) p[e] = std::exp(static_cast<double>(logits[e]));
@@ -42,7 +37,7 @@ TEST(TopKRouter, TakesTheLargestAndTheLowerOfEquals) {
       TopKRouter router(compute, {.num_experts = kExperts, .topk = k, .renormalize = renormalize});
       const auto routing = router.forward(Tensor(logits.data(), {kTokens, kExperts}));
       ASSERT_EQ(routing.tokens(), kTokens);
-      const auto weights = Values(routing.topk_weights);
+      const auto weights = FloatsOf(routing.topk_weights);
       for (std::size_t token = 0; token < kTokens; ++token) {
         const float* const row = logits.data() + token * kExperts;
         const auto p = Softmax(row);
@@ -72,7 +67,7 @@ TEST(TopKRouter, BearsLargeLogitsAndWhatIsNoNumber) {
   std::vector<float> logits{1000, -1000, 999, 0, NAN, 1, NAN, NAN};
   const auto routing = router.forward(Tensor(logits.data(), {2, 4}));
   EXPECT_EQ(routing.topk_indices, (std::vector<std::int32_t>{0, 2, 1, 0}));
-  EXPECT_NEAR(Values(routing.topk_weights)[0], 1 / (1 + std::exp(-1.0)), 1e-6);
+  EXPECT_NEAR(FloatsOf(routing.topk_weights)[0], 1 / (1 + std::exp(-1.0)), 1e-6);
 }
 
 // d/dlogits of (sum of some factors times weights) + the load-balancing loss. Choices do not change for small steps.
@@ -95,7 +90,7 @@ TEST(TopKRouter, GradientIsThatOfDifferences) {
       const auto value = [&] {
         const auto now = router.forward(input);
         EXPECT_EQ(now.topk_indices, routing.topk_indices);
-        const auto weights = Values(now.topk_weights);
+        const auto weights = FloatsOf(now.topk_weights);
         return std::inner_product(factors.begin(), factors.end(), weights.begin(), 0.0) + router.aux_loss(now, load);
       };
       std::vector<float> grad(logits.size());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tutti/parallel/error.h"
+#include "tutti/parallel/tensor.h"
 
 namespace tutti::parallel {
 
@@ -39,5 +40,8 @@ inline std::vector<float> RandomFloats(std::size_t count, unsigned seed) {
   std::ranges::generate(values, [&] { return static_cast<float>(random() % 2001) / 1000 - 1; });
   return values;
 }
+
+// What lies in host memory.
+inline std::vector<float> FloatsOf(const Tensor& tensor) { return {tensor.floats(), tensor.floats() + tensor.count()}; }
 
 }  // namespace tutti::parallel

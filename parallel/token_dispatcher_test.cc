@@ -1,48 +1,19 @@
-// Dispatch and combine over ranks against loops that know all ranks' tokens: outputs, every gradient, bytes.
+// Dispatch and combine over ranks against loops that know all ranks' tokens: outputs and every gradient.
 #include "tutti/parallel/token_dispatcher.h"
 
 #include <fmt/format.h>
 
 #include <array>
 #include <cmath>
-#include <numeric>
 
-#include "parallel/testing.h"
+#include "parallel/token_dispatcher_testing.h"
 #include "tests/ranks.h"
-#include "tutti/parallel/host_compute.h"
 
 namespace tutti::parallel {
 namespace {
 
 using tutti::testing::Rank;
 using tutti::testing::RunRanks;
-
-constexpr std::size_t kExperts = 12, kHidden = 5;
-
-enum class Load { random, all_to_the_first, some_ranks_without_tokens };
-
-std::vector<float> Values(const Tensor& tensor) { return {tensor.floats(), tensor.floats() + tensor.count()}; }
-
-// A rank's tokens and where they go, which every rank can make for every other.
-struct Batch {
-  Batch(Compute& compute, std::size_t rank, std::size_t topk, Load load)
-      : count(load == Load::some_ranks_without_tokens && rank % 2 == 0 ? 0 : 7 + 3 * rank),
-        tokens(RandomFloats(count * kHidden, 10 + static_cast<unsigned>(rank))),
-        grad_output(RandomFloats(count * kHidden, 20 + static_cast<unsigned>(rank))) {
-    auto logits = RandomFloats(count * kExperts, 30 + static_cast<unsigned>(rank));
-    for (std::size_t i = 0; load == Load::all_to_the_first && i < logits.size(); ++i) {
-      logits[i] -= 5 * static_cast<float>(i % kExperts);
-    }
-    TopKRouter router(compute, {.num_experts = kExperts, .topk = topk});
-    routing = router.forward(Tensor(logits.data(), {count, kExperts}));
-  }
-  Tensor input() { return Tensor(tokens.data(), {count, kHidden}); }
-  Tensor grad() { return Tensor(grad_output.data(), {count, kHidden}); }
-
-  std::size_t count;
-  std::vector<float> tokens, grad_output;
-  Routing routing;
-};
 
 // An expert: y = (e + 1) x + x^2, and its derivative.
 float Expert(std::size_t expert, float x) { return static_cast<float>(expert + 1) * x + x * x; }
@@ -129,9 +100,8 @@ Seen RunLayer(MoEAlltoAllTokenDispatcher& dispatcher, Compute& compute, Batch& b
     grad_input.tensor().floats()[i] = grad_rows.tensor().floats()[i] * ExpertSlope(expert, rows.tensor().floats()[i]);
   });
   dispatcher.dispatch_backward(grad_input, handle, grad_tokens);
-  return {Values(rows),        Values(output),       Values(grad_rows),
-          Values(grad_tokens), Values(grad_weights), handle.tokens_per_expert(),
-          handle.dropped};
+  return {FloatsOf(rows),         FloatsOf(output),           FloatsOf(grad_rows), FloatsOf(grad_tokens),
+          FloatsOf(grad_weights), handle.tokens_per_expert(), handle.dropped};
 }
 
 void ExpectNear(const std::vector<float>& got, const std::vector<float>& wanted, const char* what) {
@@ -241,111 +211,6 @@ TEST(TokenDispatcher, AddsByHostAndThenByHosts) {
     EXPECT_NE(sum(one_host), sum(flat));
     self.Meet();
   });
-}
-
-// What is sent by all by the group since it was last asked.
-class BytesOf {
- public:
-  explicit BytesOf(ProcessGroup& group) : group_(group), before_(group.bytes_sent()) {}
-  std::uint64_t since() { return group_.bytes_sent() - std::exchange(before_, group_.bytes_sent()); }
-
- private:
-  ProcessGroup& group_;
-  std::uint64_t before_;
-};
-
-TEST(TokenDispatcher, SendsARowAChoiceAndNoCountsAgain) {
-  RunRanks(4, [](Rank& self) {
-    const auto comm = self.Join();
-    ProcessGroup group(comm);
-    HostCompute compute;
-    constexpr std::size_t kTopk = 4, kRow = kHidden * sizeof(float);
-    const auto me = static_cast<std::size_t>(self.rank());
-    // Rows from a rank to another, by what the routings say.
-    std::vector<std::vector<std::size_t>> rows(4, std::vector<std::size_t>(4));
-    std::vector<Batch> batches;
-    for (std::size_t rank = 0; rank < 4; ++rank) {
-      batches.emplace_back(compute, rank, kTopk, Load::random);
-      for (const auto expert : batches[rank].routing.topk_indices) {
-        ++rows[rank][static_cast<std::size_t>(expert) / (kExperts / 4)];
-      }
-    }
-    std::size_t sent = 0, received = 0;
-    for (std::size_t other = 0; other < 4; ++other) {
-      if (other == me) continue;
-      sent += rows[me][other];
-      received += rows[other][me];
-    }
-    Batch& batch = batches[me];
-    MoEAlltoAllTokenDispatcher dispatcher(group, compute,
-                                          {.num_experts = kExperts, .topk = kTopk, .hidden_size = kHidden});
-    BytesOf bytes(group);
-    const auto handle = dispatcher.get_dispatch_layout(batch.routing);
-    EXPECT_EQ(bytes.since(), 3 * (kExperts / 4) * sizeof(std::int32_t));
-    for (int again = 0; again < 2; ++again) {
-      const Buffer input = dispatcher.dispatch(batch.input(), handle), output(compute, {batch.count, kHidden});
-      EXPECT_EQ(bytes.since(), sent * kRow);
-      const auto combined = dispatcher.combine(input, batch.routing.topk_weights, handle, output);
-      EXPECT_EQ(bytes.since(), received * kRow);
-      const Buffer grad_weights(compute, {batch.count, kTopk});
-      const Buffer grad_rows = dispatcher.combine_backward(batch.grad(), combined, handle, grad_weights);
-      EXPECT_EQ(bytes.since(), sent * kRow);
-      dispatcher.dispatch_backward(grad_rows, handle, output);
-      EXPECT_EQ(bytes.since(), received * kRow);
-    }
-    self.Meet();
-  });
-}
-
-TEST(TokenDispatcher, SendsATokenOnceToAHostOverRails) {
-  const auto body = [](Rank& self) {
-    const auto comm = self.Join();
-    ProcessGroup group(comm);
-    HostCompute compute;
-    constexpr std::size_t kTopk = 4, kRow = kHidden * sizeof(float), kChoices = kTopk * sizeof(float);
-    const int me = self.rank(), host = me / 2, facing = (me + 2) % 4;
-    RailGroups rails(group, group, 2);
-    // Tokens of `from` with an expert on the other host, and their choices there.
-    std::size_t choices = 0;
-    const auto copies = [&](int from) {
-      const Batch batch(compute, static_cast<std::size_t>(from), kTopk, Load::random);
-      std::size_t tokens = 0;
-      for (std::size_t token = 0; token < batch.count; ++token) {
-        const auto there = std::count_if(&batch.routing.topk_indices[token * kTopk],
-                                         &batch.routing.topk_indices[token * kTopk] + kTopk, [&](std::int32_t expert) {
-                                           return static_cast<std::size_t>(expert) / (kExperts / 2) !=
-                                                  static_cast<std::size_t>(from / 2);
-                                         });
-        tokens += there > 0 ? 1 : 0;
-        choices += static_cast<std::size_t>(there);
-      }
-      return tokens;
-    };
-    const std::size_t received = copies(facing);
-    choices = 0;
-    const std::size_t sent = copies(me);
-    EXPECT_LT(sent, choices);  // what a flat dispatch sends to the other host
-    EXPECT_EQ(rails.rail.ranks(), (std::vector{host == 0 ? me : facing, host == 0 ? facing : me}));
-
-    Batch batch(compute, static_cast<std::size_t>(me), kTopk, Load::random);
-    MoEAlltoAllTokenDispatcher dispatcher(group, rails, compute,
-                                          {.num_experts = kExperts, .topk = kTopk, .hidden_size = kHidden});
-    BytesOf bytes(rails.rail), inside(rails.node);
-    const auto handle = dispatcher.get_dispatch_layout(batch.routing);
-    EXPECT_EQ(bytes.since(), sizeof(std::int32_t) + sent * kChoices);
-    EXPECT_EQ(inside.since(), 2 * (kExperts / 4) * sizeof(std::int32_t));
-    const Buffer input = dispatcher.dispatch(batch.input(), handle), output(compute, {batch.count, kHidden});
-    EXPECT_EQ(bytes.since(), sent * kRow);
-    const auto combined = dispatcher.combine(input, batch.routing.topk_weights, handle, output);
-    EXPECT_EQ(bytes.since(), sent * kChoices + received * kRow);
-    const Buffer grad_weights(compute, {batch.count, kTopk});
-    const Buffer grad_rows = dispatcher.combine_backward(batch.grad(), combined, handle, grad_weights);
-    EXPECT_EQ(bytes.since(), sent * kRow + received * kChoices);
-    dispatcher.dispatch_backward(grad_rows, handle, output);
-    EXPECT_EQ(bytes.since(), received * kRow);
-    self.Meet();
-  };
-  RunRanks(4, body, {.environment = {{"TUTTI_VIRTUAL_HOSTS", "2"}}});
 }
 
 TEST(TokenDispatcher, NamesWhatDoesNotFitOnEveryRank) {

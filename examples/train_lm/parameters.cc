@@ -174,10 +174,4 @@ void Parameters::adam(AdamStep step) {
   }
 }
 
-std::size_t Parameters::count() const {
-  std::size_t count = 0;
-  for (const auto& [name, entry] : entries_) count += entry.data.count();
-  return count;
-}
-
 }  // namespace train_lm

@@ -62,9 +62,6 @@ class Parameters {
   void finish_gradients();
   void adam(AdamStep step);
 
-  // Elements that this rank has.
-  std::size_t count() const;
-
  private:
   using DistributedDataParallel = tutti::parallel::DistributedDataParallel;
   struct Entry {

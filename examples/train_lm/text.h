@@ -17,7 +17,6 @@ class Text {
   // std::runtime_error naming the folder if there are fewer than `sequence` + 1 bytes.
   Text(const std::string& folder, std::size_t sequence);
 
-  std::size_t bytes() const { return text_.size(); }
   // Sample `sample` of step `step`, the same for everybody who asks: `sequence` ids and, one further, their targets. Id
   // i goes to ids[i * stride], so that samples can lie side by side.
   void sample(std::size_t step, std::size_t sample, std::int32_t* ids, std::int32_t* targets, std::size_t stride) const;

@@ -22,11 +22,6 @@ struct Job {
     activation = rows * config.model.hidden * kFloat;
   }
 
-  StageRange range(std::uint64_t stage) const {
-    const std::size_t blocks = config.model.layers / pp;
-    return {stage * blocks, (stage + 1) * blocks, 0, config.model.experts};
-  }
-
   const TrainConfig& config;
   tutti::parallel::ModelParallelLayouts layouts;
   std::uint64_t tp, dp, pp;

@@ -22,7 +22,6 @@ class Trainer final : private tutti::parallel::PipelineStep {
   // One step; returns the mean loss of its tokens, the same on every rank.
   double step();
 
-  std::size_t parameters() const { return parameters_.count(); }
   // See Mixture; so far.
   std::uint64_t remote_choices() const { return model_.remote_choices(); }
 

@@ -98,6 +98,7 @@ class ParallelState {
   int pipeline_neighbour(int step);
 
   ProcessGroup world_;
+  ModelParallelLayouts layouts_;
   DeviceMesh dense_;
   DeviceMesh expert_;
   std::unique_ptr<ProcessGroup> embedding_;
