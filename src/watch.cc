@@ -27,7 +27,15 @@ bool IsPointToPoint(const RecordedCall& call) {
   return collective == Collective::send || collective == Collective::receive;
 }
 
+Collective OtherSide(const Operation& operation) {
+  return operation.collective == Collective::send ? Collective::receive : Collective::send;
+}
+
 int PeerOf(const RecordedCall& call) { return static_cast<int>(call.call >> 32); }
+
+bool IsMessageFor(int rank, Collective direction, const RecordedCall& call) {
+  return static_cast<Collective>(call.call & 0xff) == direction && PeerOf(call) == rank;
+}
 
 }  // namespace
 
@@ -36,7 +44,8 @@ Watch::Watch(Fabric& fabric, std::vector<Process> roster, std::string name, std:
       roster_(std::move(roster)),
       name_(std::move(name)),
       timeout_(timeout),
-      seen_dead_(static_cast<std::size_t>(fabric.nranks()), false) {}
+      seen_dead_(static_cast<std::size_t>(fabric.nranks()), false),
+      passed_(static_cast<std::size_t>(fabric.nranks())) {}
 
 std::string Watch::Who(int rank) const { return tutti::Describe(rank, roster_[static_cast<std::size_t>(rank)]); }
 
@@ -93,11 +102,37 @@ std::optional<RecordedCall> Watch::Counterpart(int rank, const Undertaking& unde
       return !IsPointToPoint(call) && call.sequence == undertaking.sequence;
     });
   }
-  const auto wanted = operation.collective == Collective::send ? Collective::receive : Collective::send;
   return FindRecord(control, [&](const RecordedCall& call) {
-    return static_cast<Collective>(call.call & 0xff) == wanted && PeerOf(call) == fabric_.rank() &&
-           call.sequence == undertaking.sequence;
+    return IsMessageFor(fabric_.rank(), OtherSide(operation), call) && call.sequence == undertaking.sequence;
   });
+}
+
+// The last message of the pair, in the same direction, that the other side has come to, if that is behind ours: it
+// begins one only after it has done those before.
+std::optional<RecordedCall> Watch::LaterMessage(const Undertaking& undertaking) const {
+  const auto& operation = *undertaking.operation;
+  return FindRecord(fabric_.control(operation.root), [&](const RecordedCall& call) {
+    return IsMessageFor(fabric_.rank(), OtherSide(operation), call) && call.sequence > undertaking.sequence;
+  });
+}
+
+// A sender that has sent our message in a form that we do not look at - shorter ones travel by other slots - goes on to
+// the next ones, until its record of ours is gone.
+std::optional<Error> Watch::LookForPassedMessage(const Undertaking& undertaking,
+                                                 std::chrono::steady_clock::duration waited) {
+  const auto& operation = *undertaking.operation;
+  // From another host what was sent may still be on its way.
+  if (operation.collective != Collective::receive || !fabric_.is_local(operation.root)) return std::nullopt;
+  const auto later = LaterMessage(undertaking);
+  if (!later) return std::nullopt;
+  auto& passed = passed_[static_cast<std::size_t>(operation.root)];
+  if (passed.sequence != undertaking.sequence || waited < passed.waited) passed = {undertaking.sequence, waited};
+  if (waited - passed.waited < kLastSlots) return std::nullopt;
+  return Error{
+      tuttiInvalidUsage,
+      fmt::format("the ranks' calls do not match: {} called {}, but {} has sent another message in its place, "
+                  "and gone on to {} as message {}",
+                  Who(fabric_.rank()), Describe(undertaking), Who(operation.root), later->Describe(), later->sequence)};
 }
 
 Error Watch::Mismatch(const Undertaking& undertaking, int rank, const RecordedCall& theirs) const {
@@ -188,8 +223,16 @@ std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking, const s
 }
 
 std::string Watch::WhereOthersAre(const Undertaking& undertaking) const {
+  const auto& operation = *undertaking.operation;
+  if (operation.point_to_point()) {
+    const auto last = FindRecord(fabric_.control(operation.root), [&](const RecordedCall& call) {
+      return IsMessageFor(fabric_.rank(), OtherSide(operation), call);
+    });
+    if (!last) return "";
+    return fmt::format("; {} has come to {} as message {}", Who(operation.root), last->Describe(), last->sequence);
+  }
   std::string text;
-  for (int r = 0; r < fabric_.nranks() && !undertaking.operation->point_to_point(); ++r) {
+  for (int r = 0; r < fabric_.nranks(); ++r) {
     if (r == fabric_.rank() || fabric_.control(r).completed.load(std::memory_order_acquire) >= undertaking.sequence)
       continue;
     const auto last = FindRecord(fabric_.control(r), [](const RecordedCall& call) { return !IsPointToPoint(call); });
@@ -212,6 +255,7 @@ std::optional<Error> Watch::Look(const Undertaking& undertaking, const std::vect
   if (auto own = failure()) return own;
   if (auto theirs = LookAtFailures()) return theirs;
   if (auto mismatch = LookForMismatch(undertaking)) return mismatch;
+  if (auto passed = LookForPassedMessage(undertaking, waited)) return passed;
   if (auto death = LookForDeath(undertaking, waits_for, waited)) return death;
   if (waited < timeout_) return std::nullopt;
   return Error{tuttiTimeoutError,

@@ -51,12 +51,14 @@ class Watch {
  private:
   std::optional<Error> LookAtFailures() const;
   std::optional<Error> LookForMismatch(const Undertaking& undertaking) const;
+  std::optional<Error> LookForPassedMessage(const Undertaking& undertaking, std::chrono::steady_clock::duration waited);
   std::optional<Error> LookForDeath(const Undertaking& undertaking, const std::vector<int>& waits_for,
                                     std::chrono::steady_clock::duration waited);
   // Nothing if it has not, as far as can be seen from here. "died", ...
   std::optional<std::string> HowItEnded(int rank) const;
   bool NeedsNothingFrom(int rank, const Undertaking& undertaking) const;
   std::optional<RecordedCall> Counterpart(int rank, const Undertaking& undertaking) const;
+  std::optional<RecordedCall> LaterMessage(const Undertaking& undertaking) const;
   Error Mismatch(const Undertaking& undertaking, int rank, const RecordedCall& theirs) const;
   std::optional<Error> EarlierMismatch(int rank) const;
   std::string WhereOthersAre(const Undertaking& undertaking) const;
@@ -66,6 +68,11 @@ class Watch {
   std::string name_;
   std::chrono::milliseconds timeout_;
   std::vector<bool> seen_dead_;  // by rank: dead at the previous look
+  struct Passed {
+    std::uint64_t sequence = 0;
+    std::chrono::steady_clock::duration waited{};
+  };
+  std::vector<Passed> passed_;  // by rank: the message that it was first seen to have left behind, and when
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
   std::optional<Error> failure_;

@@ -164,5 +164,34 @@ TEST_P(Disagree, IsToldOnEveryRank) {
 INSTANTIATE_TEST_SUITE_P(About, Disagree, ::testing::Range(std::size_t{0}, Disagreements().size()),
                          [](const auto& info) { return Disagreements()[info.param].name; });
 
+// Short messages travel by other slots than longer ones: nobody sees them come, and the sender goes on until it has no
+// room, and its first call is on record no more.
+void SendsWhatIsNotReceived(const RunOptions& options, tuttiResult_t code) {
+  RunRanks(
+      2,
+      [&](Rank& self) {
+        const auto comm = self.Join();
+        Buffers buffers;
+        auto result = tuttiSuccess;
+        if (self.rank() == 1) {
+          result = tuttiRecv(buffers.receive.data(), 20, kF, 0, comm, nullptr);
+        } else {
+          while (result == tuttiSuccess) result = tuttiSend(buffers.send.data(), 10, kF, 1, comm, nullptr);
+        }
+        EXPECT_TRUE(
+            Fails(result, code, {"receive(count=20, float32, from rank 0)", "send(count=10, float32, to rank 1)"}));
+        self.Meet();
+      },
+      options);
+}
+
+TEST(OtherMessages, AreToldFromLateOnes) { SendsWhatIsNotReceived({}, tuttiInvalidUsage); }
+
+// There it may still be on its way.
+TEST(OtherMessages, BetweenHostsAreNamedWhenTheTimeIsOver) {
+  SendsWhatIsNotReceived({.environment = {{"TUTTI_VIRTUAL_HOSTS", "2"}, {"TUTTI_TIMEOUT_MS", "1500"}}},
+                         tuttiTimeoutError);
+}
+
 }  // namespace
 }  // namespace tutti::testing
