@@ -95,6 +95,29 @@ TEST(DistributedDataParallel, AveragesInAnyOrder) {
   }
 }
 
+TEST(DistributedDataParallel, SendsBucketsInOrderAsSoonAsTheyAreReady) {
+  RunRanks(2, [](Rank& self) {
+    Model model(kSizes);
+    Side side(self, model);
+    const auto& buckets = side.ddp.buckets();
+    for (int pass = 0; pass < 2; ++pass) {
+      side.ddp.zero_grad();
+      EXPECT_EQ(side.ddp.buckets_sent(), 0u);
+      // The second is ready before the first, and waits for it.
+      for (const std::size_t bucket : {1u, 0u, 2u}) {
+        for (const auto i : buckets[bucket].parameters) {
+          EXPECT_EQ(side.ddp.buckets_sent(), bucket == 2 ? 2u : 0u);
+          side.ddp.mark_ready(i);
+        }
+      }
+      EXPECT_EQ(side.ddp.buckets_sent(), 3u);
+      side.ddp.finish_gradients();
+      EXPECT_EQ(side.ddp.buckets_sent(), buckets.size());
+    }
+    self.Meet();
+  });
+}
+
 TEST(DistributedDataParallel, AccumulatesWithoutSending) {
   RunRanks(2, [](Rank& self) {
     Model model(kSizes);

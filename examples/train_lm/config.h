@@ -28,6 +28,7 @@ struct TrainConfig {
   std::size_t microbatches = 4;  // that a data-parallel rank's samples are computed in
   int steps = 200;
   float learning_rate = 1e-3F;
+  std::size_t bucket_bytes = 0;  // of gradients; 0: PyTorch's
   bool deterministic = false;
   std::string text = "/usr/share/common-licenses";
   std::string losses;  // file for the losses, a line a step

@@ -52,6 +52,7 @@ void Describe(CLI::App& app, Options& options) {
   app.add_option("--top-k", model.top_k, "experts a token");
   app.add_option("--text", train.text, "folder of text files");
   app.add_option("--losses", train.losses, "write the losses there, one a line");
+  app.add_option("--bucket-bytes", train.bucket_bytes, "of gradients that are sent together; default: PyTorch's");
   app.add_flag("--deterministic", train.deterministic, "sums in the order of ranks (docs/numerics.md)");
   app.add_flag("--bytes", train.bytes,
                "print what all ranks sent in the last step, beside the formulas (use with --algorithm ring)");
@@ -88,11 +89,13 @@ class Traffic {
   void Print() const {
     auto counts = Now();
     for (auto& [name, count] : counts) count = Total(count - (before_.contains(name) ? before_.at(name) : 0));
+    const auto early = Total(trainer_.buckets_sent_during_backward()), buckets = Total(trainer_.buckets());
     auto& world = state_.get_world_group();
     if (world.rank() != 0) return;
     for (const auto& [group, expected] : expected_bytes(config_, world.size(), counts.at(kChoices))) {
       fmt::print("bytes {}: sent {}, by the formula {}\n", group, counts.at(group), expected);
     }
+    fmt::print("buckets: {} of {} sent before the backward pass ended\n", early, buckets);
   }
 
  private:

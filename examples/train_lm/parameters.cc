@@ -89,12 +89,13 @@ Parameters::Parameters(const std::vector<ParameterSpec>& specs, const TrainConfi
     list.push_back({spec.name, entry.data});
     entries_.emplace(spec.name, std::move(entry));
   }
-  const int replicas = state_.get_data_parallel_world_size();
-  dense_ = std::make_unique<DistributedDataParallel>(state_.get_data_parallel_group(), compute, std::move(dense));
+  tutti::parallel::DistributedDataParallelConfig ddp;
+  if (config.bucket_bytes != 0) ddp.bucket_bytes = ddp.first_bucket_bytes = config.bucket_bytes;
+  dense_ = std::make_unique<DistributedDataParallel>(state_.get_data_parallel_group(), compute, std::move(dense), ddp);
   // An expert sees the tokens of all ranks of its group, so of as many data-parallel ranks.
-  experts_ = std::make_unique<DistributedDataParallel>(
-      state_.get_expert_data_parallel_group(), compute, std::move(experts),
-      tutti::parallel::DistributedDataParallelConfig{.gradient_divisor = replicas});
+  ddp.gradient_divisor = state_.get_data_parallel_world_size();
+  experts_ = std::make_unique<DistributedDataParallel>(state_.get_expert_data_parallel_group(), compute,
+                                                       std::move(experts), ddp);
 }
 
 Tensor Parameters::MyPart(const ParameterSpec& spec, Buffer& own) const {
@@ -152,20 +153,20 @@ void Parameters::sync(bool on) {
 void Parameters::mark_ready(const std::string& prefix) {
   for (auto entry = entries_.lower_bound(prefix); entry != entries_.end() && entry->first.starts_with(prefix);
        ++entry) {
-    // Those along the sequence are summed over the tensor-parallel group first.
-    if (!sequence_parallel_ || !entry->second.spec.along_sequence) owner(entry->second).mark_ready(entry->second.index);
+    owner(entry->second).mark_ready(entry->second.index);
   }
 }
 
+// What is to be summed over the tensor-parallel group is averaged over the replicas first, as in Megatron-Core's
+// finalize_model_grads(): the order of the two sums is free, and no bucket waits for the other one.
 void Parameters::finish_gradients() {
-  if (sequence_parallel_) {
-    auto& group = state_.get_tensor_model_parallel_group();
-    for (const auto& [name, entry] : entries_) {
-      if (entry.spec.along_sequence) group.all_reduce(grad(name), grad(name), tuttiSum, math_.compute().stream());
-    }
-  }
   dense_->finish_gradients();
   experts_->finish_gradients();
+  if (!sequence_parallel_) return;
+  auto& group = state_.get_tensor_model_parallel_group();
+  for (const auto& [name, entry] : entries_) {
+    if (entry.spec.along_sequence) group.all_reduce(grad(name), grad(name), tuttiSum, math_.compute().stream());
+  }
 }
 
 void Parameters::adam(AdamStep step) {

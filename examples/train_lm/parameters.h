@@ -60,6 +60,9 @@ class Parameters {
   void mark_ready(const std::string& prefix);
   // Every gradient is the average over the samples of all ranks.
   void finish_gradients();
+  // Those of this step that are on their way or there, and how many there are.
+  std::size_t buckets_sent() const { return dense_->buckets_sent() + experts_->buckets_sent(); }
+  std::size_t buckets() const { return dense_->buckets().size() + experts_->buckets().size(); }
   void adam(AdamStep step);
 
  private:

@@ -34,6 +34,11 @@ train 8 --experts 4 --tensor 2 --pipeline 2 --sequence-parallel --expert-tensor 
   $1 == "bytes" { seen++; sent = $(NF - 4); sub(",", "", sent); if (sent != $NF || sent == 0) { print; bad = 1 } }
   END { if (seen != 5) { print seen + 0 " groups"; bad = 1 }; exit bad }'
 
+# With sequence parallelism, too, the backward pass hides all buckets; norms are summed up afterwards.
+train 4 --tensor 2 --sequence-parallel --bucket-bytes 20000 --bytes --losses "$work/buckets" >"$work/out"
+"$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "TP+SP 2 x DP 2, small buckets=$work/buckets"
+awk '$1 == "buckets:" { seen = 1; if ($2 != $4 || $4 < 40) { print; exit 1 } } END { if (!seen) exit 1 }' "$work/out"
+
 refused() {
   local words=$1
   shift

@@ -115,6 +115,7 @@ double Trainer::step() {
   parameters_.sync(false);
   backwards_ = 0;
   pipeline_.run(schedule_, *this, math_.compute().stream());
+  buckets_sent_during_backward_ = parameters_.buckets_sent();
   parameters_.finish_gradients();
   ++step_;
   parameters_.adam({.learning_rate = config_.learning_rate, .step = static_cast<int>(step_)});

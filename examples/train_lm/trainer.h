@@ -24,6 +24,9 @@ class Trainer final : private tutti::parallel::PipelineStep {
 
   // See Mixture; so far.
   std::uint64_t remote_choices() const { return model_.remote_choices(); }
+  // Of the last step: this rank's buckets of gradients, and those of them that were sent before the pass ended.
+  std::size_t buckets() const { return parameters_.buckets(); }
+  std::size_t buckets_sent_during_backward() const { return buckets_sent_during_backward_; }
 
  private:
   void forward(int microbatch, const Tensor* input, const Tensor* output) override;
@@ -50,6 +53,7 @@ class Trainer final : private tutti::parallel::PipelineStep {
   std::map<int, Loaded> samples_;  // by micro-batch
   std::size_t step_ = 0;
   std::size_t backwards_ = 0;  // of this step
+  std::size_t buckets_sent_during_backward_ = 0;
 };
 
 }  // namespace train_lm

@@ -72,6 +72,8 @@ class DistributedDataParallel {
   // Ends the pass: sends what was not ready (with what it has: zeros, if it was never used), and waits until every
   // gradient is the average. What is computed from now on sees it.
   void finish_gradients();
+  // Of this pass, so far: before finish_gradients(), those that the backward pass can hide.
+  std::size_t buckets_sent() const { return next_; }
   // Nobody used it since zero_grad(), as of the last finish_gradients(). REQUIRES: find_unused_parameters.
   bool unused(std::size_t parameter) const { return used_[parameter] == 0; }
 
