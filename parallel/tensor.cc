@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <numeric>
 
@@ -76,6 +77,15 @@ void require_equal(const char* what, std::size_t value, const char* of_what, std
 void require_divisible(const char* what, std::size_t value, const char* by_what, std::size_t divisor) {
   if (divisor != 0 && value % divisor == 0) return;
   throw Error(tuttiInvalidArgument, fmt::format("{} ({}) is not divisible by {} ({})", what, value, by_what, divisor));
+}
+
+void require_apart(const char* what, const Tensor& tensor, const char* of_what, const Tensor& other) {
+  const auto first = reinterpret_cast<std::uintptr_t>(tensor.data),
+             second = reinterpret_cast<std::uintptr_t>(other.data);
+  if (first + tensor.bytes() <= second || second + other.bytes() <= first) return;
+  throw Error(tuttiInvalidArgument,
+              fmt::format("{} has {} bytes at {}, and {} {} bytes at {}: they need memory of their own", what,
+                          tensor.bytes(), tensor.data, of_what, other.bytes(), other.data));
 }
 
 }  // namespace tutti::parallel

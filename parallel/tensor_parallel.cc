@@ -23,6 +23,11 @@ void RequireParameters(const LinearParameters& parameters, const Shape& weight, 
   require_shape("the bias's gradient", parameters.grad_bias, {bias});
 }
 
+void RequireOwnMemory(const Tensor& grad_input, const Tensor& input, const Tensor& grad_output) {
+  require_apart("grad_input", grad_input, "the input", input);
+  require_apart("grad_input", grad_input, "grad_output", grad_output);
+}
+
 // y = x w^T, and its gradients.
 void Multiply(Compute& compute, const Tensor& x, const Tensor& weight, const Tensor& y) {
   compute.matmul(Transposed::no, x, Transposed::yes, weight, y, false);
@@ -77,6 +82,7 @@ void ColumnParallelLinear::backward(const Tensor& input, const Tensor& grad_outp
   require_shape("grad_input", grad_input, input.shape);
   const Shape part = OutputShape(input);
   require_shape("grad_output", grad_output, options_.gather_output ? With(part, output_size_) : part);
+  RequireOwnMemory(grad_input, input, grad_output);
   std::optional<Buffer> whole, mine;
   if (options_.gather_output) {
     mine.emplace(tp_.compute, part);
@@ -143,6 +149,7 @@ void RowParallelLinear::forward(const Tensor& input, const Tensor& output) {
 void RowParallelLinear::backward(const Tensor& input, const Tensor& grad_output, const Tensor& grad_input) {
   const Tensor whole = Check(input, grad_output);
   require_shape("grad_input", grad_input, input.shape);
+  RequireOwnMemory(grad_input, input, grad_output);
   std::optional<Buffer> gathered, columns, grad_columns;
   if (options_.sequence_parallel) {
     gathered.emplace(tp_.compute, whole.shape);

@@ -261,13 +261,14 @@ TEST(TensorParallel, SendsWhatThePaperSays) {
       RowParallelLinear second(tp, 4 * kHidden, kHidden, down.parameters(), {.sequence_parallel = sequence});
       const std::size_t rows = sequence ? kRows / 4 : kRows;
       Values x({rows, kHidden}), middle({kRows, kHidden}), y({rows, kHidden});
+      Values grad_x({rows, kHidden}), grad_middle({kRows, kHidden});
       first.forward(x, middle);
       second.forward(middle, y);
       const std::size_t bytes = kRows * kHidden * sizeof(float);
       // An all-reduce is 2 (n - 1) / n of the bytes, a gather or a reduce-scatter half of that.
       EXPECT_EQ(group.bytes_sent(), 2 * bytes * 3 / 4);
-      second.backward(middle, y, middle);
-      first.backward(x, middle, x);
+      second.backward(middle, y, grad_middle);
+      first.backward(x, grad_middle, grad_x);
       // With the sequence split, backward gathers the input once more.
       EXPECT_EQ(group.bytes_sent(), (sequence ? 5 : 4) * bytes * 3 / 4);
     }
@@ -290,6 +291,40 @@ TEST(TensorParallel, NamesWhatDoesNotFit) {
                             {.sequence_parallel = true});
     Values x({3, 4}), y({3, 6});
     EXPECT_TRUE(Throws([&] { layer.forward(x, y); }, tuttiInvalidArgument, {"sequence's length (3)", "(2)"}));
+    self.Meet();
+  });
+}
+
+// The weight's gradient would be computed of what grad_input has overwritten, or is being overwritten.
+TEST(TensorParallel, RefusesAGradientInTheMemoryOfWhatItNeeds) {
+  RunRanks(2, [](Rank& self) {
+    Sides sides(self);
+    Linear parts[] = {Whole(4, 4), Whole(4, 4)};
+    ColumnParallelLinear columns(sides.tp, 4, 8, parts[0].parameters());
+    RowParallelLinear rows(sides.tp, 8, 4, parts[1].parameters());
+    Values x({3, 4}), y({3, 4}), both({4, 4});
+    // The last rows of one are the first of the other.
+    const Tensor early(both.tensor().floats(), {3, 4}), late(both.tensor().floats() + 4, {3, 4});
+    const auto refused = [&](auto& layer, const Tensor& input, const Tensor& grad_output, const Tensor& grad_input,
+                             const char* shared) {
+      EXPECT_TRUE(Throws([&] { layer.backward(input, grad_output, grad_input); }, tuttiInvalidArgument,
+                         {"grad_input has 48 bytes", shared}));
+    };
+    const auto both_refuse = [&](const Tensor& input, const Tensor& grad_output, const Tensor& grad_input,
+                                 const char* shared) {
+      refused(columns, input, grad_output, grad_input, shared);
+      refused(rows, input, grad_output, grad_input, shared);
+    };
+    const auto before = sides.group.bytes_sent();
+    both_refuse(x, y, x, "the input 48 bytes");
+    both_refuse(early, y, late, "the input 48 bytes");
+    both_refuse(late, y, early, "the input 48 bytes");
+    both_refuse(x, late, early, "grad_output 48 bytes");
+    EXPECT_EQ(sides.group.bytes_sent(), before);
+    // Neighbours are apart.
+    const Tensor first(both.tensor().floats(), {2, 4}), second(both.tensor().floats() + 8, {2, 4});
+    columns.backward(first, Values({2, 4}), second);
+    rows.backward(second, Values({2, 4}), first);
     self.Meet();
   });
 }

@@ -46,5 +46,7 @@ void require_type(const char* what, const Tensor& tensor, tuttiDataType_t expect
 void require_equal(const char* what, std::size_t value, const char* of_what, std::size_t expected);
 // ... unless `divisor` divides `value`.
 void require_divisible(const char* what, std::size_t value, const char* by_what, std::size_t divisor);
+// ... if the two share a byte.
+void require_apart(const char* what, const Tensor& tensor, const char* of_what, const Tensor& other);
 
 }  // namespace tutti::parallel

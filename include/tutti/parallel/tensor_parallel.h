@@ -7,6 +7,8 @@
 //
 // Weights are the application's, [outputs, inputs] as in Megatron, and so are their gradients, which are added to.
 // Inputs and outputs are [.., features]; what backward needs of forward, the input, the caller keeps and passes again.
+// grad_input needs memory of its own: the weight's gradient is computed of the input and grad_output after, or while,
+// grad_input is written.
 //
 // Thread-safety: one thread at a time.
 #pragma once
