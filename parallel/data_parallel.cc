@@ -43,6 +43,10 @@ DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, Compute& c
       config_(config),
       slots_(parameters_.size()),
       used_(parameters_.size()) {
+  if (config_.servers < 0 || config_.servers > group_.size()) {
+    throw Error(tuttiInvalidArgument, fmt::format("there cannot be {} parameter servers in group \"{}\" of {} ranks",
+                                                  config_.servers, group_.name(), group_.size()));
+  }
   std::set<std::string> names;
   for (const auto& parameter : parameters_) {
     if (parameter.data.count() == 0) {
@@ -139,12 +143,28 @@ void DistributedDataParallel::mark_ready(std::size_t parameter) {
 }
 
 void DistributedDataParallel::SendNext() {
-  const Tensor& gradients = buckets_[next_++].gradients;
+  const auto bucket = next_++;
+  const Tensor& gradients = buckets_[bucket].gradients;
   if (config_.gradient_divisor != 0 && config_.gradient_divisor != group_.size()) {
     compute_.scale(gradients, static_cast<float>(group_.size()) / static_cast<float>(config_.gradient_divisor));
   }
   compute_.fork_communication();
-  group_.all_reduce(gradients, gradients, tuttiAvg, compute_.communication_stream());
+  if (has_servers()) {
+    group_.reduce(gradients, gradients, tuttiAvg, ServerOf(bucket), compute_.communication_stream());
+  } else {
+    group_.all_reduce(gradients, gradients, tuttiAvg, compute_.communication_stream());
+  }
+}
+
+bool DistributedDataParallel::updates(std::size_t parameter) const {
+  return !has_servers() || ServerOf(slots_[parameter].bucket) == group_.rank();
+}
+
+void DistributedDataParallel::pull_parameters() {
+  if (!has_servers()) return;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    group_.broadcast(parameters_[i].data, ServerOf(slots_[i].bucket), compute_.stream());
+  }
 }
 
 void DistributedDataParallel::finish_gradients() {

@@ -211,6 +211,102 @@ TEST(DistributedDataParallel, SendsTheGradientsOnce) {
   });
 }
 
+// A group of all ranks by that algorithm.
+struct Grouped {
+  Grouped(Rank& self, const char* algorithm) : comm(self.Join()), world(comm), group(MakeGroup(self)) {
+    tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+    config.algorithm = algorithm;
+    group.configure(config);
+  }
+
+  tutti::testing::Comm comm;
+  ProcessGroup world, group;
+
+ private:
+  ProcessGroup MakeGroup(Rank& self) {
+    std::vector<int> ranks(static_cast<std::size_t>(self.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return {world, "dp", std::move(ranks), TUTTI_CONFIG_INITIALIZER};
+  }
+};
+
+// Gradient descent: only a parameter's server has the average and updates it, and all have the result. Each rank sends
+// what Li et al.'s picture says, for each number of servers.
+TEST(DistributedDataParallel, ServersUpdateAndWorkersPull) {
+  for (const auto& [ranks, servers] : {std::pair{1, 1}, {2, 1}, {3, 2}, {4, 4}, {5, 1}, {8, 3}}) {
+    RunRanks(ranks, [servers = servers](Rank& self) {
+      Grouped dp(self, "parameter_server");
+      Model model(kSizes);
+      HostCompute compute;
+      DistributedDataParallel ddp(
+          dp.group, compute, model.parameters(),
+          {.bucket_bytes = 2000, .first_bucket_bytes = 500, .gradient_divisor = 2, .servers = servers});
+      float expected = 0;
+      for (int pass = 1; pass <= 3; ++pass) {
+        const auto before = dp.group.bytes_sent();
+        ddp.zero_grad();
+        for (std::size_t i = 0; i < kSizes.size(); ++i) {
+          Fill(ddp.grad(i), static_cast<float>(pass * (self.rank() + 1)));
+          ddp.mark_ready(i);
+        }
+        ddp.finish_gradients();
+        std::size_t mine = 0, all = 0;
+        for (std::size_t i = 0; i < kSizes.size(); ++i) {
+          all += model.memory[i].size() * sizeof(float);
+          if (!ddp.updates(i)) continue;
+          mine += model.memory[i].size() * sizeof(float);
+          for (auto& value : model.memory[i]) value -= ddp.grad(i).floats()[0];
+        }
+        EXPECT_EQ(mine > 0, self.rank() < servers);
+        ddp.pull_parameters();
+        expected -= static_cast<float>(pass * self.size() * (self.size() + 1)) / 2 / 2;
+        for (std::size_t i = 0; i < kSizes.size(); ++i) ExpectAll(ddp.parameters()[i].data, expected, i);
+        const auto others = static_cast<std::size_t>(self.size() - 1);
+        EXPECT_EQ(dp.group.bytes_sent() - before, all - mine + others * mine);
+      }
+      self.Meet();
+    });
+  }
+}
+
+TEST(DistributedDataParallel, WithoutServersEverybodyUpdatesAndNothingIsPulled) {
+  RunRanks(2, [](Rank& self) {
+    Model model(kSizes);
+    Side side(self, model);
+    const auto before = side.group.bytes_sent();
+    side.ddp.pull_parameters();
+    EXPECT_EQ(side.group.bytes_sent(), before);
+    for (std::size_t i = 0; i < kSizes.size(); ++i) EXPECT_TRUE(side.ddp.updates(i));
+    EXPECT_TRUE(Throws([&] { DistributedDataParallel(side.group, side.compute, model.parameters(), {.servers = 3}); },
+                       tuttiInvalidArgument, {"3 parameter servers", "\"world\"", "2 ranks"}));
+    EXPECT_TRUE(Throws([&] { side.group.configure(TUTTI_CONFIG_INITIALIZER); }, tuttiInvalidUsage, {"\"world\""}));
+    self.Meet();
+  });
+}
+
+// The naive exchange is an algorithm of the group's, and sends all gradients to each of the others.
+TEST(DistributedDataParallel, BroadcastsGradientsWhereTheGroupsAlgorithmSaysSo) {
+  for (const int ranks : {2, 4, 7}) {
+    RunRanks(ranks, [](Rank& self) {
+      Grouped dp(self, "all_to_all_broadcast");
+      Model model(kSizes);
+      HostCompute compute;
+      DistributedDataParallel ddp(dp.group, compute, model.parameters());
+      std::size_t bytes = 0;
+      for (std::size_t i = 0; i < kSizes.size(); ++i) {
+        Fill(ddp.grad(i), static_cast<float>(self.rank()));
+        ddp.mark_ready(i);
+        bytes += ddp.grad(i).bytes();
+      }
+      ddp.finish_gradients();
+      for (std::size_t i = 0; i < kSizes.size(); ++i)
+        ExpectAll(ddp.grad(i), static_cast<float>(self.size() - 1) / 2, i);
+      EXPECT_EQ(dp.group.bytes_sent(), bytes * static_cast<std::size_t>(self.size() - 1));
+      self.Meet();
+    });
+  }
+}
+
 TEST(DistributedDataParallel, NamesModelsThatDiffer) {
   RunRanks(3, [](Rank& self) {
     Model model(self.rank() == 2 ? std::vector<std::size_t>{5, 300} : std::vector<std::size_t>{5, 301});

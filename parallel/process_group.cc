@@ -100,6 +100,15 @@ ProcessGroup::Invitation ProcessGroup::Exchange() {
   return invitation;
 }
 
+void ProcessGroup::configure(const tuttiConfig_t& config) {
+  if (comm_ != nullptr) {
+    throw Error(
+        tuttiInvalidUsage,
+        fmt::format("group \"{}\" is configured after its communicator was made, which would not change", name_));
+  }
+  config_ = config;
+}
+
 tuttiComm_t ProcessGroup::comm() {
   if (comm_ != nullptr) return comm_;
   const auto invitation = Exchange();
@@ -139,6 +148,13 @@ void ProcessGroup::reduce_scatter(const Tensor& input, const Tensor& output, tut
   RequireCount("input", input, output.count() * ranks_.size());
   if (alone_in_place(input, output)) return;
   check(tuttiReduceScatter(input.data, output.data, output.count(), input.dtype, op, comm(), stream), comm());
+}
+
+void ProcessGroup::reduce(const Tensor& input, const Tensor& output, tuttiRedOp_t op, int root, tuttiStream_t stream) {
+  require_type("output", output, input.dtype);
+  RequireCount("output", output, input.count());
+  if (alone_in_place(input, output)) return;
+  check(tuttiReduce(input.data, output.data, input.count(), input.dtype, op, root, comm(), stream), comm());
 }
 
 void ProcessGroup::broadcast(const Tensor& tensor, int root, tuttiStream_t stream) {

@@ -2,12 +2,14 @@
 // samples; the gradients are averaged in buckets, in the reverse order of the parameters, while the backward pass still
 // computes the others. What PyTorch's and Megatron's DistributedDataParallel do.
 //
-// Source: Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training".
+// Sources: Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training"; with servers, to
+// compare with, Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server".
 //
 //   DistributedDataParallel ddp(group, compute, parameters);
 //   ddp.broadcast_parameters();
 //   ... for each step: zero_grad(); forward; backward, which adds to grad(i) and calls mark_ready(i);
 //   finish_gradients();
+//   ... update what updates(i) says; with servers: pull_parameters();
 //
 // Gradients live in the buckets, so that nothing is copied. Buckets are sent in the same order on all ranks, whatever
 // the order in which their parameters become ready.
@@ -37,11 +39,17 @@ struct DistributedDataParallelConfig {
   int gradient_divisor = 0;
   // Some ranks may not use some parameters: finish_gradients() finds out which nobody used (one more small all-reduce).
   bool find_unused_parameters = false;
+  // 0: every rank gets the average and updates all parameters. More: a synchronous parameter server. Ranks 0 to
+  // servers - 1, which are workers like the others, share the buckets in turn; all push a bucket's gradients to its
+  // server alone, which updates these parameters, and all pull_parameters() from there. The paths are Li's where the
+  // group's algorithm is "parameter_server" (ProcessGroup::configure()); the results are the same with any.
+  int servers = 0;
 };
 
 class DistributedDataParallel {
  public:
-  // Throws Error for a parameter without elements, or two of one name. Everything given outlives this.
+  // Throws Error for a parameter without elements, two of one name, or more servers than ranks. Everything given
+  // outlives this.
   DistributedDataParallel(ProcessGroup& group, Compute& compute, std::vector<Parameter> parameters,
                           const DistributedDataParallelConfig& config = {});
   DistributedDataParallel(const DistributedDataParallel&) = delete;
@@ -70,8 +78,13 @@ class DistributedDataParallel {
   };
   NoSync no_sync() { return NoSync(*this); }
   // Ends the pass: sends what was not ready (with what it has: zeros, if it was never used), and waits until every
-  // gradient is the average. What is computed from now on sees it.
+  // gradient is the average - with servers that of the parameters which this rank updates; others' are undefined. What
+  // is computed from now on sees it.
   void finish_gradients();
+  // This rank has the average, and updates the parameter: every rank, or its server.
+  bool updates(std::size_t parameter) const;
+  // With servers, after their update: every rank gets every parameter from its server. Without, nothing is sent.
+  void pull_parameters();
   // Of this pass, so far: before finish_gradients(), those that the backward pass can hide.
   std::size_t buckets_sent() const { return next_; }
   // Nobody used it since zero_grad(), as of the last finish_gradients(). REQUIRES: find_unused_parameters.
@@ -90,6 +103,8 @@ class DistributedDataParallel {
     bool ready = false;
   };
 
+  bool has_servers() const { return config_.servers > 0; }
+  int ServerOf(std::size_t bucket) const { return static_cast<int>(bucket) % config_.servers; }
   void MakeBuckets();
   void CompareParameters();
   void SendNext();

@@ -28,6 +28,9 @@ class ProcessGroup {
   int rank() const { return rank_; }                        // in this group
   int size() const { return static_cast<int>(ranks_.size()); }
 
+  // How its communicator will be made, instead of what the constructor was told: the same on all of its ranks. As
+  // Megatron-Core's options of NCCL by group. Throws Error (tuttiInvalidUsage) where it has been made.
+  void configure(const tuttiConfig_t& config);
   // Makes it at the first call, which is collective over the group: ranks that share several groups use new ones in
   // the same order. Throws Error; tuttiInvalidUsage naming both groups where the order differs.
   tuttiComm_t comm();
@@ -39,6 +42,7 @@ class ProcessGroup {
   void all_reduce(const Tensor& input, const Tensor& output, tuttiRedOp_t op, tuttiStream_t stream = nullptr);
   void all_gather(const Tensor& input, const Tensor& output, tuttiStream_t stream = nullptr);
   void reduce_scatter(const Tensor& input, const Tensor& output, tuttiRedOp_t op, tuttiStream_t stream = nullptr);
+  void reduce(const Tensor& input, const Tensor& output, tuttiRedOp_t op, int root, tuttiStream_t stream = nullptr);
   void broadcast(const Tensor& tensor, int root, tuttiStream_t stream = nullptr);
   void all_to_all(const Tensor& input, const std::vector<std::size_t>& send_counts, const Tensor& output,
                   const std::vector<std::size_t>& receive_counts, tuttiStream_t stream = nullptr);
