@@ -48,6 +48,14 @@ mixture=(
 )
 experts="--experts 4 --top-k 2 --feed-forward 128"
 
+# What data parallelism by rings is compared with.
+baselines=(
+  "DP 4, all-reduce|4|--microbatches 2"
+  "DP 4, parameter server|4|--microbatches 2 --data-parallel parameter-server"
+  "DP 4, 4 servers|4|--microbatches 2 --data-parallel parameter-server --servers 4 --bucket-bytes 30000"
+  "DP 4, gradient broadcast|4|--microbatches 2 --data-parallel broadcast"
+)
+
 status=0
 
 # compare CHART ONE-RANK-FLAGS SPLITS...
@@ -71,6 +79,8 @@ echo "[train] losses, $steps steps"
 compare dense "" "${dense[@]}"
 echo
 compare mixture "$experts" "${mixture[@]}"
+echo
+compare baselines "" "${baselines[@]}"
 
 echo
 echo "[train] deterministic: two runs of a split, bit for bit"
@@ -90,20 +100,27 @@ echo
 echo "[train] bytes that all ranks send in a step, by the library's counters and by the formula"
 echo "| split | by | sent | formula |"
 echo "|---|---|---|---|"
-# bytes FLAGS SPLITS...
+# bytes WHAT FLAGS SPLITS...: the lines of train_lm that begin with WHAT.
 bytes() {
-  local flags=$1 split name ranks more
-  shift
+  local what=$1 flags=$2 split name ranks more
+  shift 2
   for split in "$@"; do
     IFS='|' read -r name ranks more <<<"$split"
     # shellcheck disable=SC2086
     examples/run.sh "$ranks" "$build/train_lm" --steps 2 --algorithm ring --bytes $flags $more |
-      sed -n "s/^bytes \([a-z ]*\): sent \([0-9]*\), by the formula \([0-9]*\)\$/| $name | \1 | \2 | \3 |/p" | grep -v "| 0 | 0 |"
+      sed -n "s/^$what \([a-z0-9 ]*\): sent \([0-9]*\), by the formula \([0-9]*\)\$/| $name | \1 | \2 | \3 |/p" | grep -v "| 0 | 0 |"
   done
 }
-bytes "" "${dense[@]}"
-bytes "$experts" "${mixture[@]}"
+bytes bytes "" "${dense[@]}"
+bytes bytes "$experts" "${mixture[@]}"
+bytes bytes "" "${baselines[@]}"
 
 echo
-[ "$status" -eq 0 ] && echo "[train] all curves are one rank's; charts are $out/dense.svg and mixture.svg" || echo "[train] FAILED"
+echo "[train] bytes that each rank sends in a step"
+echo "| split | rank, group | sent | formula |"
+echo "|---|---|---|---|"
+bytes rank "" "${baselines[@]}"
+
+echo
+[ "$status" -eq 0 ] && echo "[train] all curves are one rank's; charts are $out/dense.svg, mixture.svg and baselines.svg" || echo "[train] FAILED"
 exit "$status"

@@ -19,10 +19,19 @@ struct ModelConfig {
   std::size_t top_k = 2;
 };
 
+// How the gradients of data-parallel ranks come together.
+enum class GradientExchange {
+  all_reduce,
+  parameter_server,  // Li et al. 2014: servers, the first ranks of a group, get the gradients and send parameters
+  broadcast,         // everybody sends everything to everybody
+};
+
 struct TrainConfig {
   ModelConfig model;
   tutti::parallel::ModelParallelSizes split;
   bool sequence_parallel = false;
+  GradientExchange data_parallel = GradientExchange::all_reduce;
+  int servers = 1;  // of a parameter server, in each data-parallel group
   std::string schedule = "1F1B";
   std::size_t batch = 8;         // samples a step, over all data-parallel ranks
   std::size_t microbatches = 4;  // that a data-parallel rank's samples are computed in

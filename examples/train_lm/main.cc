@@ -30,12 +30,20 @@ struct Options {
 void Describe(CLI::App& app, Options& options) {
   auto& train = options.train;
   auto& model = train.model;
+  const std::map<std::string, GradientExchange> exchanges{{"all-reduce", GradientExchange::all_reduce},
+                                                          {"parameter-server", GradientExchange::parameter_server},
+                                                          {"broadcast", GradientExchange::broadcast}};
   app.add_option("--tensor", train.split.tensor_model_parallel_size, "tensor-parallel ranks");
   app.add_option("--pipeline", train.split.pipeline_model_parallel_size, "pipeline stages");
   app.add_option("--expert", train.split.expert_model_parallel_size,
                  "expert-parallel ranks, of the data-parallel ones");
   app.add_option("--expert-tensor", train.split.expert_tensor_parallel_size, "ranks an expert is split over: 1");
   app.add_option("--data", train.split.data_parallel_size, "data-parallel ranks; default: what is left of the world");
+  app.add_option("--data-parallel", train.data_parallel,
+                 "how gradients come together: all-reduce, parameter-server or broadcast")
+      ->transform(CLI::CheckedTransformer(exchanges));
+  app.add_option("--servers", train.servers, "of a parameter server: data-parallel ranks that share the parameters")
+      ->check(CLI::PositiveNumber);
   app.add_option("--order", train.split.order, "of ranks, the fastest axis first");
   app.add_flag("--sequence-parallel", train.sequence_parallel, "split the sequence between tensor-parallel regions");
   app.add_option("--schedule", train.schedule, "GPipe or 1F1B");
@@ -66,6 +74,14 @@ tuttiConfig_t ConfigOf(const Options& options) {
   return config;
 }
 
+// The baselines' paths are algorithms of the library, in the data-parallel groups alone.
+void Configure(ParallelState& state, GradientExchange exchange, tuttiConfig_t config) {
+  if (exchange == GradientExchange::all_reduce) return;
+  config.algorithm = exchange == GradientExchange::parameter_server ? "parameter_server" : "all_to_all_broadcast";
+  state.get_data_parallel_group().configure(config);
+  state.get_expert_data_parallel_group().configure(config);
+}
+
 // As torchrun and its like say, or alone.
 Comm Join(tuttiConfig_t config) {
   tuttiComm_t comm = nullptr;
@@ -85,15 +101,23 @@ class Traffic {
   Traffic(const TrainConfig& config, ParallelState& state, const Trainer& trainer)
       : config_(config), state_(state), trainer_(trainer), before_(Now()) {}
 
-  // Of all ranks together, by group, since this was made.
+  // Since this was made: by group, of all ranks together; and what each rank sent of the dense layers' gradients.
   void Print() const {
     auto counts = Now();
+    const auto& parameters = trainer_.parameters();
+    const auto sent = ByRank(counts.at("dp") - before_.at("dp"));
+    const auto expected_by_rank =
+        ByRank(expected_bytes_of_rank(config_.data_parallel, state_.get_data_parallel_world_size(),
+                                      parameters.dense_bytes(), parameters.updated_dense_bytes()));
     for (auto& [name, count] : counts) count = Total(count - (before_.contains(name) ? before_.at(name) : 0));
     const auto early = Total(trainer_.buckets_sent_during_backward()), buckets = Total(trainer_.buckets());
     auto& world = state_.get_world_group();
     if (world.rank() != 0) return;
     for (const auto& [group, expected] : expected_bytes(config_, world.size(), counts.at(kChoices))) {
       fmt::print("bytes {}: sent {}, by the formula {}\n", group, counts.at(group), expected);
+    }
+    for (std::size_t rank = 0; rank < sent.size(); ++rank) {
+      fmt::print("rank {} dp: sent {}, by the formula {}\n", rank, sent[rank], expected_by_rank[rank]);
     }
     fmt::print("buckets: {} of {} sent before the backward pass ended\n", early, buckets);
   }
@@ -114,6 +138,12 @@ class Traffic {
     state_.get_world_group().all_reduce(total, total, tuttiSum);
     return mine;
   }
+  std::vector<std::uint64_t> ByRank(std::uint64_t mine) const {
+    auto& world = state_.get_world_group();
+    std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
+    world.all_gather(Tensor(&mine, {1}, tuttiUint64), Tensor(all.data(), {all.size()}, tuttiUint64));
+    return all;
+  }
 
   const TrainConfig& config_;
   ParallelState& state_;
@@ -128,6 +158,7 @@ void Train(const Options& options) {
   const auto config = ConfigOf(options);
   const Comm comm = Join(config);
   const auto state = tutti::parallel::initialize_model_parallel(comm.get(), options.train.split, config);
+  Configure(*state, options.train.data_parallel, config);
   Trainer trainer(options.train, *state, *math);
   const bool speaks = state->get_world_group().rank() == 0;
   std::ofstream losses;

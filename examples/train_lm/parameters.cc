@@ -90,6 +90,7 @@ Parameters::Parameters(const std::vector<ParameterSpec>& specs, const TrainConfi
     entries_.emplace(spec.name, std::move(entry));
   }
   tutti::parallel::DistributedDataParallelConfig ddp;
+  if (config.data_parallel == GradientExchange::parameter_server) ddp.servers = config.servers;
   if (config.bucket_bytes != 0) ddp.bucket_bytes = ddp.first_bucket_bytes = config.bucket_bytes;
   dense_ = std::make_unique<DistributedDataParallel>(state_.get_data_parallel_group(), compute, std::move(dense), ddp);
   // An expert sees the tokens of all ranks of its group, so of as many data-parallel ranks.
@@ -165,14 +166,26 @@ void Parameters::finish_gradients() {
   if (!sequence_parallel_) return;
   auto& group = state_.get_tensor_model_parallel_group();
   for (const auto& [name, entry] : entries_) {
-    if (entry.spec.along_sequence) group.all_reduce(grad(name), grad(name), tuttiSum, math_.compute().stream());
+    if (!entry.spec.along_sequence || !owner(entry).updates(entry.index)) continue;
+    group.all_reduce(grad(name), grad(name), tuttiSum, math_.compute().stream());
   }
 }
 
 void Parameters::adam(AdamStep step) {
   for (const auto& [name, entry] : entries_) {
+    if (!owner(entry).updates(entry.index)) continue;
     math_.adam(step, grad(name), entry.first_moment, entry.second_moment, entry.data);
   }
+  dense_->pull_parameters();
+  experts_->pull_parameters();
+}
+
+std::size_t Parameters::DenseBytes(bool updated_only) const {
+  std::size_t bytes = 0;
+  for (const auto& [name, entry] : entries_) {
+    if (!entry.spec.expert && (!updated_only || dense_->updates(entry.index))) bytes += entry.data.bytes();
+  }
+  return bytes;
 }
 
 }  // namespace train_lm

@@ -63,6 +63,10 @@ class Parameters {
   // Those of this step that are on their way or there, and how many there are.
   std::size_t buckets_sent() const { return dense_->buckets_sent() + experts_->buckets_sent(); }
   std::size_t buckets() const { return dense_->buckets().size() + experts_->buckets().size(); }
+  // Of this rank's parameters that are not experts', and of those of them that it updates.
+  std::size_t dense_bytes() const { return DenseBytes(false); }
+  std::size_t updated_dense_bytes() const { return DenseBytes(true); }
+  // Then everybody has all parameters.
   void adam(AdamStep step);
 
  private:
@@ -75,6 +79,7 @@ class Parameters {
     std::size_t index = 0;  // in dense_ or experts_
   };
 
+  std::size_t DenseBytes(bool updated_only) const;
   DistributedDataParallel& owner(const Entry& entry) const { return entry.spec.expert ? *experts_ : *dense_; }
   Tensor MyPart(const ParameterSpec& spec, Buffer& own) const;
 

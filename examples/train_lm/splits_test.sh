@@ -29,10 +29,25 @@ if "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "another=$w
   exit 1
 fi
 
-train 8 --experts 4 --tensor 2 --pipeline 2 --sequence-parallel --expert-tensor 1 --expert 2 --microbatches 2 \
-  --algorithm ring --bytes | awk '
-  $1 == "bytes" { seen++; sent = $(NF - 4); sub(",", "", sent); if (sent != $NF || sent == 0) { print; bad = 1 } }
-  END { if (seen != 5) { print seen + 0 " groups"; bad = 1 }; exit bad }'
+# counted WHAT NUMBER: so many lines of what begins so, each with what was sent and as much by the formula.
+counted() {
+  awk -v what="$1" -v number="$2" '
+    $1 == what { seen++; sent = $(NF - 4); sub(",", "", sent); if (sent != $NF || sent == 0) { print; bad = 1 } }
+    END { if (seen != number) { print seen + 0, what, "of", number; bad = 1 }; exit bad }' "$work/out"
+}
+for exchange in all-reduce parameter-server broadcast; do
+  train 8 --experts 4 --tensor 2 --pipeline 2 --sequence-parallel --expert-tensor 1 --expert 2 --microbatches 2 \
+    --algorithm ring --bytes --data-parallel "$exchange" --losses "$work/$exchange-mixture" >"$work/out"
+  counted bytes 5
+done
+"$programs/compare_losses" "$work/chart.svg" "one rank=$work/one-mixture" "all-reduce=$work/all-reduce-mixture" \
+  "parameter server=$work/parameter-server-mixture" "broadcast=$work/broadcast-mixture"
+for exchange in all-reduce parameter-server "parameter-server --servers 3 --bucket-bytes 20000" broadcast; do
+  # shellcheck disable=SC2086  # several words
+  train 4 --microbatches 2 --algorithm ring --bytes --losses "$work/exchange" --data-parallel $exchange >"$work/out"
+  counted rank 4
+  "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "DP 4, $exchange=$work/exchange"
+done
 
 # With sequence parallelism, too, the backward pass hides all buckets; norms are summed up afterwards.
 train 4 --tensor 2 --sequence-parallel --bucket-bytes 20000 --bytes --losses "$work/buckets" >"$work/out"
@@ -56,5 +71,6 @@ refused "heads (3) is not divisible by tensor_model_parallel_size (2)" 2 --tenso
 refused "layers (5) is not divisible by pipeline_model_parallel_size (2)" 2 --pipeline 2 --layers 5
 refused "experts (3) is not divisible by expert_model_parallel_size (2)" 2 --expert 2 --experts 3
 refused "the world's size (3) is not divisible by" 3 --tensor 2
+refused "there cannot be 3 parameter servers in group \"dp\" of 2 ranks" 2 --data-parallel parameter-server --servers 3
 refused "tensor_model_parallel_size (2) x context_parallel_size (1) x pipeline_model_parallel_size (1) x data_parallel_size (4) is 8, but the world's size is 2" 2 --tensor 2 --data 4
 echo "passed"

@@ -29,6 +29,12 @@ struct Job {
   std::uint64_t activation;  // bytes, of the whole sequence
 };
 
+// By all of n ranks together, to combine `bytes` of gradients. A parameter server sends as much as an all-reduce: n - 1
+// workers' gradients up, the parameters to n - 1 workers down.
+std::uint64_t ExchangeBytes(GradientExchange exchange, std::uint64_t n, std::uint64_t bytes) {
+  return (exchange == GradientExchange::broadcast ? n : 2) * (n - 1) * bytes;
+}
+
 // Of one replica. Megatron-LM: in every block two all-reduces forward and two backward, one for the embedding and one
 // for the head. With sequence parallelism each all-reduce is an all-gather and a reduce-scatter, and backward gathers
 // the input of each column-parallel layer once more.
@@ -42,23 +48,28 @@ std::uint64_t TensorParallelBytes(const Job& job) {
   const std::uint64_t at_ends = (sequence ? 2 + 3 : 2 + 2) * half;  // embedding, head
   // The loss: maxima; sums and targets' logits.
   const std::uint64_t loss = 2 * (job.tp - 1) * 3 * job.rows * kFloat;
-  std::uint64_t once = 0;  // gradients of what is not split along the sequence
-  if (sequence) {
-    for (const auto& spec : parameters_of(model, {0, model.layers, 0, model.experts})) {
-      if (spec.along_sequence) once += 2 * (job.tp - 1) * CountOf(spec.whole) * kFloat;
-    }
-  }
-  return job.config.microbatches * (in_pairs + at_ends + loss) + once;
+  return job.config.microbatches * (in_pairs + at_ends + loss);
 }
 
-// One all-reduce of all gradients. A rank of a tensor-parallel group has its part of what is split, and all of the
-// rest.
+// With sequence parallelism: of the gradients of what is not split, once where these parameters are updated - by every
+// replica, or by the servers.
+std::uint64_t AlongSequenceBytes(const Job& job) {
+  if (!job.config.sequence_parallel) return 0;
+  const auto& model = job.config.model;
+  std::uint64_t bytes = 0;
+  for (const auto& spec : parameters_of(model, {0, model.layers, 0, model.experts})) {
+    if (spec.along_sequence) bytes += 2 * (job.tp - 1) * CountOf(spec.whole) * kFloat;
+  }
+  return bytes * (job.config.data_parallel == GradientExchange::parameter_server ? 1 : job.dp);
+}
+
+// All gradients once. A rank of a tensor-parallel group has its part of what is split, and all of the rest.
 std::uint64_t DataParallelBytes(const Job& job) {
   std::uint64_t count = 0;
   for (const auto& spec : parameters_of(job.config.model, {0, job.config.model.layers, 0, job.config.model.experts})) {
     if (!spec.expert) count += CountOf(spec.whole) * (spec.split == Split::none ? job.tp : 1);
   }
-  return 2 * (job.dp - 1) * count * kFloat;
+  return ExchangeBytes(job.config.data_parallel, job.dp, count * kFloat);
 }
 
 // Of one replica: every border of two stages is crossed by every micro-batch forward and backward, by each rank of the
@@ -87,7 +98,8 @@ std::uint64_t ExpertDataParallelBytes(const Job& job) {
   for (const auto& spec : parameters_of(job.config.model, {0, job.config.model.layers, 0, job.config.model.experts})) {
     if (spec.expert) count += CountOf(spec.whole);
   }
-  return 2 * (static_cast<std::uint64_t>(job.layouts.expert.size("dp")) - 1) * count * kFloat;
+  return ExchangeBytes(job.config.data_parallel, static_cast<std::uint64_t>(job.layouts.expert.size("dp")),
+                       count * kFloat);
 }
 
 }  // namespace
@@ -95,11 +107,20 @@ std::uint64_t ExpertDataParallelBytes(const Job& job) {
 std::map<std::string, std::uint64_t> expected_bytes(const TrainConfig& config, int world_size,
                                                     std::uint64_t remote_choices) {
   const Job job(config, world_size);
-  return {{"tp", job.dp * TensorParallelBytes(job)},
+  return {{"tp", job.dp * TensorParallelBytes(job) + AlongSequenceBytes(job)},
           {"dp", DataParallelBytes(job)},
           {"pp", job.dp * PipelineBytes(job)},
           {"expert ep", config.model.experts == 0 ? 0 : ExpertParallelBytes(job, remote_choices)},
           {"expert dp", ExpertDataParallelBytes(job)}};
+}
+
+std::uint64_t expected_bytes_of_rank(GradientExchange exchange, int ranks, std::uint64_t bytes, std::uint64_t updated) {
+  const auto n = static_cast<std::uint64_t>(ranks);
+  switch (exchange) {
+    case GradientExchange::parameter_server: return (bytes - updated) + (n - 1) * updated;
+    case GradientExchange::broadcast: return (n - 1) * bytes;
+    default: return 2 * (n - 1) * bytes / n;
+  }
 }
 
 }  // namespace train_lm

@@ -17,4 +17,9 @@ namespace train_lm {
 std::map<std::string, std::uint64_t> expected_bytes(const TrainConfig& config, int world_size,
                                                     std::uint64_t remote_choices);
 
+// By one rank of `ranks`, for `bytes` of gradients, of which it updates the parameters of `updated`: 2 (n - 1) / n for
+// the ring, where the buckets' n blocks are equal; a worker of a parameter server sends its gradients up once, a server
+// n - 1 copies of its share of the parameters down; with a broadcast everybody sends everything n - 1 times.
+std::uint64_t expected_bytes_of_rank(GradientExchange exchange, int ranks, std::uint64_t bytes, std::uint64_t updated);
+
 }  // namespace train_lm

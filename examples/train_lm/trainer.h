@@ -27,6 +27,7 @@ class Trainer final : private tutti::parallel::PipelineStep {
   // Of the last step: this rank's buckets of gradients, and those of them that were sent before the pass ended.
   std::size_t buckets() const { return parameters_.buckets(); }
   std::size_t buckets_sent_during_backward() const { return buckets_sent_during_backward_; }
+  const Parameters& parameters() const { return parameters_; }
 
  private:
   void forward(int microbatch, const Tensor* input, const Tensor* output) override;
