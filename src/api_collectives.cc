@@ -122,6 +122,30 @@ tuttiResult_t tuttiAlltoAllV(const void* sendbuff, const size_t* sendcounts, con
   });
 }
 
+tuttiResult_t tuttiAllGatherTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout, void* recvbuff,
+                                   const tuttiTensorLayout_t* recvlayout, int dim, tuttiDataType_t datatype,
+                                   tuttiComm_t comm, tuttiStream_t stream) {
+  return Call(comm, stream, [&](const Caller& caller) {
+    return CheckedAllGatherTensor(caller, {sendbuff, sendlayout, recvbuff, recvlayout, datatype}, dim);
+  });
+}
+
+tuttiResult_t tuttiReduceScatterTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout, void* recvbuff,
+                                       const tuttiTensorLayout_t* recvlayout, int dim, tuttiDataType_t datatype,
+                                       tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
+  return Reducing(comm, stream, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
+    return CheckedReduceScatterTensor(caller, {sendbuff, sendlayout, recvbuff, recvlayout, datatype}, dim, plain);
+  });
+}
+
+tuttiResult_t tuttiAlltoAllTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout, int senddim,
+                                  void* recvbuff, const tuttiTensorLayout_t* recvlayout, int recvdim,
+                                  tuttiDataType_t datatype, tuttiComm_t comm, tuttiStream_t stream) {
+  return Call(comm, stream, [&](const Caller& caller) {
+    return CheckedAllToAllTensor(caller, {sendbuff, sendlayout, recvbuff, recvlayout, datatype}, senddim, recvdim);
+  });
+}
+
 tuttiResult_t tuttiGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, int root,
                           tuttiComm_t comm, tuttiStream_t stream) {
   return Call(comm, stream, [&](const Caller& caller) {

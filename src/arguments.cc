@@ -6,70 +6,15 @@
 
 #include "base/datatype.h"
 #include "base/error.h"
+#include "src/argument_checks.h"
 
 namespace tutti {
 namespace {
-
-void CheckType(tuttiDataType_t type) {
-  if (!IsDataType(type)) {
-    Throw(tuttiInvalidArgument, "datatype {} is none; there are 0 to {}", static_cast<int>(type), tuttiNumTypes - 1);
-  }
-}
-
-void CheckOp(tuttiRedOp_t op) {
-  // User-made operators have been replaced before (api_collectives.cc).
-  if (op < 0 || op >= tuttiNumOps) {
-    Throw(tuttiInvalidArgument, "op {} is neither one of 0 to {} nor made by tuttiRedOpCreatePreMulSum on this comm",
-          static_cast<int>(op), tuttiNumOps - 1);
-  }
-}
 
 void CheckRank(const char* name, int value, const Caller& caller) {
   if (value < 0 || value >= caller.nranks) {
     Throw(tuttiInvalidArgument, "{} is {}; this communicator has ranks 0 to {}", name, value, caller.nranks - 1);
   }
-}
-
-// `blocks` times `count` elements of `type` must be a size that memory can have. A negative count, converted, is not.
-std::size_t CheckedBytes(const char* name, std::size_t count, std::size_t blocks, tuttiDataType_t type) {
-  constexpr auto kMost = std::size_t{1} << 56;  // no processor gives a program more than 57 bits of addresses
-  std::size_t bytes = 0;
-  if (__builtin_mul_overflow(count, blocks * SizeOf(type), &bytes) || bytes > kMost) [[unlikely]] {
-    Throw(tuttiInvalidArgument, "{} is {}: {} blocks of so many {} elements are more than memory can hold{}", name,
-          count, blocks, NameOf(type), count > kMost ? " (was it negative?)" : "");
-  }
-  return bytes;
-}
-
-void CheckPointer(const char* name, const void* pointer, std::size_t bytes, tuttiDataType_t type) {
-  if (bytes == 0) return;
-  if (pointer == nullptr) Throw(tuttiInvalidArgument, "{} is NULL, but {} bytes are needed there", name, bytes);
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  if ((address & (SizeOf(type) - 1)) != 0) {
-    Throw(tuttiInvalidArgument, "{} ({}) is not aligned to the {} bytes of {}", name, pointer, SizeOf(type),
-          NameOf(type));
-  }
-  if (address + bytes < address)
-    Throw(tuttiInvalidArgument, "{} ({}) plus {} bytes is past the end of memory", name, pointer, bytes);
-}
-
-struct Range {
-  const void* begin;
-  std::size_t bytes;
-};
-
-bool Overlap(const Range& a, const Range& b) {
-  const auto x = reinterpret_cast<std::uintptr_t>(a.begin), y = reinterpret_cast<std::uintptr_t>(b.begin);
-  return a.bytes != 0 && b.bytes != 0 && x < y + b.bytes && y < x + a.bytes;
-}
-
-// True in place. `in_place_at`: where the smaller buffer lies in the larger one then; null if never.
-bool CheckOverlap(const Range& send, const Range& receive, const void* a, const void* b) {
-  if (a != nullptr && a == b) return true;
-  if (!Overlap(send, receive)) return false;
-  Throw(tuttiInvalidArgument,
-        "sendbuff [{}, +{}) and recvbuff [{}, +{}) overlap, but not as the in-place form of this collective allows",
-        send.begin, send.bytes, receive.begin, receive.bytes);
 }
 
 const void* At(const void* base, std::size_t bytes) {

@@ -42,4 +42,16 @@ Operation CheckedAllToAllV(const Caller& caller, const Buffers& buffers, const s
                            const std::size_t* send_places, const std::size_t* receive_counts,
                            const std::size_t* receive_places);
 
+// The forms for tensors; src/tensor_arguments.cc.
+struct TensorBuffers {
+  const void* send;
+  const tuttiTensorLayout_t* send_layout;
+  void* receive;
+  const tuttiTensorLayout_t* receive_layout;
+  tuttiDataType_t type;
+};
+Operation CheckedAllGatherTensor(const Caller& caller, const TensorBuffers& buffers, int dim);
+Operation CheckedReduceScatterTensor(const Caller& caller, const TensorBuffers& buffers, int dim, tuttiRedOp_t op);
+Operation CheckedAllToAllTensor(const Caller& caller, const TensorBuffers& buffers, int send_dim, int receive_dim);
+
 }  // namespace tutti

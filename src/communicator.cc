@@ -203,11 +203,21 @@ void Communicator::BindBuffers(const Active& active) {
   launch.scalar = operation.scalar_source == nullptr ? operation.scalar
                                                      : Scalar::From(operation.scalar_source, SizeOf(operation.type));
   launch.stream_output = plan.stream_output;
+  if (const auto* tensors = operation.tensors.get()) {
+    if (!tensors->input.dense()) launch.input_strided = &tensors->input;
+    if (!tensors->output.dense()) launch.output_strided = &tensors->output;
+  }
   const auto& schedule = plan.plan.schedule();
   const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
   if (plan.plan.shape().wire == Wire::bulk && may_refer && options_.settings.zero_copy) {
-    launch.input_reach = ReachOf(launch.input, plan.input_bytes);
-    launch.output_reach = ReachOf(launch.output, plan.output_bytes);
+    // What is fetched from other processes needs a dense place to go to.
+    const auto reach = [&](const void* buffer, std::size_t bytes, const Strided* strided) {
+      if (strided != nullptr) return Reach{};
+      const auto found = ReachOf(buffer, bytes);
+      return operation.tensors != nullptr && found.kind == SlotKind::cma ? Reach{} : found;
+    };
+    launch.input_reach = reach(launch.input, plan.input_bytes, launch.input_strided);
+    launch.output_reach = reach(launch.output, plan.output_bytes, launch.output_strided);
     launch.send_in_place = true;
   }
   plan.run.Start(launch);

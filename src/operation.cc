@@ -15,12 +15,13 @@ constexpr std::uint64_t Combine(std::uint64_t hash, std::uint64_t value) {
 
 // PackCall's fields, lowest bits first.
 constexpr int kTypeShift = 8, kOpShift = 16, kFlagShift = 24, kRootShift = 32;
-constexpr std::uint64_t kScaledFlag = 1, kUnevenFlag = 2;
+constexpr std::uint64_t kScaledFlag = 1, kUnevenFlag = 2, kTensorsFlag = 4;
 
 }  // namespace
 
 std::uint64_t PackCall(const Operation& operation) {
-  const std::uint64_t flags = (operation.scaled ? kScaledFlag : 0) | (operation.uneven != nullptr ? kUnevenFlag : 0);
+  const std::uint64_t flags = (operation.scaled ? kScaledFlag : 0) | (operation.uneven != nullptr ? kUnevenFlag : 0) |
+                              (operation.tensors != nullptr ? kTensorsFlag : 0);
   const std::uint64_t op = IsReducing(operation.collective) ? static_cast<std::uint64_t>(operation.op) : 0;
   const bool has_root = HasRoot(operation.collective) || operation.point_to_point();
   const std::uint64_t root = has_root ? static_cast<std::uint32_t>(operation.root) : 0;
@@ -37,6 +38,9 @@ std::uint64_t SignatureOf(const Operation& operation) {
   if (operation.uneven != nullptr && !operation.pairwise()) {
     for (const auto count : operation.uneven->counts) hash = Combine(hash, count);
   }
+  if (operation.tensors != nullptr) {
+    for (const auto number : operation.tensors->agreed) hash = Combine(hash, number);
+  }
   return hash;
 }
 
@@ -50,6 +54,7 @@ Operation UnpackCall(std::uint64_t packed, std::uint64_t count) {
   const auto flags = packed >> kFlagShift & 0xff;
   operation.scaled = (flags & kScaledFlag) != 0;
   if ((flags & kUnevenFlag) != 0) operation.uneven = std::make_shared<Uneven>();
+  if ((flags & kTensorsFlag) != 0) operation.tensors = std::make_shared<Tensors>();
   return operation;
 }
 
@@ -57,7 +62,8 @@ std::string DescribeCall(std::uint64_t packed, std::uint64_t count) {
   const Operation call = UnpackCall(packed, count);
   const bool uneven = call.uneven != nullptr;
   if (call.collective == Collective::barrier) return "barrier()";
-  std::string text = fmt::format("{}{}(", NameOf(call.collective), uneven ? "_v" : "");
+  const char* const form = uneven ? "_v" : call.tensors != nullptr ? "_tensor" : "";
+  std::string text = fmt::format("{}{}(", NameOf(call.collective), form);
   if (!uneven) {
     text += fmt::format("count={}", count);
   } else {

@@ -11,6 +11,7 @@
 
 #include "algorithms/schedule.h"
 #include "executors/host/reduce.h"
+#include "executors/host/strided.h"
 #include "tutti/tutti.h"
 
 namespace tutti {
@@ -22,6 +23,13 @@ struct Uneven {
   std::vector<std::size_t> places;
   std::vector<std::size_t> receive_counts = {};
   std::vector<std::size_t> receive_places = {};
+};
+
+// What the forms for tensors say.
+struct Tensors {
+  Strided input, output;
+  // What ranks must agree on beside the count: the shape of a block, and the dimensions along which blocks lie.
+  std::vector<std::size_t> agreed;
 };
 
 struct Operation {
@@ -37,8 +45,11 @@ struct Operation {
   const void* scalar_source = nullptr;  // if set, the scalar is read from here when the operation runs
   bool in_place = false;
 
-  std::shared_ptr<const Uneven> uneven = {};  // the v-forms'
+  std::shared_ptr<const Uneven> uneven = {};    // the v-forms'
+  std::shared_ptr<const Tensors> tensors = {};  // the forms' for tensors
 
+  // PackCall and the count say all of it but for buffers and scalars.
+  bool plain() const { return uneven == nullptr && tensors == nullptr; }
   bool pairwise() const { return uneven != nullptr && !uneven->receive_counts.empty(); }
   bool point_to_point() const { return collective == Collective::send || collective == Collective::receive; }
 };
@@ -46,9 +57,11 @@ struct Operation {
 // What all ranks of the operation must agree on, as a hash. Counts that only pairs know are left out.
 std::uint64_t SignatureOf(const Operation& operation);
 
-// A call in 64 bits, for the flight recorder: collective, type, op, root, and whether it scales or is uneven.
+// A call in 64 bits, for the flight recorder: collective, type, op, root, and whether it scales, is uneven or on
+// tensors.
 std::uint64_t PackCall(const Operation& operation);
-// The operation that was packed, as far as it can be told: no buffers, no counts of a v-form, and a scalar of zero.
+// The operation that was packed, as far as it can be told: no buffers, no counts of a v-form, no shapes, and a scalar
+// of zero.
 Operation UnpackCall(std::uint64_t packed, std::uint64_t count);
 // "all_reduce(count=1024, float32, sum)", "broadcast(count=8, int32, root=2)", "send(count=4, int8, to rank 3)".
 std::string DescribeCall(std::uint64_t packed, std::uint64_t count);

@@ -35,7 +35,7 @@ BoundPlan::BoundPlan(Choice chosen, Shape shape, Schedule schedule, Extents exte
 }
 
 BoundPlan& PlanCache::Find(const Operation& operation, std::uint64_t packed) {
-  if (last_ != nullptr && last_call_ == packed && last_count_ == operation.count && operation.uneven == nullptr)
+  if (last_ != nullptr && last_call_ == packed && last_count_ == operation.count && operation.plain())
     return *last_;
   return FindSlowly(operation, packed);
 }
@@ -46,7 +46,7 @@ BoundPlan& PlanCache::FindSlowly(const Operation& operation, std::uint64_t packe
   if (found == plans_.end()) {
     found = plans_.emplace(std::move(key), Make(operation)).first;
   }
-  last_ = operation.uneven != nullptr ? nullptr : found->second.get();
+  last_ = operation.plain() ? found->second.get() : nullptr;
   last_call_ = packed;
   last_count_ = operation.count;
   return *found->second;

@@ -27,7 +27,7 @@ std::size_t EndOf(const std::vector<std::size_t>& offsets, std::span<const std::
 
 std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
   std::uint64_t hash = Mix(key.call) ^ key.count;
-  for (const auto each : key.uneven) hash = Mix(hash) ^ each;
+  for (const auto each : key.further) hash = Mix(hash) ^ each;
   return Mix(hash);
 }
 
@@ -35,9 +35,10 @@ PlanKey KeyOf(const Operation& operation, std::uint64_t packed) {
   PlanKey key{packed, operation.count, {}};
   if (const auto* uneven = operation.uneven.get()) {
     for (const auto* part : {&uneven->counts, &uneven->places, &uneven->receive_counts, &uneven->receive_places}) {
-      key.uneven.insert(key.uneven.end(), part->begin(), part->end());
+      key.further.insert(key.further.end(), part->begin(), part->end());
     }
   }
+  if (operation.tensors != nullptr) key.further = operation.tensors->agreed;
   return key;
 }
 

@@ -14,7 +14,8 @@ namespace tutti {
 struct PlanKey {
   std::uint64_t call;  // PackCall
   std::uint64_t count;
-  std::vector<std::size_t> uneven;  // counts and places of the v-forms, one behind the other
+  // Counts and places of the v-forms, one behind the other; what the forms for tensors agree on.
+  std::vector<std::size_t> further;
 
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
 };

@@ -138,9 +138,10 @@ std::optional<Error> Watch::LookForPassedMessage(const Undertaking& undertaking,
 Error Watch::Mismatch(const Undertaking& undertaking, int rank, const RecordedCall& theirs) const {
   const auto& operation = *undertaking.operation;
   const bool alike = DescribeCall(PackCall(operation), operation.count) == theirs.Describe();
+  const char* const differ = operation.tensors != nullptr ? " on tensors of another shape" : " with other recvcounts";
   return {tuttiInvalidUsage,
           fmt::format("the ranks' calls do not match: {} called {}, but {} called {}{}", Who(fabric_.rank()),
-                      Describe(undertaking), Who(rank), theirs.Describe(), alike ? " with other recvcounts" : "")};
+                      Describe(undertaking), Who(rank), theirs.Describe(), alike ? differ : "")};
 }
 
 // The oldest operation that is still on record and that this rank and `rank` called differently. A rank with nothing to

@@ -1,5 +1,7 @@
 #include "executors/host/run.h"
 
+#include <algorithm>
+
 #include "base/datatype.h"
 #include "executors/host/copy.h"
 #include "executors/host/doorbell.h"
@@ -22,8 +24,11 @@ void Run::Start(const Launch& launch) {
   launch_ = launch;
   input_here_ = output_here_ = Reach{};
   if (launch.send_in_place) {
-    input_here_ = {SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(launch.input)};
-    output_here_ = {SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(launch.output)};
+    const auto here = [](const std::byte* buffer, const Strided* strided) {
+      return strided == nullptr ? Reach{SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(buffer)} : Reach{};
+    };
+    input_here_ = here(launch.input, launch.input_strided);
+    output_here_ = here(launch.output, launch.output_strided);
   }
   for (auto& state : states_) {
     for (auto& lane : state.lanes) lane = LaneState{};
@@ -177,52 +182,46 @@ Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_
     return write.by_network ? network_reference : local_reference;
   };
 
-  std::array<void*, kMaxReduceDestinations> destinations;
-  int destination_count = 0;
-  std::uint32_t streamed = 0;
+  Move move;
+  bool strided = false;
   for (const auto& write : step.writes) {
     if (write.is_slot) {
-      if (reference_of(write) == nullptr) destinations[destination_count++] = write.fill->Data();
+      if (reference_of(write) != nullptr) continue;
+      move.written[move.destination_count] = &write;
+      move.destinations[move.destination_count++] = write.fill->Data();
       continue;
     }
+    strided = strided || StridedOf(write) != nullptr;
     // A block that peers will read right away had better be in the cache.
     const bool read_soon = local_reference != nullptr || network_reference != nullptr;
-    if (launch_.stream_output && write.place == Place::output && !read_soon) streamed |= 1U << destination_count;
-    destinations[destination_count++] = Memory(state, write, done);
+    if (launch_.stream_output && write.place == Place::output && !read_soon) {
+      move.streamed |= 1U << move.destination_count;
+    }
+    move.written[move.destination_count] = &write;
+    move.destinations[move.destination_count++] = Memory(state, write, done);
   }
 
-  std::array<const void*, kMaxReduceSources> sources;
-  std::uint64_t scaled = 0;
-  int source_count = 0;
   for (const auto& read : step.reads) {
     const std::byte* source = nullptr;
     // A single source may as well be fetched to where it belongs.
     auto* const fetch_to =
-        step.arithmetic ? state.fetched.data() + static_cast<std::size_t>(source_count) * plan_.shape().chunk_bytes
-        : destination_count > 0 ? static_cast<std::byte*>(destinations[0])
-                                : nullptr;
+        step.arithmetic ? state.fetched.data() + static_cast<std::size_t>(move.source_count) * plan_.shape().chunk_bytes
+        : move.destination_count > 0 ? static_cast<std::byte*>(move.destinations[0])
+                                     : nullptr;
     if (!Source(state, read, done, bytes, source, fetch_to)) return Outcome::faulted;
-    if (launch_.scaled && read.scaled) scaled |= std::uint64_t{1} << source_count;
-    sources[source_count++] = source;
+    strided = strided || StridedOf(read) != nullptr;
+    if (launch_.scaled && read.scaled) move.scaled |= std::uint64_t{1} << move.source_count;
+    move.sources[move.source_count++] = source;
   }
 
-  const int divisor = step.final ? plan_.divisor() : 0;
-  if (step.arithmetic || scaled != 0 || divisor > 1) {
-    plan_.reduce()({.sources = sources.data(),
-                    .source_count = source_count,
-                    .destinations = destinations.data(),
-                    .destination_count = destination_count,
-                    .count = bytes / SizeOf(plan_.type()),
-                    .streamed = streamed,
-                    .scaled = scaled,
-                    .scalar = launch_.scalar,
-                    .divisor = divisor});
+  move.divisor = step.final ? plan_.divisor() : 0;
+  move.reduces = step.arithmetic || move.scaled != 0 || move.divisor > 1;
+  if (strided) {
+    MoveStrided(step, move, done, bytes);
   } else {
-    for (int d = 0; d < destination_count; ++d) {
-      if (destinations[d] != sources[0]) CopyBytes(destinations[d], sources[0], bytes, (streamed >> d & 1) != 0);
-    }
+    MoveBytes(move, bytes);
   }
-  state.streamed = state.streamed || streamed != 0;
+  state.streamed = state.streamed || move.streamed != 0;
 
   if (step.fills) {
     for (const auto& write : step.writes) {
@@ -246,6 +245,75 @@ Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_
   }
   RingDoorbells();
   return Outcome::done;
+}
+
+void Run::MoveBytes(const Move& move, std::size_t bytes) const {
+  if (move.reduces) {
+    plan_.reduce()({.sources = move.sources.data(),
+                    .source_count = move.source_count,
+                    .destinations = move.destinations.data(),
+                    .destination_count = move.destination_count,
+                    .count = bytes / SizeOf(plan_.type()),
+                    .streamed = move.streamed,
+                    .scaled = move.scaled,
+                    .scalar = launch_.scalar,
+                    .divisor = move.divisor});
+    return;
+  }
+  for (int d = 0; d < move.destination_count; ++d) {
+    if (move.destinations[d] == move.sources[0]) continue;
+    CopyBytes(move.destinations[d], move.sources[0], bytes, (move.streamed >> d & 1) != 0);
+  }
+}
+
+const Strided* Run::StridedOf(const BoundOperand& operand) const {
+  switch (operand.place) {
+    case Place::input: return launch_.input_strided;
+    case Place::output: return launch_.output_strided;
+    default: return nullptr;
+  }
+}
+
+// Piece by piece, as long as all that is strided lies in one run. `move` points to the packed bytes from `done` on,
+// where that is memory: the strided operands of it are found anew.
+void Run::MoveStrided(const BoundStep& step, Move move, std::size_t done, std::size_t bytes) const {
+  struct Walk {
+    StridedCursor cursor;
+    std::byte* base = nullptr;  // null: dense
+  };
+  std::array<Walk, kMaxReduceSources> sources;
+  std::array<Walk, kMaxReduceDestinations> destinations;
+  const auto walk = [&](Walk& along, const BoundOperand& operand) {
+    const auto* const strided = StridedOf(operand);
+    if (strided == nullptr) return;
+    along.cursor = StridedCursor(*strided, operand.offset + done);
+    along.base = operand.place == Place::input ? const_cast<std::byte*>(launch_.input) : launch_.output;
+  };
+  for (int i = 0; i < move.source_count; ++i) walk(sources[static_cast<std::size_t>(i)], step.reads[i]);
+  for (int i = 0; i < move.destination_count; ++i) walk(destinations[static_cast<std::size_t>(i)], *move.written[i]);
+  const auto each = [&](const auto& function) {
+    for (int i = 0; i < move.source_count; ++i) function(sources[static_cast<std::size_t>(i)], move.sources[i]);
+    for (int i = 0; i < move.destination_count; ++i) {
+      function(destinations[static_cast<std::size_t>(i)], move.destinations[i]);
+    }
+  };
+  while (bytes > 0) {
+    std::size_t piece = bytes;
+    each([&](Walk& along, auto& pointer) {
+      if (along.base == nullptr) return;
+      pointer = along.base + along.cursor.place();
+      piece = std::min(piece, along.cursor.left());
+    });
+    MoveBytes(move, piece);
+    bytes -= piece;
+    each([&](Walk& along, auto& pointer) {
+      if (along.base != nullptr) {
+        along.cursor.Advance(piece);
+      } else if (bytes > 0) {
+        pointer = const_cast<std::byte*>(static_cast<const std::byte*>(pointer)) + piece;
+      }
+    });
+  }
 }
 
 // Of the slots that this rank filled: all, or those that the network takes.

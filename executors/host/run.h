@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "executors/host/plan.h"
+#include "executors/host/strided.h"
 
 namespace tutti {
 
@@ -30,6 +31,9 @@ class WindowMap {
 struct Launch {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
+  // Null: dense. What the schedule takes for bytes of the buffer are packed bytes then; nobody may refer to it.
+  const Strided* input_strided = nullptr;
+  const Strided* output_strided = nullptr;
   std::uint32_t tag = 0;  // OperationTag of this call
   bool scaled = false;    // PreMulSum: multiply contributions by `scalar`
   Scalar scalar;
@@ -102,6 +106,22 @@ class Run {
 
   Progress AdvanceLane(std::size_t channel, std::size_t lane);
   Outcome TryStep(std::size_t channel, LaneState& lane, const BoundStep& step);
+  // What a step reads and writes, and how.
+  struct Move {
+    std::array<const void*, kMaxReduceSources> sources;
+    std::array<void*, kMaxReduceDestinations> destinations;
+    std::array<const BoundOperand*, kMaxReduceDestinations> written;  // whose the destinations are
+    int source_count = 0;
+    int destination_count = 0;
+    std::uint32_t streamed = 0;
+    std::uint64_t scaled = 0;
+    int divisor = 0;
+    bool reduces = false;
+  };
+  void MoveBytes(const Move& move, std::size_t bytes) const;
+  // The same for a step some of whose memory is strided.
+  void MoveStrided(const BoundStep& step, Move move, std::size_t done, std::size_t bytes) const;
+  const Strided* StridedOf(const BoundOperand& operand) const;
   Outcome Execute(std::size_t channel, const BoundStep& step, std::size_t done, std::size_t bytes);
   bool Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
               const std::byte*& source, std::byte* fetch_to);

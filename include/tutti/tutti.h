@@ -335,6 +335,33 @@ TUTTI_API tuttiResult_t tuttiAlltoAllV(const void* sendbuff, const size_t* sendc
                                        void* recvbuff, const size_t* recvcounts, const size_t* recvdispls,
                                        tuttiDataType_t datatype, tuttiComm_t comm, tuttiStream_t stream);
 
+/* The forms for tensors in host memory: blocks lie along a dimension, wherever in memory that is, and elements go from
+ * place to place without being packed. Element (i0, i1, ...) lies at buffer + i0 * strides[0] + i1 * strides[1] + ...,
+ * in elements. Ranks may have different strides; blocks must have one shape on all ranks. In a received tensor no two
+ * elements may lie in one place. The layouts are read before the call returns. */
+#define TUTTI_MAX_DIMS 8
+typedef struct tuttiTensorLayout {
+  int ndims; /* 1 to TUTTI_MAX_DIMS */
+  size_t shape[TUTTI_MAX_DIMS];
+  size_t strides[TUTTI_MAX_DIMS];
+} tuttiTensorLayout_t;
+/* recvlayout has nranks times sendlayout's size along `dim`; rank r's tensor becomes its r-th part there. In place:
+ * sendbuff is this rank's part of recvbuff, with the same strides. */
+TUTTI_API tuttiResult_t tuttiAllGatherTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout,
+                                             void* recvbuff, const tuttiTensorLayout_t* recvlayout, int dim,
+                                             tuttiDataType_t datatype, tuttiComm_t comm, tuttiStream_t stream);
+/* sendlayout has nranks times recvlayout's size along `dim`; rank r gets the sum of all ranks' r-th parts. In place:
+ * recvbuff is this rank's part of sendbuff, with the same strides. */
+TUTTI_API tuttiResult_t tuttiReduceScatterTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout,
+                                                 void* recvbuff, const tuttiTensorLayout_t* recvlayout, int dim,
+                                                 tuttiDataType_t datatype, tuttiRedOp_t op, tuttiComm_t comm,
+                                                 tuttiStream_t stream);
+/* Rank r gets the r-th part of sendbuff along `senddim`, and what came from rank r is the r-th part of recvbuff along
+ * `recvdim`: [s/n, h] split along 1 and joined along 0 becomes [s, h/n]. Not in place. */
+TUTTI_API tuttiResult_t tuttiAlltoAllTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout, int senddim,
+                                            void* recvbuff, const tuttiTensorLayout_t* recvlayout, int recvdim,
+                                            tuttiDataType_t datatype, tuttiComm_t comm, tuttiStream_t stream);
+
 /* Point to point: the k-th send from a to b meets the k-th recv at b from a; counts and types must match. Outside a
  * group each blocks until its data is taken or has come; put sends and receives that depend on each other in a group. */
 TUTTI_API tuttiResult_t tuttiSend(const void* sendbuff, size_t count, tuttiDataType_t datatype, int peer,
