@@ -1,0 +1,141 @@
+#include "tools/plan_price.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "algorithms/machine_of_system.h"
+#include "tools/target.h"
+#include "topology/rails.h"
+
+namespace tutti::tools {
+namespace {
+
+constexpr double kParameterBytes = 2, kGradientBytes = 4, kActivationBytes = 2;
+constexpr double kUsPerSecond = 1e6;
+// Prices are taken at 4^k bytes.
+constexpr int kBitsPerPower = 2;
+
+// What Pricing takes: the buffer's bytes, or a block's.
+std::size_t AskedBytes(Collective collective, std::size_t larger_side, int ranks) {
+  const bool whole = collective == Collective::all_reduce || collective == Collective::broadcast;
+  return std::max<std::size_t>(1, larger_side / static_cast<std::size_t>(whole ? 1 : ranks));
+}
+
+// What of `work` is left when it runs beside `cover`.
+double Exposed(double work, double cover) { return std::max(0.0, work - cover); }
+
+// GPUs that share a NIC, where groups of one GPU a node use them all at the same time.
+double GpusPerNic(const Cluster& cluster) {
+  const auto nics = cluster.node.All(DeviceKind::nic, 0).size();
+  return nics == 0 ? 1 : std::max(1.0, static_cast<double>(cluster.gpus) / static_cast<double>(nics));
+}
+
+}  // namespace
+
+StepPricing::Place::Place(Machine its_machine, double groups)
+    : machine(std::move(its_machine)),
+      conditions(ConditionsOf({machine, true})),
+      pricing(machine, conditions),
+      sharing(groups) {}
+
+StepPricing::Place& StepPricing::PlaceOf(const GroupShape& group) {
+  const int on_node = std::clamp(cluster_.gpus / group.stride, 1, group.size);
+  const int nodes = (group.size + on_node - 1) / on_node;
+  auto& place = places_[{on_node, nodes}];
+  if (place == nullptr) {
+    const bool alone = nodes == 1 || on_node == cluster_.gpus;
+    place = std::make_unique<Place>(MachineOfSystem(cluster_.node, nodes, on_node), alone ? 1 : GpusPerNic(cluster_));
+  }
+  return *place;
+}
+
+double StepPricing::Priced(Collective collective, const GroupShape& group, int power) {
+  auto& place = PlaceOf(group);
+  const int on_node = std::clamp(cluster_.gpus / group.stride, 1, group.size);
+  const auto [price, fresh] = prices_.emplace(std::tuple(collective, group.size, on_node, power), 0);
+  if (fresh) {
+    const auto bytes = AskedBytes(collective, std::size_t{1} << (kBitsPerPower * power), place.machine.nranks());
+    price->second = place.sharing * place.pricing.Compare({collective}, bytes).front().us / kUsPerSecond;
+  }
+  return price->second;
+}
+
+double StepPricing::Seconds(Collective collective, const GroupShape& group, double bytes) {
+  if (group.size <= 1 || bytes < 1) return 0;
+  const int power = static_cast<int>(std::log2(bytes)) / kBitsPerPower;
+  const double low = std::exp2(kBitsPerPower * power), high = std::exp2(kBitsPerPower * (power + 1));
+  const double from = Priced(collective, group, power), to = Priced(collective, group, power + 1);
+  return from + (to - from) * (bytes - low) / (high - low);
+}
+
+double StepPricing::SendSeconds(int stride, double bytes) { return Seconds(Collective::broadcast, {2, stride}, bytes); }
+
+StepTime StepPricing::TimeOf(const Strategy& s) {
+  const double rate = cluster_.tflops * 1e12 * cluster_.efficiency;
+  const double tokens = s.micro_batch * model_.sequence / s.cp;  // of a micro-batch, on a tensor-parallel group
+  const int layers = s.stage_layers(model_), last_layers = std::max(0, model_.layers - (s.pp - 1) * layers);
+  const int microbatches = s.microbatches(model_);
+  const double passes = s.recompute ? 4 : 3;  // a backward pass computes as much as two forward ones
+  const auto seconds = [&](double flops_of_token) { return tokens * flops_of_token / s.tp / rate; };
+
+  // One micro-batch on the fullest stage: the last one has the head, too.
+  const double stage_flops =
+      std::max(layers * model_.layer_flops(), last_layers * model_.layer_flops() + model_.head_flops());
+  const double forward_compute = seconds(stage_flops);
+
+  // Megatron-LM with sequence parallelism: an all-gather and a reduce-scatter before and after attention, and MLP;
+  // backward the same, and the inputs are gathered once more. Experts are whole: their tokens stay split.
+  const GroupShape tensor{s.tp, 1};
+  const double activations = tokens * model_.hidden * kActivationBytes;
+  const double pairs = model_.experts > 0 ? 1 : 2;
+  const double gather = Seconds(Collective::all_gather, tensor, activations);
+  const double scatter = Seconds(Collective::reduce_scatter, tensor, activations);
+  const double tensor_forward = layers * pairs * (gather + scatter);
+  const double tensor_all = tensor_forward * (s.recompute ? 3 : 2) + layers * pairs * gather;
+
+  // Tokens go to their experts and come back; backward likewise.
+  const double dispatched = activations / s.tp * model_.top_k;
+  const double expert_forward = 2 * layers * Seconds(Collective::all_to_all, {s.ep, 1}, dispatched);
+  const double experts_all = expert_forward * (s.recompute ? 3 : 2);
+
+  // Keys and values go round the ring while attention computes; backward their gradients, too.
+  const double attention = seconds(2 * model_.sequence * model_.hidden) * layers;
+  const double ring_bytes = tokens * 2 * model_.hidden * model_.kv_heads / model_.heads / s.tp * kActivationBytes;
+  const double ring = s.cp > 1 ? layers * (s.cp - 1) * SendSeconds(s.tp, ring_bytes) : 0;
+  const double context_forward = Exposed(ring, attention), context_backward = Exposed(2 * ring, 2 * attention);
+
+  const double forward = forward_compute + tensor_forward + expert_forward + context_forward;
+  const double all =
+      passes * forward_compute + tensor_all + experts_all + context_forward * (s.recompute ? 2 : 1) + context_backward;
+  const double backward = all - forward;
+
+  StepTime time;
+  time.compute = microbatches * passes * forward_compute;
+  time.tensor = microbatches * tensor_all;
+  time.experts = microbatches * experts_all;
+  time.context = microbatches * (context_forward * (s.recompute ? 2 : 1) + context_backward);
+  time.bubble = (s.pp - 1.0) / s.virtual_stages * all;
+  if (s.pp > 1) {
+    const int stride = s.tp * s.cp * s.dp;
+    time.pipeline_sends = 2.0 * s.virtual_stages * microbatches * SendSeconds(stride, activations / s.tp);
+  }
+
+  // Gradients in fp32, parameters in bf16; experts have replicas of their own.
+  const auto share = ShareOf(s, model_);
+  const GroupShape replicas{s.dp * s.cp, s.tp}, expert_replicas{s.tp * s.cp * s.dp / s.ep, s.ep};
+  const auto sum = [&](Collective collective, double bytes) {
+    return Seconds(collective, replicas, share.dense * bytes) +
+           Seconds(collective, expert_replicas, share.experts * bytes);
+  };
+  const double gathered = sum(Collective::all_gather, kParameterBytes);
+  const double scattered = sum(Collective::reduce_scatter, kGradientBytes);
+  switch (s.zero) {
+    case 0: time.data = Exposed(sum(Collective::all_reduce, kGradientBytes), backward); break;
+    case 1: time.data = Exposed(scattered, backward) + Exposed(gathered, forward); break;
+    case 2: time.data = microbatches * Exposed(scattered, backward) + Exposed(gathered, forward); break;
+    default: time.data = microbatches * Exposed(2 * gathered + scattered, all); break;
+  }
+  return time;
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,75 @@
+// What a step of a strategy takes on a cluster: computing at a rate, communication as the selector prices it on the
+// group's own GPUs, and what of it computing hides.
+//
+// Thread-safety: an object is used by one thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "algorithms/select.h"
+#include "tools/plan_strategy.h"
+#include "topology/system.h"
+
+namespace tutti::tools {
+
+struct Cluster {
+  System node;
+  int nodes = 1;
+  int gpus = 0;            // of a node
+  double tflops = 0;       // of a GPU, bf16, as its data sheet says
+  double efficiency = 0;   // of that, in matrix multiplications of this kind
+  double memory_gb = 0;    // of a GPU; GB = 10^9 bytes
+  double reserved_gb = 0;  // for contexts, kernels' workspace and fragments
+
+  int ranks() const { return nodes * gpus; }
+};
+
+// Ranks `stride` apart, `size` of them; tensor parallelism has stride 1.
+struct GroupShape {
+  int size = 1;
+  int stride = 1;
+};
+
+// Seconds of a step, by what they go to.
+struct StepTime {
+  double compute = 0;  // of the fullest stage, all its micro-batches, recomputing included
+  double tensor = 0;   // all-gathers and reduce-scatters of tensor parallelism
+  double experts = 0;  // all-to-alls
+  double context = 0;  // of the ring, what attention does not hide
+  double bubble = 0;   // pipeline
+  double pipeline_sends = 0;
+  double data = 0;  // gradients and parameters, what computing does not hide
+  double total() const { return compute + tensor + experts + context + bubble + pipeline_sends + data; }
+};
+
+class StepPricing {
+ public:
+  StepPricing(const Cluster& cluster, const LanguageModel& model) : cluster_(cluster), model_(model) {}
+
+  StepTime TimeOf(const Strategy& strategy);
+  // Seconds of a collective of `bytes` (as nccl-tests count: the larger side of a rank) in each of the groups that
+  // share the cluster, all at the same time. Priced at powers of four, and in between by a straight line.
+  double Seconds(Collective collective, const GroupShape& group, double bytes);
+  // Between neighbours of a pipeline.
+  double SendSeconds(int stride, double bytes);
+
+ private:
+  struct Place {
+    Machine machine;
+    Conditions conditions;
+    Pricing pricing;
+    double sharing = 1;  // groups that share a NIC
+    Place(Machine its_machine, double groups);
+  };
+  Place& PlaceOf(const GroupShape& group);
+  double Priced(Collective collective, const GroupShape& group, int power);
+
+  const Cluster& cluster_;
+  const LanguageModel& model_;
+  std::map<std::pair<int, int>, std::unique_ptr<Place>> places_;  // by ranks of a node, and nodes
+  std::map<std::tuple<Collective, int, int, int>, double> prices_;
+};
+
+}  // namespace tutti::tools
