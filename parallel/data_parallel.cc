@@ -3,37 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <set>
 #include <utility>
 
+#include "parallel/parameter_agreement.h"
 #include "tutti/parallel/error.h"
 
 namespace tutti::parallel {
-namespace {
-
-// What ranks compare, and show where they differ.
-using Description = std::array<char, 256>;
-
-Description Describe(const Parameter& parameter) {
-  Description description{};
-  const auto text =
-      fmt::format("\"{}\" {} {}", parameter.name, name_of(parameter.data.dtype), describe(parameter.data.shape));
-  std::ranges::copy_n(text.begin(), static_cast<std::ptrdiff_t>(std::min(text.size(), description.size() - 1)),
-                      description.begin());
-  return description;
-}
-
-// Everybody's `mine`, by rank.
-template <typename T>
-std::vector<T> Gather(ProcessGroup& group, T& mine) {
-  std::vector<T> all(static_cast<std::size_t>(group.size()));
-  group.all_gather(Tensor(&mine, {sizeof(T)}, tuttiUint8), Tensor(all.data(), {all.size(), sizeof(T)}, tuttiUint8));
-  return all;
-}
-
-}  // namespace
-
 DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, Compute& compute,
                                                  std::vector<Parameter> parameters,
                                                  const DistributedDataParallelConfig& config)
@@ -47,16 +22,8 @@ DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, Compute& c
     throw Error(tuttiInvalidArgument, fmt::format("there cannot be {} parameter servers in group \"{}\" of {} ranks",
                                                   config_.servers, group_.name(), group_.size()));
   }
-  std::set<std::string> names;
-  for (const auto& parameter : parameters_) {
-    if (parameter.data.count() == 0) {
-      throw Error(tuttiInvalidArgument, fmt::format("parameter \"{}\" has no elements: its shape is {}", parameter.name,
-                                                    describe(parameter.data.shape)));
-    }
-    if (!names.insert(parameter.name).second) {
-      throw Error(tuttiInvalidArgument, fmt::format("two parameters are called \"{}\"", parameter.name));
-    }
-  }
+  const auto problem = problem_of(parameters_);
+  if (!problem.empty()) throw Error(tuttiInvalidArgument, problem);
   MakeBuckets();
   zero_grad();
 }
@@ -91,29 +58,10 @@ void DistributedDataParallel::MakeBuckets() {
   close();
 }
 
-void DistributedDataParallel::CompareParameters() {
-  std::size_t number = parameters_.size();
-  const auto numbers = Gather(group_, number);
-  for (std::size_t rank = 0; rank < numbers.size(); ++rank) {
-    if (numbers[rank] == numbers[0]) continue;
-    throw Error(tuttiInvalidUsage,
-                fmt::format("the ranks' models differ: rank 0 of group \"{}\" has {} parameters, rank {} "
-                            "has {}",
-                            group_.name(), numbers[0], rank, numbers[rank]));
-  }
-  for (const auto& parameter : parameters_) {
-    auto mine = Describe(parameter);
-    const auto all = Gather(group_, mine);
-    const auto other = std::ranges::find_if(all, [&](const auto& each) { return each != all.front(); });
-    if (other == all.end()) continue;
-    throw Error(tuttiInvalidUsage,
-                fmt::format("the ranks' models differ: rank 0 of group \"{}\" has {}, rank {} has {} in its place",
-                            group_.name(), all.front().data(), other - all.begin(), other->data()));
-  }
-}
-
 void DistributedDataParallel::broadcast_parameters() {
-  CompareParameters();
+  std::vector<std::string> descriptions(parameters_.size());
+  std::ranges::transform(parameters_, descriptions.begin(), description_of);
+  require_equal_parameters(group_, descriptions);
   for (const auto& parameter : parameters_) group_.broadcast(parameter.data, 0, compute_.stream());
 }
 

@@ -106,7 +106,6 @@ class DistributedDataParallel {
   bool has_servers() const { return config_.servers > 0; }
   int ServerOf(std::size_t bucket) const { return static_cast<int>(bucket) % config_.servers; }
   void MakeBuckets();
-  void CompareParameters();
   void SendNext();
 
   ProcessGroup& group_;
