@@ -157,6 +157,29 @@ void ProcessGroup::reduce(const Tensor& input, const Tensor& output, tuttiRedOp_
   check(tuttiReduce(input.data, output.data, input.count(), input.dtype, op, root, comm(), stream), comm());
 }
 
+void ProcessGroup::all_gather_v(const Tensor& input, const std::vector<std::size_t>& counts, const Tensor& output,
+                                tuttiStream_t stream) {
+  require_type("output", output, input.dtype);
+  require_equal("the number of counts", counts.size(), "the size of the group", ranks_.size());
+  const auto places = PrefixSums(counts);
+  RequireCount("input", input, counts[static_cast<std::size_t>(rank_)]);
+  RequireCount("output", output, places.back() + counts.back());
+  if (alone_in_place(input, output)) return;
+  check(tuttiAllGatherV(input.data, input.count(), output.data, counts.data(), places.data(), input.dtype, comm(),
+                        stream),
+        comm());
+}
+
+void ProcessGroup::reduce_scatter_v(const Tensor& input, const std::vector<std::size_t>& counts, const Tensor& output,
+                                    tuttiRedOp_t op, tuttiStream_t stream) {
+  require_type("output", output, input.dtype);
+  require_equal("the number of counts", counts.size(), "the size of the group", ranks_.size());
+  RequireCount("input", input, std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+  RequireCount("output", output, counts[static_cast<std::size_t>(rank_)]);
+  if (alone_in_place(input, output)) return;
+  check(tuttiReduceScatterV(input.data, output.data, counts.data(), input.dtype, op, comm(), stream), comm());
+}
+
 void ProcessGroup::broadcast(const Tensor& tensor, int root, tuttiStream_t stream) {
   if (size() == 1) return;
   check(tuttiBcast(tensor.data, tensor.count(), tensor.dtype, root, comm(), stream), comm());

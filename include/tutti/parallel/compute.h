@@ -39,6 +39,9 @@ class Compute {
 
   virtual void zero(const Tensor& tensor) = 0;
   virtual void scale(const Tensor& tensor, float factor) = 0;
+  // to = from, or added to it; equally many elements. Each is float32 or bfloat16, to which is rounded to nearest, ties
+  // to even. Throws Error for other types.
+  virtual void copy(const Tensor& from, const Tensor& to, bool accumulate) = 0;
   // c = op(a) op(b), or that added to c.
   virtual void matmul(Transposed transpose_a, const Tensor& a, Transposed transpose_b, const Tensor& b, const Tensor& c,
                       bool accumulate) = 0;
@@ -94,6 +97,8 @@ class Buffer {
  public:
   Buffer() = default;
   Buffer(Compute& compute, Shape shape, tuttiDataType_t dtype = tuttiFloat32);
+  // Of memory that there is, which `release` is called with in the end.
+  Buffer(Tensor tensor, std::function<void(void*)> release);
 
   const Tensor& tensor() const { return tensor_; }
   operator const Tensor&() const { return tensor_; }  // NOLINT: stands for the tensor in every call

@@ -9,6 +9,8 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 
 #include "tutti/parallel/compute.h"
 
@@ -36,6 +38,41 @@ inline MatrixOf<const std::int32_t> integers_of(const char* what, const Tensor& 
   return {static_cast<const std::int32_t*>(tensor.data), tensor.rows(), tensor.columns()};
 }
 
+// The upper half of a float32.
+struct BFloat16 {
+  std::uint16_t bits;
+};
+TUTTI_ANY_PROCESSOR inline float to_float(float value) { return value; }
+TUTTI_ANY_PROCESSOR inline float to_float(BFloat16 value) {
+  const auto bits = static_cast<std::uint32_t>(value.bits) << 16;
+  float number;
+  std::memcpy(&number, &bits, sizeof number);
+  return number;
+}
+TUTTI_ANY_PROCESSOR inline void assign(float& to, float value) { to = value; }
+TUTTI_ANY_PROCESSOR inline void assign(BFloat16& to, float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  constexpr std::uint32_t kQuiet = 0x40;
+  if (value != value) {
+    to.bits = static_cast<std::uint16_t>((bits >> 16) | kQuiet);
+  } else {
+    constexpr std::uint32_t kAlmostHalf = 0x7FFF;
+    to.bits = static_cast<std::uint16_t>((bits + kAlmostHalf + ((bits >> 16) & 1)) >> 16);
+  }
+}
+
+template <typename From, typename To>
+struct CopyElement {
+  const From* from;
+  To* to;
+  bool accumulate;
+
+  TUTTI_ANY_PROCESSOR void operator()(std::size_t i) const {
+    assign(to[i], accumulate ? to_float(to[i]) + to_float(from[i]) : to_float(from[i]));
+  }
+};
+
 // Whether expert (or whatever) `a` comes before `b` by their logits; equal ones by their numbers. What is not a number
 // is less than any number.
 TUTTI_ANY_PROCESSOR inline bool comes_before(const float* logits, std::int32_t a, std::int32_t b) {
@@ -54,6 +91,15 @@ class ElementwiseCompute : public Compute {
   void scale(const Tensor& tensor, float factor) override {
     float* const data = tensor.floats();
     each(tensor.count(), [=] TUTTI_ANY_PROCESSOR(std::size_t i) { data[i] *= factor; });
+  }
+
+  void copy(const Tensor& from, const Tensor& to, bool accumulate) override {
+    if (from.dtype == tuttiBfloat16) {
+      CopyFrom(static_cast<const BFloat16*>(from.data), from.count(), to, accumulate);
+    } else {
+      require_type("what is copied", from, tuttiFloat32);
+      CopyFrom(static_cast<const float*>(from.data), from.count(), to, accumulate);
+    }
   }
 
   void add_bias(const Tensor& y, const Tensor& bias) override {
@@ -230,6 +276,16 @@ class ElementwiseCompute : public Compute {
   template <typename Function>
   void each(std::size_t count, Function function) {
     if (count > 0) static_cast<Derived*>(this)->for_each(count, function);
+  }
+  template <typename From>
+  void CopyFrom(const From* from, std::size_t count, const Tensor& to, bool accumulate) {
+    require_equal("the number of elements to copy", count, "of those they are copied to", to.count());
+    if (to.dtype == tuttiBfloat16) {
+      each(count, CopyElement<From, BFloat16>{from, static_cast<BFloat16*>(to.data), accumulate});
+    } else {
+      require_type("what is copied to", to, tuttiFloat32);
+      each(count, CopyElement<From, float>{from, to.floats(), accumulate});
+    }
   }
   static TUTTI_ANY_PROCESSOR float Maximum(const float* values, std::size_t count) {
     float maximum = values[0];

@@ -43,6 +43,11 @@ class ProcessGroup {
   void all_gather(const Tensor& input, const Tensor& output, tuttiStream_t stream = nullptr);
   void reduce_scatter(const Tensor& input, const Tensor& output, tuttiRedOp_t op, tuttiStream_t stream = nullptr);
   void reduce(const Tensor& input, const Tensor& output, tuttiRedOp_t op, int root, tuttiStream_t stream = nullptr);
+  // Of rank r as many elements as counts[r], which is the same on all ranks; nothing is padded.
+  void all_gather_v(const Tensor& input, const std::vector<std::size_t>& counts, const Tensor& output,
+                    tuttiStream_t stream = nullptr);
+  void reduce_scatter_v(const Tensor& input, const std::vector<std::size_t>& counts, const Tensor& output,
+                        tuttiRedOp_t op, tuttiStream_t stream = nullptr);
   void broadcast(const Tensor& tensor, int root, tuttiStream_t stream = nullptr);
   void all_to_all(const Tensor& input, const std::vector<std::size_t>& send_counts, const Tensor& output,
                   const std::vector<std::size_t>& receive_counts, tuttiStream_t stream = nullptr);
