@@ -1,0 +1,157 @@
+// Data parallelism whose ranks share what a replica of the model would repeat: of the optimiser's state, of the
+// gradients and of the parameters each rank keeps a shard. The model is a list of units, such as transformer blocks,
+// whose parameters are gathered before they are used, while the unit before computes; a unit's gradients are
+// reduce-scattered while the next one's are computed.
+//
+// Sources: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models" (the three
+// stages); Zhao et al. 2023, "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel" (units, flat
+// parameters, prefetching, hybrid sharding).
+//
+//   FullyShardedDataParallel fsdp(group, compute, units, {.stage = ZeroStage::parameters});
+//   for each unit: initialize(unit, ...);
+//   for each step:
+//     zero_grad();
+//     forward, for each unit: pre_forward(u); compute with data(u, i); post_forward(u);
+//     backward, from the last: pre_backward(u); compute with data(u, i), add to grad(u, i); post_backward(u);
+//     finish_gradients(); the optimiser changes shard(u).data by shard(u).grad; parameters_updated();
+//
+// What is waited for: pre_forward and pre_backward end what the unit before began - this unit's all-gather, and the
+// reduce-scatter of the unit before that - and begin the next: so an all-gather and a reduce-scatter are under way
+// while a unit computes, never more. Units are used in the same order on all ranks.
+//
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tutti/parallel/data_parallel.h"
+#include "tutti/parallel/flat_parameter.h"
+#include "tutti/parallel/hybrid_sharding.h"
+#include "tutti/parallel/memory_account.h"
+
+namespace tutti::parallel {
+
+// What is sharded; each stage shards what the one before does, too.
+enum class ZeroStage {
+  optimizer_state = 1,  // Megatron's DistributedOptimizer
+  gradients = 2,        // FSDP's SHARD_GRAD_OP
+  parameters = 3,       // FSDP's FULL_SHARD
+};
+
+// Parameters that are gathered together; of one type, float32 or bfloat16. Their tensors' memory is not looked at.
+struct ShardedUnit {
+  std::string name;
+  std::vector<Parameter> parameters;
+};
+
+struct FullyShardedDataParallelConfig {
+  ZeroStage stage = ZeroStage::parameters;
+  // Ranks that share one model; the group has as many replicas as such groups. 0: all.
+  int shard_group_size = 0;
+  // As in DistributedDataParallelConfig.
+  int gradient_divisor = 0;
+  // Counts the memory taken here; outlives this.
+  MemoryAccount* memory = nullptr;
+  // How the communicators of shard groups are made, if they are not the whole group.
+  tuttiConfig_t communicators = TUTTI_CONFIG_INITIALIZER;
+};
+
+class FullyShardedDataParallel {
+ public:
+  // Collective. Throws Error on every rank, before anything of the model is sent: tuttiInvalidArgument for a shard
+  // group that does not divide the group, or parameters without elements, of one name, or of several types in a unit;
+  // tuttiInvalidUsage, naming two ranks, where units, their order, or settings differ. Everything given outlives this.
+  FullyShardedDataParallel(ProcessGroup& group, Compute& compute, std::vector<ShardedUnit> units,
+                           const FullyShardedDataParallelConfig& config = {});
+  FullyShardedDataParallel(const FullyShardedDataParallel&) = delete;
+  FullyShardedDataParallel& operator=(const FullyShardedDataParallel&) = delete;
+  // Waits for what is under way, since it uses memory of this.
+  ~FullyShardedDataParallel();
+
+  std::size_t units() const { return units_.size(); }
+  // `fill` is called for each parameter with where its values go. Everybody gets rank 0's, and keeps its shard.
+  void initialize(std::size_t unit, const std::function<void(std::size_t parameter, const Tensor& values)>& fill);
+
+  void pre_forward(std::size_t unit);
+  void post_forward(std::size_t unit);
+  void pre_backward(std::size_t unit);
+  void post_backward(std::size_t unit);
+  // Both throw Error (tuttiInvalidUsage) where they are not there: parameters before pre_forward or pre_backward and -
+  // with ZeroStage::parameters - after the matching post; gradients outside of backward, except with
+  // ZeroStage::optimizer_state. What the tensors point to is another place each time.
+  Tensor data(std::size_t unit, std::size_t parameter) const;
+  Tensor grad(std::size_t unit, std::size_t parameter) const;
+
+  void zero_grad();
+  // False: more micro-batches of this step follow. ZeroStage::optimizer_state then adds gradients up and sends none;
+  // the others reduce-scatter each micro-batch's, since they have no memory for all of them, and average across
+  // replicas only the last time.
+  void set_requires_gradient_sync(bool on) { sync_ = on; }
+  // Ends the pass: waits until every shard's gradient is the average over the group.
+  void finish_gradients();
+
+  // What this rank's optimiser owns, float32; perhaps without elements. Of bfloat16 parameters, `data` is the master
+  // copy, which is part of the optimiser's state.
+  struct Shard {
+    Tensor data, grad;
+  };
+  Shard shard(std::size_t unit) const;
+  // The optimiser has changed the shards: from now on units are gathered anew.
+  void parameters_updated();
+
+  enum class UnitState { sharded, gathering, whole };
+  UnitState state(std::size_t unit) const { return units_[unit].state; }
+  // By groups that are not the one given; see HybridShardingGroups.
+  std::map<std::string, std::uint64_t> bytes_sent() const { return groups_.bytes_sent(); }
+  const MemoryAccount& memory() const { return memory_; }
+
+ private:
+  struct Unit {
+    ShardedUnit specs;
+    FlatParameter flat;
+    Buffer full{};       // all parameters; with ZeroStage::parameters while they are used
+    Buffer kept{};       // this rank's, with ZeroStage::parameters
+    Buffer master{};     // this rank's in float32, where parameters are not
+    Buffer gradients{};  // all; from ZeroStage::gradients on until they are reduced
+    Buffer arrived{};    // of one pass, where the shard has others' already or is of another type
+    Buffer reduced{};    // this rank's gradients in float32, unless they are a part of `gradients`
+    UnitState state = UnitState::sharded;
+    bool initialized = false;
+    bool in_backward = false;
+    bool fresh = true;       // nothing has been reduced since zero_grad()
+    bool last_pass = false;  // of the step
+    tuttiDataType_t dtype() const { return specs.parameters.front().data.dtype; }
+    bool has_master() const { return dtype() != tuttiFloat32; }
+  };
+
+  static int ShardGroupSize(ProcessGroup& group, const std::vector<ShardedUnit>& units,
+                            const FullyShardedDataParallelConfig& config);
+  bool shards(ZeroStage what) const { return config_.stage >= what; }
+  Buffer Make(MemoryKind kind, std::size_t count, tuttiDataType_t dtype);
+  // This rank's part of what all have.
+  Tensor Mine(const Unit& unit, const Tensor& flat) const;
+  Tensor KeptOf(const Unit& unit) const { return shards(ZeroStage::parameters) ? unit.kept : Mine(unit, unit.full); }
+  Tensor ReducedOf(const Unit& unit) const;
+  void Use(std::size_t unit, std::size_t next);
+  void StartGather(Unit& unit);
+  void EndUse(Unit& unit);
+  void Turn();
+  void StartReduce(Unit& unit);
+  void EndReduce(Unit& unit);
+
+  ProcessGroup& group_;
+  Compute& compute_;
+  FullyShardedDataParallelConfig config_;
+  MemoryAccount own_memory_;
+  MemoryAccount& memory_;
+  HybridShardingGroups groups_;
+  std::vector<Unit> units_;
+  std::vector<Unit*> to_reduce_, reducing_;  // in the order of their backward passes
+  bool sync_ = true;
+};
+
+}  // namespace tutti::parallel
