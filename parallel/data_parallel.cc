@@ -36,7 +36,9 @@ void DistributedDataParallel::MakeBuckets() {
     if (parameters.empty()) return;
     std::size_t count = 0;
     for (const auto i : parameters) count += parameters_[i].data.count();
-    Buffer gradients(compute_, {count}, parameters_[parameters.front()].data.dtype);
+    const auto dtype = parameters_[parameters.front()].data.dtype;
+    Buffer gradients = config_.memory != nullptr ? config_.memory->make(MemoryKind::gradients, compute_, {count}, dtype)
+                                                 : Buffer(compute_, {count}, dtype);
     Bucket bucket{std::exchange(parameters, {}), std::move(gradients)};
     auto* place = static_cast<std::byte*>(bucket.gradients.tensor().data);
     for (const auto i : bucket.parameters) {

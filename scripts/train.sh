@@ -36,6 +36,27 @@ dense=(
   "TP x PP x DP = 2 x 2 x 2|8|--tensor 2 --pipeline 2"
 )
 
+# Data-parallel ranks that share the optimiser's state, gradients and parameters.
+sharded=(
+  "ZeRO-1, DP 2|2|--zero 1"
+  "ZeRO-2, DP 2|2|--zero 2"
+  "ZeRO-3, DP 2|2|--zero 3"
+  "ZeRO-1, DP 4|4|--zero 1 --microbatches 2"
+  "ZeRO-2, DP 4|4|--zero 2 --microbatches 2"
+  "ZeRO-3, DP 4|4|--zero 3 --microbatches 2"
+  "HSDP 2 x 2|4|--zero 3 --shard-group 2 --microbatches 2"
+  "TP x PP x DP = 2 x 2 x 2, ZeRO-1|8|--zero 1 --tensor 2 --pipeline 2"
+  "TP+SP x PP x DP = 2 x 2 x 2, ZeRO-3|8|--zero 3 --tensor 2 --pipeline 2 --sequence-parallel"
+)
+# The papers count one micro-batch.
+once=(
+  "DP 4|4|--microbatches 1"
+  "ZeRO-1, DP 4|4|--zero 1 --microbatches 1"
+  "ZeRO-2, DP 4|4|--zero 2 --microbatches 1"
+  "ZeRO-3, DP 4|4|--zero 3 --microbatches 1"
+  "HSDP 2 x 2|4|--zero 3 --shard-group 2 --microbatches 1"
+)
+
 # Experts need each token whole: with tensor parallelism the sequence is split, experts are not. All compute the same
 # micro-batches.
 mixture=(
@@ -78,6 +99,8 @@ compare() {
 echo "[train] losses, $steps steps"
 compare dense "" "${dense[@]}"
 echo
+compare sharded "" "${sharded[@]}"
+echo
 compare mixture "$experts" "${mixture[@]}"
 echo
 compare baselines "" "${baselines[@]}"
@@ -111,7 +134,9 @@ bytes() {
       sed -n "s/^$what \([a-z0-9 ]*\): sent \([0-9]*\), by the formula \([0-9]*\)\$/| $name | \1 | \2 | \3 |/p" | grep -v "| 0 | 0 |"
   done
 }
-bytes bytes "" "${dense[@]}"
+bytes bytes "" "${dense[@]}" "${sharded[@]}"
+echo "| in one micro-batch | | | |"
+bytes bytes "" "${once[@]}"
 bytes bytes "$experts" "${mixture[@]}"
 bytes bytes "" "${baselines[@]}"
 
@@ -122,5 +147,16 @@ echo "|---|---|---|---|"
 bytes rank "" "${baselines[@]}"
 
 echo
-[ "$status" -eq 0 ] && echo "[train] all curves are one rank's; charts are $out/dense.svg, mixture.svg and baselines.svg" || echo "[train] FAILED"
+echo "[train] bytes of memory that rank 0's training state took at most, 16 layers, one micro-batch, and the formula's"
+echo "| split | of | taken | formula |"
+echo "|---|---|---|---|"
+for split in "${once[@]}"; do
+  IFS='|' read -r name ranks more <<<"$split"
+  # shellcheck disable=SC2086
+  examples/run.sh "$ranks" "$build/train_lm" --steps 2 --layers 16 --memory $more |
+    sed -n "s/^memory of rank 0, \(.*\): at most \([0-9]*\), by the formula \([0-9]*\)\$/| $name | \1 | \2 | \3 |/p"
+done
+
+echo
+[ "$status" -eq 0 ] && echo "[train] all curves are one rank's; charts are $out/dense.svg, sharded.svg, mixture.svg and baselines.svg" || echo "[train] FAILED"
 exit "$status"

@@ -54,6 +54,7 @@ class Perceptron {
   tutti::parallel::RowParallelLinear down_;
 };
 
+// Made for a pass: with --zero its parameters are elsewhere in the next.
 class Block {
  public:
   Block(const Surroundings& surroundings, const std::string& name);
@@ -63,12 +64,12 @@ class Block {
     Buffer between;
     std::optional<Perceptron::Saved> perceptron;
     std::optional<Mixture::Saved> mixture;
+    // See Mixture.
+    std::uint64_t remote_choices() const { return mixture ? mixture->remote_choices : 0; }
   };
   Saved forward(const Tensor& x, const Tensor& y);
   // grad: of y, and then of x. The parameters' gradients are added to, and are ready afterwards.
   void backward(const Tensor& x, const Saved& saved, const Tensor& grad);
-  // See Mixture.
-  std::uint64_t remote_choices() const { return mixture_ ? mixture_->remote_choices() : 0; }
 
  private:
   const Surroundings& in_;

@@ -32,6 +32,8 @@ struct TrainConfig {
   bool sequence_parallel = false;
   GradientExchange data_parallel = GradientExchange::all_reduce;
   int servers = 1;  // of a parameter server, in each data-parallel group
+  int zero = 0;         // the stage of ZeRO: what data-parallel ranks share; 0: nothing
+  int shard_group = 0;  // ranks that share it; 0: all data-parallel ones
   std::string schedule = "1F1B";
   std::size_t batch = 8;         // samples a step, over all data-parallel ranks
   std::size_t microbatches = 4;  // that a data-parallel rank's samples are computed in
@@ -40,8 +42,9 @@ struct TrainConfig {
   std::size_t bucket_bytes = 0;  // of gradients; 0: PyTorch's
   bool deterministic = false;
   std::string text = "/usr/share/common-licenses";
-  std::string losses;  // file for the losses, a line a step
-  bool bytes = false;  // print what was sent in a step
+  std::string losses;   // file for the losses, a line a step
+  bool bytes = false;   // print what was sent in a step
+  bool memory = false;  // print what parameters, gradients and the optimiser's state took
 };
 
 }  // namespace train_lm

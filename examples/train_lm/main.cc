@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 
+#include "memory.h"
 #include "traffic.h"
 #include "trainer.h"
 #include "tutti/parallel/error.h"
@@ -46,6 +47,13 @@ void Describe(CLI::App& app, Options& options) {
       ->check(CLI::PositiveNumber);
   app.add_option("--order", train.split.order, "of ranks, the fastest axis first");
   app.add_flag("--sequence-parallel", train.sequence_parallel, "split the sequence between tensor-parallel regions");
+  auto* const zero = app.add_option("--zero", train.zero,
+                                    "data-parallel ranks share the optimiser's state (1), gradients, too (2), and "
+                                    "parameters, too (3)")
+                         ->check(CLI::Range(0, 3));
+  app.add_option("--shard-group", train.shard_group, "ranks that share them; default: all data-parallel ones")
+      ->check(CLI::PositiveNumber)
+      ->needs(zero);
   app.add_option("--schedule", train.schedule, "GPipe or 1F1B");
   app.add_option("--microbatches", train.microbatches, "that a data-parallel rank's samples are computed in");
   app.add_option("--batch", train.batch, "samples a step, of all ranks together");
@@ -64,6 +72,7 @@ void Describe(CLI::App& app, Options& options) {
   app.add_flag("--deterministic", train.deterministic, "sums in the order of ranks (docs/numerics.md)");
   app.add_flag("--bytes", train.bytes,
                "print what all ranks sent in the last step, beside the formulas (use with --algorithm ring)");
+  app.add_flag("--memory", train.memory, "print what each rank's training state took at most, beside the formulas");
   app.add_option("--algorithm", options.algorithm, "of all collectives; default: chosen by the library");
 }
 
@@ -101,14 +110,18 @@ class Traffic {
   Traffic(const TrainConfig& config, ParallelState& state, const Trainer& trainer)
       : config_(config), state_(state), trainer_(trainer), before_(Now()) {}
 
-  // Since this was made: by group, of all ranks together; and what each rank sent of the dense layers' gradients.
+  // Since this was made: by group, of all ranks together; and what each rank sent of the dense layers' gradients, where
+  // they are not sharded.
   void Print() const {
     auto counts = Now();
-    const auto& parameters = trainer_.parameters();
-    const auto sent = ByRank(counts.at("dp") - before_.at("dp"));
-    const auto expected_by_rank =
-        ByRank(expected_bytes_of_rank(config_.data_parallel, state_.get_data_parallel_world_size(),
-                                      parameters.dense_bytes(), parameters.updated_dense_bytes()));
+    std::vector<std::uint64_t> sent, expected_by_rank;
+    if (config_.zero == 0) {
+      const auto& parameters = trainer_.parameters();
+      sent = ByRank(counts.at("dp") - before_.at("dp"));
+      expected_by_rank =
+          ByRank(expected_bytes_of_rank(config_.data_parallel, state_.get_data_parallel_world_size(),
+                                        parameters.dense_bytes(), parameters.updated_dense_bytes()));
+    }
     for (auto& [name, count] : counts) count = Total(count - (before_.contains(name) ? before_.at(name) : 0));
     const auto early = Total(trainer_.buckets_sent_during_backward()), buckets = Total(trainer_.buckets());
     auto& world = state_.get_world_group();
@@ -119,7 +132,7 @@ class Traffic {
     for (std::size_t rank = 0; rank < sent.size(); ++rank) {
       fmt::print("rank {} dp: sent {}, by the formula {}\n", rank, sent[rank], expected_by_rank[rank]);
     }
-    fmt::print("buckets: {} of {} sent before the backward pass ended\n", early, buckets);
+    if (buckets != 0) fmt::print("buckets: {} of {} sent before the backward pass ended\n", early, buckets);
   }
 
  private:
@@ -129,6 +142,7 @@ class Traffic {
   std::map<std::string, std::uint64_t> Now() const {
     auto counts = state_.bytes_sent();
     counts.erase("world");
+    counts.merge(trainer_.parameters().bytes_sent());
     for (const char* group : {"tp", "dp", "pp", "expert ep", "expert dp"}) counts.try_emplace(group, 0);
     counts[kChoices] = trainer_.remote_choices();
     return counts;
@@ -150,6 +164,18 @@ class Traffic {
   const Trainer& trainer_;
   std::map<std::string, std::uint64_t> before_;
 };
+
+// Of this rank.
+void PrintMemory(const TrainConfig& config, ParallelState& state, const Trainer& trainer) {
+  const auto expected = expected_memory(config, trainer.range(), state);
+  const auto print = [&](const char* what, tutti::parallel::MemoryKind kind, std::uint64_t formula) {
+    fmt::print("memory of rank {}, {}: at most {}, by the formula {}\n", state.get_world_group().rank(), what,
+               trainer.parameters().memory().peak(kind), formula);
+  };
+  print("parameters", tutti::parallel::MemoryKind::parameters, expected.parameters);
+  print("gradients", tutti::parallel::MemoryKind::gradients, expected.gradients);
+  print("optimiser's state", tutti::parallel::MemoryKind::optimizer_state, expected.optimizer_state);
+}
 
 void Train(const Options& options) {
   // Before the communicator, which takes the device that is the thread's.
@@ -174,6 +200,7 @@ void Train(const Options& options) {
     }
   }
   if (traffic) traffic->Print();
+  if (options.train.memory) PrintMemory(options.train, *state, trainer);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ Mixture::Mixture(const Surroundings& surroundings, const std::string& name)
 
 Mixture::Saved Mixture::forward(const Tensor& x, const Tensor& y) {
   auto& compute = in_.math.compute();
-  Saved saved{norm_.forward(x), {}, {}, {}};
+  Saved saved{norm_.forward(x), {}, {}, {}, 0};
   const Tensor tokens(saved.norm.y.tensor().floats(), {x.rows(), x.columns()});
   const Buffer logits = in_.make({x.rows(), in_.model.experts});
   compute.matmul(Transposed::no, tokens, Transposed::yes, router_, logits, false);
@@ -72,7 +72,7 @@ Mixture::Saved Mixture::forward(const Tensor& x, const Tensor& y) {
   saved.state = layer_.forward(tokens, logits, experts, Tensor(y.floats(), tokens.shape));
   in_.math.add(x, y, y);
   const auto& plan = saved.state.handle.plan;
-  remote_choices_ += plan.sent - plan.send_counts[static_cast<std::size_t>(in_.experts.rank())];
+  saved.remote_choices = plan.sent - plan.send_counts[static_cast<std::size_t>(in_.experts.rank())];
   return saved;
 }
 

@@ -22,13 +22,12 @@ class Mixture {
     LayerNorm::Saved norm;
     tutti::parallel::MoELayer::State state;
     Buffer up, active;  // of the rows that came to this rank's experts
+    // Choices of experts of other ranks that this rank's tokens made.
+    std::uint64_t remote_choices;
   };
   Saved forward(const Tensor& x, const Tensor& y);
   // grad: of y, and then of x.
   void backward(const Tensor& x, const Saved& saved, const Tensor& grad);
-
-  // Choices of experts of other ranks that this rank's tokens made so far.
-  std::uint64_t remote_choices() const { return remote_choices_; }
 
  private:
   struct Expert {
@@ -40,7 +39,6 @@ class Mixture {
   Tensor router_, grad_router_;
   std::vector<Expert> experts_;  // this rank's
   tutti::parallel::MoELayer layer_;
-  std::uint64_t remote_choices_ = 0;
 };
 
 }  // namespace train_lm

@@ -8,10 +8,7 @@ namespace train_lm {
 
 Model::Model(const Surroundings& surroundings, const StageRange& range)
     : in_(surroundings), range_(range), norm_(surroundings, "norm") {
-  auto& parameters = in_.parameters;
   if (first()) {
-    embedding_.emplace(in_.tp, in_.model.vocabulary, in_.model.hidden, parameters.data("embedding"),
-                       parameters.grad("embedding"), in_.sequence_parallel);
     const Shape shape = activation_shape();
     const std::size_t begin = in_.sequence_parallel ? in_.tp.rank() * shape[0] : 0;
     std::vector<std::int32_t> ids(shape[0] * shape[1]);
@@ -20,34 +17,51 @@ Model::Model(const Surroundings& surroundings, const StageRange& range)
     in_.math.compute().upload(ids.data(), positions_);
   }
   for (std::size_t block = range_.first_block; block < range_.last_block; ++block) {
-    blocks_.emplace_back(in_, fmt::format("block{}", block));
+    blocks_.push_back(fmt::format("block{}", block));
   }
-  if (last()) {
-    head_.emplace(
-        in_.tp, in_.model.hidden, in_.model.vocabulary,
-        tutti::parallel::LinearParameters{parameters.data("head.weight"), {}, parameters.grad("head.weight"), {}},
-        tutti::parallel::ColumnParallelOptions{.sequence_parallel = in_.sequence_parallel});
-  }
+}
+
+tutti::parallel::VocabParallelEmbedding Model::MakeEmbedding() const {
+  return {in_.tp,
+          in_.model.vocabulary,
+          in_.model.hidden,
+          in_.parameters.data("embedding"),
+          in_.parameters.grad("embedding"),
+          in_.sequence_parallel};
+}
+
+tutti::parallel::ColumnParallelLinear Model::MakeHead() const {
+  return {in_.tp,
+          in_.model.hidden,
+          in_.model.vocabulary,
+          {in_.parameters.data("head.weight"), {}, in_.parameters.grad("head.weight"), {}},
+          {.sequence_parallel = in_.sequence_parallel}};
 }
 
 void Model::Embed(const Samples& samples, const Tensor& x) {
-  embedding_->forward(samples.ids, x);
+  in_.parameters.pre_forward("embedding");
+  MakeEmbedding().forward(samples.ids, x);
   const Buffer rows = in_.make(x.shape);
   in_.math.compute().embed(positions_, in_.parameters.data("positions"), 0, rows);
   in_.math.add(x, rows, x);
+  in_.parameters.post_forward("embedding");
 }
 
 void Model::EmbedBackward(const Samples& samples, const Tensor& grad) {
+  in_.parameters.pre_backward("embedding");
   in_.math.compute().embed_backward(positions_, grad, 0, in_.parameters.grad("positions"));
-  embedding_->backward(samples.ids, grad);
+  MakeEmbedding().backward(samples.ids, grad);
   in_.parameters.mark_ready("positions");
   in_.parameters.mark_ready("embedding");
+  in_.parameters.post_backward("embedding");
 }
 
 double Model::Head(const Samples& samples, const Tensor& x, Saved& saved) {
+  in_.parameters.pre_forward("head");
   saved.norm = norm_.forward(x);
   saved.logits = in_.make(in_.part_of_columns(in_.model.vocabulary));
-  head_->forward(saved.norm.y, saved.logits);
+  MakeHead().forward(saved.norm.y, saved.logits);
+  in_.parameters.post_forward("head");
   const Buffer losses = in_.make({samples.targets.count()});
   saved.loss.emplace(in_.tp, in_.model.vocabulary);
   saved.loss->forward(saved.logits, samples.targets, losses);
@@ -57,17 +71,19 @@ double Model::Head(const Samples& samples, const Tensor& x, Saved& saved) {
 }
 
 void Model::HeadBackward(const Samples& samples, const Tensor& x, Saved& saved, float loss_scale, const Tensor& grad) {
+  in_.parameters.pre_backward("head");
   const std::vector<float> scales(samples.targets.count(), loss_scale);
   const Buffer grad_losses = in_.make({scales.size()});
   in_.math.compute().upload(scales.data(), grad_losses);
   const Tensor& logits = saved.logits;
   saved.loss->backward(logits, samples.targets, grad_losses, logits);
   const Buffer grad_norm = in_.make(x.shape);
-  head_->backward(saved.norm.y, logits, grad_norm);
+  MakeHead().backward(saved.norm.y, logits, grad_norm);
   in_.math.compute().zero(grad);
   norm_.backward(x, saved.norm, grad_norm, grad);
   in_.parameters.mark_ready("norm.");
   in_.parameters.mark_ready("head.");
+  in_.parameters.post_backward("head");
 }
 
 void Model::forward(int microbatch, const Samples& samples, const Tensor* input, const Tensor* output) {
@@ -84,7 +100,10 @@ void Model::forward(int microbatch, const Samples& samples, const Tensor* input,
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const bool goes_out = i + 1 == blocks_.size() && output != nullptr;
     const Tensor y = goes_out ? *output : add();
-    saved.blocks.push_back(blocks_[i].forward(saved.inputs[i], y));
+    in_.parameters.pre_forward(blocks_[i]);
+    saved.blocks.push_back(Block(in_, blocks_[i]).forward(saved.inputs[i], y));
+    in_.parameters.post_forward(blocks_[i]);
+    remote_choices_ += saved.blocks.back().remote_choices();
   }
   if (last()) losses_[microbatch] = Head(samples, saved.inputs.back(), saved);
   saved_.erase(microbatch);
@@ -102,13 +121,12 @@ void Model::backward(int microbatch, const Samples& samples, const Tensor* grad_
   } else {
     in_.math.compute().copy_columns(*grad_output, 0, grad, 0, in_.model.hidden);
   }
-  for (std::size_t i = blocks_.size(); i-- > 0;) blocks_[i].backward(saved.inputs[i], saved.blocks[i], grad);
+  for (std::size_t i = blocks_.size(); i-- > 0;) {
+    in_.parameters.pre_backward(blocks_[i]);
+    Block(in_, blocks_[i]).backward(saved.inputs[i], saved.blocks[i], grad);
+    in_.parameters.post_backward(blocks_[i]);
+  }
   if (first()) EmbedBackward(samples, grad);
-}
-
-std::uint64_t Model::remote_choices() const {
-  return std::accumulate(blocks_.begin(), blocks_.end(), std::uint64_t{0},
-                         [](std::uint64_t sum, const Block& block) { return sum + block.remote_choices(); });
 }
 
 }  // namespace train_lm

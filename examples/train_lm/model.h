@@ -6,6 +6,7 @@
 
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "block.h"
@@ -31,8 +32,8 @@ class Model {
                 float loss_scale);
   // The sum of the losses of a micro-batch, on the last stage, after its forward.
   double loss(int microbatch) const { return losses_.at(microbatch); }
-  // See Mixture; of all blocks.
-  std::uint64_t remote_choices() const;
+  // See Mixture; of all blocks, so far.
+  std::uint64_t remote_choices() const { return remote_choices_; }
 
  private:
   using VocabParallelEmbedding = tutti::parallel::VocabParallelEmbedding;
@@ -47,6 +48,9 @@ class Model {
     std::optional<VocabParallelCrossEntropy> loss;
   };
 
+  // What a pass computes with: where the parameters are then.
+  VocabParallelEmbedding MakeEmbedding() const;
+  ColumnParallelLinear MakeHead() const;
   void Embed(const Samples& samples, const Tensor& x);
   void EmbedBackward(const Samples& samples, const Tensor& grad);
   double Head(const Samples& samples, const Tensor& x, Saved& saved);
@@ -56,13 +60,12 @@ class Model {
 
   const Surroundings& in_;
   StageRange range_;
-  std::optional<VocabParallelEmbedding> embedding_;
-  Buffer positions_;  // ids of this rank's part of the sequence
-  std::vector<Block> blocks_;
+  Buffer positions_;                 // ids of this rank's part of the sequence
+  std::vector<std::string> blocks_;  // names
   LayerNorm norm_;
-  std::optional<ColumnParallelLinear> head_;
   std::map<int, Saved> saved_;  // by micro-batch
   std::map<int, double> losses_;
+  std::uint64_t remote_choices_ = 0;
 };
 
 }  // namespace train_lm

@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <random>
 
+#include "sharded_parameters.h"
+
 namespace train_lm {
 namespace {
+
+using tutti::parallel::MemoryKind;
 
 // GPT-2's (Radford et al. 2019).
 constexpr float kInitialDeviation = 0.02F;
@@ -72,16 +76,54 @@ std::vector<ParameterSpec> parameters_of(const ModelConfig& model, const StageRa
   return specs;
 }
 
+Shape part_shape(const ParameterSpec& spec, const ParallelState& state) {
+  const auto size = static_cast<std::size_t>(state.get_tensor_model_parallel_world_size());
+  Shape mine = spec.whole;
+  if (spec.split == Split::none) return mine;
+  auto& dimension = spec.split == Split::rows ? mine.front() : mine.back();
+  tutti::parallel::require_divisible(spec.name.c_str(), dimension, "tensor_model_parallel_size", size);
+  dimension /= size;
+  return mine;
+}
+
+Part initial_part(const ParameterSpec& spec, const ParallelState& state) {
+  const auto size = static_cast<std::size_t>(state.get_tensor_model_parallel_world_size());
+  const auto rank = static_cast<std::size_t>(state.get_tensor_model_parallel_rank());
+  Part part{part_shape(spec, state), {}};
+  auto values = InitialValues(spec);
+  const Tensor whole(values.data(), spec.whole);
+  if (spec.split == Split::rows) {
+    const Tensor rows = whole.chunk(rank, size);
+    part.values.assign(rows.floats(), rows.floats() + rows.count());
+  } else if (spec.split == Split::columns) {
+    const std::size_t columns = part.shape.back();
+    for (std::size_t row = 0; row < whole.rows(); ++row) {
+      const float* const begin = whole.floats() + row * whole.columns() + rank * columns;
+      part.values.insert(part.values.end(), begin, begin + columns);
+    }
+  } else {
+    part.values = std::move(values);
+  }
+  return part;
+}
+
 Parameters::Parameters(const std::vector<ParameterSpec>& specs, const TrainConfig& config, ParallelState& state,
                        Math& math)
     : state_(state), math_(math), sequence_parallel_(config.sequence_parallel) {
+  if (config.zero != 0) {
+    sharded_ = std::make_unique<ShardedParameters>(specs, config, state, math, memory_);
+    return;
+  }
   auto& compute = math_.compute();
   std::vector<tutti::parallel::Parameter> dense, experts;
   for (const auto& spec : specs) {
     Entry entry{.spec = spec, .own = {}, .data = {}, .first_moment = {}, .second_moment = {}};
-    entry.data = MyPart(spec, entry.own);
+    const auto part = initial_part(spec, state_);
+    entry.own = memory_.make(MemoryKind::parameters, compute, part.shape);
+    compute.upload(part.values.data(), entry.own);
+    entry.data = entry.own;
     for (auto* moment : {&entry.first_moment, &entry.second_moment}) {
-      *moment = Buffer(compute, entry.data.shape);
+      *moment = memory_.make(MemoryKind::optimizer_state, compute, entry.data.shape);
       compute.zero(*moment);
     }
     auto& list = spec.expert ? experts : dense;
@@ -91,6 +133,7 @@ Parameters::Parameters(const std::vector<ParameterSpec>& specs, const TrainConfi
   }
   tutti::parallel::DistributedDataParallelConfig ddp;
   if (config.data_parallel == GradientExchange::parameter_server) ddp.servers = config.servers;
+  ddp.memory = &memory_;
   if (config.bucket_bytes != 0) ddp.bucket_bytes = ddp.first_bucket_bytes = config.bucket_bytes;
   dense_ = std::make_unique<DistributedDataParallel>(state_.get_data_parallel_group(), compute, std::move(dense), ddp);
   // An expert sees the tokens of all ranks of its group, so of as many data-parallel ranks.
@@ -99,36 +142,29 @@ Parameters::Parameters(const std::vector<ParameterSpec>& specs, const TrainConfi
                                                        std::move(experts), ddp);
 }
 
-Tensor Parameters::MyPart(const ParameterSpec& spec, Buffer& own) const {
-  const auto size = static_cast<std::size_t>(state_.get_tensor_model_parallel_world_size());
-  const auto rank = static_cast<std::size_t>(state_.get_tensor_model_parallel_rank());
-  auto values = InitialValues(spec);
-  const Tensor whole(values.data(), spec.whole);
-  Shape mine = spec.whole;
-  std::vector<float> part;
-  if (spec.split == Split::rows) {
-    tutti::parallel::require_divisible(spec.name.c_str(), mine.front(), "tensor_model_parallel_size", size);
-    mine.front() /= size;
-    const Tensor rows = whole.chunk(rank, size);
-    part.assign(rows.floats(), rows.floats() + rows.count());
-  } else if (spec.split == Split::columns) {
-    tutti::parallel::require_divisible(spec.name.c_str(), mine.back(), "tensor_model_parallel_size", size);
-    mine.back() /= size;
-    for (std::size_t row = 0; row < whole.rows(); ++row) {
-      const float* const begin = whole.floats() + row * whole.columns() + rank * mine.back();
-      part.insert(part.end(), begin, begin + mine.back());
-    }
-  } else {
-    part = std::move(values);
-  }
-  own = Buffer(math_.compute(), mine);
-  math_.compute().upload(part.data(), own);
-  return own;
+Parameters::~Parameters() = default;
+
+Tensor Parameters::data(const std::string& name) const {
+  return sharded_ ? sharded_->data(name) : entries_.at(name).data;
 }
 
-const Tensor& Parameters::grad(const std::string& name) const {
+Tensor Parameters::grad(const std::string& name) const {
+  if (sharded_) return sharded_->grad(name);
   const auto& entry = entries_.at(name);
   return owner(entry).grad(entry.index);
+}
+
+void Parameters::pre_forward(const std::string& unit) {
+  if (sharded_) sharded_->pre_forward(unit);
+}
+void Parameters::post_forward(const std::string& unit) {
+  if (sharded_) sharded_->post_forward(unit);
+}
+void Parameters::pre_backward(const std::string& unit) {
+  if (sharded_) sharded_->pre_backward(unit);
+}
+void Parameters::post_backward(const std::string& unit) {
+  if (sharded_) sharded_->post_backward(unit);
 }
 
 tutti::parallel::LinearParameters Parameters::linear(const std::string& name) const {
@@ -136,16 +172,19 @@ tutti::parallel::LinearParameters Parameters::linear(const std::string& name) co
 }
 
 void Parameters::broadcast() {
+  if (sharded_) return;  // they were made so
   dense_->broadcast_parameters();
   experts_->broadcast_parameters();
 }
 
 void Parameters::zero_grad() {
+  if (sharded_) return sharded_->zero_grad();
   dense_->zero_grad();
   experts_->zero_grad();
 }
 
 void Parameters::sync(bool on) {
+  if (sharded_) return sharded_->sync(on);
   using NoSync = DistributedDataParallel::NoSync;
   dense_waits_ = on ? nullptr : std::make_unique<NoSync>(*dense_);
   experts_wait_ = on ? nullptr : std::make_unique<NoSync>(*experts_);
@@ -161,6 +200,7 @@ void Parameters::mark_ready(const std::string& prefix) {
 // What is to be summed over the tensor-parallel group is averaged over the replicas first, as in Megatron-Core's
 // finalize_model_grads(): the order of the two sums is free, and no bucket waits for the other one.
 void Parameters::finish_gradients() {
+  if (sharded_) return sharded_->finish_gradients();
   dense_->finish_gradients();
   experts_->finish_gradients();
   if (!sequence_parallel_) return;
@@ -172,6 +212,7 @@ void Parameters::finish_gradients() {
 }
 
 void Parameters::adam(AdamStep step) {
+  if (sharded_) return sharded_->adam(step);
   for (const auto& [name, entry] : entries_) {
     if (!owner(entry).updates(entry.index)) continue;
     math_.adam(step, grad(name), entry.first_moment, entry.second_moment, entry.data);
@@ -186,6 +227,10 @@ std::size_t Parameters::DenseBytes(bool updated_only) const {
     if (!entry.spec.expert && (!updated_only || dense_->updates(entry.index))) bytes += entry.data.bytes();
   }
   return bytes;
+}
+
+std::map<std::string, std::uint64_t> Parameters::bytes_sent() const {
+  return sharded_ ? sharded_->bytes_sent() : std::map<std::string, std::uint64_t>{};
 }
 
 }  // namespace train_lm

@@ -43,14 +43,32 @@ struct StageRange {
 };
 std::vector<ParameterSpec> parameters_of(const ModelConfig& model, const StageRange& range);
 
+// This rank's part of it, and its values in the beginning.
+struct Part {
+  Shape shape;
+  std::vector<float> values;
+};
+Shape part_shape(const ParameterSpec& spec, const ParallelState& state);
+Part initial_part(const ParameterSpec& spec, const ParallelState& state);
+
+class ShardedParameters;
+
 class Parameters {
  public:
   Parameters(const std::vector<ParameterSpec>& specs, const TrainConfig& config, ParallelState& state, Math& math);
+  ~Parameters();
 
-  const Tensor& data(const std::string& name) const { return entries_.at(name).data; }
-  const Tensor& grad(const std::string& name) const;
+  // With --zero they are there, and stay where they are, while their unit is used.
+  Tensor data(const std::string& name) const;
+  Tensor grad(const std::string& name) const;
   // "name.weight" and "name.bias".
   tutti::parallel::LinearParameters linear(const std::string& name) const;
+
+  // A unit ("embedding", "block0", ..., "head") is used from here to there.
+  void pre_forward(const std::string& unit);
+  void post_forward(const std::string& unit);
+  void pre_backward(const std::string& unit);
+  void post_backward(const std::string& unit);
 
   void broadcast();
   void zero_grad();
@@ -61,13 +79,17 @@ class Parameters {
   // Every gradient is the average over the samples of all ranks.
   void finish_gradients();
   // Those of this step that are on their way or there, and how many there are.
-  std::size_t buckets_sent() const { return dense_->buckets_sent() + experts_->buckets_sent(); }
-  std::size_t buckets() const { return dense_->buckets().size() + experts_->buckets().size(); }
+  std::size_t buckets_sent() const { return sharded_ ? 0 : dense_->buckets_sent() + experts_->buckets_sent(); }
+  std::size_t buckets() const { return sharded_ ? 0 : dense_->buckets().size() + experts_->buckets().size(); }
   // Of this rank's parameters that are not experts', and of those of them that it updates.
   std::size_t dense_bytes() const { return DenseBytes(false); }
   std::size_t updated_dense_bytes() const { return DenseBytes(true); }
   // Then everybody has all parameters.
   void adam(AdamStep step);
+
+  // By groups that are not the state's.
+  std::map<std::string, std::uint64_t> bytes_sent() const;
+  const tutti::parallel::MemoryAccount& memory() const { return memory_; }
 
  private:
   using DistributedDataParallel = tutti::parallel::DistributedDataParallel;
@@ -81,14 +103,15 @@ class Parameters {
 
   std::size_t DenseBytes(bool updated_only) const;
   DistributedDataParallel& owner(const Entry& entry) const { return entry.spec.expert ? *experts_ : *dense_; }
-  Tensor MyPart(const ParameterSpec& spec, Buffer& own) const;
 
   ParallelState& state_;
   Math& math_;
   bool sequence_parallel_;
+  tutti::parallel::MemoryAccount memory_;
   std::map<std::string, Entry> entries_;
   std::unique_ptr<DistributedDataParallel> dense_, experts_;
   std::unique_ptr<DistributedDataParallel::NoSync> dense_waits_, experts_wait_;
+  std::unique_ptr<ShardedParameters> sharded_;  // with --zero, in the place of all above
 };
 
 }  // namespace train_lm

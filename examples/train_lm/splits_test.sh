@@ -19,6 +19,11 @@ train 4 --pipeline 2 --schedule GPipe --microbatches 2 --losses "$work/pp" >>"$w
 train 8 --tensor 2 --pipeline 2 --losses "$work/all" >>"$work/log"
 "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "TP+SP 2=$work/tp" "PP 2 x DP 2=$work/pp" \
   "2 x 2 x 2=$work/all"
+train 2 --zero 2 --losses "$work/zero2" >>"$work/log"
+train 4 --zero 3 --shard-group 2 --microbatches 2 --losses "$work/hsdp" >>"$work/log"
+train 8 --zero 1 --tensor 2 --pipeline 2 --sequence-parallel --losses "$work/zero1" >>"$work/log"
+"$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "ZeRO-2 2=$work/zero2" "HSDP 2 x 2=$work/hsdp" \
+  "2 x 2 x 2, ZeRO-1=$work/zero1"
 train 1 --experts 4 --losses "$work/one-mixture" >>"$work/log"
 train 8 --experts 4 --tensor 2 --sequence-parallel --expert-tensor 1 --expert 4 --microbatches 1 \
   --losses "$work/experts" >>"$work/log"
@@ -54,6 +59,17 @@ train 4 --tensor 2 --sequence-parallel --bucket-bytes 20000 --bytes --losses "$w
 "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "TP+SP 2 x DP 2, small buckets=$work/buckets"
 awk '$1 == "buckets:" { seen = 1; if ($2 != $4 || $4 < 40) { print; exit 1 } } END { if (!seen) exit 1 }' "$work/out"
 
+# Shards of unlike length; every number is the formula's.
+for flags in "3 --zero 3 --batch 9 --microbatches 1" "6 --zero 2 --batch 9 --tensor 2 --microbatches 3" \
+  "4 --zero 3 --shard-group 2 --microbatches 2"; do
+  # shellcheck disable=SC2086  # several words
+  train $flags --algorithm ring --bytes --memory | awk -v ranks="${flags%% *}" '
+    $1 == "bytes" || $1 == "memory" {
+      seen++; counted = $(NF - 4); sub(",", "", counted); if (counted != $NF) { print; bad = 1 }
+    }
+    END { if (seen < 5 + 3 * ranks) { print seen + 0 " numbers"; bad = 1 }; exit bad }'
+done
+
 refused() {
   local words=$1
   shift
@@ -70,6 +86,8 @@ refused() {
 refused "heads (3) is not divisible by tensor_model_parallel_size (2)" 2 --tensor 2 --heads 3 --hidden 66
 refused "layers (5) is not divisible by pipeline_model_parallel_size (2)" 2 --pipeline 2 --layers 5
 refused "experts (3) is not divisible by expert_model_parallel_size (2)" 2 --expert 2 --experts 3
+refused "data_parallel_size (4) is not divisible by shard_group (3)" 4 --zero 3 --shard-group 3 --microbatches 2
+refused "experts is 4, but what a model whose parameters are sharded takes is 0" 2 --zero 1 --experts 4
 refused "the world's size (3) is not divisible by" 3 --tensor 2
 refused "there cannot be 3 parameter servers in group \"dp\" of 2 ranks" 2 --data-parallel parameter-server --servers 3
 refused "tensor_model_parallel_size (2) x context_parallel_size (1) x pipeline_model_parallel_size (1) x data_parallel_size (4) is 8, but the world's size is 2" 2 --tensor 2 --data 4

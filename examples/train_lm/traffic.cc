@@ -17,6 +17,7 @@ struct Job {
     const auto size = [&](const char* axis) { return static_cast<std::uint64_t>(layouts.dense.size(axis)); };
     tp = size("tp");
     dp = size("dp");
+    shards = config.shard_group == 0 ? dp : static_cast<std::uint64_t>(config.shard_group);
     pp = size("pp");
     rows = config.batch * config.model.sequence / dp / config.microbatches;
     activation = rows * config.model.hidden * kFloat;
@@ -25,6 +26,7 @@ struct Job {
   const TrainConfig& config;
   tutti::parallel::ModelParallelLayouts layouts;
   std::uint64_t tp, dp, pp;
+  std::uint64_t shards;      // ranks that share parameters, gradients or the optimiser's state
   std::uint64_t rows;        // tokens of a micro-batch
   std::uint64_t activation;  // bytes, of the whole sequence
 };
@@ -52,24 +54,40 @@ std::uint64_t TensorParallelBytes(const Job& job) {
 }
 
 // With sequence parallelism: of the gradients of what is not split, once where these parameters are updated - by every
-// replica, or by the servers.
+// replica, or by the servers; with shards before they are reduced, from ZeRO-2 on in every micro-batch.
 std::uint64_t AlongSequenceBytes(const Job& job) {
-  if (!job.config.sequence_parallel) return 0;
-  const auto& model = job.config.model;
+  const auto& config = job.config;
+  if (!config.sequence_parallel) return 0;
   std::uint64_t bytes = 0;
-  for (const auto& spec : parameters_of(model, {0, model.layers, 0, model.experts})) {
+  for (const auto& spec : parameters_of(config.model, {0, config.model.layers, 0, config.model.experts})) {
     if (spec.along_sequence) bytes += 2 * (job.tp - 1) * CountOf(spec.whole) * kFloat;
   }
-  return bytes * (job.config.data_parallel == GradientExchange::parameter_server ? 1 : job.dp);
+  const std::uint64_t places = config.data_parallel == GradientExchange::parameter_server ? 1 : job.dp;
+  return bytes * places * (config.zero >= 2 ? config.microbatches : 1);
 }
 
-// All gradients once. A rank of a tensor-parallel group has its part of what is split, and all of the rest.
-std::uint64_t DataParallelBytes(const Job& job) {
+// Of all parameters, or gradients. A rank of a tensor-parallel group has its part of what is split, and all of the
+// rest.
+std::uint64_t DenseBytes(const Job& job) {
   std::uint64_t count = 0;
   for (const auto& spec : parameters_of(job.config.model, {0, job.config.model.layers, 0, job.config.model.experts})) {
     if (!spec.expert) count += CountOf(spec.whole) * (spec.split == Split::none ? job.tp : 1);
   }
-  return ExchangeBytes(job.config.data_parallel, job.dp, count * kFloat);
+  return count * kFloat;
+}
+
+// All gradients once, or ZeRO's: parameters are gathered once a step - as a stage of their own twice a
+// micro-batch, forward and backward - and gradients are reduced once a step, or from stage 2 on once a micro-batch.
+// With shards over a part of the ranks, gradients' shards are all-reduced across.
+std::map<std::string, std::uint64_t> DataParallelBytes(const Job& job) {
+  const std::uint64_t bytes = DenseBytes(job), replicas = job.dp / job.shards;
+  if (job.config.zero == 0) return {{"dp", ExchangeBytes(job.config.data_parallel, job.dp, bytes)}};
+  const std::uint64_t gathers = job.config.zero == 3 ? 2 * job.config.microbatches : 1;
+  const std::uint64_t reduces = job.config.zero >= 2 ? job.config.microbatches : 1;
+  const std::uint64_t among = (gathers + reduces) * replicas * (job.shards - 1) * bytes;
+  const std::uint64_t across = 2 * (replicas - 1) * bytes;
+  if (job.shards == 1 || replicas == 1) return {{"dp", among + across}};
+  return {{"dp", 0}, {"dp shard", among}, {"dp replicate", across}};
 }
 
 // Of one replica: every border of two stages is crossed by every micro-batch forward and backward, by each rank of the
@@ -107,11 +125,13 @@ std::uint64_t ExpertDataParallelBytes(const Job& job) {
 std::map<std::string, std::uint64_t> expected_bytes(const TrainConfig& config, int world_size,
                                                     std::uint64_t remote_choices) {
   const Job job(config, world_size);
-  return {{"tp", job.dp * TensorParallelBytes(job) + AlongSequenceBytes(job)},
-          {"dp", DataParallelBytes(job)},
-          {"pp", job.dp * PipelineBytes(job)},
-          {"expert ep", config.model.experts == 0 ? 0 : ExpertParallelBytes(job, remote_choices)},
-          {"expert dp", ExpertDataParallelBytes(job)}};
+  auto bytes = DataParallelBytes(job);
+  bytes.merge(std::map<std::string, std::uint64_t>{
+      {"tp", job.dp * TensorParallelBytes(job) + AlongSequenceBytes(job)},
+      {"pp", job.dp * PipelineBytes(job)},
+      {"expert ep", config.model.experts == 0 ? 0 : ExpertParallelBytes(job, remote_choices)},
+      {"expert dp", ExpertDataParallelBytes(job)}});
+  return bytes;
 }
 
 std::uint64_t expected_bytes_of_rank(GradientExchange exchange, int ranks, std::uint64_t bytes, std::uint64_t updated) {

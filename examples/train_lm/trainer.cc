@@ -26,6 +26,12 @@ const TrainConfig& Checked(const TrainConfig& config, const ParallelState& state
   require_divisible("batch", config.batch, "data_parallel_size", dp);
   require_divisible("a data-parallel rank's samples", config.batch / dp, "microbatches", config.microbatches);
   if (config.sequence_parallel) require_divisible("sequence", model.sequence, "tensor_model_parallel_size", tp);
+  if (config.shard_group != 0) {
+    require_divisible("data_parallel_size", dp, "shard_group", static_cast<std::size_t>(config.shard_group));
+  }
+  if (config.zero != 0 && model.experts != 0) {
+    require_equal("experts", model.experts, "what a model whose parameters are sharded takes", 0);
+  }
   if (model.experts == 0 && ep > 1)
     require_equal("expert_model_parallel_size", ep, "what a model without experts takes", 1);
   if (model.experts == 0) return config;

@@ -28,6 +28,7 @@ class Trainer final : private tutti::parallel::PipelineStep {
   std::size_t buckets() const { return parameters_.buckets(); }
   std::size_t buckets_sent_during_backward() const { return buckets_sent_during_backward_; }
   const Parameters& parameters() const { return parameters_; }
+  const StageRange& range() const { return range_; }
 
  private:
   void forward(int microbatch, const Tensor* input, const Tensor* output) override;

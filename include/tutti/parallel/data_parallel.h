@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "tutti/parallel/compute.h"
+#include "tutti/parallel/memory_account.h"
 #include "tutti/parallel/process_group.h"
 
 namespace tutti::parallel {
@@ -44,6 +44,8 @@ struct DistributedDataParallelConfig {
   // server alone, which updates these parameters, and all pull_parameters() from there. The paths are Li's where the
   // group's algorithm is "parameter_server" (ProcessGroup::configure()); the results are the same with any.
   int servers = 0;
+  // Counts the memory of the gradients; outlives this.
+  MemoryAccount* memory = nullptr;
 };
 
 class DistributedDataParallel {

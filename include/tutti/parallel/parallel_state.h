@@ -91,6 +91,8 @@ class ParallelState {
   int get_expert_data_parallel_world_size() const { return expert_.size("dp"); }
   int get_expert_data_parallel_rank() const { return expert_.local_rank("dp"); }
 
+  // How the groups' communicators are made.
+  const tuttiConfig_t& config() const { return config_; }
   // Payload that this rank has sent by all these groups, by name.
   std::map<std::string, std::uint64_t> bytes_sent() const;
 

@@ -1,0 +1,62 @@
+// The dense parameters of a model whose data-parallel ranks share them (--zero): by units - the embedding, each block,
+// the head - which the model says it uses. Adam runs over this rank's shards.
+//
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parameters.h"
+#include "tutti/parallel/fully_sharded_data_parallel.h"
+
+namespace train_lm {
+
+// The unit that a parameter is in: "embedding", "block0", ..., "head".
+std::string unit_of(const std::string& parameter);
+
+class ShardedParameters {
+ public:
+  ShardedParameters(const std::vector<ParameterSpec>& specs, const TrainConfig& config, ParallelState& state,
+                    Math& math, tutti::parallel::MemoryAccount& memory);
+
+  // While the parameter's unit is used.
+  Tensor data(const std::string& name) const;
+  // Outside of backward without memory, for layers that are made for a forward pass.
+  Tensor grad(const std::string& name) const;
+
+  void pre_forward(const std::string& unit) { fsdp_.pre_forward(units_.at(unit)); }
+  void post_forward(const std::string& unit) { fsdp_.post_forward(units_.at(unit)); }
+  void pre_backward(const std::string& unit);
+  void post_backward(const std::string& unit);
+  void zero_grad() { fsdp_.zero_grad(); }
+  void sync(bool on);
+  void finish_gradients() { fsdp_.finish_gradients(); }
+  void adam(const AdamStep& step);
+  std::map<std::string, std::uint64_t> bytes_sent() const { return fsdp_.bytes_sent(); }
+
+ private:
+  using FullyShardedDataParallel = tutti::parallel::FullyShardedDataParallel;
+  struct Entry {
+    std::size_t unit, index;
+    Shape shape;
+    bool along_sequence;
+  };
+
+  std::vector<tutti::parallel::ShardedUnit> UnitsOf(const std::vector<ParameterSpec>& specs);
+
+  ParallelState& state_;
+  Math& math_;
+  bool sequence_parallel_;
+  bool every_pass_;  // is reduced, not only a step's last
+  bool last_pass_ = true;
+  std::map<std::string, std::size_t> units_;
+  std::map<std::string, Entry> entries_;
+  FullyShardedDataParallel fsdp_;
+  std::vector<std::pair<Buffer, Buffer>> moments_;  // first and second, by unit
+  const std::string* in_backward_ = nullptr;        // a unit
+};
+
+}  // namespace train_lm
