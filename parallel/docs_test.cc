@@ -37,6 +37,7 @@ class ParallelDocs : public ::testing::TestWithParam<Page> {};
 INSTANTIATE_TEST_SUITE_P(
     Pages, ParallelDocs,
     ::testing::Values(Page{"parallel_pipeline", {"pipeline_toy.h", "pipeline_test.cc"}, 10},
+                      Page{"parallel_sharded", {"fully_sharded_toy.h"}, 15},
                       Page{"parallel_experts", {"moe_layer_test.cc", "replica_router_test.cc"}, 20}),
     [](const auto& info) { return info.param.page; });
 
