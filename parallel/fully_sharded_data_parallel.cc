@@ -132,9 +132,21 @@ void FullyShardedDataParallel::StartGather(Unit& unit) {
   unit.state = UnitState::gathering;
 }
 
+// A stream knows that something has failed; the communicator knows what.
+void FullyShardedDataParallel::Join() {
+  try {
+    compute_.join_communication();
+  } catch (const Error& error) {
+    for (auto* const group : {&groups_.shard(), &groups_.replicate()}) {
+      if (group->size() > 1 && *tuttiGetLastError(group->comm()) != '\0') check(error.code(), group->comm());
+    }
+    throw;
+  }
+}
+
 // Waits for what has been under way, and begins what is to be under way while a unit computes.
 void FullyShardedDataParallel::Turn() {
-  compute_.join_communication();
+  Join();
   for (auto& unit : units_) {
     if (unit.state == UnitState::gathering) unit.state = UnitState::whole;
   }
@@ -221,7 +233,7 @@ void FullyShardedDataParallel::finish_gradients() {
                 "averaged");
   }
   while (!to_reduce_.empty() || !reducing_.empty()) Turn();
-  compute_.join_communication();  // for the averages across replicas
+  Join();  // for the averages across replicas
 }
 
 void FullyShardedDataParallel::zero_grad() {

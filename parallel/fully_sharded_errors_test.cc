@@ -1,4 +1,6 @@
 // What sharding refuses, and that everybody is told.
+#include <csignal>
+
 #include "parallel/fully_sharded_toy.h"
 #include "tutti/parallel/error.h"
 
@@ -106,6 +108,26 @@ TEST(FullyShardedDataParallel, RefusesWhatIsNotThere) {
     }
     self.Meet();
   });
+}
+
+TEST(FullyShardedDataParallel, TellsWhoDiedWhileUnitsAreOnTheirWay) {
+  for (const auto stage : kStages) {
+    const auto body = [stage](Rank& self) {
+      const auto comm = self.Join();
+      ProcessGroup group(comm);
+      HostCompute compute;
+      FullyShardedToy toy(kAwkward, self.rank(), self.size());
+      FullyShardedDataParallel fsdp(group, compute, toy.units(), {.stage = stage});
+      Initialize(fsdp, toy);
+      TrainStep(fsdp, toy, 1);
+      toy.ReferenceStep(1);
+      fsdp.pre_forward(0);
+      if (self.rank() == 2) std::raise(SIGKILL);
+      fsdp.post_forward(0);
+      EXPECT_TRUE(Throws([&] { TrainStep(fsdp, toy, 1); }, tuttiRemoteError, {"rank 2", "died"}));
+    };
+    RunRanks(3, body, {.may_die = {2}});
+  }
 }
 
 }  // namespace

@@ -139,6 +139,7 @@ class FullyShardedDataParallel {
   void Use(std::size_t unit, std::size_t next);
   void StartGather(Unit& unit);
   void EndUse(Unit& unit);
+  void Join();
   void Turn();
   void StartReduce(Unit& unit);
   void EndReduce(Unit& unit);
