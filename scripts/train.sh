@@ -135,10 +135,10 @@ bytes() {
   done
 }
 bytes bytes "" "${dense[@]}" "${sharded[@]}"
-echo "| in one micro-batch | | | |"
-bytes bytes "" "${once[@]}"
 bytes bytes "$experts" "${mixture[@]}"
 bytes bytes "" "${baselines[@]}"
+echo "| in one micro-batch | | | |"
+bytes bytes "" "${once[@]}"
 
 echo
 echo "[train] bytes that each rank sends in a step"
