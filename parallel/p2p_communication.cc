@@ -4,29 +4,33 @@
 
 namespace tutti::parallel {
 
-void P2PCommunicator::communicate(const P2PTensors& tensors) {
-  const int prev = group_.rank() - 1, next = group_.rank() + 1;
-  const auto exists = [&](int stage) { return stage >= 0 && stage < group_.size(); };
-  if (group_.size() == 1) return;
-  const tuttiComm_t comm = group_.comm();
+void batch_isend_irecv(ProcessGroup& group, const std::vector<P2POp>& operations, tuttiStream_t stream) {
+  const tuttiComm_t comm = group.comm();
   check(tuttiGroupStart());
   // A group that was started is always ended, so the first thing that was wrong is told after that.
   auto result = tuttiSuccess;
-  const auto send = [&](const Tensor* tensor, int peer) {
-    if (tensor == nullptr || !exists(peer) || result != tuttiSuccess) return;
-    result = tuttiSend(tensor->data, tensor->count(), tensor->dtype, peer, comm, stream_);
-  };
-  const auto receive = [&](const Tensor* tensor, int peer) {
-    if (tensor == nullptr || !exists(peer) || result != tuttiSuccess) return;
-    result = tuttiRecv(tensor->data, tensor->count(), tensor->dtype, peer, comm, stream_);
-  };
-  send(tensors.send_next, next);
-  send(tensors.send_prev, prev);
-  receive(tensors.recv_prev, prev);
-  receive(tensors.recv_next, next);
+  for (const auto& [op, tensor, peer] : operations) {
+    if (result != tuttiSuccess) break;
+    result = op == P2P::isend ? tuttiSend(tensor.data, tensor.count(), tensor.dtype, peer, comm, stream)
+                              : tuttiRecv(tensor.data, tensor.count(), tensor.dtype, peer, comm, stream);
+  }
   const auto ended = tuttiGroupEnd();
   check(result, comm);
   check(ended, comm);
+}
+
+void P2PCommunicator::communicate(const P2PTensors& tensors) {
+  if (group_.size() == 1) return;
+  std::vector<P2POp> operations;
+  const auto add = [&](P2P op, const Tensor* tensor, int stage) {
+    if (tensor != nullptr && stage >= 0 && stage < group_.size()) operations.push_back({op, *tensor, stage});
+  };
+  const int prev = group_.rank() - 1, next = group_.rank() + 1;
+  add(P2P::isend, tensors.send_next, next);
+  add(P2P::isend, tensors.send_prev, prev);
+  add(P2P::irecv, tensors.recv_prev, prev);
+  add(P2P::irecv, tensors.recv_next, next);
+  batch_isend_irecv(group_, operations, stream_);
 }
 
 }  // namespace tutti::parallel

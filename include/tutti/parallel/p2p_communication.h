@@ -1,13 +1,26 @@
-// What neighbouring stages of a pipeline send each other, by the names of Megatron-Core's p2p_communication.py. All of
-// one call runs together, as one group of sends and receives, so that two neighbours that both send do not wait for
-// each other.
+// Sends and receives that run together, as one group, so that two ranks that both send do not wait for each other: any,
+// by the names of torch.distributed, and what neighbouring stages of a pipeline send each other, by those of
+// Megatron-Core's p2p_communication.py.
 //
 // Thread-safety: one thread at a time.
 #pragma once
 
+#include <vector>
+
 #include "tutti/parallel/process_group.h"
 
 namespace tutti::parallel {
+
+enum class P2P { isend, irecv };
+
+struct P2POp {
+  P2P op = P2P::isend;
+  Tensor tensor;
+  int peer = 0;  // in the group
+};
+
+// `stream`: as in tutti.h. What one rank sends another is received in the order of sending. Throws Error.
+void batch_isend_irecv(ProcessGroup& group, const std::vector<P2POp>& operations, tuttiStream_t stream = nullptr);
 
 // Null: not this one. `next` has the next stage's rank in the pipeline's group, `prev` the previous one's.
 struct P2PTensors {
