@@ -17,11 +17,18 @@ std::vector<std::string> NamesIn(const std::string& order) {
   return names;
 }
 
-// `sizes` of the axes that this layout has; the order's other names are the other layout's.
+// `sizes` of the axes that this layout has; the order's other names are another layout's. "cp" may be given as its two
+// parts.
 MeshLayout LayoutOf(const std::string& order, const std::map<std::string, int>& sizes) {
   std::vector<MeshAxis> axes;
-  for (const auto& name : NamesIn(order)) {
+  const auto add = [&](const std::string& name) {
     if (const auto size = sizes.find(name); size != sizes.end()) axes.push_back({name, size->second});
+  };
+  for (const auto& name : NamesIn(order)) {
+    add(name);
+    if (name != "cp") continue;
+    add("ulysses");
+    add("ring");
   }
   for (const auto& [name, size] : sizes) {
     if (std::ranges::find(axes, name, &MeshAxis::name) != axes.end()) continue;
@@ -80,8 +87,15 @@ ModelParallelLayouts layouts_of(const ModelParallelSizes& sizes, int world_size)
   const int edp = DataParallelSize(
       "the experts", world_size,
       {{"expert_tensor_parallel_size", etp}, {"expert_model_parallel_size", ep}, {"pipeline_model_parallel_size", pp}});
-  ModelParallelLayouts layouts{LayoutOf(sizes.order, {{"tp", tp}, {"cp", cp}, {"dp", dp}, {"pp", pp}}),
-                               LayoutOf(sizes.order, {{"tp", etp}, {"ep", ep}, {"dp", edp}, {"pp", pp}})};
+  const int ulysses = sizes.ulysses_size;
+  if (ulysses < 1 || cp % ulysses != 0) {
+    throw Error(tuttiInvalidArgument,
+                fmt::format("context_parallel_size ({}) is not divisible by ulysses_size ({})", cp, ulysses));
+  }
+  ModelParallelLayouts layouts{
+      LayoutOf(sizes.order, {{"tp", tp}, {"cp", cp}, {"dp", dp}, {"pp", pp}}),
+      LayoutOf(sizes.order, {{"tp", etp}, {"ep", ep}, {"dp", edp}, {"pp", pp}}),
+      LayoutOf(sizes.order, {{"tp", tp}, {"ulysses", ulysses}, {"ring", cp / ulysses}, {"dp", dp}, {"pp", pp}})};
   if (layouts.dense.groups({"pp"}) != layouts.expert.groups({"pp"})) {
     throw Error(tuttiInvalidArgument,
                 fmt::format("with the order \"{}\" the experts' pipelines are on other ranks than the dense layers': "
@@ -97,6 +111,7 @@ ParallelState::ParallelState(tuttiComm_t world, const ModelParallelSizes& sizes,
       layouts_(layouts_of(sizes, world_.size())),
       dense_(world_, layouts_.dense, config),
       expert_(world_, layouts_.expert, config, "expert "),
+      context_(world_, layouts_.context, config),
       config_(config) {}
 
 int ParallelState::pipeline_neighbour(int step) {
@@ -117,6 +132,7 @@ ProcessGroup& ParallelState::get_embedding_group() {
 std::map<std::string, std::uint64_t> ParallelState::bytes_sent() const {
   auto bytes = dense_.bytes_sent();
   bytes.merge(expert_.bytes_sent());
+  bytes.merge(context_.bytes_sent());
   if (embedding_) bytes["embedding"] = embedding_->bytes_sent();
   bytes["world"] = world_.bytes_sent();
   return bytes;

@@ -35,6 +35,19 @@ TEST(Layouts, OfContextParallelism) {
   EXPECT_EQ(layouts.dense.groups({"pp"}).front(), (std::vector{0, 8}));
 }
 
+// As Megatron-Core's hierarchical_context_parallel_sizes {2, 2}: neighbours first, and then across.
+TEST(Layouts, OfUlyssesInsideAndARingAcross) {
+  const ModelParallelSizes sizes{.tensor_model_parallel_size = 2, .context_parallel_size = 4, .ulysses_size = 2};
+  const auto layouts = layouts_of(sizes, 16);
+  EXPECT_EQ(layouts.dense.groups({"cp"}), (Groups{{0, 2, 4, 6}, {1, 3, 5, 7}, {8, 10, 12, 14}, {9, 11, 13, 15}}));
+  EXPECT_EQ(layouts.context.groups({"ulysses"}),
+            (Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}}));
+  EXPECT_EQ(layouts.context.groups({"ring"}),
+            (Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8, 12}, {9, 13}, {10, 14}, {11, 15}}));
+  EXPECT_EQ(layouts.context.groups({"ulysses", "ring"}), layouts.dense.groups({"cp"}));
+  EXPECT_EQ(layouts.context.groups({"dp"}), layouts.dense.groups({"dp"}));
+}
+
 TEST(Layouts, OfExpertsAcrossDataParallelRanks) {
   const auto layouts = layouts_of({.tensor_model_parallel_size = 2, .expert_model_parallel_size = 4}, 16);
   EXPECT_EQ(layouts.expert.groups({"tp"}).front(), (std::vector{0, 1}));
@@ -59,6 +72,8 @@ TEST(Layouts, NameWhatDoesNotFit) {
                      {"world's size (8)", "tensor_model_parallel_size (3)"}));
   EXPECT_TRUE(Throws([] { layouts_of({.tensor_model_parallel_size = 2, .data_parallel_size = 2}, 8); },
                      tuttiInvalidArgument, {"data_parallel_size (2)", "is 4", "world's size is 8"}));
+  EXPECT_TRUE(Throws([] { layouts_of({.context_parallel_size = 4, .ulysses_size = 3}, 8); }, tuttiInvalidArgument,
+                     {"context_parallel_size (4)", "ulysses_size (3)"}));
   EXPECT_TRUE(Throws([] { layouts_of({.expert_model_parallel_size = 3}, 8); }, tuttiInvalidArgument,
                      {"expert_model_parallel_size (3)", "8"}));
   EXPECT_TRUE(Throws([] { layouts_of({.pipeline_model_parallel_size = 0}, 8); }, tuttiInvalidArgument,

@@ -18,6 +18,7 @@ struct ModelParallelSizes {
   int tensor_model_parallel_size = 1;
   int pipeline_model_parallel_size = 1;
   int context_parallel_size = 1;
+  int ulysses_size = 1;  // of the context-parallel ranks, so many exchange heads; the others are a ring across them
   int expert_model_parallel_size = 1;
   int expert_tensor_parallel_size = 0;  // 0: tensor_model_parallel_size
   int data_parallel_size = 0;           // 0: what is left of the world
@@ -25,14 +26,19 @@ struct ModelParallelSizes {
   std::string order = "tp-cp-ep-dp-pp";
 };
 
-// The two layouts, by arithmetic alone. Axes: dense layers "tp", "cp", "dp", "pp"; experts "tp", "ep", "dp", "pp".
-// Source of the layout: Megatron-Core, parallel_state.py, RankGenerator.
+// The layouts, by arithmetic alone. Axes: dense layers "tp", "cp", "dp", "pp"; experts "tp", "ep", "dp", "pp"; context
+// is the dense layers' with "ulysses" and "ring" in the place of "cp", the first the faster: Ulysses' all-to-alls are
+// the heavier traffic, so they are between the nearer ranks, as Megatron's hierarchical_context_parallel_sizes and USP
+// have it.
+// Source of the layouts: Megatron-Core, parallel_state.py, RankGenerator.
 struct ModelParallelLayouts {
   MeshLayout dense;
   MeshLayout expert;
+  MeshLayout context;
 };
-// Throws Error naming the quantity and both values if the sizes do not multiply to the world, an axis with a size above
-// 1 is not in the order, or the two layouts put the pipeline's stages on different ranks.
+// Throws Error naming the quantity and both values if the sizes do not multiply to the world, ulysses_size does not
+// divide context_parallel_size, an axis with a size above 1 is not in the order, or the layouts put the pipeline's
+// stages on different ranks.
 ModelParallelLayouts layouts_of(const ModelParallelSizes& sizes, int world_size);
 
 class ParallelState {
@@ -74,6 +80,13 @@ class ParallelState {
   ProcessGroup& get_context_parallel_group() { return dense_.group("cp"); }
   int get_context_parallel_world_size() const { return dense_.size("cp"); }
   int get_context_parallel_rank() const { return dense_.local_rank("cp"); }
+  // Its two sub-groups, by the names of xDiT: rank i of the one and j of the other is rank j * ulysses_size + i of it.
+  ProcessGroup& get_ulysses_parallel_group() { return context_.group("ulysses"); }
+  int get_ulysses_parallel_world_size() const { return context_.size("ulysses"); }
+  int get_ulysses_parallel_rank() const { return context_.local_rank("ulysses"); }
+  ProcessGroup& get_ring_parallel_group() { return context_.group("ring"); }
+  int get_ring_parallel_world_size() const { return context_.size("ring"); }
+  int get_ring_parallel_rank() const { return context_.local_rank("ring"); }
 
   // All that hold a part of one replica of the model.
   ProcessGroup& get_model_parallel_group() { return dense_.flattened({"tp", "pp"}); }
@@ -103,6 +116,7 @@ class ParallelState {
   ModelParallelLayouts layouts_;
   DeviceMesh dense_;
   DeviceMesh expert_;
+  DeviceMesh context_;
   std::unique_ptr<ProcessGroup> embedding_;
   tuttiConfig_t config_;
 };

@@ -1,0 +1,67 @@
+// Attention over a sequence that is split over a context-parallel group: inside groups of `ulysses` ranks heads are
+// exchanged for the sequence, across them keys and values go round a ring. With one rank in a group the other one does
+// it alone; with one in both it is plain attention.
+//
+// Source: Fang and Zhao 2024, "USP: A Unified Sequence Parallelism Approach for Long Context Generative AI"; the two
+// alone are those of ulysses.h and ring_attention.h.
+//
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <vector>
+
+#include "tutti/parallel/ring_attention.h"
+#include "tutti/parallel/ulysses.h"
+
+namespace tutti::parallel {
+
+struct ContextParallelConfig {
+  std::size_t sequence = 0;  // the whole one's length
+  std::size_t batch = 0;
+  std::size_t heads = 0;  // of this rank's part of the layer, if that is tensor-parallel
+  std::size_t width = 0;  // of a head
+  bool causal = true;
+  SequencePlacement placement = SequencePlacement::zigzag;
+};
+
+class ContextParallelAttention {
+ public:
+  // Collective over the product of both groups, such as get_ulysses_parallel_group() and get_ring_parallel_group().
+  // Throws Error naming the quantity and both values, the same on every rank, if configurations differ, the sequence's
+  // length does not divide by the ranks (zigzag: by twice the ring's size) or the heads by the Ulysses group's size.
+  // Groups and `attention` outlive this.
+  ContextParallelAttention(ProcessGroup& ulysses, ProcessGroup& ring, AttentionCompute& attention,
+                           const ContextParallelConfig& config);
+
+  // Which positions of the sequence this rank holds, in its order: those of the ring rank's part, divided over the
+  // Ulysses group one behind the other.
+  const std::vector<std::size_t>& positions() const { return positions_; }
+  std::size_t rows() const { return positions_.size(); }
+
+  struct Saved {
+    Buffer lse;
+    Buffer qkv, out;  // exchanged for all of the ring rank's sequence; empty unless heads are
+  };
+  // Collective, both. qkv [rows(), batch, heads, 3, width], out [rows(), batch, heads, width]; both are to be kept.
+  Saved forward(const Tensor& qkv, const Tensor& out);
+  void backward(const Tensor& qkv, const Tensor& out, const Saved& saved, const Tensor& grad_out,
+                const Tensor& grad_qkv);
+
+ private:
+  bool exchanges() const { return ulysses_.size() > 1; }
+  // Throws Error naming the tensor and both shapes or types.
+  struct Named {
+    const char* what;
+    const Tensor& tensor;
+  };
+  void Require(const std::vector<Named>& mixed, const std::vector<Named>& outputs) const;
+  Buffer ForRing(Shape part) const;
+
+  ProcessGroup& ulysses_;
+  AttentionCompute& attention_;
+  ContextParallelConfig config_;
+  RingAttention ring_attention_;
+  std::vector<std::size_t> positions_;
+};
+
+}  // namespace tutti::parallel

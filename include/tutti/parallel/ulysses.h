@@ -1,0 +1,29 @@
+// A rank's part of the sequence with all heads becomes the whole sequence with its part of the heads, and back, so that
+// attention runs on whole sequences as if nothing was split.
+//
+// Source: Jacobs et al. 2023, "DeepSpeed Ulysses": all-to-alls of queries, keys, values before attention and of its
+// output behind it, of N h elements each; a rank of P sends (P - 1) / P of its N h / P of each. The gradient of one
+// exchange is the other one.
+//
+// Tensors lie [sequence, batch, heads, ..]: what is one head's may have any shape, such as mixed queries, keys and
+// values [3, width], which then are exchanged at once. A rank's rows of the sequence lie one behind the other, so the
+// side with the whole sequence is sent from and received into as it is. The other side's heads lie side by side in each
+// row: there one copy packs or unpacks, because an all-to-all takes each peer's part in one piece.
+//
+// All shapes are checked, and named in the error, before anything is sent. Thread-safety: one thread at a time.
+#pragma once
+
+#include "tutti/parallel/compute.h"
+#include "tutti/parallel/process_group.h"
+
+namespace tutti::parallel {
+
+// input [s / size, batch, heads, ..]; output [s, batch, heads / size, ..].
+void scatter_heads_gather_sequence(ProcessGroup& group, Compute& compute, const Tensor& input, const Tensor& output);
+// input [s, batch, heads / size, ..]; output [s / size, batch, heads, ..].
+void scatter_sequence_gather_heads(ProcessGroup& group, Compute& compute, const Tensor& input, const Tensor& output);
+
+inline constexpr auto& scatter_heads_gather_sequence_backward = scatter_sequence_gather_heads;
+inline constexpr auto& scatter_sequence_gather_heads_backward = scatter_heads_gather_sequence;
+
+}  // namespace tutti::parallel

@@ -1,0 +1,163 @@
+#include "tutti/parallel/ring_attention.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "tutti/parallel/error.h"
+#include "tutti/parallel/p2p_communication.h"
+
+namespace tutti::parallel {
+namespace {
+
+enum Mixed : std::size_t { kQueries, kKeys, kValues, kMixed };  // of qkv
+enum Pair : std::size_t { kPairKeys, kPairValues, kPair };      // of what goes round
+
+void RequireMixed(const char* what, const Tensor& qkv) {
+  constexpr std::size_t kDimensions = 5;
+  require_type(what, qkv, tuttiFloat32);
+  if (qkv.shape.size() == kDimensions && qkv.shape[3] == kMixed) return;
+  throw Error(tuttiInvalidArgument, fmt::format("{} has shape {}, but [rows, batch, heads, 3, width] is expected", what,
+                                                describe(qkv.shape)));
+}
+
+// [rows, batch, heads, ..].
+Shape Like(const Tensor& qkv, std::initializer_list<std::size_t> rest) {
+  Shape shape(qkv.shape.begin(), qkv.shape.begin() + 3);
+  shape.insert(shape.end(), rest);
+  return shape;
+}
+
+void RequireFloats(const char* what, const Tensor& tensor, const Shape& expected) {
+  require_type(what, tensor, tuttiFloat32);
+  require_shape(what, tensor, expected);
+}
+
+// A row for each head of each position of each sample.
+Tensor HeadMatrix(const Tensor& tensor) {
+  const std::size_t columns = tensor.shape[3] * tensor.shape[4];
+  return {tensor.data, {columns == 0 ? 0 : tensor.count() / columns, columns}, tensor.dtype};
+}
+
+AttentionInputs InputsOf(const AttentionBlock& block, const HeadRows& q, const HeadRows& k, const HeadRows& v) {
+  return {q.range(block.first_query, block.queries), k.range(block.first_key, block.keys),
+          v.range(block.first_key, block.keys), block.causal};
+}
+
+}  // namespace
+
+Buffer RingAttention::PackedKeysAndValues(const Tensor& qkv) {
+  const std::size_t width = qkv.shape[4];
+  Buffer packed(attention_.compute(), Like(qkv, {kPair, width}));
+  attention_.compute().copy_columns(HeadMatrix(qkv), kKeys * width, HeadMatrix(packed), 0, kPair * width);
+  return packed;
+}
+
+std::optional<AttentionBlock> RingAttention::BlockOf(std::size_t step, std::size_t rows) const {
+  const auto size = static_cast<std::size_t>(group_.size()), rank = static_cast<std::size_t>(group_.rank());
+  return visible_block(placement_, causal_, rows, rank, (rank + size - step) % size);
+}
+
+void RingAttention::Start(const std::vector<Pass>& passes) {
+  const int size = group_.size(), next = (group_.rank() + 1) % size, previous = (group_.rank() + size - 1) % size;
+  std::vector<P2POp> operations;
+  for (const auto& [send, receive] : passes) {
+    operations.push_back({P2P::isend, send, next});
+    operations.push_back({P2P::irecv, receive, previous});
+  }
+  attention_.compute().fork_communication();
+  batch_isend_irecv(group_, operations, attention_.compute().communication_stream());
+}
+
+void RingAttention::forward(const Tensor& qkv, const Tensor& out, const Tensor& lse) {
+  RequireMixed("qkv", qkv);
+  RequireFloats("out", out, Like(qkv, {qkv.shape[4]}));
+  RequireFloats("lse", lse, Like(qkv, {1}));
+  auto& compute = attention_.compute();
+  const auto size = static_cast<std::size_t>(group_.size());
+  const Buffer sums(compute, lse.shape);
+  for (const Tensor& state : {out, lse, sums.tensor()}) compute.zero(state);
+
+  Buffer here, arriving;  // keys and values
+  if (size > 1) here = PackedKeysAndValues(qkv);
+  for (std::size_t step = 0; step < size; ++step) {
+    const bool passes = step + 1 < size;
+    if (passes) {
+      if (arriving.tensor().data == nullptr) arriving = Buffer(compute, here.tensor().shape);
+      Start({{here, arriving}});
+    }
+    if (const auto block = BlockOf(step, qkv.shape[0])) {
+      const auto range = [&](const HeadRows& rows) { return rows.range(block->first_query, block->queries); };
+      const auto inputs = size == 1 ? InputsOf(*block, {qkv, kQueries}, {qkv, kKeys}, {qkv, kValues})
+                                    : InputsOf(*block, {qkv, kQueries}, {here, kPairKeys}, {here, kPairValues});
+      attention_.attend(inputs, {range(out), range(lse), range(sums.tensor())});
+    }
+    if (passes) compute.join_communication();
+    std::swap(here, arriving);
+  }
+  attention_.finish({out, lse, sums.tensor()});
+}
+
+void RingAttention::backward(const Tensor& qkv, const Tensor& out, const Tensor& lse, const Tensor& grad_out,
+                             const Tensor& grad_qkv) {
+  RequireMixed("qkv", qkv);
+  RequireFloats("grad_qkv", grad_qkv, qkv.shape);
+  for (const auto& [what, tensor] : {std::pair{"out", &out}, std::pair{"grad_out", &grad_out}}) {
+    RequireFloats(what, *tensor, Like(qkv, {qkv.shape[4]}));
+  }
+  RequireFloats("lse", lse, Like(qkv, {1}));
+  auto& compute = attention_.compute();
+  const auto size = static_cast<std::size_t>(group_.size());
+  const Buffer delta(compute, lse.shape);
+  attention_.attend_delta(out, grad_out, delta.tensor());
+  compute.zero(grad_qkv);
+  const auto add = [&](const AttentionBlock& block, const AttentionInputs& inputs, const HeadRows& grad_k,
+                       const HeadRows& grad_v) {
+    const auto range = [&](const HeadRows& rows) { return rows.range(block.first_query, block.queries); };
+    const auto keys = [&](const HeadRows& rows) { return rows.range(block.first_key, block.keys); };
+    attention_.attend_backward(inputs, range(grad_out), range(lse), range(delta.tensor()), range({grad_qkv, kQueries}),
+                               keys(grad_k), keys(grad_v));
+  };
+  if (size == 1) {
+    const auto block = *BlockOf(0, qkv.shape[0]);
+    return add(block, InputsOf(block, {qkv, kQueries}, {qkv, kKeys}, {qkv, kValues}), {grad_qkv, kKeys},
+               {grad_qkv, kValues});
+  }
+
+  Buffer here = PackedKeysAndValues(qkv);
+  const Shape shape = here.tensor().shape;
+  const auto make = [&] { return Buffer(compute, shape); };
+  Buffer arriving = make();
+  // Gradients of keys and values: of this rank's own, by itself; of those that are here, by this rank; of those that
+  // were here before, by all ranks that have seen them; the same on their way to this rank.
+  const Buffer own = make();
+  Buffer mine = make(), leaving = make(), coming = make();
+  const auto add_to = [&](const Buffer& sum, const Buffer& more) {
+    const std::size_t count = more.tensor().count();
+    compute.add_rows(Tensor(more.tensor().floats(), {1, count}), Tensor(sum.tensor().floats(), {count}));
+  };
+  for (std::size_t step = 0; step < size; ++step) {
+    std::vector<Pass> passes;
+    if (step + 1 < size) passes.push_back({here, arriving});
+    if (step >= 2) passes.push_back({leaving, coming});
+    if (!passes.empty()) Start(passes);
+    const Buffer& grads = step == 0 ? own : mine;
+    compute.zero(grads);
+    if (const auto block = BlockOf(step, qkv.shape[0])) {
+      add(*block, InputsOf(*block, {qkv, kQueries}, {here, kPairKeys}, {here, kPairValues}), {grads, kPairKeys},
+          {grads, kPairValues});
+    }
+    if (!passes.empty()) compute.join_communication();
+    if (step >= 2) add_to(mine, coming);
+    if (step >= 1) std::swap(mine, leaving);
+    std::swap(here, arriving);
+  }
+  Start({{leaving, coming}});
+  compute.join_communication();
+  add_to(own, coming);
+  const std::size_t width = qkv.shape[4];
+  compute.copy_columns(HeadMatrix(own), 0, HeadMatrix(grad_qkv), kKeys * width, kPair * width);
+}
+
+}  // namespace tutti::parallel
