@@ -34,6 +34,11 @@ dense=(
   "PP 4, GPipe|4|--pipeline 4 --schedule GPipe"
   "PP 4, 1F1B|4|--pipeline 4 --schedule 1F1B"
   "TP x PP x DP = 2 x 2 x 2|8|--tensor 2 --pipeline 2"
+  "CP 2, Ulysses|2|--context 2 --ulysses 2"
+  "CP 2, ring|2|--context 2"
+  "CP 4, ring|4|--context 4"
+  "CP 4, Ulysses 2 x ring 2|4|--context 4 --ulysses 2"
+  "TP+SP 2 x CP 2 x PP 2|8|--tensor 2 --sequence-parallel --context 2 --pipeline 2"
 )
 
 # Data-parallel ranks that share the optimiser's state, gradients and parameters.
@@ -65,6 +70,7 @@ mixture=(
   "EP 2 x DP 2|4|--expert 2 --microbatches 1"
   "EP 4|4|--expert 4 --microbatches 1"
   "PP 2 x EP 2|4|--pipeline 2 --expert 2 --microbatches 2"
+  "CP 4, Ulysses 2 x ring 2, x EP 4|4|--context 4 --ulysses 2 --expert 4"
   "TP+SP 2 x EP 4 x DP 4|8|--tensor 2 --sequence-parallel --expert-tensor 1 --expert 4 --microbatches 1"
 )
 experts="--experts 4 --top-k 2 --feed-forward 128"
@@ -131,7 +137,7 @@ bytes() {
     IFS='|' read -r name ranks more <<<"$split"
     # shellcheck disable=SC2086
     examples/run.sh "$ranks" "$build/train_lm" --steps 2 --algorithm ring --bytes $flags $more |
-      sed -n "s/^$what \([a-z0-9 ]*\): sent \([0-9]*\), by the formula \([0-9]*\)\$/| $name | \1 | \2 | \3 |/p" | grep -v "| 0 | 0 |"
+      sed -n "s/^$what \([a-z0-9 -]*\): sent \([0-9]*\), by the formula \([0-9]*\)\$/| $name | \1 | \2 | \3 |/p" | grep -v "| 0 | 0 |"
   done
 }
 bytes bytes "" "${dense[@]}" "${sharded[@]}"

@@ -11,16 +11,19 @@ Attention::Attention(const Surroundings& surroundings, const std::string& name)
            {.sequence_parallel = in_.sequence_parallel}) {}
 
 // Whole heads are split: a rank has some of them.
-AttentionShape Attention::shape() const {
-  return {in_.model.sequence, in_.batch, in_.model.heads / in_.tp.size(), in_.model.hidden / in_.model.heads};
+Tensor Attention::heads(const Tensor& tensor, bool mixed) const {
+  Shape shape{tensor.shape[0], in_.batch, in_.model.heads / in_.tp.size(), in_.model.hidden / in_.model.heads};
+  if (mixed) shape.insert(shape.end() - 1, 3);
+  return {tensor.floats(), std::move(shape)};
 }
 
 Attention::Saved Attention::forward(const Tensor& x, const Tensor& y) {
-  const auto [sequence, batch, heads, width] = shape();
-  Saved saved{norm_.forward(x), in_.make(in_.part_of_columns(3 * in_.model.hidden)),
-              in_.make({batch, heads, sequence, sequence}), in_.make(in_.part_of_columns(in_.model.hidden))};
+  Saved saved{norm_.forward(x),
+              in_.make(in_.part_of_columns(3 * in_.model.hidden)),
+              in_.make(in_.part_of_columns(in_.model.hidden)),
+              {}};
   qkv_.forward(saved.norm.y, saved.qkv);
-  in_.math.attention(shape(), saved.qkv, saved.probabilities, saved.attended);
+  saved.attention = in_.attention.forward(heads(saved.qkv, true), heads(saved.attended, false));
   out_.forward(saved.attended, y);
   in_.math.add(x, y, y);
   return saved;
@@ -30,7 +33,8 @@ void Attention::backward(const Tensor& x, const Saved& saved, const Tensor& grad
   const Buffer grad_attended = in_.make(saved.attended.tensor().shape), grad_qkv = in_.make(saved.qkv.tensor().shape);
   const Buffer grad_norm = in_.make(x.shape);
   out_.backward(saved.attended, grad, grad_attended);
-  in_.math.attention_backward(shape(), saved.qkv, saved.probabilities, saved.attended, grad_attended, grad_qkv);
+  in_.attention.backward(heads(saved.qkv, true), heads(saved.attended, false), saved.attention,
+                         heads(grad_attended, false), heads(grad_qkv, true));
   qkv_.backward(saved.norm.y, grad_qkv, grad_norm);
   norm_.backward(x, saved.norm, grad_norm, grad);
 }

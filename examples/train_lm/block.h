@@ -20,14 +20,16 @@ class Attention {
 
   struct Saved {
     LayerNorm::Saved norm;
-    Buffer qkv, probabilities, attended;
+    Buffer qkv, attended;
+    tutti::parallel::ContextParallelAttention::Saved attention;
   };
   Saved forward(const Tensor& x, const Tensor& y);
   // grad: of y, and then of x.
   void backward(const Tensor& x, const Saved& saved, const Tensor& grad);
 
  private:
-  AttentionShape shape() const;
+  // By head: queries, keys and values if `mixed`.
+  Tensor heads(const Tensor& tensor, bool mixed) const;
 
   const Surroundings& in_;
   LayerNorm norm_;

@@ -1,5 +1,5 @@
 // A transformer's mathematics, written once for every processor (tutti/parallel/elementwise_compute.h): each index is a
-// row, a column, or a row of a head.
+// row or a column.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -7,48 +7,9 @@
 #include <numbers>
 
 #include "model_math.h"
-#include "tutti/parallel/elementwise_compute.h"
+#include "tutti/parallel/elementwise_attention.h"
 
 namespace train_lm {
-
-// Where a head's queries, keys or values, and its part of the output, lie.
-class HeadRows {
- public:
-  TUTTI_ANY_PROCESSOR HeadRows(const AttentionShape& shape, std::size_t sample, std::size_t head)
-      : shape_(shape), sample_(sample), head_(head) {}
-
-  TUTTI_ANY_PROCESSOR std::size_t query(std::size_t at) const { return 3 * out(at); }
-  TUTTI_ANY_PROCESSOR std::size_t key(std::size_t at) const { return query(at) + shape_.width; }
-  TUTTI_ANY_PROCESSOR std::size_t value(std::size_t at) const { return key(at) + shape_.width; }
-  TUTTI_ANY_PROCESSOR std::size_t out(std::size_t at) const {
-    return ((at * shape_.batch + sample_) * shape_.heads + head_) * shape_.width;
-  }
-  TUTTI_ANY_PROCESSOR std::size_t probabilities(std::size_t at) const {
-    return ((sample_ * shape_.heads + head_) * shape_.sequence + at) * shape_.sequence;
-  }
-
- private:
-  AttentionShape shape_;
-  std::size_t sample_, head_;
-};
-
-// Index `i` of all rows of all heads.
-struct HeadRow {
-  HeadRows head;
-  std::size_t at;
-
-  TUTTI_ANY_PROCESSOR HeadRow(const AttentionShape& shape, std::size_t i)
-      : head(shape, i / shape.sequence / shape.heads, i / shape.sequence % shape.heads), at(i % shape.sequence) {}
-};
-
-TUTTI_ANY_PROCESSOR inline float Dot(const float* a, const float* b, std::size_t count) {
-  float sum = 0;
-  for (std::size_t i = 0; i < count; ++i) sum += a[i] * b[i];
-  return sum;
-}
-TUTTI_ANY_PROCESSOR inline void AddScaled(const float* from, float factor, float* to, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] += from[i] * factor;
-}
 
 inline constexpr float kLayerNormEpsilon = 1e-5F;
 inline constexpr float kGeluScale = std::numbers::sqrt2_v<float> * std::numbers::inv_sqrtpi_v<float>;
@@ -63,6 +24,7 @@ class ElementwiseMath final : public Math {
   explicit ElementwiseMath(Arguments&&... arguments) : on_(std::forward<Arguments>(arguments)...) {}
 
   Compute& compute() override { return on_; }
+  tutti::parallel::AttentionCompute& attention() override { return attention_; }
 
   void add(const Tensor& a, const Tensor& b, const Tensor& out) override {
     const float *const left = a.floats(), *const right = b.floats();
@@ -133,60 +95,6 @@ class ElementwiseMath final : public Math {
     });
   }
 
-  void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& probabilities,
-                 const Tensor& out) override {
-    const float scale = 1 / std::sqrt(static_cast<float>(shape.width));
-    const float* const in = qkv.floats();
-    float *const weights = probabilities.floats(), *const to = out.floats();
-    on_.for_each(RowsOf(shape), [=] TUTTI_ANY_PROCESSOR(std::size_t i) {
-      const HeadRow row(shape, i);
-      const auto& [head, at] = row;
-      float *const weight = weights + head.probabilities(at), *const result = to + head.out(at);
-      const std::size_t seen = at + 1;  // causal
-      float maximum = 0, sum = 0;
-      for (std::size_t j = 0; j < seen; ++j) {
-        weight[j] = Dot(in + head.query(at), in + head.key(j), shape.width) * scale;
-        maximum = j == 0 || weight[j] > maximum ? weight[j] : maximum;
-      }
-      for (std::size_t j = 0; j < seen; ++j) sum += weight[j] = std::exp(weight[j] - maximum);
-      for (std::size_t c = 0; c < shape.width; ++c) result[c] = 0;
-      for (std::size_t j = 0; j < seen; ++j) {
-        weight[j] /= sum;
-        AddScaled(in + head.value(j), weight[j], result, shape.width);
-      }
-    });
-  }
-
-  // With D = grad_out . out, a score's gradient is p (grad_out . value - D) (Dao et al. 2022, FlashAttention).
-  void attention_backward(const AttentionShape& shape, const Tensor& qkv, const Tensor& probabilities,
-                          const Tensor& out, const Tensor& grad_out, const Tensor& grad_qkv) override {
-    const float scale = 1 / std::sqrt(static_cast<float>(shape.width));
-    const float *const in = qkv.floats(), *const weights = probabilities.floats();
-    const float *const outs = out.floats(), *const grads = grad_out.floats();
-    float* const to = grad_qkv.floats();
-    // One row is one query's, and one key's and value's.
-    on_.for_each(RowsOf(shape), [=] TUTTI_ANY_PROCESSOR(std::size_t i) {
-      const HeadRow row(shape, i);
-      const auto& [head, mine] = row;
-      const auto score_gradient = [&](std::size_t at, std::size_t key) {
-        const float* const grad = grads + head.out(at);
-        const float all = Dot(grad, outs + head.out(at), shape.width);
-        const float one = Dot(grad, in + head.value(key), shape.width);
-        return weights[head.probabilities(at) + key] * (one - all) * scale;
-      };
-      for (std::size_t c = 0; c < shape.width; ++c) {
-        to[head.query(mine) + c] = to[head.key(mine) + c] = to[head.value(mine) + c] = 0;
-      }
-      for (std::size_t key = 0; key <= mine; ++key) {
-        AddScaled(in + head.key(key), score_gradient(mine, key), to + head.query(mine), shape.width);
-      }
-      for (std::size_t at = mine; at < shape.sequence; ++at) {
-        AddScaled(in + head.query(at), score_gradient(at, mine), to + head.key(mine), shape.width);
-        AddScaled(grads + head.out(at), weights[head.probabilities(at) + mine], to + head.value(mine), shape.width);
-      }
-    });
-  }
-
   void adam(const AdamStep& step, const Tensor& grad, const Tensor& first_moment, const Tensor& second_moment,
             const Tensor& parameter) override {
     const float first_correction = 1 - std::pow(step.beta1, static_cast<float>(step.step));
@@ -201,9 +109,8 @@ class ElementwiseMath final : public Math {
   }
 
  private:
-  static std::size_t RowsOf(const AttentionShape& shape) { return shape.batch * shape.heads * shape.sequence; }
-
   Processor on_;
+  tutti::parallel::ElementwiseAttention<Processor> attention_{on_};
 };
 
 }  // namespace train_lm

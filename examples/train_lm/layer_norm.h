@@ -6,6 +6,7 @@
 #include <string>
 
 #include "parameters.h"
+#include "tutti/parallel/context_parallel.h"
 #include "tutti/parallel/token_dispatcher.h"
 
 namespace train_lm {
@@ -18,17 +19,19 @@ struct Surroundings {
   Math& math;
   Parameters& parameters;
   TensorParallel tp;
+  tutti::parallel::ContextParallelAttention& attention;
   bool sequence_parallel;
   std::size_t batch;  // samples of a micro-batch
   tutti::parallel::ProcessGroup& experts;
   tutti::parallel::MoEAlltoAllTokenDispatcher* dispatcher;  // null: there are no experts
 
+  // "sequence" is what the tensor-parallel group has of it: the context-parallel rank's part.
   // [sequence (or this rank's part), batch, columns].
   Shape rows_of_sequence(std::size_t columns) const {
-    return {sequence_parallel ? model.sequence / tp.size() : model.sequence, batch, columns};
+    return {sequence_parallel ? attention.rows() / tp.size() : attention.rows(), batch, columns};
   }
   // [sequence, batch, this rank's part of columns].
-  Shape part_of_columns(std::size_t columns) const { return {model.sequence, batch, columns / tp.size()}; }
+  Shape part_of_columns(std::size_t columns) const { return {attention.rows(), batch, columns / tp.size()}; }
   Buffer make(Shape shape) const { return {math.compute(), std::move(shape)}; }
 };
 

@@ -36,6 +36,10 @@ void Describe(CLI::App& app, Options& options) {
                                                           {"broadcast", GradientExchange::broadcast}};
   app.add_option("--tensor", train.split.tensor_model_parallel_size, "tensor-parallel ranks");
   app.add_option("--pipeline", train.split.pipeline_model_parallel_size, "pipeline stages");
+  app.add_option("--context", train.split.context_parallel_size,
+                 "context-parallel ranks: each has a part of every sequence, and attention is over a ring of them");
+  app.add_option("--ulysses", train.split.ulysses_size,
+                 "of those, so many exchange heads, and the ring is across them (all of them: Ulysses alone)");
   app.add_option("--expert", train.split.expert_model_parallel_size,
                  "expert-parallel ranks, of the data-parallel ones");
   app.add_option("--expert-tensor", train.split.expert_tensor_parallel_size, "ranks an expert is split over: 1");
@@ -87,7 +91,7 @@ tuttiConfig_t ConfigOf(const Options& options) {
 void Configure(ParallelState& state, GradientExchange exchange, tuttiConfig_t config) {
   if (exchange == GradientExchange::all_reduce) return;
   config.algorithm = exchange == GradientExchange::parameter_server ? "parameter_server" : "all_to_all_broadcast";
-  state.get_data_parallel_group().configure(config);
+  state.get_data_parallel_group(true).configure(config);
   state.get_expert_data_parallel_group().configure(config);
 }
 
@@ -117,9 +121,10 @@ class Traffic {
     std::vector<std::uint64_t> sent, expected_by_rank;
     if (config_.zero == 0) {
       const auto& parameters = trainer_.parameters();
-      sent = ByRank(counts.at("dp") - before_.at("dp"));
+      const auto& replicas = state_.get_data_parallel_group(true);
+      sent = ByRank(counts.at(replicas.name()) - before_.at(replicas.name()));
       expected_by_rank =
-          ByRank(expected_bytes_of_rank(config_.data_parallel, state_.get_data_parallel_world_size(),
+          ByRank(expected_bytes_of_rank(config_.data_parallel, replicas.size(),
                                         parameters.dense_bytes(), parameters.updated_dense_bytes()));
     }
     for (auto& [name, count] : counts) count = Total(count - (before_.contains(name) ? before_.at(name) : 0));
@@ -143,7 +148,8 @@ class Traffic {
     auto counts = state_.bytes_sent();
     counts.erase("world");
     counts.merge(trainer_.parameters().bytes_sent());
-    for (const char* group : {"tp", "dp", "pp", "expert ep", "expert dp"}) counts.try_emplace(group, 0);
+    for (const char* group : {"tp", "dp", "cp-dp", "pp", "ulysses", "ring", "expert ep", "expert dp"})
+      counts.try_emplace(group, 0);
     counts[kChoices] = trainer_.remote_choices();
     return counts;
   }

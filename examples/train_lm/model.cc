@@ -12,7 +12,8 @@ Model::Model(const Surroundings& surroundings, const StageRange& range)
     const Shape shape = activation_shape();
     const std::size_t begin = in_.sequence_parallel ? in_.tp.rank() * shape[0] : 0;
     std::vector<std::int32_t> ids(shape[0] * shape[1]);
-    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(begin + i / shape[1]);
+    const auto& positions = in_.attention.positions();
+    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(positions[begin + i / shape[1]]);
     positions_ = Buffer(in_.math.compute(), {ids.size()}, tuttiInt32);
     in_.math.compute().upload(ids.data(), positions_);
   }

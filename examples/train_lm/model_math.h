@@ -4,18 +4,13 @@
 
 #include <memory>
 
-#include "tutti/parallel/compute.h"
+#include "tutti/parallel/attention_compute.h"
 
 namespace train_lm {
 
 using tutti::parallel::Buffer;
 using tutti::parallel::Compute;
 using tutti::parallel::Tensor;
-
-// A sequence's queries, keys and values for `heads` heads lie as [sequence, batch, heads, 3, width].
-struct AttentionShape {
-  std::size_t sequence, batch, heads, width;
-};
 
 struct AdamStep {
   float learning_rate;
@@ -29,6 +24,7 @@ class Math {
  public:
   virtual ~Math() = default;
   virtual Compute& compute() = 0;
+  virtual tutti::parallel::AttentionCompute& attention() = 0;
 
   // out = a + b. out may be one of them.
   virtual void add(const Tensor& a, const Tensor& b, const Tensor& out) = 0;
@@ -41,12 +37,6 @@ class Math {
   // The tanh form (Hendrycks and Gimpel 2016).
   virtual void gelu(const Tensor& x, const Tensor& y) = 0;
   virtual void gelu_backward(const Tensor& x, const Tensor& grad_y, const Tensor& grad_x) = 0;
-  // Causal, scaled by 1 / sqrt(width) (Vaswani et al. 2017). probabilities: [batch, heads, sequence, sequence]; out:
-  // [sequence, batch, heads, width].
-  virtual void attention(const AttentionShape& shape, const Tensor& qkv, const Tensor& probabilities,
-                         const Tensor& out) = 0;
-  virtual void attention_backward(const AttentionShape& shape, const Tensor& qkv, const Tensor& probabilities,
-                                  const Tensor& out, const Tensor& grad_out, const Tensor& grad_qkv) = 0;
   virtual void adam(const AdamStep& step, const Tensor& grad, const Tensor& first_moment, const Tensor& second_moment,
                     const Tensor& parameter) = 0;
 };

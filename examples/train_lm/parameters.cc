@@ -131,13 +131,15 @@ Parameters::Parameters(const std::vector<ParameterSpec>& specs, const TrainConfi
     list.push_back({spec.name, entry.data});
     entries_.emplace(spec.name, std::move(entry));
   }
+  // Ranks that have parts of the same samples have the same parameters, too.
+  auto& replicas = state_.get_data_parallel_group(true);
   tutti::parallel::DistributedDataParallelConfig ddp;
   if (config.data_parallel == GradientExchange::parameter_server) ddp.servers = config.servers;
   ddp.memory = &memory_;
   if (config.bucket_bytes != 0) ddp.bucket_bytes = ddp.first_bucket_bytes = config.bucket_bytes;
-  dense_ = std::make_unique<DistributedDataParallel>(state_.get_data_parallel_group(), compute, std::move(dense), ddp);
-  // An expert sees the tokens of all ranks of its group, so of as many data-parallel ranks.
-  ddp.gradient_divisor = state_.get_data_parallel_world_size();
+  dense_ = std::make_unique<DistributedDataParallel>(replicas, compute, std::move(dense), ddp);
+  // An expert sees the tokens of all ranks of its group, so of as many of those.
+  ddp.gradient_divisor = replicas.size();
   experts_ = std::make_unique<DistributedDataParallel>(state_.get_expert_data_parallel_group(), compute,
                                                        std::move(experts), ddp);
 }

@@ -16,7 +16,7 @@ ShardedParameters::ShardedParameters(const std::vector<ParameterSpec>& specs, co
       math_(math),
       sequence_parallel_(config.sequence_parallel),
       every_pass_(config.zero >= static_cast<int>(ZeroStage::gradients)),
-      fsdp_(state.get_data_parallel_group(), math.compute(), UnitsOf(specs),
+      fsdp_(state.get_data_parallel_group(true), math.compute(), UnitsOf(specs),
             {.stage = static_cast<ZeroStage>(config.zero),
              .shard_group_size = config.shard_group,
              .memory = &memory,

@@ -17,8 +17,13 @@ train 1 --losses "$work/one" >"$work/log"
 train 2 --tensor 2 --sequence-parallel --losses "$work/tp" >>"$work/log"
 train 4 --pipeline 2 --schedule GPipe --microbatches 2 --losses "$work/pp" >>"$work/log"
 train 8 --tensor 2 --pipeline 2 --losses "$work/all" >>"$work/log"
+train 2 --context 2 --ulysses 2 --losses "$work/ulysses" >>"$work/log"
+train 2 --context 2 --losses "$work/ring2" >>"$work/log"
+train 4 --context 4 --losses "$work/ring4" >>"$work/log"
+train 8 --context 4 --ulysses 2 --microbatches 2 --losses "$work/usp" >>"$work/log"
 "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "TP+SP 2=$work/tp" "PP 2 x DP 2=$work/pp" \
-  "2 x 2 x 2=$work/all"
+  "2 x 2 x 2=$work/all" "Ulysses 2=$work/ulysses" "ring 2=$work/ring2" "ring 4=$work/ring4" \
+  "Ulysses 2 x ring 2 x DP 2=$work/usp"
 train 2 --zero 2 --losses "$work/zero2" >>"$work/log"
 train 4 --zero 3 --shard-group 2 --microbatches 2 --losses "$work/hsdp" >>"$work/log"
 train 8 --zero 1 --tensor 2 --pipeline 2 --sequence-parallel --losses "$work/zero1" >>"$work/log"
@@ -70,6 +75,18 @@ for flags in "3 --zero 3 --batch 9 --microbatches 1" "6 --zero 2 --batch 9 --ten
     END { if (seen < 5 + 3 * ranks) { print seen + 0 " numbers"; bad = 1 }; exit bad }'
 done
 
+# In so many kinds of groups something is sent, and in each what the formula says.
+sends() {
+  local groups=$1
+  shift
+  train 8 --algorithm ring --bytes "$@" | awk -v groups="$groups" '
+    $1 == "bytes" { sent = $(NF - 4); sub(",", "", sent); seen += sent > 0; if (sent != $NF) { print; bad = 1 } }
+    END { if (seen != groups) { print seen + 0 " groups"; bad = 1 }; exit bad }'
+}
+sends 4 --tensor 2 --sequence-parallel --context 4 --ulysses 2
+sends 5 --context 4 --ulysses 2 --pipeline 2 --experts 4 --expert 4
+sends 4 --context 2 --zero 3 --shard-group 2 --microbatches 2 --pipeline 2
+
 refused() {
   local words=$1
   shift
@@ -86,8 +103,12 @@ refused() {
 refused "heads (3) is not divisible by tensor_model_parallel_size (2)" 2 --tensor 2 --heads 3 --hidden 66
 refused "layers (5) is not divisible by pipeline_model_parallel_size (2)" 2 --pipeline 2 --layers 5
 refused "experts (3) is not divisible by expert_model_parallel_size (2)" 2 --expert 2 --experts 3
-refused "data_parallel_size (4) is not divisible by shard_group (3)" 4 --zero 3 --shard-group 3 --microbatches 2
+refused "data_parallel_size x context_parallel_size (4) is not divisible by shard_group (3)" 4 --zero 3 --shard-group 3 --microbatches 2
 refused "experts is 4, but what a model whose parameters are sharded takes is 0" 2 --zero 1 --experts 4
+refused "the number of heads (3) is not divisible by ulysses_size (2)" 2 --context 2 --ulysses 2 --heads 3 --hidden 66
+refused "sequence (63) is not divisible by context_parallel_size (2)" 2 --context 2 --sequence 63
+refused "length (62) is not divisible by the number of zigzag chunks, twice the ring's size (4)" 2 --context 2 --sequence 62
+refused "context_parallel_size (2) is not divisible by ulysses_size (4)" 2 --context 2 --ulysses 4
 refused "the world's size (3) is not divisible by" 3 --tensor 2
 refused "there cannot be 3 parameter servers in group \"dp\" of 2 ranks" 2 --data-parallel parameter-server --servers 3
 refused "tensor_model_parallel_size (2) x context_parallel_size (1) x pipeline_model_parallel_size (1) x data_parallel_size (4) is 8, but the world's size is 2" 2 --tensor 2 --data 4

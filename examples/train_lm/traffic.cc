@@ -17,18 +17,23 @@ struct Job {
     const auto size = [&](const char* axis) { return static_cast<std::uint64_t>(layouts.dense.size(axis)); };
     tp = size("tp");
     dp = size("dp");
-    shards = config.shard_group == 0 ? dp : static_cast<std::uint64_t>(config.shard_group);
     pp = size("pp");
-    rows = config.batch * config.model.sequence / dp / config.microbatches;
+    cp = size("cp");
+    shards = config.shard_group == 0 ? replicas() : static_cast<std::uint64_t>(config.shard_group);
+    ulysses = static_cast<std::uint64_t>(config.split.ulysses_size);
+    rows = config.batch * config.model.sequence / dp / cp / config.microbatches;
     activation = rows * config.model.hidden * kFloat;
   }
 
   const TrainConfig& config;
   tutti::parallel::ModelParallelLayouts layouts;
-  std::uint64_t tp, dp, pp;
-  std::uint64_t shards;      // ranks that share parameters, gradients or the optimiser's state
-  std::uint64_t rows;        // tokens of a micro-batch
-  std::uint64_t activation;  // bytes, of the whole sequence
+  // A replica is what has all parameters: one for each rank of both data and context parallelism.
+  std::uint64_t replicas() const { return dp * cp; }
+
+  std::uint64_t tp, dp, pp, cp, ulysses;
+  std::uint64_t shards;      // replicas that share parameters, gradients or the optimiser's state
+  std::uint64_t rows;        // tokens of a micro-batch, of a replica
+  std::uint64_t activation;  // their bytes
 };
 
 // By all of n ranks together, to combine `bytes` of gradients. A parameter server sends as much as an all-reduce: n - 1
@@ -62,7 +67,7 @@ std::uint64_t AlongSequenceBytes(const Job& job) {
   for (const auto& spec : parameters_of(config.model, {0, config.model.layers, 0, config.model.experts})) {
     if (spec.along_sequence) bytes += 2 * (job.tp - 1) * CountOf(spec.whole) * kFloat;
   }
-  const std::uint64_t places = config.data_parallel == GradientExchange::parameter_server ? 1 : job.dp;
+  const std::uint64_t places = config.data_parallel == GradientExchange::parameter_server ? 1 : job.replicas();
   return bytes * places * (config.zero >= 2 ? config.microbatches : 1);
 }
 
@@ -80,14 +85,27 @@ std::uint64_t DenseBytes(const Job& job) {
 // micro-batch, forward and backward - and gradients are reduced once a step, or from stage 2 on once a micro-batch.
 // With shards over a part of the ranks, gradients' shards are all-reduced across.
 std::map<std::string, std::uint64_t> DataParallelBytes(const Job& job) {
-  const std::uint64_t bytes = DenseBytes(job), replicas = job.dp / job.shards;
-  if (job.config.zero == 0) return {{"dp", ExchangeBytes(job.config.data_parallel, job.dp, bytes)}};
+  const std::string group = job.cp > 1 ? "cp-dp" : "dp";
+  const std::uint64_t bytes = DenseBytes(job), copies = job.replicas() / job.shards;
+  if (job.config.zero == 0) return {{group, ExchangeBytes(job.config.data_parallel, job.replicas(), bytes)}};
   const std::uint64_t gathers = job.config.zero == 3 ? 2 * job.config.microbatches : 1;
   const std::uint64_t reduces = job.config.zero >= 2 ? job.config.microbatches : 1;
-  const std::uint64_t among = (gathers + reduces) * replicas * (job.shards - 1) * bytes;
-  const std::uint64_t across = 2 * (replicas - 1) * bytes;
-  if (job.shards == 1 || replicas == 1) return {{"dp", among + across}};
-  return {{"dp", 0}, {"dp shard", among}, {"dp replicate", across}};
+  const std::uint64_t among = (gathers + reduces) * copies * (job.shards - 1) * bytes;
+  const std::uint64_t across = 2 * (copies - 1) * bytes;
+  if (job.shards == 1 || copies == 1) return {{group, among + across}};
+  return {{group, 0}, {group + " shard", among}, {group + " replicate", across}};
+}
+
+// Of one replica, whose ranks of a tensor-parallel group have some heads each. DeepSpeed-Ulysses: forward and backward,
+// queries, keys, values and the output are exchanged, and (n - 1) / n of each leaves its rank.
+std::uint64_t UlyssesBytes(const Job& job) {
+  const std::uint64_t exchanges = 2 * 4 * job.config.microbatches * job.config.model.layers;
+  return exchanges * job.activation * (job.ulysses - 1) / job.ulysses;
+}
+// Ring Attention: keys and values go on n - 1 times forward and n - 1 times backward, where their gradients do, too.
+std::uint64_t RingBytes(const Job& job) {
+  const std::uint64_t passes = 6 * (job.cp / job.ulysses - 1);
+  return passes * job.config.microbatches * job.config.model.layers * job.activation;
 }
 
 // Of one replica: every border of two stages is crossed by every micro-batch forward and backward, by each rank of the
@@ -127,8 +145,10 @@ std::map<std::string, std::uint64_t> expected_bytes(const TrainConfig& config, i
   const Job job(config, world_size);
   auto bytes = DataParallelBytes(job);
   bytes.merge(std::map<std::string, std::uint64_t>{
-      {"tp", job.dp * TensorParallelBytes(job) + AlongSequenceBytes(job)},
-      {"pp", job.dp * PipelineBytes(job)},
+      {"tp", job.replicas() * TensorParallelBytes(job) + AlongSequenceBytes(job)},
+      {"pp", job.replicas() * PipelineBytes(job)},
+      {"ulysses", job.replicas() * UlyssesBytes(job)},
+      {"ring", job.replicas() * RingBytes(job)},
       {"expert ep", config.model.experts == 0 ? 0 : ExpertParallelBytes(job, remote_choices)},
       {"expert dp", ExpertDataParallelBytes(job)}});
   return bytes;

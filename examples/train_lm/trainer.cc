@@ -18,6 +18,7 @@ const TrainConfig& Checked(const TrainConfig& config, const ParallelState& state
   const auto tp = static_cast<std::size_t>(state.get_tensor_model_parallel_world_size());
   const auto pp = static_cast<std::size_t>(state.get_pipeline_model_parallel_world_size());
   const auto dp = static_cast<std::size_t>(state.get_data_parallel_world_size());
+  const auto cp = static_cast<std::size_t>(state.get_context_parallel_world_size());
   const auto ep = static_cast<std::size_t>(state.get_expert_model_parallel_world_size());
   const auto& model = config.model;
   require_divisible("hidden", model.hidden, "heads", model.heads);
@@ -25,11 +26,16 @@ const TrainConfig& Checked(const TrainConfig& config, const ParallelState& state
   require_divisible("layers", model.layers, "pipeline_model_parallel_size", pp);
   require_divisible("batch", config.batch, "data_parallel_size", dp);
   require_divisible("a data-parallel rank's samples", config.batch / dp, "microbatches", config.microbatches);
-  if (config.sequence_parallel) require_divisible("sequence", model.sequence, "tensor_model_parallel_size", tp);
-  if (config.shard_group != 0) {
-    require_divisible("data_parallel_size", dp, "shard_group", static_cast<std::size_t>(config.shard_group));
+  require_divisible("sequence", model.sequence, "context_parallel_size", cp);
+  if (config.sequence_parallel) {
+    require_divisible("a context-parallel rank's part of the sequence", model.sequence / cp,
+                      "tensor_model_parallel_size", tp);
   }
-  if (config.zero != 0 && model.experts != 0) {
+  if (config.shard_group != 0) {
+    require_divisible("data_parallel_size x context_parallel_size", dp * cp, "shard_group",
+                      static_cast<std::size_t>(config.shard_group));
+  }
+  if (config.zero != 0) {
     require_equal("experts", model.experts, "what a model whose parameters are sharded takes", 0);
   }
   if (model.experts == 0 && ep > 1)
@@ -45,6 +51,19 @@ const TrainConfig& Checked(const TrainConfig& config, const ParallelState& state
   require_equal("expert_tensor_parallel_size", static_cast<std::size_t>(state.get_expert_tensor_parallel_world_size()),
                 "what these experts take (they are not split)", 1);
   return config;
+}
+
+// Of a data-parallel rank's micro-batch.
+std::size_t SamplesOf(const TrainConfig& config, const ParallelState& state) {
+  return config.batch / static_cast<std::size_t>(state.get_data_parallel_world_size()) / config.microbatches;
+}
+
+tutti::parallel::ContextParallelConfig AttentionOf(const TrainConfig& config, const ParallelState& state) {
+  const auto& model = config.model;
+  return {.sequence = model.sequence,
+          .batch = SamplesOf(config, state),
+          .heads = model.heads / static_cast<std::size_t>(state.get_tensor_model_parallel_world_size()),
+          .width = model.hidden / model.heads};
 }
 
 StageRange RangeOf(const TrainConfig& config, const ParallelState& state) {
@@ -65,12 +84,15 @@ Trainer::Trainer(const TrainConfig& config, ParallelState& state, Math& math)
       range_(RangeOf(config, state)),
       text_(config.text, config.model.sequence),
       parameters_(parameters_of(config.model, range_), config, state, math),
+      attention_(state.get_ulysses_parallel_group(), state.get_ring_parallel_group(), math.attention(),
+                 AttentionOf(config, state)),
       surroundings_{config_.model,
                     math_,
                     parameters_,
                     {state.get_tensor_model_parallel_group(), math.compute()},
+                    attention_,
                     config.sequence_parallel,
-                    config.batch / static_cast<std::size_t>(state.get_data_parallel_world_size()) / config.microbatches,
+                    SamplesOf(config, state),
                     state.get_expert_model_parallel_group(),
                     MakeDispatcher()},
       model_(surroundings_, range_),
@@ -96,8 +118,16 @@ Samples Trainer::Load(int microbatch) {
   const std::size_t first = (replica * config_.microbatches + static_cast<std::size_t>(microbatch)) * batch;
   std::vector<std::int32_t> ids(sequence * batch), targets(ids.size());
   for (std::size_t i = 0; i < batch; ++i) text_.sample(step_, first + i, ids.data() + i, targets.data() + i, batch);
+  // This rank's positions, which ascend: in place.
+  const auto& positions = attention_.positions();
+  for (std::size_t i = 0; i < positions.size() * batch; ++i) {
+    const std::size_t from = positions[i / batch] * batch + i % batch;
+    ids[i] = ids[from];
+    targets[i] = targets[from];
+  }
   auto& compute = math_.compute();
-  Loaded loaded{Buffer(compute, {sequence, batch}, tuttiInt32), Buffer(compute, {sequence * batch}, tuttiInt32)};
+  Loaded loaded{Buffer(compute, {positions.size(), batch}, tuttiInt32),
+                Buffer(compute, {positions.size() * batch}, tuttiInt32)};
   math_.compute().upload(ids.data(), loaded.ids);
   math_.compute().upload(targets.data(), loaded.targets);
   const auto& kept = samples_.insert_or_assign(microbatch, std::move(loaded)).first->second;

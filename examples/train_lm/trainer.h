@@ -43,6 +43,7 @@ class Trainer final : private tutti::parallel::PipelineStep {
   StageRange range_;
   Text text_;
   Parameters parameters_;
+  tutti::parallel::ContextParallelAttention attention_;
   std::optional<tutti::parallel::MoEAlltoAllTokenDispatcher> dispatcher_;
   Surroundings surroundings_;
   Model model_;

@@ -70,8 +70,9 @@ class ParallelState {
   int get_pipeline_model_parallel_next_rank() { return pipeline_neighbour(1); }
   int get_pipeline_model_parallel_prev_rank() { return pipeline_neighbour(-1); }
 
+  // With context parallelism, of all ranks that have the same parameters; the same group if nothing is split so.
   ProcessGroup& get_data_parallel_group(bool with_context_parallel = false) {
-    return with_context_parallel ? dense_.flattened({"dp", "cp"}) : dense_.group("dp");
+    return with_context_parallel && dense_.size("cp") > 1 ? dense_.flattened({"dp", "cp"}) : dense_.group("dp");
   }
   int get_data_parallel_world_size() const { return dense_.size("dp"); }
   int get_data_parallel_rank() const { return dense_.local_rank("dp"); }
