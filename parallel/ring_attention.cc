@@ -40,9 +40,24 @@ Tensor HeadMatrix(const Tensor& tensor) {
   return {tensor.data, {columns == 0 ? 0 : tensor.count() / columns, columns}, tensor.dtype};
 }
 
-AttentionInputs InputsOf(const AttentionBlock& block, const HeadRows& q, const HeadRows& k, const HeadRows& v) {
-  return {q.range(block.first_query, block.queries), k.range(block.first_key, block.keys),
-          v.range(block.first_key, block.keys), block.causal};
+struct KeysAndValues {
+  HeadRows k, v;
+};
+KeysAndValues OfMixed(const Tensor& qkv) { return {{qkv, kKeys}, {qkv, kValues}}; }
+KeysAndValues OfPair(const Tensor& pair) { return {{pair, kPairKeys}, {pair, kPairValues}}; }
+
+// What of them a block has.
+HeadRows QueriesOf(const AttentionBlock& block, const HeadRows& rows) {
+  return rows.range(block.first_query, block.queries);
+}
+HeadRows KeysOf(const AttentionBlock& block, const HeadRows& rows) { return rows.range(block.first_key, block.keys); }
+AttentionInputs InputsOf(const AttentionBlock& block, const Tensor& qkv, const KeysAndValues& from) {
+  return {QueriesOf(block, {qkv, kQueries}), KeysOf(block, from.k), KeysOf(block, from.v), block.causal};
+}
+
+// sum += more.
+void AddTo(Compute& compute, const Tensor& sum, const Tensor& more) {
+  compute.add_rows(Tensor(more.floats(), {1, more.count()}), Tensor(sum.floats(), {more.count()}));
 }
 
 }  // namespace
@@ -88,10 +103,8 @@ void RingAttention::forward(const Tensor& qkv, const Tensor& out, const Tensor& 
       Start({{here, arriving}});
     }
     if (const auto block = BlockOf(step, qkv.shape[0])) {
-      const auto range = [&](const HeadRows& rows) { return rows.range(block->first_query, block->queries); };
-      const auto inputs = size == 1 ? InputsOf(*block, {qkv, kQueries}, {qkv, kKeys}, {qkv, kValues})
-                                    : InputsOf(*block, {qkv, kQueries}, {here, kPairKeys}, {here, kPairValues});
-      attention_.attend(inputs, {range(out), range(lse), range(sums.tensor())});
+      attention_.attend(InputsOf(*block, qkv, step == 0 ? OfMixed(qkv) : OfPair(here)),
+                        {QueriesOf(*block, out), QueriesOf(*block, lse), QueriesOf(*block, sums.tensor())});
     }
     if (passes) compute.join_communication();
     std::swap(here, arriving);
@@ -112,31 +125,22 @@ void RingAttention::backward(const Tensor& qkv, const Tensor& out, const Tensor&
   const Buffer delta(compute, lse.shape);
   attention_.attend_delta(out, grad_out, delta.tensor());
   compute.zero(grad_qkv);
-  const auto add = [&](const AttentionBlock& block, const AttentionInputs& inputs, const HeadRows& grad_k,
-                       const HeadRows& grad_v) {
-    const auto range = [&](const HeadRows& rows) { return rows.range(block.first_query, block.queries); };
-    const auto keys = [&](const HeadRows& rows) { return rows.range(block.first_key, block.keys); };
-    attention_.attend_backward(inputs, range(grad_out), range(lse), range(delta.tensor()), range({grad_qkv, kQueries}),
-                               keys(grad_k), keys(grad_v));
+  const auto add = [&](std::size_t step, const KeysAndValues& from, const KeysAndValues& grads) {
+    const auto block = BlockOf(step, qkv.shape[0]);
+    if (!block) return;
+    attention_.attend_backward(InputsOf(*block, qkv, from), QueriesOf(*block, grad_out), QueriesOf(*block, lse),
+                               QueriesOf(*block, delta.tensor()), QueriesOf(*block, {grad_qkv, kQueries}),
+                               KeysOf(*block, grads.k), KeysOf(*block, grads.v));
   };
-  if (size == 1) {
-    const auto block = *BlockOf(0, qkv.shape[0]);
-    return add(block, InputsOf(block, {qkv, kQueries}, {qkv, kKeys}, {qkv, kValues}), {grad_qkv, kKeys},
-               {grad_qkv, kValues});
-  }
+  if (size == 1) return add(0, OfMixed(qkv), OfMixed(grad_qkv));
 
   Buffer here = PackedKeysAndValues(qkv);
-  const Shape shape = here.tensor().shape;
-  const auto make = [&] { return Buffer(compute, shape); };
+  const auto make = [&] { return Buffer(compute, here.tensor().shape); };
   Buffer arriving = make();
   // Gradients of keys and values: of this rank's own, by itself; of those that are here, by this rank; of those that
   // were here before, by all ranks that have seen them; the same on their way to this rank.
   const Buffer own = make();
   Buffer mine = make(), leaving = make(), coming = make();
-  const auto add_to = [&](const Buffer& sum, const Buffer& more) {
-    const std::size_t count = more.tensor().count();
-    compute.add_rows(Tensor(more.tensor().floats(), {1, count}), Tensor(sum.tensor().floats(), {count}));
-  };
   for (std::size_t step = 0; step < size; ++step) {
     std::vector<Pass> passes;
     if (step + 1 < size) passes.push_back({here, arriving});
@@ -144,18 +148,15 @@ void RingAttention::backward(const Tensor& qkv, const Tensor& out, const Tensor&
     if (!passes.empty()) Start(passes);
     const Buffer& grads = step == 0 ? own : mine;
     compute.zero(grads);
-    if (const auto block = BlockOf(step, qkv.shape[0])) {
-      add(*block, InputsOf(*block, {qkv, kQueries}, {here, kPairKeys}, {here, kPairValues}), {grads, kPairKeys},
-          {grads, kPairValues});
-    }
+    add(step, OfPair(here), OfPair(grads));
     if (!passes.empty()) compute.join_communication();
-    if (step >= 2) add_to(mine, coming);
+    if (step >= 2) AddTo(compute, mine, coming);
     if (step >= 1) std::swap(mine, leaving);
     std::swap(here, arriving);
   }
   Start({{leaving, coming}});
   compute.join_communication();
-  add_to(own, coming);
+  AddTo(compute, own, coming);
   const std::size_t width = qkv.shape[4];
   compute.copy_columns(HeadMatrix(own), 0, HeadMatrix(grad_qkv), kKeys * width, kPair * width);
 }
