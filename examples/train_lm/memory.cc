@@ -14,7 +14,7 @@ struct Unit {
 };
 
 std::vector<Unit> UnitsOf(const TrainConfig& config, const StageRange& range, const ParallelState& state) {
-  const int replicas = state.get_data_parallel_group(true).size();
+  const int replicas = state.get_data_parallel_world_size() * state.get_context_parallel_world_size();
   const int ranks = config.zero == 0 ? 1 : config.shard_group == 0 ? replicas : config.shard_group;
   std::vector<Unit> units;
   for (const auto& spec : parameters_of(config.model, range)) {
