@@ -12,11 +12,6 @@ namespace tutti::parallel {
 TUTTI_ANY_PROCESSOR inline float* row_of(const HeadRows& heads, std::size_t row) {
   return heads.data + row * heads.stride;
 }
-TUTTI_ANY_PROCESSOR inline float row_dot(const float* a, const float* b, std::size_t count) {
-  float sum = 0;
-  for (std::size_t i = 0; i < count; ++i) sum += a[i] * b[i];
-  return sum;
-}
 TUTTI_ANY_PROCESSOR inline void add_scaled(const float* from, float factor, float* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] += from[i] * factor;
 }

@@ -83,6 +83,12 @@ TUTTI_ANY_PROCESSOR inline bool comes_before(const float* logits, std::int32_t a
   return left > right;
 }
 
+TUTTI_ANY_PROCESSOR inline float row_dot(const float* a, const float* b, std::size_t count) {
+  float sum = 0;
+  for (std::size_t i = 0; i < count; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
 // Derived has: template <typename Function> void for_each(std::size_t count, Function function), which calls
 // function(0 .. count - 1), perhaps several at a time.
 template <typename Derived>
@@ -217,7 +223,7 @@ class ElementwiseCompute : public Compute {
     each(left.rows, [=] TUTTI_ANY_PROCESSOR(std::size_t i) {
       for (std::size_t j = 0; j < row_of.columns; ++j) {
         const auto row = row_of[i][j];
-        to[i][j] = row < 0 ? 0.0F : Dot(left[i], right[static_cast<std::size_t>(row)], left.columns);
+        to[i][j] = row < 0 ? 0.0F : row_dot(left[i], right[static_cast<std::size_t>(row)], left.columns);
       }
     });
   }
@@ -267,7 +273,7 @@ class ElementwiseCompute : public Compute {
       }
       for (std::size_t i = 0; i < from.columns; ++i) to[row][i] = grad_column[i];
       for (std::size_t j = 0; j < chosen.columns; ++j) to[row][chosen[row][j]] += (grads[row][j] - mean) / total;
-      const float inner = Dot(to[row], probability, from.columns);
+      const float inner = row_dot(to[row], probability, from.columns);
       for (std::size_t i = 0; i < from.columns; ++i) to[row][i] = probability[i] * (to[row][i] - inner);
     });
   }
@@ -291,11 +297,6 @@ class ElementwiseCompute : public Compute {
     float maximum = values[0];
     for (std::size_t i = 1; i < count; ++i) maximum = values[i] > maximum ? values[i] : maximum;
     return maximum;
-  }
-  static TUTTI_ANY_PROCESSOR float Dot(const float* a, const float* b, std::size_t count) {
-    float sum = 0;
-    for (std::size_t i = 0; i < count; ++i) sum += a[i] * b[i];
-    return sum;
   }
 };
 
