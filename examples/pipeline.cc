@@ -1,7 +1,8 @@
-// Pipelines of stages that only sleep: how much of their time they stand idle, beside the papers' (p - 1) / (m + p -
-// 1); and the charts of the schedules.
-//   pipeline [MILLISECONDS]                               measures with forwards of so many (20), prints a table
-//   pipeline draw|show GPipe|1F1B STAGES MICROBATCHES     the chart as SVG, or for a terminal
+// Pipelines of stages that only sleep: how much of their time they stand idle, beside the papers' formulas; and the
+// charts of the schedules.
+//   pipeline [MILLISECONDS]                                  measures with forwards of so many (20), prints a table
+//   pipeline draw|show SCHEDULE STAGES MICROBATCHES [CHUNKS] the chart as SVG, or for a terminal
+//   pipeline draw all STAGES MICROBATCHES CHUNKS             of all schedules, one below the other
 #include <sys/wait.h>
 #include <tutti/parallel/error.h>
 #include <tutti/parallel/pipeline.h>
@@ -27,36 +28,45 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kBackwardByForward = 2;  // the usual estimate of their durations
 constexpr int kBatches = 7;            // the median is told
+constexpr int kChunks = 2;             // a stage, where a schedule interleaves them
+constexpr std::array<const char*, 4> kSchedules{"GPipe", "1F1B", "Interleaved1F1B", "ZB-H1"};
 constexpr const char* kUsualMilliseconds = "20";
 const TensorSpec kActivation{{64, 256}, tuttiFloat32};
 
 double Now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
-// A stage that computes nothing, and notes when.
-class SleepingStage : public PipelineStep {
+int ChunksOf(const std::string& schedule, int chunks) { return schedule == "Interleaved1F1B" ? chunks : 1; }
+
+// A stage (or one of its chunks) that computes nothing, and notes when. The two parts of a backward take equally long.
+class SleepingStage : public SplitBackwardStep {
  public:
-  explicit SleepingStage(std::chrono::milliseconds forward) : forward_(forward) {}
+  explicit SleepingStage(std::chrono::microseconds forward) : forward_(forward) {}
   const std::vector<PipelineSpan>& spans() const { return spans_; }
 
   void forward(int, const Tensor*, const Tensor*) override { Sleep(forward_); }
   void backward(int, const Tensor*, const Tensor*, const Tensor*) override { Sleep(kBackwardByForward * forward_); }
+  void backward_input(int, const Tensor*, const Tensor*, const Tensor*) override {
+    Sleep(kBackwardByForward * forward_ / 2);
+  }
+  void backward_weight(int, const Tensor*, const Tensor*) override { Sleep(kBackwardByForward * forward_ / 2); }
 
  private:
-  void Sleep(std::chrono::milliseconds duration) {
+  void Sleep(std::chrono::microseconds duration) {
     const double start = Now();
     std::this_thread::sleep_for(duration);
     spans_.push_back({start, Now()});
   }
 
-  std::chrono::milliseconds forward_;
+  std::chrono::microseconds forward_;
   std::vector<PipelineSpan> spans_;
 };
 
 // All stages' spans of one batch. Processes of one machine share their clock.
 PipelineTimeline Measure(ProcessGroup& group, PipelineParallel& pipeline, const PipelineSchedule& schedule,
                          std::chrono::milliseconds forward) {
-  SleepingStage step(forward);
-  pipeline.run(schedule, step);
+  // A chunk is a part of a stage. One step stands for all: there is nothing in it.
+  SleepingStage step(std::chrono::microseconds(forward) / schedule.chunks);
+  pipeline.run(schedule, std::vector<PipelineStep*>(static_cast<std::size_t>(schedule.chunks), &step));
   const std::size_t count = step.spans().size(), stages = group.ranks().size();
   std::vector<PipelineSpan> mine = step.spans(), all(count * stages);
   group.all_gather(Tensor(mine.data(), {2 * count}, tuttiFloat64),
@@ -78,9 +88,15 @@ struct Cell {
   }
 };
 
+double Formula(const PipelineSchedule& schedule) {
+  constexpr double kHalfBackward = kBackwardByForward / 2.0;
+  if (schedule.name != "ZB-H1") return ideal_bubble_fraction(schedule.stages, schedule.microbatches, schedule.chunks);
+  return zero_bubble_h1_fraction(schedule.stages, schedule.microbatches, 1, kHalfBackward, kHalfBackward);
+}
+
 void Print(Cell& cell) {
   const int stages = cell.schedule.stages, microbatches = cell.schedule.microbatches;
-  const double measured = cell.median(), ideal = ideal_bubble_fraction(stages, microbatches);
+  const double measured = cell.median(), ideal = Formula(cell.schedule);
   std::printf("| %d | %d | %s | %.4f | %.4f | %+.1f %% |\n", stages, microbatches, cell.schedule.name.c_str(), measured,
               ideal, 100 * (measured / ideal - 1));
 }
@@ -91,15 +107,23 @@ void RunStage(int stage, int stages, const tuttiUniqueId& id, std::chrono::milli
   check(tuttiCommInitRank(&comm, stages, id, stage));
   const std::unique_ptr<tuttiComm, decltype(&tuttiCommDestroy)> owner(comm, tuttiCommDestroy);
   ProcessGroup group(comm);
-  PipelineParallel pipeline(group, stage == 0 ? std::nullopt : std::optional(kActivation),
-                            stage == stages - 1 ? std::nullopt : std::optional(kActivation));
+  const auto ends_of = [&](int chunks) {
+    std::vector<PipelineEnds> ends(static_cast<std::size_t>(chunks), PipelineEnds{kActivation, kActivation});
+    if (stage == 0) ends.front().input.reset();
+    if (stage == stages - 1) ends.back().output.reset();
+    return ends;
+  };
+  PipelineParallel whole(group, ends_of(1)), interleaved(group, ends_of(kChunks));
   std::vector<Cell> cells;
   for (const int microbatches : {4, 8, 16}) {
-    for (const char* name : {"GPipe", "1F1B"}) cells.push_back({get_schedule(name, stages, microbatches)});
+    for (const char* name : kSchedules) {
+      cells.push_back({get_schedule(name, stages, microbatches, ChunksOf(name, kChunks))});
+    }
   }
   // One batch of each in turn, so that what else the machine does meets them all.
   for (int batch = 0; batch < kBatches; ++batch) {
     for (auto& cell : cells) {
+      auto& pipeline = cell.schedule.chunks == 1 ? whole : interleaved;
       cell.bubbles.push_back(Measure(group, pipeline, cell.schedule, forward).bubble_fraction());
     }
   }
@@ -140,7 +164,7 @@ int MeasurePipelineOf(int stages, std::chrono::milliseconds forward) {
 }
 
 int MeasureAll(std::chrono::milliseconds forward) {
-  std::printf("| p | m | schedule | bubble measured | (p-1)/(m+p-1) | difference |\n|---|---|---|---|---|---|\n");
+  std::printf("| p | m | schedule | bubble measured | by the formula | difference |\n|---|---|---|---|---|---|\n");
   std::fflush(stdout);  // else every child would print it, too
   for (const int stages : {2, 4}) {
     if (const int status = MeasurePipelineOf(stages, forward); status != 0) return status;
@@ -148,8 +172,22 @@ int MeasureAll(std::chrono::milliseconds forward) {
   return 0;
 }
 
-int Chart(const std::string& how, const char* name, const char* stages, const char* microbatches) {
-  const auto schedule = get_schedule(name, std::atoi(stages), std::atoi(microbatches));
+// The four of docs/parallel_pipeline.md, each with a forward of a whole stage for a unit of time.
+int DrawAll(int stages, int microbatches, int chunks) {
+  std::vector<PipelineChart> charts;
+  for (const char* name : kSchedules) {
+    const auto schedule = get_schedule(name, stages, microbatches, ChunksOf(name, chunks));
+    const double forward = 1.0 / schedule.chunks;
+    charts.push_back({schedule, pipeline_simulate(schedule, PipelineDurations::uniform(stages, forward,
+                                                                                       kBackwardByForward * forward))});
+  }
+  std::fputs(draw(charts).c_str(), stdout);
+  return 0;
+}
+
+int Chart(const std::string& how, const std::string& name, int stages, int microbatches, int chunks) {
+  if (name == "all") return DrawAll(stages, microbatches, chunks);
+  const auto schedule = get_schedule(name, stages, microbatches, chunks);
   const auto timeline = pipeline_simulate(schedule, PipelineDurations::uniform(schedule.stages, 1, kBackwardByForward));
   const auto chart = how == "draw" ? draw(schedule, timeline) : draw_text(schedule, timeline);
   std::fputs(chart.c_str(), stdout);
@@ -165,13 +203,16 @@ int main(int argc, char** argv) {
       const int milliseconds = std::atoi(arguments.empty() ? kUsualMilliseconds : argv[1]);
       if (milliseconds > 0) return MeasureAll(std::chrono::milliseconds(milliseconds));
     }
-    if (arguments.size() == 4 && (arguments[0] == "draw" || arguments[0] == "show")) {
-      return Chart(arguments[0], argv[2], argv[3], argv[4]);
+    const bool is_chart = (arguments.size() == 4 || arguments.size() == 5) &&
+                          (arguments[0] == "draw" || (arguments[0] == "show" && arguments[1] != "all"));
+    if (is_chart) {
+      return Chart(arguments[0], arguments[1], std::atoi(argv[3]), std::atoi(argv[4]),
+                   argc > 5 ? std::atoi(argv[5]) : 1);
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
-  std::fprintf(stderr, "usage: %s [MILLISECONDS | draw|show GPipe|1F1B STAGES MICROBATCHES]\n", argv[0]);
+  std::fprintf(stderr, "usage: %s [MILLISECONDS | draw|show SCHEDULE|all STAGES MICROBATCHES [CHUNKS]]\n", argv[0]);
   return 2;
 }

@@ -5,6 +5,7 @@
 namespace tutti::parallel {
 
 void batch_isend_irecv(ProcessGroup& group, const std::vector<P2POp>& operations, tuttiStream_t stream) {
+  if (operations.empty()) return;
   const tuttiComm_t comm = group.comm();
   check(tuttiGroupStart());
   // A group that was started is always ended, so the first thing that was wrong is told after that.

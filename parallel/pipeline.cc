@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <iterator>
 #include <stdexcept>
 
+#include "parallel/pipeline_memory.h"
 #include "parallel/pipeline_negotiation.h"
 #include "tutti/parallel/error.h"
 #include "tutti/parallel/p2p_communication.h"
@@ -15,12 +16,6 @@ namespace tutti::parallel {
 namespace {
 
 std::size_t BytesOf(const TensorSpec& spec) { return Tensor(nullptr, spec.shape, spec.dtype).bytes(); }
-
-// A tensor of that spec in `memory`.
-std::optional<Tensor> In(const std::shared_ptr<void>& memory, const std::optional<TensorSpec>& spec) {
-  if (!spec) return std::nullopt;
-  return Tensor(memory.get(), spec->shape, spec->dtype);
-}
 
 // `call`'s result; an Error of it says where the pipeline stood. `when`: "before ...".
 template <typename Call>
@@ -33,7 +28,11 @@ auto Placed(const ProcessGroup& group, const std::string& when, const Call& call
   }
 }
 
-const Tensor* OrNull(const std::optional<Tensor>& tensor) { return tensor ? &*tensor : nullptr; }
+// Of the tensors that lie in such a buffer.
+const TensorSpec& SpecOf(const PipelineEnds& chunk, PipelineBuffer buffer) {
+  const bool is_input = buffer == PipelineBuffer::input || buffer == PipelineBuffer::grad_input;
+  return is_input ? *chunk.input : *chunk.output;
+}
 
 }  // namespace
 
@@ -48,21 +47,19 @@ std::shared_ptr<void> allocate_memory(std::size_t bytes) {
 // One batch on this stage, agreed with the others.
 class PipelineParallel::Batch {
  public:
-  Batch(PipelineParallel& pipeline, const PipelineSchedule& schedule, PipelineStep& step, tuttiStream_t stream)
-      : pipeline_(pipeline),
-        schedule_(schedule),
-        step_(step),
-        communicator_(pipeline.group_, stream),
-        output_(In(pipeline.buffers_.output, pipeline.output_)),
-        grad_output_(In(pipeline.buffers_.grad_output, pipeline.output_)),
-        grad_input_(In(pipeline.buffers_.grad_input, pipeline.input_)) {
-    for (const auto& memory : pipeline.buffers_.inputs) free_.push_back(In(memory, pipeline.input_));
+  Batch(PipelineParallel& pipeline, const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps,
+        tuttiStream_t stream)
+      : pipeline_(pipeline), schedule_(schedule), steps_(steps), stream_(stream) {
+    for (const auto& [of, memory] : pipeline.memory_) {
+      const auto& [buffer, chunk] = of;
+      const auto& spec = SpecOf(pipeline.chunks_[static_cast<std::size_t>(chunk)], static_cast<PipelineBuffer>(buffer));
+      for (const auto& each : memory) free_[of].emplace_back(each.get(), spec.shape, spec.dtype);
+    }
   }
 
   void Run() {
     const auto& actions = schedule_.actions[static_cast<std::size_t>(stage())];
     for (std::size_t place = 0; place < actions.size(); ++place) {
-      if (actions[place].pass == PipelinePass::forward) Hold(actions[place].microbatch);
       Exchange(place, fmt::format("before {}", describe(actions[place])));
       Do(actions[place]);
     }
@@ -72,89 +69,130 @@ class PipelineParallel::Batch {
  private:
   int stage() const { return pipeline_.group_.rank(); }
 
-  // The verifier has counted: there is one free.
-  void Hold(int microbatch) {
-    inputs_[microbatch] = free_.back();
-    free_.pop_back();
+  // It has been counted: there is one free.
+  const Tensor* Take(const BufferUse& use) {
+    auto& free = free_.at({static_cast<int>(use.buffer), use.chunk});
+    const auto taken = in_use_.emplace(use, free.back()).first;
+    free.pop_back();
+    return &taken->second;
+  }
+  void Release(const BufferUse& use) {
+    const auto node = in_use_.extract(use);
+    free_.at({static_cast<int>(use.buffer), use.chunk}).push_back(node.mapped());
   }
 
   void Exchange(std::size_t place, const std::string& when) {
-    const auto exchange = exchange_before(schedule_, stage(), place);
-    P2PTensors tensors;
-    if (exchange.send) (exchange.send->to > stage() ? tensors.send_next : tensors.send_prev) = Made(*exchange.send);
-    if (exchange.receive && exchange.receive->from < stage()) {
-      tensors.recv_prev = OrNull(inputs_.at(exchange.receive->made_by.microbatch));
-    } else if (exchange.receive) {
-      tensors.recv_next = OrNull(grad_output_);
+    for (const auto& exchange : exchanges_before(schedule_, stage(), place)) {
+      std::vector<P2POp> operations;
+      for (const auto& send : exchange.sends) {
+        operations.push_back({P2P::isend, in_use_.at(sent_from(send)), send.to});
+      }
+      for (const auto& receive : exchange.receives) {
+        operations.push_back({P2P::irecv, *Take(received_in(schedule_, receive)), receive.from});
+      }
+      Placed(pipeline_.group_, when, [&] { batch_isend_irecv(pipeline_.group_, operations, stream_); });
+      for (const auto& send : exchange.sends) Release(sent_from(send));
     }
-    Placed(pipeline_.group_, when, [&] { communicator_.communicate(tensors); });
-  }
-  const Tensor* Made(const PipelineTransfer& transfer) const {
-    return OrNull(transfer.made_by.pass == PipelinePass::forward ? output_ : grad_input_);
   }
 
   void Do(const PipelineAction& action) {
-    const auto& input = inputs_.at(action.microbatch);
-    if (action.pass == PipelinePass::forward) {
-      step_.forward(action.microbatch, OrNull(input), OrNull(output_));
-      return;
+    const auto& [pass, microbatch, chunk] = action;
+    const auto made = transfer_of(schedule_, stage(), action);
+    const Tensor* const makes = made ? Take(sent_from(*made)) : nullptr;
+    const Tensor* const input = InUse({PipelineBuffer::input, chunk, microbatch});
+    const Tensor* const grad_output = InUse({PipelineBuffer::grad_output, chunk, microbatch});
+    auto& step = *steps_[static_cast<std::size_t>(chunk)];
+    switch (pass) {
+      case PipelinePass::forward: step.forward(microbatch, input, makes); break;
+      case PipelinePass::backward: step.backward(microbatch, input, grad_output, makes); break;
+      case PipelinePass::backward_input: Split(step).backward_input(microbatch, input, grad_output, makes); break;
+      case PipelinePass::backward_weight: Split(step).backward_weight(microbatch, input, grad_output); break;
     }
-    step_.backward(action.microbatch, OrNull(input), OrNull(grad_output_), OrNull(grad_input_));
-    free_.push_back(input);
-    inputs_.erase(action.microbatch);
+    for (const auto& use : last_read_by(schedule_, stage(), action)) Release(use);
   }
+  const Tensor* InUse(const BufferUse& use) const {
+    const auto found = in_use_.find(use);
+    return found == in_use_.end() ? nullptr : &found->second;
+  }
+  static SplitBackwardStep& Split(PipelineStep& step) { return dynamic_cast<SplitBackwardStep&>(step); }
 
   PipelineParallel& pipeline_;
   const PipelineSchedule& schedule_;
-  PipelineStep& step_;
-  P2PCommunicator communicator_;
-  std::optional<Tensor> output_;
-  std::optional<Tensor> grad_output_;
-  std::optional<Tensor> grad_input_;
-  std::vector<std::optional<Tensor>> free_;
-  std::map<int, std::optional<Tensor>> inputs_;  // of microbatches in flight
+  const std::vector<PipelineStep*>& steps_;
+  tuttiStream_t stream_;
+  std::map<std::pair<int, int>, std::vector<Tensor>> free_;  // as Memory
+  std::map<BufferUse, Tensor> in_use_;
 };
+
+PipelineParallel::PipelineParallel(ProcessGroup& group, std::vector<PipelineEnds> chunks, Allocate allocate)
+    : group_(group), chunks_(std::move(chunks)), allocate_(std::move(allocate)) {}
 
 PipelineParallel::PipelineParallel(ProcessGroup& group, std::optional<TensorSpec> input,
                                    std::optional<TensorSpec> output, Allocate allocate)
-    : group_(group), input_(std::move(input)), output_(std::move(output)), allocate_(std::move(allocate)) {}
+    : PipelineParallel(group, {{std::move(input), std::move(output)}}, std::move(allocate)) {}
 
-void PipelineParallel::Prepare(const PipelineSchedule& schedule) {
-  const auto verdict = require_verified(schedule);
+void PipelineParallel::Prepare(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps) {
+  require_verified(schedule);
   if (schedule.stages != group_.size()) {
     throw Error(tuttiInvalidArgument, fmt::format("the schedule has {} stages, but the pipeline's group {} ranks",
                                                   schedule.stages, group_.size()));
   }
-  const auto have = [&](std::shared_ptr<void>& memory, const std::optional<TensorSpec>& spec) {
-    if (spec && !memory) memory = allocate_(BytesOf(*spec));
-  };
-  have(buffers_.output, output_);
-  have(buffers_.grad_output, output_);
-  have(buffers_.grad_input, input_);
-  const auto needed = static_cast<std::size_t>(verdict.activations[static_cast<std::size_t>(group_.rank())]);
-  buffers_.inputs.resize(std::max(needed, buffers_.inputs.size()));
-  for (auto& memory : buffers_.inputs) have(memory, input_);
+  for (const auto& [what, count] : {std::pair{"chunks", chunks_.size()}, std::pair{"steps", steps.size()}}) {
+    if (std::cmp_equal(count, schedule.chunks)) continue;
+    throw Error(tuttiInvalidArgument,
+                fmt::format("the schedule \"{}\" has {} model chunks a stage, but the pipeline was given {} {}",
+                            schedule.name, schedule.chunks, count, what));
+  }
+  for (const auto& action : schedule.actions[static_cast<std::size_t>(group_.rank())]) {
+    const bool is_part = action.pass == PipelinePass::backward_input || action.pass == PipelinePass::backward_weight;
+    const auto* const step = steps[static_cast<std::size_t>(action.chunk)];
+    if (!is_part || dynamic_cast<const SplitBackwardStep*>(step) != nullptr) continue;
+    throw Error(
+        tuttiInvalidArgument,
+        fmt::format("the schedule \"{}\" does backwards in two parts (backward_input, backward_weight), but the "
+                    "step of chunk {} has one (backward): derive it from SplitBackwardStep",
+                    schedule.name, action.chunk));
+  }
+  for (const auto& [of, count] : most_in_use(schedule, group_.rank())) {
+    const auto& chunk = chunks_[static_cast<std::size_t>(of.second)];
+    const bool is_input = of.first == PipelineBuffer::input || of.first == PipelineBuffer::grad_input;
+    // Where the schedule has a transfer for which there is no spec, the stages do not fit: all will be told.
+    if (!(is_input ? chunk.input : chunk.output)) continue;
+    auto& memory = memory_[{static_cast<int>(of.first), of.second}];
+    while (std::cmp_less(memory.size(), count)) memory.push_back(allocate_(BytesOf(SpecOf(chunk, of.first))));
+  }
 }
 
 void PipelineParallel::Negotiate(const PipelineSchedule& schedule, const std::string& trouble) {
-  auto terms = TermsOf(schedule);
-  terms.takes = input_;
-  terms.gives = output_;
-  terms.trouble = trouble;
-  RequireAgreement(Placed(group_, "while agreeing on a batch", [&] { return Gather(group_, terms); }));
+  auto mine = TermsOf(schedule);
+  mine.trouble = trouble;
+  std::vector<PipelineTerms> all;
+  for (std::size_t chunk = 0; chunk == 0 || std::cmp_less(chunk, schedule.chunks); ++chunk) {
+    // A stage that has fewer chunks than its schedule is in trouble, which is told first.
+    if (chunk < chunks_.size()) mine.takes = chunks_[chunk].input, mine.gives = chunks_[chunk].output;
+    const auto terms = Placed(group_, "while agreeing on a batch", [&] { return Gather(group_, mine); });
+    RequireSameSchedule(terms);
+    std::ranges::copy(terms, std::back_inserter(all));
+  }
+  RequireFitting(all);
 }
 
 void PipelineParallel::run(const PipelineSchedule& schedule, PipelineStep& step, tuttiStream_t stream) {
+  run(schedule, std::vector<PipelineStep*>{&step}, stream);
+}
+
+void PipelineParallel::run(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps,
+                           tuttiStream_t stream) {
   // What is wrong here alone is told to all: else they would wait for this stage.
   std::string trouble;
   try {
-    Prepare(schedule);
+    Prepare(schedule, steps);
   } catch (const std::exception& error) {
     trouble = error.what();
   }
   Negotiate(schedule, trouble);
   try {
-    Batch(*this, schedule, step, stream).Run();
+    Batch(*this, schedule, steps, stream).Run();
   } catch (...) {
     // Stages that wait for this one learn that it has left the batch.
     tuttiCommRevoke(group_.comm());

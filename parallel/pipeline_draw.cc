@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <set>
 #include <string_view>
+#include <utility>
 
 namespace tutti::parallel {
 namespace {
@@ -17,13 +21,26 @@ constexpr double kBoxHeight = 24;
 constexpr double kRowHeight = 30;
 constexpr double kLeft = 76;
 constexpr double kTop = 66;
+constexpr double kChartGap = 50;  // from the last row of a chart to the first one of the next
 constexpr double kMargin = 24;
 constexpr double kLeastWidth = 560;  // of the caption
 constexpr double kMostWidth = 4000;  // where one action is very short
 
-constexpr std::string_view kForward = "#9cc3ea";
-constexpr std::string_view kBackward = "#bfe5c0";
-constexpr std::string_view kIdle = "#e4e7eb";
+// How a pass is told from the others; `later` of all chunks but a stage's first one, as Megatron-LM's figure shades
+// them.
+struct Look {
+  std::string_view meaning;
+  char letter;
+  std::string_view colour, later;
+};
+const Look& LookOf(PipelinePass pass) {
+  static constexpr std::array<Look, 4> kLooks{Look{"forward", 'F', "#9cc3ea", "#cbdff5"},
+                                              Look{"backward", 'B', "#a9dbab", "#d5efd6"},
+                                              Look{"backward for the input", 'B', "#a9dbab", "#d5efd6"},
+                                              Look{"backward for the weights", 'W', "#f2c078", "#fae4c4"}};
+  return kLooks[static_cast<std::size_t>(pass)];
+}
+constexpr std::string_view kIdle = "#eef0f2";
 constexpr std::string_view kEdge = "#52606d";
 constexpr std::string_view kInk = "#1f2933";
 
@@ -54,8 +71,15 @@ double FirstStart(const PipelineTimeline& timeline) {
   return first;
 }
 
+// F and B, W; f, b and w in a stage's later chunks.
+char LetterOf(const PipelineAction& action) {
+  const char letter = LookOf(action.pass).letter;
+  return action.chunk == 0 ? letter : static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+}
+
 std::string Caption(const PipelineSchedule& schedule, const PipelineTimeline& timeline) {
-  return fmt::format("{}: {} stages, {} microbatches, bubble {:.1f} %", schedule.name, schedule.stages,
+  const auto chunks = schedule.chunks == 1 ? "" : fmt::format(" of {} chunks", schedule.chunks);
+  return fmt::format("{}: {} stages{}, {} microbatches, bubble {:.1f} %", schedule.name, schedule.stages, chunks,
                      schedule.microbatches, 100 * timeline.bubble_fraction());
 }
 
@@ -90,38 +114,82 @@ class Page {
   std::string shapes_;
 };
 
-void DrawLegend(Page& page) {
-  double x = kLeft;
-  for (const auto& [colour, meaning] :
-       {std::pair{kForward, "forward"}, std::pair{kBackward, "backward"}, std::pair{kIdle, "idle"}}) {
-    page.Rectangle(x, 38, 14, 14, colour, kEdge);
-    page.Text(x + 20, 49, "start", 11, meaning);
-    x += 96;
+// Of what the charts have.
+void DrawLegend(Page& page, const std::vector<PipelineChart>& charts, double top) {
+  std::set<PipelinePass> passes;
+  bool has_chunks = false;
+  for (const auto& chart : charts) {
+    has_chunks = has_chunks || chart.schedule.chunks > 1;
+    ForEach(chart.schedule, chart.timeline,
+            [&](std::size_t, const PipelineAction& action, const PipelineSpan&) { passes.insert(action.pass); });
   }
-  page.Text(x, 49, "start", 11, "numbers: microbatches; time to the right");
+  std::vector<std::pair<std::string_view, std::string>> entries;
+  for (const auto pass : passes) {
+    const auto& look = LookOf(pass);
+    // Both halves of a backward are named only where there are halves; a whole one has the colour of the first.
+    const bool is_second_green = pass == PipelinePass::backward_input && passes.contains(PipelinePass::backward);
+    if (is_second_green) {
+      entries.back().second = "backward, or for the input alone";
+    } else {
+      entries.emplace_back(look.colour, look.meaning);
+    }
+  }
+  entries.emplace_back(kIdle, "idle");
+  double x = kLeft;
+  constexpr double kSwatch = 14, kLetter = 5.6, kBetween = 24;
+  for (const auto& [colour, meaning] : entries) {
+    page.Rectangle(x, top, kSwatch, kSwatch, colour, kEdge);
+    page.Text(x + kSwatch + 6, top + 11, "start", 11, meaning);
+    x += kSwatch + 6 + kLetter * static_cast<double>(meaning.size()) + kBetween;
+  }
+  page.Text(x, top + 11, "start", 11,
+            std::string("numbers: microbatches; time to the right") +
+                (has_chunks ? "; lighter: a stage's later chunks" : ""));
 }
 
-}  // namespace
-
-std::string draw(const PipelineSchedule& schedule, const PipelineTimeline& timeline) {
-  const double makespan = timeline.makespan(), first = FirstStart(timeline);
-  const double width = std::min(makespan / ShortestAction(schedule, timeline) * kBoxWidth, kMostWidth);
-  const double scale = makespan > 0 ? width / makespan : 0;
-  const auto top_of = [](std::size_t stage) { return kTop + static_cast<double>(stage) * kRowHeight; };
-  Page page;
-  page.Text(kMargin, 24, "start", 14, Caption(schedule, timeline));
-  DrawLegend(page);
+// With its first row at `top`; a unit of time is `scale` wide.
+void DrawChart(Page& page, const PipelineChart& chart, double top, double scale) {
+  const auto& [schedule, timeline] = chart;
+  const double first = FirstStart(timeline), width = timeline.makespan() * scale;
+  const auto top_of = [&](std::size_t stage) { return top + static_cast<double>(stage) * kRowHeight; };
   for (std::size_t stage = 0; stage < timeline.spans.size(); ++stage) {
     page.Text(kLeft - 10, top_of(stage) + kBoxHeight / 2 + 4, "end", 12, fmt::format("stage {}", stage));
     page.Rectangle(kLeft, top_of(stage), width, kBoxHeight, kIdle, kEdge);
   }
   ForEach(schedule, timeline, [&](std::size_t stage, const PipelineAction& action, const PipelineSpan& span) {
     const double x = kLeft + (span.start - first) * scale, box = (span.end - span.start) * scale;
-    page.Rectangle(x, top_of(stage), box, kBoxHeight, action.pass == PipelinePass::forward ? kForward : kBackward,
-                   kEdge);
+    const auto& look = LookOf(action.pass);
+    page.Rectangle(x, top_of(stage), box, kBoxHeight, action.chunk == 0 ? look.colour : look.later, kEdge);
     page.Text(x + box / 2, top_of(stage) + kBoxHeight / 2 + 4, "middle", 11, fmt::format("{}", action.microbatch));
   });
-  return page.Document(std::max(kLeft + width + kMargin, kLeastWidth), top_of(timeline.spans.size()) + kMargin / 2);
+}
+
+}  // namespace
+
+std::string draw(const std::vector<PipelineChart>& charts) {
+  double longest = 0, shortest_action = std::numeric_limits<double>::infinity();
+  for (const auto& [schedule, timeline] : charts) {
+    longest = std::max(longest, timeline.makespan());
+    shortest_action = std::min(shortest_action, ShortestAction(schedule, timeline));
+  }
+  const double width = std::min(longest / shortest_action * kBoxWidth, kMostWidth);
+  const double scale = longest > 0 ? width / longest : 0;
+  Page page;
+  // One chart's legend is below its caption, that of several above them all.
+  const bool is_alone = charts.size() == 1;
+  DrawLegend(page, charts, is_alone ? 38 : 10);
+  double top = kTop, bottom = kTop;
+  for (const auto& chart : charts) {
+    page.Text(kMargin, is_alone ? 24 : top - 10, "start", 14, Caption(chart.schedule, chart.timeline));
+    DrawChart(page, chart, top, scale);
+    bottom = top + static_cast<double>(chart.timeline.spans.size()) * kRowHeight;
+    top = bottom + kChartGap;
+  }
+  return page.Document(std::max(kLeft + width + kMargin, kLeastWidth), bottom + kMargin / 2);
+}
+
+std::string draw(const PipelineSchedule& schedule, const PipelineTimeline& timeline) {
+  return draw(std::vector<PipelineChart>{{schedule, timeline}});
 }
 
 std::string draw_text(const PipelineSchedule& schedule, const PipelineTimeline& timeline) {
@@ -133,7 +201,7 @@ std::string draw_text(const PipelineSchedule& schedule, const PipelineTimeline& 
   ForEach(schedule, timeline, [&](std::size_t stage, const PipelineAction& action, const PipelineSpan& span) {
     const auto place = column(span.start), end = column(span.end);
     if (end <= place) return;
-    auto box = fmt::format("{}{}", action.pass == PipelinePass::forward ? 'F' : 'B', action.microbatch);
+    auto box = fmt::format("{}{}", LetterOf(action), action.microbatch);
     box.resize(end - place, ' ');
     box.back() = '|';
     rows[stage].replace(place, box.size(), box);

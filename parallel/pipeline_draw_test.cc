@@ -31,6 +31,25 @@ TEST(PipelineDraw, NamesDoNotBreakThePage) {
   EXPECT_EQ(Count(draw(schedule, Usual(schedule)), "a&lt;b&amp;c: 1 stages"), 1u);
 }
 
+// Each kind of pass in its own colour, a later chunk in another; the legend names what is there.
+TEST(PipelineDraw, PassesAndChunksAreToldApart) {
+  const auto split = zero_bubble_h1(3, 4);
+  const auto svg = draw(split, Usual(split));
+  EXPECT_EQ(Count(svg, "#9cc3ea"), 3u * 4 + 1);
+  EXPECT_EQ(Count(svg, "#a9dbab"), 3u * 4 + 1);
+  EXPECT_EQ(Count(svg, "#f2c078"), 3u * 4 + 1);
+  EXPECT_EQ(Count(svg, "backward for the weights"), 1u);
+  const auto interleaved = interleaved_one_forward_one_backward(2, 4, 2);
+  const auto all = draw({{split, Usual(split)}, {interleaved, Usual(interleaved)}});
+  EXPECT_EQ(Count(all, "#cbdff5"), 2u * 4);
+  EXPECT_EQ(Count(all, "#d5efd6"), 2u * 4);
+  EXPECT_EQ(Count(all, ": 3 stages, 4 microbatches, bubble"), 1u);
+  EXPECT_EQ(Count(all, ": 2 stages of 2 chunks, 4 microbatches, bubble"), 1u);
+  EXPECT_EQ(draw_text(interleaved_one_forward_one_backward(1, 1, 2), {{{{0, 1}, {1, 2}, {2, 4}, {4, 6}}}}),
+            "Interleaved1F1B: 1 stages of 2 chunks, 1 microbatches, bubble 0.0 %\n"
+            "stage 0 |F0|f0|b0   |B0   |\n");
+}
+
 TEST(PipelineDraw, ForTerminals) {
   const auto schedule = one_forward_one_backward(2, 3);
   EXPECT_EQ(draw_text(schedule, Usual(schedule)),

@@ -10,6 +10,7 @@ namespace tutti::parallel {
 namespace {
 
 using toy::Between;
+using toy::EndsOf;
 using toy::ExpectGradientsOfUnsplit;
 using toy::PipelineOf;
 using toy::Stage;
@@ -52,6 +53,30 @@ TEST(PipelineErrors, EveryRankIsToldWhatDoesNotFit) {
     broken.actions[1].pop_back();
     EXPECT_TRUE(Throws([&] { pipeline.run(broken, step); }, tuttiInvalidArgument,
                        {"stage 1 never does the backward of microbatch 3"}));
+    EXPECT_TRUE(Throws([&] { pipeline.run(zero_bubble_h1(3, 4), step); }, tuttiInvalidArgument,
+                       {"stage 0", "\"ZB-H1\" does backwards in two parts", "SplitBackwardStep"}));
+    EXPECT_TRUE(Throws([&] { pipeline.run(interleaved_one_forward_one_backward(3, 6, 2), step); }, tuttiInvalidArgument,
+                       {"stage 0", "\"Interleaved1F1B\" has 2 model chunks a stage", "given 1 chunks"}));
+    const int chunks_here = stage == 1 ? 3 : 2;
+    PipelineParallel uneven(group, EndsOf(stage, 3, chunks_here));
+    const std::vector<PipelineStep*> steps(static_cast<std::size_t>(chunks_here), &step);
+    EXPECT_TRUE(Throws([&] { uneven.run(interleaved_one_forward_one_backward(3, 6, chunks_here), steps); },
+                       tuttiInvalidUsage, {"number of model chunks a stage is 2 on stage 0, but 3 on stage 1"}));
+    // One stage alone has other chunks than the schedule.
+    PipelineParallel other(group, EndsOf(stage, 3, 2 + stage % 2));
+    EXPECT_TRUE(Throws(
+        [&] {
+          other.run(interleaved_one_forward_one_backward(3, 6, 2), {&step, &step});
+        },
+        tuttiInvalidArgument, {"stage 1", "2 model chunks a stage", "given 3 chunks"}));
+    auto ends = EndsOf(stage, 3, 2);
+    if (stage == 0) ends[1].input = six;
+    PipelineParallel wrapped(group, ends);
+    EXPECT_TRUE(Throws(
+        [&] {
+          wrapped.run(interleaved_one_forward_one_backward(3, 6, 2), {&step, &step});
+        },
+        tuttiInvalidUsage, {"chunk 0 of stage 2 gives float32 [4, 3]", "chunk 1 of stage 0 takes float32 [2, 3]"}));
     // Trouble of one stage alone is everybody's answer, too.
     PipelineParallel poor(group, Between(stage - 1, 3), Between(stage, 3), [&](std::size_t bytes) {
       if (stage == 1) throw std::runtime_error("no memory for " + std::to_string(bytes) + " bytes");

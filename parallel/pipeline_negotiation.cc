@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 #include "tutti/parallel/error.h"
 
@@ -33,6 +34,8 @@ struct Record {
   Text<64> schedule{};
   std::int32_t stages = 0;
   std::int32_t microbatches = 0;
+  std::int32_t chunks = 1;
+  std::int32_t unused = 0;  // where else padding would be
   std::uint64_t digest = 0;
   SpecRecord takes;
   SpecRecord gives;
@@ -78,6 +81,18 @@ void RequireSame(const char* what, const std::vector<PipelineTerms>& terms, cons
   }
 }
 
+// "stage 1"; with several chunks a stage "chunk 0 of stage 1".
+struct PlaceOf {
+  int stages;
+  int chunks;
+
+  std::string operator()(std::size_t place) const {
+    const auto [chunk, stage] = std::div(static_cast<int>(place), stages);
+    return chunks == 1 ? fmt::format("stage {}", stage) : fmt::format("chunk {} of stage {}", chunk, stage);
+  }
+  const char* none() const { return chunks == 1 ? "no stage" : "no chunk"; }
+};
+
 std::string OrNothing(const std::optional<TensorSpec>& spec) { return spec ? describe(*spec) : "nothing"; }
 
 }  // namespace
@@ -88,46 +103,70 @@ PipelineTerms TermsOf(const PipelineSchedule& schedule) {
   // FNV-1a, a number at a time.
   std::uint64_t digest = 0xcbf29ce484222325;
   const auto fold = [&](std::uint64_t number) { digest = (digest ^ number) * 0x100000001b3; };
+  const auto fold_action = [&](const PipelineAction& action) {
+    fold(1 + static_cast<std::uint64_t>(action.pass));
+    fold(static_cast<std::uint64_t>(action.microbatch));
+    fold(static_cast<std::uint64_t>(action.chunk));
+  };
+  const auto fold_transfers = [&](const std::vector<PipelineTransfer>& transfers) {
+    fold(transfers.size());
+    for (const auto& transfer : transfers) {
+      fold_action(transfer.made_by);
+      fold(static_cast<std::uint64_t>(transfer.from));
+      fold(static_cast<std::uint64_t>(transfer.to));
+    }
+  };
   for (const auto& actions : schedule.actions) {
     fold(actions.size());
-    for (const auto& action : actions) {
-      fold(action.pass == PipelinePass::forward ? 1 : 2);
-      fold(static_cast<std::uint64_t>(action.microbatch));
+    std::ranges::for_each(actions, fold_action);
+  }
+  for (const auto& places : schedule.exchanges) {
+    for (const auto& exchanges : places) {
+      fold(exchanges.size());
+      for (const auto& exchange : exchanges) fold_transfers(exchange.sends), fold_transfers(exchange.receives);
     }
   }
-  return {schedule.name, schedule.stages, schedule.microbatches, digest, {}, {}, ""};
+  return {schedule.name, schedule.stages, schedule.microbatches, schedule.chunks, digest, {}, {}, ""};
 }
 
-void RequireAgreement(const std::vector<PipelineTerms>& terms) {
+void RequireSameSchedule(const std::vector<PipelineTerms>& terms) {
   RequireSame("the schedule", terms, [](const auto& each) { return fmt::format("\"{}\"", each.schedule); });
   RequireSame("the number of stages", terms, [](const auto& each) { return each.stages; });
   RequireSame("the number of microbatches", terms, [](const auto& each) { return each.microbatches; });
+  RequireSame("the number of model chunks a stage", terms, [](const auto& each) { return each.chunks; });
   RequireSame("the digest of the schedule's actions", terms,
               [](const auto& each) { return fmt::format("{:016x}", each.digest); });
   for (std::size_t stage = 0; stage < terms.size(); ++stage) {
     if (terms[stage].trouble.empty()) continue;
     throw Error(tuttiInvalidArgument, fmt::format("stage {}: {}", stage, terms[stage].trouble));
   }
-  for (std::size_t stage = 0; stage + 1 < terms.size(); ++stage) {
-    const auto &gives = terms[stage].gives, &takes = terms[stage + 1].takes;
+}
+
+void RequireFitting(const std::vector<PipelineTerms>& terms) {
+  const PlaceOf place_of{terms.front().stages, terms.front().chunks};
+  for (std::size_t place = 0; place + 1 < terms.size(); ++place) {
+    const auto &gives = terms[place].gives, &takes = terms[place + 1].takes;
     if (gives && gives == takes) continue;
-    throw Error(tuttiInvalidUsage, fmt::format("stage {} gives {} a microbatch, but stage {} takes {}: both must be "
-                                               "there and the same",
-                                               stage, OrNothing(gives), stage + 1, OrNothing(takes)));
+    throw Error(tuttiInvalidUsage,
+                fmt::format("{} gives {} a microbatch, but {} takes {}: both must be there and the "
+                            "same",
+                            place_of(place), OrNothing(gives), place_of(place + 1), OrNothing(takes)));
   }
   if (terms.front().takes) {
-    throw Error(tuttiInvalidUsage, fmt::format("stage 0 takes {} a microbatch, but no stage is before it",
-                                               describe(*terms.front().takes)));
+    throw Error(tuttiInvalidUsage, fmt::format("{} takes {} a microbatch, but {} is before it", place_of(0),
+                                               describe(*terms.front().takes), place_of.none()));
   }
   if (terms.back().gives) {
-    throw Error(tuttiInvalidUsage, fmt::format("stage {} gives {} a microbatch, but no stage is behind it",
-                                               terms.size() - 1, describe(*terms.back().gives)));
+    throw Error(tuttiInvalidUsage,
+                fmt::format("{} gives {} a microbatch, but {} is behind it", place_of(terms.size() - 1),
+                            describe(*terms.back().gives), place_of.none()));
   }
 }
 
 std::vector<PipelineTerms> Gather(ProcessGroup& group, const PipelineTerms& mine) {
   Record record{.stages = mine.stages,
                 .microbatches = mine.microbatches,
+                .chunks = mine.chunks,
                 .digest = mine.digest,
                 .takes = Encoded(mine.takes),
                 .gives = Encoded(mine.gives)};
@@ -139,7 +178,7 @@ std::vector<PipelineTerms> Gather(ProcessGroup& group, const PipelineTerms& mine
   std::vector<PipelineTerms> terms;
   terms.reserve(records.size());
   for (const auto& each : records) {
-    terms.push_back({Read(each.schedule), each.stages, each.microbatches, each.digest, Decoded(each.takes),
+    terms.push_back({Read(each.schedule), each.stages, each.microbatches, each.chunks, each.digest, Decoded(each.takes),
                      Decoded(each.gives), Read(each.trouble)});
   }
   return terms;

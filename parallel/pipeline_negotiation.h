@@ -15,7 +15,8 @@ struct PipelineTerms {
   std::string schedule;  // its name
   int stages = 0;
   int microbatches = 0;
-  std::uint64_t digest = 0;  // of its actions
+  int chunks = 1;            // of the model, a stage
+  std::uint64_t digest = 0;  // of its actions and exchanges
   std::optional<TensorSpec> takes;
   std::optional<TensorSpec> gives;
   std::string trouble;  // why this stage cannot begin at all
@@ -23,8 +24,12 @@ struct PipelineTerms {
 
 PipelineTerms TermsOf(const PipelineSchedule& schedule);
 
-// Throws Error unless `terms`, by stage, fit: tuttiInvalidArgument for a stage's own trouble, else tuttiInvalidUsage.
-void RequireAgreement(const std::vector<PipelineTerms>& terms);
+// Throws Error unless the stages' schedules are the same (else tuttiInvalidUsage) and no stage has trouble (else
+// tuttiInvalidArgument).
+void RequireSameSchedule(const std::vector<PipelineTerms>& terms);
+// Throws Error (tuttiInvalidUsage) unless each chunk takes what the previous one gives. `terms`: of all chunks, in the
+// order in which a microbatch goes through them; with one chunk a stage, of all stages.
+void RequireFitting(const std::vector<PipelineTerms>& terms);
 
 // Collective over `group`: everybody's terms, by stage. One all-gather of a record of fixed size; texts longer than its
 // fields are cut. Dimensions beyond kMostDimensions are this stage's trouble.

@@ -14,6 +14,11 @@ std::vector<PipelineTerms> Fitting(int stages) {
   return terms;
 }
 
+void RequireAgreement(const std::vector<PipelineTerms>& terms) {
+  RequireSameSchedule(terms);
+  RequireFitting(terms);
+}
+
 // What all are told after `change`.
 ::testing::AssertionResult Refused(const std::function<void(std::vector<PipelineTerms>&)>& change, tuttiResult_t code,
                                    const std::vector<std::string>& words) {

@@ -4,34 +4,26 @@
 
 #include <algorithm>
 
+#include "parallel/pipeline_making.h"
 #include "tutti/parallel/error.h"
 
 namespace tutti::parallel {
-namespace {
 
 using enum PipelinePass;
 
-PipelineSchedule Empty(const char* name, int stages, int microbatches) {
-  for (const auto& [what, number] : {std::pair{"stages", stages}, std::pair{"microbatches", microbatches}}) {
+PipelineSchedule EmptySchedule(const char* name, int stages, int microbatches, int chunks) {
+  for (const auto& [what, number] :
+       {std::pair{"stages", stages}, std::pair{"microbatches", microbatches}, std::pair{"model chunks", chunks}}) {
     if (number >= 1) continue;
     throw Error(tuttiInvalidArgument,
                 fmt::format("a {} schedule of {} {} was asked for; at least 1 is needed", name, number, what));
   }
-  return {name, stages, microbatches, std::vector<std::vector<PipelineAction>>(static_cast<std::size_t>(stages))};
+  return {name, stages, microbatches, std::vector<std::vector<PipelineAction>>(static_cast<std::size_t>(stages)),
+          chunks};
 }
-
-// What `action` of a stage makes, for the neighbour `to`, if there is one.
-std::optional<PipelineTransfer> Transfer(const PipelineSchedule& schedule, const PipelineAction& action, int from,
-                                         int to) {
-  const auto exists = [&](int stage) { return stage >= 0 && stage < schedule.stages; };
-  if (!exists(from) || !exists(to)) return std::nullopt;
-  return PipelineTransfer{action, from, to};
-}
-
-}  // namespace
 
 PipelineSchedule gpipe(int stages, int microbatches) {
-  auto schedule = Empty("GPipe", stages, microbatches);
+  auto schedule = EmptySchedule("GPipe", stages, microbatches);
   for (auto& actions : schedule.actions) {
     for (int k = 0; k < microbatches; ++k) actions.push_back({forward, k});
     for (int k = 0; k < microbatches; ++k) actions.push_back({backward, k});
@@ -40,7 +32,7 @@ PipelineSchedule gpipe(int stages, int microbatches) {
 }
 
 PipelineSchedule one_forward_one_backward(int stages, int microbatches) {
-  auto schedule = Empty("1F1B", stages, microbatches);
+  auto schedule = EmptySchedule("1F1B", stages, microbatches);
   for (int stage = 0; stage < stages; ++stage) {
     auto& actions = schedule.actions[static_cast<std::size_t>(stage)];
     const int ahead = std::min(stages - stage - 1, microbatches);
@@ -54,33 +46,42 @@ PipelineSchedule one_forward_one_backward(int stages, int microbatches) {
   return schedule;
 }
 
-PipelineSchedule get_schedule(const std::string& name, int stages, int microbatches) {
-  if (name == "GPipe") return gpipe(stages, microbatches);
-  if (name == "1F1B") return one_forward_one_backward(stages, microbatches);
-  throw Error(tuttiInvalidArgument, fmt::format(R"(there is no schedule "{}"; there are "GPipe" and "1F1B")", name));
-}
-
-PipelineExchange exchange_before(const PipelineSchedule& schedule, int stage, std::size_t place) {
-  const auto& actions = schedule.actions[static_cast<std::size_t>(stage)];
-  PipelineExchange exchange;
-  if (place > 0) {
-    const auto& last = actions[place - 1];
-    exchange.send = Transfer(schedule, last, stage, last.pass == forward ? stage + 1 : stage - 1);
+PipelineSchedule get_schedule(const std::string& name, int stages, int microbatches, int chunks) {
+  if (name == "Interleaved1F1B") return interleaved_one_forward_one_backward(stages, microbatches, chunks);
+  for (const auto& [known, make] : {std::pair{"GPipe", &gpipe}, std::pair{"1F1B", &one_forward_one_backward},
+                                    std::pair{"ZB-H1", &zero_bubble_h1}}) {
+    if (name != known) continue;
+    if (chunks == 1) return make(stages, microbatches);
+    throw Error(tuttiInvalidArgument,
+                fmt::format("the schedule \"{}\" has 1 model chunk a stage, but {} were asked for: take "
+                            "\"Interleaved1F1B\"",
+                            name, chunks));
   }
-  if (place < actions.size()) {
-    const auto& next = actions[place];
-    exchange.receive = Transfer(schedule, next, next.pass == forward ? stage - 1 : stage + 1, stage);
-  }
-  return exchange;
+  throw Error(
+      tuttiInvalidArgument,
+      fmt::format(R"(there is no schedule "{}"; there are "GPipe", "1F1B", "Interleaved1F1B" and "ZB-H1")", name));
 }
 
 std::string describe(const PipelineAction& action) {
-  return fmt::format("the {} of microbatch {}", action.pass == forward ? "forward" : "backward", action.microbatch);
+  constexpr auto name_of = [](PipelinePass pass) {
+    switch (pass) {
+      case forward: return "forward";
+      case backward: return "backward";
+      case backward_input: return "backward for the input";
+      case backward_weight: return "backward for the weights";
+    }
+    return "unknown pass";
+  };
+  return fmt::format("the {} of microbatch {}{}", name_of(action.pass), action.microbatch, InChunk(action));
 }
 
 std::string describe(const PipelineTransfer& transfer) {
-  return fmt::format("the {} of microbatch {}", transfer.made_by.pass == forward ? "activation" : "gradient",
-                     transfer.made_by.microbatch);
+  return fmt::format("the {} of microbatch {}{}", transfer.made_by.pass == forward ? "activation" : "gradient",
+                     transfer.made_by.microbatch, InChunk(transfer.made_by));
+}
+
+std::string InChunk(const PipelineAction& action) {
+  return action.chunk == 0 ? "" : fmt::format(" in chunk {}", action.chunk);
 }
 
 }  // namespace tutti::parallel

@@ -1,5 +1,7 @@
 #include "tutti/parallel/pipeline_schedule.h"
 
+#include <iterator>
+
 #include "parallel/testing.h"
 
 namespace tutti::parallel {
@@ -39,36 +41,110 @@ TEST(PipelineSchedule, WithFewMicrobatchesThereIsNothingToAlternate) {
   EXPECT_EQ(one_forward_one_backward(4, 2).actions[0], gpipe(4, 2).actions[0]);
 }
 
+using Exchanges = std::vector<PipelineExchange>;
+
+// Figure 4 of the Megatron-LM paper, lower half: device 1 of 4, first microbatches.
+TEST(PipelineSchedule, InterleavedTakesChunksInTurn) {
+  const auto first = interleaved_one_forward_one_backward(2, 4, 2).actions[0];
+  EXPECT_EQ(first, (Actions{{forward, 0, 0},
+                            {forward, 1, 0},
+                            {forward, 0, 1},
+                            {forward, 1, 1},
+                            {forward, 2, 0},
+                            {backward, 0, 1},
+                            {forward, 3, 0},
+                            {backward, 1, 1},
+                            {forward, 2, 1},
+                            {backward, 0, 0},
+                            {forward, 3, 1},
+                            {backward, 1, 0},
+                            {backward, 2, 1},
+                            {backward, 3, 1},
+                            {backward, 2, 0},
+                            {backward, 3, 0}}));
+}
+
+// Figure 3 of the zero-bubble paper, upper half, with fewer stages and microbatches.
+TEST(PipelineSchedule, ZeroBubbleH1DoesWeightsLater) {
+  const auto schedule = zero_bubble_h1(2, 2);
+  EXPECT_EQ(schedule.actions[0], (Actions{{forward, 0},
+                                          {forward, 1},
+                                          {backward_input, 0},
+                                          {backward_weight, 0},
+                                          {backward_input, 1},
+                                          {backward_weight, 1}}));
+  EXPECT_EQ(schedule.actions[1], (Actions{{forward, 0},
+                                          {backward_input, 0},
+                                          {forward, 1},
+                                          {backward_input, 1},
+                                          {backward_weight, 0},
+                                          {backward_weight, 1}}));
+}
+
 // Megatron's functions, in the order in which its 1F1B calls them, fall out.
 TEST(PipelineSchedule, ExchangesFollowFromActions) {
   const auto schedule = one_forward_one_backward(3, 4);
-  const auto exchange = [&](std::size_t place) { return exchange_before(schedule, 1, place); };
-  const PipelineTransfer activation_in{{forward, 0}, 0, 1}, activation_out{{forward, 0}, 1, 2};
-  EXPECT_EQ(exchange(0).receive, activation_in);  // recv_forward
-  EXPECT_FALSE(exchange(0).send);
-  EXPECT_EQ(exchange(1).send, activation_out);  // send_forward, recv_forward
-  EXPECT_EQ(exchange(1).receive, (PipelineTransfer{{forward, 1}, 0, 1}));
-  EXPECT_EQ(exchange(2).send, (PipelineTransfer{{forward, 1}, 1, 2}));  // send_forward_recv_backward
-  EXPECT_EQ(exchange(2).receive, (PipelineTransfer{{backward, 0}, 2, 1}));
-  EXPECT_EQ(exchange(3).send, (PipelineTransfer{{backward, 0}, 1, 0}));  // send_backward_recv_forward
-  EXPECT_EQ(exchange(3).receive, (PipelineTransfer{{forward, 2}, 0, 1}));
-  EXPECT_EQ(exchange(8).send, (PipelineTransfer{{backward, 3}, 1, 0}));  // send_backward
-  EXPECT_FALSE(exchange(8).receive);
+  const auto exchanges = [&](std::size_t place) { return exchanges_before(schedule, 1, place); };
+  const auto activation_in = [](int k) { return PipelineTransfer{{forward, k}, 0, 1}; };
+  const auto activation_out = [](int k) { return PipelineTransfer{{forward, k}, 1, 2}; };
+  const auto gradient_in = [](int k) { return PipelineTransfer{{backward, k}, 2, 1}; };
+  const auto gradient_out = [](int k) { return PipelineTransfer{{backward, k}, 1, 0}; };
+  EXPECT_EQ(exchanges(0), (Exchanges{{{}, {activation_in(0)}}}));                   // recv_forward
+  EXPECT_EQ(exchanges(1), (Exchanges{{{activation_out(0)}, {activation_in(1)}}}));  // send_forward, recv_forward
+  EXPECT_EQ(exchanges(2), (Exchanges{{{activation_out(1)}, {gradient_in(0)}}}));    // send_forward_recv_backward
+  EXPECT_EQ(exchanges(3), (Exchanges{{{gradient_out(0)}, {activation_in(2)}}}));    // send_backward_recv_forward
+  EXPECT_EQ(exchanges(8), (Exchanges{{{gradient_out(3)}, {}}}));                    // send_backward
 }
 
 TEST(PipelineSchedule, TheEndsHaveOneNeighbour) {
   const auto schedule = gpipe(2, 1);
-  EXPECT_FALSE(exchange_before(schedule, 0, 0).receive);
-  EXPECT_FALSE(exchange_before(schedule, 1, 1).send);
-  EXPECT_FALSE(exchange_before(schedule, 1, 1).receive);
-  EXPECT_FALSE(exchange_before(schedule, 0, 2).send);
+  EXPECT_EQ(exchanges_before(schedule, 0, 0), Exchanges{});
+  EXPECT_EQ(exchanges_before(schedule, 1, 1), Exchanges{});
+  EXPECT_EQ(exchanges_before(schedule, 0, 2), Exchanges{});
+}
+
+// All that is sent and received at one place.
+PipelineExchange Together(const Exchanges& exchanges) {
+  PipelineExchange all;
+  for (const auto& exchange : exchanges) {
+    std::ranges::copy(exchange.sends, std::back_inserter(all.sends));
+    std::ranges::copy(exchange.receives, std::back_inserter(all.receives));
+  }
+  return all;
+}
+
+// With one chunk and whole backwards the planner finds the places that follow from the actions.
+TEST(PipelineSchedule, ThePlannersPlacesAreThoseOf1F1BAndGPipe) {
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (int microbatches = 1; microbatches <= 12; ++microbatches) {
+      for (const char* name : {"GPipe", "1F1B"}) {
+        const auto schedule = get_schedule(name, stages, microbatches);
+        const auto planned = plan_exchanges(schedule);
+        ASSERT_EQ(std::ssize(planned), stages);
+        for (int stage = 0; stage < stages; ++stage) {
+          const auto& places = planned[static_cast<std::size_t>(stage)];
+          for (std::size_t place = 0; place < places.size(); ++place) {
+            EXPECT_TRUE(Together(places[place]) == Together(exchanges_before(schedule, stage, place)))
+                << name << ", stage " << stage << " of " << stages << ", place " << place;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(PipelineSchedule, HasNames) {
   EXPECT_EQ(get_schedule("1F1B", 4, 8).actions, one_forward_one_backward(4, 8).actions);
   EXPECT_EQ(get_schedule("GPipe", 4, 8).actions, gpipe(4, 8).actions);
+  EXPECT_EQ(get_schedule("Interleaved1F1B", 4, 8, 2).actions, interleaved_one_forward_one_backward(4, 8, 2).actions);
+  EXPECT_EQ(get_schedule("ZB-H1", 4, 8).actions, zero_bubble_h1(4, 8).actions);
   EXPECT_TRUE(Throws([] { get_schedule("ZeroBubble", 4, 8); }, tuttiInvalidArgument,
-                     {"\"ZeroBubble\"", "\"GPipe\" and \"1F1B\""}));
+                     {"\"ZeroBubble\"", R"("GPipe", "1F1B", "Interleaved1F1B" and "ZB-H1")"}));
+  EXPECT_TRUE(Throws([] { get_schedule("1F1B", 4, 8, 2); }, tuttiInvalidArgument,
+                     {"\"1F1B\" has 1 model chunk a stage, but 2 were asked for", "Interleaved1F1B"}));
+  EXPECT_TRUE(Throws([] { get_schedule("Interleaved1F1B", 4, 6, 2); }, tuttiInvalidArgument,
+                     {"the number of microbatches (6) is not divisible by the number of stages (4)"}));
+  EXPECT_TRUE(Throws([] { get_schedule("Interleaved1F1B", 4, 8, 0); }, tuttiInvalidArgument, {"0 model chunks"}));
   EXPECT_TRUE(Throws([] { gpipe(0, 8); }, tuttiInvalidArgument, {"0 stages"}));
   EXPECT_TRUE(Throws([] { one_forward_one_backward(4, -1); }, tuttiInvalidArgument, {"-1 microbatches"}));
 }

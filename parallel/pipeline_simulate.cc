@@ -31,6 +31,17 @@ PipelineDurations PipelineDurations::uniform(int stages, double forward, double 
   return {std::vector(count, forward), std::vector(count, backward), transfer};
 }
 
+double PipelineDurations::of(PipelinePass pass, int stage) const {
+  const auto place = static_cast<std::size_t>(stage);
+  switch (pass) {
+    case PipelinePass::forward: return forward[place];
+    case PipelinePass::backward: return backward[place];
+    case PipelinePass::backward_input: return backward[place] * (1 - weight_share);
+    case PipelinePass::backward_weight: return backward[place] * weight_share;
+  }
+  return 0;
+}
+
 double PipelineTimeline::makespan() const {
   double first = std::numeric_limits<double>::infinity(), last = 0;
   for (const auto& stage : spans) {
@@ -51,18 +62,29 @@ double PipelineTimeline::bubble_fraction() const {
   return 1 - busy / all;
 }
 
-PipelineTimeline pipeline_simulate(const PipelineSchedule& schedule, const PipelineDurations& durations) {
+PipelineTimeline pipeline_simulate(const PipelineSchedule& schedule, const PipelineDurations& durations,
+                                   PipelineTransport transport) {
   require_verified(schedule);
   CheckDurations("forward", durations.forward, schedule.stages);
   CheckDurations("backward", durations.backward, schedule.stages);
   if (!(durations.transfer >= 0)) {
     throw Error(tuttiInvalidArgument, fmt::format("a transfer takes {}; at least 0 is needed", durations.transfer));
   }
-  return {Walk(schedule, durations).spans};
+  if (!(durations.weight_share >= 0 && durations.weight_share <= 1)) {
+    throw Error(tuttiInvalidArgument,
+                fmt::format("the weights' share of a backward is {}; it is from 0 to 1", durations.weight_share));
+  }
+  const bool buffered = transport == PipelineTransport::buffered;
+  return {(buffered ? WalkBuffered(schedule, durations) : Walk(schedule, durations)).spans};
 }
 
-double ideal_bubble_fraction(int stages, int microbatches) {
-  return static_cast<double>(stages - 1) / static_cast<double>(microbatches + stages - 1);
+double ideal_bubble_fraction(int stages, int microbatches, int chunks) {
+  return static_cast<double>(stages - 1) / static_cast<double>(chunks * microbatches + stages - 1);
+}
+
+double zero_bubble_h1_fraction(int stages, int microbatches, double forward, double input, double weight) {
+  const double bubble = (stages - 1) * (forward + input - weight);
+  return bubble / (microbatches * (forward + input + weight) + bubble);
 }
 
 }  // namespace tutti::parallel

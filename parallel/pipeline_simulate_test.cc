@@ -1,6 +1,7 @@
 #include "tutti/parallel/pipeline_simulate.h"
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <string>
 
@@ -26,6 +27,56 @@ TEST(PipelineSimulate, EqualStagesHaveThePapersBubble) {
               << schedule.name << ", " << stages << " stages, " << microbatches << " microbatches, " << forward << " + "
               << backward;
           EXPECT_NEAR(timeline.makespan(), (microbatches + stages - 1) * (forward + backward), 1e-9);
+        }
+      }
+    }
+  }
+}
+
+// What the papers count: buffered sends. The planned exchanges keep to it under rendezvous, too, where all actions take
+// equally long, or - but for numbers of stages for which there is no such plan - a backward as long as two forwards.
+TEST(PipelineSimulate, InterleavedHasThePapersBubble) {
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (int chunks = 1; chunks <= 4; ++chunks) {
+      for (int microbatches = stages; microbatches <= 4 * stages; microbatches += stages) {
+        const auto schedule = interleaved_one_forward_one_backward(stages, microbatches, chunks);
+        const auto where = ::testing::Message() << stages << " stages, " << microbatches << " microbatches, " << chunks;
+        const double bubble = ideal_bubble_fraction(stages, microbatches, chunks);
+        double least = 1;
+        for (const auto& [forward, backward] : {std::pair{1.0, 2.0}, {1.0, 1.0}, {3.0, 0.5}, {2.0, 5.0}}) {
+          const auto durations = PipelineDurations::uniform(stages, forward, backward);
+          EXPECT_NEAR(pipeline_simulate(schedule, durations, PipelineTransport::buffered).bubble_fraction(), bubble,
+                      1e-9)
+              << where << ", " << forward << " + " << backward;
+          const double rendezvous = pipeline_simulate(schedule, durations).bubble_fraction();
+          EXPECT_GE(rendezvous, bubble - 1e-9) << where;
+          if (forward <= backward && backward <= 2 * forward) least = std::min(least, rendezvous);
+        }
+        EXPECT_NEAR(least, bubble, 1e-9) << where;
+      }
+    }
+  }
+  const auto schedule = interleaved_one_forward_one_backward(4, 8, 2);
+  EXPECT_NEAR(pipeline_simulate(schedule, PipelineDurations::uniform(4, 1, 2)).bubble_fraction(), 3.0 / 19, 1e-9);
+}
+
+TEST(PipelineSimulate, ZeroBubbleH1HasThePapersBubble) {
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (int microbatches = stages; microbatches <= 20; ++microbatches) {
+      const auto schedule = zero_bubble_h1(stages, microbatches);
+      for (const auto& [forward, backward, share] :
+           std::vector<std::array<double, 3>>{{1, 2, 0.5}, {2, 3, 1.0 / 3}, {1, 1, 0.5}, {2, 4, 0.25}, {1, 2, 0}}) {
+        auto durations = PipelineDurations::uniform(stages, forward, backward);
+        durations.weight_share = share;
+        const double weight = backward * share, input = backward - weight;
+        for (const auto transport : {PipelineTransport::rendezvous, PipelineTransport::buffered}) {
+          const auto timeline = pipeline_simulate(schedule, durations, transport);
+          EXPECT_NEAR(timeline.makespan(),
+                      microbatches * (forward + backward) + (stages - 1) * (forward + input - weight), 1e-9)
+              << stages << " stages, " << microbatches << " microbatches, " << forward << " + " << input << " + "
+              << weight;
+          EXPECT_NEAR(timeline.bubble_fraction(), zero_bubble_h1_fraction(stages, microbatches, forward, input, weight),
+                      1e-9);
         }
       }
     }

@@ -11,8 +11,10 @@ namespace tutti::parallel {
 namespace {
 
 using toy::Between;
+using toy::EndsOf;
 using toy::ExpectGradientsOfUnsplit;
 using toy::PipelineOf;
+using toy::SplitStage;
 using toy::Stage;
 using tutti::testing::Ok;
 using tutti::testing::Rank;
@@ -29,6 +31,46 @@ TEST_P(PipelineRanks, GradientsAreTheUnsplitModels) {
     for (const char* name : {"GPipe", "1F1B"}) {
       for (const int microbatches : {1, 2, 4, 7, 16}) {
         Stage step(self.rank());
+        pipeline.run(get_schedule(name, self.size(), microbatches), step);
+        ExpectGradientsOfUnsplit(step, self.rank(), self.size(), microbatches);
+      }
+    }
+    self.Meet();
+  });
+}
+
+// With several chunks a stage the last stage sends to the first one; alone, a stage sends to itself.
+TEST_P(PipelineRanks, InterleavedGradientsAreTheUnsplitModels) {
+  RunRanks(GetParam(), [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup group(comm);
+    const int stages = self.size();
+    for (const int chunks : {1, 2, 3}) {
+      PipelineParallel pipeline(group, EndsOf(self.rank(), stages, chunks));
+      for (const int rounds : {1, 2, 4}) {
+        std::vector<Stage> model;
+        std::vector<PipelineStep*> steps;
+        for (int chunk = 0; chunk < chunks; ++chunk) model.emplace_back(chunk * stages + self.rank());
+        for (auto& step : model) steps.push_back(&step);
+        pipeline.run(interleaved_one_forward_one_backward(stages, rounds * stages, chunks), steps);
+        for (int chunk = 0; chunk < chunks; ++chunk) {
+          ExpectGradientsOfUnsplit(model[static_cast<std::size_t>(chunk)], chunk * stages + self.rank(),
+                                   stages * chunks, rounds * stages);
+        }
+      }
+    }
+    self.Meet();
+  });
+}
+
+TEST_P(PipelineRanks, GradientsInTwoPartsAreTheUnsplitModels) {
+  RunRanks(GetParam(), [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup group(comm);
+    auto pipeline = PipelineOf(group);
+    for (const char* name : {"ZB-H1", "1F1B"}) {
+      for (const int microbatches : {1, 2, 4, 7, 16}) {
+        SplitStage step(self.rank());
         pipeline.run(get_schedule(name, self.size(), microbatches), step);
         ExpectGradientsOfUnsplit(step, self.rank(), self.size(), microbatches);
       }

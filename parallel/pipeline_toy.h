@@ -29,16 +29,26 @@ struct Layer {
     y.insert(y.end(), y.begin(), y.begin() + kColumns);
     return y;
   }
-  Values Backward(const Values& x, Values grad_y) {
-    const std::size_t more = x.size();
-    for (std::size_t column = 0; column < kColumns; ++column) grad_y[column] += grad_y[more + column];
+  Values Backward(const Values& x, const Values& grad_y) {
+    BackwardWeight(x, grad_y);
+    return BackwardInput(x, grad_y);
+  }
+  Values BackwardInput(const Values& x, Values grad_y) const {
+    Fold(x, grad_y);
     Values grad_x;
+    for (std::size_t place = 0; place < x.size(); ++place) grad_x.push_back(grad_y[place] * a);
+    return grad_x;
+  }
+  void BackwardWeight(const Values& x, Values grad_y) {
+    Fold(x, grad_y);
     for (std::size_t place = 0; place < x.size(); ++place) {
       grad_a += grad_y[place] * x[place];
       grad_b += grad_y[place];
-      grad_x.push_back(grad_y[place] * a);
     }
-    return grad_x;
+  }
+  // The last row is the first one's copy.
+  static void Fold(const Values& x, Values& grad_y) {
+    for (std::size_t column = 0; column < kColumns; ++column) grad_y[column] += grad_y[x.size() + column];
   }
 };
 
@@ -70,7 +80,7 @@ class Stage : public PipelineStep {
   const Layer& layer() const { return layer_; }
 
   void forward(int microbatch, const Tensor* input, const Tensor* output) override {
-    const Values y = layer_.Forward(input != nullptr ? ValuesOf(*input) : DataOf(microbatch));
+    const Values y = layer_.Forward(x(microbatch, input));
     if (output != nullptr) {
       std::copy(y.begin(), y.end(), output->floats());
     } else {
@@ -78,9 +88,16 @@ class Stage : public PipelineStep {
     }
   }
   void backward(int microbatch, const Tensor* input, const Tensor* grad_output, const Tensor* grad_input) override {
-    const Values grad_y = grad_output != nullptr ? ValuesOf(*grad_output) : predictions_.at(microbatch);
-    const Values grad_x = layer_.Backward(input != nullptr ? ValuesOf(*input) : DataOf(microbatch), grad_y);
+    const Values grad_x = layer_.Backward(x(microbatch, input), grad_y(microbatch, grad_output));
     if (grad_input != nullptr) std::copy(grad_x.begin(), grad_x.end(), grad_input->floats());
+  }
+
+  // What a pass works on.
+  Values x(int microbatch, const Tensor* input) const {
+    return input != nullptr ? ValuesOf(*input) : DataOf(microbatch);
+  }
+  Values grad_y(int microbatch, const Tensor* grad_output) const {
+    return grad_output != nullptr ? ValuesOf(*grad_output) : predictions_.at(microbatch);
   }
 
  private:
@@ -88,6 +105,34 @@ class Stage : public PipelineStep {
 
   Layer layer_;
   std::map<int, Values> predictions_;
+};
+
+// The same stage, whose backwards come in two parts.
+class SplitStage : public SplitBackwardStep {
+ public:
+  explicit SplitStage(int stage) : whole_(stage), layer_(stage) {}
+  const Layer& layer() const { return layer_; }
+
+  void forward(int microbatch, const Tensor* input, const Tensor* output) override {
+    whole_.forward(microbatch, input, output);
+  }
+  void backward(int microbatch, const Tensor* input, const Tensor* grad_output, const Tensor* grad_input) override {
+    backward_input(microbatch, input, grad_output, grad_input);
+    backward_weight(microbatch, input, grad_output);
+  }
+  void backward_input(int microbatch, const Tensor* input, const Tensor* grad_output,
+                      const Tensor* grad_input) override {
+    if (grad_input == nullptr) return;
+    const Values grad_x = layer_.BackwardInput(whole_.x(microbatch, input), whole_.grad_y(microbatch, grad_output));
+    std::copy(grad_x.begin(), grad_x.end(), grad_input->floats());
+  }
+  void backward_weight(int microbatch, const Tensor* input, const Tensor* grad_output) override {
+    layer_.BackwardWeight(whole_.x(microbatch, input), whole_.grad_y(microbatch, grad_output));
+  }
+
+ private:
+  Stage whole_;
+  Layer layer_;
 };
 
 // What goes from `stage` to the next one.
@@ -100,7 +145,17 @@ inline PipelineParallel PipelineOf(ProcessGroup& group) {
   return {group, Between(group.rank() - 1, group.size()), Between(group.rank(), group.size())};
 }
 
-inline void ExpectGradientsOfUnsplit(const Stage& step, int stage, int stages, int microbatches) {
+// The chunks of `stage`, each a stage of the toy: chunks x stages of them are the model.
+inline std::vector<PipelineEnds> EndsOf(int stage, int stages, int chunks) {
+  std::vector<PipelineEnds> ends;
+  for (int place = stage; place < stages * chunks; place += stages) {
+    ends.push_back({Between(place - 1, stages * chunks), Between(place, stages * chunks)});
+  }
+  return ends;
+}
+
+template <typename Step>
+void ExpectGradientsOfUnsplit(const Step& step, int stage, int stages, int microbatches) {
   const auto expected = Unsplit(stages, microbatches)[static_cast<std::size_t>(stage)];
   EXPECT_NE(expected.grad_a, 0);
   EXPECT_EQ(step.layer().grad_a, expected.grad_a) << microbatches << " microbatches";

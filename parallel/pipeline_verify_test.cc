@@ -28,6 +28,94 @@ TEST(PipelineVerify, SchedulesOfEverySize) {
   }
 }
 
+// Peaks of activations: Megatron-LM's (Korthikanti et al. 2022: 1 + (p - 1) / (p v) of 1F1B's, on the first stage,
+// whose activations are v times as large), and the zero-bubble paper's.
+TEST(PipelineVerify, InterleavedAndZeroBubbleOfEverySize) {
+  for (int stages = 1; stages <= 8; ++stages) {
+    for (int chunks = 1; chunks <= 4; ++chunks) {
+      for (int microbatches = stages; microbatches <= 4 * stages; microbatches += stages) {
+        const auto verdict = pipeline_verify(interleaved_one_forward_one_backward(stages, microbatches, chunks));
+        EXPECT_EQ(verdict.problem, "") << stages << " stages, " << microbatches << " microbatches, " << chunks;
+        for (int stage = 0; stage < stages; ++stage) {
+          EXPECT_EQ(verdict.activations[static_cast<std::size_t>(stage)],
+                    std::min((chunks - 1) * stages + 2 * (stages - stage - 1) + 1, microbatches * chunks));
+        }
+        if (microbatches == stages) continue;
+        EXPECT_EQ(verdict.activations.front(), stages * chunks + stages - 1);
+      }
+    }
+    for (int microbatches = 1; microbatches <= 20; ++microbatches) {
+      const auto verdict = pipeline_verify(zero_bubble_h1(stages, microbatches));
+      EXPECT_EQ(verdict.problem, "") << stages << " stages, " << microbatches << " microbatches";
+      for (const int held : verdict.activations) EXPECT_EQ(held, std::min(stages, microbatches));
+    }
+  }
+}
+
+TEST(PipelineVerify, PartsOfBackwards) {
+  auto schedule = zero_bubble_h1(2, 3);
+  std::erase(ActionsOf(schedule, 1), PipelineAction{backward_weight, 1});
+  schedule.exchanges.clear();
+  EXPECT_EQ(pipeline_verify(schedule).problem, "stage 1 never does the backward for the weights of microbatch 1");
+  schedule = zero_bubble_h1(2, 3);
+  std::swap(ActionsOf(schedule, 0)[2], ActionsOf(schedule, 0)[3]);
+  EXPECT_EQ(pipeline_verify(schedule).problem,
+            "stage 0 does the backward for the weights of microbatch 0 before that for the input");
+  schedule = zero_bubble_h1(2, 3);
+  ActionsOf(schedule, 0)[3] = {backward, 0};
+  EXPECT_EQ(pipeline_verify(schedule).problem, "stage 0 does the backward of microbatch 0 twice");
+}
+
+TEST(PipelineVerify, Chunks) {
+  auto schedule = interleaved_one_forward_one_backward(2, 2, 2);
+  ActionsOf(schedule, 0)[3].chunk = 2;
+  EXPECT_EQ(pipeline_verify(schedule).problem,
+            "stage 0 does the forward of microbatch 1 in chunk 2, but the chunks are 0 .. 1");
+  schedule = interleaved_one_forward_one_backward(2, 2, 2);
+  ActionsOf(schedule, 0)[3].chunk = 0;
+  EXPECT_EQ(pipeline_verify(schedule).problem, "stage 0 does the forward of microbatch 1 twice");
+}
+
+// Two of a stage's messages to the same neighbour, received the other way round.
+TEST(PipelineVerify, MessagesOfAPairInAnotherOrder) {
+  auto schedule = interleaved_one_forward_one_backward(2, 4, 2);
+  const PipelineTransfer second{{forward, 1, 0}, 0, 1};
+  for (auto& exchanges : schedule.exchanges[1]) {
+    for (auto& exchange : exchanges) std::erase(exchange.receives, second);
+  }
+  auto& receives = schedule.exchanges[1].front().front().receives;
+  receives.insert(receives.begin(), second);
+  EXPECT_EQ(pipeline_verify(schedule).problem,
+            "stage 1 expects the activation of microbatch 1 from stage 0, which sends the activation of microbatch 0");
+}
+
+TEST(PipelineVerify, ExchangesThatDoNotFitTheActions) {
+  const auto original = interleaved_one_forward_one_backward(2, 4, 2);
+  auto schedule = original;
+  schedule.exchanges[0].pop_back();
+  EXPECT_EQ(pipeline_verify(schedule).problem,
+            "stage 0 has 16 places for exchanges, but 16 actions: one before each and one behind the last");
+  schedule = original;
+  schedule.exchanges[1][0].clear();
+  EXPECT_EQ(pipeline_verify(schedule).problem,
+            "stage 1 does the forward of microbatch 0 before it receives the activation of microbatch 0");
+  schedule = original;
+  std::swap(schedule.exchanges[0][0], schedule.exchanges[0][1]);
+  EXPECT_EQ(pipeline_verify(schedule).problem,
+            "stage 0 sends the activation of microbatch 0 when it has not just made it");
+  schedule = original;
+  schedule.exchanges[0].back().push_back(schedule.exchanges[0][1].front());
+  EXPECT_NE(pipeline_verify(schedule).problem, "");
+  for (std::size_t stage = 0; stage < 2; ++stage) {
+    for (std::size_t place = 0; place < original.exchanges[stage].size(); ++place) {
+      if (original.exchanges[stage][place].empty()) continue;
+      schedule = original;
+      schedule.exchanges[stage][place].clear();
+      EXPECT_NE(pipeline_verify(schedule).problem, "") << "stage " << stage << ", place " << place;
+    }
+  }
+}
+
 TEST(PipelineVerify, MissingAction) {
   auto schedule = one_forward_one_backward(3, 4);
   std::erase(ActionsOf(schedule, 1), PipelineAction{backward, 2});

@@ -26,7 +26,6 @@ between() {
 "$tutti" simulate --claims docs
 [ ! -f docs/data/gpu.json ] || scripts/gpu_tables.py docs/data/gpu.json | between docs/gpu.md gpu
 pipeline=$(dirname "$tutti")/../examples/pipeline
-"$pipeline" draw GPipe 4 8 >docs/pipeline_gpipe.svg
-"$pipeline" draw 1F1B 4 8 >docs/pipeline_1f1b.svg
+"$pipeline" draw all 4 8 2 >docs/pipeline_schedules.svg
 # Where the library was built without kernels, or nothing reads them, the table stays as it is.
 if kernels=$(scripts/kernels.sh "$(dirname "$tutti")/.." 2>/dev/null); then between docs/gpu.md kernels <<<"$kernels"; fi

@@ -19,7 +19,8 @@ struct P2POp {
   int peer = 0;  // in the group
 };
 
-// `stream`: as in tutti.h. What one rank sends another is received in the order of sending. Throws Error.
+// `stream`: as in tutti.h. Messages from one rank to another meet in the order of both lists.
+// Throws Error.
 void batch_isend_irecv(ProcessGroup& group, const std::vector<P2POp>& operations, tuttiStream_t stream = nullptr);
 
 // Null: not this one. `next` has the next stage's rank in the pipeline's group, `prev` the previous one's.

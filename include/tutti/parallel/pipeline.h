@@ -1,19 +1,22 @@
-// Pipeline parallelism: each rank of a group holds one stage of a model, and a schedule says in which order it does the
-// forwards and backwards of a batch's microbatches (pipeline_schedule.h names the papers). What a stage makes goes to
-// its neighbour in one group of sends and receives between two actions.
+// Pipeline parallelism: each rank of a group holds one stage of a model - one chunk of it, or several with interleaving
+// - and a schedule says in which order it does the forwards and backwards of a batch's microbatches
+// (pipeline_schedule.h names the papers). What a stage makes goes to the stage that needs it in groups of sends and
+// receives between two actions.
 //
 //   PipelineParallel pipeline(state.get_pipeline_model_parallel_group(), takes, gives);
 //   pipeline.run(one_forward_one_backward(stages, microbatches), step);
 //
-// Invariants: nothing of a batch is sent unless all stages agree on the schedule and each takes what the previous one
-// gives. Memory for as many activations as the schedule ever has in flight here, used again and again.
+// Invariants: nothing of a batch is sent unless all stages agree on the schedule and each chunk takes what the previous
+// one gives. Memory for as many tensors as the schedule ever has in flight here, used again and again.
 // Thread-safety: one thread at a time, as for a communicator.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tutti/parallel/pipeline_schedule.h"
@@ -29,7 +32,14 @@ struct TensorSpec {
 };
 std::string describe(const TensorSpec& spec);  // "float32 [2, 3]"
 
-// The application's part: one stage's computation. Tensors are the pipeline's memory; null where the pipeline ends.
+// What a chunk of the model takes from the previous one and gives the next one, a microbatch; none at the model's ends.
+// Gradients are of the same type and shape.
+struct PipelineEnds {
+  std::optional<TensorSpec> input;
+  std::optional<TensorSpec> output;
+};
+
+// The application's part: one chunk's computation. Tensors are the pipeline's memory; null where the pipeline ends.
 class PipelineStep {
  public:
   virtual ~PipelineStep() = default;
@@ -41,18 +51,29 @@ class PipelineStep {
   virtual void backward(int microbatch, const Tensor* input, const Tensor* grad_output, const Tensor* grad_input) = 0;
 };
 
+// One that can do a backward in two parts, as zero-bubble schedules need; by the names of PyTorch's pipelining.
+class SplitBackwardStep : public PipelineStep {
+ public:
+  // grad_input alone, which the previous stage waits for.
+  virtual void backward_input(int microbatch, const Tensor* input, const Tensor* grad_output,
+                              const Tensor* grad_input) = 0;
+  // The parameters' gradients of the same microbatch, later; `input` and `grad_output` are as they were.
+  virtual void backward_weight(int microbatch, const Tensor* input, const Tensor* grad_output) = 0;
+};
+
 // Memory that the group's communicator reaches, freed with the last pointer.
 using Allocate = std::function<std::shared_ptr<void>(std::size_t bytes)>;
 // By tuttiMemAlloc: of the device in a thread with a current CUDA context, else of the host. Throws Error.
 std::shared_ptr<void> allocate_memory(std::size_t bytes);
 
-// What each stage tells every other one at the start of a run, in bytes.
+// What each stage tells every other one at the start of a run, in bytes, for each of its chunks.
 std::size_t negotiation_bytes();
 
 class PipelineParallel {
  public:
-  // `group`'s rank is the stage; it outlives this. `input` and `output`: what the stage takes from the previous one and
-  // gives the next one, a microbatch; none at the pipeline's ends. Gradients are of the same type and shape.
+  // `group`'s rank is the stage; it outlives this. `chunks`: of this stage.
+  PipelineParallel(ProcessGroup& group, std::vector<PipelineEnds> chunks, Allocate allocate = allocate_memory);
+  // Of one chunk, which takes `input` and gives `output`.
   PipelineParallel(ProcessGroup& group, std::optional<TensorSpec> input, std::optional<TensorSpec> output,
                    Allocate allocate = allocate_memory);
 
@@ -66,23 +87,22 @@ class PipelineParallel {
   // and the stages that still need something get an Error (tuttiRemoteError) naming the stage. One that has done its
   // part may have returned, so that it can go on while earlier stages finish; it is told at its next call.
   void run(const PipelineSchedule& schedule, PipelineStep& step, tuttiStream_t stream = nullptr);
+  // `steps`: of each chunk; SplitBackwardSteps where the schedule does backwards in two parts.
+  void run(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps, tuttiStream_t stream = nullptr);
 
  private:
   class Batch;
-  struct Buffers {
-    std::vector<std::shared_ptr<void>> inputs;
-    std::shared_ptr<void> output, grad_output, grad_input;
-  };
+  // Kept from batch to batch; by PipelineBuffer and chunk.
+  using Memory = std::map<std::pair<int, int>, std::vector<std::shared_ptr<void>>>;
 
   // Proves the schedule and has memory for it.
-  void Prepare(const PipelineSchedule& schedule);
+  void Prepare(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps);
   void Negotiate(const PipelineSchedule& schedule, const std::string& trouble);
 
   ProcessGroup& group_;
-  std::optional<TensorSpec> input_;
-  std::optional<TensorSpec> output_;
+  std::vector<PipelineEnds> chunks_;
   Allocate allocate_;
-  Buffers buffers_;
+  Memory memory_;
 };
 
 }  // namespace tutti::parallel

@@ -1,19 +1,26 @@
 // The chart by which people know pipeline schedules: a row a stage, time to the right, a box an action with its
-// microbatch's number, forwards and backwards in two colours, idle time grey. Of what is computed or of what was
-// measured. (Figures 2c of GPipe's paper, 3 and 4 of Megatron-LM's.)
+// microbatch's number, each kind of pass in its colour, a stage's later chunks lighter, idle time grey. Of what is
+// computed or of what was measured. (Figures 2c of GPipe's paper, 3 and 4 of Megatron-LM's, 3 of the zero-bubble one.)
 //
 // Thread-safety: pure functions.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tutti/parallel/pipeline_simulate.h"
 
 namespace tutti::parallel {
 
-// A whole SVG document. REQUIRES: `timeline` is of `schedule`.
+// REQUIRES: `timeline` is of `schedule`.
+struct PipelineChart {
+  PipelineSchedule schedule;
+  PipelineTimeline timeline;
+};
+// A whole SVG document, charts one below the other by the same clock.
+std::string draw(const std::vector<PipelineChart>& charts);
 std::string draw(const PipelineSchedule& schedule, const PipelineTimeline& timeline);
-// For terminals, a line a stage: |F0|F1|.....|B0   |. REQUIRES: as above.
+// For terminals, a line a stage: |F0|F1|.....|B0   |, with small letters for its later chunks. REQUIRES: as above.
 std::string draw_text(const PipelineSchedule& schedule, const PipelineTimeline& timeline);
 
 }  // namespace tutti::parallel

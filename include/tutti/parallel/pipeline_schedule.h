@@ -1,10 +1,14 @@
 // What every stage of a pipeline does, in order: data, which is verified (pipeline_verify.h), played in virtual time
-// (pipeline_simulate.h), drawn (pipeline_draw.h) and run (pipeline.h). Communication is not written down, it follows
-// from the actions: a forward needs the previous stage's activation and feeds the next stage, a backward needs the next
-// stage's gradient and feeds the previous one. So between two actions of a stage there is one exchange: the send of
-// what the last action made, grouped with the receive of what the next one needs.
+// (pipeline_simulate.h), drawn (pipeline_draw.h) and run (pipeline.h). What has to be sent follows from the actions: a
+// forward needs the previous stage's activation and feeds the next stage, a backward needs the next stage's gradient
+// and feeds the previous one. When it is sent follows from them, too, unless a schedule says otherwise (`exchanges`):
+// between two actions of a stage there is one exchange, the send of what the last action made, grouped with the receive
+// of what the next one needs.
 //
-// Stages and microbatches count from 0. Thread-safety: values and pure functions.
+// A stage is a rank. It may hold several chunks of the model (Megatron-LM's virtual pipeline): chunk c of stage s is
+// number c * stages + s of the chunks that a microbatch goes through, so that the last stage sends to the first.
+//
+// Stages, chunks and microbatches count from 0. Thread-safety: values and pure functions.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +18,31 @@
 
 namespace tutti::parallel {
 
-enum class PipelinePass { forward, backward };
+// A backward is done at once, or in two parts: the gradient of the input, for which the previous stage waits, and the
+// gradient of the weights, which may come later. (B and W in Qi et al. 2023.)
+enum class PipelinePass { forward, backward, backward_input, backward_weight };
 
 struct PipelineAction {
   PipelinePass pass = PipelinePass::forward;
   int microbatch = 0;
+  int chunk = 0;  // of the stage's
   bool operator==(const PipelineAction&) const = default;
+};
+
+// One tensor on its way to another stage: a forward's activation to the next chunk, or a backward's gradient to the
+// previous one.
+struct PipelineTransfer {
+  PipelineAction made_by;  // forward or backward (also for a backward in two parts)
+  int from = 0;
+  int to = 0;
+  bool operator==(const PipelineTransfer&) const = default;
+};
+
+// Done together: over when all are.
+struct PipelineExchange {
+  std::vector<PipelineTransfer> sends;
+  std::vector<PipelineTransfer> receives;
+  bool operator==(const PipelineExchange&) const = default;
 };
 
 struct PipelineSchedule {
@@ -27,6 +50,10 @@ struct PipelineSchedule {
   int stages = 0;
   int microbatches = 0;
   std::vector<std::vector<PipelineAction>> actions;  // by stage
+  int chunks = 1;                                    // of the model, a stage
+  // What a stage exchanges before the action at a place, one exchange after the other; behind the last action, too. By
+  // stage and place; empty: as follows from the actions.
+  std::vector<std::vector<std::vector<PipelineExchange>>> exchanges = {};
 };
 
 // Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism", 2019: all forwards,
@@ -40,28 +67,37 @@ PipelineSchedule gpipe(int stages, int microbatches);
 // a stage holds the activations of at most stages - stage microbatches.
 PipelineSchedule one_forward_one_backward(int stages, int microbatches);
 
-// By the name that PyTorch has for it, "GPipe" or "1F1B". Throws Error for another one, naming these.
-PipelineSchedule get_schedule(const std::string& name, int stages, int microbatches);
+// Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021, section
+// 2.2.2 (there: interleaved 1F1B): every stage has several chunks of the model and takes them in turn, as many
+// microbatches of each as there are stages. The bubble is a chunks-th of 1F1B's, for chunks times the messages. Throws
+// Error unless stages divides microbatches.
+PipelineSchedule interleaved_one_forward_one_backward(int stages, int microbatches, int chunks);
 
-// One tensor on its way to a neighbour: a forward's activation to the next stage, or a backward's gradient to the
-// previous one.
-struct PipelineTransfer {
-  PipelineAction made_by;
-  int from = 0;
-  int to = 0;
-  bool operator==(const PipelineTransfer&) const = default;
-};
+// Qi et al., "Zero Bubble Pipeline Parallelism", 2023, section 2.2: 1F1B whose backwards are done in two parts. Stage s
+// does the weights' part s microbatches behind the input's, so that the previous stages get their gradients earlier and
+// the weights' parts fill the end. A stage holds the activations of at most `stages` microbatches, as 1F1B's first
+// does.
+PipelineSchedule zero_bubble_h1(int stages, int microbatches);
 
-// Done together: over when both are.
-struct PipelineExchange {
-  std::optional<PipelineTransfer> send;
-  std::optional<PipelineTransfer> receive;
-};
+// By the name that PyTorch or the paper has for it: "GPipe", "1F1B", "Interleaved1F1B" or "ZB-H1". Throws Error for
+// another one, naming these, and where a schedule of one chunk is asked for with several.
+PipelineSchedule get_schedule(const std::string& name, int stages, int microbatches, int chunks = 1);
+
+// What `action` of `stage` makes for another chunk, and what it needs of one; none at the model's ends, and for the
+// weights' part of a backward.
+std::optional<PipelineTransfer> transfer_of(const PipelineSchedule& schedule, int stage, const PipelineAction& action);
+std::optional<PipelineTransfer> transfer_for(const PipelineSchedule& schedule, int stage, const PipelineAction& action);
+
 // What `stage` exchanges before its action `place`; place == actions[stage].size(): after its last one.
 // REQUIRES: place <= actions[stage].size().
-PipelineExchange exchange_before(const PipelineSchedule& schedule, int stage, std::size_t place);
+std::vector<PipelineExchange> exchanges_before(const PipelineSchedule& schedule, int stage, std::size_t place);
 
-// "the backward of microbatch 3", "the gradient of microbatch 3".
+// Exchanges at times at which neither side computes, if backwards take twice as long as forwards (and their two parts
+// equally long), else if they take as long: then under rendezvous nobody waits for a receiver that still computes. A
+// transfer is as late as it can be. Empty where there are no such times, or the actions' order cannot be played.
+std::vector<std::vector<std::vector<PipelineExchange>>> plan_exchanges(const PipelineSchedule& schedule);
+
+// "the backward of microbatch 3", "the gradient of microbatch 3", "the forward of microbatch 3 in chunk 1".
 std::string describe(const PipelineAction& action);
 std::string describe(const PipelineTransfer& transfer);
 

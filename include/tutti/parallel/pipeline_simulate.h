@@ -13,10 +13,12 @@ namespace tutti::parallel {
 
 // In any unit of time.
 struct PipelineDurations {
-  std::vector<double> forward;  // of one microbatch, by stage
+  std::vector<double> forward;  // of one microbatch through one chunk, by stage
   std::vector<double> backward;
-  double transfer = 0;  // of one tensor between neighbours; transfers do not slow each other down
+  double transfer = 0;        // of one tensor between neighbours; transfers do not slow each other down
+  double weight_share = 0.5;  // of a backward that is done in two parts: the weights'
 
+  double of(PipelinePass pass, int stage) const;
   static PipelineDurations uniform(int stages, double forward, double backward, double transfer = 0);
 };
 
@@ -35,11 +37,20 @@ struct PipelineTimeline {
   double bubble_fraction() const;
 };
 
-// Every action as early as it can be, under rendezvous (pipeline_verify.h). Throws Error if the schedule cannot be run
-// or durations are missing or negative.
-PipelineTimeline pipeline_simulate(const PipelineSchedule& schedule, const PipelineDurations& durations);
+// rendezvous: as pipeline_verify.h says, and as the runner does. buffered: what is sent is there when it is needed,
+// `transfer` after it was made, and its maker goes on at once: nothing but the need for each other keeps stages
+// waiting. That is what the papers' formulas count.
+enum class PipelineTransport { rendezvous, buffered };
 
-// Of equal stages, by GPipe or 1F1B, transfers for nothing: (p - 1) / (m + p - 1).
-double ideal_bubble_fraction(int stages, int microbatches);
+// Every action as early as it can be. Throws Error if the schedule cannot be run or durations are missing or negative.
+PipelineTimeline pipeline_simulate(const PipelineSchedule& schedule, const PipelineDurations& durations,
+                                   PipelineTransport transport = PipelineTransport::rendezvous);
+
+// Of equal stages, by GPipe or 1F1B, transfers for nothing: (p - 1) / (m + p - 1); interleaved with so many chunks,
+// that is with v m for m.
+double ideal_bubble_fraction(int stages, int microbatches, int chunks = 1);
+// By ZB-H1, if a stage's passes take so long: (p - 1) (forward + input - weight), as a share of the whole. REQUIRES:
+// microbatches >= stages, weight <= forward.
+double zero_bubble_h1_fraction(int stages, int microbatches, double forward, double input, double weight);
 
 }  // namespace tutti::parallel

@@ -13,10 +13,12 @@
 namespace tutti::parallel {
 
 struct PipelineVerdict {
-  // Empty: every stage does every microbatch's forward and, later, its backward exactly once; every transfer carries
-  // the microbatch that its receiver expects; nobody waits for ever.
+  // Empty: every stage does every microbatch's forward through each of its chunks exactly once and, later, its
+  // backward, at once or for the input and then for the weights; what is made is sent once, after it was made, and
+  // received before it is needed; every transfer carries what its receiver expects; nobody waits for ever.
   std::string problem;
-  // The most microbatches whose forward a stage has done, but not yet their backward; by stage.
+  // The most activations that a stage holds, one for each microbatch and chunk whose forward it has done, but not yet
+  // all of its backward; by stage.
   std::vector<int> activations;
 };
 
