@@ -121,7 +121,8 @@ PipelineWalk Walk(const PipelineSchedule& schedule, const PipelineDurations& dur
   return Walker(schedule, durations).Play();
 }
 
-PipelineWalk WalkBuffered(const PipelineSchedule& schedule, const PipelineDurations& durations) {
+PipelineWalk WalkBuffered(const PipelineSchedule& schedule, const PipelineDurations& durations,
+                          const EarliestStarts& not_before) {
   PipelineWalk walk;
   walk.spans.resize(static_cast<std::size_t>(schedule.stages));
   std::map<PipelineTransferKey, double> made;
@@ -131,6 +132,8 @@ PipelineWalk WalkBuffered(const PipelineSchedule& schedule, const PipelineDurati
     if (spans.size() == actions.size()) return false;
     const auto& action = actions[spans.size()];
     double start = spans.empty() ? 0 : spans.back().end;
+    const auto delayed = not_before.find({stage, spans.size()});
+    if (delayed != not_before.end()) start = std::max(start, delayed->second);
     if (const auto needed = transfer_for(schedule, stage, action)) {
       const auto there = made.find(KeyOf(*needed));
       if (there == made.end()) return false;

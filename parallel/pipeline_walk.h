@@ -1,8 +1,10 @@
 // Plays a schedule: what verifier, simulator and planner share.
 #pragma once
 
+#include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tutti/parallel/pipeline_simulate.h"
@@ -24,7 +26,10 @@ struct PipelineWalk {
 // Under rendezvous. Actions start as early as they can. REQUIRES: a row of actions for every stage, durations for every
 // stage.
 PipelineWalk Walk(const PipelineSchedule& schedule, const PipelineDurations& durations);
-// Where sends are buffered: exchanges do not matter, only what actions need of each other. REQUIRES: as above.
-PipelineWalk WalkBuffered(const PipelineSchedule& schedule, const PipelineDurations& durations);
+// Where sends are buffered: exchanges do not matter, only what actions need of each other. Those of `not_before`, by
+// stage and place, start no earlier than said there. REQUIRES: as above.
+using EarliestStarts = std::map<std::pair<int, std::size_t>, double>;
+PipelineWalk WalkBuffered(const PipelineSchedule& schedule, const PipelineDurations& durations,
+                          const EarliestStarts& not_before = {});
 
 }  // namespace tutti::parallel

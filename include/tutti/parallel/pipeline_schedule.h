@@ -93,8 +93,8 @@ std::optional<PipelineTransfer> transfer_for(const PipelineSchedule& schedule, i
 std::vector<PipelineExchange> exchanges_before(const PipelineSchedule& schedule, int stage, std::size_t place);
 
 // Exchanges at times at which neither side computes, if backwards take twice as long as forwards (and their two parts
-// equally long), else if they take as long: then under rendezvous nobody waits for a receiver that still computes. A
-// transfer is as late as it can be. Empty where there are no such times, or the actions' order cannot be played.
+// equally long): so that under rendezvous nobody waits for a receiver that still computes, though it does not need the
+// tensor yet. A transfer is as late as it can be. Empty where the actions' order cannot be played.
 std::vector<std::vector<std::vector<PipelineExchange>>> plan_exchanges(const PipelineSchedule& schedule);
 
 // "the backward of microbatch 3", "the gradient of microbatch 3", "the forward of microbatch 3 in chunk 1".
