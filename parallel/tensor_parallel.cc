@@ -1,6 +1,8 @@
 #include "tutti/parallel/tensor_parallel.h"
 
+#include <memory>
 #include <optional>
+#include <utility>
 
 namespace tutti::parallel {
 namespace {
@@ -37,6 +39,28 @@ void InputGradient(Compute& compute, const Tensor& grad_y, const Tensor& weight,
 }
 void WeightGradient(Compute& compute, const Tensor& grad_y, const Tensor& x, const Tensor& grad_weight) {
   compute.matmul(Transposed::yes, grad_y, Transposed::no, x, grad_weight, true);
+}
+
+// Of the weight and the bias, now or later. `own_grad` and `own_x` have the memory of grad_y and x where that is the
+// layer's: kept, if they are needed later.
+void ParameterGradients(Compute& compute, const LinearParameters& parameters, const Tensor& grad_y,
+                        std::optional<Buffer>& own_grad, const Tensor& x, std::optional<Buffer>& own_x) {
+  const auto add = [&compute, parameters](const Tensor& of_output, const Tensor& input) {
+    WeightGradient(compute, of_output, input, parameters.grad_weight);
+    if (parameters.bias.data != nullptr) compute.add_rows(of_output, parameters.grad_bias);
+  };
+  if (parameters.later == nullptr || !parameters.later->deferring()) return add(grad_y, x);
+  const Tensor input = x;  // before the memory is moved
+  const auto kept_x = own_x ? std::make_shared<Buffer>(std::move(*own_x)) : nullptr;
+  std::shared_ptr<Buffer> kept_grad;
+  if (own_grad) {
+    kept_grad = std::make_shared<Buffer>(std::move(*own_grad));
+  } else {
+    // The caller's memory is used again.
+    kept_grad = std::make_shared<Buffer>(compute, grad_y.shape, grad_y.dtype);
+    compute.copy_columns(grad_y, 0, *kept_grad, 0, grad_y.columns());
+  }
+  parameters.later->put([add, kept_grad, kept_x, input] { add(*kept_grad, input); });
 }
 
 }  // namespace
@@ -103,8 +127,7 @@ void ColumnParallelLinear::backward(const Tensor& input, const Tensor& grad_outp
   } else {
     tp_.group.all_reduce(partial, partial, tuttiSum, tp_.compute.communication_stream());
   }
-  WeightGradient(tp_.compute, grad, seen, parameters_.grad_weight);
-  if (parameters_.bias.data != nullptr) tp_.compute.add_rows(grad, parameters_.grad_bias);
+  ParameterGradients(tp_.compute, parameters_, grad, mine, seen, whole);
   tp_.compute.join_communication();
 }
 
@@ -164,8 +187,7 @@ void RowParallelLinear::backward(const Tensor& input, const Tensor& grad_output,
   }
   const Tensor& grad_mine = grad_columns ? grad_columns->tensor() : grad_input;
   InputGradient(tp_.compute, grad, parameters_.weight, grad_mine);
-  WeightGradient(tp_.compute, grad, columns ? columns->tensor() : input, parameters_.grad_weight);
-  if (parameters_.bias.data != nullptr) tp_.compute.add_rows(grad, parameters_.grad_bias);
+  ParameterGradients(tp_.compute, parameters_, grad, gathered, columns ? columns->tensor() : input, columns);
   if (grad_columns) scatter_to_tensor_model_parallel_region_backward(tp_, grad_mine, grad_input);
 }
 

@@ -31,10 +31,11 @@ struct TrainConfig {
   tutti::parallel::ModelParallelSizes split;
   bool sequence_parallel = false;
   GradientExchange data_parallel = GradientExchange::all_reduce;
-  int servers = 1;  // of a parameter server, in each data-parallel group
+  int servers = 1;      // of a parameter server, in each data-parallel group
   int zero = 0;         // the stage of ZeRO: what data-parallel ranks share; 0: nothing
   int shard_group = 0;  // ranks that share it; 0: all data-parallel ones
   std::string schedule = "1F1B";
+  int virtual_stages = 1;        // model chunks a stage (Megatron: virtual_pipeline_model_parallel_size)
   std::size_t batch = 8;         // samples a step, over all data-parallel ranks
   std::size_t microbatches = 4;  // that a data-parallel rank's samples are computed in
   int steps = 200;

@@ -58,7 +58,8 @@ void Describe(CLI::App& app, Options& options) {
   app.add_option("--shard-group", train.shard_group, "ranks that share them; default: all data-parallel ones")
       ->check(CLI::PositiveNumber)
       ->needs(zero);
-  app.add_option("--schedule", train.schedule, "GPipe or 1F1B");
+  app.add_option("--schedule", train.schedule, "GPipe, 1F1B, Interleaved1F1B or ZB-H1");
+  app.add_option("--virtual-stages", train.virtual_stages, "chunks of the model a pipeline stage, for Interleaved1F1B");
   app.add_option("--microbatches", train.microbatches, "that a data-parallel rank's samples are computed in");
   app.add_option("--batch", train.batch, "samples a step, of all ranks together");
   app.add_option("--steps", train.steps);
@@ -123,9 +124,8 @@ class Traffic {
       const auto& parameters = trainer_.parameters();
       const auto& replicas = state_.get_data_parallel_group(true);
       sent = ByRank(counts.at(replicas.name()) - before_.at(replicas.name()));
-      expected_by_rank =
-          ByRank(expected_bytes_of_rank(config_.data_parallel, replicas.size(),
-                                        parameters.dense_bytes(), parameters.updated_dense_bytes()));
+      expected_by_rank = ByRank(expected_bytes_of_rank(config_.data_parallel, replicas.size(), parameters.dense_bytes(),
+                                                       parameters.updated_dense_bytes()));
     }
     for (auto& [name, count] : counts) count = Total(count - (before_.contains(name) ? before_.at(name) : 0));
     const auto early = Total(trainer_.buckets_sent_during_backward()), buckets = Total(trainer_.buckets());
@@ -173,7 +173,7 @@ class Traffic {
 
 // Of this rank.
 void PrintMemory(const TrainConfig& config, ParallelState& state, const Trainer& trainer) {
-  const auto expected = expected_memory(config, trainer.range(), state);
+  const auto expected = expected_memory(config, trainer.ranges(), state);
   const auto print = [&](const char* what, tutti::parallel::MemoryKind kind, std::uint64_t formula) {
     fmt::print("memory of rank {}, {}: at most {}, by the formula {}\n", state.get_world_group().rank(), what,
                trainer.parameters().memory().peak(kind), formula);

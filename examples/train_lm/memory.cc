@@ -13,16 +13,18 @@ struct Unit {
   std::uint64_t all = 0, mine = 0;
 };
 
-std::vector<Unit> UnitsOf(const TrainConfig& config, const StageRange& range, const ParallelState& state) {
-  const int replicas = state.get_data_parallel_world_size() * state.get_context_parallel_world_size();
-  const int ranks = config.zero == 0 ? 1 : config.shard_group == 0 ? replicas : config.shard_group;
+std::vector<Unit> UnitsOf(const TrainConfig& config, const std::vector<StageRange>& ranges, ParallelState& state) {
+  const auto& replicas = state.get_data_parallel_group(true);
+  const int ranks = config.zero == 0 ? 1 : config.shard_group == 0 ? replicas.size() : config.shard_group;
   std::vector<Unit> units;
-  for (const auto& spec : parameters_of(config.model, range)) {
-    const auto name = unit_of(spec.name);
-    if (units.empty() || units.back().name != name) units.push_back({name});
-    units.back().all += Tensor(static_cast<float*>(nullptr), part_shape(spec, state)).count();
+  for (const auto& range : ranges) {
+    for (const auto& spec : parameters_of(config.model, range)) {
+      const auto name = unit_of(spec.name);
+      if (units.empty() || units.back().name != name) units.push_back({name});
+      units.back().all += Tensor(static_cast<float*>(nullptr), part_shape(spec, state)).count();
+    }
   }
-  const auto rank = static_cast<std::uint64_t>(state.get_data_parallel_rank() % ranks);
+  const auto rank = static_cast<std::uint64_t>(replicas.rank() % ranks);
   for (auto& unit : units) {
     const std::uint64_t most = (unit.all + static_cast<std::uint64_t>(ranks) - 1) / static_cast<std::uint64_t>(ranks);
     unit.mine = std::min((rank + 1) * most, unit.all) - std::min(rank * most, unit.all);
@@ -32,8 +34,8 @@ std::vector<Unit> UnitsOf(const TrainConfig& config, const StageRange& range, co
 
 }  // namespace
 
-MemoryUse expected_memory(const TrainConfig& config, const StageRange& range, const ParallelState& state) {
-  const auto units = UnitsOf(config, range, state);
+MemoryUse expected_memory(const TrainConfig& config, const std::vector<StageRange>& ranges, ParallelState& state) {
+  const auto units = UnitsOf(config, ranges, state);
   const bool several = config.microbatches > 1;
   std::uint64_t all = 0, mine = 0, two = 0, two_reduced = 0;
   const auto neighbours = [&](const Unit& unit, const Unit& next) {

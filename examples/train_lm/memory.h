@@ -14,13 +14,13 @@ struct MemoryUse {
   std::uint64_t parameters = 0, gradients = 0, optimizer_state = 0;
 };
 
-// Bytes, of this rank, whose stage of the pipeline has `range`. With P, G = P and O = 2 P bytes of float32 parameters,
+// Bytes, of this rank, whose stage of the pipeline has `ranges`. With P, G = P and O = 2 P bytes of float32 parameters,
 // gradients and Adam's moments, over n ranks:
 //   --zero 0   P + G + O
 //   --zero 1   P + G + O / n
 //   --zero 2   P + (G + O) / n, and the gradients of two units: one is computed while the other is reduced
 //   --zero 3   (P + G + O) / n, those, and the parameters of two units: one is used while the other is gathered
 // Where a unit's gradients are reduced more than once a step, what arrives of the one that is reduced counts, too.
-MemoryUse expected_memory(const TrainConfig& config, const StageRange& range, const ParallelState& state);
+MemoryUse expected_memory(const TrainConfig& config, const std::vector<StageRange>& ranges, ParallelState& state);
 
 }  // namespace train_lm

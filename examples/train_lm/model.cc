@@ -32,11 +32,12 @@ tutti::parallel::VocabParallelEmbedding Model::MakeEmbedding() const {
 }
 
 tutti::parallel::ColumnParallelLinear Model::MakeHead() const {
-  return {in_.tp,
-          in_.model.hidden,
-          in_.model.vocabulary,
-          {in_.parameters.data("head.weight"), {}, in_.parameters.grad("head.weight"), {}},
-          {.sequence_parallel = in_.sequence_parallel}};
+  return {
+      in_.tp,
+      in_.model.hidden,
+      in_.model.vocabulary,
+      {in_.parameters.data("head.weight"), {}, in_.parameters.grad("head.weight"), {}, &in_.parameters.weight_grads()},
+      {.sequence_parallel = in_.sequence_parallel}};
 }
 
 void Model::Embed(const Samples& samples, const Tensor& x) {
@@ -113,6 +114,11 @@ void Model::forward(int microbatch, const Samples& samples, const Tensor* input,
 
 void Model::backward(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
                      float loss_scale) {
+  Backward(microbatch, samples, grad_output, grad_input, loss_scale);
+}
+
+Model::Saved Model::Backward(int microbatch, const Samples& samples, const Tensor* grad_output,
+                             const Tensor* grad_input, float loss_scale) {
   auto node = saved_.extract(microbatch);
   Saved& saved = node.mapped();
   const Buffer own = in_.make(activation_shape());
@@ -128,6 +134,36 @@ void Model::backward(int microbatch, const Samples& samples, const Tensor* grad_
     in_.parameters.post_backward(blocks_[i]);
   }
   if (first()) EmbedBackward(samples, grad);
+  return std::move(saved);
+}
+
+void Model::backward_input(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
+                           float loss_scale) {
+  auto& weight_grads = in_.parameters.weight_grads();
+  weight_grads.defer(true);
+  auto saved = Backward(microbatch, samples, grad_output, grad_input, loss_scale);
+  weight_grads.defer(false);
+  put_off_.erase(microbatch);
+  put_off_.emplace(microbatch, PutOff{std::move(saved), weight_grads.take()});
+}
+
+void Model::backward_weight(int microbatch) {
+  const auto node = put_off_.extract(microbatch);
+  for (const auto& gradient : node.mapped().gradients) gradient();
+}
+
+void Model::mark_ready() {
+  for (std::size_t block = range_.first_block; block < range_.last_block; ++block) {
+    in_.parameters.mark_ready(fmt::format("block{}.", block));
+  }
+  if (first()) {
+    in_.parameters.mark_ready("positions");
+    in_.parameters.mark_ready("embedding");
+  }
+  if (last()) {
+    in_.parameters.mark_ready("norm.");
+    in_.parameters.mark_ready("head.");
+  }
 }
 
 }  // namespace train_lm

@@ -30,6 +30,13 @@ class Model {
   // grad_output: null on the last stage, whose losses all count `loss_scale`. grad_input: null on the first.
   void backward(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
                 float loss_scale);
+  // The same in two parts. What the linear layers learn is put off to the second one - of a mixture's experts, norms,
+  // embeddings and the router nothing.
+  void backward_input(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
+                      float loss_scale);
+  void backward_weight(int microbatch);
+  // All its parameters have their gradients: after the last second part. (Other backwards say it as they go.)
+  void mark_ready();
   // The sum of the losses of a micro-batch, on the last stage, after its forward.
   double loss(int microbatch) const { return losses_.at(microbatch); }
   // See Mixture; of all blocks, so far.
@@ -48,6 +55,14 @@ class Model {
     std::optional<VocabParallelCrossEntropy> loss;
   };
 
+  // Kept until the second part of a backward.
+  struct PutOff {
+    Saved saved;
+    std::vector<tutti::parallel::WeightGradStore::Gradient> gradients;
+  };
+
+  Saved Backward(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
+                 float loss_scale);
   // What a pass computes with: where the parameters are then.
   VocabParallelEmbedding MakeEmbedding() const;
   ColumnParallelLinear MakeHead() const;
@@ -64,6 +79,7 @@ class Model {
   std::vector<std::string> blocks_;  // names
   LayerNorm norm_;
   std::map<int, Saved> saved_;  // by micro-batch
+  std::map<int, PutOff> put_off_;
   std::map<int, double> losses_;
   std::uint64_t remote_choices_ = 0;
 };

@@ -169,8 +169,8 @@ void Parameters::post_backward(const std::string& unit) {
   if (sharded_) sharded_->post_backward(unit);
 }
 
-tutti::parallel::LinearParameters Parameters::linear(const std::string& name) const {
-  return {data(name + ".weight"), data(name + ".bias"), grad(name + ".weight"), grad(name + ".bias")};
+tutti::parallel::LinearParameters Parameters::linear(const std::string& name) {
+  return {data(name + ".weight"), data(name + ".bias"), grad(name + ".weight"), grad(name + ".bias"), &weight_grads_};
 }
 
 void Parameters::broadcast() {

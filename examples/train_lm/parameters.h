@@ -62,7 +62,9 @@ class Parameters {
   Tensor data(const std::string& name) const;
   Tensor grad(const std::string& name) const;
   // "name.weight" and "name.bias".
-  tutti::parallel::LinearParameters linear(const std::string& name) const;
+  tutti::parallel::LinearParameters linear(const std::string& name);
+  // Of all linear layers' weights.
+  tutti::parallel::WeightGradStore& weight_grads() { return weight_grads_; }
 
   // A unit ("embedding", "block0", ..., "head") is used from here to there.
   void pre_forward(const std::string& unit);
@@ -108,6 +110,7 @@ class Parameters {
   Math& math_;
   bool sequence_parallel_;
   tutti::parallel::MemoryAccount memory_;
+  tutti::parallel::WeightGradStore weight_grads_;
   std::map<std::string, Entry> entries_;
   std::unique_ptr<DistributedDataParallel> dense_, experts_;
   std::unique_ptr<DistributedDataParallel::NoSync> dense_waits_, experts_wait_;

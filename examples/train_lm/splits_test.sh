@@ -29,6 +29,11 @@ train 4 --zero 3 --shard-group 2 --microbatches 2 --losses "$work/hsdp" >>"$work
 train 8 --zero 1 --tensor 2 --pipeline 2 --sequence-parallel --losses "$work/zero1" >>"$work/log"
 "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "ZeRO-2 2=$work/zero2" "HSDP 2 x 2=$work/hsdp" \
   "2 x 2 x 2, ZeRO-1=$work/zero1"
+train 2 --pipeline 2 --schedule Interleaved1F1B --virtual-stages 2 --losses "$work/interleaved" >>"$work/log"
+train 4 --pipeline 2 --schedule ZB-H1 --microbatches 2 --losses "$work/zero-bubble" >>"$work/log"
+"$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "PP 2, interleaved=$work/interleaved" \
+  "PP 2 x DP 2, ZB-H1=$work/zero-bubble"
+cmp "$work/one" "$work/interleaved"
 train 1 --experts 4 --losses "$work/one-mixture" >>"$work/log"
 train 8 --experts 4 --tensor 2 --sequence-parallel --expert-tensor 1 --expert 4 --microbatches 1 \
   --losses "$work/experts" >>"$work/log"
@@ -86,6 +91,11 @@ sends() {
 sends 4 --tensor 2 --sequence-parallel --context 4 --ulysses 2
 sends 5 --context 4 --ulysses 2 --pipeline 2 --experts 4 --expert 4
 sends 4 --context 2 --zero 3 --shard-group 2 --microbatches 2 --pipeline 2
+for schedule in "ZB-H1" "Interleaved1F1B --virtual-stages 2"; do
+  # shellcheck disable=SC2086  # flags are several words
+  sends 5 --experts 4 --tensor 2 --pipeline 2 --sequence-parallel --expert-tensor 1 --expert 2 --microbatches 2 \
+    --schedule $schedule
+done
 
 refused() {
   local words=$1
@@ -102,8 +112,16 @@ refused() {
 }
 refused "heads (3) is not divisible by tensor_model_parallel_size (2)" 2 --tensor 2 --heads 3 --hidden 66
 refused "layers (5) is not divisible by pipeline_model_parallel_size (2)" 2 --pipeline 2 --layers 5
+refused "layers (4) is not divisible by pipeline_model_parallel_size x virtual_stages (6)" \
+  2 --pipeline 2 --schedule Interleaved1F1B --virtual-stages 3
+refused "the number of microbatches (1) is not divisible by the number of stages (2)" \
+  2 --pipeline 2 --schedule Interleaved1F1B --virtual-stages 2 --microbatches 1
+refused "the schedule \"1F1B\" has 1 model chunk a stage, but 2 were asked for" 2 --pipeline 2 --virtual-stages 2
 refused "experts (3) is not divisible by expert_model_parallel_size (2)" 2 --expert 2 --experts 3
 refused "data_parallel_size x context_parallel_size (4) is not divisible by shard_group (3)" 4 --zero 3 --shard-group 3 --microbatches 2
+refused "virtual_stages is 2, but what a model whose parameters are sharded takes is 1" \
+  2 --zero 1 --pipeline 2 --schedule Interleaved1F1B --virtual-stages 2
+refused "a model whose parameters are sharded is not trained by ZB-H1" 4 --zero 1 --pipeline 2 --schedule ZB-H1
 refused "experts is 4, but what a model whose parameters are sharded takes is 0" 2 --zero 1 --experts 4
 refused "the number of heads (3) is not divisible by ulysses_size (2)" 2 --context 2 --ulysses 2 --heads 3 --hidden 66
 refused "sequence (63) is not divisible by context_parallel_size (2)" 2 --context 2 --sequence 63

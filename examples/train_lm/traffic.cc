@@ -22,6 +22,7 @@ struct Job {
     shards = config.shard_group == 0 ? replicas() : static_cast<std::uint64_t>(config.shard_group);
     ulysses = static_cast<std::uint64_t>(config.split.ulysses_size);
     rows = config.batch * config.model.sequence / dp / cp / config.microbatches;
+    chunks = pp * static_cast<std::uint64_t>(config.virtual_stages);
     activation = rows * config.model.hidden * kFloat;
   }
 
@@ -31,6 +32,7 @@ struct Job {
   std::uint64_t replicas() const { return dp * cp; }
 
   std::uint64_t tp, dp, pp, cp, ulysses;
+  std::uint64_t chunks;      // of the model
   std::uint64_t shards;      // replicas that share parameters, gradients or the optimiser's state
   std::uint64_t rows;        // tokens of a micro-batch, of a replica
   std::uint64_t activation;  // their bytes
@@ -108,12 +110,13 @@ std::uint64_t RingBytes(const Job& job) {
   return passes * job.config.microbatches * job.config.model.layers * job.activation;
 }
 
-// Of one replica: every border of two stages is crossed by every micro-batch forward and backward, by each rank of the
-// tensor-parallel group - with sequence parallelism with its part only. And at the start stages agree on shapes.
+// Of one replica: every border of two chunks of the model is crossed by every micro-batch forward and backward, by each
+// rank of the tensor-parallel group - with sequence parallelism with its part only. And at the start stages agree on
+// shapes.
 std::uint64_t PipelineBytes(const Job& job) {
   const std::uint64_t ranks = job.config.sequence_parallel ? 1 : job.tp;
-  const std::uint64_t agreement = job.tp * job.pp * (job.pp - 1) * tutti::parallel::negotiation_bytes();
-  return 2 * (job.pp - 1) * job.config.microbatches * job.activation * ranks + agreement;
+  const std::uint64_t agreement = job.tp * job.chunks * (job.pp - 1) * tutti::parallel::negotiation_bytes();
+  return 2 * (job.chunks - 1) * job.config.microbatches * job.activation * ranks + agreement;
 }
 
 // Each choice of an expert elsewhere sends a row there and one back, forward and backward. Before that ranks tell each

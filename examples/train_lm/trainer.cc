@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <optional>
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <utility>
 
 #include "tutti/parallel/error.h"
 
@@ -11,7 +14,11 @@ namespace {
 
 using tutti::parallel::require_divisible;
 using tutti::parallel::require_equal;
-using tutti::parallel::TensorSpec;
+
+void require_positive(const char* what, int value) {
+  if (value >= 1) return;
+  throw tutti::parallel::Error(tuttiInvalidArgument, fmt::format("{} is {}; at least 1 is needed", what, value));
+}
 
 // Everything that must divide, asked before anything is made.
 const TrainConfig& Checked(const TrainConfig& config, const ParallelState& state) {
@@ -24,6 +31,9 @@ const TrainConfig& Checked(const TrainConfig& config, const ParallelState& state
   require_divisible("hidden", model.hidden, "heads", model.heads);
   require_divisible("heads", model.heads, "tensor_model_parallel_size", tp);
   require_divisible("layers", model.layers, "pipeline_model_parallel_size", pp);
+  require_positive("virtual_stages", config.virtual_stages);
+  require_divisible("layers", model.layers, "pipeline_model_parallel_size x virtual_stages",
+                    pp * static_cast<std::size_t>(config.virtual_stages));
   require_divisible("batch", config.batch, "data_parallel_size", dp);
   require_divisible("a data-parallel rank's samples", config.batch / dp, "microbatches", config.microbatches);
   require_divisible("sequence", model.sequence, "context_parallel_size", cp);
@@ -37,6 +47,13 @@ const TrainConfig& Checked(const TrainConfig& config, const ParallelState& state
   }
   if (config.zero != 0) {
     require_equal("experts", model.experts, "what a model whose parameters are sharded takes", 0);
+    require_equal("virtual_stages", static_cast<std::size_t>(config.virtual_stages),
+                  "what a model whose parameters are sharded takes", 1);
+    // Its units' gradients are reduced when their backward ends, not when their weights' is done.
+    if (config.schedule == "ZB-H1") {
+      throw tutti::parallel::Error(tuttiInvalidArgument,
+                                   "a model whose parameters are sharded is not trained by ZB-H1: use 1F1B or GPipe");
+    }
   }
   if (model.experts == 0 && ep > 1)
     require_equal("expert_model_parallel_size", ep, "what a model without experts takes", 1);
@@ -66,13 +83,25 @@ tutti::parallel::ContextParallelConfig AttentionOf(const TrainConfig& config, co
           .width = model.hidden / model.heads};
 }
 
-StageRange RangeOf(const TrainConfig& config, const ParallelState& state) {
+// The chunk c of a stage is number c * stages + stage of the model's.
+std::vector<StageRange> RangesOf(const TrainConfig& config, const ParallelState& state) {
   const auto stages = static_cast<std::size_t>(state.get_pipeline_model_parallel_world_size());
   const auto stage = static_cast<std::size_t>(state.get_pipeline_model_parallel_rank());
   const auto groups = static_cast<std::size_t>(state.get_expert_model_parallel_world_size());
   const auto group = static_cast<std::size_t>(state.get_expert_model_parallel_rank());
-  const std::size_t blocks = config.model.layers / stages, experts = config.model.experts / groups;
-  return {stage * blocks, (stage + 1) * blocks, group * experts, (group + 1) * experts};
+  const std::size_t chunks = stages * static_cast<std::size_t>(config.virtual_stages);
+  const std::size_t blocks = config.model.layers / chunks, experts = config.model.experts / groups;
+  std::vector<StageRange> ranges;
+  for (std::size_t chunk = stage; chunk < chunks; chunk += stages) {
+    ranges.push_back({chunk * blocks, (chunk + 1) * blocks, group * experts, (group + 1) * experts});
+  }
+  return ranges;
+}
+
+std::vector<ParameterSpec> ParametersOf(const ModelConfig& model, const std::vector<StageRange>& ranges) {
+  std::vector<ParameterSpec> specs;
+  for (const auto& range : ranges) std::ranges::move(parameters_of(model, range), std::back_inserter(specs));
+  return specs;
 }
 
 }  // namespace
@@ -81,9 +110,9 @@ Trainer::Trainer(const TrainConfig& config, ParallelState& state, Math& math)
     : config_(Checked(config, state)),
       state_(state),
       math_(math),
-      range_(RangeOf(config, state)),
+      ranges_(RangesOf(config, state)),
       text_(config.text, config.model.sequence),
-      parameters_(parameters_of(config.model, range_), config, state, math),
+      parameters_(ParametersOf(config.model, ranges_), config, state, math),
       attention_(state.get_ulysses_parallel_group(), state.get_ring_parallel_group(), math.attention(),
                  AttentionOf(config, state)),
       surroundings_{config_.model,
@@ -95,12 +124,10 @@ Trainer::Trainer(const TrainConfig& config, ParallelState& state, Math& math)
                     SamplesOf(config, state),
                     state.get_expert_model_parallel_group(),
                     MakeDispatcher()},
-      model_(surroundings_, range_),
-      pipeline_(state.get_pipeline_model_parallel_group(),
-                state.is_pipeline_first_stage() ? std::nullopt : std::optional(TensorSpec{model_.activation_shape()}),
-                state.is_pipeline_last_stage() ? std::nullopt : std::optional(TensorSpec{model_.activation_shape()})),
+      chunks_(MakeChunks()),
+      pipeline_(state.get_pipeline_model_parallel_group(), Ends()),
       schedule_(tutti::parallel::get_schedule(config.schedule, state.get_pipeline_model_parallel_world_size(),
-                                              static_cast<int>(config.microbatches))) {
+                                              static_cast<int>(config.microbatches), config.virtual_stages)) {
   parameters_.broadcast();
 }
 
@@ -112,7 +139,22 @@ tutti::parallel::MoEAlltoAllTokenDispatcher* Trainer::MakeDispatcher() {
                                   .num_experts = model.experts, .topk = model.top_k, .hidden_size = model.hidden});
 }
 
-Samples Trainer::Load(int microbatch) {
+std::deque<ModelChunk> Trainer::MakeChunks() {
+  std::deque<ModelChunk> chunks;
+  for (const auto& range : ranges_) {
+    chunks.emplace_back(surroundings_, range, config_.microbatches,
+                        [this](int microbatch) { return Load(microbatch); });
+  }
+  return chunks;
+}
+
+std::vector<tutti::parallel::PipelineEnds> Trainer::Ends() const {
+  std::vector<tutti::parallel::PipelineEnds> ends;
+  for (const auto& chunk : chunks_) ends.push_back(chunk.ends());
+  return ends;
+}
+
+Loaded Trainer::Load(int microbatch) {
   const std::size_t sequence = config_.model.sequence, batch = surroundings_.batch;
   const auto replica = static_cast<std::size_t>(state_.get_data_parallel_rank());
   const std::size_t first = (replica * config_.microbatches + static_cast<std::size_t>(microbatch)) * batch;
@@ -130,27 +172,22 @@ Samples Trainer::Load(int microbatch) {
                 Buffer(compute, {positions.size() * batch}, tuttiInt32)};
   math_.compute().upload(ids.data(), loaded.ids);
   math_.compute().upload(targets.data(), loaded.targets);
-  const auto& kept = samples_.insert_or_assign(microbatch, std::move(loaded)).first->second;
-  return {kept.ids, kept.targets};
+  return loaded;
 }
 
-void Trainer::forward(int microbatch, const Tensor* input, const Tensor* output) {
-  model_.forward(microbatch, Load(microbatch), input, output);
-}
-
-void Trainer::backward(int microbatch, const Tensor* /*input*/, const Tensor* grad_output, const Tensor* grad_input) {
-  // The gradients of a step are complete, and sent, with the last micro-batch's.
-  if (++backwards_ == config_.microbatches) parameters_.sync(true);
-  const auto& loaded = samples_.at(microbatch);
-  const std::size_t tokens = config_.microbatches * loaded.targets.tensor().count();
-  model_.backward(microbatch, {loaded.ids, loaded.targets}, grad_output, grad_input, 1 / static_cast<float>(tokens));
+std::uint64_t Trainer::remote_choices() const {
+  return std::accumulate(chunks_.begin(), chunks_.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const auto& chunk) { return sum + chunk.model().remote_choices(); });
 }
 
 double Trainer::step() {
   parameters_.zero_grad();
-  parameters_.sync(false);
-  backwards_ = 0;
-  pipeline_.run(schedule_, *this, math_.compute().stream());
+  std::vector<tutti::parallel::PipelineStep*> steps;
+  for (auto& chunk : chunks_) {
+    chunk.begin();
+    steps.push_back(&chunk);
+  }
+  pipeline_.run(schedule_, steps, math_.compute().stream());
   buckets_sent_during_backward_ = parameters_.buckets_sent();
   parameters_.finish_gradients();
   ++step_;
@@ -162,7 +199,7 @@ double Trainer::step() {
 double Trainer::MeanLoss() {
   double sum = 0;
   if (state_.is_pipeline_last_stage() && state_.get_tensor_model_parallel_rank() == 0) {
-    for (std::size_t i = 0; i < config_.microbatches; ++i) sum += model_.loss(static_cast<int>(i));
+    for (std::size_t i = 0; i < config_.microbatches; ++i) sum += chunks_.back().model().loss(static_cast<int>(i));
   }
   const Tensor total(&sum, {1}, tuttiFloat64);
   state_.get_world_group().all_reduce(total, total, tuttiSum);

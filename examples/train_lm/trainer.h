@@ -3,18 +3,17 @@
 // Thread-safety: one thread at a time.
 #pragma once
 
-#include <map>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "model.h"
+#include "model_chunk.h"
 #include "text.h"
-#include "tutti/parallel/pipeline.h"
 
 namespace train_lm {
 
-class Trainer final : private tutti::parallel::PipelineStep {
+class Trainer {
  public:
   // Throws tutti::parallel::Error naming the quantity and both values where something does not divide.
   Trainer(const TrainConfig& config, ParallelState& state, Math& math);
@@ -23,39 +22,34 @@ class Trainer final : private tutti::parallel::PipelineStep {
   double step();
 
   // See Mixture; so far.
-  std::uint64_t remote_choices() const { return model_.remote_choices(); }
+  std::uint64_t remote_choices() const;
   // Of the last step: this rank's buckets of gradients, and those of them that were sent before the pass ended.
   std::size_t buckets() const { return parameters_.buckets(); }
   std::size_t buckets_sent_during_backward() const { return buckets_sent_during_backward_; }
   const Parameters& parameters() const { return parameters_; }
-  const StageRange& range() const { return range_; }
+  // Of this stage's chunks of the model.
+  const std::vector<StageRange>& ranges() const { return ranges_; }
 
  private:
-  void forward(int microbatch, const Tensor* input, const Tensor* output) override;
-  void backward(int microbatch, const Tensor* input, const Tensor* grad_output, const Tensor* grad_input) override;
   tutti::parallel::MoEAlltoAllTokenDispatcher* MakeDispatcher();
-  Samples Load(int microbatch);
+  Loaded Load(int microbatch);
+  std::deque<ModelChunk> MakeChunks();
+  std::vector<tutti::parallel::PipelineEnds> Ends() const;
   double MeanLoss();
 
   const TrainConfig& config_;
   ParallelState& state_;
   Math& math_;
-  StageRange range_;
+  std::vector<StageRange> ranges_;  // of this stage's chunks
   Text text_;
   Parameters parameters_;
   tutti::parallel::ContextParallelAttention attention_;
   std::optional<tutti::parallel::MoEAlltoAllTokenDispatcher> dispatcher_;
   Surroundings surroundings_;
-  Model model_;
+  std::deque<ModelChunk> chunks_;
   tutti::parallel::PipelineParallel pipeline_;
   tutti::parallel::PipelineSchedule schedule_;
-
-  struct Loaded {
-    Buffer ids, targets;
-  };
-  std::map<int, Loaded> samples_;  // by micro-batch
   std::size_t step_ = 0;
-  std::size_t backwards_ = 0;  // of this step
   std::size_t buckets_sent_during_backward_ = 0;
 };
 

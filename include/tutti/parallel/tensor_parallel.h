@@ -14,15 +14,18 @@
 #pragma once
 
 #include "tutti/parallel/mappings.h"
+#include "tutti/parallel/weight_grad_store.h"
 
 namespace tutti::parallel {
 
-// What a layer learns, and its gradient; a bias may be left out (data null).
+// What a layer learns, and its gradient; a bias may be left out (data null). `later`: where gradients are put while
+// that defers them; it outlives the layer.
 struct LinearParameters {
   Tensor weight;
   Tensor bias;
   Tensor grad_weight;
   Tensor grad_bias;
+  WeightGradStore* later = nullptr;
 };
 
 struct ColumnParallelOptions {

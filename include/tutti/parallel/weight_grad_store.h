@@ -1,0 +1,32 @@
+// The gradients of weights, put off: how linear layers do a backward in two parts, as zero-bubble schedules need (Qi et
+// al. 2023, "Zero Bubble Pipeline Parallelism"; the name is that of the paper's own implementation).
+//
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace tutti::parallel {
+
+class WeightGradStore {
+ public:
+  using Gradient = std::function<void()>;
+
+  // While deferring, the layers that were given this store put the gradients of their weights and biases here instead
+  // of adding to them. What they were called with as the input has to stay as it is until then; a copy is kept of the
+  // rest.
+  void defer(bool on) { deferring_ = on; }
+  bool deferring() const { return deferring_; }
+
+  void put(Gradient gradient) { waiting_.push_back(std::move(gradient)); }
+  // What was put here since the last call: to be called in that order.
+  std::vector<Gradient> take() { return std::exchange(waiting_, {}); }
+
+ private:
+  bool deferring_ = false;
+  std::vector<Gradient> waiting_;
+};
+
+}  // namespace tutti::parallel
