@@ -31,7 +31,7 @@ struct SpecRecord {
   std::array<std::uint64_t, kMostDimensions> shape{};
 };
 struct Record {
-  Text<64> schedule{};
+  Text<56> schedule{};
   std::int32_t stages = 0;
   std::int32_t microbatches = 0;
   std::int32_t chunks = 1;

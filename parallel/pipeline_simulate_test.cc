@@ -40,7 +40,7 @@ TEST(PipelineSimulate, EqualStagesHaveThePapersBubble) {
 TEST(PipelineSimulate, InterleavedHasThePapersBubble) {
   for (int stages = 1; stages <= 8; ++stages) {
     for (int chunks = 1; chunks <= 4; ++chunks) {
-      for (int microbatches = stages; microbatches <= 4 * stages; microbatches += stages) {
+      for (int microbatches = stages; microbatches <= 4 * stages; microbatches *= 2) {
         const auto schedule = interleaved_one_forward_one_backward(stages, microbatches, chunks);
         const double bubble = ideal_bubble_fraction(stages, microbatches, chunks);
         for (const auto& [forward, backward] : {std::pair{1.0, 2.0}, {1.0, 1.0}, {3.0, 0.5}, {2.0, 5.0}}) {

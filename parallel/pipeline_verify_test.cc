@@ -33,7 +33,7 @@ TEST(PipelineVerify, SchedulesOfEverySize) {
 TEST(PipelineVerify, InterleavedAndZeroBubbleOfEverySize) {
   for (int stages = 1; stages <= 8; ++stages) {
     for (int chunks = 1; chunks <= 4; ++chunks) {
-      for (int microbatches = stages; microbatches <= 4 * stages; microbatches += stages) {
+      for (int microbatches = stages; microbatches <= 4 * stages; microbatches *= 2) {
         const auto verdict = pipeline_verify(interleaved_one_forward_one_backward(stages, microbatches, chunks));
         EXPECT_EQ(verdict.problem, "") << stages << " stages, " << microbatches << " microbatches, " << chunks;
         for (int stage = 0; stage < stages; ++stage) {

@@ -114,6 +114,7 @@ std::uint64_t RingBytes(const Job& job) {
 // rank of the tensor-parallel group - with sequence parallelism with its part only. And at the start stages agree on
 // shapes.
 std::uint64_t PipelineBytes(const Job& job) {
+  if (job.pp == 1) return 0;  // what a stage gives itself is not sent
   const std::uint64_t ranks = job.config.sequence_parallel ? 1 : job.tp;
   const std::uint64_t agreement = job.tp * job.chunks * (job.pp - 1) * tutti::parallel::negotiation_bytes();
   return 2 * (job.chunks - 1) * job.config.microbatches * job.activation * ranks + agreement;

@@ -69,7 +69,7 @@ PipelineSchedule one_forward_one_backward(int stages, int microbatches);
 
 // Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021, section
 // 2.2.2 (there: interleaved 1F1B): every stage has several chunks of the model and takes them in turn, as many
-// microbatches of each as there are stages. The bubble is a chunks-th of 1F1B's, for chunks times the messages. Throws
+// microbatches of each as there are stages. The bubble is about a chunks-th of 1F1B's, for more messages. Throws
 // Error unless stages divides microbatches.
 PipelineSchedule interleaved_one_forward_one_backward(int stages, int microbatches, int chunks);
 
