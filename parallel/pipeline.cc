@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <stdexcept>
+#include <utility>
 
 #include "parallel/pipeline_memory.h"
 #include "parallel/pipeline_negotiation.h"
@@ -28,10 +29,11 @@ auto Placed(const ProcessGroup& group, const std::string& when, const Call& call
   }
 }
 
-// Of the tensors that lie in such a buffer.
-const TensorSpec& SpecOf(const PipelineEnds& chunk, PipelineBuffer buffer) {
-  const bool is_input = buffer == PipelineBuffer::input || buffer == PipelineBuffer::grad_input;
-  return is_input ? *chunk.input : *chunk.output;
+// Of the tensor that lies in such a buffer.
+const std::optional<TensorSpec>& SpecOf(const std::vector<PipelineEnds>& chunks, const BufferUse& use) {
+  const auto& ends = chunks[static_cast<std::size_t>(use.chunk)];
+  const bool is_input = use.buffer == PipelineBuffer::input || use.buffer == PipelineBuffer::grad_input;
+  return is_input ? ends.input : ends.output;
 }
 
 }  // namespace
@@ -50,10 +52,8 @@ class PipelineParallel::Batch {
   Batch(PipelineParallel& pipeline, const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps,
         tuttiStream_t stream)
       : pipeline_(pipeline), schedule_(schedule), steps_(steps), stream_(stream) {
-    for (const auto& [of, memory] : pipeline.memory_) {
-      const auto& [buffer, chunk] = of;
-      const auto& spec = SpecOf(pipeline.chunks_[static_cast<std::size_t>(chunk)], static_cast<PipelineBuffer>(buffer));
-      for (const auto& each : memory) free_[of].emplace_back(each.get(), spec.shape, spec.dtype);
+    for (const auto& [bytes, memory] : pipeline.memory_) {
+      for (const auto& each : memory) free_[bytes].push_back(each.get());
     }
   }
 
@@ -71,14 +71,15 @@ class PipelineParallel::Batch {
 
   // It has been counted: there is one free.
   const Tensor* Take(const BufferUse& use) {
-    auto& free = free_.at({static_cast<int>(use.buffer), use.chunk});
-    const auto taken = in_use_.emplace(use, free.back()).first;
+    const auto& spec = *SpecOf(pipeline_.chunks_, use);
+    auto& free = free_.at(BytesOf(spec));
+    const auto taken = in_use_.emplace(use, Tensor(free.back(), spec.shape, spec.dtype)).first;
     free.pop_back();
     return &taken->second;
   }
   void Release(const BufferUse& use) {
     const auto node = in_use_.extract(use);
-    free_.at({static_cast<int>(use.buffer), use.chunk}).push_back(node.mapped());
+    free_.at(node.mapped().bytes()).push_back(node.mapped().data);
   }
 
   void Exchange(std::size_t place, const std::string& when) {
@@ -120,7 +121,7 @@ class PipelineParallel::Batch {
   const PipelineSchedule& schedule_;
   const std::vector<PipelineStep*>& steps_;
   tuttiStream_t stream_;
-  std::map<std::pair<int, int>, std::vector<Tensor>> free_;  // as Memory
+  std::map<std::size_t, std::vector<void*>> free_;  // by size
   std::map<BufferUse, Tensor> in_use_;
 };
 
@@ -153,13 +154,13 @@ void PipelineParallel::Prepare(const PipelineSchedule& schedule, const std::vect
                     "step of chunk {} has one (backward): derive it from SplitBackwardStep",
                     schedule.name, action.chunk));
   }
-  for (const auto& [of, count] : most_in_use(schedule, group_.rank())) {
-    const auto& chunk = chunks_[static_cast<std::size_t>(of.second)];
-    const bool is_input = of.first == PipelineBuffer::input || of.first == PipelineBuffer::grad_input;
-    // Where the schedule has a transfer for which there is no spec, the stages do not fit: all will be told.
-    if (!(is_input ? chunk.input : chunk.output)) continue;
-    auto& memory = memory_[{static_cast<int>(of.first), of.second}];
-    while (std::cmp_less(memory.size(), count)) memory.push_back(allocate_(BytesOf(SpecOf(chunk, of.first))));
+  const auto bytes_of = [&](const BufferUse& use) {
+    const auto& spec = SpecOf(chunks_, use);
+    return spec ? BytesOf(*spec) : 0;  // the stages do not fit then: all will be told
+  };
+  for (const auto& [bytes, count] : most_in_use(schedule, group_.rank(), bytes_of)) {
+    auto& memory = memory_[bytes];
+    while (memory.size() < count) memory.push_back(allocate_(bytes));
   }
 }
 

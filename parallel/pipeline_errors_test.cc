@@ -13,6 +13,7 @@ using toy::Between;
 using toy::EndsOf;
 using toy::ExpectGradientsOfUnsplit;
 using toy::PipelineOf;
+using toy::SplitStage;
 using toy::Stage;
 using tutti::testing::Rank;
 using tutti::testing::RunOptions;
@@ -147,6 +148,54 @@ TEST(PipelineErrors, AStageThatThrowsEndsTheBatchOnAll) {
 // The last stage needs nothing more when stage 1 fails.
 TEST(PipelineErrors, AStageThatWasDoneIsToldWhenItComesBack) {
   RunWithStage1Throwing(&Misfortune::in_backward, "GPipe", {"pipeline stage", "rank 1", "revoked"}, 2);
+}
+
+// Stage 1's second chunk, whose messages go round the ring.
+TEST(PipelineErrors, AChunkThatThrowsEndsTheBatchOnAll) {
+  RunRanks(3, [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup group(comm);
+    PipelineParallel pipeline(group, EndsOf(self.rank(), 3, 2));
+    Misfortune first(self.rank()), second(3 + self.rank());
+    if (self.rank() == 1) second.in_forward = ThrowIn;
+    const auto run = [&] { pipeline.run(interleaved_one_forward_one_backward(3, 6, 2), {&first, &second}); };
+    if (self.rank() == 1) {
+      EXPECT_THROW(run(), std::domain_error);
+    } else {
+      EXPECT_TRUE(
+          Throws(run, tuttiRemoteError, {"pipeline stage", "of 3 was stopped before the", "rank 1", "revoked"}));
+    }
+    self.Meet();
+  });
+}
+
+class SplitMisfortune : public SplitStage {
+ public:
+  using SplitStage::SplitStage;
+  void backward_weight(int microbatch, const Tensor* /*input*/, const Tensor* /*grad_output*/) override {
+    ThrowIn(microbatch);
+  }
+};
+
+// The others may not need anything more of it in this batch.
+TEST(PipelineErrors, AStageThatThrowsInTheWeightsPart) {
+  RunRanks(3, [](Rank& self) {
+    const auto comm = self.Join();
+    ProcessGroup group(comm);
+    auto pipeline = PipelineOf(group);
+    SplitStage good(self.rank());
+    SplitMisfortune bad(self.rank());
+    PipelineStep& step = self.rank() == 1 ? static_cast<PipelineStep&>(bad) : good;
+    const auto run = [&] {
+      for (int batch = 0; batch < 2; ++batch) pipeline.run(zero_bubble_h1(3, 4), step);
+    };
+    if (self.rank() == 1) {
+      EXPECT_THROW(run(), std::domain_error);
+    } else {
+      EXPECT_TRUE(Throws(run, tuttiRemoteError, {"pipeline stage", "rank 1", "revoked"}));
+    }
+    self.Meet();
+  });
 }
 
 TEST(PipelineErrors, AStageThatDiesIsNamed) {

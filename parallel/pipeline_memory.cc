@@ -28,13 +28,14 @@ std::vector<BufferUse> last_read_by(const PipelineSchedule& schedule, int stage,
   return uses;
 }
 
-std::map<std::pair<PipelineBuffer, int>, int> most_in_use(const PipelineSchedule& schedule, int stage) {
-  std::map<std::pair<PipelineBuffer, int>, int> now, most;
+BuffersBySize most_in_use(const PipelineSchedule& schedule, int stage,
+                          const std::function<std::size_t(const BufferUse&)>& bytes_of) {
+  BuffersBySize now, most;
   const auto take = [&](const BufferUse& use) {
-    const std::pair key{use.buffer, use.chunk};
-    most[key] = std::max(most[key], ++now[key]);
+    const std::size_t bytes = bytes_of(use);
+    most[bytes] = std::max(most[bytes], ++now[bytes]);
   };
-  const auto release = [&](const BufferUse& use) { --now[{use.buffer, use.chunk}]; };
+  const auto release = [&](const BufferUse& use) { --now[bytes_of(use)]; };
   const auto& actions = schedule.actions[static_cast<std::size_t>(stage)];
   for (std::size_t place = 0; place <= actions.size(); ++place) {
     for (const auto& exchange : exchanges_before(schedule, stage, place)) {

@@ -2,15 +2,16 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
+#include <functional>
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "tutti/parallel/pipeline_schedule.h"
 
 namespace tutti::parallel {
 
-enum class PipelineBuffer { output, grad_output, grad_input, input };
+enum class PipelineBuffer { input, output, grad_output, grad_input };
 
 struct BufferUse {
   PipelineBuffer buffer = PipelineBuffer::input;
@@ -25,7 +26,10 @@ BufferUse received_in(const PipelineSchedule& schedule, const PipelineTransfer& 
 // What `action` of `stage` is the last to read.
 std::vector<BufferUse> last_read_by(const PipelineSchedule& schedule, int stage, const PipelineAction& action);
 
-// The most buffers of each kind and chunk that `stage` has in use at once. REQUIRES: `schedule` is verified.
-std::map<std::pair<PipelineBuffer, int>, int> most_in_use(const PipelineSchedule& schedule, int stage);
+// The most buffers of each size that `stage` has in use at once, the largest first. `bytes_of`: what a buffer needs.
+// REQUIRES: `schedule` is verified.
+using BuffersBySize = std::map<std::size_t, std::size_t, std::greater<>>;
+BuffersBySize most_in_use(const PipelineSchedule& schedule, int stage,
+                          const std::function<std::size_t(const BufferUse&)>& bytes_of);
 
 }  // namespace tutti::parallel

@@ -164,6 +164,19 @@ TEST(PipelineVerify, WhatOnlyBuffersWouldSave) {
             "stage 1 waits to send the gradient of microbatch 0 to stage 0");
 }
 
+// ... or exchanges at other times.
+TEST(PipelineVerify, WhatAPlanSaves) {
+  auto schedule = gpipe(2, 4);
+  schedule.actions[1] = {{forward, 0}, {forward, 1}, {backward, 0}, {backward, 1},
+                         {forward, 2}, {forward, 3}, {backward, 2}, {backward, 3}};
+  schedule.exchanges = plan_exchanges(schedule);
+  EXPECT_EQ(pipeline_verify(schedule).problem, "");
+  // What waits for itself has no plan.
+  schedule.actions[0] = {{forward, 0}, {backward, 0}, {forward, 1}, {backward, 1},
+                         {forward, 2}, {backward, 2}, {forward, 3}, {backward, 3}};
+  EXPECT_TRUE(plan_exchanges(schedule).empty());
+}
+
 TEST(PipelineVerify, Sizes) {
   auto schedule = gpipe(2, 2);
   schedule.stages = 3;

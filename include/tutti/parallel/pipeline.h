@@ -16,7 +16,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tutti/parallel/pipeline_schedule.h"
@@ -92,8 +91,8 @@ class PipelineParallel {
 
  private:
   class Batch;
-  // Kept from batch to batch; by PipelineBuffer and chunk.
-  using Memory = std::map<std::pair<int, int>, std::vector<std::shared_ptr<void>>>;
+  // Kept from batch to batch; by size.
+  using Memory = std::map<std::size_t, std::vector<std::shared_ptr<void>>>;
 
   // Proves the schedule and has memory for it.
   void Prepare(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps);
