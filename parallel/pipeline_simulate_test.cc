@@ -61,6 +61,27 @@ TEST(PipelineSimulate, InterleavedHasThePapersBubble) {
   EXPECT_NEAR(pipeline_simulate(schedule, PipelineDurations::uniform(4, 1, 2)).bubble_fraction(), 3.0 / 19, 1e-9);
 }
 
+// What docs/parallel_pipeline.md says of other durations, under rendezvous.
+TEST(PipelineSimulate, InterleavedIsShorterThan1F1B) {
+  for (const auto& [backward, most] : {std::pair{1.5, 1.11}, {1.8, 1.04}, {2.2, 1.02}, {3.0, 1.08}}) {
+    for (int stages = 2; stages <= 8; ++stages) {
+      for (int chunks = 2; chunks <= 4; ++chunks) {
+        for (int microbatches = stages; microbatches <= 4 * stages; microbatches *= 2) {
+          const auto makespan = [&](const PipelineSchedule& schedule, double of_all) {
+            return pipeline_simulate(schedule, PipelineDurations::uniform(stages, of_all, backward * of_all))
+                .makespan();
+          };
+          const double interleaved =
+              makespan(interleaved_one_forward_one_backward(stages, microbatches, chunks), 1.0 / chunks);
+          EXPECT_LT(interleaved, makespan(one_forward_one_backward(stages, microbatches), 1));
+          EXPECT_LE(interleaved, most * (microbatches + (stages - 1.0) / chunks) * (1 + backward))
+              << stages << " stages of " << chunks << " chunks, " << microbatches << " microbatches";
+        }
+      }
+    }
+  }
+}
+
 TEST(PipelineSimulate, ZeroBubbleH1HasThePapersBubble) {
   for (int stages = 1; stages <= 8; ++stages) {
     for (int microbatches = stages; microbatches <= 20; ++microbatches) {
