@@ -37,7 +37,7 @@ class HeldMessage : public Task {
   const std::exception_ptr& error() const { return error_; }
 
  private:
-  void Run(tuttiComm_t comm) override { ReceiveFrom(comm, memory_); }
+  void Run(tuttiComm_t comm) override { ReceiveFrom({comm}, memory_); }
 
   std::exception_ptr Ended(std::exception_ptr error) noexcept override {
     const std::lock_guard lock(state_->mutex);

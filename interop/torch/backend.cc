@@ -1,6 +1,7 @@
 #include "interop/torch/backend.h"
 
 #include <Python.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <utility>
 
@@ -40,6 +41,21 @@ class WithoutPythonsLock {
   PyThreadState* const state_;
 };
 
+// By PyTorch 2.x's `device`, or else by `device_ids`, which are CUDA's.
+Optional<c10::Device> DeviceOfBarrier(const c10d::BarrierOptions& options) {
+  auto type = options.device_ids.empty() ? c10::kCPU : c10::kCUDA;
+  Optional<c10::DeviceIndex> index;
+#if TUTTI_TORCH_2
+  if (options.device) {
+    if (!options.device->is_cpu()) type = options.device->type();
+    if (options.device->has_index()) index = options.device->index();
+  }
+#endif
+  if (type == c10::kCPU || NativeStreamOf(type) == nullptr) return {};
+  if (!options.device_ids.empty()) index = static_cast<c10::DeviceIndex>(options.device_ids[0]);
+  return c10::Device(type, index ? *index : c10::impl::VirtualGuardImpl(type).getDevice().index());
+}
+
 }  // namespace
 
 Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, GroupIdentity identity)
@@ -65,14 +81,35 @@ Backend::WorkPtr Backend::Issue(std::shared_ptr<Channel> channel, Call call, Ope
       c10::make_intrusive<OperationWork>(std::move(channel), channels_, rank_, std::move(call), std::move(body)));
 }
 
+Backend::WorkPtr Backend::IssueOnDevice(DeviceChannel channel, Call call, Operation::Body body, Waits waits) {
+  return Issue(
+      c10::make_intrusive<DeviceWork>(std::move(channel), channels_, rank_, std::move(call), std::move(body), waits));
+}
+
 Backend::WorkPtr Backend::IssueCollective(Call call, Operation::Body body) {
   ++issued_;
+  const auto& tensors = call.inputs.empty() ? call.results : call.inputs;
+  if (!tensors.empty() && !tensors[0].device().is_cpu()) {
+    auto channel = channels_->Collectives(tensors[0].device());
+    return IssueOnDevice(std::move(channel), std::move(call), std::move(body));
+  }
   return Issue(collectives_, std::move(call), std::move(body));
 }
 
-Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions&) {
-  return IssueCollective({c10d::OpType::BARRIER, "tutti:barrier", {}, {}},
-                         [](tuttiComm_t comm) { Check(tuttiBarrier(comm, nullptr), comm); });
+const Scratches& Backend::ScratchesFor(const at::Tensor& tensor) {
+  // The lane lives as long as the group.
+  return tensor.device().is_cpu() ? host_scratches_ : channels_->Collectives(tensor.device()).lane->scratches();
+}
+
+// On the host, unless a device is asked for.
+Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
+  Call call{c10d::OpType::BARRIER, "tutti:barrier", {}, {}};
+  auto body = [](const On& on) { Check(tuttiBarrier(on.comm, on.stream), on.comm); };
+  if (const auto device = DeviceOfBarrier(options)) {
+    ++issued_;
+    return IssueOnDevice(channels_->Collectives(*device), std::move(call), std::move(body), Waits::host);
+  }
+  return IssueCollective(std::move(call), std::move(body));
 }
 
 // All ranks count from the same: nothing.

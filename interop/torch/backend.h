@@ -1,8 +1,9 @@
-// The c10d backend `tutti`: what torch.distributed calls, on tensors in host memory.
+// The c10d backend `tutti`: what torch.distributed calls, on tensors in host memory and on devices (devices.h).
 //
 // A call checks its tensors in the caller's thread, gives the channel an operation, and returns its Work without
-// waiting (channel.h says who runs it). Calls of one group run in the order of issue; sends and receives in theirs, for
-// each partner, direction and tag.
+// waiting (channel.h says who runs it; device_operation.h what is different on a device). Calls of one group run in the
+// order of issue; sends and receives in theirs, for each partner, direction and tag. Each device has an order of its
+// own.
 //
 // Files: backend.cc, reductions.cc, moves.cc, point_to_point.cc.
 //
@@ -16,6 +17,7 @@
 
 #include "interop/torch/any_source.h"
 #include "interop/torch/channels.h"
+#include "interop/torch/device_operation.h"
 #include "interop/torch/operation.h"
 #include "interop/torch/reduction.h"
 #include "interop/torch/tensors.h"
@@ -83,15 +85,16 @@ class Backend : public BackendBase {
 
  private:
   WorkPtr IssueCollective(Call call, Operation::Body body);
+  WorkPtr IssueOnDevice(DeviceChannel channel, Call call, Operation::Body body, Waits waits = Waits::stream);
+  // Of the channel of the collectives on tensors such as this one.
+  const Scratches& ScratchesFor(const at::Tensor& tensor);
   WorkPtr Issue(std::shared_ptr<Channel> channel, Call call, Operation::Body body);
   WorkPtr Issue(c10::intrusive_ptr<OperationWork> work);
 
   const std::shared_ptr<Channels> channels_;
   const std::shared_ptr<Channel> collectives_;
   AnySource any_source_;
-  // Of the collectives' channel.
-  const std::shared_ptr<Scratch> input_scratch_ = std::make_shared<Scratch>();
-  const std::shared_ptr<Scratch> output_scratch_ = std::make_shared<Scratch>();
+  const Scratches host_scratches_{std::make_shared<Scratch>(at::kCPU), std::make_shared<Scratch>(at::kCPU)};
   std::uint64_t issued_ = 0;  // collectives
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;

@@ -7,6 +7,9 @@
 // and by its own tag, and nothing waits for anything else: what c10d promises. A communicator of two ranks takes some
 // milliseconds to make and a few kilobytes.
 //
+// Devices. Each device that the group is used with has channels of its own, with communicators of that device; the n-th
+// one that a rank uses goes with the n-th of the others. What is for the host's memory is not touched by it.
+//
 // Thread-safety: all functions may be called from any thread.
 #pragma once
 
@@ -18,6 +21,7 @@
 #include <vector>
 
 #include "interop/torch/channel.h"
+#include "interop/torch/lane.h"
 
 namespace tutti::pytorch {
 
@@ -29,6 +33,11 @@ struct GroupIdentity {
   std::vector<std::int64_t> global_ranks;  // of this group's ranks, in the whole job; empty: not known
 };
 
+struct DeviceChannel {
+  std::shared_ptr<Channel> channel;
+  std::shared_ptr<Lane> lane;
+};
+
 // "rank 1", and where the whole job has another number for it, "rank 1 (global rank 3)".
 std::string DescribeRank(const GroupIdentity& identity, int rank);
 
@@ -38,6 +47,9 @@ class Channels : public Siblings {
 
   std::shared_ptr<Channel> Collectives();
   std::shared_ptr<Channel> PointToPoint(int from, int to, int tag);
+  // The same of a device's memory.
+  DeviceChannel Collectives(c10::Device device);
+  DeviceChannel PointToPoint(c10::Device device, int from, int to, int tag);
   // For tasks that only wait for others' tasks.
   std::shared_ptr<Channel> WithoutCommunicator(int tag);
 
@@ -47,16 +59,23 @@ class Channels : public Siblings {
   const GroupIdentity& identity() const { return identity_; }
 
  private:
-  using Key = std::tuple<int, int, int>;  // from, to, tag
+  using Key = std::tuple<int, int, int, int>;  // the device's place among the group's, or kHost; from, to, tag
 
-  std::shared_ptr<Channel> Make(Meeting meeting) const;
+  Meeting MeetingOfAll() const;
+  Meeting MeetingOfTwo(int from, int to, int tag) const;
+  std::shared_ptr<Channel> Make(Meeting meeting, std::shared_ptr<Lane> lane = nullptr) const;
   template <typename Maker>
   std::shared_ptr<Channel> FindOrMake(const Key& key, const Maker& make);
+  int PlaceOf(c10::Device device);
+  template <typename NewMeeting>
+  DeviceChannel FindOrMake(c10::Device device, int from, int to, int tag, const NewMeeting& new_meeting);
 
   const GroupIdentity identity_;
   const std::shared_ptr<Board> board_;
   std::mutex mutex_;
   std::map<Key, std::shared_ptr<Channel>> channels_;
+  std::map<Key, std::shared_ptr<Lane>> lanes_;  // of those that have one
+  std::vector<c10::Device> devices_;            // in the order of their first use
 };
 
 }  // namespace tutti::pytorch

@@ -110,7 +110,10 @@ std::unique_ptr<Communicator> Communicator::Meet(const Meeting& meeting, Board& 
 }
 
 // Nobody can be told of a failure here, and none leaves anything behind.
-Communicator::~Communicator() { static_cast<void>(tuttiCommDestroy(comm_)); }
+Communicator::~Communicator() {
+  if (before_end_) before_end_();
+  static_cast<void>(tuttiCommDestroy(comm_));
+}
 
 void Communicator::Stop() { static_cast<void>(tuttiCommRevoke(comm_)); }
 

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace tutti::pytorch {
 
@@ -37,6 +38,12 @@ struct Meeting {
   std::function<std::string(int)> describe_rank;  // what a person calls a rank of this communicator
 };
 
+// What calls of the library are made on. Host memory: no stream, and who calls waits.
+struct On {
+  tuttiComm_t comm;
+  tuttiStream_t stream = nullptr;
+};
+
 class Communicator {
  public:
   // Waits for all ranks. Throws Failure if they do not come in time, or once `cancelled` is set.
@@ -50,11 +57,14 @@ class Communicator {
 
   // Ends whatever is running on it, here and on the other ranks, for good.
   void Stop();
+  // `last` is called before it is freed. REQUIRES: it throws nothing.
+  void BeforeEnd(std::function<void()> last) { before_end_ = std::move(last); }
 
  private:
   explicit Communicator(tuttiComm_t comm) : comm_(comm) {}
 
   const tuttiComm_t comm_;
+  std::function<void()> before_end_;
 };
 
 }  // namespace tutti::pytorch

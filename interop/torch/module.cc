@@ -3,6 +3,10 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "interop/torch/backend.h"
+#include "interop/torch/devices.h"
+#if TUTTI_TORCH_CUDA
+#include "interop/torch/cuda/native_stream.h"
+#endif
 
 namespace tutti::pytorch {
 namespace {
@@ -26,6 +30,12 @@ std::string LibraryVersion() {
          std::to_string(version % 100);
 }
 
+// For PyTorch's devices of other makers that stand for CUDA's (tests/): `native_stream` is the address of a
+// NativeStream.
+void TakeDevicesOf(const std::string& type, std::uintptr_t native_stream) {
+  TakeDevices(c10::Device(type).type(), reinterpret_cast<NativeStream>(native_stream));
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, module) {
@@ -33,6 +43,11 @@ PYBIND11_MODULE(_C, module) {
   module.def("create", &Create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout_seconds"),
              py::arg("name"), py::arg("global_ranks"), py::call_guard<py::gil_scoped_release>());
   module.def("library_version", &LibraryVersion);
+  module.def("take_devices_of", &TakeDevicesOf, py::arg("type"), py::arg("native_stream"));
+#if TUTTI_TORCH_CUDA
+  TakeDevices(c10::kCUDA, &CudaNativeStream);
+#endif
+  module.attr("has_cuda") = NativeStreamOf(c10::kCUDA) != nullptr;
   module.attr("torch_version") = TORCH_VERSION;  // that it was built against
 }
 

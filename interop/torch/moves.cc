@@ -60,37 +60,32 @@ Counts CheckedSplits(const char* call, const std::string& what, const at::Tensor
   return counts;
 }
 
-void AllGather(tuttiComm_t comm, void* output, const at::Tensor& input) {
-  Check(tuttiAllGather(input.data_ptr(), output, Count(input), TypeOf(input), comm, nullptr), comm);
+void AllGather(const On& on, void* output, const at::Tensor& input) {
+  Check(tuttiAllGather(input.data_ptr(), output, Count(input), TypeOf(input), on.comm, on.stream), on.comm);
 }
 
 // Whether the library is given a list as one piece of memory. REQUIRES: the tensors are all of that size.
 bool IsOnePiece(const at::Tensor& tensor) { return tensor.nbytes() < kInPlaceBytes; }
 
 // Input and output are read and written where they lie; or from and to scratch if they overlap or are not orderly.
-struct Scratches {
-  std::shared_ptr<Scratch> input;
-  std::shared_ptr<Scratch> output;
-
-  void Separate(Pieces& from, Pieces& to) const {
-    if (!from.IsOrderly()) from.Pack(*input);
-    if (!to.IsOrderly() || from.Overlap(to)) to.Pack(*output);
-    if (from.Overlap(to)) from.Pack(*input);  // scratch lies anywhere, also between the pieces of the other
-    from.Load();
-  }
-};
+void Separate(Pieces& from, Pieces& to, const Scratches& scratches) {
+  if (!from.IsOrderly()) from.Pack(*scratches.input);
+  if (!to.IsOrderly() || from.Overlap(to)) to.Pack(*scratches.output);
+  if (from.Overlap(to)) from.Pack(*scratches.input);  // scratch lies anywhere, also between the pieces of the other
+  from.Load();
+}
 
 // outputs[r] is rank r's; all of a size, or of sizes that all ranks know.
-void AllGatherList(tuttiComm_t comm, const Tensors& outputs, const at::Tensor& input, const Scratches& scratches) {
+void AllGatherList(const On& on, const Tensors& outputs, const at::Tensor& input, const Scratches& scratches) {
   Pieces from({input}), to(outputs);
   if (AllOfOneSize(outputs) && IsOnePiece(input)) {
     to.Pack(*scratches.output);
-    AllGather(comm, to.data(), input);
+    AllGather(on, to.data(), input);
   } else {
-    scratches.Separate(from, to);
+    Separate(from, to, scratches);
     Check(tuttiAllGatherV(from.data(), from.counts()[0], to.data(), to.counts().data(), to.places().data(),
-                          TypeOf(input), comm, nullptr),
-          comm);
+                          TypeOf(input), on.comm, on.stream),
+          on.comm);
   }
   to.Store();
 }
@@ -122,11 +117,11 @@ Share Everybodys(const Tensors& tensors) {
 Share OneRanks(const at::Tensor& tensor, int rank, int ranks) { return {Pieces({tensor}), rank, ranks}; }
 Share Nobodys(int ranks) { return {Pieces({}), 0, ranks}; }
 
-void Exchange(tuttiComm_t comm, Share from, Share to, tuttiDataType_t type, const Scratches& scratches) {
-  scratches.Separate(from.pieces, to.pieces);
+void Exchange(const On& on, Share from, Share to, tuttiDataType_t type, const Scratches& scratches) {
+  Separate(from.pieces, to.pieces, scratches);
   Check(tuttiAlltoAllV(from.pieces.data(), from.counts().data(), from.places().data(), to.pieces.data(),
-                       to.counts().data(), to.places().data(), type, comm, nullptr),
-        comm);
+                       to.counts().data(), to.places().data(), type, on.comm, on.stream),
+        on.comm);
   to.pieces.Store();
 }
 
@@ -137,9 +132,9 @@ Backend::WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptio
   const auto tensor = CheckSingle(kCall, "tensor", tensors);
   CheckRank(kCall, "src", options.rootRank, size_);
   return IssueCollective({c10d::OpType::BROADCAST, "tutti:broadcast", {tensor}, {tensor}},
-                         [tensor, root = static_cast<int>(options.rootRank)](tuttiComm_t comm) {
-                           Check(tuttiBcast(tensor.data_ptr(), Count(tensor), TypeOf(tensor), root, comm, nullptr),
-                                 comm);
+                         [tensor, root = static_cast<int>(options.rootRank)](const On& on) {
+                           Check(tuttiBcast(tensor.data_ptr(), Count(tensor), TypeOf(tensor), root, on.comm, on.stream),
+                                 on.comm);
                          });
 }
 
@@ -156,21 +151,20 @@ Backend::WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inpu
                "that of tensor_list[" + std::to_string(rank_) + "], which is for it,",
                list[static_cast<std::size_t>(rank_)].numel());
   }
-  return IssueCollective({c10d::OpType::ALLGATHER, "tutti:all_gather", {input}, list},
-                         [=, scratches = Scratches{input_scratch_, output_scratch_}](tuttiComm_t comm) {
-                           AllGatherList(comm, list, input, scratches);
-                         });
+  return IssueCollective(
+      {c10d::OpType::ALLGATHER, "tutti:all_gather", {input}, list},
+      [=, scratches = ScratchesFor(input)](const On& on) { AllGatherList(on, list, input, scratches); });
 }
 
 Backend::WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions&) {
   constexpr auto kCall = "all_gather_into_tensor";
   CheckTensor(kCall, "output", output);
   CheckTensor(kCall, "input", input);
-  CheckSameType(kCall, "input", input, "output", output);
+  CheckAlike(kCall, "input", input, "output", output);
   CheckCount(kCall, "the number of elements of output", output.numel(),
              std::to_string(size_) + " ranks times input's " + std::to_string(input.numel()), input.numel() * size_);
   return IssueCollective({c10d::OpType::_ALLGATHER_BASE, "tutti:_all_gather_base", {input}, {output}},
-                         [output, input](tuttiComm_t comm) { AllGather(comm, output.data_ptr(), input); });
+                         [output, input](const On& on) { AllGather(on, output.data_ptr(), input); });
 }
 
 // outputs[r][i] is for rank r's inputs[i].
@@ -183,6 +177,7 @@ Backend::WorkPtr Backend::allgather_coalesced(std::vector<Tensors>& outputs, Ten
     CheckCount(kCall, "the length of an output list", static_cast<std::int64_t>(list.size()), "the number of inputs",
                static_cast<std::int64_t>(inputs.size()));
   }
+  CheckOneDevice(kCall, inputs);
   std::vector<WorkPtr> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     std::vector<Tensors> of_this(1);
@@ -196,8 +191,10 @@ Backend::WorkPtr Backend::allgather_coalesced(std::vector<Tensors>& outputs, Ten
 #if TUTTI_TORCH_2
 Backend::WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                           const c10d::AllgatherOptions& options) {
-  CheckCount("all_gather_into_tensor_coalesced", "the number of inputs", static_cast<std::int64_t>(inputs.size()),
-             "that of outputs", static_cast<std::int64_t>(outputs.size()));
+  constexpr auto kCall = "all_gather_into_tensor_coalesced";
+  CheckCount(kCall, "the number of inputs", static_cast<std::int64_t>(inputs.size()), "that of outputs",
+             static_cast<std::int64_t>(outputs.size()));
+  CheckOneDevice(kCall, inputs);
   std::vector<WorkPtr> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i) parts.push_back(_allgather_base(outputs[i], inputs[i], options));
   return c10::make_intrusive<JointWork>(rank_, std::move(parts));
@@ -218,15 +215,14 @@ Backend::WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
   }
   return IssueCollective(
       {c10d::OpType::GATHER, "tutti:gather", {input}, list},
-      [=, ranks = size_, scratches = Scratches{input_scratch_, output_scratch_},
-       root = static_cast<int>(options.rootRank)](tuttiComm_t comm) {
+      [=, ranks = size_, scratches = ScratchesFor(input), root = static_cast<int>(options.rootRank)](const On& on) {
         if (!IsOnePiece(input)) {
-          return Exchange(comm, OneRanks(input, root, ranks), is_root ? Everybodys(list) : Nobodys(ranks),
-                          TypeOf(input), scratches);
+          return Exchange(on, OneRanks(input, root, ranks), is_root ? Everybodys(list) : Nobodys(ranks), TypeOf(input),
+                          scratches);
         }
         Pieces to(list);
         to.Pack(*scratches.output);
-        Check(tuttiGather(input.data_ptr(), to.data(), Count(input), TypeOf(input), root, comm, nullptr), comm);
+        Check(tuttiGather(input.data_ptr(), to.data(), Count(input), TypeOf(input), root, on.comm, on.stream), on.comm);
         to.Store();
       });
 }
@@ -245,16 +241,16 @@ Backend::WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs
   }
   return IssueCollective(
       {c10d::OpType::SCATTER, "tutti:scatter", list, {output}},
-      [=, ranks = size_, scratches = Scratches{input_scratch_, output_scratch_},
-       root = static_cast<int>(options.rootRank)](tuttiComm_t comm) {
+      [=, ranks = size_, scratches = ScratchesFor(output), root = static_cast<int>(options.rootRank)](const On& on) {
         if (!IsOnePiece(output)) {
-          return Exchange(comm, is_root ? Everybodys(list) : Nobodys(ranks), OneRanks(output, root, ranks),
+          return Exchange(on, is_root ? Everybodys(list) : Nobodys(ranks), OneRanks(output, root, ranks),
                           TypeOf(output), scratches);
         }
         Pieces from(list);
         from.Pack(*scratches.input);
         from.Load();
-        Check(tuttiScatter(from.data(), output.data_ptr(), Count(output), TypeOf(output), root, comm, nullptr), comm);
+        Check(tuttiScatter(from.data(), output.data_ptr(), Count(output), TypeOf(output), root, on.comm, on.stream),
+              on.comm);
       });
 }
 
@@ -268,8 +264,8 @@ Backend::WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d
   CheckCount(kCall, "the number of elements of output_tensor_list[" + std::to_string(rank_) + "]", to[self].numel(),
              "that of input_tensor_list[" + std::to_string(rank_) + "], which is for it,", from[self].numel());
   return IssueCollective({c10d::OpType::ALLTOALL, "tutti:all_to_all", from, to},
-                         [=, scratches = Scratches{input_scratch_, output_scratch_}](tuttiComm_t comm) {
-                           Exchange(comm, Everybodys(from), Everybodys(to), TypeOf(from[0]), scratches);
+                         [=, scratches = ScratchesFor(from[0])](const On& on) {
+                           Exchange(on, Everybodys(from), Everybodys(to), TypeOf(from[0]), scratches);
                          });
 }
 
@@ -278,23 +274,23 @@ Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, s
   constexpr auto kCall = "all_to_all_single";
   CheckTensor(kCall, "output", output);
   CheckTensor(kCall, "input", input);
-  CheckSameType(kCall, "input", input, "output", output);
+  CheckAlike(kCall, "input", input, "output", output);
   const auto output_counts = CheckedSplits(kCall, "output", output, output_splits, size_);
   const auto input_counts = CheckedSplits(kCall, "input", input, input_splits, size_);
   const Call call{c10d::OpType::ALLTOALL_BASE, "tutti:all_to_all", {input}, {output}};
   if (output_splits.empty() && input_splits.empty()) {
     CheckCount(kCall, "the number of elements of output", output.numel(), "that of input", input.numel());
-    return IssueCollective(call, [output, input, count = input_counts[0]](tuttiComm_t comm) {
-      Check(tuttiAlltoAll(input.data_ptr(), output.data_ptr(), count, TypeOf(input), comm, nullptr), comm);
+    return IssueCollective(call, [output, input, count = input_counts[0]](const On& on) {
+      Check(tuttiAlltoAll(input.data_ptr(), output.data_ptr(), count, TypeOf(input), on.comm, on.stream), on.comm);
     });
   }
   const auto self = static_cast<std::size_t>(rank_);
   CheckCount(kCall, "what this rank gets of itself", static_cast<std::int64_t>(output_counts[self]),
              "what it gives itself", static_cast<std::int64_t>(input_counts[self]));
-  return IssueCollective(call, [=, output = output, input = input](tuttiComm_t comm) {
+  return IssueCollective(call, [=, output = output, input = input](const On& on) {
     Check(tuttiAlltoAllV(input.data_ptr(), input_counts.data(), PlacesOf(input_counts).data(), output.data_ptr(),
-                         output_counts.data(), PlacesOf(output_counts).data(), TypeOf(input), comm, nullptr),
-          comm);
+                         output_counts.data(), PlacesOf(output_counts).data(), TypeOf(input), on.comm, on.stream),
+          on.comm);
   });
 }
 

@@ -1,5 +1,6 @@
 #include "interop/torch/operation.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -18,7 +19,12 @@ BackendError MakeBackendError(const std::string& message) {
   return BackendError({__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)}, message);
 }
 
-// Failures of the library reach Python as what it has for backends' errors; anything else as it is.
+c10::intrusive_ptr<c10::ivalue::Future> NewFuture(const std::vector<c10::Device>& devices) {
+  return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
+}
+
+}  // namespace
+
 std::exception_ptr ForPython(std::exception_ptr error) noexcept {
   if (error == nullptr) return error;
   try {
@@ -30,16 +36,8 @@ std::exception_ptr ForPython(std::exception_ptr error) noexcept {
   }
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> NewFuture() {
-  return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-}
-
-}  // namespace
-
-Operation::Operation(Body body, std::vector<at::Tensor> results, bool abandonable)
-    : body_(std::move(body)), results_(std::move(results)), abandonable_(abandonable) {}
-
-void Operation::Run(tuttiComm_t comm) { body_(comm); }
+Operation::Operation(Body body, std::vector<at::Tensor> results, bool abandonable, std::vector<c10::Device> devices)
+    : body_(std::move(body)), results_(std::move(results)), abandonable_(abandonable), devices_(std::move(devices)) {}
 
 std::exception_ptr Operation::Ended(std::exception_ptr error) noexcept {
   const auto how = ForPython(std::move(error));
@@ -59,7 +57,7 @@ std::exception_ptr Operation::Ended(std::exception_ptr error) noexcept {
 c10::intrusive_ptr<c10::ivalue::Future> Operation::Future() {
   std::unique_lock lock(mutex_);
   if (!future_) {
-    future_ = NewFuture();
+    future_ = NewFuture(devices_);
     if (ended_) {
       lock.unlock();  // it has no callbacks yet; and nobody else completes it, since it had ended
       Complete(*future_, how_);
@@ -78,10 +76,15 @@ void Operation::Complete(c10::ivalue::Future& future, const std::exception_ptr& 
 
 OperationWork::OperationWork(std::shared_ptr<Channel> channel, std::shared_ptr<Siblings> siblings, int rank, Call call,
                              Operation::Body body)
+    : OperationWork(std::move(channel), std::move(siblings), rank, std::move(call),
+                    std::make_shared<Operation>(std::move(body), std::move(call.results), call.abandonable)) {}
+
+OperationWork::OperationWork(std::shared_ptr<Channel> channel, std::shared_ptr<Siblings> siblings, int rank,
+                             Call&& call, std::shared_ptr<Operation> operation)
     : Work(rank, call.type, call.title, Optional<std::vector<at::Tensor>>(std::move(call.inputs))),
       channel_(std::move(channel)),
       siblings_(std::move(siblings)),
-      operation_(std::make_shared<Operation>(std::move(body), std::move(call.results), call.abandonable)),
+      operation_(std::move(operation)),
       title_(call.title) {
   // The profiler's, who was asked by Work's constructor.
   if (recordFunctionEndCallback_) operation_->OnEnd(std::exchange(recordFunctionEndCallback_, nullptr));
@@ -115,13 +118,17 @@ bool OperationWork::wait(std::chrono::milliseconds timeout) {
     if (timeout.count() <= 0) {
       channel_->Wait(*operation_);
     } else if (!channel_->WaitFor(*operation_, timeout)) {
-      throw MakeBackendError(std::string(title_) + ": wait() returned after its timeout of " +
-                             std::to_string(timeout.count()) +
-                             " ms; the operation itself goes on, until the group's timeout");
+      ThrowTimedOut(timeout);
     }
   }
   if (operation_->Error() != nullptr) std::rethrow_exception(operation_->Error());
   return true;
+}
+
+void OperationWork::ThrowTimedOut(std::chrono::milliseconds timeout) const {
+  throw MakeBackendError(std::string(title_) + ": wait() returned after its timeout of " +
+                         std::to_string(timeout.count()) +
+                         " ms; the operation itself goes on, until the group's timeout");
 }
 
 void OperationWork::abort() {
@@ -164,7 +171,9 @@ std::vector<at::Tensor> JointWork::result() {
   return all;
 }
 
-void JointWork::synchronize() {}
+void JointWork::synchronize() {
+  for (const auto& part : parts_) part->synchronize();
+}
 
 bool JointWork::wait(std::chrono::milliseconds timeout) {
   for (const auto& part : parts_) part->wait(timeout);
@@ -177,10 +186,16 @@ void JointWork::abort() {
 
 // Completed by whichever part ends last; with the error of the first that failed.
 c10::intrusive_ptr<c10::ivalue::Future> JointWork::getFuture() {
-  auto joint = NewFuture();
   auto left = std::make_shared<std::atomic<std::size_t>>(parts_.size());
   std::vector<c10::intrusive_ptr<c10::ivalue::Future>> futures;
-  for (const auto& part : parts_) futures.push_back(part->getFuture());
+  std::vector<c10::Device> devices;
+  for (const auto& part : parts_) {
+    futures.push_back(part->getFuture());
+    for (const auto& device : futures.back()->devices()) {
+      if (std::find(devices.begin(), devices.end(), device) == devices.end()) devices.push_back(device);
+    }
+  }
+  auto joint = NewFuture(devices);
   if (futures.empty()) joint->markCompleted(c10::IValue(std::vector<at::Tensor>()));
   for (const auto& future : futures) {
     future->addCallback([joint, left, futures, results = result()](c10::ivalue::Future&) {
@@ -188,6 +203,7 @@ c10::intrusive_ptr<c10::ivalue::Future> JointWork::getFuture() {
       if (left->fetch_sub(1, std::memory_order_acq_rel) != 1) return;
       for (const auto& each : futures) {
         if (each->hasError()) return joint->setError(each->exception_ptr());
+        each->wait();  // it is completed; the current streams come to be behind it
       }
       joint->markCompleted(c10::IValue(results));
     });

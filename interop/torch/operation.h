@@ -20,10 +20,11 @@ namespace tutti::pytorch {
 // The tensors are those that future and result() give; the body keeps alive what else it needs.
 class Operation : public Task {
  public:
-  using Body = std::function<void(tuttiComm_t)>;
+  using Body = std::function<void(const On&)>;
 
-  // abandonable: no other rank misses it if it is not done (Channel::Close).
-  Operation(Body body, std::vector<at::Tensor> results, bool abandonable);
+  // abandonable: no other rank misses it if it is not done (Channel::Close). devices: those of the results, if they are
+  // on any.
+  Operation(Body body, std::vector<at::Tensor> results, bool abandonable, std::vector<c10::Device> devices = {});
 
   // Completed when the operation is, its callbacks running in the thread that completes it.
   c10::intrusive_ptr<c10::ivalue::Future> Future();
@@ -31,15 +32,19 @@ class Operation : public Task {
   // `callback` is called once it has ended. REQUIRES: not yet issued.
   void OnEnd(std::function<void()> callback) { on_end_ = std::move(callback); }
 
+ protected:
+  void RunBody(const On& on) { body_(on); }
+  virtual void Complete(c10::ivalue::Future& future, const std::exception_ptr& error) const;
+
  private:
-  void Run(tuttiComm_t comm) override;
+  void Run(tuttiComm_t comm) override { RunBody({comm}); }
   std::exception_ptr Ended(std::exception_ptr error) noexcept override;
   bool Abandonable() const override { return abandonable_; }
-  void Complete(c10::ivalue::Future& future, const std::exception_ptr& error) const;
 
   Body body_;
   const std::vector<at::Tensor> results_;
   const bool abandonable_;
+  const std::vector<c10::Device> devices_;
   std::function<void()> on_end_;
 
   std::mutex mutex_;  // guards what follows
@@ -63,7 +68,7 @@ class OperationWork : public c10d::Work {
                 Operation::Body body);
 
   // Apart from the constructor, because it may throw.
-  void Issue();
+  virtual void Issue();
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -74,12 +79,22 @@ class OperationWork : public c10d::Work {
   void abort() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
+ protected:
+  OperationWork(std::shared_ptr<Channel> channel, std::shared_ptr<Siblings> siblings, int rank, Call&& call,
+                std::shared_ptr<Operation> operation);
+
+  [[noreturn]] void ThrowTimedOut(std::chrono::milliseconds timeout) const;
+  Channel& channel() const { return *channel_; }
+
  private:
   const std::shared_ptr<Channel> channel_;
   const std::shared_ptr<Siblings> siblings_;
   const std::shared_ptr<Operation> operation_;
   const char* const title_;
 };
+
+// Failures of the library as Python's exception for backends' errors; anything else, and null, as it is.
+std::exception_ptr ForPython(std::exception_ptr error) noexcept;
 
 // Several operations that the caller treats as one.
 class JointWork : public c10d::Work {

@@ -17,36 +17,37 @@ at::Tensor NewRows(int ranks, const at::Tensor& tensor) {
   return at::empty({ranks, tensor.numel()}, tensor.options().requires_grad(false));
 }
 
-void AllReduce(tuttiComm_t comm, const at::Tensor& tensor, const Reduction& reduction, const Operator& op) {
-  Check(tuttiAllReduce(tensor.data_ptr(), tensor.data_ptr(), Count(tensor), reduction.elements.type, op.get(), comm,
-                       nullptr),
-        comm);
+void AllReduce(const On& on, const at::Tensor& tensor, const Reduction& reduction, const Operator& op) {
+  Check(tuttiAllReduce(tensor.data_ptr(), tensor.data_ptr(), Count(tensor), reduction.elements.type, op.get(), on.comm,
+                       on.stream),
+        on.comm);
 }
 
-void FoldedAllReduce(tuttiComm_t comm, int ranks, const at::Tensor& tensor, const Reduction& reduction,
+void FoldedAllReduce(const On& on, int ranks, const at::Tensor& tensor, const Reduction& reduction,
                      const c10d::ReduceOp& op) {
   const auto rows = NewRows(ranks, tensor);
-  Check(tuttiAllGather(tensor.data_ptr(), rows.data_ptr(), Count(tensor), reduction.elements.type, comm, nullptr),
-        comm);
+  Check(tuttiAllGather(tensor.data_ptr(), rows.data_ptr(), Count(tensor), reduction.elements.type, on.comm, on.stream),
+        on.comm);
   Fold(rows, tensor, op);
 }
 
-void ReduceScatter(tuttiComm_t comm, const at::Tensor& output, const void* input, const Reduction& reduction,
+void ReduceScatter(const On& on, const at::Tensor& output, const void* input, const Reduction& reduction,
                    const Operator& op) {
-  Check(tuttiReduceScatter(input, output.data_ptr(), Count(output), reduction.elements.type, op.get(), comm, nullptr),
-        comm);
+  Check(tuttiReduceScatter(input, output.data_ptr(), Count(output), reduction.elements.type, op.get(), on.comm,
+                           on.stream),
+        on.comm);
 }
 
 // counts: of each rank's part of the input.
-void FoldedReduceScatter(tuttiComm_t comm, const at::Tensor& output, const void* input, const Counts& counts,
+void FoldedReduceScatter(const On& on, const at::Tensor& output, const void* input, const Counts& counts,
                          const Reduction& reduction, const c10d::ReduceOp& op) {
   const auto rows = NewRows(static_cast<int>(counts.size()), output);
   Counts places(counts.size()), own_counts(counts.size(), Count(output)), own_places(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), places.begin(), std::size_t{0});
   for (std::size_t i = 0; i < counts.size(); ++i) own_places[i] = i * Count(output);
   Check(tuttiAlltoAllV(input, counts.data(), places.data(), rows.data_ptr(), own_counts.data(), own_places.data(),
-                       reduction.elements.type, comm, nullptr),
-        comm);
+                       reduction.elements.type, on.comm, on.stream),
+        on.comm);
   Fold(rows, output, op);
 }
 
@@ -60,14 +61,14 @@ Backend::WorkPtr Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptio
                       " of sparse tensors is not supported, only SUM");
     return IssueCollective(
         {c10d::OpType::ALLREDUCE, "tutti:all_reduce", tensors, tensors},
-        [ranks = size_, tensor = tensors[0]](tuttiComm_t comm) { AllReduceSparse(comm, ranks, tensor); });
+        [ranks = size_, tensor = tensors[0]](const On& on) { AllReduceSparse(on.comm, ranks, tensor); });
   }
   const auto tensor = CheckSingle(kCall, "tensor", tensors);
   auto reduction = ToReduce(kCall, tensor, options.reduceOp);
   return IssueCollective({c10d::OpType::ALLREDUCE, "tutti:all_reduce", {tensor}, {tensor}},
-                         [=, ranks = size_, op = options.reduceOp](tuttiComm_t comm) {
-                           if (reduction.folded) return FoldedAllReduce(comm, ranks, tensor, reduction, op);
-                           AllReduce(comm, tensor, reduction, Operator(reduction, comm));
+                         [=, ranks = size_, op = options.reduceOp](const On& on) {
+                           if (reduction.folded) return FoldedAllReduce(on, ranks, tensor, reduction, op);
+                           AllReduce(on, tensor, reduction, Operator(reduction, on.comm));
                          });
 }
 
@@ -76,22 +77,24 @@ Backend::WorkPtr Backend::allreduce_coalesced(Tensors& tensors, const c10d::Allr
   TORCH_CHECK_VALUE(!tensors.empty(), kCall, ": the list of tensors is empty");
   std::vector<Reduction> reductions;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    CheckTensor(kCall, "tensors[" + std::to_string(i) + "]", tensors[i]);
+    const auto name = "tensors[" + std::to_string(i) + "]";
+    CheckTensor(kCall, name, tensors[i]);
+    CheckSameDevice(kCall, name, tensors[i], "tensors[0]", tensors[0]);
     reductions.push_back(ToReduce(kCall, tensors[i], options.reduceOp));
   }
   return IssueCollective({c10d::OpType::ALLREDUCE_COALESCED, "tutti:all_reduce_coalesced", tensors, tensors},
-                         [=, ranks = size_, op = options.reduceOp](tuttiComm_t comm) {
+                         [=, ranks = size_, op = options.reduceOp](const On& on) {
                            std::vector<std::unique_ptr<Operator>> operators;  // until the group has run
                            for (const auto& reduction : reductions) {
-                             operators.push_back(std::make_unique<Operator>(reduction, comm));
+                             operators.push_back(std::make_unique<Operator>(reduction, on.comm));
                            }
-                           Together together(comm);
+                           Together together(on.comm);
                            for (std::size_t i = 0; i < tensors.size(); ++i) {
-                             if (!reductions[i].folded) AllReduce(comm, tensors[i], reductions[i], *operators[i]);
+                             if (!reductions[i].folded) AllReduce(on, tensors[i], reductions[i], *operators[i]);
                            }
                            together.End();
                            for (std::size_t i = 0; i < tensors.size(); ++i) {
-                             if (reductions[i].folded) FoldedAllReduce(comm, ranks, tensors[i], reductions[i], op);
+                             if (reductions[i].folded) FoldedAllReduce(on, ranks, tensors[i], reductions[i], op);
                            }
                          });
 }
@@ -101,22 +104,22 @@ Backend::WorkPtr Backend::reduce(Tensors& tensors, const c10d::ReduceOptions& op
   const auto tensor = CheckSingle(kCall, "tensor", tensors);
   CheckRank(kCall, "dst", options.rootRank, size_);
   auto reduction = ToReduce(kCall, tensor, options.reduceOp);
-  return IssueCollective({c10d::OpType::REDUCE, "tutti:reduce", {tensor}, {tensor}},
-                         [=, rank = rank_, ranks = size_, root = static_cast<int>(options.rootRank),
-                          op = options.reduceOp](tuttiComm_t comm) {
-                           void* const data = tensor.data_ptr();
-                           if (!reduction.folded) {
-                             const Operator known(reduction, comm);
-                             return Check(tuttiReduce(data, rank == root ? data : nullptr, Count(tensor),
-                                                      reduction.elements.type, known.get(), root, comm, nullptr),
-                                          comm);
-                           }
-                           const auto rows = rank == root ? NewRows(ranks, tensor) : at::Tensor();
-                           Check(tuttiGather(data, rank == root ? rows.data_ptr() : nullptr, Count(tensor),
-                                             reduction.elements.type, root, comm, nullptr),
-                                 comm);
-                           if (rank == root) Fold(rows, tensor, op);
-                         });
+  return IssueCollective(
+      {c10d::OpType::REDUCE, "tutti:reduce", {tensor}, {tensor}},
+      [=, rank = rank_, ranks = size_, root = static_cast<int>(options.rootRank), op = options.reduceOp](const On& on) {
+        void* const data = tensor.data_ptr();
+        if (!reduction.folded) {
+          const Operator known(reduction, on.comm);
+          return Check(tuttiReduce(data, rank == root ? data : nullptr, Count(tensor), reduction.elements.type,
+                                   known.get(), root, on.comm, on.stream),
+                       on.comm);
+        }
+        const auto rows = rank == root ? NewRows(ranks, tensor) : at::Tensor();
+        Check(tuttiGather(data, rank == root ? rows.data_ptr() : nullptr, Count(tensor), reduction.elements.type, root,
+                          on.comm, on.stream),
+              on.comm);
+        if (rank == root) Fold(rows, tensor, op);
+      });
 }
 
 Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -132,20 +135,20 @@ Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>&
              list[static_cast<std::size_t>(rank_)].numel());
   auto reduction = ToReduce(kCall, output, options.reduceOp);
   return IssueCollective({c10d::OpType::REDUCE_SCATTER, "tutti:reduce_scatter", list, {output}},
-                         [=, scratch = input_scratch_, op = options.reduceOp](tuttiComm_t comm) {
+                         [=, scratch = ScratchesFor(output).input, op = options.reduceOp](const On& on) {
                            Pieces input(list);
                            input.Pack(*scratch);
                            input.Load();
                            if (reduction.folded) {
-                             return FoldedReduceScatter(comm, output, input.data(), input.counts(), reduction, op);
+                             return FoldedReduceScatter(on, output, input.data(), input.counts(), reduction, op);
                            }
-                           const Operator known(reduction, comm);
+                           const Operator known(reduction, on.comm);
                            if (AllOfOneSize(list)) {
-                             return ReduceScatter(comm, output, input.data(), reduction, known);
+                             return ReduceScatter(on, output, input.data(), reduction, known);
                            }
                            Check(tuttiReduceScatterV(input.data(), output.data_ptr(), input.counts().data(),
-                                                     reduction.elements.type, known.get(), comm, nullptr),
-                                 comm);
+                                                     reduction.elements.type, known.get(), on.comm, on.stream),
+                                 on.comm);
                          });
 }
 
@@ -154,25 +157,27 @@ Backend::WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& i
   constexpr auto kCall = "reduce_scatter_tensor";
   CheckTensor(kCall, "output", output);
   CheckTensor(kCall, "input", input);
-  CheckSameType(kCall, "input", input, "output", output);
+  CheckAlike(kCall, "input", input, "output", output);
   CheckCount(kCall, "the number of elements of input", input.numel(),
              std::to_string(size_) + " ranks times output's " + std::to_string(output.numel()), output.numel() * size_);
   auto reduction = ToReduce(kCall, output, options.reduceOp);
   return IssueCollective(
       {c10d::OpType::_REDUCE_SCATTER_BASE, "tutti:_reduce_scatter_base", {input}, {output}},
-      [output, input, reduction, ranks = static_cast<std::size_t>(size_), op = options.reduceOp](tuttiComm_t comm) {
+      [output, input, reduction, ranks = static_cast<std::size_t>(size_), op = options.reduceOp](const On& on) {
         if (reduction.folded) {
-          return FoldedReduceScatter(comm, output, input.data_ptr(), Counts(ranks, Count(output)), reduction, op);
+          return FoldedReduceScatter(on, output, input.data_ptr(), Counts(ranks, Count(output)), reduction, op);
         }
-        ReduceScatter(comm, output, input.data_ptr(), reduction, Operator(reduction, comm));
+        ReduceScatter(on, output, input.data_ptr(), reduction, Operator(reduction, on.comm));
       });
 }
 
 #if TUTTI_TORCH_2
 Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                           const c10d::ReduceScatterOptions& options) {
-  CheckCount("reduce_scatter_tensor_coalesced", "the number of inputs", static_cast<std::int64_t>(inputs.size()),
-             "that of outputs", static_cast<std::int64_t>(outputs.size()));
+  constexpr auto kCall = "reduce_scatter_tensor_coalesced";
+  CheckCount(kCall, "the number of inputs", static_cast<std::int64_t>(inputs.size()), "that of outputs",
+             static_cast<std::int64_t>(outputs.size()));
+  CheckOneDevice(kCall, inputs);
   std::vector<WorkPtr> parts;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     parts.push_back(_reduce_scatter_base(outputs[i], inputs[i], options));

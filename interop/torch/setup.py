@@ -8,6 +8,11 @@ The library is, in this order:
     else                 the source tree that this folder lies in, built by CMake
 
 and is copied beside the module, which finds it there wherever the package is put.
+
+Where PyTorch has CUDA, tensors on GPUs are taken, too. That needs the headers of CUDA's runtime, which are looked for
+    beside PyTorch       pip's package nvidia-cuda-runtime, which PyTorch's wheels bring
+    CUDA_HOME            or where nvcc is, or /usr/local/cuda
+and without them the module is built for the host's memory alone. A GPU or a driver is not needed to build it.
 """
 
 import glob
@@ -96,7 +101,21 @@ def soname(library):
 
 import_torch()
 import torch  # noqa: E402
-from torch.utils.cpp_extension import BuildExtension, CppExtension  # noqa: E402
+from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, CppExtension  # noqa: E402
+
+
+def cuda_headers():
+    """Where cuda_runtime_api.h is; None: nowhere, or PyTorch has no CUDA."""
+    if torch.version.cuda is None:
+        return None
+    packages = Path(torch.__file__).resolve().parent.parent
+    places = [packages / "nvidia/cuda_runtime/include"] + ([Path(CUDA_HOME) / "include"] if CUDA_HOME else [])
+    for place in places:
+        if (place / "cuda_runtime_api.h").exists():
+            return place
+    print(f"[tutti_torch] PyTorch has CUDA {torch.version.cuda}, but cuda_runtime_api.h is not in "
+          f"{' or '.join(map(str, places))}: built for tensors on cpu alone", flush=True)
+    return None
 
 
 class BuildWithLibrary(BuildExtension):
@@ -114,13 +133,14 @@ class BuildWithLibrary(BuildExtension):
             print(f"[tutti_torch] {library} is bundled as {target.name}", flush=True)
 
 
-def sources():
-    # Relative, as setuptools wants them. CUDA's and test files are not here.
-    return sorted(os.path.relpath(path, ROOM) for path in ROOM.glob("*.cc"))
+def sources(folder):
+    # Relative, as setuptools wants them.
+    return sorted(os.path.relpath(path, ROOM) for path in (ROOM / folder).glob("*.cc"))
 
 
 # PyTorch 1.13 is C++14 itself, and its headers are not made for C++20.
 standard = "c++20" if int(torch.__version__.split(".")[0]) >= 2 else "c++17"
+cuda = cuda_headers()
 
 setup(
     name="tutti_torch",
@@ -133,9 +153,10 @@ setup(
     ext_modules=[
         CppExtension(
             "tutti_torch._C",
-            sources(),
-            include_dirs=[str(SOURCE_TREE)],
-            libraries=["tutti"],
+            sources(".") + (sources("cuda") if cuda else []),
+            include_dirs=[str(SOURCE_TREE)] + ([str(cuda)] if cuda else []),
+            define_macros=[("TUTTI_TORCH_CUDA", "1")] if cuda else [],
+            libraries=["tutti"] + (["c10_cuda"] if cuda else []),
             extra_compile_args=[f"-std={standard}", "-O2", "-g0", "-Wall", "-Wno-deprecated-declarations",
                                 "-fvisibility=hidden"],
             extra_link_args=["-Wl,-rpath,$ORIGIN"],

@@ -10,6 +10,7 @@
 
 #include "interop/torch/elements.h"
 #include "interop/torch/failure.h"
+#include "interop/torch/tensors.h"
 
 namespace tutti::pytorch {
 namespace {
@@ -48,15 +49,10 @@ void GatherV(tuttiComm_t comm, const at::Tensor& mine, const at::Tensor& all, st
         comm);
 }
 
-std::size_t Count(const at::Tensor& tensor) {
-  return static_cast<std::size_t>(tensor.numel()) * ToMove(tensor.scalar_type()).each;
-}
-
 }  // namespace
 
 void CheckSparse(const char* call, const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), call, ": tensor is on device ", tensor.device(),
-                    ", but backend tutti moves tensors on cpu; pass a copy: .cpu()");
+  CheckOnHost(call, tensor, "the sum of sparse tensors");
   TORCH_CHECK_VALUE(tensor.dim() <= kMostDimensions, call, ": a sparse tensor has ", tensor.dim(),
                     " dimensions, but at most ", kMostDimensions, " are supported");
 }

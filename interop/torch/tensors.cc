@@ -1,10 +1,13 @@
 #include "interop/torch/tensors.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
+
+#include "interop/torch/devices.h"
 
 namespace tutti::pytorch {
 namespace {
@@ -13,12 +16,21 @@ std::byte* Begin(const at::Tensor& tensor) { return static_cast<std::byte*>(tens
 
 std::byte* End(const at::Tensor& tensor) { return Begin(tensor) + tensor.nbytes(); }
 
+// The memory at `place`, as a tensor like that one.
+at::Tensor At(std::byte* place, const at::Tensor& like) {
+  return at::for_blob(place, like.sizes())
+      .options(like.options().requires_grad(false))
+      .target_device(like.device())
+      .make_tensor();
+}
+
 }  // namespace
 
 void CheckTensor(const char* call, const std::string& what, const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(tensor.defined(), call, ": ", what, " is not there");
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), call, ": ", what, " is on device ", tensor.device(),
-                    ", but backend tutti moves tensors on cpu; pass a copy: .cpu()");
+  TORCH_CHECK_VALUE(tensor.device().is_cpu() || NativeStreamOf(tensor.device().type()) != nullptr, call, ": ", what,
+                    " is on device ", tensor.device(), ", but backend tutti moves tensors on ", NamesOfTakenDevices(),
+                    "; pass a copy: .cpu()");
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, call, ": ", what, " has layout ", tensor.layout(),
                     ", but must be dense (Strided); pass .to_dense()");
   if (tensor.is_contiguous()) return;
@@ -27,8 +39,24 @@ void CheckTensor(const char* call, const std::string& what, const at::Tensor& te
                     ", but contiguous ones are ", at::IntArrayRef(contiguous), "; pass .contiguous()");
 }
 
-void CheckSameType(const char* call, const std::string& a_name, const at::Tensor& a, const std::string& b_name,
-                   const at::Tensor& b) {
+void CheckOnHost(const char* call, const at::Tensor& tensor, const char* why) {
+  TORCH_CHECK_VALUE(tensor.device().is_cpu(), call, ": tensor is on device ", tensor.device(), ", but ", why,
+                    " takes tensors on cpu; pass a copy: .cpu()");
+}
+
+void CheckSameDevice(const char* call, const std::string& a_name, const at::Tensor& a, const std::string& b_name,
+                     const at::Tensor& b) {
+  TORCH_CHECK_VALUE(a.device() == b.device(), call, ": ", a_name, " is on device ", a.device(), ", but ", b_name,
+                    " on device ", b.device());
+}
+
+void CheckOneDevice(const char* call, const Tensors& tensors) {
+  for (const auto& tensor : tensors) CheckSameDevice(call, "a tensor", tensor, "the first", tensors[0]);
+}
+
+void CheckAlike(const char* call, const std::string& a_name, const at::Tensor& a, const std::string& b_name,
+                const at::Tensor& b) {
+  CheckSameDevice(call, a_name, a, b_name, b);
   TORCH_CHECK_VALUE(a.scalar_type() == b.scalar_type(), call, ": ", a_name, " is of type ", a.scalar_type(), ", but ",
                     b_name, " of type ", b.scalar_type());
 }
@@ -37,7 +65,7 @@ void CheckTensors(const char* call, const std::string& what, const Tensors& tens
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const auto name = what + "[" + std::to_string(i) + "]";
     CheckTensor(call, name, tensors[i]);
-    CheckSameType(call, name, tensors[i], "the other tensor", like);
+    CheckAlike(call, name, tensors[i], "the other tensor", like);
   }
 }
 
@@ -70,7 +98,7 @@ std::size_t Count(const at::Tensor& tensor) {
 void* Scratch::AtLeast(std::size_t bytes) {
   if (!memory_.defined() || memory_.nbytes() < bytes) {
     memory_ = at::Tensor();  // before there are two
-    memory_ = at::empty({static_cast<std::int64_t>(bytes)}, at::kByte);
+    memory_ = at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte).device(device_));
   }
   return memory_.data_ptr();
 }
@@ -128,16 +156,26 @@ void Pieces::Load() const {
   if (!copied_) return;
   auto* to = begin_;
   for (const auto& tensor : tensors_) {
-    if (tensor.numel() != 0) std::memcpy(to, tensor.data_ptr(), tensor.nbytes());
+    if (tensor.numel() == 0) continue;
+    if (tensor.device().is_cpu()) {
+      std::memcpy(to, tensor.data_ptr(), tensor.nbytes());
+    } else {
+      At(to, tensor).copy_(tensor, true);
+    }
     to += tensor.nbytes();
   }
 }
 
 void Pieces::Store() const {
   if (!copied_) return;
-  const auto* from = begin_;
+  auto* from = begin_;
   for (const auto& tensor : tensors_) {
-    if (tensor.numel() != 0) std::memcpy(tensor.data_ptr(), from, tensor.nbytes());
+    if (tensor.numel() == 0) continue;
+    if (tensor.device().is_cpu()) {
+      std::memcpy(tensor.data_ptr(), from, tensor.nbytes());
+    } else {
+      tensor.copy_(At(from, tensor), true);
+    }
     from += tensor.nbytes();
   }
 }

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,22 @@ namespace tutti::pytorch {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Dense, contiguous, in host memory. `what` names it: "output", "input_list[2]".
+// Dense, contiguous, in host memory or on a device that is taken (devices.h). `what` names it: "output",
+// "input_list[2]".
 void CheckTensor(const char* call, const std::string& what, const at::Tensor& tensor);
-// That, of each, and the same type as `like`.
+// That, of each, and alike with `like`.
 void CheckTensors(const char* call, const std::string& what, const Tensors& tensors, const at::Tensor& like);
 // c10d's calls take lists of tensors, of which only the first means anything to one process.
 const at::Tensor& CheckSingle(const char* call, const std::string& what, const Tensors& tensors);
-void CheckSameType(const char* call, const std::string& a_name, const at::Tensor& a, const std::string& b_name,
-                   const at::Tensor& b);
+// Of one type, on one device.
+void CheckAlike(const char* call, const std::string& a_name, const at::Tensor& a, const std::string& b_name,
+                const at::Tensor& b);
+void CheckSameDevice(const char* call, const std::string& a_name, const at::Tensor& a, const std::string& b_name,
+                     const at::Tensor& b);
+// In calls that take lists of calls.
+void CheckOneDevice(const char* call, const Tensors& tensors);
+// For calls that know host memory only; `why` is said of the others.
+void CheckOnHost(const char* call, const at::Tensor& tensor, const char* why);
 void CheckCount(const char* call, const std::string& quantity, std::int64_t is, const std::string& must_be_name,
                 std::int64_t must_be);
 void CheckRank(const char* call, const std::string& what, std::int64_t rank, int ranks);
@@ -35,13 +44,22 @@ bool AllOfOneSize(const Tensors& tensors);
 std::size_t Count(const at::Tensor& tensor);
 
 // Memory that is kept from one operation to the next, because to get as much anew takes longer than to fill it. One for
-// all operations of a channel, which come one at a time.
+// all operations of a channel, which come one at a time; that of a device is for one stream, the current one of whoever
+// uses it.
 class Scratch {
  public:
+  explicit Scratch(c10::Device device) : device_(device) {}
+
   void* AtLeast(std::size_t bytes);
 
  private:
+  const c10::Device device_;
   at::Tensor memory_;
+};
+
+struct Scratches {
+  std::shared_ptr<Scratch> input;
+  std::shared_ptr<Scratch> output;
 };
 
 // The tensors of a list as the library wants them: where they lie (a start and displacements), or one behind the other
@@ -61,6 +79,7 @@ class Pieces {
   const std::vector<std::size_t>& counts() const { return counts_; }  // in the library's elements
   const std::vector<std::size_t>& places() const { return places_; }  // the same
 
+  // On a device these are enqueued on its current stream.
   void Load() const;   // tensors to scratch, if that is where they are packed
   void Store() const;  // scratch to tensors, if so
 

@@ -10,14 +10,14 @@ constexpr int kReceiver = 1;
 
 }  // namespace
 
-void SendTo(tuttiComm_t comm, const at::Tensor& tensor) {
+void SendTo(const On& on, const at::Tensor& tensor) {
   const auto type = ToMove(tensor.scalar_type()).type;
-  Check(tuttiSend(tensor.data_ptr(), Count(tensor), type, kReceiver, comm, nullptr), comm);
+  Check(tuttiSend(tensor.data_ptr(), Count(tensor), type, kReceiver, on.comm, on.stream), on.comm);
 }
 
-void ReceiveFrom(tuttiComm_t comm, const at::Tensor& tensor) {
+void ReceiveFrom(const On& on, const at::Tensor& tensor) {
   const auto type = ToMove(tensor.scalar_type()).type;
-  Check(tuttiRecv(tensor.data_ptr(), Count(tensor), type, kSender, comm, nullptr), comm);
+  Check(tuttiRecv(tensor.data_ptr(), Count(tensor), type, kSender, on.comm, on.stream), on.comm);
 }
 
 }  // namespace tutti::pytorch

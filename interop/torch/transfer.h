@@ -3,12 +3,14 @@
 // Thread-safety: as the communicator's.
 #pragma once
 
+#include "interop/torch/communicator.h"
 #include "interop/torch/tensors.h"
 
 namespace tutti::pytorch {
 
-// REQUIRES, of both: CheckTensor. They return when the tensor may be used again. Throw Failure.
-void SendTo(tuttiComm_t comm, const at::Tensor& tensor);
-void ReceiveFrom(tuttiComm_t comm, const at::Tensor& tensor);
+// REQUIRES, of both: CheckTensor. They return when the tensor may be used again; on a stream, when
+// that is enqueued. Throw Failure.
+void SendTo(const On& on, const at::Tensor& tensor);
+void ReceiveFrom(const On& on, const at::Tensor& tensor);
 
 }  // namespace tutti::pytorch

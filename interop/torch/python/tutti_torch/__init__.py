@@ -13,7 +13,7 @@ except ImportError as error:
                       "--force-reinstall ./interop/torch") from error
 
 __version__ = "0.1.0"
-DEVICES = ("cpu",)
+DEVICES = ("cpu", "cuda") if _C.has_cuda else ("cpu",)
 
 
 def library_version():
@@ -40,7 +40,11 @@ def _register():
     if "TUTTI" in backend._plugins:
         return
     if int(torch.__version__.split(".")[0]) >= 2:
+        # Some versions of PyTorch also make it the backend of CUDA for programs that name none. Importing is not naming.
+        defaults = dict(backend.default_device_backend_map)
         backend.register_backend("tutti", _create, extended_api=True, devices=list(DEVICES))
+        backend.default_device_backend_map.clear()
+        backend.default_device_backend_map.update(defaults)
     else:
         backend.register_backend("tutti", _create, extended_api=True)
 
