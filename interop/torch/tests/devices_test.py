@@ -1,0 +1,362 @@
+"""Tensors on a device, over CUDA's driver without a GPU (tests/standin, standin_device.cc): results, and that what is
+enqueued is in order without the host's waiting.
+
+Not on PyTorch before 2.5, whose interface for devices of other makers is another one.
+"""
+
+import os
+import unittest
+
+import torch
+import torch.distributed as dist
+
+import ranks
+import standin
+
+BACKEND = "cpu:tutti,privateuseone:tutti"
+SMALL = 10
+LARGE = 50_000  # elements: lists of these are not packed
+
+
+def version():
+    return tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+
+
+def group():
+    return dist.distributed_c10d._get_default_group()
+
+
+def backend():
+    return group()._get_backend(torch.device("cpu"))
+
+
+def check(tensor, value, count=None):
+    """Every element is `value`: by a copy behind what the current stream has been given."""
+    there = tensor.cpu()
+    assert count is None or there.numel() == count, there.numel()
+    assert torch.equal(there, torch.full_like(there, value)), (there, value)
+
+
+def results(rank, n, path, devices):
+    device = standin.Device(path, rank % devices)
+    everybody = n * (n + 1) / 2
+    for count in (1, SMALL, LARGE):
+        tensor = device.full(count, rank + 1.0)
+        dist.all_reduce(tensor)
+        check(tensor, everybody, count)
+        tensor = device.full(count, rank + 1.0)
+        dist.all_reduce(tensor, dist.ReduceOp.MAX)
+        check(tensor, n)
+        dist.all_reduce(tensor, dist.ReduceOp.AVG)
+        check(tensor, n)
+        tensor = device.full(count, rank + 1.0)
+        dist.broadcast(tensor, n - 1)
+        check(tensor, n)
+        tensor = device.full(count, rank + 1.0)
+        dist.reduce(tensor, 1)
+        if rank == 1:
+            check(tensor, everybody)
+        outputs = device.fulls(n, count, -1)
+        dist.all_gather(outputs, device.full(count, rank))
+        for r, output in enumerate(outputs):
+            check(output, r)
+        output = device.empty(n * count)
+        dist.all_gather_into_tensor(output, device.full(count, rank))
+        assert torch.equal(output.cpu(), torch.arange(n).repeat_interleave(count).float())
+        output = device.empty(count)
+        dist.reduce_scatter(output, [device.full(count, rank + r) for r in range(n)])
+        check(output, sum(r + rank for r in range(n)))
+        matrix = torch.arange(n).repeat_interleave(count).float()
+        dist.reduce_scatter_tensor(output, (matrix + rank).to(device.name))
+        check(output, sum(r + rank for r in range(n)))
+        output = device.empty(n * count)
+        dist.all_to_all_single(output, (matrix + 10 * rank).to(device.name))
+        assert torch.equal(output.cpu(), 10 * matrix + rank)
+        outputs = device.fulls(n, count, -1)
+        dist.all_to_all(outputs, [device.full(count, 10 * rank + r) for r in range(n)])
+        for r, output in enumerate(outputs):
+            check(output, 10 * r + rank)
+        outputs = device.fulls(n, count, -1) if rank == 0 else None
+        dist.gather(device.full(count, rank), outputs, 0)
+        for r, output in enumerate(outputs or []):
+            check(output, r)
+        output = device.empty(count)
+        dist.scatter(output, [device.full(count, 5 + r) for r in range(n)] if rank == 1 else None, 1)
+        check(output, 5 + rank)
+    dist.barrier()
+
+
+def of_sizes(rank, n, path):
+    """v-forms, coalesced forms, empty tensors, what the library has no operator for, objects, and the host's memory."""
+    device = standin.Device(path)
+    for unit in (3, LARGE):
+        sizes = [unit * (r + 1) for r in range(n)]
+        outputs = [device.full(size, -1) for size in sizes]
+        dist.all_gather(outputs, device.full(sizes[rank], rank))
+        for r, output in enumerate(outputs):
+            check(output, r, sizes[r])
+        output = device.empty(sizes[rank])
+        dist.reduce_scatter(output, [device.full(size, rank + 1.0) for size in sizes])
+        check(output, n * (n + 1) / 2)
+        # Rank r gives rank s unit * (r + s) elements of its own.
+        given = [unit * (rank + r) for r in range(n)]
+        output = device.empty(sum(given))
+        dist.all_to_all_single(output, device.full(sum(given), rank), given, given)
+        assert torch.equal(output.cpu(), torch.arange(n).repeat_interleave(torch.tensor(given)).float())
+    tensors = [device.full(count, rank + 1.0) for count in (1, 0, SMALL, LARGE)]
+    dist.all_reduce_coalesced(tensors)
+    for tensor in tensors:
+        check(tensor, n * (n + 1) / 2)
+    with dist._coalescing_manager(device=torch.device(device.name)):
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+    for tensor in tensors:
+        check(tensor, n * n * (n + 1) / 2)
+    outputs = [device.empty(n * count) for count in (1, SMALL)]
+    group().allgather_into_tensor_coalesced(outputs, [device.full(count, rank) for count in (1, SMALL)]).wait()
+    for output, count in zip(outputs, (1, SMALL)):
+        assert torch.equal(output.cpu(), torch.arange(n).repeat_interleave(count).float())
+    dist.all_reduce(device.full(0, 1))
+    tensor = device.full(SMALL, 1 << rank, torch.int32)
+    dist.all_reduce(tensor, dist.ReduceOp.BOR)
+    check(tensor, 2**n - 1)
+    tensor = device.full(SMALL, 2, torch.int16)
+    dist.all_reduce(tensor, dist.ReduceOp.PRODUCT)
+    check(tensor, 2**n)
+    tensor = device.full(SMALL, 3.0)
+    dist.all_reduce(tensor, dist._make_nccl_premul_sum(0.5))
+    check(tensor, 1.5 * n)
+    objects = [None] * n
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": r} for r in range(n)]
+    tensor = torch.ones(SMALL)
+    dist.all_reduce(tensor)
+    check(tensor, n)
+
+
+def messages(rank, n, path):
+    device = standin.Device(path)
+    following, previous = (rank + 1) % n, (rank - 1) % n
+    for count in (1, SMALL, LARGE, 20 * LARGE):
+        # Everybody sends first; and by tags, in any order.
+        sends = [dist.isend(device.full(count, 10 * rank + tag), following, tag=tag) for tag in range(2)]
+        received = [device.empty(count) for _ in range(2)]
+        receives = [dist.irecv(received[tag], previous, tag=tag) for tag in (1, 0)]
+        for work in sends + receives:
+            work.wait()
+        for tag in range(2):
+            check(received[tag], 10 * previous + tag)
+    tensor = device.full(SMALL, rank)
+    if rank == 0:
+        dist.send(tensor, 1)
+    elif rank == 1:
+        dist.recv(tensor, 0)
+        check(tensor, 0)
+    received = device.empty(SMALL)
+    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, device.full(SMALL, rank), following),
+                                    dist.P2POp(dist.irecv, received, previous)])
+    for work in works:
+        work.wait()
+    check(received, previous)
+
+
+def order(rank, n, path):
+    """Behind what the stream was given before, before what it is given behind wait(); and the host waits for neither."""
+    device = standin.Device(path)
+    gate = device.module
+    dist.all_reduce(device.full(1, 0))  # the communicator is there
+    tensor, source, seen = device.full(SMALL, -1), device.full(SMALL, rank + 1.0), device.full(SMALL, -1)
+    for stream in (gate.current_stream(0), gate.new_stream(0)):
+        gate.use_stream(0, stream)
+        tensor.copy_(device.full(SMALL, -1))
+        gate.close_gate(0)
+        tensor.copy_(source)
+        work = dist.all_reduce(tensor, async_op=True)
+        future = work.get_future().then(lambda done: done.value()[0])
+        work.wait()
+        seen.copy_(tensor)
+        # Were the host to wait anywhere above, it would never come here.
+        assert not work.is_completed() and not work.is_success()
+        try:
+            work.wait(ranks.timedelta(milliseconds=50))
+            raise AssertionError("wait() with a timeout did not wait")
+        except dist.DistBackendError as error:
+            assert "50 ms" in str(error), error
+        gate.open_gate()
+        check(seen, n * (n + 1) / 2)
+        check(future.wait(), n * (n + 1) / 2)
+        assert work.is_completed() and work.is_success()
+    work = dist.all_reduce(tensor, async_op=True)
+    work.wait(ranks.timedelta(seconds=30))
+    assert work.is_completed()
+    works = [dist.all_reduce(source, dist.ReduceOp.MAX, async_op=True) for _ in range(100)]
+    works[-1].wait()
+    check(source, n)
+
+
+def memory(rank, n, path):
+    """What nobody holds any more is not given to others before it has been used."""
+    device = standin.Device(path)
+    gate = device.module
+    first = device.full(1, 0)
+    dist.all_reduce(first)
+    gate.close_gate(0)
+    dist.all_reduce(first, async_op=True)  # and with it the group's stream waits for the gate
+    gate.use_stream(0, gate.new_stream(0))
+    tensor = device.full(SMALL, rank + 1.0)
+    where = tensor.data_ptr()
+    output = device.empty(n * SMALL)
+    work = dist.all_gather_into_tensor(output, tensor, async_op=True)
+    del tensor, work
+    others = [device.full(SMALL, 99.0) for _ in range(3)]
+    assert all(other.data_ptr() != where for other in others)
+    gate.synchronize(0)
+    gate.open_gate()
+    backend().barrier(barrier_options(device)).wait()
+    gate.synchronize(0)
+    dist.all_reduce(first)
+    check(first, 0)
+    assert torch.equal(output.cpu(), torch.arange(1, n + 1).repeat_interleave(SMALL).float())
+    # Then it is.
+    assert where in [device.empty(SMALL).data_ptr() for _ in range(1)]
+
+
+def barrier_options(device):
+    options = dist.BarrierOptions()
+    options.device = torch.device(device.name)
+    return options
+
+
+def callbacks(rank, n, path):
+    """A future's callback finds its stream behind the operation, and may use the group."""
+    device = standin.Device(path)
+    dist.all_reduce(device.full(1, 0))
+    twice, seen = device.full(SMALL, 1.0), device.full(SMALL, -1)
+
+    def again(done):
+        tensor = done.value()[0]
+        seen.copy_(tensor)
+        dist.all_reduce(tensor)
+        return tensor
+
+    device.module.close_gate(0)
+    twice_later = dist.all_reduce(twice, async_op=True).get_future().then(again)
+    device.module.open_gate()
+    check(twice_later.wait(), n * n)
+    check(seen, n)
+    # Of several devices' worth of parts, one.
+    tensors = [device.full(SMALL, rank) for _ in range(3)]
+    joint = group().reduce_scatter_tensor_coalesced(tensors, [device.full(n * SMALL, 1.0) for _ in range(3)])
+    for tensor in joint.get_future().wait():
+        check(tensor, n)
+
+
+def refusals(rank, n, path):
+    device = standin.Device(path)
+    other = torch.ones(SMALL).to("privateuseone:1")
+    tutti = backend()
+
+    def refused(words, call, *arguments):
+        try:
+            call(*arguments)
+        except ValueError as error:
+            assert all(word in str(error) for word in words), error
+            return
+        raise AssertionError(f"not refused; expected {words}")
+
+    mine = device.full(SMALL, rank)
+    refused(["all_reduce", "meta", "cpu", "privateuseone"], tutti.allreduce, [torch.ones(3, device="meta")])
+    refused(["all_gather", "privateuseone:0", "privateuseone:1"], tutti.allgather, [[mine, other]], [mine])
+    refused(["all_gather_into_tensor", "privateuseone:0", "cpu"], tutti._allgather_base, torch.ones(n * SMALL), mine)
+    refused(["all_reduce_coalesced", "privateuseone:0", "privateuseone:1"], tutti.allreduce_coalesced, [mine, other])
+    refused(["recv", "anybody", "privateuseone:0"], tutti.recv_anysource, [mine], 0)
+    dist.all_reduce(mine)
+    check(mine, n * (n - 1) / 2)
+    # Each device has a communicator.
+    dist.all_reduce(other)
+    check(other, n)
+
+
+def dies(rank, n, path):
+    device = standin.Device(path)
+    tensor = device.full(SMALL, 1.0)
+    dist.all_reduce(tensor)
+    check(tensor, n)
+    if rank == 1:
+        os._exit(1)
+    said = []
+    work = dist.all_reduce(tensor, async_op=True)
+    for call in (lambda: work.wait(ranks.timedelta(seconds=30)), work.wait, lambda: backend().allreduce([tensor])):
+        try:
+            call()
+        except dist.DistBackendError as error:
+            said.append(str(error).splitlines()[0])
+    assert work.is_completed() and not work.is_success()
+    return said
+
+
+def differ(rank, n, path):
+    device = standin.Device(path)
+    try:
+        backend().allreduce([device.full(LARGE if rank == 1 else SMALL, 1.0)]).wait(ranks.timedelta(seconds=30))
+    except dist.DistBackendError as error:
+        return str(error).splitlines()[0]
+    return ""
+
+
+@unittest.skipIf(version() < (2, 5), "devices of other makers are made for PyTorch 2.5")
+@unittest.skipUnless(standin.is_there(), "there is no stand-in of CUDA's driver")
+class Devices(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if standin.headers_of_cuda() is None:
+            raise unittest.SkipTest("there is no cuda.h")
+        cls.path = standin.build(os.environ.get("TUTTI_TEST_BUILD", "."))
+        os.environ["TUTTI_STANDIN_DEVICES"] = "2"
+
+    def run_ranks(self, n, body, *arguments):
+        return ranks.run(n, body, n, self.path, *arguments, backend=BACKEND)
+
+    def test_results_on_one_device(self):
+        for n in (2, 4):
+            self.run_ranks(n, results, 1)
+
+    def test_results_on_two_devices(self):
+        self.run_ranks(2, results, 2)
+
+    def test_of_sizes(self):
+        for n in (2, 4):
+            self.run_ranks(n, of_sizes)
+
+    def test_messages(self):
+        for n in (2, 4):
+            self.run_ranks(n, messages)
+
+    def test_order(self):
+        self.run_ranks(2, order)
+
+    def test_memory(self):
+        self.run_ranks(2, memory)
+
+    def test_callbacks(self):
+        self.run_ranks(2, callbacks)
+
+    def test_refusals(self):
+        self.run_ranks(2, refusals)
+
+    def test_a_rank_dies(self):
+        outcomes = ranks.outcomes(2, dies, 2, self.path, backend=BACKEND)
+        self.assertIsNone(outcomes[0].error)
+        self.assertEqual(len(outcomes[0].value), 3, outcomes[0].value)
+        for sentence in outcomes[0].value:
+            self.assertIn("rank 1", sentence)
+            self.assertIn("died", sentence)
+
+    def test_calls_that_differ(self):
+        for sentence in self.run_ranks(2, differ):
+            self.assertIn(f"count={SMALL}", sentence)
+            self.assertIn(f"count={LARGE}", sentence)
+
+
+if __name__ == "__main__":
+    unittest.main()
