@@ -4,7 +4,7 @@ find_program(TUTTI_BASH bash REQUIRED)
 
 # Test code is compiled once and run for milliseconds: less optimising saves a quarter of its compile time (and spares it
 # GCC 12's false alarms about std::vector at -O3). The library under test is the optimised one.
-foreach(target tutti_unit_tests tutti_tests tutti_bench_tests tutti_nccl_tests tutti_parallel_tests)
+foreach(target tutti_unit_tests tutti_tests tutti_bench_tests tutti_nccl_tests tutti_torch_tests tutti_parallel_tests)
   if(TARGET ${target})
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()

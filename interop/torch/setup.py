@@ -135,7 +135,8 @@ class BuildWithLibrary(BuildExtension):
 
 def sources(folder):
     # Relative, as setuptools wants them.
-    return sorted(os.path.relpath(path, ROOM) for path in (ROOM / folder).glob("*.cc"))
+    return sorted(os.path.relpath(path, ROOM) for path in (ROOM / folder).glob("*.cc")
+                  if not path.stem.endswith("_test"))
 
 
 # PyTorch 1.13 is C++14 itself, and its headers are not made for C++20.
