@@ -251,6 +251,29 @@ def callbacks(rank, n, path):
         check(tensor, n)
 
 
+def graphs(rank, n, path):
+    """A call can be captured once there is a communicator, and each replay is an operation."""
+    device = standin.Device(path)
+    tensor, output = device.full(SMALL, 1.0), device.empty(n * SMALL)
+    dist.all_reduce(device.full(1, 0))
+    device.module.synchronize(0)  # what the group does elsewhere and the replays must not overlap
+    device.module.use_stream(0, device.module.new_stream(0))
+    capture = device.module.Capture(0)
+    dist.all_reduce(tensor)
+    dist.all_gather_into_tensor(output, tensor)
+    capture.end()
+    check(tensor, 1)
+    for replay in range(1, 4):
+        capture.replay()
+        check(tensor, n**replay)
+        check(output, n**replay)
+    # And others between them.
+    dist.all_reduce(tensor)
+    capture.replay()
+    check(output, n**5)
+    dist.barrier()
+
+
 def refusals(rank, n, path):
     device = standin.Device(path)
     other = torch.ones(SMALL).to("privateuseone:1")
@@ -340,6 +363,10 @@ class Devices(unittest.TestCase):
 
     def test_callbacks(self):
         self.run_ranks(2, callbacks)
+
+    def test_graphs(self):
+        for n in (2, 4):
+            self.run_ranks(n, graphs)
 
     def test_refusals(self):
         self.run_ranks(2, refusals)

@@ -302,6 +302,26 @@ Gate& TheGate() {
   return *gate;
 }
 
+// What the current stream is given while this is open becomes a graph, as in torch.cuda.graph.
+class Capture {
+ public:
+  explicit Capture(c10::DeviceIndex device) : device_(device) {
+    Enter(device);
+    Must(cuStreamBeginCapture(CurrentHandle(device), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  }
+  void End() {
+    CUgraph graph = nullptr;
+    Must(cuStreamEndCapture(CurrentHandle(device_), &graph));
+    Must(cuGraphInstantiate(&executable_, graph, 0));
+    Must(cuGraphDestroy(graph));
+  }
+  void Replay() const { Must(cuGraphLaunch(executable_, CurrentHandle(device_))); }
+
+ private:
+  const c10::DeviceIndex device_;
+  CUgraphExec executable_ = nullptr;
+};
+
 void* NativeStream(const c10::Stream& stream) { return StreamOf(stream.id()); }
 
 }  // namespace
@@ -320,4 +340,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       py::call_guard<py::gil_scoped_release>());
   module.def("close_gate", [](c10::DeviceIndex device) { TheGate().CloseOn(device); });
   module.def("open_gate", [] { TheGate().Open(); });
+  py::class_<Capture>(module, "Capture")
+      .def(py::init<c10::DeviceIndex>())
+      .def("end", &Capture::End)
+      .def("replay", &Capture::Replay);
 }
