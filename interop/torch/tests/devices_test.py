@@ -347,29 +347,16 @@ class Devices(unittest.TestCase):
     def test_results_on_two_devices(self):
         self.run_ranks(2, results, 2)
 
-    def test_of_sizes(self):
-        for n in (2, 4):
-            self.run_ranks(n, of_sizes)
+    def test_on_few_and_more_ranks(self):
+        for body in (of_sizes, messages, graphs):
+            for n in (2, 4):
+                with self.subTest(body=body.__name__, n=n):
+                    self.run_ranks(n, body)
 
-    def test_messages(self):
-        for n in (2, 4):
-            self.run_ranks(n, messages)
-
-    def test_order(self):
-        self.run_ranks(2, order)
-
-    def test_memory(self):
-        self.run_ranks(2, memory)
-
-    def test_callbacks(self):
-        self.run_ranks(2, callbacks)
-
-    def test_graphs(self):
-        for n in (2, 4):
-            self.run_ranks(n, graphs)
-
-    def test_refusals(self):
-        self.run_ranks(2, refusals)
+    def test_on_two_ranks(self):
+        for body in (order, memory, callbacks, refusals):
+            with self.subTest(body=body.__name__):
+                self.run_ranks(2, body)
 
     def test_a_rank_dies(self):
         outcomes = ranks.outcomes(2, dies, 2, self.path, backend=BACKEND)
