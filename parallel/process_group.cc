@@ -39,6 +39,23 @@ std::vector<std::size_t> PrefixSums(const std::vector<std::size_t>& counts) {
   return sums;
 }
 
+// Row-major.
+tuttiTensorLayout_t LayoutOf(const Tensor& tensor) {
+  if (tensor.shape.size() > TUTTI_MAX_DIMS) {
+    throw Error(tuttiInvalidArgument, fmt::format("a tensor of shape {} has {} dimensions, but at most {} can be sent",
+                                                  describe(tensor.shape), tensor.shape.size(), TUTTI_MAX_DIMS));
+  }
+  tuttiTensorLayout_t layout{};
+  layout.ndims = static_cast<int>(tensor.shape.size());
+  std::size_t stride = 1;
+  for (std::size_t d = tensor.shape.size(); d-- > 0;) {
+    layout.shape[d] = tensor.shape[d];
+    layout.strides[d] = stride;
+    stride *= tensor.shape[d];
+  }
+  return layout;
+}
+
 }  // namespace
 
 // What the group's lowest rank sends the others, by the world's communicator.
@@ -195,6 +212,24 @@ void ProcessGroup::all_to_all(const Tensor& input, const std::vector<std::size_t
   RequireCount("output", output, to.back() + receive_counts.back());
   check(tuttiAlltoAllV(input.data, send_counts.data(), from.data(), output.data, receive_counts.data(), to.data(),
                        input.dtype, comm(), stream),
+        comm());
+}
+
+void ProcessGroup::all_gather_tensor(const Tensor& input, const Tensor& output, std::size_t dim, tuttiStream_t stream) {
+  require_type("output", output, input.dtype);
+  if (alone_in_place(input, output)) return;
+  const auto part = LayoutOf(input), whole = LayoutOf(output);
+  check(
+      tuttiAllGatherTensor(input.data, &part, output.data, &whole, static_cast<int>(dim), input.dtype, comm(), stream),
+      comm());
+}
+
+void ProcessGroup::all_to_all_tensor(const Tensor& input, std::size_t input_dim, const Tensor& output,
+                                     std::size_t output_dim, tuttiStream_t stream) {
+  require_type("output", output, input.dtype);
+  const auto from = LayoutOf(input), to = LayoutOf(output);
+  check(tuttiAlltoAllTensor(input.data, &from, static_cast<int>(input_dim), output.data, &to,
+                            static_cast<int>(output_dim), input.dtype, comm(), stream),
         comm());
 }
 

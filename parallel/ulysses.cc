@@ -26,6 +26,9 @@ void RequireFit(std::size_t size, const Tensor& whole, const Tensor& part) {
   require_type("the part of the sequence", part, tuttiFloat32);
 }
 
+// An all-to-all of the host takes heads from where they lie, and puts them there.
+bool TakesTensors(Compute& compute) { return compute.stream() == nullptr; }
+
 // A row for each position of each sample, with all its heads.
 Tensor RowsOf(const Tensor& part) {
   const std::size_t rows = part.shape[0] * part.shape[1];
@@ -60,6 +63,7 @@ void scatter_heads_gather_sequence(ProcessGroup& group, Compute& compute, const 
   const auto size = static_cast<std::size_t>(group.size());
   RequireFit(size, output, input);
   if (size == 1) return compute.copy_columns(RowsOf(input), 0, RowsOf(output), 0, RowsOf(input).columns());
+  if (TakesTensors(compute)) return group.all_to_all_tensor(input, kHeads, output, 0);
   Exchange(group, Pack(compute, RowsOf(input), size), output, compute.stream());
 }
 
@@ -67,6 +71,7 @@ void scatter_sequence_gather_heads(ProcessGroup& group, Compute& compute, const 
   const auto size = static_cast<std::size_t>(group.size());
   RequireFit(size, input, output);
   if (size == 1) return compute.copy_columns(RowsOf(input), 0, RowsOf(output), 0, RowsOf(input).columns());
+  if (TakesTensors(compute)) return group.all_to_all_tensor(input, 0, output, kHeads);
   const Buffer arrived(compute, {size * RowsOf(output).rows(), RowsOf(output).columns() / size}, output.dtype);
   Exchange(group, input, arrived, compute.stream());
   Unpack(compute, arrived, size, RowsOf(output));
