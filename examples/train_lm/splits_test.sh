@@ -44,10 +44,10 @@ if "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "another=$w
   exit 1
 fi
 
-# counted WHAT NUMBER: so many lines of what begins so, each with what was sent and as much by the formula.
+# counted WHAT NUMBER: in so many lines of what begins so something is sent, and in each as much as by the formula.
 counted() {
   awk -v what="$1" -v number="$2" '
-    $1 == what { seen++; sent = $(NF - 4); sub(",", "", sent); if (sent != $NF || sent == 0) { print; bad = 1 } }
+    $1 == what { sent = $(NF - 4); sub(",", "", sent); seen += sent > 0; if (sent != $NF) { print; bad = 1 } }
     END { if (seen != number) { print seen + 0, what, "of", number; bad = 1 }; exit bad }' "$work/out"
 }
 for exchange in all-reduce parameter-server broadcast; do
@@ -80,13 +80,12 @@ for flags in "3 --zero 3 --batch 9 --microbatches 1" "6 --zero 2 --batch 9 --ten
     END { if (seen < 5 + 3 * ranks) { print seen + 0 " numbers"; bad = 1 }; exit bad }'
 done
 
-# In so many kinds of groups something is sent, and in each what the formula says.
+# sends GROUPS FLAGS: on 8 ranks, in so many kinds of groups.
 sends() {
   local groups=$1
   shift
-  train 8 --algorithm ring --bytes "$@" | awk -v groups="$groups" '
-    $1 == "bytes" { sent = $(NF - 4); sub(",", "", sent); seen += sent > 0; if (sent != $NF) { print; bad = 1 } }
-    END { if (seen != groups) { print seen + 0 " groups"; bad = 1 }; exit bad }'
+  train 8 --algorithm ring --bytes "$@" >"$work/out"
+  counted bytes "$groups"
 }
 sends 4 --tensor 2 --sequence-parallel --context 4 --ulysses 2
 sends 5 --context 4 --ulysses 2 --pipeline 2 --experts 4 --expert 4
