@@ -25,7 +25,14 @@ constexpr std::array<std::string_view, 9> kColours = {"#D55E00", "#0072B2", "#00
                                                       "#E69F00", "#000000", "#F0E442", "#999999"};
 // Of a line with more points than this they are not marked.
 constexpr std::size_t kMarkedPoints = 64;
-std::string_view ColourOf(std::size_t index) { return kColours[index % kColours.size()]; }
+// More curves than colours: the further ones are dashed.
+struct Pen {
+  std::string_view colour;
+  std::string_view dashes;
+};
+Pen PenOf(std::size_t index) {
+  return {kColours[index % kColours.size()], index < kColours.size() ? "" : " stroke-dasharray=\"7 3\""};
+}
 
 struct Range {
   double low = std::numeric_limits<double>::infinity();
@@ -76,29 +83,34 @@ class Drawing {
                           "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
                           width, height)) {}
 
-  void Line(double x1, double y1, double x2, double y2, std::string_view colour, double width) {
+  void Line(double x1, double y1, double x2, double y2, std::string_view colour, double width,
+            std::string_view dashes = "") {
     fmt::format_to(
-        out(), "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"{}\"/>\n",
-        x1, y1, x2, y2, colour, width);
+        out(), "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"{}\"{}/>\n",
+        x1, y1, x2, y2, colour, width, dashes);
   }
   void Text(double x, double y, std::string_view anchor, const std::string& text, std::string_view more = "") {
     fmt::format_to(out(), "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y, anchor, more,
                    EscapeXml(text));
   }
-  void Polyline(const std::vector<std::pair<double, double>>& points, std::string_view colour, bool line) {
-    if (line) Join(points, colour);
+  void Polyline(const std::vector<std::pair<double, double>>& points, const Pen& pen, bool line) {
+    if (line) Join(points, pen);
     if (line && points.size() > kMarkedPoints) return;
     for (const auto& [x, y] : points) {
-      fmt::format_to(out(), "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"/>\n", x, y, line ? 3 : 5, colour);
+      fmt::format_to(out(), "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"/>\n", x, y, line ? 3 : 5,
+                     pen.colour);
     }
   }
+  // What is drawn from Begin to End lies so much lower.
+  void BeginLower(double by) { fmt::format_to(out(), "<g transform=\"translate(0 {:.1f})\">\n", by); }
+  void EndLower() { text_ += "</g>\n"; }
   std::string Finish() { return text_ + "</svg>\n"; }
 
  private:
-  void Join(const std::vector<std::pair<double, double>>& points, std::string_view colour) {
-    text_ += "<polyline fill=\"none\" stroke-width=\"2\" stroke-linejoin=\"round\" stroke=\"";
-    text_ += colour;
-    text_ += "\" points=\"";
+  void Join(const std::vector<std::pair<double, double>>& points, const Pen& pen) {
+    fmt::format_to(out(),
+                   "<polyline fill=\"none\" stroke-width=\"2\" stroke-linejoin=\"round\" stroke=\"{}\"{} points=\"",
+                   pen.colour, pen.dashes);
     for (const auto& [x, y] : points) fmt::format_to(out(), "{:.1f},{:.1f} ", x, y);
     text_ += "\"/>\n";
   }
@@ -162,25 +174,38 @@ void DrawAxes(Drawing& drawing, double left, const Chart& chart, const Panel& pa
   drawing.Text(left + kPanelWidth / 2, kTop - 12, "middle", panel.title, " font-weight=\"bold\"");
 }
 
-void DrawLegend(Drawing& drawing, const Panel& panel, double right) {
-  constexpr double kSwatch = 26;
+constexpr double kSwatch = 26;  // of the legend
+constexpr double kLegendLine = 18;
+constexpr int kUsualLegendLines = 2;  // that kTop has room for
+
+struct Legend {
+  std::vector<std::pair<double, double>> places;  // by curve
+  int lines = 1;
+};
+
+Legend LayOutLegend(const Panel& panel, double right) {
   constexpr double kPerCharacter = 7.4;  // of 13-pixel sans-serif, generously
-  constexpr double kLine = 18;
-  const auto width = [](const Curve& curve) {
-    return kSwatch + 6 + kPerCharacter * static_cast<double>(curve.name.size()) + 24;
-  };
-  double all = 0;
-  for (const Curve& curve : panel.curves) all += width(curve);
+  Legend legend;
   double x = kLeft;
-  double y = kLeft + all > right ? 42 : 50;  // two lines, or one
-  for (std::size_t i = 0; i < panel.curves.size(); ++i) {
-    if (x > kLeft && x + width(panel.curves[i]) > right) {
+  for (const Curve& curve : panel.curves) {
+    const double width = kSwatch + 6 + kPerCharacter * static_cast<double>(curve.name.size()) + 24;
+    if (x > kLeft && x + width > right) {
       x = kLeft;
-      y += kLine;
+      ++legend.lines;
     }
-    drawing.Line(x, y, x + kSwatch, y, ColourOf(i), 3);
+    legend.places.emplace_back(x, (legend.lines - 1) * kLegendLine);
+    x += width;
+  }
+  const double top = legend.lines > 1 ? 42 : 50;
+  for (auto& place : legend.places) place.second += top;
+  return legend;
+}
+
+void DrawLegend(Drawing& drawing, const Legend& legend, const Panel& panel) {
+  for (std::size_t i = 0; i < panel.curves.size(); ++i) {
+    const auto [x, y] = legend.places[i];
+    drawing.Line(x, y, x + kSwatch, y, PenOf(i).colour, 3, PenOf(i).dashes);
     drawing.Text(x + kSwatch + 6, y + 4.5, "start", panel.curves[i].name);
-    x += width(panel.curves[i]);
   }
 }
 
@@ -204,9 +229,11 @@ std::string EscapeXml(const std::string& text) {
 std::string Draw(const Chart& chart) {
   const auto count = static_cast<double>(chart.panels.size());
   const double width = kLeft + count * kPanelWidth + (count - 1) * kGap + 30;
-  Drawing drawing(width, kTop + kPanelHeight + kBottom);
+  const Legend legend = chart.panels.empty() ? Legend{} : LayOutLegend(chart.panels.front(), width);
+  const double lower = std::max(0, legend.lines - kUsualLegendLines) * kLegendLine;
+  Drawing drawing(width, lower + kTop + kPanelHeight + kBottom);
   drawing.Text(kLeft, 26, "start", chart.heading, " font-size=\"16\"");
-  if (!chart.panels.empty()) DrawLegend(drawing, chart.panels.front(), width);
+  if (!chart.panels.empty()) DrawLegend(drawing, legend, chart.panels.front());
   Range along;
   for (const Panel& panel : chart.panels) {
     for (const Curve& curve : panel.curves) {
@@ -216,6 +243,7 @@ std::string Draw(const Chart& chart) {
   if (along.empty()) along = {1, 1024};
   if (!chart.logarithmic) along = {0, along.high, false};
   double left = kLeft;
+  if (lower > 0) drawing.BeginLower(lower);
   for (const Panel& panel : chart.panels) {
     Range values;
     for (const Curve& curve : panel.curves) {
@@ -229,10 +257,11 @@ std::string Draw(const Chart& chart) {
       for (const auto& [at, value] : panel.curves[i].points) {
         placed.emplace_back(left + along.Place(at) * kPanelWidth, kTop + (1 - values.Place(value)) * kPanelHeight);
       }
-      drawing.Polyline(placed, ColourOf(i), panel.curves[i].line);
+      drawing.Polyline(placed, PenOf(i), panel.curves[i].line);
     }
     left += kPanelWidth + kGap;
   }
+  if (lower > 0) drawing.EndLower();
   return drawing.Finish();
 }
 

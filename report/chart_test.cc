@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <pugixml.hpp>
+#include <string>
 
 namespace tutti {
 namespace {
@@ -46,6 +48,30 @@ TEST(Chart, ManyNamesTakeAnotherLineAndManyPointsAreNotMarked) {
   const double right = svg.child("svg").attribute("width").as_double();
   for (const auto& text : svg.select_nodes("//text")) EXPECT_LT(text.node().attribute("x").as_double(), right);
   EXPECT_FALSE(svg.select_node("//text[text()='80']").node().empty());  // the axis is not logarithmic
+}
+
+// The panels lie below as many lines of names as there are, and curves of one colour are told apart.
+TEST(Chart, MoreNamesAndCurvesThanThereAreLinesAndColours) {
+  const auto draw = [](int curves) {
+    Chart chart{"", {{"losses"}}, "step", false, false};
+    for (int i = 0; i < curves; ++i) chart.panels[0].curves.push_back({"a name of some length", {{1, 1}, {2, i + 1}}});
+    pugi::xml_document svg;
+    EXPECT_TRUE(svg.load_string(Draw(chart).c_str()));
+    return svg;
+  };
+  const auto few = draw(3), many = draw(20);
+  EXPECT_EQ(draw(9).select_nodes("//polyline[@stroke-dasharray]").size(), 0u);
+  EXPECT_EQ(many.select_nodes("//polyline[@stroke-dasharray]").size(), 11u);
+  double lowest = 0;
+  for (const auto& name : many.select_nodes("/svg/text[text()='a name of some length']")) {
+    lowest = std::max(lowest, name.node().attribute("y").as_double());
+  }
+  const auto group = many.child("svg").child("g");
+  const double lower =
+      std::stod(std::string(group.attribute("transform").value()).substr(std::string("translate(0 ").size()));
+  EXPECT_GT(group.select_node("text[text()='losses']").node().attribute("y").as_double() + lower, lowest + 10);
+  EXPECT_EQ(many.child("svg").attribute("height").as_double(),
+            few.child("svg").attribute("height").as_double() + lower);
 }
 
 }  // namespace
