@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "parallel/joining.h"
 #include "parallel/parameter_agreement.h"
 #include "tutti/parallel/error.h"
 
@@ -123,7 +124,7 @@ void DistributedDataParallel::finish_gradients() {
                 "finish_gradients() was called while a no_sync() lives, so nothing would be averaged");
   }
   while (next_ < buckets_.size()) SendNext();
-  compute_.join_communication();
+  join_communication(compute_, {&group_});
   if (config_.find_unused_parameters) {
     const Tensor used(used_.data(), {used_.size()}, tuttiInt32);
     group_.all_reduce(used, used, tuttiMax);

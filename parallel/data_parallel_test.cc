@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <numeric>
 #include <random>
 
@@ -305,6 +306,21 @@ TEST(DistributedDataParallel, BroadcastsGradientsWhereTheGroupsAlgorithmSaysSo) 
       self.Meet();
     });
   }
+}
+
+TEST(DistributedDataParallel, TellsWhoDiedWhileBucketsAreOnTheirWay) {
+  const auto body = [](Rank& self) {
+    Model model(kSizes);
+    Side side(self, model);
+    if (self.rank() == 2) std::raise(SIGKILL);
+    EXPECT_TRUE(Throws(
+        [&] {
+          for (std::size_t i = 0; i < kSizes.size(); ++i) side.ddp.mark_ready(i);
+          side.ddp.finish_gradients();
+        },
+        tuttiRemoteError, {"rank 2", "died"}));
+  };
+  RunRanks(3, body, {.may_die = {2}});
 }
 
 TEST(DistributedDataParallel, NamesModelsThatDiffer) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "parallel/joining.h"
 #include "parallel/parameter_agreement.h"
 #include "tutti/parallel/error.h"
 
@@ -132,17 +133,7 @@ void FullyShardedDataParallel::StartGather(Unit& unit) {
   unit.state = UnitState::gathering;
 }
 
-// A stream knows that something has failed; the communicator knows what.
-void FullyShardedDataParallel::Join() {
-  try {
-    compute_.join_communication();
-  } catch (const Error& error) {
-    for (auto* const group : {&groups_.shard(), &groups_.replicate()}) {
-      if (group->size() > 1 && *tuttiGetLastError(group->comm()) != '\0') check(error.code(), group->comm());
-    }
-    throw;
-  }
-}
+void FullyShardedDataParallel::Join() { join_communication(compute_, {&groups_.shard(), &groups_.replicate()}); }
 
 // Waits for what has been under way, and begins what is to be under way while a unit computes.
 void FullyShardedDataParallel::Turn() {

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "parallel/joining.h"
 #include "tutti/parallel/error.h"
 #include "tutti/parallel/p2p_communication.h"
 
@@ -105,7 +106,7 @@ void RingAttention::forward(const Tensor& qkv, const Tensor& out, const Tensor& 
       attention_.attend(InputsOf(*block, qkv, step == 0 ? OfMixed(qkv) : OfPair(here)),
                         {QueriesOf(*block, out), QueriesOf(*block, lse), QueriesOf(*block, sums.tensor())});
     }
-    if (passes) compute.join_communication();
+    if (passes) join_communication(compute, {&group_});
     std::swap(here, arriving);
   }
   attention_.finish({out, lse, sums.tensor()});
@@ -148,13 +149,13 @@ void RingAttention::backward(const Tensor& qkv, const Tensor& out, const Tensor&
     const Buffer& grads = step == 0 ? own : mine;
     compute.zero(grads);
     add(step, OfPair(here), OfPair(grads));
-    if (!passes.empty()) compute.join_communication();
+    if (!passes.empty()) join_communication(compute, {&group_});
     if (step >= 2) AddTo(compute, mine, coming);
     if (step >= 1) std::swap(mine, leaving);
     std::swap(here, arriving);
   }
   Start({{leaving, coming}});
-  compute.join_communication();
+  join_communication(compute, {&group_});
   AddTo(compute, own, coming);
   const std::size_t width = qkv.shape[4];
   compute.copy_columns(HeadMatrix(own), 0, HeadMatrix(grad_qkv), kKeys * width, kPair * width);

@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "parallel/joining.h"
+
 namespace tutti::parallel {
 namespace {
 
@@ -128,7 +130,7 @@ void ColumnParallelLinear::backward(const Tensor& input, const Tensor& grad_outp
     tp_.group.all_reduce(partial, partial, tuttiSum, tp_.compute.communication_stream());
   }
   ParameterGradients(tp_.compute, parameters_, grad, mine, seen, whole);
-  tp_.compute.join_communication();
+  join_communication(tp_.compute, {&tp_.group});
 }
 
 RowParallelLinear::RowParallelLinear(TensorParallel tp, std::size_t input_size, std::size_t output_size,
