@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "algorithms/calibration.h"
 #include "base/error.h"
@@ -39,6 +40,7 @@ struct Options {
   int most_tp = 0;
   int top = 10;
   std::string given;
+  bool simulate = false;
 };
 
 struct Evaluated {
@@ -227,11 +229,19 @@ void Plan(const Options& options) {
     Throw(tuttiInvalidArgument, "none of {} legal strategies fits {:.0f} GB; the least is {} ({})", legal.size(),
           room / 1e9, Memory(too_large.front().memory), ToString(too_large.front().strategy));
   }
-  fmt::print("{} strategies are legal, {} fit. The fastest, and what their steps go to:\n\n", legal.size(),
-             fitting.size());
+  fmt::print("{} strategies are legal, {} fit. The fastest by the selector's prices, and what their steps go to:\n\n",
+             legal.size(), fitting.size());
   PrintHeading();
-  for (std::size_t i = 0; i < std::min<std::size_t>(fitting.size(), static_cast<std::size_t>(options.top)); ++i) {
-    PrintRow(fitting[i], model);
+  const auto shown = std::span(fitting).first(std::min(fitting.size(), static_cast<std::size_t>(options.top)));
+  for (const auto& row : shown) PrintRow(row, model);
+  if (options.simulate) {
+    fmt::print("\nThe same, with what the simulator makes of their collectives:\n\n");
+    PrintHeading();
+    StepPricing simulated(cluster, model, TimeSource::simulation);
+    Rows rows(shown.begin(), shown.end());
+    for (auto& row : rows) row.time = simulated.TimeOf(row.strategy);
+    std::ranges::stable_sort(rows, {}, [](const Evaluated& row) { return row.time.total(); });
+    for (const auto& row : rows) PrintRow(row, model);
   }
   fmt::print("\nThe winner, {}, needs {}.\n", ToString(fitting.front().strategy), Memory(fitting.front().memory));
   if (given) {
@@ -282,6 +292,8 @@ void AddPlan(CLI::App& app) {
   command->add_option("--top", options->top, "so many of the fastest are shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  command->add_flag("--simulate", options->simulate,
+                    "play the collectives of those that are shown in the simulator, too");
   command->add_option("--given", options->given, "price this one, too: tp=8,pp=16,zero=1,...");
   command->callback([options] { Plan(*options); });
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "algorithms/machine_of_system.h"
+#include "tools/simulated.h"
 #include "tools/target.h"
 #include "topology/rails.h"
 
@@ -14,6 +15,9 @@ constexpr double kParameterBytes = 2, kGradientBytes = 4, kActivationBytes = 2;
 constexpr double kUsPerSecond = 1e6;
 // Prices are taken at 4^k bytes.
 constexpr int kBitsPerPower = 2;
+
+// Beyond that a simulation is in its steady state: twice the bytes take twice the time.
+constexpr std::size_t kMostSimulated = std::size_t{1} << 26;
 
 // What Pricing takes: the buffer's bytes, or a block's.
 std::size_t AskedBytes(Collective collective, std::size_t larger_side, int ranks) {
@@ -54,10 +58,23 @@ double StepPricing::Priced(Collective collective, const GroupShape& group, int p
   const int on_node = std::clamp(cluster_.gpus / group.stride, 1, group.size);
   const auto [price, fresh] = prices_.emplace(std::tuple(collective, group.size, on_node, power), 0);
   if (fresh) {
-    const auto bytes = AskedBytes(collective, std::size_t{1} << (kBitsPerPower * power), place.machine.nranks());
-    price->second = place.sharing * place.pricing.Compare({collective}, bytes).front().us / kUsPerSecond;
+    const auto bytes = std::size_t{1} << (kBitsPerPower * power);
+    price->second = place.sharing * Microseconds(place, collective, bytes, source_) / kUsPerSecond;
   }
   return price->second;
+}
+
+double StepPricing::Microseconds(Place& place, Collective collective, std::size_t larger_side, TimeSource source) {
+  const bool beyond = source == TimeSource::simulation && larger_side > kMostSimulated;
+  if (beyond) {
+    return Microseconds(place, collective, kMostSimulated, source) * static_cast<double>(larger_side) /
+           static_cast<double>(kMostSimulated);
+  }
+  if (source == TimeSource::simulation) {
+    return Fastest({place.machine, true}, {.collective = collective, .bytes = larger_side}).result.duration_us;
+  }
+  const auto bytes = AskedBytes(collective, larger_side, place.machine.nranks());
+  return place.pricing.Compare({collective}, bytes).front().us;
 }
 
 double StepPricing::Seconds(Collective collective, const GroupShape& group, double bytes) {

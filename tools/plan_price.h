@@ -1,5 +1,5 @@
 // What a step of a strategy takes on a cluster: computing at a rate, communication as the selector prices it on the
-// group's own GPUs, and what of it computing hides.
+// group's own GPUs, or as the simulator plays it there, and what of it computing hides.
 //
 // Thread-safety: an object is used by one thread.
 #pragma once
@@ -44,9 +44,13 @@ struct StepTime {
   double total() const { return compute + tensor + experts + context + bubble + pipeline_sends + data; }
 };
 
+// Of a collective's time: the selector's price, for thousands of strategies; or the fastest simulation of what comes near that.
+enum class TimeSource { price, simulation };
+
 class StepPricing {
  public:
-  StepPricing(const Cluster& cluster, const LanguageModel& model) : cluster_(cluster), model_(model) {}
+  StepPricing(const Cluster& cluster, const LanguageModel& model, TimeSource source = TimeSource::price)
+      : cluster_(cluster), model_(model), source_(source) {}
 
   StepTime TimeOf(const Strategy& strategy);
   // Seconds of a collective of `bytes` (as nccl-tests count: the larger side of a rank) in each of the groups that
@@ -65,9 +69,11 @@ class StepPricing {
   };
   Place& PlaceOf(const GroupShape& group);
   double Priced(Collective collective, const GroupShape& group, int power);
+  static double Microseconds(Place& place, Collective collective, std::size_t larger_side, TimeSource source);
 
   const Cluster& cluster_;
   const LanguageModel& model_;
+  const TimeSource source_;
   std::map<std::pair<int, int>, std::unique_ptr<Place>> places_;  // by ranks of a node, and nodes
   std::map<std::tuple<Collective, int, int, int>, double> prices_;
 };

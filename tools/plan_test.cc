@@ -131,6 +131,22 @@ TEST(PlanPrice, GroupsOfANodeAreFasterAndTimesGrowWithBytes) {
   EXPECT_EQ(pricing.Seconds(Collective::all_reduce, {1, 1}, 1e9), 0);
 }
 
+// Prices and simulations are of one kind; docs/parallel_plan.md says how far they are apart.
+TEST(PlanPrice, TheSimulatorAgreesToAFactor) {
+  const auto model = Model("gpt_145b");
+  const auto cluster = ClusterOf("dgxh100", 4, 989);
+  StepPricing priced(cluster, model), simulated(cluster, model, TimeSource::simulation);
+  for (const auto& group : {GroupShape{8, 1}, GroupShape{4, 8}}) {
+    for (const auto collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
+      for (const double bytes : {1e6, 3e7}) {
+        const double ratio = simulated.Seconds(collective, group, bytes) / priced.Seconds(collective, group, bytes);
+        EXPECT_GT(ratio, 0.5) << NameOf(collective) << " of " << bytes << " in groups of " << group.size;
+        EXPECT_LT(ratio, 2) << NameOf(collective) << " of " << bytes << " in groups of " << group.size;
+      }
+    }
+  }
+}
+
 // What was published, and what is foretold at 0.6 of the data sheet's rate.
 TEST(PlanPrice, PublishedRunsAreForetoldToASixth) {
   struct Run {
