@@ -156,9 +156,8 @@ Operation CheckedAllGatherTensor(const Caller& caller, const TensorBuffers& buff
   const auto receives = InBlocks(receive, "dim", dim, caller.nranks);
   const auto block = std::span(receives).subspan(1);
   RequireBlock(send, block, receive, dim, caller.nranks);
-  auto operation = Make(Collective::all_gather, buffers, send, send.dims, receive, receives, block, buffers.send,
-                        OwnBlock(buffers.receive, receives, send.dims, caller, buffers.type));
-  return operation;
+  return Make(Collective::all_gather, buffers, send, send.dims, receive, receives, block, buffers.send,
+              OwnBlock(buffers.receive, receives, send.dims, caller, buffers.type));
 }
 
 Operation CheckedReduceScatterTensor(const Caller& caller, const TensorBuffers& buffers, int dim, tuttiRedOp_t op) {

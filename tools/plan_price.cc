@@ -6,7 +6,6 @@
 #include "algorithms/machine_of_system.h"
 #include "tools/simulated.h"
 #include "tools/target.h"
-#include "topology/rails.h"
 
 namespace tutti::tools {
 namespace {
@@ -18,12 +17,6 @@ constexpr int kBitsPerPower = 2;
 
 // Beyond that a simulation is in its steady state: twice the bytes take twice the time.
 constexpr std::size_t kMostSimulated = std::size_t{1} << 26;
-
-// What Pricing takes: the buffer's bytes, or a block's.
-std::size_t AskedBytes(Collective collective, std::size_t larger_side, int ranks) {
-  const bool whole = collective == Collective::all_reduce || collective == Collective::broadcast;
-  return std::max<std::size_t>(1, larger_side / static_cast<std::size_t>(whole ? 1 : ranks));
-}
 
 // What of `work` is left when it runs beside `cover`.
 double Exposed(double work, double cover) { return std::max(0.0, work - cover); }
@@ -53,35 +46,28 @@ StepPricing::Place& StepPricing::PlaceOf(const GroupShape& group) {
   return *place;
 }
 
-double StepPricing::Priced(Collective collective, const GroupShape& group, int power) {
+double StepPricing::AtPower(Collective collective, const GroupShape& group, int power) {
   auto& place = PlaceOf(group);
-  const int on_node = std::clamp(cluster_.gpus / group.stride, 1, group.size);
-  const auto [price, fresh] = prices_.emplace(std::tuple(collective, group.size, on_node, power), 0);
-  if (fresh) {
-    const auto bytes = std::size_t{1} << (kBitsPerPower * power);
-    price->second = place.sharing * Microseconds(place, collective, bytes, source_) / kUsPerSecond;
-  }
-  return price->second;
+  const auto [seconds, fresh] = place.seconds.emplace(std::pair(collective, power), 0);
+  if (fresh) seconds->second = place.sharing * Microseconds(place, collective, power) / kUsPerSecond;
+  return seconds->second;
 }
 
-double StepPricing::Microseconds(Place& place, Collective collective, std::size_t larger_side, TimeSource source) {
-  const bool beyond = source == TimeSource::simulation && larger_side > kMostSimulated;
-  if (beyond) {
-    return Microseconds(place, collective, kMostSimulated, source) * static_cast<double>(larger_side) /
-           static_cast<double>(kMostSimulated);
+double StepPricing::Microseconds(Place& place, Collective collective, int power) const {
+  const auto bytes = std::size_t{1} << (kBitsPerPower * power);
+  if (source_ == TimeSource::price) {
+    return place.pricing.Compare({collective}, BytesOfBlock(collective, bytes, place.machine.nranks())).front().us;
   }
-  if (source == TimeSource::simulation) {
-    return Fastest({place.machine, true}, {.collective = collective, .bytes = larger_side}).result.duration_us;
-  }
-  const auto bytes = AskedBytes(collective, larger_side, place.machine.nranks());
-  return place.pricing.Compare({collective}, bytes).front().us;
+  const auto played = std::min(bytes, kMostSimulated);
+  const auto outcome = Fastest({place.machine, true}, {.collective = collective, .bytes = played});
+  return outcome.result.duration_us * (static_cast<double>(bytes) / static_cast<double>(played));
 }
 
 double StepPricing::Seconds(Collective collective, const GroupShape& group, double bytes) {
   if (group.size <= 1 || bytes < 1) return 0;
   const int power = static_cast<int>(std::log2(bytes)) / kBitsPerPower;
   const double low = std::exp2(kBitsPerPower * power), high = std::exp2(kBitsPerPower * (power + 1));
-  const double from = Priced(collective, group, power), to = Priced(collective, group, power + 1);
+  const double from = AtPower(collective, group, power), to = AtPower(collective, group, power + 1);
   return from + (to - from) * (bytes - low) / (high - low);
 }
 

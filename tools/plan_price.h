@@ -6,7 +6,7 @@
 
 #include <map>
 #include <memory>
-#include <tuple>
+#include <utility>
 
 #include "algorithms/select.h"
 #include "tools/plan_strategy.h"
@@ -44,7 +44,8 @@ struct StepTime {
   double total() const { return compute + tensor + experts + context + bubble + pipeline_sends + data; }
 };
 
-// Of a collective's time: the selector's price, for thousands of strategies; or the fastest simulation of what comes near that.
+// Of a collective's time: the selector's price, for thousands of strategies; or the fastest simulation of what comes
+// near that.
 enum class TimeSource { price, simulation };
 
 class StepPricing {
@@ -64,18 +65,19 @@ class StepPricing {
     Machine machine;
     Conditions conditions;
     Pricing pricing;
-    double sharing = 1;  // groups that share a NIC
+    double sharing = 1;                                    // groups that share a NIC
+    std::map<std::pair<Collective, int>, double> seconds;  // by power of four bytes
     Place(Machine its_machine, double groups);
   };
   Place& PlaceOf(const GroupShape& group);
-  double Priced(Collective collective, const GroupShape& group, int power);
-  static double Microseconds(Place& place, Collective collective, std::size_t larger_side, TimeSource source);
+  // Of 4^power bytes.
+  double AtPower(Collective collective, const GroupShape& group, int power);
+  double Microseconds(Place& place, Collective collective, int power) const;
 
   const Cluster& cluster_;
   const LanguageModel& model_;
   const TimeSource source_;
   std::map<std::pair<int, int>, std::unique_ptr<Place>> places_;  // by ranks of a node, and nodes
-  std::map<std::tuple<Collective, int, int, int>, double> prices_;
 };
 
 }  // namespace tutti::tools

@@ -17,10 +17,6 @@ constexpr int kRanksInFull = 64;
 // A price is not so far off that a candidate beyond this could be the fastest.
 constexpr double kWorthSimulating = 2;
 
-std::size_t BytesOfBlock(Collective collective, std::size_t bytes, int ranks) {
-  return HasBlocksOfRanks(collective) ? std::max<std::size_t>(1, bytes / static_cast<std::size_t>(ranks)) : bytes;
-}
-
 Conditions ConditionsOf(const Target& target, const Wish& wish) {
   Conditions conditions = tools::ConditionsOf(target);
   conditions.forced.channels = wish.channels;
@@ -40,6 +36,10 @@ int PiecesOf(tuttiAlgorithm_t algorithm, const Conditions& conditions, const Wis
 }
 
 }  // namespace
+
+std::size_t BytesOfBlock(Collective collective, std::size_t bytes, int ranks) {
+  return HasBlocksOfRanks(collective) ? std::max<std::size_t>(1, bytes / static_cast<std::size_t>(ranks)) : bytes;
+}
 
 double BusFactor(Collective collective, int ranks) {
   const double n = ranks;

@@ -37,6 +37,9 @@ Outcome Fastest(const Target& target, const Wish& wish);
 std::vector<SimulatedCall> Candidates(const Target& target, const Wish& wish);
 Outcome Run(const Machine& machine, const SimulatedCall& call, bool full, Timeline* timeline = nullptr);
 
+// What pricing and simulating take, of `bytes` on a rank's larger side: those of a rank's block, or all.
+std::size_t BytesOfBlock(Collective collective, std::size_t bytes, int ranks);
+
 // nccl-tests: bytes of the larger side by time; and times BusFactor, what each rank's link carries whatever the
 // algorithm.
 double BusFactor(Collective collective, int ranks);
