@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "algorithms/binding.h"
@@ -23,9 +24,10 @@ constexpr std::array<double, 6> kGrid = {0, kInlineShape.capacity, 8 << 10, 32 <
 
 }  // namespace
 
-double Price::Path::Microseconds(const Rates& rates, double bytes) const {
-  return fixed + bytes * (memory_operands * rates.memory + slot_reads * rates.slot_read +
-                          slot_writes * rates.slot_write + us_per_byte);
+double Price::Path::Microseconds(const Rates& rates, double bytes, double sharing) const {
+  return fixed + sharing * bytes * network_us_per_byte +
+         bytes * (memory_operands * rates.memory + slot_reads * rates.slot_read + slot_writes * rates.slot_write +
+                  us_per_byte);
 }
 
 void Price::Path::Add(const Path& other, double times) {
@@ -34,6 +36,7 @@ void Price::Path::Add(const Path& other, double times) {
   slot_reads += times * other.slot_reads;
   slot_writes += times * other.slot_writes;
   us_per_byte += times * other.us_per_byte;
+  network_us_per_byte += times * other.network_us_per_byte;
 }
 
 Price::Price(const Machine& machine, const Ensemble& ensemble)
@@ -114,85 +117,134 @@ Price::Path Price::WayPath(const StepGraph::Way& way, Wire wire) const {
   Path path{way.latency[w] + turn_us_, 0, 0, 0, 0};
   if (way.network) {
     path.fixed += 2 * costs.message_us;  // both ranks' proxies
-    path.us_per_byte = way.us_per_byte / costs.wire_efficiency[w];
+    path.network_us_per_byte = way.us_per_byte / costs.wire_efficiency[w];
   }
   return path;
 }
 
-// Adds the longest ways of a chunk of so many bytes.
-void Price::Walk(Wire wire, const Rates& rates, double bytes, Paths& paths) const {
-  std::vector<Path> step_paths;
+// One chunk's steps in the order of their dependencies.
+struct Price::Walked {
+  const StepGraph& graph;
+  const std::vector<double>& slowdown;
+  std::vector<Path> step_paths;  // by work
+  std::vector<Path> way_paths;
+  std::vector<double> begin, end;  // by node
+  std::vector<int> last_wait;      // the one that was over last; -1: none
+
+  int steps() const { return static_cast<int>(end.size()); }
+  void AddStep(int i, Path& path) const { path.Add(step_paths[graph.nodes[i].work], slowdown[graph.nodes[i].member]); }
+  Path PathTo(int i) const;
+  int NetworkWait(int i) const;
+  std::optional<Path> AroundNetwork(int last) const;
+};
+
+// Until the step's end.
+Price::Path Price::Walked::PathTo(int i) const {
+  Path path;
+  for (;;) {
+    AddStep(i, path);
+    if (last_wait[i] == -1) return path;
+    const auto& wait = graph.waits[last_wait[i]];
+    if (wait.way != -1) path.Add(way_paths[wait.way], 1);
+    i = wait.node;
+  }
+}
+
+int Price::Walked::NetworkWait(int i) const {
+  for (int w = graph.nodes[i].first_wait; w < graph.nodes[i + 1].first_wait; ++w) {
+    if (graph.waits[w].way != -1 && graph.ways[graph.waits[w].way].network) return w;
+  }
+  return -1;
+}
+
+// Until somebody has filled the first slot that goes over the network; and from the last way over it that the `last`
+// step waits for, whoever else is waited for between.
+std::optional<Price::Path> Price::Walked::AroundNetwork(int last) const {
+  int first_sent = -1;
+  for (int i = 0; i < steps(); ++i) {
+    const int w = NetworkWait(i);
+    if (w != -1 && (first_sent == -1 || end[graph.waits[w].node] < end[first_sent])) first_sent = graph.waits[w].node;
+  }
+  if (first_sent == -1) return std::nullopt;
+  Path path = PathTo(first_sent);
+  for (int i = last;;) {
+    AddStep(i, path);
+    const int over_network = NetworkWait(i);
+    const int w = over_network != -1 ? over_network : last_wait[i];
+    if (w == -1) break;
+    if (graph.waits[w].way != -1) path.Add(way_paths[graph.waits[w].way], 1);
+    if (over_network != -1) break;
+    i = graph.waits[w].node;
+  }
+  path.network_us_per_byte = 0;  // the bytes are what is in between
+  return path;
+}
+
+Price::Walked Price::WalkSteps(Wire wire, const Rates& rates, double bytes) const {
+  const std::size_t steps = graph_.nodes.size() - 1;
+  Walked walked{
+      graph_, slowdown_, {}, {}, std::vector<double>(steps), std::vector<double>(steps), std::vector<int>(steps, -1)};
   std::vector<double> step_us;
   for (const auto& work : graph_.works) {
-    step_paths.push_back(StepPath(work, wire, rates));
-    step_us.push_back(step_paths.back().Microseconds(rates, bytes));
+    walked.step_paths.push_back(StepPath(work, wire, rates));
+    step_us.push_back(walked.step_paths.back().Microseconds(rates, bytes));
   }
-  std::vector<Path> way_paths;
   std::vector<double> way_us;
   for (const auto& way : graph_.ways) {
-    way_paths.push_back(WayPath(way, wire));
-    way_us.push_back(way_paths.back().Microseconds(rates, bytes));
+    walked.way_paths.push_back(WayPath(way, wire));
+    way_us.push_back(walked.way_paths.back().Microseconds(rates, bytes));
   }
-  const std::size_t steps = graph_.nodes.size() - 1;
-  std::vector<double> end(steps);
-  std::vector<int> last_wait(steps, -1);  // the one that was over last
-  // A GPU's lane has an executor of its own, a host's rank one for all its lanes.
-  const bool by_lane = machine_.costs().cores == 0;
-  std::vector<double> busy(by_lane ? static_cast<std::size_t>(graph_.lanes) : slowdown_.size());
-  const auto executor = [by_lane](const StepGraph::Node& node) { return by_lane ? node.lane : node.member; };
-  std::vector<int> lane_first(static_cast<std::size_t>(graph_.lanes), -1);
-  std::vector<int> lane_last(static_cast<std::size_t>(graph_.lanes), -1);
   for (std::size_t i = 0; i < steps; ++i) {
     const auto& node = graph_.nodes[i];
-    double begin = 0;
     for (int w = node.first_wait; w < graph_.nodes[i + 1].first_wait; ++w) {
       const auto& wait = graph_.waits[w];
-      const double ready = end[wait.node] + (wait.way == -1 ? 0 : way_us[wait.way]);
-      if (ready <= begin) continue;
-      begin = ready;
-      last_wait[i] = w;
+      const double ready = walked.end[wait.node] + (wait.way == -1 ? 0 : way_us[wait.way]);
+      if (ready <= walked.begin[i]) continue;
+      walked.begin[i] = ready;
+      walked.last_wait[i] = w;
     }
-    const double duration = slowdown_[node.member] * step_us[node.work];
-    end[i] = begin + duration;
-    busy[executor(node)] += duration;
-    if (lane_first[node.lane] == -1) lane_first[node.lane] = static_cast<int>(i);
-    lane_last[node.lane] = static_cast<int>(i);
+    walked.end[i] = walked.begin[i] + slowdown_[node.member] * step_us[node.work];
   }
+  return walked;
+}
+
+// Adds the longest ways of a chunk of so many bytes.
+void Price::Walk(Wire wire, const Rates& rates, double bytes, Paths& paths) const {
+  const Walked walked = WalkSteps(wire, rates, bytes);
+  const int steps = walked.steps();
   if (steps == 0) return;
+  const auto last = static_cast<int>(std::max_element(walked.end.begin(), walked.end.end()) - walked.end.begin());
+  paths.first.push_back(walked.PathTo(last));
+  if (const auto around = walked.AroundNetwork(last)) paths.around_network.push_back(*around);
 
-  const auto path_to_end_of = [&](int number) {
-    Path path;
-    for (int i = number;;) {
-      path.Add(step_paths[graph_.nodes[i].work], slowdown_[graph_.nodes[i].member]);
-      if (last_wait[i] == -1) return path;
-      const auto& wait = graph_.waits[last_wait[i]];
-      if (wait.way != -1) path.Add(way_paths[wait.way], 1);
-      i = wait.node;
-    }
-  };
-  const auto begin_of = [&](int i) {
-    return end[i] - slowdown_[graph_.nodes[i].member] * step_us[graph_.nodes[i].work];
-  };
-  paths.first.push_back(path_to_end_of(static_cast<int>(std::max_element(end.begin(), end.end()) - end.begin())));
-
+  // A GPU's lane has an executor of its own, a host's rank one for all its lanes.
+  const bool by_lane = machine_.costs().cores == 0;
+  const auto executor = [by_lane](const StepGraph::Node& node) { return by_lane ? node.lane : node.member; };
+  std::vector<double> busy(by_lane ? static_cast<std::size_t>(graph_.lanes) : slowdown_.size());
+  std::vector<int> lane_first(static_cast<std::size_t>(graph_.lanes), -1);
+  std::vector<int> lane_last(static_cast<std::size_t>(graph_.lanes), -1);
+  for (int i = 0; i < steps; ++i) {
+    const auto& node = graph_.nodes[i];
+    busy[executor(node)] += walked.end[i] - walked.begin[i];
+    if (lane_first[node.lane] == -1) lane_first[node.lane] = i;
+    lane_last[node.lane] = i;
+  }
   const auto busiest = static_cast<int>(std::max_element(busy.begin(), busy.end()) - busy.begin());
   Path all;
-  for (std::size_t i = 0; i < steps; ++i) {
-    const auto& node = graph_.nodes[i];
-    if (executor(node) == busiest) all.Add(step_paths[node.work], slowdown_[node.member]);
+  for (int i = 0; i < steps; ++i) {
+    if (executor(graph_.nodes[i]) == busiest) walked.AddStep(i, all);
   }
   paths.further.push_back(all);
   if (!by_lane) paths.first.push_back(all);
 
   int longest = -1;
-  const auto span = [&](int lane) { return end[lane_last[lane]] - begin_of(lane_first[lane]); };
+  const auto span = [&](int lane) { return walked.end[lane_last[lane]] - walked.begin[lane_first[lane]]; };
   for (int lane = 0; lane < graph_.lanes; ++lane) {
     if (lane_first[lane] != -1 && (longest == -1 || span(lane) > span(longest))) longest = lane;
   }
-  Path lane = path_to_end_of(lane_last[longest]);
-  const auto& first = graph_.nodes[lane_first[longest]];
-  lane.Add(path_to_end_of(lane_first[longest]), -1);
-  lane.Add(step_paths[first.work], slowdown_[first.member]);
+  Path lane = walked.PathTo(lane_last[longest]);
+  lane.Add(walked.PathTo(lane_first[longest]), -1);
+  walked.AddStep(lane_first[longest], lane);
   paths.further.push_back(lane);
 }
 
@@ -224,24 +276,30 @@ int Price::InChannel(int rank, int channel) const {
   return place_in_ring_.empty() ? rank : rings[static_cast<std::size_t>(channel) % rings.size()][place_in_ring_[rank]];
 }
 
-// Microseconds for a byte of every block, were there one channel.
-double Price::BusiestLink(Wire wire, int channels) const {
-  const auto [found, fresh] = busiest_link_.try_emplace({wire, channels}, 0);
+Price::Crossing Price::BusiestLink(Wire wire, int channels) const {
+  const auto [found, fresh] = busiest_link_.try_emplace({wire, channels});
   if (!fresh) return found->second;
-  std::map<int, double> load;
+  std::map<int, Crossing> slots;
   // Members stand for the ranks of every node alike, so what they do to another node's links is done to theirs.
   const bool folded = static_cast<int>(slowdown_.size()) < machine_.nranks();
   const auto home = [&](int resource) { return folded ? machine_.LocalNumber(resource) : resource; };
   for (const auto& send : graph_.sends) {
     for (int channel = 0; channel < channels; ++channel) {
       const Route route = machine_.RouteOf(InChannel(send.member, channel), InChannel(send.peer, channel), channel);
-      for (const int resource : route.resources) load[home(resource)] += static_cast<double>(send.slots) / channels;
+      const double share = static_cast<double>(send.slots) / channels;
+      for (const int resource : route.resources) {
+        auto& load = slots[home(resource)];
+        load.all += share;
+        if (route.network) load.network += share;
+      }
     }
   }
   const double efficiency = machine_.costs().wire_efficiency[static_cast<std::size_t>(wire)];
-  double busiest = 0;
-  for (const auto& [resource, slots] : load) {
-    busiest = std::max(busiest, slots * UsPerByte(machine_.resource(resource).bandwidth) / efficiency);
+  Crossing busiest;
+  for (const auto& [resource, load] : slots) {
+    const double us_per_byte = UsPerByte(machine_.resource(resource).bandwidth) / efficiency;
+    busiest.all = std::max(busiest.all, load.all * us_per_byte);
+    busiest.network = std::max(busiest.network, load.network * us_per_byte);
   }
   return found->second = busiest;
 }
@@ -254,16 +312,22 @@ double Price::Microseconds(const Load& load) const {
   const Rates rates = RatesAt(bytes, load.footprint);
   std::size_t above = 1;
   while (above + 1 < kGrid.size() && bytes > kGrid[above]) ++above;
+  // The channels' parts cross the links together.
+  const Crossing link = BusiestLink(load.shape.wire, load.channels);
+  const double crossing = bytes * load.channels;
+  const double of_one_channel = BusiestLink(load.shape.wire, 1).network;
+  const double sharing = of_one_channel > 0 ? load.channels * link.network / of_one_channel : 1;
   double first = 0;
   double further = 0;
   for (const std::size_t grid_point : {above - 1, above}) {
     const Paths& paths = PathsOf(load.shape.wire, grid_point);
-    for (const auto& path : paths.first) first = std::max(first, path.Microseconds(rates, bytes));
+    for (const auto& path : paths.first) first = std::max(first, path.Microseconds(rates, bytes, sharing));
+    for (const auto& path : paths.around_network) {
+      first = std::max(first, path.Microseconds(rates, bytes) + crossing * link.network);
+    }
     for (const auto& path : paths.further) further = std::max(further, path.Microseconds(rates, bytes));
   }
-  // The channels' parts cross the links together.
-  const double crossing = bytes * load.channels * BusiestLink(load.shape.wire, load.channels);
-  const double shared = std::max(crossing, load.channels * proxy_us_);
+  const double shared = std::max(crossing * link.all, load.channels * proxy_us_);
   // Ranks of one core fill the slots that there are, then let the others empty them.
   const double turns = turn_us_ / SlotDepth(load.shape.wire);
   const double beginning = costs.operation_us + (load.channels * unit_channels_ - 1) * costs.channel_skew_us;

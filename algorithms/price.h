@@ -5,6 +5,10 @@
 //     duration = operation + first chunk (longest way through the steps) + (chunks - 1) x slowest of
 //                  an executor's steps, a lane's span, a proxy's messages, a link's bytes
 //
+// All channels begin at the same time. So their first chunks cross the network together, each as much slower as
+// channels share a link, and are not done before the busiest link has carried all of them, with what is before and
+// after that. Later chunks are apart from each other, and share only the link's time.
+//
 // The longest ways are found for a grid of sizes. Between its points the longest of both ends' counts, which is at most
 // a little too short.
 // Not in it, and so the simulator's business: links shared unevenly over time, slots that run out.
@@ -58,13 +62,23 @@ class Price {
     double memory_operands = 0;
     double slot_reads = 0;
     double slot_writes = 0;
-    double us_per_byte = 0;  // of links
-    double Microseconds(const Rates& rates, double bytes) const;
+    double us_per_byte = 0;          // of links that steps write across
+    double network_us_per_byte = 0;  // of those that slots cross by themselves
+    // `sharing`: so many channels' slots cross a network link at the same time.
+    double Microseconds(const Rates& rates, double bytes, double sharing = 1) const;
     void Add(const Path& other, double times);
+  };
+  // Microseconds that the busiest link needs for a byte of every block, were there one channel: of all slots, and of
+  // those that go over the network.
+  struct Crossing {
+    double all = 0;
+    double network = 0;
   };
   // The longest ways of a chunk.
   struct Paths {
-    std::vector<Path> first;    // until its last step has ended
+    std::vector<Path> first;  // until its last step has ended
+    // What of that is before the first slot goes over the network and after the last one's bytes are across.
+    std::vector<Path> around_network;
     std::vector<Path> further;  // for each further chunk, at an executor or in a lane
   };
 
@@ -72,11 +86,13 @@ class Price {
   void FindProxies();
   Path StepPath(const StepGraph::Work& work, Wire wire, const Rates& rates) const;
   Path WayPath(const StepGraph::Way& way, Wire wire) const;
+  struct Walked;
+  Walked WalkSteps(Wire wire, const Rates& rates, double bytes) const;
   void Walk(Wire wire, const Rates& rates, double bytes, Paths& paths) const;
   Rates RatesAt(double bytes, std::size_t footprint) const;
   const Paths& PathsOf(Wire wire, std::size_t grid_point) const;
   int InChannel(int rank, int channel) const;
-  double BusiestLink(Wire wire, int channels) const;
+  Crossing BusiestLink(Wire wire, int channels) const;
 
   const Machine& machine_;
   int unit_channels_ = 1;
@@ -90,7 +106,7 @@ class Price {
   std::vector<int> place_in_ring_;  // by rank: in the first ring; empty: channels go the same way
   double turn_us_ = 0;              // until everybody on a core has had it once
   mutable std::map<std::pair<Wire, std::size_t>, Paths> paths_;
-  mutable std::map<std::pair<Wire, int>, double> busiest_link_;
+  mutable std::map<std::pair<Wire, int>, Crossing> busiest_link_;
 };
 
 }  // namespace tutti

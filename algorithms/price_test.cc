@@ -86,6 +86,17 @@ TEST(Price, RanksOfANodeShareItsPort) {
   EXPECT_NEAR(all_to_all(pairs), 3600, 200);
 }
 
+// They begin together: the link carries all their first chunks before the last one's reader goes on.
+TEST(Price, FirstChunksOfAllChannelsShareTheNetwork) {
+  const Machine machine = Cluster(2);
+  const Price price = PriceOf(tuttiAlgorithmRing, Collective::broadcast, machine);
+  constexpr double kRoot = 1 + 3 * 10;
+  for (const int channels : {1, 2, 5}) {
+    EXPECT_DOUBLE_EQ(price.Microseconds(Bulk(channels * kMB, kMB, channels)), 3 + kRoot + 10 + channels * 100 + kSend)
+        << channels;
+  }
+}
+
 TEST(Price, ProxiesPassOneMessageAfterTheOther) {
   Costs costs;
   costs.message_us = 4;
