@@ -76,7 +76,7 @@ class Flattener {
     for (const int node : folding_.node_of) {
       for (const int rank : arrangement_.ranks_on[node]) Add(source_(rank));
     }
-    for (const auto& [reader, reads] : strangers_) Resolve(reader, reads);
+    for (const auto& [writer, reads] : strangers_) Resolve(writer, reads);
     for (std::size_t e = 0; e < flat_.edges_.size(); ++e) Join(static_cast<int>(e));
   }
 
@@ -192,31 +192,22 @@ class Flattener {
       flat_.edges_.push_back(
           {.lane = lane,
            .latency = FromMicroseconds(machine_.RouteOf(name.from, name.to, name.channel).latency[wire_])});
-      if (StandInFor(name.from) != name.from) strangers_[name.to].push_back({found->second, name});
+      if (StandInFor(name.from) != name.from) strangers_[name.from].push_back({found->second, name});
     }
     return found->second;
   }
 
-  // Finds what serves reads from ranks that are simulated as others: what the stand-in fills at the same position.
-  void Resolve(int reader, const std::vector<Read>& reads) {
-    for (std::size_t i = 0; i < reads.size(); ++i) {
-      const int writer = reads[i].name.from;
-      const bool seen =
-          std::any_of(reads.begin(), reads.begin() + i, [writer](const Read& r) { return r.name.from == writer; });
-      if (seen) continue;
-      const Schedule theirs = source_(writer);
-      const Schedule ours = source_(StandInFor(writer));
-      for (const Read& read : reads) {
-        if (read.name.from != writer) continue;
-        flat_.edges_[read.edge].connection = Counterpart(theirs, ours, read.name, reader);
-      }
-    }
+  // Finds what serves reads from a rank that is simulated as another: what the stand-in fills at the same position.
+  void Resolve(int writer, const std::vector<Read>& reads) {
+    const Schedule theirs = source_(writer);
+    const Schedule ours = source_(StandInFor(writer));
+    for (const Read& read : reads) flat_.edges_[read.edge].connection = Counterpart(theirs, ours, read.name);
   }
 
-  int Counterpart(const Schedule& theirs, const Schedule& ours, const Name& name, int reader) const {
+  int Counterpart(const Schedule& theirs, const Schedule& ours, const Name& name) const {
     const auto& channel = theirs.channels.at(name.channel);
     if (name.number != kPost) {
-      if (const auto position = PositionOf(channel, By(name.number, To(reader)))) {
+      if (const auto position = PositionOf(channel, By(name.number, To(name.to)))) {
         const auto& lanes = ours.channels.at(name.channel).lanes;
         if (position->lane < lanes.size() && position->step < lanes[position->lane].steps.size()) {
           const auto& writes = lanes[position->lane].steps[position->step].writes;
@@ -227,7 +218,7 @@ class Flattener {
       }
     }
     Throw(tuttiInternalError, "rank {} cannot stand for rank {}: their schedules differ where rank {} is written to",
-          ours.rank, theirs.rank, reader);
+          ours.rank, theirs.rank, name.to);
   }
 
   int Find(const Name& name) const {
@@ -263,7 +254,7 @@ class Flattener {
   std::vector<std::size_t> place_;  // of a rank on its node
   std::unordered_map<Name, std::uint32_t, NameHash> connections_, edges_;
   std::vector<Name> names_;                     // by edge
-  std::map<int, std::vector<Read>> strangers_;  // by reader
+  std::map<int, std::vector<Read>> strangers_;  // by writer
 };
 
 FlatSchedules::FlatSchedules(const Machine& machine, const Source& source, const Extents& extents, const Shape& shape,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -95,17 +96,29 @@ bool Even(const Arrangement& arrangement) {
                      [&](const auto& ranks) { return ranks.size() == arrangement.ranks_on.front().size(); });
 }
 
+// Partners by exclusive-or keep their place on the node only then.
+bool PowersOfTwo(const Arrangement& arrangement) {
+  return std::has_single_bit(static_cast<unsigned>(arrangement.nranks())) &&
+         std::has_single_bit(static_cast<unsigned>(arrangement.nodes()));
+}
+
 }  // namespace
 
 std::optional<Folding> Fold(tuttiAlgorithm_t algorithm, Collective collective, const Arrangement& arrangement) {
-  const bool around = collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
-                      collective == Collective::all_gather;
-  if (!Even(arrangement) || !around) return std::nullopt;
-  switch (algorithm) {
-    case tuttiAlgorithmRing:
-    case tuttiAlgorithmTwoLevel: return OneForAll(arrangement.nodes());
-    case tuttiAlgorithmDoubleBinaryTree: return FoldTree(arrangement.ranks_on, arrangement.nranks());
-    case tuttiAlgorithmTwoLevelTree: return FoldTree(Themselves(arrangement.nodes()), arrangement.nodes());
+  if (!Even(arrangement)) return std::nullopt;
+  if (collective == Collective::all_reduce && algorithm == tuttiAlgorithmDoubleBinaryTree) {
+    return FoldTree(arrangement.ranks_on, arrangement.nranks());
+  }
+  if (collective == Collective::all_reduce && algorithm == tuttiAlgorithmTwoLevelTree) {
+    return FoldTree(Themselves(arrangement.nodes()), arrangement.nodes());
+  }
+  // Nodes exchange in turns, each with another partner: no node does what its neighbour does.
+  if (collective == Collective::all_to_all && algorithm == tuttiAlgorithmTwoLevel) return std::nullopt;
+  switch (SymmetryOf(algorithm, collective)) {
+    case Symmetry::rotation: return OneForAll(arrangement.nodes());
+    case Symmetry::exchange:
+      if (PowersOfTwo(arrangement)) return OneForAll(arrangement.nodes());
+      return std::nullopt;
     default: return std::nullopt;
   }
 }

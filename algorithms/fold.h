@@ -1,7 +1,7 @@
 // Which nodes do the same, so that one of each kind can stand for all: how a simulation reaches tens of thousands of
 // ranks (flat_schedules.h says what is done with it).
 //
-//   - Rings, and two-level algorithms over rings, look the same from every node: one stands for all.
+//   - What is symmetric (SymmetryOf) looks the same from every node: one stands for all.
 //   - Of trees, those nodes are alike whose ranks stand at the same heights and depths in both trees. Where a tree is
 //     ragged, a stand-in's neighbours are not exactly everybody's, so this is an approximation; fold_test.cc says how
 //     close.

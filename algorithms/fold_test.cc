@@ -23,13 +23,11 @@ Costs SomeCosts() {
   return costs;
 }
 
-double Ratio(tuttiAlgorithm_t algorithm, const Case& machine_of, std::size_t bytes_per_rank, std::size_t chunk) {
+double Ratio(tuttiAlgorithm_t algorithm, const Case& machine_of, std::size_t bytes_per_rank, std::size_t chunk,
+             Collective collective = Collective::all_reduce) {
   const Machine machine = SwitchedMachine(machine_of.nodes, machine_of.ranks, SomeCosts());
-  const SimulatedCall call{Collective::all_reduce,
-                           algorithm,
-                           bytes_per_rank * static_cast<std::size_t>(machine.nranks()),
-                           1,
-                           {Wire::bulk, chunk}};
+  const auto blocks = collective == Collective::all_reduce ? static_cast<std::size_t>(machine.nranks()) : 1;
+  const SimulatedCall call{collective, algorithm, bytes_per_rank * blocks, 1, {Wire::bulk, chunk}};
   const auto folding = Fold(algorithm, call.collective, machine.arrangement());
   EXPECT_TRUE(folding.has_value());
   return Simulate(machine, call, &*folding).duration_us / Simulate(machine, call).duration_us;
@@ -41,6 +39,26 @@ TEST_P(Folded, RingsAreTheFullOnes) {
       EXPECT_NEAR(Ratio(algorithm, GetParam(), 6400, chunk), 1, 1e-6) << NameOf(algorithm);
     }
   }
+}
+
+// Everything whose symmetry is known, as far as it has a form.
+TEST_P(Folded, WhatIsSymmetricIsTheFullOne) {
+  const int nranks = GetParam().nodes * GetParam().ranks;
+  int tried = 0;
+  for (const auto collective :
+       {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::all_to_all}) {
+    for (int a = tuttiAlgorithmNone + 1; a < tuttiNumAlgorithms; ++a) {
+      const auto algorithm = static_cast<tuttiAlgorithm_t>(a);
+      if (SymmetryOf(algorithm, collective) == Symmetry::none || !Supports(algorithm, collective, nranks)) continue;
+      if (nranks > 64 || !Fold(algorithm, collective, ArrangeEvenly(nranks, GetParam().nodes))) continue;
+      for (const std::size_t chunk : {std::size_t{1} << 10, std::size_t{1} << 20}) {
+        SCOPED_TRACE(fmt::format("{} {}, chunk {}", NameOf(algorithm), NameOf(collective), chunk));
+        EXPECT_NEAR(Ratio(algorithm, GetParam(), 6400, chunk, collective), 1, 1e-3);
+      }
+      ++tried;
+    }
+  }
+  EXPECT_TRUE(tried > 0 || nranks > 64);
 }
 
 // "A few per cent": where the trees are ragged.
@@ -59,7 +77,8 @@ INSTANTIATE_TEST_SUITE_P(Machines, Folded,
 
 TEST(Fold, KnowsWhatHasNoSymmetry) {
   EXPECT_FALSE(Fold(tuttiAlgorithmRing, Collective::broadcast, ArrangeEvenly(8, 2)).has_value());
-  EXPECT_FALSE(Fold(tuttiAlgorithmBruck, Collective::all_gather, ArrangeEvenly(8, 2)).has_value());
+  EXPECT_FALSE(Fold(tuttiAlgorithmRecursive, Collective::all_reduce, ArrangeEvenly(12, 2)).has_value());
+  EXPECT_FALSE(Fold(tuttiAlgorithmGrouped, Collective::all_reduce, ArrangeEvenly(8, 2)).has_value());
   EXPECT_FALSE(Fold(tuttiAlgorithmRing, Collective::all_reduce, ArrangeEvenly(7, 2)).has_value());
 }
 

@@ -38,8 +38,9 @@ SimulationResult Simulate(const SimulationInput& input) {
 
 Schedule ScheduleOf(const Machine& machine, const SimulatedCall& call, int rank) {
   if (call.program != nullptr) return (*call.program)[rank];
-  return Build(call.algorithm,
-               {call.collective, rank, machine.nranks(), call.root, call.channels, &machine.arrangement()})
+  const auto& where = machine.arrangement();
+  const bool one_host = where.nodes() == 1;
+  return Build(call.algorithm, {call.collective, rank, machine.nranks(), call.root, call.channels, &where, one_host})
       .value();
 }
 

@@ -43,7 +43,7 @@ SimulatedCall Call(tuttiAlgorithm_t algorithm, std::size_t bytes, int channels, 
 double BytesSent(const Machine& machine, tuttiAlgorithm_t algorithm) {
   const auto bytes = static_cast<std::size_t>(machine.nranks()) * 64 * KiB;
   Timeline timeline;
-  Run(machine, Call(algorithm, bytes, 1, kLarge), true, &timeline);
+  Run(machine, Call(algorithm, bytes, 1, kLarge), Folds::never, &timeline);
   std::vector<double> sent(static_cast<std::size_t>(machine.nranks()));
   for (const Timeline::Flow& flow : timeline.flows) sent[flow.from] += flow.bytes;
   return *std::max_element(sent.begin(), sent.end()) / static_cast<double>(bytes);
@@ -78,8 +78,9 @@ double SteadyBusBandwidth(const Machine& machine, tuttiAlgorithm_t algorithm) {
   // A ring's chunks come from as many blocks as there are ranks.
   const std::size_t bytes = static_cast<std::size_t>(channels) * kLarge.chunk_bytes *
                             (ring ? static_cast<std::size_t>(machine.nranks()) : kChunks);
-  const double once = Run(machine, Call(algorithm, bytes, channels, kLarge), false).result.duration_us;
-  const double twice = Run(machine, Call(algorithm, 2 * bytes, channels, kLarge), false).result.duration_us;
+  const double once = Run(machine, Call(algorithm, bytes, channels, kLarge), Folds::beyond_64_ranks).result.duration_us;
+  const double twice =
+      Run(machine, Call(algorithm, 2 * bytes, channels, kLarge), Folds::beyond_64_ranks).result.duration_us;
   return AlgorithmBandwidth(bytes, twice - once) * BusFactor(Collective::all_reduce, machine.nranks());
 }
 
@@ -92,7 +93,8 @@ void DrawScaling(const System& host, const std::string& directory) {
     Curve bandwidths{name};
     for (const int n : {8, 32, 128, 512, 2048, 8192, 24'576}) {
       const Machine machine = MachineOfSystem(host, n, 1);
-      times.points.emplace_back(n, Run(machine, Call(algorithm, 8, 1, kSmall), false).result.duration_us);
+      times.points.emplace_back(n,
+                                Run(machine, Call(algorithm, 8, 1, kSmall), Folds::beyond_64_ranks).result.duration_us);
       bandwidths.points.emplace_back(n, SteadyBusBandwidth(machine, algorithm));
     }
     time.curves.push_back(std::move(times));
@@ -134,7 +136,8 @@ void DrawServer(const System& host, const std::string& directory) {
     Curve bandwidths = times;
     for (int n = 2; n <= 128; n *= 2) {
       const Machine machine = MachineOfSystem(host, n, 1);
-      const double us = Run(machine, Call(algorithm, kBytes, kTreeChannels, kLarge), false).result.duration_us;
+      const double us =
+          Run(machine, Call(algorithm, kBytes, kTreeChannels, kLarge), Folds::beyond_64_ranks).result.duration_us;
       times.points.emplace_back(n, us);
       bandwidths.points.emplace_back(n, AlgorithmBandwidth(kBytes, us));
     }

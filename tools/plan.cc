@@ -15,7 +15,7 @@
 #include "algorithms/calibration.h"
 #include "base/error.h"
 #include "tools/commands.h"
-#include "tools/plan_price.h"
+#include "tools/plan_ranking.h"
 #include "topology/xml.h"
 
 namespace tutti::tools {
@@ -40,13 +40,7 @@ struct Options {
   int most_tp = 0;
   int top = 10;
   std::string given;
-  bool simulate = false;
-};
-
-struct Evaluated {
-  Strategy strategy;
-  MemoryNeed memory;
-  StepTime time;
+  bool prices = false;
 };
 
 // "FILE x NODES", "FILE NODES" or "FILE".
@@ -159,11 +153,9 @@ std::string Losses(const StepTime& other, const StepTime& best) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-using Rows = std::vector<Evaluated>;
-
 // For values of each axis that the winner does not have, the best first: the fastest strategy that fits, or the least
 // memory that is needed.
-void PrintRuledOut(const Rows& fitting, const Rows& too_large, double room) {
+void PrintRuledOut(PlanRanking& ranking, const Evaluated& best, const std::vector<Strategy>& legal, double room) {
   constexpr std::size_t kMostValues = 6;
   constexpr std::array<std::pair<const char*, int Strategy::*>, 7> kAxes = {{{"tp", &Strategy::tp},
                                                                              {"cp", &Strategy::cp},
@@ -172,26 +164,52 @@ void PrintRuledOut(const Rows& fitting, const Rows& too_large, double room) {
                                                                              {"zero", &Strategy::zero},
                                                                              {"chunks", &Strategy::virtual_stages},
                                                                              {"micro-batch", &Strategy::micro_batch}}};
-  const auto& best = fitting.front();
-  for (const auto& [name, axis] : kAxes) {
-    std::set<int> values{best.strategy.*axis};
-    const std::string what = name;
+  for (const auto& axis_and_name : kAxes) {
+    const std::string name = axis_and_name.first;
+    const auto axis = axis_and_name.second;
+    std::set<int> values;
+    for (const auto& strategy : legal) values.insert(strategy.*axis);
+    values.erase(best.strategy.*axis);
+    const std::size_t others = values.size();
+    std::vector<Evaluated> rows;
+    for (auto value = values.begin(); value != values.end();) {
+      const auto fastest = ranking.Fastest(1, [&](const Strategy& strategy) { return strategy.*axis == *value; });
+      rows.insert(rows.end(), fastest.begin(), fastest.end());
+      value = fastest.empty() ? std::next(value) : values.erase(value);
+    }
+    std::ranges::stable_sort(rows, {}, [](const Evaluated& row) { return row.time.total(); });
     std::size_t printed = 0;
-    // In their order, so that the first with a value is the best with it.
-    const auto each = [&](const Rows& rows, const auto& print) {
-      for (const auto& row : rows) {
-        if (values.insert(row.strategy.*axis).second && printed++ < kMostValues) print(row, row.strategy.*axis);
-      }
-    };
-    each(fitting, [&](const Evaluated& row, int value) {
-      fmt::print("  {} {}: {:.2f} x as long ({}) as {}\n", what, value, row.time.total() / best.time.total(),
-                 Losses(row.time, best.time), ToString(row.strategy));
-    });
-    each(too_large, [&](const Evaluated& row, int value) {
-      fmt::print("  {} {}: does not fit {:.0f} GB; the least is {} ({})\n", what, value, room / 1e9, Memory(row.memory),
-                 ToString(row.strategy));
-    });
-    if (printed > kMostValues) fmt::print("  {}: {} more values, all worse\n", what, printed - kMostValues);
+    for (const auto& row : rows) {
+      if (printed++ == kMostValues) break;
+      fmt::print("  {} {}: {:.2f} x as long ({}) as {}\n", name, row.strategy.*axis,
+                 row.time.total() / best.time.total(), Losses(row.time, best.time), ToString(row.strategy));
+    }
+    // What is left fits nowhere: in the order of what it needs.
+    for (const auto& row : ranking.too_large()) {
+      if (values.erase(row.strategy.*axis) == 0) continue;
+      if (printed++ >= kMostValues) break;
+      fmt::print("  {} {}: does not fit {:.0f} GB; the least is {} ({})\n", name, row.strategy.*axis, room / 1e9,
+                 Memory(row.memory), ToString(row.strategy));
+    }
+    if (others > kMostValues) fmt::print("  {}: {} more values, all worse\n", name, others - kMostValues);
+  }
+}
+
+void PrintGiven(PlanRanking& ranking, const Strategy& given, const Evaluated& best, const LanguageModel& model,
+                double room) {
+  fmt::print("\nGiven, {}: ", ToString(given));
+  if (const auto why = WhyIllegal(given, model); !why.empty()) {
+    fmt::print("illegal: {}\n", why);
+    return;
+  }
+  const Evaluated row = ranking.Of(given);
+  fmt::print("{:.2f} x as long as the winner, {} are faster; {}; it needs {}.\n", row.time.total() / best.time.total(),
+             ranking.Faster(row.time.total()), row.memory.total() <= room ? "it fits" : "it does not fit",
+             Memory(row.memory));
+  PrintHeading();
+  PrintRow(row, model);
+  if (const auto losses = Losses(row.time, best.time); !losses.empty()) {
+    fmt::print("  beside the winner: {}\n", losses);
   }
 }
 
@@ -199,7 +217,6 @@ void Plan(const Options& options) {
   const auto model = ParseLanguageModel(ReadFile(options.model), options.model);
   std::string name;
   const auto cluster = ClusterOf(options, name);
-  const double room = (cluster.memory_gb - cluster.reserved_gb) * 1e9;
   const auto given = GivenStrategy(options.given, cluster.ranks());
   fmt::print("{}: {:.1f} billion parameters, {} samples of {:.0f} tokens a step\n", model.name,
              model.parameters() / 1e9, model.global_batch, model.sequence);
@@ -208,64 +225,28 @@ void Plan(const Options& options) {
       "free\n\n",
       cluster.ranks(), cluster.nodes, name, cluster.tflops, cluster.efficiency, cluster.memory_gb, cluster.reserved_gb);
 
-  StepPricing pricing(cluster, model);
   const auto legal = LegalStrategies(model, cluster.ranks(), options.most_tp > 0 ? options.most_tp : cluster.gpus);
   if (legal.empty()) {
     Throw(tuttiInvalidArgument, "no strategy is legal on {} GPUs; with data parallelism alone: {}", cluster.ranks(),
           WhyIllegal({.dp = cluster.ranks()}, model));
   }
-  std::vector<Evaluated> fitting, too_large;
-  for (const auto& strategy : legal) {
-    const auto memory = MemoryOf(strategy, model);
-    if (memory.total() <= room) {
-      fitting.push_back({strategy, memory, pricing.TimeOf(strategy)});
-    } else {
-      too_large.push_back({strategy, memory, {}});
-    }
-  }
-  std::ranges::stable_sort(fitting, {}, [](const Evaluated& row) { return row.time.total(); });
-  std::ranges::stable_sort(too_large, {}, [](const Evaluated& row) { return row.memory.total(); });
-  if (fitting.empty()) {
+  PlanRanking ranking(cluster, model, legal, options.prices ? TimeSource::price : TimeSource::simulation);
+  const double room = cluster.room();
+  if (ranking.fitting() == 0) {
+    const auto& least = ranking.too_large().front();
     Throw(tuttiInvalidArgument, "none of {} legal strategies fits {:.0f} GB; the least is {} ({})", legal.size(),
-          room / 1e9, Memory(too_large.front().memory), ToString(too_large.front().strategy));
+          room / 1e9, Memory(least.memory), ToString(least.strategy));
   }
-  fmt::print("{} strategies are legal, {} fit. The fastest by the selector's prices, and what their steps go to:\n\n",
-             legal.size(), fitting.size());
+  fmt::print("{} strategies are legal, {} fit. The fastest by {}, and what their steps go to:\n\n", legal.size(),
+             ranking.fitting(), options.prices ? "the selector's prices" : "simulation");
+  const auto shown = ranking.Fastest(static_cast<std::size_t>(options.top), [](const Strategy&) { return true; });
+  const auto& best = shown.front();
   PrintHeading();
-  const auto shown = std::span(fitting).first(std::min(fitting.size(), static_cast<std::size_t>(options.top)));
   for (const auto& row : shown) PrintRow(row, model);
-  if (options.simulate) {
-    fmt::print("\nThe same, with what the simulator makes of their collectives:\n\n");
-    PrintHeading();
-    StepPricing simulated(cluster, model, TimeSource::simulation);
-    Rows rows(shown.begin(), shown.end());
-    for (auto& row : rows) row.time = simulated.TimeOf(row.strategy);
-    std::ranges::stable_sort(rows, {}, [](const Evaluated& row) { return row.time.total(); });
-    for (const auto& row : rows) PrintRow(row, model);
-  }
-  fmt::print("\nThe winner, {}, needs {}.\n", ToString(fitting.front().strategy), Memory(fitting.front().memory));
-  if (given) {
-    const auto why = WhyIllegal(*given, model);
-    const auto memory = why.empty() ? MemoryOf(*given, model) : MemoryNeed{};
-    fmt::print("\nGiven, {}: ", ToString(*given));
-    if (!why.empty()) {
-      fmt::print("illegal: {}\n", why);
-    } else {
-      const Evaluated row{*given, memory, pricing.TimeOf(*given)};
-      const auto faster =
-          std::ranges::count_if(fitting, [&](const Evaluated& other) { return other.time.total() < row.time.total(); });
-      fmt::print("{:.2f} x as long as the winner, {} are faster; {}; it needs {}.\n",
-                 row.time.total() / fitting.front().time.total(), faster,
-                 memory.total() <= room ? "it fits" : "it does not fit", Memory(memory));
-      PrintHeading();
-      PrintRow(row, model);
-      if (const auto losses = Losses(row.time, fitting.front().time); !losses.empty()) {
-        fmt::print("  beside the winner: {}\n", losses);
-      }
-    }
-  }
+  fmt::print("\nThe winner, {}, needs {}.\n", ToString(best.strategy), Memory(best.memory));
+  if (given) PrintGiven(ranking, *given, best, model, room);
   fmt::print("\nWhat rules out the others, by what the winner has not: the best of each\n\n");
-  PrintRuledOut(fitting, too_large, room);
+  PrintRuledOut(ranking, best, legal, room);
 }
 
 }  // namespace
@@ -292,8 +273,8 @@ void AddPlan(CLI::App& app) {
   command->add_option("--top", options->top, "so many of the fastest are shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_flag("--simulate", options->simulate,
-                    "play the collectives of those that are shown in the simulator, too");
+  command->add_flag("--prices", options->prices,
+                    "rank by the selector's prices alone, without playing collectives in the simulator");
   command->add_option("--given", options->given, "price this one, too: tp=8,pp=16,zero=1,...");
   command->callback([options] { Plan(*options); });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "algorithms/fold.h"
 #include "algorithms/machine_of_system.h"
 #include "tools/simulated.h"
 #include "tools/target.h"
@@ -15,8 +16,10 @@ constexpr double kUsPerSecond = 1e6;
 // Prices are taken at 4^k bytes.
 constexpr int kBitsPerPower = 2;
 
-// Beyond that a simulation is in its steady state: twice the bytes take twice the time.
-constexpr std::size_t kMostSimulated = std::size_t{1} << 26;
+// As powers of four, a rank's bytes that are played at the most: where one node stands for all, and where every rank is
+// played. Collectives of more are long enough for times to grow as prices do.
+constexpr int kMostPlayed = 13, kMostPlayedByEveryRank = 10;  // 64 MiB, 1 MiB
+constexpr int kMostRanksPlayed = 64;
 
 // What of `work` is left when it runs beside `cover`.
 double Exposed(double work, double cover) { return std::max(0.0, work - cover); }
@@ -34,6 +37,14 @@ StepPricing::Place::Place(Machine its_machine, double groups)
       conditions(ConditionsOf({machine, true})),
       pricing(machine, conditions),
       sharing(groups) {}
+
+std::size_t StepPricing::Place::BlockBytes(Collective collective, int power) const {
+  return BytesOfBlock(collective, std::size_t{1} << (kBitsPerPower * power), machine.nranks());
+}
+
+Priced StepPricing::Place::Choice(Collective collective, int power) {
+  return pricing.Compare({collective}, BlockBytes(collective, power)).front();
+}
 
 StepPricing::Place& StepPricing::PlaceOf(const GroupShape& group) {
   const int on_node = std::clamp(cluster_.gpus / group.stride, 1, group.size);
@@ -54,13 +65,28 @@ double StepPricing::AtPower(Collective collective, const GroupShape& group, int 
 }
 
 double StepPricing::Microseconds(Place& place, Collective collective, int power) const {
-  const auto bytes = std::size_t{1} << (kBitsPerPower * power);
-  if (source_ == TimeSource::price) {
-    return place.pricing.Compare({collective}, BytesOfBlock(collective, bytes, place.machine.nranks())).front().us;
+  const double price = place.Choice(collective, power).us;
+  return source_ == TimeSource::price ? price : price * SimulationByPrice(place, collective, power);
+}
+
+double StepPricing::SimulationByPrice(Place& place, Collective collective, int power) const {
+  const auto& where = place.machine.arrangement();
+  const auto folds = [&](int played) {
+    return Fold(place.Choice(collective, played).algorithm, collective, where).has_value();
+  };
+  int played = std::min(power, kMostPlayed);
+  if (!folds(played)) {
+    played = std::min(power, kMostPlayedByEveryRank);
+    if (!folds(played) && where.nranks() > kMostRanksPlayed) return 1;
   }
-  const auto played = std::min(bytes, kMostSimulated);
-  const auto outcome = Fastest({place.machine, true}, {.collective = collective, .bytes = played});
-  return outcome.result.duration_us * (static_cast<double>(bytes) / static_cast<double>(played));
+  const auto [ratio, fresh] = place.played.emplace(std::pair(collective, played), 1);
+  if (fresh) {
+    const auto chosen = place.Choice(collective, played);
+    const SimulatedCall call{collective, chosen.algorithm, place.BlockBytes(collective, played),
+                             chosen.candidate.channels, chosen.candidate.shape};
+    ratio->second = Run(place.machine, call, Folds::wherever_exact).result.duration_us / chosen.us;
+  }
+  return ratio->second;
 }
 
 double StepPricing::Seconds(Collective collective, const GroupShape& group, double bytes) {
@@ -101,11 +127,11 @@ StepTime StepPricing::TimeOf(const Strategy& s) {
   const double expert_forward = 2 * layers * Seconds(Collective::all_to_all, {s.ep, 1}, dispatched);
   const double experts_all = expert_forward * (s.recompute ? 3 : 2);
 
-  // Keys and values go round the ring while attention computes; backward their gradients, too.
+  // Keys and values go round the ring while attention computes; backward again, with their gradients in fp32.
   const double attention = seconds(2 * model_.sequence * model_.hidden) * layers;
   const double ring_bytes = tokens * 2 * model_.hidden * model_.kv_heads / model_.heads / s.tp * kActivationBytes;
   const double ring = s.cp > 1 ? layers * (s.cp - 1) * SendSeconds(s.tp, ring_bytes) : 0;
-  const double context_forward = Exposed(ring, attention), context_backward = Exposed(2 * ring, 2 * attention);
+  const double context_forward = Exposed(ring, attention), context_backward = Exposed(3 * ring, 2 * attention);
 
   const double forward = forward_compute + tensor_forward + expert_forward + context_forward;
   const double all =

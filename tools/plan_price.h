@@ -24,6 +24,7 @@ struct Cluster {
   double reserved_gb = 0;  // for contexts, kernels' workspace and fragments
 
   int ranks() const { return nodes * gpus; }
+  double room() const { return (memory_gb - reserved_gb) * 1e9; }  // bytes of a GPU
 };
 
 // Ranks `stride` apart, `size` of them; tensor parallelism has stride 1.
@@ -44,8 +45,8 @@ struct StepTime {
   double total() const { return compute + tensor + experts + context + bubble + pipeline_sends + data; }
 };
 
-// Of a collective's time: the selector's price, for thousands of strategies; or the fastest simulation of what comes
-// near that.
+// Of a collective's time: the selector's price of what it takes, or a simulation of that. Beyond what is worth playing
+// a simulation grows as the price does; where it would have to play more than 64 ranks one by one, the price stands.
 enum class TimeSource { price, simulation };
 
 class StepPricing {
@@ -67,12 +68,16 @@ class StepPricing {
     Pricing pricing;
     double sharing = 1;                                    // groups that share a NIC
     std::map<std::pair<Collective, int>, double> seconds;  // by power of four bytes
+    std::map<std::pair<Collective, int>, double> played;   // simulation by price, likewise
     Place(Machine its_machine, double groups);
+    std::size_t BlockBytes(Collective collective, int power) const;
+    Priced Choice(Collective collective, int power);  // the selector's
   };
   Place& PlaceOf(const GroupShape& group);
   // Of 4^power bytes.
   double AtPower(Collective collective, const GroupShape& group, int power);
   double Microseconds(Place& place, Collective collective, int power) const;
+  double SimulationByPrice(Place& place, Collective collective, int power) const;
 
   const Cluster& cluster_;
   const LanguageModel& model_;

@@ -148,8 +148,9 @@ void RunSweep(Options options) {
               {{"time (us)"}, {"bus bandwidth (GB/s)"}}};
   PrintHeading(options, machine);
   const auto sizes = Sweep(ParseSize(options.begin), ParseSize(options.end), options.factor, 0);
+  const Folds folds = options.full ? Folds::never : Folds::beyond_64_ranks;
   for (const auto& [name, algorithms, program] : entrants) {
-    Wish wish{collective, algorithms, 0, options.channels, WireNamed(options.wire), 0, options.full};
+    Wish wish{collective, algorithms, 0, options.channels, WireNamed(options.wire), 0, folds};
     if (!options.chunk.empty()) wish.chunk_bytes = ParseSize(options.chunk);
     if (program) wish.program = &program->ranks;
     Curve times{name};
@@ -161,7 +162,7 @@ void RunSweep(Options options) {
       if (options.links) PrintLinks(machine, row.outcome);
       if (!options.trace.empty()) {
         Timeline timeline;
-        Run(machine, row.outcome.call, options.full, &timeline);
+        Run(machine, row.outcome.call, folds, &timeline);
         const bool several = sizes.size() * entrants.size() > 1;
         WriteTrace(
             several ? WithBeforeSuffix(options.trace, fmt::format("-{}-{}", name, FormatSize(bytes))) : options.trace,

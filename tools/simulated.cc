@@ -11,7 +11,7 @@
 namespace tutti::tools {
 namespace {
 
-// Up to here every rank is simulated; beyond, one node for all that are alike.
+// Folds::beyond_64_ranks.
 constexpr int kRanksInFull = 64;
 
 // A price is not so far off that a candidate beyond this could be the fastest.
@@ -84,10 +84,14 @@ std::vector<SimulatedCall> Candidates(const Target& target, const Wish& wish) {
   return calls;
 }
 
-Outcome Run(const Machine& machine, const SimulatedCall& call, bool full, Timeline* timeline) {
+Outcome Run(const Machine& machine, const SimulatedCall& call, Folds folds, Timeline* timeline) {
   Outcome outcome{call, {}, std::nullopt};
-  if (!full && machine.nranks() > kRanksInFull) {
-    outcome.folding = Fold(call.algorithm, call.collective, machine.arrangement());
+  if (folds != Folds::never) {
+    auto folding = Fold(call.algorithm, call.collective, machine.arrangement());
+    const bool exact = folding && folding->classes() == 1;
+    if (machine.nranks() > kRanksInFull || (exact && folds == Folds::wherever_exact)) {
+      outcome.folding = std::move(folding);
+    }
   }
   outcome.result = Simulate(machine, call, outcome.folding ? &*outcome.folding : nullptr, timeline);
   return outcome;
@@ -96,7 +100,7 @@ Outcome Run(const Machine& machine, const SimulatedCall& call, bool full, Timeli
 Outcome Fastest(const Target& target, const Wish& wish) {
   std::optional<Outcome> best;
   for (const SimulatedCall& call : Candidates(target, wish)) {
-    Outcome outcome = Run(target.machine, call, wish.full);
+    Outcome outcome = Run(target.machine, call, wish.folds);
     if (!best || outcome.result.duration_us < best->result.duration_us) best = std::move(outcome);
   }
   if (!best) {

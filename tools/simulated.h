@@ -12,6 +12,13 @@
 
 namespace tutti::tools {
 
+// When one node stands for all that do the same (fold.h).
+enum class Folds {
+  never,
+  beyond_64_ranks,  // also where it is an approximation
+  wherever_exact,   // and beyond 64 ranks
+};
+
 // What is asked; everything left open is tried.
 struct Wish {
   Collective collective = Collective::all_reduce;
@@ -20,7 +27,7 @@ struct Wish {
   int channels = 0;                               // 0: try some
   std::optional<Wire> wire = {};
   std::size_t chunk_bytes = 0;  // 0: try some
-  bool full = false;            // never fold
+  Folds folds = Folds::beyond_64_ranks;
   // Instead of algorithms: all ranks' schedules, of this collective and of as many ranks as the machine has.
   const std::vector<Schedule>* program = nullptr;
 };
@@ -35,7 +42,7 @@ struct Outcome {
 Outcome Fastest(const Target& target, const Wish& wish);
 // Every way that Fastest compares.
 std::vector<SimulatedCall> Candidates(const Target& target, const Wish& wish);
-Outcome Run(const Machine& machine, const SimulatedCall& call, bool full, Timeline* timeline = nullptr);
+Outcome Run(const Machine& machine, const SimulatedCall& call, Folds folds, Timeline* timeline = nullptr);
 
 // What pricing and simulating take, of `bytes` on a rank's larger side: those of a rank's block, or all.
 std::size_t BytesOfBlock(Collective collective, std::size_t bytes, int ranks);

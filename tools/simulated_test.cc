@@ -24,7 +24,8 @@ TEST(Fastest, IsNoSlowerThanAnyCandidate) {
   const auto candidates = Candidates({machine}, wish);
   const double fastest = Fastest({machine}, wish).result.duration_us;
   EXPECT_GT(candidates.size(), 10u);
-  for (const SimulatedCall& call : candidates) EXPECT_LE(fastest, tools::Run(machine, call, true).result.duration_us);
+  for (const SimulatedCall& call : candidates)
+    EXPECT_LE(fastest, tools::Run(machine, call, Folds::never).result.duration_us);
 }
 
 TEST(Fastest, DoesAsItIsTold) {
@@ -65,8 +66,8 @@ TEST(Candidates, ArePricedLikeTheyAreSimulated) {
         for (const Priced& priced : pricing.Compare({collective}, bytes)) {
           if (!priced.why_not.empty()) continue;
           const auto& [algorithm, channels, shape] = priced.candidate;
-          const double us =
-              tools::Run(target.machine, {collective, algorithm, bytes, channels, shape}, true).result.duration_us;
+          const double us = tools::Run(target.machine, {collective, algorithm, bytes, channels, shape}, Folds::never)
+                                .result.duration_us;
           EXPECT_GT(priced.us, 0.5 * us) << NameOf(collective) << ' ' << ToString(priced.candidate) << ' ' << bytes;
           EXPECT_LT(priced.us, 1.3 * us) << NameOf(collective) << ' ' << ToString(priced.candidate) << ' ' << bytes;
         }
@@ -77,9 +78,9 @@ TEST(Candidates, ArePricedLikeTheyAreSimulated) {
 
 TEST(Run, FoldsOnlyLargeMachines) {
   const SimulatedCall call{Collective::all_reduce, tuttiAlgorithmRing, 1 << 20, 1, {Wire::bulk, 1 << 17}};
-  EXPECT_FALSE(tools::Run(Dgx(4), call, false).folding.has_value());
-  EXPECT_EQ(tools::Run(Dgx(64), call, false).folding->classes(), 1);
-  EXPECT_FALSE(tools::Run(Dgx(64), call, true).folding.has_value());
+  EXPECT_FALSE(tools::Run(Dgx(4), call, Folds::beyond_64_ranks).folding.has_value());
+  EXPECT_EQ(tools::Run(Dgx(64), call, Folds::beyond_64_ranks).folding->classes(), 1);
+  EXPECT_FALSE(tools::Run(Dgx(64), call, Folds::never).folding.has_value());
 }
 
 // Two ranks on one core cost yields; each on its own do not.
