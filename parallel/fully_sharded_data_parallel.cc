@@ -6,37 +6,11 @@
 #include <utility>
 
 #include "parallel/joining.h"
-#include "parallel/parameter_agreement.h"
+#include "parallel/sharding_agreement.h"
 #include "tutti/parallel/error.h"
 
 namespace tutti::parallel {
 namespace {
-
-// Of this rank's arguments alone; empty if there is none.
-std::string ProblemOf(const ProcessGroup& group, const std::vector<ShardedUnit>& units, int shard_group_size) {
-  if (shard_group_size < 1 || group.size() % shard_group_size != 0) {
-    return fmt::format("the group's size ({}) is not divisible by shard_group_size ({})", group.size(),
-                       shard_group_size);
-  }
-  std::vector<Parameter> all;
-  for (const auto& unit : units) {
-    if (unit.parameters.empty()) return fmt::format("unit \"{}\" has no parameters", unit.name);
-    const auto& first = unit.parameters.front();
-    for (const auto& parameter : unit.parameters) {
-      const auto dtype = parameter.data.dtype;
-      if (dtype != tuttiFloat32 && dtype != tuttiBfloat16) {
-        return fmt::format("parameter \"{}\" of unit \"{}\" is {}; it can be float32 or bfloat16", parameter.name,
-                           unit.name, name_of(dtype));
-      }
-      if (dtype != first.data.dtype) {
-        return fmt::format("unit \"{}\" has parameters of two types: \"{}\" is {}, \"{}\" is {}", unit.name, first.name,
-                           name_of(first.data.dtype), parameter.name, name_of(dtype));
-      }
-      all.push_back({fmt::format("{}: {}", unit.name, parameter.name), parameter.data});
-    }
-  }
-  return problem_of(all);
-}
 
 FlatParameter FlatOf(const ShardedUnit& unit, int ranks) {
   std::vector<Shape> shapes;
@@ -46,52 +20,57 @@ FlatParameter FlatOf(const ShardedUnit& unit, int ranks) {
 
 }  // namespace
 
-// What the groups are made with, after everybody has agreed to it.
-int FullyShardedDataParallel::ShardGroupSize(ProcessGroup& group, const std::vector<ShardedUnit>& units,
-                                             const FullyShardedDataParallelConfig& config) {
-  const int size = config.shard_group_size != 0 ? config.shard_group_size : group.size();
-  require_no_problem(group, ProblemOf(group, units, size));
-  require_equal_parameters(group, {fmt::format("ZeRO stage {} with shards over {} ranks and a gradient divisor of {}",
-                                               static_cast<int>(config.stage), size, config.gradient_divisor)});
-  std::vector<std::string> descriptions;
-  for (const auto& unit : units) {
-    for (const auto& parameter : unit.parameters) {
-      descriptions.push_back(fmt::format("{} in unit \"{}\"", description_of(parameter), unit.name));
-    }
-  }
-  require_equal_parameters(group, descriptions);
-  return size;
-}
-
 FullyShardedDataParallel::FullyShardedDataParallel(ProcessGroup& group, Compute& compute,
                                                    std::vector<ShardedUnit> units,
                                                    const FullyShardedDataParallelConfig& config)
     : group_(group),
       compute_(compute),
       config_(config),
-      memory_(config.memory != nullptr ? *config.memory : own_memory_),
-      groups_(group, ShardGroupSize(group, units, config), config.communicators) {
-  // Made now, in the same order on all ranks.
-  for (auto* each : {&groups_.shard(), &groups_.replicate()}) {
-    if (each->size() > 1) each->comm();
-  }
-  const auto rank = static_cast<std::size_t>(groups_.shard().rank());
-  for (auto& specs : units) {
-    auto flat = FlatOf(specs, groups_.shard().size());
-    auto& unit = units_.emplace_back(Unit{.specs = std::move(specs), .flat = std::move(flat)});
-    const std::size_t all = unit.flat.count(), mine = unit.flat.shard_counts()[rank];
-    if (shards(ZeroStage::parameters)) {
-      unit.kept = Make(MemoryKind::parameters, mine, unit.dtype());
-    } else {
-      unit.full = Make(MemoryKind::parameters, all, unit.dtype());
-    }
-    if (unit.has_master()) unit.master = Make(MemoryKind::optimizer_state, mine, tuttiFloat32);
-    if (!shards(ZeroStage::gradients)) unit.gradients = Make(MemoryKind::gradients, all, unit.dtype());
-    if (shards(ZeroStage::gradients) || unit.has_master()) {
-      unit.reduced = Make(MemoryKind::gradients, mine, tuttiFloat32);
-    }
-  }
+      memory_(config.memory != nullptr ? *config.memory : own_memory_) {
+  require_agreement(group, units, config);
+  for (auto& specs : units) MakeUnit(std::move(specs));
   zero_grad();
+}
+
+// Communicators are made with the first unit that needs them: in the same order on all ranks.
+HybridShardingGroups& FullyShardedDataParallel::GroupsOf(const ShardedUnit& unit) {
+  auto& all = group_of(unit, group_);
+  const int size = shard_group_size_of(unit, group_, config_);
+  for (auto& sharers : sharers_) {
+    if (sharers.all == &all && sharers.shard_group_size == size) return sharers.groups;
+  }
+  auto& groups = sharers_.emplace_back(Sharers{&all, size, {all, size, config_.communicators}}).groups;
+  for (auto* const each : {&groups.shard(), &groups.replicate()}) {
+    if (each->size() == 1) continue;
+    each->comm();
+    communicating_.push_back(each);
+  }
+  return groups;
+}
+
+void FullyShardedDataParallel::MakeUnit(ShardedUnit specs) {
+  auto& groups = GroupsOf(specs);
+  auto flat = FlatOf(specs, groups.shard().size());
+  const auto stage = groups.shard().size() > 1 ? config_.stage : ZeroStage::optimizer_state;
+  auto& unit =
+      units_.emplace_back(Unit{.specs = std::move(specs), .groups = groups, .flat = std::move(flat), .stage = stage});
+  const std::size_t all = unit.flat.count();
+  const std::size_t mine = unit.flat.shard_counts()[static_cast<std::size_t>(groups.shard().rank())];
+  if (unit.shards(ZeroStage::parameters)) {
+    unit.kept = Make(MemoryKind::parameters, mine, unit.dtype());
+  } else {
+    unit.full = Make(MemoryKind::parameters, all, unit.dtype());
+  }
+  if (unit.has_master()) unit.master = Make(MemoryKind::optimizer_state, mine, tuttiFloat32);
+  if (unit.shards(ZeroStage::gradients)) {
+    unit.place = placed_++ % places_.size();
+    place_bytes_[unit.place] = std::max(place_bytes_[unit.place], all * size_of(unit.dtype()));
+  } else {
+    unit.gradients = Make(MemoryKind::gradients, all, unit.dtype());
+  }
+  if (unit.shards(ZeroStage::gradients) || unit.has_master()) {
+    unit.reduced = Make(MemoryKind::gradients, mine, tuttiFloat32);
+  }
 }
 
 FullyShardedDataParallel::~FullyShardedDataParallel() {
@@ -106,16 +85,20 @@ Buffer FullyShardedDataParallel::Make(MemoryKind kind, std::size_t count, tuttiD
 }
 
 Tensor FullyShardedDataParallel::Mine(const Unit& unit, const Tensor& flat) const {
-  return unit.flat.shard(flat, static_cast<std::size_t>(groups_.shard().rank()));
+  return unit.flat.shard(flat, static_cast<std::size_t>(unit.groups.shard().rank()));
+}
+
+Tensor FullyShardedDataParallel::PlaceOf(const Unit& unit) const {
+  return {places_[unit.place].tensor().data, {unit.flat.count()}, unit.dtype()};
 }
 
 void FullyShardedDataParallel::initialize(std::size_t index,
                                           const std::function<void(std::size_t, const Tensor&)>& fill) {
   Unit& unit = units_[index];
-  if (shards(ZeroStage::parameters)) unit.full = Make(MemoryKind::parameters, unit.flat.count(), unit.dtype());
+  if (unit.shards(ZeroStage::parameters)) unit.full = Make(MemoryKind::parameters, unit.flat.count(), unit.dtype());
   for (std::size_t i = 0; i < unit.specs.parameters.size(); ++i) fill(i, unit.flat.parameter(unit.full, i));
-  group_.broadcast(unit.full, 0, compute_.stream());
-  if (shards(ZeroStage::parameters)) compute_.copy(Mine(unit, unit.full), unit.kept, false);
+  group_of(unit.specs, group_).broadcast(unit.full, 0, compute_.stream());
+  if (unit.shards(ZeroStage::parameters)) compute_.copy(Mine(unit, unit.full), unit.kept, false);
   if (unit.has_master()) compute_.copy(Mine(unit, unit.full), unit.master, false);
   unit.initialized = true;
   unit.state = UnitState::whole;
@@ -127,13 +110,13 @@ void FullyShardedDataParallel::StartGather(Unit& unit) {
     throw Error(tuttiInvalidUsage,
                 fmt::format("unit \"{}\" has no values yet: initialize() it first", unit.specs.name));
   }
-  if (shards(ZeroStage::parameters)) unit.full = Make(MemoryKind::parameters, unit.flat.count(), unit.dtype());
+  if (unit.shards(ZeroStage::parameters)) unit.full = Make(MemoryKind::parameters, unit.flat.count(), unit.dtype());
   compute_.fork_communication();
-  groups_.shard().all_gather_v(KeptOf(unit), unit.flat.shard_counts(), unit.full, compute_.communication_stream());
+  unit.groups.shard().all_gather_v(KeptOf(unit), unit.flat.shard_counts(), unit.full, compute_.communication_stream());
   unit.state = UnitState::gathering;
 }
 
-void FullyShardedDataParallel::Join() { join_communication(compute_, {&groups_.shard(), &groups_.replicate()}); }
+void FullyShardedDataParallel::Join() { join_communication(compute_, communicating_); }
 
 // Waits for what has been under way, and begins what is to be under way while a unit computes.
 void FullyShardedDataParallel::Turn() {
@@ -153,68 +136,122 @@ void FullyShardedDataParallel::Use(std::size_t index, std::size_t next) {
 }
 
 void FullyShardedDataParallel::EndUse(Unit& unit) {
-  if (!shards(ZeroStage::parameters)) return;
+  if (!unit.shards(ZeroStage::parameters)) return;
   unit.full = {};
   unit.state = UnitState::sharded;
 }
 
-void FullyShardedDataParallel::pre_forward(std::size_t unit) { Use(unit, unit + 1); }
+std::size_t FullyShardedDataParallel::After(std::size_t unit) const {
+  const std::size_t next = unit + 1;
+  return next < units_.size() && units_[next].specs.chunk == units_[unit].specs.chunk ? next : units_.size();
+}
+
+std::size_t FullyShardedDataParallel::Before(std::size_t unit) const {
+  return unit > 0 && units_[unit - 1].specs.chunk == units_[unit].specs.chunk ? unit - 1 : units_.size();
+}
+
+void FullyShardedDataParallel::pre_forward(std::size_t unit) { Use(unit, After(unit)); }
 void FullyShardedDataParallel::post_forward(std::size_t unit) { EndUse(units_[unit]); }
 
-void FullyShardedDataParallel::pre_backward(std::size_t index) {
+void FullyShardedDataParallel::pre_backward(std::size_t unit) {
+  Use(unit, Before(unit));
+  BeginGradients(units_[unit], false);
+}
+
+void FullyShardedDataParallel::post_backward(std::size_t unit) {
+  EndGradients(units_[unit]);
+  EndUse(units_[unit]);
+}
+
+void FullyShardedDataParallel::pre_backward_input(std::size_t index) {
+  Use(index, Before(index));
   Unit& unit = units_[index];
-  Use(index, index - 1);  // of the first: none
-  // Its gradients of the micro-batch before, where there are no units between.
-  while (std::ranges::count(reducing_, &unit) > 0 || std::ranges::count(to_reduce_, &unit) > 0) Turn();
-  if (shards(ZeroStage::gradients)) {
-    unit.gradients = Make(MemoryKind::gradients, unit.flat.count(), unit.dtype());
-    compute_.zero(unit.gradients);
+  unit.in_first_part = true;
+  if (!unit.shards(ZeroStage::gradients) || places_[unit.place].tensor().data != nullptr) return;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    places_[i] = Make(MemoryKind::gradients, place_bytes_[i], tuttiUint8);
+  }
+}
+
+void FullyShardedDataParallel::post_backward_input(std::size_t index) {
+  Unit& unit = units_[index];
+  unit.in_first_part = false;
+  ++unit.owed;
+  EndUse(unit);
+}
+
+void FullyShardedDataParallel::pre_backward_weight(std::size_t index) {
+  Unit& unit = units_[index];
+  if (unit.owed == 0) {
+    throw Error(tuttiInvalidUsage, fmt::format("pre_backward_weight() of unit \"{}\" was called more often than "
+                                               "post_backward_input() of it",
+                                               unit.specs.name));
+  }
+  --unit.owed;
+  Turn();
+  BeginGradients(unit, true);
+}
+
+void FullyShardedDataParallel::post_backward_weight(std::size_t unit) { EndGradients(units_[unit]); }
+
+void FullyShardedDataParallel::BeginGradients(Unit& unit, bool second_part) {
+  const bool in_place = second_part && unit.shards(ZeroStage::gradients);
+  // Its gradients of the micro-batch before, where there are no units between, or another one's in its place.
+  const auto is_in_the_way = [&](const Unit* other) {
+    return other == &unit || (in_place && other->in_place && other->place == unit.place);
+  };
+  while (std::ranges::any_of(reducing_, is_in_the_way) || std::ranges::any_of(to_reduce_, is_in_the_way)) Turn();
+  unit.in_place = in_place;
+  if (unit.shards(ZeroStage::gradients)) {
+    if (!in_place) unit.gradients = Make(MemoryKind::gradients, unit.flat.count(), unit.dtype());
+    compute_.zero(GradientsOf(unit));
   }
   unit.in_backward = true;
 }
 
-void FullyShardedDataParallel::post_backward(std::size_t index) {
-  Unit& unit = units_[index];
+void FullyShardedDataParallel::EndGradients(Unit& unit) {
   unit.in_backward = false;
   unit.last_pass = sync_;
-  if (sync_ || shards(ZeroStage::gradients)) to_reduce_.push_back(&unit);
-  EndUse(unit);
+  if (sync_ || unit.shards(ZeroStage::gradients)) to_reduce_.push_back(&unit);
 }
 
 void FullyShardedDataParallel::StartReduce(Unit& unit) {
-  Tensor to = Mine(unit, unit.gradients);
-  if (shards(ZeroStage::gradients)) {
+  const Tensor gradients = GradientsOf(unit);
+  Tensor to = Mine(unit, gradients);
+  if (unit.shards(ZeroStage::gradients)) {
     const bool directly = unit.fresh && !unit.has_master();
     if (!directly) unit.arrived = Make(MemoryKind::gradients, to.count(), unit.dtype());
     to = directly ? unit.reduced : unit.arrived;
   }
   compute_.fork_communication();
-  groups_.shard().reduce_scatter_v(unit.gradients, unit.flat.shard_counts(), to, tuttiAvg,
-                                   compute_.communication_stream());
+  unit.groups.shard().reduce_scatter_v(gradients, unit.flat.shard_counts(), to, tuttiAvg,
+                                       compute_.communication_stream());
   reducing_.push_back(&unit);
 }
 
 Tensor FullyShardedDataParallel::ReducedOf(const Unit& unit) const {
-  return shards(ZeroStage::gradients) || unit.has_master() ? unit.reduced : Mine(unit, unit.gradients);
+  return unit.shards(ZeroStage::gradients) || unit.has_master() ? unit.reduced : Mine(unit, unit.gradients);
 }
 
 void FullyShardedDataParallel::EndReduce(Unit& unit) {
   if (unit.arrived.tensor().data != nullptr) {
     compute_.copy(unit.arrived, unit.reduced, !unit.fresh);
-  } else if (!shards(ZeroStage::gradients) && unit.has_master()) {
+  } else if (!unit.shards(ZeroStage::gradients) && unit.has_master()) {
     compute_.copy(Mine(unit, unit.gradients), unit.reduced, false);
   }
   unit.arrived = {};
-  if (shards(ZeroStage::gradients)) unit.gradients = {};
+  if (unit.shards(ZeroStage::gradients)) unit.gradients = {};
   unit.fresh = false;
   if (!unit.last_pass) return;
   const Tensor grad = ReducedOf(unit);
-  if (config_.gradient_divisor != 0 && config_.gradient_divisor != group_.size()) {
-    compute_.scale(grad, static_cast<float>(group_.size()) / static_cast<float>(config_.gradient_divisor));
-  }
-  if (groups_.replicate().size() == 1 || grad.count() == 0) return;
+  // The average that the collectives compute is over the unit's group.
+  const int averaged = group_of(unit.specs, group_).size();
+  const int divisor = config_.gradient_divisor != 0 ? config_.gradient_divisor : group_.size();
+  if (divisor != averaged) compute_.scale(grad, static_cast<float>(averaged) / static_cast<float>(divisor));
+  auto& replicate = unit.groups.replicate();
+  if (replicate.size() == 1 || grad.count() == 0) return;
   compute_.fork_communication();
-  groups_.replicate().all_reduce(grad, grad, tuttiAvg, compute_.communication_stream());
+  replicate.all_reduce(grad, grad, tuttiAvg, compute_.communication_stream());
 }
 
 void FullyShardedDataParallel::finish_gradients() {
@@ -223,8 +260,15 @@ void FullyShardedDataParallel::finish_gradients() {
                 "finish_gradients() was called while set_requires_gradient_sync(false) holds, so not all would be "
                 "averaged");
   }
+  const auto owing = std::ranges::find_if(units_, [](const Unit& unit) { return unit.owed > 0; });
+  if (owing != units_.end()) {
+    throw Error(tuttiInvalidUsage, fmt::format("finish_gradients() was called while {} backward_weight of unit \"{}\" "
+                                               "{} to come",
+                                               owing->owed, owing->specs.name, owing->owed == 1 ? "is" : "are"));
+  }
   while (!to_reduce_.empty() || !reducing_.empty()) Turn();
   Join();  // for the averages across replicas
+  for (auto& place : places_) place = {};
 }
 
 void FullyShardedDataParallel::zero_grad() {
@@ -232,7 +276,7 @@ void FullyShardedDataParallel::zero_grad() {
     throw Error(tuttiInvalidUsage, "zero_grad() was called between a backward pass and finish_gradients()");
   }
   for (auto& unit : units_) {
-    compute_.zero(shards(ZeroStage::gradients) ? unit.reduced : unit.gradients);
+    compute_.zero(unit.shards(ZeroStage::gradients) ? unit.reduced : unit.gradients);
     unit.fresh = true;
   }
 }
@@ -242,7 +286,7 @@ Tensor FullyShardedDataParallel::data(std::size_t index, std::size_t parameter) 
   if (unit.state != UnitState::whole) {
     throw Error(tuttiInvalidUsage,
                 fmt::format("the parameters of unit \"{}\" are with their ranks: they are here from pre_forward() or "
-                            "pre_backward() of it to the matching post",
+                            "pre_backward() or pre_backward_input() of it to the matching post",
                             unit.specs.name));
   }
   return unit.flat.parameter(unit.full, parameter);
@@ -250,17 +294,29 @@ Tensor FullyShardedDataParallel::data(std::size_t index, std::size_t parameter) 
 
 Tensor FullyShardedDataParallel::grad(std::size_t index, std::size_t parameter) const {
   const Unit& unit = units_[index];
-  if (!unit.in_backward && shards(ZeroStage::gradients)) {
-    throw Error(tuttiInvalidUsage,
-                fmt::format("the gradients of unit \"{}\" are there from pre_backward() to post_backward() of it only",
-                            unit.specs.name));
+  if (!unit.shards(ZeroStage::gradients)) return unit.flat.parameter(unit.gradients, parameter);
+  if (unit.in_first_part) return unit.flat.parameter(PlaceOf(unit), parameter);
+  if (!unit.in_backward) {
+    throw Error(
+        tuttiInvalidUsage,
+        fmt::format("the gradients of unit \"{}\" are there from pre_backward() to post_backward() of it only, or "
+                    "from pre_backward_weight() to post_backward_weight()",
+                    unit.specs.name));
   }
-  return unit.flat.parameter(unit.gradients, parameter);
+  return unit.flat.parameter(GradientsOf(unit), parameter);
 }
 
 FullyShardedDataParallel::Shard FullyShardedDataParallel::shard(std::size_t index) const {
   const Unit& unit = units_[index];
   return {unit.has_master() ? unit.master : KeptOf(unit), ReducedOf(unit)};
+}
+
+std::map<std::string, std::uint64_t> FullyShardedDataParallel::bytes_sent() const {
+  std::map<std::string, std::uint64_t> bytes;
+  for (const auto& sharers : sharers_) {
+    for (const auto& [name, sent] : sharers.groups.bytes_sent()) bytes[name] += sent;
+  }
+  return bytes;
 }
 
 void FullyShardedDataParallel::parameters_updated() {

@@ -1,7 +1,5 @@
 #include "tutti/parallel/fully_sharded_data_parallel.h"
 
-#include <thread>
-
 #include "parallel/fully_sharded_toy.h"
 #include "tutti/parallel/error.h"
 
@@ -94,24 +92,6 @@ TEST(FullyShardedDataParallel, DividesByWhatItIsTold) {
     self.Meet();
   });
 }
-
-// Communication is begun on rank 1 only when rank 0 says that it computes.
-class HeldBack : public HostCompute {
- public:
-  HeldBack(Rank& self, int free_forks) : self_(self), free_forks_(free_forks) {}
-  void fork_communication() override {
-    if (self_.rank() == 0 || ++forks_ <= free_forks_) return;
-    while (self_.board().numbers[0] < forks_ - free_forks_) std::this_thread::yield();
-  }
-  // Rank 0 computes for the n-th time.
-  void computes() {
-    if (self_.rank() == 0) ++self_.board().numbers[0];
-  }
-
- private:
-  Rank& self_;
-  int free_forks_, forks_ = 0;
-};
 
 // Would not end if unit i's forward waited for the gather of unit i + 1.
 TEST(FullyShardedDataParallel, GathersTheNextUnitWhileOneComputes) {

@@ -1,6 +1,5 @@
 // What sharding takes and sends, against the papers' formulas; and parameters in bfloat16 with a master copy.
 #include <cmath>
-#include <map>
 #include <numeric>
 
 #include "parallel/fully_sharded_toy.h"
@@ -10,29 +9,6 @@ namespace {
 
 using tutti::testing::Rank;
 using tutti::testing::RunRanks;
-
-// Knows of every byte that is asked for.
-class CountingCompute : public HostCompute {
- public:
-  void* allocate(std::size_t bytes) override {
-    void* const memory = HostCompute::allocate(bytes);
-    sizes_[memory] = bytes;
-    now_ += bytes;
-    peak_ = std::max(peak_, now_);
-    return memory;
-  }
-  void release(void* memory) noexcept override {
-    now_ -= sizes_[memory];
-    sizes_.erase(memory);
-    HostCompute::release(memory);
-  }
-  std::size_t now() const { return now_; }
-  std::size_t peak() const { return peak_; }
-
- private:
-  std::map<void*, std::size_t> sizes_;
-  std::size_t now_ = 0, peak_ = 0;
-};
 
 struct Sizes {
   Sizes(const UnitSizes& sizes, int ranks, int rank) {
@@ -73,9 +49,11 @@ TEST(FullyShardedDataParallel, TakesTheMemoryOfTheFormulas) {
           Initialize(fsdp, toy);
           TrainStep(fsdp, toy, microbatches);
 
-          const std::size_t parameters = stage == ZeroStage::parameters ? sizes.shard + sizes.two : sizes.all;
+          // One rank has nobody to share with.
+          const auto shares = [&](ZeroStage what) { return self.size() > 1 && stage >= what; };
+          const std::size_t parameters = shares(ZeroStage::parameters) ? sizes.shard + sizes.two : sizes.all;
           const std::size_t in_flight = microbatches == 1 ? sizes.two : sizes.two_and_arrived;
-          const std::size_t gradients = stage >= ZeroStage::gradients ? sizes.shard + in_flight : sizes.all;
+          const std::size_t gradients = shares(ZeroStage::gradients) ? sizes.shard + in_flight : sizes.all;
           EXPECT_EQ(account.peak(MemoryKind::parameters), parameters * sizeof(float));
           EXPECT_EQ(account.peak(MemoryKind::gradients), gradients * sizeof(float));
           EXPECT_EQ(account.peak(MemoryKind::optimizer_state), 2 * sizes.shard * sizeof(float));
@@ -83,9 +61,9 @@ TEST(FullyShardedDataParallel, TakesTheMemoryOfTheFormulas) {
           EXPECT_EQ(account.peak(), compute.peak());
           EXPECT_EQ(account.now(), compute.now());
           EXPECT_EQ(account.now(MemoryKind::parameters),
-                    (stage == ZeroStage::parameters ? sizes.shard : sizes.all) * sizeof(float));
+                    (shares(ZeroStage::parameters) ? sizes.shard : sizes.all) * sizeof(float));
           EXPECT_EQ(account.now(MemoryKind::gradients),
-                    (stage >= ZeroStage::gradients ? sizes.shard : sizes.all) * sizeof(float));
+                    (shares(ZeroStage::gradients) ? sizes.shard : sizes.all) * sizeof(float));
         }
       }
       self.Meet();
@@ -196,16 +174,31 @@ TEST(FullyShardedDataParallel, KeepsAMasterCopyOfBfloats) {
           fsdp.zero_grad();
           for (int microbatch = 0; microbatch < kMicrobatches; ++microbatch) {
             fsdp.set_requires_gradient_sync(microbatch + 1 == kMicrobatches);
-            for (std::size_t unit = fsdp.units(); unit-- > 0;) {
-              fsdp.pre_backward(unit);
+            const auto values_are = [&](std::size_t unit, float wanted) {
               for (std::size_t i = 0; i < kAwkward[unit].size(); ++i) {
-                const Tensor data = fsdp.data(unit, i), grad = fsdp.grad(unit, i);
-                std::vector<float> values(data.count()), grads(data.count(), static_cast<float>(2 * self.rank()));
-                compute.copy(data, Tensor(values.data(), {values.size()}), false);
-                for (const float each : values) EXPECT_EQ(each, AsBfloat16(1 + static_cast<float>(step) * kStep));
-                compute.copy(Tensor(grads.data(), {grads.size()}), grad, true);
+                std::vector<float> values(kAwkward[unit][i]);
+                compute.copy(fsdp.data(unit, i), Tensor(values.data(), {values.size()}), false);
+                for (const float each : values) EXPECT_EQ(each, AsBfloat16(wanted));
               }
-              fsdp.post_backward(unit);
+            };
+            const auto add = [&](std::size_t unit) {
+              for (std::size_t i = 0; i < kAwkward[unit].size(); ++i) {
+                std::vector<float> grads(kAwkward[unit][i], static_cast<float>(2 * self.rank()));
+                compute.copy(Tensor(grads.data(), {grads.size()}), fsdp.grad(unit, i), true);
+              }
+            };
+            const float wanted = 1 + static_cast<float>(step) * kStep;
+            const bool in_two_parts = step % 2 == 1;
+            for (std::size_t unit = fsdp.units(); unit-- > 0;) {
+              in_two_parts ? fsdp.pre_backward_input(unit) : fsdp.pre_backward(unit);
+              values_are(unit, wanted);
+              if (!in_two_parts) add(unit);
+              in_two_parts ? fsdp.post_backward_input(unit) : fsdp.post_backward(unit);
+            }
+            for (std::size_t unit = in_two_parts ? fsdp.units() : 0; unit-- > 0;) {
+              fsdp.pre_backward_weight(unit);
+              add(unit);
+              fsdp.post_backward_weight(unit);
             }
           }
           fsdp.finish_gradients();
@@ -224,7 +217,7 @@ TEST(FullyShardedDataParallel, KeepsAMasterCopyOfBfloats) {
         EXPECT_EQ(account.now(MemoryKind::optimizer_state), 4 * sizes.shard);
         EXPECT_EQ(account.now(MemoryKind::parameters), 2 * (stage == ZeroStage::parameters ? sizes.shard : sizes.all));
         EXPECT_EQ(account.now(MemoryKind::gradients),
-                  4 * sizes.shard + (stage >= ZeroStage::gradients ? 0 : 2 * sizes.all));
+                  4 * sizes.shard + (self.size() > 1 && stage >= ZeroStage::gradients ? 0 : 2 * sizes.all));
       }
       self.Meet();
     });

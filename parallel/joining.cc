@@ -4,7 +4,7 @@
 
 namespace tutti::parallel {
 
-void join_communication(Compute& compute, std::initializer_list<ProcessGroup*> groups) {
+void join_communication(Compute& compute, const std::vector<ProcessGroup*>& groups) {
   try {
     compute.join_communication();
   } catch (const Error& error) {

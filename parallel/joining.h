@@ -3,7 +3,7 @@
 // Thread-safety: one thread at a time.
 #pragma once
 
-#include <initializer_list>
+#include <vector>
 
 #include "tutti/parallel/compute.h"
 #include "tutti/parallel/process_group.h"
@@ -12,6 +12,6 @@ namespace tutti::parallel {
 
 // compute.join_communication(). Throws Error with the sentence of the group, one of those that have communicated, in
 // which something failed: a stream knows only that something has.
-void join_communication(Compute& compute, std::initializer_list<ProcessGroup*> groups);
+void join_communication(Compute& compute, const std::vector<ProcessGroup*>& groups);
 
 }  // namespace tutti::parallel

@@ -13,12 +13,18 @@ namespace {
 
 // What ranks compare, and show where they differ.
 using Description = std::array<char, 256>;
+// A complaint on its way: room for two descriptions, and what is said about them.
+struct Note {
+  tuttiResult_t code = tuttiSuccess;
+  std::array<char, 1020> text{};
+};
 
-Description Terminated(const std::string& text) {
-  Description description{};
-  std::ranges::copy_n(text.begin(), static_cast<std::ptrdiff_t>(std::min(text.size(), description.size() - 1)),
-                      description.begin());
-  return description;
+template <typename Text>
+Text Terminated(const std::string& text) {
+  Text terminated{};
+  std::ranges::copy_n(text.begin(), static_cast<std::ptrdiff_t>(std::min(text.size(), terminated.size() - 1)),
+                      terminated.begin());
+  return terminated;
 }
 
 // Everybody's `mine`, by rank.
@@ -43,38 +49,42 @@ std::string problem_of(const std::vector<Parameter>& parameters) {
   return {};
 }
 
-void require_no_problem(ProcessGroup& group, const std::string& problem) {
-  auto mine = Terminated(problem);
-  const auto all = Gather(group, mine);
-  const auto first = std::ranges::find_if(all, [](const auto& each) { return each.front() != '\0'; });
-  if (first == all.end()) return;
-  throw Error(tuttiInvalidArgument,
-              fmt::format("rank {} of group \"{}\": {}", first - all.begin(), group.name(), first->data()));
+Complaint first_complaint(ProcessGroup& group, const Complaint& mine) {
+  Note note{mine.code, Terminated<decltype(Note::text)>(mine.text)};
+  const auto all = Gather(group, note);
+  const auto first = std::ranges::find_if(all, [](const auto& each) { return each.text.front() != '\0'; });
+  return first == all.end() ? Complaint{} : Complaint{first->code, first->text.data()};
 }
 
 std::string description_of(const Parameter& parameter) {
   return fmt::format("\"{}\" {} {}", parameter.name, name_of(parameter.data.dtype), describe(parameter.data.shape));
 }
 
-void require_equal_parameters(ProcessGroup& group, const std::vector<std::string>& descriptions) {
+Complaint difference_of(ProcessGroup& group, const std::vector<std::string>& descriptions) {
   std::size_t number = descriptions.size();
   const auto numbers = Gather(group, number);
   for (std::size_t rank = 0; rank < numbers.size(); ++rank) {
     if (numbers[rank] == numbers[0]) continue;
-    throw Error(tuttiInvalidUsage,
-                fmt::format("the ranks' models differ: rank 0 of group \"{}\" has {} parameters, rank {} "
-                            "has {}",
-                            group.name(), numbers[0], rank, numbers[rank]));
+    return {tuttiInvalidUsage,
+            fmt::format("the ranks' models differ: rank 0 of group \"{}\" has {} parameters, rank {} "
+                        "has {}",
+                        group.name(), numbers[0], rank, numbers[rank])};
   }
   for (const auto& description : descriptions) {
-    auto mine = Terminated(description);
+    auto mine = Terminated<Description>(description);
     const auto all = Gather(group, mine);
     const auto other = std::ranges::find_if(all, [&](const auto& each) { return each != all.front(); });
     if (other == all.end()) continue;
-    throw Error(tuttiInvalidUsage,
-                fmt::format("the ranks' models differ: rank 0 of group \"{}\" has {}, rank {} has {} in its place",
-                            group.name(), all.front().data(), other - all.begin(), other->data()));
+    return {tuttiInvalidUsage,
+            fmt::format("the ranks' models differ: rank 0 of group \"{}\" has {}, rank {} has {} in its place",
+                        group.name(), all.front().data(), other - all.begin(), other->data())};
   }
+  return {};
+}
+
+void require_equal_parameters(ProcessGroup& group, const std::vector<std::string>& descriptions) {
+  const auto difference = difference_of(group, descriptions);
+  if (!difference.text.empty()) throw Error(difference.code, difference.text);
 }
 
 }  // namespace tutti::parallel

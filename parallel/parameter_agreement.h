@@ -12,12 +12,19 @@ namespace tutti::parallel {
 
 // What is wrong with them for a reason that needs no other rank: one without elements, two of one name. Else empty.
 std::string problem_of(const std::vector<Parameter>& parameters);
-// Throws Error (tuttiInvalidArgument) on every rank, naming the first rank that has a problem, if one has.
-void require_no_problem(ProcessGroup& group, const std::string& problem);
+// What is wrong, and with which code it is thrown; without text nothing is.
+struct Complaint {
+  tuttiResult_t code = tuttiSuccess;
+  std::string text;
+};
+// Collective: the complaint of the first rank that has one, on every rank.
+Complaint first_complaint(ProcessGroup& group, const Complaint& mine);
 // `"weight" float32 [4, 2]`.
 std::string description_of(const Parameter& parameter);
-// Throws Error (tuttiInvalidUsage) on every rank, naming two, where the ranks' parameters differ in number or
-// description.
+// Collective: a complaint (tuttiInvalidUsage), the same on every rank and naming two, where the ranks' parameters
+// differ in number or description.
+Complaint difference_of(ProcessGroup& group, const std::vector<std::string>& descriptions);
+// ... which it throws.
 void require_equal_parameters(ProcessGroup& group, const std::vector<std::string>& descriptions);
 
 }  // namespace tutti::parallel

@@ -57,6 +57,20 @@ Gradients Backward(const TensorParallel& tp, const Shape& weight_shape, std::siz
   return gradients;
 }
 
+TEST(WeightGradStore, CallsAtOnceOrLater) {
+  WeightGradStore store;
+  std::string done;
+  store.call([&] { done += "a"; });
+  EXPECT_EQ(done, "a");
+  store.defer(true);
+  store.call([&] { done += "b"; });
+  store.call([&] { done += "c"; });
+  store.defer(false);
+  EXPECT_EQ(done, "a");
+  for (const auto& gradient : store.take()) gradient();
+  EXPECT_EQ(done, "abc");
+}
+
 class WeightGradStoreOver : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, WeightGradStoreOver, ::testing::Values(1, 2, 3, 4));
 

@@ -19,10 +19,19 @@
 // reduce-scatter of the unit before that - and begin the next: so an all-gather and a reduce-scatter are under way
 // while a unit computes, never more. Units are used in the same order on all ranks.
 //
+// In a pipeline, where a stage has several chunks of the model, a pass goes through the units of one. A backward may be
+// in two parts, as zero-bubble schedules have it (Qi et al. 2023): first what the layers before wait for, with
+// parameters and without gradients; then, perhaps after other passes, what the unit learns, the other way round:
+//
+//     for each unit, from the last: pre_backward_input(u); compute with data(u, i); post_backward_input(u);
+//     for each unit, from the last: pre_backward_weight(u); add to grad(u, i); post_backward_weight(u);
+//
 // Thread-safety: one thread at a time.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string>
@@ -46,11 +55,21 @@ enum class ZeroStage {
 struct ShardedUnit {
   std::string name;
   std::vector<Parameter> parameters;
+  // Of the model's chunks on this rank, the one in whose passes the unit is used: what is gathered ahead is of the
+  // same. Units of a chunk follow each other.
+  int chunk = 0;
+  // Who has these parameters: of experts the ranks with the same ones, as ParallelState's
+  // get_expert_data_parallel_group(). Null: the whole group. Gradients are averaged over the whole group even so, whose
+  // samples an expert sees, or divided by gradient_divisor. A rank that is alone there keeps all.
+  ProcessGroup* group = nullptr;
+  // Of that group, as in the config.
+  int shard_group_size = 0;
 };
 
 struct FullyShardedDataParallelConfig {
   ZeroStage stage = ZeroStage::parameters;
-  // Ranks that share one model; the group has as many replicas as such groups. 0: all.
+  // Ranks that share one model; the group has as many replicas as such groups. 0: all. Of units without a group of
+  // their own.
   int shard_group_size = 0;
   // As in DistributedDataParallelConfig.
   int gradient_divisor = 0;
@@ -62,9 +81,10 @@ struct FullyShardedDataParallelConfig {
 
 class FullyShardedDataParallel {
  public:
-  // Collective. Throws Error on every rank, before anything of the model is sent: tuttiInvalidArgument for a shard
-  // group that does not divide the group, or parameters without elements, of one name, or of several types in a unit;
-  // tuttiInvalidUsage, naming two ranks, where units, their order, or settings differ. Everything given outlives this.
+  // Collective. Throws Error on every rank of the group and of the units' groups, before anything of the model is sent:
+  // tuttiInvalidArgument for a shard group that does not divide its group, chunks out of order, or parameters without
+  // elements, of one name, or of several types in a unit; tuttiInvalidUsage, naming two ranks, where units, their
+  // order, or settings differ. Everything given outlives this.
   FullyShardedDataParallel(ProcessGroup& group, Compute& compute, std::vector<ShardedUnit> units,
                            const FullyShardedDataParallelConfig& config = {});
   FullyShardedDataParallel(const FullyShardedDataParallel&) = delete;
@@ -73,16 +93,25 @@ class FullyShardedDataParallel {
   ~FullyShardedDataParallel();
 
   std::size_t units() const { return units_.size(); }
-  // `fill` is called for each parameter with where its values go. Everybody gets rank 0's, and keeps its shard.
+  // `fill` is called for each parameter with where its values go. Everybody gets those of rank 0 of the unit's group,
+  // and keeps its shard.
   void initialize(std::size_t unit, const std::function<void(std::size_t parameter, const Tensor& values)>& fill);
 
   void pre_forward(std::size_t unit);
   void post_forward(std::size_t unit);
   void pre_backward(std::size_t unit);
   void post_backward(std::size_t unit);
-  // Both throw Error (tuttiInvalidUsage) where they are not there: parameters before pre_forward or pre_backward and -
-  // with ZeroStage::parameters - after the matching post; gradients outside of backward, except with
-  // ZeroStage::optimizer_state. What the tensors point to is another place each time.
+  // A backward in two parts: as many of the second as of the first. Throw Error (tuttiInvalidUsage) for a second part
+  // without a first, and finish_gradients() for a first without a second.
+  void pre_backward_input(std::size_t unit);
+  void post_backward_input(std::size_t unit);
+  void pre_backward_weight(std::size_t unit);
+  void post_backward_weight(std::size_t unit);
+  // Both throw Error (tuttiInvalidUsage) where they are not there: parameters before pre_forward, pre_backward or
+  // pre_backward_input and - with ZeroStage::parameters - after the matching post; gradients outside of backward,
+  // except with ZeroStage::optimizer_state. What the tensors point to is another place each time - but that of the
+  // gradients is in both parts of a backward the same, so that layers may be told in the first where to add in the
+  // second, and no sooner: other gradients are there until then.
   Tensor data(std::size_t unit, std::size_t parameter) const;
   Tensor grad(std::size_t unit, std::size_t parameter) const;
 
@@ -105,53 +134,83 @@ class FullyShardedDataParallel {
 
   enum class UnitState { sharded, gathering, whole };
   UnitState state(std::size_t unit) const { return units_[unit].state; }
-  // By groups that are not the one given; see HybridShardingGroups.
-  std::map<std::string, std::uint64_t> bytes_sent() const { return groups_.bytes_sent(); }
+  // What of the unit is shared: the config's, or where a rank has no others to share with as of
+  // ZeroStage::optimizer_state: all parameters and gradients stay, and these are added up.
+  ZeroStage stage(std::size_t unit) const { return units_[unit].stage; }
+  // By groups that are not one of those given; see HybridShardingGroups.
+  std::map<std::string, std::uint64_t> bytes_sent() const;
   const MemoryAccount& memory() const { return memory_; }
 
  private:
   struct Unit {
     ShardedUnit specs;
+    HybridShardingGroups& groups;
     FlatParameter flat;
-    Buffer full{};       // all parameters; with ZeroStage::parameters while they are used
-    Buffer kept{};       // this rank's, with ZeroStage::parameters
-    Buffer master{};     // this rank's in float32, where parameters are not
-    Buffer gradients{};  // all; from ZeroStage::gradients on until they are reduced
-    Buffer arrived{};    // of one pass, where the shard has others' already or is of another type
-    Buffer reduced{};    // this rank's gradients in float32, unless they are a part of `gradients`
+    ZeroStage stage;
+    std::size_t place = 0;  // of gradients, in backwards of two parts
+    Buffer full{};          // all parameters; with ZeroStage::parameters while they are used
+    Buffer kept{};          // this rank's, with ZeroStage::parameters
+    Buffer master{};        // this rank's in float32, where parameters are not
+    Buffer gradients{};     // all; from ZeroStage::gradients on until they are reduced
+    Buffer arrived{};       // of one pass, where the shard has others' already or is of another type
+    Buffer reduced{};       // this rank's gradients in float32, unless they are a part of `gradients`
     UnitState state = UnitState::sharded;
     bool initialized = false;
-    bool in_backward = false;
-    bool fresh = true;       // nothing has been reduced since zero_grad()
-    bool last_pass = false;  // of the step
+    bool in_first_part = false;
+    bool in_backward = false;  // of which this is, or is not, the second part
+    bool in_place = false;     // the last pass's gradients are
+    bool fresh = true;         // nothing has been reduced since zero_grad()
+    bool last_pass = false;    // of the step
+    int owed = 0;              // second parts
+    bool shards(ZeroStage what) const { return stage >= what; }
     tuttiDataType_t dtype() const { return specs.parameters.front().data.dtype; }
     bool has_master() const { return dtype() != tuttiFloat32; }
   };
 
-  static int ShardGroupSize(ProcessGroup& group, const std::vector<ShardedUnit>& units,
-                            const FullyShardedDataParallelConfig& config);
-  bool shards(ZeroStage what) const { return config_.stage >= what; }
+  HybridShardingGroups& GroupsOf(const ShardedUnit& unit);
+  void MakeUnit(ShardedUnit specs);
   Buffer Make(MemoryKind kind, std::size_t count, tuttiDataType_t dtype);
   // This rank's part of what all have.
   Tensor Mine(const Unit& unit, const Tensor& flat) const;
-  Tensor KeptOf(const Unit& unit) const { return shards(ZeroStage::parameters) ? unit.kept : Mine(unit, unit.full); }
+  Tensor KeptOf(const Unit& unit) const {
+    return unit.shards(ZeroStage::parameters) ? unit.kept : Mine(unit, unit.full);
+  }
+  Tensor PlaceOf(const Unit& unit) const;
+  Tensor GradientsOf(const Unit& unit) const { return unit.in_place ? PlaceOf(unit) : unit.gradients.tensor(); }
   Tensor ReducedOf(const Unit& unit) const;
+  // In the order of a chunk's forward; units() if there is none.
+  std::size_t After(std::size_t unit) const;
+  std::size_t Before(std::size_t unit) const;
   void Use(std::size_t unit, std::size_t next);
   void StartGather(Unit& unit);
   void EndUse(Unit& unit);
   void Join();
   void Turn();
+  void BeginGradients(Unit& unit, bool second_part);
+  void EndGradients(Unit& unit);
   void StartReduce(Unit& unit);
   void EndReduce(Unit& unit);
+
+  struct Sharers {
+    ProcessGroup* all;
+    int shard_group_size;
+    HybridShardingGroups groups;
+  };
 
   ProcessGroup& group_;
   Compute& compute_;
   FullyShardedDataParallelConfig config_;
   MemoryAccount own_memory_;
   MemoryAccount& memory_;
-  HybridShardingGroups groups_;
+  std::deque<Sharers> sharers_;               // stay where they are
+  std::vector<ProcessGroup*> communicating_;  // of those
   std::vector<Unit> units_;
   std::vector<Unit*> to_reduce_, reducing_;  // in the order of their backward passes
+  // Where backwards of two parts add: units take the two in turn, so that one's gradients are reduced while the next
+  // one's are computed.
+  std::array<Buffer, 2> places_;
+  std::array<std::size_t, 2> place_bytes_{};
+  std::size_t placed_ = 0;  // units
   bool sync_ = true;
 };
 

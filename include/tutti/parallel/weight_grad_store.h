@@ -21,6 +21,11 @@ class WeightGradStore {
   bool deferring() const { return deferring_; }
 
   void put(Gradient gradient) { waiting_.push_back(std::move(gradient)); }
+  // At once, or put here while deferring.
+  void call(Gradient gradient) {
+    if (deferring_) return put(std::move(gradient));
+    gradient();
+  }
   // What was put here since the last call: to be called in that order.
   std::vector<Gradient> take() { return std::exchange(waiting_, {}); }
 
