@@ -57,6 +57,22 @@ sharded=(
   "TP x PP x DP = 2 x 2 x 2, ZeRO-1|8|--zero 1 --tensor 2 --pipeline 2"
   "TP+SP x PP x DP = 2 x 2 x 2, ZeRO-3|8|--zero 3 --tensor 2 --pipeline 2 --sequence-parallel"
 )
+# The same under every schedule of a pipeline, and with experts, which those that have the same ones share.
+shared_experts=()
+for zero in 1 2 3; do
+  sharded+=(
+    "PP 2 x DP 2, Interleaved1F1B, ZeRO-$zero|4|--zero $zero --pipeline 2 --schedule Interleaved1F1B --virtual-stages 2"
+    "PP 2 x DP 2, ZB-H1, ZeRO-$zero|4|--zero $zero --pipeline 2 --schedule ZB-H1"
+  )
+  shared_experts+=(
+    "DP 4, ZeRO-$zero|4|--zero $zero --microbatches 1"
+    "EP 2 x DP 2, ZeRO-$zero|4|--zero $zero --expert 2 --microbatches 1"
+    "EP 4, ZeRO-$zero|4|--zero $zero --expert 4 --microbatches 1"
+    "PP 2 x EP 2, ZeRO-$zero|4|--zero $zero --pipeline 2 --expert 2 --microbatches 2"
+    "PP 2 x DP 2, ZB-H1, ZeRO-$zero|4|--zero $zero --pipeline 2 --schedule ZB-H1 --microbatches 2"
+  )
+done
+shared_experts+=("HSDP 2 x 2, EP 2|4|--zero 3 --shard-group 2 --expert 2 --expert-shard-group 1 --microbatches 1")
 # The papers count one micro-batch.
 once=(
   "DP 4|4|--microbatches 1"
@@ -113,6 +129,8 @@ compare sharded "" "${sharded[@]}"
 echo
 compare mixture "$experts" "${mixture[@]}"
 echo
+compare shared-experts "$experts" "${shared_experts[@]}"
+echo
 compare baselines "" "${baselines[@]}"
 
 echo
@@ -145,7 +163,7 @@ bytes() {
   done
 }
 bytes bytes "" "${dense[@]}" "${sharded[@]}"
-bytes bytes "$experts" "${mixture[@]}"
+bytes bytes "$experts" "${mixture[@]}" "${shared_experts[@]}"
 bytes bytes "" "${baselines[@]}"
 echo "| in one micro-batch | | | |"
 bytes bytes "" "${once[@]}"
@@ -157,16 +175,25 @@ echo "|---|---|---|---|"
 bytes rank "" "${baselines[@]}"
 
 echo
-echo "[train] bytes of memory that rank 0's training state took at most, 16 layers, one micro-batch, and the formula's"
+echo "[train] bytes of memory that rank 0's training state took at most, 16 layers, and the formula's"
 echo "| split | of | taken | formula |"
 echo "|---|---|---|---|"
-for split in "${once[@]}"; do
-  IFS='|' read -r name ranks more <<<"$split"
-  # shellcheck disable=SC2086
-  examples/run.sh "$ranks" "$build/train_lm" --steps 2 --layers 16 --memory $more |
-    sed -n "s/^memory of rank 0, \(.*\): at most \([0-9]*\), by the formula \([0-9]*\)\$/| $name | \1 | \2 | \3 |/p"
-done
+# memory FLAGS SPLITS...
+memory() {
+  local flags=$1 split name ranks more
+  shift
+  for split in "$@"; do
+    IFS='|' read -r name ranks more <<<"$split"
+    # shellcheck disable=SC2086
+    examples/run.sh "$ranks" "$build/train_lm" --steps 2 --layers 16 --memory $flags $more |
+      sed -n "s/^memory of rank 0, \(.*\): at most \([0-9]*\), by the formula \([0-9]*\)\$/| $name | \1 | \2 | \3 |/p"
+  done
+}
+memory "" "${once[@]}"
+echo "| in several micro-batches | | | |"
+memory "" "${sharded[@]}"
+memory "$experts" "${shared_experts[@]}"
 
 echo
-[ "$status" -eq 0 ] && echo "[train] all curves are one rank's; charts are $out/dense.svg, sharded.svg, mixture.svg and baselines.svg" || echo "[train] FAILED"
+[ "$status" -eq 0 ] && echo "[train] all curves are one rank's; charts are $out/dense.svg, sharded.svg, mixture.svg, shared-experts.svg and baselines.svg" || echo "[train] FAILED"
 exit "$status"

@@ -31,12 +31,12 @@ Attention::Saved Attention::forward(const Tensor& x, const Tensor& y) {
 
 void Attention::backward(const Tensor& x, const Saved& saved, const Tensor& grad) {
   const Buffer grad_attended = in_.make(saved.attended.tensor().shape), grad_qkv = in_.make(saved.qkv.tensor().shape);
-  const Buffer grad_norm = in_.make(x.shape);
+  Buffer grad_norm = in_.make(x.shape);
   out_.backward(saved.attended, grad, grad_attended);
   in_.attention.backward(heads(saved.qkv, true), heads(saved.attended, false), saved.attention,
                          heads(grad_attended, false), heads(grad_qkv, true));
   qkv_.backward(saved.norm.y, grad_qkv, grad_norm);
-  norm_.backward(x, saved.norm, grad_norm, grad);
+  norm_.backward(x, saved.norm, std::move(grad_norm), grad);
 }
 
 Perceptron::Perceptron(const Surroundings& surroundings, const std::string& name)
@@ -58,35 +58,38 @@ Perceptron::Saved Perceptron::forward(const Tensor& x, const Tensor& y) {
 }
 
 void Perceptron::backward(const Tensor& x, const Saved& saved, const Tensor& grad) {
-  const Buffer grad_inner = in_.make(saved.up.tensor().shape), grad_norm = in_.make(x.shape);
+  const Buffer grad_inner = in_.make(saved.up.tensor().shape);
+  Buffer grad_norm = in_.make(x.shape);
   down_.backward(saved.active, grad, grad_inner);
   in_.math.gelu_backward(saved.up, grad_inner, grad_inner);
   up_.backward(saved.norm.y, grad_inner, grad_norm);
-  norm_.backward(x, saved.norm, grad_norm, grad);
-}
-
-Block::Block(const Surroundings& surroundings, const std::string& name)
-    : in_(surroundings), name_(name), attention_(surroundings, name) {
-  if (in_.dispatcher == nullptr) {
-    perceptron_.emplace(surroundings, name);
-  } else {
-    mixture_.emplace(surroundings, name);
-  }
+  norm_.backward(x, saved.norm, std::move(grad_norm), grad);
 }
 
 Block::Saved Block::forward(const Tensor& x, const Tensor& y) {
   Saved saved{{}, in_.make(x.shape), {}, {}};
-  saved.attention = attention_.forward(x, saved.between);
-  if (perceptron_) saved.perceptron = perceptron_->forward(saved.between, y);
-  if (mixture_) saved.mixture = mixture_->forward(saved.between, y);
+  in_.parameters.in_forward(name_, [&] {
+    saved.attention = Attention(in_, name_).forward(x, saved.between);
+    if (in_.dispatcher == nullptr) {
+      saved.perceptron = Perceptron(in_, name_).forward(saved.between, y);
+    } else {
+      saved.mixture = Mixture(in_, name_).route(saved.between);
+    }
+  });
+  if (saved.mixture) Mixture(in_, name_).forward(saved.between, *saved.mixture, y);
   return saved;
 }
 
 void Block::backward(const Tensor& x, const Saved& saved, const Tensor& grad) {
-  if (perceptron_) perceptron_->backward(saved.between, *saved.perceptron, grad);
-  if (mixture_) mixture_->backward(saved.between, *saved.mixture, grad);
-  attention_.backward(x, saved.attention, grad);
-  in_.parameters.mark_ready(name_ + ".");
+  Mixture::Gradients routed;
+  if (saved.mixture) routed = Mixture(in_, name_).backward_experts(saved.between, *saved.mixture, grad);
+  in_.parameters.in_backward(name_, [&] {
+    if (saved.perceptron) Perceptron(in_, name_).backward(saved.between, *saved.perceptron, grad);
+    if (saved.mixture) {
+      Mixture(in_, name_).backward_routing(saved.between, *saved.mixture, std::move(routed), grad);
+    }
+    Attention(in_, name_).backward(x, saved.attention, grad);
+  });
 }
 
 }  // namespace train_lm

@@ -56,29 +56,27 @@ class Perceptron {
   tutti::parallel::RowParallelLinear down_;
 };
 
-// Made for a pass: with --zero its parameters are elsewhere in the next.
+// Its layers are made for a pass: with --zero their parameters are elsewhere in the next. Two units: a mixture's
+// experts, and the rest.
 class Block {
  public:
-  Block(const Surroundings& surroundings, const std::string& name);
+  Block(const Surroundings& surroundings, std::string name) : in_(surroundings), name_(std::move(name)) {}
 
   struct Saved {
     Attention::Saved attention;
     Buffer between;
-    std::optional<Perceptron::Saved> perceptron;
+    std::optional<Perceptron::Saved> perceptron;  // one of the two
     std::optional<Mixture::Saved> mixture;
     // See Mixture.
     std::uint64_t remote_choices() const { return mixture ? mixture->remote_choices : 0; }
   };
   Saved forward(const Tensor& x, const Tensor& y);
-  // grad: of y, and then of x. The parameters' gradients are added to, and are ready afterwards.
+  // grad: of y, and then of x.
   void backward(const Tensor& x, const Saved& saved, const Tensor& grad);
 
  private:
   const Surroundings& in_;
   std::string name_;
-  Attention attention_;
-  std::optional<Perceptron> perceptron_;  // one of the two
-  std::optional<Mixture> mixture_;
 };
 
 }  // namespace train_lm

@@ -31,9 +31,10 @@ struct TrainConfig {
   tutti::parallel::ModelParallelSizes split;
   bool sequence_parallel = false;
   GradientExchange data_parallel = GradientExchange::all_reduce;
-  int servers = 1;      // of a parameter server, in each data-parallel group
-  int zero = 0;         // the stage of ZeRO: what data-parallel ranks share; 0: nothing
-  int shard_group = 0;  // ranks that share it; 0: all data-parallel ones
+  int servers = 1;             // of a parameter server, in each data-parallel group
+  int zero = 0;                // the stage of ZeRO: what data-parallel ranks share; 0: nothing
+  int shard_group = 0;         // ranks that share it; 0: all data-parallel ones
+  int expert_shard_group = 0;  // of the ranks that have the same experts, those that share them; 0: all
   std::string schedule = "1F1B";
   int virtual_stages = 1;        // model chunks a stage (Megatron: virtual_pipeline_model_parallel_size)
   std::size_t batch = 8;         // samples a step, over all data-parallel ranks

@@ -51,11 +51,10 @@ class ElementwiseMath final : public Math {
     });
   }
 
-  void layer_norm_backward(const Tensor& x, const Tensor& gain, const Tensor& statistics, const Tensor& grad_y,
-                           const Tensor& grad_gain, const Tensor& grad_bias, const Tensor& grad_x) override {
-    const auto from = tutti::parallel::matrix_of(x), grads = tutti::parallel::matrix_of(grad_y),
-               to = tutti::parallel::matrix_of(grad_x);
-    const float *const gains = gain.floats(), *const kept = statistics.floats();
+  void layer_norm_backward_weight(const Tensor& x, const Tensor& statistics, const Tensor& grad_y,
+                                  const Tensor& grad_gain, const Tensor& grad_bias) override {
+    const auto from = tutti::parallel::matrix_of(x), grads = tutti::parallel::matrix_of(grad_y);
+    const float* const kept = statistics.floats();
     float *const to_gain = grad_gain.floats(), *const to_bias = grad_bias.floats();
     on_.for_each(from.columns, [=] TUTTI_ANY_PROCESSOR(std::size_t i) {
       for (std::size_t row = 0; row < from.rows; ++row) {
@@ -63,6 +62,13 @@ class ElementwiseMath final : public Math {
         to_bias[i] += grads[row][i];
       }
     });
+  }
+
+  void layer_norm_backward_input(const Tensor& x, const Tensor& gain, const Tensor& statistics, const Tensor& grad_y,
+                                 const Tensor& grad_x) override {
+    const auto from = tutti::parallel::matrix_of(x), grads = tutti::parallel::matrix_of(grad_y),
+               to = tutti::parallel::matrix_of(grad_x);
+    const float *const gains = gain.floats(), *const kept = statistics.floats();
     on_.for_each(from.rows, [=] TUTTI_ANY_PROCESSOR(std::size_t row) {
       const float mean = kept[2 * row], scale = kept[2 * row + 1];
       float sum = 0, projection = 0;

@@ -43,8 +43,8 @@ class LayerNorm {
     Buffer y, statistics;
   };
   Saved forward(const Tensor& x) const;
-  // Adds to grad_x.
-  void backward(const Tensor& x, const Saved& saved, const Tensor& grad_y, const Tensor& grad_x) const;
+  // Adds to grad_x. What gain and bias learn may be put off.
+  void backward(const Tensor& x, const Saved& saved, Buffer grad_y, const Tensor& grad_x) const;
 
  private:
   const Surroundings& in_;

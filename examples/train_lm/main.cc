@@ -58,6 +58,10 @@ void Describe(CLI::App& app, Options& options) {
   app.add_option("--shard-group", train.shard_group, "ranks that share them; default: all data-parallel ones")
       ->check(CLI::PositiveNumber)
       ->needs(zero);
+  app.add_option("--expert-shard-group", train.expert_shard_group,
+                 "of the ranks that have the same experts, those that share them; default: all")
+      ->check(CLI::PositiveNumber)
+      ->needs(zero);
   app.add_option("--schedule", train.schedule, "GPipe, 1F1B, Interleaved1F1B or ZB-H1");
   app.add_option("--virtual-stages", train.virtual_stages, "chunks of the model a pipeline stage, for Interleaved1F1B");
   app.add_option("--microbatches", train.microbatches, "that a data-parallel rank's samples are computed in");
@@ -129,6 +133,7 @@ class Traffic {
     }
     for (auto& [name, count] : counts) count = Total(count - (before_.contains(name) ? before_.at(name) : 0));
     const auto early = Total(trainer_.buckets_sent_during_backward()), buckets = Total(trainer_.buckets());
+    const auto earlier = Total(trainer_.parameters().buckets_sent_before_last_unit());
     auto& world = state_.get_world_group();
     if (world.rank() != 0) return;
     for (const auto& [group, expected] : expected_bytes(config_, world.size(), counts.at(kChoices))) {
@@ -137,7 +142,9 @@ class Traffic {
     for (std::size_t rank = 0; rank < sent.size(); ++rank) {
       fmt::print("rank {} dp: sent {}, by the formula {}\n", rank, sent[rank], expected_by_rank[rank]);
     }
-    if (buckets != 0) fmt::print("buckets: {} of {} sent before the backward pass ended\n", early, buckets);
+    if (buckets == 0) return;
+    fmt::print("buckets: {} of {} sent before the backward pass ended, {} before its last unit\n", early, buckets,
+               earlier);
   }
 
  private:
@@ -173,7 +180,7 @@ class Traffic {
 
 // Of this rank.
 void PrintMemory(const TrainConfig& config, ParallelState& state, const Trainer& trainer) {
-  const auto expected = expected_memory(config, trainer.ranges(), state);
+  const auto expected = expected_memory(config, trainer.ranges(), trainer.actions(), state);
   const auto print = [&](const char* what, tutti::parallel::MemoryKind kind, std::uint64_t formula) {
     fmt::print("memory of rank {}, {}: at most {}, by the formula {}\n", state.get_world_group().rank(), what,
                trainer.parameters().memory().peak(kind), formula);

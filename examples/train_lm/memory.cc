@@ -1,57 +1,110 @@
 #include "memory.h"
 
 #include <algorithm>
-
-#include "sharded_parameters.h"
+#include <array>
+#include <map>
 
 namespace train_lm {
 namespace {
 
+using tutti::parallel::PipelineAction;
+using tutti::parallel::PipelinePass;
+
 // In elements.
 struct Unit {
   std::string name;
+  std::size_t chunk = 0;
+  bool expert = false;
   std::uint64_t all = 0, mine = 0;
+  // Of what is shared: with others, so that it comes and goes.
+  std::uint64_t moved = 0, arriving = 0;
 };
 
 std::vector<Unit> UnitsOf(const TrainConfig& config, const std::vector<StageRange>& ranges, ParallelState& state) {
-  const auto& replicas = state.get_data_parallel_group(true);
-  const int ranks = config.zero == 0 ? 1 : config.shard_group == 0 ? replicas.size() : config.shard_group;
   std::vector<Unit> units;
-  for (const auto& range : ranges) {
-    for (const auto& spec : parameters_of(config.model, range)) {
-      const auto name = unit_of(spec.name);
-      if (units.empty() || units.back().name != name) units.push_back({name});
-      units.back().all += Tensor(static_cast<float*>(nullptr), part_shape(spec, state)).count();
+  for (const auto& spec : parameters_of(config.model, ranges)) {
+    const auto name = unit_of(spec);
+    if (units.empty() || units.back().name != name) {
+      units.push_back({.name = name, .chunk = spec.chunk, .expert = spec.expert});
     }
+    units.back().all += Tensor(static_cast<float*>(nullptr), part_shape(spec, state)).count();
   }
-  const auto rank = static_cast<std::uint64_t>(replicas.rank() % ranks);
   for (auto& unit : units) {
-    const std::uint64_t most = (unit.all + static_cast<std::uint64_t>(ranks) - 1) / static_cast<std::uint64_t>(ranks);
+    const auto& replicas = unit.expert ? state.get_expert_data_parallel_group() : state.get_data_parallel_group(true);
+    const int group = unit.expert ? config.expert_shard_group : config.shard_group;
+    const auto ranks = static_cast<std::uint64_t>(config.zero == 0 ? 1 : group == 0 ? replicas.size() : group);
+    const std::uint64_t rank = static_cast<std::uint64_t>(replicas.rank()) % ranks;
+    const std::uint64_t most = (unit.all + ranks - 1) / ranks;
     unit.mine = std::min((rank + 1) * most, unit.all) - std::min(rank * most, unit.all);
+    if (ranks == 1) continue;
+    unit.moved = unit.all;
+    unit.arriving = unit.mine;
   }
   return units;
 }
 
+std::uint64_t Gathered(const std::vector<Unit>& units) {
+  std::uint64_t most = 0;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const bool ahead = i + 1 < units.size() && units[i + 1].chunk == units[i].chunk;
+    most = std::max(most, units[i].moved + (ahead ? units[i + 1].moved : 0));
+  }
+  return most;
+}
+
+// Of a backward in two parts, in m micro-batches.
+std::uint64_t InPlaces(const std::vector<Unit>& units, std::size_t microbatches) {
+  std::array<std::uint64_t, 2> places{};
+  std::uint64_t arriving = 0;
+  std::size_t place = 0;
+  for (const auto& unit : units) {
+    if (unit.moved == 0) continue;
+    places[place] = std::max(places[place], unit.moved);
+    place = (place + 1) % places.size();
+    arriving = std::max(arriving, unit.arriving);
+  }
+  return places[0] + places[1] + (microbatches > 1 ? arriving : 0);
+}
+
+// One use of a unit after the other: what this one computes, and what the one before has left to be reduced.
+std::uint64_t Reduced(const std::vector<Unit>& units, const std::vector<PipelineAction>& actions) {
+  std::uint64_t most = 0, left = 0;
+  std::map<const Unit*, int> times;
+  const Unit* before = nullptr;
+  for (const auto& action : actions) {
+    const bool backward = action.pass == PipelinePass::backward;
+    const auto use = [&](const Unit& unit) {
+      if (unit.chunk != static_cast<std::size_t>(action.chunk)) return;
+      if (before == &unit) left = 0;  // its own gradients, which are waited for
+      most = std::max(most, left + (backward ? unit.moved : 0));
+      left = backward ? unit.moved + (times[&unit]++ > 0 ? unit.arriving : 0) : 0;
+      most = std::max(most, left);
+      before = &unit;
+    };
+    if (backward) {
+      std::for_each(units.rbegin(), units.rend(), use);
+    } else {
+      std::for_each(units.begin(), units.end(), use);
+    }
+  }
+  return most;
+}
+
 }  // namespace
 
-MemoryUse expected_memory(const TrainConfig& config, const std::vector<StageRange>& ranges, ParallelState& state) {
+MemoryUse expected_memory(const TrainConfig& config, const std::vector<StageRange>& ranges,
+                          const std::vector<PipelineAction>& actions, ParallelState& state) {
   const auto units = UnitsOf(config, ranges, state);
-  const bool several = config.microbatches > 1;
-  std::uint64_t all = 0, mine = 0, two = 0, two_reduced = 0;
-  const auto neighbours = [&](const Unit& unit, const Unit& next) {
-    two_reduced = std::max(two_reduced, unit.all + next.all + (several ? next.mine : 0));
-  };
-  for (std::size_t i = 0; i < units.size(); ++i) {
-    all += units[i].all;
-    mine += units[i].mine;
-    if (i + 1 == units.size()) break;
-    two = std::max(two, units[i].all + units[i + 1].all);
-    neighbours(units[i], units[i + 1]);
+  std::uint64_t all = 0, mine = 0;
+  for (const auto& unit : units) {
+    all += unit.all;
+    mine += unit.mine;
   }
-  // In a pipeline a backward pass may follow another.
-  if (several && state.get_pipeline_model_parallel_world_size() > 1) neighbours(units.back(), units.front());
-  const std::uint64_t parameters = config.zero == 3 ? mine + two : all;
-  const std::uint64_t gradients = config.zero >= 2 ? mine + two_reduced : all;
+  const bool in_two_parts =
+      std::ranges::find(actions, PipelinePass::backward_weight, &PipelineAction::pass) != actions.end();
+  const std::uint64_t moving = in_two_parts ? InPlaces(units, config.microbatches) : Reduced(units, actions);
+  const std::uint64_t parameters = config.zero == 3 ? mine + Gathered(units) : all;
+  const std::uint64_t gradients = config.zero >= 2 ? mine + moving : all;
   const std::uint64_t moments = 2 * (config.zero >= 1 ? mine : all);
   return {parameters * sizeof(float), gradients * sizeof(float), moments * sizeof(float)};
 }

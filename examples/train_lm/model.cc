@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <numeric>
 
 namespace train_lm {
@@ -41,29 +42,33 @@ tutti::parallel::ColumnParallelLinear Model::MakeHead() const {
 }
 
 void Model::Embed(const Samples& samples, const Tensor& x) {
-  in_.parameters.pre_forward("embedding");
-  MakeEmbedding().forward(samples.ids, x);
-  const Buffer rows = in_.make(x.shape);
-  in_.math.compute().embed(positions_, in_.parameters.data("positions"), 0, rows);
-  in_.math.add(x, rows, x);
-  in_.parameters.post_forward("embedding");
+  in_.parameters.in_forward("embedding", [&] {
+    MakeEmbedding().forward(samples.ids, x);
+    const Buffer rows = in_.make(x.shape);
+    in_.math.compute().embed(positions_, in_.parameters.data("positions"), 0, rows);
+    in_.math.add(x, rows, x);
+  });
 }
 
-void Model::EmbedBackward(const Samples& samples, const Tensor& grad) {
-  in_.parameters.pre_backward("embedding");
-  in_.math.compute().embed_backward(positions_, grad, 0, in_.parameters.grad("positions"));
-  MakeEmbedding().backward(samples.ids, grad);
-  in_.parameters.mark_ready("positions");
-  in_.parameters.mark_ready("embedding");
-  in_.parameters.post_backward("embedding");
+void Model::EmbedBackward(const Samples& samples, Buffer grad) {
+  const auto kept = std::make_shared<Buffer>(std::move(grad));
+  in_.parameters.in_backward("embedding", [&] {
+    // The layer looks at its weight's shape alone, whose memory may be gone by then.
+    in_.parameters.weight_grads().call([&compute = in_.math.compute(), layer = MakeEmbedding(), ids = samples.ids, kept,
+                                        positions = positions_.tensor(),
+                                        grad_positions = in_.parameters.grad("positions")]() mutable {
+      compute.embed_backward(positions, *kept, 0, grad_positions);
+      layer.backward(ids, *kept);
+    });
+  });
 }
 
 double Model::Head(const Samples& samples, const Tensor& x, Saved& saved) {
-  in_.parameters.pre_forward("head");
-  saved.norm = norm_.forward(x);
-  saved.logits = in_.make(in_.part_of_columns(in_.model.vocabulary));
-  MakeHead().forward(saved.norm.y, saved.logits);
-  in_.parameters.post_forward("head");
+  in_.parameters.in_forward("head", [&] {
+    saved.norm = norm_.forward(x);
+    saved.logits = in_.make(in_.part_of_columns(in_.model.vocabulary));
+    MakeHead().forward(saved.norm.y, saved.logits);
+  });
   const Buffer losses = in_.make({samples.targets.count()});
   saved.loss.emplace(in_.tp, in_.model.vocabulary);
   saved.loss->forward(saved.logits, samples.targets, losses);
@@ -73,19 +78,17 @@ double Model::Head(const Samples& samples, const Tensor& x, Saved& saved) {
 }
 
 void Model::HeadBackward(const Samples& samples, const Tensor& x, Saved& saved, float loss_scale, const Tensor& grad) {
-  in_.parameters.pre_backward("head");
   const std::vector<float> scales(samples.targets.count(), loss_scale);
   const Buffer grad_losses = in_.make({scales.size()});
   in_.math.compute().upload(scales.data(), grad_losses);
   const Tensor& logits = saved.logits;
   saved.loss->backward(logits, samples.targets, grad_losses, logits);
-  const Buffer grad_norm = in_.make(x.shape);
-  MakeHead().backward(saved.norm.y, logits, grad_norm);
   in_.math.compute().zero(grad);
-  norm_.backward(x, saved.norm, grad_norm, grad);
-  in_.parameters.mark_ready("norm.");
-  in_.parameters.mark_ready("head.");
-  in_.parameters.post_backward("head");
+  in_.parameters.in_backward("head", [&] {
+    Buffer grad_norm = in_.make(x.shape);
+    MakeHead().backward(saved.norm.y, logits, grad_norm);
+    norm_.backward(x, saved.norm, std::move(grad_norm), grad);
+  });
 }
 
 void Model::forward(int microbatch, const Samples& samples, const Tensor* input, const Tensor* output) {
@@ -102,9 +105,7 @@ void Model::forward(int microbatch, const Samples& samples, const Tensor* input,
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const bool goes_out = i + 1 == blocks_.size() && output != nullptr;
     const Tensor y = goes_out ? *output : add();
-    in_.parameters.pre_forward(blocks_[i]);
     saved.blocks.push_back(Block(in_, blocks_[i]).forward(saved.inputs[i], y));
-    in_.parameters.post_forward(blocks_[i]);
     remote_choices_ += saved.blocks.back().remote_choices();
   }
   if (last()) losses_[microbatch] = Head(samples, saved.inputs.back(), saved);
@@ -121,49 +122,32 @@ Model::Saved Model::Backward(int microbatch, const Samples& samples, const Tenso
                              const Tensor* grad_input, float loss_scale) {
   auto node = saved_.extract(microbatch);
   Saved& saved = node.mapped();
-  const Buffer own = in_.make(activation_shape());
-  const Tensor& grad = grad_input != nullptr ? *grad_input : own.tensor();
+  Buffer own = in_.make(activation_shape());
+  const Tensor grad = grad_input != nullptr ? *grad_input : own.tensor();
   if (grad_output == nullptr) {
     HeadBackward(samples, saved.inputs.back(), saved, loss_scale, grad);
   } else {
     in_.math.compute().copy_columns(*grad_output, 0, grad, 0, in_.model.hidden);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    in_.parameters.pre_backward(blocks_[i]);
     Block(in_, blocks_[i]).backward(saved.inputs[i], saved.blocks[i], grad);
-    in_.parameters.post_backward(blocks_[i]);
   }
-  if (first()) EmbedBackward(samples, grad);
+  if (first()) EmbedBackward(samples, std::move(own));
   return std::move(saved);
 }
 
 void Model::backward_input(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
                            float loss_scale) {
-  auto& weight_grads = in_.parameters.weight_grads();
-  weight_grads.defer(true);
+  in_.parameters.defer(true);
   auto saved = Backward(microbatch, samples, grad_output, grad_input, loss_scale);
-  weight_grads.defer(false);
+  in_.parameters.defer(false);
   put_off_.erase(microbatch);
-  put_off_.emplace(microbatch, PutOff{std::move(saved), weight_grads.take()});
+  put_off_.emplace(microbatch, PutOff{std::move(saved), in_.parameters.take_put_off()});
 }
 
 void Model::backward_weight(int microbatch) {
   const auto node = put_off_.extract(microbatch);
-  for (const auto& gradient : node.mapped().gradients) gradient();
-}
-
-void Model::mark_ready() {
-  for (std::size_t block = range_.first_block; block < range_.last_block; ++block) {
-    in_.parameters.mark_ready(fmt::format("block{}.", block));
-  }
-  if (first()) {
-    in_.parameters.mark_ready("positions");
-    in_.parameters.mark_ready("embedding");
-  }
-  if (last()) {
-    in_.parameters.mark_ready("norm.");
-    in_.parameters.mark_ready("head.");
-  }
+  in_.parameters.backward_weight(node.mapped().gradients);
 }
 
 }  // namespace train_lm

@@ -30,13 +30,10 @@ class Model {
   // grad_output: null on the last stage, whose losses all count `loss_scale`. grad_input: null on the first.
   void backward(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
                 float loss_scale);
-  // The same in two parts. What the linear layers learn is put off to the second one - of a mixture's experts, norms,
-  // embeddings and the router nothing.
+  // The same in two parts: all that is learnt is put off to the second one.
   void backward_input(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
                       float loss_scale);
   void backward_weight(int microbatch);
-  // All its parameters have their gradients: after the last second part. (Other backwards say it as they go.)
-  void mark_ready();
   // The sum of the losses of a micro-batch, on the last stage, after its forward.
   double loss(int microbatch) const { return losses_.at(microbatch); }
   // See Mixture; of all blocks, so far.
@@ -58,7 +55,7 @@ class Model {
   // Kept until the second part of a backward.
   struct PutOff {
     Saved saved;
-    std::vector<tutti::parallel::WeightGradStore::Gradient> gradients;
+    std::vector<Parameters::PutOff> gradients;
   };
 
   Saved Backward(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
@@ -67,7 +64,7 @@ class Model {
   VocabParallelEmbedding MakeEmbedding() const;
   ColumnParallelLinear MakeHead() const;
   void Embed(const Samples& samples, const Tensor& x);
-  void EmbedBackward(const Samples& samples, const Tensor& grad);
+  void EmbedBackward(const Samples& samples, Buffer grad);
   double Head(const Samples& samples, const Tensor& x, Saved& saved);
   void HeadBackward(const Samples& samples, const Tensor& x, Saved& saved, float loss_scale, const Tensor& grad);
   bool first() const { return range_.first_block == 0; }

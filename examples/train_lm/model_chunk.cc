@@ -42,15 +42,12 @@ void ModelChunk::backward(int microbatch, const Tensor* /*input*/, const Tensor*
 
 void ModelChunk::backward_input(int microbatch, const Tensor* /*input*/, const Tensor* grad_output,
                                 const Tensor* grad_input) {
-  in_.parameters.sync(false);
   model_.backward_input(microbatch, At(microbatch), grad_output, grad_input, LossScale());
 }
 
 void ModelChunk::backward_weight(int microbatch, const Tensor* /*input*/, const Tensor* /*grad_output*/) {
+  in_.parameters.sync(CountsLast());
   model_.backward_weight(microbatch);
-  if (!CountsLast()) return;
-  in_.parameters.sync(true);
-  model_.mark_ready();
 }
 
 }  // namespace train_lm

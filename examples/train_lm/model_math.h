@@ -31,9 +31,11 @@ class Math {
   // Over the last dimension (Ba et al. 2016); statistics: mean and 1 / deviation of each row.
   virtual void layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& y,
                           const Tensor& statistics) = 0;
-  // Adds to grad_gain and grad_bias, and to grad_x.
-  virtual void layer_norm_backward(const Tensor& x, const Tensor& gain, const Tensor& statistics, const Tensor& grad_y,
-                                   const Tensor& grad_gain, const Tensor& grad_bias, const Tensor& grad_x) = 0;
+  // Adds to grad_x, and to grad_gain and grad_bias.
+  virtual void layer_norm_backward_input(const Tensor& x, const Tensor& gain, const Tensor& statistics,
+                                         const Tensor& grad_y, const Tensor& grad_x) = 0;
+  virtual void layer_norm_backward_weight(const Tensor& x, const Tensor& statistics, const Tensor& grad_y,
+                                          const Tensor& grad_gain, const Tensor& grad_bias) = 0;
   // The tanh form (Hendrycks and Gimpel 2016).
   virtual void gelu(const Tensor& x, const Tensor& y) = 0;
   virtual void gelu_backward(const Tensor& x, const Tensor& grad_y, const Tensor& grad_x) = 0;

@@ -76,6 +76,23 @@ std::vector<ParameterSpec> parameters_of(const ModelConfig& model, const StageRa
   return specs;
 }
 
+std::vector<ParameterSpec> parameters_of(const ModelConfig& model, const std::vector<StageRange>& ranges) {
+  std::vector<ParameterSpec> specs;
+  for (std::size_t chunk = 0; chunk < ranges.size(); ++chunk) {
+    for (auto& spec : parameters_of(model, ranges[chunk])) {
+      spec.chunk = chunk;
+      specs.push_back(std::move(spec));
+    }
+  }
+  return specs;
+}
+
+std::string unit_of(const ParameterSpec& spec) {
+  const auto& name = spec.name;
+  if (name.starts_with("block")) return name.substr(0, name.find('.')) + (spec.expert ? ".experts" : "");
+  return name.starts_with("norm.") || name.starts_with("head.") ? "head" : "embedding";
+}
+
 Shape part_shape(const ParameterSpec& spec, const ParallelState& state) {
   const auto size = static_cast<std::size_t>(state.get_tensor_model_parallel_world_size());
   Shape mine = spec.whole;
@@ -129,7 +146,8 @@ Parameters::Parameters(const std::vector<ParameterSpec>& specs, const TrainConfi
     auto& list = spec.expert ? experts : dense;
     entry.index = list.size();
     list.push_back({spec.name, entry.data});
-    entries_.emplace(spec.name, std::move(entry));
+    const auto place = entries_.emplace(spec.name, std::move(entry)).first;
+    units_[unit_of(spec)].push_back(&place->second);
   }
   // Ranks that have parts of the same samples have the same parameters, too.
   auto& replicas = state_.get_data_parallel_group(true);
@@ -156,17 +174,35 @@ Tensor Parameters::grad(const std::string& name) const {
   return owner(entry).grad(entry.index);
 }
 
-void Parameters::pre_forward(const std::string& unit) {
+void Parameters::in_forward(const std::string& unit, const std::function<void()>& compute) {
   if (sharded_) sharded_->pre_forward(unit);
-}
-void Parameters::post_forward(const std::string& unit) {
+  compute();
   if (sharded_) sharded_->post_forward(unit);
 }
-void Parameters::pre_backward(const std::string& unit) {
+
+void Parameters::in_backward(const std::string& unit, const std::function<void()>& compute) {
+  if (weight_grads_.deferring()) {
+    if (sharded_) sharded_->pre_backward_input(unit);
+    compute();
+    if (sharded_) sharded_->post_backward_input(unit);
+    put_off_.push_back({unit, weight_grads_.take()});
+    return;
+  }
   if (sharded_) sharded_->pre_backward(unit);
-}
-void Parameters::post_backward(const std::string& unit) {
+  sent_before_last_unit_ = buckets_sent();
+  compute();
+  MarkReady(unit);
   if (sharded_) sharded_->post_backward(unit);
+}
+
+void Parameters::backward_weight(const std::vector<PutOff>& units) {
+  for (const auto& [unit, gradients] : units) {
+    if (sharded_) sharded_->pre_backward_weight(unit);
+    sent_before_last_unit_ = buckets_sent();
+    for (const auto& gradient : gradients) gradient();
+    MarkReady(unit);
+    if (sharded_) sharded_->post_backward_weight(unit);
+  }
 }
 
 tutti::parallel::LinearParameters Parameters::linear(const std::string& name) {
@@ -192,11 +228,9 @@ void Parameters::sync(bool on) {
   experts_wait_ = on ? nullptr : std::make_unique<NoSync>(*experts_);
 }
 
-void Parameters::mark_ready(const std::string& prefix) {
-  for (auto entry = entries_.lower_bound(prefix); entry != entries_.end() && entry->first.starts_with(prefix);
-       ++entry) {
-    owner(entry->second).mark_ready(entry->second.index);
-  }
+void Parameters::MarkReady(const std::string& unit) {
+  if (sharded_) return;
+  for (const auto* const entry : units_.at(unit)) owner(*entry).mark_ready(entry->index);
 }
 
 // What is to be summed over the tensor-parallel group is averaged over the replicas first, as in Megatron-Core's

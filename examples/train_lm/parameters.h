@@ -1,12 +1,15 @@
 // A model's parameters, and which part of each this rank has. Values depend on names and whole shapes alone, so that
-// every split begins with the same model.
+// every split begins with the same model. They are in units, what is used together: the embedding, each block but its
+// experts, its experts, the head.
 //
 // Thread-safety: one thread at a time.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config.h"
@@ -33,6 +36,7 @@ struct ParameterSpec {
   bool along_sequence = false;
   // Of an expert: averaged over the ranks that hold the same one.
   bool expert = false;
+  std::size_t chunk = 0;  // of those of this rank's stage
 };
 
 // All parameters of the blocks [first, last) of the model, with what is before the first block and after the last one
@@ -42,6 +46,10 @@ struct StageRange {
   std::size_t first_expert = 0, last_expert = 0;
 };
 std::vector<ParameterSpec> parameters_of(const ModelConfig& model, const StageRange& range);
+// Of a stage's chunks.
+std::vector<ParameterSpec> parameters_of(const ModelConfig& model, const std::vector<StageRange>& ranges);
+// "embedding", "block0", "block0.experts", ..., "head".
+std::string unit_of(const ParameterSpec& spec);
 
 // This rank's part of it, and its values in the beginning.
 struct Part {
@@ -63,25 +71,31 @@ class Parameters {
   Tensor grad(const std::string& name) const;
   // "name.weight" and "name.bias".
   tutti::parallel::LinearParameters linear(const std::string& name);
-  // Of all linear layers' weights.
+  // For all that a unit learns.
   tutti::parallel::WeightGradStore& weight_grads() { return weight_grads_; }
 
-  // A unit ("embedding", "block0", ..., "head") is used from here to there.
-  void pre_forward(const std::string& unit);
-  void post_forward(const std::string& unit);
-  void pre_backward(const std::string& unit);
-  void post_backward(const std::string& unit);
+  // `compute` uses the unit's parameters, and backward adds to its gradients. Units come one after the other.
+  void in_forward(const std::string& unit, const std::function<void()>& compute);
+  void in_backward(const std::string& unit, const std::function<void()>& compute);
+  // While on, backward puts what is learnt off, unit by unit, to be done in that order.
+  void defer(bool on) { weight_grads_.defer(on); }
+  struct PutOff {
+    std::string unit;
+    std::vector<tutti::parallel::WeightGradStore::Gradient> gradients;
+  };
+  std::vector<PutOff> take_put_off() { return std::exchange(put_off_, {}); }
+  void backward_weight(const std::vector<PutOff>& units);
 
   void broadcast();
   void zero_grad();
   // While false, gradients are added up and not sent.
   void sync(bool on);
-  // All parameters whose names begin so have their gradients.
-  void mark_ready(const std::string& prefix);
   // Every gradient is the average over the samples of all ranks.
   void finish_gradients();
-  // Those of this step that are on their way or there, and how many there are.
+  // Buckets of this step that are on their way or there; those that were when the last unit's gradients were begun;
+  // all.
   std::size_t buckets_sent() const { return sharded_ ? 0 : dense_->buckets_sent() + experts_->buckets_sent(); }
+  std::size_t buckets_sent_before_last_unit() const { return sent_before_last_unit_; }
   std::size_t buckets() const { return sharded_ ? 0 : dense_->buckets().size() + experts_->buckets().size(); }
   // Of this rank's parameters that are not experts', and of those of them that it updates.
   std::size_t dense_bytes() const { return DenseBytes(false); }
@@ -105,13 +119,18 @@ class Parameters {
 
   std::size_t DenseBytes(bool updated_only) const;
   DistributedDataParallel& owner(const Entry& entry) const { return entry.spec.expert ? *experts_ : *dense_; }
+  // All the unit's parameters have their gradients.
+  void MarkReady(const std::string& unit);
 
   ParallelState& state_;
   Math& math_;
   bool sequence_parallel_;
   tutti::parallel::MemoryAccount memory_;
   tutti::parallel::WeightGradStore weight_grads_;
+  std::vector<PutOff> put_off_;
+  std::size_t sent_before_last_unit_ = 0;
   std::map<std::string, Entry> entries_;
+  std::map<std::string, std::vector<const Entry*>> units_;
   std::unique_ptr<DistributedDataParallel> dense_, experts_;
   std::unique_ptr<DistributedDataParallel::NoSync> dense_waits_, experts_wait_;
   std::unique_ptr<ShardedParameters> sharded_;  // with --zero, in the place of all above

@@ -5,18 +5,12 @@ namespace train_lm {
 using tutti::parallel::MemoryKind;
 using tutti::parallel::ZeroStage;
 
-std::string unit_of(const std::string& parameter) {
-  if (parameter.starts_with("block")) return parameter.substr(0, parameter.find('.'));
-  return parameter.starts_with("norm.") || parameter.starts_with("head.") ? "head" : "embedding";
-}
-
 ShardedParameters::ShardedParameters(const std::vector<ParameterSpec>& specs, const TrainConfig& config,
                                      ParallelState& state, Math& math, tutti::parallel::MemoryAccount& memory)
     : state_(state),
       math_(math),
       sequence_parallel_(config.sequence_parallel),
-      every_pass_(config.zero >= static_cast<int>(ZeroStage::gradients)),
-      fsdp_(state.get_data_parallel_group(true), math.compute(), UnitsOf(specs),
+      fsdp_(state.get_data_parallel_group(true), math.compute(), UnitsOf(specs, config),
             {.stage = static_cast<ZeroStage>(config.zero),
              .shard_group_size = config.shard_group,
              .memory = &memory,
@@ -38,11 +32,20 @@ ShardedParameters::ShardedParameters(const std::vector<ParameterSpec>& specs, co
   }
 }
 
-std::vector<tutti::parallel::ShardedUnit> ShardedParameters::UnitsOf(const std::vector<ParameterSpec>& specs) {
+std::vector<tutti::parallel::ShardedUnit> ShardedParameters::UnitsOf(const std::vector<ParameterSpec>& specs,
+                                                                     const TrainConfig& config) {
   std::vector<tutti::parallel::ShardedUnit> units;
   for (const auto& spec : specs) {
-    const auto unit = unit_of(spec.name);
-    if (units_.emplace(unit, units.size()).second) units.push_back({unit, {}});
+    const auto name = unit_of(spec);
+    if (units_.emplace(name, units.size()).second) {
+      auto& unit = units.emplace_back();
+      unit.name = name;
+      unit.chunk = static_cast<int>(spec.chunk);
+      if (spec.expert) {
+        unit.group = &state_.get_expert_data_parallel_group();
+        unit.shard_group_size = config.expert_shard_group;
+      }
+    }
     auto& parameters = units.back().parameters;
     const Shape shape = part_shape(spec, state_);
     entries_.emplace(spec.name, Entry{units.size() - 1, parameters.size(), shape, spec.along_sequence});
@@ -58,27 +61,45 @@ Tensor ShardedParameters::data(const std::string& name) const {
 
 Tensor ShardedParameters::grad(const std::string& name) const {
   const auto& entry = entries_.at(name);
-  if (in_backward_ == nullptr) return {static_cast<float*>(nullptr), entry.shape};
+  if (in_backward_ != entry.unit) return {static_cast<float*>(nullptr), entry.shape};
   return fsdp_.grad(entry.unit, entry.index);
 }
 
 void ShardedParameters::pre_backward(const std::string& unit) {
-  const auto place = units_.find(unit);
-  fsdp_.pre_backward(place->second);
-  in_backward_ = &place->first;
+  in_backward_ = units_.at(unit);
+  fsdp_.pre_backward(*in_backward_);
 }
 
 void ShardedParameters::post_backward(const std::string& unit) {
-  const std::size_t index = units_.at(unit);
-  if (sequence_parallel_ && (every_pass_ || last_pass_)) {
-    auto& group = state_.get_tensor_model_parallel_group();
-    for (const auto& [name, entry] : entries_) {
-      if (entry.unit != index || !entry.along_sequence) continue;
-      group.all_reduce(grad(name), grad(name), tuttiSum, math_.compute().stream());
-    }
+  SumAlongSequence(units_.at(unit));
+  in_backward_.reset();
+  fsdp_.post_backward(units_.at(unit));
+}
+
+void ShardedParameters::pre_backward_input(const std::string& unit) {
+  in_backward_ = units_.at(unit);
+  fsdp_.pre_backward_input(*in_backward_);
+}
+
+void ShardedParameters::post_backward_input(const std::string& unit) {
+  in_backward_.reset();
+  fsdp_.post_backward_input(units_.at(unit));
+}
+
+void ShardedParameters::post_backward_weight(const std::string& unit) {
+  SumAlongSequence(units_.at(unit));
+  fsdp_.post_backward_weight(units_.at(unit));
+}
+
+void ShardedParameters::SumAlongSequence(std::size_t unit) {
+  // Gradients that stay are summed up once, in the step's last pass.
+  if (!sequence_parallel_ || (!last_pass_ && fsdp_.stage(unit) < ZeroStage::gradients)) return;
+  auto& group = state_.get_tensor_model_parallel_group();
+  for (const auto& [name, entry] : entries_) {
+    if (entry.unit != unit || !entry.along_sequence) continue;
+    const Tensor grad = fsdp_.grad(entry.unit, entry.index);
+    group.all_reduce(grad, grad, tuttiSum, math_.compute().stream());
   }
-  in_backward_ = nullptr;
-  fsdp_.post_backward(index);
 }
 
 void ShardedParameters::sync(bool on) {

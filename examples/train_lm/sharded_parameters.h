@@ -1,10 +1,11 @@
-// The dense parameters of a model whose data-parallel ranks share them (--zero): by units - the embedding, each block,
-// the head - which the model says it uses. Adam runs over this rank's shards.
+// The parameters of a model whose data-parallel ranks share them (--zero), by units, which the model says it uses: of
+// experts the ranks that have the same ones. Adam runs over this rank's shards.
 //
 // Thread-safety: one thread at a time.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,9 +15,6 @@
 
 namespace train_lm {
 
-// The unit that a parameter is in: "embedding", "block0", ..., "head".
-std::string unit_of(const std::string& parameter);
-
 class ShardedParameters {
  public:
   ShardedParameters(const std::vector<ParameterSpec>& specs, const TrainConfig& config, ParallelState& state,
@@ -24,13 +22,18 @@ class ShardedParameters {
 
   // While the parameter's unit is used.
   Tensor data(const std::string& name) const;
-  // Outside of backward without memory, for layers that are made for a forward pass.
+  // While the unit is in backward, or its first part, for what is added in the second one. Else without memory, for
+  // layers that are made for a forward pass.
   Tensor grad(const std::string& name) const;
 
   void pre_forward(const std::string& unit) { fsdp_.pre_forward(units_.at(unit)); }
   void post_forward(const std::string& unit) { fsdp_.post_forward(units_.at(unit)); }
   void pre_backward(const std::string& unit);
   void post_backward(const std::string& unit);
+  void pre_backward_input(const std::string& unit);
+  void post_backward_input(const std::string& unit);
+  void pre_backward_weight(const std::string& unit) { fsdp_.pre_backward_weight(units_.at(unit)); }
+  void post_backward_weight(const std::string& unit);
   void zero_grad() { fsdp_.zero_grad(); }
   void sync(bool on);
   void finish_gradients() { fsdp_.finish_gradients(); }
@@ -45,18 +48,19 @@ class ShardedParameters {
     bool along_sequence;
   };
 
-  std::vector<tutti::parallel::ShardedUnit> UnitsOf(const std::vector<ParameterSpec>& specs);
+  std::vector<tutti::parallel::ShardedUnit> UnitsOf(const std::vector<ParameterSpec>& specs, const TrainConfig& config);
+  // The gradients of what is not split, before they are reduced.
+  void SumAlongSequence(std::size_t unit);
 
   ParallelState& state_;
   Math& math_;
   bool sequence_parallel_;
-  bool every_pass_;  // is reduced, not only a step's last
   bool last_pass_ = true;
   std::map<std::string, std::size_t> units_;
   std::map<std::string, Entry> entries_;
   FullyShardedDataParallel fsdp_;
   std::vector<std::pair<Buffer, Buffer>> moments_;  // first and second, by unit
-  const std::string* in_backward_ = nullptr;        // a unit
+  std::optional<std::size_t> in_backward_;          // a unit
 };
 
 }  // namespace train_lm

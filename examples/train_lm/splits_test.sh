@@ -64,20 +64,57 @@ for exchange in all-reduce parameter-server "parameter-server --servers 3 --buck
   "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "DP 4, $exchange=$work/exchange"
 done
 
-# With sequence parallelism, too, the backward pass hides all buckets; norms are summed up afterwards.
-train 4 --tensor 2 --sequence-parallel --bucket-bytes 20000 --bytes --losses "$work/buckets" >"$work/out"
-"$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "TP+SP 2 x DP 2, small buckets=$work/buckets"
-awk '$1 == "buckets:" { seen = 1; if ($2 != $4 || $4 < 40) { print; exit 1 } } END { if (!seen) exit 1 }' "$work/out"
-
-# Shards of unlike length; every number is the formula's.
-for flags in "3 --zero 3 --batch 9 --microbatches 1" "6 --zero 2 --batch 9 --tensor 2 --microbatches 3" \
-  "4 --zero 3 --shard-group 2 --microbatches 2"; do
+# The backward pass hides the buckets, all but the last unit's: with sequence parallelism, too, whose norms are summed up
+# afterwards, and with a backward in two parts.
+for flags in "--tensor 2 --sequence-parallel" "--pipeline 2 --schedule ZB-H1" \
+  "--pipeline 2 --schedule Interleaved1F1B --virtual-stages 2"; do
   # shellcheck disable=SC2086  # several words
-  train $flags --algorithm ring --bytes --memory | awk -v ranks="${flags%% *}" '
+  train 4 $flags --bucket-bytes 20000 --bytes --losses "$work/buckets" >"$work/out"
+  "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "$flags, small buckets=$work/buckets"
+  awk '$1 == "buckets:" { seen = 1; if ($2 != $4 || $4 < 40 || $(NF - 4) < $4 / 2) { print; exit 1 } }
+    END { if (!seen) exit 1 }' "$work/out"
+done
+
+# shares RANKS FLAGS: every number is the formula's, of memory on every rank.
+shares() {
+  train "$@" --algorithm ring --bytes --memory >"$work/out"
+  awk -v ranks="$1" '
     $1 == "bytes" || $1 == "memory" {
       seen++; counted = $(NF - 4); sub(",", "", counted); if (counted != $NF) { print; bad = 1 }
     }
-    END { if (seen < 5 + 3 * ranks) { print seen + 0 " numbers"; bad = 1 }; exit bad }'
+    END { if (seen < 5 + 3 * ranks) { print seen + 0 " numbers"; bad = 1 }; exit bad }' "$work/out"
+}
+# Shards of unlike length.
+shares 3 --zero 3 --batch 9 --microbatches 1
+shares 6 --zero 2 --batch 9 --tensor 2 --microbatches 3
+shares 4 --zero 3 --shard-group 2 --microbatches 2
+shares 4 --zero 3 --batch 12 --microbatches 3 --experts 3 --hidden 36 --feed-forward 100
+# One rank of data parallelism shares with nobody.
+shares 2 --zero 3 --tensor 2 --sequence-parallel
+# shares_and_trains REFERENCE RANKS FLAGS: to the losses of one rank, too.
+shares_and_trains() {
+  local reference=$1
+  shift
+  shares "$@" --losses "$work/shares"
+  "$programs/compare_losses" "$work/chart.svg" "one rank=$work/$reference" "$*=$work/shares"
+}
+# Under schedules with several chunks a stage or backwards in two parts, and with experts, of which some have no replicas.
+for zero in 1 2 3; do
+  for schedule in "Interleaved1F1B --virtual-stages 2" "ZB-H1"; do
+    # shellcheck disable=SC2086  # several words
+    shares_and_trains one 4 --zero "$zero" --pipeline 2 --schedule $schedule
+    # shellcheck disable=SC2086
+    shares_and_trains one-mixture 4 --zero "$zero" --experts 4 --microbatches 2 --pipeline 2 --expert 2 --schedule $schedule
+  done
+  shares_and_trains one-mixture 4 --zero "$zero" --experts 4 --microbatches 2 --expert 2
+  shares_and_trains one-mixture 4 --zero "$zero" --experts 4 --microbatches 2 --expert 4
+done
+shares_and_trains one 8 --zero 2 --pipeline 2 --schedule ZB-H1 --microbatches 2 --tensor 2 --sequence-parallel
+for flags in "--pipeline 2 --schedule ZB-H1" "--expert 2 --shard-group 2 --expert-shard-group 1" \
+  "--shard-group 2 --expert-shard-group 2" "--tensor 2 --sequence-parallel --expert-tensor 1 --expert 2" \
+  "--context 2 --expert 2"; do
+  # shellcheck disable=SC2086  # several words
+  shares_and_trains one-mixture 4 --zero 3 --experts 4 --microbatches 2 $flags
 done
 
 # sends GROUPS FLAGS: on 8 ranks, in so many kinds of groups.
@@ -118,10 +155,10 @@ refused "the number of microbatches (1) is not divisible by the number of stages
 refused "the schedule \"1F1B\" has 1 model chunk a stage, but 2 were asked for" 2 --pipeline 2 --virtual-stages 2
 refused "experts (3) is not divisible by expert_model_parallel_size (2)" 2 --expert 2 --experts 3
 refused "data_parallel_size x context_parallel_size (4) is not divisible by shard_group (3)" 4 --zero 3 --shard-group 3 --microbatches 2
-refused "virtual_stages is 2, but what a model whose parameters are sharded takes is 1" \
-  2 --zero 1 --pipeline 2 --schedule Interleaved1F1B --virtual-stages 2
-refused "a model whose parameters are sharded is not trained by ZB-H1" 4 --zero 1 --pipeline 2 --schedule ZB-H1
-refused "experts is 4, but what a model whose parameters are sharded takes is 0" 2 --zero 1 --experts 4
+refused "expert_data_parallel_size (2) is not divisible by expert_shard_group (4)" \
+  4 --zero 1 --experts 4 --expert 2 --expert-shard-group 4 --microbatches 2
+refused "expert_shard_group is 2, but what a model without experts takes is 0" \
+  4 --zero 1 --expert-shard-group 2 --microbatches 2
 refused "the number of heads (3) is not divisible by ulysses_size (2)" 2 --context 2 --ulysses 2 --heads 3 --hidden 66
 refused "sequence (63) is not divisible by context_parallel_size (2)" 2 --context 2 --sequence 63
 refused "length (62) is not divisible by the number of zigzag chunks, twice the ring's size (4)" 2 --context 2 --sequence 62

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::uint64_t kFloat = sizeof(float);
 
+StageRange WholeModel(const ModelConfig& model) { return {0, model.layers, 0, model.experts}; }
 std::uint64_t CountOf(const Shape& shape) { return Tensor(static_cast<float*>(nullptr), shape).count(); }
 
 // Sizes of the split, and what a micro-batch's activations are.
@@ -66,35 +67,37 @@ std::uint64_t AlongSequenceBytes(const Job& job) {
   const auto& config = job.config;
   if (!config.sequence_parallel) return 0;
   std::uint64_t bytes = 0;
-  for (const auto& spec : parameters_of(config.model, {0, config.model.layers, 0, config.model.experts})) {
+  for (const auto& spec : parameters_of(config.model, WholeModel(config.model))) {
     if (spec.along_sequence) bytes += 2 * (job.tp - 1) * CountOf(spec.whole) * kFloat;
   }
   const std::uint64_t places = config.data_parallel == GradientExchange::parameter_server ? 1 : job.replicas();
-  return bytes * places * (config.zero >= 2 ? config.microbatches : 1);
+  const bool every_pass = config.zero >= 2 && job.shards > 1;
+  return bytes * places * (every_pass ? config.microbatches : 1);
 }
 
 // Of all parameters, or gradients. A rank of a tensor-parallel group has its part of what is split, and all of the
 // rest.
 std::uint64_t DenseBytes(const Job& job) {
   std::uint64_t count = 0;
-  for (const auto& spec : parameters_of(job.config.model, {0, job.config.model.layers, 0, job.config.model.experts})) {
+  for (const auto& spec : parameters_of(job.config.model, WholeModel(job.config.model))) {
     if (!spec.expert) count += CountOf(spec.whole) * (spec.split == Split::none ? job.tp : 1);
   }
   return count * kFloat;
 }
 
-// All gradients once, or ZeRO's: parameters are gathered once a step - as a stage of their own twice a
-// micro-batch, forward and backward - and gradients are reduced once a step, or from stage 2 on once a micro-batch.
-// With shards over a part of the ranks, gradients' shards are all-reduced across.
-std::map<std::string, std::uint64_t> DataParallelBytes(const Job& job) {
-  const std::string group = job.cp > 1 ? "cp-dp" : "dp";
-  const std::uint64_t bytes = DenseBytes(job), copies = job.replicas() / job.shards;
-  if (job.config.zero == 0) return {{group, ExchangeBytes(job.config.data_parallel, job.replicas(), bytes)}};
-  const std::uint64_t gathers = job.config.zero == 3 ? 2 * job.config.microbatches : 1;
-  const std::uint64_t reduces = job.config.zero >= 2 ? job.config.microbatches : 1;
-  const std::uint64_t among = (gathers + reduces) * copies * (job.shards - 1) * bytes;
+// Of what `replicas` ranks have, all gradients once, or ZeRO's: parameters are gathered once a step - as a stage of
+// their own twice a micro-batch, forward and backward - and gradients are reduced once a step, or from stage 2 on once
+// a micro-batch. With shards over a part of the ranks, gradients' shards are all-reduced across, once a step.
+std::map<std::string, std::uint64_t> ReplicasBytes(const TrainConfig& config, const std::string& group,
+                                                   std::uint64_t replicas, int shard_group, std::uint64_t bytes) {
+  if (config.zero == 0) return {{group, ExchangeBytes(config.data_parallel, replicas, bytes)}};
+  const std::uint64_t shards = shard_group == 0 ? replicas : static_cast<std::uint64_t>(shard_group);
+  const std::uint64_t copies = replicas / shards;
+  const std::uint64_t gathers = config.zero == 3 ? 2 * config.microbatches : 1;
+  const std::uint64_t reduces = config.zero >= 2 ? config.microbatches : 1;
+  const std::uint64_t among = (gathers + reduces) * copies * (shards - 1) * bytes;
   const std::uint64_t across = 2 * (copies - 1) * bytes;
-  if (job.shards == 1 || copies == 1) return {{group, among + across}};
+  if (shards == 1 || copies == 1) return {{group, among + across}};
   return {{group, 0}, {group + " shard", among}, {group + " replicate", across}};
 }
 
@@ -132,14 +135,13 @@ std::uint64_t ExpertParallelBytes(const Job& job, std::uint64_t remote_choices) 
   return rows + groups * (model.layers / job.pp) * job.config.microbatches * (counts + loads);
 }
 
-// Each expert's gradients, over the ranks that have it.
-std::uint64_t ExpertDataParallelBytes(const Job& job) {
+// Of all experts, each once.
+std::uint64_t ExpertBytes(const Job& job) {
   std::uint64_t count = 0;
-  for (const auto& spec : parameters_of(job.config.model, {0, job.config.model.layers, 0, job.config.model.experts})) {
+  for (const auto& spec : parameters_of(job.config.model, WholeModel(job.config.model))) {
     if (spec.expert) count += CountOf(spec.whole);
   }
-  return ExchangeBytes(job.config.data_parallel, static_cast<std::uint64_t>(job.layouts.expert.size("dp")),
-                       count * kFloat);
+  return count * kFloat;
 }
 
 }  // namespace
@@ -147,14 +149,15 @@ std::uint64_t ExpertDataParallelBytes(const Job& job) {
 std::map<std::string, std::uint64_t> expected_bytes(const TrainConfig& config, int world_size,
                                                     std::uint64_t remote_choices) {
   const Job job(config, world_size);
-  auto bytes = DataParallelBytes(job);
+  auto bytes = ReplicasBytes(config, job.cp > 1 ? "cp-dp" : "dp", job.replicas(), config.shard_group, DenseBytes(job));
+  bytes.merge(ReplicasBytes(config, "expert dp", static_cast<std::uint64_t>(job.layouts.expert.size("dp")),
+                            config.expert_shard_group, ExpertBytes(job)));
   bytes.merge(std::map<std::string, std::uint64_t>{
       {"tp", job.replicas() * TensorParallelBytes(job) + AlongSequenceBytes(job)},
       {"pp", job.replicas() * PipelineBytes(job)},
       {"ulysses", job.replicas() * UlyssesBytes(job)},
       {"ring", job.replicas() * RingBytes(job)},
-      {"expert ep", config.model.experts == 0 ? 0 : ExpertParallelBytes(job, remote_choices)},
-      {"expert dp", ExpertDataParallelBytes(job)}});
+      {"expert ep", config.model.experts == 0 ? 0 : ExpertParallelBytes(job, remote_choices)}});
   return bytes;
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -45,15 +44,14 @@ const TrainConfig& Checked(const TrainConfig& config, const ParallelState& state
     require_divisible("data_parallel_size x context_parallel_size", dp * cp, "shard_group",
                       static_cast<std::size_t>(config.shard_group));
   }
-  if (config.zero != 0) {
-    require_equal("experts", model.experts, "what a model whose parameters are sharded takes", 0);
-    require_equal("virtual_stages", static_cast<std::size_t>(config.virtual_stages),
-                  "what a model whose parameters are sharded takes", 1);
-    // Its units' gradients are reduced when their backward ends, not when their weights' is done.
-    if (config.schedule == "ZB-H1") {
-      throw tutti::parallel::Error(tuttiInvalidArgument,
-                                   "a model whose parameters are sharded is not trained by ZB-H1: use 1F1B or GPipe");
+  if (config.expert_shard_group != 0) {
+    if (model.experts == 0) {
+      require_equal("expert_shard_group", static_cast<std::size_t>(config.expert_shard_group),
+                    "what a model without experts takes", 0);
     }
+    require_divisible("expert_data_parallel_size",
+                      static_cast<std::size_t>(state.get_expert_data_parallel_world_size()), "expert_shard_group",
+                      static_cast<std::size_t>(config.expert_shard_group));
   }
   if (model.experts == 0 && ep > 1)
     require_equal("expert_model_parallel_size", ep, "what a model without experts takes", 1);
@@ -98,12 +96,6 @@ std::vector<StageRange> RangesOf(const TrainConfig& config, const ParallelState&
   return ranges;
 }
 
-std::vector<ParameterSpec> ParametersOf(const ModelConfig& model, const std::vector<StageRange>& ranges) {
-  std::vector<ParameterSpec> specs;
-  for (const auto& range : ranges) std::ranges::move(parameters_of(model, range), std::back_inserter(specs));
-  return specs;
-}
-
 }  // namespace
 
 Trainer::Trainer(const TrainConfig& config, ParallelState& state, Math& math)
@@ -112,7 +104,7 @@ Trainer::Trainer(const TrainConfig& config, ParallelState& state, Math& math)
       math_(math),
       ranges_(RangesOf(config, state)),
       text_(config.text, config.model.sequence),
-      parameters_(ParametersOf(config.model, ranges_), config, state, math),
+      parameters_(parameters_of(config.model, ranges_), config, state, math),
       attention_(state.get_ulysses_parallel_group(), state.get_ring_parallel_group(), math.attention(),
                  AttentionOf(config, state)),
       surroundings_{config_.model,

@@ -26,6 +26,10 @@ class Trainer {
   // Of the last step: this rank's buckets of gradients, and those of them that were sent before the pass ended.
   std::size_t buckets() const { return parameters_.buckets(); }
   std::size_t buckets_sent_during_backward() const { return buckets_sent_during_backward_; }
+  // What this stage does in a step.
+  const std::vector<tutti::parallel::PipelineAction>& actions() const {
+    return schedule_.actions[static_cast<std::size_t>(state_.get_pipeline_model_parallel_rank())];
+  }
   const Parameters& parameters() const { return parameters_; }
   // Of this stage's chunks of the model.
   const std::vector<StageRange>& ranges() const { return ranges_; }
