@@ -184,6 +184,10 @@ TEST(FullyShardedExperts, TellEverybodyWhatDiffers) {
             {"group \"dense\"", "unit \"unit1\" of chunk 0 with shards over 2 of 2 ranks", "over 1 of 2 ranks"});
     refused(of_rank(1, {{4}, {0}}, {{4}, {3}}), 0, tuttiInvalidArgument,
             {"rank 1 of group \"dense\"", "unit1: weight0", "[0]"});
+    auto alone = UnitsOf({{4}});
+    alone[0].shard_group_size = 2;
+    EXPECT_TRUE(Throws([&] { FullyShardedDataParallel(group, compute, alone); }, tuttiInvalidArgument,
+                       {"unit \"unit0\" has a shard_group_size (2)", "no group"}));
     // Where the unit's ranks are some of the others', too.
     auto units = UnitsOf(of_rank(2, {{4}, {5}}, {{4}, {3}}));
     units[1].group = &own;

@@ -46,6 +46,10 @@ std::string ProblemOf(ProcessGroup& group, const std::vector<ShardedUnit>& units
       problem = ProblemOf(*unit.group, shard_group_size_of(unit, group, config));
       if (!problem.empty()) problem = fmt::format("unit \"{}\": {}", unit.name, problem);
     }
+    if (unit.group == nullptr && unit.shard_group_size != 0) {
+      return fmt::format("unit \"{}\" has a shard_group_size ({}), but no group of its own", unit.name,
+                         unit.shard_group_size);
+    }
     if (unit.chunk < chunk) {
       return fmt::format("unit \"{}\" of chunk {} comes behind one of chunk {}", unit.name, unit.chunk, chunk);
     }

@@ -62,7 +62,7 @@ struct ShardedUnit {
   // get_expert_data_parallel_group(). Null: the whole group. Gradients are averaged over the whole group even so, whose
   // samples an expert sees, or divided by gradient_divisor. A rank that is alone there keeps all.
   ProcessGroup* group = nullptr;
-  // Of that group, as in the config.
+  // Of that group, as in the config; 0 without one.
   int shard_group_size = 0;
 };
 
