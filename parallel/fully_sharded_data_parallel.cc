@@ -128,11 +128,16 @@ void FullyShardedDataParallel::Turn() {
   for (auto* const unit : std::exchange(to_reduce_, {})) StartReduce(*unit);
 }
 
-void FullyShardedDataParallel::Use(std::size_t index, std::size_t next) {
+void FullyShardedDataParallel::Use(std::size_t index, std::optional<std::size_t> next) {
   Unit& unit = units_[index];
   if (unit.state == UnitState::sharded) StartGather(unit);  // nobody has fetched it: the first of a pass
   Turn();
-  if (next < units_.size() && units_[next].state == UnitState::sharded) StartGather(units_[next]);
+  GatherAhead(next);
+}
+
+// Not the unit in use, with which the next pass may begin: of that there is one copy, and it is gathered anew then.
+void FullyShardedDataParallel::GatherAhead(std::optional<std::size_t> unit) {
+  if (unit && units_[*unit].state == UnitState::sharded) StartGather(units_[*unit]);
 }
 
 void FullyShardedDataParallel::EndUse(Unit& unit) {
@@ -141,13 +146,26 @@ void FullyShardedDataParallel::EndUse(Unit& unit) {
   unit.state = UnitState::sharded;
 }
 
-std::size_t FullyShardedDataParallel::After(std::size_t unit) const {
-  const std::size_t next = unit + 1;
-  return next < units_.size() && units_[next].specs.chunk == units_[unit].specs.chunk ? next : units_.size();
+bool FullyShardedDataParallel::EndsForward(std::size_t unit) const {
+  return unit + 1 == units_.size() || units_[unit + 1].specs.chunk != units_[unit].specs.chunk;
 }
 
-std::size_t FullyShardedDataParallel::Before(std::size_t unit) const {
-  return unit > 0 && units_[unit - 1].specs.chunk == units_[unit].specs.chunk ? unit - 1 : units_.size();
+bool FullyShardedDataParallel::EndsBackward(std::size_t unit) const { return unit == 0 || EndsForward(unit - 1); }
+
+std::optional<std::size_t> FullyShardedDataParallel::After(std::size_t unit) {
+  return EndsForward(unit) ? NextPass() : unit + 1;
+}
+
+std::optional<std::size_t> FullyShardedDataParallel::Before(std::size_t unit) {
+  return EndsBackward(unit) ? NextPass() : unit - 1;
+}
+
+void FullyShardedDataParallel::set_next_pass(std::optional<std::size_t> first_unit) {
+  if (first_unit && *first_unit >= units_.size()) {
+    throw Error(tuttiInvalidArgument,
+                fmt::format("the next pass cannot begin with unit {} of {}", *first_unit, units_.size()));
+  }
+  next_pass_ = first_unit;
 }
 
 void FullyShardedDataParallel::pre_forward(std::size_t unit) { Use(unit, After(unit)); }
@@ -189,6 +207,7 @@ void FullyShardedDataParallel::pre_backward_weight(std::size_t index) {
   }
   --unit.owed;
   Turn();
+  if (EndsBackward(index)) GatherAhead(NextPass());
   BeginGradients(unit, true);
 }
 

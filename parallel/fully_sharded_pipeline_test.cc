@@ -81,48 +81,52 @@ TEST(FullyShardedPipeline, TwoPartsGiveTheBitsOfOne) {
   });
 }
 
-// What a stage takes at most, by looking at one use of a unit after the other.
+// What a stage takes at most beside its shards, by looking at one use of a unit after the other.
 struct Peak {
   Peak(const FullyShardedToy& toy, const UnitSizes& sizes, const PipelineSchedule& schedule, int stage, int ranks,
        int rank) {
-    std::size_t previous = 0;  // what the use before leaves to be reduced
-    const std::size_t none = sizes.size();
-    std::size_t unit_before = none;
-    std::map<std::size_t, int> reduced;
-    std::array<std::size_t, 2> places{};
-    std::size_t arrived = 0;
     const auto all = [&](std::size_t unit) {
       return std::accumulate(sizes[unit].begin(), sizes[unit].end(), std::size_t{0});
     };
     const auto mine = [&](std::size_t unit) {
-      return FlatParameter({{all(unit)}}, static_cast<std::size_t>(ranks))
-          .shard_counts()[static_cast<std::size_t>(rank)];
+      const FlatParameter flat({{all(unit)}}, static_cast<std::size_t>(ranks));
+      return flat.shard_counts()[static_cast<std::size_t>(rank)];
     };
+    struct Use {
+      std::size_t unit;
+      PipelinePass pass;
+    };
+    std::vector<Use> uses;
+    for (const auto& action : schedule.actions[static_cast<std::size_t>(stage)]) {
+      auto units = toy.units_of_chunk(static_cast<std::size_t>(action.chunk));
+      if (action.pass != PipelinePass::forward) std::ranges::reverse(units);
+      for (const auto unit : units) uses.push_back({unit, action.pass});
+    }
+    std::map<std::size_t, int> times;
+    std::size_t left = 0;  // by the use before, to be reduced
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+      const auto [unit, pass] = uses[i];
+      const std::size_t held = pass == PipelinePass::backward_weight ? 0 : all(unit);
+      const bool ahead = i + 1 < uses.size() && uses[i + 1].pass != PipelinePass::backward_weight &&
+                         (held == 0 || uses[i + 1].unit != unit);
+      parameters = std::max(parameters, held + (ahead ? all(uses[i + 1].unit) : 0));
+      if (i > 0 && uses[i - 1].unit == unit) left = 0;  // its own gradients, which are waited for
+      const std::size_t added = pass == PipelinePass::backward ? all(unit) : 0;
+      gradients = std::max(gradients, added + left);
+      left = added + (added > 0 && times[unit]++ > 0 ? mine(unit) : 0);
+      gradients = std::max(gradients, left);
+    }
+    std::array<std::size_t, 2> places{};
+    std::size_t arrived = 0;
     for (std::size_t unit = 0; unit < sizes.size(); ++unit) {
       shard += mine(unit);
       places[unit % 2] = std::max(places[unit % 2], all(unit));
       arrived = std::max(arrived, mine(unit));
     }
-    bool in_two_parts = false;
-    for (const auto& action : schedule.actions[static_cast<std::size_t>(stage)]) {
-      auto units = toy.units_of_chunk(static_cast<std::size_t>(action.chunk));
-      if (action.pass != PipelinePass::forward) std::ranges::reverse(units);
-      in_two_parts = in_two_parts || action.pass == PipelinePass::backward_weight;
-      for (std::size_t i = 0; i < units.size(); ++i) {
-        const bool adds = action.pass == PipelinePass::backward;
-        if (action.pass != PipelinePass::backward_weight) {
-          parameters = std::max(parameters, all(units[i]) + (i + 1 < units.size() ? all(units[i + 1]) : 0));
-        }
-        const bool again = unit_before == units[i];  // is waited for
-        gradients = std::max({gradients, previous, (adds ? all(units[i]) : 0) + (again ? 0 : previous)});
-        unit_before = units[i];
-        previous = adds ? all(units[i]) + (reduced[units[i]]++ > 0 ? mine(units[i]) : 0) : 0;
-      }
-    }
-    gradients = in_two_parts ? places[0] + places[1] + arrived : std::max(gradients, previous);
+    if (schedule.name == "ZB-H1") gradients = places[0] + places[1] + arrived;
   }
   std::size_t shard = 0;
-  std::size_t parameters = 0, gradients = 0;  // beside it
+  std::size_t parameters = 0, gradients = 0;
 };
 
 TEST(FullyShardedPipeline, TakesTheMemoryOfTheFormulas) {
@@ -195,6 +199,55 @@ TEST(FullyShardedPipeline, GathersAheadInsideAChunkOnly) {
     fsdp.pre_backward(0);
     fsdp.post_backward(0);
     fsdp.finish_gradients();
+    self.Meet();
+  });
+}
+
+// What the next pass begins with is gathered while this one's last unit computes, if it is said.
+TEST(FullyShardedPipeline, GathersTheNextPassAhead) {
+  RunRanks(2, [](Rank& self) {
+    using enum FullyShardedDataParallel::UnitState;
+    const auto comm = self.Join();
+    ProcessGroup group(comm);
+    HostCompute compute;
+    FullyShardedToy toy({{3}, {4}, {5}, {6}}, self.rank(), self.size(), 2);
+    FullyShardedDataParallel fsdp(group, compute, toy.units(), {});
+    Initialize(fsdp, toy);
+    fsdp.set_next_pass(3);
+    fsdp.pre_forward(0);
+    EXPECT_EQ(fsdp.state(1), gathering);
+    EXPECT_EQ(fsdp.state(3), sharded);
+    fsdp.post_forward(0);
+    fsdp.pre_forward(1);
+    EXPECT_EQ(fsdp.state(3), gathering);
+    fsdp.post_forward(1);
+    fsdp.set_next_pass(3);
+    fsdp.pre_backward_input(3);
+    fsdp.post_backward_input(3);
+    fsdp.pre_backward_input(2);
+    EXPECT_EQ(fsdp.state(3), gathering);
+    fsdp.post_backward_input(2);
+    fsdp.set_next_pass(2);
+    fsdp.pre_backward_weight(3);
+    EXPECT_EQ(fsdp.state(2), sharded);
+    fsdp.post_backward_weight(3);
+    fsdp.pre_backward_weight(2);
+    EXPECT_EQ(fsdp.state(2), gathering);  // whose gradients are computed, without parameters
+    fsdp.post_backward_weight(2);
+    fsdp.pre_forward(2);
+    fsdp.post_forward(2);
+    fsdp.set_next_pass(3);
+    fsdp.pre_forward(3);  // in use, and so not gathered ahead
+    EXPECT_EQ(fsdp.state(3), whole);
+    fsdp.post_forward(3);
+    EXPECT_EQ(fsdp.state(3), sharded);
+    fsdp.pre_backward(3);
+    fsdp.post_backward(3);
+    fsdp.pre_backward(2);  // the last one said has been used up
+    for (const std::size_t unit : {0, 1, 3}) EXPECT_EQ(fsdp.state(unit), sharded);
+    fsdp.post_backward(2);
+    fsdp.finish_gradients();
+    EXPECT_TRUE(Throws([&] { fsdp.set_next_pass(4); }, tuttiInvalidArgument, {"unit 4 of 4"}));
     self.Meet();
   });
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -217,13 +218,23 @@ inline void DoPass(FullyShardedDataParallel& fsdp, FullyShardedToy& toy, const P
   }
 }
 
+// The unit that a pass has the parameters of first; of a second part of a backward none.
+inline std::optional<std::size_t> FirstUnit(const FullyShardedToy& toy, const PipelineAction& action) {
+  if (action.pass == PipelinePass::backward_weight) return std::nullopt;
+  const auto units = toy.units_of_chunk(static_cast<std::size_t>(action.chunk));
+  return action.pass == PipelinePass::forward ? units.front() : units.back();
+}
+
 // A step of one stage.
 inline void TrainStep(FullyShardedDataParallel& fsdp, FullyShardedToy& toy, const PipelineSchedule& schedule,
                       int stage) {
   fsdp.zero_grad();
   std::map<int, int> left;  // of a chunk's backwards
   for (int chunk = 0; chunk < schedule.chunks; ++chunk) left[chunk] = schedule.microbatches;
-  for (const auto& action : schedule.actions[static_cast<std::size_t>(stage)]) {
+  const auto& actions = schedule.actions[static_cast<std::size_t>(stage)];
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    const auto& action = actions[i];
+    fsdp.set_next_pass(i + 1 < actions.size() ? FirstUnit(toy, actions[i + 1]) : std::nullopt);
     const bool adds = action.pass == PipelinePass::backward || action.pass == PipelinePass::backward_weight;
     if (adds) fsdp.set_requires_gradient_sync(--left[action.chunk] == 0);
     DoPass(fsdp, toy, action);

@@ -43,11 +43,50 @@ std::vector<Unit> UnitsOf(const TrainConfig& config, const std::vector<StageRang
   return units;
 }
 
-std::uint64_t Gathered(const std::vector<Unit>& units) {
+// A pass's use of one.
+struct Use {
+  const Unit* unit;
+  PipelinePass pass;
+  std::uint64_t gathered() const { return pass == PipelinePass::backward_weight ? 0 : unit->moved; }
+  std::uint64_t added() const { return pass == PipelinePass::backward ? unit->moved : 0; }
+};
+
+std::vector<Use> UsesOf(const std::vector<Unit>& units, const std::vector<PipelineAction>& actions) {
+  std::vector<Use> uses;
+  for (const auto& action : actions) {
+    const auto use = [&](const Unit& unit) {
+      if (unit.chunk == static_cast<std::size_t>(action.chunk)) uses.push_back({&unit, action.pass});
+    };
+    if (action.pass == PipelinePass::forward) {
+      std::for_each(units.begin(), units.end(), use);
+    } else {
+      std::for_each(units.rbegin(), units.rend(), use);
+    }
+  }
+  return uses;
+}
+
+// Parameters: what one use has, and what is gathered for the next one - if that is of the same unit, when it begins.
+std::uint64_t Gathered(const std::vector<Use>& uses) {
   std::uint64_t most = 0;
-  for (std::size_t i = 0; i < units.size(); ++i) {
-    const bool ahead = i + 1 < units.size() && units[i + 1].chunk == units[i].chunk;
-    most = std::max(most, units[i].moved + (ahead ? units[i + 1].moved : 0));
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const std::uint64_t now = uses[i].gathered();
+    const bool ahead = i + 1 < uses.size() && (now == 0 || uses[i + 1].unit != uses[i].unit);
+    most = std::max(most, now + (ahead ? uses[i + 1].gathered() : 0));
+  }
+  return most;
+}
+
+// Gradients: what one use computes, and what the one before has left to be reduced.
+std::uint64_t Reduced(const std::vector<Use>& uses) {
+  std::uint64_t most = 0, left = 0;
+  std::map<const Unit*, int> times;
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const std::uint64_t added = uses[i].added();
+    if (i > 0 && uses[i - 1].unit == uses[i].unit) left = 0;  // its own gradients, which are waited for
+    most = std::max(most, added + left);
+    left = added + (added > 0 && times[uses[i].unit]++ > 0 ? uses[i].unit->arriving : 0);
+    most = std::max(most, left);
   }
   return most;
 }
@@ -66,30 +105,6 @@ std::uint64_t InPlaces(const std::vector<Unit>& units, std::size_t microbatches)
   return places[0] + places[1] + (microbatches > 1 ? arriving : 0);
 }
 
-// One use of a unit after the other: what this one computes, and what the one before has left to be reduced.
-std::uint64_t Reduced(const std::vector<Unit>& units, const std::vector<PipelineAction>& actions) {
-  std::uint64_t most = 0, left = 0;
-  std::map<const Unit*, int> times;
-  const Unit* before = nullptr;
-  for (const auto& action : actions) {
-    const bool backward = action.pass == PipelinePass::backward;
-    const auto use = [&](const Unit& unit) {
-      if (unit.chunk != static_cast<std::size_t>(action.chunk)) return;
-      if (before == &unit) left = 0;  // its own gradients, which are waited for
-      most = std::max(most, left + (backward ? unit.moved : 0));
-      left = backward ? unit.moved + (times[&unit]++ > 0 ? unit.arriving : 0) : 0;
-      most = std::max(most, left);
-      before = &unit;
-    };
-    if (backward) {
-      std::for_each(units.rbegin(), units.rend(), use);
-    } else {
-      std::for_each(units.begin(), units.end(), use);
-    }
-  }
-  return most;
-}
-
 }  // namespace
 
 MemoryUse expected_memory(const TrainConfig& config, const std::vector<StageRange>& ranges,
@@ -102,8 +117,9 @@ MemoryUse expected_memory(const TrainConfig& config, const std::vector<StageRang
   }
   const bool in_two_parts =
       std::ranges::find(actions, PipelinePass::backward_weight, &PipelineAction::pass) != actions.end();
-  const std::uint64_t moving = in_two_parts ? InPlaces(units, config.microbatches) : Reduced(units, actions);
-  const std::uint64_t parameters = config.zero == 3 ? mine + Gathered(units) : all;
+  const auto uses = UsesOf(units, actions);
+  const std::uint64_t moving = in_two_parts ? InPlaces(units, config.microbatches) : Reduced(uses);
+  const std::uint64_t parameters = config.zero == 3 ? mine + Gathered(uses) : all;
   const std::uint64_t gradients = config.zero >= 2 ? mine + moving : all;
   const std::uint64_t moments = 2 * (config.zero >= 1 ? mine : all);
   return {parameters * sizeof(float), gradients * sizeof(float), moments * sizeof(float)};

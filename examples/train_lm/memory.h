@@ -22,9 +22,9 @@ struct MemoryUse {
 //   --zero 2   P + (G + O) / n, and the gradients of two units: one is computed while the other is reduced
 //   --zero 3   (P + G + O) / n, those, and the parameters of two units: one is used while the other is gathered
 // n is of experts the ranks that have the same ones, and who is alone there shares nothing. Two units are two that
-// follow each other: gathered ones in a pass, reduced ones also where a backward follows another. Backwards in two
-// parts have two places for gradients, each of the largest unit that goes there. Where a unit's gradients are reduced
-// more than once a step, what arrives of the one that is reduced counts, too.
+// follow each other, in a pass or from one pass to the next. Backwards in two parts have two places for gradients, each
+// of the largest unit that goes there. Where a unit's gradients are reduced more than once a step, what arrives of the
+// one that is reduced counts, too.
 MemoryUse expected_memory(const TrainConfig& config, const std::vector<StageRange>& ranges,
                           const std::vector<tutti::parallel::PipelineAction>& actions, ParallelState& state);
 

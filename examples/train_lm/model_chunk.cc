@@ -29,12 +29,14 @@ float ModelChunk::LossScale() const {
 }
 
 void ModelChunk::forward(int microbatch, const Tensor* input, const Tensor* output) {
+  in_.parameters.begin_pass();
   samples_.insert_or_assign(microbatch, load_(microbatch));
   model_.forward(microbatch, At(microbatch), input, output);
 }
 
 void ModelChunk::backward(int microbatch, const Tensor* /*input*/, const Tensor* grad_output,
                           const Tensor* grad_input) {
+  in_.parameters.begin_pass();
   // The gradients of a step are complete, and sent, with the last micro-batch's.
   in_.parameters.sync(CountsLast());
   model_.backward(microbatch, At(microbatch), grad_output, grad_input, LossScale());
@@ -42,10 +44,12 @@ void ModelChunk::backward(int microbatch, const Tensor* /*input*/, const Tensor*
 
 void ModelChunk::backward_input(int microbatch, const Tensor* /*input*/, const Tensor* grad_output,
                                 const Tensor* grad_input) {
+  in_.parameters.begin_pass();
   model_.backward_input(microbatch, At(microbatch), grad_output, grad_input, LossScale());
 }
 
 void ModelChunk::backward_weight(int microbatch, const Tensor* /*input*/, const Tensor* /*grad_output*/) {
+  in_.parameters.begin_pass();
   in_.parameters.sync(CountsLast());
   model_.backward_weight(microbatch);
 }

@@ -174,6 +174,14 @@ Tensor Parameters::grad(const std::string& name) const {
   return owner(entry).grad(entry.index);
 }
 
+void Parameters::plan(const std::vector<tutti::parallel::PipelineAction>& actions) {
+  if (sharded_) sharded_->plan(actions);
+}
+
+void Parameters::begin_pass() {
+  if (sharded_) sharded_->begin_pass();
+}
+
 void Parameters::in_forward(const std::string& unit, const std::function<void()>& compute) {
   if (sharded_) sharded_->pre_forward(unit);
   compute();

@@ -16,6 +16,7 @@
 #include "model_math.h"
 #include "tutti/parallel/data_parallel.h"
 #include "tutti/parallel/parallel_state.h"
+#include "tutti/parallel/pipeline_schedule.h"
 #include "tutti/parallel/tensor_parallel.h"
 
 namespace train_lm {
@@ -74,6 +75,9 @@ class Parameters {
   // For all that a unit learns.
   tutti::parallel::WeightGradStore& weight_grads() { return weight_grads_; }
 
+  // The passes of every step on this stage, and that the next of them begins.
+  void plan(const std::vector<tutti::parallel::PipelineAction>& actions);
+  void begin_pass();
   // `compute` uses the unit's parameters, and backward adds to its gradients. Units come one after the other.
   void in_forward(const std::string& unit, const std::function<void()>& compute);
   void in_backward(const std::string& unit, const std::function<void()>& compute);

@@ -41,6 +41,8 @@ std::vector<tutti::parallel::ShardedUnit> ShardedParameters::UnitsOf(const std::
       auto& unit = units.emplace_back();
       unit.name = name;
       unit.chunk = static_cast<int>(spec.chunk);
+      if (spec.chunk == chunks_.size()) chunks_.emplace_back(units.size() - 1, units.size() - 1);
+      chunks_.back().second = units.size() - 1;
       if (spec.expert) {
         unit.group = &state_.get_expert_data_parallel_group();
         unit.shard_group_size = config.expert_shard_group;
@@ -63,6 +65,27 @@ Tensor ShardedParameters::grad(const std::string& name) const {
   const auto& entry = entries_.at(name);
   if (in_backward_ != entry.unit) return {static_cast<float*>(nullptr), entry.shape};
   return fsdp_.grad(entry.unit, entry.index);
+}
+
+void ShardedParameters::plan(const std::vector<tutti::parallel::PipelineAction>& actions) {
+  using tutti::parallel::PipelinePass;
+  first_units_.clear();
+  for (const auto& action : actions) {
+    const auto& [first, last] = chunks_[static_cast<std::size_t>(action.chunk)];
+    first_units_.push_back(action.pass == PipelinePass::backward_weight ? std::nullopt
+                           : action.pass == PipelinePass::forward       ? std::optional(first)
+                                                                        : std::optional(last));
+  }
+}
+
+void ShardedParameters::zero_grad() {
+  fsdp_.zero_grad();
+  passes_ = 0;
+}
+
+void ShardedParameters::begin_pass() {
+  ++passes_;
+  fsdp_.set_next_pass(passes_ < first_units_.size() ? first_units_[passes_] : std::nullopt);
 }
 
 void ShardedParameters::pre_backward(const std::string& unit) {

@@ -12,6 +12,7 @@
 
 #include "parameters.h"
 #include "tutti/parallel/fully_sharded_data_parallel.h"
+#include "tutti/parallel/pipeline_schedule.h"
 
 namespace train_lm {
 
@@ -26,6 +27,9 @@ class ShardedParameters {
   // layers that are made for a forward pass.
   Tensor grad(const std::string& name) const;
 
+  // What this stage does in every step, and that the next of these passes begins.
+  void plan(const std::vector<tutti::parallel::PipelineAction>& actions);
+  void begin_pass();
   void pre_forward(const std::string& unit) { fsdp_.pre_forward(units_.at(unit)); }
   void post_forward(const std::string& unit) { fsdp_.post_forward(units_.at(unit)); }
   void pre_backward(const std::string& unit);
@@ -34,7 +38,7 @@ class ShardedParameters {
   void post_backward_input(const std::string& unit);
   void pre_backward_weight(const std::string& unit) { fsdp_.pre_backward_weight(units_.at(unit)); }
   void post_backward_weight(const std::string& unit);
-  void zero_grad() { fsdp_.zero_grad(); }
+  void zero_grad();
   void sync(bool on);
   void finish_gradients() { fsdp_.finish_gradients(); }
   void adam(const AdamStep& step);
@@ -57,10 +61,13 @@ class ShardedParameters {
   bool sequence_parallel_;
   bool last_pass_ = true;
   std::map<std::string, std::size_t> units_;
+  std::vector<std::pair<std::size_t, std::size_t>> chunks_;  // the first and the last unit of each
   std::map<std::string, Entry> entries_;
   FullyShardedDataParallel fsdp_;
-  std::vector<std::pair<Buffer, Buffer>> moments_;  // first and second, by unit
-  std::optional<std::size_t> in_backward_;          // a unit
+  std::vector<std::pair<Buffer, Buffer>> moments_;       // first and second, by unit
+  std::optional<std::size_t> in_backward_;               // a unit
+  std::vector<std::optional<std::size_t>> first_units_;  // that each pass of a step gathers
+  std::size_t passes_ = 0;                               // begun in this step
 };
 
 }  // namespace train_lm

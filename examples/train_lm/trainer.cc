@@ -121,6 +121,7 @@ Trainer::Trainer(const TrainConfig& config, ParallelState& state, Math& math)
       schedule_(tutti::parallel::get_schedule(config.schedule, state.get_pipeline_model_parallel_world_size(),
                                               static_cast<int>(config.microbatches), config.virtual_stages)) {
   parameters_.broadcast();
+  parameters_.plan(actions());
 }
 
 tutti::parallel::MoEAlltoAllTokenDispatcher* Trainer::MakeDispatcher() {

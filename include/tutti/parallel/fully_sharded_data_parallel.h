@@ -34,7 +34,9 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tutti/parallel/data_parallel.h"
@@ -107,6 +109,10 @@ class FullyShardedDataParallel {
   void post_backward_input(std::size_t unit);
   void pre_backward_weight(std::size_t unit);
   void post_backward_weight(std::size_t unit);
+  // Before a pass's last unit is used: which one the next pass, through whichever chunk, begins with, so that it is
+  // gathered while that one computes. Unless it is said before each pass, the first unit of a pass is waited for. The
+  // same on all ranks. Throws Error (tuttiInvalidArgument) where there is no such unit.
+  void set_next_pass(std::optional<std::size_t> first_unit);
   // Both throw Error (tuttiInvalidUsage) where they are not there: parameters before pre_forward, pre_backward or
   // pre_backward_input and - with ZeroStage::parameters - after the matching post; gradients outside of backward,
   // except with ZeroStage::optimizer_state. What the tensors point to is another place each time - but that of the
@@ -178,10 +184,15 @@ class FullyShardedDataParallel {
   Tensor PlaceOf(const Unit& unit) const;
   Tensor GradientsOf(const Unit& unit) const { return unit.in_place ? PlaceOf(unit) : unit.gradients.tensor(); }
   Tensor ReducedOf(const Unit& unit) const;
-  // In the order of a chunk's forward; units() if there is none.
-  std::size_t After(std::size_t unit) const;
-  std::size_t Before(std::size_t unit) const;
-  void Use(std::size_t unit, std::size_t next);
+  // What is used next, in the order of a chunk's forward or backward; at its end, what the next pass begins with.
+  std::optional<std::size_t> After(std::size_t unit);
+  std::optional<std::size_t> Before(std::size_t unit);
+  std::optional<std::size_t> NextPass() { return std::exchange(next_pass_, std::nullopt); }
+  // The last one of a chunk's pass.
+  bool EndsForward(std::size_t unit) const;
+  bool EndsBackward(std::size_t unit) const;
+  void Use(std::size_t unit, std::optional<std::size_t> next);
+  void GatherAhead(std::optional<std::size_t> unit);
   void StartGather(Unit& unit);
   void EndUse(Unit& unit);
   void Join();
@@ -210,7 +221,8 @@ class FullyShardedDataParallel {
   // one's are computed.
   std::array<Buffer, 2> places_;
   std::array<std::size_t, 2> place_bytes_{};
-  std::size_t placed_ = 0;  // units
+  std::size_t placed_ = 0;                // units
+  std::optional<std::size_t> next_pass_;  // its first unit
   bool sync_ = true;
 };
 
