@@ -100,9 +100,11 @@ shares_and_trains() {
 }
 # Under schedules with several chunks a stage or backwards in two parts, and with experts, of which some have no replicas.
 for zero in 1 2 3; do
+  train 4 --zero "$zero" --pipeline 2 --algorithm ring --losses "$work/1f1b" >>"$work/log"
   for schedule in "Interleaved1F1B --virtual-stages 2" "ZB-H1"; do
     # shellcheck disable=SC2086  # several words
     shares_and_trains one 4 --zero "$zero" --pipeline 2 --schedule $schedule
+    cmp "$work/1f1b" "$work/shares"
     # shellcheck disable=SC2086
     shares_and_trains one-mixture 4 --zero "$zero" --experts 4 --microbatches 2 --pipeline 2 --expert 2 --schedule $schedule
   done
