@@ -1,26 +1,38 @@
 #include "tutti/parallel/attention_compute.h"
 
 namespace tutti::parallel {
+namespace {
+
+constexpr std::size_t kParts = 3;  // which dimension of mixed heads they are
+
+}  // namespace
 
 HeadRows::HeadRows(const Tensor& tensor)
-    : data(tensor.floats()),
+    : data(tensor.data),
+      dtype(tensor.dtype),
       positions(tensor.shape.at(0)),
       lanes(tensor.shape.at(1) * tensor.shape.at(2)),
       width(tensor.shape.at(3)),
       stride(width) {}
 
-HeadRows::HeadRows(const Tensor& tensor, std::size_t part)
-    : data(tensor.floats() + part * tensor.shape.at(4)),
+HeadRows::HeadRows(const Tensor& tensor, std::size_t first, std::size_t count)
+    : data(static_cast<std::byte*>(tensor.data) + first * tensor.shape.at(4) * size_of(tensor.dtype)),
+      dtype(tensor.dtype),
       positions(tensor.shape.at(0)),
-      lanes(tensor.shape.at(1) * tensor.shape.at(2)),
+      lanes(tensor.shape.at(1) * tensor.shape.at(2) * count),
+      group(count),
       width(tensor.shape.at(4)),
-      stride(tensor.shape.at(3) * width) {}
+      stride(tensor.shape.at(kParts) * width) {}
 
 HeadRows HeadRows::range(std::size_t first, std::size_t count) const {
   HeadRows some = *this;
-  some.data += first * lanes * stride;
+  some.data = static_cast<std::byte*>(data) + first * (lanes / group) * stride * size_of(dtype);
   some.positions = count;
   return some;
 }
+
+HeadRows queries_of(const Tensor& mixed) { return {mixed, 0, mixed.shape.at(kParts) - 2}; }
+HeadRows keys_of(const Tensor& mixed) { return {mixed, mixed.shape.at(kParts) - 2, 1}; }
+HeadRows values_of(const Tensor& mixed) { return {mixed, mixed.shape.at(kParts) - 1, 1}; }
 
 }  // namespace tutti::parallel

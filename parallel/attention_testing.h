@@ -37,39 +37,68 @@ struct Values {
   std::vector<float> values;
 };
 
-// Of qkv [sequence, batch, heads, 3, width], and its gradient of grad_out [sequence, batch, heads, width].
+// The same in memory of a type: what Values would be after rounding.
+class Typed {
+ public:
+  Typed(const Values& from, tuttiDataType_t dtype)
+      : shape_(from.shape), dtype_(dtype), memory_(from.values.size() * size_of(dtype)) {
+    Values values = from;
+    HostCompute().copy(values, *this, false);
+  }
+  operator Tensor() { return {memory_.data(), shape_, dtype_}; }  // NOLINT: stands for the tensor in every call
+  Values values() {
+    Values wide(shape_);
+    HostCompute().copy(*this, wide, false);
+    return wide;
+  }
+
+ private:
+  Shape shape_;
+  tuttiDataType_t dtype_;
+  std::vector<std::byte> memory_;
+};
+
+// Of qkv [sequence, batch, kv_heads, heads / kv_heads + 2, width], and its gradient of grad_out [sequence, batch,
+// heads, width].
 struct PlainAttention {
-  PlainAttention(const Values& qkv, const Values& grad_out, bool causal)
+  PlainAttention(const Values& qkv, const Values& grad_out, const AttentionMask& mask)
       : out(grad_out.values.size()), grad_qkv(qkv.values.size()) {
-    const std::size_t sequence = qkv.shape[0], lanes = qkv.shape[1] * qkv.shape[2], width = qkv.shape[4];
+    const std::size_t sequence = qkv.shape[0], lanes = grad_out.shape[1] * grad_out.shape[2], width = qkv.shape[4];
+    const std::size_t parts = qkv.shape[3], group = parts - 2;
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       const auto at = [&](std::size_t position, std::size_t part) {
-        return ((position * lanes + lane) * 3 + part) * width;
+        return ((position * lanes / group + lane / group) * parts + part) * width;
       };
+      const std::size_t query = lane % group, key = group, value = group + 1;
       for (std::size_t i = 0; i < sequence; ++i) {
-        const std::size_t row = (i * lanes + lane) * width, seen = causal ? i + 1 : sequence;
-        std::vector<double> p(seen), grad_p(seen);
+        const std::size_t row = (i * lanes + lane) * width;
+        const auto sees = [&](std::size_t j) {
+          return !mask.causal || (j <= i && (mask.window == 0 || i - j < mask.window));
+        };
+        std::vector<double> p(sequence), grad_p(sequence);
         double maximum = -std::numeric_limits<double>::infinity(), sum = 0, mean = 0;
-        for (std::size_t j = 0; j < seen; ++j) {
-          for (std::size_t c = 0; c < width; ++c) p[j] += double{qkv.values[at(i, 0) + c]} * qkv.values[at(j, 1) + c];
+        for (std::size_t j = 0; j < sequence; ++j) {
+          for (std::size_t c = 0; c < width; ++c) {
+            p[j] += double{qkv.values[at(i, query) + c]} * qkv.values[at(j, key) + c];
+          }
           p[j] /= std::sqrt(static_cast<double>(width));
-          maximum = std::max(maximum, p[j]);
+          if (sees(j)) maximum = std::max(maximum, p[j]);
         }
-        for (auto& each : p) sum += each = std::exp(each - maximum);
-        for (std::size_t j = 0; j < seen; ++j) {
+        for (std::size_t j = 0; j < sequence; ++j) sum += p[j] = sees(j) ? std::exp(p[j] - maximum) : 0;
+        for (std::size_t j = 0; j < sequence; ++j) {
           p[j] /= sum;
           for (std::size_t c = 0; c < width; ++c) {
-            out[row + c] += p[j] * qkv.values[at(j, 2) + c];
-            grad_p[j] += double{grad_out.values[row + c]} * qkv.values[at(j, 2) + c];
-            grad_qkv[at(j, 2) + c] += p[j] * grad_out.values[row + c];
+            out[row + c] += p[j] * qkv.values[at(j, value) + c];
+            grad_p[j] += double{grad_out.values[row + c]} * qkv.values[at(j, value) + c];
+            grad_qkv[at(j, value) + c] += p[j] * grad_out.values[row + c];
           }
           mean += p[j] * grad_p[j];
         }
-        for (std::size_t j = 0; j < seen; ++j) {
+        for (std::size_t j = 0; j < sequence; ++j) {
           const double grad = p[j] * (grad_p[j] - mean) / std::sqrt(static_cast<double>(width));
           for (std::size_t c = 0; c < width; ++c) {
-            grad_qkv[at(i, 0) + c] += grad * qkv.values[at(j, 1) + c];
-            grad_qkv[at(j, 1) + c] += grad * qkv.values[at(i, 0) + c];
+            grad_qkv[at(i, query) + c] += grad * qkv.values[at(j, key) + c];
+            grad_qkv[at(j, key) + c] += grad * qkv.values[at(i, query) + c];
           }
         }
       }
@@ -78,15 +107,22 @@ struct PlainAttention {
   std::vector<double> out, grad_qkv;
 };
 
+// What is one unit in the last place of 1.
+inline double LastPlaceOf(tuttiDataType_t dtype) {
+  constexpr double kBFloat16 = 1.0 / 128;  // 7 bits behind the point
+  return dtype == tuttiBfloat16 ? kBFloat16 : double{std::numeric_limits<float>::epsilon()};
+}
+
 // The largest difference, in units of the last place of the largest value.
-inline double UlpsApart(const std::vector<float>& got, const std::vector<double>& wanted) {
+inline double UlpsApart(const std::vector<float>& got, const std::vector<double>& wanted,
+                        tuttiDataType_t dtype = tuttiFloat32) {
   EXPECT_EQ(got.size(), wanted.size());
   double difference = 0, largest = 0;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (!(std::abs(got[i] - wanted[i]) <= difference)) difference = std::abs(got[i] - wanted[i]);
     largest = std::max(largest, std::abs(wanted[i]));
   }
-  return difference / largest / double{std::numeric_limits<float>::epsilon()};
+  return difference / largest / LastPlaceOf(dtype);
 }
 
 }  // namespace tutti::parallel

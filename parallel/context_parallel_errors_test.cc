@@ -34,6 +34,16 @@ TEST(ContextParallelErrors, NameWhatDoesNotDivideOnEveryRank) {
     };
     refused({.sequence = 16, .batch = 1, .heads = 3, .width = 4}, {"the number of heads (3)", "ulysses_size (2)"});
     refused({.sequence = 16, .batch = 1, .heads = 1, .width = 4}, {"the number of heads (1)", "ulysses_size (2)"});
+    const auto kv = [](std::size_t heads, std::size_t kv_heads) {
+      return ContextParallelConfig{.sequence = 16, .batch = 1, .heads = heads, .width = 4, .kv_heads = kv_heads};
+    };
+    refused(kv(4, 3), {"the number of heads (4)", "kv_heads (3)"});
+    refused(kv(4, 8), {"the number of heads (4)", "kv_heads (8)"});
+    refused(kv(6, 3), {"kv_heads (3)", "ulysses_size (2)"});
+    refused({.sequence = 16, .batch = 1, .heads = 2, .width = 4, .causal = false, .window = 5},
+            {"the window is 5", "not causal"});
+    refused({.sequence = 16, .batch = 1, .heads = 2, .width = 4, .dtype = tuttiFloat16},
+            {"float16", "float32 or bfloat16"});
     refused({.sequence = 18, .batch = 1, .heads = 2, .width = 4},
             {"the sequence's length (18)", "context_parallel_size (4)"});
     self.Meet();
@@ -72,6 +82,9 @@ TEST(ContextParallelErrors, RanksThatDisagreeAreToldBothValues) {
     differs([](auto& mine) { mine.heads = 8; }, {"the number of heads is 4", "but 8 on rank 2"});
     differs([](auto& mine) { mine.width = 5; }, {"the width of a head is 4", "but 5 on rank 2"});
     differs([](auto& mine) { mine.causal = false; }, {"the mask (1: causal) is 1", "but 0 on rank 2"});
+    differs([](auto& mine) { mine.kv_heads = 2; }, {"heads of keys and values is 4", "but 2 on rank 2"});
+    differs([](auto& mine) { mine.window = 7; }, {"the window is 0", "but 7 on rank 2"});
+    differs([](auto& mine) { mine.dtype = tuttiBfloat16; }, {"type's code is 7", "but 9 on rank 2"});
     differs([](auto& mine) { mine.placement = SequencePlacement::contiguous; }, {"the placement", "but 0 on rank 2"});
     sides.Make(config);  // the groups go on living
     self.Meet();
@@ -82,6 +95,7 @@ TEST(ContextParallelErrors, ShapesAreCheckedBeforeAnythingIsSent) {
   RunRanks(4, [](Rank& self) {
     Sides sides(self);
     auto attention = sides.Make({.sequence = 16, .batch = 2, .heads = 4, .width = 4});
+    auto halves = sides.Make({.sequence = 16, .batch = 2, .heads = 4, .width = 4, .kv_heads = 2});
     Values qkv({4, 2, 4, 3, 4}), out({4, 2, 4, 4}), whole({16, 2, 4, 3, 4}), other({4, 2, 4, 5});
     const auto before = sides.BytesSent();
     const auto names = [&](const std::function<void()>& call, const std::vector<std::string>& words) {
@@ -90,6 +104,7 @@ TEST(ContextParallelErrors, ShapesAreCheckedBeforeAnythingIsSent) {
     names([&] { attention.forward(whole, out); }, {"qkv", "[16, 2, 4, 3, 4]", "[4, 2, 4, 3, 4]"});
     names([&] { attention.forward(qkv, other); }, {"out", "[4, 2, 4, 5]", "[4, 2, 4, 4]"});
     names([&] { attention.forward(Tensor(qkv.values.data(), qkv.shape, tuttiInt32), out); }, {"qkv is int32"});
+    names([&] { halves.forward(qkv, out); }, {"qkv", "[4, 2, 4, 3, 4]", "[4, 2, 2, 4, 4]"});
     names([&] { attention.backward(qkv, out, {}, other, qkv); }, {"grad_out", "[4, 2, 4, 5]", "[4, 2, 4, 4]"});
     names([&] { attention.backward(qkv, out, {}, out, whole); }, {"grad_qkv", "[16, 2, 4, 3, 4]"});
     auto& group = sides.mesh.group("ulysses");

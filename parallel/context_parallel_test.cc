@@ -5,6 +5,7 @@
 
 #include "parallel/attention_testing.h"
 #include "tests/ranks.h"
+#include "tutti/parallel/mixed_heads.h"
 #include "tutti/parallel/parallel_state.h"
 
 namespace tutti::parallel {
@@ -17,21 +18,36 @@ constexpr std::size_t kBatch = 3, kWidth = 5;
 // Units in the last place of a tensor's largest value, in float32: the largest difference seen is 4.1. Sums have up to
 // 48 terms, and each block that comes multiplies them by one more rounded exponential.
 constexpr double kUlps = 8;
+// In bfloat16 what is rounded is the output, and each gradient, once - twice where keys are copied: the largest
+// difference seen is 0.7. Sums that were rounded at every rank would differ by more.
+constexpr double kBFloat16Ulps = 1;
 
 struct Degrees {
   int ulysses, ring;
-  std::size_t heads;
+  std::size_t heads, kv_heads;
+
+  bool copies_keys() const { return static_cast<std::size_t>(ulysses) > kv_heads; }
 };
 
 class ContextParallel : public ::testing::TestWithParam<Degrees> {};
 INSTANTIATE_TEST_SUITE_P(Over, ContextParallel,
-                         ::testing::Values(Degrees{1, 1, 2}, Degrees{2, 1, 2}, Degrees{3, 1, 6}, Degrees{4, 1, 4},
-                                           Degrees{5, 1, 5}, Degrees{8, 1, 8}, Degrees{1, 2, 1}, Degrees{1, 3, 2},
-                                           Degrees{1, 4, 1}, Degrees{1, 5, 1}, Degrees{1, 6, 1}, Degrees{1, 7, 1},
-                                           Degrees{1, 8, 2}, Degrees{2, 2, 4}, Degrees{3, 2, 3}, Degrees{2, 3, 2},
-                                           Degrees{4, 2, 4}, Degrees{2, 4, 6}),
+                         ::testing::Values(Degrees{1, 1, 2, 2}, Degrees{2, 1, 2, 2}, Degrees{3, 1, 6, 6},
+                                           Degrees{4, 1, 4, 4}, Degrees{5, 1, 5, 5}, Degrees{8, 1, 8, 8},
+                                           Degrees{1, 2, 1, 1}, Degrees{1, 3, 2, 2}, Degrees{1, 4, 1, 1},
+                                           Degrees{1, 5, 1, 1}, Degrees{1, 6, 1, 1}, Degrees{1, 7, 1, 1},
+                                           Degrees{1, 8, 2, 2}, Degrees{2, 2, 4, 4}, Degrees{3, 2, 3, 3},
+                                           Degrees{2, 3, 2, 2}, Degrees{4, 2, 4, 4}, Degrees{2, 4, 6, 6},
+                                           // Groups of heads, and fewer groups than ranks that exchange heads.
+                                           Degrees{1, 1, 4, 2}, Degrees{2, 1, 4, 2}, Degrees{2, 1, 8, 4},
+                                           Degrees{2, 1, 4, 1}, Degrees{4, 1, 8, 2}, Degrees{8, 1, 8, 1},
+                                           Degrees{1, 2, 4, 1}, Degrees{1, 2, 4, 2}, Degrees{1, 3, 4, 1},
+                                           Degrees{1, 4, 4, 2}, Degrees{1, 5, 2, 1}, Degrees{1, 6, 2, 1},
+                                           Degrees{1, 7, 2, 1}, Degrees{1, 8, 4, 2}, Degrees{2, 2, 4, 2},
+                                           Degrees{2, 2, 4, 1}, Degrees{4, 2, 8, 2}, Degrees{2, 3, 6, 1}),
                          [](const auto& info) {
-                           return fmt::format("ulysses_{}_ring_{}", info.param.ulysses, info.param.ring);
+                           const auto& degrees = info.param;
+                           return fmt::format("ulysses_{}_ring_{}_heads_{}_kv_{}", degrees.ulysses, degrees.ring,
+                                              degrees.heads, degrees.kv_heads);
                          });
 
 std::size_t SequenceOf(const Degrees& degrees) {
@@ -39,16 +55,41 @@ std::size_t SequenceOf(const Degrees& degrees) {
   return 2 * ranks * (ranks < 4 ? 5 : 3);
 }
 
+// No mask; a causal one; windows that end in a chunk, and that reach over several.
+std::vector<AttentionMask> MasksOf(const Degrees& degrees) {
+  const std::size_t rows = SequenceOf(degrees) / static_cast<std::size_t>(degrees.ring);
+  return {{}, {true}, {true, 2}, {true, rows + 2}};
+}
+
+ContextParallelConfig ConfigOf(const Degrees& degrees, const AttentionMask& mask, SequencePlacement placement,
+                               tuttiDataType_t dtype) {
+  return {.sequence = SequenceOf(degrees),
+          .batch = kBatch,
+          .heads = degrees.heads,
+          .width = kWidth,
+          .causal = mask.causal,
+          .placement = placement,
+          .kv_heads = degrees.kv_heads,
+          .window = mask.window,
+          .dtype = dtype};
+}
+
+Shape MixedShapeOf(const Degrees& degrees, std::size_t positions) {
+  return mixed_shape(positions, kBatch, degrees.heads, degrees.kv_heads, kWidth);
+}
+
 struct Result {
   std::vector<float> out, grad_qkv;
 };
 
-Result ForwardAndBackward(ContextParallelAttention& attention, const Values& whole, const Values& whole_grad_out) {
-  Values qkv = whole.Rows(attention.positions()), grad_out = whole_grad_out.Rows(attention.positions());
-  Values out(grad_out.shape), grad_qkv(qkv.shape, 7);  // whatever was there is overwritten
+Result ForwardAndBackward(ContextParallelAttention& attention, const Values& whole, const Values& whole_grad_out,
+                          tuttiDataType_t dtype) {
+  Typed qkv(whole.Rows(attention.positions()), dtype), grad_out(whole_grad_out.Rows(attention.positions()), dtype);
+  Typed out(Values(grad_out.values().shape, 7), dtype);  // whatever was there is overwritten
+  Typed grad_qkv(Values(qkv.values().shape, 7), dtype);
   const auto saved = attention.forward(qkv, out);
   attention.backward(qkv, out, saved, grad_out, grad_qkv);
-  return {out.values, grad_qkv.values};
+  return {out.values().values, grad_qkv.values().values};
 }
 
 std::vector<double> RowsOf(const std::vector<double>& values, std::size_t sequence,
@@ -57,6 +98,16 @@ std::vector<double> RowsOf(const std::vector<double>& values, std::size_t sequen
   std::vector<double> some;
   for (const auto row : which) {
     for (std::size_t i = 0; i < size; ++i) some.push_back(values[row * size + i]);
+  }
+  return some;
+}
+
+// Without keys and values.
+std::vector<float> QueriesIn(const Degrees& degrees, const std::vector<float>& mixed) {
+  const std::size_t queries = degrees.heads / degrees.kv_heads * kWidth, group = queries + 2 * kWidth;
+  std::vector<float> some;
+  for (std::size_t i = 0; i < mixed.size(); ++i) {
+    if (i % group < queries) some.push_back(mixed[i]);
   }
   return some;
 }
@@ -71,32 +122,46 @@ TEST_P(ContextParallel, IsPlainAttention) {
     HostCompute compute;
     ElementwiseAttention on(compute);
     const std::size_t sequence = SequenceOf(degrees);
-    const Values qkv = Values::Random({sequence, kBatch, degrees.heads, 3, kWidth}, 1);
-    const Values grad_out = Values::Random({sequence, kBatch, degrees.heads, kWidth}, 2);
-    for (const bool causal : {false, true}) {
-      const PlainAttention wanted(qkv, grad_out, causal);
-      for (const auto placement : {SequencePlacement::zigzag, SequencePlacement::contiguous}) {
-        SCOPED_TRACE(fmt::format("causal {} zigzag {}", causal, placement == SequencePlacement::zigzag));
-        const ContextParallelConfig config{.sequence = sequence,
-                                           .batch = kBatch,
-                                           .heads = degrees.heads,
-                                           .width = kWidth,
-                                           .causal = causal,
-                                           .placement = placement};
-        ContextParallelAttention split(mesh.group("ulysses"), mesh.group("ring"), on, config);
-        const auto got = ForwardAndBackward(split, qkv, grad_out);
-        EXPECT_LE(UlpsApart(got.out, RowsOf(wanted.out, sequence, split.positions())), kUlps);
-        EXPECT_LE(UlpsApart(got.grad_qkv, RowsOf(wanted.grad_qkv, sequence, split.positions())), kUlps);
-        if (degrees.ring > 1) continue;
-        // Each head is computed whole: no bit differs from one rank's.
-        ContextParallelAttention whole(alone, alone, on, config);
-        const auto one = ForwardAndBackward(whole, qkv, grad_out);
-        EXPECT_EQ(got.out, Values(grad_out.shape, one.out).Rows(split.positions()).values);
-        EXPECT_EQ(got.grad_qkv, Values(qkv.shape, one.grad_qkv).Rows(split.positions()).values);
+    for (const auto dtype : {tuttiFloat32, tuttiBfloat16}) {
+      const Values qkv = Typed(Values::Random(MixedShapeOf(degrees, sequence), 1), dtype).values();
+      const Values grad_out = Typed(Values::Random({sequence, kBatch, degrees.heads, kWidth}, 2), dtype).values();
+      const double limit = dtype == tuttiBfloat16 ? kBFloat16Ulps : kUlps;
+      for (const auto& mask : MasksOf(degrees)) {
+        const PlainAttention wanted(qkv, grad_out, mask);
+        for (const auto placement : {SequencePlacement::zigzag, SequencePlacement::contiguous}) {
+          SCOPED_TRACE(fmt::format("{} causal {} window {} zigzag {}", name_of(dtype), mask.causal, mask.window,
+                                   placement == SequencePlacement::zigzag));
+          const auto config = ConfigOf(degrees, mask, placement, dtype);
+          ContextParallelAttention split(mesh.group("ulysses"), mesh.group("ring"), on, config);
+          const auto got = ForwardAndBackward(split, qkv, grad_out, dtype);
+          EXPECT_LE(UlpsApart(got.out, RowsOf(wanted.out, sequence, split.positions()), dtype), limit);
+          EXPECT_LE(UlpsApart(got.grad_qkv, RowsOf(wanted.grad_qkv, sequence, split.positions()), dtype), limit);
+          if (degrees.ring > 1) continue;
+          // Each head is computed whole: no bit differs from one rank's, but in gradients that are sums over ranks.
+          ContextParallelAttention whole(alone, alone, on, config);
+          const auto one = ForwardAndBackward(whole, qkv, grad_out, dtype);
+          const auto grad_qkv = Values(qkv.shape, one.grad_qkv).Rows(split.positions()).values;
+          EXPECT_EQ(got.out, Values(grad_out.shape, one.out).Rows(split.positions()).values);
+          EXPECT_EQ(QueriesIn(degrees, got.grad_qkv), QueriesIn(degrees, grad_qkv));
+          if (!degrees.copies_keys()) {
+            EXPECT_EQ(got.grad_qkv, grad_qkv);
+          }
+        }
       }
     }
     self.Meet();
   });
+}
+
+// How far the keys of a ring's rank `owner` go: to all others, to those that come after it, or that its positions are
+// in the window of - the first of the rank so many places on sees that many positions less one rank's before its own.
+std::size_t HopsOf(std::size_t owner, std::size_t ring, std::size_t rows, const AttentionMask& mask) {
+  std::size_t hops = 0;
+  for (std::size_t on = 1; on < ring; ++on) {
+    const bool is_behind = owner + on < ring, is_near = mask.window == 0 || (on - 1) * rows + 1 < mask.window;
+    if (!mask.causal || (is_behind && is_near)) hops = on;
+  }
+  return hops;
 }
 
 // Per rank and pass. Ulysses: all-to-alls of queries, keys, values and output. Ring: blocks of keys and values, and of
@@ -109,25 +174,48 @@ TEST_P(ContextParallel, SendsThePapersBytes) {
     DeviceMesh mesh(world, MeshLayout({{"ring", degrees.ring}, {"ulysses", degrees.ulysses}}));
     HostCompute compute;
     ElementwiseAttention on(compute);
-    const std::size_t sequence = SequenceOf(degrees);
-    ContextParallelAttention attention(
-        mesh.group("ulysses"), mesh.group("ring"), on,
-        {.sequence = sequence, .batch = kBatch, .heads = degrees.heads, .width = kWidth});
-    Values qkv = Values::Random({attention.rows(), kBatch, degrees.heads, 3, kWidth}, 3), grad_qkv(qkv.shape);
-    Values out({attention.rows(), kBatch, degrees.heads, kWidth}), grad_out(out.shape);
+    const auto ulysses = static_cast<std::size_t>(degrees.ulysses), ring = static_cast<std::size_t>(degrees.ring);
+    const auto ring_rank = static_cast<std::size_t>(mesh.group("ring").rank());
+    auto& ulysses_group = mesh.group("ulysses");
+    auto& ring_group = mesh.group("ring");
+    const auto expect_sent = [&](const AttentionMask& mask, SequencePlacement placement, tuttiDataType_t dtype) {
+      SCOPED_TRACE(fmt::format("{} causal {} window {} zigzag {}", name_of(dtype), mask.causal, mask.window,
+                               placement == SequencePlacement::zigzag));
+      ContextParallelAttention attention(ulysses_group, ring_group, on, ConfigOf(degrees, mask, placement, dtype));
+      Typed qkv(Values::Random(MixedShapeOf(degrees, attention.rows()), 3), dtype), grad_qkv = qkv;
+      Typed out(Values({attention.rows(), kBatch, degrees.heads, kWidth}), dtype), grad_out = out;
 
-    const auto ulysses = static_cast<std::uint64_t>(degrees.ulysses), ring = static_cast<std::uint64_t>(degrees.ring);
-    const std::uint64_t part = out.values.size() * sizeof(float);                      // N h / P
-    const std::uint64_t exchanged = 4 * part * (ulysses - 1) / ulysses, block = part;  // whole rows, fewer heads
-    std::uint64_t by_ulysses = mesh.group("ulysses").bytes_sent(), by_ring = mesh.group("ring").bytes_sent();
-    const auto expect = [&](std::uint64_t more_by_ulysses, std::uint64_t more_by_ring) {
-      EXPECT_EQ(mesh.group("ulysses").bytes_sent(), by_ulysses += more_by_ulysses);
-      EXPECT_EQ(mesh.group("ring").bytes_sent(), by_ring += more_by_ring);
+      const std::size_t rows = attention.rows() * kBatch * kWidth;  // of all samples, for a head
+      const std::size_t sent_kv_heads = std::max(degrees.kv_heads, ulysses > 1 ? ulysses : 1);
+      const std::size_t exchanged =
+          (2 * degrees.heads + 2 * sent_kv_heads) * rows * size_of(dtype) * (ulysses - 1) / ulysses;
+      // A rank of the ring has whole rows, and fewer heads.
+      const std::size_t pair = 2 * sent_kv_heads * rows;
+      // Owners' keys that come past this rank on their way to others, and gradients that it has added to.
+      std::size_t keys = 0, grads = 0;
+      for (std::size_t owner = 0; owner < ring; ++owner) {
+        const bool all = placement == SequencePlacement::zigzag && mask.window == 0;
+        const std::size_t step = (ring_rank + ring - owner) % ring;
+        const std::size_t hops = all ? ring - 1 : HopsOf(owner, ring, attention.rows() * ulysses, mask);
+        keys += step < hops ? 1 : 0;
+        grads += step >= 1 && step <= hops ? 1 : 0;
+      }
+      auto by_ulysses = ulysses_group.bytes_sent(), by_ring = ring_group.bytes_sent();
+      const auto expect = [&](std::size_t more_by_ulysses, std::size_t more_by_ring) {
+        EXPECT_EQ(ulysses_group.bytes_sent(), by_ulysses += more_by_ulysses);
+        EXPECT_EQ(ring_group.bytes_sent(), by_ring += more_by_ring);
+      };
+      const auto saved = attention.forward(qkv, out);
+      expect(exchanged, keys * pair * size_of(dtype));
+      attention.backward(qkv, out, saved, grad_out, grad_qkv);
+      expect(exchanged, keys * pair * size_of(dtype) + grads * pair * sizeof(float));
     };
-    const auto saved = attention.forward(qkv, out);
-    expect(exchanged, 2 * (ring - 1) * block);
-    attention.backward(qkv, out, saved, grad_out, grad_qkv);
-    expect(exchanged, 4 * (ring - 1) * block);
+    for (const auto dtype : {tuttiFloat32, tuttiBfloat16}) {
+      for (const auto& mask : MasksOf(degrees)) {
+        expect_sent(mask, SequencePlacement::contiguous, dtype);
+        if (mask.window == 0) expect_sent(mask, SequencePlacement::zigzag, dtype);
+      }
+    }
     self.Meet();
   });
 }

@@ -15,4 +15,28 @@ void join_communication(Compute& compute, const std::vector<ProcessGroup*>& grou
   }
 }
 
+void await_communication(Compute& compute) noexcept {
+  try {
+    compute.join_communication();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): see the declaration
+  }
+}
+
+OverlappedCommunication::~OverlappedCommunication() {
+  if (std::uncaught_exceptions() > exceptions_) group_.revoke();
+  if (under_way_) await_communication(compute_);
+}
+
+tuttiStream_t OverlappedCommunication::fork() {
+  compute_.fork_communication();
+  under_way_ = true;
+  return compute_.communication_stream();
+}
+
+void OverlappedCommunication::join() {
+  if (!under_way_) return;
+  join_communication(compute_, {&group_});
+  under_way_ = false;
+}
+
 }  // namespace tutti::parallel

@@ -135,6 +135,12 @@ tuttiComm_t ProcessGroup::comm() {
   return comm_;
 }
 
+void ProcessGroup::revoke() noexcept {
+  auto failure = tuttiSuccess;
+  if (size() == 1 || comm_ == nullptr || tuttiCommGetAsyncError(comm_, &failure) != tuttiSuccess) return;
+  if (failure == tuttiSuccess || failure == tuttiInProgress) tuttiCommRevoke(comm_);
+}
+
 std::uint64_t ProcessGroup::bytes_sent() const {
   if (comm_ == nullptr) return 0;
   tuttiCounters_t counters{};

@@ -22,8 +22,8 @@ void RequireFit(std::size_t size, const Tensor& whole, const Tensor& part) {
   expected.front() *= size;
   expected[kHeads] /= size;
   require_shape("the whole sequence", whole, expected);
-  require_type("the whole sequence", whole, tuttiFloat32);  // what Compute copies
-  require_type("the part of the sequence", part, tuttiFloat32);
+  require_type("the whole sequence", whole, part.dtype);
+  if (part.dtype != tuttiBfloat16) require_type("the part of the sequence", part, tuttiFloat32);  // what Compute copies
 }
 
 // An all-to-all of the host takes heads from where they lie, and puts them there.

@@ -3,44 +3,60 @@
 // processor; an application on a GPU may bring a fused kernel.
 //
 // Sources: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"; Dao et al. 2022, "FlashAttention",
-// and Dao 2023, "FlashAttention-2" (the backward pass from the log-sum-exp alone).
+// and Dao 2023, "FlashAttention-2" (the backward pass from the log-sum-exp alone); Ainslie et al. 2023, "GQA" (heads of
+// queries in groups, of which each has one head of keys and values).
 //
-// Everything is float32, scaled by 1 / sqrt(width) (Vaswani et al. 2017), and happens in the order of calls on
-// compute().stream(). Shapes are the caller's to check. Thread-safety: one thread at a time.
+// Queries, keys, values, the output and its gradient are float32 or bfloat16, all of a call alike. What is added up
+// over blocks - the softmax's state, and the gradients of queries, keys and values - is float32, and is rounded by
+// whoever knows that no block is to come. Scores are scaled by 1 / sqrt(width) (Vaswani et al. 2017). All happens in
+// the order of calls on compute().stream(). Shapes and types are the caller's to check. Thread-safety: one thread at a
+// time.
 #pragma once
 
+#include "tutti/parallel/attention_mask.h"
 #include "tutti/parallel/compute.h"
 
 namespace tutti::parallel {
 
-// A row for each position of each sample's heads, which lie [position, batch, head]: row r begins at data + r * stride.
+// A row of `width` elements for each lane of each position, a lane being a head of a sample: rows of a position come by
+// sample and head. Heads lie in groups of `group` one behind the other, and the groups' first rows `stride` elements
+// apart.
 struct HeadRows {
-  float* data = nullptr;
+  void* data = nullptr;
+  tuttiDataType_t dtype = tuttiFloat32;
   std::size_t positions = 0;
   std::size_t lanes = 0;  // batch * heads
+  std::size_t group = 1;
   std::size_t width = 0;
   std::size_t stride = 0;
 
   HeadRows() = default;
   // Of a tensor [positions, batch, heads, width].
   HeadRows(const Tensor& tensor);  // NOLINT: a view of it, as such as good as the tensor
-  // Part `part` of a tensor [positions, batch, heads, parts, width], such as the keys of mixed queries, keys and
-  // values.
-  HeadRows(const Tensor& tensor, std::size_t part);
+  // Parts [first, first + count) of a tensor [positions, batch, groups, parts, width].
+  HeadRows(const Tensor& tensor, std::size_t first, std::size_t count);
 
   std::size_t rows() const { return positions * lanes; }
   // Positions [first, first + count).
   HeadRows range(std::size_t first, std::size_t count) const;
 };
 
-// Queries, and the keys and values that they see: all, or key j only if j <= i for query i.
+// Of mixed queries, keys and values (mixed_heads.h), or of keys and values alone: [positions, batch, kv_heads, 2,
+// width].
+HeadRows queries_of(const Tensor& mixed);
+HeadRows keys_of(const Tensor& mixed);
+HeadRows values_of(const Tensor& mixed);
+
+// Queries, and the keys and values that they see, as an AttentionBlock's. k and v have as many lanes as q, or a part of
+// them: equally many neighbouring lanes of q then see one of k and v.
 struct AttentionInputs {
   HeadRows q, k, v;
-  bool causal = false;
+  AttentionMask mask = {};
+  std::size_t lead = 0;
 };
 
 // Of each query after the blocks that it has seen: the largest score, the sum of exp(score - maximum), and that sum
-// with each term times its value. All zeros: it has seen none. maxima and sums have width 1.
+// with each term times its value. All zeros: it has seen none. maxima and sums have width 1. float32.
 struct SoftmaxState {
   HeadRows out, maxima, sums;
 };
@@ -52,12 +68,13 @@ class AttentionCompute {
 
   // The state of inputs.q takes in one more block.
   virtual void attend(const AttentionInputs& inputs, const SoftmaxState& state) = 0;
-  // out becomes the attention's output, and maxima the scores' log-sum-exp, which backward needs.
-  virtual void finish(const SoftmaxState& state) = 0;
+  // `out` becomes the attention's output, and state.maxima the scores' log-sum-exp, which backward needs. May be in
+  // place: state.out.
+  virtual void finish(const SoftmaxState& state, const HeadRows& out) = 0;
 
-  // delta (width 1): grad_out . out of each row.
+  // delta (width 1, float32): grad_out . out of each row.
   virtual void attend_delta(const HeadRows& out, const HeadRows& grad_out, const HeadRows& delta) = 0;
-  // A block's gradients, added to those of q, k and v. lse: what finish() left in maxima.
+  // A block's gradients, added to those of q, k and v, which are float32. lse: what finish() left in maxima.
   virtual void attend_backward(const AttentionInputs& inputs, const HeadRows& grad_out, const HeadRows& lse,
                                const HeadRows& delta, const HeadRows& grad_q, const HeadRows& grad_k,
                                const HeadRows& grad_v) = 0;

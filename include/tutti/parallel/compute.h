@@ -26,6 +26,7 @@ class Compute {
 
   // Memory for tensors of this processor; not initialised.
   virtual void* allocate(std::size_t bytes) = 0;
+  // In the order of calls, as all else: what was called before may still use it.
   virtual void release(void* memory) noexcept = 0;
 
   // A CUDA stream, or null: the host, where every call below returns when it is done.
@@ -50,6 +51,7 @@ class Compute {
   // The sum of all rows of y is added to `sums`.
   virtual void add_rows(const Tensor& y, const Tensor& sums) = 0;
   // Columns [from_first, from_first + columns) of `from` become columns [to_first, ...) of `to`; equally many rows.
+  // Types as for copy.
   virtual void copy_columns(const Tensor& from, std::size_t from_first, const Tensor& to, std::size_t to_first,
                             std::size_t columns) = 0;
 

@@ -73,6 +73,20 @@ struct CopyElement {
   }
 };
 
+// Columns of a row of one matrix to a row of another.
+template <typename From, typename To>
+struct CopyRow {
+  const From* from;
+  std::size_t from_stride;
+  To* to;
+  std::size_t to_stride;
+  std::size_t columns;
+
+  TUTTI_ANY_PROCESSOR void operator()(std::size_t row) const {
+    for (std::size_t i = 0; i < columns; ++i) assign(to[row * to_stride + i], to_float(from[row * from_stride + i]));
+  }
+};
+
 // Whether expert (or whatever) `a` comes before `b` by their logits; equal ones by their numbers. What is not a number
 // is less than any number.
 TUTTI_ANY_PROCESSOR inline bool comes_before(const float* logits, std::int32_t a, std::int32_t b) {
@@ -83,9 +97,10 @@ TUTTI_ANY_PROCESSOR inline bool comes_before(const float* logits, std::int32_t a
   return left > right;
 }
 
-TUTTI_ANY_PROCESSOR inline float row_dot(const float* a, const float* b, std::size_t count) {
+template <typename T>
+TUTTI_ANY_PROCESSOR inline float row_dot(const T* a, const T* b, std::size_t count) {
   float sum = 0;
-  for (std::size_t i = 0; i < count; ++i) sum += a[i] * b[i];
+  for (std::size_t i = 0; i < count; ++i) sum += to_float(a[i]) * to_float(b[i]);
   return sum;
 }
 
@@ -100,12 +115,10 @@ class ElementwiseCompute : public Compute {
   }
 
   void copy(const Tensor& from, const Tensor& to, bool accumulate) override {
-    if (from.dtype == tuttiBfloat16) {
-      CopyFrom(static_cast<const BFloat16*>(from.data), from.count(), to, accumulate);
-    } else {
-      require_type("what is copied", from, tuttiFloat32);
-      CopyFrom(static_cast<const float*>(from.data), from.count(), to, accumulate);
-    }
+    require_equal("the number of elements to copy", from.count(), "of those they are copied to", to.count());
+    ByTypes(from, to, [&]<typename From, typename To>(const From* source, To* target) {
+      each(from.count(), CopyElement<From, To>{source, target, accumulate});
+    });
   }
 
   void add_bias(const Tensor& y, const Tensor& bias) override {
@@ -126,9 +139,9 @@ class ElementwiseCompute : public Compute {
 
   void copy_columns(const Tensor& from, std::size_t from_first, const Tensor& to, std::size_t to_first,
                     std::size_t columns) override {
-    const auto source = matrix_of(from), target = matrix_of(to);
-    each(source.rows, [=] TUTTI_ANY_PROCESSOR(std::size_t row) {
-      for (std::size_t i = 0; i < columns; ++i) target[row][to_first + i] = source[row][from_first + i];
+    ByTypes(from, to, [&]<typename From, typename To>(const From* source, To* target) {
+      each(from.rows(),
+           CopyRow<From, To>{source + from_first, from.columns(), target + to_first, to.columns(), columns});
     });
   }
 
@@ -283,15 +296,17 @@ class ElementwiseCompute : public Compute {
   void each(std::size_t count, Function function) {
     if (count > 0) static_cast<Derived*>(this)->for_each(count, function);
   }
-  template <typename From>
-  void CopyFrom(const From* from, std::size_t count, const Tensor& to, bool accumulate) {
-    require_equal("the number of elements to copy", count, "of those they are copied to", to.count());
-    if (to.dtype == tuttiBfloat16) {
-      each(count, CopyElement<From, BFloat16>{from, static_cast<BFloat16*>(to.data), accumulate});
-    } else {
+  // call(where the elements to copy are, where they go), as pointers to their types.
+  template <typename Call>
+  static void ByTypes(const Tensor& from, const Tensor& to, const Call& call) {
+    const auto to_any = [&](const auto* source) {
+      if (to.dtype == tuttiBfloat16) return call(source, static_cast<BFloat16*>(to.data));
       require_type("what is copied to", to, tuttiFloat32);
-      each(count, CopyElement<From, float>{from, to.floats(), accumulate});
-    }
+      call(source, to.floats());
+    };
+    if (from.dtype == tuttiBfloat16) return to_any(static_cast<const BFloat16*>(from.data));
+    require_type("what is copied", from, tuttiFloat32);
+    to_any(static_cast<const float*>(from.data));
   }
   static TUTTI_ANY_PROCESSOR float Maximum(const float* values, std::size_t count) {
     float maximum = values[0];

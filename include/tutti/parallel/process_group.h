@@ -34,6 +34,10 @@ class ProcessGroup {
   // Makes it at the first call, which is collective over the group: ranks that share several groups use new ones in
   // the same order. Throws Error; tuttiInvalidUsage naming both groups where the order differs.
   tuttiComm_t comm();
+  // Ends what is under way, here and on the others, for good (tuttiCommRevoke): this rank has left something in the
+  // middle. Nothing where there are no others, or no communicator yet, and where it has failed: then all are told why,
+  // or were.
+  void revoke() noexcept;
   // Payload that this rank has sent by this group since its communicator was made, the library's own count.
   std::uint64_t bytes_sent() const;
 

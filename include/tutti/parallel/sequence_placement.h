@@ -1,5 +1,5 @@
 // Which positions of a sequence each rank of a ring holds, and which part of its attention is left to compute where a
-// causal mask empties the rest: arithmetic alone.
+// mask empties the rest: arithmetic alone.
 //
 // Source of the zigzag placement: Llama Team 2024, "The Llama 3 Herd of Models" (context parallelism: 2 n chunks, of
 // which rank i has chunks i and 2 n - 1 - i); Megatron-Core's context parallelism has the same. Whoever holds an early
@@ -9,8 +9,9 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <vector>
+
+#include "tutti/parallel/attention_mask.h"
 
 namespace tutti::parallel {
 
@@ -26,18 +27,15 @@ void require_placeable(SequencePlacement placement, std::size_t sequence, std::s
 std::vector<std::size_t> positions_of(SequencePlacement placement, std::size_t sequence, std::size_t rank,
                                       std::size_t ranks);
 
-// Queries [first_query, first_query + queries) of what a rank holds, keys and values likewise of what one holds.
-struct AttentionBlock {
-  std::size_t first_query = 0, queries = 0;
-  std::size_t first_key = 0, keys = 0;
-  bool causal = false;  // query i of the block sees its keys 0 .. i only
+// What the queries of `query_rank` see of the keys of `key_rank`, two of `ranks` that hold `rows` positions each: one
+// block at most, or with a window one for every two chunks of theirs, such that every query's keys come in the order of
+// positions. None where the mask leaves nothing.
+std::vector<AttentionBlock> visible_blocks(SequencePlacement placement, const AttentionMask& mask, std::size_t rows,
+                                           std::size_t query_rank, std::size_t key_rank, std::size_t ranks);
 
-  bool operator==(const AttentionBlock&) const = default;
-};
-
-// What the queries of `query_rank` see of the keys of `key_rank`, who hold `rows` positions each: always one block, and
-// none where the mask leaves nothing.
-std::optional<AttentionBlock> visible_block(SequencePlacement placement, bool causal, std::size_t rows,
-                                            std::size_t query_rank, std::size_t key_rank);
+// How many places behind `key_rank` on the ring the last rank is whose queries see something of its keys: they need to
+// go no further. 0: no other rank's do.
+std::size_t reach_of_keys(SequencePlacement placement, const AttentionMask& mask, std::size_t rows,
+                          std::size_t key_rank, std::size_t ranks);
 
 }  // namespace tutti::parallel

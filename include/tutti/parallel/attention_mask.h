@@ -1,0 +1,50 @@
+// Which keys a query sees, and so which part of a block of queries and keys is left to compute: arithmetic alone.
+//
+// Source of the window: Jiang et al. 2023, "Mistral 7B" (sliding window attention).
+//
+// Thread-safety: pure functions; constexpr, so that kernels call them, too.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace tutti::parallel {
+
+struct AttentionMask {
+  bool causal = false;     // only keys up to the query's own position
+  std::size_t window = 0;  // of these only the last so many, the query's own among them; 0: all. REQUIRES: causal
+
+  bool operator==(const AttentionMask&) const = default;
+};
+
+// Queries [first_query, first_query + queries) of what a rank holds, keys and values likewise of what one holds.
+struct AttentionBlock {
+  std::size_t first_query = 0, queries = 0;
+  std::size_t first_key = 0, keys = 0;
+  AttentionMask mask = {};
+  std::size_t lead = 0;  // the first query's position less the first key's, for the mask
+
+  bool operator==(const AttentionBlock&) const = default;
+};
+
+// Of a block: [begin, end).
+struct BlockRange {
+  std::size_t begin = 0, end = 0;
+};
+
+// Which of a block's `keys` keys its query `query` sees.
+constexpr BlockRange visible_keys(const AttentionMask& mask, std::size_t lead, std::size_t query, std::size_t keys) {
+  const std::size_t before = query + lead + 1;  // from the first key on
+  const std::size_t end = mask.causal ? std::min(before, keys) : keys;
+  return {mask.window == 0 || before <= mask.window ? 0 : std::min(before - mask.window, end), end};
+}
+
+// Which of a block's `queries` queries see its key `key`.
+constexpr BlockRange visible_queries(const AttentionMask& mask, std::size_t lead, std::size_t key,
+                                     std::size_t queries) {
+  const std::size_t begin = mask.causal && key > lead ? std::min(key - lead, queries) : 0;
+  if (mask.window == 0) return {begin, queries};
+  return {begin, key + mask.window <= lead ? begin : std::min(key + mask.window - lead, queries)};
+}
+
+}  // namespace tutti::parallel
