@@ -29,6 +29,8 @@ DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, Compute& c
   zero_grad();
 }
 
+DistributedDataParallel::~DistributedDataParallel() { await_communication(compute_); }
+
 // In reverse order, because that is about the order in which a backward pass computes gradients.
 void DistributedDataParallel::MakeBuckets() {
   std::vector<std::size_t> parameters;

@@ -73,12 +73,7 @@ void FullyShardedDataParallel::MakeUnit(ShardedUnit specs) {
   }
 }
 
-FullyShardedDataParallel::~FullyShardedDataParallel() {
-  try {
-    compute_.join_communication();
-  } catch (const Error&) {  // told by whoever waited for it; here nobody asks
-  }
-}
+FullyShardedDataParallel::~FullyShardedDataParallel() { await_communication(compute_); }
 
 Buffer FullyShardedDataParallel::Make(MemoryKind kind, std::size_t count, tuttiDataType_t dtype) {
   return memory_.make(kind, compute_, {count}, dtype);

@@ -195,8 +195,11 @@ void PipelineParallel::run(const PipelineSchedule& schedule, const std::vector<P
   try {
     Batch(*this, schedule, steps, stream).Run();
   } catch (...) {
-    // Stages that wait for this one learn that it has left the batch.
-    tuttiCommRevoke(group_.comm());
+    // Stages that wait for this one learn that it has left the batch, and nothing of it is under way any more in memory
+    // that may go now: the pipeline's, when its owner leaves, too. Memory of a CUDA device, whose streams this does not
+    // know, is freed in the streams' order.
+    group_.revoke();
+    if (stream != nullptr) tuttiStreamSynchronize(stream);
     throw;
   }
 }

@@ -120,17 +120,17 @@ void ColumnParallelLinear::backward(const Tensor& input, const Tensor& grad_outp
   const Tensor& seen = whole ? whole->tensor() : input;
 
   std::optional<Buffer> grad_seen;
+  OverlappedCommunication reduction(tp_.compute, tp_.group);
   if (options_.sequence_parallel) grad_seen.emplace(tp_.compute, seen.shape);
   const Tensor& partial = grad_seen ? grad_seen->tensor() : grad_input;
   InputGradient(tp_.compute, grad, parameters_.weight, partial);
-  tp_.compute.fork_communication();
   if (options_.sequence_parallel) {
-    tp_.group.reduce_scatter(partial, grad_input, tuttiSum, tp_.compute.communication_stream());
+    tp_.group.reduce_scatter(partial, grad_input, tuttiSum, reduction.fork());
   } else {
-    tp_.group.all_reduce(partial, partial, tuttiSum, tp_.compute.communication_stream());
+    tp_.group.all_reduce(partial, partial, tuttiSum, reduction.fork());
   }
   ParameterGradients(tp_.compute, parameters_, grad, mine, seen, whole);
-  join_communication(tp_.compute, {&tp_.group});
+  reduction.join();
 }
 
 RowParallelLinear::RowParallelLinear(TensorParallel tp, std::size_t input_size, std::size_t output_size,

@@ -54,6 +54,8 @@ class DistributedDataParallel {
   // outlives this.
   DistributedDataParallel(ProcessGroup& group, Compute& compute, std::vector<Parameter> parameters,
                           const DistributedDataParallelConfig& config = {});
+  // Waits for buckets that are under way.
+  ~DistributedDataParallel();
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 

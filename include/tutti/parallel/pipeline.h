@@ -78,7 +78,7 @@ class PipelineParallel {
 
   // Does one batch; collective over the group. On a stream, the step has to put its work behind what the stream does
   // (kernels on the same CUDA stream; tuttiStreamSynchronize first on the host), and batches on two streams must not
-  // overlap, for they share the pipeline's memory.
+  // overlap, for they share the pipeline's memory, which outlives what is on the streams.
   //
   // Throws Error on every rank, before anything of the batch is sent, where a schedule cannot be run or the stages do
   // not agree: tuttiInvalidArgument or tuttiInvalidUsage with the quantity, the stages and both values; the group stays
