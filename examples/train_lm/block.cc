@@ -1,25 +1,28 @@
 #include "block.h"
 
+#include "tutti/parallel/mixed_heads.h"
+
 namespace train_lm {
 
 Attention::Attention(const Surroundings& surroundings, const std::string& name)
     : in_(surroundings),
       norm_(surroundings, name + ".norm1"),
-      qkv_(in_.tp, in_.model.hidden, 3 * in_.model.hidden, in_.parameters.linear(name + ".qkv"),
+      qkv_(in_.tp, in_.model.hidden, in_.model.mixed_columns(), in_.parameters.linear(name + ".qkv"),
            {.sequence_parallel = in_.sequence_parallel}),
       out_(in_.tp, in_.model.hidden, in_.model.hidden, in_.parameters.linear(name + ".out"),
            {.sequence_parallel = in_.sequence_parallel}) {}
 
 // Whole heads are split: a rank has some of them.
 Tensor Attention::heads(const Tensor& tensor, bool mixed) const {
-  Shape shape{tensor.shape[0], in_.batch, in_.model.heads / in_.tp.size(), in_.model.hidden / in_.model.heads};
-  if (mixed) shape.insert(shape.end() - 1, 3);
-  return {tensor.floats(), std::move(shape)};
+  const std::size_t heads = in_.model.heads / in_.tp.size(), keys = in_.model.heads_of_keys() / in_.tp.size();
+  const std::size_t width = in_.model.head_width();
+  if (!mixed) return {tensor.floats(), {tensor.shape[0], in_.batch, heads, width}};
+  return {tensor.floats(), tutti::parallel::mixed_shape(tensor.shape[0], in_.batch, heads, keys, width)};
 }
 
 Attention::Saved Attention::forward(const Tensor& x, const Tensor& y) {
   Saved saved{norm_.forward(x),
-              in_.make(in_.part_of_columns(3 * in_.model.hidden)),
+              in_.make(in_.part_of_columns(in_.model.mixed_columns())),
               in_.make(in_.part_of_columns(in_.model.hidden)),
               {}};
   qkv_.forward(saved.norm.y, saved.qkv);

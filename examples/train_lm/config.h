@@ -12,11 +12,17 @@ struct ModelConfig {
   std::size_t layers = 4;
   std::size_t hidden = 64;
   std::size_t heads = 4;
+  std::size_t kv_heads = 0;  // of keys and values (Ainslie et al. 2023, "GQA"); 0: as many
   std::size_t sequence = 64;
   std::size_t vocabulary = 256;  // bytes of text
   std::size_t feed_forward = 256;
   std::size_t experts = 0;  // 0: one multilayer perceptron a block instead of a mixture
   std::size_t top_k = 2;
+
+  std::size_t head_width() const { return hidden / heads; }
+  std::size_t heads_of_keys() const { return kv_heads == 0 ? heads : kv_heads; }
+  // Of queries, keys and values together.
+  std::size_t mixed_columns() const { return (heads + 2 * heads_of_keys()) * head_width(); }
 };
 
 // How the gradients of data-parallel ranks come together.

@@ -71,6 +71,8 @@ void Describe(CLI::App& app, Options& options) {
   app.add_option("--layers", model.layers);
   app.add_option("--hidden", model.hidden);
   app.add_option("--heads", model.heads);
+  app.add_option("--kv-heads", model.kv_heads, "of keys and values, each for several heads; default: as many")
+      ->check(CLI::PositiveNumber);
   app.add_option("--sequence", model.sequence, "bytes of text a sample");
   app.add_option("--feed-forward", model.feed_forward);
   app.add_option("--experts", model.experts, "a mixture of so many in every block");

@@ -53,7 +53,7 @@ std::vector<ParameterSpec> parameters_of(const ModelConfig& model, const StageRa
   for (std::size_t block = range.first_block; block < range.last_block; ++block) {
     const auto name = fmt::format("block{}", block);
     AddNorm(specs, name + ".norm1", model.hidden);
-    AddLinear(specs, name + ".qkv", model.hidden, 3 * model.hidden, Split::rows, false);
+    AddLinear(specs, name + ".qkv", model.hidden, model.mixed_columns(), Split::rows, false);
     AddLinear(specs, name + ".out", model.hidden, model.hidden, Split::columns, false);
     AddNorm(specs, name + ".norm2", model.hidden);
     if (model.experts == 0) {

@@ -119,6 +119,16 @@ for flags in "--pipeline 2 --schedule ZB-H1" "--expert 2 --shard-group 2 --exper
   shares_and_trains one-mixture 4 --zero 3 --experts 4 --microbatches 2 $flags
 done
 
+# Keys and values of fewer heads: as many as ranks that exchange them, and fewer.
+train 1 --kv-heads 2 --losses "$work/one-kv2" >>"$work/log"
+train 1 --kv-heads 1 --losses "$work/one-kv1" >>"$work/log"
+train 4 --kv-heads 2 --tensor 2 --context 2 --algorithm ring --bytes --losses "$work/kv2" >"$work/out"
+counted bytes 3
+train 4 --kv-heads 1 --context 4 --ulysses 2 --algorithm ring --bytes --losses "$work/kv1" >"$work/out"
+counted bytes 3
+"$programs/compare_losses" "$work/chart.svg" "one rank, 2 heads of keys=$work/one-kv2" "TP 2 x ring 2=$work/kv2"
+"$programs/compare_losses" "$work/chart.svg" "one rank, 1 head of keys=$work/one-kv1" "Ulysses 2 x ring 2=$work/kv1"
+
 # sends GROUPS FLAGS: on 8 ranks, in so many kinds of groups.
 sends() {
   local groups=$1
@@ -149,6 +159,8 @@ refused() {
   }
 }
 refused "heads (3) is not divisible by tensor_model_parallel_size (2)" 2 --tensor 2 --heads 3 --hidden 66
+refused "heads (4) is not divisible by kv_heads (3)" 2 --kv-heads 3
+refused "kv_heads (1) is not divisible by tensor_model_parallel_size (2)" 2 --tensor 2 --kv-heads 1
 refused "layers (5) is not divisible by pipeline_model_parallel_size (2)" 2 --pipeline 2 --layers 5
 refused "layers (4) is not divisible by pipeline_model_parallel_size x virtual_stages (6)" \
   2 --pipeline 2 --schedule Interleaved1F1B --virtual-stages 3

@@ -1,5 +1,7 @@
 #include "traffic.h"
 
+#include <algorithm>
+
 #include "parameters.h"
 #include "tutti/parallel/pipeline.h"
 
@@ -25,6 +27,10 @@ struct Job {
     rows = config.batch * config.model.sequence / dp / cp / config.microbatches;
     chunks = pp * static_cast<std::uint64_t>(config.virtual_stages);
     activation = rows * config.model.hidden * kFloat;
+    // Ranks that exchange heads have one of keys and values each at least, as a copy if there are not so many.
+    const auto exchanging = ulysses > 1 ? tp * ulysses : 1;
+    keys =
+        rows * std::max<std::uint64_t>(config.model.heads_of_keys(), exchanging) * config.model.head_width() * kFloat;
   }
 
   const TrainConfig& config;
@@ -37,6 +43,7 @@ struct Job {
   std::uint64_t shards;      // replicas that share parameters, gradients or the optimiser's state
   std::uint64_t rows;        // tokens of a micro-batch, of a replica
   std::uint64_t activation;  // their bytes
+  std::uint64_t keys;        // those of attention's keys
 };
 
 // By all of n ranks together, to combine `bytes` of gradients. A parameter server sends as much as an all-reduce: n - 1
@@ -104,13 +111,13 @@ std::map<std::string, std::uint64_t> ReplicasBytes(const TrainConfig& config, co
 // Of one replica, whose ranks of a tensor-parallel group have some heads each. DeepSpeed-Ulysses: forward and backward,
 // queries, keys, values and the output are exchanged, and (n - 1) / n of each leaves its rank.
 std::uint64_t UlyssesBytes(const Job& job) {
-  const std::uint64_t exchanges = 2 * 4 * job.config.microbatches * job.config.model.layers;
-  return exchanges * job.activation * (job.ulysses - 1) / job.ulysses;
+  const std::uint64_t exchanges = 2 * 2 * job.config.microbatches * job.config.model.layers;
+  return exchanges * (job.activation + job.keys) * (job.ulysses - 1) / job.ulysses;
 }
 // Ring Attention: keys and values go on n - 1 times forward and n - 1 times backward, where their gradients do, too.
 std::uint64_t RingBytes(const Job& job) {
   const std::uint64_t passes = 6 * (job.cp / job.ulysses - 1);
-  return passes * job.config.microbatches * job.config.model.layers * job.activation;
+  return passes * job.config.microbatches * job.config.model.layers * job.keys;
 }
 
 // Of one replica: every border of two chunks of the model is crossed by every micro-batch forward and backward, by each

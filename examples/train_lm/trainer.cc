@@ -29,6 +29,8 @@ const TrainConfig& Checked(const TrainConfig& config, const ParallelState& state
   const auto& model = config.model;
   require_divisible("hidden", model.hidden, "heads", model.heads);
   require_divisible("heads", model.heads, "tensor_model_parallel_size", tp);
+  require_divisible("heads", model.heads, "kv_heads", model.heads_of_keys());
+  require_divisible("kv_heads", model.heads_of_keys(), "tensor_model_parallel_size", tp);
   require_divisible("layers", model.layers, "pipeline_model_parallel_size", pp);
   require_positive("virtual_stages", config.virtual_stages);
   require_divisible("layers", model.layers, "pipeline_model_parallel_size x virtual_stages",
@@ -78,7 +80,8 @@ tutti::parallel::ContextParallelConfig AttentionOf(const TrainConfig& config, co
   return {.sequence = model.sequence,
           .batch = SamplesOf(config, state),
           .heads = model.heads / static_cast<std::size_t>(state.get_tensor_model_parallel_world_size()),
-          .width = model.hidden / model.heads};
+          .width = model.head_width(),
+          .kv_heads = model.heads_of_keys() / static_cast<std::size_t>(state.get_tensor_model_parallel_world_size())};
 }
 
 // The chunk c of a stage is number c * stages + stage of the model's.
