@@ -113,7 +113,7 @@ std::vector<float> QueriesIn(const Degrees& degrees, const std::vector<float>& m
 }
 
 TEST_P(ContextParallel, IsPlainAttention) {
-  RunRanks(GetParam().ulysses * GetParam().ring, [](Rank& self) {
+  const auto body = [](Rank& self) {
     const auto degrees = GetParam();
     const auto comm = self.Join();
     ProcessGroup world(comm);
@@ -150,7 +150,10 @@ TEST_P(ContextParallel, IsPlainAttention) {
       }
     }
     self.Meet();
-  });
+  };
+  for (const bool threads : {false, true}) {
+    RunRanks(GetParam().ulysses * GetParam().ring, body, {.threads = threads});
+  }
 }
 
 // How far the keys of a ring's rank `owner` go: to all others, to those that come after it, or that its positions are
@@ -167,7 +170,7 @@ std::size_t HopsOf(std::size_t owner, std::size_t ring, std::size_t rows, const 
 // Per rank and pass. Ulysses: all-to-alls of queries, keys, values and output. Ring: blocks of keys and values, and of
 // their gradients.
 TEST_P(ContextParallel, SendsThePapersBytes) {
-  RunRanks(GetParam().ulysses * GetParam().ring, [](Rank& self) {
+  const auto body = [](Rank& self) {
     const auto degrees = GetParam();
     const auto comm = self.Join();
     ProcessGroup world(comm);
@@ -217,7 +220,10 @@ TEST_P(ContextParallel, SendsThePapersBytes) {
       }
     }
     self.Meet();
-  });
+  };
+  for (const bool threads : {false, true}) {
+    RunRanks(GetParam().ulysses * GetParam().ring, body, {.threads = threads});
+  }
 }
 
 TEST(ContextParallelPage, IsTwoCallsALayer) {
