@@ -23,8 +23,8 @@ void await_communication(Compute& compute) noexcept {
 }
 
 OverlappedCommunication::~OverlappedCommunication() {
-  if (std::uncaught_exceptions() > exceptions_) group_.revoke();
   if (under_way_) await_communication(compute_);
+  if (std::uncaught_exceptions() > exceptions_) group_.revoke();
 }
 
 tuttiStream_t OverlappedCommunication::fork() {

@@ -21,8 +21,12 @@ void await_communication(Compute& compute) noexcept;
 
 // A group's communication beside computing within one function. Computing may throw, also while messages are under way,
 // and leaving the function frees what they are read from and written to. So this is to be declared behind all of that:
-// it goes first, and waits. If it goes by an exception it revokes the group's communicator before that, since this rank
-// will not meet what the others call next: so nobody waits for what will not come, neither here nor there.
+// it goes first, and waits. If it goes by an exception it then revokes the group's communicator, since this rank will
+// not meet what the others call next, and they would wait for it.
+//
+// Not before: a rank of the same process reads a message where it lies, and may do so after a revoked call has returned
+// here. The wait ends also if several ranks leave. Whoever leaves first, by the order of messages, waits for such alone
+// as the others have begun before they left; then it revokes, which ends the others' waits.
 class OverlappedCommunication {
  public:
   // Both outlive this.

@@ -1,8 +1,8 @@
 // Computing that throws while messages are under way: no memory that they use is freed before they have ended, nobody
 // waits for what will not come, and who is left behind gets an Error.
 //
-// Rank 1 is the one whose computing throws. The others come only when it has thrown, so what it has begun cannot end by
-// itself.
+// Rank 1 is the one whose computing throws. The others come only when it is about to, so what it has begun cannot end
+// before.
 #include "parallel/joining.h"
 
 #include <chrono>
@@ -136,6 +136,7 @@ TEST_P(RingThatFails, FreesNothingBeneathMessages) {
       ring.backward(qkv, out, lse, grad_out, grad_qkv);
     };
     ring.forward(qkv, out, lse);  // all is well yet, and connections are made
+    self.Meet();
     if (self.rank() == 1) {
       fails = true;
       const int before = compute.released();

@@ -195,11 +195,11 @@ void PipelineParallel::run(const PipelineSchedule& schedule, const std::vector<P
   try {
     Batch(*this, schedule, steps, stream).Run();
   } catch (...) {
-    // Stages that wait for this one learn that it has left the batch, and nothing of it is under way any more in memory
-    // that may go now: the pipeline's, when its owner leaves, too. Memory of a CUDA device, whose streams this does not
-    // know, is freed in the streams' order.
-    group_.revoke();
+    // What is under way on a stream of the host ends before its memory may go: the pipeline's, when its owner leaves,
+    // too. (A CUDA stream is refused: freeing its device's memory waits for it.) Then stages that wait for this one
+    // learn that it has left the batch.
     if (stream != nullptr) tuttiStreamSynchronize(stream);
+    group_.revoke();
     throw;
   }
 }
