@@ -74,6 +74,24 @@ Shape MessageShape(std::size_t bytes, const GpuSlots& slots) {
   return {Wire::bulk, std::min(kMessageChunk, slots.bulk)};
 }
 
+// A GPU's plan says where a tensor's bytes lie; the host's are told by each call.
+void AddPlaces(const Tensors& tensors, PlanKey& key) {
+  for (const Strided* const side : {&tensors.input, &tensors.output}) {
+    key.further.push_back(side->run_bytes());
+    for (const auto& dim : side->outer()) {
+      key.further.push_back(dim.size.value());
+      key.further.push_back(dim.stride);
+    }
+    key.further.push_back(side->outer().size());  // last: what is before it can be told apart
+  }
+}
+
+StridedSides SidesOf(const Operation& operation) {
+  if (operation.tensors == nullptr) return {};
+  const auto side = [](const Strided& strided) { return strided.dense() ? nullptr : &strided; };
+  return {side(operation.tensors->input), side(operation.tensors->output)};
+}
+
 constexpr char kTable[] = "table";
 
 void AddTimes(std::uint64_t times, const DeviceProgram::Traffic& each, DeviceProgram::Traffic& sum) {
@@ -102,6 +120,7 @@ DevicePlans::DevicePlans(DevicePlanContext context, const System& system, int ra
 
 DevicePlanEntry& DevicePlans::Find(const Operation& operation, std::uint64_t packed) {
   PlanKey key = KeyOf(operation, packed);
+  if (operation.tensors != nullptr) AddPlaces(*operation.tensors, key);
   const auto found = plans_.find(key);
   if (found != plans_.end()) return *found->second;
   return *plans_.emplace(std::move(key), Make(operation, packed)).first->second;
@@ -166,8 +185,9 @@ Schedule DevicePlans::Fitted(const Operation& operation, Candidate& candidate) c
     --candidate.channels;
     schedules = SchedulesOfAll(operation, candidate);
   }
-  // A contribution that is scaled first is nowhere in memory.
-  const bool may_refer = !operation.scaled && std::all_of(schedules.begin(), schedules.end(), MayAlwaysRefer);
+  // A contribution that is scaled first is nowhere in memory, and a tensor's chunk not in one piece.
+  const bool may_refer = !operation.scaled && operation.tensors == nullptr &&
+                         std::all_of(schedules.begin(), schedules.end(), MayAlwaysRefer);
   auto& shape = candidate.shape;
   shape.chunk_bytes = std::min(shape.chunk_bytes, ChunkCapacity(shape.wire, conditions, may_refer));
   return std::move(schedules[static_cast<std::size_t>(rank_)]);
@@ -202,7 +222,7 @@ std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const Operation& asked, std::
   auto plan = std::unique_ptr<DevicePlanEntry>(
       new DevicePlanEntry{std::move(choice),
                           DeviceProgram(std::move(schedule), std::move(extents), shape, operation.type, operation.op,
-                                        identity, *context_.fabric, *context_.arena, first_channel),
+                                        SidesOf(operation), identity, *context_.fabric, *context_.arena, first_channel),
                           used});
   for (const int peer : plan->program.network_peers()) context_.network->Need(peer);
   return plan;

@@ -262,7 +262,7 @@ void DeviceSide::Copy(void* to, CuStream writer, const void* from, CuStream read
 }
 
 bool DeviceSide::DoneByCopy(const Operation& operation, CuStream stream) const {
-  if (nranks_ > 1 || operation.point_to_point() || operation.scaled || operation.uneven != nullptr) return false;
+  if (nranks_ > 1 || operation.point_to_point() || operation.scaled || !operation.plain()) return false;
   if (operation.collective != Collective::barrier) {
     Copy(operation.output, stream, operation.input, stream, operation.count * SizeOf(operation.type));
   }
@@ -300,7 +300,13 @@ DeviceWork DeviceSide::WorkOf(const Operation& operation, const DevicePlanEntry&
   const auto& schedule = plan.program.schedule();
   const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
   if (plan.program.shape().wire == Wire::bulk && may_refer) {
-    const Reach input = ReachOf(work.input, plan.used.input), output = ReachOf(work.output, plan.used.output);
+    // Peers read what lies in one piece.
+    const auto reach = [&](const void* buffer, std::size_t bytes, bool dense) {
+      return dense ? ReachOf(buffer, bytes) : Reach{};
+    };
+    const auto* const tensors = operation.tensors.get();
+    const Reach input = reach(work.input, plan.used.input, tensors == nullptr || tensors->input.dense());
+    const Reach output = reach(work.output, plan.used.output, tensors == nullptr || tensors->output.dense());
     work.input_kind = static_cast<std::uint8_t>(input.kind);
     work.input_window = input.window;
     work.input_base = input.base;

@@ -54,10 +54,6 @@ RunPlace PlaceOf(tuttiComm& handle, const Operation& operation, tuttiStream_t st
     static const std::string kNotMade = "it is still being made";
     RequireHostCall(operation, stream, communicator == nullptr ? kNotMade : communicator->why_no_device());
   } else if (IsForDevice(device->device(), operation, stream)) {
-    if (operation.tensors != nullptr) {
-      Throw(tuttiInvalidArgument, "{} is for tensors in host memory; these are in memory of a GPU",
-            DescribeCall(PackCall(operation), operation.count));
-    }
     return {nullptr, true, reinterpret_cast<CuStream>(stream)};
   }
   return {handle.blocking ? nullptr : handle.background.get()};

@@ -11,7 +11,7 @@
 
 #include "algorithms/schedule.h"
 #include "executors/host/reduce.h"
-#include "executors/host/strided.h"
+#include "algorithms/strided.h"
 #include "tutti/tutti.h"
 
 namespace tutti {

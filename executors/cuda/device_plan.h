@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "algorithms/schedule.h"
+#include "algorithms/strided.h"
 #include "transports/device_ring.h"
 
 namespace tutti {
@@ -35,6 +36,7 @@ struct alignas(kTableAlignment) DeviceStep {
   std::uint8_t reads, writes, afters;
   bool arithmetic, final;
   bool awaited;  // somebody waits for it
+  bool strided;  // some operand is
 };
 
 struct alignas(kTableAlignment) DeviceAfter {
@@ -56,6 +58,8 @@ struct DeviceLane {
 struct alignas(kTableAlignment) DevicePlan {
   const std::byte* tables;
   std::byte* scratch;
+  const Strided* input_strided;  // null: dense. What operands take for bytes of the buffer are packed bytes then.
+  const Strided* output_strided;
   std::uint64_t scratch_bytes;  // of one channel
   std::uint64_t chunk_bytes;
   std::uint64_t signature, call, count;  // for the recorder

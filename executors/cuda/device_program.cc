@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "base/datatype.h"
@@ -15,14 +16,27 @@ namespace {
 
 static_assert(kMaxReads <= kMoveSources, "a step fits one move");
 
-// A block of fewer threads has cheaper barriers. Each thread of a small one moves a vector at a time.
+// A block of fewer threads has cheaper barriers. Each thread of a small one moves a vector at a time, or what of one
+// lies together.
 constexpr std::uint32_t kFewestThreads = 64;
 constexpr std::uint32_t kWarp = 32;
 
-std::uint32_t ThreadsFor(const Shape& shape, std::size_t longest_chunk) {
-  const std::size_t unit = shape.wire == Wire::line ? kPacketData : kVectorBytes;
+std::uint32_t ThreadsFor(const Shape& shape, const StridedSides& strided, std::size_t longest_chunk) {
+  std::size_t unit = shape.wire == Wire::line ? kPacketData : kVectorBytes;
+  for (const Strided* const side : {strided.input, strided.output}) {
+    if (side != nullptr) unit = std::gcd(unit, side->grain());
+  }
   const std::size_t wanted = RoundUp((longest_chunk + unit - 1) / unit, kWarp);
   return static_cast<std::uint32_t>(std::clamp<std::size_t>(wanted, kFewestThreads, kMaxThreads));
+}
+
+bool AnyIsStrided(const Step& step, const StridedSides& strided) {
+  const auto is_strided = [&](const Operand& operand) {
+    return (operand.place == Place::input && strided.input != nullptr) ||
+           (operand.place == Place::output && strided.output != nullptr);
+  };
+  return std::any_of(step.reads.begin(), step.reads.end(), is_strided) ||
+         std::any_of(step.writes.begin(), step.writes.end(), is_strided);
 }
 
 // Appends to what will be one piece of device memory, and remembers where.
@@ -65,6 +79,7 @@ struct DeviceProgram::BoundLane {
 };
 
 struct DeviceProgram::Image {
+  StridedSides strided;
   std::vector<BoundLane> lanes;
   std::size_t longest_chunk = 0;
 
@@ -87,8 +102,8 @@ struct DeviceProgram::Image {
 };
 
 DeviceProgram::DeviceProgram(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op,
-                             const CallIdentity& identity, const DeviceFabric& fabric, DeviceArena& arena,
-                             int first_channel)
+                             const StridedSides& strided, const CallIdentity& identity, const DeviceFabric& fabric,
+                             DeviceArena& arena, int first_channel)
     : schedule_(std::move(schedule)),
       extents_(std::move(extents)),
       shape_(shape),
@@ -100,12 +115,12 @@ DeviceProgram::DeviceProgram(Schedule schedule, Extents extents, Shape shape, tu
     Throw(tuttiInternalError, "a chunk of {} bytes does not fit a {} slot of {} on a GPU", shape_.chunk_bytes,
           NameOf(shape_.wire), capacity);
   }
-  Image image;
+  Image image{strided, {}, 0};
   for (std::size_t c = 0; c < schedule_.channels.size(); ++c) {
     AddChannel(image, static_cast<int>(c), fabric, first_channel);
   }
   lanes_ = static_cast<std::uint32_t>(image.lanes.size());
-  threads_ = ThreadsFor(shape_, image.longest_chunk);
+  threads_ = ThreadsFor(shape_, strided, image.longest_chunk);
 
   Pieces tables;
   std::vector<DeviceLane> lanes;
@@ -116,11 +131,19 @@ DeviceProgram::DeviceProgram(Schedule schedule, Extents extents, Shape shape, tu
   static_assert(sizeof(DevicePlan) % kTableAlignment == 0, "the lanes lie right behind the plan");
   pieces.Add(lanes);
   const auto tables_at = pieces.Add(tables.Padded());
+  std::vector<Strided> sides;
+  for (const Strided* const side : {strided.input, strided.output}) {
+    if (side != nullptr) sides.push_back(*side);
+  }
+  const auto sides_at = pieces.Add(sides);
   memory_ = arena.Allocate(pieces.Padded().size());
   const std::size_t scratch = binding_.scratch_bytes() * schedule_.channels.size();
 
   plan.tables = memory_ + tables_at;
   plan.scratch = scratch > 0 ? arena.Allocate(scratch) : nullptr;
+  const auto* const placed = reinterpret_cast<const Strided*>(memory_ + sides_at);
+  plan.input_strided = strided.input != nullptr ? placed : nullptr;
+  plan.output_strided = strided.output != nullptr ? placed + (sides.size() - 1) : nullptr;
   plan.scratch_bytes = binding_.scratch_bytes();
   plan.chunk_bytes = shape_.chunk_bytes;
   plan.signature = identity.signature;
@@ -198,6 +221,7 @@ void DeviceProgram::AddChannel(Image& image, int channel, const DeviceFabric& fa
     lane.lane.channel = static_cast<std::uint32_t>(channel);
     for (const Step& step : lanes[l].steps) {
       const DeviceStep bound = AddStep(lane, step, channel, fabric, fabric_channel);
+      lane.steps.back().strided = AnyIsStrided(step, image.strided);
       for (const After& after : step.after) {
         const std::size_t other = first_lane + static_cast<std::size_t>(after.lane);
         lane.afters.push_back({static_cast<std::uint32_t>(other), static_cast<std::uint32_t>(after.step),

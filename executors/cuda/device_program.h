@@ -20,13 +20,20 @@ struct CallIdentity {
   std::uint64_t count;
 };
 
+// Buffers of a tensor's form; null: dense, as all of other calls are.
+struct StridedSides {
+  const Strided* input = nullptr;
+  const Strided* output = nullptr;
+};
+
 class DeviceProgram {
  public:
   // Uses channels first_channel, first_channel + 1, ... of `fabric`, one for each connection of each channel. Copies
   // the plan to the device, which takes some ten us. REQUIRES: the shape's wire is line or bulk. Throws
   // tuttiUnhandledCudaError; tuttiInternalError if a chunk does not fit a slot.
   DeviceProgram(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op,
-                const CallIdentity& identity, const DeviceFabric& fabric, DeviceArena& arena, int first_channel);
+                const StridedSides& strided, const CallIdentity& identity, const DeviceFabric& fabric,
+                DeviceArena& arena, int first_channel);
   DeviceProgram(const DeviceProgram&) = delete;
   DeviceProgram& operator=(const DeviceProgram&) = delete;
 

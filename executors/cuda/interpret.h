@@ -13,7 +13,7 @@
 // Thread-safety: called by all threads of a grid's block, all of whose blocks are resident.
 #pragma once
 
-#include "executors/cuda/lane_cache.h"
+#include "executors/cuda/fill.h"
 #include "executors/cuda/move.h"
 #include "executors/cuda/tell.h"
 
@@ -79,7 +79,8 @@ class LaneRun {
  private:
   TUTTI_DEVICE std::uint64_t Scalar() const {
     if (work_.scalar_source == nullptr) return work_.scalar;
-    return LoadWord(static_cast<const std::byte*>(work_.scalar_source), plan_.element_bytes, false);
+    const DensePlaces<const std::byte> source{static_cast<const std::byte*>(work_.scalar_source)};
+    return LoadWord(source, 0, plan_.element_bytes, false);
   }
 
   // Threads counted from the last one.
@@ -102,14 +103,21 @@ class LaneRun {
     return &memory;
   }
 
-  TUTTI_DEVICE std::byte* Memory(const DeviceOperand& operand, std::uint64_t done) const {
+  // Of what is in memory: where the step's bytes begin, or the buffer if it is strided. `walk` is a strided step's.
+  TUTTI_DEVICE std::byte* Memory(const DeviceStep& step, const DeviceOperand& operand, std::uint64_t done,
+                                 Walk& walk) const {
+    std::byte* base;
     switch (operand.place) {
       // Never written through: the schedule's inputs are only read.
-      case Place::input: return const_cast<std::byte*>(work_.input) + operand.offset + done;
-      case Place::output: return work_.output + operand.offset + done;
-      default:
-        return plan_.scratch + lane_.channel * plan_.scratch_bytes + operand.offset + (plan_.whole_scratch ? done : 0);
+      case Place::input: base = const_cast<std::byte*>(work_.input); break;
+      case Place::output: base = work_.output; break;
+      default: base = plan_.scratch + lane_.channel * plan_.scratch_bytes; done = plan_.whole_scratch ? done : 0;
     }
+    if (step.strided && (walk.strided = table_.StridedOf(operand)) != nullptr) {
+      BeginAt(walk, operand.offset + done);
+      return base;
+    }
+    return base + operand.offset + done;
   }
 
   TUTTI_DEVICE bool RunStep(const DeviceStep& step, std::uint32_t chunk, std::uint64_t position,
@@ -119,7 +127,7 @@ class LaneRun {
     if (SyncOr(!Prepare(step, chunk, done, bytes, reference, numbers))) return false;
     bool moved = plan_.wire != Wire::line || TakeHeaders(step, bytes);
     if (moved && shared_.move.destination_count > 0) {
-      moved = shared_.move.arithmetic ? Reduce(shared_.move) : Copy(shared_.move);
+      moved = step.strided ? CarryWalked(shared_.move) : Carry<Dense>(shared_.move);
     }
     if (SyncOr(!moved)) return false;
     // Nobody waits for this but the next step's barrier: it changes nothing that the next step prepares.
@@ -215,9 +223,10 @@ class LaneRun {
     const DeviceOperand& operand = table_.Operand(step, i);
     move.source_numbers[i] = 0;
     if (!IsSlot(operand)) {
-      move.sources[i] = Memory(operand, done);
+      move.sources[i] = Memory(step, operand, done, move.source_walks[i]);
       return true;
     }
+    if (step.strided) move.source_walks[i].strided = nullptr;
     DeviceEmptyEnd& end = table_.EmptyOf(operand);
     const std::uint32_t slot = SlotIndex(end.count, end.depth);
     *number = ++end.count;
@@ -252,7 +261,7 @@ class LaneRun {
     const DeviceOperand& operand = table_.Operand(step, step.reads + write);
     const std::uint32_t first = FirstDestination(step, write, reference);
     if (!IsSlot(operand)) {
-      move.destinations[first] = Memory(operand, done);
+      move.destinations[first] = Memory(step, operand, done, move.destination_walks[first]);
       move.destination_numbers[first] = 0;
       return true;
     }
@@ -270,23 +279,14 @@ class LaneRun {
     } else if (reference == nullptr) {
       move.destinations[first] = end.data + at;
       move.destination_numbers[first] = 0;
+      if (step.strided) move.destination_walks[first].strided = nullptr;
     }
     return true;
   }
 
-  // Slots that every reader has emptied.
-  TUTTI_DEVICE std::uint32_t SlowestHead(const LaneTable::Fill& fill) const {
-    std::uint32_t lag = 0;
-    TUTTI_ROLLED
-    for (std::uint32_t r = 0; r < fill.end.reader_count; ++r) {
-      const std::uint32_t behind = fill.end.tail - LoadPolled(fill.readers[r].head, shared_.lane.wide);
-      lag = behind > lag ? behind : lag;
-    }
-    return fill.end.tail - lag;
-  }
   TUTTI_DEVICE bool AwaitRoom(const LaneTable::Fill& fill) const {
     return AwaitAndAcquire(shared_.lane.wide, [&] {
-      fill.end.known_head = SlowestHead(fill);
+      fill.end.known_head = SlowestHead(fill, shared_.lane.wide);
       return FreeSlots(fill.end.tail, fill.end.known_head, fill.end.depth) > 0;
     });
   }
@@ -327,22 +327,22 @@ class LaneRun {
       const bool slot = operand != nullptr && IsSlot(*operand);
       const bool fills = slot && item > step.reads;
       const std::uint32_t number = slot ? numbers[item - 1] : 0;
-      if (fills && bulk) Describe(*operand, number, done, bytes, reference);
+      if (fills && bulk) Describe(table_.FillOf(*operand), number, HeaderOf(done, bytes, reference));
       // One for all that a thread publishes, and for all threads of a warp.
       if (tells || (slot && bulk)) ReleaseStores(bulk && shared_.lane.wide);
       if (tells) {
         StoreReleased(progress_ + index_, position);
       } else if (fills && bulk) {
-        RaiseFlags(*operand, number);
+        RaiseFlags(table_.FillOf(*operand), number, tag_);
       } else if (slot && !fills) {
         StoreReleased(table_.EmptyOf(*operand).head, number);
       }
     }
   }
 
-  // Bulk wire: tells each reader what is in the slot. Slot `number` is one more than its index.
-  TUTTI_DEVICE void Describe(const DeviceOperand& operand, std::uint32_t number, std::uint64_t done,
-                             std::uint32_t bytes, const DeviceOperand* reference) const {
+  // Bulk wire: what each reader is told of a slot.
+  TUTTI_DEVICE DeviceSlotHeader HeaderOf(std::uint64_t done, std::uint32_t bytes,
+                                         const DeviceOperand* reference) const {
     DeviceSlotHeader told{};
     told.bytes = bytes;
     told.kind = static_cast<std::uint16_t>(SlotKind::value);
@@ -352,25 +352,7 @@ class LaneRun {
       told.window = input ? work_.input_window : work_.output_window;
       told.address = (input ? work_.input_base : work_.output_base) + reference->offset + done;
     }
-    const LaneTable::Fill fill = table_.FillOf(operand);
-    const std::uint32_t slot = SlotIndex(number - 1, fill.end.depth);
-    TUTTI_ROLLED
-    for (std::uint32_t r = 0; r < fill.end.reader_count; ++r) {
-      DeviceSlotHeader& header = *HeaderAt(fill.readers[r].headers, slot, fill.end.header_stride);
-      header.bytes = told.bytes;
-      header.kind = told.kind;
-      header.window = told.window;
-      header.address = told.address;
-    }
-  }
-  TUTTI_DEVICE void RaiseFlags(const DeviceOperand& operand, std::uint32_t number) const {
-    const LaneTable::Fill fill = table_.FillOf(operand);
-    const std::uint32_t slot = SlotIndex(number - 1, fill.end.depth);
-    TUTTI_ROLLED
-    for (std::uint32_t r = 0; r < fill.end.reader_count; ++r) {
-      DeviceSlotHeader* const header = HeaderAt(fill.readers[r].headers, slot, fill.end.header_stride);
-      StoreReleased(&header->flag, SlotFlag(number, tag_));
-    }
+    return told;
   }
 
   // The caller may reuse its buffers once the operation is done, so nobody may still be reading them.
@@ -379,7 +361,8 @@ class LaneRun {
     TUTTI_ROLLED
     for (std::uint32_t i = ThreadIndex(); i < lane_.fills && drained; i += ThreadCount()) {
       const LaneTable::Fill fill = table_.FillAt(i);
-      drained = AwaitAndAcquire(shared_.lane.wide, [&] { return SlowestHead(fill) == fill.end.tail; });
+      drained =
+          AwaitAndAcquire(shared_.lane.wide, [&] { return SlowestHead(fill, shared_.lane.wide) == fill.end.tail; });
     }
     return !SyncOr(!drained);
   }

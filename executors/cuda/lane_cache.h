@@ -25,6 +25,7 @@ struct LaneCache {
   DevicePlan plan;
   DeviceWork work;
   DeviceLane lane;
+  Vector strided[2][sizeof(Strided) / kVectorBytes];  // the input's and the output's
   Vector table[kCachedVectors];
   DeviceFillEnd fills[kCachedFills];
   DeviceEmptyEnd empties[kCachedEmpties];
@@ -98,6 +99,7 @@ class LaneTable {
       cache.wide = wide;
     }
     Sync();
+    if (cache.plan.input_strided != nullptr || cache.plan.output_strided != nullptr) FetchStrided();
     if (ends_cached_ && lane.fills > 0) FetchReaders();
   }
 
@@ -108,6 +110,13 @@ class LaneTable {
   }
   TUTTI_DEVICE const DeviceAfter& After(const DeviceStep& step, std::uint32_t i) const {
     return Afters(cache_.lane, table_)[step.after + i];
+  }
+
+  // How an operand of memory lies; null: dense.
+  TUTTI_DEVICE const Strided* StridedOf(const DeviceOperand& operand) const {
+    if (operand.place == Place::input && cache_.plan.input_strided != nullptr) return CachedStrided(0);
+    if (operand.place == Place::output && cache_.plan.output_strided != nullptr) return CachedStrided(1);
+    return nullptr;
   }
 
   TUTTI_DEVICE DeviceEmptyEnd& EmptyOf(const DeviceOperand& operand) const {
@@ -186,6 +195,19 @@ class LaneTable {
     for (std::uint32_t w = 0; w < kEmptyWords; ++w) {
       if (w < count) to[w] = words[w];
     }
+  }
+
+  TUTTI_DEVICE const Strided* CachedStrided(std::uint32_t side) const {
+    return reinterpret_cast<const Strided*>(cache_.strided[side]);
+  }
+  TUTTI_DEVICE void FetchStrided() {
+    constexpr auto kVectors = static_cast<std::uint32_t>(sizeof(Strided) / kVectorBytes);
+    const auto vectors_of = [](const Strided* strided) { return strided != nullptr ? kVectors : 0; };
+    const Fetch input(cache_.plan.input_strided, vectors_of(cache_.plan.input_strided));
+    const Fetch output(cache_.plan.output_strided, vectors_of(cache_.plan.output_strided));
+    input.Store(cache_.strided[0]);
+    output.Store(cache_.strided[1]);
+    Sync();
   }
 
   TUTTI_DEVICE void FetchReaders() {

@@ -1,50 +1,9 @@
 // The data path of the kernels, by their twins: the same source with ordinary threads, against the reference that the
 // host's kernels are tested with, bit by bit.
-#include "executors/cuda/move.h"
-
-#include <thread>
-
-#include "executors/host/reduce_reference.h"
+#include "executors/cuda/move_testing.h"
 
 namespace tutti {
 namespace {
-
-// Runs `part` as every thread of one block.
-template <typename Part>
-void RunBlock(std::uint32_t threads, Part part) {
-  std::barrier<> barrier(threads);
-  std::vector<std::thread> running;
-  for (std::uint32_t t = 0; t < threads; ++t) {
-    running.emplace_back([&, t] {
-      const TwinThread self{.thread = t, .threads = threads, .barrier = &barrier};
-      this_twin = &self;
-      part();
-    });
-  }
-  for (auto& thread : running) thread.join();
-}
-
-struct Arithmetic {
-  tuttiRedOp_t op = tuttiSum;
-  std::uint64_t scaled = 0;
-  Scalar scalar = {};
-  int divisor = 0;
-};
-
-Move MoveOf(tuttiDataType_t type, const Arithmetic& arithmetic, const std::vector<const void*>& sources,
-            std::size_t count) {
-  static const std::uint32_t kGoOn = 0;
-  Move move{};
-  for (const void* source : sources) move.sources[move.source_count++] = static_cast<const std::byte*>(source);
-  move.bytes = count * SizeOf(type);
-  move.stop = move.abort = &kGoOn;
-  move.reducer = ReducerOf(type, arithmetic.op);
-  move.arithmetic = true;
-  move.scaled = arithmetic.scaled;
-  std::memcpy(&move.scalar, arithmetic.scalar.bytes.data(), sizeof move.scalar);
-  move.divisor = arithmetic.divisor;
-  return move;
-}
 
 void ExpectReduced(tuttiDataType_t type, const Arithmetic& arithmetic, Sources& sources, std::size_t count,
                    std::size_t offset_elements) {
@@ -55,7 +14,7 @@ void ExpectReduced(tuttiDataType_t type, const Arithmetic& arithmetic, Sources& 
   move.destinations[0] = static_cast<std::byte*>(one.data());
   move.destinations[1] = static_cast<std::byte*>(two.data());
   move.destination_count = 2;
-  RunBlock(3, [&] { EXPECT_TRUE(Reduce(move)); });
+  RunBlock(3, [&] { EXPECT_TRUE(Reduce<Dense>(move)); });
   for (const auto* destination : {&one, &two}) {
     EXPECT_TRUE(destination->GuardsIntact());
     EXPECT_EQ(std::memcmp(const_cast<Destination*>(destination)->data(), expected.data(), expected.size()), 0)
@@ -115,7 +74,7 @@ TEST(DeviceMove, ReducesAlignedVectors) {
       const auto expected = Reference(t, op, sources, count);
       Move move = MoveOf(t, {op}, sources, count);
       move.destinations[move.destination_count++] = reinterpret_cast<std::byte*>(memory[3].data());
-      RunBlock(4, [&] { EXPECT_TRUE(Reduce(move)); });
+      RunBlock(4, [&] { EXPECT_TRUE(Reduce<Dense>(move)); });
       EXPECT_EQ(std::memcmp(memory[3].data(), expected.data(), expected.size()), 0) << NameOf(t) << " " << NameOf(op);
     }
   }
@@ -145,8 +104,8 @@ TEST(DeviceMove, PacketsCarryNumbersThatOnlyTheirReaderTakes) {
     receive.source_numbers[0] = kNumber;
     receive.destinations[0] = reinterpret_cast<std::byte*>(got.data());
     receive.destination_count = 1;
-    std::thread receiver([&] { RunBlock(3, [&] { EXPECT_TRUE(Reduce(receive)); }); });
-    RunBlock(2, [&] { EXPECT_TRUE(Copy(send)); });
+    std::thread receiver([&] { RunBlock(3, [&] { EXPECT_TRUE(Reduce<Dense>(receive)); }); });
+    RunBlock(2, [&] { EXPECT_TRUE(Copy<Dense>(send)); });
     receiver.join();
     EXPECT_EQ(std::memcmp(got.data(), expected.data(), expected.size()), 0) << count;
     std::uint64_t data = 0;
@@ -165,7 +124,7 @@ TEST(DeviceMove, WaitingForAPacketEndsWhenToldToStop) {
   move.source_numbers[0] = 1;
   move.destinations[0] = reinterpret_cast<std::byte*>(&got);
   move.destination_count = 1;
-  RunBlock(1, [&] { EXPECT_FALSE(Copy(move)); });
+  RunBlock(1, [&] { EXPECT_FALSE(Copy<Dense>(move)); });
 }
 
 std::vector<std::byte*> Data(std::vector<Destination>& memory) {
@@ -196,7 +155,7 @@ void ExpectCopied(std::size_t from, const std::vector<std::size_t>& to, std::siz
   Move move = MoveOf(tuttiInt8, {}, {source.data()}, bytes);
   move.arithmetic = false;
   for (auto* const destination : data) move.destinations[move.destination_count++] = destination;
-  RunBlock(kThreads, [&] { EXPECT_TRUE(Copy(move)); });
+  RunBlock(kThreads, [&] { EXPECT_TRUE(Copy<Dense>(move)); });
   ExpectEverywhere(memory, data, expected, std::to_string(bytes) + " bytes from " + std::to_string(from));
 }
 
@@ -238,7 +197,7 @@ void ExpectReducedAt(tuttiDataType_t type, const Arithmetic& arithmetic, const P
   Move move = MoveOf(type, arithmetic, pointers, count);
   for (auto* const destination : to) move.destinations[move.destination_count++] = destination;
   if (placement.in_place) move.destinations[move.destination_count++] = from[0];
-  RunBlock(kThreads, [&] { EXPECT_TRUE(Reduce(move)); });
+  RunBlock(kThreads, [&] { EXPECT_TRUE(Reduce<Dense>(move)); });
   const std::string what = std::string(NameOf(type)) + " " + std::string(NameOf(arithmetic.op)) + ", " +
                            std::to_string(pointers.size()) + " sources, " + std::to_string(count) + " elements";
   ExpectEverywhere(destinations, to, expected, what);

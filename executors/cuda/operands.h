@@ -1,9 +1,10 @@
-// One step's data: where it is, how it is aligned, and how its packets are waited for.
+// One step's data: where it is, and how its packets are waited for.
 //
 // Thread-safety: called by all threads of a block, which share one Move.
 #pragma once
 
 #include "executors/cuda/packet.h"
+#include "executors/cuda/places.h"
 
 namespace tutti {
 
@@ -16,6 +17,8 @@ struct Move {
   std::byte* destinations[kMoveDestinations];
   std::uint32_t source_numbers[kMoveSources];  // of packets; 0: the source is memory
   std::uint32_t destination_numbers[kMoveDestinations];
+  Walk source_walks[kMoveSources];  // of memory, and of a Walked step's alone
+  Walk destination_walks[kMoveDestinations];
   std::uint64_t scaled;  // bit s: source s is multiplied by `scalar` first
   std::uint64_t scalar;
   std::uint64_t bytes;
@@ -53,72 +56,84 @@ TUTTI_DEVICE bool AwaitPacket(const Move& move, std::uint32_t source, std::uint6
   return AwaitUntil(move.stop, move.abort, [&] { return LoadPacket(packet, number, data); });
 }
 
-// How all that is memory lies. (Packets always lie at multiples of their size.)
-class Alignment {
- public:
-  TUTTI_DEVICE explicit Alignment(const Move& move) {
-    bool any = false;
-    const auto see = [&](const std::byte* pointer, std::uint32_t packet_number) {
-      if (packet_number != 0) return;
-      const auto low = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(pointer)) % kVectorBytes;
-      if (!any) low_ = low;
-      any = true;
-      difference_ |= low ^ low_;
-    };
-    TUTTI_ROLLED
-    for (std::uint32_t s = 0; s < move.source_count; ++s) see(move.sources[s], move.source_numbers[s]);
-    TUTTI_ROLLED
-    for (std::uint32_t d = 0; d < move.destination_count; ++d) see(move.destinations[d], move.destination_numbers[d]);
+// How the loops of a step find its operands.
+struct Dense {
+  TUTTI_DEVICE static DensePlaces<const std::byte> Source(const Move& move, std::uint32_t s) {
+    return {move.sources[s]};
   }
-
-  // For widths that are powers of two, at most a vector's: does everything lie at a multiple, equally far behind one,
-  // and how many bytes is it from there to the next?
-  TUTTI_DEVICE bool All(std::uint32_t width) const { return (low_ | difference_) % width == 0; }
-  TUTTI_DEVICE bool Alike(std::uint32_t width) const { return difference_ % width == 0; }
-  TUTTI_DEVICE std::uint32_t ToNext(std::uint32_t width) const { return (width - low_ % width) % width; }
-
- private:
-  std::uint32_t low_ = 0;
-  std::uint32_t difference_ = 0;
+  TUTTI_DEVICE static DensePlaces<std::byte> Destination(const Move& move, std::uint32_t d) {
+    return {move.destinations[d]};
+  }
+  TUTTI_DEVICE static void See(Alignment& alignment, const std::byte* pointer, const Walk&) { alignment.See(pointer); }
 };
+// Some operand is strided.
+struct Walked {
+  TUTTI_DEVICE static WalkedPlaces<const std::byte> Source(const Move& move, std::uint32_t s) {
+    return {move.sources[s], move.source_walks[s]};
+  }
+  TUTTI_DEVICE static WalkedPlaces<std::byte> Destination(const Move& move, std::uint32_t d) {
+    return {move.destinations[d], move.destination_walks[d]};
+  }
+  TUTTI_DEVICE static void See(Alignment& alignment, const std::byte* base, const Walk& walk) {
+    alignment.See(base, walk);
+  }
+};
+
+// Of all that is memory. (Packets always lie at multiples of their size.)
+template <typename Layout>
+TUTTI_DEVICE Alignment AlignmentOf(const Move& move) {
+  Alignment alignment;
+  TUTTI_ROLLED
+  for (std::uint32_t s = 0; s < move.source_count; ++s) {
+    if (move.source_numbers[s] == 0) Layout::See(alignment, move.sources[s], move.source_walks[s]);
+  }
+  TUTTI_ROLLED
+  for (std::uint32_t d = 0; d < move.destination_count; ++d) {
+    if (move.destination_numbers[d] == 0) Layout::See(alignment, move.destinations[d], move.destination_walks[d]);
+  }
+  return alignment;
+}
 
 // ---------------------------------------------------------------------------------------------------- packets --
 
-// Up to 8 bytes at any address, as a word.
-TUTTI_DEVICE std::uint64_t LoadWord(const std::byte* from, std::uint32_t bytes, bool aligned) {
-  if (aligned && bytes == kPacketData) return *reinterpret_cast<const std::uint64_t*>(from);
+// Up to 8 bytes from `byte` on, as a word.
+template <typename Places>
+TUTTI_DEVICE std::uint64_t LoadWord(const Places& from, std::uint32_t byte, std::uint32_t bytes, bool aligned) {
+  if (aligned && bytes == kPacketData) return *reinterpret_cast<const std::uint64_t*>(from(byte));
   std::uint64_t word = 0;
   TUTTI_ROLLED
-  for (std::uint32_t i = 0; i < bytes; ++i) word |= static_cast<std::uint64_t>(from[i]) << (8 * i);
+  for (std::uint32_t i = 0; i < bytes; ++i) word |= static_cast<std::uint64_t>(*from(byte + i)) << (8 * i);
   return word;
 }
-TUTTI_DEVICE void StoreWord(std::byte* to, std::uint64_t word, std::uint32_t bytes, bool aligned) {
+template <typename Places>
+TUTTI_DEVICE void StoreWord(const Places& to, std::uint32_t byte, std::uint64_t word, std::uint32_t bytes,
+                            bool aligned) {
   if (aligned && bytes == kPacketData) {
-    *reinterpret_cast<std::uint64_t*>(to) = word;
+    *reinterpret_cast<std::uint64_t*>(to(byte)) = word;
     return;
   }
   TUTTI_ROLLED
-  for (std::uint32_t i = 0; i < bytes; ++i) to[i] = static_cast<std::byte>(word >> (8 * i));
+  for (std::uint32_t i = 0; i < bytes; ++i) *to(byte + i) = static_cast<std::byte>(word >> (8 * i));
 }
 
+template <typename Layout>
 TUTTI_DEVICE void StoreEverywhere(const Move& move, std::uint32_t packet, std::uint64_t word, std::uint32_t bytes,
                                   bool aligned) {
   TUTTI_ROLLED
   for (std::uint32_t d = 0; d < move.destination_count; ++d) {
-    std::byte* const to = move.destinations[d];
     if (move.destination_numbers[d] != 0) {
-      StorePacket(to + packet * kPacketBytes, move.destination_numbers[d], word);
+      StorePacket(move.destinations[d] + packet * kPacketBytes, move.destination_numbers[d], word);
     } else {
-      StoreWord(to + packet * kPacketData, word, bytes, aligned);
+      StoreWord(Layout::Destination(move, d), packet * kPacketData, word, bytes, aligned);
     }
   }
 }
 
 // Calls word(packet, bytes, aligned) -> result for every packet's worth; false if told to stop. word returns false
 // then.
-template <typename Word>
+template <typename Layout, typename Word>
 TUTTI_DEVICE bool ForEachPacket(const Move& move, Word&& word) {
-  const bool aligned = Alignment(move).All(sizeof(std::uint64_t));
+  const bool aligned = AlignmentOf<Layout>(move).All(sizeof(std::uint64_t));
   const auto packets = static_cast<std::uint32_t>((move.bytes + kPacketData - 1) / kPacketData);
   TUTTI_ROLLED
   for (std::uint32_t p = ThreadIndex(); p < packets; p += ThreadCount()) {
@@ -126,15 +141,16 @@ TUTTI_DEVICE bool ForEachPacket(const Move& move, Word&& word) {
     const auto bytes = static_cast<std::uint32_t>(left < kPacketData ? left : kPacketData);
     std::uint64_t result = 0;
     if (!word(p, bytes, aligned, &result)) return false;
-    StoreEverywhere(move, p, result, bytes, aligned);
+    StoreEverywhere<Layout>(move, p, result, bytes, aligned);
   }
   return true;
 }
 
+template <typename Layout>
 TUTTI_DEVICE bool LoadSource(const Move& move, std::uint32_t source, std::uint32_t packet, std::uint32_t bytes,
                              bool aligned, std::uint64_t* word) {
   if (move.source_numbers[source] != 0) return AwaitPacket(move, source, packet, word);
-  *word = LoadWord(move.sources[source] + packet * kPacketData, bytes, aligned);
+  *word = LoadWord(Layout::Source(move, source), packet * kPacketData, bytes, aligned);
   return true;
 }
 

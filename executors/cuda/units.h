@@ -32,14 +32,22 @@ class Batch {
     }
   }
 
-  TUTTI_DEVICE void Load(const std::byte* from, Unit (&to)[kMany]) const {
+  template <typename Places>
+  TUTTI_DEVICE void Load(const Places& from, Unit (&to)[kMany]) const {
+    const std::byte* places[kMany];
     TUTTI_UNROLL
-    for (std::uint32_t m = 0; m < kMany; ++m) to[m] = LoadGlobal<Unit>(from + at_byte_[m]);
+    for (std::uint32_t m = 0; m < kMany; ++m) places[m] = from(at_byte_[m]);
+    TUTTI_UNROLL
+    for (std::uint32_t m = 0; m < kMany; ++m) to[m] = LoadGlobal<Unit>(places[m]);
   }
-  TUTTI_DEVICE void Store(std::byte* to, const Unit (&from)[kMany]) const {
+  template <typename Places>
+  TUTTI_DEVICE void Store(const Places& to, const Unit (&from)[kMany]) const {
+    std::byte* places[kMany];
+    TUTTI_UNROLL
+    for (std::uint32_t m = 0; m < kMany; ++m) places[m] = to(at_byte_[m]);
     TUTTI_UNROLL
     for (std::uint32_t m = 0; m < kMany; ++m) {
-      if (Is(m)) StoreGlobal(to + at_byte_[m], from[m]);
+      if (Is(m)) StoreGlobal(places[m], from[m]);
     }
   }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "executors/host/plan.h"
-#include "executors/host/strided.h"
+#include "algorithms/strided.h"
 
 namespace tutti {
 

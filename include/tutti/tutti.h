@@ -335,10 +335,10 @@ TUTTI_API tuttiResult_t tuttiAlltoAllV(const void* sendbuff, const size_t* sendc
                                        void* recvbuff, const size_t* recvcounts, const size_t* recvdispls,
                                        tuttiDataType_t datatype, tuttiComm_t comm, tuttiStream_t stream);
 
-/* The forms for tensors in host memory: blocks lie along a dimension, wherever in memory that is, and elements go from
- * place to place without being packed. Element (i0, i1, ...) lies at buffer + i0 * strides[0] + i1 * strides[1] + ...,
- * in elements. Ranks may have different strides; blocks must have one shape on all ranks. In a received tensor no two
- * elements may lie in one place. The layouts are read before the call returns. */
+/* The forms for tensors: blocks lie along a dimension, wherever in memory that is, and elements go from place to place
+ * without being packed. Element (i0, i1, ...) lies at buffer + i0 * strides[0] + i1 * strides[1] + ..., in elements.
+ * Ranks may have different strides; blocks must have one shape on all ranks. In a received tensor no two elements may
+ * lie in one place. The layouts are read before the call returns. */
 #define TUTTI_MAX_DIMS 8
 typedef struct tuttiTensorLayout {
   int ndims; /* 1 to TUTTI_MAX_DIMS */
