@@ -10,7 +10,7 @@
 #
 # Loads at once are the most 128-bit loads in a loop that follow one another before an instruction needs what one of them
 # brings, in each function's innermost loop where that is least: what each thread has under way. "40x8, 14x4" are 40
-# reductions with eight and 14 with four. What only strided tensors take (Walked) is left out.
+# reductions with eight and 14 with four. The kernel for strided tensors is left out.
 #
 #   NVDISASM   the disassembler, default: nvdisasm in PATH, or beside nvcc
 #   PTXAS=1    also compiles each architecture anew with -Xptxas -v and prints what that says (a minute each)
@@ -72,8 +72,9 @@ function loads_at_once(   i, l, m, r, run, most, least, around) {
   return least
 }
 function finish(   i, l, hot, local, in_loop, once) {
-  if (name ~ /4CopyINS_5Dense/ && (copy_at_once = loads_at_once()) < fewest) ++few
-  if (name ~ /Reduction/ && name ~ /3Run/ && name !~ /6Walked/) {
+  if (name ~ /_strided\$/) { n = loops = 0; split("", at); split("", target_of); return }
+  if (name ~ /4CopyI/ && (copy_at_once = loads_at_once()) < fewest) ++few
+  if (name ~ /Reduction/ && name ~ /3Run/) {
     ++reductions
     ++of_at_once[once = loads_at_once()]
     if (once < fewest && name !~ /Float8|Lb1EE3Run/) ++few

@@ -175,7 +175,9 @@ void DeviceClique::Enqueue(const Bundle& bundle) {
     arrived_.Block(leader);
   }
   const DeviceLaunch launch = pinned_.Write(bundle.queues, bundle.works);
-  kernels_->Launch(launch, bundle.blocks, bundle.threads, leader);
+  const bool strided =
+      std::any_of(bundle.works.begin(), bundle.works.end(), [](const DeviceWork& work) { return work.strided; });
+  kernels_->Launch(launch, strided, bundle.blocks, bundle.threads, leader);
   pinned_.Enqueued(leader, capture.has_value());
   // In a graph the event is one of the graph's; launched_ must stay one that can be waited for outside.
   CudaEvent& after = capture ? captured_ : launched_;

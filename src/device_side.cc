@@ -297,16 +297,16 @@ DeviceWork DeviceSide::WorkOf(const Operation& operation, const DevicePlanEntry&
     scalar = Scalar::From(source, SizeOf(operation.type));
   }
   std::memcpy(&work.scalar, scalar.bytes.data(), sizeof work.scalar);
+  const auto* const tensors = operation.tensors.get();
+  const bool dense_input = tensors == nullptr || tensors->input.dense();
+  const bool dense_output = tensors == nullptr || tensors->output.dense();
+  work.strided = !dense_input || !dense_output;
   const auto& schedule = plan.program.schedule();
   const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
   if (plan.program.shape().wire == Wire::bulk && may_refer) {
     // Peers read what lies in one piece.
-    const auto reach = [&](const void* buffer, std::size_t bytes, bool dense) {
-      return dense ? ReachOf(buffer, bytes) : Reach{};
-    };
-    const auto* const tensors = operation.tensors.get();
-    const Reach input = reach(work.input, plan.used.input, tensors == nullptr || tensors->input.dense());
-    const Reach output = reach(work.output, plan.used.output, tensors == nullptr || tensors->output.dense());
+    const Reach input = dense_input ? ReachOf(work.input, plan.used.input) : Reach{};
+    const Reach output = dense_output ? ReachOf(work.output, plan.used.output) : Reach{};
     work.input_kind = static_cast<std::uint8_t>(input.kind);
     work.input_window = input.window;
     work.input_base = input.base;

@@ -125,6 +125,7 @@ struct DeviceWork {
   std::uint16_t input_window, output_window;
   std::uint8_t input_kind, output_kind;  // SlotKind
   bool scaled;
+  bool strided;  // some step is: only kStridedInterpreterName takes it
 };
 
 struct DeviceWorkQueue {
@@ -148,6 +149,8 @@ struct DeviceLaunch {
 static_assert(sizeof(DeviceLaunch) <= 4096);
 
 inline constexpr char kInterpreterName[] = "tutti_interpret";
+// Takes tensors as they lie, too, for which the usual one has no registers to spare.
+inline constexpr char kStridedInterpreterName[] = "tutti_interpret_strided";
 // Of a block, and blocks that share a multiprocessor: each thread has 128 registers, which the loops need to keep
 // enough loads under way. Were blocks larger, one that only tells others where data is would have a multiprocessor to
 // itself.

@@ -30,6 +30,8 @@ struct BlockState {
   std::uint32_t numbers[2][kMostOperands];
 };
 
+// kStrided: plans may have strided steps.
+template <bool kStrided>
 class LaneRun {
  public:
   // The `number`-th operation of the queue in this launch, from 1 on. REQUIRES: thread 0 has written
@@ -45,7 +47,9 @@ class LaneRun {
         lane_(shared.lane.lane),
         index_(lane),
         sequence_(shared.lane.before + number),
-        tag_(OperationTag(plan_.signature, sequence_)) {}
+        tag_(OperationTag(plan_.signature, sequence_)) {
+    if constexpr (kStrided) table_.FetchStrided();
+  }
 
   // For one thread to call, before the lane is run: the operation begins.
   TUTTI_DEVICE void Tell(const CallTicket& ticket) const { TellBegun(ticket, plan_, sequence_); }
@@ -113,9 +117,12 @@ class LaneRun {
       case Place::output: base = work_.output; break;
       default: base = plan_.scratch + lane_.channel * plan_.scratch_bytes; done = plan_.whole_scratch ? done : 0;
     }
-    if (step.strided && (walk.strided = table_.StridedOf(operand)) != nullptr) {
-      BeginAt(walk, operand.offset + done);
-      return base;
+    if constexpr (kStrided) {
+      walk.strided = step.strided ? table_.StridedOf(operand) : nullptr;
+      if (walk.strided != nullptr) {
+        BeginAt(walk, operand.offset + done);
+        return base;
+      }
     }
     return base + operand.offset + done;
   }
@@ -127,7 +134,7 @@ class LaneRun {
     if (SyncOr(!Prepare(step, chunk, done, bytes, reference, numbers))) return false;
     bool moved = plan_.wire != Wire::line || TakeHeaders(step, bytes);
     if (moved && shared_.move.destination_count > 0) {
-      moved = step.strided ? CarryWalked(shared_.move) : Carry<Dense>(shared_.move);
+      moved = kStrided && step.strided ? CarryWalked(shared_.move) : Carry<Dense>(shared_.move);
     }
     if (SyncOr(!moved)) return false;
     // Nobody waits for this but the next step's barrier: it changes nothing that the next step prepares.
@@ -226,7 +233,7 @@ class LaneRun {
       move.sources[i] = Memory(step, operand, done, move.source_walks[i]);
       return true;
     }
-    if (step.strided) move.source_walks[i].strided = nullptr;
+    if constexpr (kStrided) move.source_walks[i].strided = nullptr;
     DeviceEmptyEnd& end = table_.EmptyOf(operand);
     const std::uint32_t slot = SlotIndex(end.count, end.depth);
     *number = ++end.count;
@@ -279,7 +286,7 @@ class LaneRun {
     } else if (reference == nullptr) {
       move.destinations[first] = end.data + at;
       move.destination_numbers[first] = 0;
-      if (step.strided) move.destination_walks[first].strided = nullptr;
+      if constexpr (kStrided) move.destination_walks[first].strided = nullptr;
     }
     return true;
   }

@@ -1,5 +1,9 @@
 #include "executors/cuda/kernel_module.h"
 
+#include <algorithm>
+#include <limits>
+#include <utility>
+
 #include "base/error.h"
 
 #ifdef TUTTI_KERNEL_IMAGE
@@ -48,15 +52,22 @@ KernelModule::KernelModule(const CudaDevice& device) : device_(device) {
   const auto& driver = device.driver();
   const CurrentDevice current(driver, device.context());
   driver.Check(driver.cuModuleLoadData(&module_, KernelImage()), "cuModuleLoadData");
-  // Also where modules are loaded lazily, asking for the function and its occupancy loads it.
-  driver.Check(driver.cuModuleGetFunction(&interpreter_, module_, kInterpreterName), "cuModuleGetFunction");
-  int blocks = 0;
-  driver.Check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, interpreter_, kMaxThreads, 0),
-               "cuOccupancyMaxActiveBlocksPerMultiprocessor");
-  resident_blocks_ = static_cast<std::uint32_t>(blocks * device.Attribute(kCuMultiprocessors));
+  // Also where modules are loaded lazily, asking for a function and its occupancy loads it.
+  int fewest = std::numeric_limits<int>::max();
+  for (const auto& [function, name] :
+       {std::pair(&interpreter_, kInterpreterName), std::pair(&strided_interpreter_, kStridedInterpreterName)}) {
+    driver.Check(driver.cuModuleGetFunction(function, module_, name), "cuModuleGetFunction");
+    int blocks = 0;
+    driver.Check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, *function, kMaxThreads, 0),
+                 "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    fewest = std::min(fewest, blocks);
+  }
+  resident_blocks_ = static_cast<std::uint32_t>(fewest * device.Attribute(kCuMultiprocessors));
   // A kernel's first launch may have to make the context's memory for local variables larger, which waits for all that
   // runs there: one that does nothing takes this on itself, before any waits for another.
-  SideStream(driver, device.context()).Run([&](CuStream stream) { Launch(DeviceLaunch{}, 1, kMaxThreads, stream); });
+  SideStream(driver, device.context()).Run([&](CuStream stream) {
+    for (const bool strided : {false, true}) Launch(DeviceLaunch{}, strided, 1, kMaxThreads, stream);
+  });
 }
 
 KernelModule::~KernelModule() {
@@ -64,12 +75,13 @@ KernelModule::~KernelModule() {
   ReleaseIn(driver, device_.context(), [&] { driver.cuModuleUnload(module_); });
 }
 
-void KernelModule::Launch(const DeviceLaunch& launch, std::uint32_t blocks, std::uint32_t threads,
+void KernelModule::Launch(const DeviceLaunch& launch, bool strided, std::uint32_t blocks, std::uint32_t threads,
                           CuStream stream) const {
   const auto& driver = device_.driver();
   const CurrentDevice current(driver, device_.context());
   void* parameter = const_cast<DeviceLaunch*>(&launch);
-  driver.Check(driver.cuLaunchKernel(interpreter_, blocks, 1, 1, threads, 1, 1, 0, stream, &parameter, nullptr),
+  driver.Check(driver.cuLaunchKernel(strided ? strided_interpreter_ : interpreter_, blocks, 1, 1, threads, 1, 1, 0,
+                                     stream, &parameter, nullptr),
                "cuLaunchKernel");
 }
 

@@ -26,13 +26,15 @@ class KernelModule {
   const CudaDevice& device() const { return device_; }
   // Blocks of kMaxThreads that the device runs at the same time. A launch of more would wait for itself.
   std::uint32_t resident_blocks() const { return resident_blocks_; }
-  // Enqueues. REQUIRES: blocks <= resident_blocks(). Throws tuttiUnhandledCudaError.
-  void Launch(const DeviceLaunch& launch, std::uint32_t blocks, std::uint32_t threads, CuStream stream) const;
+  // Enqueues. `strided`: some of its works are. REQUIRES: blocks <= resident_blocks(). Throws tuttiUnhandledCudaError.
+  void Launch(const DeviceLaunch& launch, bool strided, std::uint32_t blocks, std::uint32_t threads,
+              CuStream stream) const;
 
  private:
   const CudaDevice& device_;
   CuModule module_ = nullptr;
   CuFunction interpreter_ = nullptr;
+  CuFunction strided_interpreter_ = nullptr;
   std::uint32_t resident_blocks_ = 0;
 };
 

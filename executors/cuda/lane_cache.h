@@ -99,7 +99,6 @@ class LaneTable {
       cache.wide = wide;
     }
     Sync();
-    if (cache.plan.input_strided != nullptr || cache.plan.output_strided != nullptr) FetchStrided();
     if (ends_cached_ && lane.fills > 0) FetchReaders();
   }
 
@@ -110,6 +109,17 @@ class LaneTable {
   }
   TUTTI_DEVICE const DeviceAfter& After(const DeviceStep& step, std::uint32_t i) const {
     return Afters(cache_.lane, table_)[step.after + i];
+  }
+
+  // What StridedOf() needs. All threads call it, once.
+  TUTTI_DEVICE void FetchStrided() const {
+    constexpr auto kVectors = static_cast<std::uint32_t>(sizeof(Strided) / kVectorBytes);
+    const auto vectors_of = [](const Strided* strided) { return strided != nullptr ? kVectors : 0; };
+    const Fetch input(cache_.plan.input_strided, vectors_of(cache_.plan.input_strided));
+    const Fetch output(cache_.plan.output_strided, vectors_of(cache_.plan.output_strided));
+    input.Store(cache_.strided[0]);
+    output.Store(cache_.strided[1]);
+    Sync();
   }
 
   // How an operand of memory lies; null: dense.
@@ -200,16 +210,6 @@ class LaneTable {
   TUTTI_DEVICE const Strided* CachedStrided(std::uint32_t side) const {
     return reinterpret_cast<const Strided*>(cache_.strided[side]);
   }
-  TUTTI_DEVICE void FetchStrided() {
-    constexpr auto kVectors = static_cast<std::uint32_t>(sizeof(Strided) / kVectorBytes);
-    const auto vectors_of = [](const Strided* strided) { return strided != nullptr ? kVectors : 0; };
-    const Fetch input(cache_.plan.input_strided, vectors_of(cache_.plan.input_strided));
-    const Fetch output(cache_.plan.output_strided, vectors_of(cache_.plan.output_strided));
-    input.Store(cache_.strided[0]);
-    output.Store(cache_.strided[1]);
-    Sync();
-  }
-
   TUTTI_DEVICE void FetchReaders() {
     std::uint32_t all = 0;
     TUTTI_ROLLED

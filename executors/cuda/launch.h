@@ -1,4 +1,4 @@
-// What every block of the one kernel does: finds its lane among the launch's queues, runs the queue's operations one
+// What every block of a kernel does: finds its lane among the launch's queues, runs the queue's operations one
 // after the other (interpret.h), and leaves everything as the next launch wants to find it.
 //
 // Thread-safety: called by all threads of a grid's block, all of whose blocks are resident.
@@ -52,7 +52,8 @@ TUTTI_DEVICE DeviceWorkQueue QueueOf(const DeviceLaunch& launch) {
   return EntryOf(launch.more_queues, launch.queues, q);
 }
 
-// What one block of a launch does.
+// What one block of a launch does. kStrided: some of its works are.
+template <bool kStrided>
 TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
   if (launch.queue_count == 0) return;
   const DeviceWorkQueue queue = QueueOf(launch);
@@ -68,7 +69,7 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
     if (ThreadIndex() == 0) shared.lane.work = work;
     // One work has as many lanes as there are blocks.
     if (queue.works == 1 || lane < plan.lane_count) {
-      LaneRun run(shared, queue, plan, lane, w + 1);
+      LaneRun<kStrided> run(shared, queue, plan, lane, w + 1);
       if (tells) run.Tell(ticket);
       if (!run.Run()) return;
     } else if (tells) {

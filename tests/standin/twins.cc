@@ -14,11 +14,12 @@ struct Shared {
   BlockState state;
 };
 
+template <bool kStrided>
 void RunInterpreter(const TwinThread& self, const void* parameter) {
   auto& shared = *reinterpret_cast<Shared*>(self.shared);
   this_twin = &self;
   any_of_block = &shared.any;
-  Interpret(*static_cast<const DeviceLaunch*>(parameter), shared.state);
+  Interpret<kStrided>(*static_cast<const DeviceLaunch*>(parameter), shared.state);
 }
 
 void RunLitmus(const TwinThread& self, const void* parameter) {
@@ -28,7 +29,8 @@ void RunLitmus(const TwinThread& self, const void* parameter) {
 }
 
 constexpr std::array kTwins = {
-    TwinKernel{kInterpreterName, sizeof(DeviceLaunch), sizeof(Shared), RunInterpreter},
+    TwinKernel{kInterpreterName, sizeof(DeviceLaunch), sizeof(Shared), RunInterpreter<false>},
+    TwinKernel{kStridedInterpreterName, sizeof(DeviceLaunch), sizeof(Shared), RunInterpreter<true>},
     TwinKernel{testing::kLitmusName, sizeof(testing::LitmusLaunch), sizeof(std::atomic<bool>), RunLitmus}};
 
 }  // namespace
