@@ -17,18 +17,9 @@ void all_reduce(const TensorParallel& tp, const Tensor& tensor) {
   tp.group.all_reduce(tensor, tensor, tuttiSum, tp.compute.stream());
 }
 
-// An all-gather puts ranks' matrices one below the other; their columns belong side by side. The host's puts them
-// there.
 void gather_last_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output) {
   RequireWhole("the gathered tensor", tp, output, input, true);
-  if (tp.compute.stream() == nullptr) {
-    return tp.group.all_gather_tensor(input, output, input.shape.size() - 1);
-  }
-  const Buffer all(tp.compute, {tp.size() * input.rows(), input.columns()}, input.dtype);
-  tp.group.all_gather(input, all, tp.compute.stream());
-  for (std::size_t rank = 0; rank < tp.size(); ++rank) {
-    tp.compute.copy_columns(all.tensor().chunk(rank, tp.size()), 0, output, rank * input.columns(), input.columns());
-  }
+  tp.group.all_gather_tensor(input, output, input.shape.size() - 1, tp.compute.stream());
 }
 
 void split_last_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output) {

@@ -55,7 +55,7 @@ class ProcessGroup {
   void broadcast(const Tensor& tensor, int root, tuttiStream_t stream = nullptr);
   void all_to_all(const Tensor& input, const std::vector<std::size_t>& send_counts, const Tensor& output,
                   const std::vector<std::size_t>& receive_counts, tuttiStream_t stream = nullptr);
-  // Along dimensions of row-major tensors in host memory, without packing (docs/tensors.md): shapes matter.
+  // Along dimensions of row-major tensors, without packing (docs/tensors.md): shapes matter.
   void all_gather_tensor(const Tensor& input, const Tensor& output, std::size_t dim, tuttiStream_t stream = nullptr);
   void all_to_all_tensor(const Tensor& input, std::size_t input_dim, const Tensor& output, std::size_t output_dim,
                          tuttiStream_t stream = nullptr);

@@ -8,8 +8,7 @@
 // Tensors lie [sequence, batch, heads, ..]: what is one head's may have any shape, such as mixed queries, keys and
 // values [3, width], which then are exchanged at once. A rank's rows of the sequence lie one behind the other, so the
 // side with the whole sequence is sent from and received into as it is. The other side's heads lie side by side in each
-// row: the host's all-to-all takes them from there, and puts them there (tuttiAlltoAllTensor); on a GPU one copy packs
-// or unpacks.
+// row: the all-to-all takes them from there, and puts them there (tuttiAlltoAllTensor).
 //
 // Elements are float32 or bfloat16. All shapes are checked, and named in the error, before anything is sent.
 // Thread-safety: one thread at a time.
