@@ -108,6 +108,31 @@ void ExpectMoved(const Step& step, std::mt19937_64& random) {
   }
 }
 
+// Where all are said to be alike, no unit behind the first multiple is misaligned, or lies in two runs.
+TEST(WalkedMove, UnitsLieTogetherWhereAlignmentsAreAlike) {
+  std::mt19937_64 random(4);
+  int vectors = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    const std::size_t size = std::size_t{1} << random() % 4, count = 100 + random() % 100;
+    const std::size_t from = random() % 3 * (random() % 20) * size;
+    std::vector<Operand> operands;
+    Alignment alignment;
+    for (int i = 0; i < 2; ++i) operands.emplace_back(count, size, i == 1 && trial % 2 == 0, random);
+    for (auto& operand : operands) alignment.See(operand.Pointer(from), operand.WalkFrom(from));
+    for (const std::uint32_t width : {2U, 4U, 16U}) {
+      if (!alignment.Alike(width)) continue;
+      vectors += width == kVectorBytes ? 1 : 0;
+      for (auto& operand : operands) {
+        for (std::size_t at = from + alignment.ToNext(width); at + width <= count * size; at += width) {
+          ASSERT_EQ(reinterpret_cast<std::uintptr_t>(operand.PlaceOf(at)) % width, 0) << "byte " << at;
+          ASSERT_EQ(operand.PlaceOf(at + width - 1), operand.PlaceOf(at) + width - 1) << "byte " << at;
+        }
+      }
+    }
+  }
+  EXPECT_GT(vectors, 30);
+}
+
 TEST(WalkedMove, CopiesFromPlaceToPlace) {
   std::mt19937_64 random(1);
   for (int trial = 0; trial < 400; ++trial) {
