@@ -81,6 +81,21 @@ TEST_F(Device, TensorsByEveryWire) {
   }
 }
 
+// Where all slots of a plain call may refer to memory, chunks may be longer than a slot; but not a tensor's.
+TEST_F(Device, TensorsInChunksLongerThanSlots) {
+  RunRanks(
+      3,
+      [](Rank& self) {
+        DeviceRank rank(self, kMostBytes);
+        const Where where{&rank.arena(), &rank.gpu(), rank.stream()};
+        for (unsigned seed = 0; seed < 3; ++seed) {
+          std::mt19937 random(3 * seed + static_cast<unsigned>(self.rank()));
+          TensorForms<std::int32_t>(rank.comm(), self, where).Run({{1500, 360}, 1, 0}, random);
+        }
+      },
+      {.threads = true, .environment = {{"TUTTI_CHUNK", "524288"}, {"TUTTI_WIRE", "bulk"}, {"TUTTI_CHANNELS", "1"}}});
+}
+
 // GPUs that cannot reach each other's memory meet in the host's; and those that can.
 TEST_F(Device, TensorsOnSeveralDevices) {
   EveryForm({4, true, "", {{"TUTTI_STANDIN_DEVICES", "2"}, {"TUTTI_STANDIN_PEERS", "0"}}, 9});
@@ -90,14 +105,16 @@ TEST_F(Device, TensorsOnSeveralDevices) {
 
 // A window's memory is read where it lies, but not where it is strided.
 TEST_F(Device, TensorsInWindows) {
-  RunRanks(3, [](Rank& self) {
-    DeviceRank rank(self, 1024);
-    constexpr std::size_t kBytes = std::size_t{8} << 20;
-    Arena arena(rank.gpu(), kBytes, Arena::Kind::allocated);
-    arena.Register(rank.comm());
-    EveryForm(rank, self, arena, 12, 4000);
-    arena.Deregister(rank.comm());
-  });
+  RunRanks(3,
+           [](Rank& self) {
+             DeviceRank rank(self, 1024);
+             constexpr std::size_t kBytes = std::size_t{8} << 20;
+             Arena arena(rank.gpu(), kBytes, Arena::Kind::allocated);
+             arena.Register(rank.comm());
+             EveryForm(rank, self, arena, 12, 4000);
+             arena.Deregister(rank.comm());
+           },
+           {.environment = {{"TUTTI_WIRE", "bulk"}}});
 }
 
 constexpr tuttiTensorLayout_t Rows(std::size_t rows, std::size_t columns, std::size_t stride) {
