@@ -1,5 +1,4 @@
-// Exchanges that pack and unpack, as where a stream does everything in order, against those that take tensors where
-// they lie.
+// Exchanges that a stream does in its order, against those that are done when they return.
 #include "tutti/parallel/ulysses.h"
 
 #include "parallel/attention_testing.h"
@@ -26,7 +25,7 @@ class Streamed final : public HostCompute {
   }
 };
 
-TEST(Ulysses, GivesTheSameBitsPackedAndInPlace) {
+TEST(Ulysses, GivesTheSameBitsOnAStream) {
   for (const int size : {1, 2, 3}) {
     RunRanks(size, [](Rank& self) {
       const auto comm = self.Join();
@@ -37,13 +36,13 @@ TEST(Ulysses, GivesTheSameBitsPackedAndInPlace) {
       for (const auto dtype : {tuttiFloat32, tuttiBfloat16}) {
         const Shape part{4, 2, 2 * ranks, 3, 5}, whole{4 * ranks, 2, 2, 3, 5};
         Typed input(Values::Random(part, static_cast<unsigned>(self.rank())), dtype);
-        Typed joined(Values(whole, 7), dtype), joined_packed = joined;
+        Typed joined(Values(whole, 7), dtype), joined_on_stream = joined;
         scatter_heads_gather_sequence(group, host, input, joined);
-        scatter_heads_gather_sequence(group, streamed, input, joined_packed);
+        scatter_heads_gather_sequence(group, streamed, input, joined_on_stream);
         check(tuttiStreamSynchronize(streamed.stream()));
-        EXPECT_EQ(joined_packed.values().values, joined.values().values);
+        EXPECT_EQ(joined_on_stream.values().values, joined.values().values);
         Typed back(Values(part, 7), dtype);
-        scatter_sequence_gather_heads(group, streamed, joined_packed, back);
+        scatter_sequence_gather_heads(group, streamed, joined_on_stream, back);
         EXPECT_EQ(back.values().values, input.values().values);
       }
       self.Meet();
