@@ -68,7 +68,7 @@ else
   ranks_shared="2 4 8" large=(-b 128M -e 1G -f 8 -c 0) small=(-b 8 -e 16M -f 8) copies=(-b 1M -e 1G -f 4) reduced=(-b 1M -e 256M -f 256)
   of_processes=(-b 8 -e 64M -f 512) test_filter='Device.*'
   # Each process makes a context, and without MPS they take turns: not every algorithm on every number of ranks.
-  thread_filter='*/DeviceCollectives.OfThreads/*'
+  thread_filter='*/DeviceCollectives.OfThreads/*:*/DeviceTensors.OfThreads/2*'
   process_filter='*/DeviceCollectives.OfProcesses/2_*:*/DeviceCollectives.OfProcesses/3_*chosen:*/DeviceCollectives.OfProcesses/4_*two_shot:*/DeviceCollectives.OfProcesses/8_*chosen'
   pace=(--cell-ms 30) repeats=3
 fi
