@@ -302,7 +302,9 @@ tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError
     CheckOutput("asyncError", asyncError);
     const Hold hold(handle);
     const bool joining = handle.life.load(std::memory_order_acquire) == tuttiComm::Life::joining;
-    if (!joining && handle.communicator != nullptr && handle.communicator->failed()) {
+    const bool there = !joining && handle.communicator != nullptr;
+    if (there) handle.communicator->AwaitDeviceFault();
+    if (there && handle.communicator->failed()) {
       *asyncError = handle.communicator->failure()->code();
       return;
     }

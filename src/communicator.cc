@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <thread>
 
 #include "algorithms/build.h"
 #include "base/clock.h"
@@ -111,6 +112,15 @@ void Communicator::MakeDeviceSide(Conditions conditions, Deadline deadline) {
 void Communicator::AwaitDevice() const {
   constexpr std::chrono::milliseconds kLookEvery{50};
   while (device_ != nullptr && !failed() && !device_->AwaitIdle(kLookEvery)) {
+  }
+}
+
+void Communicator::AwaitDeviceFault() const {
+  constexpr std::chrono::milliseconds kLookEvery{1}, kPromised{1000};  // docs/faults.md
+  if (device_watch_ == nullptr) return;
+  const auto deadline = std::chrono::steady_clock::now() + kPromised;
+  while (device_watch_->Faulted() && !failed() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kLookEvery);
   }
 }
 

@@ -117,6 +117,10 @@ class Communicator {
   void UseTable(SelectionTable table);
   const SelectionTable& table() const { return selector_->table(); }
 
+  // A kernel that finds a fault stops at once, so that its stream is idle before there is a sentence about it. Waits for
+  // that, if there is a fault, for as long as a fault is promised to take. From any thread.
+  void AwaitDeviceFault() const;
+
   // From any thread: whatever runs here, or on another rank, ends with an error soon, and nothing begins any more.
   void Revoke() { Stop("revoked"); }
   // Likewise; Shrink() ends, too.

@@ -51,6 +51,11 @@ void DeviceWatch::Fail(const Error& failure) {
   side_.Stop();
 }
 
+bool DeviceWatch::Faulted() const {
+  return watch_.failed() ||
+         static_cast<DeviceFaultKind>(Published(side_.progress().fault_kind)) != DeviceFaultKind::none;
+}
+
 void DeviceWatch::Work() {
   auto moved = Clock::now();
   std::unique_lock lock(mutex_);

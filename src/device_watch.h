@@ -28,6 +28,8 @@ class DeviceWatch {
 
   // Stops the kernels of this rank and, through what peers read, of all.
   void Fail(const Error& failure);
+  // A kernel of this rank has stopped, or is about to, for what it found or was found here.
+  bool Faulted() const;
 
  private:
   using Clock = std::chrono::steady_clock;
