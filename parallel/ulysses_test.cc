@@ -43,6 +43,7 @@ TEST(Ulysses, GivesTheSameBitsOnAStream) {
         EXPECT_EQ(joined_on_stream.values().values, joined.values().values);
         Typed back(Values(part, 7), dtype);
         scatter_sequence_gather_heads(group, streamed, joined_on_stream, back);
+        check(tuttiStreamSynchronize(streamed.stream()));
         EXPECT_EQ(back.values().values, input.values().values);
       }
       self.Meet();

@@ -115,6 +115,8 @@ TEST(Leaving, BeforeAnOperationIsAFailure) {
 }
 
 // Both kinds of ranks; `how` is what rank 0's other thread calls while all ranks wait for rank 1.
+// By an algorithm in which every rank waits for rank 0: who waits for another, on other hosts, hears of an abort from
+// that one (docs/faults.md).
 TEST(Abort, EndsEverybodysWaits) {
   for (const bool threads : {false, true}) {
     Print(RunRanks(3,
@@ -144,7 +146,7 @@ TEST(Abort, EndsEverybodysWaits) {
                        EXPECT_TRUE(Fails(result, tuttiRemoteError, {"rank 0 ", "abort"}));
                      }
                    },
-                   {.threads = threads}));
+                   {.threads = threads, .environment = {{"TUTTI_ALGO", "direct"}}}));
   }
 }
 
