@@ -112,7 +112,8 @@ std::optional<Folding> Fold(tuttiAlgorithm_t algorithm, Collective collective, c
   if (collective == Collective::all_reduce && algorithm == tuttiAlgorithmTwoLevelTree) {
     return FoldTree(Themselves(arrangement.nodes()), arrangement.nodes());
   }
-  // Nodes exchange in turns, each with another partner: no node does what its neighbour does.
+  // Nodes exchange in turns, each with another partner: no node does what its neighbour does. (An ensemble takes it for
+  // a rotation even so, which does for a price.)
   if (collective == Collective::all_to_all && algorithm == tuttiAlgorithmTwoLevel) return std::nullopt;
   switch (SymmetryOf(algorithm, collective)) {
     case Symmetry::rotation: return OneForAll(arrangement.nodes());

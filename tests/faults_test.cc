@@ -114,9 +114,8 @@ TEST(Leaving, BeforeAnOperationIsAFailure) {
   }));
 }
 
-// Both kinds of ranks; `how` is what rank 0's other thread calls while all ranks wait for rank 1.
-// By an algorithm in which every rank waits for rank 0: who waits for another, on other hosts, hears of an abort from
-// that one (docs/faults.md).
+// Both kinds of ranks; rank 0 aborts from another thread while it and rank 2 wait for rank 1. By an algorithm in which
+// every rank waits for rank 0: who waits for another, on other hosts, hears of an abort from that one (docs/faults.md).
 TEST(Abort, EndsEverybodysWaits) {
   for (const bool threads : {false, true}) {
     Print(RunRanks(3,

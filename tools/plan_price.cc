@@ -19,7 +19,6 @@ constexpr int kBitsPerPower = 2;
 // As powers of four, a rank's bytes that are played at the most: where one node stands for all, and where every rank is
 // played. Collectives of more are long enough for times to grow as prices do.
 constexpr int kMostPlayed = 13, kMostPlayedByEveryRank = 10;  // 64 MiB, 1 MiB
-constexpr int kMostRanksPlayed = 64;
 
 // What of `work` is left when it runs beside `cover`.
 double Exposed(double work, double cover) { return std::max(0.0, work - cover); }
@@ -77,7 +76,7 @@ double StepPricing::SimulationByPrice(Place& place, Collective collective, int p
   int played = std::min(power, kMostPlayed);
   if (!folds(played)) {
     played = std::min(power, kMostPlayedByEveryRank);
-    if (!folds(played) && where.nranks() > kMostRanksPlayed) return 1;
+    if (!folds(played) && where.nranks() > kRanksInFull) return 1;
   }
   const auto [ratio, fresh] = place.played.emplace(std::pair(collective, played), 1);
   if (fresh) {

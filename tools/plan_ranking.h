@@ -1,5 +1,5 @@
-// The strategies that fit a cluster's memory, the fastest first. All are priced, which takes a microsecond each; those
-// whose price is not above what is already found are then played in the simulator.
+// The strategies that fit a cluster's memory, the fastest first. All are priced; those whose price is not above what is
+// already found are then played in the simulator.
 //
 // Thread-safety: an object is used by one thread.
 #pragma once
@@ -26,8 +26,8 @@ class PlanRanking {
   PlanRanking(const Cluster& cluster, const LanguageModel& model, const std::vector<Strategy>& legal,
               TimeSource source);
 
-  // At most so many, by price or by simulation, as was asked for. A simulation may be shorter than its price - of one
-  // collective in twenty by more than a twentieth -, so a simulated rank is as sure as that.
+  // At most so many, by price or by simulation, as was asked for. A simulation may be shorter than its price (how
+  // often, docs/selection.md says), so a simulated rank is as sure as that.
   std::vector<Evaluated> Fastest(std::size_t most, const Filter& filter);
   Evaluated Of(const Strategy& strategy);
   // How many take less than so many seconds.

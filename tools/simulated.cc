@@ -11,9 +11,6 @@
 namespace tutti::tools {
 namespace {
 
-// Folds::beyond_64_ranks.
-constexpr int kRanksInFull = 64;
-
 // A price is not so far off that a candidate beyond this could be the fastest.
 constexpr double kWorthSimulating = 2;
 

@@ -12,10 +12,12 @@
 
 namespace tutti::tools {
 
+// Who plays all ranks does so up to here: beyond, it takes too long.
+inline constexpr int kRanksInFull = 64;
 // When one node stands for all that do the same (fold.h).
 enum class Folds {
   never,
-  beyond_64_ranks,  // also where it is an approximation
+  beyond_64_ranks,  // kRanksInFull; also where it is an approximation
   wherever_exact,   // and beyond 64 ranks
 };
 
