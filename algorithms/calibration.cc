@@ -3,15 +3,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
 
 namespace tutti {
 namespace {
@@ -22,13 +19,6 @@ constexpr char kCosts[] = "costs";
 constexpr char kTables[] = "tables";
 
 }  // namespace
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) Throw(tuttiSystemError, "cannot read {}: {}", path, std::strerror(errno));
-  return text.str();
-}
 
 std::string DefaultCalibrationPath() {
   std::array<char, 256> host{};
@@ -48,16 +38,18 @@ Calibration LoadCalibration(const std::string& path, int cores) {
     if (name.empty() || !std::filesystem::exists(name, error)) name = "none";
   }
   if (name == "none") return {"", DefaultHostCosts(cores)};
-  const auto json = nlohmann::json::parse(ReadFile(name), nullptr, false);
-  if (!json.is_object() || json.value(kFormat, 0) != kVersion || !json.contains(kCosts)) {
-    Throw(tuttiInvalidArgument, "{} is no calibration of version {}", name, kVersion);
-  }
-  Calibration calibration{name, HostCostsFromJson(json[kCosts].dump(), name)};
+  return ParseCalibration(ReadFile(name, kMaxTableFile), name, cores);
+}
+
+Calibration ParseCalibration(const std::string& text, const std::string& name, int cores) {
+  const JsonDocument document(text, name);
+  const auto root = document.root();
+  root.Whole(kFormat, kVersion, kVersion);
+  Calibration calibration{name, HostCostsFromJson(root.At(kCosts))};
   // The ranks of this job may share fewer cores than were there when it was measured.
   calibration.costs.costs.cores = cores;
-  if (json.contains(kTables) && json[kTables].is_array()) {
-    for (const auto& table : json[kTables]) calibration.tables.push_back(table.dump());
-  }
+  if (!root.Has(kTables)) return calibration;
+  for (const auto& table : root.List(kTables)) calibration.tables.push_back(table.Spelled());
   return calibration;
 }
 
@@ -67,7 +59,7 @@ std::string ToJson(const Calibration& calibration) {
   json[kCosts] = nlohmann::ordered_json::parse(ToJson(calibration.costs));
   json[kTables] = nlohmann::ordered_json::array();
   for (const auto& table : calibration.tables) json[kTables].push_back(nlohmann::ordered_json::parse(table));
-  return json.dump(1) + "\n";
+  return JsonText(json);
 }
 
 bool Calibration::TableFor(const Conditions& conditions, SelectionTable& table) const {
@@ -78,7 +70,7 @@ bool Calibration::TableFor(const Conditions& conditions, SelectionTable& table) 
   for (const auto& algorithm : forced.algorithm) free = free && !algorithm;
   if (!free) return false;
   for (const auto& text : tables) {
-    if (!SelectionTable::IsFor(text, conditions)) continue;
+    if (!SelectionTable::IsFor(text, name, conditions)) continue;
     table = SelectionTable::FromJson(text, name, conditions);
     return true;
   }

@@ -21,8 +21,9 @@ struct Calibration {
   bool TableFor(const Conditions& conditions, SelectionTable& table) const;
 };
 
-// Throws tuttiSystemError if the file cannot be read.
-std::string ReadFile(const std::string& path);
+// The most that is read of a file with a calibration or a selection table; a calibration of one machine has some 100
+// KB.
+inline constexpr std::size_t kMaxTableFile = std::size_t{4} << 20;
 
 // $XDG_CACHE_HOME/tutti/HOST.json, or ~/.cache/...; empty if there is no home.
 std::string DefaultCalibrationPath();
@@ -30,6 +31,8 @@ std::string DefaultCalibrationPath();
 // `path`: the setting's; "none": the defaults; empty: DefaultCalibrationPath() if there is such a file, else the
 // defaults, for ranks that share `cores`. Throws tuttiInvalidArgument for a file that is wrong.
 Calibration LoadCalibration(const std::string& path, int cores);
+// The same, from a file's text.
+Calibration ParseCalibration(const std::string& text, const std::string& name, int cores);
 std::string ToJson(const Calibration& calibration);
 
 }  // namespace tutti

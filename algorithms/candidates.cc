@@ -7,6 +7,8 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/made_once.h"
+#include "base/plain_text.h"
 #include "base/rounding.h"
 
 namespace tutti {
@@ -47,7 +49,7 @@ tuttiAlgorithm_t ParseAlgorithm(std::string_view word) {
   std::vector<std::string_view> names;
   for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i)
     names.push_back(NameOf(static_cast<tuttiAlgorithm_t>(i)));
-  Throw(tuttiInvalidArgument, "algorithm \"{}\" is unknown; there are {}", word, fmt::join(names, ", "));
+  Throw(tuttiInvalidArgument, "algorithm {} is unknown; there are {}", Quoted(word), fmt::join(names, ", "));
 }
 
 bool IsTwoLevel(tuttiAlgorithm_t algorithm) {
@@ -130,17 +132,17 @@ std::vector<Shape> HostShapes(const Kind& kind, const Conditions& conditions, st
 }  // namespace
 
 const std::vector<Kind>& AllKinds() {
-  static const std::vector<Kind> kinds = [] {
-    std::vector<Kind> all;
+  static constinit MadeOnce<const std::vector<Kind>> kinds;
+  return kinds.Get([] {
+    auto all = std::make_unique<std::vector<Kind>>();
     for (int c = 0; c < kScheduledCollectives; ++c) {
       const auto collective = static_cast<Collective>(c);
-      all.push_back({collective});
-      if (IsReducing(collective)) all.push_back({collective, true});
-      if (collective == Collective::all_to_all) all.push_back({collective, false, true});
+      all->push_back({collective});
+      if (IsReducing(collective)) all->push_back({collective, true});
+      if (collective == Collective::all_to_all) all->push_back({collective, false, true});
     }
     return all;
-  }();
-  return kinds;
+  });
 }
 
 int IndexOf(const Kind& kind) {
@@ -159,7 +161,7 @@ Collective ParseCollective(std::string_view word) {
     names.push_back(NameOf(static_cast<Collective>(c)));
     if (names.back() == word) return static_cast<Collective>(c);
   }
-  Throw(tuttiInvalidArgument, "collective \"{}\" is unknown; there are {}", word, fmt::join(names, ", "));
+  Throw(tuttiInvalidArgument, "collective {} is unknown; there are {}", Quoted(word), fmt::join(names, ", "));
 }
 
 void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced) {
@@ -173,7 +175,7 @@ void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced) 
     if (colon != word.npos) {
       const int c = static_cast<int>(ParseCollective(word.substr(0, colon)));
       if (!Supports(algorithm, static_cast<Collective>(c), nranks)) {
-        Throw(tuttiInvalidArgument, "TUTTI_ALGO=\"{}\": {} has no form of {} on {} ranks; there are {}", text,
+        Throw(tuttiInvalidArgument, "TUTTI_ALGO={}: {} has no form of {} on {} ranks; there are {}", Quoted(text),
               NameOf(algorithm), NameOf(static_cast<Collective>(c)), nranks,
               NamesOf(static_cast<Collective>(c), nranks));
       }

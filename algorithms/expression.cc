@@ -1,11 +1,16 @@
 #include "algorithms/expression.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <utility>
 
 namespace tutti {
+namespace {
+
+// Sums may name one another, so that a few are an expression without end; and it stands in messages.
+constexpr std::size_t kMaxSpelled = 4096;
+
+}  // namespace
 
 // Boost's way to combine hashes, with the 64-bit golden ratio.
 std::size_t Expressions::HashNode::operator()(const Node& node) const {
@@ -69,20 +74,39 @@ std::string Expressions::SpellInput(Id id) const { return fmt::format("in{}[{}]"
 
 std::string Expressions::ToString(Id id) const {
   if (id == kNothing) return "nothing";
+  std::string text;
+  Spell(id, text);
+  return text.size() <= kMaxSpelled ? text : text.substr(0, kMaxSpelled) + "...";
+}
+
+// Every level adds a character before it goes on to the next, so the length bounds the depth, too.
+void Expressions::Spell(Id id, std::string& text) const {
+  if (text.size() > kMaxSpelled) return;
   const Node& node = At(id);
   switch (node[0]) {
-    case kInput: return SpellInput(id);
+    case kInput: text += SpellInput(id); return;
     case kScaled:
-      return At(node[1])[0] == kInput ? fmt::format("s{}", At(node[1])[2])
-                                      : fmt::format("scaled {}", ToString(node[1]));
-    case kFinal: return fmt::format("final({})", ToString(node[1]));
+      if (At(node[1])[0] == kInput) {
+        text += fmt::format("s{}", At(node[1])[2]);
+      } else {
+        text += "scaled ";
+        Spell(node[1], text);
+      }
+      return;
+    case kFinal:
+      text += "final(";
+      Spell(node[1], text);
+      text += ")";
+      return;
     default: break;
   }
-  std::vector<std::string> terms;
-  for (auto child = node.begin() + 1; child != node.end(); ++child) {
-    terms.push_back(At(*child)[0] == kSum ? fmt::format("({})", ToString(*child)) : ToString(*child));
+  for (auto child = node.begin() + 1; child != node.end() && text.size() <= kMaxSpelled; ++child) {
+    if (child != node.begin() + 1) text += " + ";
+    const bool nested = At(*child)[0] == kSum;
+    if (nested) text += "(";
+    Spell(*child, text);
+    if (nested) text += ")";
   }
-  return fmt::format("{}", fmt::join(terms, " + "));
 }
 
 }  // namespace tutti

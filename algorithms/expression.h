@@ -34,7 +34,8 @@ class Expressions {
   // nullopt: yes; else what is wrong with it.
   std::optional<std::string> WhyNoReduction(Id id, const Input& first, int nranks) const;
 
-  // "final((s1 + s2) + s0)": s1 is rank 1's scaled contribution, in1[3] block 3 of its input as it is.
+  // "final((s1 + s2) + s0)": s1 is rank 1's scaled contribution, in1[3] block 3 of its input as it is. A long one is
+  // cut.
   std::string ToString(Id id) const;
 
  private:
@@ -47,6 +48,7 @@ class Expressions {
   Id Intern(Node node);
   const Node& At(Id id) const { return *nodes_[id]; }
   std::string SpellInput(Id id) const;
+  void Spell(Id id, std::string& text) const;
 
   std::unordered_map<Node, Id, HashNode> ids_;
   std::vector<const Node*> nodes_;  // by id; the map owns them

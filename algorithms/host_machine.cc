@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/error.h"
+#include "base/json.h"
 
 namespace tutti {
 namespace {
@@ -27,14 +27,10 @@ constexpr char kFootprint[] = "up_to_bytes";
 constexpr char kRate[] = "GBps";
 constexpr char kLatency[] = "latency_us";
 
-double Positive(const nlohmann::json& json, const std::string& name, const char* key, double most) {
-  const auto found = json.find(key);
-  if (found == json.end()) Throw(tuttiInvalidArgument, "{}: \"{}\" is missing", name, key);
-  if (!found->is_number() || !(found->get<double>() > 0) || found->get<double>() > most) {
-    Throw(tuttiInvalidArgument, "{}: \"{}\" is {}; it takes a number above 0, up to {}", name, key, found->dump(),
-          most);
-  }
-  return found->get<double>();
+double Positive(const JsonValue& json, const char* key, double most) {
+  const double value = json.Number(key, 0, most);
+  if (value == 0) json.Refuse("\"{}\" is 0; it takes a number above", key);
+  return value;
 }
 
 nlohmann::ordered_json ToJson(const Rate& rate) {
@@ -52,20 +48,17 @@ constexpr double kLongestUs = 1e6;
 constexpr double kFastestGBps = 1e5;
 constexpr int kMostCores = 4096;
 
-Rate RateFromJson(const nlohmann::json& json, const std::string& name, const char* key) {
-  const auto rates = json.find(key);
-  if (rates == json.end() || !rates->is_array() || rates->empty()) {
-    Throw(tuttiInvalidArgument, "{}: \"{}\" takes a list with at least one entry", name, key);
-  }
+Rate RateFromJson(const JsonValue& json, const char* key) {
+  const auto entries = json.List(key);
+  if (entries.empty()) json.Refuse("\"{}\" takes a list with at least one entry", key);
   Rate rate;
-  for (const auto& entry : *rates) {
-    const bool last = &entry == &rates->back();
-    if (!entry.is_object()) Throw(tuttiInvalidArgument, "{}: {} in \"{}\" is no object", name, entry.dump(), key);
-    const auto footprint = last ? kAnySize : static_cast<std::size_t>(Positive(entry, name, kFootprint, std::exp2(62)));
+  for (const auto& entry : entries) {
+    const bool last = &entry == &entries.back();
+    const auto footprint = last ? kAnySize : static_cast<std::size_t>(Positive(entry, kFootprint, std::exp2(62)));
     if (!rate.empty() && footprint <= rate.back().footprint) {
-      Throw(tuttiInvalidArgument, "{}: \"{}\" does not ascend in \"{}\"", name, kFootprint, key);
+      entry.Refuse("\"{}\" does not ascend in \"{}\"", kFootprint, key);
     }
-    rate.push_back({footprint, Positive(entry, name, kRate, kFastestGBps)});
+    rate.push_back({footprint, Positive(entry, kRate, kFastestGBps)});
   }
   return rate;
 }
@@ -101,28 +94,29 @@ std::string ToJson(const HostCosts& host) {
     json[kLatency][std::string(NameOf(static_cast<Wire>(wire)))] = host.latency[wire];
   json[kBandwidth] = ToJson(host.costs.executor_bandwidth);
   json[kCrossing] = ToJson(host.costs.crossing_bandwidth);
-  return json.dump(2) + "\n";
+  return JsonText(json, 2);
+}
+
+HostCosts HostCostsFromJson(const JsonValue& json) {
+  HostCosts host;
+  host.costs.operation_us = Positive(json, kOperation, kLongestUs);
+  host.costs.channel_skew_us = Positive(json, kChannelSkew, kLongestUs);
+  host.costs.step_us = Positive(json, kStep, kLongestUs);
+  host.costs.yield_us = Positive(json, kYield, kLongestUs);
+  host.costs.slot_us[static_cast<std::size_t>(Wire::bulk)] = Positive(json, kSlot, kLongestUs);
+  host.costs.cores = static_cast<int>(json.Whole(kCores, 1, kMostCores));
+  const auto latency = json.At(kLatency);
+  for (int wire = 0; wire < kWires; ++wire) {
+    host.latency[wire] = Positive(latency, std::string(NameOf(static_cast<Wire>(wire))).c_str(), kLongestUs);
+  }
+  host.costs.executor_bandwidth = RateFromJson(json, kBandwidth);
+  host.costs.crossing_bandwidth = RateFromJson(json, kCrossing);
+  return host;
 }
 
 HostCosts HostCostsFromJson(const std::string& text, const std::string& name) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object()) Throw(tuttiInvalidArgument, "{} is no JSON object", name);
-  HostCosts host;
-  host.costs.operation_us = Positive(json, name, kOperation, kLongestUs);
-  host.costs.channel_skew_us = Positive(json, name, kChannelSkew, kLongestUs);
-  host.costs.step_us = Positive(json, name, kStep, kLongestUs);
-  host.costs.yield_us = Positive(json, name, kYield, kLongestUs);
-  host.costs.slot_us[static_cast<std::size_t>(Wire::bulk)] = Positive(json, name, kSlot, kLongestUs);
-  host.costs.cores = static_cast<int>(Positive(json, name, kCores, kMostCores));
-  const auto latency = json.find(kLatency);
-  if (latency == json.end() || !latency->is_object())
-    Throw(tuttiInvalidArgument, "{}: \"{}\" is missing", name, kLatency);
-  for (int wire = 0; wire < kWires; ++wire) {
-    host.latency[wire] = Positive(*latency, name, std::string(NameOf(static_cast<Wire>(wire))).c_str(), kLongestUs);
-  }
-  host.costs.executor_bandwidth = RateFromJson(json, name, kBandwidth);
-  host.costs.crossing_bandwidth = RateFromJson(json, name, kCrossing);
-  return host;
+  const JsonDocument document(text, name);
+  return HostCostsFromJson(document.root());
 }
 
 Processors ShareProcessors(int cores, int hosts, int ranks, int of_host) {

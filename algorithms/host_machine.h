@@ -7,6 +7,7 @@
 #include <string>
 
 #include "algorithms/machine.h"
+#include "base/json.h"
 
 namespace tutti {
 
@@ -46,6 +47,7 @@ NetworkCosts RdmaNetworkCosts(double bandwidth);
 // As JSON. Parsing throws tuttiInvalidArgument with `name` and the reason.
 std::string ToJson(const HostCosts& costs);
 HostCosts HostCostsFromJson(const std::string& text, const std::string& name);
+HostCosts HostCostsFromJson(const JsonValue& json);
 
 // Every node of `arrangement` is a host with these costs; between nodes the same memory is crossed (virtual nodes), or
 // a network.

@@ -1,16 +1,18 @@
 #include "algorithms/program.h"
 
-#include <fstream>
-#include <sstream>
+#include <cstdint>
 #include <utility>
 
 #include "algorithms/program_flow.h"
 #include "algorithms/program_text.h"
 #include "algorithms/verify.h"
-#include "base/error.h"
+#include "base/files.h"
 
 namespace tutti {
 namespace {
+
+// For all the proofs of one program, in units of some 20 ns (symbolic_run.cc): a second or so.
+constexpr std::int64_t kProofEffort = 60'000'000;
 
 // Two chunks of every block, but one of a buffer's (or a rank's) last.
 std::vector<int> TwoChunks(const Schedule& schedule) {
@@ -32,19 +34,17 @@ Program ParseProgram(std::string_view text, const std::string& name) {
   return {program.name, program.in_place, FollowData(program)};
 }
 
-Program ReadProgram(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) Throw(tuttiInvalidArgument, "{}: cannot be opened", path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return ParseProgram(std::move(text).str(), path);
-}
+int RanksOfProgram(std::string_view text, const std::string& name) { return ReadProgramRanks(XmlDocument(text, name)); }
+
+Program ReadProgram(const std::string& path) { return ParseProgram(ReadFile(path, kMaxXmlBytes), path); }
 
 std::optional<std::string> Prove(Program& program, int slot_depth) {
   VerifyOptions options{.lengths = {TwoChunks(program.ranks.front())},
                         .slot_depth = slot_depth,
                         .post_depth = slot_depth,
                         .operations = 2};
+  std::int64_t effort = kProofEffort;
+  options.effort = &effort;
   const auto proves = [&](bool in_place, bool by_reference) {
     options.in_place = in_place;
     options.by_reference = by_reference;

@@ -37,12 +37,14 @@ struct Program {
 // Throws tuttiInvalidArgument with the file's line and the reason if this is no such program, is larger than can be
 // checked, or a step adds a contribution that is there already. `name` stands in messages.
 Program ParseProgram(std::string_view text, const std::string& name);
+// For how many ranks it is, without the rest.
+int RanksOfProgram(std::string_view text, const std::string& name);
 // The same of a file; also if it cannot be read.
 Program ReadProgram(const std::string& path);
 
 // nullopt: the program does what its collective promises, wherever connections have so many slots or more; marks
 // whether it works in place and where its slots may refer to memory, and gives every chunk scratch of its own if less
-// does not do. Otherwise the reason. REQUIRES: slot_depth >= 1.
+// does not do. Otherwise the reason, which may be that the proof costs too much. REQUIRES: slot_depth >= 1.
 std::optional<std::string> Prove(Program& program, int slot_depth = kBulkDepth);
 
 }  // namespace tutti

@@ -8,6 +8,8 @@ namespace {
 
 // Steps that only wait for steps that only wait: real programs have one or two in a row.
 constexpr int kMaxWaitsInARow = 256;
+// Waits of one GPU, by way of all the steps that only wait: one for each step that a thread block may have.
+constexpr long kMaxWaits = kMaxProgramLaneSteps;
 
 }  // namespace
 
@@ -39,10 +41,10 @@ ProgramLanes::Steps ProgramLanes::Before(int block, int step, int depth) {
     instruction.element.Refuse("more than {} steps wait for steps that only wait, or in a circle", kMaxWaitsInARow);
   }
   if (instruction.awaited_block != -1 && instruction.awaited_step != -1) {
-    Add(steps, Done(instruction.awaited_block, instruction.awaited_step, depth));
+    Add(steps, Done(instruction.awaited_block, instruction.awaited_step, depth), instruction);
   }
   // A wait before it stands for this step too.
-  if (step > 0 && instructions[step - 1].is_nop()) Add(steps, Before(block, step - 1, depth + 1));
+  if (step > 0 && instructions[step - 1].is_nop()) Add(steps, Before(block, step - 1, depth + 1), instruction);
   return steps;
 }
 
@@ -53,11 +55,16 @@ const ProgramLanes::Steps& ProgramLanes::Done(int block, int step, int depth) {
   const Instruction& instruction = rank_.thread_blocks[block].steps[step];
   const int end = first_[block][step] + (instruction.is_nop() ? 0 : instruction.count);
   if (end > 0) steps[block] = end - 1;
-  if (instruction.is_nop()) Add(steps, Before(block, step, depth + 1));
+  if (instruction.is_nop()) Add(steps, Before(block, step, depth + 1), instruction);
   return done_.emplace(std::pair(block, step), std::move(steps)).first->second;
 }
 
-void ProgramLanes::Add(Steps& steps, const Steps& more) {
+void ProgramLanes::Add(Steps& steps, const Steps& more, const Instruction& instruction) {
+  waits_ += std::ssize(more);
+  if (waits_ > kMaxWaits) {
+    instruction.element.Refuse("more than {} waits on a GPU, where those of steps that only wait count again",
+                               kMaxWaits);
+  }
   for (const auto& [lane, place] : more) {
     const auto entry = steps.try_emplace(lane, place).first;
     entry->second = std::max(entry->second, place);

@@ -25,11 +25,12 @@ class ProgramLanes {
 
   Steps Before(int block, int step, int depth);
   const Steps& Done(int block, int step, int depth);
-  static void Add(Steps& steps, const Steps& more);
+  void Add(Steps& steps, const Steps& more, const Instruction& instruction);
 
   const ProgramRank& rank_;
   std::vector<std::vector<int>> first_;  // by thread block and step: its first chunk's place in the lane
   std::map<std::pair<int, int>, Steps> done_;
+  long waits_ = 0;
 };
 
 }  // namespace tutti

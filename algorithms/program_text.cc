@@ -55,6 +55,11 @@ std::vector<XmlElement> Numbered(const XmlElement& parent, std::string_view name
   return sorted;
 }
 
+int RanksIn(const XmlElement& root) {
+  if (root.name() != "algo") root.Refuse("<{}> where <algo> belongs", root.name());
+  return Required(root, "ngpus", 1, kMaxProgramRanks);
+}
+
 class Reader {
  public:
   explicit Reader(const XmlElement& root) {
@@ -66,9 +71,10 @@ class Reader {
       root.Refuse("coll is allreduce, reducescatter, allgather, alltoall, broadcast, reduce or gather; not this one");
     }
     text_.collective = known->second;
-    const int n = nranks_ = Required(root, "ngpus", 1, kMaxProgramRanks);
+    const int n = nranks_ = RanksIn(root);
     text_.root = Optional(root, "root", 0, n - 1, 0);
     text_.blocks = Required(root, "nchunksperloop", 1, kMaxProgramBlocks);
+    CountChunks(root, 2 * n * text_.blocks);  // 16 Mi at most
     if (HasBlocksOfRanks(text_.collective) && text_.blocks % n != 0) {
       root.Refuse("nchunksperloop is {}, which is no multiple of the {} GPUs", text_.blocks, n);
     }
@@ -81,6 +87,12 @@ class Reader {
   ProgramText text() && { return std::move(text_); }
 
  private:
+  void CountChunks(const XmlElement& element, int more) {
+    chunks_ += more;
+    if (chunks_ <= kMaxProgramChunks) return;
+    element.Refuse("{} chunks in all GPUs' buffers and more; {} is the most", chunks_, kMaxProgramChunks);
+  }
+
   int BlocksIn(Buffer buffer) const {
     const int own = text_.blocks / nranks_;
     switch (buffer) {
@@ -96,11 +108,16 @@ class Reader {
   void ReadRank(const XmlElement& gpu) {
     ProgramRank& rank = text_.ranks.emplace_back();
     rank.scratch = Optional(gpu, "s_chunks", 0, kMaxProgramBlocks, 0);
+    CountChunks(gpu, rank.scratch);
     for (const auto& [attribute, buffer] :
          {std::pair{"i_chunks", Buffer::input}, std::pair{"o_chunks", Buffer::output}}) {
       Optional(gpu, attribute, 0, BlocksIn(buffer), 0);
     }
     const auto blocks = Numbered(gpu, "tb", "id", kMaxProgramLaneSteps);
+    thread_blocks_ += static_cast<int>(blocks.size());
+    if (thread_blocks_ > kMaxProgramThreadBlocks) {
+      gpu.Refuse("{} thread blocks so far; {} is the most of all GPUs", thread_blocks_, kMaxProgramThreadBlocks);
+    }
     for (const XmlElement& block : blocks) ReadThreadBlock(block, rank);
     for (const ThreadBlock& block : rank.thread_blocks) {
       for (const Instruction& step : block.steps) CheckAwaited(rank, block, step);
@@ -113,6 +130,10 @@ class Reader {
     block.receive = Optional(element, "recv", -1, nranks_ - 1, -1);
     block.connection = Optional(element, "chan", 0, kMaxProgramConnections - 1, 0);
     text_.connections = std::max(text_.connections, block.connection + 1);
+    if (nranks_ * nranks_ * text_.connections > kMaxProgramWays) {
+      element.Refuse("chan is {}; {} GPUs may have {} channels", block.connection, nranks_,
+                     kMaxProgramWays / (nranks_ * nranks_));
+    }
     int lane_steps = 0;
     for (const XmlElement& step : Numbered(element, "step", "s", kMaxProgramLaneSteps)) {
       block.steps.push_back(ReadStep(step, block));
@@ -175,9 +196,13 @@ class Reader {
   ProgramText text_{};
   int nranks_ = 1;
   int steps_ = 0;
+  int chunks_ = 0;
+  int thread_blocks_ = 0;
 };
 
 }  // namespace
+
+int ReadProgramRanks(const XmlDocument& document) { return RanksIn(document.root()); }
 
 ProgramText ReadProgramText(const XmlDocument& document) { return Reader(document.root()).text(); }
 

@@ -18,7 +18,15 @@ inline constexpr int kMaxProgramConnections = 32;  // MSCCL's own bound of chann
 // Schedules number blocks and steps with 16 bits.
 inline constexpr int kMaxProgramBlocks = 16'384;
 inline constexpr int kMaxProgramLaneSteps = 32'767;
-inline constexpr int kMaxProgramSteps = 1 << 20;
+// All-to-all between 256 GPUs, each block sent by itself, is 130,816 of them; a step takes some 300 bytes.
+inline constexpr int kMaxProgramSteps = 1 << 17;
+// Chunks of all GPUs together. The same all-to-all by way of scratch has 196,608 chunks; one takes some 200 bytes while it is
+// proved.
+inline constexpr int kMaxProgramChunks = 1 << 18;
+// Thread blocks of all GPUs: 16 for each of 256. A proof keeps a clock for each, with an entry for each other.
+inline constexpr int kMaxProgramThreadBlocks = 4096;
+// From every GPU to every other, by every channel: 256 GPUs have 4 channels, 90 all 32.
+inline constexpr int kMaxProgramWays = 1 << 18;
 
 enum class Buffer { input, output, scratch };
 
@@ -64,6 +72,9 @@ struct ProgramText {
   bool in_place = false;
   std::vector<ProgramRank> ranks;
 };
+
+// For how many GPUs it is: all that needs to be read of a program for others.
+int ReadProgramRanks(const XmlDocument& document);
 
 // Throws tuttiInvalidArgument with file, line and reason. REQUIRES: document outlives the result.
 ProgramText ReadProgramText(const XmlDocument& document);

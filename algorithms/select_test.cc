@@ -251,20 +251,21 @@ TEST(Select, RefusesBrokenTables) {
   const std::string good =
       R"({"from_bytes": 0, "algorithm": "ring", "channels": 1, "wire": "bulk", "chunk_bytes": 64})";
   EXPECT_EQ(refused(row(good)), "");
-  EXPECT_EQ(refused("[]"), "file: this is no JSON object");
+  EXPECT_EQ(refused("[]"), "file: a list of 0 where an object belongs");
   EXPECT_EQ(refused(R"({"tutti_selection": 1, "ranks": 4, "nodes": 1, "rows": []})"),
             "file: it is for 4 ranks on 1 nodes; here are 8 on 1");
-  EXPECT_EQ(refused(row("")), "file: all_reduce has no entries");
-  EXPECT_EQ(refused(row(good + "," + good)), "file: the entries of all_reduce must begin at 0 and ascend; there is 0");
+  EXPECT_EQ(refused(row("")), "file: rows[0]: all_reduce has no entries");
+  EXPECT_EQ(refused(row(good + "," + good)),
+            "file: rows[0].entries[1]: the entries of all_reduce must begin at 0 and ascend; there is 0");
   EXPECT_EQ(
       refused(row(R"({"from_bytes": 0, "algorithm": "bruck", "channels": 1, "wire": "bulk", "chunk_bytes": 64})")),
-      "file: bruck cannot serve all_reduce: it has no form of it on so many ranks");
+      "file: rows[0].entries[0]: bruck cannot serve all_reduce: it has no form of it on so many ranks");
   EXPECT_EQ(refused(row(R"({"from_bytes": 0, "algorithm": "ring", "channels": 9, "wire": "bulk", "chunk_bytes": 64})")),
-            "file: \"channels\" is 9; it takes a whole number from 1 to 2");
+            "file: rows[0].entries[0]: \"channels\" is 9; it takes a whole number from 1 to 2");
   EXPECT_EQ(refused(row(R"({"from_bytes": -1, "algorithm": "ring"})")),
-            "file: \"from_bytes\" is -1; it takes a whole number from 0 to 18446744073709551615");
+            "file: rows[0].entries[0]: \"from_bytes\" is -1; it takes a whole number from 0 to 18446744073709551615");
   EXPECT_EQ(refused(row(R"({"from_bytes": 0, "algorithm": "ring", "channels": 1, "wire": "line", "chunk_bytes": 40})")),
-            "file: \"chunk_bytes\" is 40, which is no multiple of 64");
+            "file: rows[0].entries[0]: \"chunk_bytes\" is 40, which is no multiple of 64");
 }
 
 TEST(Explain, NamesEveryAlgorithm) {

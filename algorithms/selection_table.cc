@@ -1,17 +1,19 @@
 #include "algorithms/selection_table.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/plain_text.h"
 
 namespace tutti {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr int kVersion = 1;
+constexpr int kMostRanks = std::numeric_limits<int>::max();
 
 // The names of a file's entries.
 constexpr char kFormat[] = "tutti_selection";
@@ -31,84 +33,44 @@ constexpr char kUs[] = "us";
 
 int NodesOf(const Conditions& conditions) { return std::max(1, conditions.where.nodes()); }
 
-// Reads fields of one file, and says which one is wrong.
-class Reader {
- public:
-  Reader(std::string name, const Conditions& conditions) : name_(std::move(name)), conditions_(conditions) {}
-
-  template <typename T>
-  T Number(const Json& object, const char* key, std::uint64_t low, std::uint64_t high) const {
-    const auto found = object.find(key);
-    if (found == object.end()) Refuse("\"{}\" is missing", key);
-    if (!found->is_number_unsigned() || found->template get<std::uint64_t>() < low ||
-        found->template get<std::uint64_t>() > high) {
-      Refuse("\"{}\" is {}; it takes a whole number from {} to {}", key, found->dump(), low, high);
-    }
-    return static_cast<T>(found->template get<std::uint64_t>());
+Kind ReadKind(const JsonValue& row) {
+  const auto word = row.Text(kCollective);
+  const bool low_precision = row.Flag(kLowPrecision, false);
+  const bool pairwise = row.Flag(kPairwise, false);
+  for (const auto& kind : AllKinds()) {
+    if (NameOf(kind.collective) == word && kind.low_precision == low_precision && kind.pairwise == pairwise)
+      return kind;
   }
+  row.Refuse("there is no row for collective {} with these flags", Quoted(word));
+}
 
-  std::string Word(const Json& object, const char* key) const {
-    const auto found = object.find(key);
-    if (found == object.end() || !found->is_string()) Refuse("\"{}\" is missing or no text", key);
-    return found->get<std::string>();
+TableEntry ReadEntry(const JsonValue& object, const Kind& kind, const Conditions& conditions) {
+  TableEntry entry;
+  entry.from_bytes = object.Whole(kFrom, 0, std::numeric_limits<std::size_t>::max());
+  const auto word = object.Text(kAlgorithm);
+  const auto algorithm = AlgorithmFromName(word);
+  if (!algorithm) object.Refuse("algorithm {} is unknown", Quoted(word));
+  if (const auto why = WhyNot(*algorithm, kind, conditions); !why.empty()) {
+    object.Refuse("{} cannot serve {}: it {}", word, ToString(kind), why);
   }
-
-  const Json& List(const Json& object, const char* key) const {
-    const auto found = object.find(key);
-    if (found == object.end() || !found->is_array()) Refuse("\"{}\" is missing or no list", key);
-    return *found;
+  auto& candidate = entry.candidate;
+  candidate.algorithm = *algorithm;
+  candidate.channels =
+      static_cast<int>(object.Whole(kChannels, 1, static_cast<std::uint64_t>(conditions.max_channels)));
+  const auto wire = WireFromName(object.Text(kWire));
+  if (!wire) object.Refuse("wire {} is unknown; there are line, inline and bulk", Quoted(object.Text(kWire)));
+  candidate.shape.wire = *wire;
+  if (kind.pairwise && *wire != Wire::bulk) object.Refuse("blocks that only a pair knows travel in bulk");
+  const std::size_t most = ChunkCapacity(*wire, conditions, true);
+  candidate.shape.chunk_bytes = object.Whole(kChunk, 1, most);
+  const bool short_wire = *wire != Wire::bulk && candidate.shape.chunk_bytes == most;
+  if (candidate.shape.chunk_bytes % kCacheLine != 0 && !short_wire) {
+    object.Refuse("\"{}\" is {}, which is no multiple of {}", kChunk, candidate.shape.chunk_bytes, kCacheLine);
   }
-
-  Kind ReadKind(const Json& row) const {
-    const auto word = Word(row, kCollective);
-    for (const auto& kind : AllKinds()) {
-      if (NameOf(kind.collective) == word && kind.low_precision == row.value(kLowPrecision, false) &&
-          kind.pairwise == row.value(kPairwise, false)) {
-        return kind;
-      }
-    }
-    Refuse("there is no row for collective \"{}\" with these flags", word);
-  }
-
-  TableEntry ReadEntry(const Json& object, const Kind& kind) const {
-    TableEntry entry;
-    entry.from_bytes = Number<std::size_t>(object, kFrom, 0, UINT64_MAX);
-    const auto word = Word(object, kAlgorithm);
-    const auto algorithm = AlgorithmFromName(word);
-    if (!algorithm) Refuse("algorithm \"{}\" is unknown", word);
-    if (const auto why = WhyNot(*algorithm, kind, conditions_); !why.empty()) {
-      Refuse("{} cannot serve {}: it {}", word, ToString(kind), why);
-    }
-    auto& candidate = entry.candidate;
-    candidate.algorithm = *algorithm;
-    candidate.channels = Number<int>(object, kChannels, 1, static_cast<std::uint64_t>(conditions_.max_channels));
-    candidate.shape.wire = ReadWire(Word(object, kWire));
-    if (kind.pairwise && candidate.shape.wire != Wire::bulk) Refuse("blocks that only a pair knows travel in bulk");
-    const std::size_t most = ChunkCapacity(candidate.shape.wire, conditions_, true);
-    candidate.shape.chunk_bytes = Number<std::size_t>(object, kChunk, 1, most);
-    const bool short_wire = candidate.shape.wire != Wire::bulk && candidate.shape.chunk_bytes == most;
-    if (candidate.shape.chunk_bytes % kCacheLine != 0 && !short_wire) {
-      Refuse("\"{}\" is {}, which is no multiple of {}", kChunk, candidate.shape.chunk_bytes, kCacheLine);
-    }
-    const auto us = object.find(kUs);
-    if (us != object.end() && us->is_number()) entry.us = us->get<double>();
-    return entry;
-  }
-
-  template <typename... Arguments>
-  [[noreturn]] void Refuse(fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
-    Throw(tuttiInvalidArgument, "{}: {}", name_, fmt::format(format, std::forward<Arguments>(arguments)...));
-  }
-
- private:
-  Wire ReadWire(const std::string& word) const {
-    if (const auto wire = WireFromName(word)) return *wire;
-    Refuse("wire \"{}\" is unknown; there are line, inline and bulk", word);
-  }
-
-  std::string name_;
-  const Conditions& conditions_;
-};
+  // For people alone: a file of one's own may leave it out.
+  entry.us = object.Number(kUs, 0, std::numeric_limits<double>::max(), 0);
+  return entry;
+}
 
 }  // namespace
 
@@ -128,7 +90,7 @@ std::string SelectionTable::ToJson(const Conditions& conditions) const {
   json[kFormat] = kVersion;
   json[kRanks] = conditions.nranks;
   json[kNodes] = NodesOf(conditions);
-  json[kRows] = Json::array();
+  json[kRows] = nlohmann::ordered_json::array();
   for (const auto& kind : AllKinds()) {
     if (!Has(kind)) continue;
     nlohmann::ordered_json row;
@@ -147,40 +109,39 @@ std::string SelectionTable::ToJson(const Conditions& conditions) const {
     }
     json[kRows].push_back(std::move(row));
   }
-  return json.dump(1) + "\n";
+  return JsonText(json);
 }
 
-bool SelectionTable::IsFor(const std::string& text, const Conditions& conditions) {
-  const Json json = Json::parse(text, nullptr, false);
-  return json.is_object() && json.value(kRanks, 0) == conditions.nranks && json.value(kNodes, 0) == NodesOf(conditions);
+bool SelectionTable::IsFor(const std::string& text, const std::string& name, const Conditions& conditions) {
+  const JsonDocument document(text, name);
+  const auto root = document.root();
+  return root.Whole(kRanks, 0, kMostRanks, 0) == static_cast<std::uint64_t>(conditions.nranks) &&
+         root.Whole(kNodes, 0, kMostRanks, 0) == static_cast<std::uint64_t>(NodesOf(conditions));
 }
 
 SelectionTable SelectionTable::FromJson(const std::string& text, const std::string& name,
                                         const Conditions& conditions) {
-  const Reader reader(name, conditions);
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) reader.Refuse("this is no JSON object");
-  reader.Number<int>(json, kFormat, kVersion, kVersion);
-  const auto ranks = reader.Number<int>(json, kRanks, 1, INT32_MAX);
-  const auto nodes = reader.Number<int>(json, kNodes, 1, INT32_MAX);
+  const JsonDocument document(text, name);
+  const auto root = document.root();
+  root.Whole(kFormat, kVersion, kVersion);
+  const auto ranks = static_cast<int>(root.Whole(kRanks, 1, kMostRanks));
+  const auto nodes = static_cast<int>(root.Whole(kNodes, 1, kMostRanks));
   if (ranks != conditions.nranks || nodes != NodesOf(conditions)) {
-    reader.Refuse("it is for {} ranks on {} nodes; here are {} on {}", ranks, nodes, conditions.nranks,
-                  NodesOf(conditions));
+    root.Refuse("it is for {} ranks on {} nodes; here are {} on {}", ranks, nodes, conditions.nranks,
+                NodesOf(conditions));
   }
   SelectionTable table;
-  for (const auto& row : reader.List(json, kRows)) {
-    if (!row.is_object()) reader.Refuse("{} in \"{}\" is no object", row.dump(), kRows);
-    const Kind kind = reader.ReadKind(row);
+  for (const auto& row : root.List(kRows)) {
+    const Kind kind = ReadKind(row);
     std::vector<TableEntry> entries;
-    for (const auto& object : reader.List(row, kEntries)) {
-      if (!object.is_object()) reader.Refuse("{} in \"{}\" is no object", object.dump(), kEntries);
-      entries.push_back(reader.ReadEntry(object, kind));
+    for (const auto& object : row.List(kEntries)) {
+      entries.push_back(ReadEntry(object, kind, conditions));
       const std::size_t from = entries.back().from_bytes;
       if (entries.size() == 1 ? from != 0 : from <= entries[entries.size() - 2].from_bytes) {
-        reader.Refuse("the entries of {} must begin at 0 and ascend; there is {}", ToString(kind), from);
+        object.Refuse("the entries of {} must begin at 0 and ascend; there is {}", ToString(kind), from);
       }
     }
-    if (entries.empty()) reader.Refuse("{} has no entries", ToString(kind));
+    if (entries.empty()) row.Refuse("{} has no entries", ToString(kind));
     table.Set(kind, std::move(entries));
   }
   return table;

@@ -32,8 +32,8 @@ class SelectionTable {
 
   // Only rows that are there.
   std::string ToJson(const Conditions& conditions) const;
-  // Is it a table for that many ranks and nodes?
-  static bool IsFor(const std::string& text, const Conditions& conditions);
+  // Is it a table for that many ranks and nodes? Throws tuttiInvalidArgument if it does not say.
+  static bool IsFor(const std::string& text, const std::string& name, const Conditions& conditions);
   // Throws tuttiInvalidArgument with `name`, the row and the reason if it is malformed, is
   // for other numbers of ranks or nodes, or names a candidate that cannot serve.
   static SelectionTable FromJson(const std::string& text, const std::string& name, const Conditions& conditions);

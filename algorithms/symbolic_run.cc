@@ -9,6 +9,11 @@
 namespace tutti {
 namespace {
 
+// A unit of effort is a look at a lane that cannot go on, some 20 ns. A step is worth so many, and so many entries of
+// clocks that are copied or merged are worth one.
+constexpr int kStepEffort = 32;
+constexpr int kClocksPerEffort = 64;
+
 bool IsMemory(const Operand& operand) {
   return operand.place == Place::input || operand.place == Place::output || operand.place == Place::scratch;
 }
@@ -105,6 +110,30 @@ SymbolicRun::Connection& SymbolicRun::TargetOf(const Operand& operand, int write
   return operand.place == Place::to ? Pairwise(writer, operand.peer, operand.connection) : posts_[writer];
 }
 
+// ---- cost ----
+
+void SymbolicRun::Spend(std::int64_t effort) {
+  if (options_.effort != nullptr && (*options_.effort -= effort) < 0) {
+    throw Violation(
+        "its proof costs more than that of any program in use: it has too many steps, thread blocks or waits");
+  }
+}
+
+void SymbolicRun::MergeFrom(Actor& actor, const LivingClock& other) {
+  Spend(static_cast<std::int64_t>(actors_.size()) / kClocksPerEffort);
+  Merge(actor.clock, other.clock());
+}
+
+SymbolicRun::Snapshot SymbolicRun::TakeSnapshot(const Actor& actor) {
+  const auto clock_bytes = static_cast<std::int64_t>(actors_.size() * sizeof(Clock::value_type));
+  Spend(static_cast<std::int64_t>(actors_.size()) / kClocksPerEffort);
+  if (options_.effort != nullptr && living_snapshots_ * clock_bytes > kMaxProofMemory) {
+    throw Violation(
+        "its proof takes more memory than that of any program in use: it has too many thread blocks and waits");
+  }
+  return std::make_shared<const LivingClock>(actor.clock, living_snapshots_);
+}
+
 // ---- operations ----
 
 // The caller has new data in the input and has forgotten the output.
@@ -128,6 +157,7 @@ void SymbolicRun::BeginOperation(Rank& rank, int number) {
   }
   for (int i = 0; i < rank.actors; ++i) {
     Actor& actor = actors_[rank.first_actor + i];
+    Spend(static_cast<std::int64_t>(actors_.size()) / kClocksPerEffort);
     Merge(actor.clock, first.clock);
     actor.operation = rank.operation;
     actor.chunk = 0;
@@ -193,6 +223,7 @@ Event SymbolicRun::EventOf(const Actor& actor) const {
 
 // Runs steps until one has to wait. True: something moved.
 bool SymbolicRun::Advance(Actor& actor) {
+  Spend(1);
   bool moved = false;
   while (actor.chunk < chunks_) {
     for (; actor.step < static_cast<int>(actor.steps->size()); ++actor.step) {
@@ -217,6 +248,7 @@ bool SymbolicRun::IsSkipped(const Actor& actor, const Step& step) const {
 }
 
 SymbolicRun::Obstacle SymbolicRun::ObstacleOf(const Actor& actor, const Step& step) {
+  Spend(static_cast<std::int64_t>(step.after.size()) / 2);
   for (const auto& after : step.after) {
     const Actor& other = actors_[memory_[actor.rank].first_actor + after.lane];
     if (std::pair(other.chunk, other.step) <= std::pair(actor.chunk, static_cast<int>(after.step))) return {&after};
@@ -235,6 +267,7 @@ SymbolicRun::Obstacle SymbolicRun::ObstacleOf(const Actor& actor, const Step& st
 }
 
 void SymbolicRun::Execute(Actor& actor, const Step& step) {
+  Spend(kStepEffort);
   ++actor.clock[actor.id];
   Order(actor, step);
   const Event event = EventOf(actor);
@@ -254,7 +287,7 @@ void SymbolicRun::Execute(Actor& actor, const Step& step) {
   }
   const bool awaited = !actor.done[actor.step].empty();
   if (!awaited && !FillsSlots(step)) return;
-  const auto snapshot = std::make_shared<const Clock>(actor.clock);
+  const auto snapshot = TakeSnapshot(actor);
   if (awaited) actor.done[actor.step][actor.chunk] = snapshot;
   for (const auto& operand : step.writes) {
     if (!IsMemory(operand)) Fill(actor, operand, {value, length, event, snapshot, References(actor, step), 0});
@@ -267,12 +300,12 @@ void SymbolicRun::Order(Actor& actor, const Step& step) {
     const Actor& other = actors_[memory_[actor.rank].first_actor + after.lane];
     const Step& awaited = (*other.steps)[after.step];
     // A step that is skipped for this chunk orders nothing.
-    if (!IsSkipped(actor, awaited)) Merge(actor.clock, *other.done[after.step][actor.chunk]);
+    if (!IsSkipped(actor, awaited)) MergeFrom(actor, *other.done[after.step][actor.chunk]);
   }
   for (const auto& operand : step.reads) {
     if (IsMemory(operand)) continue;
     const auto [connection, reader] = SourceOf(operand, actor.rank);
-    Merge(actor.clock, *connection->at(connection->emptied[reader]).clock);
+    MergeFrom(actor, *connection->at(connection->emptied[reader]).clock);
   }
 }
 

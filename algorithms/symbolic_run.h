@@ -33,7 +33,20 @@ class SymbolicRun {
 
  private:
   using Id = Expressions::Id;
-  using Snapshot = std::shared_ptr<const Clock>;
+  // A clock as it was, which counts while it lives.
+  class LivingClock {
+   public:
+    LivingClock(const Clock& clock, std::int64_t& living) : clock_(clock), living_(living) { ++living_; }
+    ~LivingClock() { --living_; }
+    LivingClock(const LivingClock&) = delete;
+    LivingClock& operator=(const LivingClock&) = delete;
+    const Clock& clock() const { return clock_; }
+
+   private:
+    Clock clock_;
+    std::int64_t& living_;
+  };
+  using Snapshot = std::shared_ptr<const LivingClock>;
 
   struct Violation : std::runtime_error {
     using std::runtime_error::runtime_error;
@@ -95,6 +108,11 @@ class SymbolicRun {
   Connection& TargetOf(const Operand& operand, int writer);
   Cell& CellOf(int rank, const Operand& operand, int chunk);
 
+  // Counts down what the proof may cost.
+  void Spend(std::int64_t effort);
+  void MergeFrom(Actor& actor, const LivingClock& other);
+  Snapshot TakeSnapshot(const Actor& actor);
+
   void BeginOperation(Rank& rank, int number);
   bool EndOperation(Rank& rank, int number);
   void CheckOutputs(Rank& rank, int number);
@@ -129,6 +147,7 @@ class SymbolicRun {
   const int connections_;
   const std::vector<int>* lengths_;
   int chunks_;
+  std::int64_t living_snapshots_ = 0;  // before those who count in it
   Expressions expressions_;
   std::vector<int> proved_;  // by expression: the place it was proved right for, see CheckOutputs
   std::vector<Connection> pairwise_;

@@ -46,15 +46,15 @@ bool IsDeterministic(std::span<const Schedule> ranks) {
   for (int c = 0; c < static_cast<int>(ranks.front().channels.size()); ++c) {
     SymbolicRun run(ranks, c, once);
     if (run.Run()) return false;
-    for (const Schedule& schedule : ranks) {
-      for (int b = 0; b < schedule.blocks; ++b) {
-        if (!HasOutput(schedule, b)) continue;
-        Expressions& expressions = run.expressions();
-        std::vector<Expressions::Id> contributions;
-        for (int q = 0; q < schedule.nranks; ++q) {
-          contributions.push_back(expressions.Scaled(expressions.Of({0, q, b, 0})));
-        }
-        if (run.Output(schedule.rank, b) != expressions.Final(expressions.Sum(contributions))) return false;
+    Expressions& expressions = run.expressions();
+    for (int b = 0; b < ranks.front().blocks; ++b) {
+      std::vector<Expressions::Id> contributions;
+      for (int q = 0; q < ranks.front().nranks; ++q) {
+        contributions.push_back(expressions.Scaled(expressions.Of({0, q, b, 0})));
+      }
+      const Expressions::Id expected = expressions.Final(expressions.Sum(contributions));
+      for (const Schedule& schedule : ranks) {
+        if (HasOutput(schedule, b) && run.Output(schedule.rank, b) != expected) return false;
       }
     }
   }

@@ -25,7 +25,11 @@ struct TickScale {
   double origin_us = 0;
   double us_per_tick = 0;
 
-  double At(std::int64_t ticks) const { return origin_us + static_cast<double>(ticks - origin_ticks) * us_per_tick; }
+  double At(std::int64_t ticks) const {
+    // A peer may have written any number there: the difference wraps, and does not overflow.
+    const auto since = static_cast<std::uint64_t>(ticks) - static_cast<std::uint64_t>(origin_ticks);
+    return origin_us + static_cast<double>(static_cast<std::int64_t>(since)) * us_per_tick;
+  }
 };
 
 // Finds the scale by looking at both clocks twice: when it is made and when it is asked. The further apart, the better.

@@ -5,10 +5,14 @@
 #include <array>
 #include <string>
 
+#include "base/plain_text.h"
 #include "base/settings.h"
 
 namespace tutti {
 namespace {
+
+// A summary of a large system is longer than a sentence.
+constexpr std::size_t kMaxLine = 64 * 1024;
 
 constexpr std::string_view NameOf(Subject subject) {
   switch (subject) {
@@ -42,7 +46,8 @@ bool LogEnabled(Subject subject) {
 void LogLine(Subject subject, std::string_view text) {
   std::array<char, 65> host{};
   gethostname(host.data(), host.size() - 1);
-  const std::string line = fmt::format("tutti {}:{} {}: {}\n", host.data(), getpid(), NameOf(subject), text);
+  const std::string line =
+      fmt::format("tutti {}:{} {}: {}\n", Printable(host.data()), getpid(), NameOf(subject), Printable(text, kMaxLine));
   // One write keeps lines of several processes whole; a failed diagnostic has nowhere to be reported.
   [[maybe_unused]] const auto written = write(STDERR_FILENO, line.data(), line.size());
 }

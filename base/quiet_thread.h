@@ -8,7 +8,8 @@
 
 namespace tutti {
 
-// std::thread with all signals blocked in it from its first moment. Throws what std::thread throws.
+// std::thread with all signals blocked in it from its first moment, but for those of its own faults. Throws what
+// std::thread throws.
 template <typename... Arguments>
 std::thread QuietThread(Arguments&&... arguments) {
   const SignalsBlocked blocked;

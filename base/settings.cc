@@ -3,9 +3,13 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <initializer_list>
+#include <memory>
 #include <variant>
 
 #include "base/error.h"
+#include "base/made_once.h"
+#include "base/plain_text.h"
 
 namespace tutti {
 namespace {
@@ -26,7 +30,8 @@ constexpr long long kDayMs = 24LL * 3600 * 1000;
 const std::vector<Variable>& Variables() {
   // One line each.
   // clang-format off
-  static const std::vector<Variable> table = {
+  static constinit MadeOnce<const std::vector<Variable>> table;
+  return table.Get([] { return std::make_unique<const std::vector<Variable>>(std::initializer_list<Variable>{
       {"TUTTI_COMM_ID", &Settings::comm_id, 0, 0, {}, "host:port of a fixed rendezvous for tuttiGetUniqueId"},
       {"TUTTI_SOCKET_IFNAME",
        &Settings::socket_ifname,
@@ -49,7 +54,9 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_IB_RETRY", &Settings::ib_retry, 0, 7, {}, "how often an RDMA device sends again what is not acknowledged"},
       {"TUTTI_IB_SL", &Settings::ib_sl, 0, 15, {}, "service level of RDMA traffic"},
       {"TUTTI_IB_TC", &Settings::ib_tc, 0, 255, {}, "traffic class of RDMA traffic"},
-      {"TUTTI_SECRET", &Settings::secret, 0, 0, {}, "keys the handshake of RANK/WORLD_SIZE/MASTER_* jobs"},
+      {"TUTTI_SECRET", &Settings::secret, 0, 0, {}, "keys the handshake of jobs that meet by an address; required off loopback"},
+      {"TUTTI_DATA_PROTECTION", &Settings::data_protection, 0, 0, {"none", "authenticate", "encrypt"}, "of data between hosts over TCP"},
+      {"TUTTI_ALLOW_OTHER_USERS", &Settings::allow_other_users, 0, 1, {}, "1: ranks of one machine may belong to several users"},
       {"TUTTI_INIT_TIMEOUT_MS", &Settings::init_timeout_ms, 1, kDayMs, {}, "how long init waits for all ranks"},
       {"TUTTI_TIMEOUT_MS", &Settings::operation_timeout_ms, 1, kDayMs, {}, "how long an operation may stand still"},
       {"TUTTI_SILENCE_MS", &Settings::silence_ms, 1000, kDayMs, {}, "a host that answers nothing for so long is dead"},
@@ -62,6 +69,7 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_CALIBRATION", &Settings::calibration, 0, 0, {}, "file of `tutti calibrate`; none: defaults; empty: the usual place; rank 0's counts"},
       {"TUTTI_TABLE", &Settings::table, 0, 0, {}, "file with a selection table; rank 0's counts"},
       {"TUTTI_PROGRAM", &Settings::program, 0, 0, {}, "MSCCL XML files with programs to run, one a collective, separated by commas; rank 0's counts"},
+      {"TUTTI_CHECK", &Settings::check, 0, 1, {}, "1: rooted calls, and others that may end without hearing of all ranks, return only when all have made the same call; all ranks alike"},
       {"TUTTI_DETERMINISTIC", &Settings::deterministic, 0, 1, {}, "1: results independent of size and algorithm; all ranks alike"},
       {"TUTTI_TOPO_FILE", &Settings::topo_file, 0, 0, {}, "topology XML of this host, instead of or beside detection"},
       {"TUTTI_TOPO_DUMP_FILE", &Settings::topo_dump, 0, 0, {}, "file for the topology XML of this host"},
@@ -69,15 +77,15 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_CMA", &Settings::cma, 0, 1, {}, "1: read peers' plain memory by process_vm_readv"},
       {"TUTTI_ZERO_COPY", &Settings::zero_copy, 0, 1, {}, "0: never read a peer's buffers in place"},
       {"TUTTI_GPU", &Settings::gpu, 0, 1, {}, "0: host memory only, whatever CUDA context a thread has; all ranks alike"},
+      {"TUTTI_STREAM_BYTES", &Settings::stream_bytes, 0, 1LL << 40, {}, "results are stored past the caches when a host's ranks touch more bytes in all; 0: what the last cache holds"},
       {"TUTTI_WAIT", &Settings::wait, 0, 0, {"", "spin", "yield", "sleep"}, "how waits pass the time; empty: adapts"},
       {"TUTTI_DEBUG", &Settings::debug, 0, 0, {}, "subjects to log: init,select,transport,faults,all"},
       {"TUTTI_TRACE", &Settings::trace, 0, 0, {}, "file for a timeline; %r is the rank, %p the process"},
       {"TUTTI_DUMP", &Settings::dump, 0, 0, {}, "file for the flight recorder on failure, for `tutti diagnose`; %r, %p as above"},
       {"TUTTI_RECORDER", &Settings::recorder, 0, 1, {}, "1: dump the flight recorder to stderr on failure"},
       {"TUTTI_NCCL_VERSION", &Settings::nccl_version, 0, 0, {}, "version of NCCL that our libnccl.so.2 claims to be: 2.27.7 or 22707"},
-  };
+  }); });
   // clang-format on
-  return table;
 }
 
 // Names of others that are read if ours is not set.
@@ -107,7 +115,7 @@ std::string Allowed(const Variable& variable) {
 }
 
 [[noreturn]] void Refuse(const Variable& variable, std::string_view text) {
-  Throw(tuttiInvalidArgument, "{}=\"{}\" is not allowed: it takes {} ({})", variable.name, text, Allowed(variable),
+  Throw(tuttiInvalidArgument, "{}={} is not allowed: it takes {} ({})", variable.name, Quoted(text), Allowed(variable),
         variable.meaning);
 }
 
@@ -120,7 +128,13 @@ long long ParseNumber(const Variable& variable, std::string_view text) {
   return value;
 }
 
+// Longer than any list of files or interfaces is; what is longer is somebody's mistake, or wants memory.
+constexpr std::size_t kMaxText = 64 * 1024;
+
 void Assign(Settings& settings, const Variable& variable, const std::string& text) {
+  if (text.size() > kMaxText) {
+    Throw(tuttiInvalidArgument, "{} has {} characters; {} is the most", variable.name, text.size(), kMaxText);
+  }
   if (const auto* word = std::get_if<std::string Settings::*>(&variable.field)) {
     bool allowed = variable.words.empty();
     for (const auto candidate : variable.words) allowed = allowed || candidate == text;
@@ -145,11 +159,13 @@ Settings ReadSettings(const Lookup& lookup) {
 }
 
 const Settings& GlobalSettings() {
-  static const Settings settings = ReadSettings([](std::string_view name) -> std::optional<std::string> {
-    const char* text = std::getenv(std::string(name).c_str());
-    return text ? std::optional<std::string>(text) : std::nullopt;
+  static constinit MadeOnce<const Settings> settings;
+  return settings.Get([] {
+    return std::make_unique<Settings>(ReadSettings([](std::string_view name) -> std::optional<std::string> {
+      const char* text = std::getenv(std::string(name).c_str());
+      return text ? std::optional<std::string>(text) : std::nullopt;
+    }));
   });
-  return settings;
 }
 
 std::string SettingText(const Settings& settings, std::size_t index) {
@@ -164,14 +180,8 @@ std::string SettingText(const Settings& settings, std::size_t index) {
 }
 
 std::vector<SettingDoc> SettingDocs() {
-  static const std::vector<std::string> allowed = [] {
-    std::vector<std::string> texts;
-    for (const auto& variable : Variables()) texts.push_back(Allowed(variable));
-    return texts;
-  }();
   std::vector<SettingDoc> docs;
-  for (std::size_t i = 0; i < allowed.size(); ++i)
-    docs.push_back({Variables()[i].name, allowed[i], Variables()[i].meaning});
+  for (const auto& variable : Variables()) docs.push_back({variable.name, Allowed(variable), variable.meaning});
   return docs;
 }
 

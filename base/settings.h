@@ -31,7 +31,11 @@ struct Settings {
   int ib_retry = 7;        // TUTTI_IB_RETRY                and then tries so often again
   int ib_sl = 0;           // TUTTI_IB_SL                   service level, 0..15
   int ib_tc = 0;           // TUTTI_IB_TC                   traffic class, 0..255
-  std::string secret;             // TUTTI_SECRET                  keys the handshake of RANK/WORLD_SIZE/MASTER_* jobs
+  // TUTTI_SECRET: keys the handshake of jobs that meet by an address; required off loopback
+  std::string secret;
+  // TUTTI_DATA_PROTECTION: of data between hosts over TCP, "none", "authenticate" or "encrypt" (which authenticates, too)
+  std::string data_protection = "authenticate";
+  bool allow_other_users = false;  // TUTTI_ALLOW_OTHER_USERS=1     ranks of one machine may belong to several users
   int init_timeout_ms = 120'000;  // TUTTI_INIT_TIMEOUT_MS       wait for all ranks to come
   int operation_timeout_ms = 600'000;  // TUTTI_TIMEOUT_MS            an operation may stand still this long
 
@@ -42,6 +46,7 @@ struct Settings {
   int channels = 0;            // TUTTI_CHANNELS                parallel shares, 1..16; 0: chosen
   long long chunk_bytes = 0;   // TUTTI_CHUNK                   bytes of a block moved at a time; 0: chosen
   std::string wire;            // TUTTI_WIRE                    "line", "inline", "bulk"; "": chosen
+  bool check = false;          // TUTTI_CHECK=1                 a barrier behind calls that could miss a disagreement
   bool deterministic = false;  // TUTTI_DETERMINISTIC=1         results independent of size, channels and algorithm
   int virtual_nodes = 1;       // TUTTI_VIRTUAL_NODES           pretend that the ranks are on so many nodes
   int virtual_hosts = 1;       // TUTTI_VIRTUAL_HOSTS           connect the ranks as if they were on so many hosts
@@ -58,6 +63,7 @@ struct Settings {
   bool cma = false;       // TUTTI_CMA=1                   read peers' plain memory by process_vm_readv
   bool zero_copy = true;  // TUTTI_ZERO_COPY=0             never read a peer's buffers in place
   bool gpu = true;        // TUTTI_GPU=0                   host memory only, whatever CUDA context a thread has
+  long long stream_bytes = 0;  // TUTTI_STREAM_BYTES       results of more are stored past the caches; 0: the last cache's
   std::string wait;       // TUTTI_WAIT                    "spin", "yield", "sleep" or "" (adapts)
   std::string debug;      // TUTTI_DEBUG                   subjects to log: init,select,transport,faults,all
   std::string trace;      // TUTTI_TRACE=path              write a timeline (%r: rank, %p: process) for a trace viewer

@@ -46,6 +46,31 @@ TEST(Settings, RefusesWithNameValueAndRange) {
   EXPECT_THROW(Read({{"TUTTI_WAIT", "nap"}}), Error);
 }
 
+std::string Refusal(const char* name, const std::string& value) {
+  try {
+    Read({{name, value}});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Settings, RefusesHugeAndUnprintableValuesInShort) {
+  const std::string megabyte(1 << 20, '7');
+  for (const auto& doc : SettingDocs()) {
+    const auto refusal = Refusal(std::string(doc.name).c_str(), megabyte);
+    EXPECT_NE(refusal.find(doc.name), std::string::npos) << doc.name << " takes a megabyte";
+    EXPECT_LT(refusal.size(), 500u);
+  }
+  for (const std::string value : {"1\x1b[2J", "\xff", "9\n", "-1", "1e3", "0x10", " 1", "+1", "18446744073709551617"}) {
+    const auto refusal = Refusal("TUTTI_THREADS", value);
+    EXPECT_NE(refusal.find("TUTTI_THREADS="), std::string::npos) << value;
+    EXPECT_EQ(refusal.find_first_of("\x1b\n\xff"), std::string::npos) << refusal;
+  }
+  const auto refusal = Refusal("TUTTI_WAIT", std::string(60'000, 'x'));
+  EXPECT_NE(refusal.find("it takes one of"), std::string::npos) << refusal;
+}
+
 TEST(Settings, OthersNamesAreReadIfOursIsNotSet) {
   EXPECT_EQ(Read({{"NCCL_TOPO_FILE", "a.xml"}}).topo_file, "a.xml");
   EXPECT_EQ(Read({{"NCCL_TOPO_FILE", "a.xml"}, {"TUTTI_TOPO_FILE", "b.xml"}}).topo_file, "b.xml");

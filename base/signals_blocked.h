@@ -1,4 +1,6 @@
 // While one of these lives, its thread takes no signals, and the threads that it starts never will: they inherit that.
+// Signals that a thread raises by what it does itself are left alone: a crash handler of the program must run wherever
+// the crash is, and a blocked SIGSEGV ends the process without it.
 //
 // Thread-safety: belongs to the thread that made it.
 #pragma once
@@ -12,9 +14,10 @@ namespace tutti {
 class SignalsBlocked {
  public:
   SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
+    sigset_t others;
+    sigfillset(&others);
+    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) sigdelset(&others, own);
+    pthread_sigmask(SIG_BLOCK, &others, &before_);
   }
   ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   SignalsBlocked(const SignalsBlocked&) = delete;

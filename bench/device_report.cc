@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/files.h"
 #include "bench/gpu.h"
 #include "bench/machine.h"
 #include "bench/record.h"

@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <string>
 
+#include "base/files.h"
 #include "bench/bound.h"
 #include "bench/grid_report.h"
 #include "bench/launch.h"
@@ -30,8 +30,8 @@ struct Contents {
 Contents Load(const Options& options) {
   Contents contents;
   if (!options.resume || !std::filesystem::exists(options.json_file)) return contents;
-  std::ifstream file(options.json_file);
-  const Json json = Json::parse(file);
+  constexpr std::size_t kMaxGrid = std::size_t{256} << 20;  // all cells of a large grid have some megabytes
+  const Json json = Json::parse(ReadFile(options.json_file, kMaxGrid));
   for (const auto& [ranks, limits] : json.at("limits").items()) {
     contents.limits[std::stoi(ranks)] = LimitsFromJson(limits);
   }

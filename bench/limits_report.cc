@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "base/files.h"
 #include "bench/bound.h"
 #include "bench/grid.h"
 #include "bench/machine.h"

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <exception>
 
+#include "base/plain_text.h"
 #include "bench/device_report.h"
 #include "bench/grid.h"
 #include "bench/limits_report.h"
@@ -37,7 +38,7 @@ int main(int argc, char** argv) {
     return tutti::bench::Run(argc, argv);
   } catch (const std::exception& error) {
     std::fflush(stdout);
-    fmt::print(stderr, "tutti-bench: {}\n", error.what());
+    fmt::print(stderr, "tutti-bench: {}\n", tutti::Printable(error.what()));
     return EXIT_FAILURE;
   }
 }

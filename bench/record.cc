@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <stdexcept>
 
@@ -139,16 +137,6 @@ std::string ToCsv(const Record& record) {
                    record.bound_us ? fmt::format("{:.3f}", *record.bound_us) : "");
   }
   return text;
-}
-
-void WriteFile(const std::string& path, const std::string& text) {
-  const std::string beside = path + ".new";
-  std::ofstream file(beside, std::ios::binary);
-  file << text;
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(beside, path, error);
-  if (!file || error) throw std::runtime_error(fmt::format("cannot write {}", path));
 }
 
 }  // namespace tutti::bench

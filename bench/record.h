@@ -39,7 +39,4 @@ Record RecordFromJson(const Json& json);
 std::string CsvHeader();
 std::string ToCsv(const Record& record);
 
-// Replaces the file in one step: a reader, or a run that is cut off, never sees half of it. Throws std::runtime_error.
-void WriteFile(const std::string& path, const std::string& text);
-
 }  // namespace tutti::bench

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/files.h"
 #include "bench/launch.h"
 #include "bench/machine.h"
 #include "bench/plot.h"

@@ -1,5 +1,6 @@
 # TUTTI_FUZZ: every <room>/*_fuzz.cc becomes a libFuzzer program (clang), run for a few seconds by ctest. The target
-# `tutti_fuzz` builds them all; the preset `fuzz` configures for it. To hunt longer: build/fuzz/handshake_fuzz CORPUS_DIR
+# `tutti_fuzz` builds them all; the preset `fuzz` configures for it. Seeds are in <room>/testdata/fuzz/<name>/, and for
+# what reads files of a kind that tests have, those. To hunt longer: scripts/fuzz.sh
 option(TUTTI_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 if(NOT TUTTI_FUZZ)
   return()
@@ -7,38 +8,59 @@ endif()
 if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "TUTTI_FUZZ needs clang: cmake --preset fuzz, or -DCMAKE_CXX_COMPILER=clang++")
 endif()
-set(TUTTI_FUZZ_SECONDS 10 CACHE STRING "How long ctest runs each fuzz target")
+set(TUTTI_FUZZ_SECONDS 5 CACHE STRING "How long ctest runs each fuzz target")
+
+# An input that takes longer, or more memory, is a finding: budgets of the promises in docs/security.md, times what the
+# sanitizers cost.
+set(TUTTI_FUZZ_LIMITS -rss_limit_mb=1024 -timeout=20 -max_len=65536)
+set(tutti_seeds_of_program_fuzz ${PROJECT_SOURCE_DIR}/algorithms/testdata)
+set(tutti_seeds_of_xml_fuzz ${PROJECT_SOURCE_DIR}/topology/testdata)
 
 # Only what reads bytes of strangers, so that a fuzz build takes seconds.
 file(GLOB tutti_fuzzed_base CONFIGURE_DEPENDS base/*.cc)
-list(FILTER tutti_fuzzed_base EXCLUDE REGEX "_test\\.cc$")
-set(tutti_fuzzed_net frame handshake interfaces socket)
+list(FILTER tutti_fuzzed_base EXCLUDE REGEX "_(test|fuzz)\\.cc$")
+set(tutti_fuzzed_net frame handshake interfaces peer_user socket)
 list(TRANSFORM tutti_fuzzed_net PREPEND net/)
 list(TRANSFORM tutti_fuzzed_net APPEND .cc)
 set(tutti_fuzzed_bootstrap join_messages reunion_messages unique_id)
 list(TRANSFORM tutti_fuzzed_bootstrap PREPEND src/bootstrap/)
 list(TRANSFORM tutti_fuzzed_bootstrap APPEND .cc)
-set(tutti_fuzzed_transports transports/network_messages.cc transports/tcp_stream.cc transports/zero_copy.cc)
+set(tutti_fuzzed_transports
+    cma control_block descriptor_door descriptor_exchange fabric hosts layout network network_messages network_peer
+    process_register segment shared_segments tcp_seal tcp_stream unix_messages zero_copy)
+list(TRANSFORM tutti_fuzzed_transports PREPEND transports/)
+list(TRANSFORM tutti_fuzzed_transports APPEND .cc)
+# What runs a schedule on slots of shared memory.
+file(GLOB tutti_fuzzed_executor CONFIGURE_DEPENDS executors/host/*.cc)
+list(FILTER tutti_fuzzed_executor EXCLUDE REGEX "_(test|fuzz|microbench)\\.cc$")
+# What looks at memory that other processes write.
+set(tutti_fuzzed_watch src/audit.cc src/dump.cc src/history.cc src/operation.cc src/recorder.cc src/same_calls.cc src/watch.cc src/watch_mismatch.cc)
 set(tutti_fuzzed_topology assemble complete link_constants pci_text system xml xml_element xml_writer)
 list(TRANSFORM tutti_fuzzed_topology PREPEND topology/)
 list(TRANSFORM tutti_fuzzed_topology APPEND .cc)
 # Programs of others, and the verifier that they end in; the names that it spells come from the builders.
 set(tutti_fuzzed_algorithms
-    arrangement baselines binomial bruck build direct double_binary_tree expression extents grouped program
-    program_flow program_lanes program_text rail_exchange rails recursive recursive_doubling ring schedule
-    symbolic_run symbolic_run_report trees two_level two_shot verify verify_rules)
+    arrangement baselines binding binomial bruck build calibration candidates direct double_binary_tree expression
+    extents flat_schedules grouped host_machine machine program program_flow program_lanes program_text rail_exchange
+    rails recursive recursive_doubling ring schedule selection_table strided symbolic_run symbolic_run_report trees
+    two_level two_shot verify verify_rules)
 list(TRANSFORM tutti_fuzzed_algorithms PREPEND algorithms/)
 list(TRANSFORM tutti_fuzzed_algorithms APPEND .cc)
 add_library(tutti_fuzzed STATIC ${tutti_fuzzed_base} ${tutti_fuzzed_net} ${tutti_fuzzed_bootstrap} ${tutti_fuzzed_transports}
-                                ${tutti_fuzzed_topology} ${tutti_fuzzed_algorithms})
+                                ${tutti_fuzzed_executor} ${tutti_fuzzed_watch} ${tutti_fuzzed_topology}
+                                ${tutti_fuzzed_algorithms} tools/diagnosis.cc)
 target_include_directories(tutti_fuzzed PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
-target_link_libraries(tutti_fuzzed PUBLIC tutti_options fmt::fmt PkgConfig::SODIUM PkgConfig::PUGIXML Threads::Threads)
+target_link_libraries(tutti_fuzzed PUBLIC tutti_options fmt::fmt nlohmann_json::nlohmann_json PkgConfig::SODIUM PkgConfig::HWY
+                                          PkgConfig::PUGIXML Threads::Threads)
 target_compile_options(tutti_fuzzed PUBLIC -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
 target_link_options(tutti_fuzzed PUBLIC -fsanitize=address,undefined)
+# A reduction is compiled for plain scalars: its vectors read nothing of strangers, and take clang minutes under sanitizers.
+target_compile_definitions(tutti_fuzzed PUBLIC HWY_COMPILE_ONLY_SCALAR)
+tutti_precompile(tutti_fuzzed)
 
 enable_testing()
 add_custom_target(tutti_fuzz)
-foreach(room ${TUTTI_ROOMS})
+foreach(room ${TUTTI_ROOMS} tools)
   file(GLOB targets CONFIGURE_DEPENDS ${room}/*_fuzz.cc)
   foreach(source ${targets})
     cmake_path(GET source STEM name)
@@ -46,7 +68,18 @@ foreach(room ${TUTTI_ROOMS})
     target_link_libraries(${name} PRIVATE tutti_fuzzed)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     add_dependencies(tutti_fuzz ${name})
-    add_test(NAME ${name} COMMAND ${name} -max_total_time=${TUTTI_FUZZ_SECONDS} -print_final_stats=1)
+    set(seeds)
+    foreach(folder IN ITEMS ${PROJECT_SOURCE_DIR}/${room}/testdata/fuzz/${name} ${tutti_seeds_of_${name}})
+      if(IS_DIRECTORY ${folder})
+        list(APPEND seeds ${folder})
+      endif()
+    endforeach()
+    # What is found new goes into the first folder.
+    set(corpus ${PROJECT_BINARY_DIR}/corpus/${name})
+    file(MAKE_DIRECTORY ${corpus})
+    file(WRITE ${PROJECT_BINARY_DIR}/corpus/${name}.seeds "${seeds}")  # for scripts/fuzz.sh
+    add_test(NAME ${name} COMMAND ${name} -max_total_time=${TUTTI_FUZZ_SECONDS} -print_final_stats=1 ${TUTTI_FUZZ_LIMITS}
+                                  ${corpus} ${seeds})
     set_tests_properties(${name} PROPERTIES LABELS fuzz TIMEOUT 120)
   endforeach()
 endforeach()

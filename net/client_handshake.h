@@ -3,42 +3,71 @@
 // Thread-safety: one thread at a time.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
 
 #include "net/handshake.h"
 #include "net/socket.h"
 
 namespace tutti {
 
+// Who calls whom, and for what.
+struct Errand {
+  Purpose purpose = Purpose::rendezvous;
+  int rank = 0;
+  int callee = kCentre;
+  int nranks = 1;
+};
+
 class ClientHandshake {
  public:
   enum class State {
-    waiting,  // for input
-    proven,   // both have proven themselves, as far as we can tell: a server that doubts us hangs up
-    dropped,  // the server hung up
-    foreign,  // it speaks something else
-    stranger  // it does not hold the key
+    waiting,   // for input
+    proven,    // both have proven themselves
+    dropped,   // the server hung up
+    foreign,   // it speaks something else
+    stranger,  // the two do not hold the same key
+    misled,    // it answers for another rank than the one that was called
+    refused    // it belongs to another user of this machine: see refusal()
   };
 
   // REQUIRES: `socket` is connected.
-  ClientHandshake(Socket socket, Purpose purpose, int rank, int nranks);
+  ClientHandshake(Socket socket, const Errand& errand);
 
-  // Does what can be done now; nothing beyond the server's hello is read.
+  // Does what can be done now; nothing beyond the server's proof is read.
   State Advance(const SecretKey& key);
   const Socket& socket() const { return socket_; }
+  // The server has said hello, though not yet who it is.
+  bool answered() const { return step_ == Step::await_proof; }
+  // For which rank the server answers, if it has said so; it may lie until `proven`.
+  int answers_for() const { return static_cast<int>(server_.rank); }
+  // Why this process does not talk to it. REQUIRES: refused.
+  const std::string& refusal() const { return refusal_; }
   // REQUIRES: proven.
   Socket TakeSocket() { return std::move(socket_); }
-  SessionKeys Keys(const SecretKey& key) const { return DeriveSessionKeys(key, hello_, server_.nonce); }
+  const SessionKeys& keys() const { return *keys_; }
 
  private:
+  enum class Step { hello, await_hello, await_proof };
+
   bool Send(std::span<const std::byte> bytes) const;
+  // Waiting: for more of them; proven: all are here.
+  State Read(std::size_t needed);
 
   Socket socket_;
+  KeyPair pair_ = KeyPair::Fresh();
   ClientHello hello_;
-  bool said_hello_ = false;
+  Step step_ = Step::hello;
   std::size_t received_ = 0;
-  std::array<std::byte, kServerHelloBytes> bytes_{};
+  std::array<std::byte, std::max(kServerHelloBytes, kProofBytes)> bytes_{};
   ServerHello server_;
+  std::optional<SessionKeys> keys_;
+  std::string refusal_;
+  bool gone_ = false;  // it had closed before its owner was looked up
 };
 
 }  // namespace tutti

@@ -19,7 +19,7 @@ constexpr Deadline::Milliseconds kLongestPause{50};
 // Where a job follows another on a fixed port, the earlier one's rendezvous may answer for a moment.
 constexpr Deadline::Milliseconds kWrongKeyPatience{5'000};
 
-enum class Failure { nobody, stranger, dropped, silent, unreachable };
+enum class Failure { nobody, other_user, stranger, dropped, silent, unreachable };
 struct Attempt {
   std::optional<SecureChannel> channel;
   Failure failure = Failure::unreachable;
@@ -42,6 +42,9 @@ class Dialler {
               "secrets differ (TUTTI_SECRET, unique id)",
               call_.rank, call_.whom, attempt.reason);
       }
+      if (attempt.failure == Failure::other_user && (!call_.may_be_early || wrong_key_until.Passed())) {
+        Throw(tuttiInvalidUsage, "rank {}: {} at {}", call_.rank, call_.whom, attempt.reason);
+      }
       if (attempt.failure == Failure::nobody && !call_.may_be_early) {
         Throw(tuttiRemoteError,
               "rank {}: {} is gone: {}. Its process has ended, or joining has failed or timed out before", call_.rank,
@@ -62,7 +65,8 @@ class Dialler {
     bool first = true;
     const auto note = [&](Attempt attempt) {
       const auto weight = [](Failure failure) {
-        return failure == Failure::stranger ? 2 : failure == Failure::nobody ? 0 : 1;
+        const bool wrong = failure == Failure::stranger || failure == Failure::other_user;
+        return wrong ? 2 : failure == Failure::nobody ? 0 : 1;
       };
       if (first || weight(attempt.failure) > weight(worst.failure)) worst = std::move(attempt);
       first = false;
@@ -119,11 +123,12 @@ class Dialler {
     const auto fail = [&](Failure failure, std::string_view what) {
       return Attempt{std::nullopt, failure, fmt::format("{} {}", address.Text(), what)};
     };
-    ClientHandshake handshake(std::move(socket), call_.purpose, call_.rank, call_.nranks);
+    ClientHandshake handshake(std::move(socket), {call_.purpose, call_.rank, kCentre, call_.nranks});
     const auto answer_by = std::min(deadline_, Deadline::After(kHandshakeTime));
     auto state = handshake.Advance(key_);
     while (state == ClientHandshake::State::waiting) {
-      if (!AwaitInput(handshake.socket(), answer_by)) {
+      // Once it has looked at this call it will decide, however busy it is; a second call could only confuse it.
+      if (!AwaitInput(handshake.socket(), handshake.answered() ? deadline_ : answer_by)) {
         return fail(Failure::silent, "accepts connections but does not answer");
       }
       state = handshake.Advance(key_);
@@ -133,11 +138,15 @@ class Dialler {
         return fail(Failure::dropped, "closed the connection before it proved itself");
       case ClientHandshake::State::foreign: return fail(Failure::stranger, "is no rendezvous of Tutti");
       case ClientHandshake::State::stranger: return fail(Failure::stranger, "answers with another secret");
+      case ClientHandshake::State::misled:
+        return fail(Failure::stranger, fmt::format("answers for rank {}", handshake.answers_for()));
+      case ClientHandshake::State::refused:
+        return fail(Failure::other_user, "is not talked to: " + handshake.refusal());
       default: break;
     }
 
-    // It has proven itself, so it is trusted to answer when it can. Its first frame, empty, says that it trusts us.
-    const auto keys = handshake.Keys(key_);
+    // It has proven itself, so it is trusted to answer when it can. Its first frame, empty, says that it has come.
+    const auto keys = handshake.keys();
     SecureChannel channel(handshake.TakeSocket(), keys.client_to_server, keys.server_to_client);
     while (!channel.Receive()) {
       if (channel.closed()) return fail(Failure::dropped, "closed the connection during the handshake");

@@ -13,8 +13,8 @@
 namespace tutti {
 
 struct Call {
-  std::vector<SocketAddress> addresses;  // tried in order, the next one whenever those before fail or are slow
-  Purpose purpose = Purpose::rendezvous;
+  std::vector<SocketAddress> addresses;   // tried in order, the next one whenever those before fail or are slow
+  Purpose purpose = Purpose::rendezvous;  // or the hub's
   int rank = 0;
   int nranks = 1;
   bool may_be_early = false;  // nobody may be listening yet, or still an earlier job

@@ -1,18 +1,30 @@
 #include "net/frame.h"
 
+#include <algorithm>
+#include <array>
+
 #include "net/wire.h"
 
 namespace tutti {
 namespace {
 
-using FrameMac = std::array<std::byte, kFrameMacBytes>;
+static_assert(kFrameTagBytes == crypto_aead_chacha20poly1305_ietf_ABYTES);
+static_assert(SecretKey::kBytes == crypto_aead_chacha20poly1305_ietf_KEYBYTES);
 
-FrameMac MacOf(const SecretKey& key, std::uint64_t counter, std::span<const std::byte> payload) {
-  ByteWriter place;
-  place.Number(counter);
-  place.Number(static_cast<std::uint32_t>(payload.size()));
-  return KeyedHash<kFrameMacBytes>(key, "tutti frame", {place.bytes(), payload});
+constexpr std::size_t kLengthBytes = 4;
+
+using FrameNonce = std::array<std::byte, crypto_aead_chacha20poly1305_ietf_NPUBBYTES>;
+
+FrameNonce NonceOf(std::uint64_t counter) {
+  FrameNonce nonce{};
+  for (std::size_t i = 0; i < sizeof counter; ++i) nonce[i] = static_cast<std::byte>(counter >> (8 * i));
+  return nonce;
 }
+
+const unsigned char* Raw(std::span<const std::byte> bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes.data());
+}
+unsigned char* Raw(std::span<std::byte> bytes) { return reinterpret_cast<unsigned char*>(bytes.data()); }
 
 }  // namespace
 
@@ -21,12 +33,17 @@ void FrameSealer::Seal(std::span<const std::byte> payload, std::vector<std::byte
     Throw(tuttiInternalError, "a bootstrap message of {} bytes is beyond its limit of {}", payload.size(),
           kMaxFramePayload);
   }
-  const auto mac = MacOf(key_, counter_++, payload);
-  ByteWriter header;
-  header.Number(static_cast<std::uint32_t>(payload.size()));
-  out.insert(out.end(), header.bytes().begin(), header.bytes().end());
-  out.insert(out.end(), mac.begin(), mac.end());
-  out.insert(out.end(), payload.begin(), payload.end());
+  EnsureSodium();
+  ByteWriter length;
+  length.Number(static_cast<std::uint32_t>(payload.size()));
+  const auto nonce = NonceOf(counter_++);
+  const std::size_t begin = out.size();
+  out.resize(begin + kFrameHeaderBytes + payload.size());
+  const auto frame = std::span(out).subspan(begin);
+  std::ranges::copy(length.bytes(), frame.begin());
+  crypto_aead_chacha20poly1305_ietf_encrypt_detached(
+      Raw(frame.subspan(kFrameHeaderBytes)), Raw(frame.subspan(kLengthBytes)), nullptr, Raw(payload), payload.size(),
+      Raw(frame), kLengthBytes, nullptr, Raw(nonce), key_.data());
 }
 
 void FrameOpener::Feed(std::span<const std::byte> bytes) {
@@ -42,21 +59,24 @@ std::optional<std::vector<std::byte>> FrameOpener::Next() {
   if (input.size() < kFrameHeaderBytes) return std::nullopt;
   ByteReader reader(input);
   const std::size_t size = reader.Number<std::uint32_t>();
-  const auto mac = reader.Array<kFrameMacBytes>();
+  const auto tag = reader.Bytes(kFrameTagBytes);
   if (size > max_payload_) {
     broken_ = true;
     return std::nullopt;
   }
-  const auto payload = reader.Bytes(size);
+  const auto sealed = reader.Bytes(size);
   if (reader.failed()) return std::nullopt;
-  const auto expected = MacOf(key_, counter_, payload);
-  if (sodium_memcmp(expected.data(), mac.data(), mac.size()) != 0) {
+  EnsureSodium();
+  const auto nonce = NonceOf(counter_);
+  std::vector<std::byte> payload(size);
+  if (crypto_aead_chacha20poly1305_ietf_decrypt_detached(Raw(std::span(payload)), nullptr, Raw(sealed), size, Raw(tag),
+                                                         Raw(input), kLengthBytes, Raw(nonce), key_.data()) != 0) {
     broken_ = true;
     return std::nullopt;
   }
   ++counter_;
   taken_ += kFrameHeaderBytes + size;
-  return std::vector<std::byte>(payload.begin(), payload.end());
+  return payload;
 }
 
 }  // namespace tutti

@@ -1,10 +1,11 @@
 // Frames: what the two ends of a proven connection say to each other.
 //
-//     length (4 bytes, of the payload) | MAC (16 bytes, over counter, length and payload) | payload
+//     length (4 bytes, of the payload) | tag (16 bytes) | payload, encrypted
 //
-// The counter makes each frame good for one place in one direction of one connection: nothing can be injected, changed,
-// repeated, dropped or reordered in between without breaking the connection. A length beyond the limit is refused
-// before anything is allocated for it.
+// ChaCha20-Poly1305 (RFC 8439) hides the payload and proves it together with the length. Its nonce counts the frames of
+// one direction of one connection, whose key is used for nothing else. So each frame is good for one place: nothing can
+// be injected, changed, repeated, dropped or reordered in between without breaking the connection. A length beyond the
+// limit is refused before anything is allocated for it.
 //
 // Thread-safety: one thread per object.
 #pragma once
@@ -19,8 +20,8 @@
 
 namespace tutti {
 
-inline constexpr std::size_t kFrameMacBytes = 16;
-inline constexpr std::size_t kFrameHeaderBytes = 4 + kFrameMacBytes;
+inline constexpr std::size_t kFrameTagBytes = 16;
+inline constexpr std::size_t kFrameHeaderBytes = 4 + kFrameTagBytes;
 // One blob of 1 MiB and what is said about it.
 inline constexpr std::size_t kMaxFramePayload = (std::size_t{1} << 20) + 4096;
 
@@ -46,7 +47,7 @@ class FrameOpener {
   void Feed(std::span<const std::byte> bytes);
   // The next whole frame's payload, once; nullopt when more bytes are needed or the stream is broken.
   std::optional<std::vector<std::byte>> Next();
-  // A wrong MAC or length was seen. Nothing more will come.
+  // A wrong tag or length was seen. Nothing more will come.
   bool broken() const { return broken_; }
 
  private:

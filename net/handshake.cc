@@ -9,7 +9,7 @@ namespace tutti {
 namespace {
 
 // The last byte is the version of the handshake and of the frames that follow it.
-constexpr std::string_view kMagic("tuttiHS\x01", kMagicBytes);
+constexpr std::string_view kMagic("tuttiHS\x02", kMagicBytes);
 
 template <std::size_t N>
 std::array<std::byte, N> Fixed(const ByteWriter& writer) {
@@ -20,17 +20,18 @@ std::array<std::byte, N> Fixed(const ByteWriter& writer) {
 
 bool TakeMagic(ByteReader& reader) { return std::ranges::equal(reader.Bytes(kMagicBytes), BytesOf(kMagic)); }
 
-Mac Proof(const SecretKey& key, std::string_view label, const ClientHello& hello, const Nonce& server_nonce) {
-  return KeyedHash<sizeof(Mac)>(key, label, {Encode(hello), server_nonce});
+Mac Proof(const SecretKey& key, std::string_view label, const ClientHello& client, const ServerHello& server) {
+  return KeyedHash<sizeof(Mac)>(key, label, {Encode(client), Encode(server)});
 }
+
+unsigned char* Bytes(Share& share) { return reinterpret_cast<unsigned char*>(share.data()); }
 
 }  // namespace
 
-Nonce RandomNonce() {
-  EnsureSodium();
-  Nonce nonce;
-  randombytes_buf(nonce.data(), nonce.size());
-  return nonce;
+KeyPair KeyPair::Fresh() {
+  KeyPair pair{.secret = SecretKey::Random()};
+  crypto_scalarmult_base(Bytes(pair.share), pair.secret.data());
+  return pair;
 }
 
 bool SameMac(const Mac& a, const Mac& b) { return sodium_memcmp(a.data(), b.data(), a.size()) == 0; }
@@ -40,16 +41,17 @@ std::array<std::byte, kClientHelloBytes> Encode(const ClientHello& hello) {
   writer.Bytes(BytesOf(kMagic));
   writer.Number(static_cast<std::uint8_t>(hello.purpose));
   writer.Number(hello.rank);
+  writer.Number(hello.callee);
   writer.Number(hello.nranks);
-  writer.Bytes(hello.nonce);
+  writer.Bytes(hello.share);
   return Fixed<kClientHelloBytes>(writer);
 }
 
 std::array<std::byte, kServerHelloBytes> Encode(const ServerHello& hello) {
   ByteWriter writer;
   writer.Bytes(BytesOf(kMagic));
-  writer.Bytes(hello.nonce);
-  writer.Bytes(hello.proof);
+  writer.Number(hello.rank);
+  writer.Bytes(hello.share);
   return Fixed<kServerHelloBytes>(writer);
 }
 
@@ -57,14 +59,17 @@ std::optional<ClientHello> DecodeClientHello(std::span<const std::byte, kClientH
   ByteReader reader(bytes);
   if (!TakeMagic(reader)) return std::nullopt;
   const auto purpose = reader.Number<std::uint8_t>();
-  if (purpose < static_cast<std::uint8_t>(Purpose::rendezvous) || purpose > static_cast<std::uint8_t>(Purpose::reunion)) {
+  if (purpose < static_cast<std::uint8_t>(Purpose::rendezvous) ||
+      purpose > static_cast<std::uint8_t>(Purpose::reunion)) {
     return std::nullopt;
   }
   ClientHello hello{.purpose = static_cast<Purpose>(purpose)};
   hello.rank = reader.Number<std::uint32_t>();
+  hello.callee = reader.Number<std::uint32_t>();
   hello.nranks = reader.Number<std::uint32_t>();
-  hello.nonce = reader.Array<sizeof(Nonce)>();
-  if (!reader.Complete() || hello.nranks > kMaxRanks || hello.rank >= hello.nranks) return std::nullopt;
+  hello.share = reader.Array<sizeof(Share)>();
+  if (!reader.Complete() || hello.nranks > kMaxRanks) return std::nullopt;
+  if (hello.rank >= hello.nranks || hello.callee >= hello.nranks) return std::nullopt;
   return hello;
 }
 
@@ -72,23 +77,30 @@ std::optional<ServerHello> DecodeServerHello(std::span<const std::byte, kServerH
   ByteReader reader(bytes);
   if (!TakeMagic(reader)) return std::nullopt;
   ServerHello hello;
-  hello.nonce = reader.Array<sizeof(Nonce)>();
-  hello.proof = reader.Array<sizeof(Mac)>();
-  return reader.Complete() ? std::optional(hello) : std::nullopt;
+  hello.rank = reader.Number<std::uint32_t>();
+  hello.share = reader.Array<sizeof(Share)>();
+  return reader.Complete() && hello.rank < kMaxRanks ? std::optional(hello) : std::nullopt;
 }
 
-Mac ServerProof(const SecretKey& key, const ClientHello& hello, const Nonce& server_nonce) {
-  return Proof(key, "tutti server proof", hello, server_nonce);
+Mac ClientProof(const SecretKey& key, const ClientHello& client, const ServerHello& server) {
+  return Proof(key, "tutti client proof", client, server);
 }
 
-Mac ClientProof(const SecretKey& key, const ClientHello& hello, const Nonce& server_nonce) {
-  return Proof(key, "tutti client proof", hello, server_nonce);
+Mac ServerProof(const SecretKey& key, const ClientHello& client, const ServerHello& server) {
+  return Proof(key, "tutti server proof", client, server);
 }
 
-SessionKeys DeriveSessionKeys(const SecretKey& key, const ClientHello& hello, const Nonce& server_nonce) {
-  const auto bytes = Encode(hello);
-  return {DeriveKey(key, "tutti client to server", {bytes, server_nonce}),
-          DeriveKey(key, "tutti server to client", {bytes, server_nonce})};
+std::optional<SessionKeys> DeriveSessionKeys(const SecretKey& key, const ClientHello& client, const ServerHello& server,
+                                             const SecretKey& own, const Share& theirs) {
+  EnsureSodium();
+  Share common;
+  if (crypto_scalarmult(Bytes(common), own.data(), reinterpret_cast<const unsigned char*>(theirs.data())) != 0) {
+    return std::nullopt;
+  }
+  const auto session = DeriveKey(key, "tutti session", {Encode(client), Encode(server), common});
+  sodium_memzero(common.data(), common.size());
+  return SessionKeys{DeriveKey(session, "tutti client to server", {}),
+                     DeriveKey(session, "tutti server to client", {})};
 }
 
 }  // namespace tutti

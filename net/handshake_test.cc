@@ -8,50 +8,71 @@
 namespace tutti {
 namespace {
 
-ClientHello Hello() { return {Purpose::rendezvous, 3, 8, RandomNonce()}; }
+ClientHello Hello() { return {Purpose::data, 3, 5, 8, KeyPair::Fresh().share}; }
+ServerHello Reply() { return {5, KeyPair::Fresh().share}; }
 
 TEST(Handshake, HellosRoundTrip) {
   for (const auto purpose : {Purpose::rendezvous, Purpose::hub, Purpose::data, Purpose::reunion}) {
-    const ClientHello hello{purpose, kMaxRanks - 1, kMaxRanks, RandomNonce()};
+    const ClientHello hello{purpose, kMaxRanks - 1, kMaxRanks - 2, kMaxRanks, KeyPair::Fresh().share};
     EXPECT_EQ(DecodeClientHello(Encode(hello)), hello);
   }
-  const ServerHello hello{RandomNonce(), RandomNonce()};
+  const ServerHello hello{kMaxRanks - 1, KeyPair::Fresh().share};
   EXPECT_EQ(DecodeServerHello(Encode(hello)), hello);
 }
 
 TEST(Handshake, RefusesNumbersOutOfRange) {
-  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 0, 0, {}})));
-  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 8, 8, {}})));
-  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 0, kMaxRanks + 1, {}})));
-  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{static_cast<Purpose>(5), 0, 1, {}})));
+  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 0, 0, 0, {}})));
+  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 8, 0, 8, {}})));
+  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 0, 8, 8, {}})));
+  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{Purpose::hub, 0, 0, kMaxRanks + 1, {}})));
+  EXPECT_FALSE(DecodeClientHello(Encode(ClientHello{static_cast<Purpose>(5), 0, 0, 1, {}})));
+  EXPECT_FALSE(DecodeServerHello(Encode(ServerHello{kMaxRanks, {}})));
 }
 
 TEST(Handshake, ProofsDependOnEverythingSaid) {
   const auto key = SecretKey::Random();
   const auto hello = Hello();
-  const auto nonce = RandomNonce();
-  const auto proof = ClientProof(key, hello, nonce);
-  EXPECT_TRUE(SameMac(proof, ClientProof(key, hello, nonce)));
-  EXPECT_FALSE(SameMac(proof, ServerProof(key, hello, nonce)));
-  EXPECT_FALSE(SameMac(proof, ClientProof(SecretKey::Random(), hello, nonce)));
-  EXPECT_FALSE(SameMac(proof, ClientProof(key, hello, RandomNonce())));
-  for (const auto change : {0, 1, 2, 3}) {
+  const auto reply = Reply();
+  const auto proof = ClientProof(key, hello, reply);
+  EXPECT_TRUE(SameMac(proof, ClientProof(key, hello, reply)));
+  EXPECT_FALSE(SameMac(proof, ServerProof(key, hello, reply)));
+  EXPECT_FALSE(SameMac(proof, ClientProof(SecretKey::Random(), hello, reply)));
+  EXPECT_FALSE(SameMac(proof, ClientProof(key, hello, Reply())));
+  for (const auto change : {0, 1, 2, 3, 4}) {
     auto other = hello;
     if (change == 0) other.purpose = Purpose::hub;
     if (change == 1) other.rank = 4;
-    if (change == 2) other.nranks = 9;
-    if (change == 3) other.nonce = RandomNonce();
-    EXPECT_FALSE(SameMac(proof, ClientProof(key, other, nonce))) << change;
+    if (change == 2) other.callee = 4;
+    if (change == 3) other.nranks = 9;
+    if (change == 4) other.share = KeyPair::Fresh().share;
+    EXPECT_FALSE(SameMac(proof, ClientProof(key, other, reply))) << change;
   }
+  auto other = reply;
+  other.rank = 4;
+  EXPECT_FALSE(SameMac(proof, ClientProof(key, hello, other)));
 }
 
-TEST(Handshake, EachDirectionOfEachSessionHasItsKey) {
+TEST(Handshake, SessionKeysAreWhatOnlyTheTwoEndsCanMake) {
   const auto key = SecretKey::Random();
-  const auto hello = Hello();
-  const auto one = DeriveSessionKeys(key, hello, RandomNonce());
-  const auto two = DeriveSessionKeys(key, hello, RandomNonce());
-  EXPECT_FALSE(one.client_to_server == one.server_to_client);
-  EXPECT_FALSE(one.client_to_server == two.client_to_server);
+  const auto client = KeyPair::Fresh(), server = KeyPair::Fresh();
+  auto hello = Hello();
+  hello.share = client.share;
+  const ServerHello reply{5, server.share};
+  const auto mine = DeriveSessionKeys(key, hello, reply, client.secret, server.share);
+  const auto theirs = DeriveSessionKeys(key, hello, reply, server.secret, client.share);
+  ASSERT_TRUE(mine && theirs);
+  EXPECT_TRUE(mine->client_to_server == theirs->client_to_server);
+  EXPECT_TRUE(mine->server_to_client == theirs->server_to_client);
+  EXPECT_FALSE(mine->client_to_server == mine->server_to_client);
+  // The job's secret and all that went over the wire are not enough, nor are the shares' secrets without that of the
+  // job.
+  const auto eavesdropper = DeriveSessionKeys(key, hello, reply, KeyPair::Fresh().secret, server.share);
+  EXPECT_FALSE(eavesdropper->client_to_server == mine->client_to_server);
+  const auto stranger = DeriveSessionKeys(SecretKey::Random(), hello, reply, client.secret, server.share);
+  EXPECT_FALSE(stranger->client_to_server == mine->client_to_server);
+  // Shares that make the common value known to everybody.
+  EXPECT_FALSE(DeriveSessionKeys(key, hello, reply, client.secret, Share{}));
+  EXPECT_FALSE(DeriveSessionKeys(key, hello, reply, client.secret, Share{std::byte{1}}));
 }
 
 std::vector<std::byte> Payload(std::size_t size) {
@@ -79,6 +100,18 @@ TEST(Frame, ArriveWholeHoweverTheyAreCut) {
     EXPECT_EQ(received, sent);
     EXPECT_FALSE(opener.broken());
   }
+}
+
+TEST(Frame, HidesItsPayload) {
+  FrameSealer sealer(SecretKey::Random());
+  const auto payload = Payload(64);
+  std::vector<std::byte> wire, again;
+  sealer.Seal(payload, wire);
+  sealer.Seal(payload, again);
+  for (const auto& frame : {wire, again}) {
+    EXPECT_EQ(std::search(frame.begin(), frame.end(), payload.begin(), payload.begin() + 8), frame.end());
+  }
+  EXPECT_NE(wire, again) << "equal payloads look alike";
 }
 
 TEST(Frame, EveryFlippedBitBreaksTheStream) {
@@ -125,7 +158,7 @@ TEST(Frame, HugeLengthIsRefusedAtItsHeader) {
   FrameOpener opener(SecretKey::Random());
   ByteWriter header;
   header.Number(static_cast<std::uint32_t>(kMaxFramePayload + 1));
-  header.Bytes(std::vector<std::byte>(kFrameMacBytes));
+  header.Bytes(std::vector<std::byte>(kFrameTagBytes));
   opener.Feed(header.bytes());
   EXPECT_FALSE(opener.Next());
   EXPECT_TRUE(opener.broken());

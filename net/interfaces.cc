@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/plain_text.h"
 
 namespace tutti {
 namespace {
@@ -62,10 +63,10 @@ InterfaceFilter InterfaceFilter::Parse(std::string_view text, std::string_view v
   InterfaceFilter filter;
   const auto refuse = [&, whole = text](std::string_view why) {
     Throw(tuttiInvalidArgument,
-          "{}=\"{}\" is not allowed: {} (it takes a comma-separated list of interface name prefixes; \"=\" in front "
+          "{}={} is not allowed: {} (it takes a comma-separated list of interface name prefixes; \"=\" in front "
           "means "
           "exact names, \"^\" means all but these)",
-          variable, whole, why);
+          variable, Quoted(whole), why);
   };
   if (text.empty()) return filter;
   if (text.starts_with('^')) {
@@ -81,7 +82,7 @@ InterfaceFilter InterfaceFilter::Parse(std::string_view text, std::string_view v
     text.remove_prefix(std::min(text.size(), item.size() + 1));
     if (item.empty()) continue;
     if (item.size() > longest) refuse(fmt::format("an interface name has at most {} characters", longest));
-    if (item.find_first_of("/ \t\n=^") != std::string_view::npos || item.find('\0') != std::string_view::npos) {
+    if (item.find_first_of("/ \t\n=^") != std::string_view::npos || !IsPrintable(item)) {
       refuse("it holds a character that no interface name has");
     }
     filter.names.emplace_back(item);
@@ -140,8 +141,8 @@ std::vector<InterfaceAddress> ChooseInterfaces(const std::vector<InterfaceAddres
     for (const auto& candidate : interfaces) {
       present += fmt::format("{}{} {}", present.empty() ? "" : ", ", candidate.interface, candidate.address.IpText());
     }
-    Throw(tuttiInvalidUsage, "no network address fits {}=\"{}\" and TUTTI_SOCKET_FAMILY=\"{}\"; this machine has: {}",
-          kIfname, ifname, family, present.empty() ? "none" : present);
+    Throw(tuttiInvalidUsage, "no network address fits {}={} and TUTTI_SOCKET_FAMILY=\"{}\"; this machine has: {}",
+          kIfname, Quoted(ifname), family, present.empty() ? "none" : present);
   }
   KeepFewOfEachFamily(fitting);
   return fitting;
@@ -158,7 +159,7 @@ std::uint16_t ParsePort(std::string_view variable, std::string_view text) {
   unsigned port = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), port);
   if (status != std::errc() || end != text.data() + text.size() || port == 0 || port > 65535) {
-    Throw(tuttiInvalidUsage, "{}: \"{}\" is no port; it takes a number from 1 to 65535", variable, text);
+    Throw(tuttiInvalidUsage, "{}: {} is no port; it takes a number from 1 to 65535", variable, Quoted(text));
   }
   return static_cast<std::uint16_t>(port);
 }
@@ -166,8 +167,8 @@ std::uint16_t ParsePort(std::string_view variable, std::string_view text) {
 HostPort ParseHostPort(std::string_view variable, std::string_view text) {
   const auto refuse = [&] {
     Throw(tuttiInvalidUsage,
-          "{}=\"{}\" is not allowed: it takes host:port, e.g. node1:29500, 10.0.0.1:29500 or [::1]:29500", variable,
-          text);
+          "{}={} is not allowed: it takes host:port, e.g. node1:29500, 10.0.0.1:29500 or [::1]:29500", variable,
+          Quoted(text));
   };
   const auto colon = text.rfind(':');
   if (colon == std::string_view::npos) refuse();
@@ -192,7 +193,7 @@ std::vector<SocketAddress> Resolve(std::string_view variable, const HostPort& pl
   addrinfo* list = nullptr;
   const int status = getaddrinfo(place.host.c_str(), nullptr, &hints, &list);
   if (status != 0) {
-    Throw(tuttiInvalidUsage, "{}: the host \"{}\" has no {}address: {}", variable, place.host,
+    Throw(tuttiInvalidUsage, "{}: the host {} has no {}address: {}", variable, Quoted(place.host),
           family == "inet6"  ? "IPv6 "
           : family == "inet" ? "IPv4 "
                              : "",
@@ -208,7 +209,7 @@ std::vector<SocketAddress> Resolve(std::string_view variable, const HostPort& pl
   }
   KeepFewOfEachFamily(addresses);
   if (addresses.empty()) {
-    Throw(tuttiInvalidUsage, "{}: the host \"{}\" has no IPv4 or IPv6 address", variable, place.host);
+    Throw(tuttiInvalidUsage, "{}: the host {} has no IPv4 or IPv6 address", variable, Quoted(place.host));
   }
   return addresses;
 }

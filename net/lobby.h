@@ -1,9 +1,10 @@
 // Where new connections wait until they have proven that they hold the key (handshake.h, the server's side).
 //
-// Whoever connects costs at most one descriptor and a hundred bytes, for at most kHandshakeTime in all, whether it
-// sends nothing, garbage, or a byte a second; and all of them at most kMaxStrangers descriptors: the oldest is put out
-// for a new one. Every connection advances by itself, so none delays another. An honest client that was put out comes
-// again.
+// Somebody who connects costs at most one descriptor and some hundred bytes, for at most kHandshakeTime in all, whether
+// he sends nothing, garbage, or a byte a second; and all of them at most kMaxStrangers descriptors. Beyond, one is put
+// out for each new one: of the address that most come from, the one that has been silent longest, or else the oldest.
+// So a flood from one place puts out its own, and a client that speaks at once stays. Every connection advances by
+// itself, so none delays another. An honest client that was put out comes again.
 //
 // Thread-safety: one thread at a time. Nothing here blocks.
 #pragma once
@@ -25,7 +26,7 @@ namespace tutti {
 inline constexpr Deadline::Milliseconds kHandshakeTime{5'000};
 inline constexpr std::size_t kMaxStrangers = 256;
 
-// A connection that has proven itself; nothing beyond its proof has been read.
+// A connection of which both ends have proven themselves; nothing beyond the client's proof has been read.
 struct Admitted {
   Socket socket;
   SessionKeys keys;
@@ -38,8 +39,8 @@ struct Admitted {
 
 class Lobby {
  public:
-  // REQUIRES: the listeners listen.
-  Lobby(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose);
+  // Of rank `rank`, or of kCentre. REQUIRES: the listeners listen.
+  Lobby(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose, int rank);
 
   // Appends what this waits for; the same entries, in the same order, then go to Advance.
   void Watch(std::vector<pollfd>& fds) const;
@@ -57,22 +58,26 @@ class Lobby {
   struct Stranger {
     Socket socket;
     Deadline deadline;
+    SocketAddress from;
     bool greeted = false;  // its ClientHello is here and our ServerHello went out; now its proof is awaited
     std::size_t received = 0;
-    std::array<std::byte, std::max(kClientHelloBytes, kClientProofBytes)> buffer;
+    std::array<std::byte, std::max(kClientHelloBytes, kProofBytes)> buffer;
     ClientHello hello;
-    Nonce nonce;
+    SecretKey secret;  // of our share
+    ServerHello reply;
   };
   enum class Step { waiting, admitted, put_out };
 
   void TakeNew(const Socket& listener);
-  void PutOutOldest();
-  Step Advance(Stranger& stranger);
+  void PutOutOne();
+  Step Advance(Stranger& stranger, std::vector<Admitted>& admitted);
   bool Greet(Stranger& stranger);
+  bool Prove(Stranger& stranger, std::vector<Admitted>& admitted);
 
   std::vector<Socket> listeners_;
   SecretKey key_;
   Purpose purpose_;
+  std::uint32_t rank_;
   std::list<Stranger> strangers_;  // oldest first
   bool paused_ = false;            // out of descriptors: listening rests until resume_
   Deadline resume_ = Deadline::Never();

@@ -70,6 +70,17 @@ inline void ExpectError(const std::optional<Error>& error, tuttiResult_t code, c
   }
 }
 
+// Connections to a port that say nothing, until this goes.
+class IdleCalls {
+ public:
+  IdleCalls(const SocketAddress& address, int count) {
+    for (int i = 0; i < count; ++i) calls_.push_back(StartConnect(address).socket);
+  }
+
+ private:
+  std::vector<Socket> calls_;
+};
+
 struct SocketPair {
   Socket client;
   Socket server;

@@ -15,10 +15,13 @@
 
 namespace tutti {
 
-// Prepares libsodium once; cheap afterwards. Everything below does it by itself.
+// Done while the library is loaded: libsodium prepares itself under a lock, which a child that is forked meanwhile
+// would find taken for ever.
+inline const bool kSodiumIsReady = sodium_init() >= 0;
+
+// Everything below does it by itself.
 inline void EnsureSodium() {
-  static const bool ready = sodium_init() >= 0;
-  if (!ready) Throw(tuttiSystemError, "libsodium cannot start: no source of random numbers");
+  if (!kSodiumIsReady) Throw(tuttiSystemError, "libsodium cannot start: no source of random numbers");
 }
 
 class SecretKey {

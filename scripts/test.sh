@@ -4,6 +4,11 @@
 #   scripts/test.sh --quick               without the tests labelled "slow" and without fuzzing
 #   scripts/test.sh --sanitize asan       under a sanitizer: asan, ubsan or tsan
 #   scripts/test.sh ... -- CTEST-ARGS     e.g. -- -R watch
+# Run by root, it goes on as an ordinary user runs it: the quick tests once more, but for those that are the same for any
+# user (labelled "any_user": CONTRIBUTING.md), with 1,024 descriptors, 64 KiB of locked memory, umask 077, and a /dev/shm of
+# 64 MB. Run by an ordinary user, it runs the tests once.
+# A test that fails beside others is run again alone, twice: one that then passes is named at the end and not counted, for
+# a busy machine makes some wait too long. What failed ends the output, with what it printed.
 # Leaves nothing outside this checkout but apt packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -47,21 +52,99 @@ scripts/setup.sh
 scripts/build.sh "$preset"
 built=$SECONDS
 
+failures=$(mktemp -d)
+trap 'rm -rf "$failures"' EXIT
+
+# What the failed tests of the run that has just ended printed: the last lines of each.
+outputs_of_failed() {
+  awk '
+    FNR == NR { failed[substr($0, index($0, ":") + 1)] = 1; next }
+    /^End testing/ { shown = 0 }
+    / (Testing|Test): / { name = $0; sub(/^[0-9]+\/[0-9]+ (Testing|Test): /, "", name); shown = name in failed }
+    shown' "$1/LastTestsFailed.log" "$1/LastTest.log" | tail -n 120 | cut -c1-400
+}
+
+# run_tests PRESET USER CTEST-ARGS: USER is the command that ctest runs under. More failures than this are no accident.
+most_repeated=10
+run_tests() {
+  local preset=$1 user=$2 log=build/$1/Testing/Temporary names
+  shift 2
+  rm -f "$log/LastTestsFailed.log"
+  "$user" ctest --preset "$preset" "$@" </dev/null && return
+  [ -s "$log/LastTestsFailed.log" ] || return
+  names=$(cut -d: -f2- "$log/LastTestsFailed.log")
+  { echo "[test] failed beside others ($preset, $user):" && outputs_of_failed "$log"; } >>"$failures/outputs"
+  if [ "$(wc -l <<<"$names")" -le "$most_repeated" ]; then
+    echo "[test] once more, alone: $(paste -sd" " <<<"$names")"
+    if "$user" ctest --preset "$preset" --rerun-failed --parallel 1 --repeat until-fail:2 </dev/null; then
+      echo "$names" >>"$failures/busy"
+      return
+    fi
+    names=$(cut -d: -f2- "$log/LastTestsFailed.log")
+  fi
+  echo "$names" >>"$failures/failed"
+  return 1
+}
+
 # Before the tests, so that theirs are the last lines.
 status=0
 if [ -z "$quick" ] && [ "$preset" = release ] && [ $# -eq 0 ]; then
   if command -v clang++-14 >/dev/null; then
-    { scripts/build.sh fuzz tutti_fuzz && ctest --preset fuzz --parallel "$(nproc)" </dev/null; } || status=$?
+    { scripts/build.sh fuzz tutti_fuzz && run_tests fuzz env --parallel "$(nproc)"; } || status=$?
   else
     echo "[test] clang++-14 is not installed: the fuzz targets are left out"
   fi
 fi
 fuzzed=$SECONDS
 
+# Many tests wait more than they compute.
+jobs=$(($(nproc) * 3 / 2))
+[ "$jobs" -gt 1 ] || jobs=2
 selection=()
 [ -z "$quick" ] || selection=(--label-exclude slow)
 echo "[test] ctest --preset $preset ${selection[*]} $*"
-ctest --preset "$preset" --parallel "$(nproc)" "${selection[@]}" "$@" </dev/null || status=$?
+run_tests "$preset" env --parallel "$jobs" "${selection[@]}" "$@" || status=$?
+rooted=$SECONDS
+
+# shellcheck disable=SC2317 # run_tests is given its name
+# As user 65534, who has nothing on this machine.
+as_ordinary_user() {
+  local home status=0
+  local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+  # A checkout that others cannot enter is still read, and that is all that the capability is good for.
+  "${user[@]}" test -r "$PWD/CMakeLists.txt" 2>/dev/null ||
+    user+=(--inh-caps=+dac_read_search --ambient-caps=+dac_read_search)
+  home=$(mktemp -d)
+  chown 65534:65534 "$home"
+  chown -R 65534:65534 "build/$preset/Testing" # where ctest writes its log
+  local namespace=(unshare --mount)
+  "${namespace[@]}" true 2>/dev/null || {
+    echo "[test] no mount namespaces here: /dev/shm keeps its size"
+    namespace=()
+  }
+  # shellcheck disable=SC2016
+  "${namespace[@]}" bash -c '
+    [ -z "$1" ] || mount -t tmpfs -o size=64m,mode=1777 tmpfs /dev/shm || exit
+    shift
+    umask 077
+    exec "$@"' - "${namespace[*]}" \
+    prlimit --nofile=1024:1024 --memlock=65536:65536 "${user[@]}" env HOME="$home" TMPDIR="$home" "$@" || status=$?
+  chown -R 0:0 "build/$preset/Testing"
+  rm -rf "$home"
+  return "$status"
+}
+
+if [ "$(id -u)" -eq 0 ] && [ "$preset" = release ] && [ $# -eq 0 ]; then
+  if setpriv --reuid=65534 --regid=65534 --clear-groups true 2>/dev/null; then
+    echo "[test] once more, as an ordinary user: ctest --preset $preset --label-exclude 'slow|any_user'"
+    run_tests "$preset" as_ordinary_user --parallel "$jobs" --label-exclude 'slow|any_user' || status=$?
+  else
+    echo "[test] root cannot become another user here: the tests are not run as an ordinary user"
+  fi
+fi
+[ ! -e "$failures/outputs" ] || cat "$failures/outputs"
+[ ! -e "$failures/busy" ] || echo "[test] failed beside others, passed twice alone: $(paste -sd" " "$failures/busy")"
+[ ! -e "$failures/failed" ] || echo "[test] failed: $(paste -sd" " "$failures/failed")"
 [ "$status" -eq 0 ] && verdict=passed || verdict=FAILED
-echo "[test] $verdict; build $((built - started)) s, fuzzing $((fuzzed - built)) s, tests $((SECONDS - fuzzed)) s"
+echo "[test] $verdict; build $((built - started)) s, fuzzing $((fuzzed - built)) s, tests $((rooted - fuzzed)) s, as a user $((SECONDS - rooted)) s"
 exit "$status"

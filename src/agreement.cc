@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/plain_text.h"
 #include "topology/host.h"
 #include "transports/gather_values.h"
 #include "tutti/tutti.h"
@@ -19,6 +20,7 @@ struct Terms {
   std::int32_t channels;
   std::int64_t chunk_bytes;
   std::int32_t deterministic;
+  std::int32_t check;
   std::int32_t threads;
   std::int32_t virtual_nodes;
   std::int32_t virtual_hosts;
@@ -26,6 +28,7 @@ struct Terms {
   std::int32_t device;
   std::array<char, 16> wire;
   std::array<char, 16> net;
+  std::array<char, 16> protection;
   std::array<char, 256> algorithm;
 };
 
@@ -47,7 +50,11 @@ void RequireEqual(std::string_view what, const T& first, const T& other, std::si
 template <std::size_t N>
 void RequireEqual(std::string_view what, const std::array<char, N>& first, const std::array<char, N>& other,
                   std::size_t rank) {
-  RequireEqual(what, std::string(first.data()), std::string(other.data()), rank);
+  // As they came from the ranks, so perhaps without an end.
+  const auto text = [](const std::array<char, N>& padded) {
+    return Printable({padded.data(), strnlen(padded.data(), N)});
+  };
+  RequireEqual(what, text(first), text(other), rank);
 }
 
 }  // namespace
@@ -58,6 +65,7 @@ Agreement Agree(const Settings& settings, int device, int rank, const Hosts& hos
                    settings.channels,
                    settings.chunk_bytes,
                    settings.deterministic,
+                   settings.check,
                    settings.threads,
                    settings.virtual_nodes,
                    settings.virtual_hosts,
@@ -65,6 +73,7 @@ Agreement Agree(const Settings& settings, int device, int rank, const Hosts& hos
                    device,
                    Padded<16>(settings.wire),
                    Padded<16>(settings.net),
+                   Padded<16>(settings.data_protection),
                    Padded<256>(settings.algorithm)};
   const auto all = GatherValues(all_gather, mine);
   const auto& first = all.front();
@@ -77,10 +86,12 @@ Agreement Agree(const Settings& settings, int device, int rank, const Hosts& hos
     RequireEqual("channels (TUTTI_CHANNELS)", first.channels, theirs.channels, r);
     RequireEqual("chunk (TUTTI_CHUNK)", first.chunk_bytes, theirs.chunk_bytes, r);
     RequireEqual("deterministic (TUTTI_DETERMINISTIC)", first.deterministic, theirs.deterministic, r);
+    RequireEqual("check (TUTTI_CHECK)", first.check, theirs.check, r);
     RequireEqual("virtual nodes (TUTTI_VIRTUAL_NODES)", first.virtual_nodes, theirs.virtual_nodes, r);
     RequireEqual("virtual hosts (TUTTI_VIRTUAL_HOSTS)", first.virtual_hosts, theirs.virtual_hosts, r);
     RequireEqual("wire (TUTTI_WIRE)", first.wire, theirs.wire, r);
     RequireEqual("carrier between hosts (TUTTI_NET)", first.net, theirs.net, r);
+    RequireEqual("protection of data (TUTTI_DATA_PROTECTION)", first.protection, theirs.protection, r);
     RequireEqual("algorithm (TUTTI_ALGO)", first.algorithm, theirs.algorithm, r);
     if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank)]) {
       for (std::size_t w = 0; w < together.size(); ++w) together[w] |= theirs.cpus[w];

@@ -9,12 +9,11 @@ namespace {
 // Checks with `check(caller)` and submits. The one way in for every call that moves data.
 template <typename Check>
 tuttiResult_t Call(tuttiComm* handle, tuttiStream_t stream, Check&& check) noexcept {
-  tuttiResult_t result = tuttiSuccess;
-  const auto guarded = Guard(handle, [&] {
-    Ready(handle);
-    result = Submit(handle, check(Caller{handle->rank, handle->nranks}), stream);
+  return GuardResult(handle, [&] {
+    const Operating operating(handle);
+    const Caller caller{handle->rank.load(std::memory_order_relaxed), handle->nranks.load(std::memory_order_relaxed)};
+    return Submit(*handle, check(caller), stream);
   });
-  return guarded != tuttiSuccess ? guarded : result;
 }
 
 // A user-made operator becomes a sum that scales. Throws tuttiInvalidArgument.
@@ -183,15 +182,13 @@ tuttiResult_t tuttiGroupStart(void) {
 }
 
 tuttiResult_t tuttiGroupEnd(void) {
-  tuttiResult_t result = tuttiSuccess;
-  const auto guarded = Guard(nullptr, [&] { result = EndGroup(); });
-  return guarded != tuttiSuccess ? guarded : result;
+  return GuardResult(nullptr, [] { return EndGroup(); });
 }
 
 tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, void* scalar, tuttiDataType_t datatype,
                                         tuttiScalarResidence_t residence, tuttiComm_t comm) {
   return Guard(comm, [&] {
-    Ready(comm);
+    const Operating operating(comm);
     if (op == nullptr) Throw(tuttiInvalidArgument, "op is NULL");
     if (scalar == nullptr) Throw(tuttiInvalidArgument, "scalar is NULL");
     if (!IsDataType(datatype)) Throw(tuttiInvalidArgument, "datatype {} is none", static_cast<int>(datatype));
@@ -209,7 +206,7 @@ tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, void* scalar, tuttiDat
 
 tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm) {
   return Guard(comm, [&] {
-    Checked(comm);
+    const Asking asking(comm);
     if (!IsUserOp(comm, op)) {
       Throw(tuttiInvalidArgument, "op {} is not a live operator made on this comm", static_cast<int>(op));
     }

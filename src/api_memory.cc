@@ -17,11 +17,11 @@ tuttiResult_t tuttiMemFree(void* ptr) {
 
 tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size, void** handle) {
   return Guard(comm, [&] {
-    const Hold hold(Ready(comm));
+    const Operating operating(comm);
     CheckOutput("buff", buff);
     CheckOutput("handle", handle);
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
-    auto& communicator = Usable(comm);
+    auto& communicator = Usable(operating.handle());
     const std::lock_guard lock(communicator);
     communicator.RegisterBuffer(static_cast<std::byte*>(buff), size);
     *handle = buff;
@@ -30,9 +30,9 @@ tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size,
 
 tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle) {
   return Guard(comm, [&] {
-    const Hold hold(Checked(comm));
+    const Asking asking(comm);
     CheckOutput("handle", handle);
-    auto& communicator = Made(comm);
+    auto& communicator = Made(asking.handle());
     const std::lock_guard lock(communicator);
     communicator.DeregisterBuffer(static_cast<std::byte*>(handle));
   });
@@ -40,13 +40,15 @@ tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle) {
 
 tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size, tuttiWindow_t* win, int winFlags) {
   return Guard(comm, [&] {
-    const Hold hold(Ready(comm));
-    auto& communicator = Usable(comm);
+    const Operating operating(comm);
+    auto& communicator = Usable(operating.handle());
     CheckOutput("buff", buff);
     CheckOutput("win", win);
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
     if (winFlags != TUTTI_WIN_DEFAULT)
       Throw(tuttiInvalidArgument, "winFlags is {}; only TUTTI_WIN_DEFAULT exists", winFlags);
+    ControlTurn turn(operating.handle().shared_from_this());
+    const auto taken = turn.Take();
     const std::lock_guard lock(communicator);
     *win = communicator.RegisterWindow(buff, size);
   });
@@ -54,8 +56,10 @@ tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size,
 
 tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_t win) {
   return Guard(comm, [&] {
-    const Hold hold(Ready(comm));
-    auto& communicator = Usable(comm);
+    const Operating operating(comm);
+    auto& communicator = Usable(operating.handle());
+    ControlTurn turn(operating.handle().shared_from_this());
+    const auto taken = turn.Take();
     const std::lock_guard lock(communicator);
     communicator.DeregisterWindow(win);
   });
@@ -73,9 +77,9 @@ tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream) {
 }
 
 tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream) {
-  return GuardResult(nullptr, [&] { return CheckedStream(stream).Synchronize(); });
+  return GuardResult(nullptr, [&] { return CheckedStream(stream)->Synchronize(); });
 }
 
 tuttiResult_t tuttiStreamQuery(tuttiStream_t stream) {
-  return GuardResult(nullptr, [&] { return CheckedStream(stream).Query(); });
+  return GuardResult(nullptr, [&] { return CheckedStream(stream)->Query(); });
 }

@@ -1,4 +1,9 @@
 // The C boundary of settings.
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/made_once.h"
 #include "base/settings.h"
 #include "src/handle.h"
 
@@ -12,13 +17,13 @@ struct Told {
 };
 
 const std::vector<Told>& AllTold() {
-  static const auto all = [] {
+  static constinit MadeOnce<const std::vector<Told>> all;  // what was handed out lives as long as the process
+  return all.Get([] {
     const auto docs = SettingDocs();
-    std::vector<Told> told;
-    for (std::size_t i = 0; i < docs.size(); ++i) told.push_back({docs[i].name, SettingText(GlobalSettings(), i)});
+    auto told = std::make_unique<std::vector<Told>>();
+    for (std::size_t i = 0; i < docs.size(); ++i) told->push_back({docs[i].name, SettingText(GlobalSettings(), i)});
     return told;
-  }();
-  return all;
+  });
 }
 
 }  // namespace

@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <thread>
+#include <utility>
 
 #include "algorithms/build.h"
 #include "base/clock.h"
 #include "base/datatype.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "src/device_buffers.h"
 #include "src/dump.h"
@@ -24,6 +25,19 @@ namespace tutti {
 Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel,
                            std::optional<Cancellation> joining)
     : options_(std::move(options)), cancel_(cancel) {
+  const auto deadline = InitDeadline();
+  control_plane_ = ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline, joining.value_or(cancel));
+  // From here on the others can be told what ends this rank.
+  try {
+    SetUp(deadline);
+  } catch (...) {
+    control_plane_->Refuse(RefusalOf(CurrentFailure(), "while the communicator was made"));
+    throw;
+  }
+}
+
+void Communicator::SetUp(Deadline deadline) {
+  const int nranks = size(), rank = this->rank();
   Conditions conditions;
   ParseForcedAlgorithms(options_.settings.algorithm, nranks, conditions.forced);
   if (options_.settings.deterministic && nranks > kMaxReads) {
@@ -31,8 +45,6 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
           "deterministic mode reduces all contributions at once, which works for up to {} ranks; there are {}",
           kMaxReads, nranks);
   }
-  const auto deadline = InitDeadline();
-  control_plane_ = ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline, joining.value_or(cancel));
   const Hosts hosts = FindHosts(MakeAllGather(), options_.settings.virtual_hosts);
   agreement_ = Agree(options_.settings, options_.device, rank, hosts, MakeAllGather());
   why_no_device_ = agreement_.why_no_device;
@@ -73,8 +85,10 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   if (why_no_device_.empty()) MakeDeviceSide(conditions, deadline);
   selector_ = std::make_unique<Selector>(std::move(conditions), programs_, processors, network_.costs,
                                          options_.settings, rank, MakeAllGather());
+  const auto stream_bytes = static_cast<std::size_t>(options_.settings.stream_bytes);
   plans_ = std::make_unique<PlanCache>(PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels,
-                                                   LastLevelCacheBytes(), network_.transport});
+                                                   stream_bytes != 0 ? stream_bytes : LastLevelCacheBytes(),
+                                                   network_.transport});
   const int busy = agreement_.neighbours * agreement_.threads;
   wait_policy_ = ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores);
   stream_wait_policy_ = ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores, WhoWaits::stream);
@@ -82,12 +96,16 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
   driver_ = Driver(sleeper_.get(), wait_policy_);
   sent_.resize(static_cast<std::size_t>(nranks));
   received_.resize(static_cast<std::size_t>(nranks));
-  if (options_.settings.threads > 1) crew_ = std::make_unique<Crew>(options_.settings.threads - 1);
+  if (options_.settings.threads > 1) {
+    const int helpers = options_.settings.threads - 1;
+    crew_ = std::make_unique<Crew>(helpers);
+    helper_drivers_.assign(static_cast<std::size_t>(helpers), driver_);
+  }
   if (!options_.settings.trace.empty()) trace_ = std::make_unique<Trace>(options_.settings.trace, rank, options_.name);
-  cancel_ = Cancellation(cancelled_);
   // Nobody begins before everybody can be waited for.
+  const auto joining = std::exchange(cancel_, Cancellation(cancelled_));
   try {
-    control_plane_->Barrier(deadline, cancel);
+    control_plane_->Barrier(deadline, joining);
   } catch (const Error& error) {
     watch_->Fail(error);  // for those who have passed it
     throw;
@@ -140,7 +158,8 @@ std::unique_ptr<Reunion> Communicator::MakeReunion(const Hosts& hosts) {
   auto addresses = GatherAddresses(MakeAllGather(), listeners);
   return std::make_unique<Reunion>(
       rank(), Reunion::Ranks{control_plane_->roster(), hosts.host_of, std::move(addresses)}, std::move(listeners),
-      DeriveKey(control_plane_->data_key(), "tutti reunion", {}), Deadline::Milliseconds(options_.settings.silence_ms));
+      DeriveKey(control_plane_->data_key(), "tutti reunion", {}), Deadline::Milliseconds(options_.settings.silence_ms),
+      [this](int rank) { return network_.engine != nullptr && network_.engine->Reaches(rank); });
 }
 
 AllGather Communicator::MakeAllGather(Cancellation cancel) {
@@ -150,7 +169,7 @@ AllGather Communicator::MakeAllGather(Cancellation cancel) {
 }
 
 void Communicator::lock() {
-  while (busy_->exchange(true, std::memory_order_acquire)) sched_yield();
+  while (busy_.exchange(true, std::memory_order_acquire)) sched_yield();
 }
 
 Active Communicator::Begin(const Operation& operation) {
@@ -164,14 +183,18 @@ Active Communicator::Begin(const Operation& operation) {
             active.started,  static_cast<std::uint64_t>(active.plan->choice.candidate.algorithm)};
   };
   if (operation.point_to_point()) {
-    auto& counts = operation.collective == Collective::send ? sent_ : received_;
-    active.sequence = ++counts[static_cast<std::size_t>(operation.root)];
+    auto& orders = operation.collective == Collective::send ? sent_ : received_;
+    auto& order = orders[static_cast<std::size_t>(operation.root)];
+    active.sequence = order.Next(active.plan->signature);
+    active.tag = OperationTag(order.digest);
     active.record = recorder_->Begin(record());
   } else {
-    active.sequence = ++sequence_;
+    active.sequence = collectives_.Next(active.plan->signature);
+    active.tag = OperationTag(collectives_.digest);
     active.record = recorder_->Begin(record());
-    // After the record, so that whoever sees the number finds the record.
+    // After the record, so that a rank that sees the number finds the record.
     control.started.store(active.sequence, std::memory_order_release);
+    watch_->history().Begin(active.sequence, collectives_.digest);
   }
   last_plan_ = active.plan;
   last_call_ = packed;
@@ -184,8 +207,13 @@ Active Communicator::Begin(const Operation& operation) {
 
 void Communicator::UseTable(SelectionTable table) {
   selector_->UseTable(std::move(table));
-  plans_->Forget(counters_);
+  ForgetPlans();
+}
+
+void Communicator::ForgetPlans() {
+  if (last_plan_ != nullptr) forgotten_plan_ = last_plan_->summary();
   last_plan_ = nullptr;
+  plans_->Forget(counters_);
 }
 
 Reach Communicator::ReachOf(const void* buffer, std::size_t bytes) const {
@@ -208,7 +236,7 @@ void Communicator::BindBuffers(const Active& active) {
     launch.input = &barrier_input_;
     launch.output = &barrier_output_;
   }
-  launch.tag = OperationTag(plan.signature, active.sequence);
+  launch.tag = active.tag;
   launch.scaled = operation.scaled;
   launch.scalar = operation.scalar_source == nullptr ? operation.scalar
                                                      : Scalar::From(operation.scalar_source, SizeOf(operation.type));
@@ -233,7 +261,7 @@ void Communicator::BindBuffers(const Active& active) {
   plan.run.Start(launch);
 }
 
-void Communicator::End(const Active& active) {
+std::optional<Error> Communicator::End(const Active& active) {
   ++active.plan->operations;
   if (!active.operation->point_to_point()) {
     fabric_->control(fabric_->rank()).completed.store(active.sequence, std::memory_order_release);
@@ -243,6 +271,7 @@ void Communicator::End(const Active& active) {
     trace_->Add(PackCall(*active.operation), active.operation->count, active.sequence,
                 active.plan->choice.candidate.algorithm, active.started, Ticks());
   }
+  return watch_->MustAudit(*active.operation) ? watch_->Audit() : std::nullopt;
 }
 
 Error Communicator::Fail(const Error& failure) {
@@ -267,17 +296,14 @@ void Communicator::DumpRecorder() const {
 }
 
 void Communicator::WriteDump(const std::string& path) const {
-  const auto place = ExpandPath(path, rank());
-  std::ofstream file(place);
-  file << DumpOf({.communicator = identity_,
-                  .name = options_.name,
-                  .rank = rank(),
-                  .roster = control_plane_->roster(),
-                  .failure = failure(),
-                  .waits_for = waits_for_.load(std::memory_order_relaxed),
-                  .scale = calendar_.Scale()},
-                 fabric_->control(rank()));
-  if (!file.flush()) Throw(tuttiSystemError, "cannot write the flight recorder to {}: {}", place, std::strerror(errno));
+  WriteFile(ExpandPath(path, rank()), DumpOf({.communicator = identity_,
+                                              .name = options_.name,
+                                              .rank = rank(),
+                                              .roster = control_plane_->roster(),
+                                              .failure = failure(),
+                                              .waits_for = waits_for_.load(std::memory_order_relaxed),
+                                              .scale = calendar_.Scale()},
+                                             fabric_->control(rank())));
 }
 
 std::optional<Error> Communicator::Look(const Active& active, std::chrono::steady_clock::duration waited) {
@@ -286,7 +312,15 @@ std::optional<Error> Communicator::Look(const Active& active, std::chrono::stead
     const auto ranks = active.plan->run.WaitsFor(c);
     waits_for.insert(waits_for.end(), ranks.begin(), ranks.end());
   }
-  waits_for_.store(waits_for.empty() ? -1 : waits_for.front(), std::memory_order_relaxed);
+  // Rather one that has not begun the call: it is the reason, and may wait for this rank in another one.
+  const auto has_not_begun = [&](int peer) {
+    return !active.operation->point_to_point() &&
+           fabric_->control(peer).started.load(std::memory_order_acquire) < active.sequence;
+  };
+  const auto first = std::ranges::find_if(waits_for, has_not_begun);
+  const int awaited = first != waits_for.end() ? *first : waits_for.empty() ? -1 : waits_for.front();
+  waits_for_.store(awaited, std::memory_order_relaxed);
+  fabric_->control(rank()).awaits.store(PackAwaited(active.record, awaited), std::memory_order_release);
   return watch_->Look(active.undertaking(), waits_for, waited);
 }
 
@@ -317,32 +351,18 @@ void Communicator::DeregisterBuffer(std::byte* handle) {
   registered_.erase(found);
 }
 
-tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
-  const bool mine = device_ != nullptr && IsGpuMemory(device_->device(), buffer);
-  if (device_ != nullptr) {
-    const auto on_gpu = GatherValues(MakeAllGather(), static_cast<std::uint8_t>(mine));
-    const auto other = std::find_if(on_gpu.begin(), on_gpu.end(), [&](auto each) { return each != on_gpu.front(); });
-    if (other != on_gpu.end()) {
-      Throw(tuttiInvalidArgument, "buff is {} memory on rank 0, {} memory on rank {}", on_gpu.front() ? "GPU" : "host",
-            *other ? "GPU" : "host", other - on_gpu.begin());
-    }
-  }
-  if (mine) return device_->windows().Register(buffer, bytes, MakeAllGather());
-  return windows_.Register(*fabric_, buffer, bytes, MakeAllGather(), InitDeadline());
-}
-
-void Communicator::DeregisterWindow(tuttiWindow* window) {
-  if (device_ != nullptr && window != nullptr && device_->windows().Deregister(window, MakeAllGather())) return;
-  windows_.Deregister(window, MakeAllGather());
-}
-
 void Communicator::ReadCounters(tuttiCounters_t& counters) {
   auto now = counters_;
   plans_->AddTraffic(now);
   if (device_ != nullptr) device_->plans().AddTraffic(now);
-  now.waitSpins = driver_.counts().spins;
-  now.waitYields = driver_.counts().yields;
-  now.waitSleeps = driver_.counts().sleeps;
+  const auto add = [&now](const WaitCounts& counts) {
+    now.waitSpins += counts.spins;
+    now.waitYields += counts.yields;
+    now.waitSleeps += counts.sleeps;
+    now.waitLate += counts.late;
+  };
+  add(driver_.counts());
+  for (const auto& driver : helper_drivers_) add(driver.counts());
   const auto size = counters.size;
   std::memcpy(&counters, &now, std::min(size, sizeof now));
   counters.size = size;
@@ -355,18 +375,14 @@ void Communicator::NoteEnqueued(const Operation& operation) {
   last_algorithm_.store(device_->last_plan()->choice.candidate.algorithm, std::memory_order_relaxed);
 }
 
-std::string Communicator::DescribeLast() {
-  const auto describe = [&](const Choice& choice, std::size_t channels, const Shape& shape, std::string_view where) {
-    return fmt::format("{}{}: {}, {} channels, chunk {} B, {}; {} ranks ({})", DescribeCall(last_call_, last_count_),
-                       where, NameOf(choice.candidate.algorithm), channels, shape.chunk_bytes, NameOf(shape.wire),
-                       size(), choice.reason);
-  };
-  if (last_on_device_) {
-    const auto& plan = *device_->last_plan();
-    return describe(plan.choice, plan.program.schedule().channels.size(), plan.program.shape(), " on the GPU");
-  }
-  if (last_plan_ == nullptr) return "";
-  return describe(last_plan_->choice, last_plan_->plan.channels().size(), last_plan_->plan.shape(), "");
+std::string Communicator::DescribeLast() const {
+  const auto last = last_on_device_         ? device_->last_plan()
+                    : last_plan_ != nullptr ? last_plan_->summary()
+                                            : forgotten_plan_;
+  if (!last) return "";
+  return fmt::format("{}{}: {}, {} channels, chunk {} B, {}; {} ranks ({})", DescribeCall(last_call_, last_count_),
+                     last_on_device_ ? " on the GPU" : "", NameOf(last->choice.candidate.algorithm), last->channels,
+                     last->shape.chunk_bytes, NameOf(last->shape.wire), size(), last->choice.reason);
 }
 
 std::string Communicator::DumpRecords() const {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "executors/host/crew.h"
@@ -17,6 +18,7 @@
 #include "src/agreement.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/bootstrap/reunion.h"
+#include "src/control_call.h"
 #include "src/device_watch.h"
 #include "src/host_network.h"
 #include "src/plan_cache.h"
@@ -38,11 +40,24 @@ struct Options {
   int device = TUTTI_DEVICE_NONE;
 };
 
+// Operations that follow one another.
+struct CallOrder {
+  std::uint64_t sequence = 0;
+  std::uint64_t digest = 0;
+
+  // The number of one more.
+  std::uint64_t Next(std::uint64_t signature) {
+    digest = NextDigest(digest, signature);
+    return ++sequence;
+  }
+};
+
 // An operation that has begun and not yet ended.
 struct Active {
   const Operation* operation = nullptr;
   BoundPlan* plan = nullptr;
   std::uint64_t sequence = 0;
+  std::uint32_t tag = 0;
   std::uint64_t record = 0;
   std::int64_t started = 0;  // ticks
 
@@ -69,9 +84,7 @@ class Communicator {
 
   // One thread at a time drives a communicator.
   void lock();
-  void unlock() { busy_->store(false, std::memory_order_release); }
-  // The lock lives outside, where it outlasts the communicator. REQUIRES: nobody has used the lock yet.
-  void UseLock(std::atomic<bool>& flag) { busy_ = &flag; }
+  void unlock() { busy_.store(false, std::memory_order_release); }
 
   // Throws tuttiInvalidArgument if the call cannot be run as it is: in place by a program that does not work so. Local.
   void Check(const Operation& operation) const {
@@ -80,10 +93,17 @@ class Communicator {
   // Begins an operation: finds its plan, publishes it, binds its buffers. REQUIRES: operations of one communicator end
   // in the order they begin, and so do the messages of one pair and direction. Throws tuttiInternalError.
   Active Begin(const Operation& operation);
-  // Ends it well. The run's traffic is counted.
-  void End(const Active& active);
+  // Operations that are about to begin may go on side by side, until SideBySide(false).
+  void SideBySide(bool several) {
+    fabric_->control(fabric_->rank()).several.store(several ? 1 : 0, std::memory_order_release);
+  }
+  // Ends it well. The run's traffic is counted. Now and then another rank turns out to have called something else in
+  // one of the operations so far, or to have failed: returns that.
+  std::optional<Error> End(const Active& active);
   // For Driver: looks for a reason to stop.
   std::optional<Error> Look(const Active& active, std::chrono::steady_clock::duration waited);
+  // This rank makes no more calls: compares what it called with every rank that can be seen. Fails the communicator.
+  std::optional<Error> LastAudit();
   // Makes the communicator dead; returns the failure that did (perhaps an earlier one).
   Error Fail(const Error& failure);
   Error Explain(const Active& active, const Fault& fault) { return watch_->Explain(active.undertaking(), fault); }
@@ -94,8 +114,14 @@ class Communicator {
     driver_.Use(wait_policy(who));
     return driver_;
   }
-  // A driver like driver(), for a helper thread.
-  Driver MakeDriver(WhoWaits who) { return {sleeper_.get(), wait_policy(who)}; }
+  // The same for helper thread `index` of the crew, 1, 2, ...
+  Driver& helper_driver(int index, WhoWaits who) {
+    auto& driver = helper_drivers_[static_cast<std::size_t>(index) - 1];
+    driver.Use(wait_policy(who));
+    return driver;
+  }
+  // Wakes this host's sleeping ranks, this one's other threads among them.
+  void WakeOwn() { WakeSleepers(*fabric_); }
   // The helper threads; null with one thread a rank.
   Crew* crew() { return crew_.get(); }
   // Null where all ranks are on one host.
@@ -103,7 +129,10 @@ class Communicator {
   const WaitPolicy& wait_policy(WhoWaits who) const {
     return who == WhoWaits::stream ? stream_wait_policy_ : wait_policy_;
   }
-  void TrimPlans() { plans_->Trim(counters_); }
+  void TrimPlans() {
+    if (plans_->full()) [[unlikely]]
+      ForgetPlans();
+  }
   // Where calls on memory of the GPU go; null unless every rank has a device.
   DeviceSide* device() const { return device_.get(); }
   // Why device() is null, for a person.
@@ -117,8 +146,8 @@ class Communicator {
   void UseTable(SelectionTable table);
   const SelectionTable& table() const { return selector_->table(); }
 
-  // A kernel that finds a fault stops at once, so that its stream is idle before there is a sentence about it. Waits for
-  // that, if there is a fault, for as long as a fault is promised to take. From any thread.
+  // A kernel that finds a fault stops at once, so that its stream is idle before there is a sentence about it. Waits
+  // for that, if there is a fault, for as long as a fault is promised to take. From any thread.
   void AwaitDeviceFault() const;
 
   // From any thread: whatever runs here, or on another rank, ends with an error soon, and nothing begins any more.
@@ -131,7 +160,9 @@ class Communicator {
   void RegisterBuffer(std::byte* begin, std::size_t bytes);
   void DeregisterBuffer(std::byte* handle);
 
-  // Collective control calls. Throw, and leave the communicator alive unless a rank is gone.
+  // Collective control calls. Throw, and leave the communicator alive unless a rank is gone or has called another one.
+  // A rank that fails in one for a reason of its own tells the others, and they end with its failure; after that none
+  // of these calls works any more, but operations go on.
   tuttiWindow* RegisterWindow(void* buffer, std::size_t bytes);
   void DeregisterWindow(tuttiWindow* window);
   // Null for a negative color.
@@ -143,9 +174,13 @@ class Communicator {
   std::unique_ptr<Communicator> Grow(int nranks, const std::optional<tuttiUniqueId>& id, const Options& options,
                                      const std::atomic<bool>& cancel);
 
+  // This rank makes no more control calls, for it called `what`: those of the others end with that, or with what has
+  // ended the communicator before. REQUIRES: not locked.
+  void RefuseControlCalls(std::string_view what);
+
   void ReadCounters(tuttiCounters_t& counters);
   tuttiAlgorithm_t last_algorithm() const { return last_algorithm_.load(std::memory_order_relaxed); }
-  std::string DescribeLast();
+  std::string DescribeLast() const;
   // The flight recorder, for people.
   std::string DumpRecords() const;
   // This rank's, for `tutti diagnose`, as JSON into a file. From any thread. Throws tuttiSystemError.
@@ -154,6 +189,7 @@ class Communicator {
  private:
   std::unique_ptr<Reunion> MakeReunion(const Hosts& hosts);
   void Stop(std::string_view what);
+  void ForgetPlans();
   void MakeDeviceSide(Conditions conditions, Deadline deadline);
   void DumpRecorder() const;
   AllGather MakeAllGather() { return MakeAllGather(cancel_); }
@@ -162,6 +198,21 @@ class Communicator {
     return Deadline::After(std::chrono::milliseconds(options_.settings.init_timeout_ms));
   }
   void BindBuffers(const Active& active);
+  void SetUp(Deadline deadline);
+  // Collective, and the first exchange of every control call. Throws tuttiInvalidUsage, on all ranks alike, if they are
+  // in different control calls, or have made different collective calls so far.
+  void RequireSameCalls(ControlCall call, const AllGather& all_gather);
+  // Runs this rank's part of a control call. A failure that the others cannot know is told to them.
+  template <typename Body>
+  auto InControlCall(ControlCall call, Body&& body) {
+    try {
+      return body();
+    } catch (...) {
+      EndControlCall(call);
+    }
+  }
+  [[noreturn]] void EndControlCall(ControlCall call);
+  Error RefusalOf(const Error& failure, std::string_view where) const;
   Reach ReachOf(const void* buffer, std::size_t bytes) const;
 
   Options options_;
@@ -188,20 +239,22 @@ class Communicator {
   WaitPolicy stream_wait_policy_;
   std::unique_ptr<Sleeper> sleeper_;
   Driver driver_{nullptr, {}};
+  std::vector<Driver> helper_drivers_;  // by helper thread
   std::unique_ptr<Crew> crew_;
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<DeviceSide> device_;
   std::string why_no_device_;
   std::unique_ptr<DeviceWatch> device_watch_;
 
-  std::atomic<bool> own_busy_{false};
-  std::atomic<bool>* busy_ = &own_busy_;
-  std::uint64_t sequence_ = 0;                  // of collectives
-  std::vector<std::uint64_t> sent_, received_;  // messages by peer
+  std::atomic<bool> busy_{false};
+  CallOrder collectives_;
+  std::vector<CallOrder> sent_, received_;  // messages by peer
   std::byte barrier_input_{}, barrier_output_{};
   tuttiCounters_t counters_{};  // of plans that were forgotten
   std::atomic<tuttiAlgorithm_t> last_algorithm_{tuttiAlgorithmNone};
+  // The last operation: its plan while that is kept, or what is left to say of it.
   const BoundPlan* last_plan_ = nullptr;
+  std::optional<PlanSummary> forgotten_plan_;
   std::uint64_t last_call_ = 0, last_count_ = 0;
   bool last_on_device_ = false;
 };

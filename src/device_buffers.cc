@@ -3,8 +3,11 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <mutex>
 
 #include "base/error.h"
+#include "base/fork_safe_mutex.h"
+#include "base/made_once.h"
 
 namespace tutti {
 namespace {
@@ -44,9 +47,17 @@ bool OnGpu(const Buffer& buffer) { return buffer.memory == Memory::device || buf
 // The driver, once this process was seen to have loaded it.
 std::atomic<bool> driver_in_use{false};
 
+// Held while the loader is asked: a child that was forked meanwhile would find the loader's tables half-changed, and
+// crash when it asks.
+ForkSafeMutex& AskingLoader() {
+  static constinit MadeOnce<ForkSafeMutex> mutex;
+  return mutex.Get();
+}
+
 // The driver, if this process has loaded it already; asking must not start it.
 const CudaDriver* DriverInUse() {
   if (!driver_in_use.load(std::memory_order_relaxed)) {
+    const std::lock_guard lock(AskingLoader());
     void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     if (library == nullptr) return nullptr;
     dlclose(library);
@@ -94,7 +105,7 @@ bool IsForDevice(const CudaDevice& device, const Operation& operation, tuttiStre
   return stream != nullptr || !pinned_only;
 }
 
-void RequireHostCall(const Operation& operation, tuttiStream_t stream, const std::string& why) {
+void RequireHostCall(const Operation& operation, tuttiStream_t stream, std::string_view why) {
   // Looking whether CUDA has been loaded takes as long as a small call, so that is done at init only.
   const bool in_use = driver_in_use.load(std::memory_order_relaxed);
   if (stream == nullptr && !in_use) return;

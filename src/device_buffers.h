@@ -14,7 +14,7 @@ bool IsForDevice(const CudaDevice& device, const Operation& operation, tuttiStre
 
 // Throws tuttiInvalidArgument if a communicator without a device is given a CUDA stream or memory of a GPU, as far as
 // can be told: a process that does not use CUDA has neither. `why`: it has no device.
-void RequireHostCall(const Operation& operation, tuttiStream_t stream, const std::string& why);
+void RequireHostCall(const Operation& operation, tuttiStream_t stream, std::string_view why);
 
 // The device of the calling thread's current CUDA context; TUTTI_DEVICE_NONE if it has none. Does not start CUDA.
 int CurrentCudaDevice();

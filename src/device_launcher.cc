@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/datatype.h"
+#include "src/launcher.h"
 
 namespace tutti {
 namespace {
@@ -38,6 +39,7 @@ void Add(RankCalls& rank, const DeviceLaunched& call) {
     return;
   }
   rank.operations.push_back(&operation);
+  if (MustCheck(*rank.communicator, operation)) rank.operations.push_back(&CheckingBarrier());
 }
 
 // The k-th message to oneself meets the k-th from oneself.

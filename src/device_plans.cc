@@ -115,7 +115,7 @@ DevicePlans::DevicePlans(DevicePlanContext context, const System& system, int ra
     Pricing(machine, context_.conditions).Complete(table_, 1);
     return nlohmann::json{{kTable, table_.ToJson(context_.conditions)}};
   });
-  table_ = SelectionTable::FromJson(shipped[kTable].get<std::string>(), "rank 0's table for GPUs", context_.conditions);
+  table_ = SelectionTable::FromJson(shipped.root().RawText(kTable), "rank 0's table for GPUs", context_.conditions);
 }
 
 DevicePlanEntry& DevicePlans::Find(const Operation& operation, std::uint64_t packed) {

@@ -36,6 +36,10 @@ struct DevicePlanEntry {
   DeviceProgram program;
   UsedBytes used;
   std::uint64_t operations = 0;
+
+  std::optional<PlanSummary> summary() const {
+    return PlanSummary{choice, program.schedule().channels.size(), program.shape()};
+  }
 };
 
 class DevicePlans {

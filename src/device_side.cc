@@ -49,9 +49,9 @@ std::shared_ptr<const KernelModule> KernelsOf(const CudaDevice& device) {
     std::mutex mutex;
     std::map<int, std::weak_ptr<Shared>> by_ordinal;
   };
-  static Register all;
-  const std::lock_guard lock(all.mutex);
-  auto& entry = all.by_ordinal[device.ordinal()];
+  static auto* const all = new Register;  // never destroyed: communicators may outlive the end of main()
+  const std::lock_guard lock(all->mutex);
+  auto& entry = all->by_ordinal[device.ordinal()];
   auto shared = entry.lock();
   if (shared == nullptr) {
     shared = std::make_shared<Shared>(device);
@@ -170,6 +170,7 @@ void DeviceSide::MakeState() {
   state.progress = progress_;
   state.nranks = nranks_;
   state.wide = !fabric_->one_device();
+  state.one_process = fabric_->one_process();
   SideStream side(driver, device_->context());
   side.Zero(state_.data(), state_.bytes());
   side.Zero(barrier_.data(), barrier_.bytes());
@@ -321,8 +322,9 @@ DeviceWork DeviceSide::WorkOf(const Operation& operation, const DevicePlanEntry&
 void DeviceSide::TrimPlans() {
   constexpr std::chrono::milliseconds kPatience{100};
   if (plans_->size() < DevicePlans::kMostPlans || clique_->captured() || !AwaitIdle(kPatience)) return;
-  plans_->Forget();
+  if (last_plan_ != nullptr) forgotten_plan_ = last_plan_->summary();
   last_plan_ = nullptr;
+  plans_->Forget();
 }
 
 DevicePart DeviceSide::Prepare(std::span<const Operation* const> operations, CuStream stream,

@@ -66,7 +66,10 @@ class DeviceSide {
   void Stop();
   // Of launches; of graphs' replays, only their user knows when they have ended.
   bool AwaitIdle(std::chrono::milliseconds most) const { return clique_->AwaitIdle(most); }
-  const DevicePlanEntry* last_plan() const { return last_plan_; }
+  // Of the last operation that was prepared; also when the plan itself was forgotten.
+  std::optional<PlanSummary> last_plan() const {
+    return last_plan_ != nullptr ? last_plan_->summary() : forgotten_plan_;
+  }
 
  private:
   DeviceSide(const DeviceSetup& setup, int rank, int nranks, const AllGather& all_gather, Deadline deadline);
@@ -95,7 +98,8 @@ class DeviceSide {
   std::atomic<std::uint64_t> enqueued_{0};  // operations, of all queues
   std::shared_ptr<DeviceClique> clique_;
   std::unique_ptr<DevicePlans> plans_;
-  const DevicePlanEntry* last_plan_ = nullptr;
+  const DevicePlanEntry* last_plan_ = nullptr;  // while it is kept
+  std::optional<PlanSummary> forgotten_plan_;
   std::unique_ptr<DeviceProxy> proxy_;  // null where all ranks are on one host
 };
 

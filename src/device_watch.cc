@@ -1,6 +1,7 @@
 #include "src/device_watch.h"
 
 #include <atomic>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -23,6 +24,16 @@ T Published(const T& word) {
   return std::atomic_ref(const_cast<T&>(word)).load(std::memory_order_acquire);
 }
 
+Fault::Kind FaultOf(DeviceFaultKind kind) {
+  switch (kind) {
+    case DeviceFaultKind::foreign: return Fault::Kind::foreign;
+    case DeviceFaultKind::length: return Fault::Kind::length;
+    case DeviceFaultKind::forged: return Fault::Kind::forged;
+    case DeviceFaultKind::none: break;
+  }
+  return Fault::Kind::none;
+}
+
 }  // namespace
 
 DeviceWatch::DeviceWatch(DeviceSide& side, std::vector<Process> roster, std::string name,
@@ -33,6 +44,7 @@ DeviceWatch::DeviceWatch(DeviceSide& side, std::vector<Process> roster, std::str
       recorder_(side.control().control(side.control().rank())),
       outside_(std::move(outside)),
       fail_(std::move(fail)) {
+  side.control().control(side.control().rank()).several.store(1, std::memory_order_release);  // streams and graphs
   thread_ = QuietThread([this] { Work(); });
 }
 
@@ -56,11 +68,20 @@ bool DeviceWatch::Faulted() const {
          static_cast<DeviceFaultKind>(Published(side_.progress().fault_kind)) != DeviceFaultKind::none;
 }
 
+void DeviceWatch::LookNow() {
+  std::unique_lock lock(mutex_);
+  wanted_ = looks_ + 2;  // one may be half done
+  ending_.notify_all();
+  ending_.wait(lock, [this, wanted = wanted_] { return looks_ >= wanted; });
+}
+
 void DeviceWatch::Work() {
   auto moved = Clock::now();
   std::unique_lock lock(mutex_);
   const auto pause = [this] { return side_.MayRun() || !running_.empty() ? kLookEvery : kIdleLookEvery; };
-  while (!ending_.wait_for(lock, pause(), [this] { return end_; })) {
+  for (;;) {
+    ending_.wait_for(lock, pause(), [this] { return end_ || looks_ < wanted_; });
+    if (end_) return;
     lock.unlock();
     const auto now = Clock::now();
     if (Read() || running_.empty()) moved = now;
@@ -73,6 +94,7 @@ void DeviceWatch::Work() {
       }
     }
     lock.lock();
+    if (++looks_ == wanted_) ending_.notify_all();
   }
 }
 
@@ -82,8 +104,9 @@ bool DeviceWatch::Read() {
   bool news = false;
   for (;; ++seen_) {
     const DeviceCall& entry = progress.calls[(seen_ + 1) % kProgressEntries];
-    DeviceCall call{Published(entry.index), Published(entry.sequence), Published(entry.signature),
-                    Published(entry.call),  Published(entry.count),    Published(entry.check)};
+    DeviceCall call{Published(entry.index),     Published(entry.sequence), Published(entry.digest),
+                    Published(entry.signature), Published(entry.call),     Published(entry.count),
+                    Published(entry.check)};
     // Overwritten by a later one: the watch slept for long, and goes on with the oldest that is still there.
     if (call.index > seen_ + 1 && call.check == CheckOf(call)) {
       seen_ = call.index - kProgressEntries;
@@ -95,7 +118,11 @@ bool DeviceWatch::Read() {
     news = true;
     Running running{UnpackCall(call.call, call.count), call.sequence, call.signature, 0};
     running.record = recorder_.Begin({call.sequence, call.signature, call.call, call.count, Ticks()});
-    if (!running.operation.point_to_point()) control.started.store(call.sequence, std::memory_order_release);
+    if (!running.operation.point_to_point()) {
+      control.started.store(call.sequence, std::memory_order_release);
+      watch_.history().Begin(call.sequence, call.digest);
+      untold_ = untold_ || MayEndAlone(running.operation);
+    }
     running_.emplace(call.index, std::move(running));
   }
   control.completed.store(side_.Done(-1, false), std::memory_order_release);
@@ -141,8 +168,7 @@ std::optional<Error> DeviceWatch::Look(Clock::duration waited) {
       if (auto failure = watch_.Look(undertaking, MayBeAwaited(running), waited)) return failure;
       continue;
     }
-    const Fault fault{kind == DeviceFaultKind::foreign ? Fault::Kind::foreign : Fault::Kind::length,
-                      Published(progress.fault_peer), Published(progress.fault_expected),
+    const Fault fault{FaultOf(kind), Published(progress.fault_peer), Published(progress.fault_expected),
                       Published(progress.fault_got)};
     // The operation that the faulty slot was in is the latest that meets that peer.
     const bool message = running.operation.point_to_point();
@@ -151,7 +177,12 @@ std::optional<Error> DeviceWatch::Look(Clock::duration waited) {
     if (waited < kPatience) return std::nullopt;
     return watch_.Explain(undertaking, fault);
   }
-  return std::nullopt;
+  if (kind != DeviceFaultKind::none) return std::nullopt;
+  // Also of calls that are over: kernels that only send wait for nobody.
+  if (auto* const network = side_.control().network(); network != nullptr && std::exchange(untold_, false)) {
+    network->Announce();
+  }
+  return watch_.Compare();
 }
 
 }  // namespace tutti

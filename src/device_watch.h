@@ -28,6 +28,8 @@ class DeviceWatch {
 
   // Stops the kernels of this rank and, through what peers read, of all.
   void Fail(const Error& failure);
+  // Reads what kernels have published by now, and looks.
+  void LookNow();
   // A kernel of this rank has stopped, or is about to, for what it found or was found here.
   bool Faulted() const;
 
@@ -56,11 +58,13 @@ class DeviceWatch {
   std::function<void(const Error&)> fail_;
   std::map<std::uint64_t, Running> running_;  // by the device's number of the call
   std::uint64_t seen_ = 0;                    // calls read
+  bool untold_ = false;                       // one of them may have ended alone, and ranks of other hosts do not know
 
   std::mutex mutex_;
   std::condition_variable ending_;
   bool end_ = false;
-  std::thread thread_;  // last: it uses all of the above
+  std::uint64_t looks_ = 0, wanted_ = 0;  // done, and asked for
+  std::thread thread_;                    // last: it uses all of the above
 };
 
 }  // namespace tutti

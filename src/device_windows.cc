@@ -12,13 +12,14 @@ namespace {
 struct Offer {
   ShareableBuffer buffer;
   std::uint64_t address;  // for ranks of the same process
+  std::uint64_t bytes;
   bool valid;
 };
 
 Offer MakeOffer(const CudaDevice& device, const void* buffer, std::size_t bytes) {
   const auto shareable = ShareableBufferOf(device, buffer, bytes);
   if (!shareable) return {};
-  return {*shareable, reinterpret_cast<std::uint64_t>(buffer), true};
+  return {*shareable, reinterpret_cast<std::uint64_t>(buffer), bytes, true};
 }
 
 }  // namespace
@@ -27,7 +28,7 @@ DeviceWindows::DeviceWindows(const CudaDevice& device, const Fabric& shm)
     : device_(device),
       shm_(shm),
       table_(CudaMemory::OnDevice(device.driver(), device.context(),
-                                  kRows * static_cast<std::size_t>(shm.nranks()) * sizeof(std::byte*))) {
+                                  kDeviceWindows * static_cast<std::size_t>(shm.nranks()) * sizeof(DeviceWindow))) {
   SideStream(device.driver(), device.context()).Zero(table_.data(), table_.bytes());
 }
 
@@ -50,22 +51,22 @@ tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const AllG
   window.handle = std::make_unique<tuttiWindow>(tuttiWindow{static_cast<std::uint16_t>(windows_.size())});
   window.begin = static_cast<const std::byte*>(buffer);
   window.bytes = bytes;
-  std::vector<const std::byte*> bases;
+  std::vector<DeviceWindow> parts;  // by rank
   for (int r = 0; r < shm_.nranks(); ++r) {
     const Offer& offer = offers[static_cast<std::size_t>(r)];
     if (!shm_.is_local(r)) {
-      bases.push_back(nullptr);
+      parts.push_back({});
       continue;
     }
     if (r == shm_.rank() || shm_.same_process(r)) {
-      bases.push_back(reinterpret_cast<const std::byte*>(offer.address));
+      parts.push_back({reinterpret_cast<const std::byte*>(offer.address), offer.bytes});
       continue;
     }
     window.opened.emplace_back(device_, offer.buffer.handle);
-    bases.push_back(window.opened.back().data() + offer.buffer.offset);
+    parts.push_back({window.opened.back().Part(offer.buffer.offset, offer.bytes), offer.bytes});
   }
-  const std::size_t row = bases.size() * sizeof bases.front();
-  SideStream(device_.driver(), device_.context()).Copy(table_.data() + windows_.size() * row, bases.data(), row);
+  SideStream(device_.driver(), device_.context())
+      .Copy(Row(windows_.size()), parts.data(), parts.size() * sizeof parts.front());
   all_gather({});  // nobody may use the window before everybody has it
   windows_.push_back(std::move(window));
   return windows_.back().handle.get();
@@ -75,6 +76,8 @@ bool DeviceWindows::Deregister(const tuttiWindow* handle, const AllGather& all_g
   for (auto& window : windows_) {
     if (window.handle == nullptr || window.handle.get() != handle) continue;
     all_gather({});  // everybody has stopped using it
+    SideStream(device_.driver(), device_.context())
+        .Zero(Row(handle->number), static_cast<std::size_t>(shm_.nranks()) * sizeof(DeviceWindow));
     window = Window{};
     return true;
   }

@@ -19,20 +19,20 @@ namespace tutti {
 
 class DeviceWindows {
  public:
-  static constexpr std::size_t kMostWindows = 192;
-  // Of a kernel's table, which registered buffers share.
-  static constexpr std::size_t kRows = kMostWindows + RegisteredBuffers::kMost;
+  // Registered buffers have the other rows of the kernels' table.
+  static constexpr std::size_t kMostWindows = kDeviceWindows - RegisteredBuffers::kMost;
 
   DeviceWindows(const CudaDevice& device, const Fabric& shm);
 
-  // Collective. Throws tuttiInvalidArgument, on every rank, if some rank's memory cannot be given to other processes.
+  // Collective. Throws tuttiInvalidArgument, on every rank, if some rank's memory cannot be given to other processes;
+  // tuttiInternalError for an offer of memory that is not all in one allocation.
   tuttiWindow* Register(void* buffer, std::size_t bytes, const AllGather& all_gather);
   // Collective. False if the window is none of these; then nothing was done.
   bool Deregister(const tuttiWindow* window, const AllGather& all_gather);
   // How peers reach [pointer, pointer + bytes), if a window of this rank holds it.
   std::optional<Reach> Find(const void* pointer, std::size_t bytes) const;
   // For kernels: by window * nranks + rank.
-  std::byte** table() const { return reinterpret_cast<std::byte**>(table_.data()); }
+  DeviceWindow* table() const { return reinterpret_cast<DeviceWindow*>(table_.data()); }
 
  private:
   struct Window {
@@ -41,6 +41,9 @@ class DeviceWindows {
     std::size_t bytes = 0;
     std::vector<OpenedMemory> opened;  // of ranks in other processes
   };
+
+  // Where a window's row of the table is, which has an entry for each rank.
+  DeviceWindow* Row(std::size_t window) const { return table() + window * static_cast<std::size_t>(shm_.nranks()); }
 
   const CudaDevice& device_;
   const Fabric& shm_;

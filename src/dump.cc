@@ -6,10 +6,16 @@
 
 #include "algorithms/build.h"
 #include "base/datatype.h"
+#include "base/json.h"
 #include "src/recorder.h"
 
 namespace tutti {
 namespace {
+
+// Of a record that may be a peer's work.
+tuttiAlgorithm_t AlgorithmOf(std::uint64_t recorded) {
+  return recorded < tuttiNumAlgorithms ? static_cast<tuttiAlgorithm_t>(recorded) : tuttiNumAlgorithms;
+}
 
 nlohmann::ordered_json OperationOf(const RecordedCall& record, const TickScale& scale) {
   const Operation call = UnpackCall(record.call, record.count);
@@ -19,8 +25,8 @@ nlohmann::ordered_json OperationOf(const RecordedCall& record, const TickScale& 
                                           : call.collective == Collective::receive ? "receive"
                                                                                    : "collective"},
                                  {"signature", fmt::format("{:016x}", record.signature)},
-                                 {"bytes", record.count * SizeOf(call.type)},
-                                 {"algorithm", NameOf(static_cast<tuttiAlgorithm_t>(record.algorithm))},
+                                 {"bytes", IsDataType(call.type) ? record.count * SizeOf(call.type) : 0},
+                                 {"algorithm", NameOf(AlgorithmOf(record.algorithm))},
                                  {"started_us", scale.At(record.started)},
                                  {"done", record.done()}};
   if (call.point_to_point()) json["peer"] = call.root;
@@ -47,7 +53,7 @@ std::string DumpOf(const DumpedRank& dumped, const ControlBlock& control) {
   if (dumped.waits_for >= 0) json["waits_for"] = dumped.waits_for;
   json["operations"] = nlohmann::ordered_json::array();
   for (const auto& record : ReadRecords(control)) json["operations"].push_back(OperationOf(record, dumped.scale));
-  return json.dump(1) + "\n";
+  return JsonText(json);
 }
 
 }  // namespace tutti

@@ -17,11 +17,28 @@ void StartGroup();
 // of the first call that failed.
 tuttiResult_t EndGroup();
 
+// Forgets what the open groups of this thread have collected since `mark`, and closes those opened since.
+struct GroupMark {
+  int depth;
+  std::size_t calls, joins;
+};
+GroupMark MarkGroup();
+void AbandonGroup(const GroupMark& mark);
+
 // Runs the operation, or queues it on the stream, or collects it. `stream` may be null. Throws tuttiInvalidArgument for
-// a stream that is not ours. Returns tuttiInProgress if a
-// non-blocking communicator took it.
-tuttiResult_t Submit(tuttiComm* handle, const Operation& operation, tuttiStream_t stream);
-// Joining a communicator: like Submit. Joins of one group run side by side.
-tuttiResult_t SubmitJoin(tuttiComm* handle, std::function<tuttiResult_t()> join);
+// a stream that is not ours. Returns tuttiInProgress if a non-blocking communicator took it. REQUIRES: the caller is
+// Operating.
+tuttiResult_t Submit(tuttiComm& handle, const Operation& operation, tuttiStream_t stream);
+
+// Joining a communicator, or taking part in it for others' sake.
+struct Join {
+  std::shared_ptr<tuttiComm> runner;                // blocking: here; else in its background
+  std::vector<std::shared_ptr<tuttiComm>> waiting;  // Finalize and Destroy of these wait for it once it is queued
+  // Told whether `waiting` count it as pending.
+  std::function<tuttiResult_t(bool pending)> body;
+  std::function<void(const Error&)> fail;  // in place of the body, where that cannot begin
+};
+// Like Submit. Joins of one group run side by side.
+tuttiResult_t SubmitJoin(Join join);
 
 }  // namespace tutti

@@ -1,11 +1,14 @@
 #include "src/handle.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <deque>
-#include <unordered_set>
+#include <unordered_map>
+#include <utility>
+
+#include "base/fork_safe_mutex.h"
+#include "base/made_once.h"
+#include "base/plain_text.h"
+#include "base/process_mark.h"
+#include "src/patience.h"
 
 namespace tutti {
 namespace {
@@ -16,30 +19,23 @@ constexpr std::size_t kQuarantine = 1024;
 // Process-wide, because a handle is a bare pointer in the hands of C: only a book can tell a live one from a dead one
 // without touching memory that may be gone.
 struct Book {
-  std::mutex mutex;
-  std::unordered_set<const tuttiComm*> known;
-  std::deque<std::unique_ptr<tuttiComm>> retired;
+  ForkSafeMutex mutex;
+  std::unordered_map<const tuttiComm*, std::shared_ptr<tuttiComm>> known;
+  std::deque<std::shared_ptr<tuttiComm>> retired;
 };
 
 Book& TheBook() {
-  static auto* const book = new Book;  // never destroyed: handles may be used while the process exits
-  return *book;
+  static constinit MadeOnce<Book> book;
+  return book.Get();
 }
 
-// Tells this process from those that forked it, without a system call: a page that reads as zero in a forked child,
-// until the child marks it as its own. Never 0.
-std::uint32_t OwnProcessMark() {
-  static auto* const mark = [] {
-    void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) ThrowErrno("mapping a page");
-    madvise(page, 4096, MADV_WIPEONFORK);
-    return new (page) std::atomic<std::uint32_t>(0);
-  }();
-  const auto value = mark->load(std::memory_order_relaxed);
-  if (value != 0) return value;
-  const auto own = static_cast<std::uint32_t>(getpid());
-  mark->store(own, std::memory_order_relaxed);
-  return own;
+// Null if the handle is none of ours, of this process, that is still known.
+std::shared_ptr<tuttiComm> Known(const tuttiComm* handle) {
+  auto& book = TheBook();
+  const std::lock_guard lock(book.mutex);
+  const auto found = book.known.find(handle);
+  if (found == book.known.end() || found->second->birthmark != OwnProcessMark()) return nullptr;
+  return found->second;
 }
 
 std::string& ThreadError() {
@@ -47,82 +43,124 @@ std::string& ThreadError() {
   return text;
 }
 
+// Why no operation may begin.
+[[noreturn]] void RefuseOperation(LifeState state) {
+  if (state.closing()) ThrowGone();
+  if (state.finalised()) Throw(tuttiInvalidUsage, "comm was finalized; only getters and Destroy may follow");
+  Throw(tuttiInvalidUsage, "comm is still being made; poll tuttiCommGetAsyncError");
+}
+
 }  // namespace
 
-tuttiComm* NewHandle() {
-  auto handle = std::make_unique<tuttiComm>();
+std::shared_ptr<tuttiComm> NewHandle() {
+  auto handle = std::make_shared<tuttiComm>();
   handle->birthmark = OwnProcessMark();
   auto& book = TheBook();
   const std::lock_guard lock(book.mutex);
-  book.known.insert(handle.get());
-  return handle.release();
+  book.known.emplace(handle.get(), handle);
+  return handle;
 }
 
-void RetireHandle(tuttiComm* handle) {
-  handle->cancel.store(true, std::memory_order_relaxed);
-  handle->background.reset();
-  handle->communicator.reset();
-  handle->life.store(tuttiComm::Life::destroyed, std::memory_order_release);
+void Free(tuttiComm& handle) {
+  Patience patience;
+  while (!handle.life.TryFree()) patience.Pause();
+  // After an abort its thread may still be busy with other communicators of a group.
+  if (const auto background = std::exchange(handle.background, nullptr)) background->Leave();
+  handle.communicator.reset();
+  handle.life.Retire();
+  std::shared_ptr<tuttiComm> oldest;  // goes without the lock
   auto& book = TheBook();
   const std::lock_guard lock(book.mutex);
-  book.retired.emplace_back(handle);
+  book.retired.push_back(handle.shared_from_this());
   if (book.retired.size() <= kQuarantine) return;
-  book.known.erase(book.retired.front().get());
+  oldest = std::move(book.retired.front());
   book.retired.pop_front();
+  book.known.erase(oldest.get());
 }
+
+void ThrowGone() { Throw(tuttiInvalidArgument, "comm was destroyed or aborted before"); }
 
 tuttiComm& Checked(tuttiComm* handle) {
   if (handle == nullptr) Throw(tuttiInvalidArgument, "comm is NULL");
   // The quarantine makes this read safe for any handle of the last thousand.
-  if (handle->life.load(std::memory_order_acquire) == tuttiComm::Life::destroyed) {
-    Throw(tuttiInvalidArgument, "comm was destroyed or aborted before");
-  }
+  if (handle->life.Look().retired()) ThrowGone();
   if (handle->birthmark != OwnProcessMark()) {
     Throw(tuttiInvalidUsage, "comm belongs to the parent process; after fork() a child must make its own");
   }
   return *handle;
 }
 
-tuttiComm& Ready(tuttiComm* pointer) {
+tuttiComm& Enter(tuttiComm* pointer) {
   auto& handle = Checked(pointer);
-  switch (handle.life.load(std::memory_order_acquire)) {
-    case tuttiComm::Life::joining: Throw(tuttiInvalidUsage, "comm is still being made; poll tuttiCommGetAsyncError");
-    case tuttiComm::Life::finalized:
-      Throw(tuttiInvalidUsage, "comm was finalized; only getters and Destroy may follow");
-    default: return handle;
-  }
+  const auto entry = handle.life.EnterOperation();
+  if (!entry.admitted) [[unlikely]]
+    RefuseOperation(entry.state);
+  return handle;
 }
 
-Communicator& Usable(tuttiComm* pointer) {
-  auto& handle = Ready(pointer);
-  if (handle.communicator == nullptr) {
-    const std::lock_guard lock(handle.mutex);
-    throw Error(handle.first_failure, handle.last_error);
+Asking::Asking(tuttiComm* handle) : handle_(Checked(handle)) {
+  if (!handle_.life.EnterQuestion().admitted) ThrowGone();
+}
+
+Communicator& Made(tuttiComm& handle) {
+  if (!handle.life.Look().joined()) {
+    Throw(tuttiInvalidUsage, "comm is still being made; poll tuttiCommGetAsyncError");
   }
-  if (handle.communicator->failed()) throw *handle.communicator->failure();
-  return *handle.communicator;
+  if (handle.communicator != nullptr) return *handle.communicator;
+  const std::lock_guard lock(handle.mutex);
+  throw Error(handle.join_failure, handle.last_error);
+}
+
+Communicator& Usable(tuttiComm& handle) {
+  auto& communicator = handle.communicator != nullptr ? *handle.communicator : Made(handle);
+  if (communicator.failed()) [[unlikely]]
+    throw *communicator.failure();
+  return communicator;
+}
+
+ControlTurn::ControlTurn(std::shared_ptr<tuttiComm> handle) : handle_(std::move(handle)) {
+  const std::lock_guard lock(handle_->mutex);
+  number_ = handle_->next_turn++;
+  handle_->turns.insert(number_);
+}
+
+void ControlTurn::End() {
+  const std::lock_guard lock(handle_->mutex);
+  handle_->turns.erase(number_);
+}
+
+void ControlTurn::Await(const std::atomic<bool>* cancel) const {
+  Patience patience;
+  for (;;) {
+    {
+      const std::lock_guard lock(handle_->mutex);
+      if (*handle_->turns.begin() == number_) return;
+    }
+    if (handle_->life.Look().aborting()) ThrowGone();
+    if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
+      Throw(tuttiInvalidUsage, "the communicator was aborted in this process while it was being made");
+    }
+    patience.Pause();
+  }
 }
 
 tuttiResult_t Remember(tuttiComm* handle, const Error& error) {
-  ThreadError() = error.what();
-  bool known = false;
-  if (handle != nullptr) {
-    auto& book = TheBook();
-    const std::lock_guard lock(book.mutex);
-    known = book.known.contains(handle);
-  }
-  if (known) {
-    const std::lock_guard lock(handle->mutex);
-    handle->last_error = error.what();
+  // Every sentence comes by here on its way to a person, also those of peers.
+  const std::string text = Printable(error.what());
+  ThreadError() = text;
+  if (const auto known = handle == nullptr ? nullptr : Known(handle)) {
+    const std::lock_guard lock(known->mutex);
+    known->last_error = text;
   }
   return error.code();
 }
 
 const char* LastError(tuttiComm* handle) {
-  if (handle == nullptr) return ThreadError().c_str();
-  const std::lock_guard lock(handle->mutex);
-  // A copy of this thread's own: another thread's failure must not move the text under the reader.
-  ThreadError() = handle->last_error;
+  if (const auto known = handle == nullptr ? nullptr : Known(handle)) {
+    const std::lock_guard lock(known->mutex);
+    // A copy of this thread's own: another thread's failure must not move the text under the reader.
+    ThreadError() = known->last_error;
+  }
   return ThreadError().c_str();
 }
 

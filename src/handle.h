@@ -4,47 +4,38 @@
 // Thread-safety: see each member.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
-#include <thread>
+#include <system_error>
 #include <vector>
 
 #include "src/communicator.h"
+#include "src/lifecycle.h"
 #include "src/stream.h"
 
-struct tuttiComm {
-  enum class Life { joining, ready, finalized, destroyed };
+// Whatever outlives a call on it (queued calls, a group's calls, waits for its end) shares the handle: then the handle
+// stays, though the communicator in it may go.
+struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
+  tutti::Lifecycle<> life;
 
-  // Written once by whoever joins (then `life` is released), read by everybody.
+  // Written by the thread that joins, then published by life.Joined(). Read by those who entered and found it joined.
   std::unique_ptr<tutti::Communicator> communicator;
-  std::atomic<Life> life{Life::joining};
-  std::uint32_t birthmark = 0;  // of the process that made it (OwnProcessMark)
-  int rank = -1;
-  int nranks = 0;
+  std::uint64_t birthmark = 0;  // of the process that made it (OwnProcessMark)
+  // -1 and 0 while nobody knows: a child of a communicator learns them by joining.
+  std::atomic<int> rank{-1};
+  std::atomic<int> nranks{0};
   bool blocking = true;
-  std::atomic<bool> cancel{false};  // joining gives up; nobody may begin to use the communicator any more
+  std::atomic<bool> cancel{false};  // an abort was asked for: joining gives up
 
-  // Abort may come while other threads are inside calls, and must free nothing under them. Who works on the
-  // communicator has its lock, which is here because handles outlive communicators; who only asks, or queues, has a
-  // Hold.
-  std::atomic<bool> busy{false};
-  std::atomic<int> holds{0};
-  void lock() {
-    while (busy.exchange(true, std::memory_order_acquire)) sched_yield();
-  }
-  void unlock() { busy.store(false, std::memory_order_release); }
+  // Runs the work of a non-blocking communicator, its joining first.
+  std::shared_ptr<tutti::Stream> background;
 
-  // Work of a non-blocking communicator, its joining first.
-  std::unique_ptr<tutti::Stream> background;
-  std::atomic<int> pending{0};  // queued on any stream and not yet done
-
-  std::mutex mutex;  // guards the rest
-  tuttiResult_t first_failure = tuttiSuccess;
-  std::string last_error;  // what tuttiGetLastError hands out; kept until the next failure
+  std::mutex mutex;                           // guards the rest
+  tuttiResult_t join_failure = tuttiSuccess;  // of a non-blocking communicator
+  std::string last_error;                     // what tuttiGetLastError hands out; kept until the next failure
   struct UserOp {
     tuttiDataType_t type;
     tutti::Scalar scalar;
@@ -52,37 +43,86 @@ struct tuttiComm {
     bool live;
   };
   std::vector<UserOp> user_ops;  // tuttiRedOp_t tuttiNumOps + i
+  // Control calls that all ranks make in the same order (Split, Grow, windows), also where several wait in the
+  // background or in a group: see ControlTurn.
+  std::set<std::uint64_t> turns;
+  std::uint64_t next_turn = 0;
 };
 
 namespace tutti {
 
 // A fresh handle. A destroyed one stays in quarantine for long, so that its later use can be told.
-tuttiComm* NewHandle();
-void RetireHandle(tuttiComm* handle);
+std::shared_ptr<tuttiComm> NewHandle();
+// Frees the communicator once nobody is inside. REQUIRES: life.Claim() was won by the caller, who is not inside.
+void Free(tuttiComm& handle);
 
 // The handle, if it is one of ours, alive and of this process. Throws tuttiInvalidArgument / tuttiInvalidUsage.
 tuttiComm& Checked(tuttiComm* handle);
-// Also joined and not finalized.
-tuttiComm& Ready(tuttiComm* handle);
-// Also alive. Throws the failure that killed it. REQUIRES: the caller has the handle's lock, or a Hold.
-Communicator& Usable(tuttiComm* handle);
+// The sentence for a handle that is closing.
+[[noreturn]] void ThrowGone();
 
-// While it lives, the handle's communicator is not freed by Abort. Throws tuttiInvalidArgument if that has begun.
-class Hold {
+// Enters for an operation, after Checked(). Throws if the handle takes none.
+tuttiComm& Enter(tuttiComm* handle);
+
+// While it lives, the communicator is not freed. Throws if the handle takes no calls of that kind.
+class Operating {
  public:
-  explicit Hold(tuttiComm& handle) : handle_(handle) {
-    // Sequentially consistent, as Abort's store and load: either it sees this hold, or this sees that it has begun.
-    handle_.holds.fetch_add(1, std::memory_order_seq_cst);
-    if (!handle_.cancel.load(std::memory_order_seq_cst)) return;
-    handle_.holds.fetch_sub(1, std::memory_order_release);
-    Throw(tuttiInvalidArgument, "comm was destroyed or aborted before");
-  }
-  ~Hold() { handle_.holds.fetch_sub(1, std::memory_order_release); }
-  Hold(const Hold&) = delete;
-  Hold& operator=(const Hold&) = delete;
+  explicit Operating(tuttiComm* handle) : handle_(Enter(handle)) {}
+  ~Operating() { handle_.life.LeaveOperation(); }
+  Operating(const Operating&) = delete;
+  Operating& operator=(const Operating&) = delete;
+  tuttiComm& handle() const { return handle_; }
 
  private:
   tuttiComm& handle_;
+};
+
+class Asking {
+ public:
+  explicit Asking(tuttiComm* handle);
+  ~Asking() { handle_.life.LeaveQuestion(); }
+  Asking(const Asking&) = delete;
+  Asking& operator=(const Asking&) = delete;
+  tuttiComm& handle() const { return handle_; }
+
+ private:
+  tuttiComm& handle_;
+};
+
+// The communicator, alive. Throws the failure that killed it. REQUIRES: the caller is Operating.
+Communicator& Usable(tuttiComm& handle);
+// Dead ones, too. Throws if there is none: it is being made, or could not be. REQUIRES: the caller is Operating or
+// Asking.
+Communicator& Made(tuttiComm& handle);
+
+// The place of a control call among those of one communicator, taken when the user calls: they run one after the other
+// in this order, on every rank, whichever threads run them.
+class ControlTurn {
+ public:
+  explicit ControlTurn(std::shared_ptr<tuttiComm> handle);
+  ~ControlTurn() { End(); }
+  ControlTurn(const ControlTurn&) = delete;
+  ControlTurn& operator=(const ControlTurn&) = delete;
+  // Returns when all turns before this one are over; the result ends this one. Throws if the communicator, or the one
+  // that `cancel` is about, is aborted meanwhile.
+  struct Taken {
+    ControlTurn& turn;
+    explicit Taken(ControlTurn& mine) : turn(mine) {}
+    ~Taken() { turn.End(); }
+    Taken(const Taken&) = delete;
+    Taken& operator=(const Taken&) = delete;
+  };
+  Taken Take(const std::atomic<bool>* cancel = nullptr) {
+    Await(cancel);
+    return Taken(*this);
+  }
+
+ private:
+  void Await(const std::atomic<bool>* cancel) const;
+  void End();
+
+  std::shared_ptr<tuttiComm> handle_;
+  std::uint64_t number_;
 };
 
 // Keeps a failure for tuttiGetLastError (of the handle, or of this thread when it is null) and returns its code.
@@ -99,6 +139,8 @@ tuttiResult_t Guard(tuttiComm* handle, Body&& body) noexcept {
     return Remember(handle, error);
   } catch (const std::bad_alloc&) {
     return Remember(handle, Error(tuttiSystemError, "out of memory"));
+  } catch (const std::system_error& error) {
+    return Remember(handle, Error(tuttiSystemError, error.what()));
   } catch (const std::exception& exception) {
     return Remember(handle, Error(tuttiInternalError, exception.what()));
   }
@@ -110,14 +152,6 @@ tuttiResult_t GuardResult(tuttiComm* handle, Body&& body) noexcept {
   tuttiResult_t result = tuttiSuccess;
   const auto guarded = Guard(handle, [&] { result = body(); });
   return guarded != tuttiSuccess ? guarded : result;
-}
-
-// For getters: finalized and dead communicators still answer.
-// REQUIRES: the caller has a Hold.
-inline Communicator& Made(tuttiComm* pointer) {
-  auto& handle = Checked(pointer);
-  const bool joining = handle.life.load(std::memory_order_acquire) == tuttiComm::Life::joining;
-  return joining || handle.communicator == nullptr ? Usable(pointer) : *handle.communicator;
 }
 
 // REQUIRES: called under a Guard.

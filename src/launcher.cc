@@ -1,13 +1,15 @@
 #include "src/launcher.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <map>
-#include <mutex>
-#include <set>
 
 #include "base/datatype.h"
+#include "base/made_once.h"
+#include "src/arguments.h"
+#include "src/locked_together.h"
 
 namespace tutti {
 namespace {
@@ -49,15 +51,19 @@ Run::Progress Sweep(const Active& active, Communicator& communicator, std::size_
   return moved && progress == Run::Progress::blocked ? Run::Progress::moved : progress;
 }
 
-// With helper threads, each drives its own channels. The caller also looks for faults, until the last helper is done.
+// With helper threads, each drives its own channels. The caller also looks for faults, until the last helper is done;
+// that one rings, for the caller may sleep by then.
 std::optional<Error> DriveTogether(const Active& active, Communicator& communicator, Crew& crew, WhoWaits who) {
   const auto stride = static_cast<std::size_t>(crew.size());
   std::optional<Error> failure;
+  // Release: what a helper has written, and streamed, is there when the caller sees that it is done.
+  std::atomic<int> helpers_at_work{crew.size() - 1};
   crew.Work([&](int index) {
     std::optional<Error> fault;
     const auto sweep = [&] {
       const auto progress = Sweep(active, communicator, static_cast<std::size_t>(index), stride, fault);
-      const bool waits = progress == Run::Progress::done && index == 0 && crew.helpers_busy();
+      const bool waits =
+          progress == Run::Progress::done && index == 0 && helpers_at_work.load(std::memory_order_acquire) > 0;
       return waits ? Run::Progress::blocked : progress;
     };
     if (index == 0) {
@@ -69,9 +75,9 @@ std::optional<Error> DriveTogether(const Active& active, Communicator& communica
       // Frees the helpers from their waits.
       if (failure) failure = communicator.Fail(*failure);
     } else {
-      auto driver = communicator.MakeDriver(who);
-      driver.Drive(sweep, [&](auto) { return !communicator.failed(); });
+      communicator.helper_driver(index, who).Drive(sweep, [&](auto) { return !communicator.failed(); });
       if (fault) communicator.Fail(*fault);
+      if (helpers_at_work.fetch_sub(1, std::memory_order_release) == 1) communicator.WakeOwn();
     }
   });
   return communicator.failed() ? communicator.failure() : failure;
@@ -89,6 +95,11 @@ std::optional<Error> DriveAlone(const Active& active, Communicator& communicator
 
 }  // namespace
 
+const Operation& CheckingBarrier() {
+  static constinit MadeOnce<const Operation> barrier;
+  return barrier.Get([] { return std::make_unique<const Operation>(Barrier()); });
+}
+
 std::optional<Error> RunOne(Communicator& communicator, const Operation& operation, WhoWaits who) {
   if (communicator.failed()) return communicator.failure();
   try {
@@ -98,79 +109,123 @@ std::optional<Error> RunOne(Communicator& communicator, const Operation& operati
     const auto failure =
         crew == nullptr ? DriveAlone(active, communicator, who) : DriveTogether(active, communicator, *crew, who);
     if (failure) return communicator.Fail(*failure);
-    communicator.End(active);
-    return std::nullopt;
+    if (const auto disagreement = communicator.End(active)) return communicator.Fail(*disagreement);
   } catch (const std::exception& exception) {
     // Half-begun on this rank only: the peers must not wait for the rest.
     return communicator.Fail(AsError(exception));
   }
+  return MustCheck(communicator, operation) ? RunOne(communicator, CheckingBarrier(), who) : std::nullopt;
 }
 
 namespace {
 
-// The operations of one communicator that must keep an order among themselves.
+// Operations of one communicator that must keep an order among themselves.
 struct Queue {
-  Communicator* communicator;
   std::deque<const Operation*> waiting;
   std::optional<Active> active;
+
+  bool over() const { return !active && waiting.empty(); }
 };
+
+// One communicator's part of a group.
+struct Part {
+  std::vector<Queue> queues;
+  std::vector<const Operation*> to_itself, from_itself;
+  std::optional<Error> failure;
+};
+
+LockedTogether::Members CommunicatorsOf(std::span<const Launched> group) {
+  LockedTogether::Members members;
+  for (const auto& item : group) members.insert(item.communicator);
+  return members;
+}
 
 class GroupRun {
  public:
-  explicit GroupRun(std::span<const Launched> group) {
-    for (const auto& item : group) communicators_.insert(item.communicator);
-    // A fixed order of locking, so that two groups in two threads cannot wait for each other.
-    for (auto* communicator : communicators_) {
-      communicator->lock();
-      if (!communicator->failed()) communicator->TrimPlans();
-    }
-    CopyMessagesToOneself(group);
+  GroupRun(std::span<const Launched> group, const Left& left) : locked_(CommunicatorsOf(group)), left_(left) {
     std::map<std::tuple<Communicator*, int, int>, std::size_t> places;
     for (const auto& item : group) {
       const auto& operation = item.operation;
+      auto& part = parts_[item.communicator];
       const bool message = operation.point_to_point();
-      if (message && operation.root == item.communicator->rank()) continue;
+      if (message && operation.root == item.communicator->rank()) {
+        (operation.collective == Collective::send ? part.to_itself : part.from_itself).push_back(&operation);
+        continue;
+      }
       const auto key = std::tuple(item.communicator, message ? static_cast<int>(operation.collective) : -1,
                                   message ? operation.root : -1);
-      const auto [place, fresh] = places.emplace(key, queues_.size());
-      if (fresh) queues_.push_back({item.communicator, {}, std::nullopt});
-      queues_[place->second].waiting.push_back(&operation);
+      const auto [place, fresh] = places.emplace(key, part.queues.size());
+      if (fresh) part.queues.emplace_back();
+      auto& waiting = part.queues[place->second].waiting;
+      waiting.push_back(&operation);
+      if (MustCheck(*item.communicator, operation)) waiting.push_back(&CheckingBarrier());
+    }
+    for (auto& [communicator, part] : parts_) {
+      if (!communicator->failed()) communicator->TrimPlans();
+      communicator->SideBySide(part.queues.size() > 1);
+      CopyMessagesToOneself(*communicator, part);
     }
   }
   ~GroupRun() {
-    for (auto* communicator : communicators_) communicator->unlock();
+    while (!parts_.empty()) Leave(parts_.begin());
   }
   GroupRun(const GroupRun&) = delete;
   GroupRun& operator=(const GroupRun&) = delete;
 
   std::optional<Error> Drive(WhoWaits who) {
-    const bool one = communicators_.size() == 1;
-    Driver several(nullptr, (*communicators_.begin())->wait_policy(who));
-    Driver& driver = one ? (*communicators_.begin())->driver(who) : several;
-    driver.Drive([&] { return Sweep(); },
-                 [&](auto waited) {
-                   Look(waited);
-                   return true;  // a failed communicator's queues are empty; the sweep finds out
-                 });
+    auto& [first, part] = *parts_.begin();
+    const auto look = [&](auto waited) {
+      Look(waited);
+      return true;  // a failed communicator's queues are empty; the sweep finds out
+    };
+    if (parts_.size() == 1) {
+      first->driver(who).Drive([&, &communicator = *first, &only = part] { return Sweep(communicator, only); }, look);
+      Leave(parts_.begin());
+    } else {
+      Driver(nullptr, first->wait_policy(who)).Drive([&] { return SweepAll(); }, look);
+    }
     return first_failure_;
   }
 
  private:
-  Run::Progress Sweep() {
+  using Parts = std::map<Communicator*, Part>;
+
+  Run::Progress Sweep(Communicator& communicator, Part& part) {
     bool moved = false, done = true;
-    for (auto& queue : queues_) {
-      if (!queue.active && queue.waiting.empty()) continue;
-      moved = Advance(queue) || moved;
-      done = done && !queue.active && queue.waiting.empty();
+    for (auto& queue : part.queues) {
+      if (queue.over()) continue;
+      moved = Advance(communicator, part, queue) || moved;
+      done = done && queue.over();
     }
-    for (const auto* communicator : communicators_) moved = MoveNetwork(*communicator, done) || moved;
+    moved = MoveNetwork(communicator, done) || moved;
     return done ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
   }
 
-  bool Advance(Queue& queue) {
-    auto& communicator = *queue.communicator;
+  Run::Progress SweepAll() {
+    bool moved = false;
+    for (auto part = parts_.begin(); part != parts_.end();) {
+      const auto progress = Sweep(*part->first, part->second);
+      moved = moved || progress != Run::Progress::blocked;
+      part = progress == Run::Progress::done ? Leave(part) : std::next(part);
+    }
+    return parts_.empty() ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
+  }
+
+  // This part is over, and the others go on without it.
+  Parts::iterator Leave(Parts::iterator which) {
+    auto& communicator = *which->first;
+    const auto failure = which->second.failure;
+    if (failure && !first_failure_) first_failure_ = failure;
+    which->first->SideBySide(false);
+    const auto next = parts_.erase(which);
+    locked_.Unlock(communicator);
+    left_(communicator, failure);
+    return next;
+  }
+
+  bool Advance(Communicator& communicator, Part& part, Queue& queue) {
     if (communicator.failed()) {
-      Drop(communicator, *communicator.failure());
+      Drop(communicator, part, *communicator.failure());
       return true;
     }
     try {
@@ -181,71 +236,63 @@ class GroupRun {
       std::optional<Error> fault;
       const auto progress = AdvanceChannels(*queue.active, communicator, 0, 1, fault);
       if (progress == Run::Progress::faulted) {
-        Drop(communicator, *fault);
+        Drop(communicator, part, *fault);
       } else if (progress == Run::Progress::done) {
-        communicator.End(*queue.active);
+        const auto disagreement = communicator.End(*queue.active);
         queue.active.reset();
+        if (disagreement) Drop(communicator, part, *disagreement);
       }
       return progress != Run::Progress::blocked;
     } catch (const std::exception& exception) {
-      Drop(communicator, AsError(exception));
+      Drop(communicator, part, AsError(exception));
       return true;
     }
   }
 
   void Look(std::chrono::steady_clock::duration waited) {
-    for (auto& queue : queues_) {
-      if (!queue.active) continue;
-      if (const auto failure = queue.communicator->Look(*queue.active, waited)) Drop(*queue.communicator, *failure);
+    for (auto& [communicator, part] : parts_) {
+      for (auto& queue : part.queues) {
+        if (!queue.active) continue;
+        if (const auto failure = communicator->Look(*queue.active, waited)) Drop(*communicator, part, *failure);
+      }
     }
   }
 
-  void Drop(Communicator& communicator, const Error& failure) {
-    const auto first = communicator.Fail(failure);
-    if (!first_failure_) first_failure_ = first;
-    for (auto& queue : queues_) {
-      if (queue.communicator != &communicator) continue;
+  static void Drop(Communicator& communicator, Part& part, const Error& failure) {
+    const auto kept = communicator.Fail(failure);
+    if (!part.failure) part.failure = kept;
+    for (auto& queue : part.queues) {
       queue.active.reset();
       queue.waiting.clear();
     }
   }
 
   // The k-th send to oneself meets the k-th receive from oneself; without a partner it would wait for ever.
-  void CopyMessagesToOneself(std::span<const Launched> group) {
-    struct Own {
-      std::vector<const Operation*> sends, receives;
-    };
-    std::map<Communicator*, Own> own;
-    for (const auto& item : group) {
-      if (!item.operation.point_to_point() || item.operation.root != item.communicator->rank()) continue;
-      auto& messages = own[item.communicator];
-      (item.operation.collective == Collective::send ? messages.sends : messages.receives).push_back(&item.operation);
+  static void CopyMessagesToOneself(const Communicator& communicator, Part& part) {
+    const auto& [queues, sends, receives, failure] = part;
+    try {
+      RequireOwnMessagesMatch(communicator.rank(), sends, receives);
+    } catch (const Error& error) {
+      part.failure = error;
+      return;
     }
-    for (const auto& [communicator, messages] : own) {
-      const auto& [sends, receives] = messages;
-      try {
-        RequireOwnMessagesMatch(communicator->rank(), sends, receives);
-      } catch (const Error& error) {
-        if (!first_failure_) first_failure_ = error;
-        continue;
-      }
-      for (std::size_t i = 0; i < sends.size(); ++i) {
-        const auto bytes = sends[i]->count * SizeOf(sends[i]->type);
-        if (bytes != 0) std::memmove(receives[i]->output, sends[i]->input, bytes);
-      }
+    for (std::size_t i = 0; i < sends.size(); ++i) {
+      const auto bytes = sends[i]->count * SizeOf(sends[i]->type);
+      if (bytes != 0) std::memmove(receives[i]->output, sends[i]->input, bytes);
     }
   }
 
-  std::set<Communicator*> communicators_;
-  std::vector<Queue> queues_;
+  LockedTogether locked_;
+  const Left& left_;
+  Parts parts_;
   std::optional<Error> first_failure_;
 };
 
 }  // namespace
 
-std::optional<Error> RunAll(std::span<const Launched> group, WhoWaits who) {
+std::optional<Error> RunAll(std::span<const Launched> group, WhoWaits who, const Left& left) {
   if (group.empty()) return std::nullopt;
-  return GroupRun(group).Drive(who);
+  return GroupRun(group, left).Drive(who);
 }
 
 }  // namespace tutti

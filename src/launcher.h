@@ -3,6 +3,7 @@
 // Thread-safety: functions may run in several threads at once on different communicators; each waits for its own.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -17,6 +18,13 @@ struct Launched {
   Operation operation;
 };
 
+// With TUTTI_CHECK an operation that may end alone is followed by a barrier: who leaves that has heard of all ranks,
+// and the tags of its slots tell what they called before.
+inline bool MustCheck(const Communicator& communicator, const Operation& operation) {
+  return communicator.options().settings.check && communicator.size() > 1 && MayEndAlone(operation);
+}
+const Operation& CheckingBarrier();
+
 // Runs one operation in this thread. Returns what went wrong, if anything; never throws. REQUIRES: the communicator is
 // locked.
 std::optional<Error> RunOne(Communicator& communicator, const Operation& operation, WhoWaits who);
@@ -24,6 +32,10 @@ std::optional<Error> RunOne(Communicator& communicator, const Operation& operati
 // Runs all of them in this thread. On one communicator, collectives run in the order given, messages of one pair and
 // direction likewise; everything else side by side. Messages to oneself are copied. A communicator that fails takes its
 // own operations with it, not the others'. Returns the first failure; never throws.
-std::optional<Error> RunAll(std::span<const Launched> group, WhoWaits who);
+//
+// `left(communicator, failure)` is told once of each, as soon as its own part is over: from then on nothing here uses
+// it, so that one may be aborted and freed while the others' operations go on.
+using Left = std::function<void(Communicator&, const std::optional<Error>&)>;
+std::optional<Error> RunAll(std::span<const Launched> group, WhoWaits who, const Left& left);
 
 }  // namespace tutti

@@ -1,5 +1,7 @@
 #include "src/memory.h"
 
+#include <fcntl.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -7,6 +9,8 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/fork_safe_mutex.h"
+#include "base/made_once.h"
 #include "src/device_buffers.h"
 #include "transports/cuda_resources.h"
 #include "transports/segment.h"
@@ -15,14 +19,14 @@ namespace tutti {
 namespace {
 
 struct Book {
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::map<std::uintptr_t, Segment> segments;  // by first address
   std::map<std::uintptr_t, CudaMemory> on_devices;
 };
 
 Book& TheBook() {
-  static Book book;
-  return book;
+  static constinit MadeOnce<Book> book;
+  return book.Get();
 }
 
 // Null where this thread has no device.
@@ -58,10 +62,17 @@ void* AllocateShared(std::size_t bytes) {
 
 void FreeShared(void* pointer) {
   if (pointer == nullptr) return;
-  auto& book = TheBook();
-  const std::lock_guard lock(book.mutex);
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  if (book.on_devices.erase(address) == 0 && book.segments.erase(address) == 0) {
+  // They go without the lock.
+  decltype(Book::segments)::node_type segment;
+  decltype(Book::on_devices)::node_type on_device;
+  {
+    auto& book = TheBook();
+    const std::lock_guard lock(book.mutex);
+    segment = book.segments.extract(address);
+    on_device = book.on_devices.extract(address);
+  }
+  if (segment.empty() && on_device.empty()) {
     Throw(tuttiInvalidArgument, "ptr {} was not allocated by tuttiMemAlloc, or was freed before", pointer);
   }
 }
@@ -76,7 +87,9 @@ std::optional<AllocationView> FindAllocation(const void* pointer, std::size_t by
   const std::size_t offset = address - found->first;
   const auto& segment = found->second;
   if (offset > segment.bytes() || bytes > segment.bytes() - offset) return std::nullopt;
-  return AllocationView{segment.fd().get(), segment.data(), segment.bytes(), offset};
+  FileDescriptor fd(fcntl(segment.fd().get(), F_DUPFD_CLOEXEC, 0));
+  if (!fd) ThrowErrno("no descriptor is left to share memory of tuttiMemAlloc by");
+  return AllocationView{segment.mapping(), std::move(fd), offset};
 }
 
 }  // namespace tutti

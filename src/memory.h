@@ -6,22 +6,25 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
+
+#include "transports/segment.h"
 
 namespace tutti {
 
 struct AllocationView {
-  int fd;              // of the memfd; valid until the allocation is freed
-  std::byte* data;     // start of the allocation
-  std::size_t bytes;   // of the allocation
-  std::size_t offset;  // of the range asked for
+  std::shared_ptr<Mapping> mapping;  // of the whole allocation
+  FileDescriptor fd;                 // of its memfd
+  std::size_t offset;                // of the range asked for, in the allocation
 };
 
 // Zeroed. Throws tuttiInvalidArgument (bytes == 0), tuttiSystemError, tuttiUnhandledCudaError.
 void* AllocateShared(std::size_t bytes);
 // Throws tuttiInvalidArgument if the pointer is not the start of a live allocation. Null is allowed.
 void FreeShared(void* pointer);
-// The host's allocation that holds all of [pointer, pointer + bytes), if there is one.
+// The host's allocation that holds all of [pointer, pointer + bytes), if there is one. What is returned outlives
+// FreeShared.
 std::optional<AllocationView> FindAllocation(const void* pointer, std::size_t bytes);
 
 }  // namespace tutti

@@ -55,19 +55,27 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options op
   };
   // An abort of this communicator or of the new one.
   const Cancellation either(cancelled_, &cancel);
-  const auto all_gather = MakeAllGather(either);
-  const auto choices = GatherValues(all_gather, Choice{color, key});
   std::vector<std::pair<int, int>> members;  // key, old rank
-  for (std::size_t r = 0; r < choices.size(); ++r) {
-    if (choices[r].color == color && color >= 0) members.emplace_back(choices[r].key, static_cast<int>(r));
-  }
-  std::sort(members.begin(), members.end());
-
-  // The first rank of each part opens a rendezvous; its ticket travels over the parent's control plane.
-  const bool leads = !members.empty() && members.front().second == rank();
-  tuttiUniqueId id{};
-  if (leads) id = EncodeUniqueId(OpenRendezvous(options_.settings));
-  const auto ids = GatherValues(all_gather, id);
+  const auto ids = InControlCall(ControlCall::split, [&] {
+    const auto all_gather = MakeAllGather(either);
+    RequireSameCalls(ControlCall::split, all_gather);
+    const auto choices = GatherValues(all_gather, Choice{color, key});
+    for (std::size_t r = 0; r < choices.size(); ++r) {
+      if (choices[r].color == color && color >= 0) members.emplace_back(choices[r].key, static_cast<int>(r));
+    }
+    std::sort(members.begin(), members.end());
+    // The first rank of each part opens a rendezvous; its ticket travels over the parent's control plane.
+    tuttiUniqueId id{};
+    const bool leads = !members.empty() && members.front().second == rank();
+    try {
+      if (leads) id = EncodeUniqueId(OpenRendezvous(options_.settings));
+    } catch (...) {
+      // Whatever it is, this rank alone has met it.
+      control_plane_->Refuse(RefusalOf(CurrentFailure(), "in split"));
+      throw;
+    }
+    return GatherValues(all_gather, id);
+  });
   if (color < 0) return nullptr;
   const auto place = std::find(members.begin(), members.end(), std::pair(key, rank())) - members.begin();
   return std::make_unique<Communicator>(DecodeUniqueId(ids[static_cast<std::size_t>(members.front().second)]),
@@ -79,6 +87,8 @@ std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& exclu
                                                    const std::atomic<bool>& cancel) {
   // This one may have failed or been revoked; only an abort takes its reunion away.
   const Cancellation either(aborted_, &cancel);
+  // Others may still wait for this rank in a control call, and did not see what has ended the communicator.
+  if (const auto before = failure()) control_plane_->Refuse(*before);
   const auto deadline = InitDeadline();
   const auto open = [this] { return EncodeUniqueId(OpenRendezvous(options_.settings)); };
   for (;;) {
@@ -118,7 +128,10 @@ std::unique_ptr<Communicator> Communicator::Grow(int nranks, const std::optional
     tuttiUniqueId id;
   };
   const Cancellation either(cancelled_, &cancel);
-  const auto offers = GatherValues(MakeAllGather(either), Offer{nranks, id.has_value(), id.value_or(tuttiUniqueId{})});
+  const auto offers = InControlCall(ControlCall::grow, [&] {
+    RequireSameCalls(ControlCall::grow, MakeAllGather(either));
+    return GatherValues(MakeAllGather(either), Offer{nranks, id.has_value(), id.value_or(tuttiUniqueId{})});
+  });
   for (std::size_t r = 0; r < offers.size(); ++r) {
     if (offers[r].nranks == offers.front().nranks) continue;
     Throw(tuttiInvalidUsage, "ranks disagree on nranks: rank 0 grows to {}, rank {} to {}", offers.front().nranks, r,

@@ -48,8 +48,10 @@ Operation UnpackCall(std::uint64_t packed, std::uint64_t count) {
   Operation operation;
   operation.collective = static_cast<Collective>(packed & 0xff);
   operation.count = count;
-  operation.type = static_cast<tuttiDataType_t>(packed >> kTypeShift & 0xff);
-  operation.op = static_cast<tuttiRedOp_t>(packed >> kOpShift & 0xff);
+  // A peer wrote this, so it may be anything; the enumerations' ends have no name, but are values.
+  const auto type = packed >> kTypeShift & 0xff, op = packed >> kOpShift & 0xff;
+  operation.type = type < tuttiNumTypes ? static_cast<tuttiDataType_t>(type) : tuttiNumTypes;
+  operation.op = op < tuttiNumOps ? static_cast<tuttiRedOp_t>(op) : tuttiNumOps;
   operation.root = static_cast<int>(packed >> kRootShift);
   const auto flags = packed >> kFlagShift & 0xff;
   operation.scaled = (flags & kScaledFlag) != 0;
@@ -75,6 +77,11 @@ std::string DescribeCall(std::uint64_t packed, std::uint64_t count) {
   if (call.collective == Collective::send) text += fmt::format(", to rank {}", call.root);
   if (call.collective == Collective::receive) text += fmt::format(", from rank {}", call.root);
   return text + ")";
+}
+
+std::string_view WhereAlike(std::uint64_t packed, std::uint64_t count, std::uint64_t other, std::uint64_t other_count) {
+  if (DescribeCall(packed, count) != DescribeCall(other, other_count)) return "";
+  return UnpackCall(packed, count).tensors != nullptr ? " on tensors of another shape" : " with other recvcounts";
 }
 
 void RequireOwnMessagesMatch(int rank, std::span<const Operation* const> sends,

@@ -35,8 +35,7 @@ BoundPlan::BoundPlan(Choice chosen, Shape shape, Schedule schedule, Extents exte
 }
 
 BoundPlan& PlanCache::Find(const Operation& operation, std::uint64_t packed) {
-  if (last_ != nullptr && last_call_ == packed && last_count_ == operation.count && operation.plain())
-    return *last_;
+  if (last_ != nullptr && last_call_ == packed && last_count_ == operation.count && operation.plain()) return *last_;
   return FindSlowly(operation, packed);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -36,6 +37,8 @@ struct BoundPlan {
   std::size_t input_bytes;  // of the buffers, from their first byte to the last one used
   std::size_t output_bytes;
   std::uint64_t operations = 0;  // done
+
+  std::optional<PlanSummary> summary() const { return PlanSummary{choice, plan.channels().size(), plan.shape()}; }
 };
 
 class PlanCache {
@@ -46,14 +49,11 @@ class PlanCache {
 
   explicit PlanCache(PlanContext context) : context_(context) {}
 
-  // The plan for this call. The reference holds until the next Trim().
+  // The plan for this call. The reference holds until the next Forget().
   BoundPlan& Find(const Operation& operation, std::uint64_t packed);
-  // Forgets plans when there are very many, after adding what they did to `counters`. REQUIRES: none is running.
-  void Trim(tuttiCounters_t& counters) {
-    if (plans_.size() >= kMaxPlans) [[unlikely]]
-      Forget(counters);
-  }
-  // Forgets all plans. REQUIRES: none is running.
+  // There are so many that they are to be forgotten.
+  bool full() const { return plans_.size() >= kMaxPlans; }
+  // Forgets all plans, after adding what they did to `counters`. REQUIRES: none is running, and nobody keeps one.
   void Forget(tuttiCounters_t& counters);
   // Adds what the plans have done so far.
   void AddTraffic(tuttiCounters_t& counters) const;

@@ -5,12 +5,13 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/calibration.h"
 #include "algorithms/verify.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/rank_zero.h"
+#include "topology/xml_element.h"
 
 namespace tutti {
 namespace {
@@ -61,17 +62,17 @@ nlohmann::json Shipped(const Settings& settings, const Forced& forced, int nrank
   std::array<std::string, kScheduledCollectives> taken;
   std::size_t length = 0;
   for (const std::string& path : PathsIn(settings.program)) {
-    std::string text = ReadFile(path);
+    std::string text = ReadFile(path, kMaxXmlBytes);
     if (length + text.size() > kMaxText) {
       Throw(tuttiInvalidArgument, "{}: {} bytes of programs together with this one; {} is the most", path,
             length + text.size(), kMaxText);
     }
-    ServingProgram serving{path, ParseProgram(text, path)};
-    const Schedule& schedule = serving.own();
-    if (schedule.nranks != nranks) {
-      Log(Subject::select, "{} is for {} ranks; here are {}, so it serves nothing", path, schedule.nranks, nranks);
+    if (const int ranks = RanksOfProgram(text, path); ranks != nranks) {
+      Log(Subject::select, "{} is for {} ranks; here are {}, so it serves nothing", path, ranks, nranks);
       continue;
     }
+    ServingProgram serving{path, ParseProgram(text, path)};
+    const Schedule& schedule = serving.own();
     auto& other = taken[static_cast<std::size_t>(schedule.collective)];
     if (!other.empty()) {
       Throw(tuttiInvalidArgument, "{} and {} are both for {} on {} ranks; one program serves a collective", other, path,
@@ -90,14 +91,14 @@ nlohmann::json Shipped(const Settings& settings, const Forced& forced, int nrank
   return {{kPrograms, std::move(programs)}};
 }
 
-ServingProgram Received(const nlohmann::json& shipped) {
-  const auto path = shipped[kPath].get<std::string>();
-  ServingProgram serving{path, ParseProgram(shipped[kText].get_ref<const std::string&>(), path)};
-  serving.program.in_place = shipped[kInPlace].get<bool>();
+ServingProgram Received(const JsonValue& shipped) {
+  const auto path = shipped.Text(kPath);
+  ServingProgram serving{path, ParseProgram(shipped.RawText(kText), path)};
+  serving.program.in_place = shipped.Flag(kInPlace);
   for (Schedule& schedule : serving.program.ranks) {
-    schedule.whole_scratch = shipped[kWholeScratch].get<bool>();
-    schedule.reference_safe = shipped[kReference].get<bool>();
-    schedule.reference_safe_in_place = shipped[kReferenceInPlace].get<bool>();
+    schedule.whole_scratch = shipped.Flag(kWholeScratch);
+    schedule.reference_safe = shipped.Flag(kReference);
+    schedule.reference_safe_in_place = shipped.Flag(kReferenceInPlace);
   }
   return serving;
 }
@@ -112,7 +113,7 @@ Programs::Programs(const Settings& settings, const Forced& forced, int rank, int
       Throw(error.code(), "TUTTI_PROGRAM: {}", error.what());
     }
   });
-  for (const auto& each : shipped[kPrograms]) {
+  for (const auto& each : shipped.root().List(kPrograms)) {
     ServingProgram serving = Received(each);
     if (rank != 0) serving.program.ranks = {std::move(serving.program.ranks[static_cast<std::size_t>(rank)])};
     Serve(std::move(serving));

@@ -1,45 +1,56 @@
 #include "src/rank_zero.h"
 
 #include <cstdint>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "base/plain_text.h"
+#include "src/bootstrap/control_plane.h"
 
 namespace tutti {
 namespace {
 
-// What was found, or the reason why nothing was.
-constexpr char kFound[] = "found";
+// Instead of what was found, the reason why nothing was.
 constexpr char kError[] = "error";
+constexpr char kCode[] = "code";
 
-// A message may quote a file, whose words may be long.
-constexpr std::size_t kMaxError = 4096;
+std::vector<std::uint8_t> Failed(tuttiResult_t code, std::string_view what) {
+  return nlohmann::json::to_cbor({{kError, Printable(what)}, {kCode, static_cast<int>(code)}});
+}
+
+// JSON in binary: texts keep their length, and paths may have any bytes.
+std::vector<std::uint8_t> Shipped(const std::function<nlohmann::json()>& find) {
+  try {
+    auto found = nlohmann::json::to_cbor(find());
+    if (found.size() <= ControlPlane::kMaxBlob) return found;
+    return Failed(tuttiInvalidArgument,
+                  fmt::format("rank 0's files come to {} bytes that all ranks need; {} is the most", found.size(),
+                              ControlPlane::kMaxBlob));
+  } catch (const Error& error) {
+    return Failed(tuttiInvalidArgument, error.what());
+  } catch (const std::bad_alloc&) {
+    return Failed(tuttiSystemError, "rank 0 ran out of memory");
+  } catch (const std::exception& exception) {
+    return Failed(tuttiInternalError, fmt::format("rank 0: {}", exception.what()));
+  }
+}
 
 }  // namespace
 
-nlohmann::json FromRankZero(int rank, const AllGather& all_gather, const std::function<nlohmann::json()>& find) {
-  std::vector<std::uint8_t> mine;
-  if (rank == 0) {
-    nlohmann::json shipped;
-    try {
-      shipped[kFound] = find();
-    } catch (const Error& error) {
-      shipped[kError] = std::string(error.what()).substr(0, kMaxError);
-    }
-    // JSON in binary: texts keep their length, and paths may have any bytes.
-    mine = nlohmann::json::to_cbor(shipped);
-  }
+JsonDocument FromRankZero(int rank, const AllGather& all_gather, const std::function<nlohmann::json()>& find) {
+  const std::vector<std::uint8_t> mine = rank == 0 ? Shipped(find) : std::vector<std::uint8_t>();
   const auto all = all_gather(std::as_bytes(std::span(mine)));
   const std::span theirs(reinterpret_cast<const std::uint8_t*>(all.front().data()), all.front().size());
-  auto shipped = nlohmann::json::from_cbor(theirs.begin(), theirs.end(), true, false);
-  if (shipped.is_object() && shipped.contains(kError)) {
-    Throw(tuttiInvalidArgument, "{}", shipped[kError].get<std::string>());
+  auto shipped = JsonDocument::FromBinary(theirs, "what rank 0 sent");
+  const auto root = shipped.root();
+  if (root.Has(kError)) {
+    const auto code = root.Whole(kCode, 0, tuttiNumResults - 1);
+    Throw(static_cast<tuttiResult_t>(code), "{}", root.Text(kError));
   }
-  if (!shipped.is_object() || !shipped[kFound].is_object()) Throw(tuttiInternalError, "rank 0 sent nothing readable");
-  return std::move(shipped[kFound]);
+  return shipped;
 }
 
 }  // namespace tutti

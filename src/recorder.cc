@@ -1,5 +1,7 @@
 #include "src/recorder.h"
 
+#include <algorithm>
+
 #include "base/clock.h"
 
 namespace tutti {
@@ -33,8 +35,10 @@ std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_
 std::vector<RecordedCall> ReadRecords(const ControlBlock& control) {
   std::vector<RecordedCall> whole;
   const auto newest = NewestRecord(control);
-  for (auto index = OldestRecord(newest); index <= newest; ++index) {
-    if (const auto record = ReadRecord(control, index)) whole.push_back(*record);
+  // Counted, not compared: a number that somebody else has written there may be the largest of all.
+  const auto kept = std::min<std::uint64_t>(newest, kRecords);
+  for (std::uint64_t i = 0; i < kept; ++i) {
+    if (const auto record = ReadRecord(control, newest - kept + 1 + i)) whole.push_back(*record);
   }
   return whole;
 }

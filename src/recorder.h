@@ -5,6 +5,7 @@
 // anybody.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,6 +22,11 @@ struct RecordedCall : RecordedOperation {
   bool done() const { return ended != 0; }
   std::string Describe() const { return DescribeCall(call, count); }
 };
+
+inline bool IsPointToPoint(const RecordedCall& call) {
+  const auto collective = static_cast<Collective>(call.call & 0xff);
+  return collective == Collective::send || collective == Collective::receive;
+}
 
 class Recorder {
  public:
@@ -39,10 +45,9 @@ class Recorder {
 inline std::uint64_t NewestRecord(const ControlBlock& control) {
   return control.newest.load(std::memory_order_acquire);
 }
-constexpr std::uint64_t OldestRecord(std::uint64_t newest) { return newest > kRecords ? newest - kRecords + 1 : 1; }
 // Nothing if it is being written at this moment or no longer kept.
 std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_t index);
-// Whole records, oldest first.
+// Whole records, oldest first. At most kRecords, whatever the block says.
 std::vector<RecordedCall> ReadRecords(const ControlBlock& control);
 
 // The newest record in a rank's block that `matches` accepts. Most often that is the first one read: whoever waits asks
@@ -50,8 +55,9 @@ std::vector<RecordedCall> ReadRecords(const ControlBlock& control);
 template <typename Matches>
 std::optional<RecordedCall> FindRecord(const ControlBlock& control, Matches&& matches) {
   const auto newest = NewestRecord(control);
-  for (auto index = newest; index >= OldestRecord(newest); --index) {
-    const auto record = ReadRecord(control, index);
+  const auto kept = std::min<std::uint64_t>(newest, kRecords);
+  for (std::uint64_t i = 0; i < kept; ++i) {
+    const auto record = ReadRecord(control, newest - i);
     if (record && matches(*record)) return record;
   }
   return std::nullopt;

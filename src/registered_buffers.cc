@@ -12,10 +12,10 @@ namespace tutti {
 // Written by its owner; `generation` last. Odd: there is a buffer. Even: there is none, or no longer.
 struct RegisteredBuffers::Entry {
   std::atomic<std::uint32_t> generation;
-  CuIpcHandle handle;    // of the allocation
-  std::uint64_t offset;  // of the buffer in it
-  std::uint64_t address;
-  std::uint64_t bytes;
+  CuIpcHandle handle;                 // of the allocation
+  std::atomic<std::uint64_t> offset;  // of the buffer in it
+  std::atomic<std::uint64_t> address;
+  std::atomic<std::uint64_t> bytes;
 };
 
 struct RegisteredBuffers::Board {
@@ -24,7 +24,7 @@ struct RegisteredBuffers::Board {
   // Behind it: what the rank has seen of every rank's entries.
 };
 
-RegisteredBuffers::RegisteredBuffers(const CudaDevice& device, const Fabric& shm, std::byte** table,
+RegisteredBuffers::RegisteredBuffers(const CudaDevice& device, const Fabric& shm, DeviceWindow* table,
                                      std::uint16_t first, const AllGather& all_gather, Deadline deadline)
     : device_(device),
       shm_(shm),
@@ -56,9 +56,9 @@ void* RegisteredBuffers::Add(void* buffer, std::size_t bytes) {
     const auto generation = entry.generation.load(std::memory_order_relaxed);
     if (generation % 2 != 0) continue;
     entry.handle = shareable->handle;
-    entry.offset = shareable->offset;
-    entry.address = reinterpret_cast<std::uint64_t>(buffer);
-    entry.bytes = bytes;
+    entry.offset.store(shareable->offset, std::memory_order_relaxed);
+    entry.address.store(reinterpret_cast<std::uint64_t>(buffer), std::memory_order_relaxed);
+    entry.bytes.store(bytes, std::memory_order_relaxed);
     entry.generation.store(generation + 1, std::memory_order_release);
     BoardOf(shm_.rank()).changes.fetch_add(1, std::memory_order_release);
     return buffer;
@@ -78,7 +78,8 @@ bool RegisteredBuffers::Remove(void* handle) {
   auto& entries = BoardOf(shm_.rank()).entries;
   for (std::size_t e = 0; e < kMost; ++e) {
     const auto generation = entries[e].generation.load(std::memory_order_relaxed);
-    if (generation % 2 == 0 || entries[e].address != reinterpret_cast<std::uint64_t>(handle)) continue;
+    const auto address = entries[e].address.load(std::memory_order_relaxed);
+    if (generation % 2 == 0 || address != reinterpret_cast<std::uint64_t>(handle)) continue;
     entries[e].generation.store(generation + 1, std::memory_order_release);
     BoardOf(shm_.rank()).changes.fetch_add(1, std::memory_order_release);
     return true;
@@ -92,9 +93,11 @@ std::optional<Reach> RegisteredBuffers::Find(const void* pointer, std::size_t by
   for (std::size_t e = 0; e < kMost; ++e) {
     const auto& entry = entries[e];
     const auto generation = entry.generation.load(std::memory_order_relaxed);
-    if (generation % 2 == 0 || address < entry.address) continue;
-    const auto offset = address - entry.address;
-    if (offset > entry.bytes || bytes > entry.bytes - offset || !Answered(e, generation)) continue;
+    const auto begin = entry.address.load(std::memory_order_relaxed);
+    const auto length = entry.bytes.load(std::memory_order_relaxed);
+    if (generation % 2 == 0 || address < begin) continue;
+    const auto offset = address - begin;
+    if (offset > length || bytes > length - offset || !Answered(e, generation)) continue;
     return Reach{SlotKind::window, static_cast<std::uint16_t>(first_ + e), offset};
   }
   return std::nullopt;
@@ -110,6 +113,11 @@ void RegisteredBuffers::Answer() {
   }
 }
 
+void RegisteredBuffers::Write(int owner, std::size_t entry, const DeviceWindow& part) {
+  const auto row = (first_ + entry) * static_cast<std::size_t>(shm_.nranks());
+  side_.Copy(table_ + row + static_cast<std::size_t>(owner), &part, sizeof part);
+}
+
 void RegisteredBuffers::Open(int owner, std::size_t e) {
   const Entry& entry = BoardOf(owner).entries[e];
   auto& seen = Seen(shm_.rank(), owner, e);
@@ -117,20 +125,22 @@ void RegisteredBuffers::Open(int owner, std::size_t e) {
   if (generation == seen.load(std::memory_order_relaxed)) return;
   const auto rank = static_cast<std::size_t>(owner);
   auto& opened = opened_[rank][e];
+  Write(owner, e, {});
   opened = OpenedMemory();
   if (generation % 2 != 0) {
-    const std::byte* base = reinterpret_cast<const std::byte*>(entry.address);
+    const auto bytes = entry.bytes.load(std::memory_order_relaxed);
+    DeviceWindow part{reinterpret_cast<const std::byte*>(entry.address.load(std::memory_order_relaxed)), bytes};
     try {
       if (!shm_.same_process(owner)) {
         opened = OpenedMemory(device_, entry.handle);
-        base = opened.data() + entry.offset;
+        part.begin = opened.Part(entry.offset.load(std::memory_order_relaxed), bytes);
       }
     } catch (const Error& error) {
       Log(Subject::transport, "rank {} cannot open what rank {} has registered: {}", shm_.rank(), owner, error.what());
       return;
     }
-    side_.Copy(table_ + (first_ + e) * static_cast<std::size_t>(shm_.nranks()) + rank, &base, sizeof base);
-    Log(Subject::transport, "rank {} reaches {} registered bytes of rank {}", shm_.rank(), entry.bytes, owner);
+    Write(owner, e, part);
+    Log(Subject::transport, "rank {} reaches {} registered bytes of rank {}", shm_.rank(), bytes, owner);
   }
   seen.store(generation, std::memory_order_release);
 }

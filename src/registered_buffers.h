@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "executors/cuda/device_plan.h"
 #include "executors/host/run.h"
 #include "transports/device_fabric.h"
 
@@ -21,7 +22,7 @@ class RegisteredBuffers {
 
   // Collective. Entry e of rank r belongs into table[(first + e) * nranks + r], in this rank's GPU's memory, where
   // kernels look for it as for a window of that number.
-  RegisteredBuffers(const CudaDevice& device, const Fabric& shm, std::byte** table, std::uint16_t first,
+  RegisteredBuffers(const CudaDevice& device, const Fabric& shm, DeviceWindow* table, std::uint16_t first,
                     const AllGather& all_gather, Deadline deadline);
 
   // Null if the buffer cannot be given to other processes, or too many are registered: it is used as any other then.
@@ -43,11 +44,13 @@ class RegisteredBuffers {
   // What `rank` has seen of `owner`'s entry: its generation.
   std::atomic<std::uint32_t>& Seen(int rank, int owner, std::size_t entry) const;
   void Open(int owner, std::size_t entry);
+  // What kernels find of it.
+  void Write(int owner, std::size_t entry, const DeviceWindow& part);
   bool Answered(std::size_t entry, std::uint32_t generation) const;
 
   const CudaDevice& device_;
   const Fabric& shm_;
-  std::byte** table_;
+  DeviceWindow* table_;
   std::uint16_t first_;
   SideStream side_;
   std::vector<Segment> boards_;                    // by rank

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "algorithms/calibration.h"
+#include "base/files.h"
 #include "src/communicator.h"
 #include "src/rank_zero.h"
 
@@ -47,7 +48,7 @@ Selector::Selector(Conditions conditions, const Programs& programs, const Proces
     const Calibration calibration = LoadCalibration(settings.calibration, processors.of_host);
     costs_ = calibration.costs;
     if (!settings.table.empty()) {
-      table_ = SelectionTable::FromJson(ReadFile(settings.table), settings.table, conditions_);
+      table_ = SelectionTable::FromJson(ReadFile(settings.table, kMaxTableFile), settings.table, conditions_);
       origin_ = settings.table;
     } else if (as_calibrated && calibration.TableFor(conditions_, table_)) {
       origin_ = calibration.name;
@@ -62,11 +63,12 @@ Selector::Selector(Conditions conditions, const Programs& programs, const Proces
                           {kTable, table_.ToJson(conditions_)},
                           {kProgramTable, program_table_.ToJson(program_conditions_)}};
   });
-  origin_ = shipped[kOrigin].get<std::string>();
-  costs_ = HostCostsFromJson(shipped[kCosts].get<std::string>(), "rank 0's machine");
-  table_ = SelectionTable::FromJson(shipped[kTable].get<std::string>(), "rank 0's selection table", conditions_);
-  program_table_ = SelectionTable::FromJson(shipped[kProgramTable].get<std::string>(), "rank 0's table of programs",
-                                            program_conditions_);
+  const auto root = shipped.root();
+  origin_ = root.Text(kOrigin);
+  costs_ = HostCostsFromJson(root.RawText(kCosts), "rank 0's machine");
+  table_ = SelectionTable::FromJson(root.RawText(kTable), "rank 0's selection table", conditions_);
+  program_table_ =
+      SelectionTable::FromJson(root.RawText(kProgramTable), "rank 0's table of programs", program_conditions_);
 }
 
 Choice Selector::Choose(const Kind& kind, std::size_t bytes) const {

@@ -23,6 +23,13 @@ struct Choice {
   std::string reason;  // for a person
 };
 
+// What a person is told of a plan, also when the plan itself is gone.
+struct PlanSummary {
+  Choice choice;
+  std::size_t channels;
+  Shape shape;
+};
+
 class Selector {
  public:
   // Collective. `conditions` are equal on all ranks, `programs` outlive this.

@@ -1,110 +1,104 @@
 #include "src/stream.h"
 
+#include <condition_variable>
+#include <deque>
 #include <memory>
-#include <unordered_map>
+#include <mutex>
 #include <utility>
 
 #include "base/error.h"
+#include "base/float_modes.h"
+#include "base/process_mark.h"
 #include "base/quiet_thread.h"
 
 namespace tutti {
-namespace {
 
-struct Register {
+struct Stream::State {
+  struct Queued {
+    Task task;
+    FloatModes modes;
+  };
+
   std::mutex mutex;
-  std::unordered_map<tuttiStream_t, std::unique_ptr<Stream>> streams;
+  std::condition_variable changed;
+  std::deque<Queued> tasks;
+  bool running = false;
+  bool ending = false;
+  tuttiResult_t first_failure = tuttiSuccess;
+
+  bool idle() const { return tasks.empty() && !running; }
 };
 
-Register& TheRegister() {
-  static Register streams;
-  return streams;
-}
-
-[[noreturn]] void RefuseStream(tuttiStream_t handle) {
-  if (handle == nullptr) Throw(tuttiInvalidArgument, "stream is NULL");
-  Throw(tuttiInvalidArgument, "stream {} was not made by tuttiStreamCreate, or was destroyed before", handle);
-}
-
-}  // namespace
-
-tuttiStream_t NewStream() {
-  auto stream = std::make_unique<Stream>();
-  auto* const handle = stream.get();
-  auto& all = TheRegister();
-  const std::lock_guard lock(all.mutex);
-  all.streams.emplace(handle, std::move(stream));
-  return handle;
-}
-
-void DestroyStream(tuttiStream_t handle) {
-  std::unique_ptr<Stream> last;  // waits when it goes, without the lock
-  auto& all = TheRegister();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.streams.find(handle);
-  if (found == all.streams.end()) RefuseStream(handle);
-  last = std::move(found->second);
-  all.streams.erase(found);
-}
-
-Stream* FindStream(tuttiStream_t handle) {
-  auto& all = TheRegister();
-  const std::lock_guard lock(all.mutex);
-  const auto found = all.streams.find(handle);
-  return found == all.streams.end() ? nullptr : found->second.get();
-}
-
-Stream& CheckedStream(tuttiStream_t handle) {
-  auto* const stream = FindStream(handle);
-  if (stream == nullptr) RefuseStream(handle);
-  return *stream;
-}
-
-Stream::Stream() {
-  thread_ = QuietThread([this] { Work(); });
+Stream::Stream() : birthmark_(OwnProcessMark()), state_(std::make_shared<State>()) {
+  thread_ = QuietThread([state = state_] { Work(*state); });
 }
 
 Stream::~Stream() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) Finish();
 }
 
 void Stream::Enqueue(Task task) {
   {
-    const std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
+    const std::lock_guard lock(state_->mutex);
+    if (state_->ending) {
+      Throw(tuttiInvalidArgument, "stream {} was destroyed before", static_cast<const void*>(this));
+    }
+    state_->tasks.push_back({std::move(task), FloatModes::OfThisThread()});
   }
-  changed_.notify_all();
+  state_->changed.notify_all();
 }
 
 tuttiResult_t Stream::Synchronize() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return tasks_.empty() && !running_; });
-  return std::exchange(first_failure_, tuttiSuccess);
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [this] { return state_->idle(); });
+  return std::exchange(state_->first_failure, tuttiSuccess);
 }
 
 tuttiResult_t Stream::Query() {
-  const std::lock_guard lock(mutex_);
-  return tasks_.empty() && !running_ ? first_failure_ : tuttiInProgress;
+  const std::lock_guard lock(state_->mutex);
+  return state_->idle() ? state_->first_failure : tuttiInProgress;
 }
 
-void Stream::Work() {
-  std::unique_lock lock(mutex_);
+bool Stream::End() {
+  bool idle = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->ending = true;
+    idle = state_->idle();
+  }
+  state_->changed.notify_all();
+  return idle;
+}
+
+void Stream::Finish() {
+  End();
+  thread_.join();
+}
+
+void Stream::Leave() {
+  if (End()) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
+}
+
+void Stream::Work(State& state) {
+  std::unique_lock lock(state.mutex);
   for (;;) {
-    changed_.wait(lock, [this] { return !tasks_.empty() || ending_; });
-    if (tasks_.empty()) return;
-    const Task task = std::move(tasks_.front());
-    tasks_.pop_front();
-    running_ = true;
+    state.changed.wait(lock, [&] { return !state.tasks.empty() || state.ending; });
+    if (state.tasks.empty()) return;
+    auto [task, modes] = std::move(state.tasks.front());
+    state.tasks.pop_front();
+    state.running = true;
     lock.unlock();
+    modes.Apply();
     const auto result = task();
+    task = nullptr;  // what it holds is gone before the stream is idle
     lock.lock();
-    running_ = false;
-    if (first_failure_ == tuttiSuccess) first_failure_ = result;
-    changed_.notify_all();
+    state.running = false;
+    if (state.first_failure == tuttiSuccess) state.first_failure = result;
+    state.changed.notify_all();
   }
 }
 

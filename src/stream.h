@@ -1,12 +1,12 @@
 // A host stream: a thread that runs tasks one after the other, in the order given.
 //
-// Thread-safety: all member functions may be called from any thread but the stream's own (except Record).
+// Thread-safety: all member functions may be called from any thread but the stream's own (except Query).
 #pragma once
 
-#include <condition_variable>
-#include <deque>
+#include <cstdint>
 #include <functional>
-#include <mutex>
+#include <memory>
+#include <span>
 #include <thread>
 
 #include "tutti/tutti.h"
@@ -18,37 +18,60 @@ class Stream {
   using Task = std::function<tuttiResult_t()>;
 
   Stream();
-  // Waits for what is queued.
+  // As Finish(), if that was not called before.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
+  // REQUIRES: a task neither throws nor is the last to hold its own stream. Throws tuttiInvalidArgument if the stream
+  // takes no more tasks.
+  // The task runs in the floating-point modes that the calling thread has now.
   void Enqueue(Task task);
   // Waits until all that was queued before is done; returns the first failure since the last call, and forgets it.
   tuttiResult_t Synchronize();
   // tuttiInProgress while something is queued or running; else the first failure, kept.
   tuttiResult_t Query();
 
- private:
-  void Work();
+  // Takes no more tasks and waits until those queued are done. REQUIRES: called once at most, and not after Leave().
+  void Finish();
+  // Takes no more tasks. Waits if nothing is queued; otherwise the thread goes on alone and ends with the last task.
+  void Leave();
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Task> tasks_;
-  bool running_ = false;
-  bool ending_ = false;
-  tuttiResult_t first_failure_ = tuttiSuccess;
-  std::thread thread_;  // last: it uses all of the above
+  std::uint64_t birthmark() const { return birthmark_; }
+
+ private:
+  struct State;
+  static void Work(State& state);
+  bool End();  // true: it is idle
+
+  std::uint64_t birthmark_;       // of the process whose thread this is
+  std::shared_ptr<State> state_;  // the thread's, too
+  std::thread thread_;
 };
+
+// One task of several streams: each stops at it until all have come and `work` is done, in one of their threads. The
+// task is put on all of them in one step. A stream leaves early, with tuttiRemoteError, once its `is_void` says so,
+// which is looked at every now and then. Throws tuttiInvalidArgument if one of the streams takes no more tasks; then
+// nothing is run.
+//
+// Streams cannot block each other for ever that way: a task waits for the tasks before it on its streams, for those of
+// its other streams to come to it, and for nothing else in this process. "Put on before" is one order for all tasks,
+// because what several streams share is put on them in one step. So the first task that is not done has all its streams
+// at it. What it waits for then are other ranks, which every operation bounds by its own watch and timeout.
+struct SharedPart {
+  std::shared_ptr<Stream> stream;
+  std::function<bool()> is_void;
+};
+void EnqueueOnAll(std::span<const SharedPart> parts, std::function<tuttiResult_t()> work);
 
 // What a tuttiStream_t of ours points to. Such a handle may also be a CUDA stream, and be used after it was destroyed:
 // only the register can tell.
 tuttiStream_t NewStream();
-// Waits for what is queued. Throws tuttiInvalidArgument as below.
+// Waits for what is queued. Throws as CheckedStream.
 void DestroyStream(tuttiStream_t handle);
-// Null if the handle is none of our streams.
-Stream* FindStream(tuttiStream_t handle);
-// Throws tuttiInvalidArgument if the handle is none of our streams.
-Stream& CheckedStream(tuttiStream_t handle);
+// Null if the handle is none of our streams. Throws tuttiInvalidUsage if it is one of the parent process.
+std::shared_ptr<Stream> FindStream(tuttiStream_t handle);
+// Throws tuttiInvalidArgument if the handle is none of our streams, and as FindStream.
+std::shared_ptr<Stream> CheckedStream(tuttiStream_t handle);
 
 }  // namespace tutti

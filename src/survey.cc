@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <span>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "topology/detect.h"
 #include "topology/fuse.h"
@@ -30,9 +28,11 @@ System OwnHost(const Settings& settings) {
 }
 
 void Dump(const System& system, const std::string& path) {
-  std::ofstream file(path);
-  file << WriteTopology(system);
-  if (!file.flush()) Throw(tuttiSystemError, "cannot write TUTTI_TOPO_DUMP_FILE={}: {}", path, std::strerror(errno));
+  try {
+    WriteFile(path, WriteTopology(system));
+  } catch (const Error& error) {
+    Throw(error.code(), "TUTTI_TOPO_DUMP_FILE: {}", error.what());
+  }
 }
 
 std::string OwnAnswer(const Settings& settings) {

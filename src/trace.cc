@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "algorithms/build.h"
+#include "base/files.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "src/operation.h"
 
@@ -54,7 +55,7 @@ void Trace::Add(std::uint64_t call, std::uint64_t count, std::uint64_t sequence,
 
 void Trace::Write() const {
   const TickScale scale = calendar_.Scale();
-  auto events = nlohmann::json::array();
+  auto events = nlohmann::ordered_json::array();
   events.push_back(
       {{"ph", "M"}, {"name", "process_name"}, {"pid", rank_}, {"args", {{"name", fmt::format("rank {}", rank_)}}}});
   events.push_back(
@@ -71,9 +72,8 @@ void Trace::Write() const {
          {"dur", scale.At(event.to) - scale.At(event.from)},
          {"args", {{"call", text}, {"sequence", event.sequence}, {"algorithm", NameOf(event.algorithm)}}}});
   }
-  std::ofstream file(path_);
-  file << nlohmann::json{{"traceEvents", std::move(events)}, {"dropped", dropped_}} << '\n';
-  if (!file) LogLine(Subject::faults, fmt::format("the trace could not be written to {}", path_));
+  WriteFile(path_,
+            JsonText(nlohmann::ordered_json{{"traceEvents", std::move(events)}, {"dropped", dropped_}}, kOneLine));
 }
 
 }  // namespace tutti

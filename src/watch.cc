@@ -1,7 +1,5 @@
 #include "src/watch.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -9,32 +7,15 @@
 #include "base/log.h"
 #include "executors/host/doorbell.h"
 #include "transports/network.h"
+#include "transports/process_register.h"
 
 namespace tutti {
 namespace {
 
-// What has come is taken by then, also by a helper thread on a busy machine.
-constexpr std::chrono::milliseconds kLastSlots{500};
-
-bool IsDead(int pidfd) {
-  if (pidfd < 0) return false;
-  pollfd entry{pidfd, POLLIN, 0};
-  return poll(&entry, 1, 0) > 0;
-}
-
-bool IsPointToPoint(const RecordedCall& call) {
-  const auto collective = static_cast<Collective>(call.call & 0xff);
-  return collective == Collective::send || collective == Collective::receive;
-}
-
-Collective OtherSide(const Operation& operation) {
-  return operation.collective == Collective::send ? Collective::receive : Collective::send;
-}
-
-int PeerOf(const RecordedCall& call) { return static_cast<int>(call.call >> 32); }
-
-bool IsMessageFor(int rank, Collective direction, const RecordedCall& call) {
-  return static_cast<Collective>(call.call & 0xff) == direction && PeerOf(call) == rank;
+std::vector<ControlBlock*> BlocksOf(const Fabric& fabric) {
+  std::vector<ControlBlock*> blocks;
+  for (int r = 0; r < fabric.nranks(); ++r) blocks.push_back(&fabric.control(r));
+  return blocks;
 }
 
 }  // namespace
@@ -44,6 +25,8 @@ Watch::Watch(Fabric& fabric, std::vector<Process> roster, std::string name, std:
       roster_(std::move(roster)),
       name_(std::move(name)),
       timeout_(timeout),
+      history_(BlocksOf(fabric), fabric.rank()),
+      audit_(fabric, history_),
       seen_dead_(static_cast<std::size_t>(fabric.nranks()), false),
       passed_(static_cast<std::size_t>(fabric.nranks())) {}
 
@@ -68,6 +51,7 @@ Error Watch::Fail(const Error& failure) {
     control.fault_text[length] = '\0';
     control.fault_code.store(static_cast<std::uint32_t>(failure.code()), std::memory_order_relaxed);
     control.state.store(RankState::failed, std::memory_order_release);
+    fabric_.control(fabric_.local().front()).failures.fetch_add(1, std::memory_order_release);
     failed_.store(true, std::memory_order_release);
   }
   Log(Subject::faults, "rank {}: {}: {}", fabric_.rank(), ResultPhrase(failure.code()), failure.what());
@@ -85,88 +69,7 @@ std::optional<Error> Watch::LookAtFailures() const {
   for (int r = 0; r < fabric_.nranks(); ++r) {
     const auto& control = fabric_.control(r);
     if (r == fabric_.rank() || control.state.load(std::memory_order_acquire) != RankState::failed) continue;
-    return Error{static_cast<tuttiResult_t>(control.fault_code.load(std::memory_order_relaxed)),
-                 std::string(control.fault_text.data(), strnlen(control.fault_text.data(), kFaultText))};
-  }
-  return std::nullopt;
-}
-
-// The call that rank makes (or made) in the place of ours.
-std::optional<RecordedCall> Watch::Counterpart(int rank, const Undertaking& undertaking) const {
-  const auto& control = fabric_.control(rank);
-  const auto& operation = *undertaking.operation;
-  if (!operation.point_to_point()) {
-    // One load decides in the usual case: the peer has not come yet.
-    if (control.started.load(std::memory_order_acquire) < undertaking.sequence) return std::nullopt;
-    return FindRecord(control, [&](const RecordedCall& call) {
-      return !IsPointToPoint(call) && call.sequence == undertaking.sequence;
-    });
-  }
-  return FindRecord(control, [&](const RecordedCall& call) {
-    return IsMessageFor(fabric_.rank(), OtherSide(operation), call) && call.sequence == undertaking.sequence;
-  });
-}
-
-// The last message of the pair, in the same direction, that the other side has come to, if that is behind ours: it
-// begins one only after it has done those before.
-std::optional<RecordedCall> Watch::LaterMessage(const Undertaking& undertaking) const {
-  const auto& operation = *undertaking.operation;
-  return FindRecord(fabric_.control(operation.root), [&](const RecordedCall& call) {
-    return IsMessageFor(fabric_.rank(), OtherSide(operation), call) && call.sequence > undertaking.sequence;
-  });
-}
-
-// A sender that has sent our message in a form that we do not look at - shorter ones travel by other slots - goes on to
-// the next ones, until its record of ours is gone.
-std::optional<Error> Watch::LookForPassedMessage(const Undertaking& undertaking,
-                                                 std::chrono::steady_clock::duration waited) {
-  const auto& operation = *undertaking.operation;
-  // From another host what was sent may still be on its way.
-  if (operation.collective != Collective::receive || !fabric_.is_local(operation.root)) return std::nullopt;
-  const auto later = LaterMessage(undertaking);
-  if (!later) return std::nullopt;
-  auto& passed = passed_[static_cast<std::size_t>(operation.root)];
-  if (passed.sequence != undertaking.sequence || waited < passed.waited) passed = {undertaking.sequence, waited};
-  if (waited - passed.waited < kLastSlots) return std::nullopt;
-  return Error{
-      tuttiInvalidUsage,
-      fmt::format("the ranks' calls do not match: {} called {}, but {} has sent another message in its place, "
-                  "and gone on to {} as message {}",
-                  Who(fabric_.rank()), Describe(undertaking), Who(operation.root), later->Describe(), later->sequence)};
-}
-
-Error Watch::Mismatch(const Undertaking& undertaking, int rank, const RecordedCall& theirs) const {
-  const auto& operation = *undertaking.operation;
-  const bool alike = DescribeCall(PackCall(operation), operation.count) == theirs.Describe();
-  const char* const differ = operation.tensors != nullptr ? " on tensors of another shape" : " with other recvcounts";
-  return {tuttiInvalidUsage,
-          fmt::format("the ranks' calls do not match: {} called {}, but {} called {}{}", Who(fabric_.rank()),
-                      Describe(undertaking), Who(rank), theirs.Describe(), alike ? differ : "")};
-}
-
-// The oldest operation that is still on record and that this rank and `rank` called differently. A rank with nothing to
-// send or to wait for (a count of zero) has left it behind.
-std::optional<Error> Watch::EarlierMismatch(int rank) const {
-  const auto& control = fabric_.control(rank);
-  for (const auto& mine : ReadRecords(fabric_.control(fabric_.rank()))) {
-    if (IsPointToPoint(mine)) continue;
-    const auto theirs = FindRecord(control, [&](const RecordedCall& call) {
-      return !IsPointToPoint(call) && call.sequence == mine.sequence && call.signature != mine.signature;
-    });
-    if (!theirs) continue;
-    return Error{tuttiInvalidUsage,
-                 fmt::format("the ranks' calls do not match: {} called {} as operation {}, but {} called {}",
-                             Who(fabric_.rank()), mine.Describe(), mine.sequence, Who(rank), theirs->Describe())};
-  }
-  return std::nullopt;
-}
-
-std::optional<Error> Watch::LookForMismatch(const Undertaking& undertaking) const {
-  for (int r = 0; r < fabric_.nranks(); ++r) {
-    if (r == fabric_.rank()) continue;
-    if (undertaking.operation->point_to_point() && r != undertaking.operation->root) continue;
-    const auto theirs = Counterpart(r, undertaking);
-    if (theirs && theirs->signature != undertaking.signature) return Mismatch(undertaking, r, *theirs);
+    return ReadFailure(control);
   }
   return std::nullopt;
 }
@@ -180,13 +83,13 @@ bool Watch::NeedsNothingFrom(int rank, const Undertaking& undertaking) const {
 std::vector<int> Watch::Dead() const {
   std::vector<int> dead;
   for (int r = 0; r < fabric_.nranks(); ++r) {
-    if (r != fabric_.rank() && fabric_.is_local(r) && IsDead(fabric_.pidfd(r))) dead.push_back(r);
+    if (r != fabric_.rank() && fabric_.is_local(r) && HasEnded(fabric_.pidfd(r))) dead.push_back(r);
   }
   return dead;
 }
 
 std::optional<std::string> Watch::HowItEnded(int rank) const {
-  if (fabric_.is_local(rank)) return IsDead(fabric_.pidfd(rank)) ? std::optional<std::string>("died") : std::nullopt;
+  if (fabric_.is_local(rank)) return HasEnded(fabric_.pidfd(rank)) ? std::optional<std::string>("died") : std::nullopt;
   auto why = fabric_.network()->Lost(rank);
   if (why) why = fmt::format("was lost ({})", *why);
   return why;
@@ -208,6 +111,14 @@ std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking, const s
     // News that a rank of another host has completed may overtake what it sent. That may still come until its
     // connections have ended, and then has to be taken.
     if (completed && (!ended || waited < kLastSlots)) continue;
+    // A rank of another host that has failed for a reason of its own closes its connections, too: who is not connected
+    // to it hears of the reason by others, or finds that others are gone.
+    if (!local && !left && waited < kLastSlots) {
+      fabric_.network()->NeedAll();
+      continue;
+    }
+    // A rank that left in order has sent all that it owed. A kernel may not have taken it yet.
+    if (left && waited < kLastSlots) continue;
     // What it had published before is still to be read: only when another look finds us waiting still is it missed.
     if (!seen_dead_[static_cast<std::size_t>(r)]) {
       seen_dead_[static_cast<std::size_t>(r)] = true;
@@ -218,31 +129,18 @@ std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking, const s
     if (!left) died = ended;
   }
   if (missed < 0) return std::nullopt;
-  return Error{tuttiRemoteError,
-               fmt::format("{} {} while {} waited for it in {}", Who(missed),
-                           died.value_or("destroyed its communicator"), Who(fabric_.rank()), Describe(undertaking))};
+  return Error{tuttiRemoteError, fmt::format("{} {} while {} waited for it in {}{}", Who(missed),
+                                             died.value_or("destroyed its communicator"), Who(fabric_.rank()),
+                                             Describe(undertaking), died ? WhoElseEnded(missed) : "")};
 }
 
-std::string Watch::WhereOthersAre(const Undertaking& undertaking) const {
-  const auto& operation = *undertaking.operation;
-  if (operation.point_to_point()) {
-    const auto last = FindRecord(fabric_.control(operation.root), [&](const RecordedCall& call) {
-      return IsMessageFor(fabric_.rank(), OtherSide(operation), call);
-    });
-    if (!last) return "";
-    return fmt::format("; {} has come to {} as message {}", Who(operation.root), last->Describe(), last->sequence);
-  }
+// The rank that is missed may have ended because of another one's end, and not have been heard any more.
+std::string Watch::WhoElseEnded(int missed) const {
   std::string text;
   for (int r = 0; r < fabric_.nranks(); ++r) {
-    if (r == fabric_.rank() || fabric_.control(r).completed.load(std::memory_order_acquire) >= undertaking.sequence)
-      continue;
-    const auto last = FindRecord(fabric_.control(r), [](const RecordedCall& call) { return !IsPointToPoint(call); });
-    const bool came = last && last->sequence >= undertaking.sequence;
-    text += fmt::format(
-        "; {} {}", Who(r),
-        came   ? "is in it, too"
-        : last ? fmt::format("has not called it (its last was operation {}, {})", last->sequence, last->Describe())
-               : std::string("has not called anything yet"));
+    const bool left = fabric_.control(r).state.load(std::memory_order_acquire) == RankState::left;
+    if (r == missed || r == fabric_.rank() || left || !HowItEnded(r)) continue;
+    text += fmt::format("; {} {}, too", Who(r), fabric_.is_local(r) ? "died" : "was lost");
   }
   return text;
 }
@@ -257,6 +155,8 @@ std::optional<Error> Watch::Look(const Undertaking& undertaking, const std::vect
   if (auto theirs = LookAtFailures()) return theirs;
   if (auto mismatch = LookForMismatch(undertaking)) return mismatch;
   if (auto passed = LookForPassedMessage(undertaking, waited)) return passed;
+  if (auto crossing = LookForCrossing(undertaking, waited)) return crossing;
+  if (auto withheld = LookForWithheld(undertaking, waits_for, waited)) return withheld;
   if (auto death = LookForDeath(undertaking, waits_for, waited)) return death;
   if (waited < timeout_) return std::nullopt;
   return Error{tuttiTimeoutError,
@@ -264,28 +164,6 @@ std::optional<Error> Watch::Look(const Undertaking& undertaking, const std::vect
                            Who(fabric_.rank()),
                            waits_for.empty() ? "" : fmt::format(", which waits for {}", Who(waits_for.front())),
                            WhereOthersAre(undertaking))};
-}
-
-Error Watch::Explain(const Undertaking& undertaking, const Fault& fault) {
-  switch (fault.kind) {
-    case Fault::Kind::foreign:
-      if (const auto theirs = Counterpart(fault.peer, undertaking);
-          theirs && theirs->signature != undertaking.signature) {
-        return Mismatch(undertaking, fault.peer, *theirs);
-      }
-      if (auto earlier = EarlierMismatch(fault.peer)) return *earlier;
-      return {tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {}, but what {} sent belongs to "
-                                             "another operation",
-                                             Who(fabric_.rank()), Describe(undertaking), Who(fault.peer))};
-    case Fault::Kind::length:
-      return {tuttiInvalidUsage, fmt::format("{} expects {} bytes from {} in {}, but {} were sent", Who(fabric_.rank()),
-                                             fault.expected, Who(fault.peer), Describe(undertaking), fault.got)};
-    case Fault::Kind::unreachable:
-      return {tuttiRemoteError, fmt::format("{} could not read the memory of {} in {}; it may have died",
-                                            Who(fabric_.rank()), Who(fault.peer), Describe(undertaking))};
-    case Fault::Kind::none: break;
-  }
-  return {tuttiInternalError, fmt::format("an unnamed fault in {}", Describe(undertaking))};
 }
 
 }  // namespace tutti

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "executors/host/run.h"
+#include "src/audit.h"
 #include "src/bootstrap/join_messages.h"
 #include "src/recorder.h"
 #include "transports/fabric.h"
@@ -33,6 +34,13 @@ class Watch {
   // end.
   std::optional<Error> Look(const Undertaking& undertaking, const std::vector<int>& waits_for,
                             std::chrono::steady_clock::duration waited);
+  // For who drives the communicator to tell of each collective that begins, and to ask after each operation.
+  History& history() { return history_; }
+  bool MustAudit(const Operation& operation) { return audit_.Due(operation); }
+  // Looks for ranks whose collectives differ, and for ranks of this host that have failed, without waiting for anybody.
+  std::optional<Error> Audit();
+  // Likewise for the former, at every rank whose memory or word is here already.
+  std::optional<Error> Compare();
   // The failure behind a fault of the data path.
   Error Explain(const Undertaking& undertaking, const Fault& fault);
 
@@ -50,28 +58,48 @@ class Watch {
 
  private:
   std::optional<Error> LookAtFailures() const;
-  std::optional<Error> LookForMismatch(const Undertaking& undertaking) const;
+  std::optional<Error> LookForMismatch(const Undertaking& undertaking);
   std::optional<Error> LookForPassedMessage(const Undertaking& undertaking, std::chrono::steady_clock::duration waited);
+  std::optional<Error> LookForWithheld(const Undertaking& undertaking, const std::vector<int>& waits_for,
+                                       std::chrono::steady_clock::duration waited);
+  std::optional<Error> LookForCrossing(const Undertaking& undertaking, std::chrono::steady_clock::duration waited);
   std::optional<Error> LookForDeath(const Undertaking& undertaking, const std::vector<int>& waits_for,
                                     std::chrono::steady_clock::duration waited);
   // Nothing if it has not, as far as can be seen from here. "died", ...
   std::optional<std::string> HowItEnded(int rank) const;
+  // "; so was rank 2 (...)" for each that has ended besides.
+  std::string WhoElseEnded(int missed) const;
+  bool NeedsUs(int rank, const RecordedCall& theirs) const;
+  bool AwaitsUs(int rank) const;
   bool NeedsNothingFrom(int rank, const Undertaking& undertaking) const;
   std::optional<RecordedCall> Counterpart(int rank, const Undertaking& undertaking) const;
   std::optional<RecordedCall> LaterMessage(const Undertaking& undertaking) const;
   Error Mismatch(const Undertaking& undertaking, int rank, const RecordedCall& theirs) const;
   std::optional<Error> EarlierMismatch(int rank) const;
+  Error Disagreement(int rank) const;
+  std::optional<Error> AwaitName(int rank) const;
   std::string WhereOthersAre(const Undertaking& undertaking) const;
+
+  // What has come is taken by then, also by a kernel, or by a helper thread on a busy machine.
+  static constexpr std::chrono::milliseconds kLastSlots{500};
 
   Fabric& fabric_;
   std::vector<Process> roster_;
   std::string name_;
   std::chrono::milliseconds timeout_;
+  History history_;
+  class Audit audit_;
   std::vector<bool> seen_dead_;  // by rank: dead at the previous look
   struct Passed {
     std::uint64_t sequence = 0;
     std::chrono::steady_clock::duration waited{};
   };
+  struct Crossing {
+    std::uint64_t sequence = 0, record = 0;  // our message, and the peer's newest operation
+    std::chrono::steady_clock::duration waited{};
+  };
+  Crossing crossing_;           // as it was first seen
+  Passed withheld_;             // the collective that a rank was first seen to have ended that we wait for, and when
   std::vector<Passed> passed_;  // by rank: the message that it was first seen to have left behind, and when
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;

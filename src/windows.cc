@@ -7,14 +7,14 @@
 
 #include "base/error.h"
 #include "src/memory.h"
+#include "transports/shared_segments.h"
 
 namespace tutti {
 namespace {
 
 struct Offer {
-  std::uint64_t address;  // of the allocation, for ranks of the same process
-  std::uint64_t allocation_bytes;
-  std::uint64_t offset;
+  std::uint64_t offset;  // in the allocation
+  std::uint64_t bytes;   // of the window
   bool valid;
 };
 
@@ -24,14 +24,15 @@ tuttiWindow* Windows::Register(Fabric& fabric, void* buffer, std::size_t bytes, 
                                Deadline deadline) {
   const auto found = FindAllocation(buffer, bytes);
   Offer offer{};
-  if (found) offer = {reinterpret_cast<std::uint64_t>(found->data), found->bytes, found->offset, true};
+  if (found) offer = {found->offset, bytes, true};
   const auto all = all_gather(std::as_bytes(std::span<const Offer, 1>(&offer, 1)));
   std::vector<Offer> offers(static_cast<std::size_t>(fabric.nranks()));
   std::vector<int> without;
   for (std::size_t r = 0; r < offers.size(); ++r) {
     if (all[r].size() != sizeof(Offer)) Throw(tuttiInternalError, "rank {} sent a malformed window", r);
     std::memcpy(&offers[r], all[r].data(), sizeof(Offer));
-    if (!offers[r].valid) without.push_back(static_cast<int>(r));
+    const auto& offer = offers[r];
+    if (!offer.valid) without.push_back(static_cast<int>(r));
   }
   if (!without.empty()) {
     Throw(tuttiInvalidArgument, "buff is not inside one tuttiMemAlloc allocation on rank{} {}",
@@ -41,25 +42,20 @@ tuttiWindow* Windows::Register(Fabric& fabric, void* buffer, std::size_t bytes, 
     Throw(tuttiInvalidUsage, "more than {} windows were registered on this communicator", windows_.size());
   }
 
-  const int fd = found->fd;
-  auto descriptors = ExchangeDescriptors(fabric.rank(), fabric.local(), std::span(&fd, 1), all_gather, deadline);
-
   Window window;
   window.handle = std::make_unique<tuttiWindow>(tuttiWindow{static_cast<std::uint16_t>(windows_.size())});
   window.begin = static_cast<const std::byte*>(buffer);
   window.bytes = bytes;
-  window.segments.resize(offers.size());
-  window.bases.resize(offers.size());
-  for (std::size_t i = 0; i < fabric.local().size(); ++i) {
-    const int r = fabric.local()[i];
+  window.segments = ShareSegments(fabric, found->fd, found->mapping, all_gather, deadline);
+  window.parts.resize(offers.size());
+  for (const int r : fabric.local()) {
     const auto at = static_cast<std::size_t>(r);
-    window.segments[at] = fabric.same_process(r) ? Segment::Share(reinterpret_cast<std::byte*>(offers[at].address),
-                                                                  offers[at].allocation_bytes)
-                                                 : Segment::Map(descriptors[i].at(0), offers[at].allocation_bytes);
-    window.bases[at] = window.segments[at].data() + offers[at].offset;
+    const auto room = window.segments[at].bytes();
+    if (offers[at].offset > room || offers[at].bytes > room - offers[at].offset) {
+      Throw(tuttiInternalError, "rank {} offered a window that lies outside its allocation", r);
+    }
+    window.parts[at] = {window.segments[at].data() + offers[at].offset, offers[at].bytes};
   }
-  // Nobody may use the window before everybody has mapped it.
-  all_gather({});
   windows_.push_back(std::move(window));
   ++live_;
   return windows_.back().handle.get();
@@ -80,9 +76,11 @@ std::optional<Reach> Windows::Find(const void* pointer, std::size_t bytes) const
   return FindWindow(windows_, pointer, bytes);
 }
 
-const std::byte* Windows::Base(int rank, std::uint16_t number) const {
-  if (number >= windows_.size() || windows_[number].bases.empty()) return nullptr;
-  return windows_[number].bases[static_cast<std::size_t>(rank)];
+const std::byte* Windows::Find(int rank, std::uint16_t number, std::uint64_t offset, std::size_t bytes) const {
+  if (number >= windows_.size() || windows_[number].parts.empty()) return nullptr;
+  const auto part = windows_[number].parts[static_cast<std::size_t>(rank)];
+  if (offset > part.size() || bytes > part.size() - offset) return nullptr;
+  return part.data() + offset;
 }
 
 }  // namespace tutti

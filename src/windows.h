@@ -1,12 +1,13 @@
 // Windows: memory of every rank that every other rank of the host has mapped.
 //
-// Thread-safety: Register and Deregister are collective control calls; Find and Base may run beside each other but not
+// Thread-safety: Register and Deregister are collective control calls; both Finds may run beside each other but not
 // beside those two. The communicator's lock sees to that.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "executors/host/run.h"
@@ -42,7 +43,7 @@ class Windows : public WindowMap {
 
   // How peers reach [pointer, pointer + bytes), if a window of this rank holds it.
   std::optional<Reach> Find(const void* pointer, std::size_t bytes) const;
-  const std::byte* Base(int rank, std::uint16_t window) const override;
+  const std::byte* Find(int rank, std::uint16_t window, std::uint64_t offset, std::size_t bytes) const override;
   bool empty() const { return live_ == 0; }
 
  private:
@@ -50,8 +51,8 @@ class Windows : public WindowMap {
     std::unique_ptr<tuttiWindow> handle;
     const std::byte* begin = nullptr;
     std::size_t bytes = 0;
-    std::vector<Segment> segments;        // by rank
-    std::vector<const std::byte*> bases;  // by rank
+    std::vector<Segment> segments;                  // by rank
+    std::vector<std::span<const std::byte>> parts;  // by rank: where its part is mapped
   };
 
   std::vector<Window>

@@ -129,6 +129,12 @@ class Runner {
     Plan();
   }
 
+  std::size_t elements() const {
+    std::size_t count = 0;
+    for (const auto& stretch : part_.expected) count += stretch.count;
+    return count;
+  }
+
   std::string Run(tuttiComm_t comm, tuttiStream_t stream, Arena& arena, const Synchronize& synchronize) {
     if (std::max(SendBytes(), ReceiveBytes()) + 2 * kGuardBytes + 64 > arena.bytes()) return "the arena is too small";
     // Any alignment that the type allows.
@@ -355,6 +361,8 @@ std::string RunCase(const Case& which, int rank, int nranks, tuttiComm_t comm, t
                     const Synchronize& synchronize) {
   return Runner(which, rank, nranks).Run(comm, stream, arena, synchronize);
 }
+
+std::size_t ElementsCompared(const Case& which, int rank, int nranks) { return Runner(which, rank, nranks).elements(); }
 
 std::vector<Case> MixedCases(std::uint32_t seed, int how_many, int nranks, std::size_t most_bytes) {
   std::mt19937 random(seed);

@@ -52,6 +52,9 @@ using Synchronize = std::function<tuttiResult_t(tuttiStream_t)>;
 std::string RunCase(const Case& which, int rank, int nranks, tuttiComm_t comm, tuttiStream_t stream, Arena& arena,
                     const Synchronize& synchronize = nullptr);
 
+// How many elements of this rank's output RunCase compares.
+std::size_t ElementsCompared(const Case& which, int rank, int nranks);
+
 // `how_many` cases, the same on every rank: all collectives in turn; types, operators, counts, roots and places mixed.
 // No buffer of them has more than `most_bytes`.
 std::vector<Case> MixedCases(std::uint32_t seed, int how_many, int nranks, std::size_t most_bytes);

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -207,6 +210,67 @@ TEST_F(Device, CapturedCallsThatDoNotMatchAreNamed) {
   });
 }
 
+// Kernels that only send wait for nobody. The watch tells, without another call; so does a captured one's replay, of
+// which the host sees nothing; and so does the next collective, whose slots tell of another history.
+TEST_F(Device, RootsThatDisagreeAreNamed) {
+  enum class Then { nothing, replay, collective };
+  for (const auto then : {Then::nothing, Then::replay, Then::collective}) {
+    for (const bool threads : {false, true}) {
+      if (threads && then == Then::replay) continue;  // ranks that are launched together have one graph
+      SCOPED_TRACE(fmt::format("{}, {}", static_cast<int>(then), threads ? "threads" : "processes"));
+      RunRanks(2,
+               [&](Rank& self) {
+                 DeviceRank rank(self, 64 * KiB);
+                 ASSERT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 100, 0, false, 1}), "");
+                 const auto broadcast = [&] {
+                   return tuttiBroadcast(rank.arena().send(), rank.arena().receive(), 10, tuttiFloat, self.rank(),
+                                         rank.comm(), rank.stream());
+                 };
+                 if (then == Then::replay) {
+                   rank.gpu().BeginCapture(rank.stream());
+                   EXPECT_TRUE(Ok(broadcast()));
+                   auto* const graph = rank.gpu().EndCapture(rank.stream());
+                   for (int i = 0; i < 3; ++i) rank.gpu().LaunchGraph(graph, rank.stream());
+                 } else {
+                   EXPECT_TRUE(Ok(broadcast()));
+                 }
+                 if (then == Then::collective) {
+                   const auto result = tuttiAllReduce(rank.arena().send(), rank.arena().receive(), 100, tuttiFloat,
+                                                      tuttiSum, rank.comm(), rank.stream());
+                   EXPECT_TRUE(result == tuttiSuccess || result == tuttiInvalidUsage);
+                   EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream()))) << "the kernel has ended";
+                 }
+                 EXPECT_EQ(AsyncError(rank.comm()), tuttiInvalidUsage);
+                 EXPECT_TRUE(Fails(tuttiBarrier(rank.comm(), rank.stream()), tuttiInvalidUsage,
+                                   {"do not match", "broadcast(count=10", "root=0", "root=1", "rank 0 ", "rank 1 "}));
+                 self.Meet();
+               },
+               {.threads = threads});
+    }
+  }
+}
+
+// With TUTTI_CHECK a barrier behind the call is enqueued with it, and finds out.
+TEST_F(Device, RootsThatDisagreeAreNamedByTheCallOnRequest) {
+  RunRanks(2,
+           [](Rank& self) {
+             DeviceRank rank(self, 64 * KiB);
+             const auto broadcast = [&](int root) {
+               return tuttiBroadcast(rank.arena().send(), rank.arena().receive(), 10, tuttiFloat, root, rank.comm(),
+                                     rank.stream());
+             };
+             EXPECT_TRUE(Ok(broadcast(1)));
+             EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream())));
+             EXPECT_TRUE(Ok(broadcast(self.rank())));
+             EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream()))) << "the kernel has ended";
+             tuttiResult_t told = tuttiSuccess;
+             EXPECT_TRUE(Ok(tuttiCommGetAsyncError(rank.comm(), &told)));
+             EXPECT_EQ(told, tuttiInvalidUsage);
+             self.Meet();
+           },
+           {.environment = {{"TUTTI_CHECK", "1"}}});
+}
+
 // Ranks that are launched together cannot be half in a graph.
 TEST_F(Device, RefusesACaptureOfSomeRanks) {
   RunRanks(2,
@@ -240,6 +304,78 @@ TEST_F(Device, ADeadRankIsNamed) {
              EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream()))) << "the kernel has ended";
            },
            {.may_die = {1}});
+}
+
+// What this rank says in shared memory of a buffer that it registered: its address and its length, side by side. The
+// length becomes another. How often it was found.
+int LieAboutRegistered(const std::byte* buffer, std::uint64_t bytes, std::uint64_t told) {
+  std::ifstream maps("/proc/self/maps");
+  int found = 0;
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t begin = 0, end = 0;
+    if (line.find("tutti-registered") == std::string::npos || line.find("rw-s") == std::string::npos) continue;
+    if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) != 2) continue;
+    for (auto* word = reinterpret_cast<std::uint64_t*>(begin); word + 1 < reinterpret_cast<std::uint64_t*>(end);
+         ++word) {
+      if (word[0] != reinterpret_cast<std::uint64_t>(buffer) || word[1] != bytes) continue;
+      word[1] = told;
+      ++found;
+    }
+  }
+  return found;
+}
+
+// A slot that says its data is where the sender gave nothing, in memory that the reader's GPU has mapped.
+TEST_F(Device, ReferencesBeyondWhatWasGivenAreRefused) {
+  const char* const hosts = std::getenv("TUTTI_VIRTUAL_HOSTS");
+  if (hosts != nullptr) GTEST_SKIP() << "no slot refers to memory of another host";
+  RunRanks(2,
+           [](Rank& self) {
+             constexpr std::size_t kGiven = 64 * KiB, kAll = 4 * kGiven;
+             DeviceRank rank(self, kAll, "direct");
+             auto* const buffer = rank.gpu().Allocate(kAll);
+             void* handle = nullptr;
+             ASSERT_TRUE(Ok(tuttiCommRegister(rank.comm(), buffer, kGiven, &handle)));
+             ASSERT_NE(handle, nullptr);
+             const auto reduce = [&](std::byte* from) {
+               return tuttiAllReduce(from, rank.arena().receive(), kGiven / sizeof(float), tuttiFloat, tuttiSum,
+                                     rank.comm(), rank.stream());
+             };
+             for (int call = 0; call < 3; ++call) {  // until both have opened what the other registered
+               ASSERT_TRUE(Ok(reduce(buffer)));
+               ASSERT_TRUE(Ok(rank.gpu().Synchronize(rank.stream())));
+               self.Meet();
+             }
+             const bool liar = self.rank() == 1;
+             if (liar) {
+               ASSERT_EQ(LieAboutRegistered(buffer, kGiven, kAll), 1);
+             }
+             const auto result = reduce(liar ? buffer + kAll / 2 : buffer);
+             EXPECT_TRUE(result == tuttiSuccess || result == tuttiRemoteError);
+             EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream()))) << "the kernel has ended";
+             EXPECT_EQ(AsyncError(rank.comm()), tuttiRemoteError);
+             EXPECT_TRUE(Fails(tuttiBarrier(rank.comm(), rank.stream()), tuttiRemoteError,
+                               {"rank 1 (", "rank 0 (", "memory which that rank may not refer to"}));
+             self.Meet();
+             rank.gpu().Free(buffer);
+           },
+           {.environment = {{"TUTTI_WIRE", "bulk"}}});
+}
+
+// A buffer that is said to be longer than its allocation is not opened: slots carry the data.
+TEST_F(Device, RegisteredMemoryThatIsNotThereIsNotOpened) {
+  RunRanks(2, [](Rank& self) {
+    constexpr std::size_t kGiven = 64 * KiB;
+    DeviceRank rank(self, kGiven);
+    const Case sum{What::all_reduce, tuttiFloat32, tuttiSum, kGiven / sizeof(float) / 2, 0, false, 1};
+    if (self.rank() == 1) {
+      void* handle = nullptr;
+      ASSERT_TRUE(Ok(tuttiCommRegister(rank.comm(), rank.arena().send(), kGiven, &handle)));
+      ASSERT_EQ(LieAboutRegistered(rank.arena().send(), kGiven, std::uint64_t{1} << 40), 1);
+    }
+    self.Meet();
+    for (int call = 0; call < 3; ++call) ASSERT_EQ(rank.Run(sum), "");
+  });
 }
 
 TEST_F(Device, ARankThatNeverComesIsATimeout) {

@@ -165,18 +165,42 @@ INSTANTIATE_TEST_SUITE_P(About, Disagree, ::testing::Range(std::size_t{0}, Disag
                          [](const auto& info) { return Disagreements()[info.param].name; });
 
 // Short messages travel by other slots than longer ones: nobody sees them come, and the sender goes on until it has no
-// room, and its first call is on record no more.
+// room, and its first call is on record no more. Only then the receiver calls: as long as the call is on record, it is
+// found there.
 void SendsWhatIsNotReceived(const RunOptions& options, tuttiResult_t code) {
   RunRanks(
-      2,
+      3,
       [&](Rank& self) {
         const auto comm = self.Join();
         Buffers buffers;
         auto result = tuttiSuccess;
+        constexpr int kMoreThanRecords = 150;
+        // On the board: rank 2 has all of its messages; rank 0 has gone on to another one to rank 1.
+        auto& taken = self.board().numbers[0];
+        auto& gone_on = self.board().numbers[1];
+        const auto await = [](const auto& number) {
+          while (number.load() == 0) usleep(1000);
+        };
         if (self.rank() == 1) {
+          await(gone_on);
           result = tuttiRecv(buffers.receive.data(), 20, kF, 0, comm, nullptr);
-        } else {
+        } else if (self.rank() == 0) {
+          result = tuttiSend(buffers.send.data(), 10, kF, 1, comm, nullptr);
+          for (int i = 0; i < kMoreThanRecords && result == tuttiSuccess; ++i) {
+            result = tuttiSend(buffers.send.data(), 10, kF, 2, comm, nullptr);
+          }
+          await(taken);
+          if (result == tuttiSuccess) result = tuttiSend(buffers.send.data(), 10, kF, 1, comm, nullptr);
+          gone_on = 1;
           while (result == tuttiSuccess) result = tuttiSend(buffers.send.data(), 10, kF, 1, comm, nullptr);
+        } else {
+          for (int i = 0; i < kMoreThanRecords && result == tuttiSuccess; ++i) {
+            result = tuttiRecv(buffers.receive.data(), 10, kF, 0, comm, nullptr);
+          }
+          EXPECT_TRUE(Ok(result));
+          taken = 1;
+          self.Meet();
+          return;
         }
         EXPECT_TRUE(
             Fails(result, code, {"receive(count=20, float32, from rank 0)", "send(count=10, float32, to rank 1)"}));
@@ -187,9 +211,126 @@ void SendsWhatIsNotReceived(const RunOptions& options, tuttiResult_t code) {
 
 TEST(OtherMessages, AreToldFromLateOnes) { SendsWhatIsNotReceived({}, tuttiInvalidUsage); }
 
+// The pair waits for each other, and nobody else comes to help.
+TEST(Crossing, OfAMessageAndACollectiveIsTold) {
+  for (const bool threads : {false, true}) {
+    for (const bool sends : {false, true}) {
+      RunRanks(3,
+               [&](Rank& self) {
+                 const auto comm = self.Join();
+                 Buffers buffers;
+                 auto result = tuttiSuccess;
+                 if (self.rank() > 0) {
+                   result = AllReduce(100)(comm, buffers);
+                 } else if (sends) {
+                   result = tuttiSend(buffers.send.data(), 300'000, kF, 1, comm, nullptr);  // more than slots hold
+                 } else {
+                   result = tuttiRecv(buffers.receive.data(), 10, kF, 1, comm, nullptr);
+                 }
+                 EXPECT_TRUE(Fails(result, tuttiInvalidUsage,
+                                   {"all_reduce(count=100", sends ? "send(count=300000" : "receive(count=10", "rank 0 ",
+                                    "rank 1 ", "each waits for the other"}));
+                 self.Meet();
+               },
+               {.threads = threads, .limit = std::chrono::seconds(20)});
+    }
+  }
+}
+
+// What a rank of a v-form needs, only its counts tell: it says for whom it waits.
+TEST(Crossing, OfAMessageAndAVFormIsTold) {
+  const std::vector<std::pair<std::string, Call>> forms = {{"all_gather_v", AllGatherV({50, 60, 70})},
+                                                           {"all_gather_v", AllGatherV({50'000, 0, 70'000})},
+                                                           {"all_to_all_v", AllToAllV(100, 0, 0)}};
+  for (const auto& [name, form] : forms) {
+    for (int trial = 0; trial < 4; ++trial) {
+      const int peer = 1 + trial % 2;
+      RunRanks(3,
+               [&, &name = name, &form = form](Rank& self) {
+                 const auto comm = self.Join();
+                 Buffers buffers;
+                 const auto result = self.rank() > 0 ? form(comm, buffers)
+                                                     : tuttiRecv(buffers.receive.data(), 10, kF, peer, comm, nullptr);
+                 EXPECT_TRUE(Fails(result, tuttiInvalidUsage,
+                                   {name + "(", "receive(count=10", "rank 0 ", "rank " + std::to_string(peer) + " ",
+                                    "each waits for the other"}));
+                 self.Meet();
+               },
+               {.threads = trial >= 2, .limit = std::chrono::seconds(20)});
+    }
+  }
+}
+
+// A leaf of a gather may end without its root, but not where the root reads its buffer in place.
+TEST(Crossing, OfAMessageAndAGatherIsTold) {
+  for (const int peer : {1, 2}) {
+    RunRanks(3,
+             [&](Rank& self) {
+               const auto comm = self.Join();
+               Buffers buffers;
+               const auto result = self.rank() > 0 ? tuttiGather(buffers.send.data(), buffers.receive.data(), 90'000,
+                                                                 kF, 0, comm, nullptr)
+                                                   : tuttiRecv(buffers.receive.data(), 10, kF, peer, comm, nullptr);
+               EXPECT_TRUE(Fails(result, tuttiInvalidUsage,
+                                 {"gather(count=90000", "receive(count=10", "rank 0 ", "rank " + std::to_string(peer),
+                                  "each waits for the other"}));
+               self.Meet();
+             },
+             {.threads = true, .limit = std::chrono::seconds(20)});
+  }
+}
+
+TEST(Crossing, OfTwoReceivesIsTold) {
+  RunRanks(
+      2,
+      [](Rank& self) {
+        const auto comm = self.Join();
+        Buffers buffers;
+        EXPECT_TRUE(Fails(tuttiRecv(buffers.receive.data(), 10, kF, 1 - self.rank(), comm, nullptr), tuttiInvalidUsage,
+                          {"receive(count=10, float32, from rank 0)", "receive(count=10, float32, from rank 1)"}));
+        self.Meet();
+      },
+      {.limit = std::chrono::seconds(20)});
+}
+
+// What goes on side by side may be done in any order, however late it comes.
+TEST(Crossing, InAGroupIsNone) {
+  RunRanks(2, [](Rank& self) {
+    const auto comm = self.Join();
+    Buffers buffers;
+    if (self.rank() == 0) {
+      EXPECT_TRUE(Ok(tuttiRecv(buffers.receive.data(), 300'000, kF, 1, comm, nullptr)));
+      EXPECT_TRUE(Ok(AllReduce(100)(comm, buffers)));
+      return;
+    }
+    usleep(1'200'000);
+    EXPECT_TRUE(Ok(tuttiGroupStart()));
+    EXPECT_TRUE(Ok(AllReduce(100)(comm, buffers)));
+    EXPECT_TRUE(Ok(tuttiSend(buffers.send.data(), 300'000, kF, 0, comm, nullptr)));
+    EXPECT_TRUE(Ok(tuttiGroupEnd()));
+  });
+}
+
+// The signature leaves out what only pairs know.
+TEST(Withheld, BlocksOfAnAllToAllAreTold) {
+  RunRanks(2,
+           [](Rank& self) {
+             const auto comm = self.Join();
+             Buffers buffers;
+             const bool gives = self.rank() == 1;
+             const std::size_t sends[] = {gives ? 0U : 10U, 10}, receives[] = {10, 10}, places[] = {0, 20};
+             auto result = tuttiAlltoAllV(buffers.send.data(), sends, places, buffers.receive.data(), receives, places,
+                                          kF, comm, nullptr);
+             if (result == tuttiSuccess) result = tuttiBarrier(comm, nullptr);
+             EXPECT_TRUE(Fails(result, tuttiInvalidUsage, {"all_to_all_v", "rank 0 ", "rank 1 "}));
+             self.Meet();
+           },
+           {.limit = std::chrono::seconds(20)});
+}
+
 // There it may still be on its way.
 TEST(OtherMessages, BetweenHostsAreNamedWhenTheTimeIsOver) {
-  SendsWhatIsNotReceived({.environment = {{"TUTTI_VIRTUAL_HOSTS", "2"}, {"TUTTI_TIMEOUT_MS", "1500"}}},
+  SendsWhatIsNotReceived({.environment = {{"TUTTI_VIRTUAL_HOSTS", "3"}, {"TUTTI_TIMEOUT_MS", "1500"}}},
                          tuttiTimeoutError);
 }
 

@@ -6,7 +6,6 @@ Each trial follows from the seed and its number alone; --only replays one. Exit 
 this machine cannot make such clusters."""
 
 import argparse
-import collections
 import concurrent.futures
 import os
 import pathlib
@@ -17,6 +16,7 @@ import time
 
 sys.dont_write_bytecode = True  # nothing is left in the source tree
 from campaign import cluster, judge, trial  # noqa: E402
+from campaign.table import Table  # noqa: E402
 
 # From the last act: what is slowest is to miss silent ranks in several communicators, one after the other.
 LIMIT_SECONDS = 40
@@ -32,35 +32,10 @@ def parse(arguments):
     parser.add_argument("--first", type=int, default=0, help="the first trial's number")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="only trials of these numbers, such as 3,5: with all that their ranks say")
+    parser.add_argument("--kinds", help="only faults of these kinds, such as flooded,flooded_shrink; all are as likely")
     parser.add_argument("--jobs", type=int, default=4, help="clusters at a time")
     parser.add_argument("--list", action="store_true", help="say what the trials are, and do nothing")
     return parser.parse_args(arguments)
-
-
-class Table:
-    """By kind of fault: trials, and how many of them had each sort of fault."""
-
-    def __init__(self):
-        self.trials = collections.Counter()
-        self.bad = collections.Counter()
-
-    def add(self, kind, sorts):
-        self.trials[kind] += 1
-        for sort in sorts:
-            self.bad[kind, sort] += 1
-
-    def __str__(self):
-        rows = [["fault", "trials", *COLUMNS]]
-        for kind in sorted(self.trials):
-            rows.append([kind, self.trials[kind], *(self.bad[kind, sort] for sort in COLUMNS)])
-        totals = (sum(self.bad[kind, sort] for kind in self.trials) for sort in COLUMNS)
-        rows.append(["all", sum(self.trials.values()), *totals])
-        widths = [max(len(str(row[column])) for row in rows) for column in range(len(rows[0]))]
-        return "\n".join(
-            "  ".join(str(cell).rjust(width) if column else str(cell).ljust(width)
-                      for column, (cell, width) in enumerate(zip(row, widths)))
-            for row in rows
-        )
 
 
 def report(options, one, record, bad):
@@ -69,7 +44,8 @@ def report(options, one, record, bad):
     for sort, sentence in bad:
         print(f"  {sort.upper()}: {sentence}")
     if bad:
-        print(f"  replay: {sys.argv[0]} {options.source} {options.build} --seed {options.seed} --only {one.number}")
+        print(f"  replay: {sys.argv[0]} {options.source} {options.build} --seed {options.seed} --only {one.number}"
+              + (f" --kinds {options.kinds}" if options.kinds else ""))
     if bad or options.only is not None:
         print(textwrap.indent(record.output, "    "))
     sys.stdout.flush()
@@ -80,7 +56,8 @@ def main():
     numbers = range(options.first, options.first + options.trials)
     if options.only is not None:
         numbers = map(int, options.only.split(","))
-    trials = [trial.derive(options.seed, number) for number in numbers]
+    kinds = options.kinds.split(",") if options.kinds else None
+    trials = [trial.derive(options.seed, number, kinds) for number in numbers]
     if options.list:
         print("\n".join(map(str, trials)))
         return 0
@@ -88,7 +65,7 @@ def main():
     run = lambda one: cluster.run(one, options.source, program, f"campaign-{os.getpid()}-{one.number}", LIMIT_SECONDS)
     # So that the table comes, and clusters are stopped, however it ends.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    table, failed, stopped, began = Table(), 0, False, time.monotonic()
+    table, failed, stopped, began = Table("fault", COLUMNS), 0, False, time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         pending = {pool.submit(run, one): one for one in trials}
         try:

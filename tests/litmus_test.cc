@@ -15,6 +15,8 @@ namespace tutti::testing {
 namespace {
 
 constexpr std::uint32_t kRounds = 20'000;
+// Its threads are processes' threads, which a busy machine takes turns with.
+constexpr std::uint32_t kRoundsOfStandIn = 1'000;
 
 // The launch's words and slots in one zeroed piece of memory.
 struct Memory {
@@ -33,16 +35,17 @@ TEST(DeviceLitmus, NothingIsTornLostOrSeenTooEarly) {
         const std::vector<char> image((std::istreambuf_iterator<char>(file)), {});
         ASSERT_FALSE(image.empty()) << TUTTI_LITMUS_IMAGE;
         const auto stream = gpu.NewStream();
+        const auto rounds = Gpu::IsStandIn() ? kRoundsOfStandIn : kRounds;
         auto* const memory = reinterpret_cast<Memory*>(gpu.AllocateShared(sizeof(Memory)));
         for (const bool packets : {false, true}) {
           for (const bool wide : {false, true}) {
             std::memset(static_cast<void*>(memory), 0, sizeof *memory);
-            LitmusLaunch launch{memory->slots, memory->readers, &memory->wrong, &memory->stop, kRounds, packets, wide};
+            LitmusLaunch launch{memory->slots, memory->readers, &memory->wrong, &memory->stop, rounds, packets, wide};
             gpu.Launch(image.data(), kLitmusName, 1 + kLitmusReaders, kLitmusThreads, &launch, stream);
             ASSERT_TRUE(Ok(gpu.Synchronize(stream)));
             EXPECT_EQ(memory->wrong, 0u) << (packets ? "packets" : "bulk") << (wide ? ", wide" : "");
             for (const auto& reader : memory->readers) {
-              EXPECT_EQ(reader.head, kRounds) << "all rounds were read";
+              EXPECT_EQ(reader.head, rounds) << "all rounds were read";
             }
           }
         }

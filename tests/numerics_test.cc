@@ -2,8 +2,13 @@
 // that do not depend on how they were computed in deterministic mode, and scaled sums.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <random>
+
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
 
 #include "tests/elements.h"
 #include "tests/ranks.h"
@@ -136,6 +141,105 @@ TEST(PreMulSum, OfADeviceScalarIsReadWhenTheCallRuns) {
     EXPECT_TRUE(Fails(tuttiAllReduce(&other, &other, 1, tuttiFloat64, op, comm, nullptr), tuttiInvalidArgument,
                       {"float32", "float64"}));
   });
+}
+
+#if defined(__SSE2__)
+// What `-ffast-math` sets in a thread.
+constexpr unsigned kFlushSubnormals = 0x8040;
+
+std::size_t CountOf(const std::vector<float>& data, std::uint32_t bits) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(data, [bits](float each) { return std::bit_cast<std::uint32_t>(each) == bits; }));
+}
+
+// Half of the message is a helper thread's.
+TEST(FloatModes, OfTheCallerHoldForItsHelperThreads) {
+  static constexpr std::size_t kCount = 1 << 20;
+  RunRanks(2,
+           [](Rank& self) {
+             const auto comm = self.Join();
+             const auto contribution = std::bit_cast<float>(self.rank() == 0 ? 3U : 4U);
+             const std::vector<float> data(kCount, contribution);
+             std::vector<float> got(kCount);
+             const auto reduce = [&] {
+               return tuttiAllReduce(data.data(), got.data(), kCount, tuttiFloat32, tuttiSum, comm, nullptr);
+             };
+             const auto before = _mm_getcsr();
+             _mm_setcsr(before | kFlushSubnormals);
+             const auto flushed = reduce();
+             _mm_setcsr(before);
+             ASSERT_TRUE(Ok(flushed));
+             EXPECT_EQ(CountOf(got, 0), kCount) << CountOf(got, 7) << " elements are a sum that was not flushed";
+             ASSERT_TRUE(Ok(reduce()));
+             EXPECT_EQ(CountOf(got, 7), kCount);
+           },
+           {.environment = {{"TUTTI_THREADS", "2"}, {"TUTTI_CHANNELS", "2"}}});
+}
+
+TEST(FloatModes, OfWhoGivesAStreamACallHoldForThatCall) {
+  static constexpr std::size_t kCount = 1000;
+  RunRanks(2, [](Rank& self) {
+    const auto comm = self.Join();
+    tuttiStream_t stream;
+    ASSERT_TRUE(Ok(tuttiStreamCreate(&stream)));
+    const std::vector<float> data(kCount, std::bit_cast<float>(self.rank() == 0 ? 3U : 4U));
+    std::vector<float> flushed(kCount), kept(kCount);
+    const auto reduce = [&](std::vector<float>& to) {
+      return tuttiAllReduce(data.data(), to.data(), kCount, tuttiFloat32, tuttiSum, comm, stream);
+    };
+    const auto before = _mm_getcsr();
+    _mm_setcsr(before | kFlushSubnormals);
+    const auto given = reduce(flushed);
+    _mm_setcsr(before);
+    ASSERT_TRUE(Ok(given));
+    ASSERT_TRUE(Ok(reduce(kept)));
+    ASSERT_TRUE(Ok(tuttiStreamSynchronize(stream)));
+    EXPECT_EQ(CountOf(flushed, 0), kCount);
+    EXPECT_EQ(CountOf(kept, 7), kCount);
+    EXPECT_TRUE(Ok(tuttiStreamDestroy(stream)));
+  });
+}
+#endif
+
+// Results that are stored past the caches, and blocks of them that peers read where they lie while the call goes on. A
+// chunk's last stores are still on their way when its slot is published, unless they are fenced.
+TEST(Streamed, BlocksThatPeersReadInPlaceAreWhole) {
+  static constexpr std::size_t kCount = 3'000'000;
+  static constexpr int kCalls = 5;
+  const auto run = [](const char* algorithm, bool threads) {
+    RunRanks(2,
+             [](Rank& self) {
+               const auto comm = self.Join();
+               std::vector<std::int32_t> sent(kCount), got(kCount), part(kCount / 2);
+               const auto wrong = [&](auto&& wanted) {
+                 std::size_t count = 0;
+                 for (std::size_t i = 0; i < kCount; ++i) count += got[i] != wanted(i);
+                 return count;
+               };
+               for (int call = 1; call <= kCalls; ++call) {
+                 std::ranges::fill(sent, 1000 * call + self.rank());
+                 ASSERT_TRUE(Ok(tuttiAllReduce(sent.data(), got.data(), kCount, tuttiInt32, tuttiSum, comm, nullptr)));
+                 ASSERT_EQ(wrong([&](std::size_t) { return 2000 * call + 1; }), 0U) << "all-reduce " << call;
+                 std::ranges::fill(part, 7 * call + self.rank());
+                 ASSERT_TRUE(Ok(tuttiAllGather(part.data(), got.data(), part.size(), tuttiInt32, comm, nullptr)));
+                 ASSERT_EQ(wrong([&](std::size_t i) { return 7 * call + static_cast<int>(i / part.size()); }), 0U)
+                     << "all-gather " << call;
+               }
+             },
+             // Thousands of short steps, each of which waits for the other rank: long where other work takes the cores.
+             {.threads = threads,
+              .limit = std::chrono::seconds(200),
+              .environment = {{"TUTTI_ALGO", algorithm},
+                              {"TUTTI_WIRE", "bulk"},
+                              {"TUTTI_CHUNK", "1024"},
+                              {"TUTTI_CHANNELS", "1"},
+                              {"TUTTI_CMA", "1"},
+                              {"TUTTI_STREAM_BYTES", "1"}}});
+  };
+  for (const char* algorithm : {"recursive", "ring"}) {
+    run(algorithm, true);
+    run(algorithm, false);
+  }
 }
 
 TEST(Average, IsTheSumDividedByTheRanks) {

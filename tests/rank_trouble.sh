@@ -2,6 +2,7 @@
 # Trouble from outside for ranks of a cluster (scripts/cluster.sh), found by what their environment says.
 #
 #   tests/rank_trouble.sh RUN RANK,... kill|stop|continue|strangers      all at once
+#   tests/rank_trouble.sh RUN RANK flood SECONDS SEED                    campaign/flood.py on the rank's host; goes on alone
 #
 # RUN is what FAULT_RUN was in the environment when the cluster was started. Waits up to 5 s for a rank that is
 # starting.
@@ -58,5 +59,10 @@ case $trouble in
   stop) kill -STOP "${processes[@]}" ;;
   continue) kill -CONT "${processes[@]}" ;;
   strangers) for process in "${processes[@]}"; do send_strangers "$process"; done ;;
+  flood)
+    flood=$(dirname "$0")/campaign/flood.py
+    # It is given time to fill the queues.
+    nsenter --net --target "${processes[0]}" setsid -f "$flood" "$4" "$5" >/dev/null 2>&1 </dev/null
+    sleep 0.5 ;;
   *) echo "$0: '$trouble' is not known" >&2; exit 2 ;;
 esac

@@ -18,9 +18,10 @@
 
 // Present when the address sanitizer is. A rank leaves by _exit, so its leaks are looked for by hand.
 extern "C" int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
-// Read by the thread sanitizer. Leaving by _exit, a rank does not join the thread that served its rendezvous.
+// Read by the thread sanitizer. Leaving by _exit, a rank does not join the thread that served its rendezvous. Some
+// tests' children of fork() make threads.
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() {
-  return "report_thread_leaks=0";
+  return "report_thread_leaks=0:die_after_fork=0";
 }
 
 namespace tutti::testing {
@@ -91,7 +92,12 @@ struct Process {
 
 void RunOneRank(int rank, int size, Board& board, Sender& sender, bool alone, const std::function<void(Rank&)>& body) {
   using Reporter = ::testing::ScopedFakeTestPartResultReporter;
-  Rank self(rank, size, board, [&](std::string text) { sender.Send({Kind::note, rank, 0, "", std::move(text)}); });
+  Rank self(
+      rank, size, board,
+      [&](std::string text) {
+        sender.Send({Kind::note, rank, 0, "", std::move(text)});
+      },
+      !alone);
   ::testing::TestPartResultArray results;
   {
     // Alone in its process, a rank answers for threads of its own, too.
@@ -136,12 +142,13 @@ void RunOneRank(int rank, int size, Board& board, Sender& sender, bool alone, co
 }
 
 Process Start(int first_rank, int ranks_here, int size, Board& board, const RunOptions& options,
-              const std::function<void(Rank&)>& body) {
+              const std::function<void(Rank&)>& body, const std::vector<Process>& earlier) {
   int ends[2];
   if (pipe(ends) != 0) return {};
   const pid_t pid = fork();
   if (pid == 0) {
     close(ends[0]);
+    for (const auto& process : earlier) close(process.fd);  // a rank has only its own descriptors
     BeProcess(first_rank, ranks_here, size, board, ends[1], options, body);
   }
   close(ends[1]);
@@ -235,7 +242,9 @@ std::vector<Outcome> RunRanks(int size, const std::function<void(Rank&)>& body, 
   }
   std::vector<Process> processes;
   const int ranks_here = options.threads ? size : 1;
-  for (int r = 0; r < size; r += ranks_here) processes.push_back(Start(r, ranks_here, size, *board, options, body));
+  for (int r = 0; r < size; r += ranks_here) {
+    processes.push_back(Start(r, ranks_here, size, *board, options, body, processes));
+  }
 
   const bool in_time = Collect(processes, std::chrono::steady_clock::now() + options.limit);
   for (auto& process : processes) {

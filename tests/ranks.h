@@ -53,11 +53,13 @@ struct Board {
 
 class Rank {
  public:
-  Rank(int rank, int size, Board& board, std::function<void(std::string)> note)
-      : rank_(rank), size_(size), board_(board), note_(std::move(note)) {}
+  Rank(int rank, int size, Board& board, std::function<void(std::string)> note, bool threads = false)
+      : rank_(rank), size_(size), threads_(threads), board_(board), note_(std::move(note)) {}
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  // All ranks are threads of one process.
+  bool threads() const { return threads_; }
   Board& board() const { return board_; }
 
   // Joins all ranks of the test into a communicator. `which` tells the communicators of one test apart; rank 0 opens
@@ -73,6 +75,7 @@ class Rank {
  private:
   int rank_;
   int size_;
+  bool threads_;
   Board& board_;
   int meetings_ = 0;
   std::function<void(std::string)> note_;

@@ -1,5 +1,6 @@
 // What decides plans from outside: tables, calibrations, topologies and forced algorithms. Errors in them reach every
 // rank.
+#include <fmt/format.h>
 #include <stdlib.h>
 
 #include "tests/from_outside.h"
@@ -30,7 +31,7 @@ TEST(Selection, FollowsATable) {
 
 TEST(Selection, AWrongTableIsToldToEveryRank) {
   ExpectRefusal(3, {{"TUTTI_TABLE", "/nowhere/table.json"}}, {"cannot read /nowhere/table.json"});
-  ExpectRefusal(3, {{"TUTTI_TABLE", "/nowhere/\xff.json"}}, {"cannot read /nowhere/\xff.json"});
+  ExpectRefusal(3, {{"TUTTI_TABLE", "/nowhere/\xff.json"}}, {"cannot read /nowhere/\\xff.json"});
   const File table(R"({"tutti_selection": 1, "ranks": 4, "nodes": 1, "rows": []})");
   ExpectRefusal(3, {{"TUTTI_TABLE", table.path()}}, {table.path(), "it is for 4 ranks", "here are 3"});
 }
@@ -38,6 +39,33 @@ TEST(Selection, AWrongTableIsToldToEveryRank) {
 TEST(Selection, AWrongCalibrationIsToldToEveryRank) {
   const File broken(R"({"tutti_calibration": 1, "costs": {"operation_us": -1}})");
   ExpectRefusal(3, {{"TUTTI_CALIBRATION", broken.path()}}, {broken.path(), "\"operation_us\" is -1"});
+}
+
+std::string Deep(const std::string& around) {
+  constexpr int kDeep = 200'000;
+  return fmt::format(fmt::runtime(around), std::string(kDeep, '[') + std::string(kDeep, ']'));
+}
+
+TEST(Selection, WhatIsDeepOrOfAnotherTypeIsRefusedOnEveryRank) {
+  const auto refused = [](const char* setting, const std::string& text, const std::vector<std::string>& words) {
+    const File file(text);
+    auto all = words;
+    all.push_back(file.path());
+    ExpectRefusal(2, {{setting, file.path()}}, all);
+  };
+  const std::string table = R"({{"tutti_selection": 1, "ranks": 2, "nodes": 1, "rows": [{}]}})";
+  refused("TUTTI_TABLE", Deep(table), {"deeper than 16 levels"});
+  refused("TUTTI_TABLE", Deep("{}"), {"deeper than 16 levels"});
+  refused("TUTTI_TABLE", fmt::format(fmt::runtime(table), R"({"collective": "all_reduce", "pairwise": "no"})"),
+          {"rows[0]", "\"pairwise\" is \"no\"; it takes true or false"});
+  refused("TUTTI_TABLE", fmt::format(fmt::runtime(table), R"({"collective": 7})"),
+          {"\"collective\" is 7; it takes a text"});
+  refused("TUTTI_CALIBRATION", Deep(R"({{"tutti_calibration": 1, "costs": {}}})"), {"deeper than 16 levels"});
+  refused("TUTTI_CALIBRATION", R"({"tutti_calibration": "one", "costs": {}})", {"\"tutti_calibration\" is \"one\""});
+  refused("TUTTI_CALIBRATION", R"({"tutti_calibration": 1, "costs": {"operation_us": {}}})",
+          {"costs", "\"operation_us\" is an object; it takes a number"});
+  refused("TUTTI_TABLE", "[\"" + std::string(3 << 20, '\x1b') + "\"]", {"no JSON"});
+  ExpectRefusal(2, {{"TUTTI_TABLE", "/dev/zero"}}, {"/dev/zero has more than"});
 }
 
 TEST(Selection, ImpossibleForcesAreRefused) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "algorithms/host_machine.h"
 #include "algorithms/select.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "bench/limits.h"
 #include "bench/statistics.h"
 #include "report/sizes.h"
@@ -118,9 +118,7 @@ void Calibrate(const CalibrateOptions& options) {
   }
   const auto directory = std::filesystem::path(path).parent_path();
   if (!directory.empty()) std::filesystem::create_directories(directory);
-  std::ofstream file(path);
-  file << ToJson(calibration);
-  if (!file.flush()) Throw(tuttiSystemError, "cannot write {}", path);
+  WriteFile(path, ToJson(calibration));
   fmt::print("{}\n", path);
 }
 

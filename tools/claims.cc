@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "algorithms/machine_of_system.h"
-#include "base/error.h"
+#include "base/files.h"
 #include "report/chart.h"
 #include "tools/simulated.h"
 #include "topology/xml.h"
@@ -27,10 +26,7 @@ constexpr Shape kLarge{Wire::bulk, 512 * KiB};
 constexpr Shape kSmall{Wire::line, 8 * KiB};
 
 void Save(const std::string& directory, const std::string& name, const Chart& chart) {
-  const std::string path = fmt::format("{}/simulator-{}.svg", directory, name);
-  std::ofstream file(path);
-  file << Draw(chart);
-  if (!file) Throw(tuttiSystemError, "cannot write {}", path);
+  WriteFile(fmt::format("{}/simulator-{}.svg", directory, name), Draw(chart));
 }
 
 // Trees count their channels in pairs.

@@ -3,7 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "algorithms/calibration.h"
+#include "base/files.h"
+#include "base/json.h"
 #include "tools/commands.h"
 #include "tools/diagnosis.h"
 
@@ -16,7 +17,7 @@ void AddDiagnose(CLI::App& app) {
       ->required();
   command->callback([files] {
     std::vector<Dump> dumps;
-    for (const auto& file : *files) dumps.push_back(ParseDump(ReadFile(file), file));
+    for (const auto& file : *files) dumps.push_back(ParseDump(ReadFile(file, JsonLimits().bytes), file));
     fmt::print("{}", Diagnose(dumps));
   });
 }

@@ -3,30 +3,37 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "base/error.h"
+#include "base/json.h"
+#include "base/plain_text.h"
 #include "src/bootstrap/join_messages.h"
 
 namespace tutti::tools {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr double kUsPerSecond = 1e6;
+// Microseconds since 1970: until the year 5138.
+constexpr double kLatestUs = 1e17;
+// More than a job has; and of a peer's number in a message that is shown as it stands.
+constexpr int kMostRanks = 1 << 20;
+// A name of a host, a communicator or a call in a sentence.
+constexpr std::size_t kMaxName = 256;
 
-DumpedOperation OperationOf(const Json& json) {
+std::string NameIn(const JsonValue& json, const char* key) { return Printable(json.Text(key), kMaxName); }
+
+DumpedOperation OperationOf(const JsonValue& json) {
   DumpedOperation operation;
-  operation.sequence = json.at("sequence");
-  operation.call = json.at("call");
-  operation.kind = json.at("kind");
-  operation.signature = json.at("signature");
-  operation.algorithm = json.at("algorithm");
-  operation.peer = json.value("peer", -1);
-  operation.started_us = json.at("started_us");
-  operation.done = json.at("done");
-  operation.ended_us = json.value("ended_us", 0.0);
+  operation.sequence = json.Whole("sequence", 0, std::numeric_limits<std::uint64_t>::max());
+  operation.call = NameIn(json, "call");
+  operation.kind = NameIn(json, "kind");
+  operation.signature = NameIn(json, "signature");
+  operation.algorithm = NameIn(json, "algorithm");
+  operation.peer = static_cast<int>(json.Integer("peer", -1, kMostRanks, -1));
+  operation.started_us = json.Number("started_us", 0, kLatestUs);
+  operation.done = json.Flag("done");
+  operation.ended_us = json.Number("ended_us", 0, kLatestUs, 0);
   return operation;
 }
 
@@ -39,7 +46,7 @@ class Case {
 
   std::string Tell() {
     const auto& first = dumps_.front();
-    Say("communicator {}{}, {} ranks, {} dumps:", first.communicator.substr(0, 8),
+    Say("communicator {}{}, {} ranks, {} dumps:", Printable(first.communicator.substr(0, 8)),
         first.name.empty() ? "" : fmt::format(" \"{}\"", first.name), by_rank_.size(), dumps_.size());
     TellFailures();
     TellCollective();
@@ -169,32 +176,30 @@ class Case {
 }  // namespace
 
 Dump ParseDump(const std::string& text, const std::string& file) {
-  try {
-    const auto json = Json::parse(text);
-    if (json.at("tutti_dump") != 1) Throw(tuttiInvalidArgument, "{} is a dump of another version", file);
-    Dump dump;
-    dump.communicator = json.at("communicator");
-    dump.name = json.at("name");
-    dump.rank = json.at("rank");
-    dump.time_us = json.at("time_us");
-    for (const auto& rank : json.at("ranks")) {
-      dump.ranks.push_back(
-          Describe(static_cast<int>(dump.ranks.size()), Process{rank.at("host"), rank.at("pid").get<std::int64_t>()}));
-    }
-    if (const auto failure = json.find("failure"); failure != json.end()) {
-      dump.failure =
-          fmt::format("{}: {}", failure->at("code").get<std::string>(), failure->at("text").get<std::string>());
-    }
-    dump.waits_for = json.value("waits_for", -1);
-    for (const auto& operation : json.at("operations")) dump.operations.push_back(OperationOf(operation));
-    const int n = static_cast<int>(dump.ranks.size());
-    if (dump.rank < 0 || dump.rank >= n || dump.waits_for < -1 || dump.waits_for >= n) {
-      Throw(tuttiInvalidArgument, "{} names a rank that is not one of its {}", file, n);
-    }
-    return dump;
-  } catch (const Json::exception& exception) {
-    Throw(tuttiInvalidArgument, "{} is no dump of Tutti's flight recorder: {}", file, exception.what());
+  const JsonDocument document(text, file);
+  const auto json = document.root();
+  if (!json.IsObject() || !json.Has("tutti_dump")) json.Refuse("this is no dump of Tutti's flight recorder");
+  if (json.Whole("tutti_dump", 0, std::numeric_limits<std::uint64_t>::max()) != 1) {
+    json.Refuse("this is a dump of another version");
   }
+  Dump dump;
+  dump.communicator = NameIn(json, "communicator");
+  dump.name = NameIn(json, "name");
+  dump.time_us = json.Number("time_us", 0, kLatestUs);
+  for (const auto& rank : json.List("ranks")) {
+    const Process process{NameIn(rank, "host"), rank.Integer("pid", 0, std::numeric_limits<std::int64_t>::max())};
+    dump.ranks.push_back(Describe(static_cast<int>(dump.ranks.size()), process));
+  }
+  if (dump.ranks.empty()) json.Refuse("a communicator without ranks");
+  const auto last = std::ssize(dump.ranks) - 1;
+  dump.rank = static_cast<int>(json.Integer("rank", 0, last));
+  dump.waits_for = static_cast<int>(json.Integer("waits_for", -1, last, -1));
+  if (json.Has("failure")) {
+    const auto failure = json.At("failure");
+    dump.failure = fmt::format("{}: {}", NameIn(failure, "code"), failure.Text("text"));
+  }
+  for (const auto& operation : json.List("operations")) dump.operations.push_back(OperationOf(operation));
+  return dump;
 }
 
 std::string Diagnose(const std::vector<Dump>& dumps) {
@@ -213,7 +218,7 @@ std::string Diagnose(const std::vector<Dump>& dumps) {
   std::string text;
   for (auto& [communicator, known] : communicators) {
     if (std::any_of(known.begin(), known.end(),
-                    [&](const auto& each) { return each.ranks.size() != known.front().ranks.size(); })) {
+                    [ranks = known.front().ranks.size()](const auto& each) { return each.ranks.size() != ranks; })) {
       Throw(tuttiInvalidArgument, "the dumps of communicator {} disagree on the number of its ranks", communicator);
     }
     std::sort(known.begin(), known.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });

@@ -97,6 +97,55 @@ TEST(Diagnosis, FollowsMessages) {
   EXPECT_TRUE(Says(text, "rank 1, has come to receive 1 of that pair")) << text;
 }
 
+// The dump of one rank, with one of its parts replaced by something else.
+std::string DumpWith(const std::string& part, const std::string& by) {
+  std::string text =
+      R"json({"tutti_dump": 1, "communicator": "0123456789abcdef", "name": "dp", "rank": 0, "time_us": 2e15,
+    "ranks": [{"host": "node0", "pid": 100}, {"host": "node1", "pid": 101}], "waits_for": 1,
+    "failure": {"code": "timed out", "text": "rank 1 is late"},
+    "operations": [{"sequence": 1, "call": "send(count=4)", "kind": "send", "signature": "00", "algorithm": "none",
+                    "peer": 1, "started_us": 1e15, "done": false}]})json";
+  const auto at = text.find(part);
+  EXPECT_NE(at, std::string::npos) << part;
+  return text.replace(at, part.size(), by);
+}
+
+TEST(Diagnosis, PrintsNothingThatATerminalObeys) {
+  for (const std::string part :
+       {"0123456789abcdef", "dp", "node0", "node1", "timed out", "rank 1 is late", "send(count=4)"}) {
+    const auto text = Diagnose({ParseDump(DumpWith(part, "\\u001b[2J\\u009b31m\\n"), "file")});
+    EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
+    EXPECT_EQ(text.find("\xc2\x9b"), std::string::npos) << text;
+    EXPECT_TRUE(Says(text, "\\x1b[2J")) << part << "\n" << text;
+  }
+}
+
+TEST(Diagnosis, RefusesWhatHasTheWrongType) {
+  const auto refused = [](const std::string& part, const std::string& by) -> std::string {
+    try {
+      Diagnose({ParseDump(DumpWith(part, by), "file")});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refused("dp", "dp"), "");
+  EXPECT_EQ(refused("\"waits_for\": 1", "\"waits_for\": \"x\""),
+            "file: \"waits_for\" is \"x\"; it takes a whole number from -1 to 1");
+  EXPECT_EQ(refused("\"waits_for\": 1", "\"waits_for\": 2"),
+            "file: \"waits_for\" is 2; it takes a whole number from -1 to 1");
+  EXPECT_EQ(refused("\"peer\": 1", "\"peer\": 1e300"),
+            "file: operations[0]: \"peer\" is 1e+300; it takes a whole number from -1 to 1048576");
+  EXPECT_EQ(refused("\"rank\": 0", "\"rank\": -1"), "file: \"rank\" is -1; it takes a whole number from 0 to 1");
+  EXPECT_EQ(refused("[{\"sequence\": 1,", "[7, {\"sequence\": 1,"), "file: operations[0]: 7 where an object belongs");
+  EXPECT_EQ(refused("\"pid\": 100", "\"pid\": null"), "file: ranks[0]: \"pid\" is missing");
+}
+
+TEST(Diagnosis, RefusesWhatIsTooDeep) {
+  constexpr int kDeep = 200'000;
+  EXPECT_THROW(ParseDump("{\"tutti_dump\": " + std::string(kDeep, '[') + std::string(kDeep, ']') + "}", "file"), Error);
+}
+
 TEST(Diagnosis, RefusesWhatIsNoDump) {
   for (const std::string text : {"", "{}", "[1]", "{\"tutti_dump\": 2}", "{\"tutti_dump\": 1, \"rank\": \"x\"}"}) {
     EXPECT_THROW(ParseDump(text, "file"), Error) << text;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 
+#include "base/plain_text.h"
 #include "tools/commands.h"
 
 int main(int argc, char** argv) {
@@ -25,7 +26,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "tutti: {}\n", error.what());
+    fmt::print(stderr, "tutti: {}\n", tutti::Printable(error.what()));
     return EXIT_FAILURE;
   }
 }

@@ -12,8 +12,9 @@
 #include <set>
 #include <span>
 
-#include "algorithms/calibration.h"
 #include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
 #include "tools/commands.h"
 #include "tools/plan_ranking.h"
 #include "topology/xml.h"
@@ -214,7 +215,7 @@ void PrintGiven(PlanRanking& ranking, const Strategy& given, const Evaluated& be
 }
 
 void Plan(const Options& options) {
-  const auto model = ParseLanguageModel(ReadFile(options.model), options.model);
+  const auto model = ParseLanguageModel(ReadFile(options.model, JsonLimits().bytes), options.model);
   std::string name;
   const auto cluster = ClusterOf(options, name);
   const auto given = GivenStrategy(options.given, cluster.ranks());

@@ -2,62 +2,51 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include <cstdint>
+#include <functional>
 #include <set>
 
-#include "base/error.h"
+#include "base/json.h"
+#include "base/plain_text.h"
 
 namespace tutti::tools {
 namespace {
 
 // More than anybody has; catches slips of the finger.
-constexpr double kMost = 1e9;
+constexpr std::uint64_t kMost = 1'000'000'000;
 
 class Reader {
  public:
-  Reader(const nlohmann::json& json, const std::string& source) : json_(json), source_(source) {
-    if (!json.is_object()) Throw(tuttiInvalidArgument, "{}: a model is an object with names and numbers", source);
+  explicit Reader(const JsonValue& json) : json_(json) {
+    if (!json.IsObject()) json.Refuse("a model is an object with names and numbers");
   }
 
   // A whole number of at least `least`; `otherwise` where it is not told, unless that is below zero.
-  double Number(const char* name, double least, double otherwise = -1) {
+  double Number(const char* name, std::uint64_t least, int otherwise = -1) {
     known_.insert(name);
-    if (!json_.contains(name)) {
-      if (otherwise < 0) Throw(tuttiInvalidArgument, "{}: \"{}\" is missing", source_, name);
-      return otherwise;
-    }
-    const auto& value = json_[name];
-    if (!value.is_number_unsigned() || value.get<double>() < least || value.get<double>() > kMost) {
-      Throw(tuttiInvalidArgument, "{}: \"{}\" is {}; it takes a whole number from {:.0f} to {:.0f}", source_, name,
-            value.dump(), least, kMost);
-    }
-    return value.get<double>();
+    if (otherwise >= 0 && !json_.Has(name)) return otherwise;
+    return static_cast<double>(json_.Whole(name, least, kMost));
   }
-  int Whole(const char* name, double least, double otherwise = -1) {
+  int Whole(const char* name, std::uint64_t least, int otherwise = -1) {
     return static_cast<int>(Number(name, least, otherwise));
   }
   bool Flag(const char* name) {
     known_.insert(name);
-    if (!json_.contains(name)) return false;
-    if (!json_[name].is_boolean()) {
-      Throw(tuttiInvalidArgument, "{}: \"{}\" is {}; it takes true or false", source_, name, json_[name].dump());
-    }
-    return json_[name].get<bool>();
+    return json_.Flag(name, false);
   }
-  std::string Text(const char* name) {
+  std::string Text(const char* name, const std::string& otherwise) {
     known_.insert(name);
-    return json_.contains(name) && json_[name].is_string() ? json_[name].get<std::string>() : source_;
+    return json_.Text(name, otherwise);
   }
   void RefuseOthers() const {
-    for (const auto& [name, value] : json_.items()) {
-      if (!known_.contains(name)) Throw(tuttiInvalidArgument, "{}: \"{}\" is no field of a model", source_, name);
+    for (const auto& [name, value] : json_.Entries()) {
+      if (!known_.contains(name)) json_.Refuse("{} is no field of a model", Quoted(name));
     }
   }
 
  private:
-  const nlohmann::json& json_;
-  const std::string& source_;
-  std::set<std::string> known_;
+  const JsonValue& json_;
+  std::set<std::string, std::less<>> known_;
 };
 
 }  // namespace
@@ -87,11 +76,11 @@ double LanguageModel::step_flops() const {
 }
 
 LanguageModel ParseLanguageModel(const std::string& text, const std::string& source) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded()) Throw(tuttiInvalidArgument, "{} is no JSON", source);
-  Reader read(json, source);
+  const JsonDocument document(text, source);
+  const auto json = document.root();
+  Reader read(json);
   LanguageModel model;
-  model.name = read.Text("name");
+  model.name = read.Text("name", Printable(source));
   model.layers = read.Whole("layers", 1);
   model.hidden = read.Number("hidden", 1);
   model.heads = read.Whole("heads", 1);
@@ -105,11 +94,10 @@ LanguageModel ParseLanguageModel(const std::string& text, const std::string& sou
   model.top_k = read.Whole("top_k", 0, 0);
   read.RefuseOthers();
   if (model.heads % model.kv_heads != 0) {
-    Throw(tuttiInvalidArgument, "{}: heads ({}) is not divisible by kv_heads ({})", source, model.heads,
-          model.kv_heads);
+    json.Refuse("heads ({}) is not divisible by kv_heads ({})", model.heads, model.kv_heads);
   }
   if ((model.experts == 0) != (model.top_k == 0) || model.top_k > model.experts) {
-    Throw(tuttiInvalidArgument, "{}: a token uses top_k ({}) of experts ({})", source, model.top_k, model.experts);
+    json.Refuse("a token uses top_k ({}) of experts ({})", model.top_k, model.experts);
   }
   return model;
 }

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "algorithms/calibration.h"
 #include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
 #include "tools/plan_ranking.h"
 #include "topology/xml.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 LanguageModel Model(const std::string& name) {
   const auto path = "examples/models/" + name + ".json";
-  return ParseLanguageModel(ReadFile(path), path);
+  return ParseLanguageModel(ReadFile(path, JsonLimits().bytes), path);
 }
 
 Cluster ClusterOf(const std::string& host, int nodes, double tflops) {
@@ -49,7 +50,7 @@ TEST(PlanModel, NamesWhatIsWrong) {
       EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
     }
   };
-  refused("{", "m.json is no JSON");
+  refused("{", "m.json: no JSON");
   refused("[]", "a model is an object");
   refused("{" + good + "}", "\"global_batch\" is missing");
   refused("{" + good + R"(, "global_batch": -4})", "\"global_batch\" is -4");

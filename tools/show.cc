@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <fstream>
 #include <memory>
 #include <optional>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "tools/chosen_schedules.h"
 #include "tools/commands.h"
 #include "tools/schedule_drawing.h"
@@ -34,9 +34,7 @@ void Show(const Options& options) {
   if (options.channel >= std::ssize(program.ranks.front().channels)) {
     Throw(tuttiInvalidArgument, "there is no channel {} of {}", options.channel, program.ranks.front().channels.size());
   }
-  std::ofstream file(options.svg);
-  file << DrawSchedules(program.ranks, options.channel, program.name);
-  if (!file.flush()) Throw(tuttiSystemError, "{}: cannot be written", options.svg);
+  WriteFile(options.svg, DrawSchedules(program.ranks, options.channel, program.name));
 }
 
 }  // namespace

@@ -3,11 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "algorithms/candidates.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "report/chart.h"
 #include "report/sizes.h"
 #include "tools/chosen_schedules.h"
@@ -128,12 +128,6 @@ void PrintLinks(const Machine& machine, const Outcome& outcome) {
 std::string WithBeforeSuffix(const std::string& path, const std::string& insert) {
   const auto dot = path.rfind('.');
   return dot == std::string::npos ? path + insert : path.substr(0, dot) + insert + path.substr(dot);
-}
-
-void WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  if (!file) Throw(tuttiSystemError, "cannot write {}", path);
 }
 
 void RunSweep(Options options) {

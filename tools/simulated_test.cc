@@ -170,7 +170,7 @@ TEST(Simulate, TakesPrograms) {
   expect("all_reduce --algo " + folder + "ring_all_gather.xml", {"for all_gather, not for all_reduce"});
   expect(folder + "wrong_deadlock.xml", {"ring_all_gather is wrong: deadlock", "rank 3 to fill a slot"});
   expect(folder + "wrong_dangling_dependency.xml", {"xml:53:", "which does not exist"});
-  expect(folder + "none.xml", {"none.xml: cannot be opened"});
+  expect(folder + "none.xml", {"none.xml: No such file"});
 }
 
 TEST(BusFactor, IsNcclTests) {

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
 
 namespace tutti::tools {
 namespace {
@@ -28,11 +28,12 @@ class Spelling {
   std::map<int, Schedule> schedules_;
 };
 
-nlohmann::json Named(const char* what, int process, int thread, const std::string& name) {
+nlohmann::ordered_json Named(const char* what, int process, int thread, const std::string& name) {
   return {{"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
 }
 
-nlohmann::json Span(std::string name, int process, int thread, double begin, double end, nlohmann::json arguments) {
+nlohmann::ordered_json Span(std::string name, int process, int thread, double begin, double end,
+                            nlohmann::ordered_json arguments) {
   return {{"ph", "X"},     {"cat", "simulated"}, {"name", std::move(name)}, {"pid", process},
           {"tid", thread}, {"ts", begin},        {"dur", end - begin},      {"args", std::move(arguments)}};
 }
@@ -40,7 +41,7 @@ nlohmann::json Span(std::string name, int process, int thread, double begin, dou
 }  // namespace
 
 void WriteTrace(const std::string& path, const Machine& machine, const SimulatedCall& call, const Timeline& timeline) {
-  auto events = nlohmann::json::array();
+  auto events = nlohmann::ordered_json::array();
   Spelling spell(machine, call);
   std::map<std::tuple<int, int, int>, int> threads;  // of a rank, by channel and lane
   std::map<int, int> lanes;                          // how many a rank has
@@ -76,9 +77,7 @@ void WriteTrace(const std::string& path, const Machine& machine, const Simulated
                             {{"channel", flow.channel}, {"bytes", flow.bytes}}));
     }
   }
-  std::ofstream file(path);
-  file << nlohmann::json{{"traceEvents", std::move(events)}} << '\n';
-  if (!file) Throw(tuttiSystemError, "cannot write {}", path);
+  WriteFile(path, JsonText(nlohmann::ordered_json{{"traceEvents", std::move(events)}}, kOneLine));
 }
 
 }  // namespace tutti::tools

@@ -9,6 +9,7 @@
 #include "algorithms/machine_of_system.h"
 #include "base/error.h"
 #include "tools/candidate_timer.h"
+#include "topology/paths.h"
 #include "topology/xml.h"
 
 namespace tutti::tools {
@@ -57,8 +58,9 @@ Target TargetOf(const TargetOptions& options) {
   if (options.ranks % options.nodes != 0) {
     Throw(tuttiInvalidArgument, "{} ranks are not the same number on each of {} nodes", options.ranks, options.nodes);
   }
-  return {MachineOfSystem(ReadTopologyFile(options.topology).system, options.nodes, options.ranks / options.nodes),
-          true};
+  const System system = ReadTopologyFile(options.topology).system;
+  CheckSearchable(system);
+  return {MachineOfSystem(system, options.nodes, options.ranks / options.nodes), true};
 }
 
 Conditions ConditionsOf(const Target& target) {

@@ -2,18 +2,19 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "tools/commands.h"
 #include "tools/topo_table.h"
 #include "topology/capacity.h"
 #include "topology/detect.h"
 #include "topology/drawing.h"
 #include "topology/matrix.h"
+#include "topology/paths.h"
 #include "topology/rails.h"
 #include "topology/ring_search.h"
 #include "topology/tree_search.h"
@@ -90,13 +91,6 @@ void PrintRails(const System& system) {
   if (!rails.empty()) fmt::print("Nearest NICs: {}\n", fmt::join(rails, ", "));
 }
 
-void WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) Throw(tuttiSystemError, "cannot write {}", path);
-}
-
 void Run(const Options& options) {
   if (!options.table.empty()) {
     fmt::print("{}", RingTable(options.table));
@@ -105,6 +99,7 @@ void Run(const Options& options) {
   const bool here = options.file.empty();
   const TopologyFile found = here ? TopologyFile{DetectHost(), {}} : ReadTopologyFile(options.file);
   const System& system = found.system;
+  CheckSearchable(system);
   const std::string title = here ? "This machine" : std::filesystem::path(options.file).stem().string();
   fmt::print("{}\n\n{}\n", title, TopologyMatrix(system, 0));
   PrintRails(system);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/plain_text.h"
 #include "topology/complete.h"
 #include "topology/link_constants.h"
 #include "topology/pci_text.h"
@@ -166,7 +167,7 @@ HostDescription DescribeByHwlocSynthetic(const std::string& text) {
   const Topology topology = NewTopology();
   if (topology == nullptr) Throw(tuttiSystemError, "hwloc_topology_init failed");
   if (hwloc_topology_set_synthetic(topology.get(), text.c_str()) != 0 || hwloc_topology_load(topology.get()) != 0) {
-    Throw(tuttiInvalidArgument, "\"{}\": hwloc does not understand this as a synthetic topology", text);
+    Throw(tuttiInvalidArgument, "{}: hwloc does not understand this as a synthetic topology", Quoted(text));
   }
   return Describe(topology.get());
 }

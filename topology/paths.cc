@@ -6,10 +6,18 @@
 #include <limits>
 #include <set>
 
+#include "base/error.h"
+
 namespace tutti {
 namespace {
 
 constexpr int kNone = -1;
+
+// Steps of walks from all devices over all links, once for each bandwidth, with which what follows grows, too: as many
+// as are allowed take a second with rings and trees. 72 GPUs with as many NICs below switches are a million.
+constexpr double kMostPathWork = 6e6;
+// The search for rings and trees takes the cube of the number of their ends: half a second.
+constexpr std::size_t kMostEnds = 256;
 
 // The search behind PathsFrom. Bandwidths are few: for each of them, from the widest down, a breadth-first walk over
 // the links that have at least as much reaches what has no wider path, by as few links as there can be.
@@ -137,6 +145,21 @@ std::string_view NameOf(PathClass path_class) {
   static constexpr std::array<std::string_view, 9> kNames = {"LOC", "NVL", "NVB", "PIX", "PXB",
                                                              "PHB", "SYS", "NET", "DIS"};
   return kNames[static_cast<std::size_t>(path_class)];
+}
+
+void CheckSearchable(const System& system) {
+  std::set<double> bandwidths;
+  for (const Link& link : system.links) bandwidths.insert(link.bandwidth);
+  if (const auto gpus = system.All(DeviceKind::gpu).size(); gpus > kMostEnds) {
+    Throw(tuttiInvalidArgument, "{} GPUs are more than can be searched for rings; {} is the most", gpus, kMostEnds);
+  }
+  const auto of = [](const auto& container) { return static_cast<double>(container.size()); };
+  const double work = of(system.devices) * (of(system.devices) + of(system.links)) * of(bandwidths);
+  if (work <= kMostPathWork) return;
+  Throw(tuttiInvalidArgument,
+        "{} devices with {} links of {} different bandwidths are more than can be searched for paths: their product is "
+        "{:.2g}, and {:.2g} is the most",
+        system.devices.size(), system.links.size(), bandwidths.size(), work, kMostPathWork);
 }
 
 std::vector<Path> PathsFrom(const System& system, int from) { return Search(system, from).Run(); }

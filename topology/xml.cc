@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "base/files.h"
 #include "topology/assemble.h"
 #include "topology/complete.h"
 #include "topology/link_constants.h"
@@ -289,17 +289,7 @@ TopologyFile ParseTopology(std::string_view text, const std::string& name, const
 }
 
 TopologyFile ReadTopologyFile(const std::string& path, const HostDescription* detected) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  constexpr std::size_t kPiece = std::size_t{64} << 10;
-  std::string piece(kPiece, ' ');
-  // Beyond what is allowed there is no need to read: it is refused, also if it is endless.
-  while (file && text.size() <= kMaxXmlBytes) {
-    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-    text.append(piece, 0, static_cast<std::size_t>(file.gcount()));
-  }
-  if (file.bad() || (!file && !file.eof())) Throw(tuttiInvalidArgument, "{}: cannot be read as a topology file", path);
-  return ParseTopology(text, path, detected);
+  return ParseTopology(ReadFile(path, kMaxXmlBytes), path, detected);
 }
 
 }  // namespace tutti

@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "base/plain_text.h"
+
 namespace tutti {
 namespace {
 
@@ -22,21 +24,6 @@ constexpr std::size_t kMaxValue = 4096;
 bool IsControl(char c) {
   constexpr char kDelete = 0x7f;
   return (static_cast<unsigned char>(c) < ' ' && c != '\t' && c != '\n' && c != '\r') || c == kDelete;
-}
-
-// Part of a message: a value may be long, and is not ours.
-std::string Quoted(std::string_view value) {
-  constexpr std::size_t kShown = 60;
-  std::string quoted = "\"";
-  for (const char c : value.substr(0, kShown)) {
-    const auto code = static_cast<unsigned char>(c);
-    if (code >= ' ' && code < 0x7f) {
-      quoted += c;
-    } else {
-      quoted += fmt::format("\\x{:02x}", code);
-    }
-  }
-  return quoted + (value.size() > kShown ? "...\"" : "\"");
 }
 
 }  // namespace
@@ -72,6 +59,9 @@ void XmlDocument::CheckShape() const {
     if (std::string_view(node.name()).size() > kMaxName) {
       Refuse(node.offset_debug(), fmt::format("an element whose name has more than {} characters", kMaxName));
     }
+    if (!IsPrintable(node.name())) {
+      Refuse(node.offset_debug(), fmt::format("an element with the name {}", Quoted(node.name())));
+    }
     std::set<std::string_view> names;
     for (const auto attribute : node.attributes()) {
       if (names.size() >= kMaxAttributes)
@@ -99,12 +89,16 @@ void XmlDocument::CheckAttribute(pugi::xml_node node, pugi::xml_attribute attrib
   if (std::string_view(attribute.name()).size() > kMaxName) {
     Refuse(node.offset_debug(), fmt::format("an attribute whose name has more than {} characters", kMaxName));
   }
+  if (!IsPrintable(attribute.name())) {
+    Refuse(node.offset_debug(), fmt::format("an attribute with the name {}", Quoted(attribute.name())));
+  }
   if (value.size() > kMaxValue) {
     Refuse(node.offset_debug(), fmt::format("{} has more than {} characters", attribute.name(), kMaxValue));
   }
   // As they may be written &#27; as well.
-  if (std::any_of(value.begin(), value.end(), IsControl)) {
-    Refuse(node.offset_debug(), fmt::format("{} has a control character", attribute.name()));
+  if (!IsPrintable(value)) {
+    Refuse(node.offset_debug(),
+           fmt::format("{} has a control character, or bytes that are no UTF-8", attribute.name()));
   }
 }
 
@@ -115,7 +109,7 @@ XmlElement XmlDocument::root() const {
 }
 
 void XmlDocument::Refuse(std::size_t offset, const std::string& reason) const {
-  Throw(tuttiInvalidArgument, "{}:{}: {}", name_, LineOf(offset), reason);
+  Throw(tuttiInvalidArgument, "{}:{}: {}", Printable(name_), LineOf(offset), reason);
 }
 
 std::size_t XmlDocument::LineOf(std::size_t offset) const {

@@ -97,7 +97,12 @@ TEST(HostileTopology, AttributesAbsentTwiceOrWrong) {
   ExpectRefused(InCpu("<gpu sm=\"80\" gdr=\"yes\"/>"), "gdr=\"yes\"");
   ExpectRefused(InCpu("<gpu sm=\"80\x1b\"/>"), "bad.xml:3: a control character, 0x1b");
   ExpectRefused(InCpu("<nic><net name=\"&#27;[2J\"/></nic>"), "name has a control character");
-  ExpectRefused(InCpu("<gpu sm=\"80\xc3\xa9\"/>"), "80\\xc3\\xa9");
+  ExpectRefused(InCpu("<nic><net name=\"&#155;2J\"/></nic>"), "name has a control character");
+  ExpectRefused(InCpu("<nic><net name=\"a&#10;b\"/></nic>"), "name has a control character");
+  ExpectRefused(InCpu("<nic><net name=\"\xff\"/></nic>"), "no UTF-8");
+  ExpectRefused(InCpu("<a\xff/>"), "a\\xff");
+  ExpectRefused(InCpu("<a b\xc2\x9b=\"1\"/>"), "b\\xc2\\x9b");
+  ExpectRefused(InCpu("<gpu sm=\"80\xc3\xa9\"/>"), "80\xc3\xa9");
   ExpectRefused(InCpu("<nic><net name=\"" + std::string(5000, 'x') + "\"/></nic>"),
                 "name has more than 4096 characters");
   ExpectRefused(InCpu("<" + std::string(100, 'x') + "/>"), "an element whose name has more than 64");

@@ -68,6 +68,8 @@ class Carrier {
   virtual double bandwidth() const { return 0; }
   // Begins to connect, if that has not begun. Messages may be sent from now on; they wait for the connection.
   virtual void Connect(int peer) = 0;
+  // As above, and without patience for the peer's own call.
+  virtual void Hurry(int peer) { Connect(peer); }
   // Slots that could be sent now, more or less. 0: come again after Advance() moved something.
   virtual int Room(int peer) const = 0;
   // Takes a slot; `data` stays as it is until Sent(), which may be called from within. REQUIRES: Room(peer) > 0.
@@ -92,6 +94,8 @@ class Carrier {
   virtual void Deregister(const std::byte* /*begin*/, std::size_t /*bytes*/) {}
   // Turns newcomers away from now on, so that nobody waits for an answer that will not come.
   virtual void Close() = 0;
+  // A connection to `peer` that has proven itself is open, and its system answers there.
+  virtual bool Reaches(int peer) const = 0;
   // Everything taken for `peer` has arrived at its host, or never will.
   virtual bool Delivered(int peer) const = 0;
 };

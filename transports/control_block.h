@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/error.h"
 #include "transports/slot.h"
 
 namespace tutti {
@@ -38,17 +39,38 @@ struct RecordedOperation {
   std::uint64_t algorithm = 0;
 };
 
-inline constexpr std::uint32_t kRecords = 64;
+// Twice what a rank may run ahead of one that takes nothing from it: calls that do not match are still on record then.
+inline constexpr std::uint32_t kRecords = 128;
 inline constexpr std::size_t kFaultText = 1536;
+
+// What a rank says of its collectives in one word: how many it has begun (modulo 2^32), and what they were.
+constexpr std::uint64_t MarkOf(std::uint64_t sequence, std::uint64_t digest) {
+  return SlotFlag(static_cast<std::uint32_t>(sequence), OperationTag(digest));
+}
+constexpr std::uint32_t MarkedSequence(std::uint64_t mark) { return FlagNumber(mark); }
+
+// That operation number `record` waits for `rank`, among others.
+constexpr std::uint64_t PackAwaited(std::uint64_t record, int rank) {
+  return record << 32 | (static_cast<std::uint32_t>(rank) + 1);
+}
+// That rank; -1: none, or in another operation. A peer may have written anything.
+constexpr int AwaitedIn(std::uint64_t awaits, std::uint64_t record) {
+  return awaits >> 32 == (record & 0xffffffff) ? static_cast<int>((awaits & 0xffffffff) - 1) : -1;
+}
 
 struct ControlBlock {
   // Rung by whoever lets this rank go on, if the rank says that it sleeps.
   alignas(kCacheLine) std::atomic<std::uint32_t> doorbell;
   std::atomic<std::uint32_t> sleeping;
+  std::atomic<std::uint32_t> hears_barriers;  // 1: this process executes the barriers that sleepers ask for
   alignas(kCacheLine) std::atomic<std::uint32_t> sleepers;   // rank 0's block only: how many ranks are asleep
   alignas(kCacheLine) std::atomic<std::uint64_t> completed;  // last collective that needs nothing more from this rank
   std::atomic<std::uint64_t> started;                        // last collective begun
   std::atomic<std::uint64_t> newest;                         // index of the last record
+  std::atomic<std::uint64_t> mark;                           // MarkOf the last collective begun; 0: none
+  std::atomic<std::uint32_t> several;                        // this rank's operations may go on side by side
+  std::atomic<std::uint32_t> failures;                       // first local rank's block only: of ranks of this host
+  std::atomic<std::uint64_t> awaits;                         // PackAwaited(), as its last look found it
   alignas(kCacheLine) std::atomic<RankState> state;
   std::atomic<std::uint32_t> fault_code;  // tuttiResult_t
   std::array<char, kFaultText> fault_text;
@@ -73,5 +95,10 @@ inline void WriteRecord(ControlBlock& control, std::uint64_t index, const Record
   record.index.store(index, release);
   control.newest.store(index, release);
 }
+
+// What a rank in RankState::failed ended in. Other processes may have written anything there: a code that is no
+// failure's becomes tuttiRemoteError, the text is read to its end or the block's, and what a terminal would obey is
+// spelt out.
+Error ReadFailure(const ControlBlock& control);
 
 }  // namespace tutti

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/made_once.h"
 #include "base/shared_library.h"
 
 namespace tutti {
@@ -95,8 +96,8 @@ struct Loaded {
 };
 
 const Loaded& TheDriver() {
-  static const Loaded loaded;
-  return loaded;
+  static constinit MadeOnce<const Loaded> loaded;
+  return loaded.Get([] { return std::make_unique<const Loaded>(); });
 }
 
 }  // namespace

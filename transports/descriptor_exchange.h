@@ -1,8 +1,13 @@
 // Ranks of one host give each other file descriptors (shared memory, a pidfd) over an abstract Unix socket: nothing in
 // the file system, nothing left behind. Collective: every rank of the communicator calls it, those of other hosts too.
+//
+// The kernel limits the descriptors of a user that are under way (RLIMIT_NOFILE), and those that a process holds. So
+// the lowest rank of a host asks a few members at a time for theirs, passes them on to a few at a time, waits until
+// they have arrived, and lets go of them before it asks for more: both numbers stay bounded, however many ranks there
+// are. Ranks of one process need none of each other's: they find things in the process's register.
 #pragma once
 
-#include <cstddef>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -12,13 +17,28 @@
 
 namespace tutti {
 
-// Sends copies of `mine` (at most 4) to each rank of `local` and returns theirs: result[i] belongs to local[i] (own
-// entry empty). Every rank of `local` must give equally many. The lowest rank collects and distributes; the socket's
-// random name and a random token travel over the control plane, which is authenticated, so that strangers who find the
-// socket are turned away. A rank that dies on the way fails the control plane's next exchange, which names it.
-// Throws tuttiTimeoutError or tuttiRemoteError naming the lowest rank, tuttiSystemError, and what all_gather throws.
-std::vector<std::vector<FileDescriptor>> ExchangeDescriptors(int rank, const std::vector<int>& local,
-                                                             std::span<const int> mine, const AllGather& all_gather,
-                                                             Deadline deadline);
+struct Locality {
+  int rank = 0;
+  Hosts hosts;
+  std::vector<int> process_of;  // by rank; equal numbers: ranks of one process
+
+  // This rank and those that share memory with it, ascending.
+  std::vector<int> Local() const { return hosts.RanksWith(rank); }
+  bool SameProcess(int a, int b) const {
+    return process_of[static_cast<std::size_t>(a)] == process_of[static_cast<std::size_t>(b)];
+  }
+};
+
+// Takes a rank's descriptors as they come, in any order.
+using TakeDescriptors = std::function<void(int rank, std::vector<FileDescriptor> descriptors)>;
+
+// Sends copies of `mine` (1 to 4) to each rank of this host that is of another process, and gives `take` theirs. Every
+// rank must give equally many. The lowest rank collects and distributes; the socket's random name and a random token
+// travel over the control plane, which is authenticated. A rank that dies on the way fails the control plane's next
+// exchange, which names it. When it returns, every rank has everything.
+// Throws tuttiTimeoutError or tuttiRemoteError naming a rank, tuttiInvalidUsage (another user's), tuttiSystemError, and
+// what all_gather and `take` throw.
+void ExchangeDescriptors(const Locality& locality, std::span<const int> mine, const AllGather& all_gather,
+                         Deadline deadline, const TakeDescriptors& take);
 
 }  // namespace tutti

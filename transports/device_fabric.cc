@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "transports/gather_values.h"
+#include "transports/process_register.h"
 #include "transports/shared_segments.h"
 
 namespace tutti {
@@ -65,6 +66,18 @@ OpenedMemory::OpenedMemory(const CudaDevice& device, const CuIpcHandle& handle) 
   data_ = reinterpret_cast<std::byte*>(pointer);
 }
 
+std::byte* OpenedMemory::Part(std::uint64_t offset, std::uint64_t bytes) const {
+  const auto& driver = device_->driver();
+  const CurrentDevice current(driver, device_->context());
+  std::size_t size = 0;
+  if (driver.cuMemGetAddressRange(nullptr, &size, reinterpret_cast<CuPointer>(data_)) != kCuSuccess) {
+    Log(Subject::transport, "the driver does not tell the size of memory of another process: its owner is believed");
+  } else if (offset > size || bytes > size - offset) {
+    Throw(tuttiInternalError, "{} bytes from byte {} on are offered of an allocation of {} bytes", bytes, offset, size);
+  }
+  return data_ + offset;
+}
+
 OpenedMemory::~OpenedMemory() {
   if (data_ == nullptr) return;
   const auto& driver = device_->driver();
@@ -79,8 +92,8 @@ struct Pins {
   std::map<std::byte*, int> users;
 };
 Pins& ThePins() {
-  static Pins pins;
-  return pins;
+  static auto* const pins = new Pins;  // never destroyed: communicators may outlive the end of main()
+  return *pins;
 }
 
 }  // namespace
@@ -117,8 +130,8 @@ PinnedSegment::~PinnedSegment() {
 struct DeviceFabric::Introduction {
   CuUuid uuid;
   std::int32_t ordinal;
-  std::uint64_t memory;  // where its memory_ is, for ranks of the same process
-  CuIpcHandle handle;    // for the others
+  RegisterKey memory;  // its memory_, for ranks of the same process
+  CuIpcHandle handle;  // for the others
 };
 
 DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const Fabric& shm, const AllGather& all_gather,
@@ -131,7 +144,8 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const Fabric&
       memory_(std::make_shared<CudaMemory>(CudaMemory::OnDevice(device.driver(), device.context(), layout_.bytes()))),
       peers_(static_cast<std::size_t>(nranks_)) {
   SideStream(device.driver(), device.context()).Zero(memory_->data(), layout_.zeroed_bytes());
-  Introduction mine{device.uuid(), device.ordinal(), reinterpret_cast<std::uint64_t>(&memory_), {}};
+  const Offer offer(rank_, memory_);
+  Introduction mine{device.uuid(), device.ordinal(), offer.key(), {}};
   {
     const CurrentDevice current(device.driver(), device.context());
     // Where it cannot be had, peers in other processes find the handle void and meet us in host memory.
@@ -185,14 +199,15 @@ void DeviceFabric::ReachPeers(const std::vector<Introduction>& all) {
     if (same_process) {
       if (!same_device) peer.gpu = std::make_unique<CudaDevice>(device_.driver(), theirs.ordinal);
       if (same_device || device_.Reaches(*peer.gpu)) {
-        peer.shared = *reinterpret_cast<const std::shared_ptr<CudaMemory>*>(theirs.memory);
+        peer.shared = r == rank_ ? memory_ : FindOffer<CudaMemory>(theirs.memory, r);
+        if (peer.shared == nullptr) Throw(tuttiRemoteError, "rank {} of this process left while GPUs met", r);
         peer.device = peer.shared->data();
       }
       continue;
     }
     try {
       peer.opened = OpenedMemory(device_, theirs.handle);
-      peer.device = peer.opened.data();
+      peer.device = peer.opened.Part(0, layout_.bytes());
     } catch (const Error& error) {
       Log(Subject::init, "rank {} cannot reach the device of rank {}: {}", rank_, r, error.what());
     }

@@ -65,7 +65,9 @@ class OpenedMemory {
     return *this;
   }
   ~OpenedMemory();
-  std::byte* data() const { return data_; }
+  // Where the part of it that its owner offers begins. Throws tuttiInternalError if that is not all inside it,
+  // as far as the driver tells how much it is.
+  std::byte* Part(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
   const CudaDevice* device_ = nullptr;

@@ -14,19 +14,33 @@
 
 namespace tutti {
 
+// SlotHeader's bytes, kind and window in one word, so that one load gives what is checked and then used.
+class DeviceSlotContent {
+ public:
+  constexpr explicit DeviceSlotContent(std::uint64_t word) : word_(word) {}
+  constexpr DeviceSlotContent(std::uint32_t bytes, SlotKind kind, std::uint16_t window)
+      : word_(bytes | static_cast<std::uint64_t>(kind) << 32 | static_cast<std::uint64_t>(window) << 48) {}
+  constexpr std::uint64_t word() const { return word_; }
+  constexpr std::uint32_t bytes() const { return static_cast<std::uint32_t>(word_); }
+  constexpr SlotKind kind() const { return static_cast<SlotKind>(word_ >> 32 & 0xffff); }
+  constexpr std::uint32_t window() const { return static_cast<std::uint32_t>(word_ >> 48); }
+
+ private:
+  std::uint64_t word_;
+};
+
 // How a bulk slot is described to its reader, in the reader's memory: SlotHeader's words without its clothes, so that a
 // network engine of the host can be at the other end.
 struct DeviceSlotHeader {
-  std::uint64_t flag;  // SlotFlag
-  std::uint32_t bytes;
-  std::uint16_t kind;  // SlotKind: value, pointer or window
-  std::uint16_t window;
+  std::uint64_t flag;     // SlotFlag
+  std::uint64_t content;  // DeviceSlotContent; of the kinds value, pointer and window
   std::uint64_t address;
   std::uint64_t unused;
 };
 static_assert(sizeof(DeviceSlotHeader) == sizeof(SlotHeader) &&
-              offsetof(DeviceSlotHeader, bytes) == offsetof(SlotHeader, bytes) &&
-              offsetof(DeviceSlotHeader, kind) == offsetof(SlotHeader, kind) &&
+              offsetof(DeviceSlotHeader, content) == offsetof(SlotHeader, bytes) &&
+              offsetof(SlotHeader, kind) == offsetof(SlotHeader, bytes) + sizeof(std::uint32_t) &&
+              offsetof(SlotHeader, window) == offsetof(SlotHeader, kind) + sizeof(std::uint16_t) &&
               offsetof(DeviceSlotHeader, address) == offsetof(SlotHeader, address));
 
 // Who reads what a fill end fills: one rank, or for a post all others.

@@ -6,25 +6,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <cerrno>
+#include <map>
 #include <new>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "transports/cma.h"
 #include "transports/gather_values.h"
+#include "transports/process_register.h"
 
 namespace tutti {
 namespace {
-
-struct Introduction {
-  std::int64_t pid;
-  std::uint64_t pid_namespace;
-  std::uint64_t segment;        // its address, for ranks of the same process
-  std::uint64_t probe_address;  // where `probe` lies in that process: reading it back proves that CMA works
-  std::uint64_t probe;
-  std::int32_t bell;  // its descriptor, for ranks of the same process
-};
 
 struct Verdict {
   bool cma;
@@ -35,91 +28,126 @@ std::uint64_t PidNamespace() {
   return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
-// A descriptor of this very process, which travels between pid namespaces where a number would not.
-FileDescriptor OwnPidfd() { return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))); }
+// A descriptor of this very process, which travels between pid namespaces where a number would not. Nothing where the
+// system has none.
+FileDescriptor OwnPidfd() {
+  FileDescriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  if (!pidfd && (errno == EMFILE || errno == ENFILE)) ThrowErrno("opening a descriptor of this process");
+  return pidfd;
+}
 
 }  // namespace
+
+struct Fabric::Lent {
+  std::shared_ptr<Mapping> memory;
+  std::shared_ptr<const FileDescriptor> bell;
+};
+
+struct Fabric::Introduction {
+  RegisterKey process;
+  RegisterKey lent;  // where ranks of the same process find it
+  std::int64_t pid;
+  std::uint64_t pid_namespace;
+  std::uint64_t probe_address;  // where `probe` lies in that process: reading it back proves that CMA works
+  std::uint64_t probe;
+};
 
 Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, const AllGather& all_gather,
                Deadline deadline)
     : rank_(rank),
-      hosts_(std::move(hosts)),
-      local_(hosts_.RanksWith(rank)),
-      layout_(static_cast<int>(hosts_.host_of.size()), channels),
-      peers_(hosts_.host_of.size()) {
+      locality_{rank, std::move(hosts), {}},
+      local_(locality_.Local()),
+      layout_(static_cast<int>(locality_.hosts.host_of.size()), channels),
+      peers_(locality_.hosts.host_of.size()) {
   auto& own = peers_[static_cast<std::size_t>(rank)];
   own.segment = Segment::Create("tutti", layout_.bytes());
   new (own.segment.data()) ControlBlock{};
   control(rank).state.store(RankState::starting, std::memory_order_release);
   // Where there is a network to listen to, a sleeping rank waits for descriptors, and is woken by one.
-  const bool networked = hosts_.count() > 1;
+  const bool networked = this->hosts().count() > 1;
   if (networked) {
-    own.bell = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!own.bell) ThrowErrno("eventfd");
-    own.bell_number = own.bell.get();
+    own.bell = std::make_shared<const FileDescriptor>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!*own.bell) ThrowErrno("eventfd");
   }
 
   std::uint64_t probe;
   randombytes_buf(&probe, sizeof probe);
-  const Introduction introduction{getpid(),
-                                  PidNamespace(),
-                                  reinterpret_cast<std::uint64_t>(own.segment.data()),
-                                  reinterpret_cast<std::uint64_t>(&probe),
-                                  probe,
-                                  own.bell_number};
-  const auto all = GatherValues(all_gather, introduction);
+  const Offer offer(rank, std::make_shared<Lent>(Lent{own.segment.mapping(), own.bell}));
+  const auto all = GatherValues(all_gather, Introduction{ProcessKey(), offer.key(), getpid(), PidNamespace(),
+                                                         reinterpret_cast<std::uint64_t>(&probe), probe});
+  FindThisProcess(all, all_gather);
 
   const FileDescriptor pidfd = OwnPidfd();
   std::vector<int> mine = {own.segment.fd().get()};
-  if (networked) mine.push_back(own.bell.get());
+  if (networked) mine.push_back(own.bell->get());
   if (pidfd) mine.push_back(pidfd.get());
-  auto descriptors = ExchangeDescriptors(rank, local_, mine, all_gather, deadline);
-
-  for (std::size_t r = 0; r < peers_.size(); ++r) {
-    const bool same_kernel = hosts_.kernel_of[r] == hosts_.kernel_of[static_cast<std::size_t>(rank)];
-    peers_[r].same_process =
-        same_kernel && all[r].pid_namespace == introduction.pid_namespace && all[r].pid == introduction.pid;
-  }
   Verdict verdict{settings.cma};
-  for (std::size_t i = 0; i < local_.size(); ++i) {
-    auto& peer = peers_[static_cast<std::size_t>(local_[i])];
-    const auto& theirs = all[static_cast<std::size_t>(local_[i])];
-    const bool same_namespace = theirs.pid_namespace == introduction.pid_namespace;
-    peer.pid = static_cast<pid_t>(theirs.pid);
-    if (local_[i] == rank) continue;
-    auto& fds = descriptors[i];
-    if (peer.same_process) {
-      peer.segment = Segment::Share(reinterpret_cast<std::byte*>(theirs.segment), layout_.bytes());
-      peer.bell_number = theirs.bell;
-    } else {
-      peer.segment = Segment::Map(fds.at(0), layout_.bytes());
-      std::size_t next = 1;
-      if (networked) {
-        peer.bell = std::move(fds.at(next++));
-        peer.bell_number = peer.bell.get();
-      }
-      if (fds.size() > next) peer.pidfd = std::move(fds[next]);
-      std::uint64_t echo = 0;
-      verdict.cma = verdict.cma && same_namespace && ReadProcess(peer.pid, theirs.probe_address, &echo, sizeof echo) &&
-                    echo == theirs.probe;
-    }
-    all_same_process_ = all_same_process_ && peer.same_process;
-  }
+  ExchangeDescriptors(locality_, mine, all_gather, deadline, [&](int r, std::vector<FileDescriptor> descriptors) {
+    verdict.cma = TakePeer(r, all[static_cast<std::size_t>(r)], std::move(descriptors), verdict.cma);
+  });
+  own.segment.DropDescriptor();  // everybody has it
+
   for (int r = 0; r < nranks(); ++r) {
-    if (is_local(r)) continue;
     auto& peer = peers_[static_cast<std::size_t>(r)];
+    all_same_process_ = all_same_process_ && (!is_local(r) || same_process(r));
+    if (is_local(r)) {
+      peer.pid = static_cast<pid_t>(all[static_cast<std::size_t>(r)].pid);
+      continue;
+    }
     peer.segment = Segment::Reserve(layout_.bytes());
     new (peer.segment.data()) ControlBlock{};
     control(r).state.store(RankState::alive, std::memory_order_relaxed);
   }
   MakeRings();
   control(rank).state.store(RankState::alive, std::memory_order_release);
-  // Also the barrier behind which every rank has mapped every segment and read every probe.
+  // Also the barrier behind which every rank has found every segment and read every probe.
   cma_ = true;
   for (const auto& each : GatherValues(all_gather, verdict)) cma_ = cma_ && each.cma;
   Log(Subject::init, "rank {} of {}: on host {} of {}, {} B of shared memory a rank, {} channels, cma {}, {}", rank,
-      nranks(), hosts_.host_of[static_cast<std::size_t>(rank)], hosts_.count(), layout_.bytes(), channels,
+      nranks(), this->hosts().host_of[static_cast<std::size_t>(rank)], this->hosts().count(), layout_.bytes(), channels,
       cma_ ? "in use" : "not in use", all_same_process_ ? "one process" : "several processes");
+}
+
+// Ranks that say that they are of this process must be in its register: what a peer says is not enough to share
+// pointers with it.
+void Fabric::FindThisProcess(const std::vector<Introduction>& all, const AllGather& all_gather) {
+  std::map<RegisterKey, int> processes;
+  for (const auto& each : all) {
+    locality_.process_of.push_back(processes.emplace(each.process, static_cast<int>(processes.size())).first->second);
+  }
+  for (int r = 0; r < nranks(); ++r) {
+    if (r == rank_ || !same_process(r)) continue;
+    const auto lent = FindOffer<Lent>(all[static_cast<std::size_t>(r)].lent, r);
+    if (lent == nullptr || lent->memory->bytes() != layout_.bytes()) {
+      all_gather({});  // the control plane knows who left first
+      Throw(tuttiRemoteError, "rank {} of this process left while the ranks shared memory", r);
+    }
+    if (!is_local(r)) continue;
+    auto& peer = peers_[static_cast<std::size_t>(r)];
+    peer.segment = Segment(lent->memory);
+    peer.bell = lent->bell;
+  }
+}
+
+// Maps what a rank of another process gives. True if this process may read that one's memory.
+bool Fabric::TakePeer(int rank, const Introduction& theirs, std::vector<FileDescriptor> descriptors, bool probe) {
+  auto& peer = peers_[static_cast<std::size_t>(rank)];
+  peer.segment = Segment::Map(descriptors.at(0), layout_.bytes());
+  std::size_t next = 1;
+  if (hosts().count() > 1) peer.bell = std::make_shared<const FileDescriptor>(std::move(descriptors.at(next++)));
+  if (descriptors.size() > next) {
+    probe = probe && ProcessNumber(descriptors[next]) == theirs.pid;
+    peer.pidfd = ShareProcess(std::move(descriptors[next]));
+  }
+  std::uint64_t echo = 0;
+  return probe && theirs.pid_namespace == PidNamespace() &&
+         ReadProcess(static_cast<pid_t>(theirs.pid), theirs.probe_address, &echo, sizeof echo) && echo == theirs.probe;
+}
+
+bool Fabric::ReadMemory(int rank, std::uint64_t address, void* destination, std::size_t bytes) const {
+  // A number is a process's own until it has ended: if it lives after the copy, the copy was of its memory. One look
+  // costs some hundred nanoseconds beside a copy of many microseconds.
+  return ReadProcess(pid(rank), address, destination, bytes) && !HasEnded(pidfd(rank));
 }
 
 std::atomic<std::uint32_t>* Fabric::Head(int reader, int channel, Wire wire, int writer, bool post) const {
@@ -139,10 +167,13 @@ void Fabric::MakeRings() {
         if (peer == rank_) continue;
         // Posts stay on a host.
         if (is_local(peer)) readers.push_back(Head(peer, channel, wire, rank_, true));
-        To(channel, wire, peer) =
-            FillEnd(slots(rank_, peer), layout_.Shape(wire, peer), {Head(peer, channel, wire, rank_, false)});
-        From(channel, wire, peer) =
-            EmptyEnd(slots(peer, rank_), layout_.Shape(wire, rank_), peer, Head(rank_, channel, wire, peer, false));
+        // What goes to another host is filled in the mirror, where that rank's ring for itself would be (and so is the
+        // count of what came from there), and not in this rank's segment: every rank of this host could change what a
+        // slot there refers to before the network takes it.
+        To(channel, wire, peer) = FillEnd(slots(is_local(peer) ? rank_ : peer, peer), layout_.Shape(wire, peer),
+                                          {Head(peer, channel, wire, rank_, false)});
+        From(channel, wire, peer) = EmptyEnd(slots(peer, rank_), layout_.Shape(wire, rank_), peer,
+                                             Head(is_local(peer) ? rank_ : peer, channel, wire, peer, false));
         PostOf(channel, wire, peer) =
             EmptyEnd(slots(peer, n), layout_.Shape(wire, n), peer, Head(rank_, channel, wire, peer, true));
       }

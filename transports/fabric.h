@@ -24,16 +24,17 @@ class NetworkEngine;
 
 class Fabric {
  public:
-  // Collective. Throws tuttiTimeoutError, tuttiSystemError.
+  // Collective. Throws tuttiTimeoutError, tuttiSystemError, and what ExchangeDescriptors throws.
   Fabric(int rank, Hosts hosts, int channels, const Settings& settings, const AllGather& all_gather, Deadline deadline);
 
   int rank() const { return rank_; }
   int nranks() const { return layout_.nranks(); }
   const Layout& layout() const { return layout_; }
-  const Hosts& hosts() const { return hosts_; }
+  const Hosts& hosts() const { return locality_.hosts; }
+  const Locality& locality() const { return locality_; }
   // This rank and those that share memory with it, ascending.
   const std::vector<int>& local() const { return local_; }
-  bool is_local(int rank) const { return hosts_.SameHost(rank, rank_); }
+  bool is_local(int rank) const { return locality_.hosts.SameHost(rank, rank_); }
 
   // This rank's end of the connection to / from `peer`, and of the posts it writes / `writer` writes.
   FillEnd& To(int channel, Wire wire, int peer) { return fills_[FillIndex(channel, wire, peer)]; }
@@ -50,15 +51,25 @@ class Fabric {
   pid_t pid(int rank) const { return peers_[static_cast<std::size_t>(rank)].pid; }
   // Readable once the process has ended; -1 for this rank's own process, for ranks of other hosts, and where pidfds do
   // not exist.
-  int pidfd(int rank) const { return peers_[static_cast<std::size_t>(rank)].pidfd.get(); }
+  int pidfd(int rank) const {
+    const auto& peer = peers_[static_cast<std::size_t>(rank)];
+    return peer.pidfd == nullptr ? -1 : peer.pidfd->get();
+  }
   // Written to wake a local rank that sleeps on sockets; -1 where ranks sleep on futexes.
-  int bell(int rank) const { return peers_[static_cast<std::size_t>(rank)].bell_number; }
-  // Also of hosts that are virtual, or that one process has two of.
-  bool same_process(int rank) const { return peers_[static_cast<std::size_t>(rank)].same_process; }
+  int bell(int rank) const {
+    const auto& peer = peers_[static_cast<std::size_t>(rank)];
+    return peer.bell == nullptr ? -1 : peer.bell->get();
+  }
+  // Proven: the rank was found in this process's own register. Also of hosts that are virtual, or that one process has
+  // two of.
+  bool same_process(int rank) const { return locality_.SameProcess(rank, rank_); }
   // All local ranks.
   bool all_same_process() const { return all_same_process_; }
   // Every rank may read every other local rank's memory with process_vm_readv.
   bool cma() const { return cma_; }
+  // Copies from the memory of a local rank of another process. False if the kernel refuses or the process is gone: also
+  // when its number has gone to another one meanwhile, whatever was copied then.
+  bool ReadMemory(int rank, std::uint64_t address, void* destination, std::size_t bytes) const;
 
   // Null while there is none: all ranks are local, or it is yet to come.
   NetworkEngine* network() const { return network_; }
@@ -68,11 +79,9 @@ class Fabric {
  private:
   struct Peer {
     Segment segment;
-    FileDescriptor pidfd;
-    FileDescriptor bell;
-    int bell_number = -1;  // of `bell`, or of that of a rank of this process
+    std::shared_ptr<const FileDescriptor> pidfd;
+    std::shared_ptr<const FileDescriptor> bell;  // owned together with the rank itself, if it is of this process
     pid_t pid = 0;
-    bool same_process = false;
   };
 
   std::size_t FillIndex(int channel, Wire wire, int peer) const {
@@ -84,8 +93,13 @@ class Fabric {
   void MakeRings();
   std::atomic<std::uint32_t>* Head(int reader, int channel, Wire wire, int writer, bool post) const;
 
+  struct Lent;  // to ranks of the same process
+  struct Introduction;
+  void FindThisProcess(const std::vector<Introduction>& all, const AllGather& all_gather);
+  bool TakePeer(int rank, const Introduction& theirs, std::vector<FileDescriptor> descriptors, bool probe);
+
   int rank_;
-  Hosts hosts_;
+  Locality locality_;
   std::vector<int> local_;
   Layout layout_;
   std::vector<Peer> peers_;

@@ -1,20 +1,24 @@
 #include "transports/network.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 namespace tutti {
 namespace {
 
 // How long a rank that failed keeps trying to say so where the network does not take it at once.
-constexpr Deadline::Milliseconds kLastWords{200};
+constexpr Deadline::Milliseconds kLastWords{400};
 // How long a rank that leaves waits for what it sent to arrive. Who has not taken it by then is stuck or gone, and the
 // system goes on trying for a while.
 constexpr Deadline::Milliseconds kLongestLeave{5'000};
 constexpr std::chrono::microseconds kLeaveNap{50};
+// Of a thread that nobody can ring for.
+constexpr std::chrono::microseconds kUnheardSleep{500};
 
 }  // namespace
 
@@ -41,17 +45,46 @@ void NetworkEngine::Need(int rank) {
   carrier_->Connect(rank);
 }
 
+void NetworkEngine::NeedAll() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& peer : peers_) {
+    if (peer == nullptr || peer->lost || peer->left) continue;
+    Activate(*peer);
+    carrier_->Connect(peer->rank());
+  }
+}
+
+// A thread that finds another at it goes on with its own channels. What it has filled meanwhile goes out when it comes
+// again: it does not leave, nor sleep, before it has had the lock.
 bool NetworkEngine::Progress() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  return lock && Advance();
+  if (!lock) return false;
+  const bool moved = Advance();
+  RingForNews();
+  return moved;
 }
 
 bool NetworkEngine::Push() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return false;
+  const std::lock_guard lock(mutex_);
   const bool moved = PumpSlots();
   PumpCredits();
+  RingForNews();
   return moved;
+}
+
+void NetworkEngine::RingBells(int but) {
+  for (std::size_t i = 0; i < bells_.size(); ++i) {
+    auto& bell = bells_[i];
+    if (!bell.taken || bell.rung || static_cast<int>(i) == but) continue;
+    bell.rung = true;
+    const std::uint64_t once = 1;
+    [[maybe_unused]] const auto written = write(bell.event.get(), &once, sizeof once);
+  }
+}
+
+void NetworkEngine::RingForNews() {
+  if (news_) RingBells();
+  news_ = false;
 }
 
 bool NetworkEngine::PumpSlots() {
@@ -85,6 +118,7 @@ void NetworkEngine::ForHearing(Do&& say) {
 void NetworkEngine::Announce() {
   const std::lock_guard lock(mutex_);
   ForHearing([&](NetworkPeer& peer) { peer.Announce(*carrier_); });
+  RingForNews();
 }
 
 void NetworkEngine::LookForSilence() {
@@ -92,21 +126,59 @@ void NetworkEngine::LookForSilence() {
   carrier_->LookForSilence();
 }
 
-void NetworkEngine::Sleep(std::chrono::microseconds limit) {
-  std::array<pollfd, 2> fds;
+int NetworkEngine::TakeBell() {
+  const std::lock_guard lock(mutex_);
+  const auto free = std::ranges::find(bells_, false, &Bell::taken);
+  const auto index = free - bells_.begin();
+  // Without a descriptor - the process may have no more - the thread sleeps in short naps.
+  if (free == bells_.end()) bells_.push_back({FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))});
+  bells_[static_cast<std::size_t>(index)].taken = true;
+  return static_cast<int>(index);
+}
+
+void NetworkEngine::ReturnBell(int index) {
+  const std::lock_guard lock(mutex_);
+  auto& bell = bells_[static_cast<std::size_t>(index)];
+  bell.taken = false;
+  if (!std::exchange(bell.rung, false)) return;
+  std::uint64_t rings;
+  [[maybe_unused]] const auto got = read(bell.event.get(), &rings, sizeof rings);
+}
+
+bool NetworkEngine::Sleep(int bell, std::chrono::microseconds limit) {
+  std::array<pollfd, 3> fds;
+  bool shortened = false;  // the thread looks again before that, whoever rings
   {
     const std::lock_guard lock(mutex_);
+    const bool moved = Advance();
     // Small credits wait for a message to travel with; who sleeps has none.
     ForHearing([&](NetworkPeer& peer) { peer.PumpCredits(*carrier_, Tell::all); });
-    if (!carrier_->PrepareToSleep()) return;
-    fds = {pollfd{fabric_.bell(fabric_.rank()), POLLIN, 0}, pollfd{carrier_->descriptor(), POLLIN, 0}};
-    limit = std::min<std::chrono::microseconds>(limit, carrier_->LongestWait());
+    RingForNews();
+    if (moved || !carrier_->PrepareToSleep()) return true;
+    const auto& own = bells_[static_cast<std::size_t>(bell)].event;
+    fds = {pollfd{fabric_.bell(fabric_.rank()), POLLIN, 0}, pollfd{own.get(), POLLIN, 0},
+           pollfd{carrier_->descriptor(), POLLIN, 0}};
+    const auto most = std::min<std::chrono::microseconds>(carrier_->LongestWait(), own ? limit : kUnheardSleep);
+    shortened = most < limit;
+    limit = std::min(limit, most);
   }
   const timespec time{limit.count() / 1'000'000, limit.count() % 1'000'000 * 1000};
-  if (ppoll(fds.data(), fds.size(), &time, nullptr) > 0 && fds[0].revents != 0) {
+  const bool rung = ppoll(fds.data(), fds.size(), &time, nullptr) != 0;
+  if (rung && fds[0].revents != 0) {
+    const std::lock_guard lock(mutex_);
     std::uint64_t rings;
-    [[maybe_unused]] const auto got = read(fds[0].fd, &rings, sizeof rings);  // somebody else may have read it
+    // The ring may have been meant for another thread, which does not find it any more. If there is none to read, the
+    // thread that took it has passed it on.
+    if (read(fds[0].fd, &rings, sizeof rings) == sizeof rings) RingBells(bell);
   }
+  return rung || shortened;
+}
+
+bool NetworkEngine::Sleep(std::chrono::microseconds limit) {
+  const int bell = TakeBell();
+  const bool rung = Sleep(bell, limit);
+  ReturnBell(bell);
+  return rung;
 }
 
 void NetworkEngine::Register(const std::byte* begin, std::size_t bytes) {
@@ -124,6 +196,11 @@ std::optional<std::string> NetworkEngine::Lost(int rank) {
   return Peer(rank).lost;
 }
 
+bool NetworkEngine::Reaches(int rank) {
+  const std::lock_guard lock(mutex_);
+  return peers_[static_cast<std::size_t>(rank)] != nullptr && carrier_->Reaches(rank);
+}
+
 bool NetworkEngine::Control(int rank, std::span<const std::byte> bytes) {
   auto& peer = Peer(rank);
   const auto message = DecodeNetworkMessage(bytes);
@@ -139,16 +216,40 @@ template <typename Done>
 void NetworkEngine::SayLast(const NetworkMessage& message, Deadline deadline, Done&& done) {
   std::vector<std::byte> bytes;
   Encode(message, bytes);
-  ForHearing([&](NetworkPeer& peer) { carrier_->SendControl(peer.rank(), bytes); });
-  carrier_->Close();
+  std::size_t told = 0;
+  // Also those who come in the meantime: `active_` grows at its end.
+  const auto tell = [&] {
+    for (; told < active_.size(); ++told) {
+      auto& peer = *active_[told];
+      if (peer.lost || peer.left) continue;
+      carrier_->Hurry(peer.rank());
+      carrier_->SendControl(peer.rank(), bytes);
+      carrier_->Flush(peer.rank());
+    }
+  };
   const auto hears = [&](NetworkPeer* peer) { return !peer->lost && !peer->left && !done(*peer); };
-  while (std::any_of(active_.begin(), active_.end(), hears) && !deadline.Passed()) {
+  for (tell(); std::any_of(active_.begin(), active_.end(), hears) && !deadline.Passed(); tell()) {
     if (!carrier_->Advance()) std::this_thread::sleep_for(kLeaveNap);
+  }
+  // Only now: a peer whose call is under way hears, too.
+  carrier_->Close();
+}
+
+// A rank that comes later, and was never connected to this one, would only find its port closed.
+void NetworkEngine::ActivateNeighbours() {
+  const std::size_t nranks = peers_.size();
+  const auto rank = static_cast<std::size_t>(fabric_.rank());
+  for (std::size_t distance = 1; distance < nranks; distance *= 2) {
+    for (const std::size_t other : {(rank + distance) % nranks, (rank + nranks - distance) % nranks}) {
+      const auto& peer = peers_[other];
+      if (peer != nullptr && !peer->lost && !peer->left) Activate(*peer);
+    }
   }
 }
 
 void NetworkEngine::TellFailure(tuttiResult_t code, const std::string& text) {
   const std::lock_guard lock(mutex_);
+  ActivateNeighbours();
   SayLast(Failed{static_cast<std::uint32_t>(code), text}, Deadline::After(kLastWords),
           [&](const NetworkPeer& peer) { return carrier_->Delivered(peer.rank()); });
 }

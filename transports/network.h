@@ -5,6 +5,9 @@
 // rings' depths. So an idle communicator costs nothing. For a GPU, whose kernels cannot call, and which is done when it
 // has filled its slots, a thread does (src/device_proxy.h).
 //
+// Several threads may drive it, and sleep on it, at once. Each sleeper has a bell of its own. A thread rings the
+// others' when a slot has landed or is sent, and when it has heard this rank's bell (executors/host/doorbell.h).
+//
 // Thread-safety: every function may be called from any thread; Progress() does nothing while another thread is at it.
 #pragma once
 
@@ -20,6 +23,7 @@
 #include "transports/carrier.h"
 #include "transports/fabric.h"
 #include "transports/network_peer.h"
+#include "transports/segment.h"
 
 namespace tutti {
 
@@ -42,16 +46,25 @@ class NetworkEngine final : private CarrierEvents {
   double bandwidth() const { return carrier_->bandwidth(); }
   // A plan uses connections to or from `peer`: see to it that there are any.
   void Need(int peer);
+  // Likewise of all peers, so that it turns out which of them are gone.
+  void NeedAll();
   // Moves what can be moved. True: something was.
   bool Progress();
-  // The half of it that peers may wait for: sends what was filled, and tells what was emptied.
+  // The half of it that peers may wait for: sends what was filled, and tells what was emptied. Waits for another thread
+  // that is at it, because the caller will not come back.
   bool Push();
   // Tells peers what this rank is in. Called by who waits long.
   void Announce();
   // Looks for peers that have stopped answering. As above.
   void LookForSilence();
-  // Waits until Progress() may have something to do, or this rank's bell rings.
-  void Sleep(std::chrono::microseconds limit);
+  // Between these two the calling thread hears every ring of this rank's bell, also one that comes before Sleep(). The
+  // result is the thread's own bell.
+  int TakeBell();
+  void ReturnBell(int bell);
+  // Moves what can be moved; if that is nothing, waits until Progress() may have something to do, or this rank's bell
+  // rings. False: `limit` has passed.
+  bool Sleep(int bell, std::chrono::microseconds limit);
+  bool Sleep(std::chrono::microseconds limit);
 
   // This rank's memory that slots may refer to: see Carrier.
   void Register(const std::byte* begin, std::size_t bytes);
@@ -60,8 +73,12 @@ class NetworkEngine final : private CarrierEvents {
   // Why nothing more will come from `peer`, for a person: "its connection was closed", also when it has left in order.
   // None while something may.
   std::optional<std::string> Lost(int peer);
+  // See Carrier.
+  bool Reaches(int peer);
 
-  // Tells all peers that are connected that this rank's communicator has failed, and turns the others away.
+  // Tells all peers that are connected that this rank's communicator has failed, and turns the others away. It calls
+  // the ranks 1, 2, 4, ... from its own, both ways, that it was never connected to: everybody in a job of up to 5
+  // ranks, and 2 log2(n) of n, so that failures of many ranks at once are no flood.
   void TellFailure(tuttiResult_t code, const std::string& text);
   // Tells them that it has left, and sees to it that what was sent or filled before arrives.
   void Leave();
@@ -69,20 +86,38 @@ class NetworkEngine final : private CarrierEvents {
  private:
   void Connected(int peer) override { Activate(Peer(peer)); }
   std::byte* Landing(int peer, const SlotMessage& message) override { return Peer(peer).Landing(message); }
-  void Landed(int peer, const SlotMessage& message) override { Peer(peer).Landed(message); }
-  void Sent(int peer, std::uint32_t connection, std::uint32_t number) override { Peer(peer).Sent(connection, number); }
+  void Landed(int peer, const SlotMessage& message) override {
+    Peer(peer).Landed(message);
+    news_ = true;
+  }
+  void Sent(int peer, std::uint32_t connection, std::uint32_t number) override {
+    Peer(peer).Sent(connection, number);
+    news_ = true;
+  }
   bool Control(int peer, std::span<const std::byte> message) override;
   ConnectionMemory Memory(int peer, std::uint32_t connection) override { return Peer(peer).Memory(connection); }
   void Broken(int peer, const std::string& why) override;
+
+  // A thread's, while it sleeps or is about to.
+  struct Bell {
+    FileDescriptor event;
+    bool taken = false;
+    bool rung = false;
+  };
 
   NetworkPeer& Peer(int rank) const { return *peers_[static_cast<std::size_t>(rank)]; }
   void Activate(NetworkPeer& peer);
   // Peers that can still hear.
   template <typename Do>
   void ForHearing(Do&& say);
+  // REQUIRES: locked. Wakes all sleepers, but for one.
+  void RingBells(int but = -1);
+  // A sleeper may wait for what has landed or was sent.
+  void RingForNews();
   bool PumpSlots();
   void PumpCredits();
   bool Advance();
+  void ActivateNeighbours();
   // Tells every peer that can still hear, then works until `done` or the deadline.
   template <typename Done>
   void SayLast(const NetworkMessage& message, Deadline deadline, Done&& done);
@@ -91,6 +126,8 @@ class NetworkEngine final : private CarrierEvents {
   std::mutex mutex_;
   std::vector<std::unique_ptr<NetworkPeer>> peers_;  // by rank; null for those of this host
   std::vector<NetworkPeer*> active_;                 // connected, or about to be
+  std::vector<Bell> bells_;                          // of as many threads as have ever slept at once
+  bool news_ = false;                                // that was not rung for
   std::unique_ptr<Carrier> carrier_;
 };
 

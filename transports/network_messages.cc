@@ -22,7 +22,7 @@ class Encoder {
   void operator()(const Status& status) {
     Begin(Kind::status);
     for (const auto value : {status.index, status.operation.sequence, status.operation.signature, status.operation.call,
-                             status.operation.count, status.started, status.completed}) {
+                             status.operation.count, status.started, status.completed, status.mark}) {
       writer_.Number(value);
     }
     End();
@@ -52,8 +52,9 @@ class Encoder {
 
 Status ReadStatus(ByteReader& reader) {
   Status status;
-  for (auto* const value : {&status.index, &status.operation.sequence, &status.operation.signature,
-                            &status.operation.call, &status.operation.count, &status.started, &status.completed}) {
+  for (auto* const value :
+       {&status.index, &status.operation.sequence, &status.operation.signature, &status.operation.call,
+        &status.operation.count, &status.started, &status.completed, &status.mark}) {
     *value = reader.Number<std::uint64_t>();
   }
   return status;

@@ -35,12 +35,14 @@ struct Credits {
   std::span<const Credit> all() const { return std::span(of).first(count); }
 };
 
-// What the sender is doing: its newest record (control_block.h), but for the time, and its counts of collectives.
+// What the sender is doing: its newest record (control_block.h), but for the time, and its counts and mark of
+// collectives.
 struct Status {
   std::uint64_t index = 0;
   RecordedOperation operation;
   std::uint64_t started = 0;
   std::uint64_t completed = 0;
+  std::uint64_t mark = 0;
 };
 
 // The sender's communicator has failed.

@@ -16,7 +16,7 @@ std::vector<std::byte> Encoded(const NetworkMessage& message) {
 std::vector<NetworkMessage> Examples() {
   Credits credits;
   for (std::uint32_t i = 0; i < Credits::kMost; ++i) credits.Add({i, 0xffffffff - i});
-  return {credits, Status{7, {1, 2, 3, 4, 0}, 5, 6}, Failed{6, "rank 3 died"}, Failed{}, Leaving{9}};
+  return {credits, Status{7, {1, 2, 3, 4, 0}, 5, 6, 8}, Failed{6, "rank 3 died"}, Failed{}, Leaving{9}};
 }
 
 TEST(NetworkMessages, ComeBackAsTheyWere) {
@@ -28,9 +28,10 @@ TEST(NetworkMessages, ComeBackAsTheyWere) {
     EXPECT_EQ(decoded->index(), message.index());
     EXPECT_EQ(Encoded(*decoded), bytes);
   }
-  const auto status = std::get<Status>(*DecodeNetworkMessage(Encoded(Status{7, {1, 2, 3, 4, 0}, 5, 6})));
+  const auto status = std::get<Status>(*DecodeNetworkMessage(Encoded(Status{7, {1, 2, 3, 4, 0}, 5, 6, 8})));
   EXPECT_EQ(status.operation.signature, 2U);
   EXPECT_EQ(status.completed, 6U);
+  EXPECT_EQ(status.mark, 8U);
 }
 
 TEST(NetworkMessages, TheLongestTextFits) {

@@ -72,13 +72,13 @@ NetworkPeer::NetworkPeer(Fabric& fabric, int rank, std::span<const ConnectionRin
       const auto connection = connections();
       auto& fill = fabric.To(channel, wire, rank);
       fill.Notify(&pending_[connection / kWordBits], std::uint64_t{1} << connection % kWordBits);
-      // The peer would publish its count in its own segment: that is the mirror. This rank publishes in its own.
+      // The peer would publish its count in its own segment: that is the mirror. This rank publishes there, too.
       const auto head = [&](int reader, int writer) {
         return reinterpret_cast<std::atomic<std::uint32_t>*>(fabric.segment(reader) +
                                                              layout.HeadOffset(channel, wire, writer, false));
       };
       Add({fill.slots(), fabric.segment(rank) + layout.RingOffset(channel, wire, fabric.rank()), fill.shape(),
-           head(rank, fabric.rank()), head(fabric.rank(), rank)});
+           head(rank, fabric.rank()), head(rank, rank)});
     }
   }
   for (const auto& rings : polled) Add(rings);
@@ -165,6 +165,10 @@ void NetworkPeer::Announce(Carrier& carrier) {
   // Acquires the records: a GPU's are written by another thread.
   constexpr auto relaxed = std::memory_order_relaxed;
   const auto newest = own.newest.load(std::memory_order_acquire);
+  const auto mark = own.mark.load(std::memory_order_acquire);
+  // A GPU's watch writes the mark after the record, and this may have come between: then the record goes once more.
+  if (mark != announced_mark_ && announced_ == newest && newest > 0) --announced_;
+  announced_mark_ = mark;
   // Also of some operations that had nothing for this peer: it may have thought otherwise.
   if (newest > kAnnouncedAtOnce) announced_ = std::max(announced_, newest - kAnnouncedAtOnce);
   while (announced_ < newest) {
@@ -173,7 +177,8 @@ void NetworkPeer::Announce(Carrier& carrier) {
                                 {record.sequence.load(relaxed), record.signature.load(relaxed),
                                  record.call.load(relaxed), record.count.load(relaxed), 0},
                                 own.started.load(relaxed),
-                                own.completed.load(relaxed)});
+                                own.completed.load(relaxed),
+                                mark});
   }
 }
 
@@ -209,10 +214,12 @@ bool NetworkPeer::Take(const Credits& credits) {
 }
 
 bool NetworkPeer::Take(const Status& status) {
-  if (status.index <= mirror().newest.load(std::memory_order_relaxed)) return true;  // overtaken on another stream
-  WriteRecord(mirror(), status.index, status.operation);
+  const auto newest = mirror().newest.load(std::memory_order_relaxed);
+  if (status.index < newest) return true;  // overtaken on another stream
+  if (status.index > newest) WriteRecord(mirror(), status.index, status.operation);
   mirror().completed.store(status.completed, std::memory_order_release);
   mirror().started.store(status.started, std::memory_order_release);
+  mirror().mark.store(status.mark, std::memory_order_release);
   return true;
 }
 

@@ -156,6 +156,7 @@ class NetworkPeer {
   std::unique_ptr<std::atomic<std::uint64_t>[]> pending_;  // a bit for each connection: slots may have been filled
   std::vector<std::uint64_t> owing_;                       // likewise: IncomingRing::owes()
   std::uint64_t announced_ = 0;                            // the record that the peer was told of last
+  std::uint64_t announced_mark_ = 0;                       // and the mark
   std::vector<std::byte> bytes_;                           // of the message being sent
 };
 

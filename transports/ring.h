@@ -1,5 +1,9 @@
 // The two ends of a ring of slots. An end is this process's view: plain data plus pointers into shared memory.
 //
+// What another process writes there - flags, heads, headers - is loaded once and compared before it is used, and nothing
+// of it is an index or the bound of a loop: an end counts its own slots. A peer whose words are garbage makes this rank
+// wait, or see a fault; it does not make it write or read elsewhere.
+//
 // Thread-safety: each end is used by one thread at a time. Invariants: tail - head <= depth for every emptier; counts
 // start at 0 and slot number c carries flag number c + 1 (so that zeroed memory is no valid flag).
 #pragma once
@@ -40,7 +44,8 @@ class FillEnd {
   // REQUIRES: HasRoom().
   SlotHeader& Header() const { return *reinterpret_cast<SlotHeader*>(Slot()); }
   std::byte* Data() const { return Slot() + shape_.data_offset; }
-  // Makes the slot visible. The caller has fenced non-temporal stores.
+  // Makes the slot visible. REQUIRES: the calling thread has fenced its non-temporal stores to memory that the slot
+  // refers to. (The slot's own bytes are written by plain stores, which the flag's release orders.)
   void Publish(std::uint32_t tag) {
     Header().flag.store(SlotFlag(tail_ + 1, tag), std::memory_order_release);
     ++tail_;
@@ -85,8 +90,9 @@ class EmptyEnd {
     return FlagNumber(flag) == count_ + 1 ? State::foreign : State::waiting;
   }
 
-  // REQUIRES: Look() == ready.
-  const SlotHeader& Header() const { return *reinterpret_cast<const SlotHeader*>(Slot()); }
+  // REQUIRES: Look() == ready; for Reference(), the slot is a bulk one (in the others the data begins there).
+  SlotContent Content() const { return {LoadOnce(Header().bytes), LoadOnce(Header().kind)}; }
+  SlotReference Reference() const { return {LoadOnce(Header().address), LoadOnce(Header().window)}; }
   const std::byte* Data() const { return Slot() + shape_.data_offset; }
   // The data has been read; the filler may use the slot again.
   void Release() {
@@ -99,6 +105,12 @@ class EmptyEnd {
   int peer() const { return peer_; }
 
  private:
+  // A relaxed atomic load: the compiler may not load the word a second time, and the flag's acquire orders it.
+  template <typename Word>
+  static Word LoadOnce(const Word& word) {
+    return std::atomic_ref<Word>(const_cast<Word&>(word)).load(std::memory_order_relaxed);
+  }
+  const SlotHeader& Header() const { return *reinterpret_cast<const SlotHeader*>(Slot()); }
   const std::byte* Slot() const { return slots_ + std::size_t{SlotIndex(count_, shape_.depth)} * shape_.stride; }
 
   const std::byte* slots_ = nullptr;

@@ -23,6 +23,7 @@ class RingTest : public ::testing::Test {
   }
   EmptyEnd Emptier(int index) { return {slots(), kShape, 1, &heads_[static_cast<std::size_t>(index)]}; }
   std::byte* slots() { return memory_.data(); }
+  std::atomic<std::uint32_t>& Head(int index) { return heads_[static_cast<std::size_t>(index)]; }
 
   static void Put(FillEnd& fill, std::uint64_t value, std::uint32_t tag) {
     std::memcpy(fill.Data(), &value, sizeof value);
@@ -69,6 +70,21 @@ TEST_F(RingTest, TellsWaitingReadyAndForeign) {
   EXPECT_EQ(empty.Look(kTag + 1), EmptyEnd::State::ready);
 }
 
+// An emptier's count lies in its memory. One that makes no sense must not let the filler overwrite what another emptier
+// has not read, nor take the ring for drained.
+TEST_F(RingTest, ACountThatMakesNoSenseIsNoRoom) {
+  auto fill = Filler(2);
+  for (std::uint32_t i = 0; i < kShape.depth; ++i) {
+    ASSERT_TRUE(fill.HasRoom());
+    Put(fill, i, kTag);
+  }
+  for (const std::uint32_t garbage : {kShape.depth + 1, kShape.depth + 2, 2 * kShape.depth + 1, 1U << 31, ~0U}) {
+    Head(1).store(garbage);
+    EXPECT_FALSE(fill.HasRoom()) << garbage;
+    EXPECT_FALSE(fill.Drained()) << garbage;
+  }
+}
+
 // What a slot held a whole ring ago must never pass for the next message, whatever the tag.
 TEST_F(RingTest, StaleSlotsAreNotReady) {
   auto fill = Filler(1);
@@ -112,9 +128,12 @@ TEST(Slot, FlagsDifferByNumberAndTag) {
 }
 
 TEST(Slot, TagsOfNeighbouringOperationsDiffer) {
-  for (std::uint64_t sequence = 1; sequence < 10'000; ++sequence) {
-    EXPECT_NE(OperationTag(42, sequence), OperationTag(42, sequence + 1));
-    EXPECT_NE(OperationTag(42, sequence), OperationTag(43, sequence));
+  std::uint64_t digest = 0;
+  for (int operation = 0; operation < 10'000; ++operation) {
+    const auto next = NextDigest(digest, 42);
+    EXPECT_NE(OperationTag(digest), OperationTag(next));
+    EXPECT_NE(OperationTag(NextDigest(digest, 43)), OperationTag(next));
+    digest = next;
   }
 }
 

@@ -1,30 +1,40 @@
 #include "transports/segment.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <cerrno>
 #include <cstdint>
-#include <new>
 
 #include "base/error.h"
 
 namespace tutti {
 namespace {
 
-// In front of the data, in a page of its own, so that data() stays page-aligned. Counts the users inside the creating
-// process; a process that maps the descriptor has a mapping of its own and does not count.
-constexpr std::size_t kPrefix = 4096;
-using Users = std::atomic<std::uint32_t>;
+#ifndef MFD_NOEXEC_SEAL
+constexpr unsigned kNoExecute = 8U;  // Linux 6.3
+#else
+constexpr unsigned kNoExecute = MFD_NOEXEC_SEAL;
+#endif
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr mode_t kOwnerOnly = S_IRUSR | S_IWUSR;
 
-std::byte* MapWhole(int fd, std::size_t bytes) {
-  void* const base = mmap(nullptr, bytes + kPrefix, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+std::shared_ptr<Mapping> MapWhole(int fd, std::size_t bytes) {
+  void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) ThrowErrno(fmt::format("mapping {} bytes of shared memory", bytes));
-  return static_cast<std::byte*>(base) + kPrefix;
+  return std::make_shared<Mapping>(static_cast<std::byte*>(base), bytes);
 }
 
-Users& UsersOf(std::byte* data) { return *reinterpret_cast<Users*>(data - kPrefix); }
+// Beyond this limit the kernel would not only refuse: it would end the process by SIGXFSZ.
+void RequireFileSize(std::size_t bytes) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur) return;
+  Throw(tuttiSystemError, "shared memory needs a file of {} bytes, and the limit of this process is {} (ulimit -f)",
+        bytes, limit.rlim_cur);
+}
 
 }  // namespace
 
@@ -32,71 +42,44 @@ FileDescriptor::~FileDescriptor() {
   if (fd_ >= 0) close(fd_);
 }
 
-Segment::Segment(Segment&& other) noexcept { *this = std::move(other); }
-
-Segment& Segment::operator=(Segment&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(fd_, other.fd_);
-  std::swap(counted_, other.counted_);
-  return *this;
-}
-
-Segment::~Segment() { Release(); }
-
-void Segment::Release() {
-  if (data_ == nullptr) return;
-  // acq_rel: whoever unmaps must see that the other users are done with it.
-  if (!counted_ || UsersOf(data_).fetch_sub(1, std::memory_order_acq_rel) == 1)
-    munmap(data_ - kPrefix, bytes_ + kPrefix);
-  data_ = nullptr;
-}
+Mapping::~Mapping() { munmap(data_, bytes_); }
 
 Segment Segment::Create(const std::string& name, std::size_t bytes) {
+  RequireFileSize(bytes);
   Segment segment;
-  segment.fd_ = FileDescriptor(memfd_create(name.c_str(), MFD_CLOEXEC));
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  segment.fd_ = FileDescriptor(memfd_create(name.c_str(), kFlags | kNoExecute));
+  if (!segment.fd_ && errno == EINVAL) segment.fd_ = FileDescriptor(memfd_create(name.c_str(), kFlags));
   if (!segment.fd_) ThrowErrno("memfd_create");
-  if (ftruncate(segment.fd_.get(), static_cast<off_t>(bytes + kPrefix)) != 0) {
+  const int fd = segment.fd_.get();
+  if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
     ThrowErrno(fmt::format("sizing shared memory to {} bytes", bytes));
   }
-  segment.data_ = MapWhole(segment.fd_.get(), bytes);
-  segment.bytes_ = bytes;
-  segment.counted_ = true;
-  new (&UsersOf(segment.data_)) Users(1);
+  if (fchmod(fd, kOwnerOnly) != 0) ThrowErrno("closing shared memory to other users");
+  if (fcntl(fd, F_ADD_SEALS, kSeals) != 0) ThrowErrno("sealing shared memory");
+  segment.mapping_ = MapWhole(fd, bytes);
   return segment;
 }
 
 Segment Segment::Map(const FileDescriptor& fd, std::size_t bytes) {
+  // A file that gets shorter, or is shorter, turns an access past its end into SIGBUS. First the seal, then the size:
+  // what is sealed keeps its size. Only a memfd can be sealed, so this is one.
+  const int seals = fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    Throw(tuttiInternalError, "a peer's shared memory is not sealed, so that it could still be made shorter");
+  }
   struct stat status {};
   if (fstat(fd.get(), &status) != 0) ThrowErrno("fstat of a peer's shared memory");
-  // A shorter file would turn the first access past its end into SIGBUS.
-  if (static_cast<std::size_t>(status.st_size) < bytes + kPrefix) {
-    Throw(tuttiInternalError, "a peer's shared memory has {} bytes where {} were agreed", status.st_size,
-          bytes + kPrefix);
+  if (static_cast<std::size_t>(status.st_size) < bytes) {
+    Throw(tuttiInternalError, "a peer's shared memory has {} bytes where {} were agreed", status.st_size, bytes);
   }
-  Segment segment;
-  segment.data_ = MapWhole(fd.get(), bytes);
-  segment.bytes_ = bytes;
-  return segment;
+  return Segment(MapWhole(fd.get(), bytes));
 }
 
 Segment Segment::Reserve(std::size_t bytes) {
-  void* const base =
-      mmap(nullptr, bytes + kPrefix, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) ThrowErrno(fmt::format("reserving {} bytes of address space", bytes));
-  Segment segment;
-  segment.data_ = static_cast<std::byte*>(base) + kPrefix;
-  segment.bytes_ = bytes;
-  return segment;
-}
-
-Segment Segment::Share(std::byte* data, std::size_t bytes) {
-  UsersOf(data).fetch_add(1, std::memory_order_relaxed);  // the caller knows of a live user; nothing to order
-  Segment segment;
-  segment.data_ = data;
-  segment.bytes_ = bytes;
-  segment.counted_ = true;
-  return segment;
+  return Segment(std::make_shared<Mapping>(static_cast<std::byte*>(base), bytes));
 }
 
 void Segment::Populate(const std::byte* begin, std::size_t bytes) {

@@ -1,24 +1,50 @@
 #include "transports/shared_segments.h"
 
 #include "transports/gather_values.h"
+#include "transports/process_register.h"
 
 namespace tutti {
 
 std::vector<Segment> ShareSegments(const Fabric& shm, const std::string& name, std::size_t bytes,
                                    const AllGather& all_gather, Deadline deadline) {
-  std::vector<Segment> segments(static_cast<std::size_t>(shm.nranks()));
-  auto& own = segments[static_cast<std::size_t>(shm.rank())];
-  own = Segment::Create(name, bytes);
-  const auto addresses = GatherValues(all_gather, reinterpret_cast<std::uint64_t>(own.data()));
-  const int fd = own.fd().get();
-  auto descriptors = ExchangeDescriptors(shm.rank(), shm.local(), std::span(&fd, 1), all_gather, deadline);
-  for (std::size_t i = 0; i < shm.local().size(); ++i) {
-    const int r = shm.local()[i];
-    const auto at = static_cast<std::size_t>(r);
-    if (r == shm.rank()) continue;
-    segments[at] = shm.same_process(r) ? Segment::Share(reinterpret_cast<std::byte*>(addresses[at]), bytes)
-                                       : Segment::Map(descriptors[i].at(0), bytes);
+  auto own = Segment::Create(name, bytes);
+  auto segments = ShareSegments(shm, own.fd(), own.mapping(), all_gather, deadline);
+  for (const int r : shm.local()) {
+    const auto theirs = segments[static_cast<std::size_t>(r)].bytes();
+    if (theirs != bytes) Throw(tuttiInternalError, "rank {} shares {} bytes where {} were agreed", r, theirs, bytes);
   }
+  segments[static_cast<std::size_t>(shm.rank())] = std::move(own);
+  segments[static_cast<std::size_t>(shm.rank())].DropDescriptor();
+  return segments;
+}
+
+std::vector<Segment> ShareSegments(const Fabric& shm, const FileDescriptor& fd, std::shared_ptr<Mapping> mapping,
+                                   const AllGather& all_gather, Deadline deadline) {
+  struct Introduction {
+    RegisterKey key;
+    std::uint64_t bytes;
+  };
+  const auto own_bytes = mapping->bytes();
+  const Offer offer(shm.rank(), mapping);
+  const auto all = GatherValues(all_gather, Introduction{offer.key(), own_bytes});
+  std::vector<Segment> segments(all.size());
+  segments[static_cast<std::size_t>(shm.rank())] = Segment(std::move(mapping));
+  for (const int r : shm.local()) {
+    if (r == shm.rank() || !shm.same_process(r)) continue;
+    const auto& theirs = all[static_cast<std::size_t>(r)];
+    auto found = FindOffer<Mapping>(theirs.key, r);
+    if (found == nullptr || found->bytes() != theirs.bytes) {
+      all_gather({});  // the control plane knows who left first
+      Throw(tuttiRemoteError, "rank {} of this process left while memory was shared", r);
+    }
+    segments[static_cast<std::size_t>(r)] = Segment(std::move(found));
+  }
+  const int mine = fd.get();
+  ExchangeDescriptors(shm.locality(), std::span(&mine, 1), all_gather, deadline,
+                      [&](int r, std::vector<FileDescriptor> fds) {
+                        const auto at = static_cast<std::size_t>(r);
+                        segments[at] = Segment::Map(fds.at(0), all[at].bytes);
+                      });
   all_gather({});  // nobody's goes before everybody has it
   return segments;
 }

@@ -1,6 +1,6 @@
-// A like piece of host memory of every rank, mapped by all of its host.
+// A piece of host memory of every rank, mapped by all of its host.
 //
-// Thread-safety: a collective function without state.
+// Thread-safety: collective functions without state.
 #pragma once
 
 #include <string>
@@ -10,8 +10,12 @@
 
 namespace tutti {
 
-// Collective. By rank, empty for those of other hosts; zeroed. Throws tuttiSystemError and what the exchange throws.
+// Collective. New memory, equally much on every rank. By rank, empty for those of other hosts; zeroed. Throws
+// tuttiSystemError and what the exchange throws.
 std::vector<Segment> ShareSegments(const Fabric& shm, const std::string& name, std::size_t bytes,
+                                   const AllGather& all_gather, Deadline deadline);
+// Likewise, of memory that is there: this rank's is `mapping`, and `fd` its file.
+std::vector<Segment> ShareSegments(const Fabric& shm, const FileDescriptor& fd, std::shared_ptr<Mapping> mapping,
                                    const AllGather& all_gather, Deadline deadline);
 
 }  // namespace tutti

@@ -11,8 +11,10 @@
 namespace tutti {
 namespace {
 
+// What is said here is little, and decides what is done with much: it is always proven.
 Settings OneConnection(Settings settings) {
   settings.sockets = 1;
+  if (settings.data_protection == "none") settings.data_protection = "authenticate";
   return settings;
 }
 

@@ -43,6 +43,7 @@ class SideChannel {
   bool Advance();
   void LookForSilence() { tcp_.LookForSilence(); }
   void Close() { tcp_.Close(); }
+  bool Reaches(int peer) const { return tcp_.Reaches(peer); }
   bool Delivered(int peer) const { return tcp_.Delivered(peer); }
   Deadline::Milliseconds LongestWait() const { return tcp_.LongestWait(); }
 

@@ -27,15 +27,24 @@ std::vector<SocketAddress> SameWay(const std::vector<SocketAddress>& addresses, 
   return same.empty() ? addresses : same;
 }
 
+bool Ask(const Socket& socket, tcp_info& info) {
+  socklen_t size = sizeof info;
+  return getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
+}
+
 }  // namespace
 
 std::optional<std::uint32_t> Silence(const Socket& socket, Deadline::Milliseconds silence) {
   tcp_info info{};
-  socklen_t size = sizeof info;
-  if (getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
+  if (!Ask(socket, info)) return std::nullopt;
   if (info.tcpi_retransmits + info.tcpi_probes < kUnanswered) return std::nullopt;
   if (info.tcpi_last_ack_recv < silence.count()) return std::nullopt;
   return info.tcpi_last_ack_recv;
+}
+
+bool Answers(const Socket& socket, Deadline::Milliseconds silence) {
+  tcp_info info{};
+  return Ask(socket, info) && info.tcpi_state == TCP_ESTABLISHED && !Silence(socket, silence);
 }
 
 std::optional<std::string> SilenceWatch::Look(const Socket& connection, const std::vector<SocketAddress>& addresses,

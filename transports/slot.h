@@ -5,10 +5,10 @@
 // data, then the flag (release); an emptier sees the flag (acquire), reads the data, then publishes its count
 // (release), which lets the filler (acquire) use the slot again.
 //
-// The flag is unique to (slot number, operation): low half the slot number, high half the operation's signature folded
-// with its sequence number. An emptier knows both halves beforehand, so one comparison tells "arrived"; an equal low
-// half with another high half means that the two ranks are in different operations. A stale flag differs in the low
-// half, because a slot only ever holds numbers that differ by multiples of depth.
+// The flag is unique to (slot number, operation): low half the slot number, high half a digest of the operation's
+// signature and those of all before it. An emptier knows both halves beforehand, so one comparison tells "arrived"; an
+// equal low half with another high half means that the two ranks are in different operations, or were before. A stale
+// flag differs in the low half, because a slot only ever holds numbers that differ by multiples of depth.
 #pragma once
 
 #include <atomic>
@@ -59,6 +59,17 @@ struct SlotHeader {
   std::uint64_t total;    // bytes of the whole message between this pair; checked where only the pair knows it
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "flags are shared between processes");
+
+// What a slot says of itself, read once. The header lies in memory that another process may be writing to at this
+// moment, so whoever checks a word must go on to use the very copy that was checked.
+struct SlotContent {
+  std::uint32_t bytes;
+  SlotKind kind;  // any number at all
+};
+struct SlotReference {
+  std::uint64_t address;
+  std::uint16_t window;
+};
 
 inline constexpr std::size_t kShortHeader = offsetof(SlotHeader, address);
 static_assert(kShortHeader == 16 && sizeof(SlotHeader) <= kCacheLine);

@@ -10,9 +10,11 @@ namespace tutti {
 constexpr std::uint64_t SlotFlag(std::uint32_t number, std::uint32_t tag) { return std::uint64_t{tag} << 32 | number; }
 constexpr std::uint32_t FlagNumber(std::uint64_t flag) { return static_cast<std::uint32_t>(flag); }
 
-// How many slots the filler may still fill when it has filled `tail` and the slowest emptier has emptied `head`.
+// How many slots the filler may still fill when it has filled `tail` and the slowest emptier has emptied `head`. None if
+// `head` is no count that an emptier can have come to: it lies in memory that another process writes.
 constexpr std::uint32_t FreeSlots(std::uint32_t tail, std::uint32_t head, std::uint32_t depth) {
-  return depth - (tail - head);
+  const std::uint32_t lag = tail - head;
+  return lag < depth ? depth - lag : 0;
 }
 
 // A finaliser after MurmurHash3 (Appleby, public domain): every input bit reaches every output bit.
@@ -23,10 +25,12 @@ constexpr std::uint64_t Mix(std::uint64_t x) {
   x *= 0xc4ceb9fe1a85ec53ULL;
   return x ^ (x >> 33);
 }
-// The flag's upper half: which operation this slot belongs to.
-constexpr std::uint32_t OperationTag(std::uint64_t signature, std::uint64_t sequence) {
-  return static_cast<std::uint32_t>(Mix(signature ^ (sequence * 0x9e3779b97f4a7c15ULL)) >> 32);
-}
+// What stands for operations that follow one another: the digest of those before is folded with the next one's
+// signature. Mix is a bijection, so two sequences of operations that once had different digests have different ones for
+// as long as what follows is the same. No operation yet: 0, as zeroed memory has it.
+constexpr std::uint64_t NextDigest(std::uint64_t digest, std::uint64_t signature) { return Mix(digest ^ signature); }
+// The flag's upper half: which operation this slot belongs to, and after which others, as the digest up to it says.
+constexpr std::uint32_t OperationTag(std::uint64_t digest) { return static_cast<std::uint32_t>(digest >> 32); }
 
 // Slot number c lies at index c modulo depth, a power of two, so that the numbers' wrap at 2^32 is seamless.
 constexpr std::uint32_t SlotIndex(std::uint32_t number, std::uint32_t depth) { return number & (depth - 1); }

@@ -36,12 +36,26 @@ TEST(SlotArithmetic, CountsWrap) {
 TEST(SlotArithmetic, FlagsTellSlotsAndOperationsApart) {
   std::set<std::uint64_t> flags;
   for (std::uint32_t number = 1; number < 100; ++number) {
-    for (std::uint64_t sequence = 1; sequence < 100; ++sequence) {
-      const auto flag = SlotFlag(number, OperationTag(12345, sequence));
+    std::uint64_t digest = 0;
+    for (int operation = 0; operation < 100; ++operation) {
+      digest = NextDigest(digest, 12345);
+      const auto flag = SlotFlag(number, OperationTag(digest));
       EXPECT_EQ(FlagNumber(flag), number);
       EXPECT_TRUE(flags.insert(flag).second);
     }
   }
+}
+
+// One different operation, or one left out, and all after it differ.
+TEST(SlotArithmetic, DigestsNeverMeetAgain) {
+  constexpr std::uint64_t kUsual = 12345, kOdd = 54321;
+  std::uint64_t one = NextDigest(0, kUsual), other = NextDigest(0, kOdd), shorter = 0;
+  for (int operation = 0; operation < 100'000; ++operation) {
+    EXPECT_NE(one, other);
+    EXPECT_NE(one, shorter);
+    for (auto* const digest : {&one, &other, &shorter}) *digest = NextDigest(*digest, kUsual);
+  }
+  EXPECT_NE(NextDigest(NextDigest(0, kUsual), kOdd), NextDigest(NextDigest(0, kOdd), kUsual)) << "order counts";
 }
 
 }  // namespace

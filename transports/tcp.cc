@@ -23,7 +23,7 @@ constexpr Deadline::Milliseconds kAttemptTime{3'000};
 constexpr Deadline::Milliseconds kRetryPause{50};
 // Of the higher rank, for the lower one's call.
 constexpr Deadline::Milliseconds kCallPatience{1'000};
-// While somebody dials or stands in the lobby, sleep is light: their descriptors are not all watched.
+// While this rank dials, sleep is light: those descriptors are not watched.
 constexpr Deadline::Milliseconds kLightSleep{2};
 constexpr Deadline::Milliseconds kDeepSleep{1'000};
 constexpr Deadline::Milliseconds kSilenceLook{500};
@@ -46,6 +46,7 @@ TcpCarrier::TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey&
     : rank_(rank),
       silence_(settings.silence_ms),
       key_(key),
+      protection_(ProtectionOf(settings.data_protection)),
       events_(events),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       next_look_(Deadline::After(kSilenceLook)) {
@@ -53,9 +54,10 @@ TcpCarrier::TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey&
   std::vector<SocketAddress> places;
   for (const auto& interface : InterfacesOf(settings)) places.push_back(interface.address);
   auto listeners = ListenOnAll(places, fmt::format("rank {}", rank));
-  for (const auto& listener : listeners) Watched(listener.fd(), EPOLLIN, EPOLL_CTL_ADD, kNewcomer);
   const auto addresses = GatherAddresses(all_gather, listeners);
-  lobby_.emplace(std::move(listeners), key, Purpose::data);
+  nranks_ = static_cast<int>(addresses.size());
+  keeper_.emplace(std::move(listeners), key, Purpose::data, rank);
+  Watched(keeper_->descriptor(), EPOLLIN, EPOLL_CTL_ADD, kNewcomer);
   own_ = addresses[static_cast<std::size_t>(rank)];
   std::size_t interfaces = own_.size();
   for (const int peer : peers) {
@@ -87,6 +89,12 @@ void TcpCarrier::Connect(int rank) {
     peer.dial_at = Deadline::After(kCallPatience);
     dialling_.push_back(rank);
   }
+}
+
+void TcpCarrier::Hurry(int rank) {
+  Connect(rank);
+  auto& peer = At(rank);
+  if (peer.dial_at) peer.dial_at = Deadline::After({});
 }
 
 void TcpCarrier::Dial(int rank, std::size_t connections) {
@@ -121,7 +129,10 @@ void TcpCarrier::Missed(Peer& peer, Dialling& dial, bool alive, const std::strin
   if (++dial.tried % peer.addresses.size() == 0) {
     dial.retry = Deadline::After(kRetryPause);
     // Its port has been open since before this rank knew of it.
-    if (!dial.alive) peer.give_up = Deadline::After({});
+    if (!dial.alive) {
+      peer.nobody = true;
+      peer.give_up = Deadline::After({});
+    }
     dial.alive = false;
   }
 }
@@ -146,7 +157,7 @@ bool TcpCarrier::AdvanceDial(int rank, Dialling& dial) {
         return true;
       }
       KeepAlive(attempt.socket, silence_);
-      attempt.handshake.emplace(std::move(attempt.socket), Purpose::data, rank_, rank_ + 1);
+      attempt.handshake.emplace(std::move(attempt.socket), Errand{Purpose::data, rank_, rank, nranks_});
       peer.give_up = Deadline::After(silence_);  // its system is there
     } else if (attempt.deadline.Passed()) {
       Missed(peer, dial, true, address + " does not answer");
@@ -159,13 +170,20 @@ bool TcpCarrier::AdvanceDial(int rank, Dialling& dial) {
     // No deadline: a peer that does not look at its port may be busy. It is dead when its system is.
     case ClientHandshake::State::waiting: return false;
     case ClientHandshake::State::proven:
-      Add(rank, attempt.handshake->TakeSocket());
+      Add(rank, attempt.handshake->TakeSocket(), attempt.handshake->keys().client_to_server,
+          attempt.handshake->keys().server_to_client);
       dial.attempt.reset();
       break;
     // Perhaps only to make room for others.
     case ClientHandshake::State::dropped: Missed(peer, dial, true, address + " closed the connection"); break;
     case ClientHandshake::State::foreign: Missed(peer, dial, false, address + " is no port of Tutti's"); break;
     case ClientHandshake::State::stranger: Missed(peer, dial, false, address + " answers with another secret"); break;
+    case ClientHandshake::State::misled:
+      Missed(peer, dial, false, fmt::format("{} answers for rank {}", address, attempt.handshake->answers_for()));
+      break;
+    case ClientHandshake::State::refused:
+      Missed(peer, dial, false, address + " is not talked to: " + attempt.handshake->refusal());
+      break;
   }
   return true;
 }
@@ -180,7 +198,10 @@ bool TcpCarrier::AdvanceDials(int rank) {
   }
   const bool answered = std::ranges::any_of(
       peer.dials, [](const auto& dial) { return dial.attempt && dial.attempt->handshake.has_value(); });
-  if (!peer.dials.empty() && !answered && peer.give_up.Passed() && !peer.broken) {
+  const bool over = !peer.dials.empty() && !answered && peer.give_up.Passed() && !peer.broken;
+  if (over && !peer.nobody && peer.lines.empty() && SystemAnswers(peer)) {
+    peer.give_up = Deadline::After(kSilenceLook);
+  } else if (over) {
     if (peer.lines.empty()) {
       Break(rank, fmt::format("it cannot be connected to ({})",
                               peer.reason.empty() ? "its system does not answer" : peer.reason));
@@ -196,12 +217,25 @@ bool TcpCarrier::AdvanceDials(int rank) {
   return moved;
 }
 
-void TcpCarrier::Add(int rank, Socket socket) {
+// On a proven connection to any rank of it. Calls to this peer may be lost all the same, where its port is full of
+// other people's.
+bool TcpCarrier::SystemAnswers(const Peer& peer) const {
+  const auto of_its_system = [&](const SocketAddress& address) {
+    return std::ranges::any_of(peer.addresses,
+                               [&](const auto& own) { return own.v6 == address.v6 && own.ip == address.ip; });
+  };
+  return std::ranges::any_of(peers_, [&](const auto& each) {
+    return std::ranges::any_of(each.second.addresses, of_its_system) && Reaches(each.first);
+  });
+}
+
+void TcpCarrier::Add(int rank, Socket socket, const SecretKey& sending, const SecretKey& receiving) {
   auto& peer = At(rank);
   KeepAlive(socket, silence_);
   const auto who = WhoIs(rank, peer.lines.size());
   const std::size_t turn = TurnOf(socket, own_, rank_);
-  peer.lines.push_back(std::make_unique<TcpLine>(TcpLine{TcpStream(std::move(socket), rank), turn}));
+  TcpStream stream(std::move(socket), rank, {TcpSeal(protection_, sending), TcpSeal(protection_, receiving)});
+  peer.lines.push_back(std::make_unique<TcpLine>(TcpLine{std::move(stream), turn}));
   auto& line = *peer.lines.back();
   Watched(line.stream.socket().fd(), EPOLLIN, EPOLL_CTL_ADD, who);
   peer.dial_at.reset();
@@ -211,15 +245,13 @@ void TcpCarrier::Add(int rank, Socket socket) {
   FlushLine(rank, line);
 }
 
-bool TcpCarrier::AdvanceLobby() {
-  std::vector<pollfd> fds;
-  lobby_->Watch(fds);
-  if (poll(fds.data(), fds.size(), 0) <= 0 && !lobby_->NextDeadline().Passed()) return false;
-  std::vector<Admitted> admitted;
-  lobby_->Advance(fds, admitted);
+bool TcpCarrier::AdmitCallers() {
+  auto admitted = keeper_->Take();
   for (auto& one : admitted) {
     const auto peer = peers_.find(one.rank);
-    if (peer != peers_.end() && !peer->second.broken) Add(one.rank, std::move(one.socket));
+    if (one.nranks == nranks_ && peer != peers_.end() && !peer->second.broken) {
+      Add(one.rank, std::move(one.socket), one.keys.server_to_client, one.keys.client_to_server);
+    }
   }
   return !admitted.empty();
 }
@@ -332,14 +364,10 @@ bool TcpCarrier::AdvanceAll() {
   for (int i = 0; i < count; ++i) {
     const auto who = events[static_cast<std::size_t>(i)].data.u64;
     if (who == kNewcomer) {
-      lobby_called_ = true;
+      moved = (keeper_ && AdmitCallers()) || moved;
     } else {
       moved = AdvanceLine(who, events[static_cast<std::size_t>(i)].events) || moved;
     }
-  }
-  if (lobby_called_ && lobby_) {
-    moved = AdvanceLobby() || moved;
-    lobby_called_ = lobby_->watched() > lobby_->listeners();
   }
   for (const int rank : dialling_) {
     auto& peer = At(rank);
@@ -375,13 +403,19 @@ void TcpCarrier::LookForSilence() {
   }
 }
 
-Deadline::Milliseconds TcpCarrier::LongestWait() const {
-  return lobby_called_ || !dialling_.empty() ? kLightSleep : kDeepSleep;
-}
+Deadline::Milliseconds TcpCarrier::LongestWait() const { return dialling_.empty() ? kDeepSleep : kLightSleep; }
 
 void TcpCarrier::Close() {
-  if (lobby_) lobby_->Close();
-  lobby_.reset();
+  if (!keeper_) return;
+  // A forked child may hold a copy, which would keep it watched.
+  Watched(keeper_->descriptor(), 0, EPOLL_CTL_DEL, 0);
+  keeper_.reset();
+}
+
+bool TcpCarrier::Reaches(int rank) const {
+  const auto& peer = At(rank);
+  return !peer.broken &&
+         std::ranges::any_of(peer.lines, [this](const auto& line) { return Answers(line->stream.socket(), silence_); });
 }
 
 bool TcpCarrier::Delivered(int rank) const {

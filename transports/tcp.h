@@ -17,7 +17,7 @@
 
 #include "base/settings.h"
 #include "net/client_handshake.h"
-#include "net/lobby.h"
+#include "net/doorkeeper.h"
 #include "transports/carrier.h"
 #include "transports/hosts.h"
 #include "transports/segment.h"
@@ -35,6 +35,7 @@ class TcpCarrier final : public Carrier {
   ~TcpCarrier() override;
 
   void Connect(int peer) override;
+  void Hurry(int peer) override;
   int Room(int peer) const override;
   void Send(int peer, const SlotMessage& message, const std::byte* data) override;
   void SendControl(int peer, std::span<const std::byte> message) override;
@@ -46,6 +47,7 @@ class TcpCarrier final : public Carrier {
   int descriptor() const override { return epoll_.get(); }
   Deadline::Milliseconds LongestWait() const override;
   void Close() override;
+  bool Reaches(int peer) const override;
   bool Delivered(int peer) const override;
 
  private:
@@ -70,6 +72,7 @@ class TcpCarrier final : public Carrier {
     std::list<Dialling> dials;
     bool wanted = false;
     bool broken = false;
+    bool nobody = false;              // listens at its port any more
     std::optional<Deadline> dial_at;  // the higher rank's patience
     Deadline give_up = Deadline::Never();
     std::string reason;                            // why the last attempt failed
@@ -81,24 +84,26 @@ class TcpCarrier final : public Carrier {
   bool Watched(int fd, std::uint32_t events, int operation, std::uint64_t who) const;
   void Dial(int rank, std::size_t connections);
   bool AdvanceDials(int rank);
+  bool SystemAnswers(const Peer& peer) const;
   bool AdvanceDial(int rank, Dialling& dial);
   void BeginAttempt(int rank, Dialling& dial);
   void Missed(Peer& peer, Dialling& dial, bool alive, const std::string& reason);
-  void Add(int rank, Socket socket);
-  bool AdvanceLobby();
+  void Add(int rank, Socket socket, const SecretKey& sending, const SecretKey& receiving);
+  bool AdmitCallers();
   void FlushLine(int rank, TcpLine& line);
   bool AdvanceLine(std::uint64_t who, std::uint32_t events);
   void BreakAfterReading(int rank, const TcpLine* read, std::string why);
   void Break(int rank, std::string why);
 
   int rank_;
+  int nranks_ = 0;
   int connections_;  // to each peer
   Deadline::Milliseconds silence_;
   SecretKey key_;
+  DataProtection protection_;
   CarrierEvents& events_;
   FileDescriptor epoll_;
-  std::optional<Lobby> lobby_;
-  bool lobby_called_ = false;
+  std::optional<Doorkeeper> keeper_;
   std::vector<SocketAddress> own_;  // where this rank listens
   std::map<int, Peer> peers_;
   WarmLines warm_;

@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-// As many pieces as one system call is given: two an item.
+// As many pieces as one system call is given: up to four an item.
 constexpr std::size_t kPieces = 32;
 // Pieces that are so short together cost less copied into one than told one by one.
 constexpr std::size_t kShortWrite = 1024;
@@ -51,8 +51,14 @@ ssize_t Receive(const Socket& socket, std::span<iovec> pieces) {
 
 }  // namespace
 
-TcpStream::TcpStream(Socket socket, int peer, ZeroCopySends::Mode zero_copy)
-    : socket_(std::move(socket)), peer_(peer), zero_copy_(socket_, zero_copy), queue_(2 * kMaxSlots) {}
+TcpStream::TcpStream(Socket socket, int peer, Seals seals, ZeroCopySends::Mode zero_copy)
+    : socket_(std::move(socket)),
+      peer_(peer),
+      seals_(std::move(seals)),
+      zero_copy_(socket_, zero_copy),
+      queue_(2 * kMaxSlots) {
+  EnsureSodium();
+}
 
 TcpStream::Item& TcpStream::Push() {
   if (queued_ == queue_.size()) {
@@ -69,7 +75,7 @@ void TcpStream::QueueSlot(const SlotMessage& message, const std::byte* data) {
                  message.tag, message.bytes};
   item.data = data;
   ++slots_queued_;
-  bytes_queued_ += item.size();
+  Seal(item);
 }
 
 void TcpStream::QueueControl(std::span<const std::byte> message) {
@@ -77,7 +83,29 @@ void TcpStream::QueueControl(std::span<const std::byte> message) {
   item.header = {static_cast<std::uint16_t>(Kind::control), 0, 0, 0, static_cast<std::uint32_t>(message.size())};
   item.own.assign(message.begin(), message.end());
   item.data = nullptr;
-  bytes_queued_ += item.size();
+  Seal(item);
+}
+
+// Items are sealed as they are queued, for they go in that order.
+void TcpStream::Seal(Item& item) {
+  bytes_queued_ += SizeOf(item);
+  auto& seal = seals_.sending;
+  if (!seal.proves()) return;
+  seal.Next();
+  std::span<const std::byte> body(item.body(), item.header.bytes);
+  if (seal.hides()) {
+    if (item.data != nullptr) item.own.resize(body.size());
+    seal.Turn(body, item.own.data());
+    item.data = nullptr;
+    body = {item.own.data(), body.size()};
+  }
+  const auto header = std::as_bytes(std::span(&item.header, 1));
+  if (body.size() <= kTogether) {
+    item.ahead = seal.TagAhead(header, body);
+  } else {
+    item.ahead = seal.TagAhead(header);
+    item.behind = seal.TagBehind(body);
+  }
 }
 
 std::size_t TcpStream::bytes_on_the_way() const {
@@ -94,8 +122,9 @@ bool TcpStream::Fail(std::string why) {
 // One call for as much as one call is given.
 ssize_t TcpStream::SendSome() {
   const auto& front = At(0);
-  if (first_sent_ >= sizeof(Header) && StaysInPlace(front)) {
-    const std::size_t sent = first_sent_ - sizeof(Header);
+  const std::size_t ahead = BytesAhead(seals_.sending);
+  if (first_sent_ >= ahead && first_sent_ < ahead + front.header.bytes && StaysInPlace(front)) {
+    const std::size_t sent = first_sent_ - ahead;
     const SlotMessage slot{front.header.connection, front.header.number, front.header.tag, front.header.bytes};
     return zero_copy_.Send(socket_, slot, front.data + sent, front.header.bytes - sent);
   }
@@ -111,11 +140,14 @@ ssize_t TcpStream::SendSome() {
     pieces[count++] = {const_cast<std::byte*>(static_cast<const std::byte*>(data)) + skipped, bytes - skipped};
     total += bytes - skipped;
   };
-  for (std::size_t i = 0; i < queued_ && count + 2 <= kPieces && !more; ++i) {
+  for (std::size_t i = 0; i < queued_ && count + 4 <= kPieces && !more; ++i) {
     const auto& item = At(i);
     add(&item.header, sizeof item.header);
-    more = StaysInPlace(item);
-    if (!more) add(item.data != nullptr ? item.data : item.own.data(), item.header.bytes);
+    if (seals_.sending.proves()) add(item.ahead.data(), item.ahead.size());
+    more = StaysInPlace(item) && skip < item.header.bytes;
+    if (more) break;
+    add(item.body(), item.header.bytes);
+    add(item.behind.data(), BytesBehind(seals_.sending, item.header.bytes));
   }
   return Send(socket_, std::span(pieces).first(count), total, more);
 }
@@ -137,10 +169,10 @@ bool TcpStream::Flush(CarrierEvents& events) {
 void TcpStream::Drop(std::size_t sent, CarrierEvents& events) {
   bytes_queued_ -= sent;
   first_sent_ += sent;
-  while (queued_ > 0 && first_sent_ >= At(0).size()) {
+  while (queued_ > 0 && first_sent_ >= SizeOf(At(0))) {
     const auto& item = At(0);
     const Header header = item.header;
-    first_sent_ -= item.size();
+    first_sent_ -= SizeOf(item);
     first_ = (first_ + 1) % queue_.size();
     --queued_;
     if (header.kind != static_cast<std::uint16_t>(Kind::slot)) continue;
@@ -178,34 +210,61 @@ bool TcpStream::Receive(CarrierEvents& events, bool& moved) {
 // Takes whole headers, and of bodies what there is, from the staging area.
 bool TcpStream::Parse(CarrierEvents& events) {
   std::size_t used = 0;
+  const std::span<const std::byte> all(staging_.data(), staged_);
   for (;;) {
     if (in_body_) {
       const std::size_t here = std::min(missing_, staged_ - used);
-      if (here > 0) std::memcpy(landing_, staging_.data() + used, here);
+      if (here > 0) std::memcpy(landing_, all.data() + used, here);
       used += here;
       landing_ += here;
       missing_ -= here;
-      if (missing_ > 0) break;
+      const std::size_t behind = BytesBehind(seals_.receiving, arriving_.bytes);
+      if (missing_ > 0 || staged_ - used < behind) break;
+      const std::span<const std::byte> body(body_, arriving_.bytes);
+      if (behind > 0 && !SameTag(all.subspan(used, behind), seals_.receiving.TagBehind(body))) return FailAsForged();
+      used += behind;
+      if (seals_.receiving.hides()) seals_.receiving.Turn(body, body_);
       in_body_ = false;
       if (!Arrived(events)) return false;
     }
-    if (staged_ - used < sizeof(Header)) break;
-    std::memcpy(&arriving_, staging_.data() + used, sizeof(Header));
-    used += sizeof(Header);
-    if (arriving_.kind == static_cast<std::uint16_t>(Kind::slot)) {
-      landing_ = events.Landing(peer_, {arriving_.connection, arriving_.number, arriving_.tag, arriving_.bytes});
-    } else {
-      const bool fits =
-          arriving_.kind == static_cast<std::uint16_t>(Kind::control) && arriving_.bytes <= control_.size();
-      landing_ = fits ? control_.data() : nullptr;
-    }
-    if (landing_ == nullptr) return Fail("it sent something that makes no sense");
-    missing_ = arriving_.bytes;
-    in_body_ = true;
+    const std::size_t before = used;
+    if (!Begin(events, all.subspan(used), used)) return false;
+    if (used == before) break;
   }
   staged_ -= used;
   std::memmove(staging_.data(), staging_.data() + used, staged_);
   return true;
+}
+
+// Takes a header, and `used` up to its end, if there is all that it takes to believe it. False: the connection is over.
+bool TcpStream::Begin(CarrierEvents& events, std::span<const std::byte> staged, std::size_t& used) {
+  auto& seal = seals_.receiving;
+  const std::size_t ahead = BytesAhead(seal);
+  if (staged.size() < ahead) return true;
+  std::memcpy(&arriving_, staged.data(), sizeof(Header));
+  if (seal.proves()) {
+    const std::size_t together = arriving_.bytes <= kTogether ? arriving_.bytes : 0;
+    if (staged.size() - ahead < together) return true;
+    seal.Next();
+    const auto tag = seal.TagAhead(staged.first(sizeof(Header)), staged.subspan(ahead, together));
+    if (!SameTag(staged.subspan(sizeof(Header), TcpSeal::kTagBytes), tag)) return FailAsForged();
+  }
+  used += ahead;
+  if (arriving_.kind == static_cast<std::uint16_t>(Kind::slot)) {
+    landing_ = events.Landing(peer_, {arriving_.connection, arriving_.number, arriving_.tag, arriving_.bytes});
+  } else {
+    const bool fits = arriving_.kind == static_cast<std::uint16_t>(Kind::control) && arriving_.bytes <= control_.size();
+    landing_ = fits ? control_.data() : nullptr;
+  }
+  if (landing_ == nullptr) return Fail("it sent something that makes no sense");
+  body_ = landing_;
+  missing_ = arriving_.bytes;
+  in_body_ = true;
+  return true;
+}
+
+bool TcpStream::FailAsForged() {
+  return Fail("what came on its connection is not what it sent: somebody on the way changes or injects data");
 }
 
 bool TcpStream::Arrived(CarrierEvents& events) {

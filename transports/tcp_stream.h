@@ -1,6 +1,11 @@
 // One TCP connection to a peer as a stream of slots and short messages:
 //
 //     header (16 bytes: kind, length, and for a slot its connection, number and tag) | that many bytes
+//     header | tag | bytes           protected (tcp_seal.h), up to kTogether bytes: the tag proves header and bytes
+//     header | tag | bytes | tag     protected, longer: the first proves the header, the second the bytes
+//
+// Nothing of a protected item is believed before it is proven. A long slot's bytes land in its place meanwhile, but a
+// place is where nobody looks until the slot is said to have landed, and which place that is was proven before.
 //
 // A slot's bytes go from the sender's memory to the system - the long ones stay in it (zero_copy.h) - and from there
 // into the receiver's slot, without a stop between. Both ends have proven themselves before (net/handshake.h), and have
@@ -17,6 +22,7 @@
 
 #include "net/socket.h"
 #include "transports/carrier.h"
+#include "transports/tcp_seal.h"
 #include "transports/zero_copy.h"
 
 namespace tutti {
@@ -26,7 +32,16 @@ class TcpStream {
   // Slots that wait for the system at the most.
   static constexpr std::size_t kMaxSlots = 16;
 
-  TcpStream(Socket socket, int peer, ZeroCopySends::Mode zero_copy = ZeroCopySends::Mode::useful);
+  // Longer bodies are proven by themselves.
+  static constexpr std::size_t kTogether = 4096;
+
+  // What is sent and what is received.
+  struct Seals {
+    TcpSeal sending;
+    TcpSeal receiving;
+  };
+
+  TcpStream(Socket socket, int peer, Seals seals = {}, ZeroCopySends::Mode zero_copy = ZeroCopySends::Mode::useful);
 
   int peer() const { return peer_; }
   const Socket& socket() const { return socket_; }
@@ -59,22 +74,38 @@ class TcpStream {
   static_assert(sizeof(Header) == 16);
   struct Item {
     Header header;
-    const std::byte* data = nullptr;  // slots
-    std::vector<std::byte> own;       // short messages; its memory is used again
-    std::size_t size() const { return sizeof(Header) + header.bytes; }
+    TcpSeal::Tag ahead;
+    TcpSeal::Tag behind;
+    const std::byte* data = nullptr;  // of slots that are sent from where they lie
+    std::vector<std::byte> own;       // what else is sent; its memory is used again
+    const std::byte* body() const { return data != nullptr ? data : own.data(); }
   };
 
   bool StaysInPlace(const Item& item) const { return item.data != nullptr && zero_copy_.IsWorth(item.header.bytes); }
+  // Of the wire's bytes before and behind a body of so many.
+  static std::size_t BytesAhead(const TcpSeal& seal) {
+    return sizeof(Header) + (seal.proves() ? TcpSeal::kTagBytes : 0);
+  }
+  static std::size_t BytesBehind(const TcpSeal& seal, std::size_t body) {
+    return seal.proves() && body > kTogether ? TcpSeal::kTagBytes : 0;
+  }
+  std::size_t SizeOf(const Item& item) const {
+    return BytesAhead(seals_.sending) + item.header.bytes + BytesBehind(seals_.sending, item.header.bytes);
+  }
+  void Seal(Item& item);
   ssize_t SendSome();
   Item& Push();
   Item& At(std::size_t i) { return queue_[(first_ + i) % queue_.size()]; }
   void Drop(std::size_t sent, CarrierEvents& events);
   bool Fail(std::string why);
+  bool FailAsForged();
   bool Parse(CarrierEvents& events);
+  bool Begin(CarrierEvents& events, std::span<const std::byte> staged, std::size_t& used);
   bool Arrived(CarrierEvents& events);
 
   Socket socket_;
   int peer_;
+  Seals seals_;
   ZeroCopySends zero_copy_;
   std::string why_;
 
@@ -91,6 +122,7 @@ class TcpStream {
   // The item that is arriving; `missing_` bytes of it are still to come, to landing_.
   Header arriving_{};
   bool in_body_ = false;
+  std::byte* body_ = nullptr;
   std::byte* landing_ = nullptr;
   std::size_t missing_ = 0;
   std::array<std::byte, kMaxControlBytes> control_;

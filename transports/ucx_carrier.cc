@@ -204,6 +204,8 @@ void UcxCarrier::Close() {
   }
 }
 
+bool UcxCarrier::Reaches(int rank) const { return side_.Reaches(rank); }
+
 bool UcxCarrier::Delivered(int rank) const {
   const auto& peer = At(rank);
   return peer.broken || (peer.ucx.settled() && side_.Delivered(rank) && (peer.unheard == 0 || patience_.Passed()));

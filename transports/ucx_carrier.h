@@ -40,6 +40,7 @@ class UcxCarrier final : public Carrier, private SideEvents {
   Deadline::Milliseconds LongestWait() const override;
   bool PrepareToSleep() override;
   void Close() override;
+  bool Reaches(int peer) const override;
   bool Delivered(int peer) const override;
 
  private:

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "base/made_once.h"
 #include "base/shared_library.h"
 
 namespace tutti {
@@ -74,8 +75,8 @@ struct Loaded {
 };
 
 const Loaded& TheLibrary() {
-  static const Loaded loaded;
-  return loaded;
+  static constinit MadeOnce<const Loaded> loaded;
+  return loaded.Get([] { return std::make_unique<const Loaded>(); });
 }
 
 }  // namespace

@@ -272,6 +272,8 @@ void VerbsCarrier::Close() {
   }
 }
 
+bool VerbsCarrier::Reaches(int rank) const { return side_.Reaches(rank); }
+
 bool VerbsCarrier::Delivered(int rank) const {
   const auto& peer = At(rank);
   return peer.broken || (peer.verbs.delivered() && (peer.verbs.up() || side_.Delivered(rank)));

@@ -40,6 +40,7 @@ class VerbsCarrier final : public Carrier, private SideEvents {
   void Register(const std::byte* begin, std::size_t bytes) override;
   void Deregister(const std::byte* begin, std::size_t bytes) override;
   void Close() override;
+  bool Reaches(int peer) const override;
   bool Delivered(int peer) const override;
 
  private:

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "base/made_once.h"
 #include "base/shared_library.h"
 
 namespace tutti {
@@ -77,8 +78,8 @@ struct Loaded {
 };
 
 const Loaded& TheLibrary() {
-  static const Loaded loaded;
-  return loaded;
+  static constinit MadeOnce<const Loaded> loaded;
+  return loaded.Get([] { return std::make_unique<const Loaded>(); });
 }
 
 }  // namespace

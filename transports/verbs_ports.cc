@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/plain_text.h"
 
 namespace tutti {
 namespace {
@@ -105,14 +106,13 @@ std::vector<std::size_t> ChoosePorts(const std::vector<PortFacts>& ports, std::s
     if (chosen.size() == 1 || port.speed > fastest.speed) fastest = port;
   }
   if (chosen.empty() && down != nullptr) {
-    Throw(
-        tuttiInvalidUsage,
-        "no RDMA port that fits TUTTI_IB_HCA=\"{}\" is active: {} is {}; look at its cable, at `ip link` (RoCE) or at "
-        "the subnet manager (InfiniBand); this machine has: {}",
-        hca, down->Name(), down->state, Listing(ports));
+    Throw(tuttiInvalidUsage,
+          "no RDMA port that fits TUTTI_IB_HCA={} is active: {} is {}; look at its cable, at `ip link` (RoCE) or at "
+          "the subnet manager (InfiniBand); this machine has: {}",
+          Quoted(hca), down->Name(), down->state, Listing(ports));
   }
   if (chosen.empty()) {
-    Throw(tuttiInvalidUsage, "no RDMA port fits TUTTI_IB_HCA=\"{}\"; this machine has: {}", hca, Listing(ports));
+    Throw(tuttiInvalidUsage, "no RDMA port fits TUTTI_IB_HCA={}; this machine has: {}", Quoted(hca), Listing(ports));
   }
   if (by_name) {
     std::ranges::stable_sort(chosen, {}, [&](std::size_t i) { return Place(filter, ports[i]); });

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/files.h"
 #include "report/chart.h"
 
 namespace train_lm {
@@ -62,11 +63,11 @@ void Plot(const std::string& file, const std::vector<Curve>& curves) {
     losses.curves.push_back(std::move(loss));
     differences.curves.push_back(std::move(difference));
   }
-  std::ofstream(file) << tutti::Draw({.heading = "One model, split several ways",
+  tutti::WriteFile(file, tutti::Draw({.heading = "One model, split several ways",
                                       .panels = {losses, differences},
                                       .horizontal = "step",
                                       .bytes = false,
-                                      .logarithmic = false});
+                                      .logarithmic = false}));
 }
 
 int Compare(const std::string& chart, const std::vector<std::string>& arguments) {

@@ -76,15 +76,17 @@ struct alignas(kTableAlignment) DevicePlan {
 inline constexpr std::uint32_t kProgressEntries = 64;
 struct DeviceCall {
   std::uint64_t index;  // 1, 2, ...
-  std::uint64_t sequence;
+  std::uint64_t sequence, digest;
   std::uint64_t signature, call, count;
   std::uint64_t check;  // CheckOf
 };
 constexpr std::uint64_t CheckOf(const DeviceCall& c) {
-  return Mix(c.index ^ Mix(c.sequence ^ Mix(c.signature ^ Mix(c.call ^ Mix(c.count)))));
+  return Mix(c.index ^ Mix(c.sequence ^ Mix(c.digest ^ Mix(c.signature ^ Mix(c.call ^ Mix(c.count))))));
 }
 
-enum class DeviceFaultKind : std::uint32_t { none, foreign, length };
+// What a kernel found in a slot that no honest rank puts there. `forged`: a reference to memory that the peer never
+// gave.
+enum class DeviceFaultKind : std::uint32_t { none, foreign, length, forged };
 struct DeviceProgress {
   DeviceCall calls[kProgressEntries];  // by index modulo kProgressEntries
   std::uint32_t fault_kind;            // DeviceFaultKind, written last
@@ -95,23 +97,32 @@ struct DeviceProgress {
 // Operations that follow one another: a rank's collectives; its messages to one peer, or from one.
 struct DeviceQueue {
   std::uint64_t sequence;  // operations done
+  std::uint64_t digest;    // of them (NextDigest)
   std::uint32_t arrived;   // blocks that have done with the operation before the next
   std::uint32_t finished;  // blocks that have done with the launch
 };
+
+// Memory that a rank gave to the others, as this rank's GPU reaches it: a part of a window, or a registered buffer.
+struct alignas(kTableAlignment) DeviceWindow {
+  const std::byte* begin;
+  std::uint64_t bytes;
+};
+inline constexpr std::uint32_t kDeviceWindows = 256;  // rows of a rank's table, with an entry for each rank
 
 // One rank of one communicator.
 struct DeviceRank {
   DeviceFillEnd* fills;
   DeviceEmptyEnd* empties;
-  DeviceQueue* queues;              // collectives, sends by peer, receives by peer
-  const std::byte* const* windows;  // by window * nranks + rank; null where there is none
-  const std::uint32_t* abort;       // pinned: the host's wish
-  std::uint64_t* done;              // pinned: operations done, by queue
-  DeviceProgress* progress;         // pinned
-  std::uint64_t calls;              // begun, of all queues
-  std::uint32_t stop;               // nobody on this rank need go on
+  DeviceQueue* queues;          // collectives, sends by peer, receives by peer
+  const DeviceWindow* windows;  // by window * nranks + rank; of no bytes where there is none
+  const std::uint32_t* abort;   // pinned: the host's wish
+  std::uint64_t* done;          // pinned: operations done, by queue
+  DeviceProgress* progress;     // pinned
+  std::uint64_t calls;          // begun, of all queues
+  std::uint32_t stop;           // nobody on this rank need go on
   std::int32_t nranks;
-  bool wide;  // not all ranks are on this GPU
+  bool wide;         // not all ranks are on this GPU
+  bool one_process;  // all ranks are in it, so a slot's pointer is one of its own
 };
 
 // One operation of one rank.

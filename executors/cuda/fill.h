@@ -25,9 +25,7 @@ TUTTI_DEVICE void Describe(const LaneTable::Fill& fill, std::uint32_t number, co
   TUTTI_ROLLED
   for (std::uint32_t r = 0; r < fill.end.reader_count; ++r) {
     DeviceSlotHeader& header = *HeaderAt(fill.readers[r].headers, slot, fill.end.header_stride);
-    header.bytes = told.bytes;
-    header.kind = told.kind;
-    header.window = told.window;
+    header.content = told.content;
     header.address = told.address;
   }
 }

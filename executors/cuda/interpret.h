@@ -41,18 +41,18 @@ class LaneRun {
       : shared_(shared),
         rank_(*queue.rank),
         progress_(queue.lanes),
-        table_(shared.lane, queue, plan, lane),
+        table_(shared.lane, queue, plan, lane, number),
         plan_(shared.lane.plan),
         work_(shared.lane.work),
         lane_(shared.lane.lane),
         index_(lane),
         sequence_(shared.lane.before + number),
-        tag_(OperationTag(plan_.signature, sequence_)) {
+        tag_(OperationTag(shared.lane.digest)) {
     if constexpr (kStrided) table_.FetchStrided();
   }
 
   // For one thread to call, before the lane is run: the operation begins.
-  TUTTI_DEVICE void Tell(const CallTicket& ticket) const { TellBegun(ticket, plan_, sequence_); }
+  TUTTI_DEVICE void Tell(const CallTicket& ticket) const { TellBegun(ticket, plan_, sequence_, shared_.lane.digest); }
 
   // False if it was stopped.
   TUTTI_DEVICE bool Run() {
@@ -251,15 +251,26 @@ class LaneRun {
     });
     if (!came) return false;
     if (flag != wanted) return TellFault(rank_, DeviceFaultKind::foreign, end.peer, 0, 0);
-    if (header.bytes != bytes) return TellFault(rank_, DeviceFaultKind::length, end.peer, bytes, header.bytes);
-    switch (static_cast<SlotKind>(header.kind)) {
-      case SlotKind::value: move.sources[i] = end.data + std::size_t{slot} * end.stride; break;
-      case SlotKind::window:
-        move.sources[i] = shared_.lane.windows[header.window * shared_.lane.nranks + end.peer] + header.address;
-        break;
-      default: move.sources[i] = reinterpret_cast<const std::byte*>(header.address); break;
+    // Each word once, because every process of the host can write them; both at once, for a word is a trip.
+    const DeviceSlotContent content(LoadRelaxed(&header.content));
+    const std::uint64_t address = LoadRelaxed(&header.address);
+    if (content.bytes() != bytes) return TellFault(rank_, DeviceFaultKind::length, end.peer, bytes, content.bytes());
+    move.sources[i] = content.kind() == SlotKind::value ? end.data + std::size_t{slot} * end.stride
+                                                        : Referred(content, address, end.peer, bytes);
+    if (move.sources[i] != nullptr) return true;
+    return TellFault(rank_, DeviceFaultKind::forged, end.peer, 0, static_cast<std::uint64_t>(content.kind()));
+  }
+
+  // Where the data of a slot lies that refers to it; null: in no memory that the peer gave.
+  TUTTI_DEVICE const std::byte* Referred(const DeviceSlotContent& content, std::uint64_t address, std::int32_t peer,
+                                         std::uint32_t bytes) const {
+    if (content.kind() == SlotKind::pointer && shared_.lane.one_process) {
+      return reinterpret_cast<const std::byte*>(address);
     }
-    return true;
+    if (content.kind() != SlotKind::window || content.window() >= kDeviceWindows) return nullptr;
+    const DeviceWindow& window = shared_.lane.windows[content.window() * shared_.lane.nranks + peer];
+    const std::uint64_t length = window.bytes;
+    return address <= length && bytes <= length - address ? window.begin + address : nullptr;
   }
 
   TUTTI_DEVICE bool PrepareWrite(const DeviceStep& step, std::uint32_t write, std::uint64_t done,
@@ -351,12 +362,11 @@ class LaneRun {
   TUTTI_DEVICE DeviceSlotHeader HeaderOf(std::uint64_t done, std::uint32_t bytes,
                                          const DeviceOperand* reference) const {
     DeviceSlotHeader told{};
-    told.bytes = bytes;
-    told.kind = static_cast<std::uint16_t>(SlotKind::value);
+    told.content = DeviceSlotContent(bytes, SlotKind::value, 0).word();
     if (reference != nullptr) {
       const bool input = reference->place == Place::input;
-      told.kind = input ? work_.input_kind : work_.output_kind;
-      told.window = input ? work_.input_window : work_.output_window;
+      const auto kind = static_cast<SlotKind>(input ? work_.input_kind : work_.output_kind);
+      told.content = DeviceSlotContent(bytes, kind, input ? work_.input_window : work_.output_window).word();
       told.address = (input ? work_.input_base : work_.output_base) + reference->offset + done;
     }
     return told;

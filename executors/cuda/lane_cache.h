@@ -32,11 +32,13 @@ struct LaneCache {
   DeviceReader readers[kCachedReaders];
   std::uint32_t first_reader[kCachedFills];
   std::uint64_t before;  // operations that the queue had done when the launch began
+  std::uint64_t digest;  // of the queue's operations up to this one; thread 0's to write
   // Of the rank.
-  const std::byte* const* windows;
+  const DeviceWindow* windows;
   const std::uint32_t* abort;
   std::int32_t nranks;
   bool wide;
+  bool one_process;
 };
 
 TUTTI_DEVICE const DeviceLane& LaneOf(const DevicePlan& plan, std::uint32_t lane) {
@@ -51,6 +53,12 @@ TUTTI_DEVICE Header* HeaderAt(Header* first, std::uint32_t slot, std::uint32_t s
 }
 
 // A lane's steps and the ends that they name, wherever they are.
+// The digest up to the queue's `number`-th operation of this launch, from 1 on. For thread 0, once for each operation.
+TUTTI_DEVICE std::uint64_t DigestOf(const LaneCache& cache, const DeviceWorkQueue& queue, const DevicePlan& plan,
+                                    std::uint32_t number) {
+  return NextDigest(number == 1 ? queue.queue->digest : cache.digest, plan.signature);
+}
+
 class LaneTable {
  public:
   struct Fill {
@@ -58,16 +66,20 @@ class LaneTable {
     const DeviceReader* readers;
   };
 
-  // Fills the cache but for `work`. All barriers that it takes are inside.
-  TUTTI_DEVICE LaneTable(LaneCache& cache, const DeviceWorkQueue& queue, const DevicePlan& plan, std::uint32_t index)
+  // Fills the cache but for `work`, for the `number`-th operation of the queue in this launch, from 1 on. All barriers
+  // that it takes are inside.
+  TUTTI_DEVICE LaneTable(LaneCache& cache, const DeviceWorkQueue& queue, const DevicePlan& plan, std::uint32_t index,
+                         std::uint32_t number)
       : cache_(cache), rank_(*queue.rank) {
     // Loads come before the stores that wait for them, so that what does not depend on one another travels together.
     Fetch plan_fetch(&plan, sizeof(DevicePlan) / kVectorBytes);
     const std::uint64_t before = queue.queue->sequence;
-    const auto* const* const windows = rank_.windows;
+    const std::uint64_t digest = ThreadIndex() == 0 ? DigestOf(cache, queue, plan, number) : 0;
+    const DeviceWindow* const windows = rank_.windows;
     const std::uint32_t* const abort = rank_.abort;
     const std::int32_t nranks = rank_.nranks;
     const bool wide = rank_.wide;
+    const bool one_process = rank_.one_process;
     const auto* const fills = reinterpret_cast<const Word*>(rank_.fills);
     const auto* const empties = reinterpret_cast<const Word*>(rank_.empties);
     const DeviceLane lane = LaneOf(plan, index);
@@ -93,10 +105,12 @@ class LaneTable {
     if (ThreadIndex() == 0) {
       cache.lane = lane;
       cache.before = before;
+      cache.digest = digest;
       cache.windows = windows;
       cache.abort = abort;
       cache.nranks = nranks;
       cache.wide = wide;
+      cache.one_process = one_process;
     }
     Sync();
     if (ends_cached_ && lane.fills > 0) FetchReaders();

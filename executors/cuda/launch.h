@@ -22,7 +22,7 @@ TUTTI_DEVICE bool AwaitOthers(const DeviceWorkQueue& queue, std::uint32_t done) 
 }
 
 // The last block of a queue leaves everything as the next launch wants to find it.
-TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, std::uint64_t sequence) {
+TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, std::uint64_t sequence, std::uint64_t digest) {
   Sync();
   if (ThreadIndex() != 0) return;
   DeviceQueue& state = *queue.queue;
@@ -32,6 +32,7 @@ TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, std::uint64_t sequence) {
     state.arrived = 0;
   }
   state.sequence = sequence;
+  state.digest = digest;
   StoreRelaxed(queue.rank->done + (queue.queue - queue.rank->queues), sequence);
 }
 
@@ -72,8 +73,12 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
       LaneRun<kStrided> run(shared, queue, plan, lane, w + 1);
       if (tells) run.Tell(ticket);
       if (!run.Run()) return;
-    } else if (tells) {
-      TellBegun(ticket, plan, queue.queue->sequence + w + 1);
+    } else {
+      if (ThreadIndex() == 0) shared.lane.digest = DigestOf(shared.lane, queue, plan, w + 1);
+      if (lane == 0) {
+        Sync();
+        if (tells) TellBegun(ticket, plan, queue.queue->sequence + w + 1, shared.lane.digest);
+      }
     }
     if (w + 1 == queue.works) break;
     // The next operation's lanes use the same connections, perhaps in other blocks, and this block's memory.
@@ -83,7 +88,7 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
       Sync();
     }
   }
-  Leave(queue, shared.lane.before + queue.works);
+  Leave(queue, shared.lane.before + queue.works, shared.lane.digest);
 }
 
 }  // namespace tutti

@@ -21,16 +21,19 @@ TUTTI_DEVICE CallTicket TakeTicket(DeviceRank& rank) {
 }
 
 // For the recorder and the watchdog: an operation begins.
-TUTTI_DEVICE void TellBegun(const CallTicket& ticket, const DevicePlan& plan, std::uint64_t sequence) {
+TUTTI_DEVICE void TellBegun(const CallTicket& ticket, const DevicePlan& plan, std::uint64_t sequence,
+                            std::uint64_t digest) {
   DeviceCall call{};
   call.index = ticket.index;
   call.sequence = sequence;
+  call.digest = digest;
   call.signature = plan.signature;
   call.call = plan.call;
   call.count = plan.count;
   DeviceCall& entry = ticket.progress->calls[call.index % kProgressEntries];
   StoreRelaxed(&entry.index, call.index);
   StoreRelaxed(&entry.sequence, call.sequence);
+  StoreRelaxed(&entry.digest, call.digest);
   StoreRelaxed(&entry.signature, call.signature);
   StoreRelaxed(&entry.call, call.call);
   StoreRelaxed(&entry.count, call.count);

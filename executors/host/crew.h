@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/float_modes.h"
+
 namespace tutti {
 
 class Crew {
@@ -21,18 +23,19 @@ class Crew {
 
   int size() const { return static_cast<int>(threads_.size()) + 1; }
 
-  // Runs job(1) .. job(size() - 1) in the helpers and job(0) here; returns when all have. job(0) may ask helpers_busy().
+  // Runs job(1) .. job(size() - 1) in the helpers, in the calling thread's floating-point modes, and job(0) here;
+  // returns when all have. At the end it polls for the helpers: job(0) had better last as long as they do.
   void Work(const std::function<void(int)>& job);
-  bool helpers_busy() const { return busy_.load(std::memory_order_acquire) > 0; }
 
  private:
   void Serve(int index);
 
-  // A generation's release publishes `job_`; acquire on the helpers' side. `busy_` goes the other way.
+  // A generation's release publishes `job_` and `modes_`; acquire on the helpers' side. `busy_` goes the other way.
   std::atomic<std::uint32_t> generation_{0};
   std::atomic<int> busy_{0};
   std::atomic<bool> ending_{false};
   const std::function<void(int)>* job_ = nullptr;
+  FloatModes modes_;
   std::vector<std::thread> threads_;
 };
 

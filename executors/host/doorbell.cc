@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <ctime>
 
@@ -14,11 +15,11 @@
 namespace tutti {
 namespace {
 
-// Without membarrier a ring can be missed; then nobody sleeps longer than this.
+// Without membarrier, here or in a peer's process, a ring can be missed; then nobody sleeps longer than this.
 constexpr std::chrono::microseconds kUnguardedSleep{500};
 
-void Futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* limit) {
-  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), operation, value, limit, nullptr, 0);
+long Futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* limit) {
+  return syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), operation, value, limit, nullptr, 0);
 }
 
 }  // namespace
@@ -39,28 +40,42 @@ void WakeAll(Fabric& fabric) {
   }
 }
 
-Sleeper::Sleeper(Fabric& fabric)
-    : fabric_(fabric), barrier_(syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0) {}
+Sleeper::Sleeper(Fabric& fabric) : fabric_(fabric) {
+  const bool registered = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+  fabric_.control(fabric_.rank()).hears_barriers.store(registered ? 1 : 0, std::memory_order_relaxed);
+}
 
-std::uint32_t Sleeper::SetAlarm() {
+bool Sleeper::AllHearBarriers() const {
+  return std::ranges::all_of(fabric_.local(), [this](int rank) {
+    return fabric_.control(rank).hears_barriers.load(std::memory_order_relaxed) != 0;
+  });
+}
+
+Sleeper::Alarm Sleeper::SetAlarm() {
   auto& control = fabric_.control(fabric_.rank());
-  const auto bell = control.doorbell.load(std::memory_order_acquire);
+  Alarm alarm;
+  if (auto* const network = fabric_.network()) alarm.own_bell = network->TakeBell();
+  if (!guarded_.load(std::memory_order_relaxed)) guarded_.store(AllHearBarriers(), std::memory_order_relaxed);
+  alarm.bell = control.doorbell.load(std::memory_order_acquire);
   control.sleeping.fetch_add(1, std::memory_order_relaxed);
   fabric_.sleepers().fetch_add(1, std::memory_order_seq_cst);
-  if (barrier_) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
-  return bell;
+  if (guarded_.load(std::memory_order_relaxed)) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+  return alarm;
 }
 
-void Sleeper::Wait(std::uint32_t bell, std::chrono::microseconds limit) {
-  const auto sleep = barrier_ ? limit : std::min(limit, kUnguardedSleep);
-  if (auto* const network = fabric_.network()) return network->Sleep(sleep);
+bool Sleeper::Wait(const Alarm& alarm, std::chrono::microseconds limit) {
+  const bool guarded = guarded_.load(std::memory_order_relaxed);
+  const auto sleep = guarded ? limit : std::min(limit, kUnguardedSleep);
+  if (auto* const network = fabric_.network()) return network->Sleep(alarm.own_bell, sleep) || !guarded;
   const timespec time{sleep.count() / 1'000'000, sleep.count() % 1'000'000 * 1000};
-  Futex(fabric_.control(fabric_.rank()).doorbell, FUTEX_WAIT, bell, &time);
+  return Futex(fabric_.control(fabric_.rank()).doorbell, FUTEX_WAIT, alarm.bell, &time) == 0 || errno != ETIMEDOUT ||
+         !guarded;
 }
 
-void Sleeper::ClearAlarm() {
+void Sleeper::ClearAlarm(const Alarm& alarm) {
   fabric_.sleepers().fetch_sub(1, std::memory_order_relaxed);
   fabric_.control(fabric_.rank()).sleeping.fetch_sub(1, std::memory_order_relaxed);
+  if (auto* const network = fabric_.network()) network->ReturnBell(alarm.own_bell);
 }
 
 }  // namespace tutti

@@ -1,11 +1,32 @@
-// Waking ranks that sleep. A rank goes to sleep only after a long wait; everybody else looks at one shared count after
-// each step and rings if it is not zero.
+// Every sleep of a thread that drives an operation, and who ends it. This page is the one place where that is argued.
 //
-// The count and the slots' flags form a Dekker pair: a publisher stores a flag and then loads the count, a sleeper
-// raises the count and then loads the flag. Instead of a full fence on every publish, the sleeper - who has time -
-// makes every running thread of the registered processes execute one (membarrier, global expedited).
+// A thread sleeps only after a long wait. It waits for one of the events below, and the thread that makes the event
+// come about rings, *after* it has made it visible:
 //
-// Thread-safety: all functions may be called from any thread.
+//   a slot was filled or emptied by a rank of this host        that rank, after each step            Run::Execute
+//   a slot from another host has landed, or one to it is sent  the thread of this rank that drove    NetworkEngine
+//                                                              the network
+//   something can be read from, or written to, the network     the system: the sleep is a poll() NetworkEngine::Sleep
+//   the last helper thread has done its share                  that helper                           DriveTogether
+//   a rank of this host has failed, or was aborted             whoever says so                       Watch::Fail
+//   a GPU's proxy has something new to do                      whoever gives it that                 DeviceProxy::Wake
+//
+// By the clock alone, every 50 ms at the latest, a sleeper sees what nobody can ring for: a dead process, a time-out,
+// and a failure on another host. A thread that drives several communicators does not sleep: it naps (drive.h).
+//
+// **No ring is lost.** What is waited for and the count of sleepers form a Dekker pair: a publisher stores and then
+// loads the count; a sleeper raises the count and then looks once more. So one of the two sees the other. Instead of a
+// full fence on every publish, the sleeper - who has time - makes every running thread of the registered processes
+// execute one (membarrier, global expedited). Each rank says in its control block whether its process is registered;
+// where one is not, sleeps are short instead.
+//   A ring that comes between that last look and the sleep is kept. On one host it changes the doorbell's number, which
+// the futex compares. Between hosts it makes the rank's event descriptor readable. The thread that takes it back passes
+// it on to every other thread of the rank that has set its alarm by then, each of which has a descriptor of its own
+// (network.h).
+//   Nothing is left undone for a sleeper to wait for: before it sleeps, a thread moves, under the network's lock, all
+// that any thread of its rank has filled, and whoever finishes does the same with what it owes.
+//
+// Thread-safety: all functions may be called from any thread. One Sleeper may be used by several threads at once.
 #pragma once
 
 #include <atomic>
@@ -28,21 +49,27 @@ class Sleeper {
  public:
   explicit Sleeper(Fabric& fabric);
 
-  // Sleeps until rung, or `limit` has passed, or `ready()` is true after the alarm was set.
+  // Sleeps until rung, or `limit` has passed, or `ready()` is true after the alarm was set. False: nobody rang.
   template <typename Ready>
-  void Sleep(std::chrono::microseconds limit, Ready&& ready) {
-    const auto bell = SetAlarm();
-    if (!ready()) Wait(bell, limit);
-    ClearAlarm();
+  bool Sleep(std::chrono::microseconds limit, Ready&& ready) {
+    const auto alarm = SetAlarm();
+    const bool rung = ready() || Wait(alarm, limit);
+    ClearAlarm(alarm);
+    return rung;
   }
 
  private:
-  std::uint32_t SetAlarm();
-  void Wait(std::uint32_t bell, std::chrono::microseconds limit);
-  void ClearAlarm();
+  struct Alarm {
+    std::uint32_t bell = 0;  // the doorbell's number
+    int own_bell = 0;        // between hosts: NetworkEngine's
+  };
+  Alarm SetAlarm();
+  bool Wait(const Alarm& alarm, std::chrono::microseconds limit);
+  void ClearAlarm(const Alarm& alarm);
+  bool AllHearBarriers() const;
 
   Fabric& fabric_;
-  bool barrier_;  // membarrier works here; without it sleeps are short instead
+  std::atomic<bool> guarded_{false};  // every rank of the host hears our barriers; once so, always so
 };
 
 }  // namespace tutti

@@ -31,6 +31,8 @@ struct WaitCounts {
   std::uint64_t spins = 0;
   std::uint64_t yields = 0;
   std::uint64_t sleeps = 0;
+  // Of those: nobody rang, although there was something to do.
+  std::uint64_t late = 0;
 };
 
 enum class DriveResult { done, faulted, stopped };
@@ -85,7 +87,10 @@ class Driver {
     if (phase_ == Phase::sleep) {
       ++counts_.sleeps;
       if (sleeper_ != nullptr) {
-        sleeper_->Sleep(kLongestSleep, ready);
+        if (!sleeper_->Sleep(kLongestSleep, ready) && ready()) {
+          ++counts_.late;
+          return true;
+        }
       } else {
         Nap();
       }

@@ -6,14 +6,14 @@
 // machine's vector width, the pointers' alignment, an element's place, the number of destinations or how they are
 // written.
 //
-//   integers              sum and product wrap; division truncates toward zero
-//   float16, bfloat16,    accumulate in fp32 and are rounded once, at the end (base/lowp.h says how, and what
-//   saturates) float8e4m3, float8e5m2 min, max              IEEE 754-2019 minimum and maximum: -0 < +0, and one NaN
-//   among the sources makes a NaN NaN                   a NaN result is the type's canonical one (fp32 0x7fc00000, fp64
-//   0x7ff8000000000000, 16-bit 0x7fff,
-//                         fp8 0x7f), whatever the signs and payloads of the sources
-// Never contracted to fused multiply-add, never reassociated. The thread's floating-point modes are taken as they are:
-// under flush-to-zero, fp32 and fp64 subnormals are flushed.
+// - Integers: sum and product wrap; division truncates toward zero.
+// - 8- and 16-bit floats accumulate in fp32 and are rounded once, at the end (base/lowp.h: how, and what saturates).
+// - min, max: IEEE 754-2019 minimum and maximum. -0 < +0, and one NaN among the sources makes a NaN.
+// - A NaN result is the type's canonical one (fp32 0x7fc00000, fp64 0x7ff8000000000000, 16-bit 0x7fff, fp8 0x7f),
+//   whatever the signs and payloads of the sources. A copy of one source is no reduction and keeps its bits.
+// - Never contracted to fused multiply-add, never reassociated.
+// - The thread's floating-point modes are taken as they are: flushing, fp32, fp64 and bf16 sums flush subnormals.
+//   min and max return one of the sources' elements or a zero in any mode.
 //
 // Thread-safety: pure functions of their arguments. Nothing allocates, locks or throws.
 #pragma once

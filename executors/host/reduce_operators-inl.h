@@ -69,10 +69,12 @@ struct Extreme {
   template <class D>
   static HWY_INLINE hn::VFromD<D> Apply(D d, hn::VFromD<D> a, hn::VFromD<D> b) {
     if constexpr (std::is_floating_point_v<T>) {
-      // Equal numbers differ at most in a zero's sign: `and` of the bits is +0 unless both are -0, `or` is -0 unless
-      // both are +0. Where one is a NaN, `or` is a NaN.
-      const auto either = hn::Or(a, b);
-      const auto tied = kMax ? hn::IfThenElse(hn::Eq(a, b), hn::And(a, b), either) : either;
+      // Numbers that compare equal differ at most in a zero's sign, or are subnormals that the thread's modes take for
+      // zeros: the sign decides, and the result is one of the two, whole. Where one is a NaN, `or` is a NaN.
+      const hn::RebindToSigned<D> whole;
+      const auto negative = hn::BitCast(d, hn::BroadcastSignBit(hn::BitCast(whole, a)));
+      const auto equal = kMax ? hn::IfVecThenElse(negative, b, a) : hn::IfVecThenElse(negative, a, b);
+      const auto tied = hn::IfThenElse(hn::Eq(a, b), equal, hn::Or(a, b));
       const auto unless_a = kMax ? hn::IfThenElse(hn::Gt(b, a), b, tied) : hn::IfThenElse(hn::Lt(b, a), b, tied);
       return kMax ? hn::IfThenElse(hn::Gt(a, b), a, unless_a) : hn::IfThenElse(hn::Lt(a, b), a, unless_a);
     } else {

@@ -3,6 +3,9 @@
 #include "executors/host/reduce.h"
 
 #include <gtest/gtest.h>
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
 
 #include <bit>
 #include <cmath>
@@ -82,6 +85,61 @@ TEST_P(ReduceTest, EveryCountSourceCountAndOp) {
     }
   }
 }
+
+#if defined(__SSE2__)
+// A thread that takes denormals for zeros (as programs built with -ffast-math do) finds two of them equal. Their
+// smallest and largest is one of them all the same, or a zero.
+TEST_P(ReduceTest, ExtremesOfSubnormalsAreOnesThatWereContributed) {
+  if (!IsFloat(type())) GTEST_SKIP() << "floats only";
+  constexpr unsigned kDenormalsAreZeros = 0x40, kFlushToZero = 0x8000;
+  constexpr std::size_t kCount = 67;
+  const std::size_t size = SizeOf(type());
+  std::vector<std::vector<std::byte>> contributions(3, std::vector<std::byte>(kCount * size));
+  std::mt19937_64 random(5);
+  for (auto& each : contributions) {
+    for (std::size_t i = 0; i < kCount; ++i) {
+      // Subnormals and zeros of both signs: the exponent's bits are 0.
+      const std::size_t mantissa_bits = size == 8                   ? 52
+                                        : size == 4                 ? 23
+                                        : type() == tuttiFloat16    ? 10
+                                        : size == 2                 ? 7
+                                        : type() == tuttiFloat8e4m3 ? 3
+                                                                    : 2;
+      const auto bits = random();
+      const std::uint64_t element =
+          (bits >> 8 & ((std::uint64_t{1} << mantissa_bits) - 1) & (bits % 8 == 0 ? 0 : ~std::uint64_t{0})) |
+          (bits >> 7 & 1) << (8 * size - 1);
+      std::memcpy(each.data() + i * size, &element, size);
+    }
+  }
+  const std::vector<const void*> sources = {contributions[0].data(), contributions[1].data(), contributions[2].data()};
+  for (const auto op : {tuttiMin, tuttiMax}) {
+    for (const auto target : Targets()) {
+      ForceTargets(target);
+      const ReduceFunction reduce = SelectReduce(type(), op);
+      std::vector<std::byte> result(kCount * size);
+      void* const pointer = result.data();
+      const auto before = _mm_getcsr();
+      for (const unsigned modes : {0U, kDenormalsAreZeros, kFlushToZero, kDenormalsAreZeros | kFlushToZero}) {
+        _mm_setcsr(before | modes);
+        reduce(CallFor(sources, &pointer, 1, kCount));
+        const auto expected = Reference(type(), op, sources, kCount);
+        _mm_setcsr(before);
+        for (std::size_t i = 0; i < kCount; ++i) {
+          const auto* const got = result.data() + i * size;
+          bool known = false;
+          for (const auto& each : contributions) known = known || std::memcmp(got, each.data() + i * size, size) == 0;
+          std::uint64_t bits = 0;
+          std::memcpy(&bits, got, size);
+          ASSERT_TRUE(known || (bits & ~(std::uint64_t{1} << (8 * size - 1))) == 0)
+              << Describe(target, op, 3, kCount) << ", modes " << modes << ", element " << i << ": " << bits;
+        }
+        EXPECT_EQ(result, expected) << Describe(target, op, 3, kCount) << ", modes " << modes;
+      }
+    }
+  }
+}
+#endif
 
 TEST_P(ReduceTest, DestinationsStreamedAndInPlaceAtEveryAlignment) {
   const std::size_t size = SizeOf(type());

@@ -5,7 +5,6 @@
 #include "base/datatype.h"
 #include "executors/host/copy.h"
 #include "executors/host/doorbell.h"
-#include "transports/cma.h"
 
 namespace tutti {
 
@@ -148,29 +147,47 @@ bool Run::Source(ChannelState& state, const BoundOperand& operand, std::size_t d
     source = Memory(state, operand, done);
     return true;
   }
-  const auto& header = operand.empty->Header();
-  const int peer = operand.empty->peer();
-  if (header.bytes != bytes) {
-    state.fault = {Fault::Kind::length, peer, bytes, header.bytes};
+  const auto content = operand.empty->Content();
+  if (content.bytes != bytes) {
+    state.fault = {Fault::Kind::length, operand.empty->peer(), bytes, content.bytes};
     return false;
   }
-  state.traffic.received[Traffic::IndexOf(operand, header.kind)] += bytes;
-  switch (header.kind) {
-    case SlotKind::value: source = operand.empty->Data(); return true;
-    case SlotKind::pointer: source = reinterpret_cast<const std::byte*>(header.address); return true;
-    case SlotKind::window: {
-      const auto* base = windows_.Base(peer, header.window);
-      source = base + header.address;
-      if (base != nullptr) return true;
-      break;
-    }
-    case SlotKind::cma:
-      source = fetch_to;
-      if (fetch_to != nullptr && ReadProcess(fabric_.pid(peer), header.address, fetch_to, bytes)) return true;
-      break;
+  if (content.kind != SlotKind::value) {
+    return SourceElsewhere(state, operand, content.kind, bytes, source, fetch_to);
   }
-  state.fault = {Fault::Kind::unreachable, peer, 0, 0};
-  return false;
+  state.traffic.received[Traffic::IndexOf(operand, SlotKind::value)] += bytes;
+  source = operand.empty->Data();
+  return true;
+}
+
+// The same for a slot that refers to its data. Every process of the host can write into the slot, so what it says is
+// believed only as far as an honest rank goes: a pointer where there is no other process, else the peer's windows or,
+// by the system's leave, its memory.
+bool Run::SourceElsewhere(ChannelState& state, const BoundOperand& operand, SlotKind kind, std::size_t bytes,
+                          const std::byte*& source, std::byte* fetch_to) {
+  const int peer = operand.empty->peer();
+  source = operand.empty->Data();
+  if (bytes == 0) return true;  // wherever nothing is
+  const bool may_refer = plan_.shape().wire == Wire::bulk && !operand.by_network;
+  const auto reference = may_refer ? operand.empty->Reference() : SlotReference{};
+  source = nullptr;
+  if (may_refer && kind == SlotKind::pointer && fabric_.all_same_process()) {
+    source = reinterpret_cast<const std::byte*>(reference.address);
+  } else if (may_refer && kind == SlotKind::window) {
+    source = windows_.Find(peer, reference.window, reference.address, bytes);
+  } else if (may_refer && kind == SlotKind::cma && fabric_.cma() && fetch_to != nullptr) {
+    source = fabric_.ReadMemory(peer, reference.address, fetch_to, bytes) ? fetch_to : nullptr;
+    if (source == nullptr) {
+      state.fault = {Fault::Kind::unreachable, peer, 0, 0};
+      return false;
+    }
+  }
+  if (source == nullptr) {
+    state.fault = {Fault::Kind::forged, peer, 0, static_cast<std::uint64_t>(kind)};
+    return false;
+  }
+  state.traffic.received[static_cast<std::size_t>(kind)] += bytes;
+  return true;
 }
 
 Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_t done, std::size_t bytes) {
@@ -183,7 +200,7 @@ Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_
   };
 
   Move move;
-  bool strided = false;
+  bool strided = false;  // some operand that was bound so far
   for (const auto& write : step.writes) {
     if (write.is_slot) {
       if (reference_of(write) != nullptr) continue;
@@ -203,11 +220,11 @@ Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_
 
   for (const auto& read : step.reads) {
     const std::byte* source = nullptr;
-    // A single source may as well be fetched to where it belongs.
+    // A single source may as well be fetched to where it belongs, if that is one piece. Null: it cannot be fetched.
     auto* const fetch_to =
         step.arithmetic ? state.fetched.data() + static_cast<std::size_t>(move.source_count) * plan_.shape().chunk_bytes
-        : move.destination_count > 0 ? static_cast<std::byte*>(move.destinations[0])
-                                     : nullptr;
+        : move.destination_count > 0 && !strided ? static_cast<std::byte*>(move.destinations[0])
+                                                 : nullptr;
     if (!Source(state, read, done, bytes, source, fetch_to)) return Outcome::faulted;
     strided = strided || StridedOf(read) != nullptr;
     if (launch_.scaled && read.scaled) move.scaled |= std::uint64_t{1} << move.source_count;
@@ -224,6 +241,13 @@ Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_
   state.streamed = state.streamed || move.streamed != 0;
 
   if (step.fills) {
+    // An earlier step of this channel may have streamed the block that a slot refers to. A flag's release does not
+    // order non-temporal stores, and whoever sees the flag - a peer, or another thread that drives the network - reads
+    // the block at once. A slot that carries its data needs no fence: slots are never streamed into.
+    if (state.streamed && (local_reference != nullptr || network_reference != nullptr)) [[unlikely]] {
+      StreamFence();
+      state.streamed = false;
+    }
     for (const auto& write : step.writes) {
       if (!write.is_slot) continue;
       const auto* const reference = reference_of(write);
@@ -335,10 +359,11 @@ std::vector<int> Run::WaitsFor(std::size_t channel) const {
   for (std::size_t l = 0; l < lanes.size(); ++l) {
     const auto& lane = state.lanes[l];
     if (lane.chunk >= lanes[l].chunks) {
-      // Done, but for what the network has not taken.
+      // Done, but for what the network has not taken, or readers of what slots refer to.
       for (const auto& step : lanes[l].steps) {
         for (const auto& write : step.writes) {
-          if (write.by_network && !write.fill->Drained()) ranks.push_back(write.peer);
+          if (write.fill == nullptr || write.peer < 0 || !(state.referred || write.by_network)) continue;
+          if (!write.fill->Drained()) ranks.push_back(write.peer);
         }
       }
       continue;

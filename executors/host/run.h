@@ -1,15 +1,16 @@
 // One execution of a plan on one pair of buffers. A run advances: it does every step whose operands are ready and
 // returns when nothing can move, so one thread can drive many runs and nothing blocks where it cannot be interrupted.
 //
-// Thread-safety: different channels of a run may be advanced by different threads; each channel by one at a time.
+// Thread-safety: different channels of a run may be advanced by different threads; each channel by one thread from
+// Start() to its end, because only the thread that streamed a block can fence it.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
-#include "executors/host/plan.h"
 #include "algorithms/strided.h"
+#include "executors/host/plan.h"
 
 namespace tutti {
 
@@ -20,11 +21,13 @@ struct Reach {
   std::uint64_t base = 0;  // of the buffer's first byte: an address, or an offset into the window
 };
 
-// Where a registered window of a peer is mapped in this process; null if it is not.
+// Where registered windows of peers are mapped in this process.
 class WindowMap {
  public:
   virtual ~WindowMap() = default;
-  virtual const std::byte* Base(int rank, std::uint16_t window) const = 0;
+  // Where `bytes` bytes from `offset` on lie; null if `rank` has no such window, or not all of them are in it. The
+  // arguments may be any numbers.
+  virtual const std::byte* Find(int rank, std::uint16_t window, std::uint64_t offset, std::size_t bytes) const = 0;
 };
 
 // What differs from call to call.
@@ -46,11 +49,12 @@ struct Launch {
 };
 
 struct Fault {
-  enum class Kind : std::uint8_t { none, foreign, length, unreachable };
+  // forged: a slot refers to memory in a way that the peer may not.
+  enum class Kind : std::uint8_t { none, foreign, length, unreachable, forged };
   Kind kind = Kind::none;
   int peer = -1;
   std::uint64_t expected = 0;  // length: bytes
-  std::uint64_t got = 0;
+  std::uint64_t got = 0;       // length: bytes; forged: SlotKind
 };
 
 struct Traffic {
@@ -97,7 +101,7 @@ class Run {
     std::vector<std::byte> fetched;
     bool finished = false;  // every lane
     bool done = false;
-    bool streamed = false;
+    bool streamed = false;  // since the last fence
     bool referred = false;  // some slot refers to this rank's memory
     Fault fault;
     Traffic traffic;
@@ -125,6 +129,8 @@ class Run {
   Outcome Execute(std::size_t channel, const BoundStep& step, std::size_t done, std::size_t bytes);
   bool Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
               const std::byte*& source, std::byte* fetch_to);
+  bool SourceElsewhere(ChannelState& state, const BoundOperand& operand, SlotKind kind, std::size_t bytes,
+                       const std::byte*& source, std::byte* fetch_to);
   std::byte* Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const;
   const Reach* ReferenceFor(const BoundStep& step, const Reach& input, const Reach& output) const;
   bool Drained(std::size_t channel, bool all) const;

@@ -21,12 +21,19 @@
  *               call that checks its own arguments leaves it alive, and nothing of that call was sent.
  * Threads       Different communicators may be used from different threads at the same time. Calls on one
  *               communicator may come from any thread, one at a time; a second one waits for the first.
- *               tuttiCommAbort, tuttiCommGetAsyncError and the getters may be called at any time from any thread.
+ *               tuttiCommAbort, tuttiCommGetAsyncError and the getters may be called at any time from any thread;
+ *               also several of Finalize, Destroy and Abort at once: one of them frees, and each returns. A call on a
+ *               communicator that was, or is being, freed returns tuttiInvalidArgument. docs/lifecycles.md has a table
+ *               of which call is legal when.
  *               Groups and the last error of a call without a communicator belong to the calling thread.
  * Order         All ranks of a communicator call the same collectives in the same order. A rank that does not is
- *               reported on every rank, naming both calls.
- * fork          A communicator belongs to the process that made it. In a child of fork() every call on it returns
- *               tuttiInvalidUsage; the child may make communicators of its own.
+ *               reported on every rank, naming both calls. Calls of several threads on one stream count in the order
+ *               in which they return; all ranks must then have the same.
+ * Processes     A communicator, and a stream, belongs to the process that made it. In a child of fork() every call on it
+ *               returns tuttiInvalidUsage; the child may make communicators and streams of its own. A process may exit
+ *               with all of them alive; its peers see it end. A rank that calls exec() ends without being seen to: its
+ *               peers on the same host wait for the operation's timeout, so destroy or abort first. dlclose() leaves
+ *               the library where it is.
  * Signals       No signal handler is installed and no mask changed; waits resume after EINTR. No function is
  *               async-signal-safe. Helper threads block all signals.
  */
@@ -174,17 +181,20 @@ typedef struct {
  * has joined. Address: TUTTI_SOCKET_IFNAME and TUTTI_SOCKET_FAMILY, or TUTTI_COMM_ID=host:port. */
 TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id);
 /* Joins: returns when all `nranks` ranks have called it with the same id, or after the init timeout. Inside a group,
- * several ranks of one process may join from one thread. */
+ * several ranks of one process may join from one thread. *comm is set at once, by one atomic store, so that another
+ * thread may abort a join that waits; if a blocking join fails, it is set to NULL again. */
 TUTTI_API tuttiResult_t tuttiCommInitRank(tuttiComm_t* comm, int nranks, tuttiUniqueId id, int rank);
 /* config may be NULL. All ranks must agree on the fields that shape plans (channels, algorithm, deterministic). */
 TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int nranks, tuttiUniqueId id, int rank,
                                                 tuttiConfig_t* config);
-/* Joins by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as torchrun sets them); TUTTI_SECRET keys the handshake. */
+/* Joins by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as torchrun sets them); TUTTI_SECRET keys the
+ * handshake, and must be set where MASTER_ADDR is not loopback. */
 TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm, tuttiConfig_t* config);
 /* All ranks in one process: fills comms[0..ndev-1]. Where CUDA is in use, rank i has device devlist[i]; devlist may be
  * NULL: the devices there are, in turn. */
 TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ndev, const int* devlist);
-/* Collective over comm. Ranks with equal color >= 0 form a new communicator, ordered by key, then by old rank.
+/* Collective over comm. Ranks with equal color >= 0 form a new communicator, ordered by key, then by old rank. Several
+ * splits of comm, in a group or without blocking, are made in the order of the calls, as are tuttiCommGrow and windows.
  * TUTTI_SPLIT_NOCOLOR: take part, get *newcomm = NULL. config may be NULL: inherit. */
 #define TUTTI_SPLIT_NOCOLOR -1
 TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t* newcomm,
@@ -204,12 +214,14 @@ TUTTI_API tuttiResult_t tuttiCommGrow(tuttiComm_t comm, int nranks, const tuttiU
 /* Stops whatever is running on comm, here and (with tuttiRemoteError) on every other rank, for good, but does not free it:
  * afterwards comm can be shrunk, asked and destroyed. May be called while another thread is inside a call on comm. */
 TUTTI_API tuttiResult_t tuttiCommRevoke(tuttiComm_t comm);
-/* Waits for everything this rank has queued, on all streams; afterwards only getters and Destroy are legal. */
+/* Waits for everything this rank has queued, on all streams, and for calls inside comm in other threads; from its
+ * beginning on only getters, Destroy and Abort are legal. tuttiInvalidArgument if comm is aborted meanwhile. */
 TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
-/* Finalizes if needed and frees. Local: does not wait for other ranks. */
+/* Finalizes if needed and frees. Local: does not wait for other ranks, but for its own calls that do. */
 TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
 /* Stops whatever is running on comm, on this and (with tuttiRemoteError) on every other rank, and frees. May be called
- * while another thread is inside a call on comm: that call returns first. Always returns. */
+ * while another thread is inside a call on comm, or makes it: that call returns first. What is queued on streams and has
+ * not begun is left out, and gives its stream tuttiRemoteError. Does not wait for other communicators. Always returns. */
 TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
 /* *asyncError: tuttiSuccess, tuttiInProgress (non-blocking work pending), or what went wrong since. */
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError);
@@ -264,6 +276,7 @@ typedef struct {
   uint64_t waitSpins;  /* times a wait polled again at once */
   uint64_t waitYields; /* times it gave the core away */
   uint64_t waitSleeps; /* times it slept until a peer rang */
+  uint64_t waitLate;   /* of those: nobody rang although there was something to do; 50 ms each. Should be 0 */
 } tuttiCounters_t;
 TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters);
 
@@ -404,7 +417,8 @@ TUTTI_API tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_
 
 /* A host stream: calls given to it run one after the other, in the order given, in a thread of the stream. */
 TUTTI_API tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream);
-/* Waits for what is queued, then frees. */
+/* Waits for what is queued, then frees. Of several threads that do, one succeeds; the others' calls, and calls that come
+ * later, return tuttiInvalidArgument. */
 TUTTI_API tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream);
 /* Waits for what is queued; returns the first failure since the last synchronise. */
 TUTTI_API tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream);

@@ -10,20 +10,41 @@
 namespace tutti::pytorch {
 namespace {
 
+// The store throws what is PyTorch's, with a stack behind it, when its host has gone.
 class StoreBoard : public Board {
  public:
   explicit StoreBoard(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
 
   void Write(const std::string& key, const std::string& value) override {
-    store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end()));
+    Ask([&] {
+      store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end()));
+      return true;
+    });
   }
-  bool Has(const std::string& key) override { return store_->check({key}); }
+  bool Has(const std::string& key) override {
+    return Ask([&] { return store_->check({key}); });
+  }
   std::string Read(const std::string& key) override {
-    const auto value = store_->get(key);
-    return {value.begin(), value.end()};
+    return Ask([&] {
+      const auto value = store_->get(key);
+      return std::string(value.begin(), value.end());
+    });
   }
 
  private:
+  template <typename Question>
+  auto Ask(const Question& question) -> decltype(question()) {
+    try {
+      return question();
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      throw Failure(tuttiRemoteError, std::string("tutti: ") + tuttiGetErrorString(tuttiRemoteError) +
+                                          ": the store through which the ranks meet does not answer; the process that "
+                                          "keeps it, usually rank 0 or torchrun, has ended or cannot be reached (" +
+                                          text.substr(0, text.find('\n')) + ")");
+    }
+  }
+
   const c10::intrusive_ptr<c10d::Store> store_;
 };
 
@@ -60,6 +81,8 @@ Optional<c10::Device> DeviceOfBarrier(const c10d::BarrierOptions& options) {
 
 Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, GroupIdentity identity)
     : BackendBase(identity.rank, identity.ranks),
+      store_(store),
+      options_(c10::make_intrusive<BackendBase::Options>("tutti", identity.timeout)),
       channels_(std::make_shared<Channels>(std::move(identity), std::make_shared<StoreBoard>(store))),
       collectives_(channels_->Collectives()),
       any_source_(channels_) {}
@@ -71,6 +94,7 @@ Backend::~Backend() {
 }
 
 Backend::WorkPtr Backend::Issue(c10::intrusive_ptr<OperationWork> work) {
+  if (timed_) work->Time();
   work->Issue();
   if (coalescing_) coalesced_.push_back(work);
   return work;

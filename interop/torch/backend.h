@@ -5,7 +5,10 @@
 // order of issue; sends and receives in theirs, for each partner, direction and tag. Each device has an order of its
 // own.
 //
-// Files: backend.cc, reductions.cc, moves.cc, point_to_point.cc.
+// Some of these calls are younger than others: a PyTorch that does not know one never calls it. So they are declared
+// without `override` where not every version that this is built against has them.
+//
+// Files: backend.cc, groups.cc, reductions.cc, moves.cc, point_to_point.cc.
 //
 // Thread-safety: as c10d asks: calls that are to run in an order come from one thread, or are ordered by the caller.
 // Destroying it waits for what is running (Channel).
@@ -74,6 +77,21 @@ class Backend : public BackendBase {
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
   void setSequenceNumberForGroup() override;
   std::uint64_t getSequenceNumberForGroup() override;
+
+  // groups.cc
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+  // For communicators yet to be made, and for waiting in this group from now on.
+  void setTimeout(std::chrono::milliseconds timeout);
+  c10::intrusive_ptr<BackendBase::Options> getBackendOptions() { return options_; }
+  // From now on Work::getDuration tells how long an operation ran, where it ran on the host.
+  void enableCollectivesTiming() { timed_ = true; }
+  bool supportsSplitting() const { return true; }
+  c10::intrusive_ptr<BackendBase> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                        const c10::intrusive_ptr<BackendBase::Options>& options);
+  bool supportsShrinking() const { return true; }
+  c10::intrusive_ptr<BackendBase> shrink(const std::vector<std::int64_t>& excluded, int flags,
+                                         const c10::intrusive_ptr<BackendBase::Options>& options);
+
 #if TUTTI_TORCH_2
   WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) override;
@@ -84,6 +102,8 @@ class Backend : public BackendBase {
 #endif
 
  private:
+  void CheckAllGatherInto(const char* call, const at::Tensor& output, const at::Tensor& input) const;
+  void CheckReduceScatterFrom(const char* call, const at::Tensor& output, const at::Tensor& input) const;
   WorkPtr IssueCollective(Call call, Operation::Body body);
   WorkPtr IssueOnDevice(DeviceChannel channel, Call call, Operation::Body body, Waits waits = Waits::stream);
   // Of the channel of the collectives on tensors such as this one.
@@ -91,11 +111,19 @@ class Backend : public BackendBase {
   WorkPtr Issue(std::shared_ptr<Channel> channel, Call call, Operation::Body body);
   WorkPtr Issue(c10::intrusive_ptr<OperationWork> work);
 
+  c10::intrusive_ptr<BackendBase> MakeFrom(const c10::intrusive_ptr<c10d::Store>& store, const char* call,
+                                           const std::vector<int>& ranks, std::chrono::milliseconds timeout,
+                                           const std::string& name) const;
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const c10::intrusive_ptr<BackendBase::Options> options_;
   const std::shared_ptr<Channels> channels_;
   const std::shared_ptr<Channel> collectives_;
   AnySource any_source_;
   const Scratches host_scratches_{std::make_shared<Scratch>(at::kCPU), std::make_shared<Scratch>(at::kCPU)};
-  std::uint64_t issued_ = 0;  // collectives
+  std::uint64_t issued_ = 0;     // collectives
+  std::uint64_t monitored_ = 0;  // barriers
+  bool timed_ = false;
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
 };

@@ -1,7 +1,8 @@
 #include "interop/torch/channel.h"
 
 #include <algorithm>
-#include <csignal>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "interop/torch/failure.h"
@@ -17,38 +18,42 @@ constexpr int kLooksBeforeSleep = 50;
 // How long a closing channel goes on with what nobody waited for.
 constexpr auto kGrace = std::chrono::seconds(5);
 
-// A thread made while this lives gets no signals: they are the program's.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
+// The tasks whose callbacks the calling thread is in: one in the callbacks of the next.
+struct InCallbacks {
+  const Task* task;
+  const InCallbacks* outer;
 };
 
+thread_local const InCallbacks* innermost = nullptr;
+
 }  // namespace
+
+bool Task::CallbacksRunHere() const {
+  for (const auto* each = innermost; each != nullptr; each = each->outer) {
+    if (each->task == this) return true;
+  }
+  return false;
+}
 
 Channel::Channel(Maker make) : make_(std::move(make)) {}
 
 Channel::~Channel() = default;
 
-void Channel::StartWorker() {
-  if (worker_.joinable()) return;
-  const SignalsBlocked blocked;
-  worker_ = std::thread([self = shared_from_this()] { self->Work(); });
+// REQUIRES: the lock is held.
+void Channel::EnsureWorker() {
+  if (workers_.IsOnDuty()) return;
+  try {
+    workers_.Call([self = shared_from_this()] { self->Work(); });
+  } catch (const std::system_error& error) {
+    throw Failure(tuttiSystemError,
+                  std::string("tutti: the system has no thread for the process group: ") + error.what());
+  }
 }
 
 void Channel::Issue(std::shared_ptr<Task> task) {
   const std::lock_guard lock(mutex_);
   if (closing_) throw Failure(tuttiInvalidUsage, "tutti: the process group was destroyed");
-  StartWorker();
+  EnsureWorker();
   queue_.push_back(std::move(task));
   waiting_.fetch_add(1, std::memory_order_relaxed);
   if (queue_.size() > 1) hurry_ = true;
@@ -62,7 +67,7 @@ void Channel::Wait(const Task& task) {
     if (running_ || queue_.empty()) {
       changed_.wait(lock);
     } else {
-      RunHead(lock);
+      RunHead(lock, Runner::waiter);
     }
   }
 }
@@ -80,7 +85,7 @@ void Channel::Hurry() {
   worker_wakes_.notify_one();
 }
 
-void Channel::RunHead(std::unique_lock<std::mutex>& lock) {
+bool Channel::RunHead(std::unique_lock<std::mutex>& lock, Runner runner) {
   const auto task = std::move(queue_.front());
   queue_.pop_front();
   waiting_.fetch_sub(1, std::memory_order_relaxed);
@@ -106,11 +111,35 @@ void Channel::RunHead(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   task->error_ = task->Ended(error);
   lock.lock();
+  if (current_ == task) current_.reset();
+  const bool has_callbacks = task->HasCallbacks();
+  if (has_callbacks) RunCallbacks(*task, lock, runner);
   // Released for IsDone, which is asked without the lock. Under the lock, so that a waiter that saw it undone is
   // already waiting to be notified.
   task->done_.store(true, std::memory_order_release);
-  if (current_ == task) current_.reset();
   changed_.notify_all();
+  return has_callbacks;
+}
+
+void Channel::RunCallbacks(Task& task, std::unique_lock<std::mutex>& lock, Runner runner) {
+  if (runner == Runner::worker) {
+    workers_.Leave();
+    try {
+      if (!queue_.empty()) EnsureWorker();
+    } catch (const Failure&) {
+      // The system has no thread left. If the callbacks wait for what is in the queue, nobody can help them; if they do
+      // not, this worker is soon back.
+    }
+  }
+  if (closing_) changed_.notify_all();
+  lock.unlock();
+  {
+    const InCallbacks here{&task, innermost};
+    innermost = &here;
+    task.RunCallbacks();
+    innermost = here.outer;
+  }
+  lock.lock();
 }
 
 // Only one thread is here at a time (running_), and the lock orders one's writes before the next one's reads.
@@ -140,12 +169,15 @@ void Channel::Work() {
     const bool can_run = !running_ && !queue_.empty();
     if (can_run && (hurry_ || closing_ || (waited && seen == begun_))) {
       hurry_ = true;  // it turned out that nobody waits: the rest is taken without looking twice
-      RunHead(lock);
+      if (RunHead(lock, Runner::worker) && !workers_.Return(lock)) break;
       waited = false;
       idle = 0;
       continue;
     }
-    if (closing_ && queue_.empty()) return;
+    if (closing_ && queue_.empty()) {
+      workers_.Leave();
+      break;
+    }
     idle = begun_ == seen && queue_.empty() && !running_ ? idle + 1 : 0;
     seen = begun_;
     waited = can_run;
@@ -158,6 +190,7 @@ void Channel::Work() {
       idle = 0;
     }
   }
+  workers_.End();
 }
 
 bool Channel::OnlyAbandonableLeft() const {
@@ -171,26 +204,26 @@ void Channel::StopCommunicator() {
   if (communicator_ != nullptr) communicator_->Stop();
 }
 
+void Channel::Stop() {
+  const std::lock_guard lock(mutex_);
+  StopCommunicator();
+}
+
 void Channel::Close() {
-  {
-    std::unique_lock lock(mutex_);
-    closing_ = true;
-    worker_wakes_.notify_one();
-    changed_.wait_for(lock, kGrace, [this] { return OnlyAbandonableLeft(); });
-    if (current_ != nullptr || !queue_.empty()) StopCommunicator();
-  }
-  if (worker_.get_id() == std::this_thread::get_id()) {
-    // The group's last owner was a callback. The worker finds the queue empty when it comes back, and is the last
-    // owner.
-    worker_.detach();
-    return;
-  }
-  if (worker_.joinable()) worker_.join();
-  std::unique_ptr<Communicator> freed;  // without the lock
   std::unique_lock lock(mutex_);
+  closing_ = true;
+  worker_wakes_.notify_all();
+  workers_.Dismiss();
+  changed_.wait_for(lock, kGrace, [this] { return OnlyAbandonableLeft(); });
+  if (current_ != nullptr || !queue_.empty()) StopCommunicator();
+  // If the group's last owner was a callback of a worker, that worker finds the queue empty when it comes back, and is
+  // the last owner.
+  const bool in_callback = workers_.IsOneOfThem();
+  workers_.Join(lock);
+  if (in_callback) return;
   changed_.wait(lock, [this] { return !running_; });
-  freed = std::move(communicator_);
-  lock.unlock();
+  const auto freed = std::move(communicator_);
+  lock.unlock();  // before it is freed
 }
 
 }  // namespace tutti::pytorch

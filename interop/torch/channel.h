@@ -16,9 +16,18 @@
 // orders in different channels. Within a channel the order of issue is the only one, as c10d demands. An operation that
 // has begun ends by itself: it is matched, or fails by the communicator's rules (docs/faults.md).
 //
-// Callbacks. A task may have callbacks (futures), and these may issue tasks on this same channel and wait for them. So
-// they run after the channel is free for the next task, and before the task is `done`: who has waited for it finds its
-// future completed.
+// Callbacks. A task may have callbacks (futures), and these may issue tasks on this same channel and wait for them, in
+// any way: Wait runs tasks, but whoever waits in a future runs none. So callbacks run after the channel is free for the
+// next task, and a worker that goes into callbacks is off duty: as soon as there is a task in the queue, another worker
+// is on duty (workers.h). So at any time somebody who is in no callback can take the next task, however deep callbacks
+// wait in each other. There are at most as many workers as callbacks that run at the same time, and two.
+//
+// The order. Tasks of callbacks have their place in the order of issue, as all others do. When the callbacks of one
+// task run beside those of another, or beside a program that issues, it is the program that has to see to it that all
+// ranks issue in the same order.
+//
+// A task is `done` when its callbacks have run: after Wait its future is completed. In a callback of its own, where
+// that would last for ever, Wait returns at once.
 //
 // Closing runs what is still queued, for a while (kGrace), since an operation that nobody waited for may be one that
 // another rank needs; then the communicator is stopped, and the rest fails. Tasks that say so (Abandonable) are not
@@ -36,9 +45,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "interop/torch/communicator.h"
+#include "interop/torch/workers.h"
 
 namespace tutti::pytorch {
 
@@ -46,8 +55,8 @@ class Task {
  public:
   virtual ~Task() = default;
 
-  // Once true, results are in memory, and Error may be asked.
-  bool IsDone() const { return done_.load(std::memory_order_acquire); }
+  // Once true, results are in memory, and Error may be asked. True in callbacks of its own, too.
+  bool IsDone() const { return done_.load(std::memory_order_acquire) || CallbacksRunHere(); }
   // REQUIRES: IsDone().
   std::exception_ptr Error() const { return error_; }
 
@@ -55,9 +64,14 @@ class Task {
   friend class Channel;
 
   virtual void Run(tuttiComm_t comm) = 0;
-  // How it ended: null, or the exception. Returns what Error is to say. Callbacks are for here.
+  // How it ended: null, or the exception. Returns what Error is to say.
   virtual std::exception_ptr Ended(std::exception_ptr error) noexcept { return error; }
+  // REQUIRES, of both: it has Ended. What a program is called back with, which may take as long as it likes.
+  virtual bool HasCallbacks() const { return false; }
+  virtual void RunCallbacks() noexcept {}
   virtual bool Abandonable() const { return false; }
+  // In this thread.
+  bool CallbacksRunHere() const;
 
   std::exception_ptr error_;  // written before done_ is released
   std::atomic<bool> done_{false};
@@ -83,14 +97,20 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void Hurry();
   // How many tasks have been issued and not begun. Another thread may change that at any time.
   int waiting() const { return waiting_.load(std::memory_order_relaxed); }
+  // Ends whatever runs, for good: it fails, and what comes afterwards.
+  void Stop();
   // See above. Whatever is issued afterwards is refused. Also frees the communicator.
   void Close();
 
  private:
-  void StartWorker();
+  enum class Runner : bool { waiter, worker };
+
+  void EnsureWorker();
   void Work();
-  // REQUIRES: `lock` is held, !running_, the queue is not empty.
-  void RunHead(std::unique_lock<std::mutex>& lock);
+  // Whether there were callbacks: then a worker is off duty. REQUIRES: `lock` is held, !running_, the queue is not
+  // empty.
+  bool RunHead(std::unique_lock<std::mutex>& lock, Runner runner);
+  void RunCallbacks(Task& task, std::unique_lock<std::mutex>& lock, Runner runner);
   void RunOnCommunicator(Task& task);
   void StopCommunicator();
   bool OnlyAbandonableLeft() const;
@@ -103,24 +123,28 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::condition_variable changed_;
   std::condition_variable worker_wakes_;
   std::deque<std::shared_ptr<Task>> queue_;  // not begun
-  std::shared_ptr<Task> current_;            // begun, and not done but for its callbacks
+  std::shared_ptr<Task> current_;            // begun, and not ended
   bool running_ = false;
   bool hurry_ = false;
   bool worker_sleeps_ = false;
   bool closing_ = false;
   unsigned begun_ = 0;  // tasks, so far
-  std::thread worker_;
+  Workers workers_;
 
   // Written by whoever runs a task, and read under the lock by who stops it.
   std::unique_ptr<Communicator> communicator_;
   std::exception_ptr not_made_;
 };
 
-// What is to be done before a thread blocks: everything else in the group that nobody waits for is to begin.
+// What a thread that blocks has to know of the group.
 class Siblings {
  public:
   virtual ~Siblings() = default;
+  // Everything else in the group that nobody waits for is to begin.
   virtual void HurryAllBut(const Channel& channel) = 0;
+  // How long it waits at most, as set when there were communicators, which have a timeout of their own; 0: they see to
+  // it.
+  virtual std::chrono::milliseconds LimitOfWaits() const = 0;
 };
 
 }  // namespace tutti::pytorch

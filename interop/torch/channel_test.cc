@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
+#include <mutex>
 #include <random>
 #include <utility>
 #include <vector>
@@ -25,6 +27,7 @@ constexpr int kThreads = 4;
 constexpr int kTasksOfEach = 100;
 constexpr int kRounds = 20;
 constexpr int kFailing = 17;  // every so manieth task fails
+constexpr auto kHang = std::chrono::seconds(60);
 
 class NoBoard : public Board {
   void Write(const std::string&, const std::string&) override {}
@@ -41,6 +44,11 @@ class Noting : public Task {
       : log_(log), thread_(thread), number_(number), then_(std::move(then)) {}
 
   bool has_ended() const { return has_ended_; }
+  // As a program waits in a future: runs nothing.
+  bool WaitForCallbacks() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kHang, [this] { return called_back_; });
+  }
   bool is_to_fail() const { return number_ % kFailing == kFailing - 1; }
 
  private:
@@ -49,9 +57,15 @@ class Noting : public Task {
     if (is_to_fail()) throw Failure(tuttiInternalError, "as it was to");
   }
   std::exception_ptr Ended(std::exception_ptr error) noexcept override {
-    if (then_) then_();
     has_ended_ = true;
     return error;
+  }
+  bool HasCallbacks() const override { return then_ != nullptr; }
+  void RunCallbacks() noexcept override {
+    then_();
+    const std::lock_guard lock(mutex_);
+    called_back_ = true;
+    changed_.notify_all();
   }
 
   Log& log_;
@@ -59,6 +73,9 @@ class Noting : public Task {
   const int number_;
   const std::function<void()> then_;
   bool has_ended_ = false;  // read without a lock by who sees it done
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool called_back_ = false;
 };
 
 std::shared_ptr<Channel> NewChannel() {
@@ -141,6 +158,73 @@ TEST(Channel, ACallbackMayIssueOnItsOwnChannelAndWait) {
   channel->Wait(*outer);
   EXPECT_TRUE(inner->has_ended());
   EXPECT_EQ(log, (Log{{0, 0}, {1, 0}}));
+  channel->Close();
+}
+
+// Issues a task whose callbacks issue the next one, down to a depth of 0, and wait for its callbacks as a future does.
+std::shared_ptr<Noting> IssueNested(Channel& channel, Log& log, int thread, int depth) {
+  auto task = std::make_shared<Noting>(log, thread, depth, [&channel, &log, thread, depth] {
+    if (depth == 0) return;
+    const auto inner = IssueNested(channel, log, thread, depth - 1);
+    channel.Hurry();
+    EXPECT_TRUE(inner->WaitForCallbacks());
+  });
+  channel.Issue(task);
+  return task;
+}
+
+TEST(Channel, CallbacksThatWaitInFuturesAreWaitedForByAnotherWorker) {
+  constexpr int kDepth = 3;
+  const auto channel = NewChannel();
+  Log log;
+  const auto outer = IssueNested(*channel, log, 0, kDepth);
+  EXPECT_TRUE(outer->WaitForCallbacks());  // nobody runs tasks but the channel's own workers
+  channel->Close();
+  EXPECT_EQ(log, (Log{{0, 3}, {0, 2}, {0, 1}, {0, 0}}));
+}
+
+TEST(Channel, ManyCallbacksWaitInFuturesAtTheSameTime) {
+  for (int round = 0; round < kRounds; ++round) {
+    const std::vector<std::shared_ptr<Channel>> channels{NewChannel(), NewChannel(), NewChannel()};
+    std::vector<Log> logs(channels.size());
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&, thread] {
+        std::mt19937 random(static_cast<unsigned>(round * kThreads + thread));
+        std::vector<Issued> issued;
+        for (int number = 0; number < 10; ++number) {
+          const auto which = random() % channels.size();
+          issued.push_back({channels[which], IssueNested(*channels[which], logs[which], thread, 3)});
+          UseSomehow(static_cast<unsigned>(random() % 6), issued, random);
+        }
+        for (const auto& [channel, task] : issued) {
+          channel->Wait(*task);
+          EXPECT_TRUE(task->WaitForCallbacks());
+        }
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    std::size_t all = 0;
+    for (std::size_t i = 0; i < channels.size(); ++i) {
+      channels[i]->Close();
+      all += logs[i].size();
+    }
+    EXPECT_EQ(all, static_cast<std::size_t>(kThreads * 10 * 4));
+  }
+}
+
+TEST(Channel, ACallbackMayWaitForItsOwnTask) {
+  const auto channel = NewChannel();
+  Log log;
+  std::shared_ptr<Noting> task;
+  task = std::make_shared<Noting>(log, 0, 0, [&] {
+    channel->Wait(*task);
+    EXPECT_TRUE(task->IsDone());
+    EXPECT_TRUE(channel->WaitFor(*task, kHang));
+  });
+  channel->Issue(task);
+  channel->Hurry();
+  EXPECT_TRUE(task->WaitForCallbacks());
   channel->Close();
 }
 

@@ -1,6 +1,7 @@
 #include "interop/torch/channels.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace tutti::pytorch {
@@ -12,10 +13,27 @@ constexpr int kAnybody = -2;
 // And no device.
 constexpr int kHost = -1;
 
+Meeting MeetingOfAll(const GroupIdentity& identity, std::shared_ptr<Gathering> gathering) {
+  Meeting meeting;
+  meeting.name = identity.name;
+  meeting.rank = identity.rank;
+  meeting.ranks = identity.ranks;
+  meeting.timeout = identity.timeout;
+  meeting.describe_rank = [identity](int rank) { return DescribeRank(identity, rank); };
+  meeting.group_ranks.resize(static_cast<std::size_t>(identity.ranks));
+  std::iota(meeting.group_ranks.begin(), meeting.group_ranks.end(), 0);
+  meeting.gathering = std::move(gathering);
+  return meeting;
+}
+
 }  // namespace
 
 Channels::Channels(GroupIdentity identity, std::shared_ptr<Board> board)
-    : identity_(std::move(identity)), board_(std::move(board)) {}
+    : identity_(std::move(identity)),
+      board_(std::move(board)),
+      gathering_(std::make_shared<Gathering>(identity_.name, identity_.rank, identity_.ranks, board_)),
+      meeting_of_all_(MeetingOfAll(identity_, gathering_)),
+      timeout_(std::make_shared<std::atomic<std::chrono::milliseconds>>(identity_.timeout)) {}
 
 std::string DescribeRank(const GroupIdentity& identity, int rank) {
   auto text = "rank " + std::to_string(rank);
@@ -27,16 +45,16 @@ std::string DescribeRank(const GroupIdentity& identity, int rank) {
 }
 
 std::shared_ptr<Channel> Channels::Make(Meeting meeting, std::shared_ptr<Lane> lane) const {
-  meeting.timeout = identity_.timeout;
-  return std::make_shared<Channel>(
-      [meeting = std::move(meeting), lane = std::move(lane), board = board_](const std::atomic<bool>& cancelled) {
-        auto communicator = Communicator::Meet(meeting, *board, cancelled);
-        if (lane != nullptr) {
-          lane->Open(communicator->get());
-          communicator->BeforeEnd([lane] { lane->Close(); });
-        }
-        return communicator;
-      });
+  return std::make_shared<Channel>([meeting = std::move(meeting), lane = std::move(lane), board = board_,
+                                    timeout = timeout_](const std::atomic<bool>& cancelled) mutable {
+    meeting.timeout = timeout->load(std::memory_order_relaxed);
+    auto communicator = Communicator::Meet(meeting, *board, cancelled);
+    if (lane != nullptr) {
+      lane->Open(communicator->get());
+      communicator->BeforeEnd([lane] { lane->Close(); });
+    }
+    return communicator;
+  });
 }
 
 template <typename Maker>
@@ -72,29 +90,18 @@ DeviceChannel Channels::FindOrMake(c10::Device device, int from, int to, int tag
   return {channel, lane};
 }
 
-Meeting Channels::MeetingOfAll() const {
-  Meeting meeting;
-  meeting.name = identity_.name;
-  meeting.rank = identity_.rank;
-  meeting.ranks = identity_.ranks;
-  meeting.describe_rank = [identity = identity_](int rank) { return DescribeRank(identity, rank); };
-  return meeting;
-}
-
 Meeting Channels::MeetingOfTwo(int from, int to, int tag) const {
-  Meeting meeting;
+  auto meeting = meeting_of_all_;
   meeting.name = identity_.name + ", rank " + std::to_string(from) + " to rank " + std::to_string(to) + ", tag " +
                  std::to_string(tag);
   meeting.rank = identity_.rank == from ? 0 : 1;
   meeting.ranks = 2;
-  meeting.describe_rank = [sender = DescribeRank(identity_, from), receiver = DescribeRank(identity_, to)](int rank) {
-    return rank == 0 ? sender : receiver;
-  };
+  meeting.group_ranks = {from, to};
   return meeting;
 }
 
 std::shared_ptr<Channel> Channels::Collectives() {
-  return FindOrMake({kHost, kEverybody, kEverybody, 0}, [this] { return Make(MeetingOfAll()); });
+  return FindOrMake({kHost, kEverybody, kEverybody, 0}, [this] { return Make(meeting_of_all_); });
 }
 
 std::shared_ptr<Channel> Channels::PointToPoint(int from, int to, int tag) {
@@ -102,7 +109,7 @@ std::shared_ptr<Channel> Channels::PointToPoint(int from, int to, int tag) {
 }
 
 DeviceChannel Channels::Collectives(c10::Device device) {
-  return FindOrMake(device, kEverybody, kEverybody, 0, [this] { return MeetingOfAll(); });
+  return FindOrMake(device, kEverybody, kEverybody, 0, [this] { return meeting_of_all_; });
 }
 
 DeviceChannel Channels::PointToPoint(c10::Device device, int from, int to, int tag) {
@@ -120,6 +127,11 @@ void Channels::HurryAllBut(const Channel& channel) {
   }
 }
 
+void Channels::Stop() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, channel] : channels_) channel->Stop();
+}
+
 void Channels::Close() {
   std::map<Key, std::shared_ptr<Channel>> all;
   {
@@ -127,6 +139,12 @@ void Channels::Close() {
     all.swap(channels_);
   }
   for (const auto& [key, channel] : all) channel->Close();
+  gathering_->Stop();
+}
+
+void Channels::SetTimeout(std::chrono::milliseconds timeout) {
+  timeout_->store(timeout, std::memory_order_relaxed);
+  limit_of_waits_.store(timeout, std::memory_order_relaxed);
 }
 
 }  // namespace tutti::pytorch

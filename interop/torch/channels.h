@@ -54,14 +54,20 @@ class Channels : public Siblings {
   std::shared_ptr<Channel> WithoutCommunicator(int tag);
 
   void HurryAllBut(const Channel& channel) override;
+  std::chrono::milliseconds LimitOfWaits() const override { return limit_of_waits_.load(std::memory_order_relaxed); }
+  // Ends whatever runs in the group, for good.
+  void Stop();
   void Close();
 
   const GroupIdentity& identity() const { return identity_; }
+  Board& board() const { return *board_; }
+  const Meeting& meeting_of_all() const { return meeting_of_all_; }
+  // For communicators yet to be made, and for waiting in those that are made.
+  void SetTimeout(std::chrono::milliseconds timeout);
 
  private:
   using Key = std::tuple<int, int, int, int>;  // the device's place among the group's, or kHost; from, to, tag
 
-  Meeting MeetingOfAll() const;
   Meeting MeetingOfTwo(int from, int to, int tag) const;
   std::shared_ptr<Channel> Make(Meeting meeting, std::shared_ptr<Lane> lane = nullptr) const;
   template <typename Maker>
@@ -72,6 +78,11 @@ class Channels : public Siblings {
 
   const GroupIdentity identity_;
   const std::shared_ptr<Board> board_;
+  const std::shared_ptr<Gathering> gathering_;
+  const Meeting meeting_of_all_;
+  // Relaxed: a number, on the strength of which nothing else is read. The channels have it, too.
+  const std::shared_ptr<std::atomic<std::chrono::milliseconds>> timeout_;
+  std::atomic<std::chrono::milliseconds> limit_of_waits_{std::chrono::milliseconds(0)};
   std::mutex mutex_;
   std::map<Key, std::shared_ptr<Channel>> channels_;
   std::map<Key, std::shared_ptr<Lane>> lanes_;  // of those that have one

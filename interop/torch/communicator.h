@@ -1,10 +1,9 @@
-// A communicator with an owner, and how its ranks meet: over a board that all of them can write on and read (c10d's
-// Store).
+// A communicator with an owner, and how its ranks meet: over the group's board (board.h), below the token of the
+// group's gathering, when that is complete.
 //
 // Nobody enters the library before every rank is known to be there. So the part that cannot be interrupted is short,
-// and who did not come is known by rank. Nor does anybody wait inside the board: a c10d Store serves one caller at a
-// time, and a rank that waited in it for a key would keep its own other threads from writing the key that the other
-// side waits for. So boards are polled.
+// and a rank that does not come is known by its number. A rank that dies before it comes is seen to be dead within a
+// second where it is a process of this host.
 //
 // Thread-safety: Stop may be called from any thread at any time; the rest belongs to one thread at a time.
 #pragma once
@@ -17,17 +16,11 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "interop/torch/gathering.h"
 
 namespace tutti::pytorch {
-
-class Board {
- public:
-  virtual ~Board() = default;
-  virtual void Write(const std::string& key, const std::string& value) = 0;
-  virtual bool Has(const std::string& key) = 0;
-  // REQUIRES: it has the key.
-  virtual std::string Read(const std::string& key) = 0;
-};
 
 struct Meeting {
   std::string name;  // of the communicator: for the board's keys, and for people
@@ -35,7 +28,9 @@ struct Meeting {
   int ranks = 1;
   int device = TUTTI_DEVICE_NONE;
   std::chrono::milliseconds timeout{0};           // for the meeting, and for each operation to stand still
-  std::function<std::string(int)> describe_rank;  // what a person calls a rank of this communicator
+  std::function<std::string(int)> describe_rank;  // what a person calls a rank of the group
+  std::vector<int> group_ranks;                   // what each rank of this communicator is in the group
+  std::shared_ptr<Gathering> gathering;           // of the group
 };
 
 // What calls of the library are made on. Host memory: no stream, and who calls waits.

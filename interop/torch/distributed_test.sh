@@ -35,14 +35,15 @@ one() {
   { grep -E '^(ERROR|FAIL): test_' "$log" || true; } | sed -E 's/^[A-Z]+: (test_[A-Za-z0-9_]*).*/    failed: \1/' | sort -u
 }
 
-echo "PyTorch $("$python" -c 'import torch; print(torch.__version__)' 2>/dev/null); logs in $output"
+echo "PyTorch $("$python" -c 'import torch; print(torch.__version__)' 2>/dev/null), $(date -u +%F), commit" \
+  "$(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(nproc) cores,$(sed -nE 's/^model name\s*://p' /proc/cpuinfo | head -n 1);" \
+  "logs in $output"
 echo "| suite | ranks | tests | passed | skipped | failed |"
 echo "|---|---|---|---|---|---|"
 for ranks in 2 4; do
-  one tutti tutti "$ranks"
   one in-the-place-of-gloo gloo "$ranks" TUTTI_SUITE_STAND_IN=1
+  one gloo-itself gloo "$ranks"
+  one tutti tutti "$ranks"
 done
 # On 2 ranks the suite asks MPI's for a group of ranks 1 and 2.
 one in-the-place-of-mpi mpi 4 TUTTI_SUITE_STAND_IN=1
-one gloo-itself gloo 2
-one gloo-itself gloo 4

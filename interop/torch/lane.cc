@@ -13,7 +13,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // How long a closing lane goes on with what is on its stream, and how often it looks.
-constexpr auto kGrace = std::chrono::seconds(5);
+constexpr auto kLaneGrace = std::chrono::seconds(5);
 constexpr auto kPause = std::chrono::microseconds(200);
 
 c10::Stream NewStream(c10::Device device) {
@@ -34,7 +34,7 @@ void Lane::Open(tuttiComm_t comm) {
 }
 
 void Lane::WaitForStream() const {
-  const auto until = Clock::now() + kGrace;
+  const auto until = Clock::now() + kLaneGrace;
   try {
     while (!stream_.query() && Clock::now() < until) std::this_thread::sleep_for(kPause);
     if (!stream_.query()) static_cast<void>(tuttiCommRevoke(comm_));

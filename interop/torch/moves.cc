@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "interop/torch/aliasing.h"
 #include "interop/torch/backend.h"
 #include "interop/torch/failure.h"
 
@@ -60,8 +61,11 @@ Counts CheckedSplits(const char* call, const std::string& what, const at::Tensor
   return counts;
 }
 
-void AllGather(const On& on, void* output, const at::Tensor& input) {
-  Check(tuttiAllGather(input.data_ptr(), output, Count(input), TypeOf(input), on.comm, on.stream), on.comm);
+void AllGather(const On& on, int rank, const Memory& output, const at::Tensor& input) {
+  const auto read = ReadApart(input, output, Block(output.begin, rank, input));
+  Check(tuttiAllGather(read.data_ptr(), const_cast<std::byte*>(output.begin), Count(read), TypeOf(read), on.comm,
+                       on.stream),
+        on.comm);
 }
 
 // Whether the library is given a list as one piece of memory. REQUIRES: the tensors are all of that size.
@@ -70,17 +74,18 @@ bool IsOnePiece(const at::Tensor& tensor) { return tensor.nbytes() < kInPlaceByt
 // Input and output are read and written where they lie; or from and to scratch if they overlap or are not orderly.
 void Separate(Pieces& from, Pieces& to, const Scratches& scratches) {
   if (!from.IsOrderly()) from.Pack(*scratches.input);
-  if (!to.IsOrderly() || from.Overlap(to)) to.Pack(*scratches.output);
-  if (from.Overlap(to)) from.Pack(*scratches.input);  // scratch lies anywhere, also between the pieces of the other
+  if (!to.IsOrderly() || from.Overlap(to)) to.Copy(*scratches.output);
+  if (from.Overlap(to)) from.Copy(*scratches.input);  // scratch lies anywhere, also between the pieces of the other
   from.Load();
 }
 
 // outputs[r] is rank r's; all of a size, or of sizes that all ranks know.
-void AllGatherList(const On& on, const Tensors& outputs, const at::Tensor& input, const Scratches& scratches) {
+void AllGatherList(const On& on, int rank, const Tensors& outputs, const at::Tensor& input,
+                   const Scratches& scratches) {
   Pieces from({input}), to(outputs);
   if (AllOfOneSize(outputs) && IsOnePiece(input)) {
     to.Pack(*scratches.output);
-    AllGather(on, to.data(), input);
+    AllGather(on, rank, MemoryOf(to), input);
   } else {
     Separate(from, to, scratches);
     Check(tuttiAllGatherV(from.data(), from.counts()[0], to.data(), to.counts().data(), to.places().data(),
@@ -140,7 +145,7 @@ Backend::WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptio
 
 Backend::WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions&) {
   constexpr auto kCall = "all_gather";
-  const auto input = CheckSingle(kCall, "tensor", inputs);
+  const auto input = CheckSingleRead(kCall, "tensor", inputs);
   CheckCount(kCall, "the number of output lists", static_cast<std::int64_t>(outputs.size()), "a process's number", 1);
   const auto list = outputs[0];
   CheckList(kCall, "tensor_list", list, input, size_);
@@ -151,78 +156,96 @@ Backend::WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inpu
                "that of tensor_list[" + std::to_string(rank_) + "], which is for it,",
                list[static_cast<std::size_t>(rank_)].numel());
   }
-  return IssueCollective(
-      {c10d::OpType::ALLGATHER, "tutti:all_gather", {input}, list},
-      [=, scratches = ScratchesFor(input)](const On& on) { AllGatherList(on, list, input, scratches); });
+  return IssueCollective({c10d::OpType::ALLGATHER, "tutti:all_gather", {input}, list},
+                         [=, rank = rank_, scratches = ScratchesFor(input)](const On& on) {
+                           AllGatherList(on, rank, list, Contiguous(input), scratches);
+                         });
+}
+
+void Backend::CheckAllGatherInto(const char* call, const at::Tensor& output, const at::Tensor& input) const {
+  CheckTensor(call, "output", output);
+  CheckTensor(call, "input", input);
+  CheckAlike(call, "input", input, "output", output);
+  CheckCount(call, "the number of elements of output", output.numel(),
+             std::to_string(size_) + " ranks times input's " + std::to_string(input.numel()), input.numel() * size_);
 }
 
 Backend::WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions&) {
-  constexpr auto kCall = "all_gather_into_tensor";
-  CheckTensor(kCall, "output", output);
-  CheckTensor(kCall, "input", input);
-  CheckAlike(kCall, "input", input, "output", output);
-  CheckCount(kCall, "the number of elements of output", output.numel(),
-             std::to_string(size_) + " ranks times input's " + std::to_string(input.numel()), input.numel() * size_);
+  CheckAllGatherInto("all_gather_into_tensor", output, input);
   return IssueCollective({c10d::OpType::_ALLGATHER_BASE, "tutti:_all_gather_base", {input}, {output}},
-                         [output, input](const On& on) { AllGather(on, output.data_ptr(), input); });
+                         [output, input, rank = rank_](const On& on) { AllGather(on, rank, MemoryOf(output), input); });
 }
 
 // outputs[r][i] is for rank r's inputs[i].
 Backend::WorkPtr Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
-                                              const c10d::AllgatherOptions& options) {
+                                              const c10d::AllgatherOptions&) {
   constexpr auto kCall = "all_gather_coalesced";
+  TORCH_CHECK_VALUE(!inputs.empty(), kCall, ": the list of inputs is empty");
   CheckCount(kCall, "the number of output lists", static_cast<std::int64_t>(outputs.size()), "the number of ranks",
              size_);
-  for (const auto& list : outputs) {
-    CheckCount(kCall, "the length of an output list", static_cast<std::int64_t>(list.size()), "the number of inputs",
+  std::vector<Tensors> lists(inputs.size());  // of an input, from all ranks
+  Tensors results;
+  for (const auto& of_rank : outputs) {
+    CheckCount(kCall, "the length of an output list", static_cast<std::int64_t>(of_rank.size()), "the number of inputs",
                static_cast<std::int64_t>(inputs.size()));
+    for (std::size_t i = 0; i < inputs.size(); ++i) lists[i].push_back(of_rank[i]);
+    results.insert(results.end(), of_rank.begin(), of_rank.end());
   }
-  CheckOneDevice(kCall, inputs);
-  std::vector<WorkPtr> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    std::vector<Tensors> of_this(1);
-    for (const auto& list : outputs) of_this[0].push_back(list[i]);
-    Tensors input{inputs[i]};
-    parts.push_back(allgather(of_this, input, options));
+    const auto name = "input_tensor_list[" + std::to_string(i) + "]";
+    CheckTensor(kCall, name, inputs[i]);
+    CheckSameDevice(kCall, name, inputs[i], "input_tensor_list[0]", inputs[0]);
+    CheckList(kCall, "the output lists' " + std::to_string(i) + "-th of ranks", lists[i], inputs[i], size_);
+    CheckSizes(kCall, "the output lists' " + std::to_string(i) + "-th of ranks", lists[i], name, inputs[i]);
   }
-  return c10::make_intrusive<JointWork>(rank_, std::move(parts));
+  return IssueCollective({c10d::OpType::ALLGATHER_COALESCED, "tutti:all_gather_coalesced", inputs, results},
+                         [=, rank = rank_, inputs = inputs, scratches = ScratchesFor(inputs[0])](const On& on) {
+                           const auto read = InputsOfCalls(inputs, lists);
+                           for (std::size_t i = 0; i < read.size(); ++i) {
+                             AllGatherList(on, rank, lists[i], read[i], scratches);
+                           }
+                         });
 }
 
 #if TUTTI_TORCH_2
 Backend::WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                          const c10d::AllgatherOptions& options) {
+                                                          const c10d::AllgatherOptions&) {
   constexpr auto kCall = "all_gather_into_tensor_coalesced";
-  CheckCount(kCall, "the number of inputs", static_cast<std::int64_t>(inputs.size()), "that of outputs",
-             static_cast<std::int64_t>(outputs.size()));
-  CheckOneDevice(kCall, inputs);
-  std::vector<WorkPtr> parts;
-  for (std::size_t i = 0; i < inputs.size(); ++i) parts.push_back(_allgather_base(outputs[i], inputs[i], options));
-  return c10::make_intrusive<JointWork>(rank_, std::move(parts));
+  CheckCalls(kCall, outputs, inputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i) CheckAllGatherInto(kCall, outputs[i], inputs[i]);
+  return IssueCollective({c10d::OpType::_ALLGATHER_BASE, "tutti:all_gather_into_tensor_coalesced", inputs, outputs},
+                         [outputs = outputs, inputs = inputs, rank = rank_](const On& on) {
+                           const auto read = InputsOfCalls(inputs, EachAlone(outputs));
+                           for (std::size_t i = 0; i < read.size(); ++i)
+                             AllGather(on, rank, MemoryOf(outputs[i]), read[i]);
+                         });
 }
 #endif
 
 Backend::WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
   constexpr auto kCall = "gather";
-  const auto input = CheckSingle(kCall, "tensor", inputs);
+  const auto given = CheckSingleRead(kCall, "tensor", inputs);
   CheckRank(kCall, "dst", options.rootRank, size_);
   const bool is_root = rank_ == options.rootRank;
   CheckCount(kCall, "the number of output lists", static_cast<std::int64_t>(outputs.size()),
              is_root ? "dst's number" : "that of ranks other than dst", is_root ? 1 : 0);
   const auto list = is_root ? outputs[0] : Tensors();
   if (is_root) {
-    CheckList(kCall, "gather_list", list, input, size_);
-    CheckSizes(kCall, "gather_list", list, "tensor", input);
+    CheckList(kCall, "gather_list", list, given, size_);
+    CheckSizes(kCall, "gather_list", list, "tensor", given);
   }
   return IssueCollective(
-      {c10d::OpType::GATHER, "tutti:gather", {input}, list},
-      [=, ranks = size_, scratches = ScratchesFor(input), root = static_cast<int>(options.rootRank)](const On& on) {
+      {c10d::OpType::GATHER, "tutti:gather", {given}, list},
+      [=, ranks = size_, scratches = ScratchesFor(given), root = static_cast<int>(options.rootRank)](const On& on) {
+        const auto input = Contiguous(given);
         if (!IsOnePiece(input)) {
           return Exchange(on, OneRanks(input, root, ranks), is_root ? Everybodys(list) : Nobodys(ranks), TypeOf(input),
                           scratches);
         }
         Pieces to(list);
         to.Pack(*scratches.output);
-        Check(tuttiGather(input.data_ptr(), to.data(), Count(input), TypeOf(input), root, on.comm, on.stream), on.comm);
+        const auto read = is_root ? ReadApart(input, MemoryOf(to), Block(to.data(), root, input)) : input;
+        Check(tuttiGather(read.data_ptr(), to.data(), Count(read), TypeOf(read), root, on.comm, on.stream), on.comm);
         to.Store();
       });
 }
@@ -249,8 +272,11 @@ Backend::WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs
         Pieces from(list);
         from.Pack(*scratches.input);
         from.Load();
-        Check(tuttiScatter(from.data(), output.data_ptr(), Count(output), TypeOf(output), root, on.comm, on.stream),
-              on.comm);
+        const WrittenApart to(output, MemoryOf(from), Block(from.data(), root, output));
+        Check(
+            tuttiScatter(from.data(), to.tensor().data_ptr(), Count(output), TypeOf(output), root, on.comm, on.stream),
+            on.comm);
+        to.Store();
       });
 }
 
@@ -277,18 +303,14 @@ Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, s
   CheckAlike(kCall, "input", input, "output", output);
   const auto output_counts = CheckedSplits(kCall, "output", output, output_splits, size_);
   const auto input_counts = CheckedSplits(kCall, "input", input, input_splits, size_);
-  const Call call{c10d::OpType::ALLTOALL_BASE, "tutti:all_to_all", {input}, {output}};
-  if (output_splits.empty() && input_splits.empty()) {
-    CheckCount(kCall, "the number of elements of output", output.numel(), "that of input", input.numel());
-    return IssueCollective(call, [output, input, count = input_counts[0]](const On& on) {
-      Check(tuttiAlltoAll(input.data_ptr(), output.data_ptr(), count, TypeOf(input), on.comm, on.stream), on.comm);
-    });
-  }
   const auto self = static_cast<std::size_t>(rank_);
   CheckCount(kCall, "what this rank gets of itself", static_cast<std::int64_t>(output_counts[self]),
              "what it gives itself", static_cast<std::int64_t>(input_counts[self]));
+  const Call call{c10d::OpType::ALLTOALL_BASE, "tutti:all_to_all", {input}, {output}};
+  // By the v-form without splits, too: another rank may have passed some that fit.
   return IssueCollective(call, [=, output = output, input = input](const On& on) {
-    Check(tuttiAlltoAllV(input.data_ptr(), input_counts.data(), PlacesOf(input_counts).data(), output.data_ptr(),
+    const auto read = ReadApart(input, MemoryOf(output), nullptr);
+    Check(tuttiAlltoAllV(read.data_ptr(), input_counts.data(), PlacesOf(input_counts).data(), output.data_ptr(),
                          output_counts.data(), PlacesOf(output_counts).data(), TypeOf(input), on.comm, on.stream),
           on.comm);
   });

@@ -39,19 +39,27 @@ std::exception_ptr ForPython(std::exception_ptr error) noexcept {
 Operation::Operation(Body body, std::vector<at::Tensor> results, bool abandonable, std::vector<c10::Device> devices)
     : body_(std::move(body)), results_(std::move(results)), abandonable_(abandonable), devices_(std::move(devices)) {}
 
+void Operation::RunBody(const On& on) {
+  if (!timed_) return body_(on);
+  const auto begin = std::chrono::steady_clock::now();
+  body_(on);
+  duration_ = std::chrono::steady_clock::now() - begin;
+}
+
 std::exception_ptr Operation::Ended(std::exception_ptr error) noexcept {
   const auto how = ForPython(std::move(error));
   body_ = nullptr;  // and with it the inputs
   if (on_end_) on_end_();
-  c10::intrusive_ptr<c10::ivalue::Future> future;
-  {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-    how_ = how;
-    future = future_;
-  }
-  if (future) Complete(*future, how);
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  how_ = how;
+  to_complete_ = future_;
   return how;
+}
+
+void Operation::RunCallbacks() noexcept {
+  Complete(*to_complete_, how_);  // nobody writes how_ any more
+  to_complete_.reset();
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Operation::Future() {
@@ -115,10 +123,16 @@ void OperationWork::synchronize() {}  // host memory has no streams
 bool OperationWork::wait(std::chrono::milliseconds timeout) {
   if (!operation_->IsDone()) {
     siblings_->HurryAllBut(*channel_);
-    if (timeout.count() <= 0) {
+    const auto limit = siblings_->LimitOfWaits();
+    if (timeout.count() > 0) {
+      if (!channel_->WaitFor(*operation_, timeout)) ThrowTimedOut(timeout);
+    } else if (limit.count() <= 0) {
       channel_->Wait(*operation_);
-    } else if (!channel_->WaitFor(*operation_, timeout)) {
-      ThrowTimedOut(timeout);
+    } else if (!channel_->WaitFor(*operation_, limit)) {
+      channel_->Stop();
+      throw MakeBackendError("tutti: " + std::string(tuttiGetErrorString(tuttiTimeoutError)) + ": " + title_ +
+                             " was not done within the group's timeout of " + std::to_string(limit.count()) +
+                             " ms, which was set after the group was made. The group is of no more use");
     }
   }
   if (operation_->Error() != nullptr) std::rethrow_exception(operation_->Error());
@@ -138,6 +152,11 @@ void OperationWork::abort() {
 c10::intrusive_ptr<c10::ivalue::Future> OperationWork::getFuture() {
   if (!operation_->IsDone()) channel_->Hurry();
   return operation_->Future();
+}
+
+float OperationWork::getDuration() const {
+  TORCH_CHECK(operation_->IsDone(), title_, ": it is not done, so nobody knows how long it takes");
+  return operation_->duration().count();
 }
 
 JointWork::JointWork(int rank, std::vector<c10::intrusive_ptr<c10d::Work>> parts)

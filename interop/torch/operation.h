@@ -6,6 +6,7 @@
 // Thread-safety: as c10d asks of Work: all functions may be called from any thread.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -29,16 +30,22 @@ class Operation : public Task {
   // Completed when the operation is, its callbacks running in the thread that completes it.
   c10::intrusive_ptr<c10::ivalue::Future> Future();
   const std::vector<at::Tensor>& results() const { return results_; }
+  // REQUIRES, of both: not yet issued, and IsDone.
+  void Time() { timed_ = true; }
+  std::chrono::duration<float, std::milli> duration() const { return duration_; }
   // `callback` is called once it has ended. REQUIRES: not yet issued.
   void OnEnd(std::function<void()> callback) { on_end_ = std::move(callback); }
 
  protected:
-  void RunBody(const On& on) { body_(on); }
+  void RunBody(const On& on);
   virtual void Complete(c10::ivalue::Future& future, const std::exception_ptr& error) const;
 
  private:
   void Run(tuttiComm_t comm) override { RunBody({comm}); }
   std::exception_ptr Ended(std::exception_ptr error) noexcept override;
+  // Those of the future.
+  bool HasCallbacks() const override { return to_complete_.defined(); }
+  void RunCallbacks() noexcept override;
   bool Abandonable() const override { return abandonable_; }
 
   Body body_;
@@ -46,6 +53,9 @@ class Operation : public Task {
   const bool abandonable_;
   const std::vector<c10::Device> devices_;
   std::function<void()> on_end_;
+  bool timed_ = false;
+  std::chrono::duration<float, std::milli> duration_{0};
+  c10::intrusive_ptr<c10::ivalue::Future> to_complete_;  // set when it ended: the future, if there was one
 
   std::mutex mutex_;  // guards what follows
   c10::intrusive_ptr<c10::ivalue::Future> future_;
@@ -69,6 +79,8 @@ class OperationWork : public c10d::Work {
 
   // Apart from the constructor, because it may throw.
   virtual void Issue();
+  // REQUIRES: not yet issued.
+  void Time() { operation_->Time(); }
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -78,6 +90,8 @@ class OperationWork : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout) override;
   void abort() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  // Of how long it ran; PyTorch 1.13 does not ask. In milliseconds.
+  float getDuration() const;
 
  protected:
   OperationWork(std::shared_ptr<Channel> channel, std::shared_ptr<Siblings> siblings, int rank, Call&& call,

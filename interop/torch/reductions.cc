@@ -3,6 +3,7 @@
 #include <numeric>
 #include <utility>
 
+#include "interop/torch/aliasing.h"
 #include "interop/torch/backend.h"
 #include "interop/torch/failure.h"
 #include "interop/torch/sparse.h"
@@ -31,11 +32,13 @@ void FoldedAllReduce(const On& on, int ranks, const at::Tensor& tensor, const Re
   Fold(rows, tensor, op);
 }
 
-void ReduceScatter(const On& on, const at::Tensor& output, const void* input, const Reduction& reduction,
+void ReduceScatter(const On& on, int rank, const at::Tensor& output, const Memory& input, const Reduction& reduction,
                    const Operator& op) {
-  Check(tuttiReduceScatter(input, output.data_ptr(), Count(output), reduction.elements.type, op.get(), on.comm,
-                           on.stream),
+  const WrittenApart to(output, input, Block(input.begin, rank, output));
+  Check(tuttiReduceScatter(input.begin, to.tensor().data_ptr(), Count(output), reduction.elements.type, op.get(),
+                           on.comm, on.stream),
         on.comm);
+  to.Store();
 }
 
 // counts: of each rank's part of the input.
@@ -49,6 +52,15 @@ void FoldedReduceScatter(const On& on, const at::Tensor& output, const void* inp
                        reduction.elements.type, on.comm, on.stream),
         on.comm);
   Fold(rows, output, op);
+}
+
+void ReduceScatterFrom(const On& on, int rank, int ranks, const at::Tensor& output, const at::Tensor& input,
+                       const Reduction& reduction, const c10d::ReduceOp& op) {
+  if (reduction.folded) {
+    const Counts counts(static_cast<std::size_t>(ranks), Count(output));
+    return FoldedReduceScatter(on, output, input.data_ptr(), counts, reduction, op);
+  }
+  ReduceScatter(on, rank, output, MemoryOf(input), reduction, Operator(reduction, on.comm));
 }
 
 }  // namespace
@@ -83,19 +95,21 @@ Backend::WorkPtr Backend::allreduce_coalesced(Tensors& tensors, const c10d::Allr
     reductions.push_back(ToReduce(kCall, tensors[i], options.reduceOp));
   }
   return IssueCollective({c10d::OpType::ALLREDUCE_COALESCED, "tutti:all_reduce_coalesced", tensors, tensors},
-                         [=, ranks = size_, op = options.reduceOp](const On& on) {
+                         [=, tensors = tensors, ranks = size_, op = options.reduceOp](const On& on) {
+                           const auto apart = CopiesOfAliases(tensors);
                            std::vector<std::unique_ptr<Operator>> operators;  // until the group has run
                            for (const auto& reduction : reductions) {
                              operators.push_back(std::make_unique<Operator>(reduction, on.comm));
                            }
                            Together together(on.comm);
-                           for (std::size_t i = 0; i < tensors.size(); ++i) {
-                             if (!reductions[i].folded) AllReduce(on, tensors[i], reductions[i], *operators[i]);
+                           for (std::size_t i = 0; i < apart.size(); ++i) {
+                             if (!reductions[i].folded) AllReduce(on, apart[i], reductions[i], *operators[i]);
                            }
                            together.End();
-                           for (std::size_t i = 0; i < tensors.size(); ++i) {
-                             if (reductions[i].folded) FoldedAllReduce(on, ranks, tensors[i], reductions[i], op);
+                           for (std::size_t i = 0; i < apart.size(); ++i) {
+                             if (reductions[i].folded) FoldedAllReduce(on, ranks, apart[i], reductions[i], op);
                            }
+                           StoreCopies(apart, tensors);
                          });
 }
 
@@ -135,7 +149,7 @@ Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>&
              list[static_cast<std::size_t>(rank_)].numel());
   auto reduction = ToReduce(kCall, output, options.reduceOp);
   return IssueCollective({c10d::OpType::REDUCE_SCATTER, "tutti:reduce_scatter", list, {output}},
-                         [=, scratch = ScratchesFor(output).input, op = options.reduceOp](const On& on) {
+                         [=, rank = rank_, scratch = ScratchesFor(output).input, op = options.reduceOp](const On& on) {
                            Pieces input(list);
                            input.Pack(*scratch);
                            input.Load();
@@ -144,45 +158,52 @@ Backend::WorkPtr Backend::reduce_scatter(Tensors& outputs, std::vector<Tensors>&
                            }
                            const Operator known(reduction, on.comm);
                            if (AllOfOneSize(list)) {
-                             return ReduceScatter(on, output, input.data(), reduction, known);
+                             return ReduceScatter(on, rank, output, MemoryOf(input), reduction, known);
                            }
-                           Check(tuttiReduceScatterV(input.data(), output.data_ptr(), input.counts().data(),
+                           const WrittenApart to(output, MemoryOf(input), nullptr);
+                           Check(tuttiReduceScatterV(input.data(), to.tensor().data_ptr(), input.counts().data(),
                                                      reduction.elements.type, known.get(), on.comm, on.stream),
                                  on.comm);
+                           to.Store();
                          });
+}
+
+void Backend::CheckReduceScatterFrom(const char* call, const at::Tensor& output, const at::Tensor& input) const {
+  CheckTensor(call, "output", output);
+  CheckTensor(call, "input", input);
+  CheckAlike(call, "input", input, "output", output);
+  CheckCount(call, "the number of elements of input", input.numel(),
+             std::to_string(size_) + " ranks times output's " + std::to_string(output.numel()), output.numel() * size_);
 }
 
 Backend::WorkPtr Backend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                const c10d::ReduceScatterOptions& options) {
   constexpr auto kCall = "reduce_scatter_tensor";
-  CheckTensor(kCall, "output", output);
-  CheckTensor(kCall, "input", input);
-  CheckAlike(kCall, "input", input, "output", output);
-  CheckCount(kCall, "the number of elements of input", input.numel(),
-             std::to_string(size_) + " ranks times output's " + std::to_string(output.numel()), output.numel() * size_);
+  CheckReduceScatterFrom(kCall, output, input);
   auto reduction = ToReduce(kCall, output, options.reduceOp);
-  return IssueCollective(
-      {c10d::OpType::_REDUCE_SCATTER_BASE, "tutti:_reduce_scatter_base", {input}, {output}},
-      [output, input, reduction, ranks = static_cast<std::size_t>(size_), op = options.reduceOp](const On& on) {
-        if (reduction.folded) {
-          return FoldedReduceScatter(on, output, input.data_ptr(), Counts(ranks, Count(output)), reduction, op);
-        }
-        ReduceScatter(on, output, input.data_ptr(), reduction, Operator(reduction, on.comm));
-      });
+  return IssueCollective({c10d::OpType::_REDUCE_SCATTER_BASE, "tutti:_reduce_scatter_base", {input}, {output}},
+                         [=, output = output, input = input, rank = rank_, ranks = size_, op = options.reduceOp](
+                             const On& on) { ReduceScatterFrom(on, rank, ranks, output, input, reduction, op); });
 }
 
 #if TUTTI_TORCH_2
 Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                           const c10d::ReduceScatterOptions& options) {
   constexpr auto kCall = "reduce_scatter_tensor_coalesced";
-  CheckCount(kCall, "the number of inputs", static_cast<std::int64_t>(inputs.size()), "that of outputs",
-             static_cast<std::int64_t>(outputs.size()));
-  CheckOneDevice(kCall, inputs);
-  std::vector<WorkPtr> parts;
+  CheckCalls(kCall, outputs, inputs);
+  std::vector<Reduction> reductions;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    parts.push_back(_reduce_scatter_base(outputs[i], inputs[i], options));
+    CheckReduceScatterFrom(kCall, outputs[i], inputs[i]);
+    reductions.push_back(ToReduce(kCall, outputs[i], options.reduceOp));
   }
-  return c10::make_intrusive<JointWork>(rank_, std::move(parts));
+  return IssueCollective(
+      {c10d::OpType::_REDUCE_SCATTER_BASE, "tutti:reduce_scatter_tensor_coalesced", inputs, outputs},
+      [=, outputs = outputs, inputs = inputs, rank = rank_, ranks = size_, op = options.reduceOp](const On& on) {
+        const auto read = InputsOfCalls(inputs, EachAlone(outputs));
+        for (std::size_t i = 0; i < read.size(); ++i) {
+          ReduceScatterFrom(on, rank, ranks, outputs[i], read[i], reductions[i], op);
+        }
+      });
 }
 #endif
 

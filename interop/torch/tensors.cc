@@ -26,13 +26,17 @@ at::Tensor At(std::byte* place, const at::Tensor& like) {
 
 }  // namespace
 
-void CheckTensor(const char* call, const std::string& what, const at::Tensor& tensor) {
+void CheckReadTensor(const char* call, const std::string& what, const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(tensor.defined(), call, ": ", what, " is not there");
   TORCH_CHECK_VALUE(tensor.device().is_cpu() || NativeStreamOf(tensor.device().type()) != nullptr, call, ": ", what,
                     " is on device ", tensor.device(), ", but backend tutti moves tensors on ", NamesOfTakenDevices(),
                     "; pass a copy: .cpu()");
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, call, ": ", what, " has layout ", tensor.layout(),
                     ", but must be dense (Strided); pass .to_dense()");
+}
+
+void CheckTensor(const char* call, const std::string& what, const at::Tensor& tensor) {
+  CheckReadTensor(call, what, tensor);
   if (tensor.is_contiguous()) return;
   const auto contiguous = c10::TensorType::contiguousStridesOf(tensor.sizes());
   TORCH_CHECK_VALUE(false, call, ": ", what, " of shape ", tensor.sizes(), " has strides ", tensor.strides(),
@@ -54,6 +58,13 @@ void CheckOneDevice(const char* call, const Tensors& tensors) {
   for (const auto& tensor : tensors) CheckSameDevice(call, "a tensor", tensor, "the first", tensors[0]);
 }
 
+void CheckCalls(const char* call, const Tensors& outputs, const Tensors& inputs) {
+  CheckCount(call, "the number of inputs", static_cast<std::int64_t>(inputs.size()), "that of outputs",
+             static_cast<std::int64_t>(outputs.size()));
+  TORCH_CHECK_VALUE(!inputs.empty(), call, ": the list of inputs is empty");
+  CheckOneDevice(call, inputs);
+}
+
 void CheckAlike(const char* call, const std::string& a_name, const at::Tensor& a, const std::string& b_name,
                 const at::Tensor& b) {
   CheckSameDevice(call, a_name, a, b_name, b);
@@ -70,9 +81,15 @@ void CheckTensors(const char* call, const std::string& what, const Tensors& tens
 }
 
 const at::Tensor& CheckSingle(const char* call, const std::string& what, const Tensors& tensors) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, call, ": a list of ", tensors.size(), " ", what,
-                    " tensors was given, but a process has 1");
-  CheckTensor(call, what, tensors[0]);
+  const auto& tensor = CheckSingleRead(call, what, tensors);
+  CheckTensor(call, what, tensor);
+  return tensor;
+}
+
+const at::Tensor& CheckSingleRead(const char* call, const std::string& what, const Tensors& tensors) {
+  TORCH_CHECK_VALUE(tensors.size() == 1, call, ": ", tensors.size(), " tensors were given as ", what,
+                    ", but a process has one in a call; make a call for each of them");
+  CheckReadTensor(call, what, tensors[0]);
   return tensors[0];
 }
 
@@ -133,8 +150,8 @@ bool Pieces::IsOrderly() const {
   return whole_elements_;
 }
 
-void Pieces::Pack(Scratch& scratch) {
-  bool packed = whole_elements_;
+void Pieces::Pack(Scratch& scratch, bool always) {
+  bool packed = whole_elements_ && !always;
   std::size_t place = 0;
   bytes_ = 0;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {

@@ -22,10 +22,13 @@ using Tensors = std::vector<at::Tensor>;
 // Dense, contiguous, in host memory or on a device that is taken (devices.h). `what` names it: "output",
 // "input_list[2]".
 void CheckTensor(const char* call, const std::string& what, const at::Tensor& tensor);
+// The same for a tensor that the call only reads, and packs if it has other strides.
+void CheckReadTensor(const char* call, const std::string& what, const at::Tensor& tensor);
 // That, of each, and alike with `like`.
 void CheckTensors(const char* call, const std::string& what, const Tensors& tensors, const at::Tensor& like);
 // c10d's calls take lists of tensors, of which only the first means anything to one process.
 const at::Tensor& CheckSingle(const char* call, const std::string& what, const Tensors& tensors);
+const at::Tensor& CheckSingleRead(const char* call, const std::string& what, const Tensors& tensors);
 // Of one type, on one device.
 void CheckAlike(const char* call, const std::string& a_name, const at::Tensor& a, const std::string& b_name,
                 const at::Tensor& b);
@@ -33,6 +36,8 @@ void CheckSameDevice(const char* call, const std::string& a_name, const at::Tens
                      const at::Tensor& b);
 // In calls that take lists of calls.
 void CheckOneDevice(const char* call, const Tensors& tensors);
+// Calls of one tensor to one tensor each: as many of both, and some.
+void CheckCalls(const char* call, const Tensors& outputs, const Tensors& inputs);
 // For calls that know host memory only; `why` is said of the others.
 void CheckOnHost(const char* call, const at::Tensor& tensor, const char* why);
 void CheckCount(const char* call, const std::string& quantity, std::int64_t is, const std::string& must_be_name,
@@ -71,11 +76,13 @@ class Pieces {
 
   // Whether they can be read and written where they lie: they do not overlap, and are whole elements apart.
   bool IsOrderly() const;
-  // One behind the other.
-  void Pack(Scratch& scratch);
+  // One behind the other: where they lie if they lie so, else in scratch. Copy: in scratch.
+  void Pack(Scratch& scratch) { Pack(scratch, false); }
+  void Copy(Scratch& scratch) { Pack(scratch, true); }
   bool Overlap(const Pieces& other) const;
 
   void* data() const { return begin_; }
+  std::size_t bytes() const { return bytes_; }                        // from there to the end of the last
   const std::vector<std::size_t>& counts() const { return counts_; }  // in the library's elements
   const std::vector<std::size_t>& places() const { return places_; }  // the same
 
@@ -84,6 +91,8 @@ class Pieces {
   void Store() const;  // scratch to tensors, if so
 
  private:
+  void Pack(Scratch& scratch, bool always);
+
   const Tensors tensors_;
   std::vector<std::size_t> counts_;
   std::vector<std::size_t> places_;

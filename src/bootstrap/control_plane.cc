@@ -43,6 +43,22 @@ std::vector<ControlPlane::Blob> ControlPlane::AllGather(std::span<const std::byt
   }
 }
 
+void ControlPlane::Refuse(const Error& why) noexcept {
+  if (failure_ || getpid() != owner_) return;
+  try {
+    failure_ = why;
+    const Failure failure{why.code(), why.what()};
+    if (hub_) {
+      hub_->Tell(failure);
+    } else {
+      to_hub_->Queue(Encode(failure));
+    }
+  } catch (const std::exception&) {
+    // Without memory for the words there is still the end of the connection.
+    Shutdown();
+  }
+}
+
 std::vector<ControlPlane::Blob> ControlPlane::GatherAsMember(std::span<const std::byte> mine, Deadline deadline,
                                                              Cancellation cancel) {
   const auto hub = Describe(0, roster_[0]);

@@ -46,7 +46,7 @@ std::vector<std::byte> Drain(const Socket& socket, Deadline::Milliseconds patien
   }
 }
 
-ClientHello Hello() { return {Purpose::rendezvous, 0, 2, RandomNonce()}; }
+ClientHello Hello(const KeyPair& pair = KeyPair::Fresh()) { return {Purpose::rendezvous, 0, kCentre, 2, pair.share}; }
 
 class HostileClients : public ::testing::Test {
  protected:
@@ -117,19 +117,19 @@ TEST_F(HostileClients, WrongSecretLearnsNothingAndIsToldSo) {
   });
 }
 
-TEST_F(HostileClients, WrongProof) {
+TEST_F(HostileClients, AStrangerLearnsNothingAtWhichToTestGuesses) {
   const auto socket = Connect(ticket_.addresses.front());
   const auto hello = Hello();
   Send(socket, Encode(hello));
   std::array<std::byte, kServerHelloBytes + sizeof(Mac)> all;
   pollfd fd{socket.fd(), POLLIN, 0};
   ASSERT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
-  ASSERT_EQ(ReceiveSome(socket, all).bytes, kServerHelloBytes);
+  ASSERT_EQ(ReceiveSome(socket, all).bytes, kServerHelloBytes) << "more than a share, which is random";
   const auto server = DecodeServerHello(std::span(all).first<kServerHelloBytes>());
   ASSERT_TRUE(server);
-  EXPECT_EQ(server->proof, ServerProof(RendezvousKey(ticket_), hello, server->nonce));
-  Send(socket, server->proof);  // reflected: the server's own proof is not a client's
-  EXPECT_TRUE(Drain(socket, std::chrono::seconds(60)).empty());
+  // Even the proof that the server would give is not a client's.
+  Send(socket, ServerProof(RendezvousKey(ticket_), hello, *server));
+  EXPECT_EQ(Drain(socket, std::chrono::seconds(60)), std::vector<std::byte>(kProofBytes)) << "more than a no";
   MeetDuring([](const auto&, const auto&) {});
 }
 
@@ -148,18 +148,21 @@ TEST_F(HostileClients, ReplayedHandshake) {
     ASSERT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
     ASSERT_EQ(ReceiveSome(socket, reply).bytes, kServerHelloBytes);
     const auto server = DecodeServerHello(reply);
-    const auto proof = ClientProof(key, hello, server->nonce);
+    const auto proof = ClientProof(key, hello, *server);
     Send(socket, proof);
     recorded.insert(recorded.end(), proof.begin(), proof.end());
-    // The real one is admitted: it gets the server's first frame.
+    // The real one is admitted: it gets the server's proof.
     fd.revents = 0;
     ASSERT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
-    std::array<std::byte, kFrameHeaderBytes> welcome;
-    ASSERT_EQ(ReceiveSome(socket, welcome).bytes, kFrameHeaderBytes);
+    Mac answer;
+    ASSERT_EQ(ReceiveSome(socket, answer).bytes, kProofBytes);
+    EXPECT_TRUE(SameMac(answer, ServerProof(key, hello, *server)));
   }
   const auto socket = Connect(ticket_.addresses.front());
   Send(socket, recorded);
-  EXPECT_EQ(Drain(socket, std::chrono::seconds(60)).size(), kServerHelloBytes) << "the replay got more than a hello";
+  const auto got = Drain(socket, std::chrono::seconds(60));
+  ASSERT_EQ(got.size(), kServerHelloBytes + kProofBytes) << "the replay got more than a hello and a no";
+  EXPECT_TRUE(std::all_of(got.begin() + kServerHelloBytes, got.end(), [](auto byte) { return byte == std::byte{0}; }));
   MeetDuring([](const auto&, const auto&) {});
 }
 
@@ -172,10 +175,11 @@ TEST_F(HostileClients, ProvenClientThatSaysAHugeLength) {
   pollfd fd{socket.fd(), POLLIN, 0};
   ASSERT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
   ASSERT_EQ(ReceiveSome(socket, reply).bytes, kServerHelloBytes);
-  Send(socket, ClientProof(RendezvousKey(ticket_), hello, DecodeServerHello(reply)->nonce));
+  Send(socket, ClientProof(RendezvousKey(ticket_), hello, *DecodeServerHello(reply)));
   std::vector<std::byte> huge(kFrameHeaderBytes, std::byte{0xff});
   Send(socket, huge);
-  EXPECT_EQ(Drain(socket, std::chrono::seconds(60)).size(), kFrameHeaderBytes);  // the welcome, then closed
+  // The server's proof and its first frame, then closed.
+  EXPECT_EQ(Drain(socket, std::chrono::seconds(60)).size(), kProofBytes + kFrameHeaderBytes);
   MeetDuring([](const auto&, const auto&) {});
 }
 
@@ -195,8 +199,8 @@ TEST_F(HostileClients, RankZeroIsAttackedWhereItListens) {
         if (!address || address->port == 0) continue;
         const auto socket = Connect(*address);
         if (!socket) continue;
-        Send(socket, Encode(ClientHello{Purpose::hub, 1, 4, RandomNonce()}));
-        Send(socket, RandomNonce());
+        Send(socket, Encode(ClientHello{Purpose::hub, 1, kCentre, 4, KeyPair::Fresh().share}));
+        Send(socket, KeyPair::Fresh().share);
       }
     }
   });
@@ -222,7 +226,8 @@ TEST(HostileServer, StrangerOnThePortIsNotBelieved) {
       if (garbage) {
         Send(accepted.socket, BytesOf("SSH-2.0-OpenSSH_9.2p1\r\n"));
       } else {  // the right form, without the secret
-        Send(accepted.socket, Encode(ServerHello{RandomNonce(), RandomNonce()}));
+        Send(accepted.socket, Encode(ServerHello{kCentre, KeyPair::Fresh().share}));
+        Send(accepted.socket, KeyPair::Fresh().share);
       }
       Drain(accepted.socket, std::chrono::seconds(60));
     });

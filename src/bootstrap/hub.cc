@@ -105,6 +105,8 @@ void Hub::Listen(std::uint64_t sequence, int rank) {
       --missing_;
     } else if (DecodeImpatience(*frame)) {
       if (missing_ > 0) ThrowMissing(Describe(rank));
+    } else if (const auto refusal = DecodeFailure(*frame); refusal && refusal->code != tuttiSuccess) {
+      throw Error(refusal->code, refusal->message);
     } else {
       Throw(tuttiInternalError, "{} sent rank 0 something it cannot read", Describe(rank));
     }

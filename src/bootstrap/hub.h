@@ -17,8 +17,8 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "net/channel.h"
-#include "src/bootstrap/join_messages.h"
 #include "net/lobby.h"
+#include "src/bootstrap/join_messages.h"
 
 namespace tutti {
 
@@ -34,6 +34,8 @@ class Hub {
   // Every rank's blob. Before it throws it tells every member why. Dead afterwards.
   std::vector<Blob> AllGather(std::uint64_t sequence, std::span<const std::byte> mine, Deadline deadline,
                               Cancellation cancel);
+  // Tells every member that nothing will come of this exchange, or of the next. Waits for nobody for long.
+  void Tell(const Failure& failure);
   void Shutdown();
 
  private:
@@ -49,7 +51,6 @@ class Hub {
   void Admit(std::vector<Admitted>& admitted);
   void Distribute(std::uint64_t sequence, const std::vector<Blob>& blobs, Deadline deadline, Cancellation cancel);
   void Give(std::uint64_t sequence, const std::vector<Blob>& blobs, Member& member);
-  void Tell(const Failure& failure);
   [[noreturn]] void ThrowMissing(const std::string& where) const;
   std::string Describe(int rank) const { return tutti::Describe(rank, roster_[static_cast<std::size_t>(rank)]); }
   Member& member(int rank) { return members_[static_cast<std::size_t>(rank)]; }

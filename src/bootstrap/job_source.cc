@@ -6,9 +6,10 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/log.h"
+#include "base/plain_text.h"
 #include "net/handshake.h"
 #include "net/interfaces.h"
+#include "src/bootstrap/job_secret.h"
 
 namespace tutti {
 namespace {
@@ -31,17 +32,17 @@ JoinTicket MakeTicket(std::string_view variable, const HostPort& place, const Se
     constexpr std::size_t kLongestFact = 4096;
     facts.Text(environment(name).value_or(""), kLongestFact);
   }
-  const auto password = DeriveKey(SecretKey(), "tutti password", {BytesOf(settings.secret)});
-  ticket.secret = DeriveKey(password, "tutti job secret", {facts.bytes()});
-  ticket.job = KeyedHash<sizeof(ticket.job)>(ticket.secret, "tutti job", {});
-  const bool local = std::ranges::all_of(ticket.addresses, [](const auto& address) { return address.IsLoopback(); });
+  // Where rank 0 listens on all its addresses, loopback may be only what its name means on its own machine.
+  const bool local = !ticket.listen_everywhere &&
+                     std::ranges::all_of(ticket.addresses, [](const auto& address) { return address.IsLoopback(); });
   if (settings.secret.empty() && !local) {
-    Log(Subject::init,
-        "warning: TUTTI_SECRET is not set, so anybody who can reach {} and guess this job's name can join it; set it "
-        "to "
-        "the same long random text on all ranks",
-        TextOf(ticket.addresses));
+    Throw(tuttiInvalidUsage,
+          "TUTTI_SECRET is not set, and {}={} is not loopback: anybody who can reach {} could join this job. Set "
+          "TUTTI_SECRET to the same random text on all ranks, for example that of: head -c 32 /dev/urandom | base64",
+          variable, place.host, TextOf(ticket.addresses));
   }
+  ticket.secret = KeyOfSecret(settings.secret, facts.bytes());
+  ticket.job = KeyedHash<sizeof(ticket.job)>(ticket.secret, "tutti job", {});
   return ticket;
 }
 
@@ -82,7 +83,8 @@ int RequiredNumber(const Lookup& environment, std::string_view name, int low, in
   int value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size() || value < low || value > high) {
-    Throw(tuttiInvalidUsage, "{}=\"{}\" is not allowed: it takes a whole number from {} to {}", name, text, low, high);
+    Throw(tuttiInvalidUsage, "{}={} is not allowed: it takes a whole number from {} to {}", name, Quoted(text), low,
+          high);
   }
   return value;
 }

@@ -134,6 +134,47 @@ TEST(TicketFromEnvironment, SecretsDifferBetweenJobsAndNotBetweenRanks) {
   EXPECT_FALSE(key == secret(With({{"TORCHELASTIC_RUN_ID", "x"}}), "s"));
 }
 
+TEST(TicketFromEnvironment, OffLoopbackAnEmptySecretIsRefused) {
+  Settings none;
+  const auto refused = [&](const std::function<void()>& make, const std::string& place) {
+    try {
+      make();
+      ADD_FAILURE() << place;
+    } catch (const Error& error) {
+      testing::ExpectError(error, tuttiInvalidUsage, {"TUTTI_SECRET is not set", place, "/dev/urandom"});
+    }
+  };
+  refused([&] { TicketFromEnvironment(none, In(With({{"MASTER_ADDR", "192.0.2.1"}}))); }, "MASTER_ADDR=192.0.2.1");
+  const Environment srun = {
+      {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "192.0.2.7"}, {"SLURM_JOB_ID", "1"}};
+  refused([&] { TicketFromEnvironment(none, In(srun)); }, "192.0.2.7");
+  none.comm_id = "[2001:db8::1]:4711";
+  refused([&] { TicketFromCommId(none, In({})); }, "TUTTI_COMM_ID=2001:db8::1");
+  Settings some = none;
+  some.secret = "a secret";
+  EXPECT_EQ(TicketFromCommId(some, In({})).addresses.size(), 1U);
+}
+
+TEST(TicketFromEnvironment, AWeakSecretCostsWorkForEachGuess) {
+  // The key is the one that Argon2id gives, so nobody can test guesses by a mere hash.
+  Settings settings;
+  settings.secret = "123456";
+  const auto ticket = TicketFromEnvironment(settings, In(kTorchrun)).ticket;
+  ByteWriter facts;
+  facts.Number(std::uint16_t{29500});
+  for (int i = 0; i < 3; ++i) facts.Text("", 1);
+  const auto password = DeriveKey(SecretKey(), "tutti password", {BytesOf(settings.secret)});
+  EXPECT_FALSE(ticket.secret == DeriveKey(password, "tutti job secret", {facts.bytes()})) << "one hash for each guess";
+  const auto salt = KeyedHash<crypto_pwhash_SALTBYTES>(SecretKey(), "tutti salt", {facts.bytes()});
+  std::array<std::byte, SecretKey::kBytes> bytes;
+  ASSERT_EQ(crypto_pwhash(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(), settings.secret.data(),
+                          settings.secret.size(), reinterpret_cast<const unsigned char*>(salt.data()), 3, 16 << 20,
+                          crypto_pwhash_ALG_ARGON2ID13),
+            0);
+  const SecretKey stretched{std::span<const std::byte, SecretKey::kBytes>(bytes)};
+  EXPECT_TRUE(ticket.secret == DeriveKey(stretched, "tutti job secret", {facts.bytes()}));
+}
+
 TEST(TicketFromEnvironment, RanksMeet) {
   const auto port = std::to_string(testing::FreePort());
   const auto errors = testing::RunRanks(testing::AllRanks(4), [&](int rank) {

@@ -6,6 +6,8 @@
 //      listens. The rendezvous may live in any process; afterwards it only tells of ranks that leave on the way;
 //   3. everybody proves itself to rank 0, with a key that is fresh for this meeting;
 //   4. a barrier, so that Join returns only when everybody has arrived.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -32,6 +34,17 @@ std::vector<SocketAddress> PlacesToListen(const JoinTicket& ticket, const Settin
     if (std::ranges::find(places, place) == places.end()) places.push_back(place);
   }
   return places;
+}
+
+// Every other rank keeps a connection to rank 0, and one more to the rendezvous while the ranks meet. Without this rank
+// 0 would only let them wait.
+void RequireDescriptors(int nranks, bool serves_rendezvous) {
+  const auto needed = static_cast<rlim_t>(nranks) * (serves_rendezvous ? 2 : 1);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || needed <= limit.rlim_cur) return;
+  Throw(tuttiSystemError,
+        "rank 0 of {} needs at least {} file descriptors, and this process may hold {}: raise the limit (ulimit -n)",
+        nranks, needed, limit.rlim_cur);
 }
 
 Verdict AwaitVerdict(SecureChannel& rendezvous, int rank, Deadline deadline, Cancellation cancel) {
@@ -92,6 +105,7 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
   std::vector<Socket> listeners;
   auto meeting = ticket.addresses;
   if (rank == 0) {
+    RequireDescriptors(nranks, ticket.served_by_rank0);
     listeners = ListenOnAll(places, "rank 0");
     for (const auto& listener : listeners) request.hub.push_back(LocalAddress(listener));
     if (ticket.served_by_rank0) meeting = OpenRendezvousFor(ticket, settings, deadline, cancel);
@@ -117,7 +131,8 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
   plane->data_key_ = DeriveKey(hub_key, "tutti data", {});
   plane->places_ = places;
   if (rank == 0) {
-    plane->hub_.emplace(verdict.roster, Lobby(std::move(listeners), hub_key, Purpose::hub), std::move(rendezvous));
+    plane->hub_.emplace(verdict.roster, Lobby(std::move(listeners), hub_key, Purpose::hub, kCentre),
+                        std::move(rendezvous));
     plane->Barrier(deadline, cancel);
   } else {
     const Call to_hub{.addresses = verdict.hub,

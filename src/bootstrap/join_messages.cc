@@ -4,9 +4,10 @@
 
 #include <algorithm>
 
+#include "base/plain_text.h"
 #include "net/frame.h"
-#include "src/bootstrap/unique_id.h"
 #include "net/wire.h"
+#include "src/bootstrap/unique_id.h"
 
 namespace tutti {
 namespace {
@@ -86,7 +87,7 @@ Process Process::Current() {
 }
 
 std::string Describe(int rank, const Process& process) {
-  return fmt::format("rank {} (host {}, pid {})", rank, process.host, process.pid);
+  return fmt::format("rank {} (host {}, pid {})", rank, Printable(process.host, kLongestHost), process.pid);
 }
 
 std::string DescribeRanks(const std::vector<int>& ranks) {

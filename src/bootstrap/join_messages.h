@@ -70,7 +70,8 @@ struct Parts {
 
   friend bool operator==(const Parts&, const Parts&) = default;
 };
-// The hub to a rank, and by way of the rendezvous to those who have not reached it: it failed.
+// The hub to a rank, and by way of the rendezvous to those who have not reached it: it failed. Or a rank to the hub: it
+// takes no more part.
 struct Failure {
   tuttiResult_t code = tuttiInternalError;
   std::string message;

@@ -141,15 +141,26 @@ void Reception::Decide(Verdict verdict, Deadline::Milliseconds linger) {
   deadline_ = Deadline::After(linger);
 }
 
+// This process may end as soon as a rank of its own knows, and what was not sent ends with it.
+template <typename Tell>
+void Reception::ForAllOwnLast(Tell&& tell) {
+  const auto here = Process::Current();
+  for (const bool own : {false, true}) {
+    for (auto& guest : guests_) {
+      if ((guest.joined && joined_.at(guest.rank).process == here) == own) tell(guest);
+    }
+  }
+}
+
 void Reception::TellAll() {
   std::optional<std::vector<std::byte>> bytes;
-  for (auto& guest : guests_) {
-    if (guest.told) continue;
+  ForAllOwnLast([&](Guest& guest) {
+    if (guest.told) return;
     if (!bytes) bytes = Encode(*verdict_);
     guest.channel.Queue(*bytes);
     guest.told = true;
     told_.insert(guest.rank);
-  }
+  });
 }
 
 void Reception::TellOfLeaving(int rank) {
@@ -164,7 +175,7 @@ void Reception::Forward(const Failure& failure) {
   forwarded_ = true;
   TellAll();  // the verdict may be a moment old, and comes first
   const auto bytes = Encode(failure);
-  for (auto& guest : guests_) guest.channel.Queue(bytes);
+  ForAllOwnLast([&](Guest& guest) { guest.channel.Queue(bytes); });
 }
 
 std::string Reception::DescribeMissing() const {

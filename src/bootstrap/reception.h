@@ -57,6 +57,8 @@ class Reception {
   void Complete();
   void Fail(tuttiResult_t code, std::string message);
   void Decide(Verdict verdict, Deadline::Milliseconds linger);
+  template <typename Tell>
+  void ForAllOwnLast(Tell&& tell);
   void TellAll();
   void TellOfLeaving(int rank);
   void Forward(const Failure& failure);

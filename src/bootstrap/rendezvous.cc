@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <mutex>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process_mark.h"
 #include "base/quiet_thread.h"
 #include "net/dial.h"
 #include "net/interfaces.h"
@@ -34,10 +36,6 @@ class Background {
     const std::scoped_lock lock(mutex_);
     std::erase_if(servers_, [](const auto& one) { return one->decided(); });
   }
-  void Clear() {
-    const std::scoped_lock lock(mutex_);
-    servers_.clear();
-  }
 
  private:
   std::mutex mutex_;
@@ -45,25 +43,20 @@ class Background {
 };
 
 // One per process, as the rendezvous of tuttiGetUniqueId belongs to no other object. A forked child gets its own: the
-// parent's threads are not there, and its mutex may be locked for ever.
+// parent's threads are not there, and its mutex may be locked for ever. Never destroyed: other threads may still join
+// while the process exits.
 Background& ThisProcess() {
-  struct Holder {
-    const pid_t owner = getpid();
-    std::unique_ptr<Background> background = std::make_unique<Background>();
-    ~Holder() {
-      // At exit, or when the library is unloaded: the threads must be gone before their code is.
-      if (getpid() == owner) {
-        background->Clear();
-      } else {
-        // A forked child leaves what is the parent's.
-        static_cast<void>(background.release());
-      }
-    }
+  struct Owned {
+    const std::uint64_t mark = OwnProcessMark();
+    Background background;
   };
-  static Holder first;
-  if (getpid() == first.owner) return *first.background;
-  static Holder forked;
-  return *forked.background;
+  static std::atomic<Owned*> current{nullptr};
+  auto* owned = current.load(std::memory_order_acquire);
+  if (owned != nullptr && owned->mark == OwnProcessMark()) return owned->background;
+  auto fresh = std::make_unique<Owned>();
+  // Another thread may be faster; then its one counts. What is the parent's stays as it is.
+  if (current.compare_exchange_strong(owned, fresh.get(), std::memory_order_acq_rel)) owned = fresh.release();
+  return owned->background;
 }
 
 std::vector<Socket> ListenEverywhere(std::uint16_t port, std::string_view family, int& error) {
@@ -92,7 +85,7 @@ RendezvousServer::RendezvousServer(std::vector<Socket> listeners, const SecretKe
   for (const auto& listener : listeners) addresses_.push_back(LocalAddress(listener));
   shared_->wake = Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!shared_->wake) ThrowErrno("cannot make an eventfd for the rendezvous");
-  Reception reception(Lobby(std::move(listeners), rendezvous_key, Purpose::rendezvous), patience);
+  Reception reception(Lobby(std::move(listeners), rendezvous_key, Purpose::rendezvous, kCentre), patience);
   try {
     thread_ = std::make_unique<std::thread>(QuietThread(&Serve, std::ref(*shared_), std::move(reception)));
   } catch (const std::system_error& error) {

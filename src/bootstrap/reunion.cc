@@ -1,7 +1,5 @@
 #include "src/bootstrap/reunion.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -33,7 +31,8 @@ class Meeting {
     const Reunion::Ranks& ranks;
     const SecretKey& key;
     Deadline::Milliseconds silence;
-    Lobby& lobby;
+    const std::function<bool(int rank)>& reaches;
+    Doorkeeper& keeper;
     std::vector<SecureChannel>& told;
     ReunionTies& ties;
     const std::vector<int>& excluded;
@@ -48,7 +47,7 @@ class Meeting {
         excluded_(call.excluded.begin(), call.excluded.end()),
         gone_(call.ended.begin(), call.ended.end()),
         ended_(gone_),
-        door_(call.lobby, call.rank, size(), call.told) {}
+        door_(call.keeper, call.rank, size(), call.told) {}
 
   Reunited Run() {
     for (;;) {
@@ -71,13 +70,22 @@ class Meeting {
   int size() const { return static_cast<int>(call_.ranks.roster.size()); }
   std::string Who(int rank) const { return Describe(rank, call_.ranks.roster[static_cast<std::size_t>(rank)]); }
   ReunionCaller CallTo(int rank) const {
-    return {call_.ranks.addresses[static_cast<std::size_t>(rank)], call_.rank, size(), call_.silence};
+    return {call_.ranks.addresses[static_cast<std::size_t>(rank)], call_.rank, rank, size(), call_.silence,
+            [this, rank] { return SystemAnswers(rank); }};
+  }
+  int HostOf(int rank) const { return call_.ranks.host_of[static_cast<std::size_t>(rank)]; }
+  // Whatever becomes of a call to `rank`. What has ended on this host is known without a call.
+  bool SystemAnswers(int rank) const {
+    if (HostOf(rank) == HostOf(call_.rank)) return true;
+    for (int r = 0; r < size(); ++r) {
+      if (HostOf(r) == HostOf(rank) && (came_.contains(r) || call_.reaches(r))) return true;
+    }
+    return false;
   }
   // A silent host is that for all its ranks; a process that has ended only for itself.
   void NoteGone(int rank, ReunionCaller::State state) {
-    const auto& host_of = call_.ranks.host_of;
     for (int r = 0; r < size(); ++r) {
-      const bool same_host = host_of[static_cast<std::size_t>(r)] == host_of[static_cast<std::size_t>(rank)];
+      const bool same_host = HostOf(r) == HostOf(rank);
       if (r == rank || (state == ReunionCaller::State::silent && same_host && r != call_.rank)) gone_.insert(r);
     }
     if (state == ReunionCaller::State::refused) ended_.insert(rank);
@@ -145,7 +153,7 @@ class Meeting {
       std::vector<pollfd> fds;
       door_.Watch(fds);
       leader.caller.Watch(fds);
-      const auto wake = Wait(fds, std::min(deadline, door_.NextDeadline()), call_.cancel);
+      const auto wake = Wait(fds, deadline, call_.cancel);
       if (wake == Wake::cancelled) ThrowCancelled();
       if (wake == Wake::deadline && deadline.Passed()) {
         if (!introduced) throw Late(leader.rank);
@@ -154,7 +162,7 @@ class Meeting {
         leader.caller.channel().Queue(Encode(Mine(false)));
         deadline = Deadline::After(kLastAnswer);
       }
-      door_.Receive(fds, [&](Contact contact, const Presence& presence) {
+      door_.Receive([&](Contact contact, const Presence& presence) {
         // A rank that could not be reached before can reach this one.
         yields = yields || (presence.leads && contact.rank < leader.rank);
         if (!yields) door_.Tell(std::move(contact.channel), Encode(Following{leader.rank}));
@@ -257,8 +265,8 @@ class Meeting {
     door_.Watch(fds);
     for (const auto& [rank, caller] : calls_) caller.Watch(fds);
     for (const auto& [rank, channel] : came_) fds.push_back(channel.Watch());
-    AwaitAny(fds, std::min(until, door_.NextDeadline()));
-    door_.Receive(fds, [&](Contact contact, const Presence& presence) { Hear(std::move(contact), presence); });
+    AwaitAny(fds, until);
+    door_.Receive([&](Contact contact, const Presence& presence) { Hear(std::move(contact), presence); });
     bool impatient = false;
     for (auto each = came_.begin(); each != came_.end();) {
       // Who has come speaks again when its time is over.
@@ -357,25 +365,22 @@ class Meeting {
 }  // namespace
 
 Reunion::Reunion(int rank, Ranks ranks, std::vector<Socket> listeners, const SecretKey& key,
-                 Deadline::Milliseconds silence)
+                 Deadline::Milliseconds silence, std::function<bool(int rank)> reaches)
     : rank_(rank),
       ranks_(std::move(ranks)),
       key_(key),
       silence_(silence),
-      owner_(getpid()),
-      lobby_(std::move(listeners), key, Purpose::reunion),
+      reaches_(std::move(reaches)),
+      keeper_(std::move(listeners), key, Purpose::reunion, rank),
       ties_(silence) {}
-
-Reunion::~Reunion() {
-  // Also for copies of the port in forked children, or this rank would seem to live; not from one of those.
-  if (getpid() == owner_) lobby_.Close();
-}
 
 Reunited Reunion::Meet(const std::vector<int>& excluded, const std::vector<int>& ended,
                        const std::function<tuttiUniqueId()>& open, Deadline deadline, Cancellation cancel) {
   last_.clear();
   ties_.Cut();
-  return Meeting({rank_, ranks_, key_, silence_, lobby_, last_, ties_, excluded, ended, open, deadline, cancel}).Run();
+  return Meeting(
+             {rank_, ranks_, key_, silence_, reaches_, keeper_, last_, ties_, excluded, ended, open, deadline, cancel})
+      .Run();
 }
 
 }  // namespace tutti

@@ -2,7 +2,9 @@
 //
 // Every rank keeps a port open for as long as its communicator lives, and all know all ports. So whether a rank is
 // there needs nobody's opinion: its system refuses calls when its process has ended, and answers nothing when the host
-// is gone or cut off; a call that is taken but not answered is a rank that lives and has not come yet. The lowest rank
+// is gone or cut off; a call that is taken but not answered is a rank that lives and has not come yet. A call that
+// nothing answers says nothing of a system that answers on a proven connection, nor of this rank's own: there the port
+// is full, and is called again. The lowest rank
 // that is there leads: it hears from everybody who has come, calls whoever has not, and when each has come or is gone,
 // tells those who came who they are and where they meet as a new communicator. A leader that ends meanwhile is noticed
 // by its followers, who look for the next one.
@@ -13,14 +15,12 @@
 // Thread-safety: REQUIRES one call at a time. Belongs to the process that made it.
 #pragma once
 
-#include <sys/types.h>
-
 #include <functional>
 #include <vector>
 
 #include "base/cancellation.h"
 #include "base/deadline.h"
-#include "net/lobby.h"
+#include "net/doorkeeper.h"
 #include "src/bootstrap/join_messages.h"
 #include "src/bootstrap/reunion_ties.h"
 #include "tutti/tutti.h"
@@ -43,9 +43,9 @@ class Reunion {
   };
 
   // `listeners` are what ranks.addresses says of this rank. `silence`: a system that has answered nothing for so long
-  // is gone.
-  Reunion(int rank, Ranks ranks, std::vector<Socket> listeners, const SecretKey& key, Deadline::Milliseconds silence);
-  ~Reunion();
+  // is gone. `reaches`: another connection to that rank, which has proven itself, is open and is answered.
+  Reunion(int rank, Ranks ranks, std::vector<Socket> listeners, const SecretKey& key, Deadline::Milliseconds silence,
+          std::function<bool(int rank)> reaches);
   Reunion(const Reunion&) = delete;
   Reunion& operator=(const Reunion&) = delete;
 
@@ -63,8 +63,8 @@ class Reunion {
   Ranks ranks_;
   SecretKey key_;
   Deadline::Milliseconds silence_;
-  pid_t owner_;
-  Lobby lobby_;
+  std::function<bool(int rank)> reaches_;
+  Doorkeeper keeper_;
   // Connections of the last meeting stay open until the next, or what was sent last might not arrive.
   std::vector<SecureChannel> last_;
   ReunionTies ties_;

@@ -1,6 +1,7 @@
 #include "src/bootstrap/reunion_caller.h"
 
 #include <cerrno>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -8,11 +9,18 @@ namespace {
 // Before an address is tried again to which there was no way a moment ago.
 constexpr Deadline::Milliseconds kRetryPause{100};
 
+// To a system that answers, but not this call.
+constexpr Deadline::Milliseconds kCallAgain{1'000};
+
 }  // namespace
 
-ReunionCaller::ReunionCaller(const std::vector<SocketAddress>& addresses, int rank, int nranks,
-                             Deadline::Milliseconds silence)
-    : addresses_(addresses), rank_(rank), nranks_(nranks), silence_(silence), give_up_(Deadline::After(silence)) {
+ReunionCaller::ReunionCaller(const std::vector<SocketAddress>& addresses, int rank, int callee, int nranks,
+                             Deadline::Milliseconds silence, std::function<bool()> lives)
+    : addresses_(addresses),
+      errand_{Purpose::reunion, rank, callee, nranks},
+      silence_(silence),
+      lives_(std::move(lives)),
+      give_up_(Deadline::After(silence)) {
   Call();
 }
 
@@ -43,7 +51,7 @@ void ReunionCaller::AdvanceConnecting() {
     const int error = ConnectError(*attempt);
     if (error == 0) {
       KeepAlive(*attempt, silence_);
-      handshake_.emplace(std::move(*attempt), Purpose::reunion, rank_, nranks_);
+      handshake_.emplace(std::move(*attempt), errand_);
       attempts_.clear();
       state_ = State::ringing;
       return;
@@ -59,8 +67,12 @@ void ReunionCaller::AdvanceConnecting() {
     state_ = State::refused;
   } else if (reset) {
     state_ = State::dropped;
-  } else if (give_up_.Passed()) {
+  } else if (give_up_.Passed() && !lives_()) {
     state_ = State::silent;
+  } else if (give_up_.Passed()) {
+    give_up_ = Deadline::After(std::min(silence_, kCallAgain));
+    attempts_.clear();
+    Call();
   } else if (retry_.Passed()) {
     Call();
   }
@@ -74,13 +86,15 @@ void ReunionCaller::AdvanceRinging(const SecretKey& key) {
       case ClientHandshake::State::dropped: state_ = State::dropped; return;
       // Another program has the port by now.
       case ClientHandshake::State::foreign:
-      case ClientHandshake::State::stranger: state_ = State::refused; return;
+      case ClientHandshake::State::stranger:
+      case ClientHandshake::State::misled:
+      case ClientHandshake::State::refused: state_ = State::refused; return;
     }
-    const auto keys = handshake_->Keys(key);
+    const auto& keys = handshake_->keys();
     channel_.emplace(handshake_->TakeSocket(), keys.client_to_server, keys.server_to_client);
     proven_ = true;
   }
-  // Its first frame, empty, says that this rank was admitted.
+  // Its first frame, empty, says that it has come to the reunion.
   if (channel_->Receive()) {
     state_ = State::talking;
   } else if (channel_->closed()) {

@@ -7,6 +7,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -27,8 +28,11 @@ class ReunionCaller {
     dropped   // it lives, and hung up
   };
 
-  // Calls at once. `rank`, `nranks`: who calls. A system that does not answer within `silence` is silent, also later.
-  ReunionCaller(const std::vector<SocketAddress>& addresses, int rank, int nranks, Deadline::Milliseconds silence);
+  // Calls at once. `rank` of `nranks` calls `callee`. A system that does not answer within `silence` is silent, also
+  // later; unless `lives` says then that it answers elsewhere: the port may be full of other people's calls, and is
+  // called again.
+  ReunionCaller(const std::vector<SocketAddress>& addresses, int rank, int callee, int nranks,
+                Deadline::Milliseconds silence, std::function<bool()> lives);
 
   // Does what can be done now.
   State Advance(const SecretKey& key);
@@ -47,9 +51,9 @@ class ReunionCaller {
   void AdvanceRinging(const SecretKey& key);
 
   std::vector<SocketAddress> addresses_;
-  int rank_;
-  int nranks_;
+  Errand errand_;
   Deadline::Milliseconds silence_;
+  std::function<bool()> lives_;
   Deadline give_up_;
   Deadline retry_ = Deadline::Never();  // while there is no way to any of the addresses
   State state_ = State::connecting;

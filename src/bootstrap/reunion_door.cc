@@ -5,16 +5,13 @@
 
 namespace tutti {
 
-void ReunionDoor::Watch(std::vector<pollfd>& fds) {
-  lobby_.Watch(fds);
-  of_lobby_ = fds.size();
+void ReunionDoor::Watch(std::vector<pollfd>& fds) const {
+  fds.push_back({keeper_.descriptor(), POLLIN, 0});
   for (const auto& newcomer : newcomers_) fds.push_back(newcomer.channel.Watch());
 }
 
-void ReunionDoor::Receive(std::span<const pollfd> fds, const std::function<void(Contact, const Presence&)>& hear) {
-  std::vector<Admitted> admitted;
-  lobby_.Advance(fds.first(of_lobby_), admitted);
-  for (auto& one : admitted) {
+void ReunionDoor::Receive(const std::function<void(Contact, const Presence&)>& hear) {
+  for (auto& one : keeper_.Take()) {
     if (one.nranks != nranks_ || one.rank == rank_) continue;
     const int rank = one.rank;
     newcomers_.push_back({rank, std::move(one).OpenChannel()});

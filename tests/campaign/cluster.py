@@ -38,6 +38,12 @@ def wait_for(condition, seconds):
     return True
 
 
+def shorten_queues(length):
+    """What stands before a rank's program, so that the ports of its host have queues of that length."""
+    script = f'echo {length} >/proc/sys/net/core/somaxconn; exec "$@"'
+    return ["sh", "-c", script, "rank"] if length else []
+
+
 class Cluster:
     def __init__(self, trial, source, program, name, folder):
         self.trial, self.source, self.name = trial, source, name
@@ -46,7 +52,7 @@ class Cluster:
         command += ["--ranks-per-host", trial.ranks_per_host, "--nics", trial.nics, "--grace", START_SECONDS]
         if trial.bandwidth:
             command += ["--bandwidth", trial.bandwidth]
-        command += ["--", program, trial.seconds, trial.bytes, *trial.options]
+        command += ["--", *shorten_queues(trial.queue), program, trial.seconds, trial.bytes, *trial.options]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TUTTI_")}
         environment |= trial.settings | {
             "FAULT_RUN": name,

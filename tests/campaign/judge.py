@@ -21,6 +21,7 @@ WHO = r"rank (\d+) \(host \S+, pid \d+\)"
 BLAMES = [
     WHO + r" (?:died|was lost|destroyed its communicator|aborted|revoked|left while|is gone)",
     WHO + r" (?:did not answer|does not take)",
+    r"; so (?:was|did) " + WHO,
     r"in [\w ]+?(\d+)?, which waits for " + WHO,
     r"the first is " + WHO,
     r"could not read the memory of " + WHO,

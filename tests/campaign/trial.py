@@ -19,6 +19,8 @@ SEVERAL_GO_ON_MS = 1500
 LATEST_HEALING_MS = 6500
 HEALED_SECONDS = 10
 INIT_TIMEOUT_MS = 8000
+# So short that a flood fills it at once, on however slow a machine.
+FLOODED_QUEUE = 64
 
 # Settings that all ranks must have alike; each trial takes some value of some of them.
 SETTINGS = {
@@ -51,15 +53,17 @@ KINDS = {
     "revoke": 3,
     "mismatch": 3,
     "strangers": 2,
+    "flooded": 0,
+    "flooded_shrink": 0,
 }
 # These are faults of the program, which begin when there is a communicator.
-OF_THE_PROGRAM = {"abort", "revoke", "mismatch", "slow"}
+OF_THE_PROGRAM = {"abort", "revoke", "mismatch", "slow", "flooded", "flooded_shrink"}
 INTERRUPTIONS = {"link_flap", "partition_healed_soon"}
 # What nobody hears of at once: a system has to be silent for a while.
 SILENT = {"power_off", "link_down", "nic_down", "partition", "partition_healed_late"}
 # Both sides of the cut may hear of each other's failures.
 REACHABLE = {"nic_down", "partition_healed_late"}
-HARMLESS = {"none", "link_flap", "partition_healed_soon", "stop", "slow", "strangers"}
+HARMLESS = {"none", "link_flap", "partition_healed_soon", "stop", "slow", "strangers", "flooded"}
 # So many of the faults come while the ranks join.
 EARLY = 0.25
 # In so many trials ranks do more than reduce; one comes late to shrink; one more dies on the way.
@@ -97,6 +101,7 @@ class Trial:
     options: list = dataclasses.field(default_factory=list)
     dead: set = dataclasses.field(default_factory=set)  # ranks that are not to go on
     guilty: set = dataclasses.field(default_factory=set)  # ranks of which one must be named
+    queue: int = 0  # calls that a port may leave unaccepted; 0: as many as the system says
     sides: list = dataclasses.field(default_factory=list)  # sets of ranks that a cut parts for good
 
     @property
@@ -142,10 +147,11 @@ def pick_settings(rng):
     return {name: rng.choice(SETTINGS[name]) for name in sorted(names)}
 
 
-def derive(seed, number):
-    """The trial of that number."""
+def derive(seed, number, kinds=None):
+    """The trial of that number; of one of these kinds, if they are given."""
     rng = random.Random(f"{seed}/{number}")
-    kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
+    weights = dict.fromkeys(kinds, 1) if kinds else KINDS
+    kind = rng.choices(list(weights), list(weights.values()))[0]
     nics = 2 if kind == "nic_down" else rng.choice([1, 1, 2])
     trial = Trial(
         number=number,
@@ -172,7 +178,7 @@ def derive(seed, number):
 def complicate(trial, rng):
     if rng.random() < MIX:
         trial.options.append("mix=1")
-    if trial.kind in HARMLESS:
+    if trial.kind in HARMLESS or trial.kind == "flooded_shrink":
         return
     if rng.random() < PAUSE:
         trial.options.append(f"pause={rng.randrange(trial.ranks)}:{rng.randint(0, LATEST_PAUSE_MS)}")
@@ -271,6 +277,33 @@ def plan_stop(trial, rng, begin):
 
 def plan_strangers(trial, rng, begin):
     trial.acts.append(Act(begin, "rank", [str(rng.randrange(trial.ranks)), "strangers"]))
+
+
+def flood(trial, rng, rank, begin, seconds):
+    trial.queue = FLOODED_QUEUE
+    trial.acts.append(Act(begin, "rank", [str(rank), "flood", f"{seconds:.1f}", str(rng.randrange(1 << 30))]))
+
+
+def compute_ms(trial, rng):
+    """For longer than the silence a rank is not in the library."""
+    return rng.randint(int(1.5 * trial.silence_ms), 3 * trial.silence_ms)
+
+
+def plan_flooded(trial, rng, begin):
+    """All ports of a host whose rank computes. Also from the first operation on, whose connections are to be made."""
+    victim = rng.randrange(trial.ranks)
+    trial.options.append(f"slow={victim}:{compute_ms(trial, rng)}")
+    flood(trial, rng, victim, rng.choice([0, begin]), 2 * QUIET_SECONDS)
+
+
+def plan_flooded_shrink(trial, rng, begin):
+    """A rank ends, and those who are left find each other though one computes and its host's ports are flooded."""
+    victim, busy = rng.sample(range(trial.ranks), 2)
+    pause = compute_ms(trial, rng)
+    flood(trial, rng, busy, begin, 1 + 2 * pause / 1000)
+    trial.acts.append(Act(rng.randint(0, 500), "rank", [str(victim), "kill"]))
+    trial.dead = trial.guilty = {victim}
+    trial.options.append(f"pause={busy}:{pause}")
 
 
 def plan_slow(trial, rng, begin):

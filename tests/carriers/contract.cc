@@ -79,18 +79,21 @@ void WhatComesWakesWhoSleeps(const Makers& makers) {
 
 void FailuresAndFarewellsAreHeard(const Makers& makers) {
   const std::string text(kFaultText - 1, 'x');  // longer than a part of a message
-  RunRanks(makers, 1, [&](Rank& rank) {
-    MoveAll(rank, 1);
-    if (rank.rank == 0) {
-      rank.engine.TellFailure(tuttiInternalError, text);
-      return;
-    }
-    // Not its state: at the end of this test it leaves, too.
-    auto& mirror = rank.fabric.control(0);
-    EXPECT_TRUE(rank.Until([&] { return mirror.fault_code.load() == tuttiInternalError; }))
-        << rank.engine.Lost(0).value_or("");
-    EXPECT_EQ(std::string(mirror.fault_text.data()), text);
-  });
+  // Also by a rank that was never connected to the one that failed.
+  for (const bool connected : {true, false}) {
+    RunRanks(makers, 1, [&](Rank& rank) {
+      if (connected) MoveAll(rank, 1);
+      if (rank.rank == 0) {
+        rank.engine.TellFailure(tuttiInternalError, text);
+        return;
+      }
+      // Not its state: at the end of this test it leaves, too.
+      auto& mirror = rank.fabric.control(0);
+      EXPECT_TRUE(rank.Until([&] { return mirror.fault_code.load() == tuttiInternalError; }))
+          << rank.engine.Lost(0).value_or("");
+      EXPECT_EQ(std::string(mirror.fault_text.data()), text);
+    });
+  }
   RunRanks(makers, 1, [&](Rank& rank) {
     MoveAll(rank, 1);
     if (rank.rank == 0) return;  // it leaves

@@ -41,7 +41,7 @@ void Traffic::Step() {
   auto& from = rank.fabric.From(channel, wire, peer);
   while (emptied < slots && from.Look(kTagOfTraffic + emptied) == EmptyEnd::State::ready) {
     const std::uint32_t bytes = SizeOf(emptied, from.shape().capacity);
-    EXPECT_EQ(from.Header().bytes, bytes) << "slot " << emptied;
+    EXPECT_EQ(from.Content().bytes, bytes) << "slot " << emptied;
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < bytes; ++i) wrong += from.Data()[i] != Pattern(peer, channel, wire, emptied, i);
     EXPECT_EQ(wrong, 0U) << "slot " << emptied << " of " << bytes << " bytes on " << NameOf(wire);

@@ -254,6 +254,38 @@ def disorderly(rank, n):
             same(outputs[r], value_of(r, 2 * count, torch.float16), "all_gather to tensors two bytes apart")
 
 
+def other_strides(rank, n):
+    """An input that is only read may have any strides; ranks may have different ones."""
+    for count in (8, 300):
+        values = [value_of(r, count * count, torch.float32).view(count, count) for r in range(n)]
+        mine = values[rank] if rank == 0 else values[rank].t().contiguous().t()
+        outputs = [torch.empty(count, count) for _ in range(n)]
+        dist.all_gather(outputs, mine)
+        for r in range(n):
+            same(outputs[r], values[r], "all_gather of other strides")
+        outputs = [torch.empty(count, count) for _ in range(n)] if rank == 0 else None
+        dist.gather(mine, outputs, 0)
+        for r in range(n if rank == 0 else 0):
+            same(outputs[r], values[r], "gather of other strides")
+        every_second = value_of(rank, 2 * count, torch.float32)[::2].requires_grad_()
+        outputs = [torch.empty(count) for _ in range(n)]
+        dist.all_gather(outputs, every_second)
+        for r in range(n):
+            same(outputs[r], value_of(r, 2 * count, torch.float32)[::2], "all_gather of every second")
+
+
+def splits_on_some_ranks(rank, n):
+    """Ranks that give nothing for equal shares meet ranks that give the equal shares."""
+    for count in (5, 50_000):
+        inputs = torch.cat([value_of(rank, count, torch.float32, s) for s in range(n)])
+        output = torch.empty(n * count)
+        if rank == 0:
+            dist.all_to_all_single(output, inputs)
+        else:
+            dist.all_to_all_single(output, inputs, [count] * n, [count] * n if rank == 1 else None)
+        same(output, torch.cat([value_of(r, count, torch.float32, rank) for r in range(n)]), "all_to_all_single")
+
+
 def premul_sum(rank, n):
     from torch._C._distributed_c10d import _make_nccl_premul_sum
 
@@ -287,6 +319,12 @@ class Collectives(unittest.TestCase):
 
     def test_disorderly(self):
         self.each(disorderly)
+
+    def test_other_strides(self):
+        self.each(other_strides)
+
+    def test_splits_on_some_ranks(self):
+        self.each(splits_on_some_ranks)
 
     def test_objects(self):
         self.each(objects)

@@ -1,7 +1,6 @@
 """DistributedDataParallel of a small model: what it computes on tutti is what it computes on gloo; and torchrun starts it."""
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -91,9 +90,7 @@ class Ddp(unittest.TestCase):
             self.assertEqual(run.stdout.count("3 ranks are here"), 3, run.stdout + run.stderr)
 
     def test_variables_of_torchrun(self):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = ranks.free_port()
         children = []
         for rank in range(3):
             variables = {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}

@@ -1,9 +1,11 @@
 """Faults become exceptions that name who did what, within seconds."""
 
+import ctypes
 import os
 import signal
 import time
 import unittest
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -55,6 +57,76 @@ def killed_while_received_from(rank, n):
     return None
 
 
+def all_have_met():
+    """The group is made, on all ranks; this goes over the store, and nothing else has happened in the group."""
+    dist.distributed_c10d._get_default_group().monitored_barrier(timedelta(seconds=60), True)
+
+
+def killed_before_any_message(rank, n, dead):
+    """Whom it has never sent anything to does not wait for it until the timeout."""
+    all_have_met()
+    if rank == dead:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(1)
+    return caught(lambda: dist.recv(torch.ones(1), dead))
+
+
+def killed_while_waited_for(rank, n, dead):
+    """The same, but they wait already."""
+    all_have_met()
+    if rank == dead:
+        time.sleep(1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return caught(lambda: dist.all_reduce(torch.ones(1)) if rank == (dead + 1) % n else dist.recv(torch.ones(1), dead))
+
+
+def move_to_another_host():
+    """What the backend takes for one: processes there have numbers of their own. Goes on in a new process."""
+    if ctypes.CDLL(None).unshare(0x20000000) != 0:  # CLONE_NEWPID
+        raise PermissionError("no namespace of processes")
+    child = os.fork()
+    if child != 0:
+        os.waitpid(child, 0)
+        os._exit(0)
+
+
+def can_move():
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if ctypes.CDLL(None).unshare(0x20000000) == 0 else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def ended_on_another_host(rank, n, ended, port, signs):
+    """The same between hosts. Rank 0's is that of the store."""
+    if rank >= 2:
+        move_to_another_host()
+    os.environ["MASTER_ADDR"] = "127.0.0.1"
+    store = dist.TCPStore("127.0.0.1", port, n, rank == 0, timedelta(seconds=60))
+    dist.init_process_group("tutti", store=store, rank=rank, world_size=n, timeout=timedelta(seconds=60))
+    all_have_met()
+    if rank == ended:
+        time.sleep(1)  # its watcher has come
+        os._exit(1)
+    found = caught(lambda: dist.recv(torch.ones(1), ended))
+    signs.give(rank)
+    signs.wait_for(*(other for other in range(n) if other != ended))
+    return found
+
+
+def store_is_gone(rank, n, port, signs):
+    """Rank 0 keeps the store, and dies; the others have yet to meet."""
+    dist.init_process_group("tutti", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=n,
+                            timeout=timedelta(seconds=60))
+    all_have_met()
+    signs.give(rank)
+    if rank == 0:
+        signs.wait_for(*range(n))
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(1)
+    return caught(lambda: dist.recv(torch.ones(1), 3 - rank))
+
+
 def different_counts(rank, n):
     return caught(lambda: dist.all_reduce(torch.ones(10 + rank)))
 
@@ -67,37 +139,37 @@ def different_calls(rank, n):
     return caught(lambda: dist.all_reduce(torch.ones(10)) if rank == 0 else dist.broadcast(torch.ones(10), 0))
 
 
-def different_messages(rank, n):
+def different_messages(rank, n, signs):
     if rank == 0:  # small enough to be left behind for the receiver before anybody can know
         dist.send(torch.ones(10), 1)
-        time.sleep(2)
+        signs.wait_for("received")
         return None
-    return caught(lambda: dist.recv(torch.ones(20), 0))
+    found = caught(lambda: dist.recv(torch.ones(20), 0))
+    signs.give("received")
+    return found
 
 
-def absent_at_first(rank, n):
+def absent(rank, n, signs, calls_before):
+    for _ in range(calls_before):
+        dist.all_reduce(torch.ones(1))
     if rank == 1:
-        time.sleep(4)
+        signs.wait_for(0, 2)
         return None
-    return caught(lambda: dist.all_reduce(torch.ones(1)))
+    found = caught(lambda: dist.all_reduce(torch.ones(1)))
+    signs.give(rank)
+    return found
 
 
-def absent_later(rank, n):
-    dist.all_reduce(torch.ones(1))
-    if rank == 1:
-        time.sleep(5)
-        return None
-    return caught(lambda: dist.all_reduce(torch.ones(1)))
-
-
-def leaves_early(rank, n):
+def leaves_early(rank, n, signs):
     """Destroys the group while the others need it."""
     dist.all_reduce(torch.ones(1))
     if rank == 1:
         dist.destroy_process_group()
-        time.sleep(2)
+        signs.wait_for("failed")
         return None
-    return caught(lambda: [dist.all_reduce(torch.ones(1)) for _ in range(2)])
+    found = caught(lambda: [dist.all_reduce(torch.ones(1)) for _ in range(2)])
+    signs.give("failed")
+    return found
 
 
 def unmatched_receive(rank, n):
@@ -134,23 +206,48 @@ class Faults(unittest.TestCase):
         self.assertIsNone(got[0].error)
         self.expect(got[0].value[0], "died", "rank 1 to rank 0")
 
+    def test_killed_before_any_message(self):
+        for body in (killed_before_any_message, killed_while_waited_for):
+            for dead in (0, 1):
+                with self.subTest(body.__name__, dead=dead):
+                    got = ranks.outcomes(3, body, 3, dead)
+                    for rank in set(range(3)) - {dead}:
+                        self.assertIsNone(got[rank].error)
+                        self.expect(got[rank].value, f"rank {dead} (host", "died while", f"rank {rank} (host")
+
+    @unittest.skipUnless(can_move(), "this user may not make a namespace of processes")
+    def test_ended_on_another_host(self):
+        for n, ended in ((3, 2), (4, 1), (4, 3)):
+            with self.subTest(ranks=n, ended=ended):
+                got = ranks.outcomes(n, ended_on_another_host, n, ended, ranks.free_port(), ranks.Signs(), backend=None)
+                for rank in set(range(n)) - {ended}:
+                    self.assertIsNone(got[rank].error)
+                    self.expect(got[rank].value, f"rank {ended} (host", "died", f"rank {rank} (host")
+
+    def test_store_is_gone(self):
+        got = ranks.outcomes(3, store_is_gone, 3, ranks.free_port(), ranks.Signs(), backend=None)
+        for rank in (1, 2):
+            self.assertIsNone(got[rank].error)
+            self.expect(got[rank].value, "another rank failed or left", "the store through which the ranks meet")
+
     def test_calls_that_do_not_match(self):
         for body, words in ((different_counts, ["count=10", "count=11"]), (different_types, ["float32", "float64"]),
                             (different_calls, ["all_reduce", "broadcast"])):
             with self.subTest(body.__name__):
                 for outcome in ranks.run(2, body, 2):
                     self.expect(outcome, "rank 0", "rank 1", *words)
-        self.expect(ranks.run(2, different_messages, 2)[1], "rank 0", "count=10", "count=20")
+        self.expect(ranks.run(2, different_messages, 2, ranks.Signs())[1], "rank 0", "count=10", "count=20")
 
     def test_absent(self):
-        first = ranks.run(3, absent_at_first, 3, timeout=2)
-        later = ranks.run(3, absent_later, 3, timeout=2)
+        # Long enough for those who do come, also on a busy machine.
+        first = ranks.run(3, absent, 3, ranks.Signs(), 0, timeout=4)
+        later = ranks.run(3, absent, 3, ranks.Signs(), 1, timeout=4)
         for rank in (0, 2):
-            self.expect(first[rank], "rank 1", "2000 ms")
+            self.expect(first[rank], "rank 1", "4000 ms")
             self.expect(later[rank], "rank 1")
 
     def test_leaves_early(self):
-        got = ranks.run(2, leaves_early, 2)
+        got = ranks.run(2, leaves_early, 2, ranks.Signs())
         self.expect(got[0], "rank 1")
 
     def test_unmatched_receive(self):

@@ -9,8 +9,11 @@ milliseconds.
 import faulthandler
 import multiprocessing
 import os
+import random
+import socket
 import sys
 import tempfile
+import time
 import traceback
 from datetime import timedelta
 
@@ -20,6 +23,35 @@ import torch.distributed as dist
 import tutti_torch  # noqa: F401
 
 FORK = multiprocessing.get_context("fork")
+
+
+def free_port():
+    """A port of 127.0.0.1 that nobody listens on; not one that a connection may be given meanwhile (ip_local_port_range)."""
+    while True:
+        port = random.SystemRandom().randrange(15000, 32000)
+        with socket.socket() as tried:
+            try:
+                tried.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
+
+
+class Signs:
+    """What ranks tell each other beside the group, by files. The parent makes it."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory()
+
+    def give(self, name):
+        open(os.path.join(self.folder.name, str(name)), "w").close()
+
+    def wait_for(self, *names):
+        deadline = time.monotonic() + 60
+        for name in names:
+            while not os.path.exists(os.path.join(self.folder.name, str(name))):
+                assert time.monotonic() < deadline, f"no sign: {name}"
+                time.sleep(0.01)
 
 
 class Outcome:

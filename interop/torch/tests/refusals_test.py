@@ -45,6 +45,18 @@ def bad_tensors(rank, n):
             [4] + [0] * (n - 1))
     refused(["all_to_all_single", "negative", "-1"], group.alltoall_base, good, good, [-1, 5] + [0] * (n - 2),
             [4] + [0] * (n - 1))
+    for tensors in ([good, good],):
+        refused(["all_reduce", f"{len(tensors)} tensors were given", "one"], group.allreduce, tensors)
+        refused(["all_gather", f"{len(tensors)} tensors were given", "one"], group.allgather, [others], tensors)
+    # Of coalesced lists every rank refuses a size that differs, also where it is another rank's.
+    for place in range(n):
+        lists = [[torch.zeros(4)] for _ in range(n)]
+        lists[place] = [torch.zeros(5)]
+        refused(["all_gather_coalesced", "is 5", "is 4"], group.allgather_coalesced, lists, [good])
+        lists[place] = [torch.zeros(4).double()]
+        refused(["all_gather_coalesced", "Double", "Float"], group.allgather_coalesced, lists, [good])
+    refused(["all_gather_coalesced", f"is {n + 1}", f"is {n}"], group.allgather_coalesced,
+            [[torch.zeros(4)] for _ in range(n + 1)], [good])
     refused(["gather", "dst", "99"], group.gather, [], [good], gather_options(99))
     refused(["broadcast", "src", "-1"], group.broadcast, [good], broadcast_options(-1))
     refused(["send", "caller"], group.send, [good], rank, 0)

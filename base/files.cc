@@ -1,0 +1,191 @@
+#include "base/files.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/plain_text.h"
+
+namespace tutti {
+namespace {
+
+// The time that a writer of a pipe may take between two pieces.
+constexpr int kPatienceMs = 30'000;
+constexpr mode_t kPermissions = 0777;
+constexpr mode_t kForAll = 0666;  // less the umask
+
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+
+  int get() const { return descriptor_; }
+  bool is_open() const { return descriptor_ >= 0; }
+  struct stat Status() const {
+    struct stat status {};
+    if (fstat(descriptor_, &status) != 0) status = {};
+    return status;
+  }
+  // False, with errno: some systems tell of a full disk only here.
+  bool Close() {
+    const int descriptor = std::exchange(descriptor_, -1);
+    return close(descriptor) == 0 || errno == EINTR;
+  }
+
+ private:
+  int descriptor_;
+};
+
+template <typename Call>
+auto Retried(Call&& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+[[noreturn]] void ThrowCannot(const char* what, const std::string& path) {
+  const int error_number = errno;
+  ThrowSystem(fmt::format("cannot {} {}", what, Printable(path)), error_number);
+}
+
+bool WriteAll(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const auto written = Retried([&] { return write(descriptor, text.data(), text.size()); });
+    if (written < 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+// The number of an open file of this process, if that is what the path names.
+std::optional<int> OpenFileNamed(std::string_view path) {
+  if (path == "-" || path == "/dev/stdout") return STDOUT_FILENO;
+  if (path == "/dev/stderr") return STDERR_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    if (!path.starts_with(folder)) continue;
+    const auto digits = path.substr(folder.size());
+    int number = 0;
+    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (status == std::errc() && end == digits.data() + digits.size() && number >= 0) return number;
+  }
+  return std::nullopt;
+}
+
+std::uint64_t RandomNumber() {
+  std::uint64_t number = 0;
+  if (getrandom(&number, sizeof number, 0) != sizeof number) ThrowErrno("drawing a random number");
+  return number;
+}
+
+void WriteInto(const File& file, const std::string& path, std::string_view text) {
+  if (!file.is_open() || !WriteAll(file.get(), text)) ThrowCannot("write", path);
+}
+
+// Pipes, devices: what is there is written to.
+void WriteToOther(const std::string& path, std::string_view text) {
+  // A pipe that nobody reads is refused and not waited for.
+  File file(Retried([&] { return open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); }));
+  if (!file.is_open()) ThrowCannot("write", path);
+  const auto status = file.Status();
+  if (S_ISFIFO(status.st_mode) && status.st_uid != geteuid()) {
+    Throw(tuttiInvalidUsage, "{} is not written: it is a pipe of another user", Printable(path));
+  }
+  if (S_ISREG(status.st_mode)) Throw(tuttiSystemError, "cannot write {}: it changed meanwhile", Printable(path));
+  if (const int flags = fcntl(file.get(), F_GETFL); flags >= 0) fcntl(file.get(), F_SETFL, flags & ~O_NONBLOCK);
+  WriteInto(file, path, text);
+}
+
+// Where no file can be made beside it: a single file mounted into a container, a directory without the right to write.
+// It must be this user's alone: a second name could be one that another user gave to it.
+void WriteInPlace(const std::string& path, std::string_view text, int why) {
+  File file(Retried([&] { return open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK); }));
+  const auto status = file.is_open() ? file.Status() : (struct stat){};
+  if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || status.st_nlink != 1) {
+    errno = why;
+    ThrowCannot("write", path);
+  }
+  if (ftruncate(file.get(), 0) != 0) ThrowCannot("write", path);
+  WriteInto(file, path, text);
+}
+
+}  // namespace
+
+std::string ReadFile(const std::string& path, std::size_t most) {
+  // Not to be held up by a pipe without a writer.
+  const File file(Retried([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); }));
+  if (!file.is_open()) ThrowCannot("read", path);
+  std::string text;
+  constexpr std::size_t kPiece = std::size_t{64} << 10;
+  std::array<char, kPiece> piece;
+  for (;;) {
+    const auto got = Retried([&] { return read(file.get(), piece.data(), piece.size()); });
+    if (got == 0) return text;
+    if (got < 0 && errno == EAGAIN) {
+      pollfd awaited{file.get(), POLLIN, 0};
+      if (Retried([&] { return poll(&awaited, 1, kPatienceMs); }) > 0) continue;
+      errno = ETIMEDOUT;
+    }
+    if (got < 0) ThrowCannot("read", path);
+    text.append(piece.data(), static_cast<std::size_t>(got));
+    // An endless one is not read to its end.
+    if (text.size() > most) {
+      Throw(tuttiInvalidArgument, "{} has more than {} bytes, the most that is read of such a file", Printable(path),
+            most);
+    }
+  }
+}
+
+void WriteFile(const std::string& path, std::string_view text) {
+  if (const auto number = OpenFileNamed(path)) {
+    WriteInto(File(fcntl(*number, F_DUPFD_CLOEXEC, 0)), path, text);
+    return;
+  }
+  struct stat old {};
+  const bool exists = lstat(path.c_str(), &old) == 0;
+  if (exists && S_ISLNK(old.st_mode)) {
+    Throw(tuttiInvalidUsage,
+          "{} is not written: it is a symbolic link, which another user may have laid; name the file that is meant",
+          Printable(path));
+  }
+  if (exists && !S_ISREG(old.st_mode)) return WriteToOther(path, text);
+
+  // A reader sees a whole file. If another user has put a file under this name, the rename replaces it, or fails in a
+  // directory like /tmp. That file is never written to.
+  const std::string beside = fmt::format("{}.{:016x}", path, RandomNumber());
+  File file(
+      Retried([&] { return open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kForAll); }));
+  if (!file.is_open()) {
+    if (exists && (errno == EACCES || errno == EPERM || errno == EROFS)) return WriteInPlace(path, text, errno);
+    ThrowCannot("write", path);
+  }
+  const auto give_up = [&](int why) {
+    unlink(beside.c_str());
+    errno = why;
+  };
+  const bool keeps = exists && old.st_uid == geteuid();
+  if (!WriteAll(file.get(), text) || (keeps && fchmod(file.get(), old.st_mode & kPermissions) != 0) || !file.Close()) {
+    give_up(errno);
+    ThrowCannot("write", path);
+  }
+  if (rename(beside.c_str(), path.c_str()) == 0) return;
+  const int why = errno;
+  give_up(why);
+  if (exists && why == EBUSY) return WriteInPlace(path, text, why);
+  ThrowCannot("write", path);
+}
+
+}  // namespace tutti

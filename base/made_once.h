@@ -1,0 +1,44 @@
+// An object of which a process has one: made when it is first asked for, and never destroyed, because threads may use
+// it while the process exits.
+//
+// A static of a function would do, but for fork(): the compiler makes it under a lock of its own, and a child that is
+// forked meanwhile waits for that lock for ever. Here threads that come at once make one each, and the first one's
+// counts; a child that is forked meanwhile makes its own.
+//
+// Thread-safety: all members, from any thread. REQUIRES: constant-initialised (static constinit), and a T that nobody
+// has used may be destroyed.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+namespace tutti {
+
+template <typename T>
+class MadeOnce {
+ public:
+  constexpr MadeOnce() = default;
+  MadeOnce(const MadeOnce&) = delete;
+  MadeOnce& operator=(const MadeOnce&) = delete;
+
+  T& Get() {
+    return Get([] { return std::make_unique<T>(); });
+  }
+  // `make` returns a std::unique_ptr<T>. If it throws, nothing is made, and the next caller tries again.
+  template <typename Make>
+  T& Get(Make&& make) {
+    // Acquire and release: a thread that finds the pointer finds the object behind it.
+    T* made = made_.load(std::memory_order_acquire);
+    if (made != nullptr) [[likely]]
+      return *made;
+    std::unique_ptr<T> fresh = make();
+    const bool first =
+        made_.compare_exchange_strong(made, fresh.get(), std::memory_order_acq_rel, std::memory_order_acquire);
+    return first ? *fresh.release() : *made;
+  }
+
+ private:
+  std::atomic<T*> made_{nullptr};
+};
+
+}  // namespace tutti

@@ -1,0 +1,16 @@
+# tutti_suites_of(OUT SOURCES...): a GoogleTest filter of all suites that the sources define, whatever the prefix of their
+# instantiation.
+function(tutti_suites_of out)
+  set(suites)
+  foreach(source ${ARGN})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+    file(STRINGS ${source} lines REGEX "^(TEST|TEST_F|TEST_P|TYPED_TEST)\\([A-Za-z0-9_]+")
+    foreach(line ${lines})
+      string(REGEX REPLACE "^[A-Z_]+\\(([A-Za-z0-9_]+).*" "\\1" suite "${line}")
+      list(APPEND suites ${suite}.* */${suite}.*)
+    endforeach()
+  endforeach()
+  list(REMOVE_DUPLICATES suites)
+  string(REPLACE ";" ":" suites "${suites}")
+  set(${out} "${suites}" PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,159 @@
+// libFuzzer target. What a peer in another process may write into the slots and heads of its segment while a run of any
+// algorithm reads them: the run ends, waits, or sees a fault, and touches no memory but its own.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "algorithms/build.h"
+#include "base/datatype.h"
+#include "executors/host/run_testing.h"
+
+namespace tutti {
+namespace {
+
+using testing::OneWindow;
+using testing::RankBesideStranger;
+
+constexpr int kChannels = 4;
+constexpr std::uint32_t kTag = 7;
+constexpr std::size_t kMostBytes = 4096;
+constexpr int kMostWrites = 64;
+constexpr tuttiAlgorithm_t kAlgorithms[] = {
+    tuttiAlgorithmDirect,    tuttiAlgorithmTwoShot,           tuttiAlgorithmRing,     tuttiAlgorithmDoubleBinaryTree,
+    tuttiAlgorithmRecursive, tuttiAlgorithmRecursiveDoubling, tuttiAlgorithmBinomial, tuttiAlgorithmGrouped};
+constexpr tuttiDataType_t kTypes[] = {tuttiUint8, tuttiFloat16, tuttiFloat32, tuttiInt64};
+
+void Require(bool promise) {
+  if (!promise) __builtin_trap();
+}
+
+// Bytes of the input; zeros behind its end.
+class Choices {
+ public:
+  explicit Choices(std::span<const std::byte> input) : left_(input) {}
+
+  bool empty() const { return left_.empty(); }
+  template <typename Word = std::uint8_t>
+  Word Next() {
+    Word word{};
+    const auto bytes = std::min(sizeof word, left_.size());
+    std::memcpy(&word, left_.data(), bytes);
+    left_ = left_.subspan(bytes);
+    return word;
+  }
+  std::size_t Below(std::size_t n) { return Next() % n; }
+
+ private:
+  std::span<const std::byte> left_;
+};
+
+// How many slots this rank has filled for the stranger: what an honest one would say at the end that it has emptied.
+std::uint32_t Filled(Fabric& fabric, int channel, Wire wire, bool post) {
+  const int ring = post ? fabric.nranks() : RankBesideStranger::kStranger;
+  const auto shape = fabric.layout().Shape(wire, ring);
+  std::uint32_t most = 0;
+  for (std::uint32_t i = 0; i < shape.depth; ++i) {
+    const auto* const slot =
+        fabric.segment(fabric.rank()) + fabric.layout().RingOffset(channel, wire, ring) + std::size_t{i} * shape.stride;
+    most = std::max(most, FlagNumber(reinterpret_cast<const SlotHeader*>(slot)->flag.load()));
+  }
+  return most;
+}
+
+// The stranger writes one slot or one head: an honest one, but for some words.
+void Write(Choices& choices, RankBesideStranger& beside, int channels, const Shape& shape, std::uint64_t window_bytes) {
+  const int channel = static_cast<int>(choices.Below(static_cast<std::size_t>(channels)));
+  const bool post = choices.Below(2) != 0;
+  if (choices.Below(4) == 0) {
+    const auto honest = Filled(beside.fabric(), channel, shape.wire, post);
+    beside.Emptied(channel, shape.wire, post) = choices.Below(2) == 0 ? honest : choices.Next<std::uint32_t>();
+    return;
+  }
+  auto slot = beside.Next(channel, shape.wire, post);
+  slot.header->bytes =
+      choices.Below(4) == 0 ? choices.Next<std::uint32_t>() : static_cast<std::uint32_t>(shape.chunk_bytes);
+  slot.header->kind = static_cast<SlotKind>(choices.Below(8) == 0 ? choices.Next<std::uint16_t>() : choices.Below(4));
+  slot.header->window = choices.Below(4) == 0 ? choices.Next<std::uint16_t>() : OneWindow::kNumber;
+  const auto address =
+      choices.Below(2) == 0 ? choices.Next<std::uint64_t>() : choices.Next<std::uint16_t>() % window_bytes;
+  std::memcpy(&slot.header->address, &address, sizeof address);
+  if (choices.Below(16) == 0) {
+    slot.header->flag.store(choices.Next<std::uint64_t>());
+  } else {
+    slot.Publish(kTag);
+  }
+}
+
+void Fuzz(std::span<const std::byte> input) {
+  // The stranger is forked once; connections go on counting from run to run, as in a job.
+  static RankBesideStranger beside(kChannels);
+  static OneWindow window(2 * kMostBytes);
+  Choices choices(input);
+  Question question{static_cast<Collective>(choices.Below(kScheduledCollectives)), 0, 2};
+  question.root = HasRoot(question.collective) ? static_cast<int>(choices.Below(2)) : 0;
+  question.channels = 1 + static_cast<int>(choices.Below(2));
+  question.posts = choices.Below(4) != 0;
+  const auto algorithm = kAlgorithms[choices.Below(std::size(kAlgorithms))];
+  const auto type = kTypes[choices.Below(std::size(kTypes))];
+  if (FabricChannels(algorithm, question.posts) * question.channels > kChannels) return;
+  const auto schedule = Build(algorithm, question);
+  if (!schedule) return;
+
+  const auto wire = static_cast<Wire>(choices.Below(kWires));
+  const std::size_t most = std::min<std::size_t>(beside.fabric().layout().Shape(wire, 0).capacity, 1024);
+  const Shape shape{wire, std::max<std::size_t>(most / (1 + choices.Below(4)) / 16 * 16, 16)};
+  const std::size_t bytes = (choices.Next<std::uint16_t>() % kMostBytes) / SizeOf(type) * SizeOf(type);
+  const auto extents = UniformExtents(question.collective, 2, schedule->blocks, bytes);
+  const Plan plan(*schedule, extents, shape, type, tuttiSum, beside.fabric(), 0);
+  Run run(plan, beside.fabric(), window);
+
+  // As long as a tensor of this size whose every other run of elements is another's.
+  std::vector<std::byte> in(4 * bytes + 16), out(4 * bytes + 16);
+  const std::size_t elements = 2 * bytes / SizeOf(type), run_elements = 4;
+  const std::array<StridedDim, 2> dims = {{{elements / run_elements + 1, 2 * run_elements}, {run_elements, 1}}};
+  const Strided strided(dims, SizeOf(type));
+  std::vector<std::byte> wide(2 * (2 * bytes + 2 * run_elements * SizeOf(type)));
+  Launch launch;
+  launch.input = in.data();
+  launch.output = out.data();
+  if (choices.Below(4) == 0) {
+    launch.output = wide.data();
+    launch.output_strided = &strided;
+  }
+  launch.tag = kTag;
+  launch.scaled = IsReducing(question.collective) && choices.Below(4) == 0;
+  launch.stream_output = choices.Below(2) == 0;
+  run.Start(launch);
+  for (int i = 0; i < kMostWrites && !choices.empty(); ++i) {
+    Write(choices, beside, kChannels, shape, window.memory().size());
+    bool done = true;
+    for (std::size_t c = 0; c < run.channels(); ++c) {
+      const auto progress = run.Advance(c);
+      if (progress == Run::Progress::faulted) {
+        Require(run.fault(c).kind != Fault::Kind::none && run.fault(c).peer == RankBesideStranger::kStranger);
+        i = kMostWrites;
+      }
+      done = done && progress == Run::Progress::done;
+    }
+    if (done) break;
+    run.WaitsFor(0);
+  }
+  // The next run finds empty rings.
+  for (int channel = 0; channel < kChannels; ++channel) {
+    for (const bool post : {false, true}) {
+      beside.Emptied(channel, wire, post) = Filled(beside.fabric(), channel, wire, post);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  tutti::Fuzz(std::as_bytes(std::span(data, size)));
+  return 0;
+}

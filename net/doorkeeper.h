@@ -1,0 +1,52 @@
+// A thread that looks after the ports at which a rank can be called while its program computes.
+//
+// Ports that nobody drains fill: then the system leaves new calls unanswered, and a rank that lives looks as dead as
+// one whose system has gone. So a thread takes in whoever calls, and keeps those who prove themselves (lobby.h) until
+// they are asked for. It sleeps while nobody calls. Strangers cost the data path nothing: that looks at one descriptor,
+// which only proven connections make readable.
+//
+// Thread-safety: one thread at a time. In a forked child this is a husk that does nothing.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "net/lobby.h"
+
+namespace tutti {
+
+class Doorkeeper {
+ public:
+  // Of rank `rank`'s ports. REQUIRES: the listeners listen. Throws tuttiSystemError when there is no thread to be had.
+  Doorkeeper(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose, int rank);
+  // Ends listening, also for copies of the ports in forked children. In such a child: leaves the parent's alone.
+  ~Doorkeeper();
+  Doorkeeper(const Doorkeeper&) = delete;
+  Doorkeeper& operator=(const Doorkeeper&) = delete;
+
+  // Those who have proven themselves and were not given out yet, in their order.
+  std::vector<Admitted> Take();
+  // Polls readable while Take() would give somebody.
+  int descriptor() const { return shared_->news.fd(); }
+
+ private:
+  struct Shared {
+    Lobby lobby;  // the thread's
+    Socket stop;  // eventfds
+    Socket news;
+    std::mutex mutex;
+    std::vector<Admitted> admitted;  // under mutex
+  };
+  static void Serve(Shared& shared);
+
+  pid_t owner_;
+  std::unique_ptr<Shared> shared_;
+  std::unique_ptr<std::thread> thread_;
+};
+
+}  // namespace tutti

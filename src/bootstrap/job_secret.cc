@@ -1,0 +1,60 @@
+#include "src/bootstrap/job_secret.h"
+
+#include <mutex>
+#include <optional>
+
+#include "base/error.h"
+#include "base/fork_safe_mutex.h"
+#include "base/made_once.h"
+#include "net/wire.h"
+
+namespace tutti {
+namespace {
+
+// Some 50 ms of a core. More memory would hurt: hundreds of ranks of one host may do this at the same moment.
+constexpr unsigned long long kPasses = 3;
+constexpr std::size_t kMemory = std::size_t{16} << 20;
+
+SecretKey Stretch(std::string_view secret, std::span<const std::byte> job_facts) {
+  const auto salt = KeyedHash<crypto_pwhash_SALTBYTES>(SecretKey(), "tutti salt", {job_facts});
+  std::array<std::byte, SecretKey::kBytes> bytes;
+  if (crypto_pwhash(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(), secret.data(), secret.size(),
+                    reinterpret_cast<const unsigned char*>(salt.data()), kPasses, kMemory,
+                    crypto_pwhash_ALG_ARGON2ID13) != 0) {
+    Throw(tuttiSystemError, "there is no memory ({} MiB) to make the job's key from TUTTI_SECRET", kMemory >> 20);
+  }
+  const SecretKey key{std::span<const std::byte, SecretKey::kBytes>(bytes)};
+  sodium_memzero(bytes.data(), bytes.size());
+  return key;
+}
+
+// The last one that this process has computed: its ranks, and its communicators of one job, have the same.
+struct Last {
+  ForkSafeMutex mutex;  // or a child that is forked while a thread computes would wait for that thread for ever
+  std::array<std::byte, 32> of{};
+  std::optional<SecretKey> key;
+};
+
+// Never destroyed: another thread may still be joining when the process exits.
+Last& LastKey() {
+  static constinit MadeOnce<Last> last;
+  return last.Get();
+}
+
+}  // namespace
+
+SecretKey KeyOfSecret(std::string_view secret, std::span<const std::byte> job_facts) {
+  const auto password = DeriveKey(SecretKey(), "tutti password", {BytesOf(secret)});
+  if (secret.empty()) return DeriveKey(password, "tutti job secret", {job_facts});
+  const auto of = KeyedHash<32>(password, "tutti stretched", {job_facts});
+  auto& last = LastKey();
+  // Held while it computes: ranks that are threads of one process shall wait for it rather than compute it as well.
+  const std::scoped_lock lock(last.mutex);
+  if (!last.key || last.of != of) {
+    last.key = Stretch(secret, job_facts);
+    last.of = of;
+  }
+  return DeriveKey(*last.key, "tutti job secret", {job_facts});
+}
+
+}  // namespace tutti

@@ -1,0 +1,21 @@
+// The key of a job whose ranks were given a text as their secret (TUTTI_SECRET).
+//
+// People choose short texts. Somebody who has seen one proof of a rank can try texts until one fits, so each try is
+// made expensive: Argon2id (RFC 9106), with the job's own facts as salt, so that no table of tries serves for two jobs.
+// An empty text protects nothing and is not stretched; secrets of unique ids are 256 random bits and never come here.
+//
+// Thread-safety: safe to call anywhere; a process computes the same key once, whatever its number of ranks.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "net/secret_key.h"
+
+namespace tutti {
+
+// Throws tuttiSystemError when there is no memory for it (16 MiB).
+SecretKey KeyOfSecret(std::string_view secret, std::span<const std::byte> job_facts);
+
+}  // namespace tutti

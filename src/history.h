@@ -1,0 +1,80 @@
+// What collectives this rank has begun, in their order, and whether another rank has begun the same: by marks
+// (control_block.h), whose digests are cumulative, so that one equal mark proves all that came before it.
+//
+// A rank compares a peer's mark with what it had begun itself when it was as far as the peer is. A peer that is ahead
+// is remembered, and compared when this rank has come as far.
+//
+// Thread-safety: used by one thread at a time; peers read what Begin publishes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "transports/control_block.h"
+
+namespace tutti {
+
+class History {
+ public:
+  // Marks of the last so many collectives are kept: a peer that is further behind cannot be compared yet.
+  static constexpr std::size_t kKept = 256;
+
+  // What ranks publish, by rank. It outlives this.
+  History(std::vector<ControlBlock*> blocks, int own)
+      : blocks_(std::move(blocks)), own_(*blocks_[static_cast<std::size_t>(own)]), peers_(blocks_.size()) {}
+
+  // A collective begins. Its record is written, so that a peer that sees the mark finds the record.
+  void Begin(std::uint64_t sequence, std::uint64_t digest) {
+    newest_ = MarkOf(sequence, digest);
+    kept_[sequence % kKept] = newest_;
+    own_.mark.store(newest_, std::memory_order_release);
+  }
+
+  // Whether `rank` has begun others, as far as both have come.
+  bool Contradicts(int rank) {
+    auto& [ahead, compared] = peers_[static_cast<std::size_t>(rank)];
+    const auto theirs = blocks_[static_cast<std::size_t>(rank)]->mark.load(std::memory_order_acquire);
+    if (ahead != 0 && Reached(ahead)) {
+      if (Differs(ahead)) return true;
+      compared = MarkedSequence(ahead);
+      ahead = 0;
+    }
+    if (Reached(theirs)) {
+      compared = MarkedSequence(theirs);
+      return Differs(theirs);
+    }
+    if (ahead == 0) ahead = theirs;
+    return false;
+  }
+
+  // How many collectives this rank has begun, modulo 2^32, and how many of them have been compared with that rank's.
+  std::uint32_t newest() const { return MarkedSequence(newest_); }
+  std::uint32_t compared(int rank) const { return peers_[static_cast<std::size_t>(rank)].compared; }
+  // The last marks, oldest first.
+  std::vector<std::uint64_t> Marks(std::size_t most) const;
+
+ private:
+  struct Peer {
+    std::uint64_t ahead = 0;  // a mark that this rank has not reached yet; 0: none
+    std::uint32_t compared = 0;
+  };
+
+  // Counts wrap at 2^32; ranks are never so far apart.
+  bool Reached(std::uint64_t mark) const {
+    return static_cast<std::int32_t>(MarkedSequence(newest_) - MarkedSequence(mark)) >= 0;
+  }
+  bool Differs(std::uint64_t mark) const {
+    const auto own = kept_[MarkedSequence(mark) % kKept];
+    return MarkedSequence(own) == MarkedSequence(mark) && own != mark;
+  }
+
+  std::vector<ControlBlock*> blocks_;
+  ControlBlock& own_;
+  std::uint64_t newest_ = 0;
+  std::array<std::uint64_t, kKept> kept_{};
+  std::vector<Peer> peers_;  // by rank
+};
+
+}  // namespace tutti

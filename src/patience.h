@@ -1,0 +1,31 @@
+// Waits of control calls for other threads of this process: yields at first, then naps. Nobody rings; a nap is short.
+//
+// Thread-safety: a Patience belongs to one wait of one thread.
+#pragma once
+
+#include <sched.h>
+
+#include <chrono>
+#include <thread>
+
+namespace tutti {
+
+class Patience {
+ public:
+  void Pause() {
+    // A call that is about to leave needs some microseconds. A stream's work may take minutes.
+    if (++pauses_ < kYields) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+
+ private:
+  static constexpr int kYields = 1000;
+  static constexpr std::chrono::microseconds kNap{200};
+
+  int pauses_ = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""A flood of connections by somebody without the secret, on every TCP port of this network namespace and every abstract
+Unix socket of Tutti's: idle ones, ones that begin a handshake and stop, and ones that talk.
+
+    flood.py SECONDS SEED
+
+More are open at a time than a port's queue holds. Says at the end how many it made. Exit status: 1 if nobody listened."""
+
+import collections
+import os
+import random
+import resource
+import socket
+import sys
+import time
+
+# A port's queue holds at most 4096 (net.core.somaxconn).
+OPEN_AT_A_TIME = 4500
+LISTENING = "0A"
+# What Tutti's client says first, and what another could make of the rest: purpose, ranks, and a share.
+MAGIC = b"tuttiHS\x02"
+HELLO_BYTES = 53
+TOGETHER = 64
+LOOK_AGAIN_SECONDS = 0.5
+
+
+def tcp_ports():
+    """Addresses there are words of 32 bits in this machine's order."""
+    for family, path in (socket.AF_INET, "/proc/net/tcp"), (socket.AF_INET6, "/proc/net/tcp6"):
+        for line in open(path):
+            fields = line.split()
+            if len(fields) > 3 and fields[3] == LISTENING:
+                address, port = fields[1].split(":")
+                words = (address[at : at + 8] for at in range(0, len(address), 8))
+                packed = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)
+                yield family, (socket.inet_ntop(family, packed), int(port, 16))
+
+
+def unix_sockets():
+    names = {line.split()[-1] for line in open("/proc/net/unix") if "@tutti" in line}
+    for name in sorted(names):
+        yield socket.AF_UNIX, "\0" + name[1:]
+
+
+def begin(family, address):
+    """A connection on its way, or None where the port takes no more."""
+    one = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        one.connect(address)
+    except BlockingIOError:
+        if family == socket.AF_UNIX:
+            one.close()
+            return None
+    except OSError:
+        one.close()
+        return None
+    return one
+
+
+def talk(one, rng):
+    hello = MAGIC + bytes([rng.randint(0, 5)]) + rng.randbytes(HELLO_BYTES - len(MAGIC) - 1)
+    said = rng.choice([b"", b"", hello[: rng.randint(1, HELLO_BYTES - 1)], hello, hello + rng.randbytes(40), rng.randbytes(200)])
+    try:
+        if said:
+            one.send(said)
+    except OSError:
+        pass  # not connected yet, or put out
+
+
+def main():
+    seconds, rng = float(sys.argv[1]), random.Random(sys.argv[2])
+    wanted = 1 << 16
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
+    places, made, end, look = [], 0, time.monotonic() + seconds, 0.0
+    kept = collections.deque()
+    while time.monotonic() < end:
+        if time.monotonic() >= look:
+            look = time.monotonic() + LOOK_AGAIN_SECONDS
+            places = [*tcp_ports(), *unix_sockets()]
+        most = max(1, min(OPEN_AT_A_TIME * len(places), min(wanted, hard) - 100))
+        for family, address in rng.sample(places, len(places)):
+            fresh = [one for one in (begin(family, address) for _ in range(TOGETHER)) if one]
+            for one in fresh:
+                talk(one, rng)
+            made += len(fresh)
+            kept.extend(fresh)
+        while len(kept) > most:
+            kept.popleft().close()
+        if not places:
+            time.sleep(0.01)
+    print(f"{made} connections in {seconds:.1f} s, {len(kept)} of them open at the end")
+    return 0 if made else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+// Sleeping between hosts: executors/host/doorbell.cc with transports/network.cc itself. Several threads of a rank sleep
+// at once, and any of them takes in what the others wait for.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "executors/host/doorbell.h"
+#include "tests/model/checker.h"
+#include "transports/network.h"
+
+namespace tutti::model {
+namespace {
+
+constexpr int kPeer = 1;
+constexpr std::chrono::microseconds kLimit{1};
+
+// What a peer has sent, slot i to connection i, and a descriptor that polls readable for as long as some of it is to be
+// taken.
+struct Line {
+  int readable = NewBell();
+  std::atomic<std::uint32_t>* sent = new std::atomic<std::uint32_t>(0);
+
+  void Send() const {
+    sent->fetch_add(1, std::memory_order_release);
+    RingFromOutside(readable);
+  }
+};
+
+class LineCarrier final : public Carrier {
+ public:
+  LineCarrier(CarrierEvents& events, const Line& line) : events_(events), line_(line) {}
+
+  void Connect(int) override {}
+  int Room(int) const override { return 1; }
+  void Send(int, const SlotMessage&, const std::byte*) override {}
+  void SendControl(int, std::span<const std::byte>) override {}
+  void Flush(int) override {}
+  bool Advance() override {
+    std::uint64_t rings;
+    if (read(line_.readable, &rings, sizeof rings) != sizeof rings) return false;
+    const auto before = taken_;
+    for (const auto sent = line_.sent->load(std::memory_order_acquire); taken_ < sent; ++taken_) {
+      events_.Landed(kPeer, SlotMessage{taken_, 1, 0, 0});
+    }
+    return taken_ != before;
+  }
+  void LookForSilence() override {}
+  int descriptor() const override { return line_.readable; }
+  Deadline::Milliseconds LongestWait() const override { return std::chrono::hours(1); }
+  void Close() override {}
+  bool Reaches(int) const override { return true; }
+  bool Delivered(int) const override { return true; }
+
+ private:
+  CarrierEvents& events_;
+  const Line& line_;
+  std::uint32_t taken_ = 0;
+};
+
+// A rank of this host whose threads wait for two things each of which comes once: from rank 1, of another host, or from
+// others of this host.
+struct Rank {
+  std::array<std::atomic<int>, 2> events{};
+  Line line;
+  ControlBlock block{};
+  ControlBlock mirror{};
+  Fabric fabric;
+  NetworkEngine engine;
+  Sleeper sleeper;
+
+  Rank()
+      : fabric(0, {&block, &mirror}, {NewBell()}),
+        engine(
+            fabric, {kPeer}, [this](CarrierEvents& events) { return std::make_unique<LineCarrier>(events, line); },
+            [this](int) {
+              return std::vector<ConnectionRings>{{&events[0]}, {&events[1]}};
+            }),
+        sleeper(fabric) {
+    mirror.hears_barriers.store(1, std::memory_order_relaxed);
+    // It has slept before, so it knows that all ranks hear its barriers; and two threads at once, so there are bells.
+    sleeper.Sleep(kLimit, [] { return true; });
+    const int first = engine.TakeBell(), second = engine.TakeBell();
+    engine.ReturnBell(first);
+    engine.ReturnBell(second);
+    Name(block.sleepers, "sleepers");
+    Name(block.sleeping, "sleeping");
+    Name(events[0], "event 0");
+    Name(events[1], "event 1");
+  }
+};
+
+// A thread that waits for one event.
+std::function<void()> WaiterFor(Rank& rank, std::size_t event) {
+  return [&rank, event] {
+    const auto came = [&] { return rank.events[event].load(std::memory_order_acquire) != 0; };
+    while (!came()) rank.sleeper.Sleep(kLimit, came);
+  };
+}
+
+// Another thread of the rank drives the network, takes in what the sleeper waits for, and goes on to other things.
+Result AnotherTakesTheSlotIn(const Options& options = {}) {
+  return Explore(
+      [] {
+        auto* const rank = new Rank;
+        return Program{{WaiterFor(*rank, 0), [=] { rank->engine.Progress(); }, [=] { rank->line.Send(); }}, nullptr};
+      },
+      options);
+}
+
+// What a thread waits for is done by another rank of this host.
+Result ALocalRankPublishes(const Options& options = {}) {
+  return Explore(
+      [] {
+        auto* const rank = new Rank;
+        return Program{{WaiterFor(*rank, 0),
+                        [=] {
+                          rank->events[0].fetch_add(1, std::memory_order_release);
+                          WakeSleepers(rank->fabric);
+                        }},
+                       nullptr};
+      },
+      options);
+}
+
+// The same for several threads, with one ring of the one bell that their rank has. (That it is rung if anybody sleeps
+// is the matter of the model before, so that here it may just be rung.)
+Result OneRingIsFor(int threads, const Options& options = {}) {
+  return Explore(
+      [threads] {
+        auto* const rank = new Rank;
+        Program program;
+        for (int t = 0; t < threads; ++t) {
+          program.threads.emplace_back([=] {
+            const int bell = rank->engine.TakeBell();
+            if (rank->events[0].load(std::memory_order_acquire) == 0) rank->engine.Sleep(bell, kLimit);
+            rank->engine.ReturnBell(bell);
+          });
+        }
+        program.threads.emplace_back([=] {
+          rank->events[0].fetch_add(1, std::memory_order_release);
+          RingFromOutside(rank->fabric.bell(0));
+        });
+        return program;
+      },
+      options);
+}
+
+Options Without(Primitive primitive) {
+  Options options;
+  options.drop = {primitive};
+  return options;
+}
+
+TEST(NetworkSleepModel, AThreadIsToldOfASlotThatAnotherTookIn) {
+  EXPECT_EQ(AnotherTakesTheSlotIn().failure, "");
+  EXPECT_NE(AnotherTakesTheSlotIn(Without(Primitive::bell)).failure.find("nobody wakes"), std::string::npos);
+}
+
+TEST(NetworkSleepModel, ALocalRankWakesASleeper) {
+  EXPECT_EQ(ALocalRankPublishes().failure, "");
+  EXPECT_NE(ALocalRankPublishes(Without(Primitive::bell)).failure.find("nobody wakes"), std::string::npos);
+  EXPECT_NE(ALocalRankPublishes(Without(Primitive::membarrier)).failure.find("nobody wakes"), std::string::npos);
+}
+
+TEST(NetworkSleepModel, ARanksBellReachesAllItsThreads) {
+  EXPECT_EQ(OneRingIsFor(2).failure, "");
+  EXPECT_NE(OneRingIsFor(2, Without(Primitive::bell)).failure.find("nobody wakes"), std::string::npos);
+}
+
+TEST(NetworkSleepModelSlow, ARanksBellReachesThreeThreads) { EXPECT_EQ(OneRingIsFor(3).failure, ""); }
+
+}  // namespace
+}  // namespace tutti::model

@@ -1,0 +1,115 @@
+// What each rank publishes about itself in its control block: the flight recorder's sequence lock, and the failure.
+#include <gtest/gtest.h>
+
+#include "src/recorder.h"
+#include "tests/model/checker.h"
+
+namespace tutti::model {
+namespace {
+
+constexpr std::uint64_t kSecond = kRecords + 1;  // in the first one's place
+
+RecordedOperation OperationOf(std::uint64_t index) {
+  return {index * 2, index * 3, index * 4, index * 5, static_cast<std::int64_t>(index * 6), index * 7};
+}
+
+bool IsWhole(const RecordedCall& call) {
+  const auto expected = OperationOf(call.index);
+  return call.sequence == expected.sequence && call.signature == expected.signature && call.call == expected.call &&
+         call.count == expected.count && call.started == expected.started && call.algorithm == expected.algorithm;
+}
+
+using MutateBlock = std::function<void(ControlBlock&)>;
+
+// Records that follow each other in one place of the ring, and a reader who comes at any time and asks for one (0: for
+// the newest).
+Result Recording(const MutateBlock& mutate, std::uint64_t records, std::uint64_t asked) {
+  return Explore([&, records, asked] {
+    auto* const control = new ControlBlock{};
+    WriteRecord(*control, 1, OperationOf(1));
+    mutate(*control);
+    return Program{{[=] {
+                      for (std::uint64_t r = 1; r <= records; ++r) {
+                        WriteRecord(*control, r * kRecords + 1, OperationOf(r * kRecords + 1));
+                      }
+                    },
+                    [=] {
+                      const auto record = ReadRecord(*control, asked == 0 ? NewestRecord(*control) : asked);
+                      Require(!record || IsWhole(*record), "a record is read whole or not at all");
+                    }},
+                   nullptr};
+  });
+}
+
+OperationRecord& RecordOf(ControlBlock& control) { return control.records[1]; }
+
+TEST(RecorderModel, RecordsAreReadWholeOrNotAtAll) {
+  for (const std::uint64_t asked : {std::uint64_t{0}, std::uint64_t{1}, kSecond}) {
+    EXPECT_EQ(Recording([](auto&) {}, 1, asked).failure, "");
+    EXPECT_EQ(Recording([](auto&) {}, 2, asked).failure, "");
+  }
+}
+
+TEST(RecorderModel, EveryOrderOfTheSequenceLockIsNeeded) {
+  const auto fails = [](const MutateBlock& mutate) {
+    return !Recording(mutate, 1, 1).failure.empty() || !Recording(mutate, 1, kSecond).failure.empty();
+  };
+  EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).index, Operation::store); }));
+  EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).index, Operation::load); }));
+  EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).sequence, Operation::store); }));
+  EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).sequence, Operation::load); }));
+  EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).algorithm, Operation::store); }));
+  EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).algorithm, Operation::load); }));
+}
+
+// Whoever sees that a collective has begun finds its record (src/communicator.cc).
+TEST(RecorderModel, BegunOperationsHaveTheirRecords) {
+  const auto result = [](const MutateBlock& mutate) {
+    return Explore([&] {
+      auto* const control = new ControlBlock{};
+      mutate(*control);
+      return Program{{[=] {
+                        WriteRecord(*control, 1, OperationOf(1));
+                        control->started.store(1, std::memory_order_release);
+                      },
+                      [=] {
+                        if (control->started.load(std::memory_order_acquire) < 1) return;
+                        const auto record = FindRecord(*control, [](const RecordedCall&) { return true; });
+                        Require(record && IsWhole(*record), "the record of what has begun is there");
+                      }},
+                     nullptr};
+    });
+  };
+  EXPECT_EQ(result([](auto&) {}).failure, "");
+  EXPECT_NE(result([](auto& c) { Weaken(c.started, Operation::store); }).failure, "");
+  EXPECT_NE(result([](auto& c) { Weaken(c.started, Operation::load); }).failure, "");
+}
+
+// As Watch::Fail and Watch::LookAtFailures do it: the text and the code, then the state.
+TEST(FaultModel, FailuresAreReadWithTheirSentence) {
+  const auto result = [](const MutateBlock& mutate) {
+    return Explore([&] {
+      auto* const control = new ControlBlock{};
+      mutate(*control);
+      const auto reader = [=] {
+        if (control->state.load(std::memory_order_acquire) != RankState::failed) return;
+        Require(control->fault_text[0] == 'n' && control->fault_text[1] == 'o', "the sentence is there");
+        Require(control->fault_code.load(std::memory_order_relaxed) == 7, "the code is there");
+      };
+      return Program{{[=] {
+                        control->fault_text[0] = 'n';
+                        control->fault_text[1] = 'o';
+                        control->fault_code.store(7, std::memory_order_relaxed);
+                        control->state.store(RankState::failed, std::memory_order_release);
+                      },
+                      reader, reader},
+                     nullptr};
+    });
+  };
+  EXPECT_EQ(result([](auto&) {}).failure, "");
+  EXPECT_NE(result([](auto& c) { Weaken(c.state, Operation::store); }).failure, "");
+  EXPECT_NE(result([](auto& c) { Weaken(c.state, Operation::load); }).failure, "");
+}
+
+}  // namespace
+}  // namespace tutti::model
