@@ -33,7 +33,7 @@ struct Settings {
   int ib_tc = 0;           // TUTTI_IB_TC                   traffic class, 0..255
   // TUTTI_SECRET: keys the handshake of jobs that meet by an address; required off loopback
   std::string secret;
-  // TUTTI_DATA_PROTECTION: of data between hosts over TCP, "none", "authenticate" or "encrypt" (which authenticates, too)
+  // TUTTI_DATA_PROTECTION of data between hosts over TCP: "none", "authenticate" or "encrypt" (also authenticates)
   std::string data_protection = "authenticate";
   bool allow_other_users = false;  // TUTTI_ALLOW_OTHER_USERS=1     ranks of one machine may belong to several users
   int init_timeout_ms = 120'000;  // TUTTI_INIT_TIMEOUT_MS       wait for all ranks to come
@@ -82,7 +82,7 @@ const Settings& GlobalSettings();
 
 struct SettingDoc {
   std::string_view name;
-  std::string_view allowed;
+  std::string allowed;
   std::string_view meaning;
 };
 // For `tutti settings`-style listings and docs.

@@ -103,6 +103,9 @@ TEST(Settings, EveryVariableIsDocumented) {
   for (const auto& doc : SettingDocs()) {
     EXPECT_TRUE(doc.name.starts_with("TUTTI_"));
     EXPECT_FALSE(doc.meaning.empty());
+    const bool known = doc.allowed == "any text" || doc.allowed.starts_with("one of \"") ||
+                       doc.allowed.starts_with("a whole number from ");
+    EXPECT_TRUE(known) << doc.name << " takes " << doc.allowed;
   }
 }
 
