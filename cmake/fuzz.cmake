@@ -1,6 +1,6 @@
 # TUTTI_FUZZ: every <room>/*_fuzz.cc becomes a libFuzzer program (clang), run for a few seconds by ctest. The target
-# `tutti_fuzz` builds them all; the preset `fuzz` configures for it. Seeds are in <room>/testdata/fuzz/<name>/, and for
-# what reads files of a kind that tests have, those. To hunt longer: scripts/fuzz.sh
+# `tutti_fuzz` builds them all; the preset `fuzz` configures for it. Seeds are in <room>/testdata/fuzz/<name>/; targets
+# that read a kind of file that tests have also start from those files. To hunt longer: scripts/fuzz.sh
 option(TUTTI_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 if(NOT TUTTI_FUZZ)
   return()
@@ -10,7 +10,7 @@ if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
 endif()
 set(TUTTI_FUZZ_SECONDS 5 CACHE STRING "How long ctest runs each fuzz target")
 
-# An input that takes longer, or more memory, is a finding: budgets of the promises in docs/security.md, times what the
+# An input that exceeds these limits is a finding. They are the budgets promised in docs/security.md, times what the
 # sanitizers cost.
 set(TUTTI_FUZZ_LIMITS -rss_limit_mb=1024 -timeout=20 -max_len=65536)
 set(tutti_seeds_of_program_fuzz ${PROJECT_SOURCE_DIR}/algorithms/testdata)
@@ -30,10 +30,10 @@ set(tutti_fuzzed_transports
     process_register segment shared_segments tcp_seal tcp_stream unix_messages zero_copy)
 list(TRANSFORM tutti_fuzzed_transports PREPEND transports/)
 list(TRANSFORM tutti_fuzzed_transports APPEND .cc)
-# What runs a schedule on slots of shared memory.
+# The code that runs a schedule on slots of shared memory.
 file(GLOB tutti_fuzzed_executor CONFIGURE_DEPENDS executors/host/*.cc)
 list(FILTER tutti_fuzzed_executor EXCLUDE REGEX "_(test|fuzz|microbench)\\.cc$")
-# What looks at memory that other processes write.
+# The code that reads memory that other processes write.
 set(tutti_fuzzed_watch src/audit.cc src/dump.cc src/history.cc src/operation.cc src/recorder.cc src/same_calls.cc src/watch.cc src/watch_mismatch.cc)
 set(tutti_fuzzed_topology assemble complete link_constants pci_text system xml xml_element xml_writer)
 list(TRANSFORM tutti_fuzzed_topology PREPEND topology/)
@@ -50,11 +50,12 @@ add_library(tutti_fuzzed STATIC ${tutti_fuzzed_base} ${tutti_fuzzed_net} ${tutti
                                 ${tutti_fuzzed_executor} ${tutti_fuzzed_watch} ${tutti_fuzzed_topology}
                                 ${tutti_fuzzed_algorithms} tools/diagnosis.cc)
 target_include_directories(tutti_fuzzed PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
-target_link_libraries(tutti_fuzzed PUBLIC tutti_options fmt::fmt nlohmann_json::nlohmann_json PkgConfig::SODIUM PkgConfig::HWY
+target_link_libraries(tutti_fuzzed PUBLIC tutti_options fmt::fmt nlohmann_json::nlohmann_json PkgConfig::SODIUM PkgConfig::CRYPTO PkgConfig::HWY
                                           PkgConfig::PUGIXML Threads::Threads)
 target_compile_options(tutti_fuzzed PUBLIC -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
 target_link_options(tutti_fuzzed PUBLIC -fsanitize=address,undefined)
-# A reduction is compiled for plain scalars: its vectors read nothing of strangers, and take clang minutes under sanitizers.
+# Reductions are compiled for plain scalars: their vector code reads no strangers' data, and clang takes minutes to
+# compile it under sanitizers.
 target_compile_definitions(tutti_fuzzed PUBLIC HWY_COMPILE_ONLY_SCALAR)
 tutti_precompile(tutti_fuzzed)
 
@@ -74,7 +75,7 @@ foreach(room ${TUTTI_ROOMS} tools)
         list(APPEND seeds ${folder})
       endif()
     endforeach()
-    # What is found new goes into the first folder.
+    # libFuzzer adds new inputs to the first folder.
     set(corpus ${PROJECT_BINARY_DIR}/corpus/${name})
     file(MAKE_DIRECTORY ${corpus})
     file(WRITE ${PROJECT_BINARY_DIR}/corpus/${name}.seeds "${seeds}")  # for scripts/fuzz.sh

@@ -11,6 +11,7 @@ build_packages=(
   libhwy-dev             # portable SIMD with run-time dispatch
   libfmt-dev             # messages
   libsodium-dev          # keyed MACs of the bootstrap
+  libssl-dev             # AES-GCM for data between hosts
   libhwloc-dev           # detection of processors, memory and PCI devices
   libpugixml-dev         # topology and schedule files
   libcli11-dev           # tools: command line

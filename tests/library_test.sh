@@ -57,7 +57,7 @@ has_soname() {
 needs_few_libraries() {
   # The core links no MPI, no UCX, no verbs, no CUDA, no NVML: those load at run time.
   objdump -p "$library" | awk '/NEEDED/ {print $2}' |
-    grep -vE '^(libfmt|libsodium|libhwy|libhwloc|libpugixml|libstdc\+\+|libgcc_s|libm|libc|libpthread|libdl|librt|ld-linux[-a-z0-9_]*)\.so' >"$work/more" || true
+    grep -vE '^(libfmt|libsodium|libcrypto|libhwy|libhwloc|libpugixml|libstdc\+\+|libgcc_s|libm|libc|libpthread|libdl|librt|ld-linux[-a-z0-9_]*)\.so' >"$work/more" || true
   echo "also needs: $(tr '\n' ' ' <"$work/more")"
   [ ! -s "$work/more" ]
 }

@@ -60,11 +60,10 @@ class Receiver final : public CarrierEvents {
 };
 
 // In a few pieces, for the reader may wake anywhere: the first bytes say where. How many items were believed.
-std::size_t Receive(std::span<const std::byte> cuts, std::span<const std::byte> input,
-                    const TcpStream::Seals& seals = {}) {
+std::size_t Receive(std::span<const std::byte> cuts, std::span<const std::byte> input, TcpStream::Seals seals = {}) {
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0) return 0;
-  TcpStream stream{Socket(fds[0]), 1, seals};
+  TcpStream stream{Socket(fds[0]), 1, std::move(seals)};
   Socket sender{fds[1]};
   Receiver receiver;
   bool alive = true;
@@ -85,10 +84,10 @@ std::size_t Receive(std::span<const std::byte> cuts, std::span<const std::byte> 
 }
 
 // A few slots and a message as they cross the wire.
-std::vector<std::byte> Sealed(const TcpSeal& seal) {
+std::vector<std::byte> Sealed(TcpSeal seal) {
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0) return {};
-  TcpStream stream{Socket(fds[0]), 1, {seal, {}}};
+  TcpStream stream{Socket(fds[0]), 1, {std::move(seal), {}}};
   const Socket end{fds[1]};
   const std::array<std::byte, 4096> data{};
   for (const std::uint32_t number : {1U, 2U}) stream.QueueSlot({1, number, 7, number * 1000}, data.data());
@@ -139,8 +138,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   tutti::RequireSameAgain(input);
   const auto wire = input.subspan(std::min(input.size(), tutti::kCuts));
   tutti::Receive(input, wire);
-  static const tutti::TcpSeal seal(tutti::DataProtection::authenticate, tutti::SecretKey::Random());
-  if (tutti::Receive(input, wire, {{}, seal}) != 0) __builtin_trap();
+  static const auto key = tutti::SecretKey::Random();
+  if (tutti::Receive(input, wire, {{}, tutti::TcpSeal(tutti::DataProtection::authenticate, key)}) != 0)
+    __builtin_trap();
   for (const auto protection : {tutti::DataProtection::authenticate, tutti::DataProtection::encrypt}) {
     tutti::Change(input, protection);
   }

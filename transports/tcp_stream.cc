@@ -56,9 +56,7 @@ TcpStream::TcpStream(Socket socket, int peer, Seals seals, ZeroCopySends::Mode z
       peer_(peer),
       seals_(std::move(seals)),
       zero_copy_(socket_, zero_copy),
-      queue_(2 * kMaxSlots) {
-  EnsureSodium();
-}
+      queue_(2 * kMaxSlots) {}
 
 TcpStream::Item& TcpStream::Push() {
   if (queued_ == queue_.size()) {
@@ -92,20 +90,16 @@ void TcpStream::Seal(Item& item) {
   auto& seal = seals_.sending;
   if (!seal.proves()) return;
   seal.Next();
-  std::span<const std::byte> body(item.body(), item.header.bytes);
-  if (seal.hides()) {
-    if (item.data != nullptr) item.own.resize(body.size());
-    seal.Turn(body, item.own.data());
-    item.data = nullptr;
-    body = {item.own.data(), body.size()};
-  }
+  if (seal.hides() && item.data != nullptr) item.own.resize(item.header.bytes);
+  const std::span<const std::byte> body(item.body(), item.header.bytes);
   const auto header = std::as_bytes(std::span(&item.header, 1));
   if (body.size() <= kTogether) {
-    item.ahead = seal.TagAhead(header, body);
+    item.ahead = seal.Close(TcpSeal::Part::ahead, header, body, item.own.data());
   } else {
-    item.ahead = seal.TagAhead(header);
-    item.behind = seal.TagBehind(body);
+    item.ahead = seal.Close(TcpSeal::Part::ahead, header, {}, nullptr);
+    item.behind = seal.Close(TcpSeal::Part::behind, {}, body, item.own.data());
   }
+  if (seal.hides()) item.data = nullptr;
 }
 
 std::size_t TcpStream::bytes_on_the_way() const {
@@ -210,7 +204,7 @@ bool TcpStream::Receive(CarrierEvents& events, bool& moved) {
 // Takes whole headers, and of bodies what there is, from the staging area.
 bool TcpStream::Parse(CarrierEvents& events) {
   std::size_t used = 0;
-  const std::span<const std::byte> all(staging_.data(), staged_);
+  const std::span<std::byte> all(staging_.data(), staged_);
   for (;;) {
     if (in_body_) {
       const std::size_t here = std::min(missing_, staged_ - used);
@@ -220,10 +214,11 @@ bool TcpStream::Parse(CarrierEvents& events) {
       missing_ -= here;
       const std::size_t behind = BytesBehind(seals_.receiving, arriving_.bytes);
       if (missing_ > 0 || staged_ - used < behind) break;
-      const std::span<const std::byte> body(body_, arriving_.bytes);
-      if (behind > 0 && !SameTag(all.subspan(used, behind), seals_.receiving.TagBehind(body))) return FailAsForged();
+      if (behind > 0 && !seals_.receiving.Open(TcpSeal::Part::behind, {}, {body_, arriving_.bytes},
+                                               all.subspan(used).first<TcpSeal::kTagBytes>())) {
+        return FailAsForged();
+      }
       used += behind;
-      if (seals_.receiving.hides()) seals_.receiving.Turn(body, body_);
       in_body_ = false;
       if (!Arrived(events)) return false;
     }
@@ -237,7 +232,7 @@ bool TcpStream::Parse(CarrierEvents& events) {
 }
 
 // Takes a header, and `used` up to its end, if there is all that it takes to believe it. False: the connection is over.
-bool TcpStream::Begin(CarrierEvents& events, std::span<const std::byte> staged, std::size_t& used) {
+bool TcpStream::Begin(CarrierEvents& events, std::span<std::byte> staged, std::size_t& used) {
   auto& seal = seals_.receiving;
   const std::size_t ahead = BytesAhead(seal);
   if (staged.size() < ahead) return true;
@@ -246,8 +241,10 @@ bool TcpStream::Begin(CarrierEvents& events, std::span<const std::byte> staged, 
     const std::size_t together = arriving_.bytes <= kTogether ? arriving_.bytes : 0;
     if (staged.size() - ahead < together) return true;
     seal.Next();
-    const auto tag = seal.TagAhead(staged.first(sizeof(Header)), staged.subspan(ahead, together));
-    if (!SameTag(staged.subspan(sizeof(Header), TcpSeal::kTagBytes), tag)) return FailAsForged();
+    if (!seal.Open(TcpSeal::Part::ahead, staged.first(sizeof(Header)), staged.subspan(ahead, together),
+                   staged.subspan(sizeof(Header)).first<TcpSeal::kTagBytes>())) {
+      return FailAsForged();
+    }
   }
   used += ahead;
   if (arriving_.kind == static_cast<std::uint16_t>(Kind::slot)) {

@@ -100,7 +100,7 @@ class TcpStream {
   bool Fail(std::string why);
   bool FailAsForged();
   bool Parse(CarrierEvents& events);
-  bool Begin(CarrierEvents& events, std::span<const std::byte> staged, std::size_t& used);
+  bool Begin(CarrierEvents& events, std::span<std::byte> staged, std::size_t& used);
   bool Arrived(CarrierEvents& events);
 
   Socket socket_;

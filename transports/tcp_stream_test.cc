@@ -19,14 +19,14 @@ namespace {
 
 constexpr DataProtection kProtections[] = {DataProtection::none, DataProtection::authenticate, DataProtection::encrypt};
 
-// What the two ends of a connection that is protected so use.
+// What the two ends of a connection that is protected so use, as it begins.
 struct Ends {
-  explicit Ends(DataProtection protection) {
-    const auto there = SecretKey::Random(), back = SecretKey::Random();
-    a = {TcpSeal(protection, there), TcpSeal(protection, back)};
-    b = {TcpSeal(protection, back), TcpSeal(protection, there)};
-  }
-  TcpStream::Seals a, b;
+  explicit Ends(DataProtection how) : protection(how) {}
+  TcpStream::Seals a() const { return {TcpSeal(protection, there), TcpSeal(protection, back)}; }
+  TcpStream::Seals b() const { return {TcpSeal(protection, back), TcpSeal(protection, there)}; }
+
+  DataProtection protection;
+  SecretKey there = SecretKey::Random(), back = SecretKey::Random();
 };
 
 class Pair {
@@ -38,8 +38,8 @@ class Pair {
     for (const int fd : fds) {
       if (buffer != 0) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
     }
-    a = std::make_unique<TcpStream>(Socket(fds[0]), 1, ends.a);
-    b = std::make_unique<TcpStream>(Socket(fds[1]), 0, ends.b);
+    a = std::make_unique<TcpStream>(Socket(fds[0]), 1, ends.a());
+    b = std::make_unique<TcpStream>(Socket(fds[1]), 0, ends.b());
   }
   // Until nothing moves.
   void Run() {
@@ -116,7 +116,7 @@ TEST(TcpStream, LongSlotsStayInPlaceUntilTheSystemHasDoneWithThem) {
     const auto mode = std::array{Mode::always, Mode::useful, Mode::off}[static_cast<std::size_t>(kind) % 3];
     auto [one, other] = Connected();
     const Ends ends(kProtections[kind / 3]);
-    TcpStream a(std::move(one), 1, ends.a, mode), b(std::move(other), 0, ends.b);
+    TcpStream a(std::move(one), 1, ends.a(), mode), b(std::move(other), 0, ends.b());
     HeardEvents at_a, at_b;
     std::vector<std::string> data;
     for (std::uint32_t i = 0; i < 12; ++i) {
@@ -161,10 +161,10 @@ struct Wire {
 };
 const std::string kShort(100, 's'), kLong(TcpStream::kTogether + 1000, 'l');
 
-Wire Record(const TcpStream::Seals& seals) {
+Wire Record(TcpStream::Seals seals) {
   int fds[2];
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
-  TcpStream stream(Socket(fds[0]), 1, seals);
+  TcpStream stream(Socket(fds[0]), 1, std::move(seals));
   const Socket end(fds[1]);
   HeardEvents events;
   Wire wire;
@@ -187,10 +187,10 @@ Wire Record(const TcpStream::Seals& seals) {
 }
 
 // What a receiver makes of it: what it heard, and whether the connection was still good at the end.
-bool Receive(const TcpStream::Seals& seals, const std::string& bytes, HeardEvents& events, std::string& why) {
+bool Receive(TcpStream::Seals seals, const std::string& bytes, HeardEvents& events, std::string& why) {
   int fds[2];
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
-  TcpStream stream(Socket(fds[0]), 0, seals);
+  TcpStream stream(Socket(fds[0]), 0, std::move(seals));
   const Socket end(fds[1]);
   EXPECT_EQ(send(end.fd(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
   bool good = true;
@@ -205,10 +205,10 @@ bool Receive(const TcpStream::Seals& seals, const std::string& bytes, HeardEvent
 TEST(TcpStream, NoChangedByteIsBelieved) {
   for (const auto protection : {DataProtection::authenticate, DataProtection::encrypt}) {
     const Ends ends(protection);
-    const auto wire = Record(ends.a);
+    const auto wire = Record(ends.a());
     std::string why;
     HeardEvents whole;
-    ASSERT_TRUE(Receive(ends.b, wire.bytes, whole, why));
+    ASSERT_TRUE(Receive(ends.b(), wire.bytes, whole, why));
     ASSERT_EQ(whole.order, (std::vector<std::uint32_t>{1, 2, 3}));
     for (std::size_t at = 0; at < wire.bytes.size(); at += at % 64 == 40 && at > 200 && at < 5000 ? 97 : 1) {
       auto changed = wire.bytes;
@@ -216,7 +216,7 @@ TEST(TcpStream, NoChangedByteIsBelieved) {
       // A length that grew may leave it waiting for bytes that make the item whole, and prove it wrong.
       changed += std::string(2 * TcpStream::kTogether, '\0');
       HeardEvents heard;
-      EXPECT_FALSE(Receive(ends.b, changed, heard, why)) << at;
+      EXPECT_FALSE(Receive(ends.b(), changed, heard, why)) << at;
       EXPECT_NE(why.find("is not what it sent"), std::string::npos) << why;
       const auto item = std::ranges::upper_bound(wire.ends, at) - wire.ends.begin();
       EXPECT_EQ(heard.order.size(), static_cast<std::size_t>(item < 3 ? item : 3)) << at;
@@ -227,12 +227,12 @@ TEST(TcpStream, NoChangedByteIsBelieved) {
 
 TEST(TcpStream, NothingIsInjectedRepeatedDroppedOrSwapped) {
   const Ends ends(DataProtection::authenticate);
-  const auto wire = Record(ends.a);
+  const auto wire = Record(ends.a());
   const auto item = [&](std::size_t i) {
     const std::size_t begin = i == 0 ? 0 : wire.ends[i - 1];
     return wire.bytes.substr(begin, wire.ends[i] - begin);
   };
-  const auto stranger = Record(Ends(DataProtection::authenticate).a).bytes;
+  const auto stranger = Record(Ends(DataProtection::authenticate).a()).bytes;
   const auto unprotected = Record({}).bytes;
   const struct {
     std::string bytes;
@@ -248,19 +248,19 @@ TEST(TcpStream, NothingIsInjectedRepeatedDroppedOrSwapped) {
   for (const auto& one : tries) {
     HeardEvents heard;
     std::string why;
-    EXPECT_FALSE(Receive(ends.b, one.bytes + std::string(2 * TcpStream::kTogether, '\0'), heard, why));
+    EXPECT_FALSE(Receive(ends.b(), one.bytes + std::string(2 * TcpStream::kTogether, '\0'), heard, why));
     EXPECT_EQ(heard.order.size(), one.believed);
     EXPECT_TRUE(heard.texts.empty());
   }
   // Nor in the other direction.
   HeardEvents heard;
   std::string why;
-  EXPECT_FALSE(Receive(ends.a, wire.bytes, heard, why));
+  EXPECT_FALSE(Receive(ends.a(), wire.bytes, heard, why));
 }
 
 TEST(TcpStream, EncryptedDataIsHidden) {
   for (const auto protection : kProtections) {
-    const auto wire = Record(Ends(protection).a).bytes;
+    const auto wire = Record(Ends(protection).a()).bytes;
     const bool seen = wire.find("llllllll") != std::string::npos || wire.find("ssssssss") != std::string::npos ||
                       wire.find("message") != std::string::npos;
     EXPECT_EQ(seen, protection != DataProtection::encrypt);
