@@ -21,8 +21,7 @@ struct Calibration {
   bool TableFor(const Conditions& conditions, SelectionTable& table) const;
 };
 
-// The most that is read of a file with a calibration or a selection table; a calibration of one machine has some 100
-// KB.
+// The largest calibration or selection-table file that is read. The calibration of one machine has some 100 KB.
 inline constexpr std::size_t kMaxTableFile = std::size_t{4} << 20;
 
 // $XDG_CACHE_HOME/tutti/HOST.json, or ~/.cache/...; empty if there is no home.

@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// Sums may name one another, so that a few are an expression without end; and it stands in messages.
+// Sums may refer to one another, so a few of them can spell an endless expression, which ends up in messages.
 constexpr std::size_t kMaxSpelled = 4096;
 
 }  // namespace

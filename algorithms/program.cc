@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-// For all the proofs of one program, in units of some 20 ns (symbolic_run.cc): a second or so.
+// The effort for all proofs of one program, in units of some 20 ns (symbolic_run.cc): about a second.
 constexpr std::int64_t kProofEffort = 60'000'000;
 
 // Two chunks of every block, but one of a buffer's (or a rank's) last.

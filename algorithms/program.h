@@ -37,9 +37,9 @@ struct Program {
 // Throws tuttiInvalidArgument with the file's line and the reason if this is no such program, is larger than can be
 // checked, or a step adds a contribution that is there already. `name` stands in messages.
 Program ParseProgram(std::string_view text, const std::string& name);
-// For how many ranks it is, without the rest.
+// The program's number of ranks; reads nothing else of it.
 int RanksOfProgram(std::string_view text, const std::string& name);
-// The same of a file; also if it cannot be read.
+// As ParseProgram, for a file; also throws if it cannot be read.
 Program ReadProgram(const std::string& path);
 
 // nullopt: the program does what its collective promises, wherever connections have so many slots or more; marks

@@ -14,8 +14,8 @@
 namespace tutti {
 namespace {
 
-// Looks at thread blocks, of which each is looked at until none can go on. A ring of 256 GPUs with 16 thread blocks
-// each takes 2 million; as many as are allowed take half a second.
+// Visits of thread blocks. Each thread block is visited until none can advance. A ring of 256 GPUs with 16 thread
+// blocks each takes 2 million visits; the limit takes half a second.
 constexpr int kMaxVisits = 1 << 22;
 
 // What is known of one chunk's data.

@@ -8,7 +8,7 @@ namespace {
 
 // Steps that only wait for steps that only wait: real programs have one or two in a row.
 constexpr int kMaxWaitsInARow = 256;
-// Waits of one GPU, by way of all the steps that only wait: one for each step that a thread block may have.
+// Waits of one GPU, including those through steps that only wait: one for each step that a thread block may have.
 constexpr long kMaxWaits = kMaxProgramLaneSteps;
 
 }  // namespace

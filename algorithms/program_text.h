@@ -18,14 +18,14 @@ inline constexpr int kMaxProgramConnections = 32;  // MSCCL's own bound of chann
 // Schedules number blocks and steps with 16 bits.
 inline constexpr int kMaxProgramBlocks = 16'384;
 inline constexpr int kMaxProgramLaneSteps = 32'767;
-// All-to-all between 256 GPUs, each block sent by itself, is 130,816 of them; a step takes some 300 bytes.
+// An all-to-all between 256 GPUs that sends each block by itself has 130,816 steps; a step takes some 300 bytes.
 inline constexpr int kMaxProgramSteps = 1 << 17;
-// Chunks of all GPUs together. The same all-to-all by way of scratch has 196,608 chunks; one takes some 200 bytes while it is
-// proved.
+// Chunks of all GPUs together. The same all-to-all through scratch has 196,608 chunks; a chunk takes some 200 bytes
+// during a proof.
 inline constexpr int kMaxProgramChunks = 1 << 18;
-// Thread blocks of all GPUs: 16 for each of 256. A proof keeps a clock for each, with an entry for each other.
+// Thread blocks of all GPUs: 16 on each of 256. A proof keeps a clock for each, with an entry for every other one.
 inline constexpr int kMaxProgramThreadBlocks = 4096;
-// From every GPU to every other, by every channel: 256 GPUs have 4 channels, 90 all 32.
+// Ordered pairs of GPUs, times channels: 256 GPUs may have 4 channels, 90 GPUs all 32.
 inline constexpr int kMaxProgramWays = 1 << 18;
 
 enum class Buffer { input, output, scratch };
@@ -73,7 +73,7 @@ struct ProgramText {
   std::vector<ProgramRank> ranks;
 };
 
-// For how many GPUs it is: all that needs to be read of a program for others.
+// The program's number of GPUs. A program for another number of GPUs need not be read any further.
 int ReadProgramRanks(const XmlDocument& document);
 
 // Throws tuttiInvalidArgument with file, line and reason. REQUIRES: document outlives the result.

@@ -67,7 +67,7 @@ TableEntry ReadEntry(const JsonValue& object, const Kind& kind, const Conditions
   if (candidate.shape.chunk_bytes % kCacheLine != 0 && !short_wire) {
     object.Refuse("\"{}\" is {}, which is no multiple of {}", kChunk, candidate.shape.chunk_bytes, kCacheLine);
   }
-  // For people alone: a file of one's own may leave it out.
+  // Only informs people: a hand-written file may leave it out.
   entry.us = object.Number(kUs, 0, std::numeric_limits<double>::max(), 0);
   return entry;
 }

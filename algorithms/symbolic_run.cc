@@ -9,8 +9,8 @@
 namespace tutti {
 namespace {
 
-// A unit of effort is a look at a lane that cannot go on, some 20 ns. A step is worth so many, and so many entries of
-// clocks that are copied or merged are worth one.
+// A unit of effort is one look at a lane that cannot go on, some 20 ns. A step costs kStepEffort units. Copying or
+// merging kClocksPerEffort entries of clocks costs one unit.
 constexpr int kStepEffort = 32;
 constexpr int kClocksPerEffort = 64;
 

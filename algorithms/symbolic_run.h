@@ -33,7 +33,7 @@ class SymbolicRun {
 
  private:
   using Id = Expressions::Id;
-  // A clock as it was, which counts while it lives.
+  // A copy of a clock, counted for as long as it lives.
   class LivingClock {
    public:
     LivingClock(const Clock& clock, std::int64_t& living) : clock_(clock), living_(living) { ++living_; }
@@ -108,7 +108,7 @@ class SymbolicRun {
   Connection& TargetOf(const Operand& operand, int writer);
   Cell& CellOf(int rank, const Operand& operand, int chunk);
 
-  // Counts down what the proof may cost.
+  // Takes `effort` from the proof's budget.
   void Spend(std::int64_t effort);
   void MergeFrom(Actor& actor, const LivingClock& other);
   Snapshot TakeSnapshot(const Actor& actor);
@@ -147,7 +147,7 @@ class SymbolicRun {
   const int connections_;
   const std::vector<int>* lengths_;
   int chunks_;
-  std::int64_t living_snapshots_ = 0;  // before those who count in it
+  std::int64_t living_snapshots_ = 0;  // declared before the members that count in it
   Expressions expressions_;
   std::vector<int> proved_;  // by expression: the place it was proved right for, see CheckOutputs
   std::vector<Connection> pairwise_;

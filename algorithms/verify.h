@@ -45,12 +45,12 @@ struct VerifyOptions {
   bool by_reference = false;  // slots refer to memory wherever a schedule with reference_safe lets them
   bool pairwise = false;      // all_to_all_v: an empty block still travels, as an empty slot
   int operations = 1;         // back to back on the same connections
-  // A budget for schedules of strangers, who may make a proof costly. All proofs that share it count it down. A proof
-  // that would exceed it, or kMaxProofMemory, is refused. Null: no limit.
+  // A budget for schedules from strangers, which can make a proof costly. All proofs that share the budget count it
+  // down. A proof that would exceed it, or kMaxProofMemory, is refused. Null: no limit.
   std::int64_t* effort = nullptr;
 };
 
-// Bytes that a proof may take for the clocks of steps that others come after. Counts where the effort is limited.
+// Bytes that a proof may take for the clocks of steps that other steps come after. Applies where effort is limited.
 inline constexpr std::int64_t kMaxProofMemory = std::int64_t{96} << 20;
 
 // nullopt: proved. Otherwise the first violation: where (rank, channel, lane, step, chunk) and what.

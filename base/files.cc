@@ -40,7 +40,7 @@ class File {
     if (fstat(descriptor_, &status) != 0) status = {};
     return status;
   }
-  // False, with errno: some systems tell of a full disk only here.
+  // False, with errno set: some systems report a full disk only on close.
   bool Close() {
     const int descriptor = std::exchange(descriptor_, -1);
     return close(descriptor) == 0 || errno == EINTR;
@@ -71,7 +71,7 @@ bool WriteAll(int descriptor, std::string_view text) {
   return true;
 }
 
-// The number of an open file of this process, if that is what the path names.
+// The open file of this process that the path names, if it names one.
 std::optional<int> OpenFileNamed(std::string_view path) {
   if (path == "-" || path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
@@ -95,9 +95,9 @@ void WriteInto(const File& file, const std::string& path, std::string_view text)
   if (!file.is_open() || !WriteAll(file.get(), text)) ThrowCannot("write", path);
 }
 
-// Pipes, devices: what is there is written to.
+// Writes into an existing pipe or device.
 void WriteToOther(const std::string& path, std::string_view text) {
-  // A pipe that nobody reads is refused and not waited for.
+  // A pipe without a reader is refused, not waited for.
   File file(Retried([&] { return open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); }));
   if (!file.is_open()) ThrowCannot("write", path);
   const auto status = file.Status();
@@ -109,8 +109,8 @@ void WriteToOther(const std::string& path, std::string_view text) {
   WriteInto(file, path, text);
 }
 
-// Where no file can be made beside it: a single file mounted into a container, a directory without the right to write.
-// It must be this user's alone: a second name could be one that another user gave to it.
+// For a path beside which no file can be made: a single file mounted into a container, or a directory without write
+// permission. The file must be this user's and have one name only: another user could have added a second one.
 void WriteInPlace(const std::string& path, std::string_view text, int why) {
   File file(Retried([&] { return open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK); }));
   const auto status = file.is_open() ? file.Status() : (struct stat){};
@@ -125,7 +125,7 @@ void WriteInPlace(const std::string& path, std::string_view text, int why) {
 }  // namespace
 
 std::string ReadFile(const std::string& path, std::size_t most) {
-  // Not to be held up by a pipe without a writer.
+  // O_NONBLOCK: a pipe without a writer must not block the open.
   const File file(Retried([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); }));
   if (!file.is_open()) ThrowCannot("read", path);
   std::string text;
@@ -141,7 +141,7 @@ std::string ReadFile(const std::string& path, std::size_t most) {
     }
     if (got < 0) ThrowCannot("read", path);
     text.append(piece.data(), static_cast<std::size_t>(got));
-    // An endless one is not read to its end.
+    // Checked after each piece, because the file may be endless.
     if (text.size() > most) {
       Throw(tuttiInvalidArgument, "{} has more than {} bytes, the most that is read of such a file", Printable(path),
             most);

@@ -1,7 +1,7 @@
-// How a thread rounds, and what it does with subnormals. A thread that computes for another takes on that one's modes,
-// so that a result does not depend on who computed it.
+// How a thread rounds, and how it treats subnormals. A thread that computes for another thread takes on that thread's
+// modes, so that a result does not depend on which thread computed it.
 //
-// Thread-safety: value type; its functions are about the calling thread.
+// Thread-safety: value type; its functions act on the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class FloatModes {
   FloatModes() = default;
 
   static FloatModes OfThisThread() { return FloatModes(Register() & kModes); }
-  // Cheap if they are its modes already.
+  // Cheap if the thread has these modes already.
   void Apply() const {
     const auto now = Register();
     if ((now & kModes) != modes_) SetRegister((now & ~kModes) | modes_);
@@ -28,7 +28,7 @@ class FloatModes {
   explicit FloatModes(std::uint64_t modes) : modes_(modes) {}
 
 #if defined(__SSE2__)
-  // MXCSR but for its six sticky flags: denormals are zeros, the exceptions' masks, rounding, flush to zero.
+  // MXCSR without its six sticky flags: denormals are zeros, the exceptions' masks, rounding, flush to zero.
   static constexpr std::uint64_t kModes = 0xffc0;
   static constexpr std::uint64_t kDefault = 0x1f80;
   static std::uint64_t Register() { return _mm_getcsr(); }

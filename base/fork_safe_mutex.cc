@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-// All that there are. Constant-initialised, and nothing to destroy: the process may fork from the first moment to the
-// last.
+// All fork-safe mutexes. Constant-initialised and never destroyed, because the process may fork from its first moment
+// to its last.
 class ForkSafeMutexes {
  public:
   void Add(ForkSafeMutex& one) {
@@ -42,7 +42,7 @@ namespace {
 constinit ForkSafeMutexes all;
 static_assert(std::is_trivially_destructible_v<ForkSafeMutexes>);
 
-// Done while the library is loaded, so before a thread can have locked one.
+// Registered while the library is loaded, before a thread can have locked a mutex.
 const int why_not_prepared = pthread_atfork([] { all.LockAll(); }, [] { all.UnlockAll(); }, [] { all.UnlockAll(); });
 
 }  // namespace

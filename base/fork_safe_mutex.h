@@ -1,8 +1,8 @@
-// A mutex for what the whole process shares: fork() takes it first, so that a child finds neither a locked mutex nor
-// half-changed data behind it.
+// A mutex for state that the whole process shares. fork() locks it first, so that a child finds neither a locked mutex
+// nor half-changed data behind it.
 //
-// Thread-safety: as std::mutex. REQUIRES: it is not destroyed once it was locked, and a thread that holds one locks no
-// other one and makes none.
+// Thread-safety: as std::mutex. REQUIRES: it is not destroyed once it has been locked; a thread that holds one neither
+// locks nor makes another one.
 #pragma once
 
 #include <mutex>
@@ -24,7 +24,7 @@ class ForkSafeMutex {
   friend class ForkSafeMutexes;
 
   std::mutex mutex_;
-  ForkSafeMutex* next_ = nullptr;  // of all that there are
+  ForkSafeMutex* next_ = nullptr;  // in the list of all fork-safe mutexes
 };
 
 }  // namespace tutti

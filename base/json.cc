@@ -11,8 +11,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Only looks, so that what is too deep or too much is refused before it is built: values are copied, printed and
-// compared by recursion, and a deep one ends the stack.
+// Scans a document without building it, so that one that is too deep or too large is refused before it is built. Values
+// are copied, printed and compared by recursion, so a deep one would overflow the stack.
 class Surveyor : public nlohmann::json_sax<Json> {
  public:
   explicit Surveyor(const JsonLimits& limits) : limits_(limits) {}
@@ -33,7 +33,7 @@ class Surveyor : public nlohmann::json_sax<Json> {
   bool end_object() override { return Ascend(); }
   bool end_array() override { return Ascend(); }
   bool parse_error(std::size_t, const std::string&, const Json::exception& exception) override {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ...": what follows the bracket is for people.
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: ...": the text after the bracket is shown.
     const std::string_view text = exception.what();
     const auto bracket = text.find("] ");
     constexpr std::size_t kMaxReason = 200;  // it quotes what was read last
@@ -60,7 +60,7 @@ class Surveyor : public nlohmann::json_sax<Json> {
   std::string wrong_;
 };
 
-// As part of a message.
+// A value as part of a message.
 std::string Shown(const Json& json) {
   switch (json.type()) {
     case Json::value_t::string: return Quoted(json.get_ref<const std::string&>());

@@ -1,5 +1,5 @@
-// JSON from files and peers: everything is bounded before it is built, and what is wrong is refused with the file, the
-// place in it and what was expected. Nothing but Error is thrown.
+// JSON from files and peers. Everything is bounded before it is built. Wrong input is refused with the file, the place
+// in it and what was expected. Nothing but Error is thrown.
 //
 // Thread-safety: immutable after construction. A JsonValue refers to its document, which must outlive it.
 #pragma once
@@ -22,7 +22,7 @@ namespace tutti {
 struct JsonLimits {
   // The largest file is a dump of 32,000 ranks, with a line or two each.
   std::size_t bytes = std::size_t{8} << 20;
-  int depth = 16;  // a selection table in a calibration in what rank 0 ships has 8
+  int depth = 16;  // a selection table inside a calibration inside rank 0's message has 8
   // A value takes up to 100 bytes, most of them in its object's tree: so 64 MiB in all.
   std::size_t values = 600'000;
 };
@@ -31,9 +31,9 @@ class JsonValue;
 
 class JsonDocument {
  public:
-  // `name` stands in messages. Throws tuttiInvalidArgument for what is no JSON, larger or deeper than allowed.
+  // `name` stands in messages. Throws tuttiInvalidArgument for text that is no JSON, too large or too deep.
   JsonDocument(std::string_view text, std::string name, const JsonLimits& limits = {});
-  // The same of JSON in binary (CBOR), as ranks send it.
+  // The same for binary JSON (CBOR), as ranks send it.
   static JsonDocument FromBinary(std::span<const std::uint8_t> bytes, std::string name, const JsonLimits& limits = {});
   JsonDocument(JsonDocument&&) noexcept;
   JsonDocument& operator=(JsonDocument&&) noexcept;
@@ -49,8 +49,8 @@ class JsonDocument {
   std::unique_ptr<const nlohmann::json> json_;
 };
 
-// A value, and where it stands: "rows[3].entries[0]". The getters of an object's entries refuse what is missing, unless
-// they have a fallback, and what has another type or is out of bounds.
+// A value and its place in the document: "rows[3].entries[0]". The getters of an object's entries refuse an entry that
+// is missing (unless they have a fallback), has another type or is out of bounds.
 class JsonValue {
  public:
   bool IsObject() const;
@@ -63,7 +63,7 @@ class JsonValue {
 
   // Printable (base/plain_text.h) and bounded, as it may end on a terminal.
   std::string Text(std::string_view key, std::optional<std::string_view> fallback = std::nullopt) const;
-  // As it is.
+  // The text unchanged.
   const std::string& RawText(std::string_view key) const;
   std::uint64_t Whole(std::string_view key, std::uint64_t low, std::uint64_t high,
                       std::optional<std::uint64_t> fallback = std::nullopt) const;
@@ -87,7 +87,7 @@ class JsonValue {
   JsonValue(const std::string& name, const nlohmann::json& json, std::string place)
       : name_(&name), json_(&json), place_(std::move(place)) {}
 
-  // nullptr: it is not there, or null.
+  // nullptr: the entry is missing, or null.
   const nlohmann::json* Find(std::string_view key) const;
   [[noreturn]] void RefuseAs(const std::string& reason) const;
   // "`key` is `what it is`; it takes `expected`".
@@ -98,7 +98,7 @@ class JsonValue {
   std::string place_;
 };
 
-// Any values as a text with a line end: what is no UTF-8 in them is replaced.
+// Any values as text with a line end. Bytes that are no UTF-8 are replaced.
 inline constexpr int kOneLine = -1;
 std::string JsonText(const nlohmann::ordered_json& json, int indent = 1);
 

@@ -1,5 +1,5 @@
-// libFuzzer target. JSON from files, and in binary from ranks: any bytes are a bounded tree, or refused by an Error of
-// one line that a terminal may be shown; and so is whatever a getter is asked for.
+// libFuzzer target. JSON from files, and binary JSON from ranks: any bytes become a bounded tree, or are refused by an
+// Error of one line that is safe to show on a terminal. The getters refuse in the same way.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -26,7 +26,7 @@ void ExpectOnlyErrors(Body&& body) {
 
 void Ask(const tutti::JsonValue& value, int depth) {
   if (!value.IsObject()) return ExpectOnlyErrors([&] { value.Has("a"); });
-  Require(depth <= tutti::JsonLimits().depth);  // what is no tree is no level
+  Require(depth <= tutti::JsonLimits().depth);  // a value that is no tree adds no level
   for (const auto& named : value.Entries()) {
     const auto& key = named.first;
     const auto& entry = named.second;

@@ -50,7 +50,7 @@ TEST(Json, RefusesWhatIsNoJsonAndSaysWhere) {
     EXPECT_TRUE(Says(Refusal([&] { JsonDocument(text, "file"); }), "file: no JSON: ")) << text;
   }
   EXPECT_TRUE(Says(Refusal([] { JsonDocument("{\n\"a\" 1}", "file"); }), "line 2, column 5"));
-  // It may be long, and not for a terminal.
+  // The text may be long, and unfit for a terminal.
   const auto text = Refusal([] { JsonDocument("[\"" + std::string(1 << 20, 'x') + "\x1b\"]", "file"); });
   EXPECT_LT(text.size(), 400u);
   EXPECT_FALSE(Says(text, "\x1b"));

@@ -1,12 +1,11 @@
-// An object of which a process has one: made when it is first asked for, and never destroyed, because threads may use
-// it while the process exits.
+// An object of which a process has one. It is made on first use and never destroyed, because threads may use it while
+// the process exits.
 //
-// A static of a function would do, but for fork(): the compiler makes it under a lock of its own, and a child that is
-// forked meanwhile waits for that lock for ever. Here threads that come at once make one each, and the first one's
-// counts; a child that is forked meanwhile makes its own.
+// A function's static variable would do, but for fork(): the compiler initialises it under a lock of its own, and a
+// child that is forked meanwhile waits for that lock for ever. Here, threads that come at the same time make one object
+// each, and the first one counts. A child that is forked meanwhile makes its own.
 //
-// Thread-safety: all members, from any thread. REQUIRES: constant-initialised (static constinit), and a T that nobody
-// has used may be destroyed.
+// Thread-safety: all members, from any thread. REQUIRES: constant-initialised (static constinit); an unused T may go.
 #pragma once
 
 #include <atomic>

@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-// Numbers of processes come again, so the time is part of it.
+// Process ids are reused, so the time is part of the mark.
 std::uint64_t NewMark() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);

@@ -1,4 +1,4 @@
-// Tells this process from those that forked it.
+// Distinguishes this process from the processes that it was forked from.
 //
 // Thread-safety: any thread.
 #pragma once
@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-// Never 0, and of no other process: a child of fork() has a new one. Costs no system call after the first.
+// Never 0, and different in every process: a child of fork() has a new one. Only the first call needs system calls.
 std::uint64_t OwnProcessMark();
 
 }  // namespace tutti

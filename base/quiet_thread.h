@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// std::thread with all signals blocked in it from its first moment, but for those of its own faults. Throws what
+// A std::thread in which all signals are blocked from its first moment, except those of its own faults. Throws what
 // std::thread throws.
 template <typename... Arguments>
 std::thread QuietThread(Arguments&&... arguments) {

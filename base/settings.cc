@@ -128,7 +128,7 @@ long long ParseNumber(const Variable& variable, std::string_view text) {
   return value;
 }
 
-// Longer than any list of files or interfaces is; what is longer is somebody's mistake, or wants memory.
+// More than any list of files or interfaces needs. A longer value is a mistake, or an attempt to use up memory.
 constexpr std::size_t kMaxText = 64 * 1024;
 
 void Assign(Settings& settings, const Variable& variable, const std::string& text) {

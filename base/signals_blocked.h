@@ -1,6 +1,6 @@
 // While one of these lives, its thread takes no signals, and the threads that it starts never will: they inherit that.
-// Signals that a thread raises by what it does itself are left alone: a crash handler of the program must run wherever
-// the crash is, and a blocked SIGSEGV ends the process without it.
+// Signals that the thread's own faults raise stay unblocked: the program's crash handler must run wherever the crash
+// is, and a blocked SIGSEGV would end the process without it.
 //
 // Thread-safety: belongs to the thread that made it.
 #pragma once

@@ -21,9 +21,9 @@ ClientHandshake::State ClientHandshake::Read(std::size_t needed) {
     const auto result = ReceiveSome(socket_, std::span(bytes_).first(needed).subspan(received_));
     if (result.status == IoStatus::closed) return State::dropped;
     if (step_ == Step::await_hello && received_ == 0 && result.bytes > 0) {
-      // It has answered, so its end has an owner. Nothing of the answer has been looked at yet.
-      // If it has closed meanwhile, its owner cannot be told: then its hello may say why it is not the one that was
-      // called, but nothing is said to it any more.
+      // The server has answered, so its end has an owner. Nothing of the answer has been looked at yet.
+      // If the server has closed meanwhile, its owner is unknown. Its hello may then still say why it is not the rank
+      // that was called, but nothing more is sent to it.
       auto user = UserOfTcpPeer(socket_);
       gone_ = user.verdict == PeerUser::Verdict::gone;
       if (!gone_ && !user.taken()) {

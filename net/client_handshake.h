@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-// Who calls whom, and for what.
+// Which rank calls which, and for what.
 struct Errand {
   Purpose purpose = Purpose::rendezvous;
   int rank = 0;
@@ -41,9 +41,9 @@ class ClientHandshake {
   // Does what can be done now; nothing beyond the server's proof is read.
   State Advance(const SecretKey& key);
   const Socket& socket() const { return socket_; }
-  // The server has said hello, though not yet who it is.
+  // The server has sent its hello, but not yet its proof.
   bool answered() const { return step_ == Step::await_proof; }
-  // For which rank the server answers, if it has said so; it may lie until `proven`.
+  // The rank that the server answers for, if it has said so; it may lie until `proven`.
   int answers_for() const { return static_cast<int>(server_.rank); }
   // Why this process does not talk to it. REQUIRES: refused.
   const std::string& refusal() const { return refusal_; }
@@ -55,7 +55,7 @@ class ClientHandshake {
   enum class Step { hello, await_hello, await_proof };
 
   bool Send(std::span<const std::byte> bytes) const;
-  // Waiting: for more of them; proven: all are here.
+  // waiting: some of the `needed` bytes are missing; proven: all are here.
   State Read(std::size_t needed);
 
   Socket socket_;

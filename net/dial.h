@@ -13,7 +13,7 @@
 namespace tutti {
 
 struct Call {
-  std::vector<SocketAddress> addresses;   // tried in order, the next one whenever those before fail or are slow
+  std::vector<SocketAddress> addresses;   // tried in order; the next one when all before it have failed or are slow
   Purpose purpose = Purpose::rendezvous;  // or the hub's
   int rank = 0;
   int nranks = 1;

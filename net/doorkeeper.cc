@@ -48,7 +48,7 @@ Doorkeeper::~Doorkeeper() {
 std::vector<Admitted> Doorkeeper::Take() {
   if (getpid() != owner_) return {};
   const std::scoped_lock lock(shared_->mutex);
-  // Before the list is taken: whoever comes afterwards rings again.
+  // Before the list is taken: a connection that comes afterwards rings again.
   eventfd_t count = 0;
   eventfd_read(shared_->news.fd(), &count);
   return std::exchange(shared_->admitted, {});

@@ -1,11 +1,11 @@
 // A thread that looks after the ports at which a rank can be called while its program computes.
 //
-// Ports that nobody drains fill: then the system leaves new calls unanswered, and a rank that lives looks as dead as
-// one whose system has gone. So a thread takes in whoever calls, and keeps those who prove themselves (lobby.h) until
-// they are asked for. It sleeps while nobody calls. Strangers cost the data path nothing: that looks at one descriptor,
-// which only proven connections make readable.
+// A port that is not drained fills up: then the system leaves new calls unanswered, and a rank that lives looks as dead
+// as one whose system has gone. So a thread accepts every call, and keeps the connections that prove themselves
+// (lobby.h) until they are asked for. It sleeps while there are no calls. Strangers cost the data path nothing: the
+// data path looks at one descriptor, which only proven connections make readable.
 //
-// Thread-safety: one thread at a time. In a forked child this is a husk that does nothing.
+// Thread-safety: one thread at a time. In a forked child the object does nothing.
 #pragma once
 
 #include <sys/types.h>
@@ -22,16 +22,16 @@ namespace tutti {
 
 class Doorkeeper {
  public:
-  // Of rank `rank`'s ports. REQUIRES: the listeners listen. Throws tuttiSystemError when there is no thread to be had.
+  // Looks after rank `rank`'s ports. REQUIRES: the listeners listen. Throws tuttiSystemError if no thread starts.
   Doorkeeper(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose, int rank);
-  // Ends listening, also for copies of the ports in forked children. In such a child: leaves the parent's alone.
+  // Stops listening, also on copies of the ports in forked children. In such a child: leaves the parent's ports alone.
   ~Doorkeeper();
   Doorkeeper(const Doorkeeper&) = delete;
   Doorkeeper& operator=(const Doorkeeper&) = delete;
 
-  // Those who have proven themselves and were not given out yet, in their order.
+  // The proven connections that were not given out yet, in their order.
   std::vector<Admitted> Take();
-  // Polls readable while Take() would give somebody.
+  // Polls readable while Take() would return a connection.
   int descriptor() const { return shared_->news.fd(); }
 
  private:

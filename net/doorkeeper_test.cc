@@ -107,7 +107,7 @@ TEST(Doorkeeper, ClosesThePortAndLeavesTheParentsAloneInAChild) {
   EXPECT_TRUE(!late.socket || ConnectError(late.socket) == ECONNREFUSED);
 }
 
-// One address' flood puts out its own; loopback has many addresses.
+// A flood from one address evicts that address's own connections; loopback has many addresses.
 TEST(Lobby, AFloodFromOnePlacePutsOutItsOwn) {
   auto listener = Listen(SocketAddress::Wildcard(false, 0)).socket;
   auto address = SocketAddress::Loopback(false, LocalAddress(listener).port);

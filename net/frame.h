@@ -2,10 +2,10 @@
 //
 //     length (4 bytes, of the payload) | tag (16 bytes) | payload, encrypted
 //
-// ChaCha20-Poly1305 (RFC 8439) hides the payload and proves it together with the length. Its nonce counts the frames of
-// one direction of one connection, whose key is used for nothing else. So each frame is good for one place: nothing can
-// be injected, changed, repeated, dropped or reordered in between without breaking the connection. A length beyond the
-// limit is refused before anything is allocated for it.
+// ChaCha20-Poly1305 (RFC 8439) encrypts the payload, and authenticates it together with the length. The nonce counts
+// the frames of one direction of one connection, whose key is used for nothing else. So each frame is valid in one
+// place only: nothing can be injected, changed, repeated, dropped or reordered in between without breaking the
+// connection. A length beyond the limit is refused before anything is allocated for it.
 //
 // Thread-safety: one thread per object.
 #pragma once

@@ -6,15 +6,14 @@
 //     ClientProof  MAC("client", both hellos)                     ------->
 //                                                  <-------  ServerProof  MAC("server", both hellos)
 //
-// All four have fixed sizes, so nothing of a stranger's is ever allocated or parsed further. Both MACs name their side,
-// so neither can be reflected, and both cover who calls whom: a connection that somebody on the way leads to another
+// All four have fixed sizes, so nothing from a stranger is ever allocated or parsed further. Both MACs name their side,
+// so neither can be reflected. Both cover caller and callee, so a connection that a man in the middle leads to another
 // rank is refused. The client proves itself first, so that a stranger who connects gets nothing at which to test
-// guesses of the key. A server that does not believe the client answers with a proof of zeros, which tells the client
-// so.
+// guesses of the key. A server that does not believe the client answers with a proof of zeros, to tell the client.
 //
-// The shares are X25519 keys, fresh for every connection. So nothing recorded can be replayed; and each direction has a
-// key of its own (frame.h) that is made of the common key and of what only the two ends know: a recorded connection
-// stays closed to somebody who learns the job's secret later.
+// The shares are X25519 keys, fresh for every connection. So nothing recorded can be replayed. Each direction has a key
+// of its own (frame.h), made of the common key and of a value that only the two ends know: an attacker who learns the
+// job's secret later cannot read a recorded connection.
 //
 // Thread-safety: pure functions and value types.
 #pragma once
@@ -34,7 +33,7 @@ enum class Purpose : std::uint8_t { rendezvous = 1, hub = 2, data = 3, reunion =
 
 // Keeps hostile numbers out of every table that is sized by ranks, and a roster of as many within one frame.
 inline constexpr std::uint32_t kMaxRanks = 8192;
-// Whom everybody calls: the rendezvous, and the hub, which is rank 0's.
+// The callee of every rank: the rendezvous, and the hub, which is rank 0's.
 inline constexpr std::uint32_t kCentre = 0;
 
 using Share = std::array<std::byte, 32>;

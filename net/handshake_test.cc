@@ -70,7 +70,7 @@ TEST(Handshake, SessionKeysAreWhatOnlyTheTwoEndsCanMake) {
   EXPECT_FALSE(eavesdropper->client_to_server == mine->client_to_server);
   const auto stranger = DeriveSessionKeys(SecretKey::Random(), hello, reply, client.secret, server.share);
   EXPECT_FALSE(stranger->client_to_server == mine->client_to_server);
-  // Shares that make the common value known to everybody.
+  // Shares that make the common value public.
   EXPECT_FALSE(DeriveSessionKeys(key, hello, reply, client.secret, Share{}));
   EXPECT_FALSE(DeriveSessionKeys(key, hello, reply, client.secret, Share{std::byte{1}}));
 }

@@ -90,7 +90,7 @@ void Lobby::TakeNew(const Socket& listener) {
 }
 
 void Lobby::PutOutOne() {
-  // Whose connections are most: those of one address are a run of this.
+  // Finds the address with the most connections: once sorted, the connections of one address are a run.
   std::vector<std::array<std::uint8_t, 16>> all;
   for (const auto& stranger : strangers_) all.push_back(stranger.from.ip);
   std::ranges::sort(all);
@@ -142,7 +142,7 @@ bool Lobby::Greet(Stranger& stranger) {
   if (result.bytes != reply.size()) return false;
   stranger.greeted = true;
   stranger.received = 0;
-  // Somebody who means another rank was told whom he has reached.
+  // A client that means another rank was told which one it has reached.
   return hello->callee == rank_;
 }
 

@@ -1,10 +1,10 @@
 // Where new connections wait until they have proven that they hold the key (handshake.h, the server's side).
 //
-// Somebody who connects costs at most one descriptor and some hundred bytes, for at most kHandshakeTime in all, whether
-// he sends nothing, garbage, or a byte a second; and all of them at most kMaxStrangers descriptors. Beyond, one is put
-// out for each new one: of the address that most come from, the one that has been silent longest, or else the oldest.
-// So a flood from one place puts out its own, and a client that speaks at once stays. Every connection advances by
-// itself, so none delays another. An honest client that was put out comes again.
+// A client costs at most one descriptor and some hundred bytes, for at most kHandshakeTime in all, whether it sends
+// nothing, garbage, or a byte a second. All clients together cost at most kMaxStrangers descriptors. Beyond that, each
+// new connection evicts another one. It is one of the address that has the most: the one that has been silent longest,
+// or else the oldest. So a flood from one place evicts its own, and a client that speaks at once stays. Every
+// connection advances by itself, so none delays another. An honest client that was evicted comes again.
 //
 // Thread-safety: one thread at a time. Nothing here blocks.
 #pragma once
@@ -26,7 +26,7 @@ namespace tutti {
 inline constexpr Deadline::Milliseconds kHandshakeTime{5'000};
 inline constexpr std::size_t kMaxStrangers = 256;
 
-// A connection of which both ends have proven themselves; nothing beyond the client's proof has been read.
+// A connection whose two ends have proven themselves; nothing beyond the client's proof has been read.
 struct Admitted {
   Socket socket;
   SessionKeys keys;
@@ -39,7 +39,7 @@ struct Admitted {
 
 class Lobby {
  public:
-  // Of rank `rank`, or of kCentre. REQUIRES: the listeners listen.
+  // The lobby of rank `rank`, or of kCentre. REQUIRES: the listeners listen.
   Lobby(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose, int rank);
 
   // Appends what this waits for; the same entries, in the same order, then go to Advance.

@@ -70,7 +70,7 @@ inline void ExpectError(const std::optional<Error>& error, tuttiResult_t code, c
   }
 }
 
-// Connections to a port that say nothing, until this goes.
+// Connections to a port that send nothing, for as long as this lives.
 class IdleCalls {
  public:
   IdleCalls(const SocketAddress& address, int count) {

@@ -19,12 +19,12 @@
 namespace tutti {
 namespace {
 
-// One end of a connection and the other, as the socket of the first end has them.
+// The addresses of a connection's two ends, as the socket of the first end has them.
 struct Ends {
   SocketAddress mine, other;
 };
 
-// An IPv4 address in IPv6's clothes becomes itself.
+// Turns an IPv4 address that is mapped into IPv6 into IPv4.
 SocketAddress Plain(SocketAddress address) {
   constexpr std::array<std::uint8_t, 12> kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   if (!address.v6 || !std::equal(kMapped.begin(), kMapped.end(), address.ip.begin())) return address;
@@ -78,7 +78,7 @@ Found AskDiagnostics(const Ends& ends) {
   inet_diag_msg message{};
   if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY || got < static_cast<ssize_t>(NLMSG_HDRLEN + sizeof message)) return {};
   std::memcpy(&message, answer.data() + NLMSG_HDRLEN, sizeof message);
-  // A socket that is closed, or not accepted yet, has no file, and then the kernel has no owner to name.
+  // A socket that is closed, or not accepted yet, has no file, and then it has no owner.
   if (message.idiag_state != TCP_ESTABLISHED || message.idiag_inode == 0) return {Found::How::closed};
   return {Found::How::found, message.idiag_uid};
 }
@@ -94,7 +94,7 @@ std::string ProcText(const SocketAddress& address) {
   return fmt::format("{}:{:04X}", text, address.port);
 }
 
-// The same out of a list of all connections, where there are no diagnostics.
+// The same from a list of all connections, where there are no diagnostics.
 Found ReadProc(const char* path, const Ends& ends) {
   std::ifstream list(path);
   if (!list) return {};
@@ -132,9 +132,8 @@ bool IsReset(const Socket& socket) {
 Found OwnerOf(const Ends& theirs, const Socket& ours) {
   auto found = AskDiagnostics(theirs);
   if (found.how == Found::How::found || found.how == Found::How::closed) return found;
-  // Where the diagnostics are not there for TCP, they say the same as of a socket that does not exist. Ours does,
-  // unless it was reset. The lists below are long where strangers come in floods, and so are read only where they must
-  // be.
+  // Where there are no diagnostics for TCP, the kernel answers as it does for a socket that does not exist. Ours does
+  // exist, unless it was reset. The lists below are long during a flood of strangers, so they are read only if needed.
   const bool told = found.how == Found::How::none;
   const auto own = AskDiagnostics({theirs.other, theirs.mine}).how;
   if (told && (own == Found::How::found || own == Found::How::closed)) return found;
@@ -178,8 +177,8 @@ PeerUser UserOfTcpPeer(const Socket& socket) {
   if (!loopback && (theirs.mine.ip != theirs.other.ip || theirs.mine.v6 != theirs.other.v6)) return {};
   const auto owner = OwnerOf(theirs, socket);
   if (owner.how == Found::How::found) return Judge(owner.user);
-  // At an address of this machine's own that is not loopback a router may have turned a connection round, and the other
-  // end goes by another address. There the job has a secret.
+  // On an address of this machine that is not loopback, a router may have turned a connection round, so that the other
+  // end has another address. There the job has a secret.
   if (!loopback) return {};
   if (owner.how != Found::How::unknown) return gone;
   return Refuse(

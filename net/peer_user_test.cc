@@ -47,7 +47,7 @@ TEST(PeerUser, OnesOwnConnectionsAreTakenOnEveryKindOfLoopback) {
   const auto four = SocketAddress::Loopback(false, 0), six = SocketAddress::Loopback(true, 0);
   ExpectOwn(Connect(four, four));
   ExpectOwn(Connect(six, six));
-  // One socket for both families: IPv4 in IPv6's clothes.
+  // One socket for both families: IPv4 addresses mapped into IPv6.
   ExpectOwn(Connect(SocketAddress::Wildcard(true, 0), four));
   ExpectOwn(Connect(SocketAddress::Wildcard(false, 0), *SocketAddress::Parse("127.0.0.7", 0)));
 }
@@ -59,7 +59,7 @@ TEST(PeerUser, WhoHasHungUpIsNobody) {
   EXPECT_EQ(UserOfTcpPeer(pair.accepted).verdict, PeerUser::Verdict::gone);
 }
 
-// Runs it in a child, for what cannot be undone; its status is 0 if `body` returned true.
+// Runs `body` in a child, because its effects cannot be undone. The child's status is 0 if `body` returned true.
 template <typename Body>
 void InChild(Body body) {
   const pid_t child = fork();
@@ -80,7 +80,7 @@ bool ForbidNetlink() {
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// A connection of the other user: both its ends, of which this process keeps one.
+// Connections from another user's process, which only root can make.
 class OtherUser : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {

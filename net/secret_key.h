@@ -15,11 +15,11 @@
 
 namespace tutti {
 
-// Done while the library is loaded: libsodium prepares itself under a lock, which a child that is forked meanwhile
-// would find taken for ever.
+// Done while the library is loaded: libsodium prepares itself under a lock, which would stay locked for ever in a child
+// that is forked meanwhile.
 inline const bool kSodiumIsReady = sodium_init() >= 0;
 
-// Everything below does it by itself.
+// All functions below call this.
 inline void EnsureSodium() {
   if (!kSodiumIsReady) Throw(tuttiSystemError, "libsodium cannot start: no source of random numbers");
 }

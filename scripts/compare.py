@@ -6,9 +6,9 @@
         --after-with TUTTI_DATA_PROTECTION=encrypt --collectives all_reduce --ranks 2 --sizes 8,16M,8 -- --hosts 2
 
 Measures all collectives of the host grid (all-reduce in and out of place, the others out of place; float sum; 8 B, 1 KiB,
-128 KiB, 16 MiB). Each round runs both, the other one first than in the round before. A cell's figure is the ratio of the
-medians over the rounds, after to before; a round's ratio is taken, too, so that the spread can be told. Each build runs
-with its own library. Other flags: after --, as tutti-bench takes them.
+128 KiB, 16 MiB). Each round runs both, in the opposite order of the round before. A cell's figure is the ratio of the
+medians over the rounds, after to before; each round's ratio is taken, too, to show the spread. Each build runs with its
+own library. Other flags: after --, as tutti-bench takes them.
 """
 import argparse
 import csv

@@ -4,11 +4,11 @@
 #   scripts/test.sh --quick               without the tests labelled "slow" and without fuzzing
 #   scripts/test.sh --sanitize asan       under a sanitizer: asan, ubsan or tsan
 #   scripts/test.sh ... -- CTEST-ARGS     e.g. -- -R watch
-# Run by root, it goes on as an ordinary user runs it: the quick tests once more, but for those that are the same for any
-# user (labelled "any_user": CONTRIBUTING.md), with 1,024 descriptors, 64 KiB of locked memory, umask 077, and a /dev/shm of
-# 64 MB. Run by an ordinary user, it runs the tests once.
-# A test that fails beside others is run again alone, twice: one that then passes is named at the end and not counted, for
-# a busy machine makes some wait too long. What failed ends the output, with what it printed.
+# If root runs it, it then runs the quick tests once more as an ordinary user, except those that are the same for any
+# user (labelled "any_user": CONTRIBUTING.md), with 1,024 descriptors, 64 KiB of locked memory, umask 077, and a
+# /dev/shm of 64 MB. If an ordinary user runs it, it runs the tests once.
+# A test that fails while others run is run again alone, twice. If it then passes, it is named at the end and not
+# counted, because on a busy machine some tests wait too long. The output of the tests that failed comes last.
 # Leaves nothing outside this checkout but apt packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -55,7 +55,7 @@ built=$SECONDS
 failures=$(mktemp -d)
 trap 'rm -rf "$failures"' EXIT
 
-# What the failed tests of the run that has just ended printed: the last lines of each.
+# Prints the last lines of output of each test that failed in the run that has just ended.
 outputs_of_failed() {
   awk '
     FNR == NR { failed[substr($0, index($0, ":") + 1)] = 1; next }
@@ -107,11 +107,11 @@ run_tests "$preset" env --parallel "$jobs" "${selection[@]}" "$@" || status=$?
 rooted=$SECONDS
 
 # shellcheck disable=SC2317 # run_tests is given its name
-# As user 65534, who has nothing on this machine.
+# Runs as user 65534, who owns nothing on this machine.
 as_ordinary_user() {
   local home status=0
   local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
-  # A checkout that others cannot enter is still read, and that is all that the capability is good for.
+  # A checkout that others cannot enter must still be read; the capability allows only that.
   "${user[@]}" test -r "$PWD/CMakeLists.txt" 2>/dev/null ||
     user+=(--inh-caps=+dac_read_search --ambient-caps=+dac_read_search)
   home=$(mktemp -d)

@@ -50,7 +50,7 @@ void RequireEqual(std::string_view what, const T& first, const T& other, std::si
 template <std::size_t N>
 void RequireEqual(std::string_view what, const std::array<char, N>& first, const std::array<char, N>& other,
                   std::size_t rank) {
-  // As they came from the ranks, so perhaps without an end.
+  // The texts are as the ranks sent them, so they may lack a terminator.
   const auto text = [](const std::array<char, N>& padded) {
     return Printable({padded.data(), strnlen(padded.data(), N)});
   };

@@ -1,4 +1,4 @@
-// The C boundary of communicators' lives and of everything that is asked of them rather than done.
+// The C boundary of the calls that end a communicator, and of all that ask about one.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -11,9 +11,9 @@
 namespace tutti {
 namespace {
 
-// From now on no operation begins. Waits until those that have begun are done, on all streams. Ranks may have made
-// different calls, and none have waited for another since: returns that. Ranks that wait for this one in a control call
-// are told that it made `call`.
+// No operation begins from now on. Waits until those that have begun are done, on all streams. Returns an error if
+// ranks have made different calls and none has had to wait for another since. Ranks that wait for this one in a control
+// call learn that it made `call`.
 std::optional<Error> Finalise(tuttiComm* comm, std::string_view call) {
   const Asking asking(comm);
   auto& handle = asking.handle();
@@ -33,11 +33,11 @@ std::optional<Error> Finalise(tuttiComm* comm, std::string_view call) {
   return disagreement;
 }
 
-// Stops what runs, if there is a communicator that is not being freed.
+// Stops running operations, if there is a communicator and it is not being freed.
 void Stop(tuttiComm& handle) {
   const auto entry = handle.life.EnterAbort();
   if (!entry.admitted) return;
-  // One that is being made is stopped by `cancel`, or by the thread that makes it: see MakeIn.
+  // A communicator that is being made is stopped by `cancel`, or by the thread that makes it: see MakeIn.
   if (entry.state.joined() && handle.communicator != nullptr) handle.communicator->Abort();
   handle.life.LeaveQuestion();
 }
@@ -73,7 +73,7 @@ tuttiResult_t tuttiCommFinalize(tuttiComm_t comm) {
 
 tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
   return Guard(comm, [&] {
-    const auto handle = Checked(comm).shared_from_this();  // which stays, whoever frees
+    const auto handle = Checked(comm).shared_from_this();  // keeps the handle, whichever call frees it
     const auto disagreement = Finalise(comm, "destroy");
     if (!handle->life.Claim(false)) ThrowGone();
     Free(*handle);
@@ -91,7 +91,7 @@ tuttiResult_t tuttiCommAbort(tuttiComm_t comm) {
       Free(*handle);
       return;
     }
-    // Another call frees, and waits for nothing any more that does not end.
+    // Another call frees the communicator; it no longer waits for anything that might not end.
     Patience patience;
     while (!handle->life.Look().retired()) patience.Pause();
   });
@@ -109,7 +109,7 @@ tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError
       const auto failure = *handle.communicator->failure();
       *asyncError = failure.code();
       const std::lock_guard lock(handle.mutex);
-      // The thread that ran the call may be about to say so.
+      // The thread that ran the call may be about to write the same text.
       handle.last_error = failure.what();
       return;
     }

@@ -1,4 +1,4 @@
-// The C boundary of the ways in which communicators come to be.
+// The C boundary of the calls that make communicators.
 #include <algorithm>
 #include <optional>
 
@@ -25,7 +25,7 @@ tuttiResult_t JoinAs(tuttiComm_t* comm, const JoinTicket& ticket, int nranks, in
   return JoinWith(comm, ticket, nranks, rank, OptionsOf(config));
 }
 
-// Ascending.
+// The excluded ranks, ascending.
 std::vector<int> ExcludedRanks(const Communicator& comm, const int* ranks, int count) {
   if (count < 0 || count >= comm.size()) {
     Throw(tuttiInvalidArgument, "excludeCount is {}; with {} ranks it takes 0 to {}", count, comm.size(),

@@ -17,7 +17,7 @@ struct Told {
 };
 
 const std::vector<Told>& AllTold() {
-  static constinit MadeOnce<const std::vector<Told>> all;  // what was handed out lives as long as the process
+  static constinit MadeOnce<const std::vector<Told>> all;  // the texts handed out live as long as the process
   return all.Get([] {
     const auto docs = SettingDocs();
     auto told = std::make_unique<std::vector<Told>>();

@@ -1,9 +1,9 @@
-// When a rank compares its collectives with other ranks', where nothing makes it wait for them: a root that broadcasts
-// hears of nobody, and so do two roots that both do.
+// When a rank compares its collectives with other ranks' although it waits for none of them: a root that broadcasts
+// gets nothing from other ranks, nor do two roots that both do.
 //
-// After a collective that may end alone (operation.h) every few operations are followed by a look at one other rank of
-// this host, the witness, until that has begun the same collective. All ranks of a host have the same witness (but for
-// itself, whose witness is another), so that of two ranks that differ at least one differs from its own.
+// After a collective that may end alone (operation.h) the rank looks at one other rank of this host, the witness, every
+// few operations, until the witness has begun the same collective. All ranks of a host have the same witness, except
+// the witness itself, which has another. So of two ranks that differ at least one differs from its own witness.
 //
 // Thread-safety: used by one thread at a time, the one that drives the communicator.
 #pragma once
@@ -18,7 +18,7 @@ namespace tutti {
 
 class Audit {
  public:
-  // Looks are that far apart: one line that another core has written costs as much as a small operation.
+  // Operations between two looks: reading a line that another core has written costs as much as a small operation.
   static constexpr int kEvery = 8;
 
   Audit(const Fabric& fabric, History& history);
@@ -31,7 +31,7 @@ class Audit {
     }
     return open_ && ++operations_ >= kEvery;
   }
-  // A rank whose collectives differ from this one's. Looks at the witness, and at what ranks of other hosts have told.
+  // Returns a rank whose collectives differ from this one's. Looks at the witness, and at marks from other hosts.
   std::optional<int> Look();
   // Likewise, at every rank.
   std::optional<int> LookAtAll();

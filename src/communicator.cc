@@ -27,7 +27,7 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
     : options_(std::move(options)), cancel_(cancel) {
   const auto deadline = InitDeadline();
   control_plane_ = ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline, joining.value_or(cancel));
-  // From here on the others can be told what ends this rank.
+  // From here on this rank can tell the others why it fails.
   try {
     SetUp(deadline);
   } catch (...) {
@@ -312,7 +312,7 @@ std::optional<Error> Communicator::Look(const Active& active, std::chrono::stead
     const auto ranks = active.plan->run.WaitsFor(c);
     waits_for.insert(waits_for.end(), ranks.begin(), ranks.end());
   }
-  // Rather one that has not begun the call: it is the reason, and may wait for this rank in another one.
+  // Prefers a rank that has not begun the call: it is the reason, and may wait for this rank in another call.
   const auto has_not_begun = [&](int peer) {
     return !active.operation->point_to_point() &&
            fabric_->control(peer).started.load(std::memory_order_acquire) < active.sequence;

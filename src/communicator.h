@@ -40,12 +40,12 @@ struct Options {
   int device = TUTTI_DEVICE_NONE;
 };
 
-// Operations that follow one another.
+// The order of operations that follow one another.
 struct CallOrder {
   std::uint64_t sequence = 0;
   std::uint64_t digest = 0;
 
-  // The number of one more.
+  // Adds an operation; returns its number.
   std::uint64_t Next(std::uint64_t signature) {
     digest = NextDigest(digest, signature);
     return ++sequence;
@@ -93,16 +93,17 @@ class Communicator {
   // Begins an operation: finds its plan, publishes it, binds its buffers. REQUIRES: operations of one communicator end
   // in the order they begin, and so do the messages of one pair and direction. Throws tuttiInternalError.
   Active Begin(const Operation& operation);
-  // Operations that are about to begin may go on side by side, until SideBySide(false).
+  // Until SideBySide(false), operations that are about to begin may run side by side.
   void SideBySide(bool several) {
     fabric_->control(fabric_->rank()).several.store(several ? 1 : 0, std::memory_order_release);
   }
-  // Ends it well. The run's traffic is counted. Now and then another rank turns out to have called something else in
-  // one of the operations so far, or to have failed: returns that.
+  // Ends it well, and counts the run's traffic. Returns an error if it turns out, now and then, that another rank has
+  // called something else in one of the operations so far, or has failed.
   std::optional<Error> End(const Active& active);
   // For Driver: looks for a reason to stop.
   std::optional<Error> Look(const Active& active, std::chrono::steady_clock::duration waited);
-  // This rank makes no more calls: compares what it called with every rank that can be seen. Fails the communicator.
+  // This rank makes no more calls. Compares its calls with those of every rank that can be seen; fails the communicator
+  // if they differ.
   std::optional<Error> LastAudit();
   // Makes the communicator dead; returns the failure that did (perhaps an earlier one).
   Error Fail(const Error& failure);
@@ -146,8 +147,8 @@ class Communicator {
   void UseTable(SelectionTable table);
   const SelectionTable& table() const { return selector_->table(); }
 
-  // A kernel that finds a fault stops at once, so that its stream is idle before there is a sentence about it. Waits
-  // for that, if there is a fault, for as long as a fault is promised to take. From any thread.
+  // A kernel that finds a fault stops at once, so that its stream is idle before there is an error message. If there is
+  // a fault, waits for the message for as long as a fault is promised to take. From any thread.
   void AwaitDeviceFault() const;
 
   // From any thread: whatever runs here, or on another rank, ends with an error soon, and nothing begins any more.
@@ -160,9 +161,9 @@ class Communicator {
   void RegisterBuffer(std::byte* begin, std::size_t bytes);
   void DeregisterBuffer(std::byte* handle);
 
-  // Collective control calls. Throw, and leave the communicator alive unless a rank is gone or has called another one.
-  // A rank that fails in one for a reason of its own tells the others, and they end with its failure; after that none
-  // of these calls works any more, but operations go on.
+  // Collective control calls. They throw, and leave the communicator alive unless a rank is gone or has made another
+  // call. A rank that fails in one for a reason of its own tells the others, which fail with the same error; after that
+  // none of these calls works any more, but operations go on.
   tuttiWindow* RegisterWindow(void* buffer, std::size_t bytes);
   void DeregisterWindow(tuttiWindow* window);
   // Null for a negative color.
@@ -174,8 +175,8 @@ class Communicator {
   std::unique_ptr<Communicator> Grow(int nranks, const std::optional<tuttiUniqueId>& id, const Options& options,
                                      const std::atomic<bool>& cancel);
 
-  // This rank makes no more control calls, for it called `what`: those of the others end with that, or with what has
-  // ended the communicator before. REQUIRES: not locked.
+  // This rank makes no more control calls, because it called `what`. The other ranks' control calls fail with that, or
+  // with what has ended the communicator before. REQUIRES: not locked.
   void RefuseControlCalls(std::string_view what);
 
   void ReadCounters(tuttiCounters_t& counters);
@@ -199,10 +200,10 @@ class Communicator {
   }
   void BindBuffers(const Active& active);
   void SetUp(Deadline deadline);
-  // Collective, and the first exchange of every control call. Throws tuttiInvalidUsage, on all ranks alike, if they are
-  // in different control calls, or have made different collective calls so far.
+  // Collective, and the first exchange of every control call. Throws tuttiInvalidUsage on all ranks if they are in
+  // different control calls, or have made different collective calls so far.
   void RequireSameCalls(ControlCall call, const AllGather& all_gather);
-  // Runs this rank's part of a control call. A failure that the others cannot know is told to them.
+  // Runs this rank's part of a control call. Tells the other ranks of a failure that they cannot know.
   template <typename Body>
   auto InControlCall(ControlCall call, Body&& body) {
     try {
@@ -252,7 +253,7 @@ class Communicator {
   std::byte barrier_input_{}, barrier_output_{};
   tuttiCounters_t counters_{};  // of plans that were forgotten
   std::atomic<tuttiAlgorithm_t> last_algorithm_{tuttiAlgorithmNone};
-  // The last operation: its plan while that is kept, or what is left to say of it.
+  // The last operation: its plan while that is kept, else a summary of it.
   const BoundPlan* last_plan_ = nullptr;
   std::optional<PlanSummary> forgotten_plan_;
   std::uint64_t last_call_ = 0, last_count_ = 0;

@@ -1,5 +1,5 @@
-// libFuzzer target. What another process may write into its control block, or into that of the rank that reads: the
-// watch looks at it, explains faults by it, and the flight recorder prints it.
+// libFuzzer target. Another process writes anything into its control block, or into that of the rank that reads. The
+// watch looks at it and explains faults by it, and the flight recorder prints it.
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -20,11 +20,11 @@ void Require(bool promise) {
   if (!promise) __builtin_trap();
 }
 
-// The fabric of rank 0, whose peers are threads that have gone.
+// The fabric of rank 0. Its peers were threads, which have gone.
 struct Stage {
   std::vector<std::unique_ptr<Fabric>> fabrics{kRanks};
   std::unique_ptr<Watch> watch;
-  // Its rank has failed, so it explains a fault without waiting until peers name theirs.
+  // The rank of this watch has failed, so the watch explains a fault without waiting until peers name theirs.
   std::unique_ptr<Watch> failed;
 
   Stage() {
@@ -59,7 +59,7 @@ void Forge(ControlBlock& control, std::span<const std::uint8_t> input) {
   for (std::uint64_t i = 0; i < records % kRecords; ++i) {
     auto& record = control.records[(newest - i) % kRecords];
     take(static_cast<void*>(&record), sizeof record);
-    if (i % 2 == 0) record.index.store(newest - i);  // a whole one
+    if (i % 2 == 0) record.index.store(newest - i);  // a complete one
   }
   take(control.fault_text.data(), control.fault_text.size());
 }

@@ -10,16 +10,16 @@
 
 namespace tutti {
 
-// The numbers travel.
+// The numbers are sent to peers.
 enum class ControlCall : std::uint64_t { split, grow, window_register, window_deregister };
 
-// For a person. Peers may have sent any number.
+// For people. Peers may have sent any number.
 std::string_view NameOf(ControlCall call);
 
-// How every sentence about calls that do not match begins.
+// The beginning of every message about calls that do not match.
 inline constexpr std::string_view kMismatch = "the ranks' calls do not match: ";
 
-// What is being thrown, as a failure for ranks to tell each other. REQUIRES: called in a catch block.
+// The exception that is being handled, as a failure that ranks send each other. REQUIRES: called in a catch block.
 Error CurrentFailure();
 
 }  // namespace tutti

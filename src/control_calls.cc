@@ -1,4 +1,4 @@
-// How a rank's part of a control call ends when something goes wrong, and that the other ranks hear of it.
+// How a rank's part of a control call ends when something goes wrong, and how the other ranks hear of it.
 #include <algorithm>
 #include <mutex>
 #include <new>
@@ -42,8 +42,8 @@ Error CurrentFailure() {
   }
 }
 
-// For the others: what has happened to this rank alone is told with its name. Where another rank is to blame, that one
-// is named already.
+// The failure as the other ranks are told it. If it happened to this rank alone, its name is added; if another rank is
+// to blame, the message names that one already.
 Error Communicator::RefusalOf(const Error& failure, std::string_view where) const {
   if (failure.code() == tuttiRemoteError || failure.code() == tuttiTimeoutError) return failure;
   const auto who = tutti::Describe(rank(), control_plane_->roster()[static_cast<std::size_t>(rank())]);
@@ -55,12 +55,12 @@ void Communicator::EndControlCall(ControlCall call) {
   const bool invalid = failure.code() == tuttiInvalidUsage || failure.code() == tuttiInvalidArgument;
   const bool mismatch = IsMismatch(failure);
   if (!control_plane_->dead()) {
-    // An exchange went well. What is invalid in what was exchanged, all ranks see.
+    // The exchanges went well. All ranks see by themselves that what was exchanged is invalid.
     if (!invalid) control_plane_->Refuse(RefusalOf(failure, fmt::format("in {}", NameOf(call))));
     throw failure;
   }
-  // The others know: it is from one of them, or was told to them by the exchange that failed here. What does not say of
-  // itself where this rank heard it, gets that.
+  // The other ranks know: the failure comes from one of them, or the exchange that failed here told them. The message
+  // gets this rank and its call, unless it names them itself.
   const bool remote = failure.code() == tuttiRemoteError || failure.code() == tuttiTimeoutError;
   if (!mismatch && !remote) throw failure;
   const Error named(failure.code(), fmt::format("{}; {} called {}", failure.what(), watch_->Who(rank()), NameOf(call)));
@@ -94,7 +94,7 @@ tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
 
 void Communicator::DeregisterWindow(tuttiWindow* window) {
   InControlCall(ControlCall::window_deregister, [&] {
-    // Once: everybody has stopped using it.
+    // Meets once: then all ranks have stopped using the window.
     const AllGather meet = [this](std::span<const std::byte>) {
       RequireSameCalls(ControlCall::window_deregister, MakeAllGather());
       return std::vector<std::vector<std::byte>>();

@@ -47,7 +47,7 @@ bool OnGpu(const Buffer& buffer) { return buffer.memory == Memory::device || buf
 // The driver, once this process was seen to have loaded it.
 std::atomic<bool> driver_in_use{false};
 
-// Held while the loader is asked: a child that was forked meanwhile would find the loader's tables half-changed, and
+// Held while the loader is asked: a child that is forked meanwhile would find the loader's tables half-changed, and
 // crash when it asks.
 ForkSafeMutex& AskingLoader() {
   static constinit MadeOnce<ForkSafeMutex> mutex;

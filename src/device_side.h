@@ -66,7 +66,7 @@ class DeviceSide {
   void Stop();
   // Of launches; of graphs' replays, only their user knows when they have ended.
   bool AwaitIdle(std::chrono::milliseconds most) const { return clique_->AwaitIdle(most); }
-  // Of the last operation that was prepared; also when the plan itself was forgotten.
+  // The summary of the plan of the last operation that was prepared, even if the plan itself was forgotten.
   std::optional<PlanSummary> last_plan() const {
     return last_plan_ != nullptr ? last_plan_->summary() : forgotten_plan_;
   }

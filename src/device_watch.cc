@@ -178,7 +178,7 @@ std::optional<Error> DeviceWatch::Look(Clock::duration waited) {
     return watch_.Explain(undertaking, fault);
   }
   if (kind != DeviceFaultKind::none) return std::nullopt;
-  // Also of calls that are over: kernels that only send wait for nobody.
+  // Includes calls that are over: kernels that only send wait for no other rank.
   if (auto* const network = side_.control().network(); network != nullptr && std::exchange(untold_, false)) {
     network->Announce();
   }

@@ -58,12 +58,12 @@ class DeviceWatch {
   std::function<void(const Error&)> fail_;
   std::map<std::uint64_t, Running> running_;  // by the device's number of the call
   std::uint64_t seen_ = 0;                    // calls read
-  bool untold_ = false;                       // one of them may have ended alone, and ranks of other hosts do not know
+  bool untold_ = false;                       // a call may have ended alone, and ranks of other hosts do not know
 
   std::mutex mutex_;
   std::condition_variable ending_;
   bool end_ = false;
-  std::uint64_t looks_ = 0, wanted_ = 0;  // done, and asked for
+  std::uint64_t looks_ = 0, wanted_ = 0;  // looks done, and asked for
   std::thread thread_;                    // last: it uses all of the above
 };
 

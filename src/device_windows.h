@@ -25,7 +25,7 @@ class DeviceWindows {
   DeviceWindows(const CudaDevice& device, const Fabric& shm);
 
   // Collective. Throws tuttiInvalidArgument, on every rank, if some rank's memory cannot be given to other processes;
-  // tuttiInternalError for an offer of memory that is not all in one allocation.
+  // tuttiInternalError if a rank offers memory that is not all in one allocation.
   tuttiWindow* Register(void* buffer, std::size_t bytes, const AllGather& all_gather);
   // Collective. False if the window is none of these; then nothing was done.
   bool Deregister(const tuttiWindow* window, const AllGather& all_gather);
@@ -42,7 +42,7 @@ class DeviceWindows {
     std::vector<OpenedMemory> opened;  // of ranks in other processes
   };
 
-  // Where a window's row of the table is, which has an entry for each rank.
+  // A window's row of the table, with an entry for each rank.
   DeviceWindow* Row(std::size_t window) const { return table() + window * static_cast<std::size_t>(shm_.nranks()); }
 
   const CudaDevice& device_;

@@ -12,7 +12,7 @@
 namespace tutti {
 namespace {
 
-// Of a record that may be a peer's work.
+// The algorithm in a record, which a peer may have written.
 tuttiAlgorithm_t AlgorithmOf(std::uint64_t recorded) {
   return recorded < tuttiNumAlgorithms ? static_cast<tuttiAlgorithm_t>(recorded) : tuttiNumAlgorithms;
 }

@@ -1,5 +1,5 @@
-// Several handles at once: entered for a group's calls, or counted as pending while these wait on streams. A handle
-// that is given more than once counts once.
+// Several handles at once. They are entered for a group's calls, or counted as pending while the calls wait on streams.
+// A handle that is given more than once counts once.
 //
 // Thread-safety: each object is used by one thread at a time.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-// Entered handles; what is still inside leaves at the end.
+// Entered handles. The destructor leaves those that are still entered.
 class Entries {
  public:
   Entries() = default;
@@ -19,11 +19,11 @@ class Entries {
   Entries(const Entries&) = delete;
   Entries& operator=(const Entries&) = delete;
 
-  // Throw what Operating does.
+  // These throw what Operating throws.
   void EnterOperation(const std::shared_ptr<tuttiComm>& handle);
-  // For a join, also of a handle whose communicator is not there yet.
+  // For a join, which may enter a handle whose communicator does not exist yet.
   void EnterJoin(const std::shared_ptr<tuttiComm>& handle);
-  // False: it is being aborted. REQUIRES: it is pending.
+  // False: the handle is being aborted. REQUIRES: it is pending.
   bool EnterPending(const std::shared_ptr<tuttiComm>& handle);
 
   void Leave(tuttiComm& handle);
@@ -41,7 +41,7 @@ class PendingHandles {
   PendingHandles(const PendingHandles&) = delete;
   PendingHandles& operator=(const PendingHandles&) = delete;
 
-  // REQUIRES: the handle is entered. Throws tuttiSystemError if too much waits for it.
+  // REQUIRES: the handle is entered. Throws tuttiSystemError if too many calls are pending.
   void Add(const std::shared_ptr<tuttiComm>& handle);
   void End();
 

@@ -58,7 +58,7 @@ RunPlace PlaceOf(tuttiComm& handle, const Operation& operation, tuttiStream_t st
   return {handle.background};
 }
 
-// The first failure, which `handle` and this thread remember.
+// Returns the first failure, which `handle` and this thread remember.
 tuttiResult_t Conclude(tuttiComm& handle, const std::optional<Error>& failure) {
   return failure ? Remember(&handle, *failure) : tuttiSuccess;
 }
@@ -76,7 +76,7 @@ tuttiResult_t EnqueueOnDevices(const std::vector<Call>& calls) {
   return Conclude(*calls.front().handle, EnqueueAll(launched));
 }
 
-// REQUIRES: all calls' handles are entered. Each is left as soon as its own part is over.
+// REQUIRES: all calls' handles are entered. Each handle is left as soon as its own part is over.
 tuttiResult_t RunCalls(const std::vector<Call>& calls, Entries& entries, WhoWaits who) {
   if (calls.size() == 1 && !calls[0].operation.point_to_point()) {
     auto& communicator = *calls[0].handle->communicator;
@@ -97,8 +97,8 @@ tuttiResult_t RunCalls(const std::vector<Call>& calls, Entries& entries, WhoWait
   return failure ? Remember(nullptr, *failure) : tuttiSuccess;
 }
 
-// Calls that wait on streams until they run. An abort does not wait for them: those of an aborted communicator are
-// left out, and the others go on without.
+// Calls that wait on streams until they run. An abort does not wait for them: the calls of an aborted communicator are
+// left out, and the others run without them.
 class QueuedCalls {
  public:
   // REQUIRES: all calls' handles are entered. Throws tuttiSystemError if there are too many.
@@ -108,12 +108,12 @@ class QueuedCalls {
 
   tuttiResult_t Run(WhoWaits who) {
     const auto result = GuardResult(nullptr, [&] { return RunThose(who); });
-    // Before anybody hears of the result.
+    // Before the result is visible.
     pending_.End();
     return result;
   }
 
-  // Whether nothing of what was given to that stream will run.
+  // Returns a predicate: whether no call that was given to `stream` will run.
   static std::function<bool()> IsVoid(const std::vector<Call>& calls, const Stream* stream) {
     std::vector<std::shared_ptr<tuttiComm>> handles;
     for (const auto& call : calls) {
@@ -145,7 +145,7 @@ class QueuedCalls {
   PendingHandles pending_;
 };
 
-// Puts the calls on their streams. Those without one take part, and are waited for.
+// Puts the calls on their streams. Waits for calls without a stream, which run together with the others.
 tuttiResult_t Queue(std::vector<Call> calls, Entries& entries) {
   std::vector<SharedPart> parts;
   bool waits = false;
@@ -173,7 +173,7 @@ tuttiResult_t Queue(std::vector<Call> calls, Entries& entries) {
     return result;
   });
   if (!waits) return in_progress ? tuttiInProgress : tuttiSuccess;
-  entries.LeaveAll();  // counted as pending; an abort of one must not wait for what the others wait for
+  entries.LeaveAll();  // counted as pending; an abort of one must not wait for the others' streams
   const auto result = future.get();
   return result == tuttiSuccess ? result : Remember(nullptr, Error(result, *sentence));
 }
@@ -181,7 +181,7 @@ tuttiResult_t Queue(std::vector<Call> calls, Entries& entries) {
 tuttiResult_t Dispatch(std::vector<Call> calls) {
   Entries entries;
   for (const auto& call : calls) {
-    const auto result = Guard(call.handle.get(), [&] {  // a group's end knows no handle
+    const auto result = Guard(call.handle.get(), [&] {  // a group's end has no handle
       entries.EnterOperation(call.handle);
       Usable(*call.handle).Check(call.operation);
     });
@@ -199,7 +199,7 @@ tuttiResult_t Dispatch(std::vector<Call> calls) {
   return synchronous ? RunCalls(calls, entries, WhoWaits::caller) : Queue(std::move(calls), entries);
 }
 
-// All at once, each in a thread of its own. The first failure, which this thread remembers.
+// Runs all joins at once, each in a thread of its own. Returns the first failure, which this thread remembers.
 tuttiResult_t RunJoins(std::vector<Join> joins) {
   if (joins.size() == 1) return joins[0].body(false);
   std::vector<Error> results(joins.size(), Error(tuttiSuccess, ""));
@@ -214,7 +214,7 @@ tuttiResult_t RunJoins(std::vector<Join> joins) {
       }));
     }
   } catch (const std::system_error& error) {
-    // The ones that were started would wait for those that were not.
+    // The joins that were started would wait for those that were not.
     for (const auto& join : joins) join.runner->cancel.store(true, std::memory_order_relaxed);
     const Error failure(tuttiSystemError, fmt::format("cannot start a thread for each join: {}", error.what()));
     for (auto i = threads.size(); i < joins.size(); ++i) joins[i].fail(failure);

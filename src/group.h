@@ -25,20 +25,20 @@ struct GroupMark {
 GroupMark MarkGroup();
 void AbandonGroup(const GroupMark& mark);
 
-// Runs the operation, or queues it on the stream, or collects it. `stream` may be null. Throws tuttiInvalidArgument for
-// a stream that is not ours. Returns tuttiInProgress if a non-blocking communicator took it. REQUIRES: the caller is
-// Operating.
+// Runs the operation, or queues it on the stream, or collects it. `stream` may be null. Throws tuttiInvalidArgument if
+// `stream` is no stream of this library's. Returns tuttiInProgress if a non-blocking communicator took it. REQUIRES:
+// the caller is Operating.
 tuttiResult_t Submit(tuttiComm& handle, const Operation& operation, tuttiStream_t stream);
 
-// Joining a communicator, or taking part in it for others' sake.
+// Joins a communicator, or takes part in a join for other ranks' sake.
 struct Join {
   std::shared_ptr<tuttiComm> runner;                // blocking: here; else in its background
   std::vector<std::shared_ptr<tuttiComm>> waiting;  // Finalize and Destroy of these wait for it once it is queued
-  // Told whether `waiting` count it as pending.
+  // `pending`: whether the handles in `waiting` count it as pending.
   std::function<tuttiResult_t(bool pending)> body;
   std::function<void(const Error&)> fail;  // in place of the body, where that cannot begin
 };
-// Like Submit. Joins of one group run side by side.
+// Like Submit. The joins of one group run side by side.
 tuttiResult_t SubmitJoin(Join join);
 
 }  // namespace tutti

@@ -29,7 +29,7 @@ Book& TheBook() {
   return book.Get();
 }
 
-// Null if the handle is none of ours, of this process, that is still known.
+// Null if this process has made no such handle, or does not know it any more.
 std::shared_ptr<tuttiComm> Known(const tuttiComm* handle) {
   auto& book = TheBook();
   const std::lock_guard lock(book.mutex);
@@ -43,7 +43,7 @@ std::string& ThreadError() {
   return text;
 }
 
-// Why no operation may begin.
+// Throws the reason why no operation may begin.
 [[noreturn]] void RefuseOperation(LifeState state) {
   if (state.closing()) ThrowGone();
   if (state.finalised()) Throw(tuttiInvalidUsage, "comm was finalized; only getters and Destroy may follow");
@@ -64,11 +64,11 @@ std::shared_ptr<tuttiComm> NewHandle() {
 void Free(tuttiComm& handle) {
   Patience patience;
   while (!handle.life.TryFree()) patience.Pause();
-  // After an abort its thread may still be busy with other communicators of a group.
+  // After an abort, the background thread may still be busy with other communicators of a group.
   if (const auto background = std::exchange(handle.background, nullptr)) background->Leave();
   handle.communicator.reset();
   handle.life.Retire();
-  std::shared_ptr<tuttiComm> oldest;  // goes without the lock
+  std::shared_ptr<tuttiComm> oldest;  // destroyed after the lock is released
   auto& book = TheBook();
   const std::lock_guard lock(book.mutex);
   book.retired.push_back(handle.shared_from_this());
@@ -145,7 +145,7 @@ void ControlTurn::Await(const std::atomic<bool>* cancel) const {
 }
 
 tuttiResult_t Remember(tuttiComm* handle, const Error& error) {
-  // Every sentence comes by here on its way to a person, also those of peers.
+  // Every message to a person passes here, also those from peers.
   const std::string text = Printable(error.what());
   ThreadError() = text;
   if (const auto known = handle == nullptr ? nullptr : Known(handle)) {

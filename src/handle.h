@@ -16,19 +16,19 @@
 #include "src/lifecycle.h"
 #include "src/stream.h"
 
-// Whatever outlives a call on it (queued calls, a group's calls, waits for its end) shares the handle: then the handle
-// stays, though the communicator in it may go.
+// Everything that outlives a call on it (queued calls, a group's calls, waits for its end) shares the handle. So the
+// handle stays, though the communicator in it may go.
 struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
   tutti::Lifecycle<> life;
 
-  // Written by the thread that joins, then published by life.Joined(). Read by those who entered and found it joined.
+  // Written by the thread that joins, then published by life.Joined(). Read by threads that found it joined on entry.
   std::unique_ptr<tutti::Communicator> communicator;
   std::uint64_t birthmark = 0;  // of the process that made it (OwnProcessMark)
-  // -1 and 0 while nobody knows: a child of a communicator learns them by joining.
+  // -1 and 0 until they are known: a child of a communicator learns them by joining.
   std::atomic<int> rank{-1};
   std::atomic<int> nranks{0};
   bool blocking = true;
-  std::atomic<bool> cancel{false};  // an abort was asked for: joining gives up
+  std::atomic<bool> cancel{false};  // an abort was requested: joining gives up
 
   // Runs the work of a non-blocking communicator, its joining first.
   std::shared_ptr<tutti::Stream> background;
@@ -43,8 +43,8 @@ struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
     bool live;
   };
   std::vector<UserOp> user_ops;  // tuttiRedOp_t tuttiNumOps + i
-  // Control calls that all ranks make in the same order (Split, Grow, windows), also where several wait in the
-  // background or in a group: see ControlTurn.
+  // Control calls that all ranks make in the same order (Split, Grow, windows), even if several wait in the background
+  // or in a group: see ControlTurn.
   std::set<std::uint64_t> turns;
   std::uint64_t next_turn = 0;
 };
@@ -53,12 +53,12 @@ namespace tutti {
 
 // A fresh handle. A destroyed one stays in quarantine for long, so that its later use can be told.
 std::shared_ptr<tuttiComm> NewHandle();
-// Frees the communicator once nobody is inside. REQUIRES: life.Claim() was won by the caller, who is not inside.
+// Frees the communicator once no thread is inside. REQUIRES: the caller has won life.Claim(), and is not inside.
 void Free(tuttiComm& handle);
 
 // The handle, if it is one of ours, alive and of this process. Throws tuttiInvalidArgument / tuttiInvalidUsage.
 tuttiComm& Checked(tuttiComm* handle);
-// The sentence for a handle that is closing.
+// Throws the error of a handle that is closing.
 [[noreturn]] void ThrowGone();
 
 // Enters for an operation, after Checked(). Throws if the handle takes none.
@@ -91,20 +91,20 @@ class Asking {
 
 // The communicator, alive. Throws the failure that killed it. REQUIRES: the caller is Operating.
 Communicator& Usable(tuttiComm& handle);
-// Dead ones, too. Throws if there is none: it is being made, or could not be. REQUIRES: the caller is Operating or
-// Asking.
+// Returns dead communicators, too. Throws if there is none: it is being made, or could not be made. REQUIRES: the
+// caller is Operating or Asking.
 Communicator& Made(tuttiComm& handle);
 
-// The place of a control call among those of one communicator, taken when the user calls: they run one after the other
-// in this order, on every rank, whichever threads run them.
+// The place of a control call among those of one communicator. It is taken when the user makes the call. The calls run
+// one after the other in this order, on every rank, whichever threads run them.
 class ControlTurn {
  public:
   explicit ControlTurn(std::shared_ptr<tuttiComm> handle);
   ~ControlTurn() { End(); }
   ControlTurn(const ControlTurn&) = delete;
   ControlTurn& operator=(const ControlTurn&) = delete;
-  // Returns when all turns before this one are over; the result ends this one. Throws if the communicator, or the one
-  // that `cancel` is about, is aborted meanwhile.
+  // Returns when all turns before this one are over; the destructor of the result ends this one. Throws if the
+  // communicator, or the one that is being made with `cancel`, is aborted meanwhile.
   struct Taken {
     ControlTurn& turn;
     explicit Taken(ControlTurn& mine) : turn(mine) {}

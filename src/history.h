@@ -1,8 +1,8 @@
-// What collectives this rank has begun, in their order, and whether another rank has begun the same: by marks
-// (control_block.h), whose digests are cumulative, so that one equal mark proves all that came before it.
+// The collectives that this rank has begun, in order, and whether another rank has begun the same ones. Both are known
+// by marks (control_block.h). Their digests are cumulative, so one equal mark proves everything before it equal.
 //
-// A rank compares a peer's mark with what it had begun itself when it was as far as the peer is. A peer that is ahead
-// is remembered, and compared when this rank has come as far.
+// A rank compares a peer's mark with its own mark of the same number. If the peer is ahead, the rank keeps the peer's
+// mark, and compares it when it has come as far.
 //
 // Thread-safety: used by one thread at a time; peers read what Begin publishes.
 #pragma once
@@ -18,21 +18,21 @@ namespace tutti {
 
 class History {
  public:
-  // Marks of the last so many collectives are kept: a peer that is further behind cannot be compared yet.
+  // How many of the last marks are kept: a peer that is further behind cannot be compared yet.
   static constexpr std::size_t kKept = 256;
 
-  // What ranks publish, by rank. It outlives this.
+  // `blocks`: the ranks' control blocks, by rank. They outlive this.
   History(std::vector<ControlBlock*> blocks, int own)
       : blocks_(std::move(blocks)), own_(*blocks_[static_cast<std::size_t>(own)]), peers_(blocks_.size()) {}
 
-  // A collective begins. Its record is written, so that a peer that sees the mark finds the record.
+  // A collective begins. REQUIRES: its record is written, so that a peer that sees the mark finds the record.
   void Begin(std::uint64_t sequence, std::uint64_t digest) {
     newest_ = MarkOf(sequence, digest);
     kept_[sequence % kKept] = newest_;
     own_.mark.store(newest_, std::memory_order_release);
   }
 
-  // Whether `rank` has begun others, as far as both have come.
+  // Whether `rank` has begun other collectives than this rank, as far as both have come.
   bool Contradicts(int rank) {
     auto& [ahead, compared] = peers_[static_cast<std::size_t>(rank)];
     const auto theirs = blocks_[static_cast<std::size_t>(rank)]->mark.load(std::memory_order_acquire);

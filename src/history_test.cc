@@ -47,7 +47,7 @@ TEST_F(HistoryTest, OneOddCallIsSeenHoweverLongAgo) {
   }
 }
 
-// Whichever of the two is ahead.
+// Whichever of the two is ahead, they are compared where both have been.
 TEST_F(HistoryTest, RanksThatAreApartAreComparedWhereBothHaveBeen) {
   one_.Call(kUsual);
   for (int i = 0; i < 100; ++i) one_.Call(kUsual);
@@ -56,7 +56,7 @@ TEST_F(HistoryTest, RanksThatAreApartAreComparedWhereBothHaveBeen) {
   EXPECT_FALSE(other_.history.Contradicts(0)) << "not there yet";
   EXPECT_EQ(other_.history.compared(0), 0U);
   for (int i = 0; i < 99; ++i) {
-    one_.Call(kUsual);  // goes on, and stays ahead
+    one_.Call(kUsual);  // stays ahead
     other_.Call(kUsual);
     EXPECT_FALSE(other_.history.Contradicts(0));
   }
@@ -64,7 +64,7 @@ TEST_F(HistoryTest, RanksThatAreApartAreComparedWhereBothHaveBeen) {
   EXPECT_TRUE(other_.history.Contradicts(0)) << "as far as the other was when it was looked at first";
 }
 
-// Its mark is no longer known: nothing is said of it, until it has come nearer.
+// Its mark is no longer kept: the two are not compared until it has come nearer.
 TEST_F(HistoryTest, ARankThatIsTooFarBehindIsNotCompared) {
   other_.Call(kOdd);
   for (std::size_t i = 0; i < 2 * History::kKept; ++i) one_.Call(kUsual);
@@ -82,7 +82,7 @@ TEST_F(HistoryTest, MarksAreInTheirOrder) {
   }
 }
 
-// Counts are told modulo 2^32.
+// Counts are sent modulo 2^32.
 TEST_F(HistoryTest, CountsWrap) {
   for (auto* const side : {&one_, &other_}) side->sequence = 0xfffffff0;
   for (int i = 0; i < 40; ++i) {

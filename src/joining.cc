@@ -7,11 +7,11 @@
 namespace tutti {
 namespace {
 
-// A blocking join that fails leaves no communicator behind; of a non-blocking one the handle stays, to be asked.
+// A blocking join that fails leaves no communicator behind. A non-blocking one keeps its handle, to be asked why.
 void FailToJoin(tuttiComm& handle, tuttiComm_t* out, const Error& failure) {
   if (handle.blocking) {
     Show(out, nullptr);
-    // An abort or another call may have been faster to claim it; then that one frees.
+    // If an abort or another call has claimed the handle first, that one frees it.
     if (handle.life.Claim(false)) Free(handle);
     return;
   }
@@ -38,7 +38,7 @@ void MakeIn(tuttiComm& handle, const Make& make) {
   handle.nranks.store(communicator->size(), std::memory_order_relaxed);
   handle.communicator = std::move(communicator);
   if (!handle.life.Joined().aborting()) return;
-  // The abort has found nothing to stop. The other ranks are to hear of it.
+  // The abort has found nothing to stop. It must reach the other ranks, too.
   handle.communicator->Abort();
   Throw(tuttiInvalidUsage, "the communicator was aborted in this process while it was being made");
 }
@@ -67,7 +67,7 @@ tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const Options& op
       if (result == tuttiSuccess) return result;
       const Error failure(result, LastError(nullptr));
       entries.LeaveAll();
-      // After an abort the communicator may be there, but nobody may use it.
+      // After an abort the communicator may exist, but may not be used.
       if (handle->blocking || !handle->life.Look().joined()) FailToJoin(*handle, out, failure);
       return result;
     };

@@ -52,11 +52,11 @@ Run::Progress Sweep(const Active& active, Communicator& communicator, std::size_
 }
 
 // With helper threads, each drives its own channels. The caller also looks for faults, until the last helper is done;
-// that one rings, for the caller may sleep by then.
+// that helper rings, because the caller may be asleep.
 std::optional<Error> DriveTogether(const Active& active, Communicator& communicator, Crew& crew, WhoWaits who) {
   const auto stride = static_cast<std::size_t>(crew.size());
   std::optional<Error> failure;
-  // Release: what a helper has written, and streamed, is there when the caller sees that it is done.
+  // Release: when the caller sees that a helper is done, it also sees what the helper has written and streamed.
   std::atomic<int> helpers_at_work{crew.size() - 1};
   crew.Work([&](int index) {
     std::optional<Error> fault;

@@ -18,8 +18,8 @@ struct Launched {
   Operation operation;
 };
 
-// With TUTTI_CHECK an operation that may end alone is followed by a barrier: who leaves that has heard of all ranks,
-// and the tags of its slots tell what they called before.
+// With TUTTI_CHECK, a barrier follows every operation that may end alone. A rank that leaves the barrier has heard from
+// all ranks, and the tags of the barrier's slots tell which calls came before.
 inline bool MustCheck(const Communicator& communicator, const Operation& operation) {
   return communicator.options().settings.check && communicator.size() > 1 && MayEndAlone(operation);
 }
@@ -33,8 +33,8 @@ std::optional<Error> RunOne(Communicator& communicator, const Operation& operati
 // direction likewise; everything else side by side. Messages to oneself are copied. A communicator that fails takes its
 // own operations with it, not the others'. Returns the first failure; never throws.
 //
-// `left(communicator, failure)` is told once of each, as soon as its own part is over: from then on nothing here uses
-// it, so that one may be aborted and freed while the others' operations go on.
+// `left(communicator, failure)` is called once for each communicator, as soon as its own part is over. Nothing here
+// uses the communicator after that, so it may be aborted and freed while the others' operations go on.
 using Left = std::function<void(Communicator&, const std::optional<Error>&)>;
 std::optional<Error> RunAll(std::span<const Launched> group, WhoWaits who, const Left& left);
 

@@ -5,19 +5,18 @@
 //
 // The protocol:
 // - A thread enters before it touches the communicator and leaves afterwards. The count and the bits share the word, so
-//   one order holds for all: an entry comes before the claim, and then whoever frees waits for it; or it comes after
-//   the claim, sees the bit, and is refused.
-// - Calls that may begin work (operations) are refused until the communicator is there and once it is finalised;
-//   questions (getters) until it is closing. What waits on a stream is pending: it keeps Finalize and Destroy waiting,
-//   but not Abort. It has entered only once it runs, and is refused then if an abort was faster.
-// - Claim() is won by exactly one of all threads that abort, destroy, or fail to join; only the winner may call
-// TryFree()
-//   and then Retire(). A later Abort still enters, until the communicator is being freed, to stop what the winner waits
+//   one order holds for all. Either the entry comes before the claim, and the thread that frees waits for it; or it
+//   comes after the claim, sees the bit, and is refused.
+// - Operations (calls that may begin work) are refused before the communicator is there and after it is finalised;
+//   questions (getters) are refused once it is closing. A call that waits on a stream is pending: Finalize and Destroy
+//   wait for it, Abort does not. It enters only when it runs, and is refused then if an abort was faster.
+// - Exactly one of all threads that abort, destroy, or fail to join wins Claim(). Only the winner may call TryFree()
+//   and then Retire(). A later Abort still enters until the communicator is being freed, to stop what the winner waits
 //   for.
 //
-// Memory order: leaving releases, freeing acquires, and all steps in between are read-modify-writes of one word, so
-// whatever was done inside happens before the communicator is freed. Joined() releases the communicator to those who
-// enter (acquire) and find it there. There is no second variable, hence nothing to be ordered with the word.
+// Memory order: leaving releases, freeing acquires, and all steps in between are read-modify-writes of one word. So
+// everything that was done inside happens before the communicator is freed. Joined() releases the communicator to the
+// threads that enter (acquire) and find it there. There is no second variable that the word must be ordered with.
 //
 // Thread-safety: all members, from any thread. `Word` is std::atomic<std::uint64_t>, or a checker's model of it.
 #pragma once
@@ -27,14 +26,14 @@
 
 namespace tutti {
 
-// What the word said at one moment.
+// The word as it was at one moment.
 class LifeState {
  public:
   constexpr explicit LifeState(std::uint64_t word) : word_(word) {}
 
   static constexpr std::uint64_t kJoined = 1, kFinalised = 2, kClosing = 4, kAborting = 8, kFreeing = 16, kRetired = 32;
-  // Threads inside with something that may begin work, threads inside with a question, and calls not yet done on
-  // streams. Nobody has 65,536 threads inside one communicator; pending calls are counted before they are let in.
+  // Threads inside with an operation, threads inside with a question, and calls on streams that are not done yet. No
+  // program has 65,536 threads inside one communicator; pending calls are counted before they are let in.
   static constexpr std::uint64_t kOperation = 1ULL << 8, kQuestion = 1ULL << 24, kPending = 1ULL << 40;
   static constexpr std::uint64_t kMostPending = 1ULL << 23;
 
@@ -66,7 +65,7 @@ class Lifecycle {
  public:
   LifeState Look() const { return LifeState(word_.load(std::memory_order_acquire)); }
 
-  // An attempt to enter, and the state that it met. A refused one leaves nothing to undo.
+  // An attempt to enter, and the state that it met. A refused attempt leaves nothing to undo.
   struct Entry {
     bool admitted;
     LifeState state;
@@ -96,7 +95,7 @@ class Lifecycle {
 
   // REQUIRES: inside with an operation. False: there are too many.
   bool AddPending() {
-    // Relaxed: what the pending call needs goes to its thread by the stream's mutex.
+    // Relaxed: the stream's mutex publishes the pending call to its thread.
     const LifeState before(word_.fetch_add(LifeState::kPending, std::memory_order_relaxed));
     if (before.pending() < LifeState::kMostPending) return true;
     EndPending();
@@ -104,24 +103,24 @@ class Lifecycle {
   }
   void EndPending() { word_.fetch_sub(LifeState::kPending, std::memory_order_release); }
 
-  // The communicator is there, or never will be. Returns the state before.
+  // The communicator is there, or never will be. Returns the state before that.
   LifeState Joined() { return LifeState(word_.fetch_or(LifeState::kJoined, std::memory_order_acq_rel)); }
   // No operation enters from now on.
   void Finalise() { word_.fetch_or(LifeState::kFinalised, std::memory_order_acq_rel); }
 
-  // True for exactly one caller, who frees.
+  // True for exactly one caller, which must free.
   bool Claim(bool abort) {
     const auto bits = LifeState::kClosing | (abort ? LifeState::kAborting : 0);
     return !LifeState(word_.fetch_or(bits, std::memory_order_acq_rel)).closing();
   }
-  // True: nobody is inside, and nobody will be. REQUIRES: the claim is the caller's, and TryFree was not true before.
+  // True: no thread is inside, and none will be. REQUIRES: the caller won the claim, and TryFree was not true before.
   bool TryFree() {
     auto seen = word_.load(std::memory_order_relaxed);
     return LifeState(seen).can_be_freed() &&
            word_.compare_exchange_strong(seen, seen | LifeState::kFreeing, std::memory_order_acq_rel,
                                          std::memory_order_relaxed);
   }
-  // REQUIRES: TryFree was true. What was freed is gone for whoever sees this.
+  // REQUIRES: TryFree was true. A thread that sees this finds the communicator gone.
   void Retire() { word_.fetch_or(LifeState::kRetired, std::memory_order_release); }
 
  private:
@@ -129,7 +128,7 @@ class Lifecycle {
   Entry Enter(std::uint64_t count, Admits&& admits) {
     const LifeState before(word_.fetch_add(count, std::memory_order_acquire));
     const bool admitted = admits(before);
-    // It was counted for a moment although refused: the thread that frees looks again.
+    // The refused entry was counted for a moment: the thread that frees looks again.
     if (!admitted) [[unlikely]]
       word_.fetch_sub(count, std::memory_order_release);
     return {admitted, before};

@@ -61,7 +61,7 @@ TEST(Lifecycle, TooManyPendingCallsAreRefusedAndLeaveNothing) {
   EXPECT_EQ(life.Look().operations(), 1U);
 }
 
-// What the claim's winner frees, here a plain number, nobody else may touch afterwards: a thread sanitizer sees to it.
+// No other thread may touch what the claim's winner frees (here a plain number): the thread sanitizer checks that.
 TEST(Lifecycle, NobodyIsInsideOnceItIsFreed) {
   for (int round = 0; round < 200; ++round) {
     Lifecycle<> life;

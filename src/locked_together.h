@@ -1,5 +1,5 @@
-// The locks of several communicators, taken in one order by all: two threads with groups over the same communicators
-// cannot wait for each other, whether the groups are for hosts or for GPUs.
+// The locks of several communicators. All threads take them in one order, so two threads with groups over the same
+// communicators cannot wait for each other, whether the groups are for hosts or for GPUs.
 //
 // Thread-safety: belongs to one thread.
 #pragma once
@@ -13,7 +13,7 @@ namespace tutti {
 
 class LockedTogether {
  public:
-  using Members = std::set<Communicator*, std::less<>>;  // by address, which is the order
+  using Members = std::set<Communicator*, std::less<>>;  // by address, which is the locking order
 
   explicit LockedTogether(Members members) : locked_(std::move(members)) {
     for (auto* communicator : locked_) communicator->lock();
@@ -24,7 +24,7 @@ class LockedTogether {
   LockedTogether(const LockedTogether&) = delete;
   LockedTogether& operator=(const LockedTogether&) = delete;
 
-  // Those that are still locked.
+  // The communicators that are still locked.
   const Members& members() const { return locked_; }
   void Unlock(Communicator& communicator) {
     locked_.erase(&communicator);

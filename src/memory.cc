@@ -63,7 +63,7 @@ void* AllocateShared(std::size_t bytes) {
 void FreeShared(void* pointer) {
   if (pointer == nullptr) return;
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  // They go without the lock.
+  // They are destroyed after the lock is released.
   decltype(Book::segments)::node_type segment;
   decltype(Book::on_devices)::node_type on_device;
   {

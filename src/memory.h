@@ -23,8 +23,7 @@ struct AllocationView {
 void* AllocateShared(std::size_t bytes);
 // Throws tuttiInvalidArgument if the pointer is not the start of a live allocation. Null is allowed.
 void FreeShared(void* pointer);
-// The host's allocation that holds all of [pointer, pointer + bytes), if there is one. What is returned outlives
-// FreeShared.
+// The host's allocation that holds all of [pointer, pointer + bytes), if there is one. The result outlives FreeShared.
 std::optional<AllocationView> FindAllocation(const void* pointer, std::size_t bytes);
 
 }  // namespace tutti

@@ -70,7 +70,7 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options op
     try {
       if (leads) id = EncodeUniqueId(OpenRendezvous(options_.settings));
     } catch (...) {
-      // Whatever it is, this rank alone has met it.
+      // Only this rank knows of this failure.
       control_plane_->Refuse(RefusalOf(CurrentFailure(), "in split"));
       throw;
     }
@@ -87,7 +87,7 @@ std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& exclu
                                                    const std::atomic<bool>& cancel) {
   // This one may have failed or been revoked; only an abort takes its reunion away.
   const Cancellation either(aborted_, &cancel);
-  // Others may still wait for this rank in a control call, and did not see what has ended the communicator.
+  // Other ranks may still wait for this one in a control call, without having seen what has ended the communicator.
   if (const auto before = failure()) control_plane_->Refuse(*before);
   const auto deadline = InitDeadline();
   const auto open = [this] { return EncodeUniqueId(OpenRendezvous(options_.settings)); };

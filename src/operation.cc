@@ -48,7 +48,7 @@ Operation UnpackCall(std::uint64_t packed, std::uint64_t count) {
   Operation operation;
   operation.collective = static_cast<Collective>(packed & 0xff);
   operation.count = count;
-  // A peer wrote this, so it may be anything; the enumerations' ends have no name, but are values.
+  // A peer wrote this, so it may be anything. The ends of the enumerations are values without a name.
   const auto type = packed >> kTypeShift & 0xff, op = packed >> kOpShift & 0xff;
   operation.type = type < tuttiNumTypes ? static_cast<tuttiDataType_t>(type) : tuttiNumTypes;
   operation.op = op < tuttiNumOps ? static_cast<tuttiRedOp_t>(op) : tuttiNumOps;

@@ -55,8 +55,8 @@ struct Operation {
   bool point_to_point() const { return collective == Collective::send || collective == Collective::receive; }
 };
 
-// A rank may do its part of such a collective without hearing of any other rank: a root that only sends, a contribution
-// that is only sent, blocks that are empty.
+// Whether a rank may do its part of the collective without hearing from any other rank: a root that only sends, a
+// contribution that is only sent, blocks that are empty.
 inline bool MayEndAlone(const Operation& operation) {
   if (operation.point_to_point() || operation.collective == Collective::barrier) return false;
   return HasRoot(operation.collective) || operation.count == 0 || operation.uneven != nullptr;
@@ -68,14 +68,14 @@ std::uint64_t SignatureOf(const Operation& operation);
 // A call in 64 bits, for the flight recorder: collective, type, op, root, and whether it scales, is uneven or on
 // tensors.
 std::uint64_t PackCall(const Operation& operation);
-// The operation that was packed, as far as it can be told: no buffers, no counts of a v-form, no shapes, and a scalar
-// of zero. Of words that PackCall never made, a type or an operator that does not exist becomes tuttiNumTypes or
+// The operation that was packed, as far as the words tell: no buffers, no counts of a v-form, no shapes, and a scalar
+// of zero. If PackCall never made the words, a type or an operator that does not exist becomes tuttiNumTypes or
 // tuttiNumOps.
 Operation UnpackCall(std::uint64_t packed, std::uint64_t count);
 // "all_reduce(count=1024, float32, sum)", "broadcast(count=8, int32, root=2)", "send(count=4, int8, to rank 3)".
 std::string DescribeCall(std::uint64_t packed, std::uint64_t count);
 
-// In what calls differ that are described alike: " with other recvcounts". Nothing if they are not.
+// How calls with equal descriptions differ: " with other recvcounts". Empty if the descriptions differ.
 std::string_view WhereAlike(std::uint64_t packed, std::uint64_t count, std::uint64_t other, std::uint64_t other_count);
 
 // The k-th message of a group to oneself meets the k-th from oneself. Throws tuttiInvalidUsage if they do not match.

@@ -7,10 +7,10 @@
 
 namespace tutti {
 
-// What the environment says. `given` may be null, and older (shorter) or newer (longer) than this library's. Throws
-// tuttiInvalidArgument.
+// The environment's options, with those that `given` sets. `given` may be null, and older (shorter) or newer (longer)
+// than this library's. Throws tuttiInvalidArgument.
 Options OptionsOf(const tuttiConfig_t* given);
-// What a communicator that comes of `parent` has where its config says nothing.
+// The options of a communicator that comes of `parent`: the parent's where its config sets nothing.
 Options OptionsOf(const Communicator& parent, const tuttiConfig_t* given);
 
 }  // namespace tutti

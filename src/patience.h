@@ -1,4 +1,4 @@
-// Waits of control calls for other threads of this process: yields at first, then naps. Nobody rings; a nap is short.
+// Waits of control calls for other threads of this process: yields at first, then short naps, because nothing rings.
 //
 // Thread-safety: a Patience belongs to one wait of one thread.
 #pragma once

@@ -1,4 +1,4 @@
-// What other processes write into memory that this rank reads: whatever it is, the rank ends in an answer.
+// Other processes write anything into memory that this rank reads: the rank always ends with an answer.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -78,7 +78,7 @@ TEST(PeerWords, NoNumberOfRecordsIsEndless) {
     block.newest.store(kLargest);
     block.started.store(kLargest);
   }));
-  // The last numbers that there are.
+  // The largest numbers possible.
   WriteRecord(*control, kLargest, {1, 2, 3, 4, 5, 6});
   EXPECT_EQ(ReadRecords(*control).size(), 1U);
 }

@@ -51,9 +51,9 @@ class PlanCache {
 
   // The plan for this call. The reference holds until the next Forget().
   BoundPlan& Find(const Operation& operation, std::uint64_t packed);
-  // There are so many that they are to be forgotten.
+  // There are so many plans that all should be forgotten.
   bool full() const { return plans_.size() >= kMaxPlans; }
-  // Forgets all plans, after adding what they did to `counters`. REQUIRES: none is running, and nobody keeps one.
+  // Forgets all plans, after adding what they did to `counters`. REQUIRES: no plan is running or kept by a caller.
   void Forget(tuttiCounters_t& counters);
   // Adds what the plans have done so far.
   void AddTraffic(tuttiCounters_t& counters) const;

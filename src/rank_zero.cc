@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-// Instead of what was found, the reason why nothing was.
+// The keys of the reply that has the reason why nothing was found.
 constexpr char kError[] = "error";
 constexpr char kCode[] = "code";
 
@@ -21,7 +21,7 @@ std::vector<std::uint8_t> Failed(tuttiResult_t code, std::string_view what) {
   return nlohmann::json::to_cbor({{kError, Printable(what)}, {kCode, static_cast<int>(code)}});
 }
 
-// JSON in binary: texts keep their length, and paths may have any bytes.
+// Binary JSON: texts keep their length, and paths may have any bytes.
 std::vector<std::uint8_t> Shipped(const std::function<nlohmann::json()>& find) {
   try {
     auto found = nlohmann::json::to_cbor(find());

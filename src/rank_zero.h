@@ -11,9 +11,9 @@
 
 namespace tutti {
 
-// Collective. `find` is called on rank 0; every rank gets what it returned, an object. Whatever `find` throws, every
-// rank throws: for an Error tuttiInvalidArgument with its message, else tuttiSystemError (memory ran out) or
-// tuttiInternalError. What rank 0 sends is read within limits, and its types are checked as they are taken out.
+// Collective. Calls `find` on rank 0; every rank gets the object that it returned. If `find` throws, every rank throws:
+// for an Error tuttiInvalidArgument with its message, else tuttiSystemError (memory ran out) or tuttiInternalError. The
+// object is read within limits, and its types are checked as values are taken out.
 JsonDocument FromRankZero(int rank, const AllGather& all_gather, const std::function<nlohmann::json()>& find);
 
 }  // namespace tutti

@@ -35,7 +35,7 @@ std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_
 std::vector<RecordedCall> ReadRecords(const ControlBlock& control) {
   std::vector<RecordedCall> whole;
   const auto newest = NewestRecord(control);
-  // Counted, not compared: a number that somebody else has written there may be the largest of all.
+  // Counted, not compared: another process may have written the largest of all numbers there.
   const auto kept = std::min<std::uint64_t>(newest, kRecords);
   for (std::uint64_t i = 0; i < kept; ++i) {
     if (const auto record = ReadRecord(control, newest - kept + 1 + i)) whole.push_back(*record);

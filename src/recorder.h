@@ -47,7 +47,7 @@ inline std::uint64_t NewestRecord(const ControlBlock& control) {
 }
 // Nothing if it is being written at this moment or no longer kept.
 std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_t index);
-// Whole records, oldest first. At most kRecords, whatever the block says.
+// Complete records, oldest first. At most kRecords, whatever the block says.
 std::vector<RecordedCall> ReadRecords(const ControlBlock& control);
 
 // The newest record in a rank's block that `matches` accepts. Most often that is the first one read: whoever waits asks

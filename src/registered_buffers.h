@@ -44,7 +44,7 @@ class RegisteredBuffers {
   // What `rank` has seen of `owner`'s entry: its generation.
   std::atomic<std::uint32_t>& Seen(int rank, int owner, std::size_t entry) const;
   void Open(int owner, std::size_t entry);
-  // What kernels find of it.
+  // Writes the kernels' entry for it.
   void Write(int owner, std::size_t entry, const DeviceWindow& part);
   bool Answered(std::size_t entry, std::uint32_t generation) const;
 

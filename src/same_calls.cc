@@ -1,5 +1,5 @@
-// Where a communicator's ranks compare their collective calls beside those calls: in collective control calls, and when
-// a rank has made its last one.
+// Where a communicator's ranks compare their collective calls outside those calls: in collective control calls, and
+// when a rank has made its last one.
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-// A collective call, for other ranks.
+// A collective call, as other ranks are told it.
 struct Told {
   std::uint64_t sequence, signature, call, count;
 };
@@ -28,7 +28,7 @@ std::vector<std::vector<T>> GatherLists(const AllGather& all_gather, const std::
   return lists;
 }
 
-// By the newest that is in both: marks are cumulative. Ranks may be at different calls, if some are on streams.
+// Compares the newest mark that is in both: marks are cumulative. With streams, ranks may be at different calls.
 bool Differ(const std::vector<std::uint64_t>& one, const std::vector<std::uint64_t>& other) {
   for (auto mark = one.rbegin(); mark != one.rend(); ++mark) {
     const auto same = std::ranges::find(other, MarkedSequence(*mark), MarkedSequence);
@@ -37,7 +37,7 @@ bool Differ(const std::vector<std::uint64_t>& one, const std::vector<std::uint64
   return false;
 }
 
-// Their oldest calls on record that differ.
+// Describes the oldest calls on record that differ.
 std::string WhichDiffer(const std::vector<Told>& one, const std::string& who, const std::vector<Told>& other,
                         const std::string& who_else) {
   for (const auto& call : one) {
@@ -64,7 +64,7 @@ void Communicator::RequireSameCalls(ControlCall call, const AllGather& all_gathe
   auto marks = GatherLists(all_gather, words);
   for (std::size_t r = 0; r < marks.size(); ++r) {
     if (marks[r].empty()) Throw(tuttiInternalError, "rank {} does not say which call it is in", r);
-    // Every rank sees this, and the same.
+    // Every rank sees the same here.
     if (marks[r].front() != marks.front().front()) {
       throw Fail(
           {tuttiInvalidUsage, fmt::format("{}{} called {}, but {} called {}", kMismatch, watch_->Who(0),
@@ -94,7 +94,7 @@ std::optional<Error> Communicator::LastAudit() {
     engine->Progress();
   }
   auto found = failed() ? failure() : watch_->Compare();
-  // A rank that is done with its calls is not concerned by what else may have ended others'.
+  // This rank is done with its calls, so failures that other ranks' calls ended in do not concern it.
   if (!found || found->code() != tuttiInvalidUsage) return std::nullopt;
   return Fail(*found);
 }

@@ -23,7 +23,7 @@ struct Choice {
   std::string reason;  // for a person
 };
 
-// What a person is told of a plan, also when the plan itself is gone.
+// The summary of a plan for people; it outlives the plan.
 struct PlanSummary {
   Choice choice;
   std::size_t channels;

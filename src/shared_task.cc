@@ -17,9 +17,9 @@ class SharedTask {
  public:
   SharedTask(std::size_t streams, std::function<tuttiResult_t()> work) : missing_(streams), work_(std::move(work)) {}
 
-  // In the thread of each stream.
+  // Runs in the thread of each stream.
   tuttiResult_t Arrive(const std::function<bool()>& is_void) {
-    // The last one works for all; acq_rel: it must see what the others' earlier tasks have done.
+    // The last stream to come does the work for all. acq_rel: it must see what the others' earlier tasks have done.
     if (missing_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       Conclude(work_());
       work_ = nullptr;
@@ -32,7 +32,7 @@ class SharedTask {
     return *result_;
   }
 
-  // Some streams will not come, so none works.
+  // Some streams will not come, so the work is not done.
   void Cancel() { Conclude(tuttiInvalidArgument); }
 
  private:

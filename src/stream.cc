@@ -94,7 +94,7 @@ void Stream::Work(State& state) {
     lock.unlock();
     modes.Apply();
     const auto result = task();
-    task = nullptr;  // what it holds is gone before the stream is idle
+    task = nullptr;  // frees what it holds before the stream is idle
     lock.lock();
     state.running = false;
     if (state.first_failure == tuttiSuccess) state.first_failure = result;

@@ -1,4 +1,4 @@
-// Which tuttiStream_t are ours.
+// The tuttiStream_t handles of this library's streams.
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -56,7 +56,7 @@ void DestroyStream(tuttiStream_t handle) {
     all.streams.erase(found);
     return taken;
   }();
-  // By the one thread that took it out of the register. Others that still hold it find it ended.
+  // Called by the one thread that took it out of the register. Other threads that still hold it find it ended.
   stream->Finish();
 }
 

@@ -111,13 +111,13 @@ std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking, const s
     // News that a rank of another host has completed may overtake what it sent. That may still come until its
     // connections have ended, and then has to be taken.
     if (completed && (!ended || waited < kLastSlots)) continue;
-    // A rank of another host that has failed for a reason of its own closes its connections, too: who is not connected
-    // to it hears of the reason by others, or finds that others are gone.
+    // A rank of another host that has failed for a reason of its own closes its connections, too. A rank that is not
+    // connected to it hears of the reason from others, or finds that others are gone.
     if (!local && !left && waited < kLastSlots) {
       fabric_.network()->NeedAll();
       continue;
     }
-    // A rank that left in order has sent all that it owed. A kernel may not have taken it yet.
+    // A rank that left in order has sent everything that it had to. A kernel may not have taken it yet.
     if (left && waited < kLastSlots) continue;
     // What it had published before is still to be read: only when another look finds us waiting still is it missed.
     if (!seen_dead_[static_cast<std::size_t>(r)]) {
@@ -134,7 +134,7 @@ std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking, const s
                                              Describe(undertaking), died ? WhoElseEnded(missed) : "")};
 }
 
-// The rank that is missed may have ended because of another one's end, and not have been heard any more.
+// The missing rank may have ended because another one did, and may not have been able to report that.
 std::string Watch::WhoElseEnded(int missed) const {
   std::string text;
   for (int r = 0; r < fabric_.nranks(); ++r) {

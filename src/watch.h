@@ -34,12 +34,13 @@ class Watch {
   // end.
   std::optional<Error> Look(const Undertaking& undertaking, const std::vector<int>& waits_for,
                             std::chrono::steady_clock::duration waited);
-  // For who drives the communicator to tell of each collective that begins, and to ask after each operation.
+  // The code that drives the communicator tells history() of each collective that begins, and asks MustAudit() after
+  // each operation.
   History& history() { return history_; }
   bool MustAudit(const Operation& operation) { return audit_.Due(operation); }
-  // Looks for ranks whose collectives differ, and for ranks of this host that have failed, without waiting for anybody.
+  // Looks for ranks whose collectives differ, and for ranks of this host that have failed. Does not wait for any rank.
   std::optional<Error> Audit();
-  // Likewise for the former, at every rank whose memory or word is here already.
+  // Likewise for differing collectives, at every rank whose memory can be read or whose word has come.
   std::optional<Error> Compare();
   // The failure behind a fault of the data path.
   Error Explain(const Undertaking& undertaking, const Fault& fault);
@@ -67,7 +68,7 @@ class Watch {
                                     std::chrono::steady_clock::duration waited);
   // Nothing if it has not, as far as can be seen from here. "died", ...
   std::optional<std::string> HowItEnded(int rank) const;
-  // "; so was rank 2 (...)" for each that has ended besides.
+  // "; so was rank 2 (...)" for each other rank that has ended, too.
   std::string WhoElseEnded(int missed) const;
   bool NeedsUs(int rank, const RecordedCall& theirs) const;
   bool AwaitsUs(int rank) const;
@@ -80,7 +81,7 @@ class Watch {
   std::optional<Error> AwaitName(int rank) const;
   std::string WhereOthersAre(const Undertaking& undertaking) const;
 
-  // What has come is taken by then, also by a kernel, or by a helper thread on a busy machine.
+  // By then everything that has come was taken, even by a kernel, or by a helper thread on a busy machine.
   static constexpr std::chrono::milliseconds kLastSlots{500};
 
   Fabric& fabric_;
@@ -95,11 +96,11 @@ class Watch {
     std::chrono::steady_clock::duration waited{};
   };
   struct Crossing {
-    std::uint64_t sequence = 0, record = 0;  // our message, and the peer's newest operation
+    std::uint64_t sequence = 0, record = 0;  // this rank's message, and the peer's newest operation
     std::chrono::steady_clock::duration waited{};
   };
   Crossing crossing_;           // as it was first seen
-  Passed withheld_;             // the collective that a rank was first seen to have ended that we wait for, and when
+  Passed withheld_;             // the collective that an awaited rank was first seen to have ended, and when
   std::vector<Passed> passed_;  // by rank: the message that it was first seen to have left behind, and when
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;

@@ -1,4 +1,4 @@
-// The half of the watch that compares calls: this rank's with those of the others.
+// The half of the watch that compares this rank's calls with the other ranks'.
 #include <algorithm>
 #include <thread>
 
@@ -20,7 +20,7 @@ bool IsMessageFor(int rank, Collective direction, const RecordedCall& call) {
 
 }  // namespace
 
-// The call that rank makes (or made) in the place of ours.
+// The call that `rank` makes (or made) in the place of this rank's call.
 std::optional<RecordedCall> Watch::Counterpart(int rank, const Undertaking& undertaking) const {
   const auto& control = fabric_.control(rank);
   const auto& operation = *undertaking.operation;
@@ -36,8 +36,8 @@ std::optional<RecordedCall> Watch::Counterpart(int rank, const Undertaking& unde
   });
 }
 
-// The last message of the pair, in the same direction, that the other side has come to, if that is behind ours: it
-// begins one only after it has done those before.
+// The last message of the pair, in the same direction, that the other side has begun, if it comes after this rank's:
+// the other side begins a message only after all earlier ones.
 std::optional<RecordedCall> Watch::LaterMessage(const Undertaking& undertaking) const {
   const auto& operation = *undertaking.operation;
   return FindRecord(fabric_.control(operation.root), [&](const RecordedCall& call) {
@@ -45,12 +45,12 @@ std::optional<RecordedCall> Watch::LaterMessage(const Undertaking& undertaking) 
   });
 }
 
-// A sender that has sent our message in a form that we do not look at - shorter ones travel by other slots - goes on to
-// the next ones, until its record of ours is gone.
+// The sender may have sent this rank's message in a form that the receiver does not look at, because shorter messages
+// travel by other slots. It then goes on to the next messages, until its record of this one is gone.
 std::optional<Error> Watch::LookForPassedMessage(const Undertaking& undertaking,
                                                  std::chrono::steady_clock::duration waited) {
   const auto& operation = *undertaking.operation;
-  // From another host what was sent may still be on its way.
+  // What another host sent may still be on its way.
   if (operation.collective != Collective::receive || !fabric_.is_local(operation.root)) return std::nullopt;
   const auto later = LaterMessage(undertaking);
   if (!later) return std::nullopt;
@@ -64,7 +64,7 @@ std::optional<Error> Watch::LookForPassedMessage(const Undertaking& undertaking,
                   Who(fabric_.rank()), Describe(undertaking), Who(operation.root), later->Describe(), later->sequence)};
 }
 
-// We wait in a collective for a rank of this host that has ended it: what the pair sends and expects differs.
+// This rank waits in a collective for a rank of this host that has ended it: the pair's counts differ.
 std::optional<Error> Watch::LookForWithheld(const Undertaking& undertaking, const std::vector<int>& waits_for,
                                             std::chrono::steady_clock::duration waited) {
   if (undertaking.operation->point_to_point()) return std::nullopt;
@@ -75,7 +75,7 @@ std::optional<Error> Watch::LookForWithheld(const Undertaking& undertaking, cons
   if (withheld_.sequence != undertaking.sequence || waited < withheld_.waited) {
     withheld_ = {undertaking.sequence, waited};
   }
-  // It may have ended since it was asked whom we wait for.
+  // It may have ended since the awaited ranks were listed.
   if (waited - withheld_.waited < kLastSlots) return std::nullopt;
   const auto theirs = Counterpart(*ended, undertaking);
   return Error{tuttiInvalidUsage,
@@ -85,8 +85,8 @@ std::optional<Error> Watch::LookForWithheld(const Undertaking& undertaking, cons
                            theirs ? theirs->Describe() : "something else")};
 }
 
-// Whether `rank` cannot end that collective before we have begun it. (A root of a broadcast need not wait for anybody,
-// nor one of its leaves for another.)
+// Whether `rank` cannot end that collective before this rank has begun it. (A root of a broadcast need not wait for any
+// rank, nor one of its leaves for another.)
 bool Watch::NeedsUs(int rank, const RecordedCall& theirs) const {
   const Operation call = UnpackCall(theirs.call, theirs.count);
   if (!MayEndAlone(call)) return true;
@@ -95,8 +95,8 @@ bool Watch::NeedsUs(int rank, const RecordedCall& theirs) const {
   return gathers ? call.root == rank : call.root == fabric_.rank();
 }
 
-// Whether `rank` says that it waits for us in a collective that we have not begun, or for one that says so, and so on:
-// what a rank of a v-form needs, only its counts tell.
+// Whether `rank` says that it waits for this rank in a collective that this rank has not begun, or for a rank that says
+// so, and so on. Only its counts tell what a rank of a v-form needs.
 bool Watch::AwaitsUs(int rank) const {
   const auto begun = fabric_.control(fabric_.rank()).started.load(std::memory_order_relaxed);
   for (int hop = 0; hop < fabric_.nranks(); ++hop) {
@@ -107,17 +107,17 @@ bool Watch::AwaitsUs(int rank) const {
     if (!newest || newest->done() || IsPointToPoint(*newest) || newest->sequence <= begun) return false;
     rank = AwaitedIn(control.awaits.load(std::memory_order_acquire), newest->index);
     if (rank == fabric_.rank()) return true;
-    // There pairs go their own ways: what the other waits for is no matter of this one's.
+    // In an all-to-all the pairs are independent: the awaited rank's own wait does not matter.
     if (static_cast<Collective>(newest->call & 0xff) == Collective::all_to_all) return false;
   }
   return false;
 }
 
-// We wait in a message for a rank that waits for us in something else, and neither does anything beside.
+// This rank waits in a message for a rank that waits for it in something else; both do nothing else.
 std::optional<Error> Watch::LookForCrossing(const Undertaking& undertaking,
                                             std::chrono::steady_clock::duration waited) {
   const auto& operation = *undertaking.operation;
-  // From another host what was sent before may still be on its way.
+  // What another host sent before may still be on its way.
   if (!operation.point_to_point() || !fabric_.is_local(operation.root)) return std::nullopt;
   const int peer = operation.root;
   const auto& own = fabric_.control(fabric_.rank());
@@ -136,7 +136,7 @@ std::optional<Error> Watch::LookForCrossing(const Undertaking& undertaking,
   const Crossing now{undertaking.sequence, theirs->index, waited};
   const bool seen = crossing_.sequence == now.sequence && crossing_.record == now.record && waited >= crossing_.waited;
   if (!seen) crossing_ = now;
-  // What was sent before may still come, and what is short ends without us.
+  // What was sent before may still come, and short messages end without this rank.
   if (waited - crossing_.waited < kLastSlots) return std::nullopt;
   return Error{tuttiInvalidUsage,
                fmt::format("the ranks' calls do not match: {} called {}, but {} called {} as {} {}, and each waits for "
@@ -152,8 +152,8 @@ Error Watch::Mismatch(const Undertaking& undertaking, int rank, const RecordedCa
                                          WhereAlike(PackCall(operation), operation.count, theirs.call, theirs.count))};
 }
 
-// The oldest operation that is still on record and that this rank and `rank` called differently. A rank with nothing to
-// send or to wait for (a count of zero) has left it behind.
+// The oldest operation on record that this rank and `rank` called differently. A rank with nothing to send or to wait
+// for (a count of zero) has left it behind.
 std::optional<Error> Watch::EarlierMismatch(int rank) const {
   const auto& control = fabric_.control(rank);
   for (const auto& mine : ReadRecords(fabric_.control(fabric_.rank()))) {
@@ -170,7 +170,7 @@ std::optional<Error> Watch::EarlierMismatch(int rank) const {
   return std::nullopt;
 }
 
-// A rank whose collectives up to one that both have begun are others than ours.
+// `rank`'s collectives differ from this rank's, up to one that both have begun.
 Error Watch::Disagreement(int rank) const {
   if (auto earlier = EarlierMismatch(rank)) return *earlier;
   const auto is_collective = [](const RecordedCall& call) { return !IsPointToPoint(call); };
@@ -231,8 +231,8 @@ std::string Watch::WhereOthersAre(const Undertaking& undertaking) const {
   return text;
 }
 
-// What the calls were that do not match. The peer may still be about to tell of its own, or know of both what is no
-// longer on record here.
+// Names the calls that do not match. The peer may be about to publish its own call, or know both calls although they
+// are no longer on record here.
 std::optional<Error> Watch::AwaitName(int rank) const {
   constexpr std::chrono::milliseconds kPatience{300}, kLookEvery{1};
   for (auto waited = kPatience * 0; waited < kPatience; waited += kLookEvery) {

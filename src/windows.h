@@ -1,7 +1,7 @@
 // Windows: memory of every rank that every other rank of the host has mapped.
 //
-// Thread-safety: Register and Deregister are collective control calls; both Finds may run beside each other but not
-// beside those two. The communicator's lock sees to that.
+// Thread-safety: Register and Deregister are collective control calls. Both Finds may run concurrently with each other,
+// but not with those two. The communicator's lock sees to that.
 #pragma once
 
 #include <cstdint>

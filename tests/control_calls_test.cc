@@ -1,5 +1,5 @@
-// Calls that all ranks make together - splits, growth, windows - where one rank makes another one, or fails in its own:
-// all ranks hear of it at once, and why.
+// Control calls (splits, growth, windows) in which one rank makes another call, or fails by itself: all ranks hear of
+// it at once, and why.
 #include <sys/resource.h>
 
 #include <cstdlib>
@@ -10,11 +10,11 @@
 namespace tutti::testing {
 namespace {
 
-// Less than any time-out, so that nobody hears of it by the clock.
+// Less than any time-out, so that no rank hears of it by the clock.
 constexpr std::chrono::seconds kLimit{30};
 
 struct ControlCall {
-  std::string name;  // in sentences
+  std::string name;  // in messages
   std::function<tuttiResult_t(tuttiComm_t)> make;
   bool waits = true;  // for the others
 };
@@ -25,7 +25,7 @@ void* Allocated() {
   return memory;
 }
 
-// One of each. Deregistering needs a window that all ranks have registered.
+// One control call of each kind. Deregistering needs a window that all ranks have registered.
 std::vector<ControlCall> ControlCalls(tuttiWindow_t window) {
   return {{"split",
            [](tuttiComm_t comm) {
@@ -52,7 +52,7 @@ std::vector<ControlCall> ControlCalls(tuttiWindow_t window) {
 struct Pair {
   std::size_t usual, odd;
 };
-// Of different calls, of which the first waits for the other ranks.
+// Pairs of different calls. The first waits for the other ranks.
 std::vector<Pair> Pairs() {
   std::vector<Pair> pairs;
   const auto calls = ControlCalls(nullptr);
@@ -69,7 +69,7 @@ class ControlCallsDiffer : public ::testing::TestWithParam<Pair> {};
 TEST_P(ControlCallsDiffer, IsToldOnEveryRank) {
   const auto [usual, odd] = GetParam();
   const auto names = ControlCalls(nullptr);
-  // The rank in the middle of the control plane, and another one.
+  // The odd rank is rank 0, the centre of the control plane, or another one.
   for (const int odd_rank : {0, 2}) {
     for (const bool odd_is_late : {false, true}) {
       RunRanks(3,
@@ -126,7 +126,7 @@ TEST(ControlCallFails, InASplitOnOneRankAndAllAreTold) {
           const auto result = tuttiCommSplit(comm, self.rank() == unlucky ? 1 : 2, 0, &child, nullptr);
           EXPECT_TRUE(Fails(result, tuttiSystemError, words));
           EXPECT_EQ(child, nullptr);
-          // Operations go on, and another split says again what was.
+          // Operations go on, and another split repeats the failure.
           std::vector<float> data(10, 1);
           EXPECT_TRUE(Ok(AllReduce(comm, data)));
           EXPECT_EQ(data[0], 3);

@@ -210,8 +210,8 @@ TEST_F(Device, CapturedCallsThatDoNotMatchAreNamed) {
   });
 }
 
-// Kernels that only send wait for nobody. The watch tells, without another call; so does a captured one's replay, of
-// which the host sees nothing; and so does the next collective, whose slots tell of another history.
+// Kernels that only send wait for no other rank. The watch reports the disagreement without another call; also after
+// the replay of a graph, which the host does not see. The next collective reports it, too, by its slots.
 TEST_F(Device, RootsThatDisagreeAreNamed) {
   enum class Then { nothing, replay, collective };
   for (const auto then : {Then::nothing, Then::replay, Then::collective}) {
@@ -250,7 +250,7 @@ TEST_F(Device, RootsThatDisagreeAreNamed) {
   }
 }
 
-// With TUTTI_CHECK a barrier behind the call is enqueued with it, and finds out.
+// With TUTTI_CHECK, a barrier is enqueued behind the call, and finds the disagreement.
 TEST_F(Device, RootsThatDisagreeAreNamedByTheCallOnRequest) {
   RunRanks(2,
            [](Rank& self) {
@@ -306,8 +306,8 @@ TEST_F(Device, ADeadRankIsNamed) {
            {.may_die = {1}});
 }
 
-// What this rank says in shared memory of a buffer that it registered: its address and its length, side by side. The
-// length becomes another. How often it was found.
+// In shared memory, this rank describes a buffer that it registered by address and length, side by side. Replaces the
+// length by `told`. Returns how often it was found.
 int LieAboutRegistered(const std::byte* buffer, std::uint64_t bytes, std::uint64_t told) {
   std::ifstream maps("/proc/self/maps");
   int found = 0;
@@ -325,7 +325,7 @@ int LieAboutRegistered(const std::byte* buffer, std::uint64_t bytes, std::uint64
   return found;
 }
 
-// A slot that says its data is where the sender gave nothing, in memory that the reader's GPU has mapped.
+// A slot refers to memory that the sender did not give, but that the reader's GPU has mapped.
 TEST_F(Device, ReferencesBeyondWhatWasGivenAreRefused) {
   const char* const hosts = std::getenv("TUTTI_VIRTUAL_HOSTS");
   if (hosts != nullptr) GTEST_SKIP() << "no slot refers to memory of another host";
@@ -362,7 +362,7 @@ TEST_F(Device, ReferencesBeyondWhatWasGivenAreRefused) {
            {.environment = {{"TUTTI_WIRE", "bulk"}}});
 }
 
-// A buffer that is said to be longer than its allocation is not opened: slots carry the data.
+// A registered buffer that claims to be longer than its allocation is not opened: slots carry the data.
 TEST_F(Device, RegisteredMemoryThatIsNotThereIsNotOpened) {
   RunRanks(2, [](Rank& self) {
     constexpr std::size_t kGiven = 64 * KiB;

@@ -164,9 +164,9 @@ TEST_P(Disagree, IsToldOnEveryRank) {
 INSTANTIATE_TEST_SUITE_P(About, Disagree, ::testing::Range(std::size_t{0}, Disagreements().size()),
                          [](const auto& info) { return Disagreements()[info.param].name; });
 
-// Short messages travel by other slots than longer ones: nobody sees them come, and the sender goes on until it has no
-// room, and its first call is on record no more. Only then the receiver calls: as long as the call is on record, it is
-// found there.
+// Short messages travel by other slots than longer ones, so the receiver does not see them come. The sender goes on
+// until it has no room, and its first call is no longer on record. The receiver calls only then: while the call is on
+// record, it is found there.
 void SendsWhatIsNotReceived(const RunOptions& options, tuttiResult_t code) {
   RunRanks(
       3,
@@ -175,7 +175,7 @@ void SendsWhatIsNotReceived(const RunOptions& options, tuttiResult_t code) {
         Buffers buffers;
         auto result = tuttiSuccess;
         constexpr int kMoreThanRecords = 150;
-        // On the board: rank 2 has all of its messages; rank 0 has gone on to another one to rank 1.
+        // On the board: rank 2 has all of its messages; rank 0 has gone on to another message to rank 1.
         auto& taken = self.board().numbers[0];
         auto& gone_on = self.board().numbers[1];
         const auto await = [](const auto& number) {
@@ -211,7 +211,7 @@ void SendsWhatIsNotReceived(const RunOptions& options, tuttiResult_t code) {
 
 TEST(OtherMessages, AreToldFromLateOnes) { SendsWhatIsNotReceived({}, tuttiInvalidUsage); }
 
-// The pair waits for each other, and nobody else comes to help.
+// The pair waits for each other, and no other rank helps.
 TEST(Crossing, OfAMessageAndACollectiveIsTold) {
   for (const bool threads : {false, true}) {
     for (const bool sends : {false, true}) {
@@ -237,7 +237,7 @@ TEST(Crossing, OfAMessageAndACollectiveIsTold) {
   }
 }
 
-// What a rank of a v-form needs, only its counts tell: it says for whom it waits.
+// Only its counts tell what a rank of a v-form needs, so it says for whom it waits.
 TEST(Crossing, OfAMessageAndAVFormIsTold) {
   const std::vector<std::pair<std::string, Call>> forms = {{"all_gather_v", AllGatherV({50, 60, 70})},
                                                            {"all_gather_v", AllGatherV({50'000, 0, 70'000})},
@@ -293,7 +293,7 @@ TEST(Crossing, OfTwoReceivesIsTold) {
       {.limit = std::chrono::seconds(20)});
 }
 
-// What goes on side by side may be done in any order, however late it comes.
+// Operations that run side by side may be done in any order, however late they come.
 TEST(Crossing, InAGroupIsNone) {
   RunRanks(2, [](Rank& self) {
     const auto comm = self.Join();
@@ -311,7 +311,7 @@ TEST(Crossing, InAGroupIsNone) {
   });
 }
 
-// The signature leaves out what only pairs know.
+// The signature leaves out counts that only pairs know.
 TEST(Withheld, BlocksOfAnAllToAllAreTold) {
   RunRanks(2,
            [](Rank& self) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a flood of strangers' connections costs a job that reduces all the time: operations with and without it, in turn.
+# The cost of a flood of strangers' connections for a job that always reduces: operations with and without it, in turn.
 #
 #   tests/flood_cost.sh SOURCE_DIR BUILD_DIR [ROUNDS [BYTES]]      default: 3 rounds, 65536 bytes
 #

@@ -154,7 +154,7 @@ case_late() {
 }
 # Whoever finds the ports of the ranks may knock, talk and hang up as he likes.
 case_strangers() {
-  # They come from within the ranks' network, where only root can send them.
+  # The strangers call from inside the ranks' network, where only root can start them.
   [ "$(id -u)" -eq 0 ] || return 0
   start 5 || return 0
   trouble 0 strangers || complain "the strangers failed"

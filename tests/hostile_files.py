@@ -1,4 +1,4 @@
-"""Files that are made to cost much, and what the corpus costs: each is accepted or refused within 2 s of processor time and
+"""Files made to be costly, and the corpus: each is accepted or refused within 2 s of processor time and
 256 MB of memory by the `tutti` tool.
 
     tests/hostile_files.py SOURCE_DIR TUTTI            all; exit status 0 if everything was within its budget
@@ -43,12 +43,12 @@ def programs():
     copies = [step(s, "cpy", 16383) for s in range(2)]
     yield "copies", program([(0, [block(b, copies) for b in range(8)])] * 4, chunks=16383)
     yield "many_copies", program([(0, [block(b, [step(s, "cpy", 8) for s in range(40)]) for b in range(16)])] * 25, chunks=8)
-    # Each pair of neighbours passes one chunk on and on, in the order in which they are looked at last.
+    # Neighbours pass one chunk on and on, in the reverse of the order in which they are visited.
     n, turns = 64, 60
     passing = [(0, [block(b, [step(s, "rcs" if (r or s) else "s") for s in range(turns)], (r - 1) % n, (r + 1) % n, b)
                     for b in range(16)]) for r in range(n)]
     yield "backwards", program(passing, coll="broadcast")
-    # Waits for waits for waits.
+    # Chains of waits.
     lanes = 200
     waits = [block(b, [step(s, "nop", 0, ((b + 1) % lanes, s - 1) if s else (-1, -1), 1) for s in range(120)])
              for b in range(lanes)]
@@ -59,7 +59,7 @@ def programs():
            for r in range(64)]
     yield "far", program(far, coll="alltoall", chunks=64)
     yield "channels", program([(0, [block(0, [step(0, "s")], (r + 1) % 256, -1, 31)]) for r in range(256)])
-    # In place every step doubles what it adds to itself.
+    # In place, so that every step doubles the sum.
     yield "doubling", program([(0, [block(0, [step(s, "re", 1, src=("o", 0)) for s in range(200)])])])
     yield "adding", program([(1, [block(0, [step(s, "re", 1, src=("s", 0), dst=("o", 0)) if s % 2
                                             else step(s, "re", 1, src=("o", 0), dst=("s", 0)) for s in range(200)])])])

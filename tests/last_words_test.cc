@@ -1,4 +1,4 @@
-// A rank that ends because of another one's end: ranks of other hosts that miss it hear of the first end.
+// A rank ends because another one has ended: ranks of other hosts that miss it hear of the first end.
 #include <sched.h>
 #include <signal.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ void Await(const std::atomic<std::int64_t>& number) {
   while (number.load() == 0) usleep(1000);
 }
 
-// What a rank of a test sees.
+// A rank's view of the test.
 struct View {
   explicit View(Rank& self) : comm(self.Join()), gone(self.board().numbers[0]), done(self.board().numbers[1]) {}
 
@@ -64,7 +64,7 @@ TEST(LastWords, ReachAPeerThatHasNotCalledYet) {
         const View view(self);
         if (self.rank() == 3) {
           std::thread other([&] {
-            usleep(700'000);  // by then rank 3 waits, and has not yet lost its patience and called itself
+            usleep(700'000);  // by then rank 3 waits, and has not yet dialled rank 0 itself
             EXPECT_TRUE(Ok(tuttiCommRevoke(view.comm)));
           });
           EXPECT_TRUE(Fails(view.Receive(0), tuttiRemoteError, {"rank 3 ", "revoked"}));
@@ -90,7 +90,7 @@ TEST(LastWords, TheRendezvousTellsItsOwnProcessLast) {
         4,
         [](Rank& self) {
           if (self.rank() == 3) return;  // never comes
-          // On one core whoever is told runs at once, and before the next one is told.
+          // On one core, a rank that is told runs at once, before the next one is told.
           cpu_set_t cores;
           CPU_ZERO(&cores);
           CPU_SET(static_cast<std::size_t>(sched_getcpu()), &cores);

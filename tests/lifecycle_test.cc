@@ -1,4 +1,4 @@
-// Calls that meet on one communicator: what closes it, beside what still uses it, waits for it, or makes it.
+// Concurrent calls on one communicator: one closes it while another still uses it, waits for it, or makes it.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kF = tuttiFloat32;
 
-// Two ranks of this process. Rank 1 never comes to an operation, so rank 0's stand still.
+// Two ranks of this process. Rank 1 never makes an operation, so rank 0's operations never end.
 struct Pair {
   std::array<tuttiComm_t, 2> comms{};
   float in = 1, out = 0;
@@ -99,7 +99,7 @@ TEST(Lifecycle, WhileDestroyWaitsGettersStillAnswer) {
     ASSERT_TRUE(Ok(pair.Stuck(stream)));
     std::thread destroys([&] { EXPECT_TRUE(IsGone(tuttiCommDestroy(pair.first()))); });
     float value = 1;
-    // Until Destroy has begun.
+    // Repeats until Destroy has begun.
     while (tuttiAllReduce(&value, &value, 1, kF, tuttiSum, pair.first(), stream) == tuttiSuccess) usleep(1000);
     EXPECT_NE(std::string(tuttiGetLastError(nullptr)).find("finalized"), std::string::npos);
     int rank = -1;
@@ -112,7 +112,7 @@ TEST(Lifecycle, WhileDestroyWaitsGettersStillAnswer) {
   });
 }
 
-// The handle is there for other threads at once. So many other communicators follow that it leaves the quarantine.
+// Other threads see the handle at once. So many other communicators follow that it leaves the quarantine.
 TEST(Lifecycle, AbortWaitsForABlockingJoinSlow) {
   RunAlone([] {
     for (int round = 0; round < 5; ++round) {
@@ -146,8 +146,7 @@ TEST(Lifecycle, AbortWaitsForABlockingJoinSlow) {
   });
 }
 
-// The operation ahead on the stream stands still for as long as its own timeout. All are on one stream, or in one
-// group.
+// The operation ahead does not end before its own timeout. All are on one stream, or in one group.
 TEST(Lifecycle, AbortDoesNotWaitForOtherCommunicators) {
   for (const int way : {0, 1, 2, 3}) {
     RunAlone([=] {
@@ -229,7 +228,7 @@ TEST(Lifecycle, TheLastOperationIsDescribedWhenItsPlanIsForgotten) {
     }
     std::array<char, 400> before{}, after{};
     ASSERT_TRUE(Ok(tuttiCommDescribeLastOperation(comm, before.data(), before.size())));
-    // The cache is full and makes room, but a message to oneself needs no plan.
+    // The plan cache is full and makes room, but a message to oneself needs no plan.
     ASSERT_TRUE(Ok(tuttiGroupStart()));
     ASSERT_TRUE(Ok(tuttiSend(in.data(), 4, kF, 0, comm, nullptr)));
     ASSERT_TRUE(Ok(tuttiRecv(out.data(), 4, kF, 0, comm, nullptr)));
@@ -271,7 +270,7 @@ TEST(Lifecycle, OfAChildNobodyKnowsTheSizeBeforeItIsMade) {
   });
 }
 
-// Threads of a group, or in the background, make the children. All ranks' children must meet their own.
+// The children are made by a group's threads, or in the background. All ranks' children must meet their own.
 TEST(Lifecycle, SplitsOfOneParentKeepTheirOrder) {
   for (const bool blocking : {true, false}) {
     RunRanks(2, [=](Rank& self) {
@@ -281,7 +280,7 @@ TEST(Lifecycle, SplitsOfOneParentKeepTheirOrder) {
       for (int round = 0; round < 10; ++round) {
         std::array<tuttiComm_t, 4> parts{};
         ASSERT_TRUE(Ok(tuttiGroupStart()));
-        // Both ranks, or each for itself.
+        // A child of both ranks, or one for each rank alone.
         for (int i = 0; i < 4; ++i) {
           const int color = i % 2 == 0 ? 0 : self.rank();
           ASSERT_TRUE(Ok(tuttiCommSplit(comm, color, 0, &parts[static_cast<std::size_t>(i)], &config)));
@@ -394,7 +393,7 @@ TEST(Lifecycle, StreamsAreDestroyedOnce) {
   });
 }
 
-// Two threads, four communicators, none of them shared: only the streams are.
+// Two threads and four communicators. Only the streams are shared.
 TEST(Lifecycle, GroupsOverTheSameStreamsCannotBlockEachOther) {
   RunAlone([] {
     auto* const a = NewStream();

@@ -15,7 +15,7 @@ namespace tutti::testing {
 namespace {
 
 constexpr std::uint32_t kRounds = 20'000;
-// Its threads are processes' threads, which a busy machine takes turns with.
+// The stand-in's GPU threads are threads of a process, which take turns on a busy machine.
 constexpr std::uint32_t kRoundsOfStandIn = 1'000;
 
 // The launch's words and slots in one zeroed piece of memory.

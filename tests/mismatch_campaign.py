@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Random calls that do not match, on two to five ranks: every rank is told - the right code, both calls and both ranks -
-within a second of when all have called, and at the latest by its next collective. Nobody hangs, and no result is wrong.
+"""Random calls that do not match, on two to five ranks. Every rank must get an error (the right code, both calls, both
+ranks) within a second after all have called, at the latest by its next collective. No rank hangs; no result is wrong.
 
 Each trial follows from the seed and its number alone; --only replays some. Exit status: 0 if nothing was found."""
 
@@ -30,7 +30,7 @@ def parse(arguments):
 
 
 def told_by(program, trial):
-    """What its ranks say, by rank. The program runs one trial after the other, and ends each in time."""
+    """The reports of its ranks, by rank. The program runs one trial after the other, and ends each in time."""
     program.stdin.write(trial.line() + "\n")
     program.stdin.flush()
     told = {}

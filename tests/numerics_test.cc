@@ -144,7 +144,7 @@ TEST(PreMulSum, OfADeviceScalarIsReadWhenTheCallRuns) {
 }
 
 #if defined(__SSE2__)
-// What `-ffast-math` sets in a thread.
+// The flags that `-ffast-math` sets in a thread.
 constexpr unsigned kFlushSubnormals = 0x8040;
 
 std::size_t CountOf(const std::vector<float>& data, std::uint32_t bits) {
@@ -152,7 +152,7 @@ std::size_t CountOf(const std::vector<float>& data, std::uint32_t bits) {
       std::ranges::count_if(data, [bits](float each) { return std::bit_cast<std::uint32_t>(each) == bits; }));
 }
 
-// Half of the message is a helper thread's.
+// A helper thread reduces half of the message.
 TEST(FloatModes, OfTheCallerHoldForItsHelperThreads) {
   static constexpr std::size_t kCount = 1 << 20;
   RunRanks(2,
@@ -201,8 +201,8 @@ TEST(FloatModes, OfWhoGivesAStreamACallHoldForThatCall) {
 }
 #endif
 
-// Results that are stored past the caches, and blocks of them that peers read where they lie while the call goes on. A
-// chunk's last stores are still on their way when its slot is published, unless they are fenced.
+// Results are stored past the caches, and peers read blocks of them in place while the call goes on. Without a fence, a
+// chunk's last stores are still on their way when its slot is published.
 TEST(Streamed, BlocksThatPeersReadInPlaceAreWhole) {
   static constexpr std::size_t kCount = 3'000'000;
   static constexpr int kCalls = 5;
@@ -226,7 +226,7 @@ TEST(Streamed, BlocksThatPeersReadInPlaceAreWhole) {
                      << "all-gather " << call;
                }
              },
-             // Thousands of short steps, each of which waits for the other rank: long where other work takes the cores.
+             // Thousands of short steps, each of which waits for the other rank: slow on a busy machine.
              {.threads = threads,
               .limit = std::chrono::seconds(200),
               .environment = {{"TUTTI_ALGO", algorithm},

@@ -1,4 +1,4 @@
-// Two users of one machine: who is not the job's user does not join it, and holds nobody up.
+// Two users of one machine: another user's process does not join the job, and delays no rank.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -33,7 +33,7 @@ void BeRank(int rank, int port) {
   setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
 }
 
-// A stranger who does not care whose peers are. What it got from the library is not a matter of the test.
+// A stranger that accepts peers of any user. The test does not check what its call returned.
 tuttiResult_t JoinAsStranger(int rank, int port) {
   BecomeNobody();
   setenv("TUTTI_ALLOW_OTHER_USERS", "1", 1);
@@ -58,7 +58,7 @@ class OtherUsers : public ::testing::Test {
   }
 };
 
-// The key of such a job follows from its port, which everybody can see.
+// The key of such a job follows from its port, which every user can see.
 TEST_F(OtherUsers, DoNotJoinALoopbackJobWithoutASecret) {
   const int port = FreePort();
   RunRanks(3, [port](Rank& self) {
@@ -68,7 +68,7 @@ TEST_F(OtherUsers, DoNotJoinALoopbackJobWithoutASecret) {
       tried.store(1);
       return;
     }
-    // The real rank 1 comes only after the stranger has had its time alone with rank 0.
+    // The real rank 1 comes only after the stranger has been alone with rank 0 for a while.
     while (self.rank() == 1 && tried.load() == 0) usleep(1000);
     BeRank(self.rank(), port);
     Comm comm;
@@ -94,7 +94,7 @@ TEST_F(OtherUsers, DoNotServeARank) {
   });
 }
 
-// An id is a secret that both hold. One user passed it on to the other, and it is still not enough.
+// An id is a secret, and both have it: one user passed it on to the other. It is still not enough.
 TEST_F(OtherUsers, DoNotJoinWithTheSecretEither) {
   RunOptions options;
   options.environment = {{"TUTTI_INIT_TIMEOUT_MS", "2000"}};
@@ -122,7 +122,7 @@ TEST_F(OtherUsers, JoinWhereTheyAreAllowed) {
       options);
 }
 
-// Their names, ports and limits do not meet.
+// The jobs' names, ports and limits do not collide.
 TEST_F(OtherUsers, RunJobsOfTheirOwnAtTheSameTime) {
   const int ports[] = {FreePort(), FreePort()};
   RunRanks(4, [&](Rank& self) {

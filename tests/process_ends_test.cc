@@ -16,8 +16,8 @@ bool leaves_things_behind = false;
 std::atomic<bool> first_use_is_slow{false};
 std::atomic<int> threads_in_first_use{0};
 }  // namespace
-// The library's first use of this process: it marks a page that forked children find empty. In the place of the
-// system's function, so that a test can fork in the middle of it.
+// The library's first use in this process marks a page that forked children find empty. This replaces the system's
+// function, so that a test can fork in the middle of it.
 extern "C" __attribute__((visibility("default"))) int madvise(void* memory, std::size_t bytes, int advice) noexcept {
   if (advice == MADV_WIPEONFORK && first_use_is_slow) {
     ++threads_in_first_use;
@@ -27,8 +27,8 @@ extern "C" __attribute__((visibility("default"))) int madvise(void* memory, std:
 }
 // Present when the address sanitizer is. Its allocator (GCC 12's) may be left locked in a child of fork().
 extern "C" void __asan_init(void) __attribute__((weak));
-// Asked by the leak checker, where there is one, when a process exits. Children of a test leave things behind on
-// purpose: what their parent's threads held, for one.
+// Called by the leak checker, where there is one, when a process exits. Children of a test leave things behind on
+// purpose, for example what their parent's threads held.
 extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() { return leaves_things_behind ? 1 : 0; }
 
 namespace tutti::testing {
@@ -46,7 +46,7 @@ int InAChild(const std::function<void()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// One of everything that has a thread, or is one's own for as long as the process lives.
+// Makes one of everything that has a thread, or that the process owns for as long as it lives.
 void MakeOneOfEach(const std::function<void(tuttiStream_t)>& then) {
   tuttiStream_t stream = nullptr;
   ASSERT_TRUE(Ok(tuttiStreamCreate(&stream)));
@@ -99,7 +99,7 @@ TEST(ProcessEnds, AChildIsRefusedItsParentsStream) {
             if (!Fails(tuttiStreamSynchronize(stream), tuttiInvalidUsage, words)) _exit(3);
             if (!Fails(tuttiStreamQuery(stream), tuttiInvalidUsage, words)) _exit(4);
             if (!Fails(tuttiStreamDestroy(stream), tuttiInvalidUsage, words)) _exit(5);
-            // One of its own is fine.
+            // A communicator of the child's own works.
             tuttiStream_t own_stream = nullptr;
             if (tuttiStreamCreate(&own_stream) != tuttiSuccess) _exit(6);
             if (tuttiAllReduce(&in, &out, 1, tuttiFloat32, tuttiSum, comm, own_stream) != tuttiSuccess) _exit(7);
@@ -120,7 +120,7 @@ TEST(ProcessEnds, AChildIsRefusedItsParentsStream) {
   });
 }
 
-// fork() at any moment: no lock of the library's is left behind in the child, and nothing half-changed.
+// fork() at any moment: the child finds none of the library's locks taken, and nothing half-changed.
 TEST(ProcessEnds, AChildFindsNoLockHeld) {
   if (__asan_init != nullptr) GTEST_SKIP() << "the address sanitizer's own lock may be held";
   RunAlone([] {
@@ -157,7 +157,7 @@ TEST(ProcessEnds, AChildFindsNoLockHeld) {
   });
 }
 
-// Not even those that the compiler makes for what is made at its first use.
+// Nor the locks that the compiler makes for objects that are made on first use.
 TEST(ProcessEnds, AChildFindsNoFirstUseHalfDone) {
   RunAlone(
       [] {
@@ -177,7 +177,7 @@ TEST(ProcessEnds, AChildFindsNoFirstUseHalfDone) {
       {.limit = std::chrono::seconds(20)});
 }
 
-// The tests' own program holds the library, so the child is one that loads it by hand.
+// The tests' own program has the library loaded, so the child runs a program that loads it by hand.
 TEST(ProcessEnds, UnloadingTheLibraryIsHarmless) {
   RunAlone([] {
     Dl_info info{};

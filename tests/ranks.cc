@@ -18,7 +18,7 @@
 
 // Present when the address sanitizer is. A rank leaves by _exit, so its leaks are looked for by hand.
 extern "C" int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
-// Read by the thread sanitizer. Leaving by _exit, a rank does not join the thread that served its rendezvous. Some
+// Read by the thread sanitizer. A rank leaves by _exit, so it does not join the thread that served its rendezvous. Some
 // tests' children of fork() make threads.
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() {
   return "report_thread_leaks=0:die_after_fork=0";

@@ -1,7 +1,7 @@
-// Ranks whose collectives differ, where none of them has to wait for another: two roots that both send, contributions
-// for a root that does not ask for them. Every rank is told - tuttiInvalidUsage, both calls, both ranks - by its next
-// collective that hears of all, within some calls of those that do not, when the communicator is split or gets a
-// window, and when it ends.
+// Ranks whose collectives differ although none of them has to wait for another: two roots that both send, contributions
+// for a root that does not ask for them. Every rank must get tuttiInvalidUsage, with both calls and both ranks. It gets
+// that by its next collective that hears from all ranks, within some calls of those that do not, when the communicator
+// is split or gets a window, and when it ends.
 #include <fmt/format.h>
 
 #include <array>
@@ -19,7 +19,7 @@ struct Buffers {
   std::vector<float> send = std::vector<float>(kMost, 1), receive = std::vector<float>(kMost, 0);
 };
 
-// A call that differs from rank to rank, and ends on each without news from the others.
+// A call that differs from rank to rank, and ends on each without hearing from the others.
 struct Silent {
   std::string name;
   std::function<tuttiResult_t(int rank, int size, tuttiComm_t, Buffers&)> call;
@@ -119,7 +119,7 @@ class Roots : public ::testing::TestWithParam<std::tuple<std::size_t, std::size_
     options.limit = std::chrono::seconds(30);
     return options;
   }
-  // Until the other, which sends nothing, is at the network, too.
+  // Whether the first rank waits until the other, which sends nothing, is at the network, too.
   bool first_one_waits() const { return between_hosts() && what().name == "a_broadcast_and_an_empty_sum"; }
   bool between_hosts() const { return Places()[std::get<1>(GetParam())].name == "hosts"; }
 };
@@ -152,13 +152,13 @@ TEST_P(Roots, ThatDisagreeAreToldWithoutAnotherCollective) {
         const auto comm = self.Join();
         Buffers buffers;
         auto result = tuttiSuccess;
-        // In step, so that nobody has to wait for room. Rings have room for 64.
+        // In step, so that no rank has to wait for room. Rings have room for 64.
         constexpr int kMostCalls = 40;
         for (int i = 0; i < kMostCalls; ++i) {
           if (result == tuttiSuccess) result = what().call(self.rank(), self.size(), comm, buffers);
           self.Meet();
         }
-        // Between hosts empty ones send nothing, so that only who comes to know by other ways tells of them.
+        // Between hosts, empty broadcasts send nothing, so only a collective that hears from the others reports them.
         if (result == tuttiSuccess && between_hosts() && what().name == "empty_broadcasts") result = Sum(comm, buffers);
         EXPECT_TRUE(Fails(result, tuttiInvalidUsage, WithRanks(what().words)));
         self.Meet();
@@ -178,8 +178,8 @@ TEST_P(Roots, ThatDisagreeAreToldWhenTheCommunicatorEnds) {
           self.Meet();
           const auto handle = comm.Release();
           const auto ended = finalizes ? tuttiCommFinalize(handle) : tuttiCommDestroy(handle);
-          if (result == tuttiSuccess) result = ended;  // the call itself tells if the rank has had to wait in it
-          // Of ranks of other hosts only if their word has come.
+          if (result == tuttiSuccess) result = ended;  // if the rank has had to wait, the call itself fails
+          // About ranks of other hosts only if their message has come.
           if (result != tuttiSuccess || !between_hosts()) {
             EXPECT_TRUE(Fails(result, tuttiInvalidUsage, WithRanks(what().words)));
           }
@@ -204,7 +204,7 @@ TEST_P(Roots, ThatDisagreeAreToldByASplit) {
         for (int r = 0; r < self.size(); ++r) {
           if (self.board().numbers.at(static_cast<std::size_t>(r)) == tuttiSuccess) continue;
           EXPECT_EQ(self.board().numbers.at(static_cast<std::size_t>(r)), tuttiInvalidUsage);
-          // A rank that has had to wait knows, and splits nothing; Destroy would tell the other one.
+          // A rank that has had to wait knows, and splits nothing; Destroy would report it to the other one.
           EXPECT_TRUE(Ok(tuttiCommAbort(comm.Release())));
           return;
         }
@@ -219,7 +219,7 @@ TEST_P(Roots, ThatDisagreeAreToldByASplit) {
   EXPECT_EQ(outcomes[0].notes, outcomes[1].notes);
 }
 
-// Then the call itself tells.
+// The call itself then reports the disagreement.
 TEST_P(Roots, ThatDisagreeAreToldAtOnceOnRequest) {
   RunRanks(
       2,
@@ -279,7 +279,7 @@ TEST(RootsThatDisagree, AreToldByAWindow) {
   });
 }
 
-// Messages do not wait for collectives, and take records.
+// Messages do not wait for collectives, and use up records.
 TEST(RootsThatDisagree, AreToldAmongMessages) {
   RunRanks(2, [&](Rank& self) {
     const auto comm = self.Join();
@@ -294,7 +294,7 @@ TEST(RootsThatDisagree, AreToldAmongMessages) {
   });
 }
 
-// Three ranks, two of which agree: also the one whose view everybody compares with is told, and those that agree.
+// Several ranks of which one is odd. All must hear of it: those that agree, and the one that all look at.
 TEST(RootsThatDisagree, AreToldToAllOfSeveral) {
   for (const int odd : {0, 1, 2, 3}) {
     for (const char* hosts : {"1", "2"}) {
@@ -304,7 +304,7 @@ TEST(RootsThatDisagree, AreToldToAllOfSeveral) {
                  const auto comm = self.Join();
                  Buffers buffers;
                  const int usual = odd == 0 ? 1 : 0;
-                 // The odd rank broadcasts by itself; the others wait for their root, and the root for nobody.
+                 // The odd rank broadcasts by itself; the others wait for their root, and the root for no rank.
                  auto result = Broadcast(self.rank() == odd ? odd : usual, 10, comm, buffers);
                  if (result == tuttiSuccess) result = Sum(comm, buffers);
                  EXPECT_TRUE(Fails(result, tuttiInvalidUsage,
@@ -316,7 +316,7 @@ TEST(RootsThatDisagree, AreToldToAllOfSeveral) {
   }
 }
 
-// Ranks that run apart, as roots do, are not taken for ranks that disagree.
+// Ranks that run ahead of others, as roots do, do not count as ranks that disagree.
 TEST(RootsThatAgree, AreLeftAlone) {
   for (const auto& place : Places()) {
     SCOPED_TRACE(place.name);

@@ -48,7 +48,7 @@ void BecomeNobody() {
   ASSERT_EQ(setgroups(0, nullptr), 0);
   ASSERT_EQ(setresgid(kNobody, kNobody, kNobody), 0);
   ASSERT_EQ(setresuid(kNobody, kNobody, kNobody), 0);
-  ASSERT_EQ(prctl(PR_SET_DUMPABLE, 1), 0);  // as a process that was nobody from the start
+  ASSERT_EQ(prctl(PR_SET_DUMPABLE, 1), 0);  // like a process that was this user's from the start
 }
 
 void BecomeOrdinaryUser() {

@@ -1,4 +1,4 @@
-// What a rank's process may do, made less: as users run it. For forked processes of a test; nothing can be taken back.
+// Takes rights from a rank's process, to run it as users do. For forked processes of a test; nothing can be taken back.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@ inline constexpr unsigned kNobody = 65534;
 bool IsRoot();
 // This process goes on as another user, without capabilities. REQUIRES: IsRoot().
 void BecomeNobody();
-// ... as an ordinary user with the usual limits: 1,024 descriptors, 64 KiB of locked memory. An ordinary user stays
-// who it is.
+// ... as an ordinary user with the usual limits: 1,024 descriptors, 64 KiB of locked memory. If the process is not
+// root's, its user stays.
 void BecomeOrdinaryUser();
 // From now on these system calls fail with EPERM, as under a container's filter.
 void Forbid(const std::vector<long>& system_calls);

@@ -1,5 +1,5 @@
-// Every sleep is ended by a ring. A sleep that ends by itself although there is something to do is counted by the
-// library, so that these tests need no clock.
+// Every sleep must end by a ring. The library counts sleeps that end by themselves although there is something to do,
+// so these tests need no clock.
 #include <vector>
 
 #include "tests/ranks.h"
@@ -10,8 +10,8 @@ namespace {
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 constexpr int kCalls = 300;
-// A publisher that is interrupted between its store and its ring, at the very end of a sleep, is none of the library's
-// faults.
+// A publisher may be interrupted between its store and its ring, at the very end of a sleep. The library is not to
+// blame for that.
 constexpr std::uint64_t kByChance = 1;
 
 void EveryRingIsHeard(int ranks, bool threads, const Environment& environment) {

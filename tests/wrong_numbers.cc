@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t KiB = 1024;
 constexpr int kMostRanks = 16;
-// A hang is a fault like any other; a busy machine is none.
+// A hang is a fault; a busy machine is not.
 constexpr std::chrono::seconds kLimit{300};
 
 constexpr const char* kAlgorithms[] = {
@@ -32,7 +32,7 @@ constexpr const char* kAlgorithms[] = {
 struct Trial {
   std::uint32_t number = 0;
   int ranks = 2;
-  bool threads = false;  // the ranks are
+  bool threads = false;  // whether the ranks are threads
   bool windows = false;
   bool on_stream = false;
   std::string algorithm;
@@ -55,7 +55,7 @@ Trial Derive(std::uint32_t seed, std::uint32_t number) {
   const auto one_in = [&](std::size_t n) { return pick(n) == 0; };
   Trial trial;
   trial.number = number;
-  // Few ranks more often: they show most, and cost least.
+  // Few ranks are more frequent: they find most, and cost least.
   trial.ranks = 2 + static_cast<int>(one_in(3) ? pick(kMostRanks - 1) : pick(5));
   trial.threads = one_in(2);
   trial.windows = one_in(3);
@@ -70,7 +70,7 @@ Trial Derive(std::uint32_t seed, std::uint32_t number) {
   if (chunk != 0) set("TUTTI_CHUNK", std::to_string(chunk));
   if (!one_in(3)) set("TUTTI_CHANNELS", std::to_string(1 + pick(5)));
   if (one_in(3)) set("TUTTI_THREADS", std::to_string(2 + pick(2)));
-  // All results past the caches, those of many ranks or long messages, none.
+  // Stores past the caches: all results, those of many ranks or long messages, none.
   constexpr const char* kStreams[] = {"1", "1", "262144", "1099511627776"};
   set("TUTTI_STREAM_BYTES", kStreams[pick(std::size(kStreams))]);
   if (one_in(4)) set("TUTTI_ZERO_COPY", "0");
@@ -80,7 +80,7 @@ Trial Derive(std::uint32_t seed, std::uint32_t number) {
   if (one_in(8)) set("TUTTI_DETERMINISTIC", "1");
   constexpr const char* kWaits[] = {"sleep", "yield", "spin"};
   if (one_in(3)) set("TUTTI_WAIT", kWaits[pick(trial.ranks <= 2 ? 3 : 2)]);
-  // Chunks of a line make a step of every 64 bytes: short messages show as much.
+  // With chunks of a line, every 64 bytes are a step: short messages test as much.
   trial.most_bytes = chunk != 0 && chunk <= 320 ? 64 * KiB : one_in(4) ? 4096 * KiB : 512 * KiB;
   trial.cases =
       MixedCases(static_cast<std::uint32_t>(random() % (1U << 24)), 2 * kWhats, trial.ranks, trial.most_bytes);
@@ -91,7 +91,7 @@ struct Tally {
   std::uint64_t trials = 0;
   std::uint64_t cells = 0;     // a collective on all ranks of a trial
   std::uint64_t elements = 0;  // that were compared
-  std::uint64_t wrong = 0;     // cells, on some rank
+  std::uint64_t wrong = 0;     // cells wrong on some rank
   std::uint64_t failed = 0;    // trials that ended otherwise than in success
 
   Tally& operator+=(const Tally& other) {
@@ -121,7 +121,7 @@ Tally Run(const Trial& trial) {
                    if (trial.on_stream) { ASSERT_TRUE(Ok(tuttiStreamCreate(&stream))); }
                    for (const auto& each : trial.cases) {
                      const auto failure = RunCase(each, self.rank(), self.size(), comm, stream, arena);
-                     // Beyond a wrong result the ranks go on; beyond a failure they cannot.
+                     // After a wrong result the ranks go on; after a failure they cannot.
                      if (failure.find(" wrong bytes ") != std::string::npos) {
                        self.Note("wrong " + failure);
                      } else {

@@ -16,7 +16,7 @@ namespace {
 constexpr double kUsPerSecond = 1e6;
 // Microseconds since 1970: until the year 5138.
 constexpr double kLatestUs = 1e17;
-// More than a job has; and of a peer's number in a message that is shown as it stands.
+// More ranks than a job has. Also bounds a message's peer, which is shown as it stands.
 constexpr int kMostRanks = 1 << 20;
 // A name of a host, a communicator or a call in a sentence.
 constexpr std::size_t kMaxName = 256;

@@ -1,5 +1,5 @@
-// libFuzzer target. Dumps of the flight recorder: any two texts are dumps that can be told of, in lines that a terminal
-// may be shown, or refused.
+// libFuzzer target. Dumps of the flight recorder: any two texts are either reported as dumps, in lines that are safe
+// for a terminal, or refused.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -19,7 +19,7 @@ void Require(bool promise) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // Where a form feed stands one dump ends: JSON has none.
+  // A form feed ends the first dump: JSON has none.
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto end = text.find('\f');
   try {

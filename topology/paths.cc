@@ -13,10 +13,11 @@ namespace {
 
 constexpr int kNone = -1;
 
-// Steps of walks from all devices over all links, once for each bandwidth, with which what follows grows, too: as many
-// as are allowed take a second with rings and trees. 72 GPUs with as many NICs below switches are a million.
+// The limit on the walks from all devices over all links, once for each bandwidth. The work after it grows with the
+// bandwidths, too. At the limit it takes a second, rings and trees included. 72 GPUs with as many NICs below switches
+// need a million.
 constexpr double kMostPathWork = 6e6;
-// The search for rings and trees takes the cube of the number of their ends: half a second.
+// The search for rings and trees grows with the cube of the number of ends: at this limit, half a second.
 constexpr std::size_t kMostEnds = 256;
 
 // The search behind PathsFrom. Bandwidths are few: for each of them, from the widest down, a breadth-first walk over

@@ -35,8 +35,8 @@ struct Path {
   PathClass path_class = PathClass::DIS;
 };
 
-// Throws tuttiInvalidArgument if the paths between all devices, by which rings and trees are searched, would take
-// longer than a person waits: a file may describe more than any machine has.
+// Throws tuttiInvalidArgument if the search for rings and trees over the paths between all devices would take longer
+// than a person waits: a file may describe more than any machine has.
 void CheckSearchable(const System& system);
 
 // From `from` to every device. Deterministic: of equal paths the one with the smaller device numbers.

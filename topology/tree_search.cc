@@ -12,7 +12,7 @@ namespace {
 
 // An interior GPU's link carries up to three edges of a tree, each root has a tree, and 8 roots are usual.
 constexpr int kParts = 32;
-// Edges that a search may look at, over all bandwidths: half a second. 72 GPUs of one switch have trees after 5
+// Edges that a search may visit, over all bandwidths: half a second. 72 GPUs on one switch have their trees after 5
 // million.
 constexpr long kEffort = 6'000'000;
 
@@ -74,7 +74,7 @@ class Growth {
     return static_cast<std::size_t>(parent) * static_cast<std::size_t>(graph_.size()) + static_cast<std::size_t>(child);
   }
 
-  // No child: there is none, or the effort is spent.
+  // Returns no child if there is none, or the effort is spent.
   Edge Cheapest() const {
     Edge best;
     for (const int parent : ends_) {

@@ -68,7 +68,7 @@ class Carrier {
   virtual double bandwidth() const { return 0; }
   // Begins to connect, if that has not begun. Messages may be sent from now on; they wait for the connection.
   virtual void Connect(int peer) = 0;
-  // As above, and without patience for the peer's own call.
+  // As above, but does not wait for the peer to call first.
   virtual void Hurry(int peer) { Connect(peer); }
   // Slots that could be sent now, more or less. 0: come again after Advance() moved something.
   virtual int Room(int peer) const = 0;
@@ -94,7 +94,7 @@ class Carrier {
   virtual void Deregister(const std::byte* /*begin*/, std::size_t /*bytes*/) {}
   // Turns newcomers away from now on, so that nobody waits for an answer that will not come.
   virtual void Close() = 0;
-  // A connection to `peer` that has proven itself is open, and its system answers there.
+  // Whether a proven connection to `peer` is open, and the peer's system answers on it.
   virtual bool Reaches(int peer) const = 0;
   // Everything taken for `peer` has arrived at its host, or never will.
   virtual bool Delivered(int peer) const = 0;

@@ -8,7 +8,7 @@
 namespace tutti {
 
 Error ReadFailure(const ControlBlock& control) {
-  // Copied once: what was checked is what is used.
+  // Copied once: the copy that is checked is the one that is used.
   const auto code = control.fault_code.load(std::memory_order_relaxed);
   const auto text = control.fault_text;
   const bool known = code != tuttiSuccess && code != tuttiInProgress && code < tuttiNumResults;

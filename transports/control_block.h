@@ -39,21 +39,21 @@ struct RecordedOperation {
   std::uint64_t algorithm = 0;
 };
 
-// Twice what a rank may run ahead of one that takes nothing from it: calls that do not match are still on record then.
+// Twice what a rank may run ahead of one that takes nothing from it, so that mismatching calls are still on record.
 inline constexpr std::uint32_t kRecords = 128;
 inline constexpr std::size_t kFaultText = 1536;
 
-// What a rank says of its collectives in one word: how many it has begun (modulo 2^32), and what they were.
+// A rank's collectives in one word: how many it has begun (modulo 2^32), and a digest of them.
 constexpr std::uint64_t MarkOf(std::uint64_t sequence, std::uint64_t digest) {
   return SlotFlag(static_cast<std::uint32_t>(sequence), OperationTag(digest));
 }
 constexpr std::uint32_t MarkedSequence(std::uint64_t mark) { return FlagNumber(mark); }
 
-// That operation number `record` waits for `rank`, among others.
+// Says that operation number `record` waits for `rank`, among others.
 constexpr std::uint64_t PackAwaited(std::uint64_t record, int rank) {
   return record << 32 | (static_cast<std::uint32_t>(rank) + 1);
 }
-// That rank; -1: none, or in another operation. A peer may have written anything.
+// The rank in it; -1: none, or of another operation. A peer may have written anything.
 constexpr int AwaitedIn(std::uint64_t awaits, std::uint64_t record) {
   return awaits >> 32 == (record & 0xffffffff) ? static_cast<int>((awaits & 0xffffffff) - 1) : -1;
 }
@@ -69,7 +69,7 @@ struct ControlBlock {
   std::atomic<std::uint64_t> newest;                         // index of the last record
   std::atomic<std::uint64_t> mark;                           // MarkOf the last collective begun; 0: none
   std::atomic<std::uint32_t> several;                        // this rank's operations may go on side by side
-  std::atomic<std::uint32_t> failures;                       // first local rank's block only: of ranks of this host
+  std::atomic<std::uint32_t> failures;                       // first local rank's block only: failed local ranks
   std::atomic<std::uint64_t> awaits;                         // PackAwaited(), as its last look found it
   alignas(kCacheLine) std::atomic<RankState> state;
   std::atomic<std::uint32_t> fault_code;  // tuttiResult_t
@@ -96,9 +96,9 @@ inline void WriteRecord(ControlBlock& control, std::uint64_t index, const Record
   control.newest.store(index, release);
 }
 
-// What a rank in RankState::failed ended in. Other processes may have written anything there: a code that is no
-// failure's becomes tuttiRemoteError, the text is read to its end or the block's, and what a terminal would obey is
-// spelt out.
+// The failure of a rank in RankState::failed. Other processes may have written anything there: a code that is no
+// failure's becomes tuttiRemoteError, the text is read to its end or the block's, and characters that a terminal would
+// obey are escaped.
 Error ReadFailure(const ControlBlock& control);
 
 }  // namespace tutti

@@ -23,7 +23,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kMaxSilent = 64;  // connections that have not said who they are; the oldest is put out
+constexpr std::size_t kMaxSilent = 64;  // connections that have not said who they are; the oldest is evicted
 constexpr Deadline::Milliseconds kPause{2};
 constexpr Deadline::Milliseconds kExhaustedPause{10};
 
@@ -149,7 +149,7 @@ FileDescriptor Knock(const Invitation& invitation, int rank, int host, Deadline 
       std::uint32_t answer = 0;
       if (ReceiveMessage(socket.get(), RoomOf(answer)) == Received::message && answer == kWelcome) return socket;
     }
-    // Put out to make room for others, or refused; if its process is gone, the next knock tells.
+    // The connection was evicted to make room for others, or refused. If its process is gone, the next knock fails.
     if (deadline.Passed()) too_late("it closes the connection");
   }
 }

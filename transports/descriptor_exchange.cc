@@ -20,14 +20,14 @@ namespace tutti {
 namespace {
 
 constexpr std::size_t kMaxPerRank = 4;
-// Members that are passed on to at one time: enough that they work while others are served.
+// How many members are served at one time: enough that some work while others are served.
 constexpr std::size_t kUnderWay = 3;
 
 enum class Word : std::uint32_t { give, given, take, taken, done };
 
 struct Letter {
   Word word{};
-  std::uint32_t count = 0;  // of the ranks whose descriptors come with it, in this order
+  std::uint32_t count = 0;  // ranks whose descriptors come with it, in this order
   std::array<std::int32_t, kMaxDescriptorsPerMessage> ranks{};
 };
 
@@ -62,7 +62,7 @@ class Line {
     if (error != 0 && !gone_) ThrowSystem(fmt::format("sending descriptors to rank {} of this host", peer_), error);
   }
 
-  // Nothing if the other has gone.
+  // Empty if the other rank has gone.
   std::optional<Letter> Hear(std::vector<FileDescriptor>& fds) {
     if (gone_) return std::nullopt;
     if (!AwaitReadable(socket_.get(), deadline_)) {
@@ -92,7 +92,7 @@ class Exchange {
   Exchange(const Locality& locality, std::span<const int> mine, Deadline deadline, const TakeDescriptors& take)
       : locality_(locality), local_(locality.Local()), mine_(mine), deadline_(deadline), take_(take) {}
 
-  // A member that has died meanwhile is passed over: the ranks' next exchange names it.
+  // Skips a member that has died meanwhile: the ranks' next exchange names it.
   void Lead(std::map<int, FileDescriptor> members) {
     std::map<int, Line> lines;
     for (auto& [rank, socket] : members) lines.emplace(rank, Line(rank, std::move(socket), deadline_));
@@ -123,7 +123,7 @@ class Exchange {
     }
   }
 
-  // Whose descriptors have not come.
+  // A rank whose descriptors have not come.
   std::optional<int> Missing() const {
     for (const int rank : local_) {
       if (!locality_.SameProcess(rank, locality_.rank) && !taken_.contains(rank)) return rank;
@@ -132,7 +132,7 @@ class Exchange {
   }
 
  private:
-  // What some ranks (`sources`) give goes to everybody who needs it.
+  // Passes the descriptors of some ranks (`sources`) on to every rank that needs them.
   void Pass(std::map<int, Line>& lines, std::span<const int> sources) {
     std::map<int, std::vector<FileDescriptor>> held;
     for (const int source : sources) {
@@ -195,7 +195,7 @@ class Exchange {
   std::set<int> taken_;
 };
 
-// Some host has ranks of several processes.
+// Whether some host has ranks of several processes.
 bool AnybodyNeedsIt(const Locality& locality) {
   std::map<int, int> process_on;  // by host
   for (std::size_t r = 0; r < locality.process_of.size(); ++r) {
@@ -223,8 +223,8 @@ void ExchangeDescriptors(const Locality& locality, std::span<const int> mine, co
   if (several && !leads) {
     to_leader = Knock(invitations[static_cast<std::size_t>(local.front())], locality.rank, local.front(), deadline);
   }
-  // Nobody waits at the door for a rank that may have died: who has been let in is there when the control plane has
-  // heard of everybody - and it knows why the leader has gone, if it has.
+  // No rank waits at the door for a rank that may have died. When the control plane has heard from all ranks, every
+  // rank that was admitted is there. If the leader has gone, the control plane knows why.
   all_gather({});
   Exchange exchange(locality, mine, deadline, take);
   if (several && leads) exchange.Lead(door->Close());

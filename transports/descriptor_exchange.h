@@ -1,10 +1,10 @@
 // Ranks of one host give each other file descriptors (shared memory, a pidfd) over an abstract Unix socket: nothing in
 // the file system, nothing left behind. Collective: every rank of the communicator calls it, those of other hosts too.
 //
-// The kernel limits the descriptors of a user that are under way (RLIMIT_NOFILE), and those that a process holds. So
+// The kernel limits the descriptors of a user that are in flight (RLIMIT_NOFILE), and those that a process holds. So
 // the lowest rank of a host asks a few members at a time for theirs, passes them on to a few at a time, waits until
-// they have arrived, and lets go of them before it asks for more: both numbers stay bounded, however many ranks there
-// are. Ranks of one process need none of each other's: they find things in the process's register.
+// they have arrived, and closes them before it asks for more. Both numbers stay bounded, however many ranks there are.
+// Ranks of one process need none of each other's: they find things in the process's register.
 #pragma once
 
 #include <functional>
@@ -29,15 +29,15 @@ struct Locality {
   }
 };
 
-// Takes a rank's descriptors as they come, in any order.
+// Takes the descriptors of one rank. Ranks come in any order.
 using TakeDescriptors = std::function<void(int rank, std::vector<FileDescriptor> descriptors)>;
 
-// Sends copies of `mine` (1 to 4) to each rank of this host that is of another process, and gives `take` theirs. Every
-// rank must give equally many. The lowest rank collects and distributes; the socket's random name and a random token
-// travel over the control plane, which is authenticated. A rank that dies on the way fails the control plane's next
-// exchange, which names it. When it returns, every rank has everything.
-// Throws tuttiTimeoutError or tuttiRemoteError naming a rank, tuttiInvalidUsage (another user's), tuttiSystemError, and
-// what all_gather and `take` throw.
+// Sends copies of `mine` (1 to 4) to each rank of this host in another process, and gives `take` theirs. Every rank
+// must give equally many. The lowest rank collects and distributes; the socket's random name and a random token travel
+// over the control plane, which is authenticated. If a rank dies on the way, the control plane's next exchange fails
+// and names it. When the function returns, every rank has everything.
+// Throws tuttiTimeoutError or tuttiRemoteError naming a rank, tuttiInvalidUsage (another user's process),
+// tuttiSystemError, and what all_gather and `take` throw.
 void ExchangeDescriptors(const Locality& locality, std::span<const int> mine, const AllGather& all_gather,
                          Deadline deadline, const TakeDescriptors& take);
 

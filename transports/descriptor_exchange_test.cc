@@ -23,7 +23,7 @@ namespace {
 
 Deadline Ample() { return Deadline::After(std::chrono::seconds(60)); }
 
-// A file that says whose it is.
+// A file that names its owner.
 FileDescriptor FileOf(int rank) {
   FileDescriptor file(memfd_create("tutti-test", MFD_CLOEXEC));
   EXPECT_EQ(pwrite(file.get(), &rank, sizeof rank, 0), static_cast<ssize_t>(sizeof rank));
@@ -42,7 +42,7 @@ std::vector<int> Each(int ranks) {
   return numbers;
 }
 
-// Threads that pretend to be the processes `process_of`; what each got, by rank.
+// Runs threads that pretend to be the processes `process_of`. Returns what each got, by rank.
 std::vector<std::map<int, int>> Exchange(std::vector<int> host_of, std::vector<int> process_of) {
   const int ranks = static_cast<int>(host_of.size());
   std::vector<std::map<int, int>> got(host_of.size());
@@ -80,7 +80,7 @@ TEST(DescriptorExchange, LeavesOutRanksOfOneProcess) {
   ExpectOthers({0, 0, 0}, {0, 0, 0});
 }
 
-// It hands over what it has, and then is gone: the others end with a word about it, and nobody hangs.
+// The rank hands over what it has, and is gone: the others fail with a message about it, and none hangs.
 TEST(DescriptorExchange, ARankThatLeavesIsMissed) {
   constexpr int kRanks = 4, kLeaves = 2;
   const auto thrown = RunThreadRanks(kRanks, [&](int rank, const AllGather& all_gather) {
@@ -94,7 +94,7 @@ TEST(DescriptorExchange, ARankThatLeavesIsMissed) {
   for (const auto& text : thrown) EXPECT_NE(text, "");
 }
 
-// Strangers who have found the socket's name connect again and again, say nothing, and stay.
+// Strangers that have found the socket's name connect again and again, send nothing, and stay connected.
 TEST(DescriptorDoor, AFloodOfConnectionsKeepsNobodyOut) {
   DescriptorDoor door({1, 2, 3});
   std::atomic<bool> end{false};

@@ -65,8 +65,8 @@ class OpenedMemory {
     return *this;
   }
   ~OpenedMemory();
-  // Where the part of it that its owner offers begins. Throws tuttiInternalError if that is not all inside it,
-  // as far as the driver tells how much it is.
+  // The beginning of the part that its owner offers. Throws tuttiInternalError if that part is not all inside the
+  // memory, as far as the driver knows its size.
   std::byte* Part(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:

@@ -28,7 +28,7 @@ std::uint64_t PidNamespace() {
   return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
-// A descriptor of this very process, which travels between pid namespaces where a number would not. Nothing where the
+// A descriptor of this process itself. It can be sent between pid namespaces, where a number could not. Empty where the
 // system has none.
 FileDescriptor OwnPidfd() {
   FileDescriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
@@ -45,7 +45,7 @@ struct Fabric::Lent {
 
 struct Fabric::Introduction {
   RegisterKey process;
-  RegisterKey lent;  // where ranks of the same process find it
+  RegisterKey lent;  // the key under which ranks of the same process find it
   std::int64_t pid;
   std::uint64_t pid_namespace;
   std::uint64_t probe_address;  // where `probe` lies in that process: reading it back proves that CMA works
@@ -85,7 +85,7 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
   ExchangeDescriptors(locality_, mine, all_gather, deadline, [&](int r, std::vector<FileDescriptor> descriptors) {
     verdict.cma = TakePeer(r, all[static_cast<std::size_t>(r)], std::move(descriptors), verdict.cma);
   });
-  own.segment.DropDescriptor();  // everybody has it
+  own.segment.DropDescriptor();  // every rank has it
 
   for (int r = 0; r < nranks(); ++r) {
     auto& peer = peers_[static_cast<std::size_t>(r)];
@@ -100,7 +100,7 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
   }
   MakeRings();
   control(rank).state.store(RankState::alive, std::memory_order_release);
-  // Also the barrier behind which every rank has found every segment and read every probe.
+  // Also a barrier: after it, every rank has found every segment and read every probe.
   cma_ = true;
   for (const auto& each : GatherValues(all_gather, verdict)) cma_ = cma_ && each.cma;
   Log(Subject::init, "rank {} of {}: on host {} of {}, {} B of shared memory a rank, {} channels, cma {}, {}", rank,
@@ -108,8 +108,7 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
       cma_ ? "in use" : "not in use", all_same_process_ ? "one process" : "several processes");
 }
 
-// Ranks that say that they are of this process must be in its register: what a peer says is not enough to share
-// pointers with it.
+// Ranks that claim to be of this process must be in its register: a claim is not enough to share pointers.
 void Fabric::FindThisProcess(const std::vector<Introduction>& all, const AllGather& all_gather) {
   std::map<RegisterKey, int> processes;
   for (const auto& each : all) {
@@ -119,7 +118,7 @@ void Fabric::FindThisProcess(const std::vector<Introduction>& all, const AllGath
     if (r == rank_ || !same_process(r)) continue;
     const auto lent = FindOffer<Lent>(all[static_cast<std::size_t>(r)].lent, r);
     if (lent == nullptr || lent->memory->bytes() != layout_.bytes()) {
-      all_gather({});  // the control plane knows who left first
+      all_gather({});  // the control plane knows which rank left first
       Throw(tuttiRemoteError, "rank {} of this process left while the ranks shared memory", r);
     }
     if (!is_local(r)) continue;
@@ -129,7 +128,7 @@ void Fabric::FindThisProcess(const std::vector<Introduction>& all, const AllGath
   }
 }
 
-// Maps what a rank of another process gives. True if this process may read that one's memory.
+// Maps what a rank of another process gives. Returns whether this process may read that process's memory.
 bool Fabric::TakePeer(int rank, const Introduction& theirs, std::vector<FileDescriptor> descriptors, bool probe) {
   auto& peer = peers_[static_cast<std::size_t>(rank)];
   peer.segment = Segment::Map(descriptors.at(0), layout_.bytes());
@@ -145,8 +144,8 @@ bool Fabric::TakePeer(int rank, const Introduction& theirs, std::vector<FileDesc
 }
 
 bool Fabric::ReadMemory(int rank, std::uint64_t address, void* destination, std::size_t bytes) const {
-  // A number is a process's own until it has ended: if it lives after the copy, the copy was of its memory. One look
-  // costs some hundred nanoseconds beside a copy of many microseconds.
+  // A process keeps its number until it has ended: if it lives after the copy, the copy was of its memory. One look
+  // costs some hundred nanoseconds, a copy many microseconds.
   return ReadProcess(pid(rank), address, destination, bytes) && !HasEnded(pidfd(rank));
 }
 
@@ -167,9 +166,9 @@ void Fabric::MakeRings() {
         if (peer == rank_) continue;
         // Posts stay on a host.
         if (is_local(peer)) readers.push_back(Head(peer, channel, wire, rank_, true));
-        // What goes to another host is filled in the mirror, where that rank's ring for itself would be (and so is the
-        // count of what came from there), and not in this rank's segment: every rank of this host could change what a
-        // slot there refers to before the network takes it.
+        // Slots for another host are filled in the mirror, where that rank's ring for itself would be (and so is the
+        // count of slots that came from there), and not in this rank's segment: there every rank of this host could
+        // change what a slot refers to before the network takes it.
         To(channel, wire, peer) = FillEnd(slots(is_local(peer) ? rank_ : peer, peer), layout_.Shape(wire, peer),
                                           {Head(peer, channel, wire, rank_, false)});
         From(channel, wire, peer) = EmptyEnd(slots(peer, rank_), layout_.Shape(wire, rank_), peer,

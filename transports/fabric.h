@@ -60,15 +60,15 @@ class Fabric {
     const auto& peer = peers_[static_cast<std::size_t>(rank)];
     return peer.bell == nullptr ? -1 : peer.bell->get();
   }
-  // Proven: the rank was found in this process's own register. Also of hosts that are virtual, or that one process has
-  // two of.
+  // Proven: the rank was found in this process's own register. True also for ranks of different hosts, if these are
+  // virtual or one process has ranks of both.
   bool same_process(int rank) const { return locality_.SameProcess(rank, rank_); }
   // All local ranks.
   bool all_same_process() const { return all_same_process_; }
   // Every rank may read every other local rank's memory with process_vm_readv.
   bool cma() const { return cma_; }
-  // Copies from the memory of a local rank of another process. False if the kernel refuses or the process is gone: also
-  // when its number has gone to another one meanwhile, whatever was copied then.
+  // Copies from the memory of a local rank in another process. False if the kernel refuses or the process is gone, even
+  // if another process got its number meanwhile and was copied from.
   bool ReadMemory(int rank, std::uint64_t address, void* destination, std::size_t bytes) const;
 
   // Null while there is none: all ranks are local, or it is yet to come.
@@ -80,7 +80,7 @@ class Fabric {
   struct Peer {
     Segment segment;
     std::shared_ptr<const FileDescriptor> pidfd;
-    std::shared_ptr<const FileDescriptor> bell;  // owned together with the rank itself, if it is of this process
+    std::shared_ptr<const FileDescriptor> bell;  // shared with the rank itself, if it is of this process
     pid_t pid = 0;
   };
 
@@ -93,7 +93,7 @@ class Fabric {
   void MakeRings();
   std::atomic<std::uint32_t>* Head(int reader, int channel, Wire wire, int writer, bool post) const;
 
-  struct Lent;  // to ranks of the same process
+  struct Lent;  // what this rank lends to ranks of the same process
   struct Introduction;
   void FindThisProcess(const std::vector<Introduction>& all, const AllGather& all_gather);
   bool TakePeer(int rank, const Introduction& theirs, std::vector<FileDescriptor> descriptors, bool probe);

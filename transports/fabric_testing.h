@@ -1,4 +1,4 @@
-// For tests: ranks that are threads of this process and meet without a network, and what becomes of each.
+// For tests: ranks that are threads of this process and meet without a network, and how each of them ends.
 #pragma once
 
 #include <condition_variable>
@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-// One exchange after the other.
+// The exchanges of a test, one after the other.
 class ExchangeTable {
  public:
   explicit ExchangeTable(int size) : size_(static_cast<std::size_t>(size)), parts_(size_) {}
@@ -49,8 +49,8 @@ class ExchangeTable {
   std::vector<std::vector<std::byte>> parts_, gathered_;
 };
 
-// Runs `body` as so many ranks, each in its thread. When one of them throws, exchanges of the others throw, too, as the
-// control plane's do. By rank: what it threw; empty if nothing.
+// Runs `body` as `size` ranks, each in its own thread. When one of them throws, the others' exchanges throw, too, as
+// the control plane's do. Returns what each rank threw, by rank; empty if nothing.
 inline std::vector<std::string> RunThreadRanks(int size,
                                                const std::function<void(int rank, const AllGather& all_gather)>& body) {
   ExchangeTable table(size);

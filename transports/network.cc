@@ -17,7 +17,7 @@ constexpr Deadline::Milliseconds kLastWords{400};
 // system goes on trying for a while.
 constexpr Deadline::Milliseconds kLongestLeave{5'000};
 constexpr std::chrono::microseconds kLeaveNap{50};
-// Of a thread that nobody can ring for.
+// The longest sleep of a thread that has no bell.
 constexpr std::chrono::microseconds kUnheardSleep{500};
 
 }  // namespace
@@ -54,8 +54,8 @@ void NetworkEngine::NeedAll() {
   }
 }
 
-// A thread that finds another at it goes on with its own channels. What it has filled meanwhile goes out when it comes
-// again: it does not leave, nor sleep, before it has had the lock.
+// A thread that finds another one at work here goes on with its own channels. What it has filled meanwhile goes out
+// when it comes again: it neither leaves nor sleeps before it has had the lock.
 bool NetworkEngine::Progress() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return false;
@@ -130,7 +130,7 @@ int NetworkEngine::TakeBell() {
   const std::lock_guard lock(mutex_);
   const auto free = std::ranges::find(bells_, false, &Bell::taken);
   const auto index = free - bells_.begin();
-  // Without a descriptor - the process may have no more - the thread sleeps in short naps.
+  // Without a descriptor (the process may have none left) the thread sleeps in short naps.
   if (free == bells_.end()) bells_.push_back({FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))});
   bells_[static_cast<std::size_t>(index)].taken = true;
   return static_cast<int>(index);
@@ -147,7 +147,7 @@ void NetworkEngine::ReturnBell(int index) {
 
 bool NetworkEngine::Sleep(int bell, std::chrono::microseconds limit) {
   std::array<pollfd, 3> fds;
-  bool shortened = false;  // the thread looks again before that, whoever rings
+  bool shortened = false;  // the thread looks again before `limit`, rung or not
   {
     const std::lock_guard lock(mutex_);
     const bool moved = Advance();
@@ -167,8 +167,8 @@ bool NetworkEngine::Sleep(int bell, std::chrono::microseconds limit) {
   if (rung && fds[0].revents != 0) {
     const std::lock_guard lock(mutex_);
     std::uint64_t rings;
-    // The ring may have been meant for another thread, which does not find it any more. If there is none to read, the
-    // thread that took it has passed it on.
+    // The ring may have been meant for another thread, which now does not see it. If there is nothing to read, the
+    // thread that read it has passed the ring on.
     if (read(fds[0].fd, &rings, sizeof rings) == sizeof rings) RingBells(bell);
   }
   return rung || shortened;
@@ -217,7 +217,7 @@ void NetworkEngine::SayLast(const NetworkMessage& message, Deadline deadline, Do
   std::vector<std::byte> bytes;
   Encode(message, bytes);
   std::size_t told = 0;
-  // Also those who come in the meantime: `active_` grows at its end.
+  // Includes peers that come in the meantime: `active_` grows at its end.
   const auto tell = [&] {
     for (; told < active_.size(); ++told) {
       auto& peer = *active_[told];
@@ -231,11 +231,11 @@ void NetworkEngine::SayLast(const NetworkMessage& message, Deadline deadline, Do
   for (tell(); std::any_of(active_.begin(), active_.end(), hears) && !deadline.Passed(); tell()) {
     if (!carrier_->Advance()) std::this_thread::sleep_for(kLeaveNap);
   }
-  // Only now: a peer whose call is under way hears, too.
+  // Only now, so that a peer whose call is under way hears it, too.
   carrier_->Close();
 }
 
-// A rank that comes later, and was never connected to this one, would only find its port closed.
+// A rank that comes later, and was never connected to this one, would find only a closed port.
 void NetworkEngine::ActivateNeighbours() {
   const std::size_t nranks = peers_.size();
   const auto rank = static_cast<std::size_t>(fabric_.rank());

@@ -46,19 +46,19 @@ class NetworkEngine final : private CarrierEvents {
   double bandwidth() const { return carrier_->bandwidth(); }
   // A plan uses connections to or from `peer`: see to it that there are any.
   void Need(int peer);
-  // Likewise of all peers, so that it turns out which of them are gone.
+  // Likewise for all peers, so that it turns out which of them are gone.
   void NeedAll();
   // Moves what can be moved. True: something was.
   bool Progress();
-  // The half of it that peers may wait for: sends what was filled, and tells what was emptied. Waits for another thread
-  // that is at it, because the caller will not come back.
+  // The half of Progress() that peers may wait for: sends what was filled, and tells peers what was emptied. Waits for
+  // another thread that is at work here, because the caller will not come back.
   bool Push();
   // Tells peers what this rank is in. Called by who waits long.
   void Announce();
   // Looks for peers that have stopped answering. As above.
   void LookForSilence();
-  // Between these two the calling thread hears every ring of this rank's bell, also one that comes before Sleep(). The
-  // result is the thread's own bell.
+  // Between these two calls the calling thread hears every ring of this rank's bell, even one that comes before
+  // Sleep(). Returns the thread's own bell.
   int TakeBell();
   void ReturnBell(int bell);
   // Moves what can be moved; if that is nothing, waits until Progress() may have something to do, or this rank's bell
@@ -76,9 +76,9 @@ class NetworkEngine final : private CarrierEvents {
   // See Carrier.
   bool Reaches(int peer);
 
-  // Tells all peers that are connected that this rank's communicator has failed, and turns the others away. It calls
-  // the ranks 1, 2, 4, ... from its own, both ways, that it was never connected to: everybody in a job of up to 5
-  // ranks, and 2 log2(n) of n, so that failures of many ranks at once are no flood.
+  // Tells all connected peers that this rank's communicator has failed, and turns the others away. It also calls the
+  // peers at a distance of 1, 2, 4, ... ranks, both ways, that it was never connected to. Those are all ranks in a job
+  // of up to 5 ranks, and 2 log2(n) of n, so that failures of many ranks at once are no flood.
   void TellFailure(tuttiResult_t code, const std::string& text);
   // Tells them that it has left, and sees to it that what was sent or filled before arrives.
   void Leave();
@@ -98,7 +98,7 @@ class NetworkEngine final : private CarrierEvents {
   ConnectionMemory Memory(int peer, std::uint32_t connection) override { return Peer(peer).Memory(connection); }
   void Broken(int peer, const std::string& why) override;
 
-  // A thread's, while it sleeps or is about to.
+  // The bell of a thread that sleeps or is about to.
   struct Bell {
     FileDescriptor event;
     bool taken = false;
@@ -110,9 +110,9 @@ class NetworkEngine final : private CarrierEvents {
   // Peers that can still hear.
   template <typename Do>
   void ForHearing(Do&& say);
-  // REQUIRES: locked. Wakes all sleepers, but for one.
+  // REQUIRES: locked. Wakes all sleepers except `but`.
   void RingBells(int but = -1);
-  // A sleeper may wait for what has landed or was sent.
+  // Wakes sleepers, which may wait for what has landed or was sent.
   void RingForNews();
   bool PumpSlots();
   void PumpCredits();
@@ -126,8 +126,8 @@ class NetworkEngine final : private CarrierEvents {
   std::mutex mutex_;
   std::vector<std::unique_ptr<NetworkPeer>> peers_;  // by rank; null for those of this host
   std::vector<NetworkPeer*> active_;                 // connected, or about to be
-  std::vector<Bell> bells_;                          // of as many threads as have ever slept at once
-  bool news_ = false;                                // that was not rung for
+  std::vector<Bell> bells_;                          // one for each thread that ever slept at the same time
+  bool news_ = false;                                // something landed or was sent, and was not rung for yet
   std::unique_ptr<Carrier> carrier_;
 };
 

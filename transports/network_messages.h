@@ -35,7 +35,7 @@ struct Credits {
   std::span<const Credit> all() const { return std::span(of).first(count); }
 };
 
-// What the sender is doing: its newest record (control_block.h), but for the time, and its counts and mark of
+// What the sender is doing: its newest record (control_block.h), without the time, and its counts and mark of
 // collectives.
 struct Status {
   std::uint64_t index = 0;

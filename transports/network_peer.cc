@@ -72,7 +72,7 @@ NetworkPeer::NetworkPeer(Fabric& fabric, int rank, std::span<const ConnectionRin
       const auto connection = connections();
       auto& fill = fabric.To(channel, wire, rank);
       fill.Notify(&pending_[connection / kWordBits], std::uint64_t{1} << connection % kWordBits);
-      // The peer would publish its count in its own segment: that is the mirror. This rank publishes there, too.
+      // The peer would publish its count in its own segment, which here is the mirror. This rank publishes there, too.
       const auto head = [&](int reader, int writer) {
         return reinterpret_cast<std::atomic<std::uint32_t>*>(fabric.segment(reader) +
                                                              layout.HeadOffset(channel, wire, writer, false));
@@ -166,7 +166,8 @@ void NetworkPeer::Announce(Carrier& carrier) {
   constexpr auto relaxed = std::memory_order_relaxed;
   const auto newest = own.newest.load(std::memory_order_acquire);
   const auto mark = own.mark.load(std::memory_order_acquire);
-  // A GPU's watch writes the mark after the record, and this may have come between: then the record goes once more.
+  // A GPU's watch writes the mark after the record, and this may have run in between: then the record is sent once
+  // more.
   if (mark != announced_mark_ && announced_ == newest && newest > 0) --announced_;
   announced_mark_ = mark;
   // Also of some operations that had nothing for this peer: it may have thought otherwise.
@@ -215,7 +216,7 @@ bool NetworkPeer::Take(const Credits& credits) {
 
 bool NetworkPeer::Take(const Status& status) {
   const auto newest = mirror().newest.load(std::memory_order_relaxed);
-  if (status.index < newest) return true;  // overtaken on another stream
+  if (status.index < newest) return true;  // a newer status came first, on another stream
   if (status.index > newest) WriteRecord(mirror(), status.index, status.operation);
   mirror().completed.store(status.completed, std::memory_order_release);
   mirror().started.store(status.started, std::memory_order_release);

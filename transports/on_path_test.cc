@@ -1,4 +1,4 @@
-// Somebody on the way between two ranks, who relays what they say and changes what he likes.
+// A man in the middle between two ranks, who relays what they send and changes what he likes.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,7 +19,7 @@ namespace {
 
 using testing::Ample;
 
-// What goes one way, in pieces as they come; may be changed. `offset`: of its first byte from the connection's begin.
+// Called with each piece that goes one way; may change it. `offset`: of its first byte from the connection's beginning.
 using Meddle = std::function<void(bool to_server, std::size_t offset, std::vector<std::byte>& piece)>;
 
 // Relays connections to `target`.
@@ -75,13 +75,13 @@ class Relay {
 constexpr std::size_t kHandshakeToServer = kClientHelloBytes + kProofBytes;
 constexpr std::size_t kHandshakeToClient = kServerHelloBytes + kProofBytes;
 
-// As GatherAddresses sends it.
+// The message that GatherAddresses sends.
 struct Listening {
   std::uint32_t count = 0;
   std::array<SocketAddress, 2 * kMaxAddressesPerFamily> at = {};
 };
 
-// Carriers of three ranks on loopback; `mislead` changes what rank 0 believes of where the others listen.
+// Carriers of three ranks on loopback; `mislead` changes where rank 0 believes that the others listen.
 class Carriers {
  public:
   explicit Carriers(const std::function<void(std::array<Listening, 3>&)>& mislead,
@@ -153,7 +153,7 @@ class OnPath : public ::testing::Test {
     ranks_->carriers[from]->SendControl(to, std::as_bytes(std::span(text)));
     ranks_->carriers[from]->Flush(to);
   }
-  // Sends rank 1 a slot, and then some to make up for what it may be waiting for.
+  // Sends rank 1 a slot, and then some more, in case it waits for more input.
   void SendSlots() {
     for (std::uint32_t number = 1; number <= 3; ++number) {
       const SlotMessage message{
@@ -200,7 +200,7 @@ TEST_F(OnPath, AFlippedBitOfASlotIsNotBelieved) {
 }
 
 TEST_F(OnPath, AnInjectedMessageIsNotBelieved) {
-  // In the form of one that is not protected: a header (kind 2, its length) and the text.
+  // Injects a message in the unprotected form: a header (kind 2, its length) and the text.
   Start([said = false](bool to_server, std::size_t offset, std::vector<std::byte>& piece) mutable {
     if (to_server || offset + piece.size() < kHandshakeToClient || said) return;
     said = true;
@@ -230,7 +230,7 @@ TEST_F(OnPath, ARepeatedPieceIsNotBelieved) {
 }
 
 TEST_F(OnPath, AChangedHandshakeConnectsNobody) {
-  // The proof of the one who called: the other rank says no, and the caller gives up with a sentence.
+  // Changes the caller's proof: the other rank says no, and the caller gives up with a message.
   Start([](bool to_server, std::size_t offset, std::vector<std::byte>& piece) {
     const std::size_t place = kClientHelloBytes + 5;
     if (to_server && place >= offset && place < offset + piece.size()) piece[place - offset] ^= std::byte{1};

@@ -37,17 +37,17 @@ struct Register {
 
   const pid_t owner = getpid();
   const RegisterKey process = RandomKey();
-  const Register* const before;  // a forked child's: its parent's, so that a leak checker sees it in use
+  const Register* const before;  // in a forked child its parent's, so that a leak checker sees that in use
   std::mutex mutex;
   std::map<RegisterKey, Entry> entries;
   std::map<int, std::weak_ptr<const FileDescriptor>> processes;  // by number
 };
 
 // Never destroyed: threads may still fail in init while the process exits. A forked child begins a register of its own,
-// for the mutex of its parent's may be locked for ever.
+// because its parent's mutex may be locked for ever.
 Register& ThisProcess() {
   static std::atomic<Register*> current{nullptr};
-  // acquire and release: who finds the pointer finds the object behind it.
+  // acquire and release: a thread that finds the pointer finds the object behind it.
   auto* found = current.load(std::memory_order_acquire);
   while (found == nullptr || found->owner != getpid()) {
     auto fresh = std::make_unique<Register>(found);
@@ -67,11 +67,11 @@ Offer::Offer(int rank, std::type_index type, std::shared_ptr<void> lent) : key_(
 }
 
 Offer::~Offer() {
-  std::shared_ptr<void> last;  // goes after the lock
+  std::shared_ptr<void> last;  // destroyed after the lock is released
   auto& book = ThisProcess();
   const std::lock_guard lock(book.mutex);
   const auto found = book.entries.find(key_);
-  if (found == book.entries.end()) return;  // a forked child's copy of an offer
+  if (found == book.entries.end()) return;  // this is a forked child's copy of an offer
   last = std::move(found->second.lent);
   book.entries.erase(found);
 }
@@ -98,8 +98,8 @@ std::shared_ptr<const FileDescriptor> ShareProcess(FileDescriptor pidfd) {
   auto& book = ThisProcess();
   const std::lock_guard lock(book.mutex);
   auto& known = book.processes[number];
-  // The number was the new descriptor's a moment ago. A known process that has not ended by now had it then, too: it is
-  // the same one.
+  // A moment ago the new descriptor's process had this number. A known process that has not ended by now had it then,
+  // too: the two are the same.
   if (auto earlier = known.lock(); earlier != nullptr && !HasEnded(earlier->get())) return earlier;
   known = fresh;
   return fresh;

@@ -1,8 +1,8 @@
-// What the ranks of one process lend each other: whole objects of this process, found by a key.
+// Whole objects that the ranks of one process lend each other, found by a key.
 //
 // A rank tells its peers a random key, never an address. A peer looks the key up in the register of its own process, so
-// a word that came over a wire is compared, and never followed. What is found is owned together: it lives on when the
-// rank that offered it fails.
+// a word that came over a wire is compared, and never followed. Ownership is shared: an object lives on when the rank
+// that offered it fails.
 //
 // Thread-safety: all functions may be called from any thread. The register is process-wide, because ranks of one
 // process share nothing else.
@@ -27,7 +27,7 @@ RegisterKey ProcessKey();
 // An entry of the register for as long as this object lives.
 class Offer {
  public:
-  // `rank` is who offers it: a peer finds it under the key and the rank only.
+  // `rank` offers it: a peer finds it only under the key and this rank.
   template <typename T>
   Offer(int rank, std::shared_ptr<T> lent) : Offer(rank, typeid(T), std::move(lent)) {}
   ~Offer();
@@ -44,8 +44,8 @@ class Offer {
 
 std::shared_ptr<void> FindOffer(const RegisterKey& key, int rank, std::type_index type);
 
-// What `rank` of this process offers under `key` at this moment. Null if there is no such offer of a T: the rank has
-// failed meanwhile, or it belongs to another process.
+// The object that `rank` of this process offers under `key` at this moment. Null if there is no such offer of a T: the
+// rank has failed meanwhile, or it belongs to another process.
 template <typename T>
 std::shared_ptr<T> FindOffer(const RegisterKey& key, int rank) {
   return std::static_pointer_cast<T>(FindOffer(key, rank, typeid(T)));

@@ -1,7 +1,7 @@
 // The two ends of a ring of slots. An end is this process's view: plain data plus pointers into shared memory.
 //
-// What another process writes there - flags, heads, headers - is loaded once and compared before it is used, and nothing
-// of it is an index or the bound of a loop: an end counts its own slots. A peer whose words are garbage makes this rank
+// Words that another process writes (flags, heads, headers) are loaded once and compared before they are used. None of
+// them is an index or the bound of a loop: an end counts its own slots. A peer whose words are garbage makes this rank
 // wait, or see a fault; it does not make it write or read elsewhere.
 //
 // Thread-safety: each end is used by one thread at a time. Invariants: tail - head <= depth for every emptier; counts

@@ -70,8 +70,8 @@ TEST_F(RingTest, TellsWaitingReadyAndForeign) {
   EXPECT_EQ(empty.Look(kTag + 1), EmptyEnd::State::ready);
 }
 
-// An emptier's count lies in its memory. One that makes no sense must not let the filler overwrite what another emptier
-// has not read, nor take the ring for drained.
+// An emptier's count lies in the emptier's memory. A count that makes no sense must not let the filler overwrite what
+// another emptier has not read, nor make the ring look drained.
 TEST_F(RingTest, ACountThatMakesNoSenseIsNoRoom) {
   auto fill = Filler(2);
   for (std::uint32_t i = 0; i < kShape.depth; ++i) {

@@ -28,7 +28,7 @@ std::shared_ptr<Mapping> MapWhole(int fd, std::size_t bytes) {
   return std::make_shared<Mapping>(static_cast<std::byte*>(base), bytes);
 }
 
-// Beyond this limit the kernel would not only refuse: it would end the process by SIGXFSZ.
+// Beyond this limit the kernel does not just refuse: it ends the process by SIGXFSZ.
 void RequireFileSize(std::size_t bytes) {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur) return;
@@ -62,8 +62,8 @@ Segment Segment::Create(const std::string& name, std::size_t bytes) {
 }
 
 Segment Segment::Map(const FileDescriptor& fd, std::size_t bytes) {
-  // A file that gets shorter, or is shorter, turns an access past its end into SIGBUS. First the seal, then the size:
-  // what is sealed keeps its size. Only a memfd can be sealed, so this is one.
+  // If the file is too short, or becomes so, an access past its end raises SIGBUS. The seal is checked before the size:
+  // a sealed file keeps its size. Only a memfd can be sealed, so this is one.
   const int seals = fcntl(fd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     Throw(tuttiInternalError, "a peer's shared memory is not sealed, so that it could still be made shorter");

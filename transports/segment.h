@@ -1,5 +1,5 @@
 // Memory shared between processes without a name: a memfd. It vanishes with its last user, whatever happens to them,
-// and needs no space in /dev/shm. Its file belongs to its user alone, and is sealed: nobody can make it shorter or
+// and needs no space in /dev/shm. Its file belongs to its user alone, and is sealed: no process can make it shorter or
 // longer, so a mapping of it never faults because of what another process does.
 //
 // Thread-safety: distinct objects may be used from distinct threads.
@@ -33,7 +33,7 @@ class FileDescriptor {
 // Memory that this process has mapped, until the last owner goes.
 class Mapping {
  public:
-  // REQUIRES: [data, data + bytes) was mapped, and nobody else unmaps it.
+  // REQUIRES: [data, data + bytes) was mapped, and no other code unmaps it.
   Mapping(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -52,7 +52,7 @@ class Mapping {
 class Segment {
  public:
   Segment() = default;
-  // One more user of a mapping of this process.
+  // Shares a mapping of this process.
   explicit Segment(std::shared_ptr<Mapping> mapping) : mapping_(std::move(mapping)) {}
 
   // New and zeroed. Throws tuttiSystemError.
@@ -66,9 +66,9 @@ class Segment {
   std::byte* data() const { return mapping_ ? mapping_->data() : nullptr; }
   std::size_t bytes() const { return mapping_ ? mapping_->bytes() : 0; }
   const std::shared_ptr<Mapping>& mapping() const { return mapping_; }
-  // Of a segment that was made here, until it is dropped.
+  // The descriptor of a segment that was made here, until it is dropped.
   const FileDescriptor& fd() const { return fd_; }
-  // The memory stays; it can be given to no other process any more.
+  // The memory stays, but can be given to no other process any more.
   void DropDescriptor() { fd_ = FileDescriptor(); }
   // Takes the page faults of [offset, offset + bytes) now. Best effort.
   static void Populate(const std::byte* begin, std::size_t bytes);

@@ -34,7 +34,7 @@ std::vector<Segment> ShareSegments(const Fabric& shm, const FileDescriptor& fd, 
     const auto& theirs = all[static_cast<std::size_t>(r)];
     auto found = FindOffer<Mapping>(theirs.key, r);
     if (found == nullptr || found->bytes() != theirs.bytes) {
-      all_gather({});  // the control plane knows who left first
+      all_gather({});  // the control plane knows which rank left first
       Throw(tuttiRemoteError, "rank {} of this process left while memory was shared", r);
     }
     segments[static_cast<std::size_t>(r)] = Segment(std::move(found));

@@ -1,4 +1,4 @@
-// A piece of host memory of every rank, mapped by all of its host.
+// A piece of host memory of every rank, mapped by all ranks of its host.
 //
 // Thread-safety: collective functions without state.
 #pragma once
@@ -10,11 +10,11 @@
 
 namespace tutti {
 
-// Collective. New memory, equally much on every rank. By rank, empty for those of other hosts; zeroed. Throws
-// tuttiSystemError and what the exchange throws.
+// Collective. Makes new, zeroed memory of the same size on every rank. Returns it by rank, empty for ranks of other
+// hosts. Throws tuttiSystemError and what the exchange throws.
 std::vector<Segment> ShareSegments(const Fabric& shm, const std::string& name, std::size_t bytes,
                                    const AllGather& all_gather, Deadline deadline);
-// Likewise, of memory that is there: this rank's is `mapping`, and `fd` its file.
+// Likewise for existing memory: this rank's is `mapping`, and `fd` its file.
 std::vector<Segment> ShareSegments(const Fabric& shm, const FileDescriptor& fd, std::shared_ptr<Mapping> mapping,
                                    const AllGather& all_gather, Deadline deadline);
 

@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-// What is said here is little, and decides what is done with much: it is always proven.
+// Few bytes are sent here, and they decide what is done with many: they are always authenticated.
 Settings OneConnection(Settings settings) {
   settings.sockets = 1;
   if (settings.data_protection == "none") settings.data_protection = "authenticate";

@@ -20,7 +20,7 @@ namespace tutti {
 // For so many ms the system at the other end has answered nothing, if that is beyond `silence` and no accident.
 std::optional<std::uint32_t> Silence(const Socket& socket, Deadline::Milliseconds silence);
 
-// The connection is open at both ends, and nothing says that the other end's system has stopped answering.
+// Whether the connection is open at both ends, without a sign that the other end's system has stopped answering.
 bool Answers(const Socket& socket, Deadline::Milliseconds silence);
 
 // Of one connection.

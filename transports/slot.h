@@ -60,8 +60,8 @@ struct SlotHeader {
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "flags are shared between processes");
 
-// What a slot says of itself, read once. The header lies in memory that another process may be writing to at this
-// moment, so whoever checks a word must go on to use the very copy that was checked.
+// A slot's description of itself, read once. The header lies in memory that another process may be writing to at this
+// moment, so code that has checked a word must go on to use the very copy that it checked.
 struct SlotContent {
   std::uint32_t bytes;
   SlotKind kind;  // any number at all

@@ -10,8 +10,8 @@ namespace tutti {
 constexpr std::uint64_t SlotFlag(std::uint32_t number, std::uint32_t tag) { return std::uint64_t{tag} << 32 | number; }
 constexpr std::uint32_t FlagNumber(std::uint64_t flag) { return static_cast<std::uint32_t>(flag); }
 
-// How many slots the filler may still fill when it has filled `tail` and the slowest emptier has emptied `head`. None if
-// `head` is no count that an emptier can have come to: it lies in memory that another process writes.
+// How many slots the filler may still fill when it has filled `tail` and the slowest emptier has emptied `head`. None
+// if no emptier can have come to `head`, which lies in memory that another process writes.
 constexpr std::uint32_t FreeSlots(std::uint32_t tail, std::uint32_t head, std::uint32_t depth) {
   const std::uint32_t lag = tail - head;
   return lag < depth ? depth - lag : 0;
@@ -25,11 +25,11 @@ constexpr std::uint64_t Mix(std::uint64_t x) {
   x *= 0xc4ceb9fe1a85ec53ULL;
   return x ^ (x >> 33);
 }
-// What stands for operations that follow one another: the digest of those before is folded with the next one's
-// signature. Mix is a bijection, so two sequences of operations that once had different digests have different ones for
-// as long as what follows is the same. No operation yet: 0, as zeroed memory has it.
+// The digest of a sequence of operations: that of the earlier ones, folded with the next one's signature. Mix is a
+// bijection, so two sequences whose digests once differed have different digests for as long as the same operations
+// follow. No operation yet: 0, as zeroed memory has it.
 constexpr std::uint64_t NextDigest(std::uint64_t digest, std::uint64_t signature) { return Mix(digest ^ signature); }
-// The flag's upper half: which operation this slot belongs to, and after which others, as the digest up to it says.
+// The flag's upper half, from the digest up to the slot's operation: which operation it is, and which came before it.
 constexpr std::uint32_t OperationTag(std::uint64_t digest) { return static_cast<std::uint32_t>(digest >> 32); }
 
 // Slot number c lies at index c modulo depth, a power of two, so that the numbers' wrap at 2^32 is seamless.

@@ -46,7 +46,7 @@ TEST(SlotArithmetic, FlagsTellSlotsAndOperationsApart) {
   }
 }
 
-// One different operation, or one left out, and all after it differ.
+// After one different operation, or one left out, all later digests differ.
 TEST(SlotArithmetic, DigestsNeverMeetAgain) {
   constexpr std::uint64_t kUsual = 12345, kOdd = 54321;
   std::uint64_t one = NextDigest(0, kUsual), other = NextDigest(0, kOdd), shorter = 0;

@@ -217,8 +217,8 @@ bool TcpCarrier::AdvanceDials(int rank) {
   return moved;
 }
 
-// On a proven connection to any rank of it. Calls to this peer may be lost all the same, where its port is full of
-// other people's.
+// Whether the peer's system answers on a proven connection to any of its ranks. Calls to this peer may still be lost if
+// its port is full of other callers.
 bool TcpCarrier::SystemAnswers(const Peer& peer) const {
   const auto of_its_system = [&](const SocketAddress& address) {
     return std::ranges::any_of(peer.addresses,

@@ -72,7 +72,7 @@ class TcpCarrier final : public Carrier {
     std::list<Dialling> dials;
     bool wanted = false;
     bool broken = false;
-    bool nobody = false;              // listens at its port any more
+    bool nobody = false;              // no process listens at its port any more
     std::optional<Deadline> dial_at;  // the higher rank's patience
     Deadline give_up = Deadline::Never();
     std::string reason;                            // why the last attempt failed

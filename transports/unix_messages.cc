@@ -42,7 +42,7 @@ Received Receive(int socket, std::span<std::byte> body, std::vector<FileDescript
     }
   }
   if (static_cast<std::size_t>(got) != body.size() || (message.msg_flags & MSG_TRUNC) != 0) return Received::malformed;
-  // The buffer has room for all that may be sent; what did not fit was refused by the limit on open descriptors.
+  // The buffer has room for everything that may be sent. Only the limit on open descriptors can have refused the rest.
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     return fds != nullptr ? Received::no_descriptors_left : Received::malformed;
   }

@@ -15,15 +15,15 @@ namespace tutti {
 // The kernel takes 253 a message (SCM_MAX_FD).
 inline constexpr std::size_t kMaxDescriptorsPerMessage = 96;
 
-// 0, or the error. While the user has more descriptors in flight than a process may hold (ETOOMANYREFS), in whatever
-// jobs, it waits for them to arrive, until the deadline. REQUIRES: at most kMaxDescriptorsPerMessage.
+// Returns 0, or the error. While the user has more descriptors in flight than a process may hold (ETOOMANYREFS), from
+// any of its jobs, waits for them to arrive, until the deadline. REQUIRES: at most kMaxDescriptorsPerMessage.
 int SendMessage(int socket, std::span<const std::byte> body, std::span<const int> fds, Deadline deadline);
 
 enum class Received { message, gone, malformed, no_descriptors_left };
-// The next message, which must have the size of `body`. Descriptors that came are always owned. REQUIRES: readable, or
-// a blocking socket.
+// Receives the next message, which must have the size of `body`. Descriptors that came are always owned. REQUIRES:
+// readable, or a blocking socket.
 Received ReceiveMessage(int socket, std::span<std::byte> body, std::vector<FileDescriptor>& fds);
-// As above, but descriptors that were sent are refused: the kernel lets go of them, and they never arrive here.
+// As above, but refuses descriptors: the kernel closes them, and they never arrive here.
 Received ReceiveMessage(int socket, std::span<std::byte> body);
 
 // False when the deadline passes.

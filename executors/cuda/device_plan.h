@@ -84,8 +84,7 @@ constexpr std::uint64_t CheckOf(const DeviceCall& c) {
   return Mix(c.index ^ Mix(c.sequence ^ Mix(c.digest ^ Mix(c.signature ^ Mix(c.call ^ Mix(c.count))))));
 }
 
-// What a kernel found in a slot that no honest rank puts there. `forged`: a reference to memory that the peer never
-// gave.
+// Contents of a slot that no honest rank writes. `forged`: a reference to memory that the peer never gave.
 enum class DeviceFaultKind : std::uint32_t { none, foreign, length, forged };
 struct DeviceProgress {
   DeviceCall calls[kProgressEntries];  // by index modulo kProgressEntries
@@ -97,7 +96,7 @@ struct DeviceProgress {
 // Operations that follow one another: a rank's collectives; its messages to one peer, or from one.
 struct DeviceQueue {
   std::uint64_t sequence;  // operations done
-  std::uint64_t digest;    // of them (NextDigest)
+  std::uint64_t digest;    // of these operations (NextDigest)
   std::uint32_t arrived;   // blocks that have done with the operation before the next
   std::uint32_t finished;  // blocks that have done with the launch
 };
@@ -114,15 +113,15 @@ struct DeviceRank {
   DeviceFillEnd* fills;
   DeviceEmptyEnd* empties;
   DeviceQueue* queues;          // collectives, sends by peer, receives by peer
-  const DeviceWindow* windows;  // by window * nranks + rank; of no bytes where there is none
-  const std::uint32_t* abort;   // pinned: the host's wish
+  const DeviceWindow* windows;  // by window * nranks + rank; 0 bytes where there is none
+  const std::uint32_t* abort;   // pinned: the host wants kernels to stop
   std::uint64_t* done;          // pinned: operations done, by queue
   DeviceProgress* progress;     // pinned
   std::uint64_t calls;          // begun, of all queues
-  std::uint32_t stop;           // nobody on this rank need go on
+  std::uint32_t stop;           // no block of this rank need go on
   std::int32_t nranks;
   bool wide;         // not all ranks are on this GPU
-  bool one_process;  // all ranks are in it, so a slot's pointer is one of its own
+  bool one_process;  // all ranks are in it, so that a slot's pointer is valid here
 };
 
 // One operation of one rank.

@@ -251,7 +251,7 @@ class LaneRun {
     });
     if (!came) return false;
     if (flag != wanted) return TellFault(rank_, DeviceFaultKind::foreign, end.peer, 0, 0);
-    // Each word once, because every process of the host can write them; both at once, for a word is a trip.
+    // Each word is loaded once, because every process of the host can write them. Both together: each load is a trip.
     const DeviceSlotContent content(LoadRelaxed(&header.content));
     const std::uint64_t address = LoadRelaxed(&header.address);
     if (content.bytes() != bytes) return TellFault(rank_, DeviceFaultKind::length, end.peer, bytes, content.bytes());
@@ -261,7 +261,7 @@ class LaneRun {
     return TellFault(rank_, DeviceFaultKind::forged, end.peer, 0, static_cast<std::uint64_t>(content.kind()));
   }
 
-  // Where the data of a slot lies that refers to it; null: in no memory that the peer gave.
+  // The data of a slot that refers to it; null: the reference lies in no memory that the peer gave.
   TUTTI_DEVICE const std::byte* Referred(const DeviceSlotContent& content, std::uint64_t address, std::int32_t peer,
                                          std::uint32_t bytes) const {
     if (content.kind() == SlotKind::pointer && shared_.lane.one_process) {

@@ -32,7 +32,7 @@ struct LaneCache {
   DeviceReader readers[kCachedReaders];
   std::uint32_t first_reader[kCachedFills];
   std::uint64_t before;  // operations that the queue had done when the launch began
-  std::uint64_t digest;  // of the queue's operations up to this one; thread 0's to write
+  std::uint64_t digest;  // of the queue's operations up to this one; only thread 0 writes it
   // Of the rank.
   const DeviceWindow* windows;
   const std::uint32_t* abort;
@@ -52,13 +52,13 @@ TUTTI_DEVICE Header* HeaderAt(Header* first, std::uint32_t slot, std::uint32_t s
   return reinterpret_cast<Header*>(reinterpret_cast<Byte*>(first) + std::size_t{slot} * stride);
 }
 
-// A lane's steps and the ends that they name, wherever they are.
-// The digest up to the queue's `number`-th operation of this launch, from 1 on. For thread 0, once for each operation.
+// The digest up to the queue's `number`-th operation of this launch, from 1 on. Thread 0 calls it, once for each.
 TUTTI_DEVICE std::uint64_t DigestOf(const LaneCache& cache, const DeviceWorkQueue& queue, const DevicePlan& plan,
                                     std::uint32_t number) {
   return NextDigest(number == 1 ? queue.queue->digest : cache.digest, plan.signature);
 }
 
+// A lane's steps and the ends that they name, wherever they are.
 class LaneTable {
  public:
   struct Fill {
@@ -66,8 +66,8 @@ class LaneTable {
     const DeviceReader* readers;
   };
 
-  // Fills the cache but for `work`, for the `number`-th operation of the queue in this launch, from 1 on. All barriers
-  // that it takes are inside.
+  // Fills the cache, except `work`, for the queue's `number`-th operation of this launch, counted from 1. Contains all
+  // barriers that it needs.
   TUTTI_DEVICE LaneTable(LaneCache& cache, const DeviceWorkQueue& queue, const DevicePlan& plan, std::uint32_t index,
                          std::uint32_t number)
       : cache_(cache), rank_(*queue.rank) {

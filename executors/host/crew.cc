@@ -21,7 +21,7 @@ Crew::Crew(int helpers) {
   try {
     for (int i = 1; i <= helpers; ++i) threads_.push_back(QuietThread([this, i] { Serve(i); }));
   } catch (...) {
-    // The system gives no more threads. Those that were started end with this.
+    // The system cannot start more threads. Ends those that were started.
     End(ending_, generation_, threads_);
     throw;
   }

@@ -23,8 +23,8 @@ class Crew {
 
   int size() const { return static_cast<int>(threads_.size()) + 1; }
 
-  // Runs job(1) .. job(size() - 1) in the helpers, in the calling thread's floating-point modes, and job(0) here;
-  // returns when all have. At the end it polls for the helpers: job(0) had better last as long as they do.
+  // Runs job(1) .. job(size() - 1) in the helpers, in the calling thread's floating-point modes, and job(0) here.
+  // Returns when all jobs have returned. At the end it polls for the helpers, so job(0) should last as long as theirs.
   void Work(const std::function<void(int)>& job);
 
  private:

@@ -15,7 +15,7 @@
 namespace tutti {
 namespace {
 
-// Without membarrier, here or in a peer's process, a ring can be missed; then nobody sleeps longer than this.
+// Without membarrier, here or in a peer's process, a ring can be missed; then no thread sleeps longer than this.
 constexpr std::chrono::microseconds kUnguardedSleep{500};
 
 long Futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* limit) {

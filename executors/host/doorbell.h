@@ -1,30 +1,31 @@
-// Every sleep of a thread that drives an operation, and who ends it. This page is the one place where that is argued.
+// Every sleep of a thread that drives an operation, and which thread ends it. This page has the whole argument.
 //
-// A thread sleeps only after a long wait. It waits for one of the events below, and the thread that makes the event
-// come about rings, *after* it has made it visible:
+// A thread sleeps only after a long wait. It waits for one of the events below. The thread that causes the event rings
+// *after* it has made the event visible:
 //
 //   a slot was filled or emptied by a rank of this host        that rank, after each step            Run::Execute
 //   a slot from another host has landed, or one to it is sent  the thread of this rank that drove    NetworkEngine
 //                                                              the network
 //   something can be read from, or written to, the network     the system: the sleep is a poll() NetworkEngine::Sleep
 //   the last helper thread has done its share                  that helper                           DriveTogether
-//   a rank of this host has failed, or was aborted             whoever says so                       Watch::Fail
-//   a GPU's proxy has something new to do                      whoever gives it that                 DeviceProxy::Wake
+//   a rank of this host has failed, or was aborted             the thread that reports it            Watch::Fail
+//   a GPU's proxy has something new to do                      the thread that gives it work         DeviceProxy::Wake
 //
-// By the clock alone, every 50 ms at the latest, a sleeper sees what nobody can ring for: a dead process, a time-out,
-// and a failure on another host. A thread that drives several communicators does not sleep: it naps (drive.h).
+// Some events no thread can ring for: a dead process, a time-out, and a failure on another host. A sleeper looks for
+// those by the clock, every 50 ms at the latest. A thread that drives several communicators only naps (drive.h).
 //
-// **No ring is lost.** What is waited for and the count of sleepers form a Dekker pair: a publisher stores and then
-// loads the count; a sleeper raises the count and then looks once more. So one of the two sees the other. Instead of a
-// full fence on every publish, the sleeper - who has time - makes every running thread of the registered processes
-// execute one (membarrier, global expedited). Each rank says in its control block whether its process is registered;
-// where one is not, sleeps are short instead.
+// **No ring is lost.** The awaited word and the count of sleepers form a Dekker pair: a publisher stores the word and
+// then loads the count; a sleeper raises the count and then looks at the word once more. So one of the two sees the
+// other. To save a full fence on every publish, the sleeper makes every running thread of the registered processes
+// execute one (membarrier, global expedited). Each rank publishes in its control block whether its process is
+// registered; where one is not, sleeps are short instead.
 //   A ring that comes between that last look and the sleep is kept. On one host it changes the doorbell's number, which
-// the futex compares. Between hosts it makes the rank's event descriptor readable. The thread that takes it back passes
-// it on to every other thread of the rank that has set its alarm by then, each of which has a descriptor of its own
-// (network.h).
-//   Nothing is left undone for a sleeper to wait for: before it sleeps, a thread moves, under the network's lock, all
-// that any thread of its rank has filled, and whoever finishes does the same with what it owes.
+// the futex compares. Between hosts it makes the rank's event descriptor readable. The thread that reads the descriptor
+// passes the ring on to every other thread of the rank that has set its alarm by then; each of those has a descriptor
+// of its own (network.h).
+//   No sleeper waits for work that was left undone. Before a thread sleeps, it moves, under the network's lock, all
+// slots that any thread of its rank has filled. A thread that finishes does the same for what it still has to send or
+// to acknowledge.
 //
 // Thread-safety: all functions may be called from any thread. One Sleeper may be used by several threads at once.
 #pragma once
@@ -49,7 +50,7 @@ class Sleeper {
  public:
   explicit Sleeper(Fabric& fabric);
 
-  // Sleeps until rung, or `limit` has passed, or `ready()` is true after the alarm was set. False: nobody rang.
+  // Sleeps until rung, or `limit` has passed, or `ready()` is true after the alarm was set. False: there was no ring.
   template <typename Ready>
   bool Sleep(std::chrono::microseconds limit, Ready&& ready) {
     const auto alarm = SetAlarm();
@@ -69,7 +70,7 @@ class Sleeper {
   bool AllHearBarriers() const;
 
   Fabric& fabric_;
-  std::atomic<bool> guarded_{false};  // every rank of the host hears our barriers; once so, always so
+  std::atomic<bool> guarded_{false};  // every process of the host executes our barriers; stays true
 };
 
 }  // namespace tutti

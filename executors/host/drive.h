@@ -31,7 +31,7 @@ struct WaitCounts {
   std::uint64_t spins = 0;
   std::uint64_t yields = 0;
   std::uint64_t sleeps = 0;
-  // Of those: nobody rang, although there was something to do.
+  // Sleeps that ended without a ring, although there was something to do.
   std::uint64_t late = 0;
 };
 

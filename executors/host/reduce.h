@@ -12,7 +12,7 @@
 // - A NaN result is the type's canonical one (fp32 0x7fc00000, fp64 0x7ff8000000000000, 16-bit 0x7fff, fp8 0x7f),
 //   whatever the signs and payloads of the sources. A copy of one source is no reduction and keeps its bits.
 // - Never contracted to fused multiply-add, never reassociated.
-// - The thread's floating-point modes are taken as they are: flushing, fp32, fp64 and bf16 sums flush subnormals.
+// - The thread's floating-point modes apply as they are: with flush to zero, fp32, fp64 and bf16 sums flush subnormals.
 //   min and max return one of the sources' elements or a zero in any mode.
 //
 // Thread-safety: pure functions of their arguments. Nothing allocates, locks or throws.

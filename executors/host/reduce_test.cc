@@ -87,8 +87,8 @@ TEST_P(ReduceTest, EveryCountSourceCountAndOp) {
 }
 
 #if defined(__SSE2__)
-// A thread that takes denormals for zeros (as programs built with -ffast-math do) finds two of them equal. Their
-// smallest and largest is one of them all the same, or a zero.
+// A thread that takes denormals for zeros (as programs built with -ffast-math do) compares two of them as equal. Their
+// minimum and maximum must still be one of the elements, or a zero.
 TEST_P(ReduceTest, ExtremesOfSubnormalsAreOnesThatWereContributed) {
   if (!IsFloat(type())) GTEST_SKIP() << "floats only";
   constexpr unsigned kDenormalsAreZeros = 0x40, kFlushToZero = 0x8000;

@@ -160,14 +160,14 @@ bool Run::Source(ChannelState& state, const BoundOperand& operand, std::size_t d
   return true;
 }
 
-// The same for a slot that refers to its data. Every process of the host can write into the slot, so what it says is
-// believed only as far as an honest rank goes: a pointer where there is no other process, else the peer's windows or,
-// by the system's leave, its memory.
+// The same for a slot that refers to its data. Every process of the host can write into the slot, so only references
+// that an honest rank makes are accepted: a pointer where all ranks share a process, else the peer's windows or, where
+// the system permits it, the peer's memory.
 bool Run::SourceElsewhere(ChannelState& state, const BoundOperand& operand, SlotKind kind, std::size_t bytes,
                           const std::byte*& source, std::byte* fetch_to) {
   const int peer = operand.empty->peer();
   source = operand.empty->Data();
-  if (bytes == 0) return true;  // wherever nothing is
+  if (bytes == 0) return true;  // no bytes, so the reference does not matter
   const bool may_refer = plan_.shape().wire == Wire::bulk && !operand.by_network;
   const auto reference = may_refer ? operand.empty->Reference() : SlotReference{};
   source = nullptr;
@@ -200,7 +200,7 @@ Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_
   };
 
   Move move;
-  bool strided = false;  // some operand that was bound so far
+  bool strided = false;  // some operand that was bound so far is strided
   for (const auto& write : step.writes) {
     if (write.is_slot) {
       if (reference_of(write) != nullptr) continue;
@@ -220,7 +220,7 @@ Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_
 
   for (const auto& read : step.reads) {
     const std::byte* source = nullptr;
-    // A single source may as well be fetched to where it belongs, if that is one piece. Null: it cannot be fetched.
+    // A single source is fetched straight to its destination, if that is one piece. Null: it cannot be fetched.
     auto* const fetch_to =
         step.arithmetic ? state.fetched.data() + static_cast<std::size_t>(move.source_count) * plan_.shape().chunk_bytes
         : move.destination_count > 0 && !strided ? static_cast<std::byte*>(move.destinations[0])
@@ -242,8 +242,8 @@ Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_
 
   if (step.fills) {
     // An earlier step of this channel may have streamed the block that a slot refers to. A flag's release does not
-    // order non-temporal stores, and whoever sees the flag - a peer, or another thread that drives the network - reads
-    // the block at once. A slot that carries its data needs no fence: slots are never streamed into.
+    // order non-temporal stores, and a reader that sees the flag (a peer, or another thread that drives the network)
+    // reads the block at once. A slot that carries its data needs no fence: slots are never streamed into.
     if (state.streamed && (local_reference != nullptr || network_reference != nullptr)) [[unlikely]] {
       StreamFence();
       state.streamed = false;
@@ -359,7 +359,7 @@ std::vector<int> Run::WaitsFor(std::size_t channel) const {
   for (std::size_t l = 0; l < lanes.size(); ++l) {
     const auto& lane = state.lanes[l];
     if (lane.chunk >= lanes[l].chunks) {
-      // Done, but for what the network has not taken, or readers of what slots refer to.
+      // The lane is done. The network may not have taken its slots yet, nor readers what the slots refer to.
       for (const auto& step : lanes[l].steps) {
         for (const auto& write : step.writes) {
           if (write.fill == nullptr || write.peer < 0 || !(state.referred || write.by_network)) continue;

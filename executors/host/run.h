@@ -25,7 +25,7 @@ struct Reach {
 class WindowMap {
  public:
   virtual ~WindowMap() = default;
-  // Where `bytes` bytes from `offset` on lie; null if `rank` has no such window, or not all of them are in it. The
+  // The address of `bytes` bytes at `offset`; null if `rank` has no such window, or they are not all in it. The
   // arguments may be any numbers.
   virtual const std::byte* Find(int rank, std::uint16_t window, std::uint64_t offset, std::size_t bytes) const = 0;
 };

@@ -1,5 +1,5 @@
-// libFuzzer target. What a peer in another process may write into the slots and heads of its segment while a run of any
-// algorithm reads them: the run ends, waits, or sees a fault, and touches no memory but its own.
+// libFuzzer target. A peer in another process writes anything into the slots and heads of its segment while a run of
+// any algorithm reads them. The run ends, waits, or sees a fault, and touches no memory but its own.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -31,7 +31,7 @@ void Require(bool promise) {
   if (!promise) __builtin_trap();
 }
 
-// Bytes of the input; zeros behind its end.
+// Bytes of the input; zeros after its end.
 class Choices {
  public:
   explicit Choices(std::span<const std::byte> input) : left_(input) {}
@@ -51,7 +51,7 @@ class Choices {
   std::span<const std::byte> left_;
 };
 
-// How many slots this rank has filled for the stranger: what an honest one would say at the end that it has emptied.
+// The number of slots that this rank has filled for the stranger. At the end, an honest peer has emptied as many.
 std::uint32_t Filled(Fabric& fabric, int channel, Wire wire, bool post) {
   const int ring = post ? fabric.nranks() : RankBesideStranger::kStranger;
   const auto shape = fabric.layout().Shape(wire, ring);
@@ -64,7 +64,7 @@ std::uint32_t Filled(Fabric& fabric, int channel, Wire wire, bool post) {
   return most;
 }
 
-// The stranger writes one slot or one head: an honest one, but for some words.
+// The stranger writes one slot or one head, which is honest except for some words.
 void Write(Choices& choices, RankBesideStranger& beside, int channels, const Shape& shape, std::uint64_t window_bytes) {
   const int channel = static_cast<int>(choices.Below(static_cast<std::size_t>(channels)));
   const bool post = choices.Below(2) != 0;
@@ -89,7 +89,7 @@ void Write(Choices& choices, RankBesideStranger& beside, int channels, const Sha
 }
 
 void Fuzz(std::span<const std::byte> input) {
-  // The stranger is forked once; connections go on counting from run to run, as in a job.
+  // The stranger is forked once; connections keep counting from run to run, as in a job.
   static RankBesideStranger beside(kChannels);
   static OneWindow window(2 * kMostBytes);
   Choices choices(input);
@@ -111,7 +111,7 @@ void Fuzz(std::span<const std::byte> input) {
   const Plan plan(*schedule, extents, shape, type, tuttiSum, beside.fabric(), 0);
   Run run(plan, beside.fabric(), window);
 
-  // As long as a tensor of this size whose every other run of elements is another's.
+  // Long enough for a tensor of this size in which every other run of elements belongs to another tensor.
   std::vector<std::byte> in(4 * bytes + 16), out(4 * bytes + 16);
   const std::size_t elements = 2 * bytes / SizeOf(type), run_elements = 4;
   const std::array<StridedDim, 2> dims = {{{elements / run_elements + 1, 2 * run_elements}, {run_elements, 1}}};

@@ -35,11 +35,11 @@ class RunBesideStranger : public ::testing::Test {
     launch.input = launch.output = output_.data();
     launch.tag = kTag;
     run_->Start(launch);
-    beside_.Next(0, wire, false).header->flag.store(0);  // what a run before has refused
+    beside_.Next(0, wire, false).header->flag.store(0);  // clears a slot that an earlier run refused
     ASSERT_EQ(run_->Advance(0), TheRun::Progress::blocked);
   }
 
-  // What becomes of the next slot, of `kind`, that refers to `address` of `window`.
+  // The fault that the next slot causes, which is of `kind` and refers to `address` of `window`.
   Fault::Kind Sent(Wire wire, int kind, std::uint64_t address = 0, std::uint16_t window = OneWindow::kNumber,
                    std::size_t bytes = kBytes) {
     Receive(wire, bytes);
@@ -101,7 +101,7 @@ TEST_F(RunBesideStranger, RefusesWhatLiesOutsideAWindow) {
   EXPECT_EQ(Sent(Wire::bulk, static_cast<int>(SlotKind::window), 0, 65535), Fault::Kind::forged);
 }
 
-// There the address is the first bytes of the data.
+// In these slots the first bytes of the data lie where a bulk slot has its address.
 TEST_F(RunBesideStranger, RefusesReferencesInSlotsThatHaveNoRoomForThem) {
   for (const auto wire : {Wire::line, Wire::inlined}) {
     for (const auto kind : {SlotKind::pointer, SlotKind::window, SlotKind::cma}) {
@@ -115,7 +115,7 @@ TEST_F(RunBesideStranger, SaysSoWhereAPeersMemoryCannotBeRead) {
   EXPECT_EQ(Sent(Wire::bulk, static_cast<int>(SlotKind::cma), 8), Fault::Kind::unreachable);
 }
 
-// What is fetched from the peer lies in one piece, and a strided output does not.
+// Data fetched from the peer lies in one piece, and a strided output does not.
 TEST_F(RunBesideStranger, FetchesNothingBetweenTheRunsOfATensor) {
   if (!beside_.fabric().cma()) GTEST_SKIP() << "this system does not let processes read each other";
   constexpr std::size_t kRun = 8, kRuns = kBytes / kRun;
@@ -131,7 +131,7 @@ TEST_F(RunBesideStranger, FetchesNothingBetweenTheRunsOfATensor) {
   auto slot = beside_.Next(0, Wire::bulk, false);
   slot.header->bytes = kBytes;
   slot.header->kind = SlotKind::cma;
-  // The stranger is our child: what lies at this address here lies there, too, and can be read.
+  // The stranger is a child of this process: its memory has the same bytes at this address, and can be read.
   slot.header->address = reinterpret_cast<std::uint64_t>(&kTag);
   slot.Publish(kTag);
   EXPECT_EQ(run_->Advance(0), TheRun::Progress::faulted);

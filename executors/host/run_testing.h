@@ -43,7 +43,7 @@ class RankBesideStranger {
 
   Fabric& fabric() { return *fabric_; }
 
-  // The slot of the stranger's ring for this rank, or of its post, that this rank empties next, and its number.
+  // The slot that this rank empties next, in the stranger's ring for this rank or in its post, and the slot's number.
   struct Slot {
     SlotHeader* header;
     std::byte* data;
@@ -58,7 +58,7 @@ class RankBesideStranger {
                      std::size_t{SlotIndex(count, shape.depth)} * shape.stride;
     return {reinterpret_cast<SlotHeader*>(at), at + shape.data_offset, count + 1};
   }
-  // How much the stranger says that it has emptied of what this rank filled for it.
+  // The number of this rank's slots that the stranger says it has emptied.
   std::atomic<std::uint32_t>& Emptied(int channel, Wire wire, bool post) {
     return Head(kStranger, channel, wire, fabric_->rank(), post);
   }
@@ -103,7 +103,7 @@ class RankBesideStranger {
   std::unique_ptr<Fabric> fabric_;
 };
 
-// One window, number kNumber, of the stranger's.
+// One window of the stranger, number kNumber.
 class OneWindow : public WindowMap {
  public:
   static constexpr std::uint16_t kNumber = 3;

@@ -31,7 +31,7 @@
  *               in which they return; all ranks must then have the same.
  * Processes     A communicator, and a stream, belongs to the process that made it. In a child of fork() every call on it
  *               returns tuttiInvalidUsage; the child may make communicators and streams of its own. A process may exit
- *               with all of them alive; its peers see it end. A rank that calls exec() ends without being seen to: its
+ *               with all of them alive; its peers see it end. A rank that calls exec() ends unseen: its
  *               peers on the same host wait for the operation's timeout, so destroy or abort first. dlclose() leaves
  *               the library where it is.
  * Signals       No signal handler is installed and no mask changed; waits resume after EINTR. No function is
@@ -276,7 +276,7 @@ typedef struct {
   uint64_t waitSpins;  /* times a wait polled again at once */
   uint64_t waitYields; /* times it gave the core away */
   uint64_t waitSleeps; /* times it slept until a peer rang */
-  uint64_t waitLate;   /* of those: nobody rang although there was something to do; 50 ms each. Should be 0 */
+  uint64_t waitLate;   /* of those: no ring came although there was something to do; 50 ms each. Should be 0 */
 } tuttiCounters_t;
 TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters);
 
@@ -417,7 +417,7 @@ TUTTI_API tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_
 
 /* A host stream: calls given to it run one after the other, in the order given, in a thread of the stream. */
 TUTTI_API tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream);
-/* Waits for what is queued, then frees. Of several threads that do, one succeeds; the others' calls, and calls that come
+/* Waits for what is queued, then frees. If several threads do, one succeeds; the other calls, and calls that come
  * later, return tuttiInvalidArgument. */
 TUTTI_API tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream);
 /* Waits for what is queued; returns the first failure since the last synchronise. */

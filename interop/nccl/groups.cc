@@ -44,8 +44,8 @@ Outcome RunInOrder(const WorksOfOne& these) {
   return {};
 }
 
-// A thread made while this lives gets no signals: they are the program's. But for those of its own faults, which must
-// reach the program's handler.
+// A thread made while this lives has all signals blocked, because they are the program's. Signals of the thread's own
+// faults stay unblocked: they must reach the program's handler.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -10,7 +10,7 @@
 namespace tutti::pytorch {
 namespace {
 
-// The store throws what is PyTorch's, with a stack behind it, when its host has gone.
+// When the store's host has gone, the store throws PyTorch's exception, with a stack trace in it.
 class StoreBoard : public Board {
  public:
   explicit StoreBoard(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}

@@ -80,10 +80,10 @@ class Backend : public BackendBase {
 
   // groups.cc
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
-  // For communicators yet to be made, and for waiting in this group from now on.
+  // For communicators that are made later, and for waits in this group from now on.
   void setTimeout(std::chrono::milliseconds timeout);
   c10::intrusive_ptr<BackendBase::Options> getBackendOptions() { return options_; }
-  // From now on Work::getDuration tells how long an operation ran, where it ran on the host.
+  // From now on Work::getDuration returns how long an operation ran, if it ran on the host.
   void enableCollectivesTiming() { timed_ = true; }
   bool supportsSplitting() const { return true; }
   c10::intrusive_ptr<BackendBase> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,

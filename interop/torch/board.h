@@ -1,7 +1,7 @@
-// What all ranks of a group can write on and read: c10d's Store.
+// A board on which all ranks of a group can write and read: c10d's Store.
 //
-// Nobody waits inside the board: a c10d Store serves one caller at a time, and a rank that waited in it for a key would
-// keep its own other threads from writing the key that the other side waits for. So boards are polled.
+// No rank waits inside the board: a c10d Store serves one caller at a time, and a rank that waited in it for a key
+// would keep its own other threads from writing the key that the other side waits for. So boards are polled.
 //
 // Thread-safety: all functions may be called from any thread. They throw Failure if the board has gone.
 #pragma once
@@ -23,7 +23,7 @@ class Board {
   virtual std::string Read(const std::string& key) = 0;
 };
 
-// How often the board is looked at: at first often, since the others are usually on their way; then it is left alone.
+// How often the board is looked at: often at first, since the others are usually on their way; later less often.
 class Pauses {
  public:
   void Sleep() {
@@ -35,7 +35,7 @@ class Pauses {
   std::chrono::nanoseconds pause_ = std::chrono::microseconds(200);
 };
 
-// How long somebody waits: until a time, or until it is no longer wanted.
+// How long a wait lasts: until a point in time, or until it is cancelled.
 struct Patience {
   std::chrono::steady_clock::time_point until;
   const std::atomic<bool>& cancelled;

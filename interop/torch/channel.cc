@@ -127,7 +127,7 @@ void Channel::RunCallbacks(Task& task, std::unique_lock<std::mutex>& lock, Runne
     try {
       if (!queue_.empty()) EnsureWorker();
     } catch (const Failure&) {
-      // The system has no thread left. If the callbacks wait for what is in the queue, nobody can help them; if they do
+      // The system has no thread left. If the callbacks wait for a task in the queue, they wait for ever; if they do
       // not, this worker is soon back.
     }
   }

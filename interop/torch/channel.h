@@ -17,17 +17,18 @@
 // has begun ends by itself: it is matched, or fails by the communicator's rules (docs/faults.md).
 //
 // Callbacks. A task may have callbacks (futures), and these may issue tasks on this same channel and wait for them, in
-// any way: Wait runs tasks, but whoever waits in a future runs none. So callbacks run after the channel is free for the
-// next task, and a worker that goes into callbacks is off duty: as soon as there is a task in the queue, another worker
-// is on duty (workers.h). So at any time somebody who is in no callback can take the next task, however deep callbacks
-// wait in each other. There are at most as many workers as callbacks that run at the same time, and two.
+// any way. A thread in Wait runs tasks, but a thread that waits in a future runs none. So callbacks run after the
+// channel is free for the next task, and a worker that enters callbacks is off duty: as soon as there is a task in the
+// queue, another worker is on duty (workers.h). So there is always a thread outside callbacks that can take the next
+// task, however deeply callbacks wait in each other. The number of workers is at most that of callbacks that run at the
+// same time, plus two.
 //
-// The order. Tasks of callbacks have their place in the order of issue, as all others do. When the callbacks of one
-// task run beside those of another, or beside a program that issues, it is the program that has to see to it that all
+// The order. Tasks that callbacks issue have their place in the order of issue, as all others do. When the callbacks of
+// one task run at the same time as those of another, or as a program that issues, the program must make sure that all
 // ranks issue in the same order.
 //
-// A task is `done` when its callbacks have run: after Wait its future is completed. In a callback of its own, where
-// that would last for ever, Wait returns at once.
+// A task is `done` when its callbacks have run: after Wait its future is completed. In a callback of the task itself,
+// where Wait would last for ever, it returns at once.
 //
 // Closing runs what is still queued, for a while (kGrace), since an operation that nobody waited for may be one that
 // another rank needs; then the communicator is stopped, and the rest fails. Tasks that say so (Abandonable) are not
@@ -55,7 +56,7 @@ class Task {
  public:
   virtual ~Task() = default;
 
-  // Once true, results are in memory, and Error may be asked. True in callbacks of its own, too.
+  // Once true, results are in memory, and Error may be asked. Also true in the task's own callbacks.
   bool IsDone() const { return done_.load(std::memory_order_acquire) || CallbacksRunHere(); }
   // REQUIRES: IsDone().
   std::exception_ptr Error() const { return error_; }
@@ -64,13 +65,13 @@ class Task {
   friend class Channel;
 
   virtual void Run(tuttiComm_t comm) = 0;
-  // How it ended: null, or the exception. Returns what Error is to say.
+  // `error` is how the task ended: null, or the exception. Returns what Error() is to return.
   virtual std::exception_ptr Ended(std::exception_ptr error) noexcept { return error; }
-  // REQUIRES, of both: it has Ended. What a program is called back with, which may take as long as it likes.
+  // The program's callbacks, which may take as long as they like. Both REQUIRE that Ended was called.
   virtual bool HasCallbacks() const { return false; }
   virtual void RunCallbacks() noexcept {}
   virtual bool Abandonable() const { return false; }
-  // In this thread.
+  // Whether the calling thread is in one of the task's callbacks.
   bool CallbacksRunHere() const;
 
   std::exception_ptr error_;  // written before done_ is released
@@ -97,7 +98,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void Hurry();
   // How many tasks have been issued and not begun. Another thread may change that at any time.
   int waiting() const { return waiting_.load(std::memory_order_relaxed); }
-  // Ends whatever runs, for good: it fails, and what comes afterwards.
+  // Ends the running task for good: it fails, and so does every later one.
   void Stop();
   // See above. Whatever is issued afterwards is refused. Also frees the communicator.
   void Close();
@@ -107,8 +108,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   void EnsureWorker();
   void Work();
-  // Whether there were callbacks: then a worker is off duty. REQUIRES: `lock` is held, !running_, the queue is not
-  // empty.
+  // Returns whether there were callbacks; if so, a worker that calls this is off duty. REQUIRES: `lock` is held,
+  // !running_, the queue is not empty.
   bool RunHead(std::unique_lock<std::mutex>& lock, Runner runner);
   void RunCallbacks(Task& task, std::unique_lock<std::mutex>& lock, Runner runner);
   void RunOnCommunicator(Task& task);
@@ -136,14 +137,14 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::exception_ptr not_made_;
 };
 
-// What a thread that blocks has to know of the group.
+// What a thread that blocks must know about the group.
 class Siblings {
  public:
   virtual ~Siblings() = default;
-  // Everything else in the group that nobody waits for is to begin.
+  // Begins every task in the group's other channels that no thread waits for.
   virtual void HurryAllBut(const Channel& channel) = 0;
-  // How long it waits at most, as set when there were communicators, which have a timeout of their own; 0: they see to
-  // it.
+  // The longest wait, as set when there were communicators already, which have a timeout of their own; 0: their
+  // timeouts apply.
   virtual std::chrono::milliseconds LimitOfWaits() const = 0;
 };
 

@@ -44,7 +44,7 @@ class Noting : public Task {
       : log_(log), thread_(thread), number_(number), then_(std::move(then)) {}
 
   bool has_ended() const { return has_ended_; }
-  // As a program waits in a future: runs nothing.
+  // Waits as a program waits in a future: runs no task.
   bool WaitForCallbacks() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kHang, [this] { return called_back_; });
@@ -178,7 +178,7 @@ TEST(Channel, CallbacksThatWaitInFuturesAreWaitedForByAnotherWorker) {
   const auto channel = NewChannel();
   Log log;
   const auto outer = IssueNested(*channel, log, 0, kDepth);
-  EXPECT_TRUE(outer->WaitForCallbacks());  // nobody runs tasks but the channel's own workers
+  EXPECT_TRUE(outer->WaitForCallbacks());  // only the channel's own workers run tasks
   channel->Close();
   EXPECT_EQ(log, (Log{{0, 3}, {0, 2}, {0, 1}, {0, 0}}));
 }

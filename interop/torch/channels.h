@@ -55,14 +55,14 @@ class Channels : public Siblings {
 
   void HurryAllBut(const Channel& channel) override;
   std::chrono::milliseconds LimitOfWaits() const override { return limit_of_waits_.load(std::memory_order_relaxed); }
-  // Ends whatever runs in the group, for good.
+  // Ends everything that runs in the group, for good.
   void Stop();
   void Close();
 
   const GroupIdentity& identity() const { return identity_; }
   Board& board() const { return *board_; }
   const Meeting& meeting_of_all() const { return meeting_of_all_; }
-  // For communicators yet to be made, and for waiting in those that are made.
+  // For communicators that are made later, and for waits in those that exist.
   void SetTimeout(std::chrono::milliseconds timeout);
 
  private:
@@ -80,7 +80,7 @@ class Channels : public Siblings {
   const std::shared_ptr<Board> board_;
   const std::shared_ptr<Gathering> gathering_;
   const Meeting meeting_of_all_;
-  // Relaxed: a number, on the strength of which nothing else is read. The channels have it, too.
+  // Relaxed: a number on which no other data depends. The channels have it, too.
   const std::shared_ptr<std::atomic<std::chrono::milliseconds>> timeout_;
   std::atomic<std::chrono::milliseconds> limit_of_waits_{std::chrono::milliseconds(0)};
   std::mutex mutex_;

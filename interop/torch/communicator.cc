@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often a rank that waits looks whether the others live.
+// How often a rank that waits checks whether the others live.
 constexpr auto kLookAfterOthers = std::chrono::milliseconds(100);
 
 std::string Key(const Meeting& meeting, const Roster& roster, const std::string& what) {
@@ -55,8 +55,8 @@ std::vector<int> Absent(const Meeting& meeting, const Roster& roster, Board& boa
   return absent;
 }
 
-// A rank ends because another one has ended, too. So the first that anybody missed is written on the board, before that
-// one fails; every later one reads whom it is to name. `missed`: of the group, as what is returned.
+// A rank may end because another one has ended. So the first rank that was missed is written on the board, before the
+// rank that missed it fails; every later rank reads there which one to name. `missed`, result: ranks of the group.
 int FirstThatEnded(int missed, const Meeting& meeting, const Roster& roster, Board& board) {
   const auto key = roster.token + "/missed-first";
   try {
@@ -66,7 +66,7 @@ int FirstThatEnded(int missed, const Meeting& meeting, const Roster& roster, Boa
       if (written == std::to_string(rank) && meeting.gathering->HasEnded(rank)) return rank;
     }
   } catch (const Failure&) {
-    // The board has gone, perhaps with whoever has ended.
+    // The board has gone, perhaps with the rank that has ended.
   }
   return missed;
 }
@@ -95,7 +95,7 @@ void CheckThatOthersLive(const Meeting& meeting, const Roster& roster, Board& bo
 
 const Roster& GatherFirst(const Meeting& meeting, const Patience& patience) {
   if (const auto* const roster = meeting.gathering->Wait(patience)) return *roster;
-  // Relaxed: nothing is read on the strength of it.
+  // Relaxed: no other data depends on the flag.
   if (patience.cancelled.load(std::memory_order_relaxed)) ThrowDestroyed(meeting);
   ThrowAbsent(meeting, meeting.gathering->Absent(), "make the group, and so not to make the communicator");
 }
@@ -111,13 +111,13 @@ void WaitFor(const std::string& key, const Meeting& meeting, const Roster& roste
     try {
       CheckThatOthersLive(meeting, roster, board);
     } catch (const Failure&) {
-      if (!board.Has(key)) throw;  // else it wrote that first
+      if (!board.Has(key)) throw;  // else it wrote the key before it ended
     }
     next_look = now + kLookAfterOthers;
   }
 }
 
-// Of rank 0. The others learn why it gave up.
+// Rank 0's wait for the other ranks. If it gives up, they learn why.
 void WaitForOthers(const Meeting& meeting, const Roster& roster, Board& board, const Patience& patience) {
   try {
     for (int rank = 1; rank < meeting.ranks; ++rank) {

@@ -1,9 +1,9 @@
 // A communicator with an owner, and how its ranks meet: over the group's board (board.h), below the token of the
-// group's gathering, when that is complete.
+// group's gathering, once that is complete.
 //
-// Nobody enters the library before every rank is known to be there. So the part that cannot be interrupted is short,
-// and a rank that does not come is known by its number. A rank that dies before it comes is seen to be dead within a
-// second where it is a process of this host.
+// No rank enters the library before every rank is known to be there. So the part that cannot be interrupted is short,
+// and a rank that does not come is known by its number. If a rank dies before it comes, the others see that within a
+// second if its process is on their host.
 //
 // Thread-safety: Stop may be called from any thread at any time; the rest belongs to one thread at a time.
 #pragma once
@@ -28,7 +28,7 @@ struct Meeting {
   int ranks = 1;
   int device = TUTTI_DEVICE_NONE;
   std::chrono::milliseconds timeout{0};           // for the meeting, and for each operation to stand still
-  std::function<std::string(int)> describe_rank;  // what a person calls a rank of the group
+  std::function<std::string(int)> describe_rank;  // the name of a rank of the group, for people
   std::vector<int> group_ranks;                   // what each rank of this communicator is in the group
   std::shared_ptr<Gathering> gathering;           // of the group
 };

@@ -11,13 +11,13 @@
 namespace tutti::pytorch {
 namespace {
 
-// So often whoever waits for the roster looks whether it is still wanted.
+// How often a thread that waits for the roster checks whether the wait was cancelled.
 constexpr auto kLook = std::chrono::milliseconds(10);
 
-// How often those who watch are answered, and those who are watched are looked at.
+// How often this rank answers the ranks that watch it, and looks at those that it watches.
 constexpr auto kTend = std::chrono::milliseconds(100);
 
-// Nobody has used it before: 128 random bits.
+// A word that was never used before: 128 random bits.
 std::string NewWord() {
   std::random_device random;
   std::string word;
@@ -84,7 +84,7 @@ void Gathering::Tend(const Roster& roster) {
       changed_.wait_for(lock, kTend, [this] { return IsStopped(); });
     }
   } catch (...) {
-    // The board has gone: whoever waits sees that, too.
+    // The board has gone. A rank that waits sees that, too.
   }
 }
 
@@ -155,7 +155,7 @@ std::vector<int> Gathering::Absent() {
     token = token_;
   }
   std::vector<int> absent;
-  // Everybody has answered to an old token, and rank 0 has not called with another.
+  // All ranks have answered to an old token, and rank 0 has not called with another.
   if (token.empty() || (rank_ != 0 && board_->Has(Key(token, "roster")))) return {0};
   for (int rank = 1; rank < ranks_; ++rank) {
     if (!board_->Has(Key(token, "here/" + std::to_string(rank)))) absent.push_back(rank);

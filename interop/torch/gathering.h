@@ -1,18 +1,18 @@
 // The ranks of a group find each other over its board, before any of them makes a communicator.
 //
-// Why. A board may be older than the group. A restarted job finds on it what the attempt before has written - torchrun
-// keeps one store for all attempts - and a program may make a group of the same name again. Whoever took an old rank's
-// word for a new one's would look for a rendezvous that is gone. So rank 0 chooses a word that nobody has used before,
-// the *token*, and writes it on the board; every rank answers below that token with a word of its own; and when all
-// have answered, rank 0 writes the *roster*, the list of their answers. A rank believes a roster that has its own
-// answer: the others in it live now, not earlier. An old token that it meets first leads to no roster with its answer,
-// and it goes on looking until the token changes. Everything else of the group is written below the token.
+// Why. A board may be older than the group. A restarted job finds on it what the previous attempt wrote (torchrun keeps
+// one store for all attempts), and a program may make a group of the same name again. A rank that took an old rank's
+// word for a new one's would look for a rendezvous that is gone. So rank 0 chooses a word that was never used before,
+// the *token*, and writes it on the board. Every rank answers below that token with a word of its own. When all have
+// answered, rank 0 writes the *roster*, the list of their answers. A rank believes a roster that has its own answer:
+// the others in it live now, not earlier. An old token leads to no roster with the rank's answer, so a rank that meets
+// one first goes on looking until the token changes. Everything else of the group is written below the token.
 //
-// The roster also says which process each rank is. So a rank that waits for another before they have a connection can
-// see that it died (HasEnded): on its own host by looking, on another by what its watcher writes (lifeline.h).
+// The roster also lists every rank's process. So a rank that waits for another before they have a connection can see
+// that it died (HasEnded): on its own host by looking, on another by what the other's watcher writes (lifeline.h).
 //
-// A thread does this from the beginning, beside whatever the ranks do; it ends with the roster, or in a group of
-// several hosts when it is stopped.
+// A thread does this from the beginning, in the background. It ends with the roster or, in a group of several hosts,
+// when it is stopped.
 //
 // Thread-safety: all functions may be called from any thread.
 #pragma once
@@ -44,13 +44,13 @@ class Gathering {
   Gathering(const Gathering&) = delete;
   Gathering& operator=(const Gathering&) = delete;
 
-  // Waits for the roster. Null: `patience` was over first. Throws Failure if the board has gone.
+  // Waits for the roster. Null: `patience` ran out first. Throws Failure if the board has gone.
   const Roster* Wait(const Patience& patience);
-  // Those that have not answered, as far as this rank can see.
+  // The ranks that have not answered, as far as this rank can see.
   std::vector<int> Absent();
-  // Whether a rank's process has certainly ended, or on another host left the group. REQUIRES: Wait gave the roster.
+  // Whether a rank's process has certainly ended or, on another host, left the group. REQUIRES: Wait gave the roster.
   bool HasEnded(int rank) const;
-  // Waits for the thread, too. REQUIRES: nobody else stops it at the same time.
+  // Stops the thread, and waits for it. REQUIRES: no other thread stops it at the same time.
   void Stop();
 
  private:
@@ -58,7 +58,7 @@ class Gathering {
   Roster Call();
   Roster Answer();
   void Tend(const Roster& roster);
-  bool IsStopped() const { return stopped_.load(std::memory_order_relaxed); }  // nothing is read on the strength of it
+  bool IsStopped() const { return stopped_.load(std::memory_order_relaxed); }  // no other data depends on it
   std::string Key(const std::string& token, const std::string& what) const;
 
   const std::string name_;

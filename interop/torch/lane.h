@@ -3,10 +3,10 @@
 // and so has each sender, receiver and tag: with streams of their own they wait for nobody else's turn, as channels do
 // not.
 //
-// Ends. A call of the library enqueues and returns; what goes wrong afterwards the communicator knows, and stops what
-// is on the stream (docs/faults.md). Failure() asks it. When the group is destroyed, the lane waits a while
-// (kLaneGrace) for what is on its stream, and then stops it: a receive that nobody sends to would otherwise last until
-// its timeout.
+// Ends. A call of the library enqueues and returns. If anything goes wrong afterwards, the communicator knows it, and
+// stops what is on the stream (docs/faults.md); Failure() asks the communicator. When the group is destroyed, the lane
+// waits a while (kLaneGrace) for what is on its stream, and then stops it: a receive without a sender would otherwise
+// last until its timeout.
 //
 // Thread-safety: Failure, IsOpen and the constants may be used from any thread; the scratch belongs to the channel's
 // operations, which come one at a time.

@@ -1,15 +1,16 @@
 // How ranks of different hosts see each other's processes end.
 //
 // A process of this host can be looked up (process.h); one of another host cannot. So in a group of several hosts each
-// rank is watched by a rank of another host: the watcher holds a connection to it, over which it gets a word that says
-// who is there, and nothing else. A process that ends closes its connections, however it ends, and the kernel tells the
-// watcher at once. The watcher writes it on the board, where every rank that waits finds it.
+// rank is watched by a rank of another host. The watcher holds a connection to it, over which it gets one word that
+// identifies the process, and nothing else. When a process ends, however it ends, its connections are closed, and the
+// kernel reports that to the watcher at once. The watcher writes it on the board, where every rank that waits finds it.
 //
-// Nothing is concluded from silence: a process that is stopped, or a host or network that fails, is not taken for
-// ended. Nor is a connection that never gave the right word: there may be another machine behind the address. What a
-// watcher cannot see, those who wait learn by their timeout. A watcher that ends with the one it watches tells nobody.
+// Silence proves nothing: a process that is stopped does not count as ended, nor does one behind a host or network that
+// fails. A connection that never gave the right word proves nothing either: another machine may be behind the address.
+// An end that no watcher sees shows only by the timeout of the ranks that wait. A watcher that ends together with the
+// rank that it watches reports nothing.
 //
-// The address is the one that this host reaches the store's host from (MASTER_ADDR; else the host's name).
+// The address is the one from which this host reaches the store's host (MASTER_ADDR; else the host's name).
 //
 // Thread-safety: an object belongs to one thread at a time.
 #pragma once
@@ -23,7 +24,7 @@
 
 namespace tutti::pytorch {
 
-// Whether there is anybody that cannot be looked up.
+// Whether some of the processes cannot be looked up.
 bool AreOfSeveralHosts(const std::vector<Process>& processes);
 
 // REQUIRES: `base` is where this group writes on the board.
@@ -44,17 +45,18 @@ class Descriptor {
 
 class Lifeline {
  public:
-  // `word`: nobody else has it.
+  // `word`: no other process has it.
   Lifeline(std::string base, int rank, const std::vector<Process>& processes, std::string word,
            std::shared_ptr<Board> board);
-  // To be called often: answers those who watch this rank, and watches others. Throws Failure if the board has gone.
+  // To be called often: answers the ranks that watch this one, and looks at those that it watches. Throws Failure if
+  // the board has gone.
   void Tend();
 
  private:
   struct Watched {
     int rank;
     std::unique_ptr<Descriptor> connection;  // null: not yet
-    std::string word;                        // what it is to say
+    std::string word;                        // the word that it must send
     std::string said;
     bool over = false;
   };

@@ -1,5 +1,5 @@
-// A barrier that says who has not come, and leaves the group usable: it goes over the board, not through a
-// communicator. Rank 0 watches; the others tell it that they are there, and wait for its word.
+// A barrier that names the ranks that have not come, and leaves the group usable: it goes over the board, not through a
+// communicator. The other ranks write that they are there; rank 0 waits for that, and lets them pass.
 //
 // Thread-safety: may be called from any thread.
 #pragma once
@@ -11,9 +11,9 @@
 
 namespace tutti::pytorch {
 
-// The `number`-th of the group `all`. Throws Failure with PyTorch's words for it: on rank 0 "Rank 2 failed to pass
-// monitoredBarrier", of the first that is missing, or "Ranks 2, 3 failed ..." of all of them; on the others that they
-// have reached it and rank 0 has not let them pass.
+// The `number`-th barrier of the group `all`. Throws Failure with PyTorch's words. Rank 0 says "Rank 2 failed to pass
+// monitoredBarrier", of the first rank that is missing, or "Ranks 2, 3 failed ...", of all of them. The other ranks say
+// that they have reached the barrier, and that rank 0 has not let them pass.
 void MonitoredBarrier(const Meeting& all, Board& board, std::uint64_t number, std::chrono::milliseconds timeout,
                       bool wait_all_ranks);
 

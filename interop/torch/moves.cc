@@ -307,7 +307,7 @@ Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, s
   CheckCount(kCall, "what this rank gets of itself", static_cast<std::int64_t>(output_counts[self]),
              "what it gives itself", static_cast<std::int64_t>(input_counts[self]));
   const Call call{c10d::OpType::ALLTOALL_BASE, "tutti:all_to_all", {input}, {output}};
-  // By the v-form without splits, too: another rank may have passed some that fit.
+  // Takes the v-form even without splits: another rank may have passed splits that fit.
   return IssueCollective(call, [=, output = output, input = input](const On& on) {
     const auto read = ReadApart(input, MemoryOf(output), nullptr);
     Check(tuttiAlltoAllV(read.data_ptr(), input_counts.data(), PlacesOf(input_counts).data(), output.data_ptr(),

@@ -58,7 +58,7 @@ std::exception_ptr Operation::Ended(std::exception_ptr error) noexcept {
 }
 
 void Operation::RunCallbacks() noexcept {
-  Complete(*to_complete_, how_);  // nobody writes how_ any more
+  Complete(*to_complete_, how_);  // how_ is not written any more
   to_complete_.reset();
 }
 

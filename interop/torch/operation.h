@@ -30,7 +30,7 @@ class Operation : public Task {
   // Completed when the operation is, its callbacks running in the thread that completes it.
   c10::intrusive_ptr<c10::ivalue::Future> Future();
   const std::vector<at::Tensor>& results() const { return results_; }
-  // REQUIRES, of both: not yet issued, and IsDone.
+  // Time REQUIRES: not yet issued. duration REQUIRES: IsDone.
   void Time() { timed_ = true; }
   std::chrono::duration<float, std::milli> duration() const { return duration_; }
   // `callback` is called once it has ended. REQUIRES: not yet issued.
@@ -43,7 +43,7 @@ class Operation : public Task {
  private:
   void Run(tuttiComm_t comm) override { RunBody({comm}); }
   std::exception_ptr Ended(std::exception_ptr error) noexcept override;
-  // Those of the future.
+  // The future's callbacks.
   bool HasCallbacks() const override { return to_complete_.defined(); }
   void RunCallbacks() noexcept override;
   bool Abandonable() const override { return abandonable_; }
@@ -90,7 +90,7 @@ class OperationWork : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout) override;
   void abort() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-  // Of how long it ran; PyTorch 1.13 does not ask. In milliseconds.
+  // How long the operation ran, in milliseconds. PyTorch 1.13 does not ask for it.
   float getDuration() const;
 
  protected:

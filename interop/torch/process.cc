@@ -18,7 +18,7 @@ std::string Contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What /proc says of a process: its state and when it started.
+// The state of a process and when it started, from /proc.
 struct Status {
   bool exists = false;  // false: certainly not
   char state = '?';
@@ -42,7 +42,7 @@ Status StatusOf(const std::string& process) {
   return status;
 }
 
-// Names of hosts come to nothing as separators.
+// Removes the separators from a host's name.
 std::string WithoutSeparators(std::string text) {
   for (auto& letter : text) {
     if (letter == kBetween || static_cast<unsigned char>(letter) <= ' ') letter = '_';
@@ -77,7 +77,7 @@ bool Process::HasEnded() const {
   const auto status = StatusOf(std::to_string(number));
   if (!status.exists) return true;
   if (status.started == 0) return false;
-  // Z: it has ended, and its parent has not asked how.
+  // Z: the process has ended, and its parent has not waited for it.
   return status.state == 'Z' || status.state == 'X' || status.started != started;
 }
 

@@ -1,4 +1,4 @@
-// Which process a rank is, so that others of its host can see whether it still runs.
+// The process of a rank, so that others of its host can see whether it still runs.
 //
 // Thread-safety: functions may be called from any thread.
 #pragma once
@@ -9,18 +9,18 @@
 namespace tutti::pytorch {
 
 struct Process {
-  std::string system;  // the boot and the namespace of processes that the number belongs to
+  std::string system;  // the boot and the pid namespace that the number belongs to
   std::string host;    // for people
   int number = 0;
-  std::uint64_t started = 0;  // in the kernel's ticks since the boot; a number that is used again differs in it
+  std::uint64_t started = 0;  // in the kernel's ticks since the boot; a number that is used again has another
 
   static Process Own();
   // "host vm, pid 3069"
   std::string Text() const;
-  // Certainly does not run any more. Of a process of another host, or that cannot be seen, nothing is certain.
+  // Whether it has certainly ended. Never certain for a process that is on another host or cannot be seen.
   bool HasEnded() const;
 
-  // As one word, and back. REQUIRES: `word` is what Word gave. A word that is not gives a process of no system.
+  // As one word, and back. REQUIRES: `word` comes from Word. Any other word gives a process of no system.
   std::string Word() const;
   static Process FromWord(const std::string& word);
 };

@@ -1,4 +1,4 @@
-// Threads of this room get no signals: they are the program's.
+// Threads of this room get no signals, which belong to the program.
 //
 // Thread-safety: may be used in any thread.
 #pragma once

@@ -36,7 +36,7 @@ void CheckSameDevice(const char* call, const std::string& a_name, const at::Tens
                      const at::Tensor& b);
 // In calls that take lists of calls.
 void CheckOneDevice(const char* call, const Tensors& tensors);
-// Calls of one tensor to one tensor each: as many of both, and some.
+// For lists of calls with one tensor on each side: both lists are equally long, and not empty.
 void CheckCalls(const char* call, const Tensors& outputs, const Tensors& inputs);
 // For calls that know host memory only; `why` is said of the others.
 void CheckOnHost(const char* call, const at::Tensor& tensor, const char* why);
@@ -76,7 +76,7 @@ class Pieces {
 
   // Whether they can be read and written where they lie: they do not overlap, and are whole elements apart.
   bool IsOrderly() const;
-  // One behind the other: where they lie if they lie so, else in scratch. Copy: in scratch.
+  // Makes them one piece: Pack in place if they are one already, else in scratch; Copy always in scratch.
   void Pack(Scratch& scratch) { Pack(scratch, false); }
   void Copy(Scratch& scratch) { Pack(scratch, true); }
   bool Overlap(const Pieces& other) const;

@@ -40,7 +40,7 @@ void Workers::End() {
   if (self != threads_.end()) ended_.splice(ended_.end(), threads_, self);  // else it is being joined
 }
 
-// Whoever has ended took the lock for the last time before; so this does not wait for long.
+// Threads in `ended_` have taken the lock for the last time, so this does not wait for long.
 void Workers::JoinEnded() {
   for (auto& thread : ended_) thread.join();
   ended_.clear();

@@ -1,9 +1,9 @@
-// The threads of a channel, and which of them is *on duty*: looks after the channel's queue. At most one is. One that
-// goes into callbacks, which may wait for later tasks, is off duty until it returns; whoever finds a task in the queue
-// and nobody on duty calls another (Ensure). One worker that is not needed any more stays as a spare, so that callbacks
-// that follow each other start no threads.
+// The threads of a channel. At most one of them is *on duty*: it looks after the channel's queue. A worker that enters
+// callbacks, which may wait for later tasks, is off duty until it returns. A thread that finds a task in the queue and
+// no worker on duty calls another one (Channel::EnsureWorker). One worker that is not needed any more stays as a spare,
+// so that callbacks that follow each other start no threads.
 //
-// Thread-safety: everything is guarded by the channel's mutex, which is held by whoever calls a function.
+// Thread-safety: the channel's mutex guards everything; the caller of a function holds it.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@ class Workers {
   // system gives no thread. REQUIRES: !IsOnDuty().
   void Call(std::function<void()> work);
 
-  // Of the calling worker. Leave: it is off duty. Return: it would be on duty again; false: it is not needed, and ends.
+  // Called by a worker. Leave: it goes off duty. Return: back on duty; false: it is not needed, and ends.
   void Leave() { on_duty_ = false; }
   bool Return(std::unique_lock<std::mutex>& lock);
   // The last thing that a worker does.
@@ -29,7 +29,7 @@ class Workers {
 
   // From now on there are no spares.
   void Dismiss();
-  // Waits until all of them have ended but the caller, if it is one. Lets go of the lock meanwhile. REQUIRES: Dismiss.
+  // Waits until all workers except the caller have ended. Unlocks meanwhile. REQUIRES: Dismiss.
   void Join(std::unique_lock<std::mutex>& lock);
   bool IsOneOfThem() const;
 
@@ -38,7 +38,7 @@ class Workers {
 
   std::condition_variable called_;
   std::list<std::thread> threads_;
-  std::list<std::thread> ended_;  // but for the end of their function
+  std::list<std::thread> ended_;  // have called End(), and only return from their function
   bool on_duty_ = false;
   bool has_spare_ = false;
   bool is_called_ = false;  // the spare

@@ -54,7 +54,7 @@ void ControlPlane::Refuse(const Error& why) noexcept {
       to_hub_->Queue(Encode(failure));
     }
   } catch (const std::exception&) {
-    // Without memory for the words there is still the end of the connection.
+    // Without memory for the message, the end of the connection must do.
     Shutdown();
   }
 }

@@ -59,8 +59,8 @@ class ControlPlane {
   // tuttiTimeoutError naming the ranks that did not come, tuttiRemoteError naming the rank, host and process that is
   // gone, tuttiInvalidUsage on cancellation.
   std::vector<Blob> AllGather(std::span<const std::byte> mine, Deadline deadline, Cancellation cancel = {});
-  // This rank takes no more part: tells the others why, and they end with that in the exchange that they are in, or in
-  // their next. Waits for nobody. Nothing, if the control plane is dead; it is afterwards.
+  // This rank takes part no more. It tells the others why, and they fail with that in their current or next exchange.
+  // Does not wait. Does nothing if the control plane is dead; it is afterwards.
   void Refuse(const Error& why) noexcept;
   bool dead() const { return failure_.has_value(); }
   // Collective: returns after every rank has come.

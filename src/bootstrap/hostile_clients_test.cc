@@ -127,7 +127,7 @@ TEST_F(HostileClients, AStrangerLearnsNothingAtWhichToTestGuesses) {
   ASSERT_EQ(ReceiveSome(socket, all).bytes, kServerHelloBytes) << "more than a share, which is random";
   const auto server = DecodeServerHello(std::span(all).first<kServerHelloBytes>());
   ASSERT_TRUE(server);
-  // Even the proof that the server would give is not a client's.
+  // The server's own proof is no client's proof, either.
   Send(socket, ServerProof(RendezvousKey(ticket_), hello, *server));
   EXPECT_EQ(Drain(socket, std::chrono::seconds(60)), std::vector<std::byte>(kProofBytes)) << "more than a no";
   MeetDuring([](const auto&, const auto&) {});

@@ -34,7 +34,7 @@ class Hub {
   // Every rank's blob. Before it throws it tells every member why. Dead afterwards.
   std::vector<Blob> AllGather(std::uint64_t sequence, std::span<const std::byte> mine, Deadline deadline,
                               Cancellation cancel);
-  // Tells every member that nothing will come of this exchange, or of the next. Waits for nobody for long.
+  // Tells every member that this exchange fails, or the next one. Does not wait long for any of them.
   void Tell(const Failure& failure);
   void Shutdown();
 

@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-// Some 50 ms of a core. More memory would hurt: hundreds of ranks of one host may do this at the same moment.
+// Some 50 ms of a core. More memory would hurt: hundreds of ranks of one host may compute a key at the same moment.
 constexpr unsigned long long kPasses = 3;
 constexpr std::size_t kMemory = std::size_t{16} << 20;
 
@@ -28,9 +28,9 @@ SecretKey Stretch(std::string_view secret, std::span<const std::byte> job_facts)
   return key;
 }
 
-// The last one that this process has computed: its ranks, and its communicators of one job, have the same.
+// The last key that this process has computed: its ranks, and its communicators of one job, have the same one.
 struct Last {
-  ForkSafeMutex mutex;  // or a child that is forked while a thread computes would wait for that thread for ever
+  ForkSafeMutex mutex;  // else a child that is forked while a thread computes would wait for that thread for ever
   std::array<std::byte, 32> of{};
   std::optional<SecretKey> key;
 };
@@ -48,7 +48,7 @@ SecretKey KeyOfSecret(std::string_view secret, std::span<const std::byte> job_fa
   if (secret.empty()) return DeriveKey(password, "tutti job secret", {job_facts});
   const auto of = KeyedHash<32>(password, "tutti stretched", {job_facts});
   auto& last = LastKey();
-  // Held while it computes: ranks that are threads of one process shall wait for it rather than compute it as well.
+  // Held while the key is computed: ranks that are threads of one process must wait for it rather than compute it, too.
   const std::scoped_lock lock(last.mutex);
   if (!last.key || last.of != of) {
     last.key = Stretch(secret, job_facts);

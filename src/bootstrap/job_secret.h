@@ -1,8 +1,8 @@
 // The key of a job whose ranks were given a text as their secret (TUTTI_SECRET).
 //
-// People choose short texts. Somebody who has seen one proof of a rank can try texts until one fits, so each try is
-// made expensive: Argon2id (RFC 9106), with the job's own facts as salt, so that no table of tries serves for two jobs.
-// An empty text protects nothing and is not stretched; secrets of unique ids are 256 random bits and never come here.
+// People choose short texts. An attacker who has seen one proof of a rank can try texts until one fits. So each try is
+// made expensive, by Argon2id (RFC 9106) with the job's own facts as salt, so that no table of tries serves for two
+// jobs. An empty text protects nothing and is not stretched; secrets of unique ids (256 random bits) never come here.
 //
 // Thread-safety: safe to call anywhere; a process computes the same key once, whatever its number of ranks.
 #pragma once

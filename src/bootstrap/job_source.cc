@@ -32,7 +32,7 @@ JoinTicket MakeTicket(std::string_view variable, const HostPort& place, const Se
     constexpr std::size_t kLongestFact = 4096;
     facts.Text(environment(name).value_or(""), kLongestFact);
   }
-  // Where rank 0 listens on all its addresses, loopback may be only what its name means on its own machine.
+  // If rank 0 listens on all its addresses, its name may mean loopback on its own machine only.
   const bool local = !ticket.listen_everywhere &&
                      std::ranges::all_of(ticket.addresses, [](const auto& address) { return address.IsLoopback(); });
   if (settings.secret.empty() && !local) {

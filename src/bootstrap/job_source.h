@@ -1,8 +1,8 @@
 // Tickets for jobs that meet at a known address, rank 0 serving: TUTTI_COMM_ID=host:port, and the variables that
 // torchrun and its like set. Every rank makes the same ticket by itself; nothing needs to be passed around.
 //
-// The secret comes from TUTTI_SECRET (job_secret.h). Without it, on loopback only, it comes from what the job's processes
-// know about the job, which others may guess. Thread-safety: pure but for name resolution.
+// The secret comes from TUTTI_SECRET (job_secret.h). Without it, on loopback only, it comes from facts of the job, and
+// others may guess those. Thread-safety: pure but for name resolution.
 #pragma once
 
 #include "base/settings.h"

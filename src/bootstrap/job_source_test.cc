@@ -156,7 +156,7 @@ TEST(TicketFromEnvironment, OffLoopbackAnEmptySecretIsRefused) {
 }
 
 TEST(TicketFromEnvironment, AWeakSecretCostsWorkForEachGuess) {
-  // The key is the one that Argon2id gives, so nobody can test guesses by a mere hash.
+  // The key comes from Argon2id, so guesses cannot be tested by a mere hash.
   Settings settings;
   settings.secret = "123456";
   const auto ticket = TicketFromEnvironment(settings, In(kTorchrun)).ticket;

@@ -36,8 +36,8 @@ std::vector<SocketAddress> PlacesToListen(const JoinTicket& ticket, const Settin
   return places;
 }
 
-// Every other rank keeps a connection to rank 0, and one more to the rendezvous while the ranks meet. Without this rank
-// 0 would only let them wait.
+// Every other rank keeps a connection to rank 0, and one more to the rendezvous while the ranks meet. Without this
+// check rank 0 would let them wait.
 void RequireDescriptors(int nranks, bool serves_rendezvous) {
   const auto needed = static_cast<rlim_t>(nranks) * (serves_rendezvous ? 2 : 1);
   rlimit limit{};

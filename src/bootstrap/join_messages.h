@@ -70,8 +70,8 @@ struct Parts {
 
   friend bool operator==(const Parts&, const Parts&) = default;
 };
-// The hub to a rank, and by way of the rendezvous to those who have not reached it: it failed. Or a rank to the hub: it
-// takes no more part.
+// From the hub to a rank, or by way of the rendezvous to a rank that has not reached the hub: the hub failed. From a
+// rank to the hub: the rank takes part no more.
 struct Failure {
   tuttiResult_t code = tuttiInternalError;
   std::string message;

@@ -141,7 +141,7 @@ void Reception::Decide(Verdict verdict, Deadline::Milliseconds linger) {
   deadline_ = Deadline::After(linger);
 }
 
-// This process may end as soon as a rank of its own knows, and what was not sent ends with it.
+// This process may end as soon as one of its own ranks knows the verdict; messages that were not sent end with it.
 template <typename Tell>
 void Reception::ForAllOwnLast(Tell&& tell) {
   const auto here = Process::Current();

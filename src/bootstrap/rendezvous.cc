@@ -54,7 +54,7 @@ Background& ThisProcess() {
   auto* owned = current.load(std::memory_order_acquire);
   if (owned != nullptr && owned->mark == OwnProcessMark()) return owned->background;
   auto fresh = std::make_unique<Owned>();
-  // Another thread may be faster; then its one counts. What is the parent's stays as it is.
+  // If another thread was faster, its object counts. The parent's object stays as it is.
   if (current.compare_exchange_strong(owned, fresh.get(), std::memory_order_acq_rel)) owned = fresh.release();
   return owned->background;
 }

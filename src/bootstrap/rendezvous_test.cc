@@ -260,7 +260,7 @@ TEST(FixedAddress, NobodyThereIsATimeoutThatSaysWhere) {
 
 TEST(FixedAddress, SameProcessMayTryAgainAfterAFailure) {
   const auto port = testing::FreePort();
-  const auto ticket = FixedTicket(port);  // which takes a while, of which the deadline knows nothing
+  const auto ticket = FixedTicket(port);  // takes a while, for which the deadline makes no allowance
   const auto errors =
       RunRanks({0}, [&](int rank) { Join(ticket, 2, rank, Deadline::After(std::chrono::milliseconds(100))); });
   ExpectError(errors[0], tuttiTimeoutError, {"rank 1"});

@@ -74,7 +74,8 @@ class Meeting {
             [this, rank] { return SystemAnswers(rank); }};
   }
   int HostOf(int rank) const { return call_.ranks.host_of[static_cast<std::size_t>(rank)]; }
-  // Whatever becomes of a call to `rank`. What has ended on this host is known without a call.
+  // Whether the system of `rank` answers, whatever becomes of a call to `rank`. On this host, a process that has ended
+  // is known without a call.
   bool SystemAnswers(int rank) const {
     if (HostOf(rank) == HostOf(call_.rank)) return true;
     for (int r = 0; r < size(); ++r) {

@@ -1,13 +1,12 @@
 // How the ranks of a communicator find each other again when some of them may be gone, and agree on who is left.
 //
-// Every rank keeps a port open for as long as its communicator lives, and all know all ports. So whether a rank is
-// there needs nobody's opinion: its system refuses calls when its process has ended, and answers nothing when the host
-// is gone or cut off; a call that is taken but not answered is a rank that lives and has not come yet. A call that
-// nothing answers says nothing of a system that answers on a proven connection, nor of this rank's own: there the port
-// is full, and is called again. The lowest rank
-// that is there leads: it hears from everybody who has come, calls whoever has not, and when each has come or is gone,
-// tells those who came who they are and where they meet as a new communicator. A leader that ends meanwhile is noticed
-// by its followers, who look for the next one.
+// Every rank keeps a port open for as long as its communicator lives, and all ranks know all ports. So each rank can
+// judge by itself whether another is there. If the other's process has ended, its system refuses calls; if the host is
+// gone or cut off, nothing answers. A call that is accepted but not answered means a rank that lives and has not come
+// yet. A call that nothing answers proves nothing if the other's system answers on a proven connection, or is this
+// rank's own: then the port is full, and is called again. The lowest rank that is there leads. It hears from every rank
+// that has come, and calls those that have not. When each has come or is gone, it tells those that came which ranks
+// they are, and where they meet as a new communicator. If a leader ends meanwhile, its followers look for the next.
 //
 // What it cannot do: ranks that a partition keeps apart cannot know of each other, so each side goes on without the
 // other. Where sides overlap - a rank that reaches only some - the rank that is left over is told.
@@ -42,8 +41,8 @@ class Reunion {
     std::vector<std::vector<SocketAddress>> addresses;
   };
 
-  // `listeners` are what ranks.addresses says of this rank. `silence`: a system that has answered nothing for so long
-  // is gone. `reaches`: another connection to that rank, which has proven itself, is open and is answered.
+  // `listeners` are what ranks.addresses says of this rank. `silence`: a system that has answered nothing for that time
+  // is gone. `reaches`: whether another connection to that rank, which has proven itself, is open and answered.
   Reunion(int rank, Ranks ranks, std::vector<Socket> listeners, const SecretKey& key, Deadline::Milliseconds silence,
           std::function<bool(int rank)> reaches);
   Reunion(const Reunion&) = delete;

@@ -9,7 +9,7 @@ namespace {
 // Before an address is tried again to which there was no way a moment ago.
 constexpr Deadline::Milliseconds kRetryPause{100};
 
-// To a system that answers, but not this call.
+// How often a port that does not answer is called again, while its system does.
 constexpr Deadline::Milliseconds kCallAgain{1'000};
 
 }  // namespace
@@ -94,7 +94,7 @@ void ReunionCaller::AdvanceRinging(const SecretKey& key) {
     channel_.emplace(handshake_->TakeSocket(), keys.client_to_server, keys.server_to_client);
     proven_ = true;
   }
-  // Its first frame, empty, says that it has come to the reunion.
+  // The callee's first, empty frame says that it has come to the reunion.
   if (channel_->Receive()) {
     state_ = State::talking;
   } else if (channel_->closed()) {

@@ -28,9 +28,8 @@ class ReunionCaller {
     dropped   // it lives, and hung up
   };
 
-  // Calls at once. `rank` of `nranks` calls `callee`. A system that does not answer within `silence` is silent, also
-  // later; unless `lives` says then that it answers elsewhere: the port may be full of other people's calls, and is
-  // called again.
+  // Rank `rank` of `nranks` calls `callee`, at once. A system that does not answer within `silence` is silent, also
+  // later. If `lives` then says that it answers elsewhere, the port may be full of other callers: it is called again.
   ReunionCaller(const std::vector<SocketAddress>& addresses, int rank, int callee, int nranks,
                 Deadline::Milliseconds silence, std::function<bool()> lives);
 

@@ -1,5 +1,5 @@
-// The calls that come to a rank's port at a reunion (reunion.h), also those that came before it: hears what each caller
-// says first.
+// The calls that come to a rank's port at a reunion (reunion.h), also those that came before it. Reads each caller's
+// first message.
 //
 // Thread-safety: one thread at a time. Nothing here blocks.
 #pragma once
@@ -23,14 +23,14 @@ class ReunionDoor {
     SecureChannel channel;
   };
 
-  // Of rank `rank` of `nranks`. `told` keeps the connections of those who were answered, so that the answers arrive.
-  // Keeper and `told` outlive this.
+  // The door of rank `rank` of `nranks`. `told` keeps the connections of callers that were answered, so that the
+  // answers arrive. Keeper and `told` outlive this.
   ReunionDoor(Doorkeeper& keeper, int rank, int nranks, std::vector<SecureChannel>& told)
       : keeper_(keeper), rank_(rank), nranks_(nranks), told_(told) {}
 
   // Appends what this waits for.
   void Watch(std::vector<pollfd>& fds) const;
-  // Gives `hear` each caller that has said something, and what.
+  // Passes each caller that has said something, with its message, to `hear`.
   void Receive(const std::function<void(Contact, const Presence&)>& hear);
   void Tell(SecureChannel channel, const std::vector<std::byte>& message);
 

@@ -182,7 +182,7 @@ TEST(Reunion, GoesOnWhoeverHearsFirstThatTheLeaderEnded) {
       std::mt19937 random(seed * kRanks + static_cast<unsigned>(rank));
       const std::chrono::microseconds some_time(random() % 4'000);
       if (rank > 0) {
-        // The leader does not see the last one, for by then it has ended.
+        // The leader does not see the last rank, for by then it has ended.
         std::this_thread::sleep_for(rank + 1 < kRanks ? some_time : std::chrono::milliseconds(60));
         EXPECT_EQ(all.Meet(rank).members, (std::vector<int>{1, 2, 3, 4, 5, 6, 7}));
         return;
@@ -227,7 +227,7 @@ TEST(Reunion, StrangersWhoFillThePortOfARankThatComputesAreNoAlarm) {
   }));
 }
 
-// A port that nobody looks after, because its process is stopped, and that strangers have filled.
+// A port that is not served, because its process is stopped, and that strangers have filled.
 TEST(Reunion, AFullPortOfASystemThatAnswersElsewhereIsNoAlarm) {
   for (const bool answers : {false, true}) {
     Ranks all(3, std::chrono::seconds(1));
@@ -249,7 +249,7 @@ TEST(Reunion, AFullPortOfASystemThatAnswersElsewhereIsNoAlarm) {
 }
 
 TEST(Reunion, ACallThatIsLedToAnotherRankIsNotBelieved) {
-  // What rank 2's address leads to is rank 1's port.
+  // Rank 2's address leads to rank 1's port.
   Ranks all(3);
   ReunionCaller caller({all.AddressOf(1)}, 0, 2, 3, std::chrono::seconds(1), [] { return false; });
   const auto give_up = Ample();

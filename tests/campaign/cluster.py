@@ -39,7 +39,7 @@ def wait_for(condition, seconds):
 
 
 def shorten_queues(length):
-    """What stands before a rank's program, so that the ports of its host have queues of that length."""
+    """The command to put before a rank's program, so that its host's ports have queues of that length."""
     script = f'echo {length} >/proc/sys/net/core/somaxconn; exec "$@"'
     return ["sh", "-c", script, "rank"] if length else []
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A flood of connections by somebody without the secret, on every TCP port of this network namespace and every abstract
+"""A flood of connections without the secret, on every TCP port of this network namespace and every abstract
 Unix socket of Tutti's: idle ones, ones that begin a handshake and stop, and ones that talk.
 
     flood.py SECONDS SEED
 
-More are open at a time than a port's queue holds. Says at the end how many it made. Exit status: 1 if nobody listened."""
+More are open at a time than a port's queue holds. Prints how many it made. Exit status: 1 if no port listened."""
 
 import collections
 import os
@@ -17,7 +17,7 @@ import time
 # A port's queue holds at most 4096 (net.core.somaxconn).
 OPEN_AT_A_TIME = 4500
 LISTENING = "0A"
-# What Tutti's client says first, and what another could make of the rest: purpose, ranks, and a share.
+# The beginning of a client's hello, and how the flood fills in the rest: purpose, ranks, and a share.
 MAGIC = b"tuttiHS\x02"
 HELLO_BYTES = 53
 TOGETHER = 64
@@ -43,7 +43,7 @@ def unix_sockets():
 
 
 def begin(family, address):
-    """A connection on its way, or None where the port takes no more."""
+    """A connection that is being made, or None where the port takes no more."""
     one = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         one.connect(address)
@@ -64,7 +64,7 @@ def talk(one, rng):
         if said:
             one.send(said)
     except OSError:
-        pass  # not connected yet, or put out
+        pass  # not connected yet, or evicted
 
 
 def main():

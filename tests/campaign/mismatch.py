@@ -1,4 +1,4 @@
-"""What one trial of the mismatch campaign is: ranks, where they run, and the call of each, of which at least two differ.
+"""One trial of the mismatch campaign: ranks, where they run, and a call for each, of which at least two differ.
 Derived from the campaign's seed and the trial's number alone."""
 
 import dataclasses
@@ -13,17 +13,17 @@ REDUCING = {"all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v", "reduc
 TYPES = ["int8", "int32", "float32", "float64"]
 OPS = ["sum", "max", "min"]
 COUNTS = [1, 2, 7, 10, 100, 300, 5000, 40000]
-# Of trials, how often each kind of disagreement is taken, beside the others.
+# The weight of each kind of disagreement in the choice of a trial.
 KINDS = {"roots": 5, "rooted kinds": 4, "kinds": 5, "details": 3, "one call less": 1, "messages": 1,
          "message details": 1, "all differ": 2}
 MODES = {"plain": 6, "stream": 2, "group": 2, "nonblocking": 1}
 TIMES = [1, 1, 1, 1, 1, 2, 8, 30, 64, 70]
-# Calls that match, with counts that no other call has.
+# The last calls of a trial match, with a count that no other call has.
 NEXT_COUNT = 13
 
 ANSWER_MS = 1000
 INVALID_USAGE = "5"
-# What can be found, in the table's order.
+# The kinds of finding, in the table's order.
 SORTS = ["silent", "hung", "crashed", "wrong", "other code", "unnamed", "late", "false alarm"]
 
 WHO = re.compile(r"rank (\d+) \(host \S+, pid \d+\)")
@@ -120,7 +120,7 @@ def own_calls(rng, kind, ranks):
     if kind == "message details":
         sender, receiver = rng.sample(range(ranks), 2)
         sent = some_call(rng, ranks, ["send"])
-        # As many bytes may lie in slots of one kind: other counts and types, all the same.
+        # Slots of one kind may hold equally many bytes although counts and types differ.
         got = another(rng, sent, lambda: dataclasses.replace(detail(rng, ranks, sent), kind="send"))
         calls = [Call("idle")] * ranks
         calls[sender] = dataclasses.replace(sent, root=receiver)
@@ -156,13 +156,13 @@ def derive(seed, number):
     ranks = rng.randint(2, 5)
     message = kind.startswith("message")
     own = own_calls(rng, kind, ranks)
-    # Barriers are all alike: a rank that makes one call less would meet the others' one with its next.
+    # All barriers are alike: a rank that has made one call less would meet the others' barrier with its next one.
     following = [each for each in DEPENDENT if each != "barrier" or each not in (call.kind for call in own)]
     return Trial(
         number=number,
         kind=kind,
         ranks=ranks,
-        # Between hosts a message that waits for a rank that waits for it ends by its timeout.
+        # Between hosts, a message ends by its timeout if it waits for a rank that waits for it.
         hosts=1 if kind == "messages" else rng.choice([1, 1, 1, 2, 2]),
         threads=rng.random() < 0.4,
         helpers=rng.choice([1, 1, 1, 2]),
@@ -176,7 +176,7 @@ def derive(seed, number):
 
 @dataclasses.dataclass
 class Told:
-    """What a rank said."""
+    """A rank's report."""
 
     answer: str
     stage: str
@@ -190,14 +190,14 @@ def parse(line):
 
 
 def names_all(sentence):
-    """Both ranks, and both calls; where only pairs know the counts, these."""
+    """Whether both ranks and both calls are named; where only pairs know the counts, the counts."""
     if len(set(WHO.findall(sentence))) < 2:
         return False
     return len(CALL.findall(sentence)) >= 2 or bool(PAIRWISE.search(sentence))
 
 
 def judge(told, late_ms):
-    """Everything that must not be, by sort; `told` by rank."""
+    """All findings, by sort; `told` by rank."""
     bad = []
     for rank, one in sorted(told.items()):
         say = lambda sort: bad.append((sort, f"rank {rank}, {one.stage}, {one.ms:.0f} ms: {one.answer} {one.sentence}"))

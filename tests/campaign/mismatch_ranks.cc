@@ -2,8 +2,9 @@
 //
 //   number ranks hosts threads helpers mode times before.. / the call of rank 0 .. n-1 / next
 //
-// with calls as in calls.h. Ranks join, make the calls `before`, which match, then each its own call `times` times,
-// then `next`, which match again. Says of each rank, one a line, what ended it, when, and in what sentence:
+// with calls as in calls.h. Ranks join and make the calls `before`, which match. Then each rank makes its own call
+// `times` times. Then they make `next`, which matches again. Prints for each rank, one a line, what ended it, when, and
+// its message:
 //
 //   number rank answer stage ms sentence       answer: a tuttiResult_t, or "hung", "died", "wrong"
 //
@@ -55,13 +56,13 @@ std::int64_t NowNs() {
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
-// What a trial's ranks share.
+// Shared by the ranks of a trial.
 struct Board {
   tuttiUniqueId id;
   std::atomic<int> arrivals;
   std::atomic<std::int64_t> last_call_ns;  // when the last rank came to the calls that differ
   struct Told {
-    std::atomic<int> done;  // the rest is written before
+    std::atomic<int> done;  // written after the rest
     int code;
     char answer[8], stage[8];
     std::int64_t ns;
@@ -95,13 +96,13 @@ class TrialRank {
     } else {
       Tell("silent", tuttiSuccess);
     }
-    Meet();  // nobody leaves before everybody has looked
+    Meet();  // no rank leaves before all have looked
     tuttiCommDestroy(comm_);
     if (stream_ != nullptr) tuttiStreamDestroy(stream_);
   }
 
  private:
-  // False: it failed, or its result is wrong.
+  // False: the call failed, or its result is wrong.
   bool Do(const Call& call, int times) {
     if (call.kind == "idle") return true;
     const bool group = trial_.mode == "group";

@@ -1,4 +1,4 @@
-"""Tests what the mismatch campaign makes of a seed, and of what ranks say."""
+"""Tests how the mismatch campaign derives trials from a seed, and judges the ranks' reports."""
 
 import unittest
 

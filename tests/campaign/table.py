@@ -1,10 +1,10 @@
-"""What a campaign has found, as a table."""
+"""A campaign's findings as a table."""
 
 import collections
 
 
 class Table:
-    """By kind of trial: how many there were, and how many of them had each sort of fault."""
+    """For each kind of trial: how many there were, and how many of them had each sort of fault."""
 
     def __init__(self, what, columns):
         self.what, self.columns = what, columns

@@ -19,7 +19,7 @@ SEVERAL_GO_ON_MS = 1500
 LATEST_HEALING_MS = 6500
 HEALED_SECONDS = 10
 INIT_TIMEOUT_MS = 8000
-# So short that a flood fills it at once, on however slow a machine.
+# So short that a flood fills it at once, even on a slow machine.
 FLOODED_QUEUE = 64
 
 # Settings that all ranks must have alike; each trial takes some value of some of them.
@@ -285,19 +285,19 @@ def flood(trial, rng, rank, begin, seconds):
 
 
 def compute_ms(trial, rng):
-    """For longer than the silence a rank is not in the library."""
+    """A rank stays outside the library for longer than the silence."""
     return rng.randint(int(1.5 * trial.silence_ms), 3 * trial.silence_ms)
 
 
 def plan_flooded(trial, rng, begin):
-    """All ports of a host whose rank computes. Also from the first operation on, whose connections are to be made."""
+    """Floods all ports of a host whose rank computes: from the first operation, which makes connections, or later."""
     victim = rng.randrange(trial.ranks)
     trial.options.append(f"slow={victim}:{compute_ms(trial, rng)}")
     flood(trial, rng, victim, rng.choice([0, begin]), 2 * QUIET_SECONDS)
 
 
 def plan_flooded_shrink(trial, rng, begin):
-    """A rank ends, and those who are left find each other though one computes and its host's ports are flooded."""
+    """A rank ends. The others must find each other although one computes and its host's ports are flooded."""
     victim, busy = rng.sample(range(trial.ranks), 2)
     pause = compute_ms(trial, rng)
     flood(trial, rng, busy, begin, 1 + 2 * pause / 1000)

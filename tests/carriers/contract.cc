@@ -79,7 +79,7 @@ void WhatComesWakesWhoSleeps(const Makers& makers) {
 
 void FailuresAndFarewellsAreHeard(const Makers& makers) {
   const std::string text(kFaultText - 1, 'x');  // longer than a part of a message
-  // Also by a rank that was never connected to the one that failed.
+  // A rank hears of the failure even if it was never connected to the one that failed.
   for (const bool connected : {true, false}) {
     RunRanks(makers, 1, [&](Rank& rank) {
       if (connected) MoveAll(rank, 1);
@@ -87,7 +87,7 @@ void FailuresAndFarewellsAreHeard(const Makers& makers) {
         rank.engine.TellFailure(tuttiInternalError, text);
         return;
       }
-      // Not its state: at the end of this test it leaves, too.
+      // Checks the fault, not the state: at the end of this test rank 0 leaves, too.
       auto& mirror = rank.fabric.control(0);
       EXPECT_TRUE(rank.Until([&] { return mirror.fault_code.load() == tuttiInternalError; }))
           << rank.engine.Lost(0).value_or("");

@@ -8,7 +8,7 @@
 namespace tutti::model {
 namespace {
 
-// Goes through all choices, the last one first, and turns back where it has been.
+// Tries all choices, the last one first, and turns back at states that it has seen.
 class DepthFirst final : public Guide {
  public:
   explicit DepthFirst(bool forgets) : forgets_(forgets) {}
@@ -19,7 +19,7 @@ class DepthFirst final : public Guide {
     return path_[depth_++].taken;
   }
   bool IsNew(const Hash& state) override {
-    // What leads to the first new choice has been seen, of course.
+    // The states up to the first new choice have been seen, of course.
     return forgets_ || depth_ < path_.size() || states_.insert(state).second;
   }
   // False: there is no other path.
@@ -77,7 +77,7 @@ Result Explore(const MakeProgram& make, const Options& options) {
       break;
     }
     if (execution.membarrier_seen() != published) {
-      // From now on stores are not done at once any more; so once more from the beginning.
+      // From now on stores are not done early any more, so the exploration starts again from the beginning.
       published = true;
       guide.Restart();
       result = Result{};
@@ -91,7 +91,7 @@ Result Explore(const MakeProgram& make, const Options& options) {
 
 namespace {
 
-// What a model calls of the checker.
+// Wraps calls of the checker by a model.
 template <typename Do>
 auto Within(Do&& call) {
   auto& execution = *Running();

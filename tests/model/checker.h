@@ -1,5 +1,5 @@
-// Explores a small program of a few threads exhaustively: every interleaving, and everything that each load may read
-// under C++20's memory model. docs/memory-model.md tells what it assumes and how a model is written.
+// Explores a small program of a few threads exhaustively: every interleaving, and every value that each load may read
+// under C++20's memory model. docs/memory-model.md has its assumptions, and shows how a model is written.
 //
 // A model is compiled with the compiler's thread instrumentation (-fsanitize=thread), and so are the sources that it
 // is about: every access to memory calls the checker instead of a sanitizer. So the library's own code is explored, not
@@ -21,12 +21,11 @@ struct Program {
   std::vector<std::function<void()>> threads;
   std::function<void()> finally;  // called when all threads are done, and sees what all of them did
 };
-// Called for each execution. What it allocates is what the threads share.
+// Called for each execution. The threads share what it allocates.
 using MakeProgram = std::function<Program()>;
 
 enum class Operation { load, store, rmw };
-// What the library relies on beside atomics. A test that drops one sees that it is needed.
-// A bell: one that is rung by write().
+// What the library relies on besides atomics. A test that drops one shows that it is needed. `bell`: rings by write().
 enum class Primitive { membarrier, stream_fence, futex_wake, thread_fence, bell };
 
 struct Weakening {
@@ -40,21 +39,21 @@ struct Options {
   std::vector<Primitive> drop;
   std::size_t most_steps = 2'000;              // of one execution; more is a failure
   std::uint64_t most_executions = 20'000'000;  // more is a failure, too
-  // Explores all interleavings one by one: takes no store early and knows no state again. To check the checker.
+  // Explores all interleavings one by one: does no store early and recognises no state. To check the checker.
   bool naive = false;
 };
 
 struct Result {
   std::string failure;  // what went wrong, and what led there; empty: nothing, in no execution
   std::uint64_t executions = 0;
-  std::uint64_t finished = 0;  // of these: to their end; the others came to what was explored before
+  std::uint64_t finished = 0;  // of these, those that ran to their end; the others reached a state explored before
   std::uint64_t states = 0;
 };
 
 Result Explore(const MakeProgram& make, const Options& options = {});
 
-// Of a program's making: what names a location in a failure's story, and a mutation: every such operation on these
-// bytes has this order instead of its own.
+// For the making of a program. Name names a location in a failure's story. Weaken makes a mutation: every such
+// operation on these bytes has `order` instead of its own.
 void Name(const volatile void* begin, std::size_t bytes, const char* name);
 void Weaken(const volatile void* begin, std::size_t bytes, Operation operation, std::memory_order order);
 template <typename T>
@@ -66,11 +65,12 @@ void Weaken(const T& object, Operation operation, std::memory_order order = std:
   Weaken(&object, sizeof object, operation, order);
 }
 
-// Of its threads. Ends the exploration if `holds` is false.
+// For the program's threads. Ends the exploration if `holds` is false.
 void Require(bool holds, const char* what);
-// Nothing moved: goes on when something that was read since the last call has changed. sched_yield() does the same.
+// For a turn of a loop that has achieved nothing: goes on when something that was read since the last call has changed.
+// sched_yield() does the same.
 void Spin();
-// Returns when `holds()` does, which must do nothing when it does not. Cheaper than a loop with Spin().
+// Returns when `holds()` is true; it must change nothing while it is false. Cheaper than a loop with Spin().
 void BeginAwait();
 void AwaitOnce();
 void EndAwait();
@@ -85,9 +85,9 @@ void StreamStore(std::uint32_t* to, std::uint32_t value);
 void StreamFence();
 // Every thread executes a full fence wherever it is (membarrier's global command).
 void Membarrier();
-// A descriptor for read(), write() and poll() that counts, as eventfd's do.
+// A descriptor for read(), write() and poll(). It counts, as an eventfd does.
 int NewBell();
-// As another machine does, whose rings are never dropped.
+// Rings as another machine does: these rings are never dropped.
 void RingFromOutside(int bell);
 
 }  // namespace tutti::model

@@ -1,4 +1,4 @@
-// What the checker must find in programs that are wrong.
+// Errors that the checker must find in wrong programs.
 #include "tests/model/checker.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ TEST(ModelChecker, ReleasesDoNotPublishStreamedStores) {
   EXPECT_NE(StreamedMessage(false).failure.find("streamed"), std::string::npos);
 }
 
-// Plain stores that a release orders, read by relaxed loads (what another process may be writing to is loaded once).
+// Plain stores that a release orders, read by relaxed loads (as memory that another process may write is read, once).
 TEST(ModelChecker, AtomicLoadsSeePlainStores) {
   const auto result = [](std::memory_order order) {
     return Explore([=] {

@@ -1,5 +1,5 @@
-// Sleeping and waking: executors/host/doorbell.cc itself. Nobody sleeps for ever - nor until a limit, which the model's
-// sleeps do not have - when what it waits for has come.
+// Sleeping and waking: executors/host/doorbell.cc itself. No thread sleeps for ever after the event that it waits for
+// has come. Nor does it sleep until a limit: the model's sleeps have none.
 #include <gtest/gtest.h>
 
 #include "executors/host/doorbell.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::chrono::microseconds kLimit{1};
 
-// Ranks, each of which waits for what others count.
+// Ranks. Each waits for events that others count.
 struct Host {
   std::vector<ControlBlock*> blocks;
   std::vector<std::atomic<int>*> events;
@@ -29,7 +29,7 @@ struct Host {
   }
 };
 
-// A rank as it is when it has been made: it has slept before, so it knows that all ranks hear its barriers.
+// A new rank: it has slept before, so it knows that all ranks execute its barriers.
 struct Rank {
   Fabric fabric;
   Sleeper sleeper;
@@ -106,8 +106,7 @@ TEST(DoorbellModel, RanksWakeEachOther) {
   EXPECT_EQ(result.failure, "");
 }
 
-// A rank whose helper thread is done last: what it counts down is looked at before the sleep, and it rings (the
-// caller's own doorbell).
+// A rank whose last helper thread is done late. Its count is checked before the sleep, and it rings the caller.
 Result HelpersAreAwaited(bool last_one_rings) {
   return Explore([=] {
     const Host host(1);

@@ -54,7 +54,7 @@ Execution::End Execution::Run(const MakeProgram& make, const Options& options) {
     fibers_[a]->Restart();
   }
   phase_ = Phase::threads;
-  // Each up to its first operation that others may come before; then the first that is to go on.
+  // Each thread runs up to its first operation that others' operations may precede; then the first one is picked.
   starting_ = true;
   for (actor_ = 0; actor_ < actors_; ++actor_) Fiber::Jump(main_, fibers_[actor_]->place());
   starting_ = false;
@@ -111,7 +111,7 @@ int Execution::Pick() {
   std::array<int, kMostThreads> enabled;
   int count = 0;
   bool over = true;
-  // Who was at it first: fewer jumps.
+  // The running thread comes first, which saves jumps.
   for (int i = 0; i < actors_; ++i) {
     const int a = actor_ < actors_ ? (actor_ + i) % actors_ : i;
     over = over && threads_[a].wait == Wait::over;
@@ -139,7 +139,7 @@ int Execution::Pick() {
   }
   const int next = enabled[guide_.Choose(count)];
   auto& thread = threads_[next];
-  if (thread.wait != Wait::none) memory_.Note(next, 5);  // it goes on
+  if (thread.wait != Wait::none) memory_.Note(next, 5);  // it resumes
   thread.wait = Wait::none;
   return next;
 }
@@ -224,7 +224,7 @@ void Execution::Membarrier() {
   Tell("membarrier", nullptr, 0);
 }
 
-// A turn of a loop that reads the very stores that the turn before it read is one that could as well not have been.
+// If a turn of a loop reads the same stores as the turn before it, the execution equals one without it.
 void Execution::Spin() {
   auto& thread = threads_[actor_];
   const auto& reads = memory_.reads(actor_);
@@ -237,8 +237,8 @@ void Execution::Spin() {
   Block(Wait::spin, nullptr);
 }
 
-// A condition that does not hold leaves nothing behind but what its thread knows by now. So however often it was looked
-// at, the thread is in one state; only who has read the newest of everything waits.
+// A condition that does not hold leaves no trace except what its thread knows by now. So however often it was checked,
+// the thread is in one state. Only a thread that has read the newest store of everything waits.
 void Execution::BeginAwait() {
   auto& thread = threads_[actor_];
   thread.before = memory_.past(actor_);

@@ -1,6 +1,6 @@
-// One run of a model's threads: fibers that hand over at each operation on an atomic, so that the explorer decides who
-// goes on and what each load reads. The compiler's thread instrumentation calls it for every access to memory, the
-// wrapped system calls for the rest.
+// One run of a model's threads. They are fibers that hand over at each operation on an atomic, so that the explorer
+// decides which one goes on and what each load reads. The compiler's thread instrumentation calls it for every access
+// to memory, the wrapped system calls for the rest.
 //
 // Thread-safety: one execution at a time, in one thread.
 #pragma once
@@ -22,7 +22,7 @@ namespace tutti::model {
 // Decides, and remembers what it has decided.
 class Guide : public Chooser {
  public:
-  // The execution has come to a state; false: one that was explored before.
+  // The execution has come to a state. False: it was explored before.
   virtual bool IsNew(const Hash& state) = 0;
 };
 
@@ -62,7 +62,7 @@ class Execution {
   void Membarrier();
   void Spin();
   void BeginAwait();
-  void AwaitOnce();  // in vain
+  void AwaitOnce();  // the condition does not hold
   void EndAwait();
   bool Lock(const void* mutex, bool waits);
   void Unlock(const void* mutex);
@@ -93,7 +93,7 @@ class Execution {
     Hash before;  // an await
     Hash turn;    // of it
   };
-  // What mutexes, futexes and bells are to the model.
+  // The model of a mutex, a futex or a bell.
   struct Monitor {
     const void* object = nullptr;
     View view;
@@ -109,11 +109,11 @@ class Execution {
     std::memory_order order;
   };
 
-  // Before an operation that others' operations may come before: whoever is to go on does.
+  // Called before an operation that others' operations may precede: hands over to the thread that goes on.
   void HandOver();
-  // Stores, but sequentially consistent ones, and fences of one thread are done at once: whatever others might do
-  // before them, they can do as well, and read as well, after them. Not so where others' membarriers publish what this
-  // thread has done so far.
+  // Stores (except sequentially consistent ones) and fences of one thread are done at once. Everything that other
+  // threads could do or read before them, they can do or read after them, too. This does not hold once membarriers of
+  // other threads publish what this thread has done so far.
   bool early() const { return !membarrier_seen_ && !options_->naive; }
   void Block(Wait wait, const void* object);
   int Pick();
@@ -160,7 +160,7 @@ class Execution {
   bool membarrier_seen_ = false;
 };
 
-// Held by whatever a model calls: what the checker itself does is not the model's.
+// Held during every call of a model: the checker's own accesses are not the model's.
 class Entry {
  public:
   explicit Entry(Execution& execution) : execution_(execution), was_(std::exchange(execution.inside_, true)) {}
@@ -173,7 +173,7 @@ class Entry {
   bool was_;
 };
 
-// The one that runs, for the compiler's hooks, which know of nothing else; null: none.
+// The running execution, for the compiler's hooks, which get no other argument; null: none.
 Execution* Running();
 
 }  // namespace tutti::model

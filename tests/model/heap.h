@@ -1,6 +1,6 @@
 // The memory that a model's threads share: everything that its program and its threads allocate. It begins each
-// execution as zeros and at the same addresses, and it knows who touched each byte, so that two accesses that nothing
-// orders, and an access to what was freed, are found.
+// execution as zeros and at the same addresses. It records which actor touched each byte, and so finds two accesses
+// that nothing orders, and accesses to freed memory.
 //
 // Thread-safety: one thread; the model's threads are fibers of it.
 #pragma once
@@ -21,7 +21,7 @@ class Heap {
   Heap();
 
   void Reset();
-  // From the actor's own region, so that addresses do not depend on who came first; on lines of its own, zeroed.
+  // Allocates in the actor's own region, so that addresses depend on no order of actors. On lines of its own, zeroed.
   void* Allocate(int actor, std::size_t bytes);
   bool Contains(const volatile void* address) const {
     const auto* at = static_cast<const volatile std::byte*>(address);
@@ -30,15 +30,15 @@ class Heap {
   std::size_t OffsetOf(const volatile void* address) const {
     return static_cast<std::size_t>(static_cast<const volatile std::byte*>(address) - bytes_);
   }
-  // Of the allocation that begins there.
+  // The size of the allocation that begins there.
   std::size_t SizeOf(const void* allocation) const;
 
-  // Notes an access by an actor that knows what `clock` says. What is wrong with it, or null.
+  // Notes an access by an actor whose knowledge is `clock`. Returns what is wrong with it, or null.
   const char* Touch(int actor, const Clock& clock, std::uint16_t stream_stamp, const volatile void* address,
                     std::size_t bytes, Access access);
-  // The same for an atomic, which races only with accesses that are none.
+  // The same for an atomic access, which races only with accesses that are not atomic.
   const char* TouchAtomically(int actor, const Clock& clock, const volatile void* address, std::size_t bytes);
-  // Bytes that are atomics at times were written plainly since this was last asked: by whom, and when; else null.
+  // Whether bytes that are sometimes atomics were written plainly since the last call: by whom and when, or null.
   struct PlainWrite {
     std::uint8_t writer;
     std::uint16_t stamp;
@@ -50,7 +50,7 @@ class Heap {
   static constexpr std::size_t kLine = 64;
 
   struct Cell {
-    std::uint32_t execution = 0;  // of which the rest tells
+    std::uint32_t execution = 0;  // that the other fields belong to
     std::uint16_t stamp = 0;      // of the last write
     std::uint8_t writer = 0;      // its component of clocks
     bool written = false;

@@ -1,5 +1,5 @@
-// What the compiler calls for each access to memory in code that it compiles with -fsanitize=thread. Its names and
-// meanings are those of the sanitizer's run-time library, which is not linked here.
+// The functions that the compiler calls for each access to memory in code that it compiles with -fsanitize=thread.
+// Their names and meanings are those of the sanitizer's run-time library, which is not linked here.
 #include <cstring>
 
 #include "tests/model/execution.h"
@@ -41,7 +41,7 @@ template <typename T, typename Update>
 T Change(volatile T* address, int order, Update&& update) {
   auto* const execution = Checking();
   if (execution == nullptr) {
-    const T old = *address;  // one thread
+    const T old = *address;  // plain: there is only one thread
     *address = update(old);
     return old;
   }
@@ -89,7 +89,7 @@ void __tsan_atomic_thread_fence(int order) {
     execution->Fence(OrderOf(order));
   }
 }
-// The model has no reordering by a compiler that its memory does not have.
+// In the model, compilers reorder nothing that the memory model does not reorder.
 void __tsan_atomic_signal_fence(int) {}
 
 // A macro, because the names are the compiler's: one for each size and operation.

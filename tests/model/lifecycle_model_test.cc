@@ -1,5 +1,5 @@
-// The protocol of a communicator's handle: src/lifecycle.h itself. Whoever frees is one thread, frees once, and frees
-// nothing under another; an abort still reaches what the freeing thread waits for.
+// The protocol of a communicator's handle: src/lifecycle.h itself. Exactly one thread frees, once, and frees nothing
+// that another thread still uses. An abort still reaches what the freeing thread waits for.
 #include <gtest/gtest.h>
 
 #include "src/lifecycle.h"
@@ -11,7 +11,7 @@ namespace {
 // A handle, and a communicator that is a word of memory: reads and writes of it are checked, also for use after free.
 struct Handle {
   Lifecycle<> life;
-  std::atomic<int> stop{0};  // an abort's, which is what a stuck operation sees
+  std::atomic<int> stop{0};  // set by an abort, and seen by a stuck operation
   int* communicator = nullptr;
   int freed = 0;
 };
@@ -68,7 +68,7 @@ void Abort(Handle& handle) {
   if (frees) Free(handle);
 }
 
-// A stream's thread takes up what was queued, if an abort was not faster.
+// A stream's thread begins a queued call, if an abort was not faster.
 void RunPending(Handle& handle) {
   if (handle.life.EnterPending().admitted) {
     Use(handle);
@@ -129,7 +129,7 @@ TEST(LifecycleModel, WhoeverUsesItEntersFirst) {
   EXPECT_NE(Racing({[](Handle& handle) { Use(handle); }, Destroy}, true).failure, "");
 }
 
-// All operations on the word relaxed.
+// With all operations on the word relaxed.
 TEST(LifecycleModel, TheWordsOrdersAreNeeded) {
   const auto relaxed = [](Handle& handle) { Weaken(handle.life, Operation::rmw); };
   EXPECT_NE(Racing({Operate, Destroy}, true, false, relaxed).failure, "");

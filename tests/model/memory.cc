@@ -54,7 +54,7 @@ std::vector<int>& Memory::Readable(int actor, int location, std::memory_order or
   int oldest = actors_[actor].current.seen[location];
   if (IsSc(order)) oldest = std::max<int>(oldest, order_.seen[location]);
   places_.clear();
-  // The newest first: what a thread reads most often.
+  // The newest first, because it is what a thread reads most often.
   for (int place = static_cast<int>(locations_[location].history.size()) - 1; place >= oldest; --place) {
     places_.push_back(place);
   }
@@ -86,7 +86,7 @@ void Memory::Store(int actor, volatile void* address, int bytes, std::uint64_t v
   const int at = Find(address, bytes);
   std::vector<int>& places = Readable(actor, at, order);
   const auto& history = locations_[at].history;
-  // Anywhere behind what the actor knows, but not between a store and the read-modify-write of it.
+  // Anywhere after what the actor knows, but not between a store and the read-modify-write that follows it.
   std::erase_if(places,
                 [&](int place) { return place + 1 < static_cast<int>(history.size()) && history[place + 1].follows; });
   const int place = places[chooser_.Choose(static_cast<int>(places.size()))];
@@ -140,7 +140,7 @@ void Memory::Fence(int actor, std::memory_order order) {
   if (IsSc(order)) {
     self.current.JoinSeen(order_);
     order_.JoinSeen(self.current);
-    // What it learned depends on when it came.
+    // What the fence learned depends on when it came.
     self.past.Add(NameOf(order_));
   }
   if (Releases(order)) self.released = self.current;
@@ -173,7 +173,7 @@ void Memory::Forget(int actor, const Hash& before) {
 }
 
 void Memory::FenceEverywhere(int actors) {
-  // Twice: what the first ones bring is in the order before the last one passes.
+  // Twice, so that every actor gets what all other actors' fences brought into the order.
   for (int round = 0; round < 2; ++round) {
     for (int a = 0; a < actors; ++a) Fence(a, std::memory_order_seq_cst);
   }

@@ -18,7 +18,7 @@ class Chooser {
   virtual int Choose(int count) = 0;
 };
 
-// A store of the history, named by who made it.
+// The name of a store in the history: its actor and that actor's event.
 struct StoreName {
   std::uint8_t actor = kEnd;
   std::uint16_t event = 0;
@@ -63,26 +63,26 @@ class Memory {
     return old;
   }
   void Fence(int actor, std::memory_order order);
-  // Somebody has written there plainly, in an order with all who look. What the bytes hold now is the location's whole
+  // An actor has written there plainly, ordered with all that look. The bytes' present value is the location's whole
   // history.
   void Refresh(const volatile void* address, int bytes, StoreName name);
   // A sequentially consistent fence of every actor at once, wherever it is (membarrier).
   void FenceEverywhere(int actors);
   void StreamFence(int actor);
 
-  // Views that other means of synchronising carry from actor to actor.
+  // Views that actors pass on by other means of synchronisation.
   void Learn(int actor, const View& view, bool happens_before);
   const View& Knowledge(int actor) const { return actors_[actor].current; }
-  // Views outside, which have to be kept right.
+  // Registers a view outside, which must be kept right when the history changes.
   void Keep(View& view) { kept_.push_back(&view); }
-  // The end knows everything.
+  // The end knows what all actors know.
   void JoinAll(int actors);
 
   std::uint16_t stream_stamp(int actor) const { return actors_[actor].streams; }
-  // What the actor has seen and done so far names its state.
+  // The actor's state is named by what it has seen and done so far.
   void Note(int actor, std::uint64_t what) { actors_[actor].past.Fold(what); }
   const Hash& past(int actor) const { return actors_[actor].past; }
-  // Instead of what it has read on the way: the past `before`, and what it knows by now.
+  // Replaces what the actor has read on the way: by the past `before` and what it knows now.
   void Forget(int actor, const Hash& before);
   std::uint16_t Tick(int actor);
 
@@ -91,7 +91,7 @@ class Memory {
   bool wrote(int actor) const { return actors_[actor].wrote; }
   void Wrote(int actor) { actors_[actor].wrote = true; }
   void Turn(int actor);
-  // There is a newer store than the one that the mark names.
+  // Whether there is a newer store than the one that the mark names.
   bool Overtaken(const ReadMark& mark) const;
 
   void FoldState(Hash& state, int actors) const;
@@ -100,9 +100,9 @@ class Memory {
  private:
   struct Stored {
     std::uint64_t value = 0;
-    View view;  // what who acquires it learns
+    View view;  // what an acquiring actor learns
     StoreName name;
-    bool follows = false;  // a read-modify-write of the store before it: nothing comes between
+    bool follows = false;  // it is a read-modify-write of the store before: nothing comes between
   };
   struct Location {
     std::uintptr_t address = 0;

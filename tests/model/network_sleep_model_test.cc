@@ -1,5 +1,5 @@
 // Sleeping between hosts: executors/host/doorbell.cc with transports/network.cc itself. Several threads of a rank sleep
-// at once, and any of them takes in what the others wait for.
+// at the same time, and any of them receives what the others wait for.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ namespace {
 constexpr int kPeer = 1;
 constexpr std::chrono::microseconds kLimit{1};
 
-// What a peer has sent, slot i to connection i, and a descriptor that polls readable for as long as some of it is to be
+// What a peer has sent, slot i to connection i, and a descriptor that polls readable as long as some of it was not
 // taken.
 struct Line {
   int readable = NewBell();
@@ -56,8 +56,8 @@ class LineCarrier final : public Carrier {
   std::uint32_t taken_ = 0;
 };
 
-// A rank of this host whose threads wait for two things each of which comes once: from rank 1, of another host, or from
-// others of this host.
+// A rank of this host whose threads wait for two events, each of which comes once: from rank 1, on another host, or
+// from other ranks of this host.
 struct Rank {
   std::array<std::atomic<int>, 2> events{};
   Line line;
@@ -76,7 +76,8 @@ struct Rank {
             }),
         sleeper(fabric) {
     mirror.hears_barriers.store(1, std::memory_order_relaxed);
-    // It has slept before, so it knows that all ranks hear its barriers; and two threads at once, so there are bells.
+    // The rank has slept before, so it knows that all ranks execute its barriers. Two threads have slept at once, so it
+    // has two bells.
     sleeper.Sleep(kLimit, [] { return true; });
     const int first = engine.TakeBell(), second = engine.TakeBell();
     engine.ReturnBell(first);
@@ -96,7 +97,7 @@ std::function<void()> WaiterFor(Rank& rank, std::size_t event) {
   };
 }
 
-// Another thread of the rank drives the network, takes in what the sleeper waits for, and goes on to other things.
+// Another thread of the rank drives the network, receives what the sleeper waits for, and goes on to other things.
 Result AnotherTakesTheSlotIn(const Options& options = {}) {
   return Explore(
       [] {
@@ -106,7 +107,7 @@ Result AnotherTakesTheSlotIn(const Options& options = {}) {
       options);
 }
 
-// What a thread waits for is done by another rank of this host.
+// Another rank of this host does what a thread waits for.
 Result ALocalRankPublishes(const Options& options = {}) {
   return Explore(
       [] {
@@ -121,8 +122,8 @@ Result ALocalRankPublishes(const Options& options = {}) {
       options);
 }
 
-// The same for several threads, with one ring of the one bell that their rank has. (That it is rung if anybody sleeps
-// is the matter of the model before, so that here it may just be rung.)
+// The same for several threads, and one ring of their rank's one bell. (The model before shows that it is rung if any
+// thread sleeps, so here it is simply rung.)
 Result OneRingIsFor(int threads, const Options& options = {}) {
   return Explore(
       [threads] {

@@ -1,7 +1,6 @@
-// The GPU's line wire in a host's terms: packets of 16 bytes, each half of which says the slot's number. Both halves
-// are relaxed (a GPU's 16-byte store is no more than two atomic halves, see executors/cuda/packet.h), and no fence
-// orders them. The slot's reuse is ordered by the reader's count. The device's own code is tried by tests/litmus.h on
-// GPUs.
+// The GPU's line wire, in terms of a host: packets of 16 bytes, with the slot's number in each half. Both halves are
+// relaxed (a GPU's 16-byte store is no more than two atomic halves, see executors/cuda/packet.h), and no fence orders
+// them. The reader's count orders the slot's reuse. tests/litmus.h tries the device's own code on GPUs.
 #include <gtest/gtest.h>
 
 #include "tests/model/checker.h"

@@ -1,4 +1,4 @@
-// What each rank publishes about itself in its control block: the flight recorder's sequence lock, and the failure.
+// What each rank publishes in its control block: the flight recorder's sequence lock, and the failure.
 #include <gtest/gtest.h>
 
 #include "src/recorder.h"
@@ -7,7 +7,7 @@
 namespace tutti::model {
 namespace {
 
-constexpr std::uint64_t kSecond = kRecords + 1;  // in the first one's place
+constexpr std::uint64_t kSecond = kRecords + 1;  // in the same place as the first one
 
 RecordedOperation OperationOf(std::uint64_t index) {
   return {index * 2, index * 3, index * 4, index * 5, static_cast<std::int64_t>(index * 6), index * 7};
@@ -21,7 +21,7 @@ bool IsWhole(const RecordedCall& call) {
 
 using MutateBlock = std::function<void(ControlBlock&)>;
 
-// Records that follow each other in one place of the ring, and a reader who comes at any time and asks for one (0: for
+// Records that follow each other in one place of the ring, and a reader that comes at any time and asks for one (0: for
 // the newest).
 Result Recording(const MutateBlock& mutate, std::uint64_t records, std::uint64_t asked) {
   return Explore([&, records, asked] {
@@ -62,7 +62,7 @@ TEST(RecorderModel, EveryOrderOfTheSequenceLockIsNeeded) {
   EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).algorithm, Operation::load); }));
 }
 
-// Whoever sees that a collective has begun finds its record (src/communicator.cc).
+// A rank that sees that a collective has begun finds its record (src/communicator.cc).
 TEST(RecorderModel, BegunOperationsHaveTheirRecords) {
   const auto result = [](const MutateBlock& mutate) {
     return Explore([&] {
@@ -85,7 +85,7 @@ TEST(RecorderModel, BegunOperationsHaveTheirRecords) {
   EXPECT_NE(result([](auto& c) { Weaken(c.started, Operation::load); }).failure, "");
 }
 
-// As Watch::Fail and Watch::LookAtFailures do it: the text and the code, then the state.
+// As Watch::Fail writes and Watch::LookAtFailures reads: the text and the code, then the state.
 TEST(FaultModel, FailuresAreReadWithTheirSentence) {
   const auto result = [](const MutateBlock& mutate) {
     return Explore([&] {

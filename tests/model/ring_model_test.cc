@@ -1,5 +1,6 @@
-// The rings of slots: transports/ring.h itself, on rings of one and two slots. What a ring carries arrives, once and in
-// order; a slot is not used again before it was read; what a slot refers to is not written again before that.
+// The rings of slots: transports/ring.h itself, on rings of one and two slots. Everything that a ring carries arrives,
+// once and in order. A slot is not used again before it was read, and memory that it refers to is not written again
+// before that.
 #include <gtest/gtest.h>
 
 #include "tests/model/checker.h"
@@ -10,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kTag = 7;
 
-// A ring in memory that its ends share, each of whose messages is a slot's `bytes` and a word behind the header.
+// A ring in memory that its ends share. Each message is a slot's `bytes` and a word after the header.
 struct Ring {
   std::byte* slots;
   SlotShape shape;
@@ -96,7 +97,7 @@ TEST(RingModel, ManyReadersPassMessages) {
   ExpectEachOrderIsNeeded(2, 2, 3);
 }
 
-// A filler that does not look for room writes what is being read.
+// A filler that does not look for room overwrites a slot that is being read.
 TEST(RingModel, FillerMustAwaitRoom) {
   const auto result = Explore([] {
     const Ring ring(1, 1);
@@ -117,7 +118,7 @@ TEST(RingModel, FillerMustAwaitRoom) {
   EXPECT_NE(result.failure, "");
 }
 
-// Ranks in different operations: the reader is told so, whatever it still sees of the slot's history.
+// Ranks in different operations: the reader sees the mismatch, whatever it still sees of the slot's history.
 TEST(RingModel, AnotherOperationsSlotIsForeign) {
   const auto result = Explore([] {
     const Ring ring(1, 1);
@@ -139,7 +140,7 @@ TEST(RingModel, AnotherOperationsSlotIsForeign) {
   EXPECT_EQ(result.failure, "");
 }
 
-// A slot that refers to memory: the call ends, and the caller may write there, when all readers are done.
+// A slot that refers to memory. The call ends when all readers are done; then the caller may write there.
 Result Referring(std::size_t readers, bool drains, const Mutate& mutate = Nothing) {
   return Explore([&, readers, drains] {
     const Ring ring(2, readers);
@@ -212,8 +213,8 @@ TEST(RingModel, StreamedBlocksNeedAFenceBeforeTheyAreReferredTo) {
   EXPECT_NE(Streaming(options).failure.find("streamed"), std::string::npos);
 }
 
-// A connection to another host: the network engine takes what a bit tells of (transports/network_peer.cc). It looks at
-// the word, relaxed, and takes it by an exchange; what is filled meanwhile sets the bit again.
+// A connection to another host: the network engine takes slots that a bit announces (transports/network_peer.cc). It
+// reads the word, relaxed, and clears it by an exchange; slots that are filled meanwhile set the bit again.
 Result ByNetwork(const std::function<void(std::atomic<std::uint64_t>&)>& mutate) {
   return Explore([&] {
     const Ring ring(2, 1);

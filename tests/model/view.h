@@ -1,4 +1,4 @@
-// What a thread knows of memory. In the model no store overwrites another: each location keeps the history of its
+// What a thread knows about memory. In the model no store overwrites another: each location keeps the history of its
 // stores in modification order, and a thread may read any of them that is not older than what it knows.
 //
 // Thread-safety: value types.
@@ -12,7 +12,7 @@
 namespace tutti::model {
 
 inline constexpr int kMostThreads = 5;     // of a model
-inline constexpr int kEnd = kMostThreads;  // what looks at the result after all of them
+inline constexpr int kEnd = kMostThreads;  // the actor that looks at the result after all of them
 inline constexpr int kActors = kMostThreads + 1;
 inline constexpr int kMostLocations = 64;
 

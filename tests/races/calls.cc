@@ -5,8 +5,8 @@
 
 #include <cstdlib>
 
-// Present when the address sanitizer is. Its allocator (GCC 12's) may be left locked in a child of fork(), which the
-// library can do nothing about: such children are left out there.
+// Present when the address sanitizer is. Its allocator (GCC 12's) may be left locked in a child of fork(), and the
+// library can do nothing about that: the test makes no such children then.
 extern "C" void __asan_init(void) __attribute__((weak));
 
 namespace tutti::races {
@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto kF = tuttiFloat32;
 
-// A child of fork() is refused everything, and ends.
+// In a child of fork() every call is refused. The child then ends.
 tuttiResult_t Fork(World& world, Side& side) {
   auto* const comm = side.comm();
   const pid_t child = fork();

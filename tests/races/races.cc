@@ -1,10 +1,10 @@
-// Races every pair of calls on one communicator against each other, in each of its states. What must come of it: both
-// calls return, with success or with a code and a sentence, and nothing crashes. A trial follows from the seed and its
-// number alone, but for what the machine's scheduler makes of it.
+// Races every pair of calls on one communicator against each other, in each of its states. Both calls must return, with
+// success or with a code and a message, and nothing may crash. A trial follows from the seed and its number alone,
+// except for the scheduling.
 //
 //   tutti_races --pairs 100000 --seed 1      all of them; exits with 0 if nothing hung, crashed or was without a word
 //   tutti_races --seed 1 --only 78           one trial, a hundred times
-//   tutti_races --pairs 100 --list           says what the trials are
+//   tutti_races --pairs 100 --list           prints the trials
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -52,7 +52,7 @@ Plan PlanOf(std::uint64_t seed, std::uint64_t trial) {
   const bool joined_two =
       plan.state != State::one && plan.state != State::joining && plan.state != State::joining_later;
   plan.sides = {0, joined_two && dice.Below(4) == 0 ? 1 : 0};
-  // One of the two often comes later, by up to some hundred microseconds: in the midst of the other.
+  // One of the two often comes later, by up to some hundred microseconds: while the other one runs.
   for (auto& delay : plan.delays) delay = static_cast<std::uint32_t>(dice.Below(3) == 0 ? dice.Below(100'000) : 0);
   plan.rescue_us = static_cast<std::uint32_t>(dice.Below(4) == 0 ? 0 : dice.Below(4000));
   return plan;
@@ -73,14 +73,14 @@ void SetEnvironment(std::uint64_t trial) {
   }
 }
 
-// What the worker tells its watchdog.
+// The worker's reports to its watchdog.
 struct Progress {
   std::atomic<std::uint64_t> trial;
   std::atomic<std::uint64_t> finished;  // trials
   std::atomic<std::uint64_t> answers[tuttiNumResults];
 };
 
-// False: a call failed without a word.
+// False: a call failed without a message.
 bool Race(const Plan& plan, Progress& progress) {
   std::atomic<int> ready{0};
   std::atomic<bool> go{false};
@@ -114,7 +114,7 @@ bool Race(const Plan& plan, Progress& progress) {
     go.store(true, std::memory_order_release);
     const auto begun = Clock::now();
     while (returned.load() < 2 && Clock::now() - begun < std::chrono::microseconds(plan.rescue_us)) usleep(50);
-    // What a call makes may only now come to wait for the other rank.
+    // Repeated: a communicator that a call makes may only now begin to wait for the other rank.
     while (returned.load() < 2) {
       world.Rescue();
       usleep(200);
@@ -137,7 +137,7 @@ bool Race(const Plan& plan, Progress& progress) {
   _exit(0);
 }
 
-// Where all of the worker's threads are, as well as this machine can tell.
+// Prints where all of the worker's threads are, as well as this machine can.
 void ShowStacks(pid_t worker) {
   const auto command = fmt::format(
       "gdb -p {0} -batch -ex 'thread apply all bt' 2>/dev/null | grep -v '^\\[' || "

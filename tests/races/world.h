@@ -1,6 +1,6 @@
-// What two racing calls meet: a communicator in one of its states, streams, a window, an operator.
+// The objects that two racing calls use: a communicator in one of its states, streams, a window, an operator.
 //
-// Thread-safety: made and cleared by the trial's own thread; the members are what the racing threads share.
+// Thread-safety: the trial's own thread makes and clears it; the racing threads share the members.
 #pragma once
 
 #include <array>
@@ -55,7 +55,7 @@ class World {
   static constexpr std::size_t kWindowBytes = 4096;
 
   explicit World(State state);
-  // Ends whatever still waits, and frees all.
+  // Ends everything that still waits, and frees all.
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;

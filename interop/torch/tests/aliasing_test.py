@@ -20,7 +20,7 @@ def total(n, count, salt=0):
 
 def coalesced_all_reduce(rank, n):
     for count in SIZES:
-        # The same tensor twice, beside one that is alone.
+        # The same tensor twice, and another one once.
         twice, alone = value(rank, count), value(rank, count, 1)
         dist.all_reduce_coalesced([twice, alone, twice])
         assert torch.equal(twice, total(n, count)), (count, twice[:4], total(n, count)[:4])
@@ -29,11 +29,11 @@ def coalesced_all_reduce(rank, n):
         memory = value(rank, 3 * count)
         dist.all_reduce_coalesced([memory[:2 * count], memory[count:]])
         assert torch.equal(memory, total(n, 3 * count)), count
-        # What the library has no operator for, and is gathered.
+        # Types that the library has no operator for are gathered.
         words = value(rank, count).short()
         dist.all_reduce_coalesced([words, words])
         assert torch.equal(words, total(n, count).short())
-        # On one rank only: how a rank's memory lies is its own affair.
+        # On one rank only: each rank's memory layout is its own affair.
         first, second = value(rank, count), value(rank, count)
         dist.all_reduce_coalesced([first, first if rank == 0 else second])
         assert torch.equal(first, total(n, count))
@@ -57,7 +57,7 @@ def gathers(rank, n):
         memory[place] = value(rank, count)
         dist.gather(memory[place], list(memory) if rank == 0 else None, 0)
         assert rank != 0 or torch.equal(memory, torch.stack([value(r, count) for r in range(n)])), count
-        # A list of them, in which the first writes what the second reads.
+        # A list of calls, in which the first writes what the second reads.
         first = value(rank, count)
         outputs = [[torch.zeros(count), torch.zeros(count)] for _ in range(n)]
         second = outputs[place][0]

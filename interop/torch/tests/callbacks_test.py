@@ -8,7 +8,7 @@ import torch.distributed as dist
 import ranks
 from ddp_test import DDP, REASON
 
-HANG = 60  # seconds: whoever takes longer hangs
+HANG = 60  # seconds: a test that takes longer hangs
 
 
 def nested(group, n, depth):
@@ -23,7 +23,7 @@ def nested(group, n, depth):
 
 def future_in_callback(rank, n, depth):
     assert nested(None, n, depth).wait().eq(depth).all()
-    # As many at once as groups: within a group it is the program that orders what callbacks issue.
+    # One chain for each group: within a group the program must order what callbacks issue.
     groups = [dist.new_group() for _ in range(4)]
     for _ in range(5):
         for future in [nested(group, n, depth) for group in groups]:
@@ -45,7 +45,7 @@ def chained(rank, n):
 
 
 def other_calls(rank, n):
-    """Not only all-reduces, and on channels of their own: sends and receives."""
+    """The same with other operations, and with sends and receives, which have channels of their own."""
     peer = rank ^ 1
     got = torch.zeros(1)
 
@@ -69,7 +69,7 @@ def own_work(rank, n):
 
 
 def failing(rank, n):
-    """What a callback throws is the chained future's; the group goes on."""
+    """The chained future gets what a callback throws; the group goes on."""
 
     def throws(done):
         dist.all_reduce(torch.ones(3), async_op=True).get_future().wait()
@@ -97,7 +97,7 @@ def hooked(rank, n, kind):
     else:
         from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
 
-        # batched_powerSGD_hook of PyTorch 2.15 hands its own _orthogonalize one matrix, which takes a batch of them.
+        # batched_powerSGD_hook of PyTorch 2.15 passes one matrix to its own _orthogonalize, which takes a batch.
         orthogonalize = powersgd._orthogonalize
         powersgd._orthogonalize = lambda matrices, epsilon=0: orthogonalize(
             matrices if matrices.dim() == 3 else matrices.unsqueeze(0), epsilon)

@@ -275,7 +275,7 @@ def other_strides(rank, n):
 
 
 def splits_on_some_ranks(rank, n):
-    """Ranks that give nothing for equal shares meet ranks that give the equal shares."""
+    """Some ranks pass no splits, which means equal shares; the others pass the equal splits."""
     for count in (5, 50_000):
         inputs = torch.cat([value_of(rank, count, torch.float32, s) for s in range(n)])
         output = torch.empty(n * count)

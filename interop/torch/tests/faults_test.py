@@ -58,12 +58,12 @@ def killed_while_received_from(rank, n):
 
 
 def all_have_met():
-    """The group is made, on all ranks; this goes over the store, and nothing else has happened in the group."""
+    """Waits until all ranks have made the group. Uses only the store: nothing else has happened in the group."""
     dist.distributed_c10d._get_default_group().monitored_barrier(timedelta(seconds=60), True)
 
 
 def killed_before_any_message(rank, n, dead):
-    """Whom it has never sent anything to does not wait for it until the timeout."""
+    """A rank that the dead one has never sent anything to does not wait for it until the timeout."""
     all_have_met()
     if rank == dead:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -72,7 +72,7 @@ def killed_before_any_message(rank, n, dead):
 
 
 def killed_while_waited_for(rank, n, dead):
-    """The same, but they wait already."""
+    """The same, but the others already wait when it dies."""
     all_have_met()
     if rank == dead:
         time.sleep(1)
@@ -81,7 +81,7 @@ def killed_while_waited_for(rank, n, dead):
 
 
 def move_to_another_host():
-    """What the backend takes for one: processes there have numbers of their own. Goes on in a new process."""
+    """Moves to a new pid namespace, which the backend takes for another host. Goes on in a new process."""
     if ctypes.CDLL(None).unshare(0x20000000) != 0:  # CLONE_NEWPID
         raise PermissionError("no namespace of processes")
     child = os.fork()
@@ -98,7 +98,7 @@ def can_move():
 
 
 def ended_on_another_host(rank, n, ended, port, signs):
-    """The same between hosts. Rank 0's is that of the store."""
+    """The same between hosts. Rank 0's host has the store."""
     if rank >= 2:
         move_to_another_host()
     os.environ["MASTER_ADDR"] = "127.0.0.1"
@@ -239,7 +239,7 @@ class Faults(unittest.TestCase):
         self.expect(ranks.run(2, different_messages, 2, ranks.Signs())[1], "rank 0", "count=10", "count=20")
 
     def test_absent(self):
-        # Long enough for those who do come, also on a busy machine.
+        # Long enough for the ranks that do come, also on a busy machine.
         first = ranks.run(3, absent, 3, ranks.Signs(), 0, timeout=4)
         later = ranks.run(3, absent, 3, ranks.Signs(), 1, timeout=4)
         for rank in (0, 2):

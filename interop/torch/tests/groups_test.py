@@ -1,4 +1,4 @@
-"""What is done with a group as a whole: monitored barriers, timeouts, options, and groups made from it."""
+"""Calls on a group as a whole: monitored barriers, timeouts, options, and groups made from it."""
 
 import time
 import unittest

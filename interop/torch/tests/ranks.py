@@ -26,7 +26,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 def free_port():
-    """A port of 127.0.0.1 that nobody listens on; not one that a connection may be given meanwhile (ip_local_port_range)."""
+    """A port of 127.0.0.1 that is free, and outside the range that connections get ports from (ip_local_port_range)."""
     while True:
         port = random.SystemRandom().randrange(15000, 32000)
         with socket.socket() as tried:
@@ -38,7 +38,7 @@ def free_port():
 
 
 class Signs:
-    """What ranks tell each other beside the group, by files. The parent makes it."""
+    """Signs between ranks outside the group, by files. The parent makes it."""
 
     def __init__(self):
         self.folder = tempfile.TemporaryDirectory()

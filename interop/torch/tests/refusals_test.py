@@ -48,7 +48,7 @@ def bad_tensors(rank, n):
     for tensors in ([good, good],):
         refused(["all_reduce", f"{len(tensors)} tensors were given", "one"], group.allreduce, tensors)
         refused(["all_gather", f"{len(tensors)} tensors were given", "one"], group.allgather, [others], tensors)
-    # Of coalesced lists every rank refuses a size that differs, also where it is another rank's.
+    # In coalesced lists every rank refuses a size that differs, also if it is in another rank's place.
     for place in range(n):
         lists = [[torch.zeros(4)] for _ in range(n)]
         lists[place] = [torch.zeros(5)]

@@ -1,4 +1,4 @@
-"""A job that starts again finds on its store what the attempt before has left there."""
+"""A restarted job finds on its store what the previous attempt left there."""
 
 import os
 import signal
@@ -31,12 +31,12 @@ dist.destroy_process_group()
 
 
 def attempt(rank, n, port, number):
-    """One attempt of a job whose store outlives it; it ends as processes do that are killed."""
+    """One attempt of a job whose store outlives it; it ends like a process that is killed."""
     store = dist.TCPStore("127.0.0.1", port, None, False, timedelta(seconds=60))
     # Older versions of PyTorch count the ranks of all attempts together in a barrier of their own.
     dist.distributed_c10d._store_based_barrier = lambda *arguments, **named: None
     if rank == 0:
-        time.sleep(0.3)  # the others come first, and find what is old
+        time.sleep(0.3)  # the others come first, and find the old entries
     dist.init_process_group("tutti", store=store, rank=rank, world_size=n, timeout=timedelta(seconds=60))
     tensor = torch.full((1,), float(number))
     dist.all_reduce(tensor)
@@ -53,14 +53,14 @@ def attempt(rank, n, port, number):
 
 def again_and_again(rank, n, port, signs):
     for number in range(20):
-        # Each by a store of its own on the same port: the next one is not to meet the last one's.
+        # Each group uses a store of its own on the same port: the next one must not meet the last one's.
         dist.init_process_group("tutti", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=n,
                                 timeout=timedelta(seconds=60))
         tensor = torch.full((1,), float(number))
         dist.all_reduce(tensor)
         assert tensor.item() == n * number
-        # PyTorch's store is closed by rank 0's destroy, beneath ranks that are slower, and a rank that comes early finds
-        # the old one: that is a race of any backend. So they part here.
+        # Rank 0's destroy closes PyTorch's store under slower ranks, and a rank that comes early finds the old store:
+        # any backend has that race. So the ranks wait for each other here.
         if rank == 0:
             signs.wait_for(*(f"{number} {other}" for other in range(1, n)))
         dist.destroy_process_group()

@@ -28,7 +28,7 @@ sys.exit(not all(map(there, ["torch/csrc/distributed/c10d/Store.hpp", "pybind11/
 EOF
 
 cd "$room"
-# Whether what is built here is newer than all that it is made of.
+# Whether the built module is newer than everything that it is made of.
 up_to_date() {
   local module
   module=$(find "$build/lib" -name '_C*.so' -print -quit 2>/dev/null)
@@ -36,13 +36,13 @@ up_to_date() {
     [ -z "$(find . ../../include "$library"/libtutti.so.*.*.* "$("$python" -c 'import torch; print(torch.__file__)')" \
       -type f ! -path './tests/*' -newer "$module" -print -quit)" ]
 }
-# Tests that are run once more are run with what the first run has built, also by a user who may not write there.
+# A second run of the tests uses what the first run built, even as a user who may not write there.
 if ! up_to_date; then
   if [ ! -w "$build" ]; then
     build=$(mktemp -d)
     trap 'rm -rf "$build"' EXIT
   fi
-  # setup.py's egg-info would lie in the source tree; what is built here is run from where it is built.
+  # setup.py's egg-info would lie in the source tree; so the module is run from where it is built.
   if ! TUTTI_HOME=$library "$python" setup.py -q build --build-base "$build" --build-temp "$build/temp" \
       --build-lib "$build/lib" >"$build/log" 2>&1; then
     cat "$build/log"

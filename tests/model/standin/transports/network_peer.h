@@ -1,6 +1,6 @@
-// Stands in for the network's side of the rings in models: a peer of another host, whose slots are counted.
+// Replaces the network's side of the rings in models: a peer of another host, whose slots are counted.
 //
-// Thread-safety: one thread at a time; anybody reads what has landed.
+// Thread-safety: one thread at a time; any thread may read what has landed.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-// Of one connection: how many slots have landed.
+// One connection: how many slots have landed.
 struct ConnectionRings {
   std::atomic<int>* landed;
 };
