@@ -25,7 +25,7 @@ Socket MakeEvent() {
 
 Doorkeeper::Doorkeeper(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose, int rank)
     : owner_(getpid()),
-      shared_(new Shared{Lobby(std::move(listeners), key, purpose, rank), MakeEvent(), MakeEvent(), {}, {}}) {
+      shared_(new Shared{Lobby(std::move(listeners), key, purpose, rank), MakeEvent(), MakeEvent(), {}, {}, {}}) {
   try {
     thread_ = std::make_unique<std::thread>(QuietThread(&Serve, std::ref(*shared_)));
   } catch (const std::system_error& error) {
@@ -65,12 +65,18 @@ void Doorkeeper::Serve(Shared& shared) {
       Wait(fds, shared.lobby.NextDeadline());
       if (fds[0].revents != 0) return;
       admitted.clear();
+      // Before a caller can get this side's proof. The system calls that carry it to the caller, and the caller's words
+      // back to this process, order this store before a load that follows these.
+      shared.proving.store(true, std::memory_order_seq_cst);
       shared.lobby.Advance(std::span<const pollfd>(fds).subspan(1), admitted);
-      if (admitted.empty()) continue;
-      const std::scoped_lock lock(shared.mutex);
-      shared.admitted.insert(shared.admitted.end(), std::make_move_iterator(admitted.begin()),
-                             std::make_move_iterator(admitted.end()));
-      eventfd_write(shared.news.fd(), 1);
+      if (!admitted.empty()) {
+        const std::scoped_lock lock(shared.mutex);
+        shared.admitted.insert(shared.admitted.end(), std::make_move_iterator(admitted.begin()),
+                               std::make_move_iterator(admitted.end()));
+        eventfd_write(shared.news.fd(), 1);
+      }
+      // Releases the list: a thread that finds it false finds what was admitted.
+      shared.proving.store(false, std::memory_order_release);
     }
   } catch (const std::exception& error) {
     // Out of memory. Callers find the port open and unanswered, as that of a rank that is stopped.

@@ -33,6 +33,9 @@ class Doorkeeper {
   std::vector<Admitted> Take();
   // Polls readable while Take() would return a connection.
   int descriptor() const { return shared_->news.fd(); }
+  // Connections are being proven at this moment. A caller may believe that it is connected already, although Take()
+  // does not return the connection before this is false.
+  bool proving() const { return shared_->proving.load(std::memory_order_acquire); }
 
  private:
   struct Shared {
@@ -41,6 +44,7 @@ class Doorkeeper {
     Socket news;
     std::mutex mutex;
     std::vector<Admitted> admitted;  // under mutex
+    std::atomic<bool> proving{false};
   };
   static void Serve(Shared& shared);
 

@@ -216,7 +216,9 @@ bool NetworkPeer::Take(const Credits& credits) {
 
 bool NetworkPeer::Take(const Status& status) {
   const auto newest = mirror().newest.load(std::memory_order_relaxed);
-  if (status.index < newest) return true;  // a newer status came first, on another stream
+  const auto completed = mirror().completed.load(std::memory_order_relaxed);
+  // Newer words came first, on another stream.
+  if (left || status.index < newest || (status.index == newest && status.completed < completed)) return true;
   if (status.index > newest) WriteRecord(mirror(), status.index, status.operation);
   mirror().completed.store(status.completed, std::memory_order_release);
   mirror().started.store(status.started, std::memory_order_release);

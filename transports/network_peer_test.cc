@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 
+#include "transports/fabric_testing.h"
 #include "transports/slot_arithmetic.h"
 
 namespace tutti {
@@ -29,6 +30,30 @@ TEST(OutgoingRing, TakesNewsOfEmptiedSlotsInAnyOrder) {
   EXPECT_TRUE(ring.Acknowledge(3));
   EXPECT_FALSE(ring.Acknowledge(kSlots + 1));
   EXPECT_TRUE(ring.Acknowledge(kSlots));
+}
+
+// Each goes by the connection with the shortest queue, so one may arrive before another that was sent earlier.
+TEST(NetworkPeer, OlderWordsThatArriveLaterChangeNothing) {
+  const auto thrown = RunThreadRanks(2, [&](int rank, const AllGather& all_gather) {
+    Fabric fabric(rank, Hosts{{0, 1}, {0, 1}}, 1, Settings{}, all_gather, Deadline::After(std::chrono::seconds(60)));
+    if (rank == 0) {
+      NetworkPeer peer(fabric, 1);
+      const auto take = [&](const NetworkMessage& message) { return peer.Take(message); };
+      const auto completed = [&] { return peer.mirror().completed.load(); };
+      const auto status = [](std::uint64_t index, std::uint64_t done) {
+        return Status{.index = index, .operation = {}, .started = done, .completed = done, .mark = 0};
+      };
+      EXPECT_TRUE(take(status(1, 1)));
+      EXPECT_TRUE(take(status(1, 0)));
+      EXPECT_EQ(completed(), 1U);
+      EXPECT_TRUE(take(Leaving{2}));
+      EXPECT_TRUE(take(status(2, 1)));
+      EXPECT_EQ(completed(), 2U);
+      EXPECT_EQ(peer.mirror().state.load(), RankState::left);
+    }
+    all_gather({});
+  });
+  EXPECT_EQ(thrown, std::vector<std::string>(2));
 }
 
 }  // namespace

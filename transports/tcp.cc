@@ -29,6 +29,8 @@ constexpr Deadline::Milliseconds kDeepSleep{1'000};
 constexpr Deadline::Milliseconds kSilenceLook{500};
 // While a silent peer is being called.
 constexpr Deadline::Milliseconds kCallLook{20};
+// After the end of a peer's first connection: so long may others that are being made take on a busy machine.
+constexpr Deadline::Milliseconds kLastConnections{50};
 constexpr int kEvents = 64;
 // A slot that is so long takes longer than to ask the system about a connection.
 constexpr std::uint32_t kWorthALook = 8192;
@@ -279,7 +281,7 @@ void TcpCarrier::SendControl(int rank, std::span<const std::byte> message) {
 
 void TcpCarrier::FlushLine(int rank, TcpLine& line) {
   if (!line.stream.Flush(events_)) {
-    BreakAfterReading(rank, nullptr, line.stream.why());
+    NoteEnd(rank, line.stream.why());
     return;
   }
   const bool wants_out = line.stream.bytes_queued() > 0;
@@ -315,21 +317,49 @@ bool TcpCarrier::AdvanceLine(std::uint64_t who, std::uint32_t events) {
   bool received = false;
   const bool open = line.stream.Receive(events_, received);
   if (received) warm_.Received(who);
-  if (!open) BreakAfterReading(rank, &line, line.stream.why());
-  return moved || received || !open;
+  if (!open) NoteEnd(rank, line.stream.why());
+  return moved || received;
 }
 
-// What has come still counts, and what the system says of slots that it took: a peer that left in order may not take
-// what this rank sends, and have sent its part. But not on the line that is being read.
-void TcpCarrier::BreakAfterReading(int rank, const TcpLine* read, std::string why) {
-  for (auto& line : At(rank).lines) {
-    line->stream.Reap(events_);
-    for (bool more = line.get() != read; more;) {
-      more = false;
-      if (!line->stream.Receive(events_, more)) break;
+// The peer's other connections may still carry what it sent before it left. Some may not even be proven here yet,
+// although the peer has sent on them: both ranks dial, and each end of a connection is proven by itself. So the peer's
+// end is believed only when these were looked at (EndPeers).
+void TcpCarrier::NoteEnd(int rank, std::string why) {
+  auto& peer = At(rank);
+  if (peer.broken || peer.ending) return;
+  peer.ending = Ending{std::move(why), Deadline::After(kLastConnections)};
+  ending_.push_back(rank);
+}
+
+// The peer may have proven such a connection, and sent on it.
+bool TcpCarrier::ConnectionsAreMade(const Peer& peer) const {
+  const auto calls = [](const Dialling& dial) { return dial.attempt && dial.attempt->handshake; };
+  return (keeper_ && keeper_->proving()) || std::ranges::any_of(peer.dials, calls);
+}
+
+// Breaks with peers that have ended. What has come still counts, and so does what the system says of slots that it
+// took: a peer that left in order may not take what this rank sends, and have sent its part. REQUIRES: the dials were
+// advanced since the last look.
+bool TcpCarrier::EndPeers() {
+  bool ended = false;
+  for (std::size_t e = 0; e < ending_.size(); ++e) {  // more may be added meanwhile
+    const int rank = ending_[e];
+    auto& peer = At(rank);
+    if (peer.broken || (ConnectionsAreMade(peer) && !peer.ending->until.Passed())) continue;
+    if (keeper_) AdmitCallers();
+    for (std::size_t i = 0; i < peer.lines.size(); ++i) {
+      auto& stream = peer.lines[i]->stream;
+      stream.Reap(events_);
+      for (bool more = true; more;) {
+        more = false;
+        if (!stream.Receive(events_, more)) break;
+      }
     }
+    Break(rank, peer.ending->why);
+    ended = true;
   }
-  Break(rank, std::move(why));
+  std::erase_if(ending_, [&](int rank) { return At(rank).broken; });
+  return ended;
 }
 
 void TcpCarrier::Break(int rank, std::string why) {
@@ -378,7 +408,7 @@ bool TcpCarrier::AdvanceAll() {
     moved = AdvanceDials(rank) || moved;
   }
   std::erase_if(dialling_, [&](int rank) { return At(rank).dials.empty() && !At(rank).dial_at; });
-  return moved;
+  return EndPeers() || moved;
 }
 
 void TcpCarrier::LookForSilence() {

@@ -66,12 +66,18 @@ class TcpCarrier final : public Carrier {
     Deadline retry;      // without an attempt
     bool alive = false;  // in this round somebody might have been there
   };
+  // A connection to the peer has ended.
+  struct Ending {
+    std::string why;
+    Deadline until;  // for what it has sent on others
+  };
   struct Peer {
     std::vector<SocketAddress> addresses;
     std::vector<std::unique_ptr<TcpLine>> lines;
     std::list<Dialling> dials;
     bool wanted = false;
     bool broken = false;
+    std::optional<Ending> ending;
     bool nobody = false;              // no process listens at its port any more
     std::optional<Deadline> dial_at;  // the higher rank's patience
     Deadline give_up = Deadline::Never();
@@ -92,7 +98,9 @@ class TcpCarrier final : public Carrier {
   bool AdmitCallers();
   void FlushLine(int rank, TcpLine& line);
   bool AdvanceLine(std::uint64_t who, std::uint32_t events);
-  void BreakAfterReading(int rank, const TcpLine* read, std::string why);
+  bool ConnectionsAreMade(const Peer& peer) const;
+  void NoteEnd(int rank, std::string why);
+  bool EndPeers();
   void Break(int rank, std::string why);
 
   int rank_;
@@ -108,6 +116,7 @@ class TcpCarrier final : public Carrier {
   std::map<int, Peer> peers_;
   WarmLines warm_;
   std::vector<int> dialling_;  // peers with dials, or with patience
+  std::vector<int> ending_;    // peers to which a connection has ended
   Deadline next_look_;         // for silence
 };
 

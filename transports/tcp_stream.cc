@@ -176,7 +176,7 @@ void TcpStream::Drop(std::size_t sent, CarrierEvents& events) {
   }
 }
 
-bool TcpStream::Receive(CarrierEvents& events, bool& moved) {
+bool TcpStream::ReceiveMore(CarrierEvents& events, bool& moved) {
   for (int i = 0; i < kReceivesInARow; ++i) {
     std::array<iovec, 2> pieces;
     std::size_t count = 0;

@@ -57,8 +57,11 @@ class TcpStream {
   bool Flush(CarrierEvents& events);
   // Hears what the system says of slots that it reads where they lie. True: there was news.
   bool Reap(CarrierEvents& events) { return zero_copy_.Reap(socket_, peer_, events); }
-  // Receives what there is, up to some limit. False: the connection is over. `moved`: anything came.
-  bool Receive(CarrierEvents& events, bool& moved);
+  // Receives what there is, up to some limit. False: the connection is over, for good. `moved`: anything came.
+  bool Receive(CarrierEvents& events, bool& moved) {
+    over_ = over_ || !ReceiveMore(events, moved);
+    return !over_;
+  }
   // After false: what happened, for a person.
   const std::string& why() const { return why_; }
 
@@ -99,6 +102,7 @@ class TcpStream {
   void Drop(std::size_t sent, CarrierEvents& events);
   bool Fail(std::string why);
   bool FailAsForged();
+  bool ReceiveMore(CarrierEvents& events, bool& moved);
   bool Parse(CarrierEvents& events);
   bool Begin(CarrierEvents& events, std::span<std::byte> staged, std::size_t& used);
   bool Arrived(CarrierEvents& events);
@@ -115,6 +119,7 @@ class TcpStream {
   std::size_t first_sent_ = 0;  // bytes of the first one that are with the system
   std::size_t slots_queued_ = 0, bytes_queued_ = 0;
 
+  bool over_ = false;  // nothing that comes is believed any more
   // What has been read beyond what is understood.
   static constexpr std::size_t kStaging = 8192;
   std::array<std::byte, kStaging> staging_;

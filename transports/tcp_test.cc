@@ -15,11 +15,11 @@ namespace {
 
 constexpr Deadline::Milliseconds kAmple{10'000};
 
-// Carriers on loopback, each connected to the first one; the test's thread drives them once they are there.
+// Carriers on loopback; the test's thread drives them once they are there.
 template <std::size_t kRanks>
-class CarriersOf {
+class CarriersApart {
  public:
-  CarriersOf() {
+  CarriersApart() {
     Settings settings;
     settings.socket_ifname = "lo";
     const SecretKey key = SecretKey::Random();
@@ -44,10 +44,6 @@ class CarriersOf {
       });
     }
     for (auto& thread : threads) thread.join();
-    for (std::size_t peer = 1; peer < kRanks; ++peer) {
-      carriers[0]->Connect(static_cast<int>(peer));
-      EXPECT_TRUE(Until([&] { return carriers[0]->Room(static_cast<int>(peer)) > 0 && carriers[peer]->Room(0) > 0; }));
-    }
   }
 
   // All, or who is left of them.
@@ -69,6 +65,20 @@ class CarriersOf {
   std::array<std::unique_ptr<TcpCarrier>, kRanks> carriers;
 };
 
+// The same, each connected to the first one.
+template <std::size_t kRanks>
+class CarriersOf : public CarriersApart<kRanks> {
+ public:
+  CarriersOf() {
+    auto& carriers = this->carriers;
+    for (std::size_t peer = 1; peer < kRanks; ++peer) {
+      const int rank = static_cast<int>(peer);
+      carriers[0]->Connect(rank);
+      EXPECT_TRUE(this->Until([&] { return carriers[0]->Room(rank) > 0 && carriers[peer]->Room(0) > 0; }));
+    }
+  }
+};
+
 // The system says of a slot that it reads where it lies when it has done with it. That counts also if the next thing
 // that happens is that the peer, which has it all, leaves.
 TEST(TcpCarrier, WhoseSlotArrivedBeforeThePeerLeftHearsOfIt) {
@@ -88,6 +98,38 @@ TEST(TcpCarrier, WhoseSlotArrivedBeforeThePeerLeftHearsOfIt) {
   leaves.reset();
   ASSERT_TRUE(two.Until([&] { return !two.heard[0].broken.empty(); }));
   EXPECT_EQ(two.heard[0].sent, std::vector<std::uint32_t>{1});
+}
+
+// Both ranks dial, and each end of a connection is proven by itself. A peer may send on a connection that is not proven
+// here yet, and be gone when this rank looks again.
+TEST(TcpCarrier, WhatAPeerSentOnAConnectionInTheMakingArrives) {
+  constexpr std::uint32_t kSlots = 4;
+  const std::vector<std::byte> data(10'000, std::byte{7});  // long enough to go by any connection, and all fit into one
+  const auto drive = [](TcpCarrier& carrier) {
+    for (const auto until = Deadline::After(Deadline::Milliseconds(20)); !until.Passed();) carrier.Advance();
+  };
+  for (int looks = 0; looks < 12; ++looks) {
+    CarriersApart<2> two;
+    auto& [stays, leaves] = two.carriers;
+    leaves->Hurry(0);
+    const auto give_up = Deadline::After(kAmple);
+    while (leaves->Room(0) == 0 && !give_up.Passed()) leaves->Advance();
+    two.Say(1, 0, "so that this connection is looked at first");
+    stays->Connect(1);
+    for (int look = 0; look < looks; ++look) {
+      stays->Advance();
+      drive(*leaves);
+    }
+    for (std::uint32_t number = 1; number <= kSlots; ++number) {
+      leaves->Send(0, {.connection = 1, .number = number, .tag = 1, .bytes = static_cast<std::uint32_t>(data.size())},
+                   data.data());
+      leaves->Flush(0);
+    }
+    while (!leaves->Delivered(0) && !give_up.Passed()) leaves->Advance();
+    leaves.reset();
+    ASSERT_TRUE(two.Until([&] { return !two.heard[0].broken.empty(); }));
+    EXPECT_EQ(two.heard[0].order.size(), kSlots) << "after " << looks << " looks";
+  }
 }
 
 // Who asks seldom hears everybody, whoever spoke last.
