@@ -210,6 +210,7 @@ bool NetworkEngine::Control(int rank, std::span<const std::byte> bytes) {
 void NetworkEngine::Broken(int rank, const std::string& why) {
   auto& peer = Peer(rank);
   if (!peer.lost) peer.lost = why;
+  if (peer.left) peer.AllSent();
 }
 
 template <typename Done>

@@ -39,6 +39,12 @@ void OutgoingRing::Sent(std::uint32_t number) {
   head_->store(sent_, std::memory_order_release);
 }
 
+void OutgoingRing::AllSent() {
+  sent_ = taken_;
+  sent_beyond_ = 0;
+  head_->store(sent_, std::memory_order_release);
+}
+
 bool OutgoingRing::Acknowledge(std::uint32_t emptied) {
   const std::uint32_t news = emptied - acknowledged_;
   if (static_cast<std::int32_t>(news) < 0) return true;  // overtaken by later news on another stream

@@ -49,6 +49,8 @@ class OutgoingRing {
   SlotMessage Take(std::uint32_t connection, const std::byte*& data);
   // Slot `number` needs its memory no more.
   void Sent(std::uint32_t number);
+  // Nor does any that was taken. REQUIRES: Sent() is not called any more.
+  void AllSent();
   // So many were emptied; news that is older than what is known says nothing. False: more than were sent.
   bool Acknowledge(std::uint32_t emptied);
 
@@ -123,6 +125,11 @@ class NetworkPeer {
   std::byte* Landing(const SlotMessage& message) const;
   void Landed(const SlotMessage& message);
   void Sent(std::uint32_t connection, std::uint32_t number) { outgoing_[connection].Sent(number); }
+  // The peer has left, and its connections have ended: it has all that it needs. The system may not have said so of
+  // slots that it reads where they lie, and will not any more.
+  void AllSent() {
+    for (auto& ring : outgoing_) ring.AllSent();
+  }
   // Where a connection's slots lie.
   ConnectionMemory Memory(std::uint32_t connection) const;
   // False: not what an honest peer says.

@@ -32,6 +32,24 @@ TEST(OutgoingRing, TakesNewsOfEmptiedSlotsInAnyOrder) {
   EXPECT_TRUE(ring.Acknowledge(kSlots));
 }
 
+// A peer that left has all that it needs, also where the system has not said so of a slot that it reads where it lies.
+TEST(OutgoingRing, NothingThatWasTakenIsWaitedForWhenThePeerHasLeft) {
+  constexpr SlotShape kShape = kLineShape;
+  alignas(kCacheLine) std::array<std::byte, std::size_t{kShape.stride} * kShape.depth> slots{};
+  std::atomic<std::uint32_t> sent = 0;
+  OutgoingRing ring(slots.data(), kShape, &sent);
+  for (std::uint32_t number = 1; number <= 3; ++number) {
+    auto& header = *reinterpret_cast<SlotHeader*>(slots.data() + std::size_t{number - 1} * kShape.stride);
+    header.flag.store(SlotFlag(number, 7));
+    const std::byte* data = nullptr;
+    ring.Take(0, data);
+  }
+  ring.Sent(2);
+  EXPECT_EQ(sent.load(), 0U);
+  ring.AllSent();
+  EXPECT_EQ(sent.load(), 3U);
+}
+
 // Each goes by the connection with the shortest queue, so one may arrive before another that was sent earlier.
 TEST(NetworkPeer, OlderWordsThatArriveLaterChangeNothing) {
   const auto thrown = RunThreadRanks(2, [&](int rank, const AllGather& all_gather) {
