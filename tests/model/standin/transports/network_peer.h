@@ -36,6 +36,7 @@ class NetworkPeer {
     rings_[message.connection].landed->fetch_add(1, std::memory_order_release);
   }
   void Sent(std::uint32_t, std::uint32_t) {}
+  void AllSent() {}
   ConnectionMemory Memory(std::uint32_t) const { return {}; }
   bool Take(const NetworkMessage&) { return true; }
 
