@@ -50,7 +50,7 @@ std::optional<RecordedCall> Watch::LaterMessage(const Undertaking& undertaking) 
 std::optional<Error> Watch::LookForPassedMessage(const Undertaking& undertaking,
                                                  std::chrono::steady_clock::duration waited) {
   const auto& operation = *undertaking.operation;
-  // What another host sent may still be on its way.
+  // Data of another host may still be on its way.
   if (operation.collective != Collective::receive || !fabric_.is_local(operation.root)) return std::nullopt;
   const auto later = LaterMessage(undertaking);
   if (!later) return std::nullopt;
@@ -117,7 +117,7 @@ bool Watch::AwaitsUs(int rank) const {
 std::optional<Error> Watch::LookForCrossing(const Undertaking& undertaking,
                                             std::chrono::steady_clock::duration waited) {
   const auto& operation = *undertaking.operation;
-  // What another host sent before may still be on its way.
+  // Earlier data of another host may still be on its way.
   if (!operation.point_to_point() || !fabric_.is_local(operation.root)) return std::nullopt;
   const int peer = operation.root;
   const auto& own = fabric_.control(fabric_.rank());

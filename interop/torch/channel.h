@@ -137,7 +137,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::exception_ptr not_made_;
 };
 
-// What a thread that blocks must know about the group.
+// The facts about the group that a blocking thread needs.
 class Siblings {
  public:
   virtual ~Siblings() = default;
