@@ -306,22 +306,19 @@ void Communicator::WriteDump(const std::string& path) const {
                                              fabric_->control(rank())));
 }
 
-std::optional<Error> Communicator::Look(const Active& active, std::chrono::steady_clock::duration waited) {
-  std::vector<int> waits_for;
-  for (std::size_t c = 0; c < active.plan->run.channels(); ++c) {
-    const auto ranks = active.plan->run.WaitsFor(c);
-    waits_for.insert(waits_for.end(), ranks.begin(), ranks.end());
-  }
+std::optional<Error> Communicator::Look(const Active& active, const Awaited& awaited,
+                                        std::chrono::steady_clock::duration waited) {
   // Prefers a rank that has not begun the call: it is the reason, and may wait for this rank in another call.
   const auto has_not_begun = [&](int peer) {
     return !active.operation->point_to_point() &&
            fabric_->control(peer).started.load(std::memory_order_acquire) < active.sequence;
   };
-  const auto first = std::ranges::find_if(waits_for, has_not_begun);
-  const int awaited = first != waits_for.end() ? *first : waits_for.empty() ? -1 : waits_for.front();
-  waits_for_.store(awaited, std::memory_order_relaxed);
-  fabric_->control(rank()).awaits.store(PackAwaited(active.record, awaited), std::memory_order_release);
-  return watch_->Look(active.undertaking(), waits_for, waited);
+  const auto& ranks = awaited.ranks;
+  const auto found = std::ranges::find_if(ranks, has_not_begun);
+  const int first = found != ranks.end() ? *found : ranks.empty() ? -1 : ranks.front();
+  waits_for_.store(first, std::memory_order_relaxed);
+  fabric_->control(rank()).awaits.store(PackAwaited(active.record, first), std::memory_order_release);
+  return watch_->Look(active.undertaking(), awaited, waited);
 }
 
 void Communicator::Stop(std::string_view what) {

@@ -100,8 +100,8 @@ class Communicator {
   // Ends it well, and counts the run's traffic. Returns an error if it turns out, now and then, that another rank has
   // called something else in one of the operations so far, or has failed.
   std::optional<Error> End(const Active& active);
-  // For Driver: looks for a reason to stop.
-  std::optional<Error> Look(const Active& active, std::chrono::steady_clock::duration waited);
+  // For Driver: looks for a reason to stop. `awaited`: what Run::WaitsFor says of the operation's channels.
+  std::optional<Error> Look(const Active& active, const Awaited& awaited, std::chrono::steady_clock::duration waited);
   // This rank makes no more calls. Compares its calls with those of every rank that can be seen; fails the communicator
   // if they differ.
   std::optional<Error> LastAudit();

@@ -165,7 +165,7 @@ std::optional<Error> DeviceWatch::Look(Clock::duration waited) {
   for (const auto& [index, running] : running_) {
     const Undertaking undertaking{&running.operation, running.sequence, running.signature};
     if (kind == DeviceFaultKind::none) {
-      if (auto failure = watch_.Look(undertaking, MayBeAwaited(running), waited)) return failure;
+      if (auto failure = watch_.Look(undertaking, {MayBeAwaited(running)}, waited)) return failure;
       continue;
     }
     const Fault fault{FaultOf(kind), Published(progress.fault_peer), Published(progress.fault_expected),

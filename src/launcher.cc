@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <mutex>
 
 #include "base/datatype.h"
 #include "base/made_once.h"
@@ -51,6 +52,38 @@ Run::Progress Sweep(const Active& active, Communicator& communicator, std::size_
   return moved && progress == Run::Progress::blocked ? Run::Progress::moved : progress;
 }
 
+// The ranks that the threads of one operation wait for. Only the thread that drives a lane may read it, so each thread
+// tells what it waits for when it looks at the clock, and the caller takes what all have told.
+class AwaitedByThreads {
+ public:
+  explicit AwaitedByThreads(int threads) : threads_(static_cast<std::size_t>(threads)) {}
+  void Tell(int thread, std::vector<int> ranks) {
+    const std::lock_guard lock(mutex_);
+    told_.resize(threads_);  // not before: most operations end before anybody looks at the clock
+    told_[static_cast<std::size_t>(thread)] = {std::move(ranks), true};
+  }
+  // Confirmed: every thread that waits has told since the last call.
+  Awaited All() {
+    const std::lock_guard lock(mutex_);
+    Awaited all;
+    for (auto& [ranks, fresh] : told_) {
+      all.ranks.insert(all.ranks.end(), ranks.begin(), ranks.end());
+      all.confirmed = all.confirmed && (fresh || ranks.empty());
+      fresh = false;
+    }
+    return all;
+  }
+
+ private:
+  struct Told {
+    std::vector<int> ranks;
+    bool fresh = false;
+  };
+  std::mutex mutex_;
+  const std::size_t threads_;
+  std::vector<Told> told_;  // by thread
+};
+
 // With helper threads, each drives its own channels. The caller also looks for faults, until the last helper is done;
 // that helper rings, because the caller may be asleep.
 std::optional<Error> DriveTogether(const Active& active, Communicator& communicator, Crew& crew, WhoWaits who) {
@@ -58,24 +91,36 @@ std::optional<Error> DriveTogether(const Active& active, Communicator& communica
   std::optional<Error> failure;
   // Release: when the caller sees that a helper is done, it also sees what the helper has written and streamed.
   std::atomic<int> helpers_at_work{crew.size() - 1};
+  AwaitedByThreads awaited(crew.size());
   crew.Work([&](int index) {
     std::optional<Error> fault;
+    bool told = false;
+    const auto tell = [&](std::vector<int> ranks) {
+      told = !ranks.empty();
+      awaited.Tell(index, std::move(ranks));
+    };
+    const auto tell_own = [&] { tell(active.plan->run.WaitsFor(static_cast<std::size_t>(index), stride)); };
     const auto sweep = [&] {
       const auto progress = Sweep(active, communicator, static_cast<std::size_t>(index), stride, fault);
+      if (told && progress != Run::Progress::blocked) tell({});
       const bool waits =
           progress == Run::Progress::done && index == 0 && helpers_at_work.load(std::memory_order_acquire) > 0;
       return waits ? Run::Progress::blocked : progress;
     };
     if (index == 0) {
       communicator.driver(who).Drive(sweep, [&](auto waited) {
-        failure = communicator.Look(active, waited);
+        tell_own();
+        failure = communicator.Look(active, awaited.All(), waited);
         return !failure;
       });
       if (fault) failure = fault;
       // Frees the helpers from their waits.
       if (failure) failure = communicator.Fail(*failure);
     } else {
-      communicator.helper_driver(index, who).Drive(sweep, [&](auto) { return !communicator.failed(); });
+      communicator.helper_driver(index, who).Drive(sweep, [&](auto) {
+        tell_own();
+        return !communicator.failed();
+      });
       if (fault) communicator.Fail(*fault);
       if (helpers_at_work.fetch_sub(1, std::memory_order_release) == 1) communicator.WakeOwn();
     }
@@ -87,7 +132,8 @@ std::optional<Error> DriveAlone(const Active& active, Communicator& communicator
   std::optional<Error> failure;
   const auto result = communicator.driver(who).Drive([&] { return Sweep(active, communicator, 0, 1, failure); },
                                                      [&](auto waited) {
-                                                       failure = communicator.Look(active, waited);
+                                                       failure = communicator.Look(
+                                                           active, {active.plan->run.WaitsFor(0, 1)}, waited);
                                                        return !failure;
                                                      });
   return result == DriveResult::done ? std::nullopt : failure;
@@ -253,7 +299,10 @@ class GroupRun {
     for (auto& [communicator, part] : parts_) {
       for (auto& queue : part.queues) {
         if (!queue.active) continue;
-        if (const auto failure = communicator->Look(*queue.active, waited)) Drop(*communicator, part, *failure);
+        const Awaited awaited{queue.active->plan->run.WaitsFor(0, 1)};
+        if (const auto failure = communicator->Look(*queue.active, awaited, waited)) {
+          Drop(*communicator, part, *failure);
+        }
       }
     }
   }

@@ -26,7 +26,7 @@ std::optional<Error> LookAt(const std::function<void(ControlBlock&)>& forge) {
       Operation operation;
       operation.collective = Collective::all_reduce;
       operation.count = 10;
-      seen = watch.Look({&operation, 5, 17}, {1}, std::chrono::milliseconds(1));
+      seen = watch.Look({&operation, 5, 17}, {{1}}, std::chrono::milliseconds(1));
     }
     all_gather({});
   });

@@ -95,7 +95,7 @@ std::optional<std::string> Watch::HowItEnded(int rank) const {
   return why;
 }
 
-std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking, const std::vector<int>& waits_for,
+std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking, const Awaited& awaited,
                                          std::chrono::steady_clock::duration waited) {
   int missed = -1;
   std::optional<std::string> died;  // rather than left, which may be another death's consequence
@@ -104,7 +104,8 @@ std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking, const s
     const bool local = fabric_.is_local(r), completed = NeedsNothingFrom(r, undertaking);
     if (local && completed) continue;  // spares the system call below, too
     // What a rank of another host has completed is not always known here; who waits for it says that it is missed.
-    if (!local && std::find(waits_for.begin(), waits_for.end(), r) == waits_for.end()) continue;
+    const auto& ranks = awaited.ranks;
+    if (!local && (!awaited.confirmed || std::find(ranks.begin(), ranks.end(), r) == ranks.end())) continue;
     const bool left = fabric_.control(r).state.load(std::memory_order_acquire) == RankState::left;
     const auto ended = left && local ? std::nullopt : HowItEnded(r);
     if (!left && !ended) continue;
@@ -145,7 +146,7 @@ std::string Watch::WhoElseEnded(int missed) const {
   return text;
 }
 
-std::optional<Error> Watch::Look(const Undertaking& undertaking, const std::vector<int>& waits_for,
+std::optional<Error> Watch::Look(const Undertaking& undertaking, const Awaited& awaited,
                                  std::chrono::steady_clock::duration waited) {
   if (auto* const network = fabric_.network()) {
     network->Announce();
@@ -156,13 +157,13 @@ std::optional<Error> Watch::Look(const Undertaking& undertaking, const std::vect
   if (auto mismatch = LookForMismatch(undertaking)) return mismatch;
   if (auto passed = LookForPassedMessage(undertaking, waited)) return passed;
   if (auto crossing = LookForCrossing(undertaking, waited)) return crossing;
-  if (auto withheld = LookForWithheld(undertaking, waits_for, waited)) return withheld;
-  if (auto death = LookForDeath(undertaking, waits_for, waited)) return death;
+  if (auto withheld = LookForWithheld(undertaking, awaited, waited)) return withheld;
+  if (auto death = LookForDeath(undertaking, awaited, waited)) return death;
   if (waited < timeout_) return std::nullopt;
   return Error{tuttiTimeoutError,
                fmt::format("nothing moved for {} ms in {} of {}{}{}", timeout_.count(), Describe(undertaking),
                            Who(fabric_.rank()),
-                           waits_for.empty() ? "" : fmt::format(", which waits for {}", Who(waits_for.front())),
+                           awaited.ranks.empty() ? "" : fmt::format(", which waits for {}", Who(awaited.ranks.front())),
                            WhereOthersAre(undertaking))};
 }
 

@@ -26,13 +26,19 @@ struct Undertaking {
   std::uint64_t signature = 0;
 };
 
+// The ranks that an operation waits for.
+struct Awaited {
+  std::vector<int> ranks;
+  bool confirmed = true;  // since the look before, each was found to be awaited still
+};
+
 class Watch {
  public:
   Watch(Fabric& fabric, std::vector<Process> roster, std::string name, std::chrono::milliseconds timeout);
 
-  // Called while `undertaking` waits for `waits_for`, `waited` since anything moved. The failure it ends in, if it must
+  // Called while `undertaking` waits for `awaited`, `waited` since anything moved. The failure it ends in, if it must
   // end.
-  std::optional<Error> Look(const Undertaking& undertaking, const std::vector<int>& waits_for,
+  std::optional<Error> Look(const Undertaking& undertaking, const Awaited& awaited,
                             std::chrono::steady_clock::duration waited);
   // The code that drives the communicator tells history() of each collective that begins, and asks MustAudit() after
   // each operation.
@@ -61,10 +67,10 @@ class Watch {
   std::optional<Error> LookAtFailures() const;
   std::optional<Error> LookForMismatch(const Undertaking& undertaking);
   std::optional<Error> LookForPassedMessage(const Undertaking& undertaking, std::chrono::steady_clock::duration waited);
-  std::optional<Error> LookForWithheld(const Undertaking& undertaking, const std::vector<int>& waits_for,
+  std::optional<Error> LookForWithheld(const Undertaking& undertaking, const Awaited& awaited,
                                        std::chrono::steady_clock::duration waited);
   std::optional<Error> LookForCrossing(const Undertaking& undertaking, std::chrono::steady_clock::duration waited);
-  std::optional<Error> LookForDeath(const Undertaking& undertaking, const std::vector<int>& waits_for,
+  std::optional<Error> LookForDeath(const Undertaking& undertaking, const Awaited& awaited,
                                     std::chrono::steady_clock::duration waited);
   // Nothing if it has not, as far as can be seen from here. "died", ...
   std::optional<std::string> HowItEnded(int rank) const;

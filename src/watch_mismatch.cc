@@ -65,13 +65,13 @@ std::optional<Error> Watch::LookForPassedMessage(const Undertaking& undertaking,
 }
 
 // This rank waits in a collective for a rank of this host that has ended it: the pair's counts differ.
-std::optional<Error> Watch::LookForWithheld(const Undertaking& undertaking, const std::vector<int>& waits_for,
+std::optional<Error> Watch::LookForWithheld(const Undertaking& undertaking, const Awaited& awaited,
                                             std::chrono::steady_clock::duration waited) {
-  if (undertaking.operation->point_to_point()) return std::nullopt;
-  const auto ended = std::find_if(waits_for.begin(), waits_for.end(), [&](int rank) {
+  if (undertaking.operation->point_to_point() || !awaited.confirmed) return std::nullopt;
+  const auto ended = std::find_if(awaited.ranks.begin(), awaited.ranks.end(), [&](int rank) {
     return fabric_.is_local(rank) && NeedsNothingFrom(rank, undertaking);
   });
-  if (ended == waits_for.end()) return std::nullopt;
+  if (ended == awaited.ranks.end()) return std::nullopt;
   if (withheld_.sequence != undertaking.sequence || waited < withheld_.waited) {
     withheld_ = {undertaking.sequence, waited};
   }

@@ -24,7 +24,7 @@ TEST(Watch, ARankThatLeftIsMissedLate) {
       operation.root = 1;
       for (const auto waited :
            {milliseconds(1), milliseconds(3), milliseconds(5), milliseconds(900), milliseconds(950)}) {
-        seen.push_back(watch.Look({&operation, 2, 17}, {1}, waited));
+        seen.push_back(watch.Look({&operation, 2, 17}, {{1}}, waited));
       }
     }
     all_gather({});

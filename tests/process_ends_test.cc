@@ -122,6 +122,7 @@ TEST(ProcessEnds, AChildIsRefusedItsParentsStream) {
 
 // fork() at any moment: the child finds none of the library's locks taken, and nothing half-changed.
 TEST(ProcessEnds, AChildFindsNoLockHeld) {
+  if (kThreadSanitizer) GTEST_SKIP() << kNoThreadsAfterFork;
   if (__asan_init != nullptr) GTEST_SKIP() << "the address sanitizer's own lock may be held";
   RunAlone([] {
     std::atomic<bool> done{false};
@@ -159,6 +160,7 @@ TEST(ProcessEnds, AChildFindsNoLockHeld) {
 
 // Nor the locks that the compiler makes for objects that are made on first use.
 TEST(ProcessEnds, AChildFindsNoFirstUseHalfDone) {
+  if (kThreadSanitizer) GTEST_SKIP() << kNoThreadsAfterFork;
   RunAlone(
       [] {
         first_use_is_slow = true;

@@ -21,6 +21,14 @@
 
 namespace tutti::testing {
 
+// ThreadSanitizer knows no process that forks while it has several threads, and whose child starts another.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadSanitizer = true;
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
+inline constexpr char kNoThreadsAfterFork[] = "ThreadSanitizer knows no threads of a forked child";
+
 // A communicator that is destroyed at the end of its scope.
 class Comm {
  public:

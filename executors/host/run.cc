@@ -352,8 +352,13 @@ bool Run::Drained(std::size_t channel, bool all) const {
 
 void Run::RingDoorbells() const { WakeSleepers(fabric_); }
 
-std::vector<int> Run::WaitsFor(std::size_t channel) const {
+std::vector<int> Run::WaitsFor(std::size_t first, std::size_t stride) const {
   std::vector<int> ranks;
+  for (std::size_t channel = first; channel < states_.size(); channel += stride) AddWaits(channel, ranks);
+  return ranks;
+}
+
+void Run::AddWaits(std::size_t channel, std::vector<int>& ranks) const {
   const auto& state = states_[channel];
   const auto& lanes = plan_.channels()[channel].lanes;
   for (std::size_t l = 0; l < lanes.size(); ++l) {
@@ -375,7 +380,6 @@ std::vector<int> Run::WaitsFor(std::size_t channel) const {
       if (write.fill != nullptr && write.peer >= 0 && !write.fill->HasRoom()) ranks.push_back(write.peer);
     }
   }
-  return ranks;
 }
 
 }  // namespace tutti

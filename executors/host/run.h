@@ -85,8 +85,9 @@ class Run {
   // Of all calls so far.
   const Traffic& traffic(std::size_t channel) const { return states_[channel].traffic; }
   const Plan& plan() const { return plan_; }
-  // Ranks that the channel waits for now: for what they send, or for their taking what was sent to them.
-  std::vector<int> WaitsFor(std::size_t channel) const;
+  // Ranks that every `stride`-th channel from `first` on waits for now: for what they send, or for their taking what was
+  // sent to them. REQUIRES: no other thread advances these channels.
+  std::vector<int> WaitsFor(std::size_t first, std::size_t stride) const;
 
  private:
   struct LaneState {
@@ -134,6 +135,7 @@ class Run {
   std::byte* Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const;
   const Reach* ReferenceFor(const BoundStep& step, const Reach& input, const Reach& output) const;
   bool Drained(std::size_t channel, bool all) const;
+  void AddWaits(std::size_t channel, std::vector<int>& ranks) const;
   void RingDoorbells() const;
 
   const Plan& plan_;

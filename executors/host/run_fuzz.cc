@@ -140,7 +140,7 @@ void Fuzz(std::span<const std::byte> input) {
       done = done && progress == Run::Progress::done;
     }
     if (done) break;
-    run.WaitsFor(0);
+    run.WaitsFor(0, 1);
   }
   // The next run finds empty rings.
   for (int channel = 0; channel < kChannels; ++channel) {

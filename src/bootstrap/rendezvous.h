@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "base/deadline.h"
@@ -33,20 +32,18 @@ class RendezvousServer {
   // The job has been served, or failed; its port is closed or soon will be.
   bool decided() const { return shared_->decided.load(std::memory_order_relaxed); }
   // The thread has nothing more to do, and the port is closed.
-  bool finished() const { return shared_->finished.load(std::memory_order_relaxed); }
+  bool finished() const { return shared_->finished.load(std::memory_order_acquire); }
 
  private:
   struct Shared {
     Socket wake;  // an eventfd: readable means stop
-    // Relaxed: hints that carry no data; whoever needs the thread's effects joins it.
-    std::atomic<bool> decided{false};
+    std::atomic<bool> decided{false};  // relaxed: a hint that carries no data
     std::atomic<bool> finished{false};
   };
-  static void Serve(Shared& shared, Reception reception);
+  static void Serve(const std::shared_ptr<Shared>& of_owner, Reception reception);
 
   std::vector<SocketAddress> addresses_;
-  std::unique_ptr<Shared> shared_;
-  std::unique_ptr<std::thread> thread_;
+  std::shared_ptr<Shared> shared_;  // of this object and its thread
   pid_t owner_;
 };
 
