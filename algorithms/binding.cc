@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/rounding.h"
-#include "transports/slot_arithmetic.h"
+#include "transports/ring/slot_arithmetic.h"
 
 namespace tutti {
 

@@ -31,7 +31,7 @@
 #include <vector>
 
 #include "algorithms/arrangement.h"
-#include "transports/slot.h"
+#include "transports/ring/slot.h"
 
 namespace tutti {
 

@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "transports/slot.h"
+#include "transports/ring/slot.h"
 
 namespace tutti {
 

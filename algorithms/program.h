@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "algorithms/schedule.h"
-#include "transports/layout.h"
+#include "transports/ring/layout.h"
 
 namespace tutti {
 

@@ -5,8 +5,8 @@
 
 #include <cstddef>
 
-#include "transports/layout.h"
-#include "transports/slot.h"
+#include "transports/ring/layout.h"
+#include "transports/ring/slot.h"
 
 namespace tutti {
 

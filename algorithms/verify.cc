@@ -4,7 +4,7 @@
 
 #include "algorithms/symbolic_run.h"
 #include "algorithms/verify_rules.h"
-#include "transports/layout.h"
+#include "transports/ring/layout.h"
 
 namespace tutti {
 namespace {

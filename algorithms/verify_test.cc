@@ -21,7 +21,7 @@ struct Depths {
   int slots;
   int posts;
 };
-// Line, inline and bulk connections (transports/slot.h), and the fewest with which a connection can stream.
+// Line, inline and bulk connections (transports/ring/slot.h), and the fewest with which a connection can stream.
 constexpr std::array kDepths = {Depths{2, 2}, Depths{4, 4}, Depths{8, 8}, Depths{64, 64}};
 constexpr int kChunk = 2;
 constexpr int kOperations = 3;

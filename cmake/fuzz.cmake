@@ -1,5 +1,5 @@
-# TUTTI_FUZZ: every <room>/*_fuzz.cc becomes a libFuzzer program (clang), run for a few seconds by ctest. The target
-# `tutti_fuzz` builds them all; the preset `fuzz` configures for it. Seeds are in <room>/testdata/fuzz/<name>/; targets
+# TUTTI_FUZZ: every *_fuzz.cc of a room becomes a libFuzzer program (clang), run for a few seconds by ctest. The target
+# `tutti_fuzz` builds them all; the preset `fuzz` configures for it. Seeds are in testdata/fuzz/<name>/ beside it; targets
 # that read a kind of file that tests have also start from those files. To hunt longer: scripts/fuzz.sh
 option(TUTTI_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 if(NOT TUTTI_FUZZ)
@@ -26,8 +26,9 @@ set(tutti_fuzzed_bootstrap join_messages reunion_messages unique_id)
 list(TRANSFORM tutti_fuzzed_bootstrap PREPEND src/bootstrap/)
 list(TRANSFORM tutti_fuzzed_bootstrap APPEND .cc)
 set(tutti_fuzzed_transports
-    cma control_block descriptor_door descriptor_exchange fabric hosts layout network network_messages network_peer
-    process_register segment shared_segments tcp_seal tcp_stream unix_messages zero_copy)
+    progress/network progress/network_messages progress/network_peer ring/control_block ring/layout shm/cma shm/descriptor_door
+    shm/descriptor_exchange shm/fabric shm/hosts shm/process_register shm/segment shm/shared_segments shm/unix_messages
+    tcp/seal tcp/stream tcp/zero_copy)
 list(TRANSFORM tutti_fuzzed_transports PREPEND transports/)
 list(TRANSFORM tutti_fuzzed_transports APPEND .cc)
 # The code that runs a schedule on slots of shared memory.
@@ -62,17 +63,18 @@ tutti_precompile(tutti_fuzzed)
 enable_testing()
 add_custom_target(tutti_fuzz)
 foreach(room ${TUTTI_ROOMS} tools)
-  file(GLOB targets CONFIGURE_DEPENDS ${room}/*_fuzz.cc)
+  file(GLOB_RECURSE targets CONFIGURE_DEPENDS ${room}/*_fuzz.cc)
   foreach(source ${targets})
     cmake_path(GET source STEM name)
+    cmake_path(GET source PARENT_PATH folder)
     add_executable(${name} EXCLUDE_FROM_ALL ${source})
     target_link_libraries(${name} PRIVATE tutti_fuzzed)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     add_dependencies(tutti_fuzz ${name})
     set(seeds)
-    foreach(folder IN ITEMS ${PROJECT_SOURCE_DIR}/${room}/testdata/fuzz/${name} ${tutti_seeds_of_${name}})
-      if(IS_DIRECTORY ${folder})
-        list(APPEND seeds ${folder})
+    foreach(seeds_folder IN ITEMS ${folder}/testdata/fuzz/${name} ${tutti_seeds_of_${name}})
+      if(IS_DIRECTORY ${seeds_folder})
+        list(APPEND seeds ${seeds_folder})
       endif()
     endforeach()
     # libFuzzer adds new inputs to the first folder.

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/plain_text.h"
 #include "topology/host.h"
-#include "transports/gather_values.h"
+#include "transports/shm/gather_values.h"
 #include "tutti/tutti.h"
 
 namespace tutti {

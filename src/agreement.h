@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/settings.h"
-#include "transports/hosts.h"
+#include "transports/shm/hosts.h"
 
 namespace tutti {
 

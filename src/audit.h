@@ -12,7 +12,7 @@
 
 #include "src/history.h"
 #include "src/operation.h"
-#include "transports/fabric.h"
+#include "transports/shm/fabric.h"
 
 namespace tutti {
 

@@ -17,8 +17,8 @@
 #include "src/dump.h"
 #include "src/survey.h"
 #include "topology/host.h"
-#include "transports/gather_values.h"
-#include "transports/listening.h"
+#include "transports/shm/gather_values.h"
+#include "transports/tcp/listening.h"
 
 namespace tutti {
 

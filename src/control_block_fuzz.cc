@@ -9,7 +9,7 @@
 #include "src/dump.h"
 #include "src/recorder.h"
 #include "src/watch.h"
-#include "transports/fabric_testing.h"
+#include "transports/shm/fabric_testing.h"
 
 namespace tutti {
 namespace {

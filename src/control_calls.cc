@@ -7,7 +7,7 @@
 #include "src/communicator.h"
 #include "src/control_call.h"
 #include "src/device_buffers.h"
-#include "transports/gather_values.h"
+#include "transports/shm/gather_values.h"
 
 namespace tutti {
 namespace {

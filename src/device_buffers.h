@@ -4,7 +4,7 @@
 #pragma once
 
 #include "src/operation.h"
-#include "transports/device_fabric.h"
+#include "transports/cuda/fabric.h"
 
 namespace tutti {
 

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "src/rank_zero.h"
-#include "transports/network.h"
+#include "transports/progress/network.h"
 
 namespace tutti {
 namespace {

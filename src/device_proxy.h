@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "executors/host/doorbell.h"
-#include "transports/network.h"
+#include "transports/progress/network.h"
 
 namespace tutti {
 

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/rounding.h"
 #include "src/device_buffers.h"
-#include "transports/gather_values.h"
+#include "transports/shm/gather_values.h"
 
 namespace tutti {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "transports/gather_values.h"
+#include "transports/shm/gather_values.h"
 
 namespace tutti {
 namespace {

@@ -13,7 +13,7 @@
 #include "executors/host/run.h"
 #include "src/registered_buffers.h"
 #include "src/windows.h"
-#include "transports/device_fabric.h"
+#include "transports/cuda/fabric.h"
 
 namespace tutti {
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "src/bootstrap/join_messages.h"
-#include "transports/control_block.h"
+#include "transports/ring/control_block.h"
 
 namespace tutti {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "transports/control_block.h"
+#include "transports/ring/control_block.h"
 
 namespace tutti {
 

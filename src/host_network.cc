@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "transports/tcp.h"
-#include "transports/tcp_interfaces.h"
-#include "transports/ucx.h"
-#include "transports/verbs.h"
+#include "transports/tcp/interfaces.h"
+#include "transports/tcp/tcp.h"
+#include "transports/ucx/ucx.h"
+#include "transports/verbs/verbs.h"
 
 namespace tutti {
 namespace {

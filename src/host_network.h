@@ -14,8 +14,8 @@
 #include "src/agreement.h"
 #include "src/bootstrap/join_messages.h"
 #include "src/selector.h"
-#include "transports/fabric.h"
-#include "transports/network.h"
+#include "transports/progress/network.h"
+#include "transports/shm/fabric.h"
 
 namespace tutti {
 

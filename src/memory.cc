@@ -12,8 +12,8 @@
 #include "base/fork_safe_mutex.h"
 #include "base/made_once.h"
 #include "src/device_buffers.h"
-#include "transports/cuda_resources.h"
-#include "transports/segment.h"
+#include "transports/cuda/resources.h"
+#include "transports/shm/segment.h"
 
 namespace tutti {
 namespace {

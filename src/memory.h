@@ -9,7 +9,7 @@
 #include <memory>
 #include <optional>
 
-#include "transports/segment.h"
+#include "transports/shm/segment.h"
 
 namespace tutti {
 

@@ -9,7 +9,7 @@
 #include "base/quiet_thread.h"
 #include "src/bootstrap/rendezvous.h"
 #include "src/communicator.h"
-#include "transports/gather_values.h"
+#include "transports/shm/gather_values.h"
 
 namespace tutti {
 namespace {

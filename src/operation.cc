@@ -4,7 +4,7 @@
 
 #include "base/datatype.h"
 #include "base/error.h"
-#include "transports/slot.h"
+#include "transports/ring/slot.h"
 
 namespace tutti {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "executors/cuda/device_plan.h"
-#include "transports/cuda_resources.h"
-#include "transports/device_fabric.h"
+#include "transports/cuda/fabric.h"
+#include "transports/cuda/resources.h"
 
 namespace tutti {
 

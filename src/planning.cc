@@ -6,7 +6,7 @@
 #include "algorithms/build.h"
 #include "base/datatype.h"
 #include "base/error.h"
-#include "transports/slot_arithmetic.h"
+#include "transports/ring/slot_arithmetic.h"
 
 namespace tutti {
 namespace {

@@ -13,7 +13,7 @@
 #include "algorithms/program.h"
 #include "base/settings.h"
 #include "src/operation.h"
-#include "transports/descriptor_exchange.h"
+#include "transports/shm/descriptor_exchange.h"
 
 namespace tutti {
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "base/json.h"
-#include "transports/descriptor_exchange.h"
+#include "transports/shm/descriptor_exchange.h"
 
 namespace tutti {
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "src/operation.h"
-#include "transports/control_block.h"
+#include "transports/ring/control_block.h"
 
 namespace tutti {
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "transports/shared_segments.h"
+#include "transports/shm/shared_segments.h"
 
 namespace tutti {
 

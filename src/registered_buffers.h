@@ -12,7 +12,7 @@
 
 #include "executors/cuda/device_plan.h"
 #include "executors/host/run.h"
-#include "transports/device_fabric.h"
+#include "transports/cuda/fabric.h"
 
 namespace tutti {
 

@@ -6,7 +6,7 @@
 
 #include "src/communicator.h"
 #include "src/control_call.h"
-#include "transports/network.h"
+#include "transports/progress/network.h"
 
 namespace tutti {
 namespace {

@@ -14,7 +14,7 @@
 #include "algorithms/host_machine.h"
 #include "base/settings.h"
 #include "src/programs.h"
-#include "transports/descriptor_exchange.h"
+#include "transports/shm/descriptor_exchange.h"
 
 namespace tutti {
 

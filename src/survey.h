@@ -9,7 +9,7 @@
 
 #include "base/settings.h"
 #include "topology/system.h"
-#include "transports/descriptor_exchange.h"
+#include "transports/shm/descriptor_exchange.h"
 
 namespace tutti {
 

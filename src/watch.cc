@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "executors/host/doorbell.h"
-#include "transports/network.h"
-#include "transports/process_register.h"
+#include "transports/progress/network.h"
+#include "transports/shm/process_register.h"
 
 namespace tutti {
 namespace {

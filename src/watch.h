@@ -15,7 +15,7 @@
 #include "src/audit.h"
 #include "src/bootstrap/join_messages.h"
 #include "src/recorder.h"
-#include "transports/fabric.h"
+#include "transports/shm/fabric.h"
 
 namespace tutti {
 

@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "src/watch.h"
-#include "transports/network.h"
+#include "transports/progress/network.h"
 
 namespace tutti {
 namespace {

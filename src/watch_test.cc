@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "transports/fabric_testing.h"
+#include "transports/shm/fabric_testing.h"
 
 namespace tutti {
 namespace {

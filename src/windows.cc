@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "src/memory.h"
-#include "transports/shared_segments.h"
+#include "transports/shm/shared_segments.h"
 
 namespace tutti {
 namespace {

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "executors/cuda/move.h"
-#include "transports/slot_arithmetic.h"
+#include "transports/ring/slot_arithmetic.h"
 
 namespace tutti::testing {
 

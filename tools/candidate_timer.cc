@@ -19,7 +19,7 @@
 #include "bench/statistics.h"
 #include "src/bootstrap/rendezvous.h"
 #include "src/launcher.h"
-#include "transports/layout.h"
+#include "transports/ring/layout.h"
 
 namespace tutti::tools {
 namespace {

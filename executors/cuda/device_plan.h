@@ -12,7 +12,7 @@
 
 #include "algorithms/schedule.h"
 #include "algorithms/strided.h"
-#include "transports/device_ring.h"
+#include "transports/cuda/ring.h"
 
 namespace tutti {
 

@@ -9,7 +9,7 @@
 #include "algorithms/binding.h"
 #include "algorithms/shape.h"
 #include "executors/cuda/device_plan.h"
-#include "transports/device_arena.h"
+#include "transports/cuda/arena.h"
 
 namespace tutti {
 

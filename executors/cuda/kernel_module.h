@@ -8,7 +8,7 @@
 #include <string>
 
 #include "executors/cuda/device_plan.h"
-#include "transports/device_fabric.h"
+#include "transports/cuda/fabric.h"
 
 namespace tutti {
 

@@ -10,7 +10,7 @@
 #include <climits>
 #include <ctime>
 
-#include "transports/network.h"
+#include "transports/progress/network.h"
 
 namespace tutti {
 namespace {

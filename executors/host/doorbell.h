@@ -33,7 +33,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "transports/fabric.h"
+#include "transports/shm/fabric.h"
 
 namespace tutti {
 

@@ -5,7 +5,7 @@
 #include "base/datatype.h"
 #include "base/error.h"
 #include "base/rounding.h"
-#include "transports/network.h"
+#include "transports/progress/network.h"
 
 namespace tutti {
 namespace {

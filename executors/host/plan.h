@@ -11,7 +11,7 @@
 #include "algorithms/binding.h"
 #include "algorithms/shape.h"
 #include "executors/host/reduce.h"
-#include "transports/fabric.h"
+#include "transports/shm/fabric.h"
 
 namespace tutti {
 

@@ -1,7 +1,7 @@
 // The contract of carriers, over those that every machine can run; tests/verbs has the third.
 #include "tests/carriers/contract.h"
-#include "transports/tcp.h"
-#include "transports/ucx.h"
+#include "transports/tcp/tcp.h"
+#include "transports/ucx/ucx.h"
 
 namespace tutti::testing {
 namespace {

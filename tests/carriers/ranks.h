@@ -18,8 +18,8 @@
 
 #include "base/error.h"
 #include "net/secret_key.h"
-#include "transports/fabric.h"
-#include "transports/network.h"
+#include "transports/progress/network.h"
+#include "transports/shm/fabric.h"
 
 namespace tutti::testing {
 

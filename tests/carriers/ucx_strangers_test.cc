@@ -2,8 +2,8 @@
 #include <atomic>
 
 #include "tests/carriers/traffic.h"
-#include "transports/ucx.h"
-#include "transports/ucx_carrier.h"
+#include "transports/ucx/carrier.h"
+#include "transports/ucx/ucx.h"
 
 namespace tutti::testing {
 namespace {

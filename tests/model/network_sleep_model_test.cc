@@ -1,11 +1,11 @@
-// Sleeping between hosts: executors/host/doorbell.cc with transports/network.cc itself. Several threads of a rank sleep
-// at the same time, and any of them receives what the others wait for.
+// Sleeping between hosts: executors/host/doorbell.cc with transports/progress/network.cc itself. Several threads of a
+// rank sleep at the same time, and any of them receives what the others wait for.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "executors/host/doorbell.h"
 #include "tests/model/checker.h"
-#include "transports/network.h"
+#include "transports/progress/network.h"
 
 namespace tutti::model {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/model/checker.h"
-#include "transports/slot_arithmetic.h"
+#include "transports/ring/slot_arithmetic.h"
 
 namespace tutti::model {
 namespace {

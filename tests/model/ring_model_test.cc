@@ -1,10 +1,10 @@
-// The rings of slots: transports/ring.h itself, on rings of one and two slots. Everything that a ring carries arrives,
-// once and in order. A slot is not used again before it was read, and memory that it refers to is not written again
-// before that.
+// The rings of slots: transports/ring/ring.h itself, on rings of one and two slots. Everything that a ring carries
+// arrives, once and in order. A slot is not used again before it was read, and memory that it refers to is not written
+// again before that.
 #include <gtest/gtest.h>
 
 #include "tests/model/checker.h"
-#include "transports/ring.h"
+#include "transports/ring/ring.h"
 
 namespace tutti::model {
 namespace {
@@ -213,8 +213,9 @@ TEST(RingModel, StreamedBlocksNeedAFenceBeforeTheyAreReferredTo) {
   EXPECT_NE(Streaming(options).failure.find("streamed"), std::string::npos);
 }
 
-// A connection to another host: the network engine takes slots that a bit announces (transports/network_peer.cc). It
-// reads the word, relaxed, and clears it by an exchange; slots that are filled meanwhile set the bit again.
+// A connection to another host: the network engine takes slots that a bit announces
+// (transports/progress/network_peer.cc). It reads the word, relaxed, and clears it by an exchange; slots that are
+// filled meanwhile set the bit again.
 Result ByNetwork(const std::function<void(std::atomic<std::uint64_t>&)>& mutate) {
   return Explore([&] {
     const Ring ring(2, 1);

@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "tests/carriers/contract.h"
-#include "transports/verbs.h"
+#include "transports/verbs/verbs.h"
 
 namespace tutti {
 namespace {

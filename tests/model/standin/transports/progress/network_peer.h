@@ -1,0 +1,51 @@
+// Replaces the network's side of the rings in models: a peer of another host, whose slots are counted.
+//
+// Thread-safety: one thread at a time; any thread may read what has landed.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transports/progress/carrier.h"
+#include "transports/progress/network_messages.h"
+#include "transports/shm/fabric.h"
+
+namespace tutti {
+
+// One connection: how many slots have landed.
+struct ConnectionRings {
+  std::atomic<int>* landed;
+};
+enum class Tell { due, along, all };
+
+class NetworkPeer {
+ public:
+  NetworkPeer(Fabric&, int rank, std::span<const ConnectionRings> rings)
+      : rank_(rank), rings_(rings.begin(), rings.end()) {}
+
+  int rank() const { return rank_; }
+  bool HasFilled() const { return false; }
+  bool PumpSlots(Carrier&) { return false; }
+  bool PumpCredits(Carrier&, Tell) { return false; }
+  void Announce(Carrier&) {}
+  std::byte* Landing(const SlotMessage&) const { return nullptr; }
+  void Landed(const SlotMessage& message) {
+    rings_[message.connection].landed->fetch_add(1, std::memory_order_release);
+  }
+  void Sent(std::uint32_t, std::uint32_t) {}
+  void AllSent() {}
+  ConnectionMemory Memory(std::uint32_t) const { return {}; }
+  bool Take(const NetworkMessage&) { return true; }
+
+  bool left = false;
+  std::optional<std::string> lost;
+
+ private:
+  int rank_;
+  std::vector<ConnectionRings> rings_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,40 @@
+#include "transports/cuda/arena.h"
+
+#include <algorithm>
+
+#include "base/rounding.h"
+
+namespace tutti {
+namespace {
+
+// A plan takes some KiB; a job has some dozens of them.
+constexpr std::size_t kPiece = std::size_t{2} << 20;
+constexpr std::size_t kAlignment = 256;
+
+}  // namespace
+
+DeviceArena::DeviceArena(const CudaDevice& device) : device_(device), side_(device.driver(), device.context()) {
+  pieces_.push_back(CudaMemory::OnDevice(device.driver(), device.context(), kPiece));
+}
+
+std::byte* DeviceArena::Allocate(std::size_t bytes) {
+  const std::size_t rounded = RoundUp(bytes, kAlignment);
+  if (rounded > pieces_.back().bytes() - used_) {
+    pieces_.push_back(CudaMemory::OnDevice(device_.driver(), device_.context(), std::max(rounded, kPiece)));
+    used_ = 0;
+  }
+  std::byte* const place = pieces_.back().data() + used_;
+  used_ += rounded;
+  return place;
+}
+
+void DeviceArena::Reset() {
+  // The largest piece is enough for what the others held, or the next allocation will say so.
+  const auto largest = std::max_element(pieces_.begin(), pieces_.end(),
+                                        [](const auto& a, const auto& b) { return a.bytes() < b.bytes(); });
+  std::swap(pieces_.front(), *largest);
+  pieces_.resize(1);
+  used_ = 0;
+}
+
+}  // namespace tutti

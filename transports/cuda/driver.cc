@@ -1,0 +1,124 @@
+#include "transports/cuda/driver.h"
+
+#include <string_view>
+
+#include "base/error.h"
+#include "base/made_once.h"
+#include "base/shared_library.h"
+
+namespace tutti {
+namespace {
+
+constexpr const char* kLibrary = "libcuda.so.1";
+// cuStreamGetCaptureInfo_v2 came with CUDA 11.3; everything else is older.
+constexpr int kOldestDriver = 11030;
+
+struct Loaded {
+  CudaDriver driver{};
+  bool usable = false;
+  std::string why;
+
+  Loaded() {
+    SharedLibrary library(kLibrary);
+    if (!library) {
+      why = fmt::format("there is no CUDA driver ({})", library.why());
+      return;
+    }
+    Bind(library);
+    if (!library.missing().empty()) {
+      why = fmt::format("the CUDA driver is too old: {} has no {}", kLibrary, library.missing());
+      return;
+    }
+    if (const auto result = driver.cuInit(0); result != kCuSuccess) {
+      why = fmt::format("the CUDA driver does not start (cuInit: {})", Phrase(result));
+      return;
+    }
+    driver.cuDriverGetVersion(&driver.version);
+    why = WhyTooOld(driver, kOldestDriver);
+    if (!why.empty()) return;
+    usable = true;
+  }
+
+  std::string Phrase(CuResult result) const {
+    const char* text = nullptr;
+    if (driver.cuGetErrorString(result, &text) != kCuSuccess || text == nullptr) return fmt::format("error {}", result);
+    return text;
+  }
+
+  void Bind(SharedLibrary& library) {
+    const auto bind = [&](auto*& function, const char* name) { library.Find(function, name); };
+    // Where an interface has changed, the driver has its versions side by side, under these names.
+    bind(driver.cuInit, "cuInit");
+    bind(driver.cuDriverGetVersion, "cuDriverGetVersion");
+    bind(driver.cuGetErrorString, "cuGetErrorString");
+    bind(driver.cuDeviceGet, "cuDeviceGet");
+    bind(driver.cuDeviceGetCount, "cuDeviceGetCount");
+    bind(driver.cuDeviceGetUuid, "cuDeviceGetUuid");
+    bind(driver.cuDeviceGetAttribute, "cuDeviceGetAttribute");
+    bind(driver.cuDeviceCanAccessPeer, "cuDeviceCanAccessPeer");
+    bind(driver.cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
+    bind(driver.cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2");
+    bind(driver.cuCtxGetCurrent, "cuCtxGetCurrent");
+    bind(driver.cuCtxGetDevice, "cuCtxGetDevice");
+    bind(driver.cuCtxPushCurrent, "cuCtxPushCurrent_v2");
+    bind(driver.cuCtxPopCurrent, "cuCtxPopCurrent_v2");
+    bind(driver.cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess");
+    bind(driver.cuModuleLoadData, "cuModuleLoadData");
+    bind(driver.cuModuleUnload, "cuModuleUnload");
+    bind(driver.cuModuleGetFunction, "cuModuleGetFunction");
+    bind(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    bind(driver.cuLaunchKernel, "cuLaunchKernel");
+    bind(driver.cuMemAlloc, "cuMemAlloc_v2");
+    bind(driver.cuMemFree, "cuMemFree_v2");
+    bind(driver.cuMemGetAddressRange, "cuMemGetAddressRange_v2");
+    bind(driver.cuMemHostAlloc, "cuMemHostAlloc");
+    bind(driver.cuMemFreeHost, "cuMemFreeHost");
+    bind(driver.cuMemHostRegister, "cuMemHostRegister_v2");
+    bind(driver.cuMemHostUnregister, "cuMemHostUnregister");
+    bind(driver.cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2");
+    bind(driver.cuMemcpyAsync, "cuMemcpyAsync");
+    bind(driver.cuMemsetD8Async, "cuMemsetD8Async");
+    bind(driver.cuPointerGetAttributes, "cuPointerGetAttributes");
+    bind(driver.cuIpcGetMemHandle, "cuIpcGetMemHandle");
+    bind(driver.cuIpcOpenMemHandle, "cuIpcOpenMemHandle_v2");
+    bind(driver.cuIpcCloseMemHandle, "cuIpcCloseMemHandle");
+    bind(driver.cuStreamCreate, "cuStreamCreate");
+    bind(driver.cuStreamDestroy, "cuStreamDestroy_v2");
+    bind(driver.cuStreamSynchronize, "cuStreamSynchronize");
+    bind(driver.cuStreamWaitEvent, "cuStreamWaitEvent");
+    bind(driver.cuStreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2");
+    bind(driver.cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode");
+    bind(driver.cuEventCreate, "cuEventCreate");
+    bind(driver.cuEventDestroy, "cuEventDestroy_v2");
+    bind(driver.cuEventRecord, "cuEventRecord");
+    bind(driver.cuEventQuery, "cuEventQuery");
+  }
+};
+
+const Loaded& TheDriver() {
+  static constinit MadeOnce<const Loaded> loaded;
+  return loaded.Get([] { return std::make_unique<const Loaded>(); });
+}
+
+}  // namespace
+
+std::string WhyTooOld(const CudaDriver& driver, int needed) {
+  if (driver.version >= needed) return "";
+  constexpr int kMajor = 1000, kMinor = 10;
+  return fmt::format("the CUDA driver is of CUDA {}.{}, and {}.{} or later is needed: update the driver",
+                     driver.version / kMajor, driver.version % kMajor / kMinor, needed / kMajor,
+                     needed % kMajor / kMinor);
+}
+
+void CudaDriver::Check(CuResult result, const char* call) const {
+  if (result == kCuSuccess) return;
+  Throw(tuttiUnhandledCudaError, "{}: {}", call, TheDriver().Phrase(result));
+}
+
+const CudaDriver* LoadedCudaDriver(std::string* why) {
+  const Loaded& loaded = TheDriver();
+  if (why != nullptr) *why = loaded.why;
+  return loaded.usable ? &loaded.driver : nullptr;
+}
+
+}  // namespace tutti

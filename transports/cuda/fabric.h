@@ -1,0 +1,164 @@
+// How the GPUs of ranks reach each other: every rank lends a piece of its GPU's memory, which the others of its host
+// use directly - the same GPU, peer access in one process, CUDA IPC between processes. Two GPUs of a host that cannot
+// reach each other meet in its pinned memory; those of different hosts have rings in pinned memory of both
+// (pinned_rings.h).
+//
+// Thread-safety: getters may be called from any thread. The rings' ends are on the GPU.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "transports/cuda/layout.h"
+#include "transports/cuda/pinned_rings.h"
+#include "transports/cuda/resources.h"
+#include "transports/cuda/ring.h"
+#include "transports/shm/fabric.h"
+
+namespace tutti {
+
+// A rank's GPU. Its primary context is held while this lives.
+class CudaDevice {
+ public:
+  // Throws tuttiInvalidArgument if there is no such device.
+  CudaDevice(const CudaDriver& driver, int ordinal);
+  ~CudaDevice();
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  const CudaDriver& driver() const { return driver_; }
+  int ordinal() const { return ordinal_; }
+  CuContext context() const { return context_; }
+  const CuUuid& uuid() const { return uuid_; }
+  int Attribute(int attribute) const;
+  bool IsSame(const CuUuid& uuid) const;
+  // Can kernels here use the other's memory? Sees to it that they may.
+  bool Reaches(const CudaDevice& other) const;
+
+ private:
+  const CudaDriver& driver_;
+  int ordinal_;
+  CuDevice device_ = 0;
+  CuContext context_ = nullptr;
+  CuUuid uuid_{};
+};
+
+// How another process opens a buffer: its allocation, and where in that it begins.
+struct ShareableBuffer {
+  CuIpcHandle handle;
+  std::uint64_t offset;
+};
+// Null if [buffer, buffer + bytes) is not inside one allocation of cudaMalloc.
+std::optional<ShareableBuffer> ShareableBufferOf(const CudaDevice& device, const void* buffer, std::size_t bytes);
+
+// Memory of another process's GPU, opened here.
+class OpenedMemory {
+ public:
+  OpenedMemory() = default;
+  // Throws tuttiUnhandledCudaError.
+  OpenedMemory(const CudaDevice& device, const CuIpcHandle& handle);
+  OpenedMemory(OpenedMemory&& other) noexcept { *this = std::move(other); }
+  OpenedMemory& operator=(OpenedMemory&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~OpenedMemory();
+  // The beginning of the part that its owner offers. Throws tuttiInternalError if that part is not all inside the
+  // memory, as far as the driver knows its size.
+  std::byte* Part(std::uint64_t offset, std::uint64_t bytes) const;
+
+ private:
+  const CudaDevice* device_ = nullptr;
+  std::byte* data_ = nullptr;
+};
+
+// Shared memory of the host that a GPU uses, too.
+class PinnedSegment {
+ public:
+  // Throws tuttiUnhandledCudaError.
+  PinnedSegment(const CudaDevice& device, Segment segment);
+  ~PinnedSegment();
+  PinnedSegment(const PinnedSegment&) = delete;
+  PinnedSegment& operator=(const PinnedSegment&) = delete;
+  // As the GPU reaches it.
+  std::byte* data() const { return data_; }
+
+ private:
+  const CudaDevice& device_;
+  Segment segment_;
+  std::byte* data_ = nullptr;
+};
+
+class DeviceFabric {
+ public:
+  // Collective. `shm` connects the same ranks; it and `device` outlive this. Throws tuttiUnhandledCudaError.
+  DeviceFabric(const CudaDevice& device, int channels, const Fabric& shm, const AllGather& all_gather,
+               Deadline deadline);
+
+  // Leaves the memory that others use to them, for the rest of this process.
+  void Abandon() { new std::shared_ptr<CudaMemory>(memory_); }
+
+  const DeviceLayout& layout() const { return layout_; }
+  // Ranks of this process on this GPU.
+  const std::vector<int>& fused() const { return fused_; }
+  bool one_device() const { return one_device_; }
+  bool one_process() const { return one_process_; }
+  // Every rank's GPU can read every other's memory.
+  bool all_reach() const { return all_reach_; }
+  // Ranks that a post reaches: this host's, but for this rank.
+  int readers_of_posts() const { return static_cast<int>(shm_.local().size()) - 1; }
+  bool by_network(int peer) const { return !shm_.is_local(peer); }
+  // Of GPUs of other hosts; null where there are none.
+  const PinnedRings* across() const { return across_ ? &*across_ : nullptr; }
+  // Data bytes of any bulk slot.
+  std::size_t bulk_capacity() const { return across_ ? across_->capacity() : layout_.bulk_capacity(); }
+
+  // This rank's ends, in its GPU's memory, and where in them: those of `peer` (its rings, its posts), or its own post.
+  DeviceFillEnd* fills() const { return reinterpret_cast<DeviceFillEnd*>(ends_.data() + fills_at_); }
+  DeviceEmptyEnd* empties() const { return reinterpret_cast<DeviceEmptyEnd*>(ends_.data()); }
+  std::uint32_t To(int channel, Wire wire, int peer) const { return FillIndex(channel, wire, peer); }
+  std::uint32_t Post(int channel, Wire wire) const { return FillIndex(channel, wire, nranks_); }
+  std::uint32_t From(int channel, Wire wire, int peer) const { return EmptyIndex(channel, wire, peer, false); }
+  std::uint32_t PostOf(int channel, Wire wire, int peer) const { return EmptyIndex(channel, wire, peer, true); }
+
+ private:
+  struct Peer {
+    std::unique_ptr<CudaDevice> gpu;      // another one in this process
+    std::shared_ptr<CudaMemory> shared;   // of a rank of this process: stays as long as anybody uses it
+    OpenedMemory opened;                  // in another process
+    std::shared_ptr<PinnedSegment> host;  // its pinned memory, where that is needed
+    std::byte* device = nullptr;          // its memory, as our GPU reaches it; null if it does not
+    std::byte* pinned = nullptr;          // likewise
+  };
+  struct Introduction;
+
+  std::uint32_t FillIndex(int channel, Wire wire, int peer) const {
+    return static_cast<std::uint32_t>((channel * 2 + (wire == Wire::bulk)) * (nranks_ + 1) + peer);
+  }
+  std::uint32_t EmptyIndex(int channel, Wire wire, int peer, bool post) const {
+    return static_cast<std::uint32_t>(((channel * 2 + (wire == Wire::bulk)) * 2 + post) * nranks_ + peer);
+  }
+  void ReachPeers(const std::vector<Introduction>& all);
+  void CompareReach(const AllGather& all_gather);
+  void MeetInHostMemory(const AllGather& all_gather, Deadline deadline);
+  void MakeEnds();
+  // `owner`'s memory that it shares with `other` (one of the two is this rank), as our GPU reaches it.
+  std::byte* Shared(int owner, int other) const;
+
+  const CudaDevice& device_;
+  const Fabric& shm_;
+  int rank_, nranks_;
+  DeviceLayout layout_;
+  std::optional<PinnedRings> across_;
+  std::shared_ptr<CudaMemory> memory_;
+  CudaMemory ends_;
+  std::size_t fills_at_ = 0;
+  std::vector<Peer> peers_;
+  std::vector<std::vector<bool>> reach_;  // [from][to], both ways; also where hosts differ, which do not meet at all
+  std::vector<int> fused_;
+  bool one_device_ = true, one_process_ = true, all_reach_ = true;
+};
+
+}  // namespace tutti

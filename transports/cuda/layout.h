@@ -1,0 +1,60 @@
+// Where everything lies in the memory that a rank lends to its peers' GPUs. A pure function of what all ranks know, so
+// no offset is ever sent.
+//
+//   [ heads | headers | packets | data ]         zeroed up to the data
+//
+// A ring's slots lie in the reader's memory; but a post's data, which all others read, lies in the writer's. Offsets
+// below are of what lies in one rank's memory, by the peer at the other end.
+#pragma once
+
+#include <cstddef>
+
+#include "transports/ring/slot.h"
+
+namespace tutti {
+
+// Every rank's bulk slots together, as on the host (layout.h). Packets take half of that at the most.
+inline constexpr std::size_t kDeviceBulkPoolBytes = std::size_t{64} << 20;
+inline constexpr std::size_t kDeviceLinePoolBytes = std::size_t{32} << 20;
+inline constexpr std::uint32_t kDeviceBulkDepth = 4;
+inline constexpr std::uint32_t kDeviceLineDepth = 8;
+// More in one slot, and the bulk wire is faster: packets take twice the bytes.
+inline constexpr std::size_t kMostPacketData = 8 * 1024;
+inline constexpr std::size_t kMostDeviceBulkCapacity = std::size_t{512} * 1024;
+
+class DeviceLayout {
+ public:
+  // REQUIRES: nranks >= 1, channels >= 1.
+  DeviceLayout(int nranks, int channels);
+
+  int nranks() const { return nranks_; }
+  int channels() const { return channels_; }
+  std::size_t bytes() const { return bytes_; }
+  std::size_t zeroed_bytes() const { return data_; }
+  // Data bytes of a slot.
+  std::size_t line_capacity() const { return line_capacity_; }
+  std::size_t bulk_capacity() const { return bulk_stride_; }
+  std::size_t line_stride() const { return line_stride_; }
+  std::size_t bulk_stride() const { return bulk_stride_; }
+
+  // Where `reader` says how far it has emptied this rank's ring for it, or its post.
+  std::size_t Head(int channel, int reader, bool bulk, bool post) const;
+  // Of the ring that `writer` fills for this rank, or of the post that it fills for all.
+  std::size_t Headers(int channel, int writer, bool post) const;
+  std::size_t Packets(int channel, int writer, bool post) const;
+  std::size_t Data(int channel, int writer) const;
+  // Of this rank's own post.
+  std::size_t PostData(int channel) const;
+
+ private:
+  std::size_t Ring(int channel, int writer, bool post) const {
+    return (static_cast<std::size_t>(channel) * nranks_ + writer) * 2 + (post ? 1 : 0);
+  }
+
+  int nranks_;
+  int channels_;
+  std::size_t line_capacity_, line_stride_, bulk_stride_;
+  std::size_t headers_, packets_, data_, bytes_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,53 @@
+// Rings between GPUs of different hosts: each rank has both of its own with every rank elsewhere, in pinned memory of
+// its host. Its GPU fills and empties them, and a network engine is at their other ends.
+//
+// Thread-safety: immutable after construction; what the rings hold belongs to their ends.
+#pragma once
+
+#include <vector>
+
+#include "transports/cuda/layout.h"
+#include "transports/cuda/resources.h"
+#include "transports/cuda/ring.h"
+#include "transports/progress/network_peer.h"
+#include "transports/shm/fabric.h"
+
+namespace tutti {
+
+// All of a rank's slots for other hosts, both ways, at any number of ranks: with 16 ranks a slot of 28 channels holds
+// 78 KB then.
+inline constexpr std::size_t kPinnedPoolBytes = std::size_t{256} << 20;
+
+class PinnedRings {
+ public:
+  // For the ranks of other hosts that `shm` knows, `channels` rings each way. Slots hold `most_capacity` bytes at the
+  // most, alike on every rank. Throws tuttiUnhandledCudaError.
+  PinnedRings(const CudaDriver& driver, CuContext context, const Fabric& shm, int channels, std::size_t most_capacity);
+
+  std::size_t capacity() const { return shape_.capacity; }
+  // For the engine: by channel.
+  std::vector<ConnectionRings> With(int peer) const;
+
+  // The GPU's ends, but for where the fill end finds its reader.
+  struct Ends {
+    DeviceFillEnd fill;
+    DeviceReader reader;
+    DeviceEmptyEnd empty;
+  };
+  Ends EndsWith(int channel, int peer) const;
+
+ private:
+  std::size_t Ring(int channel, int peer, bool outgoing) const {
+    return (static_cast<std::size_t>(place_of_[static_cast<std::size_t>(peer)]) * channels_ + channel) * 2 + outgoing;
+  }
+  std::byte* Slots(int channel, int peer, bool outgoing) const;
+  std::uint32_t* Head(int channel, int peer, bool outgoing) const;
+
+  int channels_;
+  std::vector<int> place_of_;  // by rank: among those of other hosts
+  SlotShape shape_;
+  std::size_t slots_at_ = 0;  // behind the heads, of a line each
+  CudaMemory memory_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,106 @@
+#include "transports/cuda/resources.h"
+
+namespace tutti {
+
+CurrentDevice::CurrentDevice(const CudaDriver& driver, CuContext context)
+    : driver_(driver), mode_(kCuCaptureModeRelaxed) {
+  driver.Check(driver.cuCtxPushCurrent(context), "cuCtxPushCurrent");
+  driver.cuThreadExchangeStreamCaptureMode(&mode_);
+}
+
+CurrentDevice::~CurrentDevice() {
+  driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+  CuContext popped = nullptr;
+  driver_.cuCtxPopCurrent(&popped);
+}
+
+CudaMemory CudaMemory::OnDevice(const CudaDriver& driver, CuContext context, std::size_t bytes) {
+  const CurrentDevice current(driver, context);
+  CuPointer pointer = 0;
+  driver.Check(driver.cuMemAlloc(&pointer, bytes), "cuMemAlloc");
+  CudaMemory memory;
+  memory.driver_ = &driver;
+  memory.context_ = context;
+  memory.data_ = reinterpret_cast<std::byte*>(pointer);
+  memory.bytes_ = bytes;
+  return memory;
+}
+
+CudaMemory CudaMemory::Pinned(const CudaDriver& driver, CuContext context, std::size_t bytes) {
+  const CurrentDevice current(driver, context);
+  void* pointer = nullptr;
+  driver.Check(driver.cuMemHostAlloc(&pointer, bytes, kCuHostAllocPortable | kCuHostAllocDeviceMap), "cuMemHostAlloc");
+  CudaMemory memory;
+  memory.driver_ = &driver;
+  memory.context_ = context;
+  memory.data_ = static_cast<std::byte*>(pointer);
+  memory.bytes_ = bytes;
+  memory.pinned_ = true;
+  return memory;
+}
+
+CudaMemory& CudaMemory::operator=(CudaMemory&& other) noexcept {
+  std::swap(driver_, other.driver_);
+  std::swap(context_, other.context_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(pinned_, other.pinned_);
+  return *this;
+}
+
+// What the driver says to this is of no use to anybody: the process may be at its end, and the driver gone before us.
+void CudaMemory::Release() {
+  if (data_ == nullptr) return;
+  ReleaseIn(*driver_, context_, [&] {
+    if (pinned_) {
+      driver_->cuMemFreeHost(data_);
+    } else {
+      driver_->cuMemFree(reinterpret_cast<CuPointer>(data_));
+    }
+  });
+  data_ = nullptr;
+}
+
+CudaEvent::CudaEvent(const CudaDriver& driver, CuContext context) : driver_(driver), context_(context) {
+  const CurrentDevice current(driver, context);
+  driver.Check(driver.cuEventCreate(&event_, kCuEventDisableTiming), "cuEventCreate");
+}
+
+CudaEvent::~CudaEvent() {
+  if (event_ != nullptr) driver_.cuEventDestroy(event_);
+}
+
+void CudaEvent::Record(CuStream stream) { driver_.Check(driver_.cuEventRecord(event_, stream), "cuEventRecord"); }
+
+void CudaEvent::Block(CuStream stream) const {
+  driver_.Check(driver_.cuStreamWaitEvent(stream, event_, 0), "cuStreamWaitEvent");
+}
+
+bool CudaEvent::Passed() const {
+  bool passed = true;
+  ReleaseIn(driver_, context_, [&] { passed = driver_.cuEventQuery(event_) != kCuErrorNotReady; });
+  return passed;
+}
+
+SideStream::SideStream(const CudaDriver& driver, CuContext context) : driver_(driver), context_(context) {
+  const CurrentDevice current(driver, context);
+  driver.Check(driver.cuStreamCreate(&stream_, kCuStreamNonBlocking), "cuStreamCreate");
+}
+
+SideStream::~SideStream() { driver_.cuStreamDestroy(stream_); }
+
+void SideStream::Copy(void* to, const void* from, std::size_t bytes) {
+  Run([&](CuStream stream) {
+    driver_.Check(
+        driver_.cuMemcpyAsync(reinterpret_cast<CuPointer>(to), reinterpret_cast<CuPointer>(from), bytes, stream),
+        "cuMemcpyAsync");
+  });
+}
+
+void SideStream::Zero(void* to, std::size_t bytes) {
+  Run([&](CuStream stream) {
+    driver_.Check(driver_.cuMemsetD8Async(reinterpret_cast<CuPointer>(to), 0, bytes, stream), "cuMemsetD8Async");
+  });
+}
+
+}  // namespace tutti

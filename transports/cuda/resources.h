@@ -1,0 +1,112 @@
+// What Tutti holds of a GPU's context: memory, streams, events, each with an owner. And what a call to the driver needs
+// around it: the context, and that a graph which somebody captures is none of its business.
+//
+// Thread-safety: an object is used by one thread at a time, unless it says otherwise.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "base/error.h"
+#include "transports/cuda/driver.h"
+
+namespace tutti {
+
+// While it lives, the thread's current context is the device's primary one, and the thread may allocate, free and query
+// although some thread captures a graph: a driver forbids such calls to all threads while one captures in the global
+// mode, and fails that capture. (Work that is enqueued on a capturing stream is captured all the same.)
+class CurrentDevice {
+ public:
+  // Throws tuttiUnhandledCudaError.
+  CurrentDevice(const CudaDriver& driver, CuContext context);
+  ~CurrentDevice();
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  const CudaDriver& driver_;
+  int mode_;
+};
+
+// For destructors. A context that is gone took everything along: then there is nothing to release.
+template <typename Release>
+void ReleaseIn(const CudaDriver& driver, CuContext context, Release&& release) noexcept {
+  try {
+    const CurrentDevice current(driver, context);
+    release();
+  } catch (const Error&) {
+  }
+}
+
+// Memory of the context's device, or pinned host memory that it reaches. Move-only. Throws tuttiUnhandledCudaError when
+// there is no more.
+class CudaMemory {
+ public:
+  CudaMemory() = default;
+  static CudaMemory OnDevice(const CudaDriver& driver, CuContext context, std::size_t bytes);
+  static CudaMemory Pinned(const CudaDriver& driver, CuContext context, std::size_t bytes);
+  CudaMemory(CudaMemory&& other) noexcept { *this = std::move(other); }
+  CudaMemory& operator=(CudaMemory&& other) noexcept;
+  ~CudaMemory() { Release(); }
+
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  void Release();
+
+  const CudaDriver* driver_ = nullptr;
+  CuContext context_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  bool pinned_ = false;
+};
+
+// A point in a stream's work. Move-only.
+class CudaEvent {
+ public:
+  CudaEvent(const CudaDriver& driver, CuContext context);
+  CudaEvent(CudaEvent&& other) noexcept
+      : driver_(other.driver_), context_(other.context_), event_(std::exchange(other.event_, nullptr)) {}
+  CudaEvent& operator=(CudaEvent&&) = delete;
+  ~CudaEvent();
+
+  // What `stream` holds now. REQUIRES, like Block: the context is current.
+  void Record(CuStream stream);
+  // What comes after in `stream` waits for what was recorded last.
+  void Block(CuStream stream) const;
+  // Has what was recorded last been done? Also if nothing was, or if the context is lost. Thread-safe.
+  bool Passed() const;
+
+ private:
+  const CudaDriver& driver_;
+  CuContext context_;
+  CuEvent event_ = nullptr;
+};
+
+// A stream of our own for what a communicator does beside its user's work: copies of plans, zeroing.
+class SideStream {
+ public:
+  SideStream(const CudaDriver& driver, CuContext context);
+  ~SideStream();
+  SideStream(const SideStream&) = delete;
+  SideStream& operator=(const SideStream&) = delete;
+
+  // Return when done.
+  void Copy(void* to, const void* from, std::size_t bytes);
+  void Zero(void* to, std::size_t bytes);
+  // `enqueue`: called with the stream, in its context.
+  template <typename Enqueue>
+  void Run(Enqueue&& enqueue) {
+    const CurrentDevice current(driver_, context_);
+    enqueue(stream_);
+    driver_.Check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  }
+
+ private:
+  const CudaDriver& driver_;
+  CuContext context_;
+  CuStream stream_ = nullptr;
+};
+
+}  // namespace tutti

@@ -1,0 +1,77 @@
+// The two ends of a ring of slots that GPUs fill and empty: plain data in the memory of whoever owns the end, full of
+// addresses that its GPU can use. What the words mean is said in slot.h; packets in executors/cuda/packet.h.
+//
+// All that a reader waits for lies in the reader's memory, all that a filler waits for in the filler's: polls stay on
+// their own GPU.
+//
+// Thread-safety: an end belongs to the one thread block that runs its lane.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transports/ring/slot.h"
+
+namespace tutti {
+
+// SlotHeader's bytes, kind and window in one word, so that one load gives what is checked and then used.
+class DeviceSlotContent {
+ public:
+  constexpr explicit DeviceSlotContent(std::uint64_t word) : word_(word) {}
+  constexpr DeviceSlotContent(std::uint32_t bytes, SlotKind kind, std::uint16_t window)
+      : word_(bytes | static_cast<std::uint64_t>(kind) << 32 | static_cast<std::uint64_t>(window) << 48) {}
+  constexpr std::uint64_t word() const { return word_; }
+  constexpr std::uint32_t bytes() const { return static_cast<std::uint32_t>(word_); }
+  constexpr SlotKind kind() const { return static_cast<SlotKind>(word_ >> 32 & 0xffff); }
+  constexpr std::uint32_t window() const { return static_cast<std::uint32_t>(word_ >> 48); }
+
+ private:
+  std::uint64_t word_;
+};
+
+// How a bulk slot is described to its reader, in the reader's memory: SlotHeader's words without its clothes, so that a
+// network engine of the host can be at the other end.
+struct DeviceSlotHeader {
+  std::uint64_t flag;     // SlotFlag
+  std::uint64_t content;  // DeviceSlotContent; of the kinds value, pointer and window
+  std::uint64_t address;
+  std::uint64_t unused;
+};
+static_assert(sizeof(DeviceSlotHeader) == sizeof(SlotHeader) &&
+              offsetof(DeviceSlotHeader, content) == offsetof(SlotHeader, bytes) &&
+              offsetof(SlotHeader, kind) == offsetof(SlotHeader, bytes) + sizeof(std::uint32_t) &&
+              offsetof(SlotHeader, window) == offsetof(SlotHeader, kind) + sizeof(std::uint16_t) &&
+              offsetof(DeviceSlotHeader, address) == offsetof(SlotHeader, address));
+
+// Who reads what a fill end fills: one rank, or for a post all others.
+struct DeviceReader {
+  DeviceSlotHeader* headers;  // bulk: of the slots, in the reader's memory
+  std::byte* packets;         // line: the slots themselves, in the reader's memory
+  const std::uint32_t* head;  // how many slots it has emptied; in this rank's memory
+};
+
+struct DeviceFillEnd {
+  std::byte* data;  // bulk: the slots' data; in the reader's memory, or (a post) in this rank's
+  const DeviceReader* readers;
+  std::uint32_t reader_count;
+  std::uint32_t stride;         // bytes from slot to slot
+  std::uint32_t header_stride;  // bulk: from header to header
+  std::uint32_t depth;
+  std::uint32_t tail;        // slots filled
+  std::uint32_t known_head;  // slots that all readers had emptied when last looked
+};
+
+struct DeviceEmptyEnd {
+  const DeviceSlotHeader* headers;
+  const std::byte* packets;
+  const std::byte* data;
+  std::uint32_t* head;  // this end's count, where the filler looks: in its memory
+  std::uint32_t stride;
+  std::uint32_t header_stride;
+  std::uint32_t depth;
+  std::uint32_t count;  // slots emptied
+  std::int32_t peer;
+  std::uint32_t unused;
+};
+
+}  // namespace tutti

@@ -1,0 +1,96 @@
+#include "transports/progress/network_messages.h"
+
+#include "net/wire.h"
+
+namespace tutti {
+namespace {
+
+enum class Kind : std::uint8_t { credits, status, failed, leaving };
+
+class Encoder {
+ public:
+  explicit Encoder(std::vector<std::byte>& bytes) : bytes_(bytes) {}
+
+  void operator()(const Credits& credits) {
+    Begin(Kind::credits);
+    for (const auto& credit : credits.all()) {
+      writer_.Number(credit.connection);
+      writer_.Number(credit.emptied);
+    }
+    End();
+  }
+  void operator()(const Status& status) {
+    Begin(Kind::status);
+    for (const auto value : {status.index, status.operation.sequence, status.operation.signature, status.operation.call,
+                             status.operation.count, status.started, status.completed, status.mark}) {
+      writer_.Number(value);
+    }
+    End();
+  }
+  void operator()(const Failed& failed) {
+    Begin(Kind::failed);
+    writer_.Number(failed.code);
+    writer_.Text(failed.text, kFaultText);
+    End();
+  }
+  void operator()(const Leaving& leaving) {
+    Begin(Kind::leaving);
+    writer_.Number(leaving.completed);
+    End();
+  }
+
+ private:
+  void Begin(Kind kind) {
+    writer_.Reuse(std::move(bytes_));
+    writer_.Number(static_cast<std::uint8_t>(kind));
+  }
+  void End() { bytes_ = writer_.Take(); }
+
+  std::vector<std::byte>& bytes_;
+  ByteWriter writer_;
+};
+
+Status ReadStatus(ByteReader& reader) {
+  Status status;
+  for (auto* const value :
+       {&status.index, &status.operation.sequence, &status.operation.signature, &status.operation.call,
+        &status.operation.count, &status.started, &status.completed, &status.mark}) {
+    *value = reader.Number<std::uint64_t>();
+  }
+  return status;
+}
+
+}  // namespace
+
+void Encode(const NetworkMessage& message, std::vector<std::byte>& bytes) { std::visit(Encoder(bytes), message); }
+
+std::optional<NetworkMessage> DecodeNetworkMessage(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return std::nullopt;
+  ByteReader reader(bytes);
+  NetworkMessage message;
+  switch (static_cast<Kind>(reader.Number<std::uint8_t>())) {
+    case Kind::credits: {
+      Credits credits;
+      constexpr std::size_t kCreditBytes = 8;
+      const std::size_t count = (bytes.size() - 1) / kCreditBytes;
+      if (count == 0 || count > Credits::kMost) return std::nullopt;
+      while (credits.count < count) {
+        const auto connection = reader.Number<std::uint32_t>();
+        credits.Add({connection, reader.Number<std::uint32_t>()});
+      }
+      message = credits;
+      break;
+    }
+    case Kind::status: message = ReadStatus(reader); break;
+    case Kind::failed: {
+      const auto code = reader.Number<std::uint32_t>();
+      message = Failed{code, reader.Text(kFaultText)};
+      break;
+    }
+    case Kind::leaving: message = Leaving{reader.Number<std::uint64_t>()}; break;
+    default: return std::nullopt;
+  }
+  return reader.Complete() ? std::optional(std::move(message)) : std::nullopt;
+}
+
+}  // namespace tutti

@@ -1,0 +1,66 @@
+#include "transports/progress/network_messages.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace tutti {
+namespace {
+
+std::vector<std::byte> Encoded(const NetworkMessage& message) {
+  std::vector<std::byte> bytes;
+  Encode(message, bytes);
+  return bytes;
+}
+
+std::vector<NetworkMessage> Examples() {
+  Credits credits;
+  for (std::uint32_t i = 0; i < Credits::kMost; ++i) credits.Add({i, 0xffffffff - i});
+  return {credits, Status{7, {1, 2, 3, 4, 0}, 5, 6, 8}, Failed{6, "rank 3 died"}, Failed{}, Leaving{9}};
+}
+
+TEST(NetworkMessages, ComeBackAsTheyWere) {
+  for (const auto& message : Examples()) {
+    const auto bytes = Encoded(message);
+    ASSERT_LE(bytes.size(), kMaxControlBytes);
+    const auto decoded = DecodeNetworkMessage(bytes);
+    ASSERT_TRUE(decoded);
+    EXPECT_EQ(decoded->index(), message.index());
+    EXPECT_EQ(Encoded(*decoded), bytes);
+  }
+  const auto status = std::get<Status>(*DecodeNetworkMessage(Encoded(Status{7, {1, 2, 3, 4, 0}, 5, 6, 8})));
+  EXPECT_EQ(status.operation.signature, 2U);
+  EXPECT_EQ(status.completed, 6U);
+  EXPECT_EQ(status.mark, 8U);
+}
+
+TEST(NetworkMessages, TheLongestTextFits) {
+  const auto bytes = Encoded(Failed{1, std::string(2 * kFaultText, 'x')});
+  ASSERT_LE(bytes.size(), kMaxControlBytes);
+  EXPECT_EQ(std::get<Failed>(*DecodeNetworkMessage(bytes)).text.size(), kFaultText);
+}
+
+TEST(NetworkMessages, DamagedOnesAreRefusedOrOthers) {
+  EXPECT_FALSE(DecodeNetworkMessage({}));
+  std::mt19937 random(5);
+  for (const auto& message : Examples()) {
+    const auto whole = Encoded(message);
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+      const auto cut = DecodeNetworkMessage(std::span(whole).first(size));
+      // Credits without the last ones are credits.
+      if (cut) {
+        EXPECT_TRUE(std::holds_alternative<Credits>(*cut)) << size;
+      }
+    }
+    for (int i = 0; i < 2000; ++i) {
+      auto bytes = whole;
+      for (int change = 0; change < 3; ++change) bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+      if (const auto decoded = DecodeNetworkMessage(bytes)) {
+        EXPECT_EQ(Encoded(*decoded), bytes);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,252 @@
+#include "transports/progress/network_peer.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace tutti {
+namespace {
+
+constexpr std::uint64_t kAnnouncedAtOnce = 8;
+
+// How many of a ring's slots are emptied before the news is worth telling: half is told at once, for the sender may be
+// close to waiting; a quarter where a slot goes anyway, so that the news seldom needs a message of its own.
+std::uint32_t WorthTelling(Tell which, std::uint32_t depth) {
+  switch (which) {
+    case Tell::due: return std::max(depth / 2, 1U);
+    case Tell::along: return std::max(depth / 4, 1U);
+    case Tell::all: break;
+  }
+  return 1;
+}
+
+}  // namespace
+
+SlotMessage OutgoingRing::Take(std::uint32_t connection, const std::byte*& data) {
+  const SlotHeader& header = Next();
+  const auto tag = static_cast<std::uint32_t>(header.flag.load(std::memory_order_relaxed) >> 32);
+  data = header.kind == SlotKind::pointer ? reinterpret_cast<const std::byte*>(header.address)
+                                          : reinterpret_cast<const std::byte*>(&header) + shape_.data_offset;
+  return {connection, ++taken_, tag, header.bytes};
+}
+
+void OutgoingRing::Sent(std::uint32_t number) {
+  // Slots on several streams end in any order; the filler wants to know of runs only.
+  sent_beyond_ |= std::uint64_t{1} << (number - sent_ - 1);
+  const int run = std::countr_one(sent_beyond_);
+  sent_beyond_ = run == 64 ? 0 : sent_beyond_ >> run;
+  sent_ += static_cast<std::uint32_t>(run);
+  head_->store(sent_, std::memory_order_release);
+}
+
+void OutgoingRing::AllSent() {
+  sent_ = taken_;
+  sent_beyond_ = 0;
+  head_->store(sent_, std::memory_order_release);
+}
+
+bool OutgoingRing::Acknowledge(std::uint32_t emptied) {
+  const std::uint32_t news = emptied - acknowledged_;
+  if (static_cast<std::int32_t>(news) < 0) return true;  // overtaken by later news on another stream
+  if (news > taken_ - acknowledged_) return false;
+  acknowledged_ = emptied;
+  return true;
+}
+
+std::byte* IncomingRing::Landing(const SlotMessage& message) const {
+  const bool free = message.number - emptied() - 1 < shape_.depth;
+  return free && message.bytes <= shape_.capacity ? Slot(message.number) + shape_.data_offset : nullptr;
+}
+
+void IncomingRing::Landed(const SlotMessage& message) {
+  auto& header = *reinterpret_cast<SlotHeader*>(Slot(message.number));
+  header.bytes = message.bytes;
+  header.kind = SlotKind::value;
+  header.flag.store(SlotFlag(message.number, message.tag), std::memory_order_release);
+  ++landed_;
+}
+
+NetworkPeer::NetworkPeer(Fabric& fabric, int rank, std::span<const ConnectionRings> polled)
+    : fabric_(fabric), rank_(rank) {
+  const Layout& layout = fabric.layout();
+  first_polled_ = static_cast<std::uint32_t>(layout.channels()) * kWires;
+  words_ = (first_polled_ + polled.size() + kWordBits - 1) / kWordBits;
+  pending_ = std::make_unique<std::atomic<std::uint64_t>[]>(words_);
+  owing_.resize(words_);
+  for (int channel = 0; channel < layout.channels(); ++channel) {
+    for (const Wire wire : {Wire::line, Wire::inlined, Wire::bulk}) {
+      const auto connection = connections();
+      auto& fill = fabric.To(channel, wire, rank);
+      fill.Notify(&pending_[connection / kWordBits], std::uint64_t{1} << connection % kWordBits);
+      // The peer would publish its count in its own segment, which here is the mirror. This rank publishes there, too.
+      const auto head = [&](int reader, int writer) {
+        return reinterpret_cast<std::atomic<std::uint32_t>*>(fabric.segment(reader) +
+                                                             layout.HeadOffset(channel, wire, writer, false));
+      };
+      Add({fill.slots(), fabric.segment(rank) + layout.RingOffset(channel, wire, fabric.rank()), fill.shape(),
+           head(rank, fabric.rank()), head(rank, rank)});
+    }
+  }
+  for (const auto& rings : polled) Add(rings);
+}
+
+void NetworkPeer::Add(const ConnectionRings& rings) {
+  memory_.push_back({rings.outgoing, rings.incoming, rings.shape});
+  outgoing_.emplace_back(rings.outgoing, rings.shape, rings.sent);
+  incoming_.emplace_back(rings.incoming, rings.shape, rings.emptied);
+}
+
+bool NetworkPeer::HasFilled() const {
+  const auto first = outgoing_.begin() + first_polled_;
+  return std::any_of(first, outgoing_.end(), [](const OutgoingRing& ring) { return ring.Filled(); });
+}
+
+bool NetworkPeer::PumpSlots(Carrier& carrier) {
+  bool moved = false;
+  for (std::uint32_t c = first_polled_; c < connections(); ++c) {
+    if (outgoing_[c].Filled()) SetPending(c);
+  }
+  for (std::size_t w = 0; w < words_; ++w) {
+    // Most of the time there is nothing, and a load is cheaper than an exchange.
+    if (pending_[w].load(std::memory_order_relaxed) == 0) continue;
+    auto bits = pending_[w].exchange(0, std::memory_order_acquire);
+    for (; bits != 0; bits &= bits - 1) {
+      const auto connection =
+          static_cast<std::uint32_t>(w) * kWordBits + static_cast<std::uint32_t>(std::countr_zero(bits));
+      moved = PumpRing(carrier, connection) || moved;
+    }
+  }
+  if (moved) carrier.Flush(rank_);
+  return moved;
+}
+
+bool NetworkPeer::PumpRing(Carrier& carrier, std::uint32_t connection) {
+  auto& ring = outgoing_[connection];
+  bool moved = false;
+  // A ring without credit comes again with the credit.
+  while (ring.Filled() && ring.MayGo()) {
+    if (carrier.Room(rank_) == 0) {
+      SetPending(connection);
+      break;
+    }
+    if (!moved) {
+      // What it belongs to goes ahead, and what the peer waits for along.
+      Announce(carrier);
+      PumpCredits(carrier, Tell::along);
+    }
+    const std::byte* data = nullptr;
+    const auto message = ring.Take(connection, data);
+    carrier.Send(rank_, message, data);
+    moved = true;
+  }
+  return moved;
+}
+
+bool NetworkPeer::PumpCredits(Carrier& carrier, Tell which) {
+  Credits credits;  // uninitialised but for its count: this is asked often and has seldom anything to tell
+  bool told = false;
+  const auto send = [&] {
+    if (credits.count == 0) return;
+    SendControl(carrier, credits);
+    credits.count = 0;
+    told = true;
+  };
+  for (std::size_t w = 0; w < words_; ++w) {
+    for (auto bits = owing_[w]; bits != 0; bits &= bits - 1) {
+      const auto bit = static_cast<std::uint32_t>(std::countr_zero(bits));
+      const auto connection = static_cast<std::uint32_t>(w) * kWordBits + bit;
+      auto& ring = incoming_[connection];
+      if (ring.news() < WorthTelling(which, ring.depth())) continue;
+      credits.Add({connection, ring.Tell()});
+      if (!ring.owes()) owing_[w] &= ~(std::uint64_t{1} << bit);
+      if (credits.count == Credits::kMost) send();
+    }
+  }
+  send();
+  return told;
+}
+
+void NetworkPeer::Announce(Carrier& carrier) {
+  const auto& own = fabric_.control(fabric_.rank());
+  // Acquires the records: a GPU's are written by another thread.
+  constexpr auto relaxed = std::memory_order_relaxed;
+  const auto newest = own.newest.load(std::memory_order_acquire);
+  const auto mark = own.mark.load(std::memory_order_acquire);
+  // A GPU's watch writes the mark after the record, and this may have run in between: then the record is sent once
+  // more.
+  if (mark != announced_mark_ && announced_ == newest && newest > 0) --announced_;
+  announced_mark_ = mark;
+  // Also of some operations that had nothing for this peer: it may have thought otherwise.
+  if (newest > kAnnouncedAtOnce) announced_ = std::max(announced_, newest - kAnnouncedAtOnce);
+  while (announced_ < newest) {
+    const auto& record = own.records[++announced_ % kRecords];
+    SendControl(carrier, Status{announced_,
+                                {record.sequence.load(relaxed), record.signature.load(relaxed),
+                                 record.call.load(relaxed), record.count.load(relaxed), 0},
+                                own.started.load(relaxed),
+                                own.completed.load(relaxed),
+                                mark});
+  }
+}
+
+void NetworkPeer::SendControl(Carrier& carrier, const NetworkMessage& message) {
+  Encode(message, bytes_);
+  carrier.SendControl(rank_, bytes_);
+}
+
+std::byte* NetworkPeer::Landing(const SlotMessage& message) const {
+  return message.connection < incoming_.size() ? incoming_[message.connection].Landing(message) : nullptr;
+}
+
+void NetworkPeer::Landed(const SlotMessage& message) {
+  incoming_[message.connection].Landed(message);
+  owing_[message.connection / kWordBits] |= std::uint64_t{1} << message.connection % kWordBits;
+}
+
+ConnectionMemory NetworkPeer::Memory(std::uint32_t connection) const {
+  return connection < connections() ? memory_[connection] : ConnectionMemory{};
+}
+
+bool NetworkPeer::Take(const NetworkMessage& message) {
+  return std::visit([this](const auto& each) { return Take(each); }, message);
+}
+
+bool NetworkPeer::Take(const Credits& credits) {
+  for (const auto& credit : credits.all()) {
+    if (credit.connection >= outgoing_.size() || !outgoing_[credit.connection].Acknowledge(credit.emptied))
+      return false;
+    SetPending(credit.connection);
+  }
+  return true;
+}
+
+bool NetworkPeer::Take(const Status& status) {
+  const auto newest = mirror().newest.load(std::memory_order_relaxed);
+  const auto completed = mirror().completed.load(std::memory_order_relaxed);
+  // Newer words came first, on another stream.
+  if (left || status.index < newest || (status.index == newest && status.completed < completed)) return true;
+  if (status.index > newest) WriteRecord(mirror(), status.index, status.operation);
+  mirror().completed.store(status.completed, std::memory_order_release);
+  mirror().started.store(status.started, std::memory_order_release);
+  mirror().mark.store(status.mark, std::memory_order_release);
+  return true;
+}
+
+bool NetworkPeer::Take(const Failed& failed) {
+  auto& control = mirror();
+  const auto length = std::min(failed.text.size(), kFaultText - 1);
+  std::memcpy(control.fault_text.data(), failed.text.data(), length);
+  control.fault_text[length] = '\0';
+  control.fault_code.store(failed.code, std::memory_order_relaxed);
+  control.state.store(RankState::failed, std::memory_order_release);
+  return true;
+}
+
+bool NetworkPeer::Take(const Leaving& leaving) {
+  mirror().completed.store(leaving.completed, std::memory_order_release);
+  mirror().state.store(RankState::left, std::memory_order_release);
+  left = true;
+  return true;
+}
+
+}  // namespace tutti

@@ -1,0 +1,78 @@
+#include "transports/progress/network_peer.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+
+#include "transports/ring/slot_arithmetic.h"
+#include "transports/shm/fabric_testing.h"
+
+namespace tutti {
+namespace {
+
+TEST(OutgoingRing, TakesNewsOfEmptiedSlotsInAnyOrder) {
+  constexpr SlotShape kShape = kLineShape;
+  constexpr std::uint32_t kTag = 7, kSlots = 5;
+  alignas(kCacheLine) std::array<std::byte, std::size_t{kShape.stride} * kShape.depth> slots{};
+  std::atomic<std::uint32_t> head = 0;
+  OutgoingRing ring(slots.data(), kShape, &head);
+  for (std::uint32_t i = 0; i < kSlots; ++i) {
+    auto& header = *reinterpret_cast<SlotHeader*>(slots.data() + std::size_t{i} * kShape.stride);
+    header.flag.store(SlotFlag(i + 1, kTag));
+    ASSERT_TRUE(ring.Filled());
+    const std::byte* data = nullptr;
+    EXPECT_EQ(ring.Take(0, data).number, i + 1);
+  }
+  EXPECT_TRUE(ring.Acknowledge(3));
+  // Sent before that, but on another stream.
+  EXPECT_TRUE(ring.Acknowledge(1));
+  EXPECT_TRUE(ring.Acknowledge(3));
+  EXPECT_FALSE(ring.Acknowledge(kSlots + 1));
+  EXPECT_TRUE(ring.Acknowledge(kSlots));
+}
+
+// A peer that left has all that it needs, also where the system has not said so of a slot that it reads where it lies.
+TEST(OutgoingRing, NothingThatWasTakenIsWaitedForWhenThePeerHasLeft) {
+  constexpr SlotShape kShape = kLineShape;
+  alignas(kCacheLine) std::array<std::byte, std::size_t{kShape.stride} * kShape.depth> slots{};
+  std::atomic<std::uint32_t> sent = 0;
+  OutgoingRing ring(slots.data(), kShape, &sent);
+  for (std::uint32_t number = 1; number <= 3; ++number) {
+    auto& header = *reinterpret_cast<SlotHeader*>(slots.data() + std::size_t{number - 1} * kShape.stride);
+    header.flag.store(SlotFlag(number, 7));
+    const std::byte* data = nullptr;
+    ring.Take(0, data);
+  }
+  ring.Sent(2);
+  EXPECT_EQ(sent.load(), 0U);
+  ring.AllSent();
+  EXPECT_EQ(sent.load(), 3U);
+}
+
+// Each goes by the connection with the shortest queue, so one may arrive before another that was sent earlier.
+TEST(NetworkPeer, OlderWordsThatArriveLaterChangeNothing) {
+  const auto thrown = RunThreadRanks(2, [&](int rank, const AllGather& all_gather) {
+    Fabric fabric(rank, Hosts{{0, 1}, {0, 1}}, 1, Settings{}, all_gather, Deadline::After(std::chrono::seconds(60)));
+    if (rank == 0) {
+      NetworkPeer peer(fabric, 1);
+      const auto take = [&](const NetworkMessage& message) { return peer.Take(message); };
+      const auto completed = [&] { return peer.mirror().completed.load(); };
+      const auto status = [](std::uint64_t index, std::uint64_t done) {
+        return Status{.index = index, .operation = {}, .started = done, .completed = done, .mark = 0};
+      };
+      EXPECT_TRUE(take(status(1, 1)));
+      EXPECT_TRUE(take(status(1, 0)));
+      EXPECT_EQ(completed(), 1U);
+      EXPECT_TRUE(take(Leaving{2}));
+      EXPECT_TRUE(take(status(2, 1)));
+      EXPECT_EQ(completed(), 2U);
+      EXPECT_EQ(peer.mirror().state.load(), RankState::left);
+    }
+    all_gather({});
+  });
+  EXPECT_EQ(thrown, std::vector<std::string>(2));
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,104 @@
+// What each rank publishes about itself, at the start of its shared segment, where every peer on the host can read it -
+// also after the process has died. Nothing here is on the data path but `record` and `completed` (own cache lines,
+// written by the owner only).
+//
+// Thread-safety: all fields are atomics or are written before the atomic that announces them (fault: before `state`).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "base/error.h"
+#include "transports/ring/slot.h"
+
+namespace tutti {
+
+enum class RankState : std::uint32_t { starting, alive, left, failed };
+
+// One operation in the flight recorder. A reader that finds `index` unchanged after reading has read a whole record.
+struct alignas(kCacheLine) OperationRecord {
+  std::atomic<std::uint64_t> index;     // 1, 2, ... ; 0: being written or never used
+  std::atomic<std::uint64_t> sequence;  // of the collective in its communicator, or of the message in its pair
+  std::atomic<std::uint64_t> signature;
+  std::atomic<std::uint64_t> call;       // PackCall()
+  std::atomic<std::uint64_t> count;      // elements
+  std::atomic<std::int64_t> started;     // ticks (base/clock.h)
+  std::atomic<std::int64_t> ended;       // ticks; 0: it has not
+  std::atomic<std::uint64_t> algorithm;  // tuttiAlgorithm_t
+};
+static_assert(sizeof(OperationRecord) == kCacheLine);
+
+// What an OperationRecord says.
+struct RecordedOperation {
+  std::uint64_t sequence = 0;
+  std::uint64_t signature = 0;
+  std::uint64_t call = 0;
+  std::uint64_t count = 0;
+  std::int64_t started = 0;
+  std::uint64_t algorithm = 0;
+};
+
+// Twice what a rank may run ahead of one that takes nothing from it, so that mismatching calls are still on record.
+inline constexpr std::uint32_t kRecords = 128;
+inline constexpr std::size_t kFaultText = 1536;
+
+// A rank's collectives in one word: how many it has begun (modulo 2^32), and a digest of them.
+constexpr std::uint64_t MarkOf(std::uint64_t sequence, std::uint64_t digest) {
+  return SlotFlag(static_cast<std::uint32_t>(sequence), OperationTag(digest));
+}
+constexpr std::uint32_t MarkedSequence(std::uint64_t mark) { return FlagNumber(mark); }
+
+// Says that operation number `record` waits for `rank`, among others.
+constexpr std::uint64_t PackAwaited(std::uint64_t record, int rank) {
+  return record << 32 | (static_cast<std::uint32_t>(rank) + 1);
+}
+// The rank in it; -1: none, or of another operation. A peer may have written anything.
+constexpr int AwaitedIn(std::uint64_t awaits, std::uint64_t record) {
+  return awaits >> 32 == (record & 0xffffffff) ? static_cast<int>((awaits & 0xffffffff) - 1) : -1;
+}
+
+struct ControlBlock {
+  // Rung by whoever lets this rank go on, if the rank says that it sleeps.
+  alignas(kCacheLine) std::atomic<std::uint32_t> doorbell;
+  std::atomic<std::uint32_t> sleeping;
+  std::atomic<std::uint32_t> hears_barriers;  // 1: this process executes the barriers that sleepers ask for
+  alignas(kCacheLine) std::atomic<std::uint32_t> sleepers;   // rank 0's block only: how many ranks are asleep
+  alignas(kCacheLine) std::atomic<std::uint64_t> completed;  // last collective that needs nothing more from this rank
+  std::atomic<std::uint64_t> started;                        // last collective begun
+  std::atomic<std::uint64_t> newest;                         // index of the last record
+  std::atomic<std::uint64_t> mark;                           // MarkOf the last collective begun; 0: none
+  std::atomic<std::uint32_t> several;                        // this rank's operations may go on side by side
+  std::atomic<std::uint32_t> failures;                       // first local rank's block only: failed local ranks
+  std::atomic<std::uint64_t> awaits;                         // PackAwaited(), as its last look found it
+  alignas(kCacheLine) std::atomic<RankState> state;
+  std::atomic<std::uint32_t> fault_code;  // tuttiResult_t
+  std::array<char, kFaultText> fault_text;
+  std::array<OperationRecord, kRecords> records;
+};
+static_assert(std::atomic<RankState>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
+
+// Publishes record number `index` as begun. One writer at a time.
+inline void WriteRecord(ControlBlock& control, std::uint64_t index, const RecordedOperation& operation) {
+  auto& record = control.records[index % kRecords];
+  // A sequence lock. Each field is released and acquired, so that a reader that sees one of the new fields finds the
+  // old index gone when it looks at it again. (Fences would do the same, but ThreadSanitizer does not know them.)
+  constexpr auto release = std::memory_order_release;
+  record.index.store(0, std::memory_order_relaxed);
+  record.sequence.store(operation.sequence, release);
+  record.signature.store(operation.signature, release);
+  record.call.store(operation.call, release);
+  record.count.store(operation.count, release);
+  record.started.store(operation.started, release);
+  record.ended.store(0, release);
+  record.algorithm.store(operation.algorithm, release);
+  record.index.store(index, release);
+  control.newest.store(index, release);
+}
+
+// The failure of a rank in RankState::failed. Other processes may have written anything there: a code that is no
+// failure's becomes tuttiRemoteError, the text is read to its end or the block's, and characters that a terminal would
+// obey are escaped.
+Error ReadFailure(const ControlBlock& control);
+
+}  // namespace tutti

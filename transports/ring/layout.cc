@@ -1,0 +1,54 @@
+#include "transports/ring/layout.h"
+
+#include <algorithm>
+
+#include "base/rounding.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t BytesOf(const SlotShape& shape) { return std::size_t{shape.stride} * shape.depth; }
+
+}  // namespace
+
+Layout::Layout(int nranks, int channels) : nranks_(nranks), channels_(channels) {
+  const auto rings = static_cast<std::size_t>(channels) * (static_cast<std::size_t>(nranks) + 1);
+  // One extra line a slot, and an odd number of them, come off the even share.
+  const std::size_t share = kBulkPoolBytes / rings / kBulkDepth;
+  const std::size_t capacity = std::min(kMaxBulkCapacity, (share - 2 * kCacheLine) / kCacheLine * kCacheLine);
+  bulk_ = BulkShape(static_cast<std::uint32_t>(capacity), kBulkDepth);
+  heads_ = RoundUp(sizeof(ControlBlock), kPage);
+  lines_ = RoundUp(heads_ + static_cast<std::size_t>(channels) * nranks * kCacheLine, kPage);
+  inlines_ = lines_ + rings * BytesOf(kLineShape);
+  inline_bytes_ = static_cast<std::size_t>(nranks) * BytesOf(kInlineShape) + BytesOf(kInlinePostShape);
+  bulks_ = RoundUp(inlines_ + static_cast<std::size_t>(channels) * inline_bytes_, kPage);
+  bytes_ = RoundUp(bulks_ + rings * BytesOf(bulk_), kPage);
+}
+
+SlotShape Layout::Shape(Wire wire, int peer) const {
+  switch (wire) {
+    case Wire::line: return kLineShape;
+    case Wire::inlined: return peer == nranks_ ? kInlinePostShape : kInlineShape;
+    case Wire::bulk: break;
+  }
+  return bulk_;
+}
+
+std::size_t Layout::RingBytes(Wire wire, int peer) const { return BytesOf(Shape(wire, peer)); }
+
+std::size_t Layout::RingOffset(int channel, Wire wire, int peer) const {
+  const auto c = static_cast<std::size_t>(channel), p = static_cast<std::size_t>(peer);
+  // Inline rings: the pairs' first, the channel's post behind them, which is longer.
+  if (wire == Wire::inlined) return inlines_ + c * inline_bytes_ + p * BytesOf(kInlineShape);
+  const auto ring = c * (static_cast<std::size_t>(nranks_) + 1) + p;
+  return wire == Wire::line ? lines_ + ring * BytesOf(kLineShape) : bulks_ + ring * BytesOf(bulk_);
+}
+
+std::size_t Layout::HeadOffset(int channel, Wire wire, int writer, bool post) const {
+  // One line per writer: only that writer ever polls it.
+  const std::size_t line = heads_ + (static_cast<std::size_t>(channel) * nranks_ + writer) * kCacheLine;
+  return line + (static_cast<std::size_t>(wire) * 2 + (post ? 1 : 0)) * sizeof(std::atomic<std::uint32_t>);
+}
+
+}  // namespace tutti

@@ -1,0 +1,48 @@
+// Where everything lies in a rank's shared segment. A pure function of what all ranks know, so no offset is ever sent.
+//
+//   [ control block | heads | line rings | inline rings | bulk pool ]
+//
+// A rank owns (fills) the rings in its own segment: one per channel and peer, and one post ring per channel. Memory
+// that no plan uses is never touched, so it costs nothing.
+#pragma once
+
+#include <cstddef>
+
+#include "transports/ring/control_block.h"
+#include "transports/ring/slot.h"
+
+namespace tutti {
+
+// Every rank's bulk slots together, at any number of ranks and channels (the design's bound).
+inline constexpr std::size_t kBulkPoolBytes = std::size_t{64} << 20;
+inline constexpr std::uint32_t kBulkDepth = 4;
+// Past this a slot gains nothing: it no longer fits a core's cache.
+inline constexpr std::size_t kMaxBulkCapacity = std::size_t{1} << 20;
+
+class Layout {
+ public:
+  // REQUIRES: nranks >= 1, channels >= 1.
+  Layout(int nranks, int channels);
+
+  int nranks() const { return nranks_; }
+  int channels() const { return channels_; }
+  std::size_t bytes() const { return bytes_; }
+
+  // The slots of `peer`'s ring, or (peer == nranks) of the post. Those of one wire differ in depth only.
+  SlotShape Shape(Wire wire, int peer) const;
+  // The ring that the segment's owner fills for `peer`, or (peer == nranks) its post.
+  std::size_t RingOffset(int channel, Wire wire, int peer) const;
+  std::size_t RingBytes(Wire wire, int peer) const;
+  // Data bytes of a bulk slot.
+  std::size_t bulk_capacity() const { return bulk_.capacity; }
+  // Where the segment's owner publishes how far it has emptied `writer`'s ring for it (or its post).
+  std::size_t HeadOffset(int channel, Wire wire, int writer, bool post) const;
+
+ private:
+  int nranks_;
+  int channels_;
+  SlotShape bulk_;
+  std::size_t heads_, lines_, inlines_, inline_bytes_, bulks_, bytes_;  // inline_bytes_: of a channel
+};
+
+}  // namespace tutti

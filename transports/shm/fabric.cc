@@ -1,0 +1,184 @@
+#include "transports/shm/fabric.h"
+
+#include <sodium.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <map>
+#include <new>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "transports/shm/cma.h"
+#include "transports/shm/gather_values.h"
+#include "transports/shm/process_register.h"
+
+namespace tutti {
+namespace {
+
+struct Verdict {
+  bool cma;
+};
+
+std::uint64_t PidNamespace() {
+  struct stat status {};
+  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+// A descriptor of this process itself. It can be sent between pid namespaces, where a number could not. Empty where the
+// system has none.
+FileDescriptor OwnPidfd() {
+  FileDescriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  if (!pidfd && (errno == EMFILE || errno == ENFILE)) ThrowErrno("opening a descriptor of this process");
+  return pidfd;
+}
+
+}  // namespace
+
+struct Fabric::Lent {
+  std::shared_ptr<Mapping> memory;
+  std::shared_ptr<const FileDescriptor> bell;
+};
+
+struct Fabric::Introduction {
+  RegisterKey process;
+  RegisterKey lent;  // the key under which ranks of the same process find it
+  std::int64_t pid;
+  std::uint64_t pid_namespace;
+  std::uint64_t probe_address;  // where `probe` lies in that process: reading it back proves that CMA works
+  std::uint64_t probe;
+};
+
+Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, const AllGather& all_gather,
+               Deadline deadline)
+    : rank_(rank),
+      locality_{rank, std::move(hosts), {}},
+      local_(locality_.Local()),
+      layout_(static_cast<int>(locality_.hosts.host_of.size()), channels),
+      peers_(locality_.hosts.host_of.size()) {
+  auto& own = peers_[static_cast<std::size_t>(rank)];
+  own.segment = Segment::Create("tutti", layout_.bytes());
+  new (own.segment.data()) ControlBlock{};
+  control(rank).state.store(RankState::starting, std::memory_order_release);
+  // Where there is a network to listen to, a sleeping rank waits for descriptors, and is woken by one.
+  const bool networked = this->hosts().count() > 1;
+  if (networked) {
+    own.bell = std::make_shared<const FileDescriptor>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!*own.bell) ThrowErrno("eventfd");
+  }
+
+  std::uint64_t probe;
+  randombytes_buf(&probe, sizeof probe);
+  const Offer offer(rank, std::make_shared<Lent>(Lent{own.segment.mapping(), own.bell}));
+  const auto all = GatherValues(all_gather, Introduction{ProcessKey(), offer.key(), getpid(), PidNamespace(),
+                                                         reinterpret_cast<std::uint64_t>(&probe), probe});
+  FindThisProcess(all, all_gather);
+
+  const FileDescriptor pidfd = OwnPidfd();
+  std::vector<int> mine = {own.segment.fd().get()};
+  if (networked) mine.push_back(own.bell->get());
+  if (pidfd) mine.push_back(pidfd.get());
+  Verdict verdict{settings.cma};
+  ExchangeDescriptors(locality_, mine, all_gather, deadline, [&](int r, std::vector<FileDescriptor> descriptors) {
+    verdict.cma = TakePeer(r, all[static_cast<std::size_t>(r)], std::move(descriptors), verdict.cma);
+  });
+  own.segment.DropDescriptor();  // every rank has it
+
+  for (int r = 0; r < nranks(); ++r) {
+    auto& peer = peers_[static_cast<std::size_t>(r)];
+    all_same_process_ = all_same_process_ && (!is_local(r) || same_process(r));
+    if (is_local(r)) {
+      peer.pid = static_cast<pid_t>(all[static_cast<std::size_t>(r)].pid);
+      continue;
+    }
+    peer.segment = Segment::Reserve(layout_.bytes());
+    new (peer.segment.data()) ControlBlock{};
+    control(r).state.store(RankState::alive, std::memory_order_relaxed);
+  }
+  MakeRings();
+  control(rank).state.store(RankState::alive, std::memory_order_release);
+  // Also a barrier: after it, every rank has found every segment and read every probe.
+  cma_ = true;
+  for (const auto& each : GatherValues(all_gather, verdict)) cma_ = cma_ && each.cma;
+  Log(Subject::init, "rank {} of {}: on host {} of {}, {} B of shared memory a rank, {} channels, cma {}, {}", rank,
+      nranks(), this->hosts().host_of[static_cast<std::size_t>(rank)], this->hosts().count(), layout_.bytes(), channels,
+      cma_ ? "in use" : "not in use", all_same_process_ ? "one process" : "several processes");
+}
+
+// Ranks that claim to be of this process must be in its register: a claim is not enough to share pointers.
+void Fabric::FindThisProcess(const std::vector<Introduction>& all, const AllGather& all_gather) {
+  std::map<RegisterKey, int> processes;
+  for (const auto& each : all) {
+    locality_.process_of.push_back(processes.emplace(each.process, static_cast<int>(processes.size())).first->second);
+  }
+  for (int r = 0; r < nranks(); ++r) {
+    if (r == rank_ || !same_process(r)) continue;
+    const auto lent = FindOffer<Lent>(all[static_cast<std::size_t>(r)].lent, r);
+    if (lent == nullptr || lent->memory->bytes() != layout_.bytes()) {
+      all_gather({});  // the control plane knows which rank left first
+      Throw(tuttiRemoteError, "rank {} of this process left while the ranks shared memory", r);
+    }
+    if (!is_local(r)) continue;
+    auto& peer = peers_[static_cast<std::size_t>(r)];
+    peer.segment = Segment(lent->memory);
+    peer.bell = lent->bell;
+  }
+}
+
+// Maps what a rank of another process gives. Returns whether this process may read that process's memory.
+bool Fabric::TakePeer(int rank, const Introduction& theirs, std::vector<FileDescriptor> descriptors, bool probe) {
+  auto& peer = peers_[static_cast<std::size_t>(rank)];
+  peer.segment = Segment::Map(descriptors.at(0), layout_.bytes());
+  std::size_t next = 1;
+  if (hosts().count() > 1) peer.bell = std::make_shared<const FileDescriptor>(std::move(descriptors.at(next++)));
+  if (descriptors.size() > next) {
+    probe = probe && ProcessNumber(descriptors[next]) == theirs.pid;
+    peer.pidfd = ShareProcess(std::move(descriptors[next]));
+  }
+  std::uint64_t echo = 0;
+  return probe && theirs.pid_namespace == PidNamespace() &&
+         ReadProcess(static_cast<pid_t>(theirs.pid), theirs.probe_address, &echo, sizeof echo) && echo == theirs.probe;
+}
+
+bool Fabric::ReadMemory(int rank, std::uint64_t address, void* destination, std::size_t bytes) const {
+  // A process keeps its number until it has ended: if it lives after the copy, the copy was of its memory. One look
+  // costs some hundred nanoseconds, a copy many microseconds.
+  return ReadProcess(pid(rank), address, destination, bytes) && !HasEnded(pidfd(rank));
+}
+
+std::atomic<std::uint32_t>* Fabric::Head(int reader, int channel, Wire wire, int writer, bool post) const {
+  return reinterpret_cast<std::atomic<std::uint32_t>*>(segment(reader) +
+                                                       layout_.HeadOffset(channel, wire, writer, post));
+}
+
+void Fabric::MakeRings() {
+  const int n = nranks();
+  fills_.resize(FillIndex(layout_.channels(), Wire::line, 0));
+  empties_.resize(EmptyIndex(layout_.channels(), Wire::line, 0, false));
+  for (int channel = 0; channel < layout_.channels(); ++channel) {
+    for (const Wire wire : {Wire::line, Wire::inlined, Wire::bulk}) {
+      const auto slots = [&](int owner, int peer) { return segment(owner) + layout_.RingOffset(channel, wire, peer); };
+      std::vector<const std::atomic<std::uint32_t>*> readers;
+      for (int peer = 0; peer < n; ++peer) {
+        if (peer == rank_) continue;
+        // Posts stay on a host.
+        if (is_local(peer)) readers.push_back(Head(peer, channel, wire, rank_, true));
+        // Slots for another host are filled in the mirror, where that rank's ring for itself would be (and so is the
+        // count of slots that came from there), and not in this rank's segment: there every rank of this host could
+        // change what a slot refers to before the network takes it.
+        To(channel, wire, peer) = FillEnd(slots(is_local(peer) ? rank_ : peer, peer), layout_.Shape(wire, peer),
+                                          {Head(peer, channel, wire, rank_, false)});
+        From(channel, wire, peer) = EmptyEnd(slots(peer, rank_), layout_.Shape(wire, rank_), peer,
+                                             Head(is_local(peer) ? rank_ : peer, channel, wire, peer, false));
+        PostOf(channel, wire, peer) =
+            EmptyEnd(slots(peer, n), layout_.Shape(wire, n), peer, Head(rank_, channel, wire, peer, true));
+      }
+      Post(channel, wire) = FillEnd(slots(rank_, n), layout_.Shape(wire, n), std::move(readers));
+    }
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,113 @@
+// The connections of a rank as rings of slots in memory, wherever the peer is.
+//
+// On one host every rank's segment is mapped by every other, and both sides look at the same rings. A rank of another
+// host is stood for by a *mirror*: private memory laid out like that rank's segment, which a network engine (network.h)
+// keeps up to date: it takes what this rank fills for the peer, and fills what the peer has filled for this rank. So
+// whoever uses a ring does not know where its peer is.
+//
+// Thread-safety: getters may be called from any thread; each ring end belongs to whoever drives its channel.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/settings.h"
+#include "transports/ring/layout.h"
+#include "transports/ring/ring.h"
+#include "transports/shm/descriptor_exchange.h"
+#include "transports/shm/segment.h"
+
+namespace tutti {
+
+class NetworkEngine;
+
+class Fabric {
+ public:
+  // Collective. Throws tuttiTimeoutError, tuttiSystemError, and what ExchangeDescriptors throws.
+  Fabric(int rank, Hosts hosts, int channels, const Settings& settings, const AllGather& all_gather, Deadline deadline);
+
+  int rank() const { return rank_; }
+  int nranks() const { return layout_.nranks(); }
+  const Layout& layout() const { return layout_; }
+  const Hosts& hosts() const { return locality_.hosts; }
+  const Locality& locality() const { return locality_; }
+  // This rank and those that share memory with it, ascending.
+  const std::vector<int>& local() const { return local_; }
+  bool is_local(int rank) const { return locality_.hosts.SameHost(rank, rank_); }
+
+  // This rank's end of the connection to / from `peer`, and of the posts it writes / `writer` writes.
+  FillEnd& To(int channel, Wire wire, int peer) { return fills_[FillIndex(channel, wire, peer)]; }
+  FillEnd& Post(int channel, Wire wire) { return fills_[FillIndex(channel, wire, nranks())]; }
+  EmptyEnd& From(int channel, Wire wire, int peer) { return empties_[EmptyIndex(channel, wire, peer, false)]; }
+  EmptyEnd& PostOf(int channel, Wire wire, int writer) { return empties_[EmptyIndex(channel, wire, writer, true)]; }
+
+  // A rank's segment, or its mirror.
+  std::byte* segment(int rank) const { return peers_[static_cast<std::size_t>(rank)].segment.data(); }
+  ControlBlock& control(int rank) const { return *reinterpret_cast<ControlBlock*>(segment(rank)); }
+  // How many ranks of the host are asleep, or about to be; in one place so that whoever publishes looks at one line.
+  std::atomic<std::uint32_t>& sleepers() const { return control(local_.front()).sleepers; }
+
+  pid_t pid(int rank) const { return peers_[static_cast<std::size_t>(rank)].pid; }
+  // Readable once the process has ended; -1 for this rank's own process, for ranks of other hosts, and where pidfds do
+  // not exist.
+  int pidfd(int rank) const {
+    const auto& peer = peers_[static_cast<std::size_t>(rank)];
+    return peer.pidfd == nullptr ? -1 : peer.pidfd->get();
+  }
+  // Written to wake a local rank that sleeps on sockets; -1 where ranks sleep on futexes.
+  int bell(int rank) const {
+    const auto& peer = peers_[static_cast<std::size_t>(rank)];
+    return peer.bell == nullptr ? -1 : peer.bell->get();
+  }
+  // Proven: the rank was found in this process's own register. True also for ranks of different hosts, if these are
+  // virtual or one process has ranks of both.
+  bool same_process(int rank) const { return locality_.SameProcess(rank, rank_); }
+  // All local ranks.
+  bool all_same_process() const { return all_same_process_; }
+  // Every rank may read every other local rank's memory with process_vm_readv.
+  bool cma() const { return cma_; }
+  // Copies from the memory of a local rank in another process. False if the kernel refuses or the process is gone, even
+  // if another process got its number meanwhile and was copied from.
+  bool ReadMemory(int rank, std::uint64_t address, void* destination, std::size_t bytes) const;
+
+  // Null while there is none: all ranks are local, or it is yet to come.
+  NetworkEngine* network() const { return network_; }
+  // `engine` moves the slots of all other hosts' ranks from now on. REQUIRES: it outlives every use of the rings.
+  void UseNetwork(NetworkEngine* engine) { network_ = engine; }
+
+ private:
+  struct Peer {
+    Segment segment;
+    std::shared_ptr<const FileDescriptor> pidfd;
+    std::shared_ptr<const FileDescriptor> bell;  // shared with the rank itself, if it is of this process
+    pid_t pid = 0;
+  };
+
+  std::size_t FillIndex(int channel, Wire wire, int peer) const {
+    return (static_cast<std::size_t>(channel) * kWires + static_cast<std::size_t>(wire)) * (nranks() + 1) + peer;
+  }
+  std::size_t EmptyIndex(int channel, Wire wire, int peer, bool post) const {
+    return ((static_cast<std::size_t>(channel) * kWires + static_cast<std::size_t>(wire)) * 2 + post) * nranks() + peer;
+  }
+  void MakeRings();
+  std::atomic<std::uint32_t>* Head(int reader, int channel, Wire wire, int writer, bool post) const;
+
+  struct Lent;  // what this rank lends to ranks of the same process
+  struct Introduction;
+  void FindThisProcess(const std::vector<Introduction>& all, const AllGather& all_gather);
+  bool TakePeer(int rank, const Introduction& theirs, std::vector<FileDescriptor> descriptors, bool probe);
+
+  int rank_;
+  Locality locality_;
+  std::vector<int> local_;
+  Layout layout_;
+  std::vector<Peer> peers_;
+  std::vector<FillEnd> fills_;
+  std::vector<EmptyEnd> empties_;
+  bool all_same_process_ = true;
+  bool cma_ = false;
+  NetworkEngine* network_ = nullptr;
+};
+
+}  // namespace tutti

@@ -1,0 +1,116 @@
+#include "transports/shm/process_register.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sodium.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "net/secret_key.h"
+
+namespace tutti {
+namespace {
+
+struct Entry {
+  int rank;
+  std::type_index type;
+  std::shared_ptr<void> lent;
+};
+
+RegisterKey RandomKey() {
+  EnsureSodium();
+  RegisterKey key;
+  randombytes_buf(key.data(), key.size());
+  return key;
+}
+
+struct Register {
+  explicit Register(const Register* parents) : before(parents) {}
+
+  const pid_t owner = getpid();
+  const RegisterKey process = RandomKey();
+  const Register* const before;  // in a forked child its parent's, so that a leak checker sees that in use
+  std::mutex mutex;
+  std::map<RegisterKey, Entry> entries;
+  std::map<int, std::weak_ptr<const FileDescriptor>> processes;  // by number
+};
+
+// Never destroyed: threads may still fail in init while the process exits. A forked child begins a register of its own,
+// because its parent's mutex may be locked for ever.
+Register& ThisProcess() {
+  static std::atomic<Register*> current{nullptr};
+  // acquire and release: a thread that finds the pointer finds the object behind it.
+  auto* found = current.load(std::memory_order_acquire);
+  while (found == nullptr || found->owner != getpid()) {
+    auto fresh = std::make_unique<Register>(found);
+    if (current.compare_exchange_strong(found, fresh.get(), std::memory_order_acq_rel)) found = fresh.release();
+  }
+  return *found;
+}
+
+}  // namespace
+
+RegisterKey ProcessKey() { return ThisProcess().process; }
+
+Offer::Offer(int rank, std::type_index type, std::shared_ptr<void> lent) : key_(RandomKey()) {
+  auto& book = ThisProcess();
+  const std::lock_guard lock(book.mutex);
+  book.entries.emplace(key_, Entry{rank, type, std::move(lent)});
+}
+
+Offer::~Offer() {
+  std::shared_ptr<void> last;  // destroyed after the lock is released
+  auto& book = ThisProcess();
+  const std::lock_guard lock(book.mutex);
+  const auto found = book.entries.find(key_);
+  if (found == book.entries.end()) return;  // this is a forked child's copy of an offer
+  last = std::move(found->second.lent);
+  book.entries.erase(found);
+}
+
+int ProcessNumber(const FileDescriptor& pidfd) {
+  std::ifstream lines(fmt::format("/proc/self/fdinfo/{}", pidfd.get()));
+  for (std::string line; std::getline(lines, line);) {
+    int number = 0;
+    if (std::sscanf(line.c_str(), "Pid: %d", &number) == 1) return std::max(number, 0);
+  }
+  return 0;
+}
+
+bool HasEnded(int pidfd) {
+  if (pidfd < 0) return false;
+  pollfd entry{pidfd, POLLIN, 0};
+  return poll(&entry, 1, 0) > 0;
+}
+
+std::shared_ptr<const FileDescriptor> ShareProcess(FileDescriptor pidfd) {
+  const int number = ProcessNumber(pidfd);
+  auto fresh = std::make_shared<const FileDescriptor>(std::move(pidfd));
+  if (number == 0) return fresh;
+  auto& book = ThisProcess();
+  const std::lock_guard lock(book.mutex);
+  auto& known = book.processes[number];
+  // A moment ago the new descriptor's process had this number. A known process that has not ended by now had it then,
+  // too: the two are the same.
+  if (auto earlier = known.lock(); earlier != nullptr && !HasEnded(earlier->get())) return earlier;
+  known = fresh;
+  return fresh;
+}
+
+std::shared_ptr<void> FindOffer(const RegisterKey& key, int rank, std::type_index type) {
+  auto& book = ThisProcess();
+  const std::lock_guard lock(book.mutex);
+  const auto found = book.entries.find(key);
+  if (found == book.entries.end() || found->second.rank != rank || found->second.type != type) return nullptr;
+  return found->second.lent;
+}
+
+}  // namespace tutti

@@ -1,0 +1,32 @@
+// Whole messages with file descriptors over a connected Unix socket (SOCK_SEQPACKET).
+//
+// Thread-safety: functions without state; one thread at a time for each socket and direction.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/deadline.h"
+#include "transports/shm/segment.h"
+
+namespace tutti {
+
+// The kernel takes 253 a message (SCM_MAX_FD).
+inline constexpr std::size_t kMaxDescriptorsPerMessage = 96;
+
+// Returns 0, or the error. While the user has more descriptors in flight than a process may hold (ETOOMANYREFS), from
+// any of its jobs, waits for them to arrive, until the deadline. REQUIRES: at most kMaxDescriptorsPerMessage.
+int SendMessage(int socket, std::span<const std::byte> body, std::span<const int> fds, Deadline deadline);
+
+enum class Received { message, gone, malformed, no_descriptors_left };
+// Receives the next message, which must have the size of `body`. Descriptors that came are always owned. REQUIRES:
+// readable, or a blocking socket.
+Received ReceiveMessage(int socket, std::span<std::byte> body, std::vector<FileDescriptor>& fds);
+// As above, but refuses descriptors: the kernel closes them, and they never arrive here.
+Received ReceiveMessage(int socket, std::span<std::byte> body);
+
+// False when the deadline passes.
+bool AwaitReadable(int fd, Deadline deadline);
+
+}  // namespace tutti

@@ -1,0 +1,26 @@
+#include "transports/tcp/interfaces.h"
+
+#include <algorithm>
+
+namespace tutti {
+
+std::vector<InterfaceAddress> InterfacesOf(const Settings& settings) {
+  auto chosen = ChooseInterfaces(LocalInterfaces(), settings.socket_ifname, settings.socket_family);
+  const bool any_v4 = std::ranges::any_of(chosen, [](const auto& each) { return !each.address.v6; });
+  if (any_v4) std::erase_if(chosen, [](const auto& each) { return each.address.v6; });
+  return chosen;
+}
+
+TcpInterfaces DescribeTcp(const Settings& settings) {
+  constexpr int kUnknownSpeed = 10'000;  // Mbit/s
+  constexpr double kMbitPerGB = 8'000;
+  TcpInterfaces all;
+  for (const auto& interface : InterfacesOf(settings)) {
+    const int speed = settings.socket_speed != 0 ? settings.socket_speed : SpeedOf(interface.interface);
+    all.bandwidth += (speed != 0 ? speed : kUnknownSpeed) / kMbitPerGB;
+    all.by_processor = all.by_processor || !HasDevice(interface.interface);
+  }
+  return all;
+}
+
+}  // namespace tutti

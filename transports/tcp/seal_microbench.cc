@@ -1,0 +1,63 @@
+// Google Benchmark figures of what protecting a body of data costs one thread: the seal (seal.h), and libsodium's
+// primitives for the same work.
+//
+//   seal/<protection>/bytes:<of the body>            AES-256-GCM, by OpenSSL's libcrypto
+//   libsodium/<protection>/bytes:<of the body>       Poly1305, and ChaCha20 where the body is hidden
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+#include <sodium.h>
+
+#include <vector>
+
+#include "transports/tcp/seal.h"
+
+namespace tutti {
+namespace {
+
+void BenchSeal(benchmark::State& state, DataProtection protection, std::size_t bytes) {
+  TcpSeal seal(protection, SecretKey::Random());
+  const std::vector<std::byte> body(bytes);
+  std::vector<std::byte> hidden(bytes);
+  for (auto _ : state) {
+    seal.Next();
+    benchmark::DoNotOptimize(seal.Close(TcpSeal::Part::behind, {}, body, hidden.data()));
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * bytes));
+}
+
+void BenchSodium(benchmark::State& state, DataProtection protection, std::size_t bytes) {
+  const auto key = SecretKey::Random();
+  const std::vector<unsigned char> body(bytes);
+  std::vector<unsigned char> hidden(bytes);
+  std::array<unsigned char, crypto_stream_chacha20_ietf_NONCEBYTES> nonce{};
+  std::array<unsigned char, crypto_onetimeauth_KEYBYTES> once;
+  std::array<unsigned char, crypto_onetimeauth_BYTES> tag;
+  const bool hides = protection == DataProtection::encrypt;
+  for (auto _ : state) {
+    ++nonce[0];
+    // A key for each proof, as RFC 8439 makes it.
+    crypto_stream_chacha20_ietf(once.data(), once.size(), nonce.data(), key.data());
+    if (hides) crypto_stream_chacha20_ietf_xor_ic(hidden.data(), body.data(), bytes, nonce.data(), 1, key.data());
+    crypto_onetimeauth(tag.data(), hides ? hidden.data() : body.data(), bytes, once.data());
+    benchmark::DoNotOptimize(tag);
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * bytes));
+}
+
+const bool registered = [] {
+  const auto add = [](const char* library, const char* name, auto bench, DataProtection protection, std::size_t bytes) {
+    benchmark::RegisterBenchmark(fmt::format("{}/{}/bytes:{}", library, name, bytes).c_str(),
+                                 [=](benchmark::State& state) { bench(state, protection, bytes); });
+  };
+  for (const std::size_t bytes : {64, 4096, 262'144}) {
+    for (const auto& [name, protection] :
+         {std::pair{"authenticate", DataProtection::authenticate}, std::pair{"encrypt", DataProtection::encrypt}}) {
+      add("seal", name, BenchSeal, protection, bytes);
+      add("libsodium", name, BenchSodium, protection, bytes);
+    }
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace tutti

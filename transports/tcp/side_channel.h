@@ -1,0 +1,91 @@
+// One TCP connection to each peer beside a carrier that moves slots by other means:
+// - it proves that the peer holds the job's secret, before anything of it is believed,
+// - it carries what both sides must know to reach each other by the other means,
+// - it tells when the peer's process or its system is gone, which the other means tell late or not at all.
+//
+// What is said while the TCP carrier is at work further up the stack is flushed when it has returned, so `events` may
+// call Say().
+//
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/settings.h"
+#include "net/secret_key.h"
+#include "transports/progress/carrier.h"
+#include "transports/shm/hosts.h"
+#include "transports/shm/segment.h"
+#include "transports/tcp/tcp.h"
+
+namespace tutti {
+
+// What a side channel tells: it carries no slots.
+class SideEvents : public CarrierEvents {
+  std::byte* Landing(int /*peer*/, const SlotMessage& /*message*/) final { return nullptr; }
+  void Landed(int /*peer*/, const SlotMessage& /*message*/) final {}
+  void Sent(int /*peer*/, std::uint32_t /*connection*/, std::uint32_t /*number*/) final {}
+};
+
+class SideChannel {
+ public:
+  // Collective over all ranks; throws what TcpCarrier throws.
+  SideChannel(int rank, const std::vector<int>& peers, const SecretKey& key, const Settings& settings,
+              const AllGather& all_gather, SideEvents& events);
+
+  void Connect(int peer);
+  // Longer ones than a short message may be are lost: of those that we send only a text could be so long.
+  void Say(int peer, std::span<const std::byte> bytes);
+  // Deals with all that has happened. True: something had.
+  bool Advance();
+  void LookForSilence() { tcp_.LookForSilence(); }
+  void Close() { tcp_.Close(); }
+  bool Reaches(int peer) const { return tcp_.Reaches(peer); }
+  bool Delivered(int peer) const { return tcp_.Delivered(peer); }
+  Deadline::Milliseconds LongestWait() const { return tcp_.LongestWait(); }
+
+  // Polls readable when Advance() would find something, or one of the watched descriptors polls so.
+  int descriptor() const { return epoll_.get(); }
+  // Throws tuttiSystemError.
+  void Watch(int fd);
+
+ private:
+  FileDescriptor epoll_;
+  TcpCarrier tcp_;
+  bool in_tcp_ = false;
+  std::vector<int> to_flush_;
+};
+
+// Peers that will send nothing more, while what they sent before may still be on its way by the other means.
+class LastArrivals {
+ public:
+  bool empty() const { return ends_.empty(); }
+  // `why` it ended, for a person. The first one counts.
+  void Await(int peer, std::string why, Deadline::Milliseconds longest);
+  // Null: nothing is known of an end.
+  const std::string* Why(int peer) const;
+  void Forget(int peer);
+  // Those that have had their time, or of which `all_here(peer)` is true.
+  template <typename AllHere>
+  std::vector<int> Over(AllHere&& all_here) const {
+    std::vector<int> peers;
+    for (const auto& end : ends_) {
+      if (end.deadline.Passed() || all_here(end.peer)) peers.push_back(end.peer);
+    }
+    return peers;
+  }
+
+ private:
+  struct End {
+    int peer;
+    std::string why;
+    Deadline deadline;
+  };
+
+  std::vector<End> ends_;
+};
+
+}  // namespace tutti

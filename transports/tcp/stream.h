@@ -1,0 +1,136 @@
+// One TCP connection to a peer as a stream of slots and short messages:
+//
+//     header (16 bytes: kind, length, and for a slot its connection, number and tag) | that many bytes
+//     header | tag | bytes           protected (seal.h), up to kTogether bytes: the tag proves header and bytes
+//     header | tag | bytes | tag     protected, longer: the first proves the header, the second the bytes
+//
+// Nothing of a protected item is believed before it is proven. A long slot's bytes land in its place meanwhile, but a
+// place is where nobody looks until the slot is said to have landed, and which place that is was proven before.
+//
+// A slot's bytes go from the sender's memory to the system - the long ones stay in it (zero_copy.h) - and from there
+// into the receiver's slot, without a stop between. Both ends have proven themselves before (net/handshake.h), and have
+// the same byte order.
+//
+// Thread-safety: one thread at a time. Nothing here blocks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "net/socket.h"
+#include "transports/progress/carrier.h"
+#include "transports/tcp/seal.h"
+#include "transports/tcp/zero_copy.h"
+
+namespace tutti {
+
+class TcpStream {
+ public:
+  // Slots that wait for the system at the most.
+  static constexpr std::size_t kMaxSlots = 16;
+
+  // Longer bodies are proven by themselves.
+  static constexpr std::size_t kTogether = 4096;
+
+  // What is sent and what is received.
+  struct Seals {
+    TcpSeal sending;
+    TcpSeal receiving;
+  };
+
+  TcpStream(Socket socket, int peer, Seals seals = {}, ZeroCopySends::Mode zero_copy = ZeroCopySends::Mode::useful);
+
+  int peer() const { return peer_; }
+  const Socket& socket() const { return socket_; }
+  std::size_t slots_queued() const { return slots_queued_; }
+  // Bytes that wait for the system.
+  std::size_t bytes_queued() const { return bytes_queued_; }
+  // Those, and what the system has and the peer's has not acknowledged. Takes a system call.
+  std::size_t bytes_on_the_way() const;
+
+  void QueueSlot(const SlotMessage& message, const std::byte* data);
+  void QueueControl(std::span<const std::byte> message);
+  // Sends what the system takes. False: the connection is broken.
+  bool Flush(CarrierEvents& events);
+  // Hears what the system says of slots that it reads where they lie. True: there was news.
+  bool Reap(CarrierEvents& events) { return zero_copy_.Reap(socket_, peer_, events); }
+  // Receives what there is, up to some limit. False: the connection is over, for good. `moved`: anything came.
+  bool Receive(CarrierEvents& events, bool& moved) {
+    over_ = over_ || !ReceiveMore(events, moved);
+    return !over_;
+  }
+  // After false: what happened, for a person.
+  const std::string& why() const { return why_; }
+
+ private:
+  enum class Kind : std::uint32_t { slot = 1, control = 2 };
+  struct Header {
+    std::uint16_t kind;
+    std::uint16_t connection;
+    std::uint32_t number;
+    std::uint32_t tag;
+    std::uint32_t bytes;
+  };
+  static_assert(sizeof(Header) == 16);
+  struct Item {
+    Header header;
+    TcpSeal::Tag ahead;
+    TcpSeal::Tag behind;
+    const std::byte* data = nullptr;  // of slots that are sent from where they lie
+    std::vector<std::byte> own;       // what else is sent; its memory is used again
+    const std::byte* body() const { return data != nullptr ? data : own.data(); }
+  };
+
+  bool StaysInPlace(const Item& item) const { return item.data != nullptr && zero_copy_.IsWorth(item.header.bytes); }
+  // Of the wire's bytes before and behind a body of so many.
+  static std::size_t BytesAhead(const TcpSeal& seal) {
+    return sizeof(Header) + (seal.proves() ? TcpSeal::kTagBytes : 0);
+  }
+  static std::size_t BytesBehind(const TcpSeal& seal, std::size_t body) {
+    return seal.proves() && body > kTogether ? TcpSeal::kTagBytes : 0;
+  }
+  std::size_t SizeOf(const Item& item) const {
+    return BytesAhead(seals_.sending) + item.header.bytes + BytesBehind(seals_.sending, item.header.bytes);
+  }
+  void Seal(Item& item);
+  ssize_t SendSome();
+  Item& Push();
+  Item& At(std::size_t i) { return queue_[(first_ + i) % queue_.size()]; }
+  void Drop(std::size_t sent, CarrierEvents& events);
+  bool Fail(std::string why);
+  bool FailAsForged();
+  bool ReceiveMore(CarrierEvents& events, bool& moved);
+  bool Parse(CarrierEvents& events);
+  bool Begin(CarrierEvents& events, std::span<std::byte> staged, std::size_t& used);
+  bool Arrived(CarrierEvents& events);
+
+  Socket socket_;
+  int peer_;
+  Seals seals_;
+  ZeroCopySends zero_copy_;
+  std::string why_;
+
+  // Items that wait, in a ring that grows when it must.
+  std::vector<Item> queue_;
+  std::size_t first_ = 0, queued_ = 0;
+  std::size_t first_sent_ = 0;  // bytes of the first one that are with the system
+  std::size_t slots_queued_ = 0, bytes_queued_ = 0;
+
+  bool over_ = false;  // nothing that comes is believed any more
+  // What has been read beyond what is understood.
+  static constexpr std::size_t kStaging = 8192;
+  std::array<std::byte, kStaging> staging_;
+  std::size_t staged_ = 0;
+  // The item that is arriving; `missing_` bytes of it are still to come, to landing_.
+  Header arriving_{};
+  bool in_body_ = false;
+  std::byte* body_ = nullptr;
+  std::byte* landing_ = nullptr;
+  std::size_t missing_ = 0;
+  std::array<std::byte, kMaxControlBytes> control_;
+};
+
+}  // namespace tutti

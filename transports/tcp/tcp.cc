@@ -1,0 +1,458 @@
+#include "transports/tcp/tcp.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "transports/tcp/interfaces.h"
+#include "transports/tcp/listening.h"
+
+namespace tutti {
+namespace {
+
+// An address that has not answered by then makes way for the next; earlier where silence would end it all before each
+// has had its turn.
+constexpr Deadline::Milliseconds kAttemptTime{3'000};
+// Between rounds over all addresses.
+constexpr Deadline::Milliseconds kRetryPause{50};
+// Of the higher rank, for the lower one's call.
+constexpr Deadline::Milliseconds kCallPatience{1'000};
+// While this rank dials, sleep is light: those descriptors are not watched.
+constexpr Deadline::Milliseconds kLightSleep{2};
+constexpr Deadline::Milliseconds kDeepSleep{1'000};
+constexpr Deadline::Milliseconds kSilenceLook{500};
+// While a silent peer is being called.
+constexpr Deadline::Milliseconds kCallLook{20};
+// After the end of a peer's first connection: so long may others that are being made take on a busy machine.
+constexpr Deadline::Milliseconds kLastConnections{50};
+constexpr int kEvents = 64;
+// A slot that is so long takes longer than to ask the system about a connection.
+constexpr std::uint32_t kWorthALook = 8192;
+
+// What epoll gives back: a peer's rank and which of its connections; or this.
+constexpr std::uint64_t kNewcomer = ~std::uint64_t{0};
+constexpr std::uint64_t WhoIs(int rank, std::size_t line) {
+  return std::uint64_t{line} << 32 | static_cast<std::uint32_t>(rank);
+}
+
+}  // namespace
+
+TcpCarrier::TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey& key, const Settings& settings,
+                       const AllGather& all_gather, CarrierEvents& events)
+    : rank_(rank),
+      silence_(settings.silence_ms),
+      key_(key),
+      protection_(ProtectionOf(settings.data_protection)),
+      events_(events),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      next_look_(Deadline::After(kSilenceLook)) {
+  if (!epoll_) ThrowErrno("epoll_create1");
+  std::vector<SocketAddress> places;
+  for (const auto& interface : InterfacesOf(settings)) places.push_back(interface.address);
+  auto listeners = ListenOnAll(places, fmt::format("rank {}", rank));
+  const auto addresses = GatherAddresses(all_gather, listeners);
+  nranks_ = static_cast<int>(addresses.size());
+  keeper_.emplace(std::move(listeners), key, Purpose::data, rank);
+  Watched(keeper_->descriptor(), EPOLLIN, EPOLL_CTL_ADD, kNewcomer);
+  own_ = addresses[static_cast<std::size_t>(rank)];
+  std::size_t interfaces = own_.size();
+  for (const int peer : peers) {
+    peers_[peer].addresses = addresses[static_cast<std::size_t>(peer)];
+    interfaces = std::min(interfaces, peers_[peer].addresses.size());
+  }
+  connections_ = settings.sockets != 0 ? settings.sockets : static_cast<int>(interfaces);
+  Log(Subject::transport, "rank {}: tcp to {} ranks, {} connections each, listening on {}", rank, peers.size(),
+      connections_, TextOf(own_));
+}
+
+TcpCarrier::~TcpCarrier() = default;
+
+bool TcpCarrier::Watched(int fd, std::uint32_t events, int operation, std::uint64_t who) const {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = who;
+  return epoll_ctl(epoll_.get(), operation, fd, &event) == 0;
+}
+
+void TcpCarrier::Connect(int rank) {
+  auto& peer = At(rank);
+  if (peer.wanted || peer.broken) return;
+  peer.wanted = true;
+  if (!peer.lines.empty()) return;  // the peer was first
+  if (rank_ < rank) {
+    Dial(rank, static_cast<std::size_t>(connections_));
+  } else {
+    peer.dial_at = Deadline::After(kCallPatience);
+    dialling_.push_back(rank);
+  }
+}
+
+void TcpCarrier::Hurry(int rank) {
+  Connect(rank);
+  auto& peer = At(rank);
+  if (peer.dial_at) peer.dial_at = Deadline::After({});
+}
+
+void TcpCarrier::Dial(int rank, std::size_t connections) {
+  auto& peer = At(rank);
+  peer.give_up = Deadline::After(silence_);
+  for (std::size_t i = 0; i < connections; ++i) {
+    peer.dials.push_back({.first = i, .attempt = std::nullopt, .retry = Deadline::After({})});
+  }
+  if (std::ranges::find(dialling_, rank) == dialling_.end()) dialling_.push_back(rank);
+  AdvanceDials(rank);
+}
+
+void TcpCarrier::BeginAttempt(int rank, Dialling& dial) {
+  auto& peer = At(rank);
+  const std::size_t index = (dial.first + dial.tried) % peer.addresses.size();
+  const auto& address = peer.addresses[index];
+  auto result = StartConnect(address);
+  if (!result.socket) {
+    Missed(peer, dial, true, fmt::format("{}: {}", address.Text(), std::generic_category().message(result.error)));
+    return;
+  }
+  const auto turn = silence_ / static_cast<int>(peer.addresses.size() + 1);
+  const auto deadline = Deadline::After(std::min<Deadline::Milliseconds>(kAttemptTime, turn));
+  dial.attempt.emplace(Attempt{std::move(result.socket), std::nullopt, index, deadline});
+}
+
+// `alive`: it may work another time. Otherwise nobody listens there any more.
+void TcpCarrier::Missed(Peer& peer, Dialling& dial, bool alive, const std::string& reason) {
+  peer.reason = reason;
+  dial.alive = dial.alive || alive;
+  dial.attempt.reset();
+  if (++dial.tried % peer.addresses.size() == 0) {
+    dial.retry = Deadline::After(kRetryPause);
+    // Its port has been open since before this rank knew of it.
+    if (!dial.alive) {
+      peer.nobody = true;
+      peer.give_up = Deadline::After({});
+    }
+    dial.alive = false;
+  }
+}
+
+// True: something happened.
+bool TcpCarrier::AdvanceDial(int rank, Dialling& dial) {
+  auto& peer = At(rank);
+  if (!dial.attempt) {
+    if (!dial.retry.Passed()) return false;
+    BeginAttempt(rank, dial);
+    return true;
+  }
+  auto& attempt = *dial.attempt;
+  const auto address = peer.addresses[attempt.address].Text();
+  if (!attempt.handshake) {
+    pollfd fd{attempt.socket.fd(), POLLOUT, 0};
+    if (poll(&fd, 1, 0) > 0) {
+      const int error = ConnectError(attempt.socket);
+      if (error != 0) {
+        Missed(peer, dial, error != ECONNREFUSED,
+               fmt::format("{}: {}", address, std::generic_category().message(error)));
+        return true;
+      }
+      KeepAlive(attempt.socket, silence_);
+      attempt.handshake.emplace(std::move(attempt.socket), Errand{Purpose::data, rank_, rank, nranks_});
+      peer.give_up = Deadline::After(silence_);  // its system is there
+    } else if (attempt.deadline.Passed()) {
+      Missed(peer, dial, true, address + " does not answer");
+      return true;
+    } else {
+      return false;
+    }
+  }
+  switch (attempt.handshake->Advance(key_)) {
+    // No deadline: a peer that does not look at its port may be busy. It is dead when its system is.
+    case ClientHandshake::State::waiting: return false;
+    case ClientHandshake::State::proven:
+      Add(rank, attempt.handshake->TakeSocket(), attempt.handshake->keys().client_to_server,
+          attempt.handshake->keys().server_to_client);
+      dial.attempt.reset();
+      break;
+    // Perhaps only to make room for others.
+    case ClientHandshake::State::dropped: Missed(peer, dial, true, address + " closed the connection"); break;
+    case ClientHandshake::State::foreign: Missed(peer, dial, false, address + " is no port of Tutti's"); break;
+    case ClientHandshake::State::stranger: Missed(peer, dial, false, address + " answers with another secret"); break;
+    case ClientHandshake::State::misled:
+      Missed(peer, dial, false, fmt::format("{} answers for rank {}", address, attempt.handshake->answers_for()));
+      break;
+    case ClientHandshake::State::refused:
+      Missed(peer, dial, false, address + " is not talked to: " + attempt.handshake->refusal());
+      break;
+  }
+  return true;
+}
+
+bool TcpCarrier::AdvanceDials(int rank) {
+  auto& peer = At(rank);
+  bool moved = false;
+  for (auto dial = peer.dials.begin(); dial != peer.dials.end() && !peer.broken;) {
+    const std::size_t before = peer.lines.size();
+    moved = AdvanceDial(rank, *dial) || moved;
+    dial = peer.lines.size() > before ? peer.dials.erase(dial) : std::next(dial);
+  }
+  const bool answered = std::ranges::any_of(
+      peer.dials, [](const auto& dial) { return dial.attempt && dial.attempt->handshake.has_value(); });
+  const bool over = !peer.dials.empty() && !answered && peer.give_up.Passed() && !peer.broken;
+  if (over && !peer.nobody && peer.lines.empty() && SystemAnswers(peer)) {
+    peer.give_up = Deadline::After(kSilenceLook);
+  } else if (over) {
+    if (peer.lines.empty()) {
+      Break(rank, fmt::format("it cannot be connected to ({})",
+                              peer.reason.empty() ? "its system does not answer" : peer.reason));
+    } else {
+      Log(Subject::transport, "rank {}: {} of {} connections to rank {} failed: {}", rank_, peer.dials.size(),
+          connections_, rank, peer.reason);
+      peer.dials.clear();
+    }
+    moved = true;
+  }
+  // Only here: the one that has just been advanced may be the cause.
+  if (peer.broken) peer.dials.clear();
+  return moved;
+}
+
+// Whether the peer's system answers on a proven connection to any of its ranks. Calls to this peer may still be lost if
+// its port is full of other callers.
+bool TcpCarrier::SystemAnswers(const Peer& peer) const {
+  const auto of_its_system = [&](const SocketAddress& address) {
+    return std::ranges::any_of(peer.addresses,
+                               [&](const auto& own) { return own.v6 == address.v6 && own.ip == address.ip; });
+  };
+  return std::ranges::any_of(peers_, [&](const auto& each) {
+    return std::ranges::any_of(each.second.addresses, of_its_system) && Reaches(each.first);
+  });
+}
+
+void TcpCarrier::Add(int rank, Socket socket, const SecretKey& sending, const SecretKey& receiving) {
+  auto& peer = At(rank);
+  KeepAlive(socket, silence_);
+  const auto who = WhoIs(rank, peer.lines.size());
+  const std::size_t turn = TurnOf(socket, own_, rank_);
+  TcpStream stream(std::move(socket), rank, {TcpSeal(protection_, sending), TcpSeal(protection_, receiving)});
+  peer.lines.push_back(std::make_unique<TcpLine>(TcpLine{std::move(stream), turn}));
+  auto& line = *peer.lines.back();
+  Watched(line.stream.socket().fd(), EPOLLIN, EPOLL_CTL_ADD, who);
+  peer.dial_at.reset();
+  events_.Connected(rank);
+  for (const auto& message : peer.messages) line.stream.QueueControl(message);
+  peer.messages.clear();
+  FlushLine(rank, line);
+}
+
+bool TcpCarrier::AdmitCallers() {
+  auto admitted = keeper_->Take();
+  for (auto& one : admitted) {
+    const auto peer = peers_.find(one.rank);
+    if (one.nranks == nranks_ && peer != peers_.end() && !peer->second.broken) {
+      Add(one.rank, std::move(one.socket), one.keys.server_to_client, one.keys.client_to_server);
+    }
+  }
+  return !admitted.empty();
+}
+
+int TcpCarrier::Room(int rank) const {
+  const auto* const line = Shortest(At(rank).lines, false);
+  return line == nullptr
+             ? 0
+             : static_cast<int>(TcpStream::kMaxSlots - std::min(TcpStream::kMaxSlots, line->stream.slots_queued()));
+}
+
+void TcpCarrier::Send(int rank, const SlotMessage& message, const std::byte* data) {
+  Shortest(At(rank).lines, message.bytes >= kWorthALook)->stream.QueueSlot(message, data);
+}
+
+void TcpCarrier::SendControl(int rank, std::span<const std::byte> message) {
+  auto& peer = At(rank);
+  if (peer.broken) return;
+  if (auto* const line = Shortest(peer.lines, false)) {
+    line->stream.QueueControl(message);
+  } else {
+    peer.messages.emplace_back(message.begin(), message.end());
+  }
+}
+
+void TcpCarrier::FlushLine(int rank, TcpLine& line) {
+  if (!line.stream.Flush(events_)) {
+    NoteEnd(rank, line.stream.why());
+    return;
+  }
+  const bool wants_out = line.stream.bytes_queued() > 0;
+  if (wants_out == line.wants_out) return;
+  line.wants_out = wants_out;
+  const auto& lines = At(rank).lines;
+  const auto at = std::ranges::find(lines, &line, [](const auto& each) { return each.get(); });
+  Watched(line.stream.socket().fd(), wants_out ? EPOLLIN | EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD,
+          WhoIs(rank, static_cast<std::size_t>(at - lines.begin())));
+}
+
+void TcpCarrier::Flush(int rank) {
+  auto& peer = At(rank);
+  for (std::size_t i = 0; i < peer.lines.size() && !peer.broken; ++i) {
+    // Where the system has not taken all, epoll says when it takes more.
+    if (!peer.lines[i]->wants_out) FlushLine(rank, *peer.lines[i]);
+  }
+}
+
+bool TcpCarrier::AdvanceLine(std::uint64_t who, std::uint32_t events) {
+  const int rank = static_cast<int>(who & 0xffffffff);
+  const std::size_t index = who >> 32;
+  auto& peer = At(rank);
+  if (index >= peer.lines.size()) return false;  // broken a moment ago
+  auto& line = *peer.lines[index];
+  bool moved = false;
+  if ((events & EPOLLOUT) != 0) {
+    FlushLine(rank, line);
+    moved = true;
+  }
+  if ((events & EPOLLERR) != 0) moved = line.stream.Reap(events_) || moved;
+  if (peer.broken || (events & ~static_cast<std::uint32_t>(EPOLLOUT)) == 0) return moved;
+  bool received = false;
+  const bool open = line.stream.Receive(events_, received);
+  if (received) warm_.Received(who);
+  if (!open) NoteEnd(rank, line.stream.why());
+  return moved || received;
+}
+
+// The peer's other connections may still carry what it sent before it left. Some may not even be proven here yet,
+// although the peer has sent on them: both ranks dial, and each end of a connection is proven by itself. So the peer's
+// end is believed only when these were looked at (EndPeers).
+void TcpCarrier::NoteEnd(int rank, std::string why) {
+  auto& peer = At(rank);
+  if (peer.broken || peer.ending) return;
+  peer.ending = Ending{std::move(why), Deadline::After(kLastConnections)};
+  ending_.push_back(rank);
+}
+
+// The peer may have proven such a connection, and sent on it.
+bool TcpCarrier::ConnectionsAreMade(const Peer& peer) const {
+  const auto calls = [](const Dialling& dial) { return dial.attempt && dial.attempt->handshake; };
+  return (keeper_ && keeper_->proving()) || std::ranges::any_of(peer.dials, calls);
+}
+
+// Breaks with peers that have ended. What has come still counts, and so does what the system says of slots that it
+// took: a peer that left in order may not take what this rank sends, and have sent its part. REQUIRES: the dials were
+// advanced since the last look.
+bool TcpCarrier::EndPeers() {
+  bool ended = false;
+  for (std::size_t e = 0; e < ending_.size(); ++e) {  // more may be added meanwhile
+    const int rank = ending_[e];
+    auto& peer = At(rank);
+    if (peer.broken || (ConnectionsAreMade(peer) && !peer.ending->until.Passed())) continue;
+    if (keeper_) AdmitCallers();
+    for (std::size_t i = 0; i < peer.lines.size(); ++i) {
+      auto& stream = peer.lines[i]->stream;
+      stream.Reap(events_);
+      for (bool more = true; more;) {
+        more = false;
+        if (!stream.Receive(events_, more)) break;
+      }
+    }
+    Break(rank, peer.ending->why);
+    ended = true;
+  }
+  std::erase_if(ending_, [&](int rank) { return At(rank).broken; });
+  return ended;
+}
+
+void TcpCarrier::Break(int rank, std::string why) {
+  auto& peer = At(rank);
+  if (peer.broken) return;
+  peer.broken = true;
+  peer.dial_at.reset();
+  peer.messages.clear();
+  for (const auto& line : peer.lines) {
+    const auto& socket = line->stream.socket();
+    Watched(socket.fd(), 0, EPOLL_CTL_DEL, 0);
+    // Whatever keeps the peer from this rank may be over in a moment: it, too, is to know that this is the end.
+    socket.Shutdown();
+  }
+  // The lines themselves may be in use further up the stack; they end with this.
+  events_.Broken(rank, why);
+}
+
+bool TcpCarrier::Advance() {
+  if (const auto warm = warm_.Next()) {
+    const bool moved = AdvanceLine(*warm, EPOLLIN);
+    if (!moved) warm_.Missed();
+    return moved;
+  }
+  return AdvanceAll();
+}
+
+bool TcpCarrier::AdvanceAll() {
+  bool moved = false;
+  std::array<epoll_event, kEvents> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), kEvents, 0);
+  for (int i = 0; i < count; ++i) {
+    const auto who = events[static_cast<std::size_t>(i)].data.u64;
+    if (who == kNewcomer) {
+      moved = (keeper_ && AdmitCallers()) || moved;
+    } else {
+      moved = AdvanceLine(who, events[static_cast<std::size_t>(i)].events) || moved;
+    }
+  }
+  for (const int rank : dialling_) {
+    auto& peer = At(rank);
+    if (peer.dial_at && peer.dial_at->Passed()) {
+      peer.dial_at.reset();
+      if (peer.lines.empty()) Dial(rank, 1);
+    }
+    moved = AdvanceDials(rank) || moved;
+  }
+  std::erase_if(dialling_, [&](int rank) { return At(rank).dials.empty() && !At(rank).dial_at; });
+  return EndPeers() || moved;
+}
+
+void TcpCarrier::LookForSilence() {
+  if (!next_look_.Passed()) return;
+  next_look_ = Deadline::After(kSilenceLook);
+  for (auto& [rank, peer] : peers_) {
+    if (peer.broken) continue;
+    for (const auto& line : peer.lines) {
+      auto why = line->silence.Look(line->stream.socket(), peer.addresses, silence_);
+      if (line->silence.calling()) next_look_ = Deadline::After(kCallLook);
+      if (!why) continue;
+      Break(rank, std::move(*why));
+      break;
+    }
+    for (auto& dial : peer.dials) {
+      if (!dial.attempt || !dial.attempt->handshake) continue;
+      if (const auto ms = Silence(dial.attempt->handshake->socket(), silence_)) {
+        const auto address = peer.addresses[dial.attempt->address].Text();
+        Missed(peer, dial, true, fmt::format("{} has answered nothing for {} ms", address, *ms));
+      }
+    }
+  }
+}
+
+Deadline::Milliseconds TcpCarrier::LongestWait() const { return dialling_.empty() ? kDeepSleep : kLightSleep; }
+
+void TcpCarrier::Close() {
+  if (!keeper_) return;
+  // A forked child may hold a copy, which would keep it watched.
+  Watched(keeper_->descriptor(), 0, EPOLL_CTL_DEL, 0);
+  keeper_.reset();
+}
+
+bool TcpCarrier::Reaches(int rank) const {
+  const auto& peer = At(rank);
+  return !peer.broken &&
+         std::ranges::any_of(peer.lines, [this](const auto& line) { return Answers(line->stream.socket(), silence_); });
+}
+
+bool TcpCarrier::Delivered(int rank) const {
+  const auto& peer = At(rank);
+  if (peer.broken) return true;
+  if (peer.lines.empty()) return peer.messages.empty();
+  return std::ranges::all_of(peer.lines, [](const auto& line) { return line->stream.bytes_on_the_way() == 0; });
+}
+
+}  // namespace tutti

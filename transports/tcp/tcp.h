@@ -1,0 +1,123 @@
+// The TCP carrier: some connections to each peer that is needed, made when they are, over the interfaces that the
+// settings choose. The lower rank dials; the higher one does so, too, if it waits long, for a peer that is not there
+// any more answers nobody but who asks. Every connection proves that it holds the job's secret before a byte of it is
+// believed (net/handshake.h).
+//
+// A peer is silent when its *system* is: a program that stops in a debugger still has a system that acknowledges.
+//
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/settings.h"
+#include "net/client_handshake.h"
+#include "net/doorkeeper.h"
+#include "transports/progress/carrier.h"
+#include "transports/shm/hosts.h"
+#include "transports/shm/segment.h"
+#include "transports/tcp/line.h"
+#include "transports/tcp/warm_lines.h"
+
+namespace tutti {
+
+class TcpCarrier final : public Carrier {
+ public:
+  // Collective over all ranks: opens ports and learns the others'. Connects to `peers` only. Throws tuttiInvalidUsage
+  // naming the settings when no interface fits, tuttiSystemError.
+  TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey& key, const Settings& settings,
+             const AllGather& all_gather, CarrierEvents& events);
+  ~TcpCarrier() override;
+
+  void Connect(int peer) override;
+  void Hurry(int peer) override;
+  int Room(int peer) const override;
+  void Send(int peer, const SlotMessage& message, const std::byte* data) override;
+  void SendControl(int peer, std::span<const std::byte> message) override;
+  void Flush(int peer) override;
+  // Looks at the likely next connection only, most of the time; at all of them for who asks seldom.
+  bool Advance() override;
+  bool AdvanceAll();
+  void LookForSilence() override;
+  int descriptor() const override { return epoll_.get(); }
+  Deadline::Milliseconds LongestWait() const override;
+  void Close() override;
+  bool Reaches(int peer) const override;
+  bool Delivered(int peer) const override;
+
+ private:
+  // One try to connect to one address.
+  struct Attempt {
+    Socket socket;  // until it is connected
+    std::optional<ClientHandshake> handshake;
+    std::size_t address = 0;
+    Deadline deadline;
+  };
+  // One connection on its way.
+  struct Dialling {
+    std::size_t first = 0;  // address
+    std::size_t tried = 0;
+    std::optional<Attempt> attempt;
+    Deadline retry;      // without an attempt
+    bool alive = false;  // in this round somebody might have been there
+  };
+  // A connection to the peer has ended.
+  struct Ending {
+    std::string why;
+    Deadline until;  // for what it has sent on others
+  };
+  struct Peer {
+    std::vector<SocketAddress> addresses;
+    std::vector<std::unique_ptr<TcpLine>> lines;
+    std::list<Dialling> dials;
+    bool wanted = false;
+    bool broken = false;
+    std::optional<Ending> ending;
+    bool nobody = false;              // no process listens at its port any more
+    std::optional<Deadline> dial_at;  // the higher rank's patience
+    Deadline give_up = Deadline::Never();
+    std::string reason;                            // why the last attempt failed
+    std::vector<std::vector<std::byte>> messages;  // short ones that wait for a connection
+  };
+
+  Peer& At(int peer) { return peers_.at(peer); }
+  const Peer& At(int peer) const { return peers_.at(peer); }
+  bool Watched(int fd, std::uint32_t events, int operation, std::uint64_t who) const;
+  void Dial(int rank, std::size_t connections);
+  bool AdvanceDials(int rank);
+  bool SystemAnswers(const Peer& peer) const;
+  bool AdvanceDial(int rank, Dialling& dial);
+  void BeginAttempt(int rank, Dialling& dial);
+  void Missed(Peer& peer, Dialling& dial, bool alive, const std::string& reason);
+  void Add(int rank, Socket socket, const SecretKey& sending, const SecretKey& receiving);
+  bool AdmitCallers();
+  void FlushLine(int rank, TcpLine& line);
+  bool AdvanceLine(std::uint64_t who, std::uint32_t events);
+  bool ConnectionsAreMade(const Peer& peer) const;
+  void NoteEnd(int rank, std::string why);
+  bool EndPeers();
+  void Break(int rank, std::string why);
+
+  int rank_;
+  int nranks_ = 0;
+  int connections_;  // to each peer
+  Deadline::Milliseconds silence_;
+  SecretKey key_;
+  DataProtection protection_;
+  CarrierEvents& events_;
+  FileDescriptor epoll_;
+  std::optional<Doorkeeper> keeper_;
+  std::vector<SocketAddress> own_;  // where this rank listens
+  std::map<int, Peer> peers_;
+  WarmLines warm_;
+  std::vector<int> dialling_;  // peers with dials, or with patience
+  std::vector<int> ending_;    // peers to which a connection has ended
+  Deadline next_look_;         // for silence
+};
+
+}  // namespace tutti

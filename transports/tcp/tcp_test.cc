@@ -1,0 +1,152 @@
+#include "transports/tcp/tcp.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <barrier>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "transports/progress/carrier_testing.h"
+
+namespace tutti {
+namespace {
+
+constexpr Deadline::Milliseconds kAmple{10'000};
+
+// Carriers on loopback; the test's thread drives them once they are there.
+template <std::size_t kRanks>
+class CarriersApart {
+ public:
+  CarriersApart() {
+    Settings settings;
+    settings.socket_ifname = "lo";
+    const SecretKey key = SecretKey::Random();
+    std::barrier meeting(kRanks);
+    std::array<std::vector<std::byte>, kRanks> said;
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      threads.emplace_back([&, rank] {
+        const AllGather all_gather = [&, rank](std::span<const std::byte> mine) {
+          said[rank].assign(mine.begin(), mine.end());
+          meeting.arrive_and_wait();
+          std::vector<std::vector<std::byte>> all(said.begin(), said.end());
+          meeting.arrive_and_wait();
+          return all;
+        };
+        std::vector<int> peers;
+        for (std::size_t peer = 0; peer < kRanks; ++peer) {
+          if (peer != rank) peers.push_back(static_cast<int>(peer));
+        }
+        carriers[rank] =
+            std::make_unique<TcpCarrier>(static_cast<int>(rank), peers, key, settings, all_gather, heard[rank]);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+  }
+
+  // All, or who is left of them.
+  bool Until(const std::function<bool()>& done) {
+    const auto give_up = Deadline::After(kAmple);
+    while (!done() && !give_up.Passed()) {
+      for (const auto& carrier : carriers) {
+        if (carrier) carrier->Advance();
+      }
+    }
+    return done();
+  }
+  void Say(std::size_t from, int to, std::string_view text) {
+    carriers[from]->SendControl(to, std::as_bytes(std::span(text)));
+    carriers[from]->Flush(to);
+  }
+
+  std::array<HeardEvents, kRanks> heard;
+  std::array<std::unique_ptr<TcpCarrier>, kRanks> carriers;
+};
+
+// The same, each connected to the first one.
+template <std::size_t kRanks>
+class CarriersOf : public CarriersApart<kRanks> {
+ public:
+  CarriersOf() {
+    auto& carriers = this->carriers;
+    for (std::size_t peer = 1; peer < kRanks; ++peer) {
+      const int rank = static_cast<int>(peer);
+      carriers[0]->Connect(rank);
+      EXPECT_TRUE(this->Until([&] { return carriers[0]->Room(rank) > 0 && carriers[peer]->Room(0) > 0; }));
+    }
+  }
+};
+
+// The system says of a slot that it reads where it lies when it has done with it. That counts also if the next thing
+// that happens is that the peer, which has it all, leaves.
+TEST(TcpCarrier, WhoseSlotArrivedBeforeThePeerLeftHearsOfIt) {
+  CarriersOf<2> two;
+  auto& [stays, leaves] = two.carriers;
+  two.Say(1, 0, "so that its connection is looked at first");
+  ASSERT_TRUE(two.Until([&] { return !two.heard[0].texts.empty(); }));
+
+  const std::vector<std::byte> data(256 * 1024, std::byte{7});
+  stays->Send(1, {.connection = 1, .number = 1, .tag = 1, .bytes = static_cast<std::uint32_t>(data.size())},
+              data.data());
+  stays->Flush(1);
+  const auto landed = [&] { return !two.heard[1].order.empty(); };
+  const auto give_up = Deadline::After(kAmple);
+  while (!landed() && !give_up.Passed()) leaves->Advance();
+  ASSERT_TRUE(landed());
+  leaves.reset();
+  ASSERT_TRUE(two.Until([&] { return !two.heard[0].broken.empty(); }));
+  EXPECT_EQ(two.heard[0].sent, std::vector<std::uint32_t>{1});
+}
+
+// Both ranks dial, and each end of a connection is proven by itself. A peer may send on a connection that is not proven
+// here yet, and be gone when this rank looks again.
+TEST(TcpCarrier, WhatAPeerSentOnAConnectionInTheMakingArrives) {
+  constexpr std::uint32_t kSlots = 4;
+  const std::vector<std::byte> data(10'000, std::byte{7});  // long enough to go by any connection, and all fit into one
+  const auto drive = [](TcpCarrier& carrier) {
+    for (const auto until = Deadline::After(Deadline::Milliseconds(20)); !until.Passed();) carrier.Advance();
+  };
+  for (int looks = 0; looks < 12; ++looks) {
+    CarriersApart<2> two;
+    auto& [stays, leaves] = two.carriers;
+    leaves->Hurry(0);
+    const auto give_up = Deadline::After(kAmple);
+    while (leaves->Room(0) == 0 && !give_up.Passed()) leaves->Advance();
+    two.Say(1, 0, "so that this connection is looked at first");
+    stays->Connect(1);
+    for (int look = 0; look < looks; ++look) {
+      stays->Advance();
+      drive(*leaves);
+    }
+    for (std::uint32_t number = 1; number <= kSlots; ++number) {
+      leaves->Send(0, {.connection = 1, .number = number, .tag = 1, .bytes = static_cast<std::uint32_t>(data.size())},
+                   data.data());
+      leaves->Flush(0);
+    }
+    while (!leaves->Delivered(0) && !give_up.Passed()) leaves->Advance();
+    leaves.reset();
+    ASSERT_TRUE(two.Until([&] { return !two.heard[0].broken.empty(); }));
+    EXPECT_EQ(two.heard[0].order.size(), kSlots) << "after " << looks << " looks";
+  }
+}
+
+// Who asks seldom hears everybody, whoever spoke last.
+TEST(TcpCarrier, AllAreHeardThoughOneIsLikely) {
+  CarriersOf<3> three;
+  for (int i = 0; i < 8; ++i) {
+    auto& texts = three.heard[0].texts;
+    texts.clear();
+    three.Say(1, 0, "the likely one");
+    ASSERT_TRUE(three.Until([&] { return texts.size() == 1; }));
+    three.Say(2, 0, "the other");
+    pollfd waiting{three.carriers[0]->descriptor(), POLLIN, 0};
+    ASSERT_EQ(Wait({&waiting, 1}, Deadline::After(kAmple)), Wake::event);
+    three.carriers[0]->AdvanceAll();
+    EXPECT_EQ(texts.size(), 2u);
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,81 @@
+#include "transports/tcp/zero_copy.h"
+
+#include <linux/errqueue.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace tutti {
+namespace {
+
+// The kernel's documentation says that it pays from about 10 KB on; half a bulk slot's usual chunk is well beyond.
+constexpr std::size_t kWorth = 32 * 1024;
+
+}  // namespace
+
+ZeroCopySends::ZeroCopySends(const Socket& socket, Mode mode) : mode_(mode) {
+  const int on = 1;
+  if (mode != Mode::off && setsockopt(socket.fd(), SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on) != 0) mode_ = Mode::off;
+}
+
+bool ZeroCopySends::IsWorth(std::size_t bytes) const { return mode_ != Mode::off && bytes >= kWorth; }
+
+ssize_t ZeroCopySends::Send(const Socket& socket, const SlotMessage& slot, const std::byte* data, std::size_t bytes) {
+  constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+  const auto sent = send(socket.fd(), data, bytes, kFlags | MSG_ZEROCOPY);
+  // Over the limit of locked memory or of news that wait; or memory of a device's driver that nobody else may lock.
+  if (sent < 0 && (errno == ENOBUFS || errno == EFAULT)) return send(socket.fd(), data, bytes, kFlags);
+  if (sent <= 0) return sent;
+  if (lent_.empty() || lent_.back().complete) lent_.push_back({slot.connection, slot.number, calls_});
+  ++lent_.back().calls;
+  ++calls_;
+  return sent;
+}
+
+bool ZeroCopySends::Lend() {
+  if (lent_.empty() || lent_.back().complete) return false;
+  lent_.back().complete = true;
+  if (!lent_.back().free()) return true;
+  lent_.pop_back();
+  return false;
+}
+
+void ZeroCopySends::Answered(std::uint32_t first, std::uint32_t last) {
+  const std::uint32_t count = last - first + 1;
+  for (auto& lent : lent_) {
+    // Those of [first, first + count) that are its own. Numbers wrap, so all is relative to its first.
+    for (std::uint32_t i = 0; i < count; ++i) lent.answers += first + i - lent.first < lent.calls;
+  }
+}
+
+bool ZeroCopySends::Reap(const Socket& socket, int peer, CarrierEvents& events) {
+  bool any = false;
+  for (;;) {
+    alignas(cmsghdr) std::array<std::byte, 128> control;
+    msghdr message{};
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    if (recvmsg(socket.fd(), &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) break;
+    for (auto* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+      sock_extended_err news;
+      if (header->cmsg_len < CMSG_LEN(sizeof news)) continue;
+      std::memcpy(&news, CMSG_DATA(header), sizeof news);
+      if (news.ee_origin != SO_EE_ORIGIN_ZEROCOPY) continue;
+      any = true;
+      Answered(news.ee_info, news.ee_data);
+      if ((news.ee_code & SO_EE_CODE_ZEROCOPY_COPIED) != 0 && mode_ == Mode::useful) mode_ = Mode::off;
+    }
+  }
+  std::erase_if(lent_, [&](const Lent& lent) {
+    if (!lent.free()) return false;
+    events.Sent(peer, lent.connection, lent.number);
+    return true;
+  });
+  return any;
+}
+
+}  // namespace tutti

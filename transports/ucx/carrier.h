@@ -1,0 +1,89 @@
+// The UCX carrier: slots and short messages are active messages of UCX, over whatever networks it finds between two
+// hosts. UCX proves nothing: whoever reaches a worker can send to it. So workers' addresses travel only over the side
+// channel, which has proven the job's secret, and with them a random token for each direction of each pair of ranks:
+// what comes without the sender's token is dropped, and no peer learns of it.
+//
+// Thread-safety: one thread at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/settings.h"
+#include "net/secret_key.h"
+#include "transports/progress/carrier.h"
+#include "transports/shm/hosts.h"
+#include "transports/tcp/side_channel.h"
+#include "transports/ucx/peer.h"
+
+namespace tutti {
+
+class UcxCarrier final : public Carrier, private SideEvents {
+ public:
+  // Collective over all ranks. Throws what UcxWorker and TcpCarrier throw.
+  UcxCarrier(int rank, const std::vector<int>& peers, const SecretKey& key, const Settings& settings,
+             const AllGather& all_gather, CarrierEvents& events);
+  ~UcxCarrier() override;
+
+  // How UCX reaches this rank: it is told to peers only.
+  const std::vector<std::byte>& address() const { return worker_.address(); }
+
+  void Connect(int peer) override;
+  int Room(int peer) const override { return At(peer).ucx.Room(); }
+  void Send(int peer, const SlotMessage& message, const std::byte* data) override { At(peer).ucx.Send(message, data); }
+  void SendControl(int peer, std::span<const std::byte> message) override;
+  void Flush(int /*peer*/) override {}  // what is taken is on its way at once
+  bool Advance() override;
+  void LookForSilence() override { side_.LookForSilence(); }
+  int descriptor() const override { return side_.descriptor(); }
+  Deadline::Milliseconds LongestWait() const override;
+  bool PrepareToSleep() override;
+  void Close() override;
+  bool Reaches(int peer) const override;
+  bool Delivered(int peer) const override;
+
+ private:
+  struct Peer {
+    Peer(int rank, const UcxPeer::Shared& shared) : ucx(rank, shared) {}
+
+    UcxPeer ucx;
+    bool greeted = false;
+    bool broken = false;
+    int unheard = 0;  // times that this rank has said that it leaves, and the peer has not taken notice
+  };
+
+  // From the side channel.
+  void Connected(int peer) override;
+  bool Control(int peer, std::span<const std::byte> message) override;
+  void Broken(int peer, const std::string& why) override;
+
+  // Called by UCX, which knows no exceptions.
+  static ucs_status_t Arrived(void* carrier, const void* header, std::size_t header_bytes, void* data,
+                              std::size_t length, const ucp_am_recv_param_t* parameters) noexcept;
+
+  Peer& At(int peer) const { return *peers_[static_cast<std::size_t>(peer)]; }
+  void Say(int rank, const UcxMessage& message) { side_.Say(rank, Encode(message)); }
+  void SayLeaving(int rank);
+  bool AdvanceSide();
+  bool AdvanceTroubles();
+  bool AdvanceEnds();
+  void Break(int rank, const std::string& why);
+
+  int rank_;
+  CarrierEvents& events_;
+  std::vector<int> troubled_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null for those that it was not made for
+  // Ends before what its operations use.
+  UcxWorker worker_;
+  SideChannel side_;
+  LastArrivals last_arrivals_;
+  std::vector<int> starting_;  // begun, and neither up nor broken
+  unsigned polls_ = 0;
+  Deadline next_look_;  // at the side channel
+  std::uint64_t strangers_ = 0;
+  bool closed_ = false;
+  Deadline patience_ = Deadline::Never();  // with peers that take no notice of this rank's leaving
+};
+
+}  // namespace tutti

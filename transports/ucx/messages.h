@@ -1,0 +1,73 @@
+// What UCX carriers say to each other. Over the side channel, whose connections have proven the job's secret: how they
+// reach each other, and when they leave. Through UCX: slots and short messages, behind a header. A decoder gives
+// nullopt for what no encoder would have made; it never throws and never trusts a count.
+//
+// Thread-safety: pure functions and value types.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "transports/progress/carrier.h"
+#include "transports/tcp/side_messages.h"
+
+namespace tutti {
+
+// Ahead of everything that goes through UCX. Ranks have the same byte order.
+struct UcxHeader {
+  static constexpr std::uint32_t kShortMessage = ~std::uint32_t{0};
+
+  std::uint64_t token;       // that the receiver has given the sender
+  std::uint32_t sender;      // its rank
+  std::uint32_t before;      // short messages that the sender has sent the receiver before this
+  std::uint32_t connection;  // kShortMessage: what follows is one, and the rest is 0
+  std::uint32_t number;
+  std::uint32_t tag;
+  std::uint32_t bytes;
+
+  SlotMessage slot() const { return {connection, number, tag, bytes}; }
+};
+static_assert(sizeof(UcxHeader) == 32);
+
+// A part of the address of the sender's worker, in order. What is sent there bears the token.
+struct UcxGreeting {
+  static constexpr std::size_t kMostPart = kMaxControlBytes - 64;
+  static constexpr std::uint32_t kMostAddress = 256 * 1024;
+
+  std::uint64_t token = 0;
+  std::uint32_t bytes = 0;  // of the whole address
+  std::vector<std::byte> part;
+
+  friend bool operator==(const UcxGreeting&, const UcxGreeting&) = default;
+};
+// The sender is about to end its worker. It has sent so many slots and short messages, and wants no more.
+struct UcxLeaving {
+  std::uint64_t sent = 0;
+
+  friend bool operator==(const UcxLeaving&, const UcxLeaving&) = default;
+};
+// The sender has taken notice of that.
+struct UcxHeard {
+  friend bool operator==(const UcxHeard&, const UcxHeard&) = default;
+};
+// A short message that does not go through UCX, and how many the sender has sent before it.
+struct UcxForwarded {
+  std::uint32_t before = 0;
+  Forwarded forwarded;
+
+  friend bool operator==(const UcxForwarded&, const UcxForwarded&) = default;
+};
+
+using UcxMessage = std::variant<UcxGreeting, UcxLeaving, UcxHeard, UcxForwarded, GaveUp>;
+
+std::vector<std::byte> Encode(const UcxMessage& message);
+std::optional<UcxMessage> DecodeUcxMessage(std::span<const std::byte> bytes);
+
+// Parts of the address, which a receiver puts together again.
+std::vector<UcxGreeting> GreetingsOf(std::uint64_t token, std::span<const std::byte> address);
+
+}  // namespace tutti

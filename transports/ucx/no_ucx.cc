@@ -1,0 +1,17 @@
+// In place of ucx.cc, and of all of ucx_*.cc, where the build has no ucp/api/ucp.h.
+#include "base/error.h"
+#include "transports/ucx/ucx.h"
+
+namespace tutti {
+
+std::string WhyNoUcx() {
+  return "this build has no UCX: ucp/api/ucp.h was missing (Debian: libucx-dev, Fedora: ucx-devel)";
+}
+
+std::unique_ptr<Carrier> MakeUcxCarrier(int /*rank*/, const std::vector<int>& /*peers*/, const SecretKey& /*key*/,
+                                        const Settings& /*settings*/, const AllGather& /*all_gather*/,
+                                        CarrierEvents& /*events*/) {
+  Throw(tuttiInvalidUsage, "{}", WhyNoUcx());
+}
+
+}  // namespace tutti

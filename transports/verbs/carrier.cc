@@ -1,0 +1,282 @@
+#include "transports/verbs/carrier.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "transports/shm/gather_values.h"
+
+namespace tutti {
+namespace {
+
+// While all is well, TCP has nothing to tell: a system call in so many polls of the completion queues is enough.
+constexpr unsigned kPollsPerLook = 64;
+constexpr std::size_t kBatch = 32;
+// A peer that sends without end shall not keep this rank from its other work: so many batches in a row.
+constexpr int kBatchesInARow = 8;
+// Between the end of the TCP connection and the peer's: a device may have acknowledged what it has yet to put into
+// memory.
+constexpr Deadline::Milliseconds kLastArrivals{10};
+
+}  // namespace
+
+VerbsCarrier::VerbsCarrier(int rank, const std::vector<int>& peers, const SecretKey& key, const Settings& settings,
+                           const AllGather& all_gather, CarrierEvents& events)
+    : rank_(rank),
+      settings_(settings),
+      events_(events),
+      rails_(OpenRails(settings)),
+      side_(rank, peers, key, settings, all_gather, static_cast<SideEvents&>(*this)) {
+  std::string names;
+  for (const auto& rail : rails_) {
+    side_.Watch(rail->descriptor());
+    side_.Watch(rail->event_descriptor());
+    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", rail->name(), TextOf(rail->gid().gid));
+  }
+  const auto rails = GatherValues(all_gather, static_cast<std::uint32_t>(rails_.size()));
+  if (rails.size() > WorkId::kMostRanks) Throw(tuttiInvalidUsage, "verbs: {} ranks are too many", rails.size());
+  peers_.resize(rails.size());
+  const VerbsPeer::Shared shared{rails_, registered_, settings_, events_};
+  for (const int peer : peers) {
+    const auto at = static_cast<std::size_t>(peer);
+    const std::size_t both = std::clamp<std::size_t>(rails[at], 1, rails_.size());
+    peers_[at] = std::make_unique<Peer>(peer, both, shared);
+  }
+  Log(Subject::transport, "rank {}: verbs to {} ranks, over {}", rank, peers.size(), names);
+}
+
+VerbsCarrier::~VerbsCarrier() = default;
+
+double VerbsCarrier::bandwidth() const {
+  constexpr double kGbitPerGB = 8;
+  double sum = 0;
+  for (const auto& rail : rails_) sum += rail->port().speed / kGbitPerGB;
+  return sum;
+}
+
+void VerbsCarrier::Begin(int rank) {
+  auto& peer = At(rank);
+  if (peer.begun || peer.broken) return;
+  peer.begun = true;
+  starting_.push_back(rank);
+}
+
+void VerbsCarrier::Connect(int rank) {
+  if (At(rank).broken) return;
+  Begin(rank);
+  side_.Connect(rank);
+}
+
+int VerbsCarrier::Room(int rank) const {
+  const auto& peer = At(rank);
+  return peer.broken ? 0 : peer.verbs.Room();
+}
+
+void VerbsCarrier::Send(int rank, const SlotMessage& message, const std::byte* data) {
+  auto& peer = At(rank);
+  if (!peer.broken) Check(rank, peer.verbs.Send(message, data));
+}
+
+void VerbsCarrier::SendControl(int rank, std::span<const std::byte> message) {
+  auto& peer = At(rank);
+  if (peer.broken) return;
+  if (closed_ && !peer.verbs.up()) {
+    Say(rank, Forwarded{{message.begin(), message.end()}});
+  } else {
+    Check(rank, peer.verbs.SendControl(message));
+  }
+}
+
+void VerbsCarrier::Say(int rank, const VerbsMessage& message) { side_.Say(rank, Encode(message)); }
+
+void VerbsCarrier::Connected(int rank) {
+  auto& peer = At(rank);
+  if (peer.broken) return;
+  Begin(rank);
+  if (!peer.verbs.open()) {
+    VerbsGreeting greeting;
+    const bool fine = peer.verbs.Open(greeting);
+    if (fine) Say(rank, greeting);
+    Check(rank, fine);
+  }
+  if (!peer.broken) events_.Connected(rank);
+}
+
+bool VerbsCarrier::Control(int rank, std::span<const std::byte> bytes) {
+  auto& peer = At(rank);
+  if (peer.broken) return true;
+  const auto message = DecodeVerbsMessage(bytes);
+  if (!message) return false;
+  if (const auto* greeting = std::get_if<VerbsGreeting>(&*message)) {
+    const bool fine = peer.verbs.Meet(*greeting);
+    if (fine) Say(rank, VerbsReady{});
+    Check(rank, fine);
+  } else if (std::holds_alternative<VerbsReady>(*message)) {
+    Check(rank, peer.verbs.HearReady());
+  } else if (const auto* gave_up = std::get_if<GaveUp>(&*message)) {
+    Break(rank, "it gave up: " + gave_up->why);
+  } else if (const auto* forwarded = std::get_if<Forwarded>(&*message)) {
+    return events_.Control(rank, forwarded->message);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void VerbsCarrier::Broken(int rank, const std::string& why) {
+  auto& peer = At(rank);
+  if (peer.broken) return;
+  if (!peer.verbs.up()) {
+    Break(rank, why);
+    return;
+  }
+  last_arrivals_.Await(rank, why, kLastArrivals);
+}
+
+// After whatever may have failed.
+void VerbsCarrier::Check(int rank, bool fine) {
+  if (fine) return;
+  Say(rank, GaveUp{At(rank).verbs.why()});
+  Break(rank, At(rank).verbs.why());
+}
+
+void VerbsCarrier::Break(int rank, const std::string& why) {
+  auto& peer = At(rank);
+  if (peer.broken) return;
+  peer.broken = true;
+  last_arrivals_.Forget(rank);
+  Log(Subject::transport, "rank {}: no verbs to rank {} any more: {}", rank_, rank, why);
+  peer.verbs.Stop();
+  events_.Broken(rank, why);
+}
+
+bool VerbsCarrier::AdvanceSide() {
+  const bool moved = side_.Advance();
+  std::erase_if(starting_, [&](int rank) { return At(rank).broken || At(rank).verbs.up(); });
+  return moved;
+}
+
+bool VerbsCarrier::AdvanceEnds() {
+  const auto over = last_arrivals_.Over([](int) { return false; });
+  for (const int rank : over) {
+    for (std::size_t rail = 0; rail < rails_.size(); ++rail) {
+      while (PollRail(rail)) {
+      }
+    }
+    if (const auto* const why = last_arrivals_.Why(rank)) Break(rank, std::string(*why));
+  }
+  return !over.empty();
+}
+
+bool VerbsCarrier::PollRail(std::size_t index) {
+  auto& rail = *rails_[index];
+  if (!rail.polls()) return false;
+  std::array<ibv_wc, kBatch> batch;
+  bool moved = false;
+  for (int i = 0; i < kBatchesInARow; ++i) {
+    const auto completions = rail.Poll(batch);
+    for (const auto& completion : completions) {
+      const int rank = static_cast<int>(WorkId::From(completion.wr_id).rank);
+      auto& peer = At(rank);
+      if (!peer.broken && !peer.verbs.Complete(index, completion)) Trouble(rank);
+    }
+    moved = moved || !completions.empty();
+    if (completions.size() < kBatch) break;
+  }
+  if (!rail.polls()) {
+    for (std::size_t at = 0; at < peers_.size(); ++at) {
+      const bool used = peers_[at] != nullptr && peers_[at]->begun;
+      if (used) Break(static_cast<int>(at), rail.name() + ": its completion queue is broken");
+    }
+    moved = true;
+  }
+  return moved;
+}
+
+// A peer's verbs have failed. Where its process has ended, that says it better; and a device may have told what it met.
+void VerbsCarrier::Trouble(int rank) {
+  auto& peer = At(rank);
+  side_.Advance();
+  LookAtEvents();
+  if (peer.broken) return;
+  if (const auto* const why = last_arrivals_.Why(rank)) {
+    Break(rank, std::string(*why));
+  } else {
+    Check(rank, false);
+  }
+}
+
+bool VerbsCarrier::LookAtEvents() {
+  bool fatal = false;
+  for (const auto& rail : rails_) {
+    while (const auto event = rail->NextEvent()) {
+      Log(Subject::transport, "rank {}: {}", rank_, event->text);
+      if (!event->fatal) continue;
+      fatal = true;
+      for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+        const auto& peer = peers_[rank];
+        if (peer == nullptr || !peer->begun || peer->broken) continue;
+        if (event->pair != nullptr && !peer->verbs.Uses(event->pair)) continue;
+        Say(static_cast<int>(rank), GaveUp{event->text});
+        Break(static_cast<int>(rank), event->text);
+      }
+    }
+  }
+  return fatal;
+}
+
+bool VerbsCarrier::Advance() {
+  bool moved = false;
+  for (std::size_t rail = 0; rail < rails_.size(); ++rail) moved = PollRail(rail) || moved;
+  if (!starting_.empty() || ++polls_ % kPollsPerLook == 0) moved = AdvanceSide() || moved;
+  if (!last_arrivals_.empty()) moved = AdvanceEnds() || moved;
+  return moved;
+}
+
+bool VerbsCarrier::PrepareToSleep() {
+  bool moved = AdvanceSide();
+  moved = LookAtEvents() || moved;
+  // Armed first, looked at then: what comes in between is seen, and what comes later wakes.
+  for (const auto& rail : rails_) rail->Arm();
+  for (std::size_t rail = 0; rail < rails_.size(); ++rail) moved = PollRail(rail) || moved;
+  return !moved;
+}
+
+void VerbsCarrier::LookForSilence() {
+  side_.LookForSilence();
+  LookAtEvents();
+}
+
+Deadline::Milliseconds VerbsCarrier::LongestWait() const {
+  return last_arrivals_.empty() ? side_.LongestWait() : std::min(kLastArrivals, side_.LongestWait());
+}
+
+void VerbsCarrier::Register(const std::byte* begin, std::size_t bytes) {
+  if (bytes == 0 || registered_.Find(begin, bytes) != nullptr) return;
+  registered_.Add(begin, bytes, RailRegions(rails_, begin, bytes, false));
+}
+
+void VerbsCarrier::Deregister(const std::byte* begin, std::size_t bytes) { registered_.Remove(begin, bytes); }
+
+void VerbsCarrier::Close() {
+  side_.Close();
+  closed_ = true;
+  for (std::size_t at = 0; at < peers_.size(); ++at) {
+    const auto& peer = peers_[at];
+    if (peer == nullptr || peer->broken || peer->verbs.up()) continue;
+    for (auto& message : peer->verbs.TakeWaiting()) Say(static_cast<int>(at), Forwarded{std::move(message)});
+  }
+}
+
+bool VerbsCarrier::Reaches(int rank) const { return side_.Reaches(rank); }
+
+bool VerbsCarrier::Delivered(int rank) const {
+  const auto& peer = At(rank);
+  return peer.broken || (peer.verbs.delivered() && (peer.verbs.up() || side_.Delivered(rank)));
+}
+
+}  // namespace tutti

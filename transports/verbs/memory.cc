@@ -1,0 +1,15 @@
+#include "transports/verbs/memory.h"
+
+namespace tutti {
+
+RailRegions::RailRegions(const Rails& rails, const std::byte* begin, std::size_t bytes, bool remote) {
+  for (const auto& rail : rails) regions_.push_back(rail->Register(begin, bytes, remote));
+}
+
+std::vector<std::uint32_t> RailRegions::remote_keys() const {
+  std::vector<std::uint32_t> keys;
+  for (const auto& region : regions_) keys.push_back(region->rkey);
+  return keys;
+}
+
+}  // namespace tutti

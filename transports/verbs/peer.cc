@@ -1,0 +1,282 @@
+#include "transports/verbs/peer.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace tutti {
+namespace {
+
+// Requests that slots leave to short messages: a long one has eight parts.
+constexpr std::size_t kForMessages = 16;
+
+// What a completion's status means here, for a person.
+std::string_view Hint(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_RETRY_EXC_ERR: return " (the peer or the way to it is gone)";
+    case IBV_WC_REM_ACCESS_ERR: return " (the peer's memory is not registered any more)";
+    case IBV_WC_LOC_PROT_ERR: return " (memory was unmapped or deregistered while it was being sent)";
+    case IBV_WC_WR_FLUSH_ERR: return " (the queue pair had failed before)";
+    default: return "";
+  }
+}
+
+}  // namespace
+
+bool VerbsPeer::Fail(std::string why) {
+  if (why_.empty()) why_ = std::move(why);
+  return false;
+}
+
+bool VerbsPeer::Posted(const VerbsQueue& queue, int error) {
+  return error == 0 || Fail(fmt::format("{}: posting a request failed: {}", queue.name(), std::strerror(error)));
+}
+
+bool VerbsPeer::Register(RailRegions& regions, const std::byte* begin, std::size_t bytes, bool remote) {
+  try {
+    regions = RailRegions(shared_.rails, begin, bytes, remote);
+    return true;
+  } catch (const Error& error) {
+    return Fail(error.what());
+  }
+}
+
+bool VerbsPeer::Open(VerbsGreeting& greeting) {
+  try {
+    for (std::size_t rail = 0; rail < rails_; ++rail) {
+      queues_.push_back(std::make_unique<VerbsQueue>(*shared_.rails[rail], rank_, rail == 0));
+      greeting.queues.push_back(queues_.back()->place());
+    }
+    return true;
+  } catch (const Error& error) {
+    return Fail(error.what());
+  }
+}
+
+bool VerbsPeer::Meet(const VerbsGreeting& theirs) {
+  if (met_ || theirs.queues.size() != queues_.size()) return Nonsense();
+  for (std::size_t rail = 0; rail < rails_; ++rail) {
+    const auto why = queues_[rail]->Connect(theirs.queues[rail], shared_.settings);
+    if (!why.empty()) return Fail(why);
+  }
+  met_ = true;
+  return Pump();
+}
+
+bool VerbsPeer::HearReady() {
+  heard_ = true;
+  return Pump();
+}
+
+VerbsPeer::Connection* VerbsPeer::At(std::uint32_t number) {
+  if (number >= kMostVerbsConnections) return nullptr;
+  if (number >= connections_.size()) connections_.resize(number + 1);
+  auto& connection = connections_[number];
+  if (connection.memory.outgoing == nullptr) connection.memory = shared_.events.Memory(rank_, number);
+  return connection.memory.outgoing == nullptr ? nullptr : &connection;
+}
+
+int VerbsPeer::Room() const {
+  if (!up() || !waiting_.empty()) return 0;
+  std::size_t room = queues_.front()->room();
+  for (const auto& queue : queues_) room = std::min(room, queue->room());
+  return static_cast<int>(room - std::min(room, kForMessages + held_.size()));
+}
+
+bool VerbsPeer::Send(const SlotMessage& message, const std::byte* data) {
+  auto* const connection = At(message.connection);
+  if (connection == nullptr || message.bytes > connection->memory.shape.capacity) {
+    return Fail(fmt::format("connection {} has no slots of {} bytes", message.connection, message.bytes));
+  }
+  if (connection->there) return Post(*connection, message, data);
+  held_.push_back({message, data});
+  if (std::exchange(connection->asked, true)) return true;
+  return SendMessage(Encode(RingWanted{message.connection}), true);
+}
+
+bool VerbsPeer::Post(Connection& connection, const SlotMessage& message, const std::byte* data) {
+  const auto& [outgoing, incoming, shape] = connection.memory;
+  const std::size_t offset =
+      std::size_t{SlotIndex(message.number - 1, shape.depth)} * shape.stride + shape.data_offset - sizeof(SlotPrefix);
+  std::byte* const begin = outgoing + offset;
+  const SlotPrefix prefix{message.tag, message.bytes};
+  std::memcpy(begin, &prefix, sizeof prefix);
+
+  const std::size_t rail = message.number % rails_;
+  auto& queue = *queues_[rail];
+  std::byte* const in_slot = begin + sizeof prefix;
+  const bool inlined = queue.Inlines(sizeof prefix + message.bytes);
+  const RailRegions* elsewhere = nullptr;
+  if (!inlined) {
+    if (!connection.outgoing && !Register(connection.outgoing, outgoing, connection.memory.bytes(), false))
+      return false;
+    if (data != in_slot) {
+      elsewhere = shared_.registered.Holding(data, message.bytes);
+      // The slot's own data has no other use then.
+      if (elsewhere == nullptr) std::memcpy(in_slot, data, message.bytes);
+    }
+  }
+  const bool apart = data != in_slot && (inlined || elsewhere != nullptr) && message.bytes > 0;
+  const std::uint32_t here = apart ? 0 : message.bytes;
+  std::array<ibv_sge, 2> pieces = {
+      ibv_sge{reinterpret_cast<std::uint64_t>(begin), static_cast<std::uint32_t>(sizeof prefix) + here,
+              inlined ? 0 : connection.outgoing.local_key(rail)},
+      ibv_sge{reinterpret_cast<std::uint64_t>(data), message.bytes,
+              elsewhere != nullptr ? elsewhere->local_key(rail) : 0}};
+  const WorkId id{WorkId::Kind::slot, inlined, static_cast<std::uint32_t>(rank_), message.connection, message.number};
+  const int error =
+      queue.PostSlot(std::span(pieces).first(apart ? 2 : 1), id, SlotImmediate(message.connection, message.number),
+                     connection.there->address + offset, connection.there->keys[rail], inlined);
+  if (!Posted(queue, error)) return false;
+  if (inlined) shared_.events.Sent(rank_, message.connection, message.number);
+  return true;
+}
+
+bool VerbsPeer::SendMessage(std::span<const std::byte> message, bool own) {
+  std::size_t posted = 0;
+  if (up() && waiting_.empty() && !PostParts(message, own, posted)) return false;
+  if (posted < message.size()) waiting_.push_back({{message.begin(), message.end()}, own, posted});
+  return true;
+}
+
+// As many as there is room for; `posted` bytes of the message are gone.
+bool VerbsPeer::PostParts(std::span<const std::byte> message, bool own, std::size_t& posted) {
+  auto& queue = *queues_.front();
+  while (posted < message.size() && queue.room() > 0 && queue.CanPostPart()) {
+    const auto part = message.subspan(posted, std::min(VerbsQueue::kPartBytes, message.size() - posted));
+    const bool last = posted + part.size() == message.size();
+    if (!Posted(queue, queue.PostPart(part, {last, own}))) return false;
+    posted += part.size();
+  }
+  return true;
+}
+
+// Sends what waits and need not any more.
+bool VerbsPeer::Pump() {
+  if (!up()) return true;
+  while (!waiting_.empty()) {
+    auto& first = waiting_.front();
+    if (!PostParts(first.message, first.own, first.posted)) return false;
+    if (first.posted < first.message.size()) return true;
+    waiting_.pop_front();
+  }
+  if (held_.empty()) return true;
+  bool fine = true;
+  std::erase_if(held_, [&](const Held& held) {
+    auto& connection = connections_[held.message.connection];
+    if (!fine || !connection.there || queues_[held.message.number % rails_]->room() == 0) return false;
+    fine = Post(connection, held.message, held.data);
+    return true;
+  });
+  return fine;
+}
+
+std::vector<std::vector<std::byte>> VerbsPeer::TakeWaiting() {
+  std::vector<std::vector<std::byte>> messages;
+  for (auto& waiting : waiting_) {
+    if (!waiting.own) messages.push_back(std::move(waiting.message));
+  }
+  waiting_.clear();
+  return messages;
+}
+
+bool VerbsPeer::delivered() const {
+  return waiting_.empty() && held_.empty() &&
+         std::ranges::all_of(queues_, [](const auto& queue) { return queue->busy() == 0; });
+}
+
+bool VerbsPeer::Complete(std::size_t rail, const ibv_wc& completion) {
+  auto& queue = *queues_[rail];
+  const auto id = WorkId::From(completion.wr_id);
+  if (completion.status != IBV_WC_SUCCESS) {
+    return Fail(fmt::format("{}: {}{}", queue.name(), LoadedVerbs()->wc_status_str(completion.status),
+                            Hint(completion.status)));
+  }
+  if (id.kind != WorkId::Kind::receive) {
+    queue.Done(id);
+    if (id.kind == WorkId::Kind::slot && !id.told) shared_.events.Sent(rank_, id.connection, id.number);
+    return (waiting_.empty() && held_.empty()) || Pump();
+  }
+  // Whoever sends is ready; its word for it may still be on its way.
+  if (!heard_ && !HearReady()) return false;
+  const std::uint32_t immediate = ntohl(completion.imm_data);
+  const bool fine = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM
+                        ? Arrived(immediate)
+                        : TakePart(queue.Part(id.number, completion.byte_len), PartImmediate::From(immediate));
+  return fine && Posted(queue, queue.Receive(id.number));
+}
+
+bool VerbsPeer::Arrived(std::uint32_t immediate) {
+  auto* const connection = At(ImmediateConnection(immediate));
+  if (connection == nullptr || !connection->incoming) return Nonsense();
+  const auto& [outgoing, incoming, shape] = connection->memory;
+  const std::uint32_t number = ImmediateNumber(immediate, connection->newest);
+  // Numbers go around: the newer of two is the one a little ahead of the other.
+  if (static_cast<std::int32_t>(number - connection->newest) > 0) connection->newest = number;
+  const std::byte* const data =
+      incoming + std::size_t{SlotIndex(number - 1, shape.depth)} * shape.stride + shape.data_offset;
+  SlotPrefix prefix;
+  std::memcpy(&prefix, data - sizeof prefix, sizeof prefix);
+  const SlotMessage message{ImmediateConnection(immediate), number, prefix.tag, prefix.bytes};
+  if (shared_.events.Landing(rank_, message) != data) return Nonsense();
+  shared_.events.Landed(rank_, message);
+  return true;
+}
+
+bool VerbsPeer::TakePart(std::span<const std::byte> part, PartImmediate immediate) {
+  if (immediate.last && assembling_.empty()) return TakeMessage(part, immediate.own);
+  if (assembling_.size() + part.size() > kMaxControlBytes) return Nonsense();
+  assembling_.insert(assembling_.end(), part.begin(), part.end());
+  if (!immediate.last) return true;
+  const bool fine = TakeMessage(assembling_, immediate.own);
+  assembling_.clear();
+  return fine;
+}
+
+bool VerbsPeer::TakeMessage(std::span<const std::byte> message, bool own) {
+  if (!own) return shared_.events.Control(rank_, message) || Nonsense();
+  const auto decoded = DecodeVerbsMessage(message);
+  if (!decoded) return Nonsense();
+  if (const auto* wanted = std::get_if<RingWanted>(&*decoded)) return Take(*wanted);
+  if (const auto* place = std::get_if<RingPlace>(&*decoded)) return Take(*place);
+  return Nonsense();
+}
+
+bool VerbsPeer::Take(const RingWanted& wanted) {
+  auto* const connection = At(wanted.connection);
+  if (connection == nullptr) return Nonsense();
+  const auto& memory = connection->memory;
+  if (!connection->incoming && !Register(connection->incoming, memory.incoming, memory.bytes(), true)) return false;
+  auto keys = connection->incoming.remote_keys();
+  keys.resize(rails_);
+  return SendMessage(Encode(RingPlace{wanted.connection, reinterpret_cast<std::uint64_t>(memory.incoming),
+                                      memory.bytes(), std::move(keys)}),
+                     true);
+}
+
+bool VerbsPeer::Take(const RingPlace& place) {
+  auto* const connection = At(place.connection);
+  if (connection == nullptr || connection->there || place.bytes != connection->memory.bytes() ||
+      place.keys.size() != rails_) {
+    return Nonsense();
+  }
+  connection->there = place;
+  return Pump();
+}
+
+bool VerbsPeer::Uses(const ibv_qp* pair) const {
+  return std::ranges::any_of(queues_, [&](const auto& queue) { return queue->pair() == pair; });
+}
+
+void VerbsPeer::Stop() {
+  for (const auto& queue : queues_) queue->Stop();
+  waiting_.clear();
+  held_.clear();
+}
+
+}  // namespace tutti

@@ -1,0 +1,148 @@
+#include "transports/verbs/ports.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "base/error.h"
+#include "base/plain_text.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kV4Prefix = 12;         // bytes of an address that say that it is an IPv4 one: ::ffff:0:0/96
+constexpr std::size_t kLongestPortName = 70;  // IB_DEVICE_NAME_MAX, and a colon and a port
+
+// Smaller is better.
+int Preference(const GidFacts& facts) {
+  if (facts.kind != GidKind::roce_v2) return 3;
+  return IsV4(facts.gid) ? 0 : IsLinkLocal(facts.gid) ? 2 : 1;
+}
+
+std::string Listing(const std::vector<PortFacts>& ports) {
+  std::string text;
+  for (const auto& port : ports) {
+    text += fmt::format("{}{}:{} ({}{})", text.empty() ? "" : ", ", port.device, port.port,
+                        port.ethernet ? "RoCE, " : "InfiniBand, ", port.active ? "active" : port.state);
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string Listing(const std::vector<GidFacts>& gids) {
+  std::string text;
+  for (const auto& facts : gids) {
+    text += fmt::format("{}{}: {} {}{}", text.empty() ? "" : ", ", facts.index, NameOf(facts.kind), TextOf(facts.gid),
+                        facts.reachable ? "" : " (of another network namespace)");
+  }
+  return text.empty() ? "none" : text;
+}
+
+// Where in the list of names a port stands.
+std::size_t Place(const InterfaceFilter& filter, const PortFacts& port) {
+  for (std::size_t i = 0; i < filter.names.size(); ++i) {
+    const InterfaceFilter one{false, filter.exact, {filter.names[i]}};
+    if (AcceptsPort(one, port.device, port.port)) return i;
+  }
+  return filter.names.size();
+}
+
+}  // namespace
+
+std::string_view NameOf(GidKind kind) {
+  switch (kind) {
+    case GidKind::infiniband: return "InfiniBand";
+    case GidKind::roce_v1: return "RoCE v1";
+    case GidKind::roce_v2: return "RoCE v2";
+  }
+  return "something else";
+}
+
+std::string PortFacts::Name() const { return fmt::format("{} port {}", device, port); }
+
+bool IsV4(const Gid& gid) {
+  constexpr std::array<unsigned char, kV4Prefix> kPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  return std::memcmp(gid.data(), kPrefix.data(), kPrefix.size()) == 0;
+}
+
+bool IsLinkLocal(const Gid& gid) {
+  return gid[0] == std::byte{0xfe} && (gid[1] & std::byte{0xc0}) == std::byte{0x80};  // fe80::/10
+}
+
+std::string TextOf(const Gid& gid) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const bool v4 = IsV4(gid);
+  inet_ntop(v4 ? AF_INET : AF_INET6, gid.data() + (v4 ? kV4Prefix : 0), text.data(), text.size());
+  return text.data();
+}
+
+InterfaceFilter ParseHcaFilter(std::string_view text) {
+  return InterfaceFilter::Parse(text, "TUTTI_IB_HCA", kLongestPortName);
+}
+
+bool AcceptsPort(const InterfaceFilter& filter, std::string_view device, int port) {
+  if (filter.names.empty()) return true;
+  const InterfaceFilter named{false, filter.exact, filter.names};
+  return (named.Accepts(device) || named.Accepts(fmt::format("{}:{}", device, port))) != filter.exclude;
+}
+
+std::vector<std::size_t> ChoosePorts(const std::vector<PortFacts>& ports, std::string_view hca) {
+  const auto filter = ParseHcaFilter(hca);
+  const bool by_name = !filter.exclude && !filter.names.empty();
+  std::vector<std::size_t> chosen;
+  const PortFacts* down = nullptr;
+  PortFacts fastest;
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    const auto& port = ports[i];
+    if (!AcceptsPort(filter, port.device, port.port)) continue;
+    if (!port.active) {
+      down = &port;
+      continue;
+    }
+    chosen.push_back(i);
+    if (chosen.size() == 1 || port.speed > fastest.speed) fastest = port;
+  }
+  if (chosen.empty() && down != nullptr) {
+    Throw(tuttiInvalidUsage,
+          "no RDMA port that fits TUTTI_IB_HCA={} is active: {} is {}; look at its cable, at `ip link` (RoCE) or at "
+          "the subnet manager (InfiniBand); this machine has: {}",
+          Quoted(hca), down->Name(), down->state, Listing(ports));
+  }
+  if (chosen.empty()) {
+    Throw(tuttiInvalidUsage, "no RDMA port fits TUTTI_IB_HCA={}; this machine has: {}", Quoted(hca), Listing(ports));
+  }
+  if (by_name) {
+    std::ranges::stable_sort(chosen, {}, [&](std::size_t i) { return Place(filter, ports[i]); });
+  } else {
+    std::erase_if(
+        chosen, [&](std::size_t i) { return ports[i].speed < fastest.speed || ports[i].ethernet != fastest.ethernet; });
+  }
+  chosen.resize(std::min(chosen.size(), kMostRails));
+  return chosen;
+}
+
+std::size_t ChooseGid(const PortFacts& port, int wanted) {
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < port.gids.size(); ++i) {
+    const auto& facts = port.gids[i];
+    if (wanted >= 0) {
+      if (facts.index == wanted) return i;
+    } else if (!port.ethernet) {
+      if (facts.index == 0) return i;
+    } else if (facts.reachable && (!best || Preference(facts) < Preference(port.gids[*best]))) {
+      best = i;
+    }
+  }
+  if (best) return *best;
+  if (wanted >= 0) {
+    Throw(tuttiInvalidUsage, "TUTTI_IB_GID_INDEX={}: {} has no address (GID) of this index; it has {}", wanted,
+          port.Name(), Listing(port.gids));
+  }
+  Throw(tuttiInvalidUsage, "{} has no address (GID) that this process can use: does its interface have one? It has {}",
+        port.Name(), Listing(port.gids));
+}
+
+}  // namespace tutti
