@@ -27,7 +27,7 @@ set(kernel_headers executors/cuda/copy.h executors/cuda/device.h executors/cuda/
                    executors/cuda/fill.h executors/cuda/interpret.h executors/cuda/lane_cache.h executors/cuda/launch.h executors/cuda/move.h
                    executors/cuda/operands.h executors/cuda/packet.h executors/cuda/places.h executors/cuda/reduction.h executors/cuda/tell.h
                    executors/cuda/units.h transports/cuda/ring.h transports/ring/slot.h
-                   transports/ring/slot_arithmetic.h algorithms/schedule.h algorithms/strided.h base/divisor.h base/lowp.h include/tutti/tutti.h)
+                   transports/ring/slot_arithmetic.h algorithms/schedule/schedule.h algorithms/schedule/strided.h base/divisor.h base/lowp.h include/tutti/tutti.h)
 list(TRANSFORM kernel_headers PREPEND ${PROJECT_SOURCE_DIR}/)
 set(kernel_folder ${CMAKE_CURRENT_BINARY_DIR}/kernels)
 file(MAKE_DIRECTORY ${kernel_folder})

@@ -13,7 +13,7 @@ set(TUTTI_FUZZ_SECONDS 5 CACHE STRING "How long ctest runs each fuzz target")
 # An input that exceeds these limits is a finding. They are the budgets promised in docs/security.md, times what the
 # sanitizers cost.
 set(TUTTI_FUZZ_LIMITS -rss_limit_mb=1024 -timeout=20 -max_len=65536)
-set(tutti_seeds_of_program_fuzz ${PROJECT_SOURCE_DIR}/algorithms/testdata)
+set(tutti_seeds_of_program_fuzz ${PROJECT_SOURCE_DIR}/algorithms/msccl/testdata)
 set(tutti_seeds_of_xml_fuzz ${PROJECT_SOURCE_DIR}/topology/testdata)
 
 # Only what reads bytes of strangers, so that a fuzz build takes seconds.
@@ -41,11 +41,17 @@ list(TRANSFORM tutti_fuzzed_topology PREPEND topology/)
 list(TRANSFORM tutti_fuzzed_topology APPEND .cc)
 # Programs of others, and the verifier that they end in; the names that it spells come from the builders.
 set(tutti_fuzzed_algorithms
-    arrangement baselines binding binomial bruck build calibration candidates direct double_binary_tree expression
-    extents flat_schedules grouped host_machine machine program program_flow program_lanes program_text rail_exchange
-    rails recursive recursive_doubling ring schedule selection_table strided symbolic_run symbolic_run_report trees
-    two_level two_shot verify verify_rules)
-list(TRANSFORM tutti_fuzzed_algorithms PREPEND algorithms/)
+    algorithms/builders/baselines algorithms/builders/binomial algorithms/builders/bruck algorithms/builders/build
+    algorithms/builders/direct algorithms/builders/double_binary_tree algorithms/builders/grouped
+    algorithms/builders/rail_exchange algorithms/builders/rails algorithms/builders/recursive
+    algorithms/builders/recursive_doubling algorithms/builders/ring algorithms/builders/trees
+    algorithms/builders/two_level algorithms/builders/two_shot algorithms/msccl/flow algorithms/msccl/lanes
+    algorithms/msccl/program algorithms/msccl/text algorithms/schedule/arrangement algorithms/schedule/binding
+    algorithms/schedule/extents algorithms/schedule/schedule algorithms/schedule/strided
+    algorithms/verifier/expression algorithms/verifier/symbolic_run algorithms/verifier/symbolic_run_report
+    algorithms/verifier/verify algorithms/verifier/verify_rules selection/cost_model/candidates
+    selection/cost_model/host_machine selection/cost_model/machine selection/simulator/flat_schedules
+    selection/tuner/calibration selection/tuner/selection_table)
 list(TRANSFORM tutti_fuzzed_algorithms APPEND .cc)
 add_library(tutti_fuzzed STATIC ${tutti_fuzzed_base} ${tutti_fuzzed_net} ${tutti_fuzzed_bootstrap} ${tutti_fuzzed_transports}
                                 ${tutti_fuzzed_executor} ${tutti_fuzzed_watch} ${tutti_fuzzed_topology}

@@ -22,7 +22,7 @@ between() {
 "$tutti" topo --table topology/testdata | between docs/topology.md rings
 "$tutti" topo --topo topology/testdata/dgxh100.xml --nodes 2 --svg docs/topology-dgxh100.svg >/dev/null
 "$tutti" topo --topo topology/testdata/dgx1v.xml --nodes 2 --svg docs/topology-dgx1v.svg >/dev/null
-"$tutti" simulate --published algorithms/testdata/published.csv | between docs/simulator.md published
+"$tutti" simulate --published selection/simulator/testdata/published.csv | between docs/simulator.md published
 "$tutti" simulate --claims docs
 [ ! -f docs/data/gpu.json ] || scripts/gpu_tables.py docs/data/gpu.json | between docs/gpu.md gpu
 pipeline=$(dirname "$tutti")/../examples/pipeline

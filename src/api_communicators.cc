@@ -3,7 +3,7 @@
 #include <cstring>
 #include <optional>
 
-#include "algorithms/build.h"
+#include "algorithms/builders/build.h"
 #include "base/datatype.h"
 #include "src/handle.h"
 #include "src/patience.h"

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "algorithms/build.h"
+#include "algorithms/builders/build.h"
 #include "base/clock.h"
 #include "base/datatype.h"
 #include "base/files.h"

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "algorithms/binding.h"
-#include "algorithms/build.h"
-#include "algorithms/host_machine.h"
-#include "algorithms/machine_of_system.h"
+#include "algorithms/builders/build.h"
+#include "algorithms/schedule/binding.h"
 #include "base/datatype.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "selection/cost_model/host_machine.h"
+#include "selection/cost_model/machine_of_system.h"
 #include "src/rank_zero.h"
 #include "transports/progress/network.h"
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <unordered_map>
 
-#include "algorithms/host_machine.h"
-#include "algorithms/select.h"
 #include "executors/cuda/device_program.h"
+#include "selection/cost_model/host_machine.h"
+#include "selection/tuner/select.h"
 #include "src/planning.h"
 #include "src/selector.h"
 #include "topology/system.h"

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "algorithms/build.h"
+#include "algorithms/builders/build.h"
 #include "base/datatype.h"
 #include "base/json.h"
 #include "src/recorder.h"

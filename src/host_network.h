@@ -8,9 +8,9 @@
 #include <optional>
 #include <vector>
 
-#include "algorithms/host_machine.h"
 #include "base/settings.h"
 #include "net/secret_key.h"
+#include "selection/cost_model/host_machine.h"
 #include "src/agreement.h"
 #include "src/bootstrap/join_messages.h"
 #include "src/selector.h"

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "algorithms/schedule.h"
-#include "algorithms/strided.h"
+#include "algorithms/schedule/schedule.h"
+#include "algorithms/schedule/strided.h"
 #include "executors/host/reduce.h"
 #include "tutti/tutti.h"
 

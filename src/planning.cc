@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "algorithms/build.h"
+#include "algorithms/builders/build.h"
 #include "base/datatype.h"
 #include "base/error.h"
 #include "transports/ring/slot_arithmetic.h"

@@ -4,8 +4,8 @@
 // Thread-safety: pure functions.
 #pragma once
 
-#include "algorithms/candidates.h"
-#include "algorithms/extents.h"
+#include "algorithms/schedule/extents.h"
+#include "selection/cost_model/candidates.h"
 #include "src/operation.h"
 
 namespace tutti {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/verify.h"
+#include "algorithms/verifier/verify.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"

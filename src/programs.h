@@ -1,6 +1,6 @@
-// The programs (algorithms/program.h) that TUTTI_PROGRAM gives a communicator: rank 0 reads, checks and proves them and
-// ships their text, so that all ranks have the same or none. A program serves every call of its collective, by its root
-// if it has one, but those whose blocks differ in length; and no call of anything else.
+// The programs (algorithms/msccl/program.h) that TUTTI_PROGRAM gives a communicator: rank 0 reads, checks and proves
+// them and ships their text, so that all ranks have the same or none. A program serves every call of its collective, by
+// its root if it has one, but those whose blocks differ in length; and no call of anything else.
 //
 // Thread-safety: immutable after construction.
 #pragma once
@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 
-#include "algorithms/candidates.h"
-#include "algorithms/program.h"
+#include "algorithms/msccl/program.h"
 #include "base/settings.h"
+#include "selection/cost_model/candidates.h"
 #include "src/operation.h"
 #include "transports/shm/descriptor_exchange.h"
 

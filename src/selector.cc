@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "algorithms/calibration.h"
 #include "base/files.h"
+#include "selection/tuner/calibration.h"
 #include "src/communicator.h"
 #include "src/rank_zero.h"
 

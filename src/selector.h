@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/explain.h"
-#include "algorithms/host_machine.h"
 #include "base/settings.h"
+#include "selection/cost_model/host_machine.h"
+#include "selection/tuner/explain.h"
 #include "src/programs.h"
 #include "transports/shm/descriptor_exchange.h"
 

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "algorithms/build.h"
+#include "algorithms/builders/build.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"

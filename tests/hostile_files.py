@@ -116,7 +116,7 @@ def made():
 
 
 def corpus(source):
-    for path in sorted((source / "algorithms/testdata").glob("*.xml")):
+    for path in sorted((source / "algorithms/msccl/testdata").glob("*.xml")):
         if "<algo" in path.read_text():
             yield path, ["verify"]
     for path in sorted((source / "topology/testdata").glob("*.xml")):

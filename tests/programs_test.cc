@@ -14,7 +14,7 @@ namespace tutti::testing {
 namespace {
 
 std::string PathOf(const std::string& name) {
-  return fmt::format("{}/algorithms/testdata/{}.xml", TUTTI_SOURCE_DIR, name);
+  return fmt::format("{}/algorithms/msccl/testdata/{}.xml", TUTTI_SOURCE_DIR, name);
 }
 
 tuttiAlgorithm_t LastAlgorithm(tuttiComm_t comm) {

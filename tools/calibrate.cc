@@ -10,14 +10,14 @@
 #include <memory>
 #include <optional>
 
-#include "algorithms/calibration.h"
-#include "algorithms/host_machine.h"
-#include "algorithms/select.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "bench/limits.h"
 #include "bench/statistics.h"
 #include "report/sizes.h"
+#include "selection/cost_model/host_machine.h"
+#include "selection/tuner/calibration.h"
+#include "selection/tuner/select.h"
 #include "tools/candidate_timer.h"
 #include "tools/commands.h"
 

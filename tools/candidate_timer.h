@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "algorithms/candidates.h"
+#include "selection/cost_model/candidates.h"
 
 namespace tutti::tools {
 

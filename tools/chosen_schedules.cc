@@ -4,9 +4,9 @@
 
 #include <CLI/CLI.hpp>
 
-#include "algorithms/build.h"
-#include "algorithms/candidates.h"
+#include "algorithms/builders/build.h"
 #include "base/error.h"
+#include "selection/cost_model/candidates.h"
 #include "tools/target.h"
 
 namespace tutti::tools {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/program.h"
+#include "algorithms/msccl/program.h"
 
 namespace CLI {
 class App;

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "algorithms/machine_of_system.h"
 #include "base/files.h"
 #include "report/chart.h"
+#include "selection/cost_model/machine_of_system.h"
 #include "tools/simulated.h"
 #include "topology/xml.h"
 

@@ -1,14 +1,14 @@
 // tutti explain: why a plan is chosen.
-#include "algorithms/explain.h"
+#include "selection/tuner/explain.h"
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "algorithms/calibration.h"
 #include "base/error.h"
 #include "report/sizes.h"
+#include "selection/tuner/calibration.h"
 #include "tools/commands.h"
 #include "tools/target.h"
 

@@ -6,11 +6,11 @@
 #include <memory>
 #include <thread>
 
-#include "algorithms/calibration.h"
-#include "algorithms/explain.h"
 #include "base/error.h"
 #include "bench/statistics.h"
 #include "report/sizes.h"
+#include "selection/tuner/calibration.h"
+#include "selection/tuner/explain.h"
 #include "tools/candidate_timer.h"
 #include "tools/commands.h"
 

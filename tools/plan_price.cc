@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "algorithms/fold.h"
-#include "algorithms/machine_of_system.h"
+#include "selection/cost_model/machine_of_system.h"
+#include "selection/simulator/fold.h"
 #include "tools/simulated.h"
 #include "tools/target.h"
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "algorithms/select.h"
+#include "selection/tuner/select.h"
 #include "tools/plan_strategy.h"
 #include "topology/system.h"
 

@@ -8,9 +8,9 @@
 #include <cmath>
 #include <fstream>
 
-#include "algorithms/machine_of_system.h"
 #include "base/error.h"
 #include "report/sizes.h"
+#include "selection/cost_model/machine_of_system.h"
 #include "tools/simulated.h"
 #include "topology/xml.h"
 
@@ -27,7 +27,7 @@ struct Described {
 constexpr std::array<Described, 3> kSystems = {{
     {"dgxa100", "topology/testdata/azure_ndv4_full.xml", 24},
     {"dgxh100", "topology/testdata/dgxh100.xml", 24},
-    {"2 nodes x 1 H100, 4 NICs", "algorithms/testdata/h100_4nics.xml", 16},
+    {"2 nodes x 1 H100, 4 NICs", "selection/cost_model/testdata/h100_4nics.xml", 16},
 }};
 
 const Described& DescriptionOf(const std::string& system) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/machine.h"
+#include "selection/cost_model/machine.h"
 
 namespace tutti::tools {
 
@@ -20,8 +20,8 @@ struct Comparison {
   double Error() const { return simulated_us / published_us - 1; }
 };
 
-// Simulates every row of a file like algorithms/testdata/published.csv. Throws if a row is about a system that the
-// simulator has no description of. REQUIRES: the working directory is the project's root.
+// Simulates every row of a file like selection/simulator/testdata/published.csv. Throws if a row is about a system that
+// the simulator has no description of. REQUIRES: the working directory is the project's root.
 std::vector<Comparison> ComparePublished(const std::string& path);
 double MedianError(const std::vector<Comparison>& comparisons);  // absolute
 double LargestError(const std::vector<Comparison>& comparisons);

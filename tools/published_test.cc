@@ -7,7 +7,7 @@ namespace {
 
 // The constants are calibrated once per type of machine; this is what they must reach together.
 TEST(Published, AreReachedWithinTheLimits) {
-  const auto comparisons = ComparePublished("algorithms/testdata/published.csv");
+  const auto comparisons = ComparePublished("selection/simulator/testdata/published.csv");
   EXPECT_EQ(comparisons.size(), 20u);
   EXPECT_LE(MedianError(comparisons), 0.15);
   for (const Comparison& comparison : comparisons) {

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "algorithms/schedule.h"
+#include "algorithms/schedule/schedule.h"
 
 namespace tutti::tools {
 

@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <memory>
 
-#include "algorithms/candidates.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "report/chart.h"
 #include "report/sizes.h"
+#include "selection/cost_model/candidates.h"
 #include "tools/chosen_schedules.h"
 #include "tools/claims.h"
 #include "tools/commands.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "algorithms/build.h"
-#include "algorithms/candidates.h"
-#include "algorithms/fold.h"
+#include "algorithms/builders/build.h"
 #include "base/error.h"
+#include "selection/cost_model/candidates.h"
+#include "selection/simulator/fold.h"
 
 namespace tutti::tools {
 namespace {

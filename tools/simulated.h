@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/simulate.h"
+#include "selection/simulator/simulate.h"
 #include "tools/target.h"
 
 namespace tutti::tools {

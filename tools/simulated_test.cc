@@ -5,11 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <set>
 
-#include "algorithms/explain.h"
-#include "algorithms/host_machine.h"
-#include "algorithms/machine_of_system.h"
-#include "algorithms/program.h"
+#include "algorithms/msccl/program.h"
 #include "base/error.h"
+#include "selection/cost_model/host_machine.h"
+#include "selection/cost_model/machine_of_system.h"
+#include "selection/tuner/explain.h"
 #include "tools/commands.h"
 #include "topology/xml.h"
 
@@ -115,7 +115,7 @@ TEST(Target, IsHostsOfProcesses) {
 }
 
 TEST(Candidates, OfAProgramMoveItsData) {
-  const Program program = ReadProgram("algorithms/testdata/hierarchical_all_reduce.xml");
+  const Program program = ReadProgram("algorithms/msccl/testdata/hierarchical_all_reduce.xml");
   const Machine machine = HostMachine(DefaultHostCosts(2), ArrangeEvenly(4, 1));
   Wish wish{Collective::all_reduce, {}, 100'000};
   wish.program = &program.ranks;
@@ -133,7 +133,7 @@ TEST(Candidates, OfAProgramMoveItsData) {
 
 // What a rank sends in a program is what the machine's links carry.
 TEST(Run, CarriesAProgramsBytes) {
-  const Program program = ReadProgram("algorithms/testdata/star_gather.xml");
+  const Program program = ReadProgram("algorithms/msccl/testdata/star_gather.xml");
   const Machine machine = HostMachine(DefaultHostCosts(3), ArrangeEvenly(3, 1));
   Wish wish{Collective::gather, {}, 3'000};
   wish.program = &program.ranks;
@@ -156,7 +156,7 @@ std::string Simulated(const std::string& arguments) {
 }
 
 TEST(Simulate, TakesPrograms) {
-  const std::string folder = "algorithms/testdata/";
+  const std::string folder = "algorithms/msccl/testdata/";
   const auto expect = [&](const std::string& arguments, const std::vector<std::string>& words) {
     const std::string text = Simulated(arguments);
     for (const auto& word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " is not in: " << text;

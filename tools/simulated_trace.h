@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "algorithms/simulate.h"
+#include "selection/simulator/simulate.h"
 
 namespace tutti::tools {
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <thread>
 
-#include "algorithms/calibration.h"
-#include "algorithms/host_machine.h"
-#include "algorithms/machine_of_system.h"
 #include "base/error.h"
+#include "selection/cost_model/host_machine.h"
+#include "selection/cost_model/machine_of_system.h"
+#include "selection/tuner/calibration.h"
 #include "tools/candidate_timer.h"
 #include "topology/paths.h"
 #include "topology/xml.h"

@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "algorithms/candidates.h"
-#include "algorithms/machine.h"
+#include "selection/cost_model/candidates.h"
+#include "selection/cost_model/machine.h"
 
 namespace CLI {
 class App;

@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "algorithms/build.h"
+#include "algorithms/builders/build.h"
 #include "base/error.h"
 #include "tools/chosen_schedules.h"
 #include "tools/commands.h"

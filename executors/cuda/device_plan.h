@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "algorithms/schedule.h"
-#include "algorithms/strided.h"
+#include "algorithms/schedule/schedule.h"
+#include "algorithms/schedule/strided.h"
 #include "transports/cuda/ring.h"
 
 namespace tutti {

@@ -6,8 +6,8 @@
 
 #include <vector>
 
-#include "algorithms/binding.h"
-#include "algorithms/shape.h"
+#include "algorithms/schedule/binding.h"
+#include "algorithms/schedule/shape.h"
 #include "executors/cuda/device_plan.h"
 #include "transports/cuda/arena.h"
 

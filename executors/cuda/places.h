@@ -5,7 +5,7 @@
 // Thread-safety: pure functions of a Move.
 #pragma once
 
-#include "algorithms/strided.h"
+#include "algorithms/schedule/strided.h"
 #include "executors/cuda/device.h"
 
 namespace tutti {

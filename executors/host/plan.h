@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "algorithms/binding.h"
-#include "algorithms/shape.h"
+#include "algorithms/schedule/binding.h"
+#include "algorithms/schedule/shape.h"
 #include "executors/host/reduce.h"
 #include "transports/shm/fabric.h"
 

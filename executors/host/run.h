@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "algorithms/strided.h"
+#include "algorithms/schedule/strided.h"
 #include "executors/host/plan.h"
 
 namespace tutti {

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "algorithms/build.h"
+#include "algorithms/builders/build.h"
 #include "base/datatype.h"
 #include "executors/host/run_testing.h"
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "algorithms/build.h"
+#include "algorithms/builders/build.h"
 #include "executors/host/run_testing.h"
 
 namespace tutti {

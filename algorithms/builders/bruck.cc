@@ -1,0 +1,92 @@
+#include "algorithms/builders/bruck.h"
+
+#include <utility>
+
+#include "algorithms/builders/steps.h"
+
+namespace tutti {
+namespace {
+
+// Before round k a rank has the blocks of itself and the 2^k - 1 ranks in front of it. It sends them backwards and gets
+// as many from in front. Each send is followed by a receive, so that two slots a connection are enough.
+std::vector<Step> AllGather(int rank, int n) {
+  std::vector<Step> steps;
+  for (int distance = 1; distance < n; distance *= 2) {
+    const int behind = Around(rank - distance, n);
+    const int in_front = Around(rank + distance, n);
+    for (int i = 0; i < distance && distance + i < n; ++i) {
+      const int sent = Around(rank + i, n);
+      const int received = Around(in_front + i, n);
+      if (distance == 1) {
+        steps.push_back(MakeStep(rank, {In(rank)}, {Out(rank), To(behind)}));
+      } else {
+        steps.push_back(MakeStep(sent, {Out(sent)}, {To(behind)}));
+      }
+      steps.push_back(MakeStep(received, {From(in_front)}, {Out(received)}));
+    }
+  }
+  return steps;
+}
+
+// A block for the rank at distance i travels the powers of two in i, the smallest first. On the way it lies in
+// scratch[i] of whoever has it.
+class AllToAll {
+ public:
+  AllToAll(int rank, int n) : rank_(rank), n_(n), here_(n) {
+    for (int i = 1; i < n; ++i) here_[i] = In(Around(rank + i, n));
+    steps_.push_back(MakeStep(rank, {In(rank)}, {Out(rank)}));
+    for (int distance = 1; distance < n; distance *= 2) {
+      for (int i = n - 1; i >= distance; --i) {
+        if ((i & distance) != 0) Exchange(i, distance);
+      }
+    }
+  }
+
+  std::vector<Step> steps() && { return std::move(steps_); }
+
+ private:
+  // Blocks have one length, whichever names it.
+  void Move(std::vector<Operand> reads, std::vector<Operand> writes) {
+    steps_.push_back(MakeStep(rank_, std::move(reads), std::move(writes)));
+  }
+
+  void Exchange(int i, int distance) {
+    const int behind = Around(rank_ - distance, n_);
+    Move({here_[i]}, {To(Around(rank_ + distance, n_))});
+    here_[i] = Scratch(i);
+    const bool arrived = i < 2 * distance;
+    if (!arrived) {
+      Move({From(behind)}, {Scratch(i)});
+      return;
+    }
+    // In place, the block from distance i behind replaces the one for the same rank, which is n - i in front. If that
+    // has not left yet, it waits aside.
+    Operand& replaced = here_[n_ - i];
+    if (replaced.place == Place::input) {
+      Move({replaced}, {Scratch(n_ - i)});
+      replaced = Scratch(n_ - i);
+    }
+    Move({From(behind)}, {Out(Around(rank_ - i, n_))});
+  }
+
+  int rank_;
+  int n_;
+  std::vector<Operand> here_;  // where the block that goes i further lies now
+  std::vector<Step> steps_;
+};
+
+}  // namespace
+
+Schedule BuildBruck(const Question& question) {
+  const auto& [collective, rank, n, root, channels, where, posts] = question;
+  const bool exchange = collective == Collective::all_to_all;
+  Schedule schedule = Answer(question, tuttiAlgorithmBruck, n,
+                             ChannelOf(Lane{exchange ? AllToAll(rank, n).steps() : AllGather(rank, n)}));
+  schedule.scratch_blocks = exchange ? n : 0;
+  schedule.reference_safe = true;
+  // In place, an all-to-all overwrites what a slow peer may still have to read.
+  schedule.reference_safe_in_place = !exchange;
+  return schedule;
+}
+
+}  // namespace tutti

@@ -1,0 +1,16 @@
+// Bruck: in round k everybody sends to one rank at distance 2^k, and ceil(log2 nranks) rounds do for any number of
+// ranks. Every block travels in a slot of its own.
+//
+// Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient Algorithms for All-to-All Communications in Multiport
+// Message-Passing Systems" (1997).
+#pragma once
+
+#include "algorithms/builders/build.h"
+
+namespace tutti {
+
+// REQUIRES: all_gather or all_to_all; nranks > 1. All-to-all passes other ranks' blocks on, so all blocks must have the
+// same length: it has no v-form.
+Schedule BuildBruck(const Question& question);
+
+}  // namespace tutti

@@ -1,0 +1,117 @@
+#include "algorithms/builders/build.h"
+
+#include <array>
+
+#include "algorithms/builders/baselines.h"
+#include "algorithms/builders/binomial.h"
+#include "algorithms/builders/bruck.h"
+#include "algorithms/builders/direct.h"
+#include "algorithms/builders/double_binary_tree.h"
+#include "algorithms/builders/grouped.h"
+#include "algorithms/builders/node_lanes.h"
+#include "algorithms/builders/recursive.h"
+#include "algorithms/builders/recursive_doubling.h"
+#include "algorithms/builders/ring.h"
+#include "algorithms/builders/trees.h"
+#include "algorithms/builders/two_level.h"
+#include "algorithms/builders/two_shot.h"
+
+namespace tutti {
+namespace {
+
+using Builder = Schedule (*)(const Question&);
+
+constexpr unsigned Bit(Collective collective) { return 1u << static_cast<unsigned>(collective); }
+template <typename... Collectives>
+constexpr unsigned Forms(Collectives... collectives) {
+  return (Bit(collectives) | ...);
+}
+
+struct Entry {
+  std::string_view name;
+  Builder build = nullptr;
+  unsigned forms = 0;                  // of which collectives, by Bit
+  Symmetry symmetry = Symmetry::none;  // where there is no root
+};
+
+using enum Collective;
+constexpr unsigned kEveryForm = (1u << kScheduledCollectives) - 1;
+
+// Indexed by tuttiAlgorithm_t.
+constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
+    {"none"},
+    {"direct", BuildDirect, kEveryForm, Symmetry::rotation},
+    {"two_shot", BuildTwoShot, Forms(all_reduce, reduce), Symmetry::rotation},
+    {"ring", BuildRing, Forms(all_reduce, reduce_scatter, all_gather, broadcast, reduce), Symmetry::rotation},
+    {"double_binary_tree", BuildDoubleBinaryTree, Forms(all_reduce, broadcast, reduce)},
+    {"recursive", BuildRecursive, Forms(all_reduce, reduce_scatter, all_gather), Symmetry::exchange},
+    {"bruck", BuildBruck, Forms(all_gather, all_to_all), Symmetry::rotation},
+    {"binomial", BuildBinomial, Forms(broadcast, reduce, gather, scatter)},
+    {"grouped", BuildGrouped, Forms(all_reduce)},
+    {"two_level", BuildTwoLevel, Forms(all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce),
+     Symmetry::rotation},
+    {"two_level_tree", BuildTwoLevelTree, Forms(all_reduce, broadcast, reduce)},
+    {"parameter_server", BuildParameterServer, Forms(all_reduce, broadcast, reduce)},
+    {"all_to_all_broadcast", BuildAllToAllBroadcast, Forms(all_reduce)},
+    {"program"},  // whose schedules come from a file (program.h)
+    {"recursive_doubling", BuildRecursiveDoubling, Forms(all_reduce), Symmetry::exchange},
+}};
+
+}  // namespace
+
+std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const Question& question) {
+  if (!Supports(algorithm, question.collective, question.nranks)) return std::nullopt;
+  // Alone, every algorithm is the same copy.
+  Schedule schedule = question.nranks == 1 ? BuildDirect(question) : kAlgorithms[algorithm].build(question);
+  schedule.algorithm = algorithm;
+  return schedule;
+}
+
+bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks) {
+  if (algorithm < 0 || algorithm >= tuttiNumAlgorithms || nranks < 1) return false;
+  // Who reduces everybody's contribution at once can only do so with so many.
+  const bool at_once = algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot;
+  if (at_once && IsReducing(collective) && nranks > kMaxReads) return false;
+  if (algorithm == tuttiAlgorithmGrouped && nranks > kMaxGroupedRanks) return false;
+  return (kAlgorithms[algorithm].forms & Bit(collective)) != 0;
+}
+
+bool NeedsPosts(tuttiAlgorithm_t algorithm) { return algorithm == tuttiAlgorithmGrouped; }
+
+Symmetry SymmetryOf(tuttiAlgorithm_t algorithm, Collective collective) {
+  return HasRoot(collective) ? Symmetry::none : kAlgorithms[algorithm].symmetry;
+}
+
+bool FollowsRings(tuttiAlgorithm_t algorithm) { return algorithm == tuttiAlgorithmRing; }
+
+bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective) {
+  return collective == Collective::all_to_all &&
+         (algorithm == tuttiAlgorithmBruck || algorithm == tuttiAlgorithmTwoLevel);
+}
+
+bool IsBaseline(tuttiAlgorithm_t algorithm) {
+  return algorithm == tuttiAlgorithmParameterServer || algorithm == tuttiAlgorithmAllToAllBroadcast;
+}
+
+int FabricChannels(tuttiAlgorithm_t algorithm, bool posts) {
+  switch (algorithm) {
+    case tuttiAlgorithmTwoShot: return posts ? 1 : kTwoShotConnections;
+    case tuttiAlgorithmDoubleBinaryTree: return kTrees;
+    case tuttiAlgorithmTwoLevel: return kNodeConnections;
+    case tuttiAlgorithmTwoLevelTree: return kTrees * kNodeConnections;
+    default: return 1;
+  }
+}
+
+std::string_view NameOf(tuttiAlgorithm_t algorithm) {
+  return algorithm >= 0 && algorithm < tuttiNumAlgorithms ? kAlgorithms[algorithm].name : "unknown";
+}
+
+std::optional<tuttiAlgorithm_t> AlgorithmFromName(std::string_view name) {
+  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
+    if (kAlgorithms[i].name == name) return static_cast<tuttiAlgorithm_t>(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tutti

@@ -1,0 +1,57 @@
+// Every algorithm, by name. An algorithm is a pure function from a question to one rank's schedule.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "algorithms/schedule/arrangement.h"
+#include "algorithms/schedule/schedule.h"
+
+namespace tutti {
+
+// What is to be scheduled, for whom.
+struct Question {
+  Collective collective;
+  int rank;
+  int nranks;
+  int root = 0;
+  int channels = 1;  // ring and direct repeat their schedule on so many; trees use a multiple of their own
+  const Arrangement* where = nullptr;  // null: all on one node, rings in the order of ranks
+  bool posts = true;                   // every rank can read every other's posts: they are on one host
+};
+
+// REQUIRES: 0 <= rank, root < nranks; nranks >= 1; channels >= 1; `where`, if given, arranges nranks ranks.
+// nullopt: the algorithm has no form of this collective at this size (Bruck is for all-gather, ...).
+std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const Question& question);
+
+// Every algorithm that has a form of it, the same on all ranks. REQUIRES: collective is scheduled.
+bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks);
+
+// It is nothing without posts.
+bool NeedsPosts(tuttiAlgorithm_t algorithm);
+
+// How the ranks' schedules resemble each other (ensemble.h).
+enum class Symmetry { none, rotation, exchange };
+Symmetry SymmetryOf(tuttiAlgorithm_t algorithm, Collective collective);
+
+// Its channels go around Arrangement::rings, each around its own.
+bool FollowsRings(tuttiAlgorithm_t algorithm);
+
+// All-to-all in which blocks pass through third ranks: they must all have one length, so there is no pairwise form.
+bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective);
+
+// Only there to be compared with (baselines.h): never chosen unless forced.
+bool IsBaseline(tuttiAlgorithm_t algorithm);
+
+// How many of a fabric's channels a schedule takes for each channel that the question asks for: channels it makes,
+// times connections (schedule.h).
+int FabricChannels(tuttiAlgorithm_t algorithm, bool posts);
+
+// "direct", "two_shot", "ring", ... and back; nullopt for other words.
+std::string_view NameOf(tuttiAlgorithm_t algorithm);
+std::optional<tuttiAlgorithm_t> AlgorithmFromName(std::string_view name);
+
+}  // namespace tutti

@@ -1,0 +1,126 @@
+#include "algorithms/builders/build.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "algorithms/builders/steps.h"
+
+namespace tutti {
+namespace {
+
+constexpr auto kAlgorithms = {
+    tuttiAlgorithmDirect,           tuttiAlgorithmTwoShot,          tuttiAlgorithmRing,
+    tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmRecursive,        tuttiAlgorithmBruck,
+    tuttiAlgorithmBinomial,         tuttiAlgorithmGrouped,          tuttiAlgorithmTwoLevel,
+    tuttiAlgorithmTwoLevelTree,     tuttiAlgorithmParameterServer,  tuttiAlgorithmAllToAllBroadcast,
+    tuttiAlgorithmProgram,          tuttiAlgorithmRecursiveDoubling};
+
+Collective SomeFormOf(tuttiAlgorithm_t algorithm) {
+  for (int c = 0; c < kScheduledCollectives; ++c) {
+    if (Supports(algorithm, static_cast<Collective>(c), 4)) return static_cast<Collective>(c);
+  }
+  return Collective::send;
+}
+
+TEST(Build, NamesAreUniqueAndComeBack) {
+  std::set<std::string_view> names;
+  for (const auto algorithm : kAlgorithms) {
+    EXPECT_TRUE(names.insert(NameOf(algorithm)).second);
+    EXPECT_EQ(AlgorithmFromName(NameOf(algorithm)), algorithm);
+  }
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(tuttiNumAlgorithms - 1));
+  for (const auto* wrong : {"", "none", "Ring", "ring ", "unknown"}) EXPECT_EQ(AlgorithmFromName(wrong), std::nullopt);
+  EXPECT_EQ(NameOf(static_cast<tuttiAlgorithm_t>(tuttiNumAlgorithms)), "unknown");
+}
+
+TEST(Build, EveryCollectiveHasAFormAtEverySize) {
+  for (int c = 0; c < kScheduledCollectives; ++c) {
+    for (const int n : {1, 2, 3, 64, 65, 1000}) {
+      bool any = false;
+      for (const auto algorithm : kAlgorithms) any = any || Supports(algorithm, static_cast<Collective>(c), n);
+      EXPECT_TRUE(any) << NameOf(static_cast<Collective>(c)) << " on " << n;
+    }
+  }
+}
+
+TEST(Build, BuildsExactlyWhatItSupportsAndSaysWhatItBuilt) {
+  for (const auto algorithm : kAlgorithms) {
+    for (int c = 0; c < kScheduledCollectives; ++c) {
+      for (const int n : {1, 2, 5, 64, 65}) {
+        const Question question{static_cast<Collective>(c), n / 2, n, n - 1, 2};
+        const auto schedule = Build(algorithm, question);
+        ASSERT_EQ(schedule.has_value(), Supports(algorithm, question.collective, n));
+        if (!schedule) continue;
+        EXPECT_EQ(schedule->algorithm, algorithm);
+        EXPECT_EQ(schedule->collective, question.collective);
+        EXPECT_EQ(schedule->rank, n / 2);
+        EXPECT_EQ(schedule->nranks, n);
+        EXPECT_EQ(schedule->root, n - 1);
+        EXPECT_EQ(schedule->channels.size() % 2, 0u);
+      }
+    }
+  }
+  EXPECT_EQ(Build(tuttiAlgorithmNone, {Collective::all_reduce, 0, 2}), std::nullopt);
+  EXPECT_FALSE(Supports(static_cast<tuttiAlgorithm_t>(-1), Collective::all_reduce, 2));
+  EXPECT_FALSE(Supports(tuttiNumAlgorithms, Collective::all_reduce, 2));
+}
+
+TEST(Build, SaysWhatIsOnlyToCompareWith) {
+  EXPECT_TRUE(IsBaseline(tuttiAlgorithmParameterServer));
+  EXPECT_TRUE(IsBaseline(tuttiAlgorithmAllToAllBroadcast));
+  EXPECT_FALSE(IsBaseline(tuttiAlgorithmTwoLevel));
+}
+
+// What a fabric must have for a schedule is its channels' connections.
+TEST(Build, KnowsHowManyChannelsOfAFabricAScheduleTakes) {
+  for (const auto algorithm : kAlgorithms) {
+    if (algorithm == tuttiAlgorithmProgram) continue;
+    constexpr int kAsked = 3;
+    const auto schedule = Build(algorithm, {SomeFormOf(algorithm), 0, 4, 0, kAsked});
+    ASSERT_TRUE(schedule) << NameOf(algorithm);
+    EXPECT_EQ(std::ssize(schedule->channels) * schedule->connections, kAsked * FabricChannels(algorithm, true))
+        << NameOf(algorithm);
+  }
+}
+
+// No step asks more of an executor than it must be able to do, at any size.
+TEST(Build, StepsKeepToTheLimits) {
+  for (const auto algorithm : kAlgorithms) {
+    for (int c = 0; c < kScheduledCollectives; ++c) {
+      for (const int n : {2, 64, 300}) {
+        const auto schedule = Build(algorithm, {static_cast<Collective>(c), 0, n});
+        if (!schedule) continue;
+        for (const auto& lane : schedule->channels.front().lanes) {
+          for (const auto& step : lane.steps) {
+            EXPECT_LE(step.reads.size(), static_cast<std::size_t>(kMaxReads)) << ToString(*schedule);
+            EXPECT_LE(step.writes.size(), static_cast<std::size_t>(kMaxWrites)) << ToString(*schedule);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Schedule, IsSpeltAsInItsDescription) {
+  EXPECT_EQ(ToString(MakeStep(0, {In(2)}, {To(3)})), "{in[2]} -> {to(3)}");
+  EXPECT_EQ(ToString(MakeStep(0, {In(0), From(1)}, {Out(0), Post(0)})), "{in[0], from(1)} -> {out[0], post}");
+  Step step = Finally(MakeStep(0, {Scaled(0), Post(1), Scratch(2)}, {Out(0)}));
+  step.after = {{0, 1}};
+  EXPECT_EQ(ToString(step), "{scaled in[0], post(1), scratch[2]} -> {out[0]} final after(0, 1)");
+}
+
+TEST(Schedule, IsPrintedOneStepALine) {
+  const auto schedule = Build(tuttiAlgorithmRing, {Collective::all_reduce, 0, 2});
+  EXPECT_EQ(ToString(*schedule),
+            "all_reduce by ring, rank 0 of 2, 2 blocks\n"
+            "channel 0\n"
+            "  lane 0\n"
+            "    0: block 1: {scaled in[1]} -> {to(1)}\n"
+            "    1: block 0: {from(1), scaled in[0]} -> {out[0], to(1)} final\n"
+            "    2: block 1: {from(1)} -> {out[1]}\n");
+}
+
+}  // namespace
+}  // namespace tutti

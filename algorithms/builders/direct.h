@@ -1,0 +1,11 @@
+// Direct: every rank meets every other one without a detour. One-shot: everybody posts everything and reduces all of it
+// itself - one trip. Inside a host this is flat copy-in / copy-out through shared slots.
+#pragma once
+
+#include "algorithms/builders/build.h"
+
+namespace tutti {
+
+Schedule BuildDirect(const Question& question);
+
+}  // namespace tutti

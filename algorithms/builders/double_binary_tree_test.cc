@@ -1,0 +1,29 @@
+// The verifier on double binary trees of every size to 256, beyond what it does for every algorithm.
+#include "algorithms/builders/double_binary_tree.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "algorithms/verifier/verify.h"
+#include "algorithms/verifier/verify_testing.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kMaxRanks = 256;
+constexpr int kStride = kEveryRankCount ? 1 : 51;
+
+TEST(DoubleBinaryTreeSlow, AllReducesOnEveryNumberOfRanks) {
+  for (int n = 1; n <= kMaxRanks; n += kStride) {
+    const auto ranks = BuildEverywhere(tuttiAlgorithmDoubleBinaryTree, Question{Collective::all_reduce, 0, n});
+    for (const bool in_place : {false, true}) {
+      // Two chunks, twice, with the fewest slots.
+      const VerifyOptions options{.lengths = {{2}}, .in_place = in_place, .by_reference = true, .operations = 2};
+      ASSERT_EQ(Verify(ranks, options), std::nullopt) << n << " ranks";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,44 @@
+#include "algorithms/builders/grouped.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "algorithms/builders/steps.h"
+
+namespace tutti {
+namespace {
+
+// The least s with s * s >= n.
+int GroupSize(int n) {
+  int size = 1;
+  while (size * size < n) ++size;
+  return size;
+}
+
+Channel AllReduce(int rank, int n) {
+  const int size = GroupSize(n);
+  const int first = rank / size * size;
+  Lane give;
+  if (rank == first) {
+    std::vector<Operand> contributions = {Scaled(0)};
+    for (int member = first + 1; member < std::min(first + size, n); ++member) contributions.push_back(From(member));
+    // Out, because a rank does not read its own post.
+    give.steps.push_back(MakeStep(0, std::move(contributions), {Out(0), Post(rank)}));
+  } else {
+    give.steps.push_back(MakeStep(0, {Scaled(0)}, {To(first)}));
+  }
+  std::vector<Operand> partial_sums;
+  for (int leader = 0; leader < n; leader += size) partial_sums.push_back(leader == rank ? Out(0) : Post(leader));
+  Step reduce = Finally(MakeStep(0, std::move(partial_sums), {Out(0)}));
+  reduce.after = {{0, 0}};  // a first rank's own sum must be there, and in place a member's contribution be gone
+  return {{std::move(give), Lane{{std::move(reduce)}}}};
+}
+
+}  // namespace
+
+// Never by reference: a first rank's Out changes while its post is read.
+Schedule BuildGrouped(const Question& question) {
+  return Answer(question, tuttiAlgorithmGrouped, 1, AllReduce(question.rank, question.nranks));
+}
+
+}  // namespace tutti

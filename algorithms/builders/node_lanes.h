@@ -1,0 +1,73 @@
+// The lanes of one rank of a two-level schedule while they are written: which rails it serves, whom it gives to and
+// takes from on its node.
+//
+// Thread-safety: none; one owner.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "algorithms/builders/rails.h"
+#include "algorithms/builders/steps.h"
+
+namespace tutti {
+
+// Between the ranks of a node (two_level.h).
+inline constexpr int kGiving = 0;
+inline constexpr int kResults = 1;
+inline constexpr int kNodeConnections = 2;
+
+class NodeLanes {
+ public:
+  NodeLanes(const Rails& rails, int rank) : rails_(rails), rank_(rank), node_(rails.NodeOf(rank)) {
+    for (const int local : rails.RanksOn(node_)) {
+      if (local != rank) others_.push_back(local);
+    }
+  }
+
+  int node() const { return node_; }
+  int Server(int rail) const { return rails_.Server(node_, rail); }
+  bool Serves(int rail) const { return Server(rail) == rank_; }
+
+  // This rank's contribution, to whoever serves the rail.
+  void Give(int rail, int block) { give_.push_back(MakeStep(block, {Scaled(block)}, {By(kGiving, To(Server(rail)))})); }
+  // A root's data, likewise.
+  void GiveWhole(int rail, int block) {
+    give_.push_back(MakeStep(block, {In(block)}, {Out(block), By(kGiving, To(Server(rail)))}));
+  }
+  // Everybody's on this node.
+  std::vector<Operand> Given(int block) const {
+    std::vector<Operand> reads = {Scaled(block)};
+    for (const int local : others_) reads.push_back(By(kGiving, From(local)));
+    return reads;
+  }
+
+  // A result of a rail that this rank serves: to everybody else on the node, but not to `except`.
+  void AddResults(std::vector<Operand>& writes, int except = -1) const {
+    for (const int local : others_) {
+      if (local != except) writes.push_back(By(kResults, To(local)));
+    }
+  }
+  // One of a rail that another rank serves.
+  void Take(int rail, int block) { take_.push_back(MakeStep(block, {By(kResults, From(Server(rail)))}, {Out(block)})); }
+
+  void Up(Step step) { Append(up_, std::move(step)); }
+  void Down(Step step) { Append(down_, std::move(step)); }
+
+  Channel channel() && {
+    Channel channel;
+    for (auto* steps : {&give_, &up_, &down_, &take_}) {
+      if (!steps->empty()) channel.lanes.push_back({std::move(*steps)});
+    }
+    return channel;
+  }
+
+ private:
+  const Rails& rails_;
+  int rank_;
+  int node_;
+  std::vector<int> others_;  // on the node
+  std::vector<Step> give_, up_, down_, take_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,115 @@
+#include "algorithms/builders/rail_exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "algorithms/builders/steps.h"
+
+namespace tutti {
+namespace {
+
+// In turn t, node k and node t - k (modulo nodes) exchange: both ways in the same turn, so that in place, where a block
+// must be gone before another comes into its place, nobody waits for a later turn. A node that is its own partner
+// exchanges within itself. Where the partner is larger, several of its ranks use one rail's server here: they come one
+// after the other, as in `Senders`.
+class Exchange {
+ public:
+  Exchange(const Question& question, const Rails& rails)
+      : rails_(rails), rank_(question.rank), node_(rails.NodeOf(rank_)), sent_(question.nranks) {
+    const int nodes = rails.nodes();
+    // A block must have left before its place is taken, so the lane of sends is written ahead of the others.
+    for (int turn = 0; turn < nodes; ++turn) Send(Around(turn - node_, nodes));
+    for (int turn = 0; turn < nodes; ++turn) {
+      const int partner = Around(turn - node_, nodes);
+      if (partner == node_) {
+        ExchangeLocally();
+      } else {
+        HandOut(partner);
+      }
+      Collect(partner);
+    }
+  }
+
+  Channel channel() && {
+    Channel channel;
+    for (auto* steps : {&scatter_, &send_, &collect_}) {
+      if (!steps->empty()) channel.lanes.push_back({std::move(*steps)});
+    }
+    return channel;
+  }
+
+ private:
+  static constexpr int kScatterLane = 0;
+  static constexpr int kSendLane = 1;
+
+  // Blocks have one length, whichever names it.
+  Step Move(Operand read, Operand write) const { return MakeStep(rank_, {read}, {write}); }
+  // In place, the block for q lies where the one from q goes.
+  void Receive(std::vector<Step>& steps, Operand read, int q) {
+    steps.push_back(Move(read, Out(q)));
+    steps.back().after = {sent_[q]};
+  }
+
+  void Send(int partner) {
+    if (partner == node_) return;
+    const int server = rails_.Server(partner, rails_.IndexOf(rank_));
+    for (const int q : rails_.RanksOn(partner)) {
+      sent_[q] = {kSendLane, static_cast<std::int16_t>(send_.size())};
+      send_.push_back(Move(In(q), To(server)));
+    }
+  }
+
+  void ExchangeLocally() {
+    const auto& locals = rails_.RanksOn(node_);
+    const int n = static_cast<int>(locals.size());
+    scatter_.push_back(Move(In(rank_), Out(rank_)));
+    for (const int i : Others(rails_.IndexOf(rank_), n)) {
+      sent_[locals[i]] = {kScatterLane, static_cast<std::int16_t>(scatter_.size())};
+      scatter_.push_back(Move(In(locals[i]), To(locals[i])));
+    }
+  }
+
+  // What this rank's rails bring from the partner, to those it is for.
+  void HandOut(int partner) {
+    const auto& senders = rails_.RanksOn(partner);
+    const auto& locals = rails_.RanksOn(node_);
+    for (std::size_t first = 0; first < senders.size(); first += locals.size()) {
+      const std::size_t i = first + static_cast<std::size_t>(rails_.IndexOf(rank_));
+      if (i >= senders.size()) return;
+      for (const int q : locals) {
+        if (q == rank_) {
+          Receive(scatter_, From(senders[i]), senders[i]);
+        } else {
+          scatter_.push_back(Move(From(senders[i]), To(q)));
+        }
+      }
+    }
+  }
+
+  // What comes by way of others on this node.
+  void Collect(int partner) {
+    const auto& senders = rails_.RanksOn(partner);
+    for (int i = 0; i < static_cast<int>(senders.size()); ++i) {
+      const int server = rails_.Server(node_, i);
+      if (server != rank_) Receive(collect_, From(server), senders[static_cast<std::size_t>(i)]);
+    }
+  }
+
+  const Rails& rails_;
+  int rank_;
+  int node_;
+  std::vector<After> sent_;  // by whom a block is for: the step that reads it from the input
+  std::vector<Step> scatter_, send_, collect_;
+};
+
+}  // namespace
+
+Schedule ExchangeOverRails(const Question& question, const Rails& rails) {
+  Schedule schedule = Answer(question, tuttiAlgorithmTwoLevel, question.nranks, Exchange(question, rails).channel());
+  schedule.reference_safe = true;
+  // In place, a result overwrites what a slow server may still have to read.
+  schedule.reference_safe_in_place = false;
+  return schedule;
+}
+
+}  // namespace tutti

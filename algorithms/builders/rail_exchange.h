@@ -1,0 +1,12 @@
+// Two-level all-to-all: what goes to another node travels over its sender's rail to that rail's server there, which
+// hands it to whom it is for. So nodes exchange over as many pairs as they have ranks, not over all pairs.
+#pragma once
+
+#include "algorithms/builders/rails.h"
+
+namespace tutti {
+
+// REQUIRES: all_to_all with blocks of one length; nranks > 1.
+Schedule ExchangeOverRails(const Question& question, const Rails& rails);
+
+}  // namespace tutti

@@ -1,0 +1,21 @@
+#include "algorithms/builders/rails.h"
+
+#include <algorithm>
+
+namespace tutti {
+
+Rails::Rails(const Question& question)
+    : alone_(question.where == nullptr ? ArrangeEvenly(question.nranks, 1) : Arrangement{}),
+      ranks_on_(question.where == nullptr ? alone_.ranks_on : question.where->ranks_on),
+      node_of_(question.where == nullptr ? alone_.node_of : question.where->node_of) {
+  const auto [least, most] = std::ranges::minmax_element(ranks_on_, {}, [](const auto& ranks) { return ranks.size(); });
+  width_ = static_cast<int>(least->size());
+  rails_ = static_cast<int>(most->size());
+}
+
+int Rails::IndexOf(int rank) const {
+  const auto& ranks = ranks_on_[node_of_[rank]];
+  return static_cast<int>(std::ranges::find(ranks, rank) - ranks.begin());
+}
+
+}  // namespace tutti

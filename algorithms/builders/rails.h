@@ -1,0 +1,42 @@
+// Nodes and the rails between them. Rail j connects one rank of every node: the j-th one, or, where a node has fewer
+// ranks than the largest, rank j modulo their number, which then serves several rails.
+//
+//     node 0:  0   1   2   3   4       five rails; the second node's
+//              |   |   |   |   |       first rank serves rails 0 and 3
+//     node 1:  5   6   7   5   6
+//
+// Thread-safety: immutable.
+#pragma once
+
+#include <vector>
+
+#include "algorithms/builders/build.h"
+
+namespace tutti {
+
+class Rails {
+ public:
+  // As `question.where` says; without it all ranks are on one node. REQUIRES: question outlives this.
+  explicit Rails(const Question& question);
+
+  int nodes() const { return static_cast<int>(ranks_on_.size()); }
+  // As many as the largest node has ranks.
+  int rails() const { return rails_; }
+  // As many as the smallest node has ranks: of so many rails in a row, nobody serves two.
+  int width() const { return width_; }
+
+  const std::vector<int>& RanksOn(int node) const { return ranks_on_[node]; }
+  int Server(int node, int rail) const { return ranks_on_[node][rail % ranks_on_[node].size()]; }
+  int NodeOf(int rank) const { return node_of_[rank]; }
+  // A rank's place among the ranks of its node; the first rail that it serves.
+  int IndexOf(int rank) const;
+
+ private:
+  Arrangement alone_;  // of no use if the question has an arrangement
+  const std::vector<std::vector<int>>& ranks_on_;
+  const std::vector<int>& node_of_;
+  int rails_ = 0;
+  int width_ = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,156 @@
+#include "algorithms/builders/recursive.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "algorithms/builders/rank_folding.h"
+#include "algorithms/builders/steps.h"
+
+namespace tutti {
+namespace {
+
+// An exchange with one partner, seen from one side.
+struct Exchange {
+  int partner;
+  std::vector<int> sent;
+  std::vector<int> received;
+};
+
+// The two sides of number's exchange at a distance: aligned runs of `distance` active ranks.
+Exchange ExchangeAt(const RankFolding& fold, int number, int distance) {
+  const int mine = number / distance * distance;
+  return {fold.RankOf(number ^ distance), fold.Blocks(mine ^ distance, distance), fold.Blocks(mine, distance)};
+}
+
+// Calls send(block) and receive(block) in turn, so that two slots a connection are enough.
+template <typename Send, typename Receive>
+void InTurn(const Exchange& exchange, Send send, Receive receive) {
+  const std::size_t longer = std::max(exchange.sent.size(), exchange.received.size());
+  for (std::size_t i = 0; i < longer; ++i) {
+    if (i < exchange.sent.size()) send(exchange.sent[i]);
+    if (i < exchange.received.size()) receive(exchange.received[i]);
+  }
+}
+
+// The order in which an active rank first touches the blocks when halving, and so the order in which the rank folded
+// into it must send them.
+std::vector<int> FoldOrder(const RankFolding& fold, int active_rank) {
+  std::vector<int> order;
+  const auto touch = [&](int block) { order.push_back(block); };
+  InTurn(ExchangeAt(fold, fold.NumberOf(active_rank), fold.active() / 2), touch, touch);
+  return order;
+}
+
+// The order in which an active rank has everybody's blocks when doubling, its own (and its folded one's) first.
+std::vector<int> UnfoldOrder(const RankFolding& fold, int active_rank) {
+  const int number = fold.NumberOf(active_rank);
+  std::vector<int> order = fold.Blocks(number, 1);
+  for (int distance = 1; distance < fold.active(); distance *= 2) {
+    const auto received = ExchangeAt(fold, number, distance).sent;  // doubling returns what halving took
+    order.insert(order.end(), received.begin(), received.end());
+  }
+  return order;
+}
+
+class ActiveRank {
+ public:
+  ActiveRank(const Question& question, const RankFolding& fold)
+      : collective_(question.collective),
+        rank_(question.rank),
+        folded_(fold.FoldedInto(question.rank)),
+        number_(fold.NumberOf(question.rank)),
+        fold_(fold),
+        held_(question.nranks) {
+    if (IsReducing(collective_)) Halve();
+    if (collective_ != Collective::reduce_scatter) Double();
+  }
+
+  std::vector<Step> steps() && { return std::move(steps_); }
+
+ private:
+  void Halve() {
+    for (int b = 0; b < static_cast<int>(held_.size()); ++b) {
+      held_[b] = {Scaled(b)};
+      if (folded_ != -1) held_[b].push_back(From(folded_));
+    }
+    for (int distance = fold_.active() / 2; distance >= 1; distance /= 2) {
+      const Exchange exchange = ExchangeAt(fold_, number_, distance);
+      const auto send = [&](int b) { steps_.push_back(MakeStep(b, held_[b], {To(exchange.partner)})); };
+      const auto add = [&](int b) {
+        held_[b].push_back(From(exchange.partner));
+        Step step = MakeStep(b, held_[b], distance == 1 ? Results(b) : std::vector<Operand>{PartialSum(b)});
+        step.final = distance == 1;
+        steps_.push_back(std::move(step));
+        held_[b] = {PartialSum(b)};
+      };
+      InTurn(exchange, send, add);
+    }
+  }
+
+  void Double() {
+    if (collective_ == Collective::all_gather) {
+      for (const int b : fold_.Blocks(number_, 1)) {
+        steps_.push_back(MakeStep(b, {b == rank_ ? In(b) : From(folded_)}, {Out(b)}));
+        if (b == rank_ && folded_ != -1) steps_.back().writes.push_back(To(folded_));
+      }
+    }
+    for (int distance = 1; distance < fold_.active(); distance *= 2) {
+      const auto [partner, received, sent] = ExchangeAt(fold_, number_, distance);
+      const auto send = [&, to = partner](int b) { steps_.push_back(MakeStep(b, {Out(b)}, {To(to)})); };
+      const auto receive = [&, from = partner](int b) { steps_.push_back(MakeStep(b, {From(from)}, Results(b))); };
+      InTurn({partner, sent, received}, send, receive);
+    }
+  }
+
+  // An all-reduce has room for partial sums where the result will be.
+  Operand PartialSum(int block) const { return collective_ == Collective::all_reduce ? Out(block) : Scratch(block); }
+
+  // Where a finished block belongs.
+  std::vector<Operand> Results(int block) const {
+    if (collective_ == Collective::reduce_scatter) return {block == rank_ ? Out(block) : To(folded_)};
+    if (folded_ == -1) return {Out(block)};
+    return {Out(block), To(folded_)};
+  }
+
+  Collective collective_;
+  int rank_;
+  int folded_;
+  int number_;
+  const RankFolding& fold_;
+  std::vector<std::vector<Operand>> held_;  // while halving: what this rank's sum of a block consists of
+  std::vector<Step> steps_;
+};
+
+// Gives its data to its neighbour, and gets the result. Two lanes, so that it may give ahead.
+Channel FoldedRank(const Question& question, const RankFolding& fold) {
+  const int rank = question.rank;
+  const int worker = rank + 1;
+  Lane give;
+  Lane get;
+  if (IsReducing(question.collective)) {
+    for (const int b : FoldOrder(fold, worker)) give.steps.push_back(MakeStep(b, {Scaled(b)}, {To(worker)}));
+  } else {
+    give.steps.push_back(MakeStep(rank, {In(rank)}, {Out(rank), To(worker)}));
+  }
+  for (const int b : UnfoldOrder(fold, worker)) {
+    const bool wanted = question.collective == Collective::all_reduce ||
+                        (question.collective == Collective::reduce_scatter) == (b == rank);
+    if (wanted) get.steps.push_back(MakeStep(b, {From(worker)}, {Out(b)}));
+  }
+  return {{std::move(give), std::move(get)}};
+}
+
+}  // namespace
+
+Schedule BuildRecursive(const Question& question) {
+  const RankFolding fold(question.nranks);
+  Channel channel =
+      fold.IsFolded(question.rank) ? FoldedRank(question, fold) : ChannelOf(Lane{ActiveRank(question, fold).steps()});
+  Schedule schedule = Answer(question, tuttiAlgorithmRecursive, question.nranks, std::move(channel));
+  schedule.scratch_blocks = question.collective == Collective::reduce_scatter ? question.nranks : 0;
+  schedule.reference_safe = true;
+  schedule.reference_safe_in_place = true;
+  return schedule;
+}
+
+}  // namespace tutti

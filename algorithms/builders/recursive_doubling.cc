@@ -1,0 +1,58 @@
+#include "algorithms/builders/recursive_doubling.h"
+
+#include <utility>
+
+#include "algorithms/builders/rank_folding.h"
+#include "algorithms/builders/steps.h"
+
+namespace tutti {
+namespace {
+
+// What is exchanged is one block: everything.
+constexpr int kAll = 0;
+
+// A sum that is the same expression on both sides of an exchange: the lower rank's part first.
+std::vector<Operand> InOrder(Operand mine, int rank, int partner) {
+  if (partner < rank) return {From(partner), mine};
+  return {mine, From(partner)};
+}
+
+Channel ActiveRank(int rank, const RankFolding& fold) {
+  Lane lane;
+  const int folded = fold.FoldedInto(rank);
+  std::vector<Operand> sum = {Scaled(kAll)};
+  if (folded != -1) sum.insert(sum.begin(), From(folded));  // the lower one
+  for (int distance = 1; distance < fold.active(); distance *= 2) {
+    const int partner = fold.RankOf(fold.NumberOf(rank) ^ distance);
+    // Summed on its way to the partner, and kept for when the partner's comes. One's own input needs no keeping.
+    std::vector<Operand> places = {To(partner)};
+    if (sum.size() > 1) places.push_back(Out(kAll));
+    const Operand kept = sum.size() > 1 ? Out(kAll) : Scaled(kAll);
+    lane.steps.push_back(MakeStep(kAll, std::move(sum), std::move(places)));
+    sum = InOrder(kept, rank, partner);
+  }
+  std::vector<Operand> results = {Out(kAll)};
+  if (folded != -1) results.push_back(To(folded));
+  lane.steps.push_back(Finally(MakeStep(kAll, std::move(sum), std::move(results))));
+  return ChannelOf(std::move(lane));
+}
+
+// Gives its data to its neighbour, and gets the result. Two lanes, so that it may give ahead.
+Channel FoldedRank(int worker) {
+  return ChannelOf(Lane{{MakeStep(kAll, {Scaled(kAll)}, {To(worker)})}},
+                   Lane{{MakeStep(kAll, {From(worker)}, {Out(kAll)})}});
+}
+
+}  // namespace
+
+Schedule BuildRecursiveDoubling(const Question& question) {
+  const RankFolding fold(question.nranks);
+  const int rank = question.rank;
+  Channel channel = fold.IsFolded(rank) ? FoldedRank(rank + 1) : ActiveRank(rank, fold);
+  Schedule schedule = Answer(question, tuttiAlgorithmRecursiveDoubling, 1, std::move(channel));
+  // A sum is overwritten by the next one, whether the partner has read it or not: it has to travel in its slot.
+  schedule.reference_safe = false;
+  return schedule;
+}
+
+}  // namespace tutti

@@ -1,0 +1,126 @@
+#include "algorithms/builders/ring.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "algorithms/builders/steps.h"
+
+namespace tutti {
+namespace {
+
+// The order in which the channel's ring visits the ranks.
+std::vector<int> OrderOf(const Question& question, int channel) {
+  std::vector<int> order;
+  if (question.where == nullptr) {
+    order.resize(static_cast<std::size_t>(question.nranks));
+    std::iota(order.begin(), order.end(), 0);
+  } else if (const auto& rings = question.where->rings; !rings.empty()) {
+    order = rings[static_cast<std::size_t>(channel) % rings.size()];
+  } else {
+    for (const auto& ranks : question.where->ranks_on) order.insert(order.end(), ranks.begin(), ranks.end());
+  }
+  return order;
+}
+
+// Where a rank stands on the ring, and who, or whose block, is `k` places behind it.
+struct Position {
+  Position(std::vector<int> ring, int self)
+      : rank(self),
+        n(static_cast<int>(ring.size())),
+        order(std::move(ring)),
+        place(static_cast<int>(std::ranges::find(order, self) - order.begin())) {}
+
+  int next() const { return Behind(-1); }
+  int previous() const { return Behind(1); }
+  int Behind(int k) const { return order[static_cast<std::size_t>(Around(place - k, n))]; }
+
+  int rank;
+  int n;
+  std::vector<int> order;
+  int place;
+};
+
+// Block b sets out behind rank b and comes home to rank b with everybody's contribution added on the way:
+//
+//     rank 0       rank 1       rank 2            n = 3, time runs down
+//     send 2       send 0       send 1
+//     add to 1     add to 2     add to 0          receive, add mine, pass on
+//     finish 0     finish 1     finish 2          receive, add mine: the result
+//
+std::vector<Step> ReduceAround(const Position& at, std::vector<Operand> destinations) {
+  std::vector<Step> steps;
+  const int first = at.Behind(1);
+  steps.push_back(MakeStep(first, {Scaled(first)}, {To(at.next())}));
+  for (int k = 2; k < at.n; ++k) {
+    const int block = at.Behind(k);
+    steps.push_back(MakeStep(block, {From(at.previous()), Scaled(block)}, {To(at.next())}));
+  }
+  const int own = at.rank;
+  steps.push_back(Finally(MakeStep(own, {From(at.previous()), Scaled(own)}, std::move(destinations))));
+  return steps;
+}
+
+// Once a rank has sent its own block on, the others come by, the nearest first. The last one has been everywhere.
+void CollectAround(const Position& at, std::vector<Step>& steps) {
+  for (int k = 1; k < at.n; ++k) {
+    const int block = at.Behind(k);
+    steps.push_back(MakeStep(block, {From(at.previous())}, {Out(block)}));
+    if (k < at.n - 1) steps.back().writes.push_back(To(at.next()));
+  }
+}
+
+std::vector<Step> AllReduce(const Position& at) {
+  std::vector<Step> steps = ReduceAround(at, {Out(at.rank), To(at.next())});
+  CollectAround(at, steps);
+  return steps;
+}
+
+std::vector<Step> ReduceScatter(const Position& at) { return ReduceAround(at, {Out(at.rank)}); }
+
+std::vector<Step> AllGather(const Position& at) {
+  std::vector<Step> steps = {MakeStep(at.rank, {In(at.rank)}, {Out(at.rank), To(at.next())})};
+  CollectAround(at, steps);
+  return steps;
+}
+
+// From the root on, until the rank whose next one is the root again.
+std::vector<Step> Broadcast(const Position& at, int root) {
+  Step step = MakeStep(0, {at.rank == root ? In(0) : From(at.previous())}, {Out(0)});
+  if (at.next() != root) step.writes.push_back(To(at.next()));
+  return {step};
+}
+
+// From the rank behind the root on, until the root.
+std::vector<Step> Reduce(const Position& at, int root) {
+  if (at.previous() == root) return {MakeStep(0, {Scaled(0)}, {To(at.next())})};
+  const std::vector<Operand> sum = {From(at.previous()), Scaled(0)};
+  if (at.rank == root) return {Finally(MakeStep(0, sum, {Out(0)}))};
+  return {MakeStep(0, sum, {To(at.next())})};
+}
+
+std::vector<Step> StepsFor(const Question& question, int channel) {
+  const Position at(OrderOf(question, channel), question.rank);
+  switch (question.collective) {
+    case Collective::all_reduce: return AllReduce(at);
+    case Collective::reduce_scatter: return ReduceScatter(at);
+    case Collective::all_gather: return AllGather(at);
+    case Collective::broadcast: return Broadcast(at, question.root);
+    case Collective::reduce: return Reduce(at, question.root);
+    default: return {};
+  }
+}
+
+}  // namespace
+
+Schedule BuildRing(const Question& question) {
+  const bool chain = HasRoot(question.collective);
+  Schedule schedule = Answer(question, tuttiAlgorithmRing, chain ? 1 : question.nranks, {});
+  for (int c = 0; c < question.channels; ++c) schedule.channels[c] = ChannelOf(Lane{StepsFor(question, c)});
+  schedule.reference_safe = true;
+  // A block's result comes to a rank only after everybody has read that rank's contribution to it.
+  schedule.reference_safe_in_place = true;
+  return schedule;
+}
+
+}  // namespace tutti

@@ -1,0 +1,102 @@
+// The small words that builders share.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "algorithms/builders/build.h"
+
+namespace tutti {
+
+inline Step MakeStep(int block, std::vector<Operand> reads, std::vector<Operand> writes) {
+  return {static_cast<std::int16_t>(block), std::move(reads), std::move(writes)};
+}
+
+// The step's result is the collective's result.
+inline Step Finally(Step step) {
+  step.final = true;
+  return step;
+}
+
+// Adds the step, as several where it has more operands than one may have: partial sums wait in scratch[0], and what one
+// step cannot write is taken from the output by the next. REQUIRES: the schedule has scratch[0], which only this lane
+// uses, if there may be more than kMaxReads reads; more than kMaxWrites writes begin with the block's output.
+inline void Append(std::vector<Step>& steps, Step step) {
+  const auto limit = [](int most) { return static_cast<std::ptrdiff_t>(most); };
+  while (std::ssize(step.reads) > kMaxReads) {
+    const auto rest = step.reads.begin() + limit(kMaxReads);
+    steps.push_back(MakeStep(step.block, {step.reads.begin(), rest}, {Scratch(0)}));
+    step.reads.erase(step.reads.begin(), rest);
+    step.reads.insert(step.reads.begin(), Scratch(0));
+  }
+  std::vector<Operand> writes = std::move(step.writes);
+  for (;;) {
+    const auto now = writes.begin() + std::min(std::ssize(writes), limit(kMaxWrites));
+    step.writes.assign(writes.begin(), now);
+    writes.erase(writes.begin(), now);
+    steps.push_back(step);
+    if (writes.empty()) return;
+    step = MakeStep(step.block, {Out(step.block)}, {});
+  }
+}
+
+// x modulo n, never negative: blocks and ranks on a circle of n.
+constexpr int Around(int x, int n) { return ((x % n) + n) % n; }
+
+// Everybody else, starting behind oneself, which spreads the first meetings over all pairs.
+inline std::vector<int> Others(int rank, int n) {
+  std::vector<int> others;
+  for (int i = 1; i < n; ++i) others.push_back((rank + i) % n);
+  return others;
+}
+
+// What everybody else is to read: one post, or as many slots, sent by `connection`.
+inline void AppendForAll(Lane& lane, int block, const Operand& from, int rank, int n, bool posts, int connection = 0) {
+  if (posts) {
+    lane.steps.push_back(MakeStep(block, {from}, {Post(rank)}));
+    return;
+  }
+  for (const int q : Others(rank, n)) lane.steps.push_back(MakeStep(block, {from}, {By(connection, To(q))}));
+}
+
+// All contributions to one block, in rank order: one and the same expression over ranks 0..n-1 wherever it is computed.
+// `theirs` (From or Post) says how the others' contributions arrive.
+inline std::vector<Operand> ContributionsInRankOrder(int rank, int n, int block, Operand (*theirs)(int)) {
+  std::vector<Operand> reads;
+  for (int q = 0; q < n; ++q) reads.push_back(q == rank ? Scaled(block) : theirs(q));
+  return reads;
+}
+
+// Schedules of a thousand ranks are long, so lanes are moved; an initializer list would copy every step.
+template <std::same_as<Lane>... Lanes>
+Channel ChannelOf(Lanes... lanes) {
+  Channel channel;
+  channel.lanes.reserve(sizeof...(lanes));
+  (channel.lanes.push_back(std::move(lanes)), ...);
+  return channel;
+}
+// REQUIRES: times >= 1.
+inline std::vector<Channel> Repeated(Channel channel, int times) {
+  std::vector<Channel> channels(static_cast<std::size_t>(times) - 1, channel);
+  channels.push_back(std::move(channel));
+  return channels;
+}
+
+// The answer to `question`: the same channel as often as it asks for.
+inline Schedule Answer(const Question& question, tuttiAlgorithm_t algorithm, int blocks, Channel channel) {
+  return {.collective = question.collective,
+          .algorithm = algorithm,
+          .rank = question.rank,
+          .nranks = question.nranks,
+          .root = question.root,
+          .blocks = blocks,
+          .channels = Repeated(std::move(channel), question.channels)};
+}
+
+}  // namespace tutti

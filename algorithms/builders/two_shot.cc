@@ -1,0 +1,60 @@
+#include "algorithms/builders/two_shot.h"
+
+#include <utility>
+
+#include "algorithms/builders/steps.h"
+
+namespace tutti {
+namespace {
+
+Step SendContribution(int q) { return MakeStep(q, {Scaled(q)}, {To(q)}); }
+
+Step ReduceOwnBlock(int rank, int n, std::vector<Operand> writes) {
+  return Finally(MakeStep(rank, ContributionsInRankOrder(rank, n, rank, From), std::move(writes)));
+}
+
+// Three lanes, so that a rank may send ahead and fetch results while it waits for contributions.
+// Results that are not posted go by connections of their own, for contributions may overtake them.
+Channel AllReduce(int rank, int n, bool posts) {
+  constexpr int kResults = kTwoShotConnections - 1;
+  Lane send;
+  Lane reduce;
+  if (posts) {
+    reduce.steps.push_back(ReduceOwnBlock(rank, n, {Out(rank), Post(rank)}));
+  } else {
+    reduce.steps.push_back(ReduceOwnBlock(rank, n, {Out(rank)}));
+    AppendForAll(reduce, rank, Out(rank), rank, n, posts, kResults);
+  }
+  Lane collect;
+  for (const int q : Others(rank, n)) {
+    send.steps.push_back(SendContribution(q));
+    collect.steps.push_back(MakeStep(q, {posts ? Post(q) : By(kResults, From(q))}, {Out(q)}));
+  }
+  return {{std::move(send), std::move(reduce), std::move(collect)}};
+}
+
+// The second lane has whatever contributions and results share: the connections between the root and the others.
+Channel Reduce(int rank, int n, int root) {
+  Lane send;
+  Lane reduce;
+  for (const int q : Others(rank, n)) (q == root ? reduce : send).steps.push_back(SendContribution(q));
+  reduce.steps.push_back(ReduceOwnBlock(rank, n, {rank == root ? Out(rank) : To(root)}));
+  if (rank == root) {
+    for (const int q : Others(rank, n)) reduce.steps.push_back(MakeStep(q, {From(q)}, {Out(q)}));
+  }
+  return {{std::move(send), std::move(reduce)}};
+}
+
+}  // namespace
+
+Schedule BuildTwoShot(const Question& question) {
+  const auto& [collective, rank, n, root, channels, where, posts] = question;
+  Schedule schedule = Answer(question, tuttiAlgorithmTwoShot, n,
+                             collective == Collective::reduce ? Reduce(rank, n, root) : AllReduce(rank, n, posts));
+  if (collective == Collective::all_reduce && !posts) schedule.connections = kTwoShotConnections;
+  schedule.reference_safe = true;
+  schedule.reference_safe_in_place = true;
+  return schedule;
+}
+
+}  // namespace tutti

@@ -1,0 +1,50 @@
+// Algorithms from a file: schedules that others wrote, in the XML that MSCCL programs are exchanged in.
+//
+//   <algo name coll nchunksperloop ngpus inplace>     coll: allreduce, reducescatter, allgather, alltoall, broadcast,
+//     <gpu id i_chunks o_chunks s_chunks>             reduce, gather (the last three may have a root)
+//       <tb id send recv chan>                        send, recv: the peers, -1 for none
+//         <step s type srcbuf srcoff dstbuf dstoff cnt depid deps hasdep/>
+//
+// A thread block becomes a lane, (peer, chan) a connection, a chunk of the file a block; there is one channel. The
+// steps `s r rcs rrs rrc rrcs cpy re` become the step they describe, cnt of them for cnt chunks; `nop` and the
+// dependency (depid, deps) become after(). Buffers are i, o and s: memory that a program uses as it likes, while a
+// schedule only reads its input. So what a program writes to i, or to an o that the caller does not have, lies in
+// scratch or, where it is written for calls in place (inplace="1"), in the output.
+//
+// Whether a program is right is the verifier's business: Prove.
+//
+// Thread-safety: value types, pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "algorithms/schedule/schedule.h"
+#include "transports/ring/layout.h"
+
+namespace tutti {
+
+struct Program {
+  std::string name;
+  // Right where input and output are the same memory, too: read from the file, which must keep that promise; Prove sets
+  // it also where the file does not say so.
+  bool in_place = false;
+  std::vector<Schedule> ranks;
+};
+
+// Throws tuttiInvalidArgument with the file's line and the reason if this is no such program, is larger than can be
+// checked, or a step adds a contribution that is there already. `name` stands in messages.
+Program ParseProgram(std::string_view text, const std::string& name);
+// The program's number of ranks; reads nothing else of it.
+int RanksOfProgram(std::string_view text, const std::string& name);
+// As ParseProgram, for a file; also throws if it cannot be read.
+Program ReadProgram(const std::string& path);
+
+// nullopt: the program does what its collective promises, wherever connections have so many slots or more; marks
+// whether it works in place and where its slots may refer to memory, and gives every chunk scratch of its own if less
+// does not do. Otherwise the reason, which may be that the proof costs too much. REQUIRES: slot_depth >= 1.
+std::optional<std::string> Prove(Program& program, int slot_depth = kBulkDepth);
+
+}  // namespace tutti

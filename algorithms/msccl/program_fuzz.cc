@@ -1,0 +1,18 @@
+// libFuzzer target. Algorithms from a file, and what the verifier says of those that are few and short.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "algorithms/msccl/program.h"
+#include "base/error.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  constexpr std::size_t kFewRanks = 8;
+  try {
+    auto program = tutti::ParseProgram({reinterpret_cast<const char*>(data), size}, "program.xml");
+    if (program.ranks.size() <= kFewRanks && program.ranks.front().blocks <= 64) tutti::Prove(program);
+  } catch (const tutti::Error&) {
+    // Refused.
+  }
+  return 0;
+}

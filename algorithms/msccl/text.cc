@@ -1,0 +1,209 @@
+#include "algorithms/msccl/text.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+constexpr std::array<Instruction::Operation, 9> kOperations = {{
+    {"s", false, true, false, true},      // send
+    {"r", true, false, true, false},      // receive
+    {"rcs", true, false, true, true},     // receive, copy, send
+    {"rrs", true, true, false, true},     // receive, reduce, send
+    {"rrc", true, true, true, false},     // receive, reduce, copy
+    {"rrcs", true, true, true, true},     // receive, reduce, copy, send
+    {"cpy", false, true, true, false},    // copy
+    {"re", false, true, true, false},     // add to
+    {"nop", false, false, false, false},  // wait only
+}};
+
+constexpr std::array<std::pair<std::string_view, Collective>, 8> kCollectives = {{
+    {"allreduce", Collective::all_reduce},
+    {"reducescatter", Collective::reduce_scatter},
+    {"reduce_scatter", Collective::reduce_scatter},
+    {"allgather", Collective::all_gather},
+    {"alltoall", Collective::all_to_all},
+    {"broadcast", Collective::broadcast},
+    {"reduce", Collective::reduce},
+    {"gather", Collective::gather},
+}};
+
+int Required(const XmlElement& element, const char* attribute, int low, int high) {
+  return static_cast<int>(element.RequiredInteger(attribute, low, high));
+}
+
+int Optional(const XmlElement& element, const char* attribute, int low, int high, int fallback) {
+  return static_cast<int>(element.Integer(attribute, low, high, fallback));
+}
+
+// The element's children, all of this name, in the order of the numbers that they give themselves.
+std::vector<XmlElement> Numbered(const XmlElement& parent, std::string_view name, const char* number, int most) {
+  auto children = parent.children();
+  if (std::ssize(children) > most)
+    parent.Refuse("<{}> has {} <{}>; {} is the most", parent.name(), children.size(), name, most);
+  std::vector<const XmlElement*> by_number(children.size());
+  for (const XmlElement& child : children) {
+    if (child.name() != name) child.Refuse("<{}> in <{}>, where only <{}> belong", child.name(), parent.name(), name);
+    auto& place = by_number[Required(child, number, 0, static_cast<int>(children.size()) - 1)];
+    if (place != nullptr) child.Refuse("a second <{}> with {}={}", name, number, child.Text(number));
+    place = &child;
+  }
+  std::vector<XmlElement> sorted;
+  for (const XmlElement* child : by_number) sorted.push_back(*child);
+  return sorted;
+}
+
+int RanksIn(const XmlElement& root) {
+  if (root.name() != "algo") root.Refuse("<{}> where <algo> belongs", root.name());
+  return Required(root, "ngpus", 1, kMaxProgramRanks);
+}
+
+class Reader {
+ public:
+  explicit Reader(const XmlElement& root) {
+    if (root.name() != "algo") root.Refuse("<{}> where <algo> belongs", root.name());
+    text_.name = root.Text("name", "unnamed");
+    const auto word = root.RequiredText("coll");
+    const auto known = std::ranges::find(kCollectives, word, [](const auto& each) { return each.first; });
+    if (known == kCollectives.end()) {
+      root.Refuse("coll is allreduce, reducescatter, allgather, alltoall, broadcast, reduce or gather; not this one");
+    }
+    text_.collective = known->second;
+    const int n = nranks_ = RanksIn(root);
+    text_.root = Optional(root, "root", 0, n - 1, 0);
+    text_.blocks = Required(root, "nchunksperloop", 1, kMaxProgramBlocks);
+    CountChunks(root, 2 * n * text_.blocks);  // 16 Mi at most
+    if (HasBlocksOfRanks(text_.collective) && text_.blocks % n != 0) {
+      root.Refuse("nchunksperloop is {}, which is no multiple of the {} GPUs", text_.blocks, n);
+    }
+    text_.in_place = Optional(root, "inplace", 0, 1, 0) == 1;
+    const auto gpus = Numbered(root, "gpu", "id", kMaxProgramRanks);
+    if (std::ssize(gpus) != n) root.Refuse("{} <gpu> where ngpus is {}", gpus.size(), n);
+    for (const XmlElement& gpu : gpus) ReadRank(gpu);
+  }
+
+  ProgramText text() && { return std::move(text_); }
+
+ private:
+  void CountChunks(const XmlElement& element, int more) {
+    chunks_ += more;
+    if (chunks_ <= kMaxProgramChunks) return;
+    element.Refuse("{} chunks in all GPUs' buffers and more; {} is the most", chunks_, kMaxProgramChunks);
+  }
+
+  int BlocksIn(Buffer buffer) const {
+    const int own = text_.blocks / nranks_;
+    switch (buffer) {
+      case Buffer::input:
+        return text_.collective == Collective::all_gather || text_.collective == Collective::gather ? own
+                                                                                                    : text_.blocks;
+      case Buffer::output: return text_.collective == Collective::reduce_scatter ? own : text_.blocks;
+      case Buffer::scratch: break;
+    }
+    return text_.ranks.back().scratch;
+  }
+
+  void ReadRank(const XmlElement& gpu) {
+    ProgramRank& rank = text_.ranks.emplace_back();
+    rank.scratch = Optional(gpu, "s_chunks", 0, kMaxProgramBlocks, 0);
+    CountChunks(gpu, rank.scratch);
+    for (const auto& [attribute, buffer] :
+         {std::pair{"i_chunks", Buffer::input}, std::pair{"o_chunks", Buffer::output}}) {
+      Optional(gpu, attribute, 0, BlocksIn(buffer), 0);
+    }
+    const auto blocks = Numbered(gpu, "tb", "id", kMaxProgramLaneSteps);
+    thread_blocks_ += static_cast<int>(blocks.size());
+    if (thread_blocks_ > kMaxProgramThreadBlocks) {
+      gpu.Refuse("{} thread blocks so far; {} is the most of all GPUs", thread_blocks_, kMaxProgramThreadBlocks);
+    }
+    for (const XmlElement& block : blocks) ReadThreadBlock(block, rank);
+    for (const ThreadBlock& block : rank.thread_blocks) {
+      for (const Instruction& step : block.steps) CheckAwaited(rank, block, step);
+    }
+  }
+
+  void ReadThreadBlock(const XmlElement& element, ProgramRank& rank) {
+    ThreadBlock& block = rank.thread_blocks.emplace_back();
+    block.send = Optional(element, "send", -1, nranks_ - 1, -1);
+    block.receive = Optional(element, "recv", -1, nranks_ - 1, -1);
+    block.connection = Optional(element, "chan", 0, kMaxProgramConnections - 1, 0);
+    text_.connections = std::max(text_.connections, block.connection + 1);
+    if (nranks_ * nranks_ * text_.connections > kMaxProgramWays) {
+      element.Refuse("chan is {}; {} GPUs may have {} channels", block.connection, nranks_,
+                     kMaxProgramWays / (nranks_ * nranks_));
+    }
+    int lane_steps = 0;
+    for (const XmlElement& step : Numbered(element, "step", "s", kMaxProgramLaneSteps)) {
+      block.steps.push_back(ReadStep(step, block));
+      lane_steps += block.steps.back().count;
+      steps_ += block.steps.back().count;
+      if (lane_steps > kMaxProgramLaneSteps || steps_ > kMaxProgramSteps) {
+        step.Refuse("more steps, counted by chunks, than the {} of a thread block or {} of a program",
+                    kMaxProgramLaneSteps, kMaxProgramSteps);
+      }
+    }
+  }
+
+  Instruction ReadStep(const XmlElement& element, const ThreadBlock& block) const {
+    const auto word = element.RequiredText("type");
+    const auto known = std::ranges::find(kOperations, word, &Instruction::Operation::name);
+    if (known == kOperations.end()) element.Refuse("type is s, r, rcs, rrs, rrc, rrcs, cpy, re or nop; not this one");
+    Instruction step{&*known, {}, {}, 1, -1, -1, false, element};
+    if (step.operation->sends && block.send == -1)
+      element.Refuse("\"{}\" in a thread block that sends to nobody", word);
+    if (step.operation->receives && block.receive == -1) {
+      element.Refuse("\"{}\" in a thread block that receives from nobody", word);
+    }
+    step.count = Optional(element, "cnt", step.is_nop() ? 0 : 1, text_.blocks, 1);
+    if (step.operation->reads) step.source = ReadRange(element, "srcbuf", "srcoff", step.count);
+    if (step.operation->writes) step.destination = ReadRange(element, "dstbuf", "dstoff", step.count);
+    step.awaited_block = Optional(element, "depid", -1, kMaxProgramLaneSteps, -1);
+    step.awaited_step = Optional(element, "deps", -1, kMaxProgramLaneSteps, -1);
+    step.is_awaited = Optional(element, "hasdep", 0, 1, 0) == 1;
+    return step;
+  }
+
+  Instruction::Range ReadRange(const XmlElement& element, const char* buffer, const char* offset, int count) const {
+    const auto word = element.RequiredText(buffer);
+    if (word != "i" && word != "o" && word != "s") element.Refuse("{} is i, o or s; not this one", buffer);
+    Instruction::Range range{word == "i" ? Buffer::input : word == "o" ? Buffer::output : Buffer::scratch};
+    const int blocks = BlocksIn(range.buffer);
+    if (count > blocks) element.Refuse("{} chunks of a buffer that has {}", count, blocks);
+    range.first = Required(element, offset, 0, blocks - count);
+    return range;
+  }
+
+  static void CheckAwaited(const ProgramRank& rank, const ThreadBlock& block, const Instruction& step) {
+    if (step.awaited_block == -1 || step.awaited_step == -1) return;
+    if (step.awaited_block >= std::ssize(rank.thread_blocks) ||
+        step.awaited_step >= std::ssize(rank.thread_blocks[step.awaited_block].steps)) {
+      step.element.Refuse("a dependency on step {} of thread block {}, which does not exist", step.awaited_step,
+                          step.awaited_block);
+    }
+    const ThreadBlock& awaited = rank.thread_blocks[step.awaited_block];
+    const auto place = &step - block.steps.data();
+    if (&awaited == &block && step.awaited_step >= place) {
+      step.element.Refuse("a dependency on step {} of its own thread block, which comes no earlier", step.awaited_step);
+    }
+    if (!awaited.steps[step.awaited_step].is_awaited) {
+      step.element.Refuse("a dependency on step {} of thread block {}, which does not tell anybody (hasdep=\"0\")",
+                          step.awaited_step, step.awaited_block);
+    }
+  }
+
+  ProgramText text_{};
+  int nranks_ = 1;
+  int steps_ = 0;
+  int chunks_ = 0;
+  int thread_blocks_ = 0;
+};
+
+}  // namespace
+
+int ReadProgramRanks(const XmlDocument& document) { return RanksIn(document.root()); }
+
+ProgramText ReadProgramText(const XmlDocument& document) { return Reader(document.root()).text(); }
+
+}  // namespace tutti

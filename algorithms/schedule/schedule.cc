@@ -1,0 +1,73 @@
+#include "algorithms/schedule/schedule.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+
+#include "algorithms/builders/build.h"
+
+namespace tutti {
+namespace {
+
+std::string Spell(const Operand& operand, bool written) {
+  switch (operand.place) {
+    case Place::input: return fmt::format("{}in[{}]", operand.scaled ? "scaled " : "", operand.block);
+    case Place::output: return fmt::format("out[{}]", operand.block);
+    case Place::scratch: return fmt::format("scratch[{}]", operand.block);
+    case Place::from:
+    case Place::to: {
+      const auto* const name = operand.place == Place::from ? "from" : "to";
+      if (operand.connection == 0) return fmt::format("{}({})", name, operand.peer);
+      return fmt::format("{}({}, {})", name, operand.peer, operand.connection);
+    }
+    case Place::post: return written ? "post" : fmt::format("post({})", operand.peer);
+  }
+  return "?";
+}
+
+std::string Spell(const std::vector<Operand>& operands, bool written) {
+  std::vector<std::string> words;
+  words.reserve(operands.size());
+  for (const auto& operand : operands) words.push_back(Spell(operand, written));
+  return fmt::format("{{{}}}", fmt::join(words, ", "));
+}
+
+}  // namespace
+
+std::string_view NameOf(Collective collective) {
+  static constexpr std::array<std::string_view, 11> kNames = {
+      "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce",
+      "gather",     "scatter",        "barrier",    "send",       "receive"};
+  const auto index = static_cast<std::size_t>(collective);
+  return index < kNames.size() ? kNames[index] : "unknown";
+}
+
+std::string ToString(const Step& step) {
+  std::string text = Spell(step.reads, false) + " -> " + Spell(step.writes, true);
+  if (step.final) text += " final";
+  for (const auto& after : step.after) text += fmt::format(" after({}, {})", after.lane, after.step);
+  return text;
+}
+
+std::string ToString(const Schedule& schedule) {
+  std::string text = fmt::format("{} by {}, rank {} of {}", NameOf(schedule.collective), NameOf(schedule.algorithm),
+                                 schedule.rank, schedule.nranks);
+  if (HasRoot(schedule.collective)) text += fmt::format(", root {}", schedule.root);
+  text += fmt::format(", {} block{}", schedule.blocks, schedule.blocks == 1 ? "" : "s");
+  if (schedule.scratch_blocks > 0) text += fmt::format(", {} of scratch", schedule.scratch_blocks);
+  text += "\n";
+  for (std::size_t c = 0; c < schedule.channels.size(); ++c) {
+    text += fmt::format("channel {}\n", c);
+    for (std::size_t l = 0; l < schedule.channels[c].lanes.size(); ++l) {
+      text += fmt::format("  lane {}\n", l);
+      const auto& steps = schedule.channels[c].lanes[l].steps;
+      for (std::size_t s = 0; s < steps.size(); ++s) {
+        text += fmt::format("    {}: block {}: {}\n", s, steps[s].block, ToString(steps[s]));
+      }
+    }
+  }
+  return text;
+}
+
+}  // namespace tutti

@@ -1,0 +1,407 @@
+#include "algorithms/verifier/symbolic_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "algorithms/verifier/verify_rules.h"
+
+namespace tutti {
+namespace {
+
+// A unit of effort is one look at a lane that cannot go on, some 20 ns. A step costs kStepEffort units. Copying or
+// merging kClocksPerEffort entries of clocks costs one unit.
+constexpr int kStepEffort = 32;
+constexpr int kClocksPerEffort = 64;
+
+bool IsMemory(const Operand& operand) {
+  return operand.place == Place::input || operand.place == Place::output || operand.place == Place::scratch;
+}
+
+bool FillsSlots(const Step& step) {
+  return std::any_of(step.writes.begin(), step.writes.end(), [](const Operand& o) { return !IsMemory(o); });
+}
+
+}  // namespace
+
+SymbolicRun::SymbolicRun(std::span<const Schedule> ranks, int channel, const VerifyOptions& options)
+    : ranks_(ranks),
+      channel_(channel),
+      options_(options),
+      nranks_(static_cast<int>(ranks.size())),
+      blocks_(ranks.front().blocks),
+      connections_(ranks.front().connections),
+      lengths_(options.lengths.empty() ? nullptr : &options.lengths[channel % options.lengths.size()]),
+      pairwise_(nranks_ * nranks_ * connections_),
+      posts_(nranks_),
+      memory_(nranks_) {
+  const int longest = lengths_ == nullptr ? 1 : *std::max_element(lengths_->begin(), lengths_->end());
+  chunks_ = std::max(options.pairwise ? 1 : 0, (longest + options.chunk - 1) / options.chunk);
+  for (int r = 0; r < nranks_; ++r) {
+    const auto& lanes = ranks[r].channels[channel].lanes;
+    memory_[r].memory.resize(2 * blocks_ * chunks_ + ranks[r].scratch_blocks * (ranks[r].whole_scratch ? chunks_ : 1));
+    memory_[r].first_actor = static_cast<int>(actors_.size());
+    memory_[r].actors = static_cast<int>(lanes.size());
+    for (int l = 0; l < static_cast<int>(lanes.size()); ++l) {
+      actors_.push_back({static_cast<int>(actors_.size()), r, l, &lanes[l].steps, {}});
+    }
+  }
+  for (auto& actor : actors_) {
+    actor.clock.resize(actors_.size());
+    actor.done.resize(actor.steps->size());
+  }
+  for (const auto& actor : actors_) {
+    for (const auto& step : *actor.steps) {
+      for (const auto& after : step.after) {
+        actors_[memory_[actor.rank].first_actor + after.lane].done[after.step].resize(chunks_);
+      }
+    }
+  }
+  for (auto& rank : memory_) rank.readers.resize(actors_.size());
+}
+
+std::optional<std::string> SymbolicRun::Run() {
+  try {
+    for (int r = 0; r < nranks_; ++r) BeginOperation(memory_[r], r);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (auto& actor : actors_) moved |= Advance(actor);
+      for (int r = 0; r < nranks_; ++r) moved |= EndOperation(memory_[r], r);
+    }
+    if (!Finished()) return WhyStuck();
+    CheckNothingLeft();
+  } catch (const Violation& violation) {
+    return violation.what();
+  }
+  return std::nullopt;
+}
+
+// ---- extents and places ----
+
+int SymbolicRun::LengthOf(int rank, int block, int chunk) const {
+  if (lengths_ == nullptr) return chunk == 0 ? 1 : 0;
+  int index = block;
+  if (ranks_.front().collective == Collective::all_to_all) {
+    const int parts = ranks_.front().parts();
+    const int received = block - blocks_;  // from rank received / parts
+    index = block < blocks_ ? rank * blocks_ + block : received / parts * blocks_ + rank * parts + received % parts;
+  }
+  return std::clamp((*lengths_)[index] - chunk * options_.chunk, 0, options_.chunk);
+}
+
+Cell& SymbolicRun::CellOf(int rank, const Operand& operand, int chunk) {
+  auto& memory = memory_[rank].memory;
+  const int block = operand.block;
+  if (operand.place == Place::scratch) {
+    return memory[2 * blocks_ * chunks_ + (ranks_[rank].whole_scratch ? block * chunks_ + chunk : block)];
+  }
+  const bool same = options_.in_place && HasInput(ranks_[rank], block) && HasOutput(ranks_[rank], block);
+  const int buffer = operand.place == Place::input || same ? 0 : 1;
+  return memory[(buffer * blocks_ + block) * chunks_ + chunk];
+}
+
+// The connection a read empties, and which of its readers this is.
+std::pair<SymbolicRun::Connection*, int> SymbolicRun::SourceOf(const Operand& operand, int reader) {
+  if (operand.place == Place::from) return {&Pairwise(operand.peer, reader, operand.connection), 0};
+  return {&posts_[operand.peer], reader};
+}
+
+SymbolicRun::Connection& SymbolicRun::TargetOf(const Operand& operand, int writer) {
+  return operand.place == Place::to ? Pairwise(writer, operand.peer, operand.connection) : posts_[writer];
+}
+
+// ---- cost ----
+
+void SymbolicRun::Spend(std::int64_t effort) {
+  if (options_.effort != nullptr && (*options_.effort -= effort) < 0) {
+    throw Violation(
+        "its proof costs more than that of any program in use: it has too many steps, thread blocks or waits");
+  }
+}
+
+void SymbolicRun::MergeFrom(Actor& actor, const LivingClock& other) {
+  Spend(static_cast<std::int64_t>(actors_.size()) / kClocksPerEffort);
+  Merge(actor.clock, other.clock());
+}
+
+SymbolicRun::Snapshot SymbolicRun::TakeSnapshot(const Actor& actor) {
+  const auto clock_bytes = static_cast<std::int64_t>(actors_.size() * sizeof(Clock::value_type));
+  Spend(static_cast<std::int64_t>(actors_.size()) / kClocksPerEffort);
+  if (options_.effort != nullptr && living_snapshots_ * clock_bytes > kMaxProofMemory) {
+    throw Violation(
+        "its proof takes more memory than that of any program in use: it has too many thread blocks and waits");
+  }
+  return std::make_shared<const LivingClock>(actor.clock, living_snapshots_);
+}
+
+// ---- operations ----
+
+// The caller has new data in the input and has forgotten the output.
+void SymbolicRun::BeginOperation(Rank& rank, int number) {
+  if (rank.actors == 0) return;
+  Actor& first = actors_[rank.first_actor];
+  ++first.clock[first.id];
+  const Event event{first.id, first.clock[first.id], rank.operation, 0, -1};
+  const auto write = [&](const Operand& operand, int chunk, Id value) {
+    Cell& cell = CellOf(number, operand, chunk);
+    if (const auto earlier = cell.Write(event, first.clock, value)) {
+      Fail(*earlier, fmt::format("is not ordered before the caller's next use of {}[{}]",
+                                 operand.place == Place::input ? "in" : "out", operand.block));
+    }
+  };
+  for (int b = 0; b < blocks_; ++b) {
+    for (int chunk = 0; chunk < chunks_; ++chunk) {
+      if (HasOutput(ranks_[number], b)) write(Out(b), chunk, Expressions::kNothing);
+      if (HasInput(ranks_[number], b)) write(In(b), chunk, expressions_.Of({rank.operation, number, b, chunk}));
+    }
+  }
+  for (int i = 0; i < rank.actors; ++i) {
+    Actor& actor = actors_[rank.first_actor + i];
+    Spend(static_cast<std::int64_t>(actors_.size()) / kClocksPerEffort);
+    Merge(actor.clock, first.clock);
+    actor.operation = rank.operation;
+    actor.chunk = 0;
+    actor.step = 0;
+  }
+}
+
+// An operation returns when all lanes are through and nobody refers to the caller's memory any more.
+bool SymbolicRun::EndOperation(Rank& rank, int number) {
+  if (rank.operation >= options_.operations || rank.referring_slots > 0) return false;
+  for (int i = 0; i < rank.actors; ++i) {
+    if (actors_[rank.first_actor + i].chunk < chunks_) return false;
+  }
+  CheckOutputs(rank, number);
+  ++rank.operation;
+  if (rank.operation == options_.operations || rank.actors == 0) return true;
+  Actor& first = actors_[rank.first_actor];
+  Merge(first.clock, rank.readers);
+  for (int i = 1; i < rank.actors; ++i) Merge(first.clock, actors_[rank.first_actor + i].clock);
+  BeginOperation(rank, number);
+  return true;
+}
+
+void SymbolicRun::CheckOutputs(Rank& rank, int number) {
+  const Schedule& schedule = ranks_[number];
+  const bool all_to_all = schedule.collective == Collective::all_to_all;
+  for (int b = 0; b < blocks_; ++b) {
+    if (!HasOutput(schedule, b)) continue;
+    for (int chunk = 0; chunk < chunks_ && LengthOf(number, all_to_all ? blocks_ + b : b, chunk) > 0; ++chunk) {
+      const Id value = CellOf(number, Out(b), chunk).value();
+      const auto wrong = [&](const std::string& what) {
+        const Event& last = CellOf(number, Out(b), chunk).last_write();
+        throw Violation(
+            fmt::format("rank {}, channel {}: out[{}], chunk {}, operation {} is {}: {}; last written by {}", number,
+                        channel_, b, chunk, rank.operation, expressions_.ToString(value), what, Where(last)));
+      };
+      if (value == Expressions::kNothing) wrong("no step wrote it");
+      if (IsReducing(schedule.collective)) {
+        // Most ranks have the same expression; it is right for one block, chunk and operation only.
+        const int place = (rank.operation * blocks_ + b) * chunks_ + chunk;
+        proved_.resize(std::max(proved_.size(), static_cast<std::size_t>(value) + 1), -1);
+        if (proved_[value] == place) continue;
+        if (auto why = expressions_.WhyNoReduction(value, {rank.operation, 0, b, chunk}, nranks_)) wrong(*why);
+        proved_[value] = place;
+        continue;
+      }
+      const int parts = schedule.parts();
+      const bool from_root = HasRoot(schedule.collective) && schedule.collective != Collective::gather;
+      const int source = from_root ? schedule.root : b / parts;
+      const Id expected = expressions_.Of({rank.operation, source, all_to_all ? number * parts + b % parts : b, chunk});
+      if (value != expected) {
+        wrong(fmt::format("it should be {} of the same chunk and operation", expressions_.ToString(expected)));
+      }
+    }
+  }
+}
+
+// ---- steps ----
+
+Event SymbolicRun::EventOf(const Actor& actor) const {
+  return {actor.id, actor.clock[actor.id], actor.operation, actor.chunk, actor.step};
+}
+
+// Runs steps until one has to wait. True: something moved.
+bool SymbolicRun::Advance(Actor& actor) {
+  Spend(1);
+  bool moved = false;
+  while (actor.chunk < chunks_) {
+    for (; actor.step < static_cast<int>(actor.steps->size()); ++actor.step) {
+      const Step& step = (*actor.steps)[actor.step];
+      if (IsSkipped(actor, step)) continue;
+      if (ObstacleOf(actor, step)) return moved;
+      Execute(actor, step);
+      moved = true;
+    }
+    actor.step = 0;
+    ++actor.chunk;
+    moved = true;
+  }
+  return moved;
+}
+
+// Too short to have this chunk. Where only the pair knows how long its blocks are, it says so even of an empty one.
+bool SymbolicRun::IsSkipped(const Actor& actor, const Step& step) const {
+  if (LengthOf(actor.rank, step.block, actor.chunk) > 0) return false;
+  const bool talks = FillsSlots(step) || !IsMemory(step.reads.front());
+  return !(options_.pairwise && talks && actor.chunk == 0);
+}
+
+SymbolicRun::Obstacle SymbolicRun::ObstacleOf(const Actor& actor, const Step& step) {
+  Spend(static_cast<std::int64_t>(step.after.size()) / 2);
+  for (const auto& after : step.after) {
+    const Actor& other = actors_[memory_[actor.rank].first_actor + after.lane];
+    if (std::pair(other.chunk, other.step) <= std::pair(actor.chunk, static_cast<int>(after.step))) return {&after};
+  }
+  for (const auto& operand : step.reads) {
+    if (IsMemory(operand)) continue;
+    const auto [connection, reader] = SourceOf(operand, actor.rank);
+    if (connection->filled == 0 || connection->emptied[reader] == connection->filled) return {nullptr, &operand};
+  }
+  for (const auto& operand : step.writes) {
+    if (IsMemory(operand)) continue;
+    Connection& connection = TargetOf(operand, actor.rank);
+    if (connection.filled > 0 && connection.at(connection.filled).unread > 0) return {nullptr, &operand};
+  }
+  return {};
+}
+
+void SymbolicRun::Execute(Actor& actor, const Step& step) {
+  Spend(kStepEffort);
+  ++actor.clock[actor.id];
+  Order(actor, step);
+  const Event event = EventOf(actor);
+  const int length = LengthOf(actor.rank, step.block, actor.chunk);
+
+  std::vector<Id> values;
+  for (const auto& operand : step.reads) {
+    CheckLength(actor, operand, length);
+    values.push_back(IsMemory(operand) ? Load(actor, operand, event) : Empty(actor, operand, event, length));
+  }
+  Id value = expressions_.Sum(values);
+  if (step.final) value = expressions_.Final(value);
+
+  for (const auto& operand : step.writes) {
+    CheckLength(actor, operand, length);
+    if (IsMemory(operand) && !CopiesToItself(actor, step, operand)) Store(actor, operand, event, value);
+  }
+  const bool awaited = !actor.done[actor.step].empty();
+  if (!awaited && !FillsSlots(step)) return;
+  const auto snapshot = TakeSnapshot(actor);
+  if (awaited) actor.done[actor.step][actor.chunk] = snapshot;
+  for (const auto& operand : step.writes) {
+    if (!IsMemory(operand)) Fill(actor, operand, {value, length, event, snapshot, References(actor, step), 0});
+  }
+}
+
+// All that the step has waited for is before it.
+void SymbolicRun::Order(Actor& actor, const Step& step) {
+  for (const auto& after : step.after) {
+    const Actor& other = actors_[memory_[actor.rank].first_actor + after.lane];
+    const Step& awaited = (*other.steps)[after.step];
+    // A step that is skipped for this chunk orders nothing.
+    if (!IsSkipped(actor, awaited)) MergeFrom(actor, *other.done[after.step][actor.chunk]);
+  }
+  for (const auto& operand : step.reads) {
+    if (IsMemory(operand)) continue;
+    const auto [connection, reader] = SourceOf(operand, actor.rank);
+    MergeFrom(actor, *connection->at(connection->emptied[reader]).clock);
+  }
+}
+
+// A block of the input or output is as long as the block that the step says it moves.
+void SymbolicRun::CheckLength(const Actor& actor, const Operand& operand, int length) const {
+  if (operand.place != Place::input && operand.place != Place::output) return;
+  const bool received = operand.place == Place::output && ranks_.front().collective == Collective::all_to_all;
+  const int own = LengthOf(actor.rank, operand.block + (received ? blocks_ : 0), actor.chunk);
+  if (own == length) return;
+  Fail(EventOf(actor), fmt::format("the step's chunk is {} long, that of {}[{}] is {}", length,
+                                   operand.place == Place::input ? "in" : "out", operand.block, own));
+}
+
+Expressions::Id SymbolicRun::Load(Actor& actor, const Operand& operand, const Event& event) {
+  Cell& cell = CellOf(actor.rank, operand, actor.chunk);
+  if (const auto writer = cell.Read(event, actor.clock)) {
+    Fail(event, fmt::format("block {} may be read before or after it is written by {}", operand.block, Where(*writer)));
+  }
+  if (cell.value() == Expressions::kNothing) Fail(event, fmt::format("nothing was written to block {}", operand.block));
+  const Event& written = cell.last_write();
+  if (operand.place == Place::scratch && (written.chunk != event.chunk || written.operation != event.operation)) {
+    Fail(event, fmt::format("scratch[{}] is of another chunk, written by {}", operand.block, Where(written)));
+  }
+  return operand.scaled ? expressions_.Scaled(cell.value()) : cell.value();
+}
+
+// In place, a block may be where it is to be copied to: executors leave it alone.
+bool SymbolicRun::CopiesToItself(const Actor& actor, const Step& step, const Operand& written) {
+  const Operand& read = step.reads.front();
+  return step.reads.size() == 1 && IsMemory(read) && !read.scaled && !step.final &&
+         &CellOf(actor.rank, read, actor.chunk) == &CellOf(actor.rank, written, actor.chunk);
+}
+
+void SymbolicRun::Store(Actor& actor, const Operand& operand, const Event& event, Id value) {
+  Cell& cell = CellOf(actor.rank, operand, actor.chunk);
+  if (const auto earlier = cell.Write(event, actor.clock, value)) {
+    Fail(event, fmt::format("block {} is overwritten while it may be in use by {}", operand.block, Where(*earlier)));
+  }
+}
+
+Expressions::Id SymbolicRun::Empty(Actor& actor, const Operand& operand, const Event& event, int length) {
+  const auto [connection, reader] = SourceOf(operand, actor.rank);
+  Slot& slot = connection->at(connection->emptied[reader]++);
+  --slot.unread;
+  if (slot.length != length || slot.filled.operation != event.operation || slot.filled.chunk != event.chunk) {
+    Fail(event,
+         fmt::format("expects a slot of length {}, chunk {}, operation {}; it meets one of length {}, filled by {}",
+                     length, event.chunk, event.operation, slot.length, Where(slot.filled)));
+  }
+  for (const auto& [cell, value] : slot.references) {
+    const auto writer = cell->Read(event, actor.clock);
+    if (writer || cell->value() != value) {
+      Fail(event, fmt::format("the slot refers to memory that may have changed: filled by {}, overwritten by {}",
+                              Where(slot.filled), Where(cell->last_write())));
+    }
+  }
+  if (!slot.references.empty()) {
+    Rank& owner = memory_[operand.peer];
+    --owner.referring_slots;
+    Merge(owner.readers, actor.clock);
+  }
+  return slot.value;
+}
+
+void SymbolicRun::Fill(Actor& actor, const Operand& operand, Slot slot) {
+  Connection& connection = TargetOf(operand, actor.rank);
+  if (connection.slots.empty()) {
+    const bool post = operand.place == Place::post;
+    connection.slots.resize(post ? options_.post_depth : options_.slot_depth);
+    connection.readers = post ? nranks_ - 1 : 1;
+    connection.emptied.resize(post ? nranks_ : 1);
+  }
+  slot.unread = connection.readers;
+  if (!slot.references.empty()) memory_[actor.rank].referring_slots += slot.unread;
+  connection.at(connection.filled++) = std::move(slot);
+}
+
+// A slot may stand for memory that has its value: a single block that is passed on as it is, or where the result also
+// goes. Which of them an executor uses is its choice, so all must stay valid. (A scaled block is passed on as it is
+// unless the operation scales.)
+std::vector<std::pair<Cell*, Expressions::Id>> SymbolicRun::References(const Actor& actor, const Step& step) {
+  std::vector<std::pair<Cell*, Id>> references;
+  if (!options_.by_reference) return references;
+  const auto add = [&](const Operand& operand) {
+    if (operand.place != Place::input && operand.place != Place::output) return;
+    Cell& cell = CellOf(actor.rank, operand, actor.chunk);
+    references.emplace_back(&cell, cell.value());
+  };
+  if (step.reads.size() == 1 && !step.final) add(step.reads.front());
+  for (const auto& operand : step.writes) add(operand);
+  return references;
+}
+
+bool SymbolicRun::Finished() const {
+  return std::all_of(memory_.begin(), memory_.end(),
+                     [&](const Rank& rank) { return rank.operation == options_.operations; });
+}
+
+}  // namespace tutti

@@ -1,0 +1,64 @@
+#include "algorithms/verifier/verify.h"
+
+#include <algorithm>
+
+#include "algorithms/verifier/symbolic_run.h"
+#include "algorithms/verifier/verify_rules.h"
+#include "transports/ring/layout.h"
+
+namespace tutti {
+namespace {
+
+// One chunk of every block, once, with the slots that connections have at the least.
+VerifyOptions Once() { return {.slot_depth = kBulkDepth, .post_depth = kBulkDepth}; }
+
+// Is channel `c` on every rank what channel `earlier` is, with the same lengths? Then it needs no second proof.
+bool IsRepetition(std::span<const Schedule> ranks, const VerifyOptions& options, int c, int earlier) {
+  const auto n = options.lengths.size();
+  if (n > 1 && options.lengths[c % n] != options.lengths[earlier % n]) return false;
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](const Schedule& schedule) { return schedule.channels[c] == schedule.channels[earlier]; });
+}
+
+}  // namespace
+
+std::optional<std::string> Verify(std::span<const Schedule> ranks, const VerifyOptions& options) {
+  if (auto wrong = CheckRules(ranks)) return wrong;
+  for (int c = 0; c < static_cast<int>(ranks.front().channels.size()); ++c) {
+    bool proved = false;
+    for (int earlier = 0; earlier < c && !proved; ++earlier) proved = IsRepetition(ranks, options, c, earlier);
+    if (proved) continue;
+    if (auto wrong = SymbolicRun(ranks, c, options).Run()) return wrong;
+  }
+  return std::nullopt;
+}
+
+std::string OutputExpression(std::span<const Schedule> ranks, int rank, int block) {
+  const VerifyOptions once = Once();
+  SymbolicRun run(ranks, 0, once);
+  run.Run();
+  return run.expressions().ToString(run.Output(rank, block));
+}
+
+bool IsDeterministic(std::span<const Schedule> ranks) {
+  if (!IsReducing(ranks.front().collective)) return true;
+  const VerifyOptions once = Once();
+  for (int c = 0; c < static_cast<int>(ranks.front().channels.size()); ++c) {
+    SymbolicRun run(ranks, c, once);
+    if (run.Run()) return false;
+    Expressions& expressions = run.expressions();
+    for (int b = 0; b < ranks.front().blocks; ++b) {
+      std::vector<Expressions::Id> contributions;
+      for (int q = 0; q < ranks.front().nranks; ++q) {
+        contributions.push_back(expressions.Scaled(expressions.Of({0, q, b, 0})));
+      }
+      const Expressions::Id expected = expressions.Final(expressions.Sum(contributions));
+      for (const Schedule& schedule : ranks) {
+        if (HasOutput(schedule, b) && run.Output(schedule.rank, b) != expected) return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace tutti

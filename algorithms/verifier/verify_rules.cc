@@ -1,0 +1,173 @@
+#include "algorithms/verifier/verify_rules.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "algorithms/builders/build.h"
+
+namespace tutti {
+namespace {
+
+enum class End { filling, emptying };
+
+// Checks one rank. Every function returns what is wrong, or an empty string.
+class RankRules {
+ public:
+  explicit RankRules(const Schedule& schedule) : schedule_(schedule) {}
+
+  std::optional<std::string> Check() {
+    for (site_.channel = 0; site_.channel < Size(schedule_.channels); ++site_.channel) {
+      lane_of_.clear();
+      const auto& lanes = schedule_.channels[site_.channel].lanes;
+      for (site_.lane = 0; site_.lane < Size(lanes); ++site_.lane) {
+        const auto& steps = lanes[site_.lane].steps;
+        for (site_.step = 0; site_.step < Size(steps); ++site_.step) {
+          const std::string wrong = CheckStep(steps[site_.step], lanes);
+          if (!wrong.empty()) {
+            return fmt::format("{}: {}: {}", Spell(schedule_, site_), ToString(steps[site_.step]), wrong);
+          }
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  template <typename Container>
+  static int Size(const Container& container) {
+    return static_cast<int>(container.size());
+  }
+
+  std::string CheckStep(const Step& step, const std::vector<Lane>& lanes) {
+    const int blocks = schedule_.collective == Collective::all_to_all ? 2 * schedule_.blocks : schedule_.blocks;
+    if (step.block < 0 || step.block >= blocks) return fmt::format("there is no block {}", step.block);
+    if (step.reads.empty() || step.writes.empty()) return "a step reads something and writes something";
+    if (Size(step.reads) > kMaxReads || Size(step.writes) > kMaxWrites) {
+      return fmt::format("{} reads and {} writes; {} and {} is the most", step.reads.size(), step.writes.size(),
+                         kMaxReads, kMaxWrites);
+    }
+    if (step.final && !IsReducing(schedule_.collective)) return "nothing is reduced here, so nothing is final";
+    if (step.reads.size() > 1 && !IsReducing(schedule_.collective)) return "nothing is to be reduced here";
+    for (const auto& after : step.after) {
+      if (after.lane < 0 || after.lane >= Size(lanes) || after.step < 0 ||
+          after.step >= Size(lanes[after.lane].steps)) {
+        return fmt::format("there is no lane {}, step {} to come after", after.lane, after.step);
+      }
+    }
+    for (const bool written : {false, true}) {
+      const auto& operands = written ? step.writes : step.reads;
+      for (std::size_t i = 0; i < operands.size(); ++i) {
+        for (std::size_t j = 0; j < i; ++j) {
+          if (operands[i] == operands[j]) return "it names the same operand twice";
+        }
+        std::string wrong = CheckOperand(operands[i], written);
+        if (!wrong.empty()) return wrong;
+      }
+    }
+    return {};
+  }
+
+  std::string CheckOperand(const Operand& operand, bool written) {
+    if (operand.scaled && (operand.place != Place::input || !IsReducing(schedule_.collective))) {
+      return "only an input that is to be reduced can be scaled";
+    }
+    switch (operand.place) {
+      case Place::input: return written ? "the input is not written" : CheckBuffer(operand, HasInput, "input");
+      case Place::output: return CheckBuffer(operand, HasOutput, "output");
+      case Place::scratch:
+        if (operand.block >= 0 && operand.block < schedule_.scratch_blocks) return {};
+        return fmt::format("there is no scratch[{}]", operand.block);
+      case Place::from: return written ? "from() is read, not written" : CheckConnection(operand, End::emptying);
+      case Place::to: return written ? CheckConnection(operand, End::filling) : "to() is written, not read";
+      case Place::post:
+        if (!written) return CheckConnection(operand, End::emptying);
+        if (operand.peer != schedule_.rank) return "a rank posts for itself";
+        return CheckOneLane(operand, End::filling);
+    }
+    return "unknown place";
+  }
+
+  std::string CheckBuffer(const Operand& operand, bool (*has)(const Schedule&, int), std::string_view name) const {
+    if (operand.block >= 0 && operand.block < schedule_.blocks && has(schedule_, operand.block)) return {};
+    return fmt::format("this rank has no block {} in its {}", operand.block, name);
+  }
+
+  std::string CheckConnection(const Operand& operand, End end) {
+    if (operand.peer < 0 || operand.peer >= schedule_.nranks) return fmt::format("there is no rank {}", operand.peer);
+    if (operand.peer == schedule_.rank) return "a rank has no connection with itself";
+    if (operand.connection < 0 || operand.connection >= schedule_.connections) {
+      return fmt::format("there is no connection {} with rank {}", operand.connection, operand.peer);
+    }
+    return CheckOneLane(operand, end);
+  }
+
+  std::string CheckOneLane(const Operand& operand, End end) {
+    const auto [entry, added] =
+        lane_of_.try_emplace({operand.place, operand.peer, operand.connection, end}, site_.lane);
+    if (added || entry->second == site_.lane) return {};
+    return fmt::format("lane {} is {} that connection already; the order of its slots would be chance", entry->second,
+                       end == End::filling ? "filling" : "emptying");
+  }
+
+  const Schedule& schedule_;
+  Site site_{};
+  std::map<std::tuple<Place, int, int, End>, int> lane_of_;
+};
+
+}  // namespace
+
+bool HasInput(const Schedule& schedule, int block) {
+  switch (schedule.collective) {
+    case Collective::all_gather:
+    case Collective::gather: return block / schedule.parts() == schedule.rank;
+    case Collective::broadcast:
+    case Collective::scatter: return schedule.rank == schedule.root;
+    default: return true;
+  }
+}
+
+bool HasOutput(const Schedule& schedule, int block) {
+  switch (schedule.collective) {
+    case Collective::reduce_scatter:
+    case Collective::scatter: return block / schedule.parts() == schedule.rank;
+    case Collective::reduce:
+    case Collective::gather: return schedule.rank == schedule.root;
+    default: return true;
+  }
+}
+
+std::string Spell(const Schedule& schedule, const Site& site) {
+  return fmt::format("{} by {}, rank {} of {}, channel {}, lane {}, step {}, chunk {}", NameOf(schedule.collective),
+                     NameOf(schedule.algorithm), schedule.rank, schedule.nranks, site.channel, site.lane, site.step,
+                     site.chunk);
+}
+
+std::optional<std::string> CheckRules(std::span<const Schedule> ranks) {
+  if (ranks.empty()) return "there are no schedules";
+  const Schedule& first = ranks.front();
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const Schedule& schedule = ranks[r];
+    if (schedule.blocks < 1 || (HasBlocksOfRanks(schedule.collective) && schedule.blocks % schedule.nranks != 0)) {
+      return fmt::format("rank {} has {} blocks, which are not the same number for each of {} ranks", r, schedule.blocks,
+                         schedule.nranks);
+    }
+    if (schedule.rank != static_cast<int>(r) || schedule.nranks != static_cast<int>(ranks.size())) {
+      return fmt::format("schedule {} of {} is for rank {} of {}", r, ranks.size(), schedule.rank, schedule.nranks);
+    }
+    if (schedule.collective != first.collective || schedule.root != first.root || schedule.blocks != first.blocks ||
+        schedule.connections != first.connections || schedule.channels.size() != first.channels.size() ||
+        schedule.reference_safe != first.reference_safe ||
+        schedule.reference_safe_in_place != first.reference_safe_in_place) {
+      return fmt::format("ranks 0 and {} differ in collective, root, blocks, connections, channels or reference safety",
+                         r);
+    }
+    if (auto wrong = RankRules(schedule).Check()) return wrong;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tutti

@@ -1,0 +1,30 @@
+// What can be said about schedules without running them: who has which buffers, and the rules of the language.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "algorithms/schedule/schedule.h"
+
+namespace tutti {
+
+// Does this rank's input (output) have that block? REQUIRES: 0 <= block < schedule.blocks.
+bool HasInput(const Schedule& schedule, int block);
+bool HasOutput(const Schedule& schedule, int block);
+
+// "all_reduce by ring, rank 0 of 4, channel 0, lane 1, step 2, chunk 0".
+struct Site {
+  int channel;
+  int lane;
+  int step;
+  int chunk = 0;
+};
+std::string Spell(const Schedule& schedule, const Site& site);
+
+// nullopt: the schedules belong together and every step is a legal sentence.
+std::optional<std::string> CheckRules(std::span<const Schedule> ranks);
+
+}  // namespace tutti

@@ -1,0 +1,79 @@
+// What tests of schedules share: all ranks' schedules at once, and arrangements to try.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "algorithms/builders/build.h"
+
+namespace tutti {
+
+// Proofs for every number of ranks take a minute without optimisation or under a sanitizer, so there the edges must do.
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+inline constexpr bool kEveryRankCount = true;
+#else
+inline constexpr bool kEveryRankCount = false;
+#endif
+
+// `question` as every rank asks it.
+inline std::vector<Schedule> BuildEverywhere(tuttiAlgorithm_t algorithm, Question question) {
+  std::vector<Schedule> ranks;
+  for (question.rank = 0; question.rank < question.nranks; ++question.rank) {
+    ranks.push_back(*Build(algorithm, question));
+  }
+  return ranks;
+}
+
+// A way to put any number of ranks on nodes.
+struct NodeLayout {
+  const char* name;
+  Arrangement (*arrange)(int nranks);
+};
+
+// Nodes of these sizes, again and again.
+template <std::size_t kSizes>
+Arrangement ArrangeBySizes(int nranks, const std::array<int, kSizes>& sizes) {
+  std::vector<int> labels;
+  for (int node = 0; std::ssize(labels) < nranks; ++node) labels.insert(labels.end(), sizes[node % kSizes], node);
+  labels.resize(static_cast<std::size_t>(nranks));
+  return ArrangeByNode(labels);
+}
+
+inline const std::array kNodeLayouts = {
+    NodeLayout{"nodes_of_four", [](int n) { return ArrangeBySizes(n, std::array{4}); }},
+    NodeLayout{"nodes_of_3_and_5",
+               [](int n) {
+                 return ArrangeBySizes(n, std::array{3, 5});
+               }},
+    NodeLayout{"nodes_of_1_4_and_2",
+               [](int n) {
+                 return ArrangeBySizes(n, std::array{1, 4, 2});
+               }},
+    NodeLayout{"three_nodes_round_robin",
+               [](int n) {
+                 std::vector<int> labels;
+                 for (int rank = 0; rank < n; ++rank) labels.push_back(rank % 3);
+                 return ArrangeByNode(labels);
+               }},
+    // And, for algorithms that go round rings: backwards, and every other rank first.
+    NodeLayout{"two_rings",
+               [](int n) {
+                 Arrangement arrangement = ArrangeEvenly(n, (n + 1) / 2);
+                 arrangement.rings.resize(2);
+                 for (int rank = n - 1; rank >= 0; --rank) arrangement.rings[0].push_back(rank);
+                 for (const int parity : {0, 1}) {
+                   for (int rank = parity; rank < n; rank += 2) arrangement.rings[1].push_back(rank);
+                 }
+                 return arrangement;
+               }},
+};
+
+// Does the algorithm look at arrangements?
+inline bool Arranges(tuttiAlgorithm_t algorithm) {
+  return algorithm == tuttiAlgorithmRing || algorithm == tuttiAlgorithmTwoLevel ||
+         algorithm == tuttiAlgorithmTwoLevelTree;
+}
+
+}  // namespace tutti

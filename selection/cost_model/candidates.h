@@ -1,0 +1,121 @@
+// What may serve a call: algorithm x channels x wire x chunk, and for what may not, why not.
+//
+// Thread-safety: pure functions and value types.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "algorithms/builders/build.h"
+#include "algorithms/schedule/shape.h"
+
+namespace tutti {
+
+// Calls for which plans are chosen alike, but for their size.
+struct Kind {
+  Collective collective = Collective::all_reduce;
+  bool low_precision = false;  // a reduction whose partial sums are rounded when they travel
+  bool pairwise = false;       // all_to_all whose lengths only each pair knows: one plan for all sizes
+
+  friend bool operator==(const Kind&, const Kind&) = default;
+};
+// Every kind there is, in a fixed order.
+const std::vector<Kind>& AllKinds();
+int IndexOf(const Kind& kind);
+std::string ToString(const Kind& kind);  // "all_reduce, low precision"
+
+// "all_reduce" and so on. Throws tuttiInvalidArgument for other words, with those that there are.
+Collective ParseCollective(std::string_view word);
+
+// What a user insists on. All ranks alike.
+struct Forced {
+  std::array<std::optional<tuttiAlgorithm_t>, kScheduledCollectives> algorithm = {};
+  std::array<bool, kScheduledCollectives> by_name = {};  // the algorithm was asked for of this very collective
+  int channels = 0;                                      // 0: free
+  std::size_t chunk_bytes = 0;                           // 0: free
+  std::optional<Wire> wire;
+};
+
+// TUTTI_ALGO: algorithms and collective:algorithm pairs, separated by commas; pairs win. An algorithm alone is passed
+// over where it is impossible. Throws tuttiInvalidArgument if a word is unknown or a pair is impossible on
+// `nranks`.
+void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced);
+
+// What NCCL takes at the most on a DGX A100 or H100 (tools/published.cc): each costs the GPU a thread block.
+inline constexpr int kMostGpuChannels = 24;
+// Where all ranks are on one GPU its memory is the bound, not a link. By arithmetic, not measured: at 0.7 us a load,
+// with 32 KiB that a block has under way, it takes about a hundred blocks to fill an H200's 4.8 TB/s.
+inline constexpr int kMostChannelsOfOneGpu = 96;
+
+// What GPUs' slots can be, where they are really there: which wires, and the data bytes of each; 0: any.
+struct GpuSlots {
+  bool inlined = true;
+  bool lines = true;  // a network takes whole slots only
+  std::size_t line = 0;
+  std::size_t bulk = 0;
+  // Bulk slots refer to memory wherever a schedule lets them (MayAlwaysRefer): its chunks need not fit a slot then.
+  bool refer = false;
+};
+
+// What is the same for all calls of a communicator, and on all its ranks.
+struct Conditions {
+  int nranks = 1;
+  Arrangement where = {};  // empty: one node
+  bool one_host = true;    // posts reach everybody
+  int max_channels = 1;
+  int most_lanes = 0;  // of one rank's GPU that can run at the same time; 0: any number
+  int threads = 1;  // that move data, on the rank that has most; 0: ranks are GPUs, with an executor for every channel
+  std::size_t bulk_capacity = 0;  // bytes
+  GpuSlots gpu_slots = {};
+  bool deterministic = false;
+  Forced forced = {};
+  // All ranks' schedules of the programs (program.h) that tuttiAlgorithmProgram stands for; null: there is none.
+  std::array<const std::vector<Schedule>*, kScheduledCollectives> programs = {};
+
+  Question Ask(Collective collective) const {
+    return {collective, 0, nranks, 0, 1, where.node_of.empty() ? nullptr : &where, one_host};
+  }
+};
+
+// Data bytes of a slot; SIZE_MAX for GPUs whose slots are not known.
+std::size_t SlotCapacity(Wire wire, const Conditions& conditions);
+// More than any pipeline wants, and what TUTTI_CHUNK takes: slots say lengths in 32 bits.
+inline constexpr std::size_t kLongestChunk = std::size_t{1} << 30;
+// The same of a chunk. `may_refer`: the schedule may always refer; where slots then do, they need not hold it.
+std::size_t ChunkCapacity(Wire wire, const Conditions& conditions, bool may_refer);
+
+struct Candidate {
+  tuttiAlgorithm_t algorithm = tuttiAlgorithmNone;
+  int channels = 1;  // Question::channels
+  Shape shape = {};
+
+  friend bool operator==(const Candidate&, const Candidate&) = default;
+};
+
+// "" if the algorithm works and gives what is promised, else the reason for a person.
+std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions);
+// Likewise, but also the reasons why it is not considered: another one is forced, ...
+std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions);
+
+// What an algorithm is to a GPU, in one unit of its channels.
+struct UnitOnGpu {
+  int lanes = 1;        // of the rank that has most
+  bool refers = false;  // MayAlwaysRefer, of all ranks' schedules
+};
+// How an algorithm that may serve could move blocks of `block_bytes`. Never empty.
+std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions,
+                                  std::size_t block_bytes, const UnitOnGpu& on_gpu = {});
+
+// The shape itself, or the next one that can carry blocks of `block_bytes` in each of `channels`: a short wire takes
+// whole blocks, or pieces that are multiples of 64 bytes.
+Shape Fitting(Shape shape, std::size_t block_bytes, int channels);
+
+// Bytes of one of the `pieces` (Schedule::pieces) that a call of `bytes` is cut into. `bytes`: of the buffer for
+// all_reduce, broadcast and reduce; otherwise of the largest rank's block.
+std::size_t BlockBytes(int pieces, std::size_t bytes);
+
+}  // namespace tutti

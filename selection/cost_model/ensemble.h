@@ -1,0 +1,44 @@
+// The ranks whose schedules stand for all ranks' - every one where that is little work, else one of each kind, because
+// the others' schedules are the same with other names for the peers:
+//   rotation   rank r + u does what rank r does with every peer u further on (ring; u is 1 on one node, a node's size
+//   on
+//              several)
+//   exchange   rank r xor u does what rank r does with every peer xor u (recursive halving and doubling)
+// Pricing walks the dependencies between the members; a peer that is none is replaced by its stand-in.
+//
+// Thread-safety: value type.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "algorithms/builders/build.h"
+
+namespace tutti {
+
+class Ensemble {
+ public:
+  // Of one channel. nullopt: the algorithm has no form of it. `question.rank` and `.channels` are not used.
+  static std::optional<Ensemble> Of(tuttiAlgorithm_t algorithm, const Question& question);
+  // All ranks', as they are.
+  static Ensemble Of(std::vector<Schedule> schedules);
+
+  const std::vector<Schedule>& members() const { return members_; }
+  int nranks() const { return nranks_; }
+  bool complete() const { return static_cast<int>(members_.size()) == nranks_; }
+
+  // The member that stands for `peer`, and the rank that stands for member number `member` in its eyes: if member fills
+  // a slot to(peer), then stand-in reads it from(seen_as), and the other way round.
+  struct StandIn {
+    int member;
+    int seen_as;
+  };
+  StandIn For(int member, int peer) const;
+
+ private:
+  std::vector<Schedule> members_;  // of ranks 0, 1, ...
+  int nranks_ = 0;
+  Symmetry symmetry_ = Symmetry::none;
+};
+
+}  // namespace tutti

@@ -1,0 +1,169 @@
+#include "selection/cost_model/host_machine.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/json.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t KiB = 1024;
+constexpr std::size_t MiB = 1024 * KiB;
+constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
+
+// The names of a file's entries.
+constexpr char kOperation[] = "operation_us";
+constexpr char kChannelSkew[] = "channel_skew_us";
+constexpr char kStep[] = "step_us";
+constexpr char kSlot[] = "bulk_slot_us";
+constexpr char kYield[] = "yield_us";
+constexpr char kCores[] = "cores";
+constexpr char kBandwidth[] = "executor_bandwidth";
+constexpr char kCrossing[] = "crossing_bandwidth";
+constexpr char kFootprint[] = "up_to_bytes";
+constexpr char kRate[] = "GBps";
+constexpr char kLatency[] = "latency_us";
+
+double Positive(const JsonValue& json, const char* key, double most) {
+  const double value = json.Number(key, 0, most);
+  if (value == 0) json.Refuse("\"{}\" is 0; it takes a number above", key);
+  return value;
+}
+
+nlohmann::ordered_json ToJson(const Rate& rate) {
+  nlohmann::ordered_json json;
+  for (const auto& step : rate) {
+    nlohmann::ordered_json entry;
+    if (step.footprint != kAnySize) entry[kFootprint] = step.footprint;
+    entry[kRate] = step.bandwidth;
+    json.push_back(std::move(entry));
+  }
+  return json;
+}
+
+constexpr double kLongestUs = 1e6;
+constexpr double kFastestGBps = 1e5;
+constexpr int kMostCores = 4096;
+
+Rate RateFromJson(const JsonValue& json, const char* key) {
+  const auto entries = json.List(key);
+  if (entries.empty()) json.Refuse("\"{}\" takes a list with at least one entry", key);
+  Rate rate;
+  for (const auto& entry : entries) {
+    const bool last = &entry == &entries.back();
+    const auto footprint = last ? kAnySize : static_cast<std::size_t>(Positive(entry, kFootprint, std::exp2(62)));
+    if (!rate.empty() && footprint <= rate.back().footprint) {
+      entry.Refuse("\"{}\" does not ascend in \"{}\"", kFootprint, key);
+    }
+    rate.push_back({footprint, Positive(entry, kRate, kFastestGBps)});
+  }
+  return rate;
+}
+
+}  // namespace
+
+HostCosts DefaultHostCosts(int cores) {
+  HostCosts host;
+  host.costs.operation_us = 0.25;
+  host.costs.channel_skew_us = 0.2;  // what each further channel of a call takes one thread
+  host.costs.step_us = 0.06;
+  host.costs.slot_us = {0, 0, 0.3};
+  host.costs.yield_us = 0.9;  // half of two ranks' round trip on one core
+  host.costs.cores = cores;
+  // Bytes read and written, together, by one core: in L2, in L3, in memory.
+  host.costs.executor_bandwidth = {{512 * KiB, 60}, {32 * MiB, 40}, {kAnySize, 14}};
+  // Bytes copied from another core's fresh lines: a short piece pays for finding them, a long one for its length.
+  host.costs.crossing_bandwidth = {{512, 4.6},     {1 * KiB, 7.8},  {4 * KiB, 11},
+                                   {16 * KiB, 17}, {512 * KiB, 20}, {kAnySize, 11}};
+  host.latency = {0.1, 0.2, 0.3};
+  return host;
+}
+
+std::string ToJson(const HostCosts& host) {
+  nlohmann::ordered_json json;
+  json[kOperation] = host.costs.operation_us;
+  json[kChannelSkew] = host.costs.channel_skew_us;
+  json[kStep] = host.costs.step_us;
+  json[kYield] = host.costs.yield_us;
+  json[kSlot] = host.costs.slot_us[static_cast<std::size_t>(Wire::bulk)];
+  json[kCores] = host.costs.cores;
+  for (int wire = 0; wire < kWires; ++wire)
+    json[kLatency][std::string(NameOf(static_cast<Wire>(wire)))] = host.latency[wire];
+  json[kBandwidth] = ToJson(host.costs.executor_bandwidth);
+  json[kCrossing] = ToJson(host.costs.crossing_bandwidth);
+  return JsonText(json, 2);
+}
+
+HostCosts HostCostsFromJson(const JsonValue& json) {
+  HostCosts host;
+  host.costs.operation_us = Positive(json, kOperation, kLongestUs);
+  host.costs.channel_skew_us = Positive(json, kChannelSkew, kLongestUs);
+  host.costs.step_us = Positive(json, kStep, kLongestUs);
+  host.costs.yield_us = Positive(json, kYield, kLongestUs);
+  host.costs.slot_us[static_cast<std::size_t>(Wire::bulk)] = Positive(json, kSlot, kLongestUs);
+  host.costs.cores = static_cast<int>(json.Whole(kCores, 1, kMostCores));
+  const auto latency = json.At(kLatency);
+  for (int wire = 0; wire < kWires; ++wire) {
+    host.latency[wire] = Positive(latency, std::string(NameOf(static_cast<Wire>(wire))).c_str(), kLongestUs);
+  }
+  host.costs.executor_bandwidth = RateFromJson(json, kBandwidth);
+  host.costs.crossing_bandwidth = RateFromJson(json, kCrossing);
+  return host;
+}
+
+HostCosts HostCostsFromJson(const std::string& text, const std::string& name) {
+  const JsonDocument document(text, name);
+  return HostCostsFromJson(document.root());
+}
+
+Processors ShareProcessors(int cores, int hosts, int ranks, int of_host) {
+  if (hosts == 1) return {cores, 1};
+  const int host_cores = std::max(1, cores / hosts);
+  const auto per_core = [](int of, int on) { return static_cast<double>(of) / on; };
+  return {host_cores, std::max(1.0, per_core(ranks, cores) / std::max(1.0, per_core(of_host, host_cores)))};
+}
+
+NetworkCosts DefaultNetworkCosts(double bandwidth, bool by_processor, double crowding) {
+  // Between two namespaces of one machine of two Zen 3 cores half a round trip of 8 bytes takes 11 to 13 us, all of it
+  // system calls (docs/performance.md). On a card they are shorter, and the way to the other side is what is left.
+  if (by_processor) return {bandwidth, {1, 1, 2}, 5.5 * crowding};
+  return {bandwidth, {8, 8, 10}, 2};
+}
+
+NetworkCosts RdmaNetworkCosts(double bandwidth) {
+  // Nobody here has measured them. A write from memory to memory takes 1 to 2 us by perftest's ib_write_lat on the
+  // cards of the last ten years; a core that does nothing else posts 2 million messages a second, and polls for each.
+  return {bandwidth, {1.5, 1.5, 2}, 0.5};
+}
+
+Machine HostMachine(const HostCosts& host, Arrangement arrangement, const std::optional<NetworkCosts>& network) {
+  std::vector<NodeType> types;
+  std::vector<int> type_of_node;
+  const Route through_memory{{}, host.latency, false};
+  // Half of the way on each side.
+  const auto half_of = [](std::array<double, kWires> latency) {
+    for (double& each : latency) each /= 2;
+    return latency;
+  };
+  Costs costs = host.costs;
+  if (network) costs.message_us = network->message_us;
+  for (const auto& ranks : arrangement.ranks_on) {
+    const std::size_t n = ranks.size();
+    type_of_node.push_back(static_cast<int>(types.size()));
+    NodeType type{{}, std::vector<std::vector<Route>>(n, std::vector<Route>(n, through_memory)), {}, {}};
+    if (network) {
+      type.resources = {{"network out", network->bandwidth}, {"network in", network->bandwidth}};
+      type.outward.assign(n, {Route{{0}, half_of(network->latency), true}});
+      type.inward.assign(n, {Route{{1}, half_of(network->latency), true}});
+    } else {
+      type.outward = type.inward = {n, {Route{{}, half_of(host.latency), false}}};
+    }
+    types.push_back(std::move(type));
+  }
+  return {std::move(types), std::move(type_of_node), std::move(arrangement), std::move(costs)};
+}
+
+}  // namespace tutti

@@ -1,0 +1,69 @@
+#include "selection/cost_model/machine.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti {
+
+double At(const Rate& rate, std::size_t footprint) {
+  const auto found =
+      std::find_if(rate.begin(), rate.end(), [footprint](const RateStep& step) { return footprint <= step.footprint; });
+  return found != rate.end() ? found->bandwidth : rate.back().bandwidth;
+}
+
+Machine::Machine(std::vector<NodeType> types, std::vector<int> type_of_node, Arrangement arrangement, Costs costs)
+    : types_(std::move(types)),
+      type_of_node_(std::move(type_of_node)),
+      place_(arrangement.node_of.size()),
+      arrangement_(std::move(arrangement)),
+      costs_(std::move(costs)) {
+  int next = 0;
+  for (int node = 0; node < arrangement_.nodes(); ++node) {
+    first_resource_.push_back(next);
+    next += static_cast<int>(types_.at(type_of_node_.at(node)).resources.size());
+    const auto& ranks = arrangement_.ranks_on[node];
+    for (std::size_t i = 0; i < ranks.size(); ++i) place_[ranks[i]] = static_cast<int>(i);
+  }
+  first_resource_.push_back(next);
+  if (costs_.cores == 0) return;
+  std::size_t most = 0;
+  for (const auto& ranks : arrangement_.ranks_on) most = std::max(most, ranks.size());
+  ranks_per_core_ = std::max(1.0, static_cast<double>(most) / costs_.cores);
+}
+
+std::optional<double> Machine::CrossingBandwidth(double slot_bytes) const {
+  if (costs_.crossing_bandwidth.empty()) return std::nullopt;
+  return At(costs_.crossing_bandwidth, static_cast<std::size_t>(slot_bytes * ranks_per_core_));
+}
+
+int Machine::NodeOfResource(int index) const {
+  return static_cast<int>(std::upper_bound(first_resource_.begin(), first_resource_.end(), index) -
+                          first_resource_.begin()) -
+         1;
+}
+
+const Resource& Machine::resource(int index) const {
+  const int node = NodeOfResource(index);
+  return types_[type_of_node_[node]].resources[index - first_resource_[node]];
+}
+
+Route Machine::RouteOf(int from, int to, int channel) const {
+  const int from_node = arrangement_.node_of[from];
+  const int to_node = arrangement_.node_of[to];
+  const auto numbered = [this](Route route, int node) {
+    for (int& resource : route.resources) resource += first_resource_[node];
+    return route;
+  };
+  const NodeType& here = types_[type_of_node_[from_node]];
+  if (from_node == to_node) return numbered(here.local[place_[from]][place_[to]], from_node);
+  const auto& outs = here.outward[place_[from]];
+  const auto& ins = types_[type_of_node_[to_node]].inward[place_[to]];
+  Route route = numbered(outs[channel % outs.size()], from_node);
+  const Route in = numbered(ins[channel % ins.size()], to_node);
+  route.resources.insert(route.resources.end(), in.resources.begin(), in.resources.end());
+  for (std::size_t wire = 0; wire < route.latency.size(); ++wire) route.latency[wire] += in.latency[wire];
+  route.network = true;
+  return route;
+}
+
+}  // namespace tutti

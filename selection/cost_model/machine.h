@@ -1,0 +1,119 @@
+// What a schedule runs on, as pricing and simulation see it: resources with a bandwidth, and for every pair of ranks
+// the resources that a slot crosses. A machine is made of nodes of a few types, so one of 24,576 ranks is small.
+//
+// The model, which both read alike:
+//   - An executor takes step_us + bytes x (reads + writes) / executor bandwidth for a step; what it reads from a slot
+//   that
+//     another core has just written comes at the crossing bandwidth instead, where there is one. Where Costs::cores is
+//     0
+//   every
+//     lane has an executor of its own (a GPU's thread block); otherwise a node's ranks share that many (host threads):
+//     rank r of a node runs on core r % cores, all its lanes in turn, and passing a core on costs yield_us.
+//   - A slot crosses all resources of its route at once and shares each fairly. On a local route the writer's step
+//   lasts
+//     until its bytes are across. On a route over the network the step ends when the slot is filled; the bytes follow
+//     by themselves, behind the slots before them. Every slot sent or received takes the rank's network
+//   proxy message_us, one after the other.
+//   - The reader sees a slot the route's latency (by wire) after its last byte; the writer sees it emptied a latency
+//   after
+//     the reader's step.
+//   - An operation costs operation_us once, and the ranks of a core pay for it one after the other; its channels begin
+//   channel_skew_us one after the other.
+// Constants belong to resources, never to algorithms.
+//
+// Thread-safety: value type, immutable once made.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "algorithms/schedule/arrangement.h"
+#include "transports/ring/slot.h"
+
+namespace tutti {
+
+struct Resource {
+  std::string name;      // "GPU3 -> NVSwitch", "mlx5_0 out", "memory"
+  double bandwidth = 0;  // GB/s, 10^9 bytes a second
+};
+
+struct Route {
+  std::vector<int> resources;
+  std::array<double, kWires> latency = {};  // us, by Wire
+  bool network = false;
+};
+
+// GB/s by how many bytes are touched: what caches make of memory.
+struct RateStep {
+  std::size_t footprint;  // up to so many bytes
+  double bandwidth;
+};
+using Rate = std::vector<RateStep>;  // ascending; the last one holds beyond
+// REQUIRES: there is a step.
+double At(const Rate& rate, std::size_t footprint);
+// 1 GB/s moves 1,000 bytes in a microsecond. 0 for a bandwidth of 0: it takes no time.
+constexpr double UsPerByte(double bandwidth) { return bandwidth > 0 ? 1 / (bandwidth * 1e3) : 0; }
+
+struct Costs {
+  double operation_us = 0;
+  // Small, but it is what lets channels that share a link use it in turn, each while the others wait for a slot's way.
+  double channel_skew_us = 0;
+  double step_us = 0;
+  // What a slot costs its writer and its reader beside its bytes, by wire: finding the flag's and the count's lines on
+  // another core.
+  std::array<double, kWires> slot_us = {};
+  Rate executor_bandwidth;  // by the bytes that a node's ranks touch together
+  // By the bytes of a slot, times the ranks that share a core and its cache; empty: slots are read like anything else.
+  Rate crossing_bandwidth;
+  double yield_us = 0;
+  double message_us = 0;
+  int cores = 0;
+  // Data bytes in each byte that crosses a link: a GPU's inline wire sends a flag with every 4 or 120 bytes.
+  std::array<double, kWires> wire_efficiency = {1, 1, 1};
+};
+
+// One node, its ranks and resources numbered from 0.
+struct NodeType {
+  std::vector<Resource> resources;
+  std::vector<std::vector<Route>> local;  // [from][to]
+  // How a rank reaches the network and is reached: one route per NIC that it may use; channel c takes c % size.
+  std::vector<std::vector<Route>> outward;
+  std::vector<std::vector<Route>> inward;
+  int nranks() const { return static_cast<int>(local.size()); }
+};
+
+class Machine {
+ public:
+  // `type_of_node` by node of the arrangement, indices into `types`. The k-th rank of a node is its type's rank k.
+  // REQUIRES: every node has as many ranks as its type.
+  Machine(std::vector<NodeType> types, std::vector<int> type_of_node, Arrangement arrangement, Costs costs);
+
+  int nranks() const { return arrangement_.nranks(); }
+  const Arrangement& arrangement() const { return arrangement_; }
+  const Costs& costs() const { return costs_; }
+  int resources() const { return first_resource_.back(); }
+  const Resource& resource(int index) const;
+  int NodeOfResource(int index) const;
+  // Its number on its own node: where all nodes are alike, that of the same link of node 0.
+  int LocalNumber(int index) const { return index - first_resource_[NodeOfResource(index)]; }
+  // Of the fullest node; 1 where every lane has an executor of its own.
+  double ranks_per_core() const { return ranks_per_core_; }
+  // Of slots of so many bytes; none: they are read like anything else.
+  std::optional<double> CrossingBandwidth(double slot_bytes) const;
+  // With resources numbered across the machine.
+  Route RouteOf(int from, int to, int channel) const;
+
+ private:
+  std::vector<NodeType> types_;
+  std::vector<int> type_of_node_;
+  std::vector<int> first_resource_;  // by node, and one past
+  std::vector<int> place_;           // of a rank on its node
+  Arrangement arrangement_;
+  Costs costs_;
+  double ranks_per_core_ = 1;
+};
+
+}  // namespace tutti

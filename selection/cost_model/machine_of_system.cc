@@ -1,0 +1,155 @@
+#include "selection/cost_model/machine_of_system.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "base/error.h"
+#include "selection/cost_model/machine_constants.h"
+#include "topology/paths.h"
+#include "topology/rails.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
+
+// One host's part of the system, as resources and routes.
+class NodeMaker {
+ public:
+  NodeMaker(const System& system, const GpuConstants& constants)
+      : system_(system), constants_(constants), resource_of_(system.links.size(), -1) {
+    for (std::size_t i = 0; i < system.links.size(); ++i) {
+      const Link& link = system.links[i];
+      if (!IsHere(link.from) && !IsHere(link.to)) continue;
+      resource_of_[i] = static_cast<int>(type_.resources.size());
+      type_.resources.push_back(
+          {system.devices[link.from].name + " -> " + system.devices[link.to].name, link.bandwidth});
+    }
+  }
+
+  NodeType Make(const std::vector<int>& gpus, bool network) {
+    const auto nics = NearestNics(system_, 0);
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      const auto paths = PathsFrom(system_, gpus[i]);
+      auto& local = type_.local.emplace_back();
+      for (const int other : gpus) local.push_back(LocalRoute(paths[other], gpus[i], other));
+      auto& outward = type_.outward.emplace_back();
+      auto& inward = type_.inward.emplace_back();
+      if (!network) continue;
+      if (nics[i].empty()) {
+        Throw(tuttiInvalidArgument, "{} has no way to the network; several nodes need NICs", NameOf(gpus[i]));
+      }
+      for (const int nic : nics[i]) {
+        outward.push_back(NetworkRoute(paths[nic], nic, true));
+        inward.push_back(NetworkRoute(PathsFrom(system_, nic)[gpus[i]], nic, false));
+      }
+    }
+    return std::move(type_);
+  }
+
+ private:
+  bool IsHere(int device) const { return system_.devices[device].host == 0; }
+  const std::string& NameOf(int device) const { return system_.devices[device].name; }
+
+  Route LocalRoute(const Path& path, int from, int to) const {
+    if (path.path_class >= PathClass::NET) {
+      Throw(tuttiInvalidArgument, "there is no path from {} to {}", NameOf(from), NameOf(to));
+    }
+    return RouteOver(path, constants_.synchronisation_us);
+  }
+
+  // The NIC's port to the network is part of the way. The proxy's cost is the writer's.
+  Route NetworkRoute(const Path& path, int nic, bool outward) const {
+    Route route = RouteOver(path, outward ? constants_.proxy_us : std::array<double, kWires>{});
+    for (std::size_t i = 0; i < system_.links.size(); ++i) {
+      const Link& link = system_.links[i];
+      if (link.kind != LinkKind::network || (outward ? link.from : link.to) != nic) continue;
+      route.resources.insert(outward ? route.resources.end() : route.resources.begin(), resource_of_[i]);
+      for (double& latency : route.latency) latency += link.latency;
+    }
+    route.network = true;
+    return route;
+  }
+
+  Route RouteOver(const Path& path, const std::array<double, kWires>& added_us) const {
+    Route route;
+    for (const int link : path.links) route.resources.push_back(resource_of_[link]);
+    for (std::size_t wire = 0; wire < route.latency.size(); ++wire) route.latency[wire] = path.latency + added_us[wire];
+    return route;
+  }
+
+  const System& system_;
+  const GpuConstants& constants_;
+  std::vector<int> resource_of_;  // by link; -1: of another host
+  NodeType type_;
+};
+
+// Flat rings cross from node to node at another rank in each channel, so that every NIC has its part: channel c enters
+// each node at its c-th rank and leaves it at the one before.
+std::vector<std::vector<int>> TurnedRings(const Arrangement& arrangement) {
+  std::vector<std::vector<int>> rings;
+  for (std::size_t first = 0; first < arrangement.ranks_on.front().size(); ++first) {
+    auto& ring = rings.emplace_back();
+    for (const auto& ranks : arrangement.ranks_on) {
+      for (std::size_t i = 0; i < ranks.size(); ++i) ring.push_back(ranks[(first + i) % ranks.size()]);
+    }
+  }
+  return rings;
+}
+
+Costs CostsOf(const GpuConstants& constants) {
+  Costs costs;
+  costs.operation_us = constants.operation_us;
+  costs.step_us = constants.step_us;
+  costs.channel_skew_us = kGpuChannelSkewUs;
+  costs.message_us = kProxyMessageUs;
+  costs.executor_bandwidth = {{kAnySize, constants.block_bandwidth}};
+  costs.wire_efficiency = kGpuWireEfficiency;
+  return costs;
+}
+
+}  // namespace
+
+GpuConstants GpuConstantsOf(int sm) {
+  GpuConstants constants = kGpuGenerations.front();
+  for (const GpuConstants& generation : kGpuGenerations) {
+    if (generation.sm <= sm) constants = generation;
+  }
+  return constants;
+}
+
+Machine MachineOfSystem(const System& system, int nodes, int ranks_per_node) {
+  std::vector<int> gpus = system.All(DeviceKind::gpu, 0);
+  const auto wanted = ranks_per_node > 0 ? static_cast<std::size_t>(ranks_per_node) : gpus.size();
+  if (gpus.empty() || wanted > gpus.size()) {
+    Throw(tuttiInvalidArgument, "{} ranks on a node of {} GPUs; at least one GPU, and at most one rank on each", wanted,
+          gpus.size());
+  }
+  std::stable_sort(gpus.begin(), gpus.end(),
+                   [&](int a, int b) { return system.devices[a].number < system.devices[b].number; });
+  gpus.resize(wanted);
+  const GpuConstants constants = GpuConstantsOf(system.devices[gpus.front()].sm);
+  NodeType type = NodeMaker(system, constants).Make(gpus, nodes > 1);
+  Arrangement arrangement = ArrangeEvenly(static_cast<int>(wanted) * nodes, nodes);
+  if (nodes > 1) arrangement.rings = TurnedRings(arrangement);
+  return {{std::move(type)},
+          std::vector<int>(static_cast<std::size_t>(nodes), 0),
+          std::move(arrangement),
+          CostsOf(constants)};
+}
+
+Machine MachineOfOneGpu(int nranks, int sm, double memory_bandwidth) {
+  const GpuConstants constants = GpuConstantsOf(sm);
+  const auto n = static_cast<std::size_t>(nranks);
+  // Every byte of a slot is written to the memory and read from it.
+  NodeType type;
+  type.resources = {{"GPU memory", memory_bandwidth / 2}};
+  const Route through_memory{{0}, constants.synchronisation_us, false};
+  type.local.assign(n, std::vector<Route>(n, through_memory));
+  type.outward.resize(n);
+  type.inward.resize(n);
+  return {{std::move(type)}, {0}, ArrangeEvenly(nranks, 1), CostsOf(constants)};
+}
+
+}  // namespace tutti

@@ -1,0 +1,315 @@
+#include "selection/cost_model/step_graph.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "algorithms/builders/steps.h"
+
+namespace tutti {
+namespace {
+
+bool IsSlot(const Operand& operand) {
+  return operand.place == Place::from || operand.place == Place::to || operand.place == Place::post;
+}
+
+// A slot that a step fills or empties. A connection's slots are filled and emptied in one order: the k-th filled is the
+// k-th emptied.
+struct Passage {
+  int writer;  // member
+  int reader;  // rank, as the writer sees it; kEverybody: posted
+  int channel;
+  int connection;
+  int step;  // counted through all lanes
+
+  auto connection_key() const { return std::tie(writer, reader, channel, connection); }
+};
+constexpr int kEverybody = -1;  // in memory that all share, one slot is read by all
+constexpr int kPosts = -1;      // the connection of posted slots
+
+// The emptying side also says which of the members whom a stand-in serves it is.
+struct Arrival {
+  Passage passage;
+  int member;
+  int peer;  // rank
+  int number;
+  auto key() const { return std::tuple_cat(passage.connection_key(), std::tie(member, peer)); }
+};
+
+template <typename T>
+int IndexIn(std::vector<T>& known, const T& value) {
+  const auto found = std::find(known.rbegin(), known.rend(), value);
+  if (found != known.rend()) return static_cast<int>(known.rend() - found) - 1;
+  known.push_back(value);
+  return static_cast<int>(known.size()) - 1;
+}
+
+class Builder {
+ public:
+  Builder(StepGraph& graph, const Machine& machine, const Ensemble& ensemble)
+      : graph_(graph), machine_(machine), ensemble_(ensemble) {}
+
+  void Build() {
+    FindLanes();
+    FindPassages();
+    CountSends();
+    MatchPassages();
+    Order();
+    graph_.lanes = static_cast<int>(lanes_.size());
+    graph_.nodes.push_back({0, 0, 0, static_cast<int>(graph_.waits.size())});
+  }
+
+ private:
+  struct LaneOf {
+    int member;
+    int channel;
+    int channel_lane;  // lane 0 of the channel, in lanes_
+    int first_step;
+    const std::vector<Step>* steps;
+  };
+  // What a slot is waited for.
+  struct Source {
+    int filled_by = -1;  // step; -1: none
+    int way = -1;
+  };
+
+  void FindLanes() {
+    const auto& members = ensemble_.members();
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      for (std::size_t c = 0; c < members[m].channels.size(); ++c) {
+        const int channel_lane = static_cast<int>(lanes_.size());
+        for (const auto& lane : members[m].channels[c].lanes) {
+          lanes_.push_back({static_cast<int>(m), static_cast<int>(c), channel_lane, steps_, &lane.steps});
+          steps_ += static_cast<int>(lane.steps.size());
+        }
+      }
+    }
+  }
+
+  void FindPassages() {
+    int step = 0;
+    for (const auto& lane : lanes_) {
+      for (const auto& each : *lane.steps) {
+        first_source_.push_back(static_cast<int>(emptied_.size()));
+        for (const auto& write : each.writes) {
+          if (!IsSlot(write)) continue;
+          if (write.place == Place::to) {
+            filled_.push_back({lane.member, write.peer, lane.channel, write.connection, step});
+          } else if (shared_memory_) {
+            filled_.push_back({lane.member, kEverybody, lane.channel, kPosts, step});
+          } else {
+            for (const int peer : Others(RankOf(lane.member), ensemble_.nranks())) {
+              filled_.push_back({lane.member, peer, lane.channel, kPosts, step});
+            }
+          }
+        }
+        for (const auto& read : each.reads) {
+          if (!IsSlot(read)) continue;
+          const auto [stand_in, seen_as] = ensemble_.For(lane.member, read.peer);
+          const bool posted = read.place == Place::post;
+          const int reader = posted && shared_memory_ ? kEverybody : seen_as;
+          emptied_.push_back({{stand_in, reader, lane.channel, posted ? kPosts : read.connection, step},
+                              lane.member,
+                              read.peer,
+                              static_cast<int>(emptied_.size())});
+        }
+        ++step;
+      }
+    }
+    first_source_.push_back(static_cast<int>(emptied_.size()));
+    std::stable_sort(filled_.begin(), filled_.end(),
+                     [](const Passage& a, const Passage& b) { return a.connection_key() < b.connection_key(); });
+    std::stable_sort(emptied_.begin(), emptied_.end(),
+                     [](const Arrival& a, const Arrival& b) { return a.key() < b.key(); });
+  }
+
+  void CountSends() {
+    for (const auto& each : filled_) {
+      if (each.reader == kEverybody) continue;
+      auto& sends = graph_.sends;
+      if (sends.empty() || sends.back().member != each.writer || sends.back().peer != each.reader) {
+        sends.push_back({each.writer, each.reader, 0, WayBetween(RankOf(each.writer), each.reader)});
+      }
+      ++sends.back().slots;
+    }
+  }
+
+  void MatchPassages() {
+    sources_.resize(emptied_.size());
+    auto begin = filled_.cbegin();
+    auto next = begin;
+    for (auto arrival = emptied_.cbegin(); arrival != emptied_.cend(); ++arrival) {
+      const auto connection = arrival->passage.connection_key();
+      if (arrival == emptied_.cbegin() || std::prev(arrival)->key() != arrival->key()) {
+        while (begin != filled_.cend() && begin->connection_key() < connection) ++begin;
+        next = begin;
+      }
+      if (next == filled_.cend() || next->connection_key() != connection) continue;
+      sources_[arrival->number] = {next->step, WayBetween(arrival->peer, RankOf(arrival->member))};
+      ++next;
+    }
+  }
+
+  // Every lane goes on until it has to wait for a step that is still to come; that step wakes it.
+  void Order() {
+    number_.assign(static_cast<std::size_t>(steps_), -1);
+    waiting_.assign(static_cast<std::size_t>(steps_), -1);
+    next_waiting_.assign(lanes_.size(), -1);
+    done_.assign(lanes_.size(), 0);
+    for (auto i = static_cast<int>(lanes_.size()); i-- > 0;) ready_.push_back(i);
+    do {
+      while (!ready_.empty()) {
+        const int lane = ready_.back();
+        ready_.pop_back();
+        Advance(lane);
+      }
+    } while (ForgetAWait());
+  }
+
+  bool Finished(int lane) const { return done_[lane] == static_cast<int>(lanes_[lane].steps->size()); }
+
+  void Advance(int index) {
+    const LaneOf& lane = lanes_[index];
+    for (; !Finished(index); ++done_[index]) {
+      const int step = lane.first_step + done_[index];
+      const int missing = FirstMissing(index);
+      if (missing != -1) {
+        next_waiting_[index] = std::exchange(waiting_[missing], index);
+        return;
+      }
+      Put(index, step);
+      Wake(step);
+    }
+  }
+
+  void Wake(int step) {
+    for (int lane = std::exchange(waiting_[step], -1); lane != -1; lane = next_waiting_[lane]) ready_.push_back(lane);
+  }
+
+  // Of the first lane that waits for a slot; false: none does.
+  bool ForgetAWait() {
+    for (int index = 0; index < static_cast<int>(lanes_.size()); ++index) {
+      if (Finished(index)) continue;
+      const int step = lanes_[index].first_step + done_[index];
+      for (int s = first_source_[step]; s < first_source_[step + 1]; ++s) {
+        const int filled_by = sources_[s].filled_by;
+        if (filled_by == -1 || number_[filled_by] != -1) continue;
+        sources_[s].filled_by = -1;
+        Wake(filled_by);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  int StepOf(const LaneOf& lane, const After& after) const {
+    return lanes_[lane.channel_lane + after.lane].first_step + after.step;
+  }
+
+  int FirstMissing(int index) const {
+    const LaneOf& lane = lanes_[index];
+    const int step = lane.first_step + done_[index];
+    for (const auto& after : (*lane.steps)[done_[index]].after) {
+      if (number_[StepOf(lane, after)] == -1) return StepOf(lane, after);
+    }
+    for (int s = first_source_[step]; s < first_source_[step + 1]; ++s) {
+      const int filled_by = sources_[s].filled_by;
+      if (filled_by != -1 && number_[filled_by] == -1) return filled_by;
+    }
+    return -1;
+  }
+
+  void Put(int index, int step) {
+    const LaneOf& lane = lanes_[index];
+    const Step& described = (*lane.steps)[done_[index]];
+    const int number = static_cast<int>(graph_.nodes.size());
+    graph_.nodes.push_back({lane.member, index, IndexIn(graph_.works, WorkOf(lane.member, described)),
+                            static_cast<int>(graph_.waits.size())});
+    if (done_[index] > 0) graph_.waits.push_back({number_[step - 1]});
+    for (const auto& after : described.after) graph_.waits.push_back({number_[StepOf(lane, after)]});
+    for (int s = first_source_[step]; s < first_source_[step + 1]; ++s) {
+      if (sources_[s].filled_by != -1) graph_.waits.push_back({number_[sources_[s].filled_by], sources_[s].way});
+    }
+    number_[step] = number;
+  }
+
+  StepGraph::Work WorkOf(int member, const Step& step) {
+    StepGraph::Work work;
+    for (const auto& read : step.reads) ++(IsSlot(read) ? work.slot_reads : work.memory_operands);
+    crossed_.clear();
+    for (const auto& write : step.writes) {
+      if (!IsSlot(write)) {
+        ++work.memory_operands;
+      } else if (write.place == Place::to) {
+        ++work.slot_writes;
+        Cross(RankOf(member), write.peer);
+      } else if (shared_memory_) {
+        ++work.slot_writes;
+      } else {
+        for (const int peer : Others(RankOf(member), ensemble_.nranks())) {
+          ++work.slot_writes;
+          Cross(RankOf(member), peer);
+        }
+      }
+    }
+    for (const auto& [resource, us_per_byte] : crossed_) work.us_per_byte = std::max(work.us_per_byte, us_per_byte);
+    return work;
+  }
+
+  // A step that writes across a link several times shares it with itself.
+  void Cross(int from, int to) {
+    const auto& way = graph_.ways[WayBetween(from, to)];
+    if (way.network || way.us_per_byte == 0) return;
+    for (const int resource : machine_.RouteOf(from, to, 0).resources) {
+      const auto found = std::find_if(crossed_.begin(), crossed_.end(),
+                                      [resource](const auto& each) { return each.first == resource; });
+      const double us = UsPerByte(machine_.resource(resource).bandwidth);
+      if (found != crossed_.end()) {
+        found->second += us;
+      } else {
+        crossed_.emplace_back(resource, us);
+      }
+    }
+  }
+
+  int RankOf(int member) const { return ensemble_.members()[member].rank; }
+
+  int WayBetween(int from, int to) {
+    const auto [found, fresh] =
+        ways_.try_emplace(static_cast<std::uint64_t>(from) << 32 | static_cast<std::uint32_t>(to), 0);
+    if (!fresh) return found->second;
+    const Route route = machine_.RouteOf(from, to, 0);
+    StepGraph::Way way{route.latency, 0, route.network};
+    for (const int resource : route.resources) {
+      way.us_per_byte = std::max(way.us_per_byte, UsPerByte(machine_.resource(resource).bandwidth));
+    }
+    return found->second = IndexIn(graph_.ways, way);
+  }
+
+  StepGraph& graph_;
+  const Machine& machine_;
+  const Ensemble& ensemble_;
+  // Ranks that share a node's cores share its memory too.
+  const bool shared_memory_ = machine_.costs().cores > 0;
+  std::vector<LaneOf> lanes_;
+  int steps_ = 0;
+  std::vector<Passage> filled_;
+  std::vector<Arrival> emptied_;
+  std::vector<Source> sources_;  // those of a step are sources_[first_source_[step] ... first_source_[step + 1])
+  std::vector<int> first_source_;
+  std::vector<int> number_;                      // by step: its node, -1: still to come
+  std::vector<int> waiting_;                     // by step: the first lane that waits for it
+  std::vector<int> next_waiting_;                // by lane: the next one that waits for the same step
+  std::vector<int> done_;                        // by lane: steps
+  std::vector<int> ready_;                       // lanes that may be able to go on
+  std::unordered_map<std::uint64_t, int> ways_;  // by ranks
+  std::vector<std::pair<int, double>> crossed_;  // resources and us a byte, of one step
+};
+
+}  // namespace
+
+StepGraph::StepGraph(const Machine& machine, const Ensemble& ensemble) { Builder(*this, machine, ensemble).Build(); }
+
+}  // namespace tutti

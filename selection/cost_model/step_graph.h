@@ -1,0 +1,61 @@
+// The steps that an ensemble's ranks take for one chunk, in an order in which they can run, with what each waits for:
+// what pricing walks along.
+//
+// Thread-safety: value type.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "selection/cost_model/ensemble.h"
+#include "selection/cost_model/machine.h"
+
+namespace tutti {
+
+struct StepGraph {
+  // A step waits for the one before it in its lane, for others of its rank, and for slots.
+  struct Wait {
+    int node;
+    int way = -1;  // index into ways; -1: same rank
+  };
+  // What a step does; many steps do the same.
+  struct Work {
+    int memory_operands = 0;  // of the user's buffers and scratch
+    int slot_reads = 0;
+    int slot_writes = 0;
+    double us_per_byte = 0;  // of the narrowest link that the step itself writes across
+    friend bool operator==(const Work&, const Work&) = default;
+  };
+  struct Node {
+    int member;
+    int lane;        // counted through all members and channels
+    int work;        // index into works
+    int first_wait;  // its waits are waits[first_wait ... the next node's first_wait)
+  };
+  // Pairs of ranks with the same latency and bandwidth go the same way.
+  struct Way {
+    std::array<double, kWires> latency;
+    double us_per_byte;  // of the narrowest link
+    bool network;        // bytes pass after the writer's step has ended, not while it lasts
+    friend bool operator==(const Way&, const Way&) = default;
+  };
+  struct Send {
+    int member;
+    int peer;
+    int slots;  // a chunk
+    int way;
+  };
+
+  // REQUIRES: machine and ensemble have equally many ranks. Steps whose slot never comes in any order - an ensemble's
+  // stand-ins are not perfect - do not wait for it.
+  StepGraph(const Machine& machine, const Ensemble& ensemble);
+
+  int lanes = 0;
+  std::vector<Node> nodes;  // and one past the end, for its first_wait
+  std::vector<Wait> waits;
+  std::vector<Work> works;
+  std::vector<Way> ways;
+  std::vector<Send> sends;
+};
+
+}  // namespace tutti

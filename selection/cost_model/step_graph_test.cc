@@ -1,0 +1,66 @@
+#include "selection/cost_model/step_graph.h"
+
+#include <gtest/gtest.h>
+
+#include "selection/cost_model/host_machine.h"
+
+namespace tutti {
+namespace {
+
+int StepsOf(const Ensemble& ensemble) {
+  int steps = 0;
+  for (const auto& member : ensemble.members()) {
+    for (const auto& channel : member.channels) {
+      for (const auto& lane : channel.lanes) steps += static_cast<int>(lane.steps.size());
+    }
+  }
+  return steps;
+}
+
+int SlotsRead(const StepGraph& graph) {
+  int slots = 0;
+  for (std::size_t i = 0; i + 1 < graph.nodes.size(); ++i) slots += graph.works[graph.nodes[i].work].slot_reads;
+  return slots;
+}
+
+// Whatever is scheduled, wherever: every step is there once, behind all that it waits for, and every slot that is read
+// has been filled by somebody.
+TEST(StepGraph, OrdersEveryStepBehindWhatItWaitsFor) {
+  for (const auto& [nranks, nodes] :
+       {std::pair{1, 1}, {2, 1}, {7, 1}, {16, 1}, {40, 1}, {64, 1}, {8, 2}, {12, 3}, {64, 8}}) {
+    const Machine machine = HostMachine(DefaultHostCosts(2), ArrangeEvenly(nranks, nodes));
+    for (int c = 0; c < kScheduledCollectives; ++c) {
+      for (int a = tuttiAlgorithmNone + 1; a < tuttiNumAlgorithms; ++a) {
+        const auto collective = static_cast<Collective>(c);
+        const auto algorithm = static_cast<tuttiAlgorithm_t>(a);
+        const auto ensemble = Ensemble::Of(algorithm, {collective, 0, nranks, 0, 1, &machine.arrangement()});
+        if (!ensemble) continue;
+        const StepGraph graph(machine, *ensemble);
+        SCOPED_TRACE(std::string(NameOf(algorithm)) + " " + std::string(NameOf(collective)) + " on " +
+                     std::to_string(nranks) + " ranks, " + std::to_string(nodes) + " nodes");
+        ASSERT_EQ(static_cast<int>(graph.nodes.size()) - 1, StepsOf(*ensemble));
+        int slots = 0;
+        for (int i = 0; i + 1 < static_cast<int>(graph.nodes.size()); ++i) {
+          for (int w = graph.nodes[i].first_wait; w < graph.nodes[i + 1].first_wait; ++w) {
+            ASSERT_LT(graph.waits[w].node, i);
+            slots += graph.waits[w].way != -1 ? 1 : 0;
+          }
+        }
+        EXPECT_EQ(slots, SlotsRead(graph));
+      }
+    }
+  }
+}
+
+TEST(StepGraph, CountsWhatEachRankSends) {
+  const Machine machine = HostMachine(DefaultHostCosts(2), ArrangeEvenly(6, 1));
+  const StepGraph graph(machine, *Ensemble::Of(tuttiAlgorithmRing, {Collective::all_gather, 0, 6}));
+  ASSERT_EQ(graph.sends.size(), 6U);
+  for (const auto& send : graph.sends) {
+    EXPECT_EQ(send.peer, (send.member + 1) % 6);
+    EXPECT_EQ(send.slots, 5);
+  }
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,267 @@
+#include "selection/simulator/flat_schedules.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
+
+#include "base/error.h"
+
+namespace tutti {
+namespace {
+
+// A connection as its writer names it. A post counts once for each reader.
+constexpr int kPost = -1;
+struct Name {
+  int from;
+  int to;
+  int channel;
+  int number;  // of those with that peer; kPost
+  friend bool operator==(const Name&, const Name&) = default;
+};
+
+struct NameHash {
+  std::size_t operator()(const Name& name) const {
+    // Ranks are below 2^16 (Operand::peer) and channels few.
+    return Mix(static_cast<std::uint64_t>(name.from) << 40 | static_cast<std::uint64_t>(name.to) << 24 |
+               static_cast<std::uint64_t>(name.channel) << 8 | static_cast<std::uint64_t>(name.number + 1));
+  }
+};
+
+// Where a rank's schedule fills its connection to `to` for the first time.
+struct Position {
+  std::size_t lane, step, write;
+};
+std::optional<Position> PositionOf(const Channel& channel, const Operand& operand) {
+  for (std::size_t l = 0; l < channel.lanes.size(); ++l) {
+    const auto& steps = channel.lanes[l].steps;
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      const auto found = std::find(steps[s].writes.begin(), steps[s].writes.end(), operand);
+      if (found != steps[s].writes.end()) {
+        return Position{l, s, static_cast<std::size_t>(found - steps[s].writes.begin())};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Folding Unfolded(int nodes) {
+  Folding folding;
+  folding.class_of.resize(static_cast<std::size_t>(nodes));
+  std::iota(folding.class_of.begin(), folding.class_of.end(), 0);
+  folding.node_of = folding.class_of;
+  return folding;
+}
+
+class Flattener {
+ public:
+  Flattener(FlatSchedules& flat, const Machine& machine, const FlatSchedules::Source& source, const Shape& shape,
+            const Folding& folding)
+      : flat_(flat),
+        machine_(machine),
+        arrangement_(machine.arrangement()),
+        source_(source),
+        wire_(static_cast<std::size_t>(shape.wire)),
+        folding_(folding),
+        place_(arrangement_.node_of.size()) {
+    for (const auto& ranks : arrangement_.ranks_on) {
+      for (std::size_t i = 0; i < ranks.size(); ++i) place_[ranks[i]] = i;
+    }
+  }
+
+  void Run() {
+    for (const int node : folding_.node_of) {
+      for (const int rank : arrangement_.ranks_on[node]) Add(source_(rank));
+    }
+    for (const auto& [writer, reads] : strangers_) Resolve(writer, reads);
+    for (std::size_t e = 0; e < flat_.edges_.size(); ++e) Join(static_cast<int>(e));
+  }
+
+ private:
+  // A read whose writer is simulated as somebody else.
+  struct Read {
+    std::uint32_t edge;
+    Name name;
+  };
+
+  int StandInFor(int rank) const {
+    return arrangement_.ranks_on[folding_.StandInFor(arrangement_.node_of[rank])][place_[rank]];
+  }
+
+  void Add(const Schedule& schedule) {
+    if (flat_.channels_ == 0) Begin(schedule);
+    for (std::size_t c = 0; c < schedule.channels.size(); ++c) {
+      const auto first = static_cast<std::uint32_t>(flat_.lanes_.size());
+      const auto& lanes = schedule.channels[c].lanes;
+      for (std::size_t l = 0; l < lanes.size(); ++l) {
+        FlatLane lane{schedule.rank,
+                      static_cast<int>(c),
+                      static_cast<int>(l),
+                      first,
+                      static_cast<std::uint32_t>(lanes.size()),
+                      static_cast<std::uint32_t>(flat_.steps_.size()),
+                      static_cast<std::uint32_t>(lanes[l].steps.size()),
+                      0};
+        for (const Step& step : lanes[l].steps) AddStep(lane, step);
+        flat_.lanes_.push_back(lane);
+      }
+      for (const Lane& lane : lanes) {
+        for (const Step& step : lane.steps) {
+          for (const After& after : step.after)
+            flat_.lanes_[first + static_cast<std::size_t>(after.lane)].awaited = true;
+        }
+      }
+    }
+  }
+
+  void Begin(const Schedule& schedule) {
+    flat_.channels_ = static_cast<int>(schedule.channels.size());
+    for (const std::size_t length : flat_.length_) {
+      flat_.share_unit_.push_back(flat_.channels_ == 1 ? length : ShareBegin(length, 1, schedule.channels.size()));
+    }
+  }
+
+  void AddStep(FlatLane& lane, const Step& step) {
+    FlatStep flat{.block = step.block, .first = static_cast<std::uint32_t>(flat_.operands_.size())};
+    flat.touches = static_cast<std::uint16_t>(step.reads.size() + step.writes.size());
+    flat.afters = static_cast<std::uint8_t>(step.after.size());
+    const auto number = static_cast<std::uint32_t>(flat_.lanes_.size());
+    for (const Operand& read : step.reads) {
+      if (read.place != Place::from && read.place != Place::post) continue;
+      flat_.operands_.push_back(
+          EdgeOf({read.peer, lane.rank, lane.channel, read.place == Place::post ? kPost : read.connection}, number));
+      ++flat.empties;
+    }
+    for (const Operand& write : step.writes) {
+      if (write.place == Place::to) {
+        flat_.operands_.push_back(ConnectionOf({lane.rank, write.peer, lane.channel, write.connection}, number));
+        ++flat.fills;
+      } else if (write.place == Place::post) {
+        AddPost(lane, number);
+        flat.fills += static_cast<std::uint16_t>(machine_.nranks() - 1);
+      }
+    }
+    for (const After& after : step.after) {
+      flat_.operands_.push_back(static_cast<std::uint32_t>(after.lane));
+      flat_.operands_.push_back(static_cast<std::uint32_t>(after.step));
+    }
+    flat_.steps_.push_back(flat);
+    const std::size_t share = flat_.ShareOf(step.block, lane.channel);
+    const auto chunks = (share + flat_.chunk_bytes_ - 1) / flat_.chunk_bytes_;
+    const bool talks = flat.empties + flat.fills > 0;
+    lane.chunks = std::max({lane.chunks, static_cast<std::uint32_t>(chunks), flat_.pairwise_ && talks ? 1u : 0u});
+  }
+
+  void AddPost(const FlatLane& lane, std::uint32_t number) {
+    // Ranks that share a node's cores share its memory too.
+    const bool shared_memory = machine_.costs().cores > 0;
+    bool first = true;
+    for (int reader = 0; reader < machine_.nranks(); ++reader) {
+      if (reader == lane.rank) continue;
+      const std::uint32_t connection = ConnectionOf({lane.rank, reader, lane.channel, kPost}, number);
+      flat_.operands_.push_back(connection);
+      if (arrangement_.node_of[reader] != arrangement_.node_of[lane.rank]) continue;
+      flat_.connections_[connection].rides_along = shared_memory && !first;
+      first = false;
+    }
+  }
+
+  std::uint32_t ConnectionOf(const Name& name, std::uint32_t lane) {
+    const auto [found, added] = connections_.emplace(name, flat_.connections_.size());
+    if (added) {
+      const Route route = machine_.RouteOf(name.from, name.to, name.channel);
+      FlatConnection connection{name.from, name.to, name.channel, lane};
+      connection.network = route.network;
+      connection.per_byte = 1 / machine_.costs().wire_efficiency[wire_];
+      const int node = arrangement_.node_of[name.from];
+      for (const int resource : route.resources) {
+        if (machine_.NodeOfResource(resource) == node) connection.route.push_back(resource);
+      }
+      flat_.connections_.push_back(std::move(connection));
+    }
+    return found->second;
+  }
+
+  std::uint32_t EdgeOf(const Name& name, std::uint32_t lane) {
+    const auto [found, added] = edges_.emplace(name, flat_.edges_.size());
+    if (added) {
+      names_.push_back(name);
+      flat_.edges_.push_back(
+          {.lane = lane,
+           .latency = FromMicroseconds(machine_.RouteOf(name.from, name.to, name.channel).latency[wire_])});
+      if (StandInFor(name.from) != name.from) strangers_[name.from].push_back({found->second, name});
+    }
+    return found->second;
+  }
+
+  // Finds what serves reads from a rank that is simulated as another: what the stand-in fills at the same position.
+  void Resolve(int writer, const std::vector<Read>& reads) {
+    const Schedule theirs = source_(writer);
+    const Schedule ours = source_(StandInFor(writer));
+    for (const Read& read : reads) flat_.edges_[read.edge].connection = Counterpart(theirs, ours, read.name);
+  }
+
+  int Counterpart(const Schedule& theirs, const Schedule& ours, const Name& name) const {
+    const auto& channel = theirs.channels.at(name.channel);
+    if (name.number != kPost) {
+      if (const auto position = PositionOf(channel, By(name.number, To(name.to)))) {
+        const auto& lanes = ours.channels.at(name.channel).lanes;
+        if (position->lane < lanes.size() && position->step < lanes[position->lane].steps.size()) {
+          const auto& writes = lanes[position->lane].steps[position->step].writes;
+          if (position->write < writes.size() && writes[position->write].place == Place::to) {
+            return Find({ours.rank, writes[position->write].peer, name.channel, writes[position->write].connection});
+          }
+        }
+      }
+    }
+    Throw(tuttiInternalError, "rank {} cannot stand for rank {}: their schedules differ where rank {} is written to",
+          ours.rank, theirs.rank, name.to);
+  }
+
+  int Find(const Name& name) const {
+    const auto found = connections_.find(name);
+    if (found == connections_.end()) {
+      Throw(tuttiInvalidArgument, "rank {} reads from rank {} on channel {}, which never writes to it", name.to,
+            name.from, name.channel);
+    }
+    return static_cast<int>(found->second);
+  }
+
+  // Hangs an edge on its connection, whose bytes also cross what the reader's node is reached by.
+  void Join(int index) {
+    FlatEdge& edge = flat_.edges_[index];
+    const Name& name = names_[index];
+    if (edge.connection == -1) edge.connection = Find(name);
+    FlatConnection& connection = flat_.connections_[edge.connection];
+    edge.next = connection.edge;
+    connection.edge = index;
+    const int node = arrangement_.node_of[name.to];
+    if (node == arrangement_.node_of[name.from]) return;
+    for (const int resource : machine_.RouteOf(name.from, name.to, name.channel).resources) {
+      if (machine_.NodeOfResource(resource) == node) connection.route.push_back(resource);
+    }
+  }
+
+  FlatSchedules& flat_;
+  const Machine& machine_;
+  const Arrangement& arrangement_;
+  const FlatSchedules::Source& source_;
+  const std::size_t wire_;
+  const Folding& folding_;
+  std::vector<std::size_t> place_;  // of a rank on its node
+  std::unordered_map<Name, std::uint32_t, NameHash> connections_, edges_;
+  std::vector<Name> names_;                     // by edge
+  std::map<int, std::vector<Read>> strangers_;  // by writer
+};
+
+FlatSchedules::FlatSchedules(const Machine& machine, const Source& source, const Extents& extents, const Shape& shape,
+                             const Folding& folding)
+    : length_(extents.length), chunk_bytes_(shape.chunk_bytes), pairwise_(extents.pairwise) {
+  if (chunk_bytes_ == 0) Throw(tuttiInvalidArgument, "a chunk of 0 bytes; at least 1 is needed");
+  Flattener(*this, machine, source, shape, folding).Run();
+}
+
+}  // namespace tutti

@@ -1,0 +1,127 @@
+#include "selection/simulator/fold.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "algorithms/builders/trees.h"
+
+namespace tutti {
+namespace {
+
+// Where a member stands in a tree.
+struct Standing {
+  int height = -1;
+  int depth = -1;
+  std::array<bool, 2> child = {};
+  auto operator<=>(const Standing&) const = default;
+};
+using Standings = std::array<Standing, kTrees>;
+
+class TreeStandings {
+ public:
+  explicit TreeStandings(int n) : nodes_(n), standings_(n) {
+    for (int i = 0; i < n; ++i) nodes_[i] = DoubleTree(i, n);
+    for (int i = 0; i < n; ++i) {
+      for (int tree = 0; tree < kTrees; ++tree) {
+        Height(i, tree);
+        Depth(i, tree);
+      }
+    }
+  }
+  const Standings& operator[](int member) const { return standings_[member]; }
+
+ private:
+  int Height(int i, int tree) {
+    Standing& standing = standings_[i][tree];
+    if (standing.height != -1) return standing.height;
+    int height = 0;
+    for (int c = 0; c < 2; ++c) {
+      const int child = nodes_[i][tree].children[c];
+      standing.child[c] = child != -1;
+      if (child != -1) height = std::max(height, 1 + Height(child, tree));
+    }
+    return standing.height = height;
+  }
+  int Depth(int i, int tree) {
+    Standing& standing = standings_[i][tree];
+    if (standing.depth != -1) return standing.depth;
+    const int parent = nodes_[i][tree].parent;
+    return standing.depth = parent == -1 ? 0 : 1 + Depth(parent, tree);
+  }
+
+  std::vector<std::array<TreeNode, kTrees>> nodes_;
+  std::vector<Standings> standings_;
+};
+
+// Classes of equal keys; the middle one of each class, as the most usual, stands for it.
+template <typename Key>
+Folding ByKey(const std::vector<Key>& keys) {
+  std::map<Key, std::vector<int>> members;
+  for (std::size_t node = 0; node < keys.size(); ++node) members[keys[node]].push_back(static_cast<int>(node));
+  Folding folding;
+  folding.class_of.resize(keys.size());
+  for (const auto& [key, nodes] : members) {
+    for (const int node : nodes) folding.class_of[node] = folding.classes();
+    folding.node_of.push_back(nodes[nodes.size() / 2]);
+  }
+  return folding;
+}
+
+Folding OneForAll(int nodes) { return {std::vector<int>(static_cast<std::size_t>(nodes), 0), {0}}; }
+
+// By where the nodes' members stand in the trees: its ranks, or, in trees of nodes, itself.
+Folding FoldTree(const std::vector<std::vector<int>>& members_of, int members) {
+  const TreeStandings standings(members);
+  std::vector<std::vector<Standings>> keys;
+  for (const auto& own : members_of) {
+    auto& key = keys.emplace_back();
+    for (const int member : own) key.push_back(standings[member]);
+  }
+  return ByKey(keys);
+}
+
+std::vector<std::vector<int>> Themselves(int nodes) {
+  std::vector<std::vector<int>> selves;
+  for (int node = 0; node < nodes; ++node) selves.push_back({node});
+  return selves;
+}
+
+bool Even(const Arrangement& arrangement) {
+  return std::all_of(arrangement.ranks_on.begin(), arrangement.ranks_on.end(),
+                     [&](const auto& ranks) { return ranks.size() == arrangement.ranks_on.front().size(); });
+}
+
+// Partners by exclusive-or keep their place on the node only then.
+bool PowersOfTwo(const Arrangement& arrangement) {
+  return std::has_single_bit(static_cast<unsigned>(arrangement.nranks())) &&
+         std::has_single_bit(static_cast<unsigned>(arrangement.nodes()));
+}
+
+}  // namespace
+
+std::optional<Folding> Fold(tuttiAlgorithm_t algorithm, Collective collective, const Arrangement& arrangement) {
+  if (!Even(arrangement)) return std::nullopt;
+  if (collective == Collective::all_reduce && algorithm == tuttiAlgorithmDoubleBinaryTree) {
+    return FoldTree(arrangement.ranks_on, arrangement.nranks());
+  }
+  if (collective == Collective::all_reduce && algorithm == tuttiAlgorithmTwoLevelTree) {
+    return FoldTree(Themselves(arrangement.nodes()), arrangement.nodes());
+  }
+  // Nodes exchange in turns, each with another partner: no node does what its neighbour does. (An ensemble takes it for
+  // a rotation even so, which does for a price.)
+  if (collective == Collective::all_to_all && algorithm == tuttiAlgorithmTwoLevel) return std::nullopt;
+  switch (SymmetryOf(algorithm, collective)) {
+    case Symmetry::rotation: return OneForAll(arrangement.nodes());
+    case Symmetry::exchange:
+      if (PowersOfTwo(arrangement)) return OneForAll(arrangement.nodes());
+      return std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace tutti

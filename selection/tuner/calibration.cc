@@ -1,0 +1,80 @@
+#include "selection/tuner/calibration.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "base/json.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kVersion = 1;
+constexpr char kFormat[] = "tutti_calibration";
+constexpr char kCosts[] = "costs";
+constexpr char kTables[] = "tables";
+
+}  // namespace
+
+std::string DefaultCalibrationPath() {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) return "";
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  if (cache == nullptr && home == nullptr) return "";
+  const auto root = cache != nullptr ? std::filesystem::path(cache) : std::filesystem::path(home) / ".cache";
+  return root / "tutti" / (std::string(host.data()) + ".json");
+}
+
+Calibration LoadCalibration(const std::string& path, int cores) {
+  std::string name = path;
+  if (name.empty()) {
+    name = DefaultCalibrationPath();
+    std::error_code error;
+    if (name.empty() || !std::filesystem::exists(name, error)) name = "none";
+  }
+  if (name == "none") return {"", DefaultHostCosts(cores)};
+  return ParseCalibration(ReadFile(name, kMaxTableFile), name, cores);
+}
+
+Calibration ParseCalibration(const std::string& text, const std::string& name, int cores) {
+  const JsonDocument document(text, name);
+  const auto root = document.root();
+  root.Whole(kFormat, kVersion, kVersion);
+  Calibration calibration{name, HostCostsFromJson(root.At(kCosts))};
+  // The ranks of this job may share fewer cores than were there when it was measured.
+  calibration.costs.costs.cores = cores;
+  if (!root.Has(kTables)) return calibration;
+  for (const auto& table : root.List(kTables)) calibration.tables.push_back(table.Spelled());
+  return calibration;
+}
+
+std::string ToJson(const Calibration& calibration) {
+  nlohmann::ordered_json json;
+  json[kFormat] = kVersion;
+  json[kCosts] = nlohmann::ordered_json::parse(ToJson(calibration.costs));
+  json[kTables] = nlohmann::ordered_json::array();
+  for (const auto& table : calibration.tables) json[kTables].push_back(nlohmann::ordered_json::parse(table));
+  return JsonText(json);
+}
+
+bool Calibration::TableFor(const Conditions& conditions, SelectionTable& table) const {
+  // What was measured holds for free choices by one thread a rank.
+  const Forced& forced = conditions.forced;
+  bool free = forced.channels == 0 && forced.chunk_bytes == 0 && !forced.wire && !conditions.deterministic &&
+              conditions.threads == 1;
+  for (const auto& algorithm : forced.algorithm) free = free && !algorithm;
+  if (!free) return false;
+  for (const auto& text : tables) {
+    if (!SelectionTable::IsFor(text, name, conditions)) continue;
+    table = SelectionTable::FromJson(text, name, conditions);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace tutti

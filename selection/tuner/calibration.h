@@ -1,0 +1,37 @@
+// What `tutti calibrate` measured on a machine and later runs load: the machine's constants, and for some numbers of
+// ranks which plan was the fastest.
+//
+// Thread-safety: value type; functions read files only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "selection/cost_model/host_machine.h"
+#include "selection/tuner/selection_table.h"
+
+namespace tutti {
+
+struct Calibration {
+  std::string name;  // of the file; empty: these are defaults
+  HostCosts costs;
+  std::vector<std::string> tables = {};  // SelectionTable::ToJson, one for each number of ranks
+
+  // Fills `table` with what was measured under such conditions. False: nothing was.
+  bool TableFor(const Conditions& conditions, SelectionTable& table) const;
+};
+
+// The largest calibration or selection-table file that is read. The calibration of one machine has some 100 KB.
+inline constexpr std::size_t kMaxTableFile = std::size_t{4} << 20;
+
+// $XDG_CACHE_HOME/tutti/HOST.json, or ~/.cache/...; empty if there is no home.
+std::string DefaultCalibrationPath();
+
+// `path`: the setting's; "none": the defaults; empty: DefaultCalibrationPath() if there is such a file, else the
+// defaults, for ranks that share `cores`. Throws tuttiInvalidArgument for a file that is wrong.
+Calibration LoadCalibration(const std::string& path, int cores);
+// The same, from a file's text.
+Calibration ParseCalibration(const std::string& text, const std::string& name, int cores);
+std::string ToJson(const Calibration& calibration);
+
+}  // namespace tutti

@@ -1,0 +1,182 @@
+#include "selection/tuner/select.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/quiet_thread.h"
+
+namespace tutti {
+namespace {
+
+// Sizes that are priced: powers of two; between them times are smooth.
+constexpr std::size_t kLargestPriced = std::size_t{1} << 32;
+// A change of plan must be worth it: predictions are no better than this.
+constexpr double kWorthChanging = 0.97;
+// Of ways that differ by less the one with the fewest pieces is taken: each is a chance to wait.
+constexpr double kAlike = 1.15;
+// Breakpoints are found to a sixteenth of their size.
+constexpr std::size_t kBreakpointParts = 16;
+// What a pairwise exchange is priced at: nobody knows, and the plan must not depend on it.
+constexpr std::size_t kPairwiseBytes = 64 * 1024;
+
+// Chunks of all channels, of blocks of `block` bytes.
+std::size_t Pieces(const Candidate& way, const Price& price, std::size_t block) {
+  const auto channels = static_cast<std::size_t>(way.channels * price.unit_channels());
+  const std::size_t share = (block + channels - 1) / channels;
+  return channels * std::max<std::size_t>(1, (share + way.shape.chunk_bytes - 1) / way.shape.chunk_bytes);
+}
+
+}  // namespace
+
+const Price& Pricing::PriceOf(tuttiAlgorithm_t algorithm, Collective collective) {
+  auto& price = prices_[{algorithm, collective}];
+  if (price == nullptr) {
+    const auto* program = conditions_.programs[static_cast<std::size_t>(collective)];
+    price = std::make_unique<Price>(machine_, algorithm == tuttiAlgorithmProgram
+                                                  ? Ensemble::Of(*program)
+                                                  : *Ensemble::Of(algorithm, conditions_.Ask(collective)));
+  }
+  return *price;
+}
+
+// Input and output of all ranks of the fullest node.
+std::size_t Pricing::Footprint(Collective collective, std::size_t bytes) const {
+  std::size_t ranks = 0;
+  for (const auto& node : machine_.arrangement().ranks_on) ranks = std::max(ranks, node.size());
+  const auto n = static_cast<std::size_t>(conditions_.nranks);
+  switch (collective) {
+    case Collective::all_reduce:
+    case Collective::broadcast:
+    case Collective::reduce: return 2 * bytes * ranks;
+    case Collective::all_to_all: return 2 * n * bytes * ranks;
+    case Collective::gather:
+    case Collective::scatter: return 2 * n * bytes;
+    default: return (n + 1) * bytes * ranks;
+  }
+}
+
+double Pricing::Microseconds(const Candidate& candidate, const Kind& kind, std::size_t bytes) {
+  const Price& price = PriceOf(candidate.algorithm, kind.collective);
+  const std::size_t block = BlockBytes(price.pieces(), bytes);
+  return price.Microseconds({.block_bytes = block,
+                             .footprint = Footprint(kind.collective, bytes),
+                             .channels = candidate.channels,
+                             .shape = Fitting(candidate.shape, block, candidate.channels * price.unit_channels())});
+}
+
+Priced Pricing::Best(tuttiAlgorithm_t algorithm, const Kind& kind, std::size_t bytes) {
+  const Price& price = PriceOf(algorithm, kind.collective);
+  const std::size_t block = BlockBytes(price.pieces(), bytes);
+  const auto ways = WaysToMove(algorithm, kind, conditions_, block, price.on_gpu());
+  std::vector<double> us;
+  for (const auto& way : ways) us.push_back(Microseconds(way, kind, bytes));
+  const double alike = kAlike * *std::min_element(us.begin(), us.end());
+  const auto pieces = [&](const Candidate& way) { return Pieces(way, price, block); };
+  std::size_t best = ways.size();
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    if (us[i] > alike) continue;
+    if (best == ways.size() || std::pair(pieces(ways[i]), us[i]) < std::pair(pieces(ways[best]), us[best])) {
+      best = i;
+    }
+  }
+  return {algorithm, "", ways[best], us[best]};
+}
+
+std::vector<Priced> Pricing::Compare(const Kind& kind, std::size_t bytes) {
+  std::vector<Priced> all;
+  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
+    const auto algorithm = static_cast<tuttiAlgorithm_t>(i);
+    const auto why_not = WhyNot(algorithm, kind, conditions_);
+    all.push_back(why_not.empty() ? Best(algorithm, kind, bytes) : Priced{algorithm, why_not});
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Priced& a, const Priced& b) {
+    return a.why_not.empty() != b.why_not.empty() ? a.why_not.empty() : a.us < b.us;
+  });
+  return all;
+}
+
+// The best of this size, if it differs from `incumbent` by enough to change, does with fewer pieces, or that one's
+// slots are too short.
+std::optional<Priced> Pricing::Better(const Candidate& incumbent, const Kind& kind, std::size_t bytes) {
+  Priced best = Compare(kind, bytes).front();
+  if (best.candidate == incumbent) return std::nullopt;
+  const Price& price = PriceOf(incumbent.algorithm, kind.collective);
+  const std::size_t block = BlockBytes(price.pieces(), bytes);
+  if (Fitting(incumbent.shape, block, incumbent.channels * price.unit_channels()) != incumbent.shape) return best;
+  const bool fewer_pieces = best.candidate.algorithm == incumbent.algorithm &&
+                            Pieces(best.candidate, price, block) < Pieces(incumbent, price, block);
+  const double us = Microseconds(incumbent, kind, bytes);
+  if (best.us > (fewer_pieces ? kAlike : kWorthChanging) * us) return std::nullopt;
+  return best;
+}
+
+std::vector<TableEntry> Pricing::MakeRow(const Kind& kind) {
+  const std::size_t first = kind.pairwise ? kPairwiseBytes : 1;
+  const Priced smallest = Compare(kind, first).front();
+  std::vector<TableEntry> row = {{0, smallest.candidate, smallest.us}};
+  if (kind.pairwise) return row;
+  for (std::size_t bytes = 2 * first; bytes <= kLargestPriced; bytes *= 2) {
+    auto better = Better(row.back().candidate, kind, bytes);
+    if (!better) continue;
+    std::size_t stays = bytes / 2;
+    std::size_t changes = bytes;
+    while (changes - stays > stays / kBreakpointParts + 1) {
+      const std::size_t middle = std::midpoint(stays, changes);
+      if (auto there = Better(row.back().candidate, kind, middle)) {
+        better = std::move(there);
+        changes = middle;
+      } else {
+        stays = middle;
+      }
+    }
+    row.push_back({changes, better->candidate, better->us});
+  }
+  return row;
+}
+
+void Pricing::Complete(SelectionTable& table, int threads) {
+  const auto& kinds = AllKinds();
+  std::vector<std::vector<TableEntry>> rows(kinds.size());
+  // Kinds of one collective share prices, so whoever takes a collective prices all of its kinds.
+  std::atomic<int> next{0};
+  std::mutex failing;
+  std::exception_ptr failure;
+  const auto price_collectives = [&](Pricing& pricing) {
+    try {
+      for (int c = next++; c < kScheduledCollectives; c = next++) {
+        for (std::size_t k = 0; k < kinds.size(); ++k) {
+          const bool mine = kinds[k].collective == static_cast<Collective>(c);
+          if (mine && !table.Has(kinds[k])) rows[k] = pricing.MakeRow(kinds[k]);
+        }
+      }
+    } catch (...) {
+      const std::lock_guard lock(failing);
+      failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> helpers;
+  try {
+    for (int i = 1; i < std::min(threads, kScheduledCollectives); ++i) {
+      helpers.push_back(QuietThread([&] {
+        Pricing own(machine_, conditions_);
+        price_collectives(own);
+      }));
+    }
+  } catch (const std::system_error&) {
+    // No more threads are to be had: those that there are do it all.
+  }
+  price_collectives(*this);
+  for (auto& helper : helpers) helper.join();
+  if (failure != nullptr) std::rethrow_exception(failure);
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    if (!table.Has(kinds[k])) table.Set(kinds[k], std::move(rows[k]));
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,285 @@
+#include "selection/tuner/select.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "algorithms/msccl/program.h"
+#include "base/error.h"
+#include "selection/cost_model/host_machine.h"
+#include "selection/tuner/explain.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kCapacity = 200'000;
+
+Conditions On(int nranks) {
+  Conditions conditions;
+  conditions.nranks = nranks;
+  conditions.max_channels = 2;
+  conditions.threads = 1;
+  conditions.bulk_capacity = kCapacity;
+  return conditions;
+}
+
+Machine Host(int nranks, int cores = 2) { return HostMachine(DefaultHostCosts(cores), ArrangeEvenly(nranks, 1)); }
+
+SelectionTable TableFor(const Conditions& conditions) {
+  const Machine machine = Host(conditions.nranks);
+  SelectionTable table;
+  Pricing(machine, conditions).Complete(table);
+  return table;
+}
+
+std::size_t CapacityOf(Wire wire) {
+  return wire == Wire::line ? kLineShape.capacity : wire == Wire::inlined ? kInlineShape.capacity : kCapacity;
+}
+
+// Whatever is asked, the answer can be built and fits its slots.
+TEST(Select, AlwaysAnswersWithSomethingThatWorks) {
+  for (const int nranks : {1, 2, 3, 8, 20, 65}) {
+    for (const int forced : {0, 1, 2, 3, 4, 5, 6, 7, 8}) {
+      Conditions conditions = On(nranks);
+      if (forced != 0)
+        ParseForcedAlgorithms(std::string(NameOf(static_cast<tuttiAlgorithm_t>(forced))), nranks, conditions.forced);
+      const auto table = TableFor(conditions);
+      for (const auto& kind : AllKinds()) {
+        for (const std::size_t bytes : {0, 1, 48, 49, 1456, 1457, 16'384, 32'769, 1 << 20, 1 << 30}) {
+          const auto& candidate = table.At(kind, bytes).candidate;
+          ASSERT_EQ(WhyNot(candidate.algorithm, kind, conditions), "");
+          Question question = conditions.Ask(kind.collective);
+          question.channels = candidate.channels;
+          const auto schedule = Build(candidate.algorithm, question);
+          ASSERT_TRUE(schedule.has_value()) << ToString(kind) << ' ' << nranks << ' ' << forced;
+          const auto channels = static_cast<int>(schedule->channels.size());
+          ASSERT_LE(channels, conditions.max_channels);
+          const auto block = BlockBytes(schedule->pieces(), bytes);
+          const auto shape = Fitting(candidate.shape, block, channels);
+          ASSERT_GT(shape.chunk_bytes, 0U);
+          ASSERT_LE(shape.chunk_bytes, CapacityOf(shape.wire));
+          ASSERT_TRUE(shape.chunk_bytes % kCacheLine == 0 || block <= channels * shape.chunk_bytes) << bytes;
+          if (forced != 0 && Supports(static_cast<tuttiAlgorithm_t>(forced), kind.collective, nranks)) {
+            const bool passed_over =
+                kind.pairwise && PassesBlocksOn(static_cast<tuttiAlgorithm_t>(forced), kind.collective);
+            EXPECT_EQ(candidate.algorithm == forced, !passed_over) << ToString(kind) << ' ' << nranks;
+          }
+        }
+      }
+    }
+  }
+}
+
+// What a buffer is cut into, and what a rank's block is, decides which wire carries it.
+TEST(Select, ProgramsServeTheirCollective) {
+  const Program program = ReadProgram("algorithms/msccl/testdata/ring_all_gather.xml");
+  EXPECT_EQ(program.ranks.front().pieces(), 2);
+  Conditions conditions = On(4);
+  EXPECT_NE(WhyNot(tuttiAlgorithmProgram, {Collective::all_gather}, conditions), "");
+  const auto c = static_cast<std::size_t>(Collective::all_gather);
+  conditions.max_channels = 1;
+  conditions.programs[c] = &program.ranks;
+  conditions.forced.algorithm[c] = tuttiAlgorithmProgram;
+  const auto table = TableFor(conditions);
+  EXPECT_EQ(SelectionTable::FromJson(table.ToJson(conditions), "here", conditions), table);
+  for (const auto& entry : table.Row({Collective::all_gather})) {
+    EXPECT_EQ(entry.candidate.algorithm, tuttiAlgorithmProgram);
+    EXPECT_EQ(entry.candidate.channels, 1);
+  }
+  EXPECT_NE(table.At({Collective::all_reduce}, 1000).candidate.algorithm, tuttiAlgorithmProgram);
+  // Two pieces of a rank's block travel by themselves: each fits a slot.
+  const auto& shape = table.At({Collective::all_gather}, 2 * 1408).candidate.shape;
+  EXPECT_EQ(shape, (Shape{Wire::inlined, kInlineShape.capacity}));
+}
+
+TEST(Select, ForcesPerCollective) {
+  Conditions conditions = On(4);
+  ParseForcedAlgorithms("ring,broadcast:binomial", 4, conditions.forced);
+  const auto table = TableFor(conditions);
+  EXPECT_EQ(table.At({Collective::all_reduce}, 1 << 20).candidate.algorithm, tuttiAlgorithmRing);
+  EXPECT_EQ(table.At({Collective::broadcast}, 1 << 20).candidate.algorithm, tuttiAlgorithmBinomial);
+  EXPECT_NE(table.At({Collective::all_to_all}, 1 << 20).candidate.algorithm, tuttiAlgorithmRing) << "has no such form";
+}
+
+TEST(Select, RefusesImpossibleForces) {
+  Forced forced;
+  const auto refused = [&](const std::string& text) {
+    try {
+      ParseForcedAlgorithms(text, 4, forced);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refused("quickest").find("algorithm \"quickest\" is unknown; there are direct, two_shot, ring"),
+            std::string::npos);
+  EXPECT_NE(refused("allreduce:ring").find("collective \"allreduce\" is unknown; there are all_reduce"),
+            std::string::npos);
+  EXPECT_NE(refused("all_to_all:ring").find("ring has no form of all_to_all on 4 ranks; there are direct, bruck"),
+            std::string::npos);
+}
+
+TEST(Select, HonoursForcedWireChunkAndChannels) {
+  Conditions conditions = On(4);
+  conditions.threads = 2;
+  conditions.forced.chunk_bytes = 4096;
+  conditions.forced.channels = 2;
+  const auto forced = TableFor(conditions).At({Collective::all_gather}, 1 << 20).candidate;
+  EXPECT_EQ(forced.shape, (Shape{Wire::bulk, 4096}));
+  EXPECT_EQ(forced.channels, 2);
+  conditions.forced = {};
+  conditions.forced.wire = Wire::bulk;
+  EXPECT_EQ(TableFor(conditions).At({Collective::all_gather}, 8).candidate.shape.wire, Wire::bulk);
+}
+
+TEST(Select, DeterministicMeansAProvenAlgorithm) {
+  Conditions conditions = On(4);
+  conditions.deterministic = true;
+  ParseForcedAlgorithms("ring", 4, conditions.forced);
+  const auto table = TableFor(conditions);
+  for (const std::size_t bytes : {8, 1 << 20}) {
+    const auto algorithm = table.At({Collective::all_reduce}, bytes).candidate.algorithm;
+    EXPECT_TRUE(algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot);
+  }
+  EXPECT_EQ(table.At({Collective::all_gather}, 8).candidate.algorithm, tuttiAlgorithmRing) << "nothing is added up";
+}
+
+TEST(Select, LowPrecisionIsRoundedOnce) {
+  const auto table = TableFor(On(40));
+  for (std::size_t bytes = 1; bytes <= 1 << 30; bytes *= 4) {
+    const auto algorithm = table.At({Collective::all_reduce, true}, bytes).candidate.algorithm;
+    EXPECT_TRUE(algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot) << bytes;
+  }
+}
+
+TEST(Select, BlocksThatOnlyAPairKnowsTravelInBulkByOnePlan) {
+  const Kind pairwise{Collective::all_to_all, false, true};
+  const auto table = TableFor(On(4));
+  EXPECT_EQ(table.At({Collective::all_to_all}, 8).candidate.shape.wire, Wire::line);
+  EXPECT_EQ(table.Row(pairwise).size(), 1U);
+  EXPECT_EQ(table.At(pairwise, 8).candidate.shape.wire, Wire::bulk);
+}
+
+TEST(Select, ThreadsGetChannels) {
+  Conditions conditions = On(2);
+  EXPECT_EQ(TableFor(conditions).At({Collective::all_reduce}, 1 << 24).candidate.channels, 1);
+  conditions.threads = 2;
+  EXPECT_EQ(TableFor(conditions).At({Collective::all_reduce}, 1 << 24).candidate.channels, 2);
+  EXPECT_EQ(TableFor(conditions).At({Collective::all_reduce}, 8).candidate.channels, 1);
+}
+
+// The slots of all ranks of a core have to stay in its cache.
+TEST(Select, RanksThatShareACoreTakeShorterChunks) {
+  constexpr int kRanks = 8;
+  constexpr std::size_t kBytes = 64 << 20;
+  Conditions conditions = On(kRanks);
+  conditions.bulk_capacity = 512 << 10;
+  for (const auto collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+    std::size_t last = 0;
+    for (const int cores : {1, 2, 8}) {
+      const Machine machine = Host(kRanks, cores);
+      const auto chunk = Pricing(machine, conditions).Compare({collective}, kBytes).front().candidate.shape.chunk_bytes;
+      EXPECT_GT(chunk, last) << NameOf(collective) << " with " << cores << " cores";
+      last = chunk;
+    }
+  }
+}
+
+// Slots that refer bound no chunk, but lengths still have 32 bits; and a GPU has room for so many lanes.
+TEST(Select, GpusBoundChunksAndChannels) {
+  Conditions conditions = On(2);
+  conditions.threads = 0;
+  conditions.max_channels = 96;
+  conditions.most_lanes = 33;
+  conditions.gpu_slots = {false, true, 1024, 64 * 1024, true};
+  EXPECT_EQ(ChunkCapacity(Wire::bulk, conditions, true), kLongestChunk);
+  EXPECT_LE(kLongestChunk, std::numeric_limits<std::uint32_t>::max());
+  EXPECT_EQ(ChunkCapacity(Wire::bulk, conditions, false), 64 * 1024);
+  EXPECT_EQ(ChunkCapacity(Wire::line, conditions, true), 1024);
+  constexpr std::size_t kBlock = std::size_t{64} << 20;
+  int most = 0;
+  std::size_t longest = 0;
+  for (const bool refers : {false, true}) {
+    longest = 0;
+    for (const auto& way :
+         WaysToMove(tuttiAlgorithmTwoShot, {Collective::all_reduce}, conditions, kBlock, {3, refers})) {
+      most = std::max(most, way.channels);
+      longest = std::max(longest, way.shape.chunk_bytes);
+    }
+    EXPECT_EQ(most, 33 / 3);
+    EXPECT_EQ(longest > 64 * 1024, refers);
+  }
+}
+
+TEST(Select, TwoLevelsAreForSeveralNodes) {
+  Conditions conditions = On(16);
+  const Kind all_reduce{Collective::all_reduce};
+  EXPECT_EQ(WhyNot(tuttiAlgorithmTwoLevel, all_reduce, conditions), "is for several nodes; here is one");
+  EXPECT_EQ(WhyImpossible(tuttiAlgorithmTwoLevel, all_reduce, conditions), "") << "but it may be forced";
+  conditions.where = ArrangeEvenly(16, 2);
+  EXPECT_EQ(WhyNot(tuttiAlgorithmTwoLevel, all_reduce, conditions), "");
+}
+
+TEST(Select, ThreadsShareTheWorkNotTheAnswer) {
+  const Conditions conditions = On(24);
+  const Machine machine = Host(24);
+  SelectionTable table;
+  Pricing(machine, conditions).Complete(table, 3);
+  EXPECT_EQ(table, TableFor(conditions));
+}
+
+TEST(Select, TablesSurviveJson) {
+  const Conditions conditions = On(8);
+  const auto table = TableFor(conditions);
+  EXPECT_EQ(SelectionTable::FromJson(table.ToJson(conditions), "here", conditions), table);
+}
+
+TEST(Select, RefusesBrokenTables) {
+  const Conditions conditions = On(8);
+  const auto refused = [&](const std::string& text) {
+    try {
+      SelectionTable::FromJson(text, "file", conditions);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string head = R"({"tutti_selection": 1, "ranks": 8, "nodes": 1, "rows": [)";
+  const auto row = [&](const std::string& entry) {
+    return head + R"({"collective": "all_reduce", "entries": [)" + entry + "]}]}";
+  };
+  const std::string good =
+      R"({"from_bytes": 0, "algorithm": "ring", "channels": 1, "wire": "bulk", "chunk_bytes": 64})";
+  EXPECT_EQ(refused(row(good)), "");
+  EXPECT_EQ(refused("[]"), "file: a list of 0 where an object belongs");
+  EXPECT_EQ(refused(R"({"tutti_selection": 1, "ranks": 4, "nodes": 1, "rows": []})"),
+            "file: it is for 4 ranks on 1 nodes; here are 8 on 1");
+  EXPECT_EQ(refused(row("")), "file: rows[0]: all_reduce has no entries");
+  EXPECT_EQ(refused(row(good + "," + good)),
+            "file: rows[0].entries[1]: the entries of all_reduce must begin at 0 and ascend; there is 0");
+  EXPECT_EQ(
+      refused(row(R"({"from_bytes": 0, "algorithm": "bruck", "channels": 1, "wire": "bulk", "chunk_bytes": 64})")),
+      "file: rows[0].entries[0]: bruck cannot serve all_reduce: it has no form of it on so many ranks");
+  EXPECT_EQ(refused(row(R"({"from_bytes": 0, "algorithm": "ring", "channels": 9, "wire": "bulk", "chunk_bytes": 64})")),
+            "file: rows[0].entries[0]: \"channels\" is 9; it takes a whole number from 1 to 2");
+  EXPECT_EQ(refused(row(R"({"from_bytes": -1, "algorithm": "ring"})")),
+            "file: rows[0].entries[0]: \"from_bytes\" is -1; it takes a whole number from 0 to 18446744073709551615");
+  EXPECT_EQ(refused(row(R"({"from_bytes": 0, "algorithm": "ring", "channels": 1, "wire": "line", "chunk_bytes": 40})")),
+            "file: rows[0].entries[0]: \"chunk_bytes\" is 40, which is no multiple of 64");
+}
+
+TEST(Explain, NamesEveryAlgorithm) {
+  const Conditions conditions = On(4);
+  const Machine machine = Host(4);
+  Pricing pricing(machine, conditions);
+  const auto chosen = pricing.Compare({Collective::all_reduce}, 1 << 20).front().candidate;
+  const auto text = Explain(pricing, {Collective::all_reduce}, 1 << 20, chosen);
+  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
+    EXPECT_NE(text.find(NameOf(static_cast<tuttiAlgorithm_t>(i))), std::string::npos) << text;
+  }
+  EXPECT_NE(text.find("chosen\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("bruck: has no form of it on so many ranks"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,58 @@
+// libFuzzer target. Selection tables and calibrations: any text either gives a consistent table or is refused. A table
+// that was read is written and read again, and is the same.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "selection/tuner/calibration.h"
+#include "selection/tuner/selection_table.h"
+
+namespace {
+
+void Require(bool promise) {
+  if (!promise) __builtin_trap();
+}
+
+void RequireSound(const tutti::SelectionTable& table, const tutti::Conditions& conditions) {
+  for (const auto& kind : tutti::AllKinds()) {
+    if (!table.Has(kind)) continue;
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{4096}, SIZE_MAX}) {
+      const auto& candidate = table.At(kind, bytes).candidate;
+      Require(candidate.channels >= 1 && candidate.channels <= conditions.max_channels);
+      Require(candidate.shape.chunk_bytes >= 1);
+    }
+  }
+  const auto again = tutti::SelectionTable::FromJson(table.ToJson(conditions), "again", conditions);
+  Require(again == table);
+}
+
+tutti::Conditions FourRanks() {
+  tutti::Conditions conditions;
+  conditions.nranks = 4;
+  conditions.max_channels = 2;
+  conditions.threads = 1;
+  conditions.bulk_capacity = std::size_t{1} << 20;
+  return conditions;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const tutti::Conditions conditions = FourRanks();
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  try {
+    RequireSound(tutti::SelectionTable::FromJson(text, "table.json", conditions), conditions);
+  } catch (const tutti::Error& error) {
+    Require(error.code() == tuttiInvalidArgument);
+  }
+  try {
+    const auto calibration = tutti::ParseCalibration(text, "calibration.json", 2);
+    Require(calibration.costs.costs.operation_us > 0 && !calibration.costs.costs.executor_bandwidth.empty());
+    tutti::SelectionTable table;
+    if (calibration.TableFor(conditions, table)) RequireSound(table, conditions);
+  } catch (const tutti::Error& error) {
+    Require(error.code() == tuttiInvalidArgument);
+  }
+  return 0;
+}

@@ -1,0 +1,150 @@
+#include "selection/tuner/selection_table.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/plain_text.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kVersion = 1;
+constexpr int kMostRanks = std::numeric_limits<int>::max();
+
+// The names of a file's entries.
+constexpr char kFormat[] = "tutti_selection";
+constexpr char kRanks[] = "ranks";
+constexpr char kNodes[] = "nodes";
+constexpr char kRows[] = "rows";
+constexpr char kCollective[] = "collective";
+constexpr char kLowPrecision[] = "low_precision";
+constexpr char kPairwise[] = "pairwise";
+constexpr char kEntries[] = "entries";
+constexpr char kFrom[] = "from_bytes";
+constexpr char kAlgorithm[] = "algorithm";
+constexpr char kChannels[] = "channels";
+constexpr char kWire[] = "wire";
+constexpr char kChunk[] = "chunk_bytes";
+constexpr char kUs[] = "us";
+
+int NodesOf(const Conditions& conditions) { return std::max(1, conditions.where.nodes()); }
+
+Kind ReadKind(const JsonValue& row) {
+  const auto word = row.Text(kCollective);
+  const bool low_precision = row.Flag(kLowPrecision, false);
+  const bool pairwise = row.Flag(kPairwise, false);
+  for (const auto& kind : AllKinds()) {
+    if (NameOf(kind.collective) == word && kind.low_precision == low_precision && kind.pairwise == pairwise)
+      return kind;
+  }
+  row.Refuse("there is no row for collective {} with these flags", Quoted(word));
+}
+
+TableEntry ReadEntry(const JsonValue& object, const Kind& kind, const Conditions& conditions) {
+  TableEntry entry;
+  entry.from_bytes = object.Whole(kFrom, 0, std::numeric_limits<std::size_t>::max());
+  const auto word = object.Text(kAlgorithm);
+  const auto algorithm = AlgorithmFromName(word);
+  if (!algorithm) object.Refuse("algorithm {} is unknown", Quoted(word));
+  if (const auto why = WhyNot(*algorithm, kind, conditions); !why.empty()) {
+    object.Refuse("{} cannot serve {}: it {}", word, ToString(kind), why);
+  }
+  auto& candidate = entry.candidate;
+  candidate.algorithm = *algorithm;
+  candidate.channels =
+      static_cast<int>(object.Whole(kChannels, 1, static_cast<std::uint64_t>(conditions.max_channels)));
+  const auto wire = WireFromName(object.Text(kWire));
+  if (!wire) object.Refuse("wire {} is unknown; there are line, inline and bulk", Quoted(object.Text(kWire)));
+  candidate.shape.wire = *wire;
+  if (kind.pairwise && *wire != Wire::bulk) object.Refuse("blocks that only a pair knows travel in bulk");
+  const std::size_t most = ChunkCapacity(*wire, conditions, true);
+  candidate.shape.chunk_bytes = object.Whole(kChunk, 1, most);
+  const bool short_wire = *wire != Wire::bulk && candidate.shape.chunk_bytes == most;
+  if (candidate.shape.chunk_bytes % kCacheLine != 0 && !short_wire) {
+    object.Refuse("\"{}\" is {}, which is no multiple of {}", kChunk, candidate.shape.chunk_bytes, kCacheLine);
+  }
+  // Only informs people: a hand-written file may leave it out.
+  entry.us = object.Number(kUs, 0, std::numeric_limits<double>::max(), 0);
+  return entry;
+}
+
+}  // namespace
+
+void SelectionTable::Set(const Kind& kind, std::vector<TableEntry> entries) {
+  rows_[static_cast<std::size_t>(IndexOf(kind))] = std::move(entries);
+}
+
+const TableEntry& SelectionTable::At(const Kind& kind, std::size_t bytes) const {
+  const auto row = Row(kind);
+  const auto next = std::upper_bound(row.begin(), row.end(), bytes,
+                                     [](std::size_t size, const TableEntry& entry) { return size < entry.from_bytes; });
+  return *(next - 1);
+}
+
+std::string SelectionTable::ToJson(const Conditions& conditions) const {
+  nlohmann::ordered_json json;
+  json[kFormat] = kVersion;
+  json[kRanks] = conditions.nranks;
+  json[kNodes] = NodesOf(conditions);
+  json[kRows] = nlohmann::ordered_json::array();
+  for (const auto& kind : AllKinds()) {
+    if (!Has(kind)) continue;
+    nlohmann::ordered_json row;
+    row[kCollective] = NameOf(kind.collective);
+    if (kind.low_precision) row[kLowPrecision] = true;
+    if (kind.pairwise) row[kPairwise] = true;
+    for (const auto& [from, candidate, us] : Row(kind)) {
+      nlohmann::ordered_json entry;
+      entry[kFrom] = from;
+      entry[kAlgorithm] = NameOf(candidate.algorithm);
+      entry[kChannels] = candidate.channels;
+      entry[kWire] = NameOf(candidate.shape.wire);
+      entry[kChunk] = candidate.shape.chunk_bytes;
+      entry[kUs] = us;
+      row[kEntries].push_back(std::move(entry));
+    }
+    json[kRows].push_back(std::move(row));
+  }
+  return JsonText(json);
+}
+
+bool SelectionTable::IsFor(const std::string& text, const std::string& name, const Conditions& conditions) {
+  const JsonDocument document(text, name);
+  const auto root = document.root();
+  return root.Whole(kRanks, 0, kMostRanks, 0) == static_cast<std::uint64_t>(conditions.nranks) &&
+         root.Whole(kNodes, 0, kMostRanks, 0) == static_cast<std::uint64_t>(NodesOf(conditions));
+}
+
+SelectionTable SelectionTable::FromJson(const std::string& text, const std::string& name,
+                                        const Conditions& conditions) {
+  const JsonDocument document(text, name);
+  const auto root = document.root();
+  root.Whole(kFormat, kVersion, kVersion);
+  const auto ranks = static_cast<int>(root.Whole(kRanks, 1, kMostRanks));
+  const auto nodes = static_cast<int>(root.Whole(kNodes, 1, kMostRanks));
+  if (ranks != conditions.nranks || nodes != NodesOf(conditions)) {
+    root.Refuse("it is for {} ranks on {} nodes; here are {} on {}", ranks, nodes, conditions.nranks,
+                NodesOf(conditions));
+  }
+  SelectionTable table;
+  for (const auto& row : root.List(kRows)) {
+    const Kind kind = ReadKind(row);
+    std::vector<TableEntry> entries;
+    for (const auto& object : row.List(kEntries)) {
+      entries.push_back(ReadEntry(object, kind, conditions));
+      const std::size_t from = entries.back().from_bytes;
+      if (entries.size() == 1 ? from != 0 : from <= entries[entries.size() - 2].from_bytes) {
+        object.Refuse("the entries of {} must begin at 0 and ascend; there is {}", ToString(kind), from);
+      }
+    }
+    if (entries.empty()) row.Refuse("{} has no entries", ToString(kind));
+    table.Set(kind, std::move(entries));
+  }
+  return table;
+}
+
+}  // namespace tutti

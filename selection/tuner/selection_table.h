@@ -1,0 +1,47 @@
+// Which candidate serves which size: one list of breakpoints for each kind of call. Computed once (select.h), shipped
+// to all ranks, looked up ever after; exported, edited and loaded as JSON.
+//
+// Thread-safety: value type; const members from any thread.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "selection/cost_model/candidates.h"
+
+namespace tutti {
+
+struct TableEntry {
+  std::size_t from_bytes = 0;  // up to the next entry's
+  Candidate candidate;
+  double us = 0;  // predicted, or measured, at from_bytes; for people
+
+  friend bool operator==(const TableEntry&, const TableEntry&) = default;
+};
+
+class SelectionTable {
+ public:
+  // REQUIRES: entries ascend from 0.
+  void Set(const Kind& kind, std::vector<TableEntry> entries);
+  bool Has(const Kind& kind) const { return !rows_[static_cast<std::size_t>(IndexOf(kind))].empty(); }
+  std::span<const TableEntry> Row(const Kind& kind) const { return rows_[static_cast<std::size_t>(IndexOf(kind))]; }
+  // REQUIRES: Has(kind).
+  const TableEntry& At(const Kind& kind, std::size_t bytes) const;
+
+  // Only rows that are there.
+  std::string ToJson(const Conditions& conditions) const;
+  // Is it a table for that many ranks and nodes? Throws tuttiInvalidArgument if it does not say.
+  static bool IsFor(const std::string& text, const std::string& name, const Conditions& conditions);
+  // Throws tuttiInvalidArgument with `name`, the row and the reason if it is malformed, is
+  // for other numbers of ranks or nodes, or names a candidate that cannot serve.
+  static SelectionTable FromJson(const std::string& text, const std::string& name, const Conditions& conditions);
+
+  friend bool operator==(const SelectionTable&, const SelectionTable&) = default;
+
+ private:
+  std::vector<std::vector<TableEntry>> rows_ = std::vector<std::vector<TableEntry>>(AllKinds().size());
+};
+
+}  // namespace tutti
