@@ -23,10 +23,10 @@ endif()
 # A multiply and an add stay two roundings, as on the host.
 set(nvcc_flags -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include)
 # What kernels include.
-set(kernel_headers executors/cuda/copy.h executors/cuda/device.h executors/cuda/device_plan.h executors/cuda/element.h
-                   executors/cuda/fill.h executors/cuda/interpret.h executors/cuda/lane_cache.h executors/cuda/launch.h executors/cuda/move.h
-                   executors/cuda/operands.h executors/cuda/packet.h executors/cuda/places.h executors/cuda/reduction.h executors/cuda/tell.h
-                   executors/cuda/units.h transports/cuda/ring.h transports/ring/slot.h
+set(kernel_headers executors/cuda/kernels/copy.h executors/cuda/kernels/device.h executors/cuda/kernels/device_plan.h executors/cuda/kernels/element.h
+                   executors/cuda/kernels/fill.h executors/cuda/kernels/interpret.h executors/cuda/kernels/lane_cache.h executors/cuda/kernels/launch.h executors/cuda/kernels/move.h
+                   executors/cuda/kernels/operands.h executors/cuda/kernels/packet.h executors/cuda/kernels/places.h executors/cuda/kernels/reduction.h executors/cuda/kernels/tell.h
+                   executors/cuda/kernels/units.h transports/cuda/ring.h transports/ring/slot.h
                    transports/ring/slot_arithmetic.h algorithms/schedule/schedule.h algorithms/schedule/strided.h base/divisor.h base/lowp.h include/tutti/tutti.h)
 list(TRANSFORM kernel_headers PREPEND ${PROJECT_SOURCE_DIR}/)
 set(kernel_folder ${CMAKE_CURRENT_BINARY_DIR}/kernels)
@@ -60,7 +60,7 @@ function(tutti_kernel_image out source name)
   set(${out} ${image} PARENT_SCOPE)
 endfunction()
 
-tutti_kernel_image(TUTTI_KERNEL_IMAGE ${PROJECT_SOURCE_DIR}/executors/cuda/kernels.cu kernels)
+tutti_kernel_image(TUTTI_KERNEL_IMAGE ${PROJECT_SOURCE_DIR}/executors/cuda/kernels/kernels.cu kernels)
 execute_process(COMMAND ${TUTTI_NVCC} --version OUTPUT_VARIABLE nvcc_version)
 string(REGEX MATCH "release ([0-9]+)" nvcc_version "${nvcc_version}")
 set_source_files_properties(executors/cuda/kernel_module.cc PROPERTIES COMPILE_DEFINITIONS "TUTTI_KERNEL_IMAGE=\"${TUTTI_KERNEL_IMAGE}\";TUTTI_KERNEL_CUDA_MAJOR=${CMAKE_MATCH_1}"

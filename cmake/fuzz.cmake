@@ -32,7 +32,7 @@ set(tutti_fuzzed_transports
 list(TRANSFORM tutti_fuzzed_transports PREPEND transports/)
 list(TRANSFORM tutti_fuzzed_transports APPEND .cc)
 # The code that runs a schedule on slots of shared memory.
-file(GLOB tutti_fuzzed_executor CONFIGURE_DEPENDS executors/host/*.cc)
+file(GLOB_RECURSE tutti_fuzzed_executor CONFIGURE_DEPENDS executors/host/*.cc)
 list(FILTER tutti_fuzzed_executor EXCLUDE REGEX "_(test|fuzz|microbench)\\.cc$")
 # The code that reads memory that other processes write.
 set(tutti_fuzzed_watch src/audit.cc src/dump.cc src/history.cc src/operation.cc src/recorder.cc src/same_calls.cc src/watch.cc src/watch_mismatch.cc)

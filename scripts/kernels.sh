@@ -152,7 +152,7 @@ if [[ ${PTXAS:-0} == 1 ]]; then
     echo
     echo "${architecture%.cubin}: nvcc -Xptxas -v"
     "$nvcc" -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -I"$root" -I"$root/include" -Xptxas -v -arch="${architecture%.cubin}" \
-      -cubin -o /dev/null "$root/executors/cuda/kernels.cu" 2>&1 | grep -A2 "for 'sm_" || true
+      -cubin -o /dev/null "$root/executors/cuda/kernels/kernels.cu" 2>&1 | grep -A2 "for 'sm_" || true
   done
 fi
 exit "$status"

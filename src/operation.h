@@ -12,7 +12,7 @@
 
 #include "algorithms/schedule/schedule.h"
 #include "algorithms/schedule/strided.h"
-#include "executors/host/reduce.h"
+#include "executors/host/kernels/reduce.h"
 #include "tutti/tutti.h"
 
 namespace tutti {

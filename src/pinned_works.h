@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "executors/cuda/device_plan.h"
+#include "executors/cuda/kernels/device_plan.h"
 #include "transports/cuda/fabric.h"
 #include "transports/cuda/resources.h"
 

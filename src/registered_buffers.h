@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "executors/cuda/device_plan.h"
+#include "executors/cuda/kernels/device_plan.h"
 #include "executors/host/run.h"
 #include "transports/cuda/fabric.h"
 

@@ -6,7 +6,7 @@
 // Thread-safety: called by all threads of a grid of 1 + kLitmusReaders blocks.
 #pragma once
 
-#include "executors/cuda/move.h"
+#include "executors/cuda/kernels/move.h"
 #include "transports/ring/slot_arithmetic.h"
 
 namespace tutti::testing {

@@ -8,8 +8,8 @@
 #include "base/datatype.h"
 #include "base/error.h"
 #include "base/rounding.h"
-#include "executors/cuda/element.h"
-#include "executors/cuda/move.h"
+#include "executors/cuda/kernels/element.h"
+#include "executors/cuda/kernels/move.h"
 
 namespace tutti {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "algorithms/schedule/binding.h"
 #include "algorithms/schedule/shape.h"
-#include "executors/cuda/device_plan.h"
+#include "executors/cuda/kernels/device_plan.h"
 #include "transports/cuda/arena.h"
 
 namespace tutti {

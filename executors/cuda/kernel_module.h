@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "executors/cuda/device_plan.h"
+#include "executors/cuda/kernels/device_plan.h"
 #include "transports/cuda/fabric.h"
 
 namespace tutti {

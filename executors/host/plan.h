@@ -10,7 +10,7 @@
 
 #include "algorithms/schedule/binding.h"
 #include "algorithms/schedule/shape.h"
-#include "executors/host/reduce.h"
+#include "executors/host/kernels/reduce.h"
 #include "transports/shm/fabric.h"
 
 namespace tutti {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/datatype.h"
-#include "executors/host/copy.h"
 #include "executors/host/doorbell.h"
+#include "executors/host/kernels/copy.h"
 
 namespace tutti {
 

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-#include "executors/cuda/twin.h"
+#include "executors/cuda/kernels/twin.h"
 
 namespace tutti {
 namespace {

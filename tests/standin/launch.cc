@@ -1,4 +1,4 @@
-// Modules, their functions, and launches: in a kernel's place runs its twin (executors/cuda/twin.h).
+// Modules, their functions, and launches: in a kernel's place runs its twin (executors/cuda/kernels/twin.h).
 #include <cuda.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "executors/cuda/twin.h"
+#include "executors/cuda/kernels/twin.h"
 #include "tests/standin/capture.h"
 #include "tests/standin/devices.h"
 #include "tests/standin/environment.h"

@@ -2,8 +2,8 @@
 #include <array>
 #include <new>
 
-#include "executors/cuda/launch.h"
-#include "executors/cuda/twin.h"
+#include "executors/cuda/kernels/launch.h"
+#include "executors/cuda/kernels/twin.h"
 #include "tests/litmus.h"
 
 namespace tutti {

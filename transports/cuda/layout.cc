@@ -10,7 +10,7 @@ namespace {
 
 // Of what begins in memory of its own: pages of a GPU are larger, but its caches' lines are not.
 constexpr std::size_t kAlignment = 512;
-// Packets of 16 bytes carry 8 (executors/cuda/packet.h); one more says what the slot is.
+// Packets of 16 bytes carry 8 (executors/cuda/kernels/packet.h); one more says what the slot is.
 constexpr std::size_t kPacket = 16, kPacketData = 8;
 
 }  // namespace

@@ -1,0 +1,179 @@
+// Elements as device code computes with them: the same bits as the host's kernels (executors/host/kernels/reduce.h says
+// which). Conversions use the GPU's own instructions where it has them, base/lowp.h's elsewhere.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "base/lowp.h"
+#include "executors/cuda/kernels/device.h"
+#include "tutti/tutti.h"
+
+#if defined(__CUDACC__)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#endif
+
+namespace tutti {
+
+// How an element lies in memory, and what it is accumulated in.
+template <typename T>
+struct Plain {
+  using Memory = T;
+  using Accumulator = T;
+  TUTTI_DEVICE static T Decode(T x) { return x; }
+  TUTTI_DEVICE static T Encode(T x) {
+    // A GPU makes another NaN than the host's arithmetic.
+    if constexpr (std::is_same_v<T, float>) return x == x ? x : std::bit_cast<float>(kFloatNan);
+    if constexpr (std::is_same_v<T, double>) return x == x ? x : std::bit_cast<double>(0x7ff8'0000'0000'0000ULL);
+    return x;
+  }
+};
+
+TUTTI_DEVICE float DecodeHalf(std::uint16_t code) {
+#if defined(__CUDA_ARCH__)
+  return __half2float(__ushort_as_half(code));
+#else
+  return ToFloat<Float16>(code);
+#endif
+}
+
+// fp8 for GPUs that have no instruction for it, by way of a half: E5M2 is one's upper byte; E4M3's exponent has one bit
+// less and a bias that is less by 8, so that its code, moved to where a half's begins, means 2^8 times less.
+template <typename Format>
+TUTTI_DEVICE float DecodeByHalf(std::uint8_t code) {
+  if constexpr (std::is_same_v<Format, Float8E5M2>) {
+    return DecodeHalf(static_cast<std::uint16_t>(code << 8));
+  } else {
+    // NaN is all ones: one more carries into what makes the half's exponent all ones.
+    constexpr std::uint32_t kMagnitude = 0x7f, kSign = 0x80;
+    const std::uint32_t magnitude = code & kMagnitude;
+    const std::uint32_t nan = (magnitude + 1) & kSign;
+    return DecodeHalf(static_cast<std::uint16_t>((code & kSign) << 8 | (magnitude | nan) << 7)) * 0x1p8F;
+  }
+}
+
+template <typename Format>
+struct Low {
+  using Memory = typename Format::Storage;
+  using Accumulator = float;
+  TUTTI_DEVICE static float Decode(Memory code) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (std::is_same_v<Format, Float16>) return DecodeHalf(code);
+    constexpr bool kIsFloat8 = std::is_same_v<Format, Float8E4M3> || std::is_same_v<Format, Float8E5M2>;
+#if __CUDA_ARCH__ < 890
+    if constexpr (kIsFloat8) return DecodeByHalf<Format>(code);
+#else
+    constexpr auto kKind = std::is_same_v<Format, Float8E4M3> ? __NV_E4M3 : __NV_E5M2;
+    if constexpr (kIsFloat8) return __half2float(__half(__nv_cvt_fp8_to_halfraw(code, kKind)));
+#endif
+#endif
+    return ToFloat<Format>(code);
+  }
+  TUTTI_DEVICE static Memory Encode(float value) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (std::is_same_v<Format, Float16>) return __half_as_ushort(__float2half_rn(value));
+    if constexpr (std::is_same_v<Format, Bfloat16>) return __bfloat16_as_ushort(__float2bfloat16_rn(value));
+    if constexpr (std::is_same_v<Format, Float8E4M3>) return __nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E4M3);
+    if constexpr (std::is_same_v<Format, Float8E5M2>) return __nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E5M2);
+#endif
+    return FromFloat<Format>(value);
+  }
+};
+
+// An operator's neutral element leaves what it is combined with as it is, to the bit: every result begins with it.
+struct Add {
+  template <typename A>
+  TUTTI_DEVICE static A Neutral() {
+    if constexpr (std::is_floating_point_v<A>) return -A{0};  // 0 + -0 is 0
+    return A{0};
+  }
+  template <typename A>
+  TUTTI_DEVICE static A Combine(A a, A b) {
+    if constexpr (std::is_floating_point_v<A>) return a + b;
+    using U = std::make_unsigned_t<std::conditional_t<std::is_floating_point_v<A>, int, A>>;
+    return static_cast<A>(static_cast<U>(a) + static_cast<U>(b));
+  }
+};
+
+struct Multiply {
+  template <typename A>
+  TUTTI_DEVICE static A Neutral() {
+    return A{1};
+  }
+  template <typename A>
+  TUTTI_DEVICE static A Combine(A a, A b) {
+    if constexpr (std::is_floating_point_v<A>) return a * b;
+    // In 64 bits: short types are promoted to int, whose product may overflow.
+    using U = std::make_unsigned_t<std::conditional_t<std::is_floating_point_v<A>, int, A>>;
+    return static_cast<A>(static_cast<U>(a) * std::uint64_t{static_cast<U>(b)});
+  }
+};
+
+// IEEE 754-2019 maximum and minimum: NaN wins, and -0 < +0.
+template <bool kMax>
+struct Extreme {
+  template <typename A>
+  TUTTI_DEVICE static A Neutral() {
+    using Limits = std::numeric_limits<A>;
+    if constexpr (std::is_floating_point_v<A>) return kMax ? -Limits::infinity() : Limits::infinity();
+    return kMax ? Limits::lowest() : Limits::max();
+  }
+  template <typename A>
+  TUTTI_DEVICE static A Combine(A a, A b) {
+#if defined(__CUDA_ARCH__)
+    // One instruction: NaN wins, and PTX orders the zeros.
+    if constexpr (std::is_same_v<A, float>) {
+      float result;
+      if constexpr (kMax) {
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+      } else {
+        asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+      }
+      return result;
+    }
+#endif
+    if constexpr (std::is_floating_point_v<A>) {
+      if (a != a) return a;
+      if (b != b) return b;
+      // Equal ones differ in a zero's sign at most; the other's bits tell which is which.
+      if (a == b) return IsNegative(a) == kMax ? b : a;
+    }
+    return (a < b) == kMax ? b : a;
+  }
+
+ private:
+  TUTTI_DEVICE static bool IsNegative(float x) { return std::bit_cast<std::int32_t>(x) < 0; }
+  TUTTI_DEVICE static bool IsNegative(double x) { return std::bit_cast<std::int64_t>(x) < 0; }
+  template <typename A>
+  TUTTI_DEVICE static bool IsNegative(A x) {
+    return x < 0;
+  }
+};
+using Maximum = Extreme<true>;
+using Minimum = Extreme<false>;
+
+// The average's division; integers divide toward zero.
+template <typename A>
+TUTTI_DEVICE A DividedBy(A sum, std::int32_t divisor) {
+  if constexpr (std::is_floating_point_v<A> || sizeof(A) == sizeof(std::int64_t)) {
+    return sum / static_cast<A>(divisor);
+  } else if constexpr (std::is_unsigned_v<A>) {
+    return static_cast<A>(sum / static_cast<std::uint32_t>(divisor));
+  } else {
+    return static_cast<A>(sum / divisor);
+  }
+}
+
+// Which arithmetic a plan needs: type * kReducerOps + op (average is a sum with a divisor).
+inline constexpr int kReducerOps = 4;
+static_assert(tuttiSum == 0 && tuttiProd == 1 && tuttiMax == 2 && tuttiMin == 3);
+constexpr std::uint16_t ReducerOf(tuttiDataType_t type, tuttiRedOp_t op) {
+  return static_cast<std::uint16_t>(type * kReducerOps + (op == tuttiAvg ? tuttiSum : op));
+}
+
+}  // namespace tutti

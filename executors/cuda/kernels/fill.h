@@ -1,0 +1,42 @@
+// The filler's side of a connection: which slots its readers have emptied, and what it tells them of the ones it has
+// filled. Slot `number` is one more than its index.
+//
+// Thread-safety: called by the one thread that sees to the connection in a step.
+#pragma once
+
+#include "executors/cuda/kernels/lane_cache.h"
+
+namespace tutti {
+
+// Slots that every reader has emptied. `wide`: not all ranks are on this GPU.
+TUTTI_DEVICE std::uint32_t SlowestHead(const LaneTable::Fill& fill, bool wide) {
+  std::uint32_t lag = 0;
+  TUTTI_ROLLED
+  for (std::uint32_t r = 0; r < fill.end.reader_count; ++r) {
+    const std::uint32_t behind = fill.end.tail - LoadPolled(fill.readers[r].head, wide);
+    lag = behind > lag ? behind : lag;
+  }
+  return fill.end.tail - lag;
+}
+
+// Bulk wire: tells each reader what is in the slot, but for the flag.
+TUTTI_DEVICE void Describe(const LaneTable::Fill& fill, std::uint32_t number, const DeviceSlotHeader& told) {
+  const std::uint32_t slot = SlotIndex(number - 1, fill.end.depth);
+  TUTTI_ROLLED
+  for (std::uint32_t r = 0; r < fill.end.reader_count; ++r) {
+    DeviceSlotHeader& header = *HeaderAt(fill.readers[r].headers, slot, fill.end.header_stride);
+    header.content = told.content;
+    header.address = told.address;
+  }
+}
+// And that it is there.
+TUTTI_DEVICE void RaiseFlags(const LaneTable::Fill& fill, std::uint32_t number, std::uint32_t tag) {
+  const std::uint32_t slot = SlotIndex(number - 1, fill.end.depth);
+  TUTTI_ROLLED
+  for (std::uint32_t r = 0; r < fill.end.reader_count; ++r) {
+    DeviceSlotHeader* const header = HeaderAt(fill.readers[r].headers, slot, fill.end.header_stride);
+    StoreReleased(&header->flag, SlotFlag(number, tag));
+  }
+}
+
+}  // namespace tutti

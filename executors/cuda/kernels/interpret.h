@@ -1,0 +1,399 @@
+// The interpreter: how a block runs one lane of one operation. It runs the lane's steps, waits for slots and other
+// lanes, moves data, and publishes, as the host's executor does (executors/host/run.cc), but for waiting: a block has
+// nothing else to do.
+//
+// Order of publication, bulk wire: all threads' stores, a barrier, then one thread's fence and its flags, relaxed. The
+// reader polls, fences (device.h), and its block's barrier lets the others read; likewise for heads. Line wire: a
+// packet is its own flag (packet.h); a head is stored relaxed without a fence, because every load of the slot has
+// returned - its flag was looked at - before the barrier that precedes the store.
+//
+// Who does what: operands of a step are made ready by the first threads and published by the last ones, so that a block
+// of several warps waits for the next step's slots while its last warp still waits for its stores to be seen.
+//
+// Thread-safety: called by all threads of a grid's block, all of whose blocks are resident.
+#pragma once
+
+#include "executors/cuda/kernels/fill.h"
+#include "executors/cuda/kernels/move.h"
+#include "executors/cuda/kernels/tell.h"
+
+namespace tutti {
+
+inline constexpr std::uint32_t kMostOperands = kMaxReads + kMaxWrites;
+
+// What the threads of a block share.
+struct BlockState {
+  Move move;
+  LaneCache lane;
+  std::uint64_t scalar;
+  // The slots' numbers, by operand: of this step, while the one before is still being published.
+  std::uint32_t numbers[2][kMostOperands];
+};
+
+// kStrided: plans may have strided steps.
+template <bool kStrided>
+class LaneRun {
+ public:
+  // The `number`-th operation of the queue in this launch, from 1 on. REQUIRES: thread 0 has written
+  // shared.lane.work, whose plan this is.
+  TUTTI_DEVICE LaneRun(BlockState& shared, const DeviceWorkQueue& queue, const DevicePlan& plan, std::uint32_t lane,
+                       std::uint32_t number)
+      : shared_(shared),
+        rank_(*queue.rank),
+        progress_(queue.lanes),
+        table_(shared.lane, queue, plan, lane, number),
+        plan_(shared.lane.plan),
+        work_(shared.lane.work),
+        lane_(shared.lane.lane),
+        index_(lane),
+        sequence_(shared.lane.before + number),
+        tag_(OperationTag(shared.lane.digest)) {
+    if constexpr (kStrided) table_.FetchStrided();
+  }
+
+  // For one thread to call, before the lane is run: the operation begins.
+  TUTTI_DEVICE void Tell(const CallTicket& ticket) const { TellBegun(ticket, plan_, sequence_, shared_.lane.digest); }
+
+  // False if it was stopped.
+  TUTTI_DEVICE bool Run() {
+    if (ThreadIndex() == 0) shared_.scalar = Scalar();
+    bool referred = false;
+    std::uint32_t runs = 0;
+    TUTTI_ROLLED
+    for (std::uint32_t chunk = 0; chunk < lane_.chunks; ++chunk) {
+      TUTTI_ROLLED
+      for (std::uint32_t s = 0; s < lane_.steps; ++s) {
+        const DeviceStep& step = table_.Step(s);
+        const std::uint64_t position = Position(chunk, lane_.steps, s + 1);
+        if (chunk < step.chunks) {
+          const DeviceOperand* const reference = ReferenceFor(step);
+          referred = referred || reference != nullptr;
+          if (!RunStep(step, chunk, position, reference, shared_.numbers[runs++ % 2])) return false;
+        } else if (step.awaited && IsTeller()) {
+          StoreRelease(progress_ + index_, position, false);
+        }
+      }
+    }
+    // A lane with fewer chunks has, at its end, done all it ever will.
+    if (lane_.awaited && IsTeller()) StoreRelease(progress_ + index_, sequence_ << 32 | ~std::uint32_t{0}, false);
+    table_.Keep();
+    return !referred || Drain();
+  }
+
+ private:
+  TUTTI_DEVICE std::uint64_t Scalar() const {
+    if (work_.scalar_source == nullptr) return work_.scalar;
+    const DensePlaces<const std::byte> source{static_cast<const std::byte*>(work_.scalar_source)};
+    return LoadWord(source, 0, plan_.element_bytes, false);
+  }
+
+  // Threads counted from the last one.
+  TUTTI_DEVICE static std::uint32_t FromLast() { return ThreadCount() - 1 - ThreadIndex(); }
+  // One thread tells how far the lane is, so that what it says only grows.
+  TUTTI_DEVICE static bool IsTeller() { return FromLast() == 0; }
+
+  // How far a lane is: the operation and, in it, the steps done.
+  TUTTI_DEVICE std::uint64_t Position(std::uint32_t chunk, std::uint32_t steps, std::uint32_t steps_done) const {
+    return sequence_ << 32 | (chunk * steps + steps_done);
+  }
+
+  // Memory that the step's slots refer to instead of carrying the data; null: they carry it.
+  TUTTI_DEVICE const DeviceOperand* ReferenceFor(const DeviceStep& step) const {
+    if (plan_.wire != Wire::bulk || step.referable < 0) return nullptr;
+    const DeviceOperand& memory = table_.Operand(step, step.referable);
+    const bool input = memory.place == Place::input;
+    const auto kind = static_cast<SlotKind>(input ? work_.input_kind : work_.output_kind);
+    if (kind == SlotKind::value || (input && work_.scaled && memory.scaled)) return nullptr;
+    return &memory;
+  }
+
+  // Of what is in memory: where the step's bytes begin, or the buffer if it is strided. `walk` is a strided step's.
+  TUTTI_DEVICE std::byte* Memory(const DeviceStep& step, const DeviceOperand& operand, std::uint64_t done,
+                                 Walk& walk) const {
+    std::byte* base;
+    switch (operand.place) {
+      // Never written through: the schedule's inputs are only read.
+      case Place::input: base = const_cast<std::byte*>(work_.input); break;
+      case Place::output: base = work_.output; break;
+      default: base = plan_.scratch + lane_.channel * plan_.scratch_bytes; done = plan_.whole_scratch ? done : 0;
+    }
+    if constexpr (kStrided) {
+      walk.strided = step.strided ? table_.StridedOf(operand) : nullptr;
+      if (walk.strided != nullptr) {
+        BeginAt(walk, operand.offset + done);
+        return base;
+      }
+    }
+    return base + operand.offset + done;
+  }
+
+  TUTTI_DEVICE bool RunStep(const DeviceStep& step, std::uint32_t chunk, std::uint64_t position,
+                            const DeviceOperand* reference, std::uint32_t* numbers) {
+    const std::uint64_t done = ChunkBegin(chunk, plan_.chunk_bytes);
+    const auto bytes = static_cast<std::uint32_t>(ChunkLength(step.bytes, chunk, plan_.chunk_bytes));
+    if (SyncOr(!Prepare(step, chunk, done, bytes, reference, numbers))) return false;
+    bool moved = plan_.wire != Wire::line || TakeHeaders(step, bytes);
+    if (moved && shared_.move.destination_count > 0) {
+      moved = kStrided && step.strided ? CarryWalked(shared_.move) : Carry<Dense>(shared_.move);
+    }
+    if (SyncOr(!moved)) return false;
+    // Nobody waits for this but the next step's barrier: it changes nothing that the next step prepares.
+    Publish(step, position, done, bytes, reference, numbers);
+    return true;
+  }
+
+  template <typename Ready>
+  TUTTI_DEVICE bool Await(Ready&& ready) const {
+    return AwaitUntil(&rank_.stop, shared_.lane.abort, ready);
+  }
+  // And what whoever made it ready did before is seen. `wide`: it may be beyond this GPU.
+  template <typename Ready>
+  TUTTI_DEVICE bool AwaitAndAcquire(bool wide, Ready&& ready) const {
+    if (!Await(ready)) return false;
+    AcquirePolled(wide);
+    return true;
+  }
+
+  // Each operand is seen to by one thread: waits until it is ready and says where its data is. False: stopped or
+  // faulty.
+  TUTTI_DEVICE bool Prepare(const DeviceStep& step, std::uint32_t chunk, std::uint64_t done, std::uint32_t bytes,
+                            const DeviceOperand* reference, std::uint32_t* numbers) {
+    auto& move = shared_.move;
+    if (ThreadIndex() == 0) {
+      const std::uint64_t scaled = work_.scaled ? ScaledMask(step) : 0;
+      const std::int32_t divisor = step.final ? plan_.divisor : 0;
+      move.arithmetic = step.arithmetic || scaled != 0 || divisor > 1;
+      move.packets = plan_.wire == Wire::line;
+      move.scaled = scaled;
+      move.scalar = shared_.scalar;
+      move.divisor = divisor;
+      move.reducer = plan_.reducer;
+      move.bytes = bytes;
+      move.stop = &rank_.stop;
+      move.abort = shared_.lane.abort;
+      move.source_count = step.reads;
+      move.destination_count = FirstDestination(step, step.writes, reference);
+    }
+    const std::uint32_t operands = step.reads + step.writes;
+    TUTTI_ROLLED
+    for (std::uint32_t i = ThreadIndex(); i < operands + step.afters; i += ThreadCount()) {
+      const bool ready = i < step.reads ? PrepareRead(step, i, done, bytes, numbers + i)
+                         : i < operands ? PrepareWrite(step, i - step.reads, done, reference, numbers + i)
+                                        : AwaitLane(table_.After(step, i - operands), chunk);
+      if (!ready) return false;
+    }
+    return true;
+  }
+
+  // Nobody is ahead by an operation, and who is behind by one or many - a lane that nobody waits for tells nothing -
+  // has another number in the upper half.
+  TUTTI_DEVICE bool AwaitLane(const DeviceAfter& after, std::uint32_t chunk) const {
+    const std::uint64_t wanted = Position(chunk, after.steps, after.step + 1);
+    return AwaitAndAcquire(false, [&] {
+      const std::uint64_t position = LoadPolled(progress_ + after.lane, false);
+      return position >> 32 == wanted >> 32 && position >= wanted;
+    });
+  }
+
+  TUTTI_DEVICE std::uint64_t ScaledMask(const DeviceStep& step) const {
+    std::uint64_t mask = 0;
+    TUTTI_ROLLED
+    for (std::uint32_t i = 0; i < step.reads; ++i) {
+      if (table_.Operand(step, i).scaled) mask |= std::uint64_t{1} << i;
+    }
+    return mask;
+  }
+
+  TUTTI_DEVICE static bool IsSlot(const DeviceOperand& operand) {
+    return operand.place == Place::from || operand.place == Place::to || operand.place == Place::post;
+  }
+  // Destinations that one write takes in the Move: none where slots refer, one for each reader of packets.
+  TUTTI_DEVICE std::uint32_t DestinationsOf(const DeviceOperand& operand, const DeviceOperand* reference) const {
+    if (!IsSlot(operand)) return 1;
+    if (reference != nullptr) return 0;
+    return plan_.wire == Wire::line ? table_.FillOf(operand).end.reader_count : 1;
+  }
+  TUTTI_DEVICE std::uint32_t FirstDestination(const DeviceStep& step, std::uint32_t write,
+                                              const DeviceOperand* reference) const {
+    std::uint32_t first = 0;
+    TUTTI_ROLLED
+    for (std::uint32_t w = 0; w < write; ++w) {
+      first += DestinationsOf(table_.Operand(step, step.reads + w), reference);
+    }
+    return first;
+  }
+
+  // Prepare counts a slot as dealt with, and leaves its number to whoever publishes the step.
+  TUTTI_DEVICE bool PrepareRead(const DeviceStep& step, std::uint32_t i, std::uint64_t done, std::uint32_t bytes,
+                                std::uint32_t* number) {
+    auto& move = shared_.move;
+    const DeviceOperand& operand = table_.Operand(step, i);
+    move.source_numbers[i] = 0;
+    if (!IsSlot(operand)) {
+      move.sources[i] = Memory(step, operand, done, move.source_walks[i]);
+      return true;
+    }
+    if constexpr (kStrided) move.source_walks[i].strided = nullptr;
+    DeviceEmptyEnd& end = table_.EmptyOf(operand);
+    const std::uint32_t slot = SlotIndex(end.count, end.depth);
+    *number = ++end.count;
+    if (plan_.wire == Wire::line) {
+      move.sources[i] = end.packets + std::size_t{slot} * end.stride + kPacketBytes;
+      move.source_numbers[i] = end.count;
+      return true;
+    }
+    const DeviceSlotHeader& header = *HeaderAt(end.headers, slot, end.header_stride);
+    const std::uint64_t wanted = SlotFlag(end.count, tag_);
+    std::uint64_t flag = 0;
+    const bool came = AwaitAndAcquire(shared_.lane.wide, [&] {
+      flag = LoadPolled(&header.flag, shared_.lane.wide);
+      return FlagNumber(flag) == FlagNumber(wanted);
+    });
+    if (!came) return false;
+    if (flag != wanted) return TellFault(rank_, DeviceFaultKind::foreign, end.peer, 0, 0);
+    // Each word is loaded once, because every process of the host can write them. Both together: each load is a trip.
+    const DeviceSlotContent content(LoadRelaxed(&header.content));
+    const std::uint64_t address = LoadRelaxed(&header.address);
+    if (content.bytes() != bytes) return TellFault(rank_, DeviceFaultKind::length, end.peer, bytes, content.bytes());
+    move.sources[i] = content.kind() == SlotKind::value ? end.data + std::size_t{slot} * end.stride
+                                                        : Referred(content, address, end.peer, bytes);
+    if (move.sources[i] != nullptr) return true;
+    return TellFault(rank_, DeviceFaultKind::forged, end.peer, 0, static_cast<std::uint64_t>(content.kind()));
+  }
+
+  // The data of a slot that refers to it; null: the reference lies in no memory that the peer gave.
+  TUTTI_DEVICE const std::byte* Referred(const DeviceSlotContent& content, std::uint64_t address, std::int32_t peer,
+                                         std::uint32_t bytes) const {
+    if (content.kind() == SlotKind::pointer && shared_.lane.one_process) {
+      return reinterpret_cast<const std::byte*>(address);
+    }
+    if (content.kind() != SlotKind::window || content.window() >= kDeviceWindows) return nullptr;
+    const DeviceWindow& window = shared_.lane.windows[content.window() * shared_.lane.nranks + peer];
+    const std::uint64_t length = window.bytes;
+    return address <= length && bytes <= length - address ? window.begin + address : nullptr;
+  }
+
+  TUTTI_DEVICE bool PrepareWrite(const DeviceStep& step, std::uint32_t write, std::uint64_t done,
+                                 const DeviceOperand* reference, std::uint32_t* number) {
+    auto& move = shared_.move;
+    const DeviceOperand& operand = table_.Operand(step, step.reads + write);
+    const std::uint32_t first = FirstDestination(step, write, reference);
+    if (!IsSlot(operand)) {
+      move.destinations[first] = Memory(step, operand, done, move.destination_walks[first]);
+      move.destination_numbers[first] = 0;
+      return true;
+    }
+    const LaneTable::Fill fill = table_.FillOf(operand);
+    DeviceFillEnd& end = fill.end;
+    if (FreeSlots(end.tail, end.known_head, end.depth) == 0 && !AwaitRoom(fill)) return false;
+    const std::size_t at = std::size_t{SlotIndex(end.tail, end.depth)} * end.stride;
+    *number = ++end.tail;
+    if (plan_.wire == Wire::line) {
+      TUTTI_ROLLED
+      for (std::uint32_t r = 0; r < end.reader_count; ++r) {
+        move.destinations[first + r] = fill.readers[r].packets + at + kPacketBytes;
+        move.destination_numbers[first + r] = end.tail;
+      }
+    } else if (reference == nullptr) {
+      move.destinations[first] = end.data + at;
+      move.destination_numbers[first] = 0;
+      if constexpr (kStrided) move.destination_walks[first].strided = nullptr;
+    }
+    return true;
+  }
+
+  TUTTI_DEVICE bool AwaitRoom(const LaneTable::Fill& fill) const {
+    return AwaitAndAcquire(shared_.lane.wide, [&] {
+      fill.end.known_head = SlowestHead(fill, shared_.lane.wide);
+      return FreeSlots(fill.end.tail, fill.end.known_head, fill.end.depth) > 0;
+    });
+  }
+
+  // Line wire: the first packet of each slot, written for those we fill and checked for those we empty. The last
+  // threads check, because the first ones have data to wait for at the same time.
+  TUTTI_DEVICE bool TakeHeaders(const DeviceStep& step, std::uint32_t bytes) {
+    auto& move = shared_.move;
+    const std::uint64_t header = tag_ | std::uint64_t{bytes} << 32;
+    TUTTI_ROLLED
+    for (std::uint32_t d = ThreadIndex(); d < move.destination_count; d += ThreadCount()) {
+      const std::uint32_t number = move.destination_numbers[d];
+      if (number != 0) StorePacket(move.destinations[d] - kPacketBytes, number, header);
+    }
+    TUTTI_ROLLED
+    for (std::uint32_t s = FromLast(); s < move.source_count; s += ThreadCount()) {
+      const std::uint32_t number = move.source_numbers[s];
+      if (number == 0) continue;
+      std::uint64_t got = 0;
+      const std::byte* const packet = move.sources[s] - kPacketBytes;
+      if (!Await([&] { return LoadPacket(packet, number, &got); })) return false;
+      const std::int32_t peer = table_.EmptyOf(table_.Operand(step, s)).peer;
+      if (static_cast<std::uint32_t>(got) != tag_) return TellFault(rank_, DeviceFaultKind::foreign, peer, 0, 0);
+      if (got != header) return TellFault(rank_, DeviceFaultKind::length, peer, bytes, got >> 32);
+    }
+    return true;
+  }
+
+  // Each operand is published by one thread, and so is the lane's progress if anybody waits for it.
+  TUTTI_DEVICE void Publish(const DeviceStep& step, std::uint64_t position, std::uint64_t done, std::uint32_t bytes,
+                            const DeviceOperand* reference, const std::uint32_t* numbers) const {
+    const std::uint32_t operands = step.reads + step.writes;
+    const bool bulk = plan_.wire == Wire::bulk;
+    TUTTI_ROLLED
+    for (std::uint32_t item = FromLast(); item <= operands; item += ThreadCount()) {
+      const bool tells = item == 0 && step.awaited;
+      const DeviceOperand* const operand = item > 0 ? &table_.Operand(step, item - 1) : nullptr;
+      const bool slot = operand != nullptr && IsSlot(*operand);
+      const bool fills = slot && item > step.reads;
+      const std::uint32_t number = slot ? numbers[item - 1] : 0;
+      if (fills && bulk) Describe(table_.FillOf(*operand), number, HeaderOf(done, bytes, reference));
+      // One for all that a thread publishes, and for all threads of a warp.
+      if (tells || (slot && bulk)) ReleaseStores(bulk && shared_.lane.wide);
+      if (tells) {
+        StoreReleased(progress_ + index_, position);
+      } else if (fills && bulk) {
+        RaiseFlags(table_.FillOf(*operand), number, tag_);
+      } else if (slot && !fills) {
+        StoreReleased(table_.EmptyOf(*operand).head, number);
+      }
+    }
+  }
+
+  // Bulk wire: what each reader is told of a slot.
+  TUTTI_DEVICE DeviceSlotHeader HeaderOf(std::uint64_t done, std::uint32_t bytes,
+                                         const DeviceOperand* reference) const {
+    DeviceSlotHeader told{};
+    told.content = DeviceSlotContent(bytes, SlotKind::value, 0).word();
+    if (reference != nullptr) {
+      const bool input = reference->place == Place::input;
+      const auto kind = static_cast<SlotKind>(input ? work_.input_kind : work_.output_kind);
+      told.content = DeviceSlotContent(bytes, kind, input ? work_.input_window : work_.output_window).word();
+      told.address = (input ? work_.input_base : work_.output_base) + reference->offset + done;
+    }
+    return told;
+  }
+
+  // The caller may reuse its buffers once the operation is done, so nobody may still be reading them.
+  TUTTI_DEVICE bool Drain() {
+    bool drained = true;
+    TUTTI_ROLLED
+    for (std::uint32_t i = ThreadIndex(); i < lane_.fills && drained; i += ThreadCount()) {
+      const LaneTable::Fill fill = table_.FillAt(i);
+      drained =
+          AwaitAndAcquire(shared_.lane.wide, [&] { return SlowestHead(fill, shared_.lane.wide) == fill.end.tail; });
+    }
+    return !SyncOr(!drained);
+  }
+
+  BlockState& shared_;
+  DeviceRank& rank_;
+  std::uint64_t* const progress_;  // of all lanes
+  const LaneTable table_;
+  const DevicePlan& plan_;
+  const DeviceWork& work_;
+  const DeviceLane& lane_;
+  const std::uint32_t index_;
+  const std::uint64_t sequence_;
+  const std::uint32_t tag_;
+};
+
+}  // namespace tutti

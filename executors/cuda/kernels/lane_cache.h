@@ -1,0 +1,256 @@
+// What a lane reads again and again, in shared memory. A reader that acquires loses the first-level cache, after which
+// each pointer on the way to a slot - step, operand, end, reader - would be another trip to the second level, in every
+// step. So all of it is fetched when the lane begins, in four trips, however many steps there are. A lane that is too
+// long is read where it lies.
+//
+// Counts of slots are kept here, too, and written back when the lane is done. A lane that is stopped leaves them as
+// they were: nothing comes after it.
+//
+// Thread-safety: called by all threads of a block, which share one LaneCache. An end is changed by one thread at a
+// time, with a barrier before the next.
+#pragma once
+
+#include "executors/cuda/kernels/device.h"
+#include "executors/cuda/kernels/device_plan.h"
+
+namespace tutti {
+
+// Enough for eight ranks' rings and trees in a few channels, and for what a step of 64 operands needs.
+inline constexpr std::uint32_t kCachedVectors = 256;  // of a lane's table
+inline constexpr std::uint32_t kCachedFills = 16;
+inline constexpr std::uint32_t kCachedEmpties = 64;
+inline constexpr std::uint32_t kCachedReaders = 64;
+
+struct LaneCache {
+  DevicePlan plan;
+  DeviceWork work;
+  DeviceLane lane;
+  Vector strided[2][sizeof(Strided) / kVectorBytes];  // the input's and the output's
+  Vector table[kCachedVectors];
+  DeviceFillEnd fills[kCachedFills];
+  DeviceEmptyEnd empties[kCachedEmpties];
+  DeviceReader readers[kCachedReaders];
+  std::uint32_t first_reader[kCachedFills];
+  std::uint64_t before;  // operations that the queue had done when the launch began
+  std::uint64_t digest;  // of the queue's operations up to this one; only thread 0 writes it
+  // Of the rank.
+  const DeviceWindow* windows;
+  const std::uint32_t* abort;
+  std::int32_t nranks;
+  bool wide;
+  bool one_process;
+};
+
+TUTTI_DEVICE const DeviceLane& LaneOf(const DevicePlan& plan, std::uint32_t lane) {
+  return reinterpret_cast<const DeviceLane*>(&plan + 1)[lane];
+}
+
+// Of an end's headers, which lie side by side, or each with its slot where a network is at the other end.
+template <typename Header>
+TUTTI_DEVICE Header* HeaderAt(Header* first, std::uint32_t slot, std::uint32_t stride) {
+  using Byte = std::conditional_t<std::is_const_v<Header>, const std::byte, std::byte>;
+  return reinterpret_cast<Header*>(reinterpret_cast<Byte*>(first) + std::size_t{slot} * stride);
+}
+
+// The digest up to the queue's `number`-th operation of this launch, from 1 on. Thread 0 calls it, once for each.
+TUTTI_DEVICE std::uint64_t DigestOf(const LaneCache& cache, const DeviceWorkQueue& queue, const DevicePlan& plan,
+                                    std::uint32_t number) {
+  return NextDigest(number == 1 ? queue.queue->digest : cache.digest, plan.signature);
+}
+
+// A lane's steps and the ends that they name, wherever they are.
+class LaneTable {
+ public:
+  struct Fill {
+    DeviceFillEnd& end;
+    const DeviceReader* readers;
+  };
+
+  // Fills the cache, except `work`, for the queue's `number`-th operation of this launch, counted from 1. Contains all
+  // barriers that it needs.
+  TUTTI_DEVICE LaneTable(LaneCache& cache, const DeviceWorkQueue& queue, const DevicePlan& plan, std::uint32_t index,
+                         std::uint32_t number)
+      : cache_(cache), rank_(*queue.rank) {
+    // Loads come before the stores that wait for them, so that what does not depend on one another travels together.
+    Fetch plan_fetch(&plan, sizeof(DevicePlan) / kVectorBytes);
+    const std::uint64_t before = queue.queue->sequence;
+    const std::uint64_t digest = ThreadIndex() == 0 ? DigestOf(cache, queue, plan, number) : 0;
+    const DeviceWindow* const windows = rank_.windows;
+    const std::uint32_t* const abort = rank_.abort;
+    const std::int32_t nranks = rank_.nranks;
+    const bool wide = rank_.wide;
+    const bool one_process = rank_.one_process;
+    const auto* const fills = reinterpret_cast<const Word*>(rank_.fills);
+    const auto* const empties = reinterpret_cast<const Word*>(rank_.empties);
+    const DeviceLane lane = LaneOf(plan, index);
+    const std::byte* const table = plan.tables + lane.table;
+    const std::uint32_t* const numbers = Ends(lane, table);
+    ends_cached_ = lane.fills <= kCachedFills && lane.empties <= kCachedEmpties;
+    const std::uint32_t ends = ends_cached_ ? lane.fills + lane.empties : 0;
+    const std::uint32_t own = ThreadIndex() < ends ? numbers[ThreadIndex()] : 0;
+    const auto bytes =
+        static_cast<std::uint32_t>(reinterpret_cast<const std::byte*>(numbers + lane.fills + lane.empties) - table);
+    const std::uint32_t vectors = (bytes + kVectorBytes - 1) / kVectorBytes;
+    const bool table_cached = vectors <= kCachedVectors;
+    Fetch table_fetch(table, table_cached ? vectors : 0);
+    table_ = table_cached ? reinterpret_cast<const std::byte*>(cache.table) : table;
+
+    plan_fetch.Store(&cache.plan);
+    table_fetch.Store(cache.table);
+    TUTTI_ROLLED
+    for (std::uint32_t i = ThreadIndex(); i < ends; i += ThreadCount()) {
+      const std::uint32_t number = i == ThreadIndex() ? own : numbers[i];
+      FetchEnd(lane, i, i < lane.fills ? fills + number * kFillWords : empties + number * kEmptyWords);
+    }
+    if (ThreadIndex() == 0) {
+      cache.lane = lane;
+      cache.before = before;
+      cache.digest = digest;
+      cache.windows = windows;
+      cache.abort = abort;
+      cache.nranks = nranks;
+      cache.wide = wide;
+      cache.one_process = one_process;
+    }
+    Sync();
+    if (ends_cached_ && lane.fills > 0) FetchReaders();
+  }
+
+  TUTTI_DEVICE const DeviceStep& Step(std::uint32_t s) const { return reinterpret_cast<const DeviceStep*>(table_)[s]; }
+  // The i-th operand of a step: its reads, then its writes.
+  TUTTI_DEVICE const DeviceOperand& Operand(const DeviceStep& step, std::uint32_t i) const {
+    return Operands(cache_.lane, table_)[step.operands + i];
+  }
+  TUTTI_DEVICE const DeviceAfter& After(const DeviceStep& step, std::uint32_t i) const {
+    return Afters(cache_.lane, table_)[step.after + i];
+  }
+
+  // What StridedOf() needs. All threads call it, once.
+  TUTTI_DEVICE void FetchStrided() const {
+    constexpr auto kVectors = static_cast<std::uint32_t>(sizeof(Strided) / kVectorBytes);
+    const auto vectors_of = [](const Strided* strided) { return strided != nullptr ? kVectors : 0; };
+    const Fetch input(cache_.plan.input_strided, vectors_of(cache_.plan.input_strided));
+    const Fetch output(cache_.plan.output_strided, vectors_of(cache_.plan.output_strided));
+    input.Store(cache_.strided[0]);
+    output.Store(cache_.strided[1]);
+    Sync();
+  }
+
+  // How an operand of memory lies; null: dense.
+  TUTTI_DEVICE const Strided* StridedOf(const DeviceOperand& operand) const {
+    if (operand.place == Place::input && cache_.plan.input_strided != nullptr) return CachedStrided(0);
+    if (operand.place == Place::output && cache_.plan.output_strided != nullptr) return CachedStrided(1);
+    return nullptr;
+  }
+
+  TUTTI_DEVICE DeviceEmptyEnd& EmptyOf(const DeviceOperand& operand) const {
+    return ends_cached_ ? cache_.empties[operand.local] : rank_.empties[operand.end];
+  }
+  TUTTI_DEVICE Fill FillOf(const DeviceOperand& operand) const { return FillAt(operand.local, operand.end); }
+  // One after the other, all that the lane fills.
+  TUTTI_DEVICE Fill FillAt(std::uint32_t local) const { return FillAt(local, Ends(cache_.lane, table_)[local]); }
+
+  // Writes the counts back for the next operation, whose block comes after a barrier.
+  TUTTI_DEVICE void Keep() const {
+    if (!ends_cached_) return;
+    const DeviceLane& lane = cache_.lane;
+    TUTTI_ROLLED
+    for (std::uint32_t i = ThreadIndex(); i < lane.fills + lane.empties; i += ThreadCount()) {
+      const std::uint32_t index = Ends(lane, table_)[i];
+      if (i < lane.fills) {
+        rank_.fills[index].tail = cache_.fills[i].tail;
+        rank_.fills[index].known_head = cache_.fills[i].known_head;
+      } else {
+        rank_.empties[index].count = cache_.empties[i - lane.fills].count;
+      }
+    }
+  }
+
+ private:
+  using Word = std::uint64_t;
+  static constexpr std::uint32_t kFillWords = sizeof(DeviceFillEnd) / sizeof(Word);
+  static constexpr std::uint32_t kEmptyWords = sizeof(DeviceEmptyEnd) / sizeof(Word);
+  static_assert(sizeof(DeviceFillEnd) % sizeof(Word) == 0 && sizeof(DeviceEmptyEnd) % sizeof(Word) == 0);
+  static_assert(kFillWords <= kEmptyWords);
+
+  // A table: steps, operands, afters, the fill ends' numbers, the empty ends'.
+  TUTTI_DEVICE static const DeviceOperand* Operands(const DeviceLane& lane, const std::byte* table) {
+    return reinterpret_cast<const DeviceOperand*>(table + lane.steps * sizeof(DeviceStep));
+  }
+  TUTTI_DEVICE static const DeviceAfter* Afters(const DeviceLane& lane, const std::byte* table) {
+    return reinterpret_cast<const DeviceAfter*>(Operands(lane, table) + lane.operands);
+  }
+  TUTTI_DEVICE static const std::uint32_t* Ends(const DeviceLane& lane, const std::byte* table) {
+    return reinterpret_cast<const std::uint32_t*>(Afters(lane, table) + lane.afters);
+  }
+
+  // Vectors on their way from memory to the cache, one a thread and then the rest.
+  class Fetch {
+   public:
+    TUTTI_DEVICE Fetch(const void* from, std::uint32_t count)
+        : from_(static_cast<const std::byte*>(from)), count_(count), first_{} {
+      if (ThreadIndex() < count) first_ = LoadGlobal<Vector>(from_ + ThreadIndex() * kVectorBytes);
+    }
+    TUTTI_DEVICE void Store(void* to) const {
+      auto* const vectors = static_cast<Vector*>(to);
+      if (ThreadIndex() < count_) vectors[ThreadIndex()] = first_;
+      TUTTI_ROLLED
+      for (std::uint32_t i = ThreadIndex() + ThreadCount(); i < count_; i += ThreadCount()) {
+        vectors[i] = LoadGlobal<Vector>(from_ + i * kVectorBytes);
+      }
+    }
+
+   private:
+    const std::byte* from_;
+    std::uint32_t count_;
+    Vector first_;
+  };
+
+  // Both kinds by the same instructions: a warp whose threads branch apart would make the trip twice.
+  TUTTI_DEVICE void FetchEnd(const DeviceLane& lane, std::uint32_t i, const Word* from) const {
+    const bool fills = i < lane.fills;
+    auto* const to =
+        fills ? reinterpret_cast<Word*>(cache_.fills + i) : reinterpret_cast<Word*>(cache_.empties + (i - lane.fills));
+    const std::uint32_t count = fills ? kFillWords : kEmptyWords;
+    Word words[kEmptyWords];
+    TUTTI_UNROLL
+    for (std::uint32_t w = 0; w < kEmptyWords; ++w) words[w] = w < count ? from[w] : 0;
+    TUTTI_UNROLL
+    for (std::uint32_t w = 0; w < kEmptyWords; ++w) {
+      if (w < count) to[w] = words[w];
+    }
+  }
+
+  TUTTI_DEVICE const Strided* CachedStrided(std::uint32_t side) const {
+    return reinterpret_cast<const Strided*>(cache_.strided[side]);
+  }
+  TUTTI_DEVICE void FetchReaders() {
+    std::uint32_t all = 0;
+    TUTTI_ROLLED
+    for (std::uint32_t f = 0; f < cache_.lane.fills; ++f) {
+      if (ThreadIndex() == 0) cache_.first_reader[f] = all;
+      all += cache_.fills[f].reader_count;
+    }
+    readers_cached_ = all <= kCachedReaders;
+    TUTTI_ROLLED
+    for (std::uint32_t r = ThreadIndex(); r < all && readers_cached_; r += ThreadCount()) {
+      std::uint32_t f = 0, of_fill = r;
+      for (; of_fill >= cache_.fills[f].reader_count; ++f) of_fill -= cache_.fills[f].reader_count;
+      cache_.readers[r] = cache_.fills[f].readers[of_fill];
+    }
+    Sync();
+  }
+
+  TUTTI_DEVICE Fill FillAt(std::uint32_t local, std::uint32_t index) const {
+    DeviceFillEnd& end = ends_cached_ ? cache_.fills[local] : rank_.fills[index];
+    return {end, readers_cached_ ? cache_.readers + cache_.first_reader[local] : end.readers};
+  }
+
+  LaneCache& cache_;
+  DeviceRank& rank_;
+  const std::byte* table_;
+  bool ends_cached_;
+  bool readers_cached_ = false;
+};
+
+}  // namespace tutti

@@ -1,0 +1,94 @@
+// What every block of a kernel does: finds its lane among the launch's queues, runs the queue's operations one
+// after the other (interpret.h), and leaves everything as the next launch wants to find it.
+//
+// Thread-safety: called by all threads of a grid's block, all of whose blocks are resident.
+#pragma once
+
+#include "executors/cuda/kernels/interpret.h"
+
+namespace tutti {
+
+// Waits until all blocks of the queue have done with its `done`-th operation of this launch.
+TUTTI_DEVICE bool AwaitOthers(const DeviceWorkQueue& queue, std::uint32_t done) {
+  Sync();
+  bool all = true;
+  if (ThreadIndex() == 0) {
+    const std::uint32_t wanted = done * queue.blocks;
+    GpuAtomic<std::uint32_t>(queue.queue->arrived).fetch_add(1, kAcquireRelease);
+    all = AwaitUntil(&queue.rank->stop, queue.rank->abort,
+                     [&] { return LoadAcquire(&queue.queue->arrived, false) >= wanted; });
+  }
+  return !SyncOr(!all);
+}
+
+// The last block of a queue leaves everything as the next launch wants to find it.
+TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, std::uint64_t sequence, std::uint64_t digest) {
+  Sync();
+  if (ThreadIndex() != 0) return;
+  DeviceQueue& state = *queue.queue;
+  if (queue.blocks > 1) {
+    if (GpuAtomic<std::uint32_t>(state.finished).fetch_add(1, kAcquireRelease) + 1 != queue.blocks) return;
+    state.finished = 0;
+    state.arrived = 0;
+  }
+  state.sequence = sequence;
+  state.digest = digest;
+  StoreRelaxed(queue.rank->done + (queue.queue - queue.rank->queues), sequence);
+}
+
+// An entry of the launch. By value, from one place or the other: through a pointer to either, parameters would be read
+// as if they were memory.
+template <typename T>
+TUTTI_DEVICE T EntryOf(const T* more, const T* inlined, std::uint32_t i) {
+  if (more != nullptr) return more[i];
+  return inlined[i];
+}
+
+// The queue that this block belongs to.
+TUTTI_DEVICE DeviceWorkQueue QueueOf(const DeviceLaunch& launch) {
+  std::uint32_t q = 0;
+  while (q + 1 < launch.queue_count && BlockIndex() >= EntryOf(launch.more_queues, launch.queues, q + 1).first_block) {
+    ++q;
+  }
+  return EntryOf(launch.more_queues, launch.queues, q);
+}
+
+// What one block of a launch does. kStrided: some of its works are.
+template <bool kStrided>
+TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
+  if (launch.queue_count == 0) return;
+  const DeviceWorkQueue queue = QueueOf(launch);
+  const std::uint32_t lane = BlockIndex() - queue.first_block;
+  // The last thread, because the first ones have more to fetch.
+  const bool tells = lane == 0 && ThreadIndex() == ThreadCount() - 1;
+  TUTTI_ROLLED
+  for (std::uint32_t w = 0; w < queue.works; ++w) {
+    const DeviceWork work = EntryOf(launch.more_works, launch.works, queue.first_work + w);
+    const DevicePlan& plan = *work.plan;
+    CallTicket ticket{};
+    if (tells) ticket = TakeTicket(*queue.rank);
+    if (ThreadIndex() == 0) shared.lane.work = work;
+    // One work has as many lanes as there are blocks.
+    if (queue.works == 1 || lane < plan.lane_count) {
+      LaneRun<kStrided> run(shared, queue, plan, lane, w + 1);
+      if (tells) run.Tell(ticket);
+      if (!run.Run()) return;
+    } else {
+      if (ThreadIndex() == 0) shared.lane.digest = DigestOf(shared.lane, queue, plan, w + 1);
+      if (lane == 0) {
+        Sync();
+        if (tells) TellBegun(ticket, plan, queue.queue->sequence + w + 1, shared.lane.digest);
+      }
+    }
+    if (w + 1 == queue.works) break;
+    // The next operation's lanes use the same connections, perhaps in other blocks, and this block's memory.
+    if (queue.blocks > 1) {
+      if (!AwaitOthers(queue, w + 1)) return;
+    } else {
+      Sync();
+    }
+  }
+  Leave(queue, shared.lane.before + queue.works, shared.lane.digest);
+}
+
+}  // namespace tutti

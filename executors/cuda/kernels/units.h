@@ -1,0 +1,70 @@
+// How the threads of a block share the units of a loop - vectors, or elements - so that each has several loads in
+// flight. That is what memory's bandwidth takes: at a latency of some 600 ns, 3.3 TB/s are 2 MB under way, 16 KB on
+// each of 132 multiprocessors and, as loads come in bursts and not evenly, a few times that.
+//
+// Thread-safety: called by all threads of a block.
+#pragma once
+
+#include "executors/cuda/kernels/device.h"
+
+namespace tutti {
+
+// `count` units in a row from `from_byte` on, but for a gap: unit `gap_at` lies `gap` units further on, and so do those
+// behind it. 32 bits: a chunk is at most a GiB (kLongestChunk).
+struct Units {
+  std::uint32_t count;
+  std::uint32_t from_byte = 0;
+  std::uint32_t gap_at = 0;
+  std::uint32_t gap = 0;
+};
+
+// What one thread takes at a time: kMany units, so far apart that a warp's lie side by side. Where the end comes
+// before, it loads its first one again and does not store it: a load that depended on a condition would wait for the
+// one before it, and a loop for the rest would take a trip to memory for each.
+template <typename Unit, std::uint32_t kMany>
+class Batch {
+ public:
+  TUTTI_DEVICE Batch(const Units& units, std::uint32_t first) : first_(first), count_(units.count) {
+    TUTTI_UNROLL
+    for (std::uint32_t m = 0; m < kMany; ++m) {
+      const std::uint32_t u = Is(m) ? first + m * ThreadCount() : first;
+      at_byte_[m] = units.from_byte + (u < units.gap_at ? u : u + units.gap) * static_cast<std::uint32_t>(sizeof(Unit));
+    }
+  }
+
+  template <typename Places>
+  TUTTI_DEVICE void Load(const Places& from, Unit (&to)[kMany]) const {
+    const std::byte* places[kMany];
+    TUTTI_UNROLL
+    for (std::uint32_t m = 0; m < kMany; ++m) places[m] = from(at_byte_[m]);
+    TUTTI_UNROLL
+    for (std::uint32_t m = 0; m < kMany; ++m) to[m] = LoadGlobal<Unit>(places[m]);
+  }
+  template <typename Places>
+  TUTTI_DEVICE void Store(const Places& to, const Unit (&from)[kMany]) const {
+    std::byte* places[kMany];
+    TUTTI_UNROLL
+    for (std::uint32_t m = 0; m < kMany; ++m) places[m] = to(at_byte_[m]);
+    TUTTI_UNROLL
+    for (std::uint32_t m = 0; m < kMany; ++m) {
+      if (Is(m)) StoreGlobal(places[m], from[m]);
+    }
+  }
+
+ private:
+  TUTTI_DEVICE bool Is(std::uint32_t m) const { return m == 0 || first_ + m * ThreadCount() < count_; }
+
+  std::uint32_t first_, count_;
+  std::uint32_t at_byte_[kMany];
+};
+
+// Calls body(batch) for all of a thread's batches.
+template <typename Unit, std::uint32_t kMany, typename Body>
+TUTTI_DEVICE void ForEachBatch(const Units& units, Body&& body) {
+  TUTTI_ROLLED
+  for (std::uint32_t first = ThreadIndex(); first < units.count; first += kMany * ThreadCount()) {
+    body(Batch<Unit, kMany>(units, first));
+  }
+}
+
+}  // namespace tutti

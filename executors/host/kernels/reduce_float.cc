@@ -1,0 +1,35 @@
+// Reductions of fp32 and fp64.
+#include "executors/host/kernels/reduce_targets.h"
+
+// clang-format off: the order is Highway's
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "executors/host/kernels/reduce_float.cc"
+#include <hwy/foreach_target.h>
+// clang-format on
+#include <hwy/highway.h>
+
+#include "executors/host/kernels/reduce_kernel-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti {
+namespace HWY_NAMESPACE {
+
+ReduceFunction ReduceFloatForTarget(tuttiDataType_t type, tuttiRedOp_t op) {
+  return type == tuttiFloat64 ? FunctionFor<Native<double>, double>(op) : FunctionFor<Native<float>, float>(op);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tutti {
+
+HWY_EXPORT(ReduceFloatForTarget);
+
+ReduceFunction SelectReduceFloat(tuttiDataType_t type, tuttiRedOp_t op) {
+  return HWY_DYNAMIC_DISPATCH(ReduceFloatForTarget)(type, op);
+}
+
+}  // namespace tutti
+#endif

@@ -1,0 +1,35 @@
+// Reductions of the 16-bit floats.
+#include "executors/host/kernels/reduce_targets.h"
+
+// clang-format off: the order is Highway's
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "executors/host/kernels/reduce_float16.cc"
+#include <hwy/foreach_target.h>
+// clang-format on
+#include <hwy/highway.h>
+
+#include "executors/host/kernels/reduce_kernel-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti {
+namespace HWY_NAMESPACE {
+
+ReduceFunction ReduceFloat16ForTarget(tuttiDataType_t type, tuttiRedOp_t op) {
+  return type == tuttiBfloat16 ? FunctionFor<Small<Bfloat16>, float>(op) : FunctionFor<Small<Float16>, float>(op);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tutti {
+
+HWY_EXPORT(ReduceFloat16ForTarget);
+
+ReduceFunction SelectReduceFloat16(tuttiDataType_t type, tuttiRedOp_t op) {
+  return HWY_DYNAMIC_DISPATCH(ReduceFloat16ForTarget)(type, op);
+}
+
+}  // namespace tutti
+#endif

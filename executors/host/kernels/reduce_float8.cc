@@ -1,0 +1,36 @@
+// Reductions of the 8-bit floats.
+#include "executors/host/kernels/reduce_targets.h"
+
+// clang-format off: the order is Highway's
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "executors/host/kernels/reduce_float8.cc"
+#include <hwy/foreach_target.h>
+// clang-format on
+#include <hwy/highway.h>
+
+#include "executors/host/kernels/reduce_kernel-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti {
+namespace HWY_NAMESPACE {
+
+ReduceFunction ReduceFloat8ForTarget(tuttiDataType_t type, tuttiRedOp_t op) {
+  return type == tuttiFloat8e4m3 ? FunctionFor<Small<Float8E4M3>, float>(op)
+                                 : FunctionFor<Small<Float8E5M2>, float>(op);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tutti {
+
+HWY_EXPORT(ReduceFloat8ForTarget);
+
+ReduceFunction SelectReduceFloat8(tuttiDataType_t type, tuttiRedOp_t op) {
+  return HWY_DYNAMIC_DISPATCH(ReduceFloat8ForTarget)(type, op);
+}
+
+}  // namespace tutti
+#endif

@@ -1,0 +1,42 @@
+// Reductions of integers.
+#include "executors/host/kernels/reduce_targets.h"
+
+// clang-format off: the order is Highway's
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "executors/host/kernels/reduce_integer.cc"
+#include <hwy/foreach_target.h>
+// clang-format on
+#include <hwy/highway.h>
+
+#include "executors/host/kernels/reduce_kernel-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti {
+namespace HWY_NAMESPACE {
+
+ReduceFunction ReduceIntegerForTarget(tuttiDataType_t type, tuttiRedOp_t op) {
+  switch (type) {
+    case tuttiInt8: return FunctionFor<Native<std::uint8_t>, std::int8_t>(op);
+    case tuttiUint8: return FunctionFor<Native<std::uint8_t>, std::uint8_t>(op);
+    case tuttiInt32: return FunctionFor<Native<std::uint32_t>, std::int32_t>(op);
+    case tuttiUint32: return FunctionFor<Native<std::uint32_t>, std::uint32_t>(op);
+    case tuttiInt64: return FunctionFor<Native<std::uint64_t>, std::int64_t>(op);
+    default: return FunctionFor<Native<std::uint64_t>, std::uint64_t>(op);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tutti {
+
+HWY_EXPORT(ReduceIntegerForTarget);
+
+ReduceFunction SelectReduceInteger(tuttiDataType_t type, tuttiRedOp_t op) {
+  return HWY_DYNAMIC_DISPATCH(ReduceIntegerForTarget)(type, op);
+}
+
+}  // namespace tutti
+#endif
