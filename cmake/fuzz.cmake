@@ -19,7 +19,7 @@ set(tutti_seeds_of_xml_fuzz ${PROJECT_SOURCE_DIR}/topology/testdata)
 # Only what reads bytes of strangers, so that a fuzz build takes seconds.
 file(GLOB tutti_fuzzed_base CONFIGURE_DEPENDS base/*.cc)
 list(FILTER tutti_fuzzed_base EXCLUDE REGEX "_(test|fuzz)\\.cc$")
-set(tutti_fuzzed_net frame handshake interfaces peer_user socket)
+set(tutti_fuzzed_net auth/frame auth/handshake interfaces peer_user socket)
 list(TRANSFORM tutti_fuzzed_net PREPEND net/)
 list(TRANSFORM tutti_fuzzed_net APPEND .cc)
 set(tutti_fuzzed_bootstrap join_messages reunion_messages unique_id)
@@ -36,7 +36,8 @@ file(GLOB_RECURSE tutti_fuzzed_executor CONFIGURE_DEPENDS executors/host/*.cc)
 list(FILTER tutti_fuzzed_executor EXCLUDE REGEX "_(test|fuzz|microbench)\\.cc$")
 # The code that reads memory that other processes write.
 set(tutti_fuzzed_watch src/audit.cc src/dump.cc src/history.cc src/operation.cc src/recorder.cc src/same_calls.cc src/watch.cc src/watch_mismatch.cc)
-set(tutti_fuzzed_topology assemble complete link_constants pci_text system xml xml_element xml_writer)
+set(tutti_fuzzed_topology graph/assemble graph/complete graph/link_constants graph/pci_text graph/system xml/xml
+    xml/xml_element xml/xml_writer)
 list(TRANSFORM tutti_fuzzed_topology PREPEND topology/)
 list(TRANSFORM tutti_fuzzed_topology APPEND .cc)
 # Programs of others, and the verifier that they end in; the names that it spells come from the builders.

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/plain_text.h"
-#include "topology/host.h"
+#include "topology/detect/host.h"
 #include "transports/shm/gather_values.h"
 #include "tutti/tutti.h"
 

@@ -16,7 +16,7 @@
 #include "src/device_buffers.h"
 #include "src/dump.h"
 #include "src/survey.h"
-#include "topology/host.h"
+#include "topology/detect/host.h"
 #include "transports/shm/gather_values.h"
 #include "transports/tcp/listening.h"
 

@@ -28,7 +28,7 @@
 #include "src/trace.h"
 #include "src/watch.h"
 #include "src/windows.h"
-#include "topology/system.h"
+#include "topology/graph/system.h"
 
 namespace tutti {
 

@@ -14,7 +14,7 @@
 #include "selection/tuner/select.h"
 #include "src/planning.h"
 #include "src/selector.h"
-#include "topology/system.h"
+#include "topology/graph/system.h"
 
 namespace tutti {
 

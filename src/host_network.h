@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/settings.h"
-#include "net/secret_key.h"
+#include "net/auth/secret_key.h"
 #include "selection/cost_model/host_machine.h"
 #include "src/agreement.h"
 #include "src/bootstrap/join_messages.h"

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/rank_zero.h"
-#include "topology/xml_element.h"
+#include "topology/xml/xml_element.h"
 
 namespace tutti {
 namespace {

@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "topology/detect.h"
-#include "topology/fuse.h"
-#include "topology/xml.h"
+#include "topology/detect/detect.h"
+#include "topology/xml/fuse.h"
+#include "topology/xml/xml.h"
 
 namespace tutti {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/settings.h"
-#include "topology/system.h"
+#include "topology/graph/system.h"
 #include "transports/shm/descriptor_exchange.h"
 
 namespace tutti {

@@ -8,7 +8,7 @@
 #include "report/chart.h"
 #include "selection/cost_model/machine_of_system.h"
 #include "tools/simulated.h"
-#include "topology/xml.h"
+#include "topology/xml/xml.h"
 
 namespace tutti::tools {
 namespace {

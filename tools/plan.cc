@@ -17,7 +17,7 @@
 #include "base/json.h"
 #include "tools/commands.h"
 #include "tools/plan_ranking.h"
-#include "topology/xml.h"
+#include "topology/xml/xml.h"
 
 namespace tutti::tools {
 namespace {

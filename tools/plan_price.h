@@ -10,7 +10,7 @@
 
 #include "selection/tuner/select.h"
 #include "tools/plan_strategy.h"
-#include "topology/system.h"
+#include "topology/graph/system.h"
 
 namespace tutti::tools {
 

@@ -7,7 +7,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "tools/plan_ranking.h"
-#include "topology/xml.h"
+#include "topology/xml/xml.h"
 
 namespace tutti::tools {
 namespace {

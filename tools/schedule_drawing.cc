@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "topology/svg.h"
+#include "topology/draw/svg.h"
 
 namespace tutti::tools {
 namespace {

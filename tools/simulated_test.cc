@@ -11,7 +11,7 @@
 #include "selection/cost_model/machine_of_system.h"
 #include "selection/tuner/explain.h"
 #include "tools/commands.h"
-#include "topology/xml.h"
+#include "topology/xml/xml.h"
 
 namespace tutti::tools {
 namespace {

@@ -9,8 +9,8 @@
 #include "selection/cost_model/machine_of_system.h"
 #include "selection/tuner/calibration.h"
 #include "tools/candidate_timer.h"
-#include "topology/paths.h"
-#include "topology/xml.h"
+#include "topology/graph/paths.h"
+#include "topology/xml/xml.h"
 
 namespace tutti::tools {
 

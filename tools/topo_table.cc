@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "topology/capacity.h"
-#include "topology/ring_search.h"
-#include "topology/xml.h"
+#include "topology/graph/capacity.h"
+#include "topology/search/ring_search.h"
+#include "topology/xml/xml.h"
 
 namespace tutti::tools {
 namespace {

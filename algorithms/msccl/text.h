@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "algorithms/schedule/schedule.h"
-#include "topology/xml_element.h"
+#include "topology/xml/xml_element.h"
 
 namespace tutti {
 

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "selection/cost_model/machine_constants.h"
-#include "topology/paths.h"
-#include "topology/rails.h"
+#include "topology/graph/paths.h"
+#include "topology/graph/rails.h"
 
 namespace tutti {
 namespace {

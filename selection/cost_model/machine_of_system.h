@@ -4,7 +4,7 @@
 #pragma once
 
 #include "selection/cost_model/machine.h"
-#include "topology/system.h"
+#include "topology/graph/system.h"
 
 namespace tutti {
 

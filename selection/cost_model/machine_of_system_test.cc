@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "selection/cost_model/machine_constants.h"
-#include "topology/xml.h"
+#include "topology/xml/xml.h"
 
 namespace tutti {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "net/dial.h"
+#include "net/auth/dial.h"
 
 namespace tutti {
 namespace {

@@ -21,7 +21,7 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "base/settings.h"
-#include "net/channel.h"
+#include "net/auth/channel.h"
 #include "src/bootstrap/hub.h"
 #include "src/bootstrap/join_messages.h"
 #include "src/bootstrap/unique_id.h"

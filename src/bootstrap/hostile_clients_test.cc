@@ -6,7 +6,7 @@
 
 #include <atomic>
 
-#include "net/dial.h"
+#include "net/auth/dial.h"
 #include "net/net_testing.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/bootstrap/rendezvous.h"

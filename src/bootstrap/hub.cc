@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "net/dial.h"
+#include "net/auth/dial.h"
 
 namespace tutti {
 namespace {

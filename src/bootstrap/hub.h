@@ -16,8 +16,8 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
-#include "net/channel.h"
-#include "net/lobby.h"
+#include "net/auth/channel.h"
+#include "net/auth/lobby.h"
 #include "src/bootstrap/join_messages.h"
 
 namespace tutti {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/plain_text.h"
-#include "net/handshake.h"
+#include "net/auth/handshake.h"
 #include "net/interfaces.h"
 #include "src/bootstrap/job_secret.h"
 

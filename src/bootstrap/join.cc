@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "base/log.h"
-#include "net/dial.h"
+#include "net/auth/dial.h"
 #include "net/interfaces.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/bootstrap/rendezvous.h"

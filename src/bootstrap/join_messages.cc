@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/plain_text.h"
-#include "net/frame.h"
+#include "net/auth/frame.h"
 #include "net/wire.h"
 #include "src/bootstrap/unique_id.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "net/frame.h"
-#include "net/handshake.h"
+#include "net/auth/frame.h"
+#include "net/auth/handshake.h"
 #include "net/interfaces.h"
 #include "src/bootstrap/join_messages.h"
 #include "src/bootstrap/reunion_messages.h"

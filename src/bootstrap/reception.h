@@ -17,8 +17,8 @@
 #include <span>
 #include <vector>
 
+#include "net/auth/lobby.h"
 #include "src/bootstrap/join_messages.h"
-#include "net/lobby.h"
 
 namespace tutti {
 

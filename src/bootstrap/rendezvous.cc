@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/process_mark.h"
 #include "base/quiet_thread.h"
-#include "net/dial.h"
+#include "net/auth/dial.h"
 #include "net/interfaces.h"
 
 namespace tutti {

@@ -8,10 +8,10 @@
 
 #include <atomic>
 
-#include "net/dial.h"
-#include "src/bootstrap/job_source.h"
+#include "net/auth/dial.h"
 #include "net/net_testing.h"
 #include "src/bootstrap/control_plane.h"
+#include "src/bootstrap/job_source.h"
 
 namespace tutti {
 namespace {

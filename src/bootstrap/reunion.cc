@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "net/dial.h"
+#include "net/auth/dial.h"
 #include "src/bootstrap/reunion_caller.h"
 #include "src/bootstrap/reunion_door.h"
 #include "src/bootstrap/reunion_messages.h"

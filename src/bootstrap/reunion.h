@@ -19,7 +19,7 @@
 
 #include "base/cancellation.h"
 #include "base/deadline.h"
-#include "net/doorkeeper.h"
+#include "net/auth/doorkeeper.h"
 #include "src/bootstrap/join_messages.h"
 #include "src/bootstrap/reunion_ties.h"
 #include "tutti/tutti.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "net/channel.h"
-#include "net/client_handshake.h"
+#include "net/auth/channel.h"
+#include "net/auth/client_handshake.h"
 
 namespace tutti {
 

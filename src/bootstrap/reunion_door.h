@@ -10,7 +10,7 @@
 #include <list>
 #include <vector>
 
-#include "net/doorkeeper.h"
+#include "net/auth/doorkeeper.h"
 #include "src/bootstrap/reunion_messages.h"
 
 namespace tutti {

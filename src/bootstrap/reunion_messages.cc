@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "net/handshake.h"
+#include "net/auth/handshake.h"
 #include "net/wire.h"
 
 namespace tutti {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "net/channel.h"
+#include "net/auth/channel.h"
 
 namespace tutti {
 

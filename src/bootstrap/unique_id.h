@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "net/secret_key.h"
+#include "net/auth/secret_key.h"
 #include "net/socket.h"
 #include "net/wire.h"
 #include "tutti/tutti.h"

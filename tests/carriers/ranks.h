@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "net/secret_key.h"
+#include "net/auth/secret_key.h"
 #include "transports/progress/network.h"
 #include "transports/shm/fabric.h"
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <thread>
 
-#include "net/handshake.h"
+#include "net/auth/handshake.h"
 #include "net/net_testing.h"
 #include "transports/progress/carrier_testing.h"
 #include "transports/tcp/tcp.h"

@@ -14,7 +14,7 @@
 #include <mutex>
 #include <string>
 
-#include "net/secret_key.h"
+#include "net/auth/secret_key.h"
 
 namespace tutti {
 namespace {

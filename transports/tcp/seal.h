@@ -21,7 +21,7 @@
 #include <span>
 #include <string_view>
 
-#include "net/secret_key.h"
+#include "net/auth/secret_key.h"
 
 namespace tutti {
 

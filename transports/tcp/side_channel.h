@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/settings.h"
-#include "net/secret_key.h"
+#include "net/auth/secret_key.h"
 #include "transports/progress/carrier.h"
 #include "transports/shm/hosts.h"
 #include "transports/shm/segment.h"

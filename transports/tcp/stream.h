@@ -8,8 +8,8 @@
 // place is where nobody looks until the slot is said to have landed, and which place that is was proven before.
 //
 // A slot's bytes go from the sender's memory to the system - the long ones stay in it (zero_copy.h) - and from there
-// into the receiver's slot, without a stop between. Both ends have proven themselves before (net/handshake.h), and have
-// the same byte order.
+// into the receiver's slot, without a stop between. Both ends have proven themselves before (net/auth/handshake.h), and
+// have the same byte order.
 //
 // Thread-safety: one thread at a time. Nothing here blocks.
 #pragma once

@@ -1,7 +1,7 @@
 // The TCP carrier: some connections to each peer that is needed, made when they are, over the interfaces that the
 // settings choose. The lower rank dials; the higher one does so, too, if it waits long, for a peer that is not there
 // any more answers nobody but who asks. Every connection proves that it holds the job's secret before a byte of it is
-// believed (net/handshake.h).
+// believed (net/auth/handshake.h).
 //
 // A peer is silent when its *system* is: a program that stops in a debugger still has a system that acknowledges.
 //
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/settings.h"
-#include "net/client_handshake.h"
-#include "net/doorkeeper.h"
+#include "net/auth/client_handshake.h"
+#include "net/auth/doorkeeper.h"
 #include "transports/progress/carrier.h"
 #include "transports/shm/hosts.h"
 #include "transports/shm/segment.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "net/secret_key.h"
+#include "net/auth/secret_key.h"
 
 namespace tutti {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "net/secret_key.h"
+#include "net/auth/secret_key.h"
 
 namespace tutti {
 namespace {

@@ -1,0 +1,38 @@
+#include "net/auth/channel.h"
+
+#include <array>
+
+namespace tutti {
+
+void SecureChannel::Queue(std::span<const std::byte> payload) {
+  sealer_.Seal(payload, out_);
+  Flush();
+}
+
+void SecureChannel::Flush() {
+  while (sending()) {
+    const auto result = SendSome(socket_, std::span<const std::byte>(out_).subspan(sent_));
+    sent_ += result.bytes;
+    if (result.status == IoStatus::would_block) return;
+    // The peer's last words may still be there to read, so this alone does not close the channel.
+    if (result.status == IoStatus::closed) cannot_send_ = true;
+  }
+  out_.clear();
+  sent_ = 0;
+}
+
+std::optional<std::vector<std::byte>> SecureChannel::Receive() {
+  constexpr std::size_t kPiece = 64 * 1024;
+  for (;;) {
+    if (auto frame = opener_.Next()) return frame;
+    if (opener_.broken()) closed_ = true;
+    if (closed_) return std::nullopt;
+    std::array<std::byte, kPiece> piece;
+    const auto result = ReceiveSome(socket_, piece);
+    if (result.status == IoStatus::would_block) return std::nullopt;
+    if (result.status == IoStatus::closed) closed_ = true;
+    opener_.Feed(std::span(piece).first(result.bytes));
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,53 @@
+// A proven connection: sends and receives sealed frames without blocking.
+//
+// Queue() never fails; what the socket does not take waits for the next Flush(). Once closed() it stays so: the peer
+// has gone, or somebody meddled with the stream. Frames that had arrived before are still given out. Thread-safety: one
+// thread at a time.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "net/auth/frame.h"
+#include "net/socket.h"
+
+namespace tutti {
+
+class SecureChannel {
+ public:
+  SecureChannel(Socket socket, const SecretKey& sending, const SecretKey& receiving)
+      : socket_(std::move(socket)), sealer_(sending), opener_(receiving) {}
+
+  // Seals a frame and tries to send it at once. REQUIRES: payload.size() <= kMaxFramePayload.
+  void Queue(std::span<const std::byte> payload);
+  // Sends what the socket takes.
+  void Flush();
+  // Some queued bytes are not with the system yet.
+  bool sending() const { return sent_ < out_.size() && !cannot_send_; }
+  // The next whole frame that has arrived.
+  std::optional<std::vector<std::byte>> Receive();
+  bool closed() const { return closed_; }
+
+  // What to wait for: input always, room to send while sending().
+  pollfd Watch() const {
+    return {.fd = socket_.fd(), .events = static_cast<short>(POLLIN | (sending() ? POLLOUT : 0)), .revents = 0};
+  }
+  const Socket& socket() const { return socket_; }
+  // Tells the peer, whoever else holds a copy of the socket.
+  void Shutdown() { socket_.Shutdown(); }
+
+ private:
+  Socket socket_;
+  FrameSealer sealer_;
+  FrameOpener opener_;
+  std::vector<std::byte> out_;
+  std::size_t sent_ = 0;  // bytes of out_ that are with the system
+  bool cannot_send_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace tutti

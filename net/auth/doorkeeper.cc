@@ -1,0 +1,87 @@
+#include "net/auth/doorkeeper.h"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/quiet_thread.h"
+
+namespace tutti {
+namespace {
+
+Socket MakeEvent() {
+  Socket event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event) ThrowErrno("cannot make an eventfd for a port's thread");
+  return event;
+}
+
+}  // namespace
+
+Doorkeeper::Doorkeeper(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose, int rank)
+    : owner_(getpid()),
+      shared_(new Shared{Lobby(std::move(listeners), key, purpose, rank), MakeEvent(), MakeEvent(), {}, {}, {}}) {
+  try {
+    thread_ = std::make_unique<std::thread>(QuietThread(&Serve, std::ref(*shared_)));
+  } catch (const std::system_error& error) {
+    ThrowSystem("cannot start a port's thread", error.code().value());
+  }
+}
+
+Doorkeeper::~Doorkeeper() {
+  if (getpid() != owner_) {
+    // The thread lives in the parent only; it can be neither joined nor detached here, and may have held the mutex.
+    static_cast<void>(thread_.release());
+    static_cast<void>(shared_.release());
+    return;
+  }
+  eventfd_write(shared_->stop.fd(), 1);
+  thread_->join();
+  shared_->lobby.Close();
+}
+
+std::vector<Admitted> Doorkeeper::Take() {
+  if (getpid() != owner_) return {};
+  const std::scoped_lock lock(shared_->mutex);
+  // Before the list is taken: a connection that comes afterwards rings again.
+  eventfd_t count = 0;
+  eventfd_read(shared_->news.fd(), &count);
+  return std::exchange(shared_->admitted, {});
+}
+
+void Doorkeeper::Serve(Shared& shared) {
+  pthread_setname_np(pthread_self(), "tutti-door");
+  std::vector<pollfd> fds;
+  std::vector<Admitted> admitted;
+  try {
+    for (;;) {
+      fds.assign(1, {shared.stop.fd(), POLLIN, 0});
+      shared.lobby.Watch(fds);
+      Wait(fds, shared.lobby.NextDeadline());
+      if (fds[0].revents != 0) return;
+      admitted.clear();
+      // Before a caller can get this side's proof. The system calls that carry it to the caller, and the caller's words
+      // back to this process, order this store before a load that follows these.
+      shared.proving.store(true, std::memory_order_seq_cst);
+      shared.lobby.Advance(std::span<const pollfd>(fds).subspan(1), admitted);
+      if (!admitted.empty()) {
+        const std::scoped_lock lock(shared.mutex);
+        shared.admitted.insert(shared.admitted.end(), std::make_move_iterator(admitted.begin()),
+                               std::make_move_iterator(admitted.end()));
+        eventfd_write(shared.news.fd(), 1);
+      }
+      // Releases the list: a thread that finds it false finds what was admitted.
+      shared.proving.store(false, std::memory_order_release);
+    }
+  } catch (const std::exception& error) {
+    // Out of memory. Callers find the port open and unanswered, as that of a rank that is stopped.
+    Log(Subject::faults, "a port is not looked after any more: {}", error.what());
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,148 @@
+#include "net/auth/doorkeeper.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "net/auth/client_handshake.h"
+#include "net/net_testing.h"
+
+namespace tutti {
+namespace {
+
+using testing::Ample;
+
+constexpr Errand kErrand{Purpose::data, 0, 3, 4};
+
+std::vector<Socket> One(Socket socket) {
+  std::vector<Socket> sockets;
+  sockets.push_back(std::move(socket));
+  return sockets;
+}
+
+// A rank's port with a short queue, looked after.
+class Port {
+ public:
+  explicit Port(int backlog = 8) {
+    auto listener = Listen(SocketAddress::Loopback(false, 0)).socket;
+    EXPECT_EQ(listen(listener.fd(), backlog), 0);
+    address = LocalAddress(listener);
+    keeper.emplace(One(std::move(listener)), key, Purpose::data, 3);
+  }
+
+  SocketAddress address;
+  SecretKey key = SecretKey::Random();
+  std::optional<Doorkeeper> keeper;
+};
+
+ClientHandshake::State Call(const SocketAddress& address, const SecretKey& key, const Errand& errand,
+                            std::optional<ClientHandshake>& handshake) {
+  auto socket = StartConnect(address).socket;
+  pollfd fd{socket.fd(), POLLOUT, 0};
+  EXPECT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
+  handshake.emplace(std::move(socket), errand);
+  auto state = handshake->Advance(key);
+  while (state == ClientHandshake::State::waiting) {
+    fd = {handshake->socket().fd(), POLLIN, 0};
+    EXPECT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
+    state = handshake->Advance(key);
+  }
+  return state;
+}
+
+TEST(Doorkeeper, TakesInThoseWhoProveThemselvesWhileNobodyAsks) {
+  Port port;
+  std::vector<std::optional<ClientHandshake>> clients(40);
+  for (auto& client : clients) EXPECT_EQ(Call(port.address, port.key, kErrand, client), ClientHandshake::State::proven);
+  pollfd fd{port.keeper->descriptor(), POLLIN, 0};
+  EXPECT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
+  auto admitted = port.keeper->Take();
+  const auto give_up = Ample();
+  while (admitted.size() < clients.size() && !give_up.Passed()) {
+    for (auto& one : port.keeper->Take()) admitted.push_back(std::move(one));
+  }
+  ASSERT_EQ(admitted.size(), clients.size());
+  EXPECT_EQ(admitted[0].rank, kErrand.rank);
+  EXPECT_EQ(admitted[0].nranks, kErrand.nranks);
+  EXPECT_TRUE(admitted[0].keys.client_to_server == clients[0]->keys().client_to_server);
+  fd.revents = 0;
+  EXPECT_EQ(poll(&fd, 1, 0), 0) << "readable though nobody is there";
+}
+
+TEST(Doorkeeper, StrangersNeitherFillThePortNorReachTheDataPath) {
+  Port port;
+  const testing::IdleCalls idle(port.address, 300);
+  std::optional<ClientHandshake> client;
+  EXPECT_EQ(Call(port.address, SecretKey::Random(), kErrand, client), ClientHandshake::State::stranger);
+  pollfd fd{port.keeper->descriptor(), POLLIN, 0};
+  EXPECT_EQ(poll(&fd, 1, 0), 0) << "strangers make the data path's descriptor readable";
+  EXPECT_EQ(Call(port.address, port.key, kErrand, client), ClientHandshake::State::proven);
+}
+
+TEST(Doorkeeper, TellsACallerThatMeansAnotherRank) {
+  Port port;
+  std::optional<ClientHandshake> client;
+  EXPECT_EQ(Call(port.address, port.key, {Purpose::data, 0, 2, 4}, client), ClientHandshake::State::misled);
+  EXPECT_EQ(client->answers_for(), 3);
+  EXPECT_EQ(Call(port.address, port.key, {Purpose::reunion, 0, 3, 4}, client), ClientHandshake::State::dropped);
+  EXPECT_TRUE(port.keeper->Take().empty());
+}
+
+TEST(Doorkeeper, ClosesThePortAndLeavesTheParentsAloneInAChild) {
+  Port port;
+  const pid_t child = fork();
+  if (child == 0) {
+    port.keeper.reset();
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  std::optional<ClientHandshake> client;
+  EXPECT_EQ(Call(port.address, port.key, kErrand, client), ClientHandshake::State::proven);
+  port.keeper.reset();
+  const auto late = StartConnect(port.address);
+  EXPECT_TRUE(!late.socket || ConnectError(late.socket) == ECONNREFUSED);
+}
+
+// A flood from one address evicts that address's own connections; loopback has many addresses.
+TEST(Lobby, AFloodFromOnePlacePutsOutItsOwn) {
+  auto listener = Listen(SocketAddress::Wildcard(false, 0)).socket;
+  auto address = SocketAddress::Loopback(false, LocalAddress(listener).port);
+  const SecretKey key = SecretKey::Random();
+  Lobby lobby(One(std::move(listener)), key, Purpose::data, 3);
+  std::vector<Admitted> admitted;
+  const auto advance = [&] {
+    std::vector<pollfd> fds;
+    lobby.Watch(fds);
+    poll(fds.data(), fds.size(), 0);
+    lobby.Advance(fds, admitted);
+  };
+  // A slow client from 127.0.0.2, which is the oldest, then more than there is room for from 127.0.0.1.
+  address.ip[3] = 2;
+  Socket slow(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  sockaddr_in from{};
+  from.sin_family = AF_INET;
+  from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+  ASSERT_EQ(bind(slow.fd(), reinterpret_cast<sockaddr*>(&from), sizeof from), 0);
+  from.sin_port = htons(address.port);
+  connect(slow.fd(), reinterpret_cast<sockaddr*>(&from), sizeof from);
+  advance();
+  address.ip[3] = 1;
+  const testing::IdleCalls flood(address, 2 * static_cast<int>(kMaxStrangers));
+  for (int i = 0; i < 20; ++i) advance();
+  std::optional<ClientHandshake> client(std::in_place, std::move(slow), kErrand);
+  auto state = client->Advance(key);
+  const auto give_up = Ample();
+  while (state == ClientHandshake::State::waiting && !give_up.Passed()) {
+    advance();
+    state = client->Advance(key);
+  }
+  EXPECT_EQ(state, ClientHandshake::State::proven);
+  EXPECT_EQ(admitted.size(), 1U);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,108 @@
+#include "topology/detect/detect.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "topology/detect/host.h"
+#include "topology/detect/hwloc_host.h"
+#include "topology/detect/sysfs.h"
+#include "topology/graph/assemble.h"
+#include "topology/graph/complete.h"
+
+namespace tutti {
+namespace {
+
+// One CPU with what the C library knows.
+HostDescription DescribeWithoutHwloc() {
+  CpuDescription cpu;
+  utsname name{};
+  if (uname(&name) == 0) cpu.arch = ArchitectureName(name.machine);
+  const CpuMask allowed = AllowedCpus();
+  constexpr std::size_t kWordBits = 64;
+  for (std::size_t core = 0; core < allowed.size() * kWordBits; ++core) {
+    if ((allowed[core / kWordBits] >> core % kWordBits & 1U) != 0) cpu.cores.push_back(static_cast<int>(core));
+  }
+  return {{std::move(cpu)}, {"without hwloc: one CPU assumed"}};
+}
+
+HostDescription DescribeCpus(const DetectOptions& options) {
+  if (!options.hwloc_xml.empty()) return DescribeByHwlocXml(options.hwloc_xml);
+  if (!options.hwloc_synthetic.empty()) return DescribeByHwlocSynthetic(options.hwloc_synthetic);
+  auto host = options.hwloc ? DescribeThisByHwloc() : std::nullopt;
+  return host ? std::move(*host) : DescribeWithoutHwloc();
+}
+
+void AddPciDevices(HostDescription& host, const std::string& sysfs) {
+  for (auto& root : ReadPciTree(sysfs)) {
+    auto near = std::find_if(host.cpus.begin(), host.cpus.end(),
+                             [&](const CpuDescription& cpu) { return cpu.numa == root.numa; });
+    if (near == host.cpus.end()) {
+      near = host.cpus.begin();
+      if (host.cpus.size() > 1) {
+        host.notes.push_back(fmt::format("{}: its NUMA node, {}, is not among those to be used: NUMA{} assumed",
+                                         root.place.bus_id, root.numa, near->numa));
+      }
+    }
+    near->devices.push_back(std::move(root.place));
+  }
+}
+
+void AddGpus(HostDescription& host, const DetectOptions& options) {
+  const bool gdr = !options.sysfs.empty() && HasGpuDirectRdma(options.sysfs);
+  const std::vector<NvmlGpu> gpus = QueryNvml(options.nvml);
+  ForEachPlaceOf(host, [&](PciDescription& place) {
+    const auto gpu =
+        std::find_if(gpus.begin(), gpus.end(), [&](const NvmlGpu& told) { return told.bus_id == place.bus_id; });
+    if (gpu == gpus.end()) return;
+    place.gpu = GpuDescription{
+        .number = static_cast<int>(gpu - gpus.begin()), .sm = gpu->sm, .gdr = gdr, .nvlinks = gpu->nvlinks};
+  });
+}
+
+void AddPorts(HostDescription& host, const std::string& sysfs) {
+  for (auto& card : ReadNetwork(sysfs)) {
+    bool placed = false;
+    ForEachPlaceOf(host, [&](PciDescription& place) {
+      if (card.bus_id.empty() || place.bus_id != card.bus_id) return;
+      place.ports = card.ports;
+      placed = true;
+    });
+    // An interface without a card sits in the first CPU.
+    if (!placed) host.cpus.front().devices.push_back({.ports = card.ports});
+  }
+}
+
+// What is known not to be of use - a card without a port that is up, a GPU that the driver does not tell of - must not
+// be taken for one by its class.
+void Drop(std::vector<PciDescription>& places, const DetectOptions& options) {
+  std::erase_if(places, [&](PciDescription& place) {
+    const bool was_leaf = place.children.empty();
+    Drop(place.children, options);
+    if (place.is_end() || !was_leaf) return !place.is_end() && place.children.empty();
+    return MayBeGpu(place.slot) ? !options.nvml.empty() : !options.sysfs.empty();
+  });
+}
+
+}  // namespace
+
+HostDescription DescribeHost(const DetectOptions& options) {
+  HostDescription host = DescribeCpus(options);
+  if (!options.sysfs.empty()) {
+    if (options.hwloc_xml.empty()) AddPciDevices(host, options.sysfs);
+    AddPorts(host, options.sysfs);
+  }
+  if (!options.nvml.empty()) AddGpus(host, options);
+  for (auto& cpu : host.cpus) Drop(cpu.devices, options);
+  return host;
+}
+
+System DetectHost(const DetectOptions& options) {
+  std::vector<HostDescription> hosts = {DescribeHost(options)};
+  CompleteByDefaults(hosts.front());
+  return Assemble(hosts);
+}
+
+}  // namespace tutti

@@ -1,0 +1,70 @@
+#include "topology/detect/host.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace tutti {
+namespace {
+
+// The size of a small server's share; used only where sysfs has no cache directory.
+constexpr std::size_t kDefaultCacheBytes = std::size_t{16} << 20;
+
+std::string FirstLine(const std::string& path) {
+  std::string line;
+  std::getline(std::ifstream(path), line);
+  return line;
+}
+
+// "32768K", "1M" or plain bytes; 0 if it is none of them.
+std::size_t ParseCacheSize(const std::string& text) {
+  char* end = nullptr;
+  const auto number = std::strtoull(text.c_str(), &end, 10);
+  if (end == text.c_str()) return 0;
+  return *end == 'K' ? number << 10 : *end == 'M' ? number << 20 : number;
+}
+
+}  // namespace
+
+CpuMask AllowedCpus() {
+  CpuMask mask{};
+  cpu_set_t set;
+  static_assert(sizeof(set) == sizeof(mask));
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) CPU_SET(0, &set);
+  std::memcpy(mask.data(), &set, sizeof mask);
+  return mask;
+}
+
+int CountCpus(const CpuMask& mask) {
+  int count = 0;
+  for (const auto word : mask) count += std::popcount(word);
+  return count;
+}
+
+int QuotaCpus() {
+  // "quota period" in microseconds, or "max period" (cgroup v2).
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(file >> quota >> period) || quota == "max" || period <= 0) return std::numeric_limits<int>::max();
+  return std::max(1, static_cast<int>(std::strtod(quota.c_str(), nullptr) / period));
+}
+
+std::size_t LastLevelCacheBytes() {
+  std::size_t largest = 0;
+  constexpr int kMaxCaches = 8;
+  for (int i = 0; i < kMaxCaches; ++i) {
+    const std::string directory = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i);
+    if (FirstLine(directory + "/type") == "Instruction") continue;
+    largest = std::max(largest, ParseCacheSize(FirstLine(directory + "/size")));
+  }
+  return largest != 0 ? largest : kDefaultCacheBytes;
+}
+
+}  // namespace tutti

@@ -1,0 +1,175 @@
+#include "topology/detect/hwloc_host.h"
+
+#include <hwloc.h>
+
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "base/error.h"
+#include "base/plain_text.h"
+#include "topology/graph/complete.h"
+#include "topology/graph/link_constants.h"
+#include "topology/graph/pci_text.h"
+
+namespace tutti {
+namespace {
+
+struct Destroy {
+  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
+};
+using Topology = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, Destroy>;
+
+Topology NewTopology() {
+  hwloc_topology_t topology = nullptr;
+  if (hwloc_topology_init(&topology) != 0) return nullptr;
+  // Packages know the CPU's kind. NUMA nodes and processors are always there.
+  hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
+  hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
+  hwloc_topology_set_flags(
+      topology, HWLOC_TOPOLOGY_FLAG_NO_DISTANCES | HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS | HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS);
+  return Topology(topology);
+}
+
+std::string_view Info(hwloc_obj_t object, const char* name) {
+  const char* value = object == nullptr ? nullptr : hwloc_obj_get_info_by_name(object, name);
+  return value == nullptr ? std::string_view() : value;
+}
+
+int NumberInfo(hwloc_obj_t object, const char* name) { return std::atoi(std::string(Info(object, name)).c_str()); }
+
+hwloc_obj_t PackageOf(hwloc_topology_t topology, hwloc_obj_t node) {
+  hwloc_obj_t package = nullptr;
+  while ((package = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PACKAGE, package)) != nullptr) {
+    if (hwloc_bitmap_intersects(package->cpuset, node->cpuset)) return package;
+  }
+  return nullptr;
+}
+
+std::vector<CpuDescription> DescribeCpus(hwloc_topology_t topology) {
+  std::vector<CpuDescription> cpus;
+  const auto architecture = ArchitectureName(Info(hwloc_get_root_obj(topology), "Architecture"));
+  hwloc_obj_t node = nullptr;
+  while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr) {
+    if (hwloc_bitmap_iszero(node->cpuset)) continue;  // memory alone
+    const hwloc_obj_t package = PackageOf(topology, node);
+    CpuDescription cpu{.numa = static_cast<int>(node->os_index), .arch = architecture};
+    cpu.vendor = Info(package, "CPUVendor");
+    cpu.family = NumberInfo(package, "CPUFamilyNumber");
+    cpu.model = NumberInfo(package, "CPUModelNumber");
+    for (int core = hwloc_bitmap_first(node->cpuset); core >= 0; core = hwloc_bitmap_next(node->cpuset, core)) {
+      cpu.cores.push_back(core);
+    }
+    cpus.push_back(std::move(cpu));
+  }
+  return cpus;
+}
+
+// hwloc tells GB/s after encoding. Which speed and width make it up does not matter; the widest usual link is taken.
+void SetLink(PciSlot& slot, double bandwidth) {
+  constexpr double kBitsPerByte = 8;
+  constexpr double kTolerance = 0.02;
+  for (const int width : {16, 8, 4, 2, 1}) {
+    for (const auto& generation : kPciGenerations) {
+      const double encoding = generation.speed_gts < 8 ? 8.0 / 10 : 128.0 / 130;  // PCIe Base Specification
+      const double raw = generation.speed_gts * encoding / kBitsPerByte * width;
+      if (std::abs(raw - bandwidth) > kTolerance * raw) continue;
+      slot.speed_gts = generation.speed_gts;
+      slot.width = width;
+      return;
+    }
+  }
+}
+
+PciDescription DescribePci(hwloc_obj_t object) {
+  constexpr int kInterfaceBits = 8;        // the lowest byte of a class, which hwloc leaves out
+  const auto& pci = object->attr->pcidev;  // the same in a bridge
+  PciDescription place{.bus_id = MakeBusId(pci.domain, pci.bus, pci.dev, pci.func)};
+  place.slot.device_class = pci.class_id << kInterfaceBits;
+  place.slot.vendor = pci.vendor_id;
+  place.slot.device = pci.device_id;
+  place.slot.subsystem_vendor = pci.subvendor_id;
+  place.slot.subsystem_device = pci.subdevice_id;
+  SetLink(place.slot, pci.linkspeed);
+  return place;
+}
+
+void DescribeBelow(hwloc_obj_t parent, std::vector<PciDescription>& places) {
+  for (hwloc_obj_t child = parent->io_first_child; child != nullptr; child = child->next_sibling) {
+    if (child->type == HWLOC_OBJ_BRIDGE && child->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_HOST) {
+      DescribeBelow(child, places);  // the CPU's own
+    } else if (child->type == HWLOC_OBJ_BRIDGE || child->type == HWLOC_OBJ_PCI_DEVICE) {
+      PciDescription place = DescribePci(child);
+      DescribeBelow(child, place.children);
+      if (!place.children.empty() || MayBeEnd(place.slot)) places.push_back(std::move(place));
+    }
+  }
+}
+
+// Devices hang on the innermost object whose processors are all near; of several NUMA nodes the first is taken.
+void DescribeDevices(hwloc_obj_t object, std::vector<CpuDescription>& cpus) {
+  std::vector<PciDescription> places;
+  DescribeBelow(object, places);
+  if (!places.empty()) {
+    CpuDescription* nearest = &cpus.front();
+    for (auto& cpu : cpus) {
+      if (!hwloc_bitmap_isset(object->nodeset, static_cast<unsigned>(cpu.numa))) continue;
+      nearest = &cpu;
+      break;
+    }
+    std::move(places.begin(), places.end(), std::back_inserter(nearest->devices));
+  }
+  for (hwloc_obj_t child = object->first_child; child != nullptr; child = child->next_sibling)
+    DescribeDevices(child, cpus);
+}
+
+HostDescription Describe(hwloc_topology_t topology) {
+  HostDescription host{DescribeCpus(topology)};
+  if (!host.cpus.empty()) DescribeDevices(hwloc_get_root_obj(topology), host.cpus);
+  return host;
+}
+
+}  // namespace
+
+std::string ArchitectureName(std::string_view kernel_name) {
+  if (kernel_name == "aarch64") return "arm64";
+  if (kernel_name == "ppc64le") return "ppc64";
+  return std::string(kernel_name);
+}
+
+std::optional<HostDescription> DescribeThisByHwloc() {
+  const Topology topology = NewTopology();
+  if (topology == nullptr) return std::nullopt;
+  // Binds this thread to each processor in turn, for what is not asked here.
+  hwloc_topology_set_components(topology.get(), HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
+  if (hwloc_topology_load(topology.get()) != 0) return std::nullopt;
+  HostDescription host = Describe(topology.get());
+  return host.cpus.empty() ? std::nullopt : std::optional(std::move(host));
+}
+
+HostDescription DescribeByHwlocXml(const std::string& path) {
+  const Topology topology = NewTopology();
+  if (topology == nullptr) Throw(tuttiSystemError, "hwloc_topology_init failed");
+  hwloc_topology_set_io_types_filter(topology.get(), HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  if (hwloc_topology_set_xml(topology.get(), path.c_str()) != 0 || hwloc_topology_load(topology.get()) != 0) {
+    Throw(tuttiInvalidArgument, "{}: hwloc cannot read this as its XML", path);
+  }
+  HostDescription host = Describe(topology.get());
+  if (host.cpus.empty()) Throw(tuttiInvalidArgument, "{}: no NUMA node with processors", path);
+  return host;
+}
+
+HostDescription DescribeByHwlocSynthetic(const std::string& text) {
+  const Topology topology = NewTopology();
+  if (topology == nullptr) Throw(tuttiSystemError, "hwloc_topology_init failed");
+  if (hwloc_topology_set_synthetic(topology.get(), text.c_str()) != 0 || hwloc_topology_load(topology.get()) != 0) {
+    Throw(tuttiInvalidArgument, "{}: hwloc does not understand this as a synthetic topology", Quoted(text));
+  }
+  return Describe(topology.get());
+}
+
+}  // namespace tutti

@@ -1,0 +1,26 @@
+// GPUs and their NVLinks as NVIDIA's management library tells them. The library is loaded when asked, as it belongs to
+// the driver: most machines have none, and then there are no GPUs to tell of.
+//
+// Thread-safety: functions without state (NVML itself counts its users).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "topology/graph/description.h"
+
+namespace tutti {
+
+struct NvmlGpu {
+  std::string bus_id = {};  // as sysfs writes it
+  std::string uuid = {};    // "GPU-..."; the same on every boot
+  int sm = 0;
+  std::vector<NvlinkDescription> nvlinks = {};  // those that are up, those to the same end together
+};
+
+inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
+
+// In the library's order, which is by bus id. Empty if there is no library, no driver, or no GPU.
+std::vector<NvmlGpu> QueryNvml(const std::string& library = kNvmlLibrary);
+
+}  // namespace tutti

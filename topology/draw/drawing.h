@@ -1,0 +1,23 @@
+// A picture of one host: what it is made of, its links with their bandwidth, and the rings found in it, each in a
+// colour.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "topology/graph/system.h"
+#include "topology/search/ring_search.h"
+
+namespace tutti {
+
+struct RingPicture {
+  std::string heading;
+  Rings rings;
+};
+
+// One self-contained SVG document.
+std::string DrawHost(const System& system, int host, const std::string& title, const std::vector<RingPicture>& rings);
+
+}  // namespace tutti

@@ -1,0 +1,80 @@
+// What rings and trees are searched in: the ends that a collective visits on one host - its GPUs, or its NUMA nodes
+// where it has none -, for every ordered pair of them the links that a hop crosses, and how much of each link is still
+// free. Over several hosts the rest of the cluster is one more end, reached and left through any NIC: a ring over hosts
+// is then a ring like any other, and where it passes that end it says which NIC it takes.
+//
+// Invariants: the hop from b to a crosses the links of the hop from a to b backwards, wherever links have two
+// directions.
+//
+// Thread-safety: value types.
+#pragma once
+
+#include <vector>
+
+#include "topology/graph/system.h"
+
+namespace tutti {
+
+// One way from an end to another.
+struct Hop {
+  std::vector<int> links = {};  // indices into System::links, in order
+  int nic = -1;                 // the device by which the host is left or entered, if it is
+};
+
+enum class NicReach : std::uint8_t {
+  none,     // one host alone
+  nearest,  // a NIC serves only the ends that are nearest to it
+  any,
+};
+
+class HopGraph {
+ public:
+  HopGraph(const System& system, int host, NicReach reach);
+
+  int size() const { return static_cast<int>(ends_.size()); }
+  // The end that stands for the other hosts; -1 for one host alone.
+  int outside() const { return outside_; }
+  // The device of an end; -1 for the outside.
+  int device(int end) const { return ends_[end]; }
+  // All ways from one end to another: one, or one per NIC. Those of (a, b) and of (b, a) correspond.
+  const std::vector<Hop>& hops(int from, int to) const { return hops_[from * size() + to]; }
+
+ private:
+  void AddHops(const System& system);
+  void AddOutside(const System& system, int host, NicReach reach);
+
+  std::vector<int> ends_;
+  std::vector<std::vector<Hop>> hops_;
+  int outside_ = -1;
+};
+
+// What is left of every link's bandwidth.
+class FreeLinks {
+ public:
+  explicit FreeLinks(const System& system);
+
+  // Takes GB/s from each of the links, once per mention. Returns false, and takes nothing, if that is more than there
+  // is.
+  bool Take(const std::vector<int>& links, double bandwidth);
+  bool Fits(int link, double bandwidth) const;
+  void GiveBack(const std::vector<int>& links, double bandwidth);
+  // How often so much can still be taken.
+  int Fit(int link, double bandwidth) const;
+  // What a GB/s of this link should cost, so that the cheapest way spares what is scarce: it rises exponentially with
+  // the share in use (the multiplicative weights of Garg and Koenemann's packing algorithm).
+  double Price(int link) const;
+  double Price(const std::vector<int>& links) const;
+
+ private:
+  std::vector<double> capacity_;
+  std::vector<double> free_;
+};
+
+// The opposite direction of every link; -1 where there is none.
+std::vector<int> OppositeLinks(const System& system);
+
+// Bandwidths worth a try for a ring or a tree: those of the links that hops cross, whole and in up to `parts` equal
+// parts; descending.
+std::vector<double> CandidateBandwidths(const System& system, const HopGraph& graph, int parts);
+
+}  // namespace tutti

@@ -1,0 +1,295 @@
+#include "topology/xml/xml.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/files.h"
+#include "topology/graph/assemble.h"
+#include "topology/graph/complete.h"
+#include "topology/graph/link_constants.h"
+#include "topology/graph/pci_text.h"
+#include "topology/xml/xml_element.h"
+
+namespace tutti {
+namespace {
+
+// Bounds of what is believed; each is far beyond machines that are.
+constexpr int kMaxPlaces = 16'384;  // PCI places in a file
+constexpr int kMaxCpus = 256;
+constexpr int kMaxNumber = 65'535;  // of devices and NUMA nodes
+constexpr int kMaxRank = 1 << 24;
+constexpr int kMaxSm = 999;
+constexpr int kMaxNvlinks = 1024;  // between two devices
+constexpr int kMaxSpeedMbit = 100'000'000;
+constexpr double kMaxLatencyUs = 1e6;
+constexpr double kMaxC2cMBs = 1e7;
+constexpr int kMax16Bits = 0xffff;
+constexpr int kMax24Bits = 0xffffff;
+constexpr int kUnknownWidth = 255;  // what sysfs says of a link that is down
+constexpr double kMbitPerGbit = 1000;
+constexpr double kMBPerGB = 1000;
+// By convention the NVSwitches of a host, where a virtual machine cannot see them.
+constexpr std::string_view kAnyNvswitch = "fffffff:ff:ff.0";
+constexpr int kClassPowerBridge = 0x068001;  // NVLink's bridge into a POWER CPU
+
+std::string BusId(const XmlElement& element, const char* attribute) {
+  std::string bus_id = CanonicalBusId(element.RequiredText(attribute));
+  if (bus_id.empty()) {
+    element.Refuse("<{}> has {} that is no PCI bus id (like 0000:10:1c.0)", element.name(), attribute);
+  }
+  return bus_id;
+}
+
+// What one host's numbers and names must not share.
+struct Taken {
+  std::set<std::string> bus_ids;
+  std::set<int> numa;
+  std::set<int> gpus;
+  std::set<int> ports;
+};
+
+class Reader {
+ public:
+  Reader(std::string_view text, const std::string& name) : document_(text, name) {}
+
+  std::vector<HostDescription> Read() {
+    const XmlElement root = document_.root();
+    if (root.name() != "system") root.Refuse("the root is <{}>; a topology's is <system>", root.name());
+    root.Integer("version", 1, 1, 1);
+    for (const auto& child : root.children()) {
+      if (child.name() == "cpu") {
+        ReadCpu(child);
+      } else {
+        Ignore(child, HostOf(root));
+      }
+    }
+    if (hosts_.empty()) root.Refuse("a <system> without any <cpu>");
+    return std::move(hosts_);
+  }
+
+ private:
+  void Ignore(const XmlElement& element, HostDescription& host) {
+    host.notes.push_back(fmt::format("line {}: <{}> ignored", element.line(), element.name()));
+  }
+
+  // CPUs of several hosts are told apart by their host_hash.
+  HostDescription& HostOf(const XmlElement& element) {
+    const auto [found, added] = host_of_hash_.emplace(element.Text("host_hash"), hosts_.size());
+    if (added) {
+      hosts_.emplace_back();
+      taken_.emplace_back();
+    }
+    current_ = found->second;
+    return hosts_[current_];
+  }
+
+  template <typename Key>
+  void Take(std::set<Key>& taken, const Key& key, const XmlElement& element, const char* what) {
+    if (!taken.insert(key).second) element.Refuse("{} {} occurs twice", what, key);
+  }
+
+  void ReadCpu(const XmlElement& element) {
+    HostDescription& host = HostOf(element);
+    if (++cpus_ > kMaxCpus) element.Refuse("more than {} CPUs in one file", kMaxCpus);
+    CpuDescription cpu;
+    // -1 is what a kernel says that knows of no NUMA.
+    cpu.numa = std::max(0, static_cast<int>(element.Integer("numaid", -1, kMaxNumber, 0)));
+    Take(taken_[current_].numa, cpu.numa, element, "numaid");
+    cpu.rank = ReadRank(element);
+    cpu.arch = element.Text("arch");
+    cpu.vendor = element.Text("vendor");
+    cpu.family = static_cast<int>(element.Integer("familyid", 0, kMax16Bits, 0));
+    cpu.model = static_cast<int>(element.Integer("modelid", 0, kMax16Bits, 0));
+    cpu.cores = ReadAffinity(element);
+    for (const auto& child : element.children()) {
+      if (child.name() == "pci") {
+        cpu.devices.push_back(ReadPci(child, host));
+      } else if (child.name() == "gpu" || child.name() == "nic") {
+        PciDescription inside;
+        ReadEnd(child, inside, host);
+        if (inside.is_end()) cpu.devices.push_back(std::move(inside));
+      } else {
+        Ignore(child, host);
+      }
+    }
+    host.cpus.push_back(std::move(cpu));
+  }
+
+  // Words of 32 processors in hexadecimal, the highest first: "000000ff,ffff0000".
+  std::vector<int> ReadAffinity(const XmlElement& element) {
+    constexpr int kWordBits = 32;
+    constexpr std::size_t kMaxWords = 256;  // 8,192 processors, Linux's limit
+    constexpr int kHex = 16;
+    std::vector<std::string_view> words;
+    std::string_view rest = element.Text("affinity");
+    while (!rest.empty()) {
+      const auto comma = rest.find(',');
+      words.push_back(rest.substr(0, comma));
+      rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+      if (words.size() > kMaxWords) element.Refuse("affinity has more than {} words", kMaxWords);
+    }
+    std::vector<int> cores;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const auto text = words[words.size() - 1 - i];
+      std::uint32_t word = 0;
+      const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), word, kHex);
+      if (status != std::errc() || end != text.data() + text.size()) {
+        element.Refuse("affinity is no list of 32-bit words in hexadecimal, like 000000ff,ffff0000");
+      }
+      for (int bit = 0; bit < kWordBits; ++bit) {
+        if ((word >> bit & 1U) != 0) cores.push_back(static_cast<int>(i) * kWordBits + bit);
+      }
+    }
+    return cores;
+  }
+
+  int ReadRank(const XmlElement& element) {
+    const int rank = static_cast<int>(element.Integer("rank", -1, kMaxRank, kUnknown));
+    if (rank != kUnknown) Take(ranks_, rank, element, "rank");
+    return rank;
+  }
+
+  PciSlot ReadSlot(const XmlElement& element) {
+    PciSlot slot;
+    slot.device_class = static_cast<int>(element.Integer("class", 0, kMax24Bits, 0));
+    slot.vendor = static_cast<int>(element.Integer("vendor", 0, kMax16Bits, 0));
+    slot.device = static_cast<int>(element.Integer("device", 0, kMax16Bits, 0));
+    slot.subsystem_vendor = static_cast<int>(element.Integer("subsystem_vendor", 0, kMax16Bits, 0));
+    slot.subsystem_device = static_cast<int>(element.Integer("subsystem_device", 0, kMax16Bits, 0));
+    const auto speed = ParsePciSpeed(element.Text("link_speed"));
+    if (!speed) element.Refuse("link_speed is none of 2.5, 5, 8, 16, 32 and 64 GT/s");
+    slot.speed_gts = *speed;
+    slot.width = static_cast<int>(element.Integer("link_width", 0, kUnknownWidth, 0));
+    if (slot.width == kUnknownWidth) slot.width = 0;
+    if (slot.width > kPciMaxWidth)
+      element.Refuse("link_width is {}; a PCI link has at most {} lanes", slot.width, kPciMaxWidth);
+    return slot;
+  }
+
+  PciDescription ReadPci(const XmlElement& element, HostDescription& host) {
+    if (++places_ > kMaxPlaces) element.Refuse("more than {} PCI devices in one file", kMaxPlaces);
+    PciDescription place;
+    place.bus_id = BusId(element, "busid");
+    Take(taken_[current_].bus_ids, place.bus_id, element, "busid");
+    place.slot = ReadSlot(element);
+    for (const auto& child : element.children()) {
+      if (child.name() == "pci") {
+        place.children.push_back(ReadPci(child, host));  // as deep as the document may be
+      } else {
+        ReadEnd(child, place, host);
+      }
+    }
+    if (int{place.gpu.has_value()} + int{!place.ports.empty()} + int{!place.children.empty()} > 1) {
+      element.Refuse("{} is more than one of GPU, network card and bridge", place.bus_id);
+    }
+    return place;
+  }
+
+  void ReadEnd(const XmlElement& element, PciDescription& place, HostDescription& host) {
+    if (element.name() == "gpu") {
+      if (place.gpu) element.Refuse("a second <gpu> at the same place");
+      place.gpu = ReadGpu(element, host);
+    } else if (element.name() == "nic") {
+      for (const auto& child : element.children()) {
+        if (child.name() == "net") {
+          place.ports.push_back(ReadPort(child));
+        } else {
+          Ignore(child, host);
+        }
+      }
+    } else {
+      Ignore(element, host);
+    }
+  }
+
+  std::optional<bool> ReadGdr(const XmlElement& element) {
+    return element.Has("gdr") ? std::optional<bool>(element.Integer("gdr", 0, 1, 0) != 0) : std::nullopt;
+  }
+
+  GpuDescription ReadGpu(const XmlElement& element, HostDescription& host) {
+    if (++gpus_ > kMaxGpusInFile) element.Refuse("more than {} GPUs in one file", kMaxGpusInFile);
+    GpuDescription gpu;
+    gpu.number = static_cast<int>(element.Integer("dev", -1, kMaxNumber, kUnknown));
+    if (gpu.number != kUnknown) Take(taken_[current_].gpus, gpu.number, element, "GPU dev");
+    gpu.rank = ReadRank(element);
+    gpu.sm = static_cast<int>(element.Integer("sm", 0, kMaxSm, 0));
+    gpu.gdr = ReadGdr(element);
+    gpu.nvlinks.emplace();
+    for (const auto& child : element.children()) {
+      if (child.name() == "nvlink") {
+        ReadNvlink(child, *gpu.nvlinks, host);
+      } else if (child.name() == "c2c") {
+        const int count = static_cast<int>(child.Integer("count", 0, kMaxNvlinks, 1));
+        const double bandwidth = child.Number("bw", 0, kMaxC2cMBs, 0) / kMBPerGB;
+        if (bandwidth != 0) gpu.nvlinks->push_back({NvlinkEnd::cpu, {}, count, bandwidth});
+      } else {
+        Ignore(child, host);
+      }
+    }
+    return gpu;
+  }
+
+  void ReadNvlink(const XmlElement& element, std::vector<NvlinkDescription>& links, HostDescription& host) {
+    const int count = static_cast<int>(element.RequiredInteger("count", 0, kMaxNvlinks));
+    const int target_class = static_cast<int>(element.Integer("tclass", 0, kMax24Bits, kClassGpu));
+    const std::string target = BusId(element, "target");
+    if (target == kAnyNvswitch || target_class == kClassNvswitch) {
+      links.push_back({NvlinkEnd::nvswitch, {}, count});
+    } else if (target_class == kClassPowerBridge) {
+      links.push_back({NvlinkEnd::cpu, {}, count});
+    } else if (target_class == kClassGpu) {
+      links.push_back({NvlinkEnd::gpu, target, count});
+    } else {
+      host.notes.push_back(
+          fmt::format("line {}: NVLink to {} of class {:#08x} ignored", element.line(), target, target_class));
+    }
+  }
+
+  PortDescription ReadPort(const XmlElement& element) {
+    if (++ports_ > kMaxPlaces) element.Refuse("more than {} network ports in one file", kMaxPlaces);
+    PortDescription port;
+    port.name = element.Text("name");
+    port.number = static_cast<int>(element.Integer("dev", -1, kMaxNumber, kUnknown));
+    if (port.number != kUnknown) Take(taken_[current_].ports, port.number, element, "net dev");
+    port.port = static_cast<int>(element.Integer("port", 0, kMax16Bits, 0));
+    port.speed_gbit = static_cast<double>(element.Integer("speed", 0, kMaxSpeedMbit, 0)) / kMbitPerGbit;
+    port.latency = element.Number("latency", 0, kMaxLatencyUs, 0);
+    port.gdr = ReadGdr(element);
+    port.guid = element.Text("guid");
+    return port;
+  }
+
+  XmlDocument document_;
+  std::vector<HostDescription> hosts_;
+  std::vector<Taken> taken_;  // by host
+  std::map<std::string, std::size_t, std::less<>> host_of_hash_;
+  std::size_t current_ = 0;
+  std::set<int> ranks_;
+  int cpus_ = 0;
+  int places_ = 0;
+  int gpus_ = 0;
+  int ports_ = 0;
+};
+
+}  // namespace
+
+TopologyFile ParseTopology(std::string_view text, const std::string& name, const HostDescription* detected) {
+  auto hosts = Reader(text, name).Read();
+  for (auto& host : hosts) {
+    if (detected != nullptr) CompleteFrom(host, *detected);
+    CompleteByDefaults(host);
+  }
+  TopologyFile file;
+  file.system = Assemble(hosts);
+  for (auto& host : hosts) std::move(host.notes.begin(), host.notes.end(), std::back_inserter(file.notes));
+  return file;
+}
+
+TopologyFile ReadTopologyFile(const std::string& path, const HostDescription* detected) {
+  return ParseTopology(ReadFile(path, kMaxXmlBytes), path, detected);
+}
+
+}  // namespace tutti

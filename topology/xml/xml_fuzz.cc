@@ -1,0 +1,41 @@
+// libFuzzer target. Topology files are given by strangers, and peers send theirs: any bytes are a graph that holds
+// together, or refused. What was read is written and read again: nothing may be lost, and the second writing is the
+// first.
+#include <cstdint>
+#include <string_view>
+
+#include "base/error.h"
+#include "topology/xml/xml.h"
+
+namespace {
+
+void Require(bool promise) {
+  if (!promise) __builtin_trap();
+}
+
+void RequireSound(const tutti::System& system) {
+  const int devices = static_cast<int>(system.devices.size());
+  for (const auto& link : system.links) {
+    Require(0 <= link.from && link.from < devices && 0 <= link.to && link.to < devices && link.from != link.to);
+    Require(link.bandwidth >= 0 && link.latency > 0);
+  }
+  Require(system.All(tutti::DeviceKind::network).size() <= 1 && system.hosts() >= 1);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  tutti::System system;
+  try {
+    system = tutti::ParseTopology({reinterpret_cast<const char*>(data), size}, "fuzz").system;
+  } catch (const tutti::Error& error) {
+    Require(error.code() == tuttiInvalidArgument);
+    return 0;
+  }
+  RequireSound(system);
+  const std::string written = tutti::WriteTopology(system);
+  const auto again = tutti::ParseTopology(written, "again").system;
+  Require(tutti::WriteTopology(again) == written);
+  if (system.hosts() == 1) Require(again == system);
+  return 0;
+}
