@@ -1,5 +1,5 @@
 // The one error type. Thrown in control paths with a message for a person, turned into a result code at the C boundary
-// (Guard in src/handle.h). The data path never throws: it records a Fault and returns.
+// (Guard in src/launch/handle.h). The data path never throws: it records a Fault and returns.
 //
 // Thread-safety: value types, no shared state.
 #pragma once

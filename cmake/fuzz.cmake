@@ -22,7 +22,7 @@ list(FILTER tutti_fuzzed_base EXCLUDE REGEX "_(test|fuzz)\\.cc$")
 set(tutti_fuzzed_net auth/frame auth/handshake interfaces peer_user socket)
 list(TRANSFORM tutti_fuzzed_net PREPEND net/)
 list(TRANSFORM tutti_fuzzed_net APPEND .cc)
-set(tutti_fuzzed_bootstrap join_messages reunion_messages unique_id)
+set(tutti_fuzzed_bootstrap join_messages shrink/messages unique_id)
 list(TRANSFORM tutti_fuzzed_bootstrap PREPEND src/bootstrap/)
 list(TRANSFORM tutti_fuzzed_bootstrap APPEND .cc)
 set(tutti_fuzzed_transports
@@ -35,7 +35,7 @@ list(TRANSFORM tutti_fuzzed_transports APPEND .cc)
 file(GLOB_RECURSE tutti_fuzzed_executor CONFIGURE_DEPENDS executors/host/*.cc)
 list(FILTER tutti_fuzzed_executor EXCLUDE REGEX "_(test|fuzz|microbench)\\.cc$")
 # The code that reads memory that other processes write.
-set(tutti_fuzzed_watch src/audit.cc src/dump.cc src/history.cc src/operation.cc src/recorder.cc src/same_calls.cc src/watch.cc src/watch_mismatch.cc)
+set(tutti_fuzzed_watch src/diagnostics/audit.cc src/diagnostics/dump.cc src/diagnostics/history.cc src/plan/operation.cc src/diagnostics/recorder.cc src/communicator/same_calls.cc src/diagnostics/watch.cc src/diagnostics/watch_mismatch.cc)
 set(tutti_fuzzed_topology graph/assemble graph/complete graph/link_constants graph/pci_text graph/system xml/xml
     xml/xml_element xml/xml_writer)
 list(TRANSFORM tutti_fuzzed_topology PREPEND topology/)

@@ -18,7 +18,7 @@
 #include "bench/pin.h"
 #include "bench/statistics.h"
 #include "src/bootstrap/rendezvous.h"
-#include "src/launcher.h"
+#include "src/launch/launcher.h"
 #include "transports/ring/layout.h"
 
 namespace tutti::tools {

@@ -1,5 +1,5 @@
-// What the flight recorders of a job's ranks say together (src/dump.h): where each rank stands, whose calls differ, and
-// who is waited for.
+// What the flight recorders of a job's ranks say together (src/diagnostics/dump.h): where each rank stands, whose calls
+// differ, and who is waited for.
 //
 // Thread-safety: pure functions and value types.
 #pragma once

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "base/error.h"
-#include "src/dump.h"
-#include "src/recorder.h"
+#include "src/diagnostics/dump.h"
+#include "src/diagnostics/recorder.h"
 
 namespace tutti::tools {
 namespace {

@@ -14,7 +14,7 @@
 #include "net/auth/handshake.h"
 #include "net/interfaces.h"
 #include "src/bootstrap/join_messages.h"
-#include "src/bootstrap/reunion_messages.h"
+#include "src/bootstrap/shrink/messages.h"
 #include "src/bootstrap/unique_id.h"
 
 namespace tutti::fuzzing {

@@ -1,8 +1,8 @@
-// The protocol of a communicator's handle: src/lifecycle.h itself. Exactly one thread frees, once, and frees nothing
-// that another thread still uses. An abort still reaches what the freeing thread waits for.
+// The protocol of a communicator's handle: src/launch/lifecycle.h itself. Exactly one thread frees, once, and frees
+// nothing that another thread still uses. An abort still reaches what the freeing thread waits for.
 #include <gtest/gtest.h>
 
-#include "src/lifecycle.h"
+#include "src/launch/lifecycle.h"
 #include "tests/model/checker.h"
 
 namespace tutti::model {

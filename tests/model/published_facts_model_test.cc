@@ -1,7 +1,7 @@
 // What each rank publishes in its control block: the flight recorder's sequence lock, and the failure.
 #include <gtest/gtest.h>
 
-#include "src/recorder.h"
+#include "src/diagnostics/recorder.h"
 #include "tests/model/checker.h"
 
 namespace tutti::model {
@@ -62,7 +62,7 @@ TEST(RecorderModel, EveryOrderOfTheSequenceLockIsNeeded) {
   EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).algorithm, Operation::load); }));
 }
 
-// A rank that sees that a collective has begun finds its record (src/communicator.cc).
+// A rank that sees that a collective has begun finds its record (src/communicator/communicator.cc).
 TEST(RecorderModel, BegunOperationsHaveTheirRecords) {
   const auto result = [](const MutateBlock& mutate) {
     return Explore([&] {

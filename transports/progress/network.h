@@ -3,7 +3,7 @@
 // It has no thread: whoever waits for this rank's operations calls Progress(). That is enough, because an operation
 // returns only when everything that it sent is with the system, and what arrives meanwhile waits there, bounded by the
 // rings' depths. So an idle communicator costs nothing. For a GPU, whose kernels cannot call, and which is done when it
-// has filled its slots, a thread does (src/device_proxy.h).
+// has filled its slots, a thread does (src/device/proxy.h).
 //
 // Several threads may drive it, and sleep on it, at once. Each sleeper has a bell of its own. A thread rings the
 // others' when a slot has landed or is sent, and when it has heard this rank's bell (executors/host/doorbell.h).

@@ -1,0 +1,57 @@
+// Checks a call's arguments and makes an Operation of it. Whatever is wrong on its own is found here, before anything
+// is sent; the message names the argument.
+//
+// Thread-safety: pure functions. All throw tuttiInvalidArgument.
+#pragma once
+
+#include "src/plan/operation.h"
+
+namespace tutti {
+
+// Who calls.
+struct Caller {
+  int rank;
+  int nranks;
+};
+
+struct Buffers {
+  const void* send;
+  void* receive;
+  std::size_t count;
+  tuttiDataType_t type;
+};
+
+Operation CheckedAllReduce(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op);
+Operation CheckedReduce(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op, int root);
+Operation CheckedBroadcast(const Caller& caller, const Buffers& buffers, int root);
+Operation CheckedReduceScatter(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op);
+Operation CheckedAllGather(const Caller& caller, const Buffers& buffers);
+Operation CheckedAllToAll(const Caller& caller, const Buffers& buffers);
+Operation CheckedGather(const Caller& caller, const Buffers& buffers, int root);
+Operation CheckedScatter(const Caller& caller, const Buffers& buffers, int root);
+Operation CheckedSend(const Caller& caller, const Buffers& buffers, int peer);
+Operation CheckedReceive(const Caller& caller, const Buffers& buffers, int peer);
+Operation Barrier();
+
+// The v-forms; buffers.count is this rank's own (all_gather) or unused.
+Operation CheckedAllGatherV(const Caller& caller, const Buffers& buffers, const std::size_t* counts,
+                            const std::size_t* places);
+Operation CheckedReduceScatterV(const Caller& caller, const Buffers& buffers, const std::size_t* counts,
+                                tuttiRedOp_t op);
+Operation CheckedAllToAllV(const Caller& caller, const Buffers& buffers, const std::size_t* send_counts,
+                           const std::size_t* send_places, const std::size_t* receive_counts,
+                           const std::size_t* receive_places);
+
+// The forms for tensors; src/api/tensor_arguments.cc.
+struct TensorBuffers {
+  const void* send;
+  const tuttiTensorLayout_t* send_layout;
+  void* receive;
+  const tuttiTensorLayout_t* receive_layout;
+  tuttiDataType_t type;
+};
+Operation CheckedAllGatherTensor(const Caller& caller, const TensorBuffers& buffers, int dim);
+Operation CheckedReduceScatterTensor(const Caller& caller, const TensorBuffers& buffers, int dim, tuttiRedOp_t op);
+Operation CheckedAllToAllTensor(const Caller& caller, const TensorBuffers& buffers, int send_dim, int receive_dim);
+
+}  // namespace tutti

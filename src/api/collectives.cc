@@ -1,0 +1,216 @@
+// The C boundary of the collectives, send/recv and user-made operators.
+#include "base/datatype.h"
+#include "src/api/arguments.h"
+#include "src/launch/group.h"
+
+namespace tutti {
+namespace {
+
+// Checks with `check(caller)` and submits. The one way in for every call that moves data.
+template <typename Check>
+tuttiResult_t Call(tuttiComm* handle, tuttiStream_t stream, Check&& check) noexcept {
+  return GuardResult(handle, [&] {
+    const Operating operating(handle);
+    const Caller caller{handle->rank.load(std::memory_order_relaxed), handle->nranks.load(std::memory_order_relaxed)};
+    return Submit(*handle, check(caller), stream);
+  });
+}
+
+// A user-made operator becomes a sum that scales. Throws tuttiInvalidArgument.
+Operation WithUserOp(tuttiComm* handle, Operation operation, tuttiRedOp_t op, tuttiDataType_t type) {
+  const auto index = static_cast<std::size_t>(op) - tuttiNumOps;
+  const std::lock_guard lock(handle->mutex);
+  const auto& user = handle->user_ops.at(index);
+  if (user.type != type) {
+    Throw(tuttiInvalidArgument, "op was made for {}, but datatype is {}", NameOf(user.type), NameOf(type));
+  }
+  operation.scaled = true;
+  operation.scalar = user.scalar;
+  operation.scalar_source = user.source;
+  return operation;
+}
+
+bool IsUserOp(tuttiComm* handle, tuttiRedOp_t op) {
+  if (op < tuttiNumOps) return false;
+  const std::lock_guard lock(handle->mutex);
+  const auto index = static_cast<std::size_t>(op) - tuttiNumOps;
+  return index < handle->user_ops.size() && handle->user_ops[index].live;
+}
+
+// `check(caller, op)` for collectives that reduce.
+template <typename Check>
+tuttiResult_t Reducing(tuttiComm* handle, tuttiStream_t stream, tuttiRedOp_t op, tuttiDataType_t type, Check&& check) {
+  return Call(handle, stream, [&](const Caller& caller) {
+    if (op < tuttiNumOps || !IsUserOp(handle, op)) return check(caller, op);
+    return WithUserOp(handle, check(caller, tuttiSum), op, type);
+  });
+}
+
+}  // namespace
+}  // namespace tutti
+
+using namespace tutti;  // NOLINT: this file is the C boundary of that namespace
+
+tuttiResult_t tuttiAllReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
+                             tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
+  return Reducing(comm, stream, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
+    return CheckedAllReduce(caller, {sendbuff, recvbuff, count, datatype}, plain);
+  });
+}
+
+tuttiResult_t tuttiReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, tuttiRedOp_t op,
+                          int root, tuttiComm_t comm, tuttiStream_t stream) {
+  return Reducing(comm, stream, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
+    return CheckedReduce(caller, {sendbuff, recvbuff, count, datatype}, plain, root);
+  });
+}
+
+tuttiResult_t tuttiReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, tuttiDataType_t datatype,
+                                 tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
+  return Reducing(comm, stream, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
+    return CheckedReduceScatter(caller, {sendbuff, recvbuff, recvcount, datatype}, plain);
+  });
+}
+
+tuttiResult_t tuttiReduceScatterV(const void* sendbuff, void* recvbuff, const size_t* recvcounts,
+                                  tuttiDataType_t datatype, tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
+  return Reducing(comm, stream, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
+    return CheckedReduceScatterV(caller, {sendbuff, recvbuff, 0, datatype}, recvcounts, plain);
+  });
+}
+
+tuttiResult_t tuttiBroadcast(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, int root,
+                             tuttiComm_t comm, tuttiStream_t stream) {
+  return Call(comm, stream, [&](const Caller& caller) {
+    return CheckedBroadcast(caller, {sendbuff, recvbuff, count, datatype}, root);
+  });
+}
+
+tuttiResult_t tuttiBcast(void* buff, size_t count, tuttiDataType_t datatype, int root, tuttiComm_t comm,
+                         tuttiStream_t stream) {
+  return tuttiBroadcast(buff, buff, count, datatype, root, comm, stream);
+}
+
+tuttiResult_t tuttiAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, tuttiDataType_t datatype,
+                             tuttiComm_t comm, tuttiStream_t stream) {
+  return Call(comm, stream, [&](const Caller& caller) {
+    return CheckedAllGather(caller, {sendbuff, recvbuff, sendcount, datatype});
+  });
+}
+
+tuttiResult_t tuttiAllGatherV(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t* recvcounts,
+                              const size_t* recvdispls, tuttiDataType_t datatype, tuttiComm_t comm,
+                              tuttiStream_t stream) {
+  return Call(comm, stream, [&](const Caller& caller) {
+    return CheckedAllGatherV(caller, {sendbuff, recvbuff, sendcount, datatype}, recvcounts, recvdispls);
+  });
+}
+
+tuttiResult_t tuttiAlltoAll(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
+                            tuttiComm_t comm, tuttiStream_t stream) {
+  return Call(comm, stream, [&](const Caller& caller) {
+    return CheckedAllToAll(caller, {sendbuff, recvbuff, count, datatype});
+  });
+}
+
+tuttiResult_t tuttiAlltoAllV(const void* sendbuff, const size_t* sendcounts, const size_t* senddispls, void* recvbuff,
+                             const size_t* recvcounts, const size_t* recvdispls, tuttiDataType_t datatype,
+                             tuttiComm_t comm, tuttiStream_t stream) {
+  return Call(comm, stream, [&](const Caller& caller) {
+    return CheckedAllToAllV(caller, {sendbuff, recvbuff, 0, datatype}, sendcounts, senddispls, recvcounts, recvdispls);
+  });
+}
+
+tuttiResult_t tuttiAllGatherTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout, void* recvbuff,
+                                   const tuttiTensorLayout_t* recvlayout, int dim, tuttiDataType_t datatype,
+                                   tuttiComm_t comm, tuttiStream_t stream) {
+  return Call(comm, stream, [&](const Caller& caller) {
+    return CheckedAllGatherTensor(caller, {sendbuff, sendlayout, recvbuff, recvlayout, datatype}, dim);
+  });
+}
+
+tuttiResult_t tuttiReduceScatterTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout, void* recvbuff,
+                                       const tuttiTensorLayout_t* recvlayout, int dim, tuttiDataType_t datatype,
+                                       tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
+  return Reducing(comm, stream, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
+    return CheckedReduceScatterTensor(caller, {sendbuff, sendlayout, recvbuff, recvlayout, datatype}, dim, plain);
+  });
+}
+
+tuttiResult_t tuttiAlltoAllTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout, int senddim,
+                                  void* recvbuff, const tuttiTensorLayout_t* recvlayout, int recvdim,
+                                  tuttiDataType_t datatype, tuttiComm_t comm, tuttiStream_t stream) {
+  return Call(comm, stream, [&](const Caller& caller) {
+    return CheckedAllToAllTensor(caller, {sendbuff, sendlayout, recvbuff, recvlayout, datatype}, senddim, recvdim);
+  });
+}
+
+tuttiResult_t tuttiGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, int root,
+                          tuttiComm_t comm, tuttiStream_t stream) {
+  return Call(comm, stream, [&](const Caller& caller) {
+    return CheckedGather(caller, {sendbuff, recvbuff, count, datatype}, root);
+  });
+}
+
+tuttiResult_t tuttiScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, int root,
+                           tuttiComm_t comm, tuttiStream_t stream) {
+  return Call(comm, stream, [&](const Caller& caller) {
+    return CheckedScatter(caller, {sendbuff, recvbuff, count, datatype}, root);
+  });
+}
+
+tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream) {
+  return Call(comm, stream, [](const Caller&) { return Barrier(); });
+}
+
+tuttiResult_t tuttiSend(const void* sendbuff, size_t count, tuttiDataType_t datatype, int peer, tuttiComm_t comm,
+                        tuttiStream_t stream) {
+  return Call(comm, stream, [&](const Caller& caller) {
+    return CheckedSend(caller, {sendbuff, nullptr, count, datatype}, peer);
+  });
+}
+
+tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t datatype, int peer, tuttiComm_t comm,
+                        tuttiStream_t stream) {
+  return Call(comm, stream, [&](const Caller& caller) {
+    return CheckedReceive(caller, {nullptr, recvbuff, count, datatype}, peer);
+  });
+}
+
+tuttiResult_t tuttiGroupStart(void) {
+  return Guard(nullptr, [] { StartGroup(); });
+}
+
+tuttiResult_t tuttiGroupEnd(void) {
+  return GuardResult(nullptr, [] { return EndGroup(); });
+}
+
+tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, void* scalar, tuttiDataType_t datatype,
+                                        tuttiScalarResidence_t residence, tuttiComm_t comm) {
+  return Guard(comm, [&] {
+    const Operating operating(comm);
+    if (op == nullptr) Throw(tuttiInvalidArgument, "op is NULL");
+    if (scalar == nullptr) Throw(tuttiInvalidArgument, "scalar is NULL");
+    if (!IsDataType(datatype)) Throw(tuttiInvalidArgument, "datatype {} is none", static_cast<int>(datatype));
+    if (residence != tuttiScalarDevice && residence != tuttiScalarHostImmediate) {
+      Throw(tuttiInvalidArgument, "residence {} is neither tuttiScalarDevice nor tuttiScalarHostImmediate",
+            static_cast<int>(residence));
+    }
+    const bool later = residence == tuttiScalarDevice;
+    const std::lock_guard lock(comm->mutex);
+    comm->user_ops.push_back(
+        {datatype, later ? Scalar{} : Scalar::From(scalar, SizeOf(datatype)), later ? scalar : nullptr, true});
+    *op = static_cast<tuttiRedOp_t>(tuttiNumOps + comm->user_ops.size() - 1);
+  });
+}
+
+tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm) {
+  return Guard(comm, [&] {
+    const Asking asking(comm);
+    if (!IsUserOp(comm, op)) {
+      Throw(tuttiInvalidArgument, "op {} is not a live operator made on this comm", static_cast<int>(op));
+    }
+    const std::lock_guard lock(comm->mutex);
+    comm->user_ops[static_cast<std::size_t>(op) - tuttiNumOps].live = false;
+  });
+}

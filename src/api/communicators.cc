@@ -1,0 +1,195 @@
+// The C boundary of the calls that end a communicator, and of all that ask about one.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "algorithms/builders/build.h"
+#include "base/datatype.h"
+#include "src/diagnostics/patience.h"
+#include "src/launch/handle.h"
+
+namespace tutti {
+namespace {
+
+// No operation begins from now on. Waits until those that have begun are done, on all streams. Returns an error if
+// ranks have made different calls and none has had to wait for another since. Ranks that wait for this one in a control
+// call learn that it made `call`.
+std::optional<Error> Finalise(tuttiComm* comm, std::string_view call) {
+  const Asking asking(comm);
+  auto& handle = asking.handle();
+  handle.life.Finalise();
+  Patience patience;
+  for (;;) {
+    const auto state = handle.life.Look();
+    if (state.aborting()) ThrowGone();
+    if (state.idle()) break;
+    patience.Pause();
+  }
+  if (handle.communicator != nullptr) handle.communicator->AwaitDevice();
+  if (handle.life.Look().aborting()) ThrowGone();
+  if (handle.communicator == nullptr) return std::nullopt;
+  auto disagreement = handle.communicator->LastAudit();
+  handle.communicator->RefuseControlCalls(call);
+  return disagreement;
+}
+
+// Stops running operations, if there is a communicator and it is not being freed.
+void Stop(tuttiComm& handle) {
+  const auto entry = handle.life.EnterAbort();
+  if (!entry.admitted) return;
+  // A communicator that is being made is stopped by `cancel`, or by the thread that makes it: see MakeIn.
+  if (entry.state.joined() && handle.communicator != nullptr) handle.communicator->Abort();
+  handle.life.LeaveQuestion();
+}
+
+}  // namespace
+}  // namespace tutti
+
+using namespace tutti;  // NOLINT: this file is the C boundary of that namespace
+
+tuttiResult_t tuttiGetVersion(int* version) {
+  return Guard(nullptr, [&] {
+    CheckOutput("version", version);
+    *version = TUTTI_VERSION_CODE;
+  });
+}
+
+const char* tuttiGetErrorString(tuttiResult_t result) { return ResultPhrase(result); }
+
+const char* tuttiGetLastError(tuttiComm_t comm) { return LastError(comm); }
+
+tuttiResult_t tuttiCommRevoke(tuttiComm_t comm) {
+  return Guard(comm, [&] {
+    const Operating operating(comm);
+    Made(operating.handle()).Revoke();
+  });
+}
+
+tuttiResult_t tuttiCommFinalize(tuttiComm_t comm) {
+  return Guard(comm, [&] {
+    if (const auto disagreement = Finalise(comm, "finalize")) throw *disagreement;
+  });
+}
+
+tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
+  return Guard(comm, [&] {
+    const auto handle = Checked(comm).shared_from_this();  // keeps the handle, whichever call frees it
+    const auto disagreement = Finalise(comm, "destroy");
+    if (!handle->life.Claim(false)) ThrowGone();
+    Free(*handle);
+    if (disagreement) throw *disagreement;
+  });
+}
+
+tuttiResult_t tuttiCommAbort(tuttiComm_t comm) {
+  return Guard(comm, [&] {
+    const auto handle = Checked(comm).shared_from_this();
+    handle->cancel.store(true, std::memory_order_relaxed);
+    const bool mine = handle->life.Claim(true);
+    Stop(*handle);
+    if (mine) {
+      Free(*handle);
+      return;
+    }
+    // Another call frees the communicator; it no longer waits for anything that might not end.
+    Patience patience;
+    while (!handle->life.Look().retired()) patience.Pause();
+  });
+}
+
+tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError) {
+  return Guard(comm, [&] {
+    const Asking asking(comm);
+    auto& handle = asking.handle();
+    CheckOutput("asyncError", asyncError);
+    const auto state = handle.life.Look();
+    const bool there = state.joined() && handle.communicator != nullptr;
+    if (there) handle.communicator->AwaitDeviceFault();
+    if (there && handle.communicator->failed()) {
+      const auto failure = *handle.communicator->failure();
+      *asyncError = failure.code();
+      const std::lock_guard lock(handle.mutex);
+      // The thread that ran the call may be about to write the same text.
+      handle.last_error = failure.what();
+      return;
+    }
+    const bool busy = !handle.blocking && state.pending() > 0;
+    const std::lock_guard lock(handle.mutex);
+    *asyncError = !state.joined() || busy ? tuttiInProgress : handle.join_failure;
+  });
+}
+
+tuttiResult_t tuttiCommCount(const tuttiComm_t comm, int* count) {
+  return Guard(comm, [&] {
+    const Asking asking(comm);
+    CheckOutput("count", count);
+    const int nranks = asking.handle().nranks.load(std::memory_order_relaxed);
+    *count = nranks > 0 ? nranks : Made(asking.handle()).size();
+  });
+}
+
+tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int* rank) {
+  return Guard(comm, [&] {
+    const Asking asking(comm);
+    CheckOutput("rank", rank);
+    const int known = asking.handle().rank.load(std::memory_order_relaxed);
+    *rank = known >= 0 ? known : Made(asking.handle()).rank();
+  });
+}
+
+tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int* device) {
+  return Guard(comm, [&] {
+    const Asking asking(comm);
+    CheckOutput("device", device);
+    const auto* const side = Made(asking.handle()).device();
+    *device = side == nullptr ? TUTTI_DEVICE_NONE : side->device().ordinal();
+  });
+}
+
+tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters) {
+  return Guard(comm, [&] {
+    const Asking asking(comm);
+    auto& communicator = Made(asking.handle());
+    CheckOutput("counters", counters);
+    if (counters->size < sizeof(size_t)) {
+      Throw(tuttiInvalidArgument, "counters->size is {}; set it to sizeof(tuttiCounters_t)", counters->size);
+    }
+    const std::lock_guard lock(communicator);
+    communicator.ReadCounters(*counters);
+  });
+}
+
+tuttiResult_t tuttiCommDescribeLastOperation(tuttiComm_t comm, char* text, size_t size) {
+  return Guard(comm, [&] {
+    const Asking asking(comm);
+    auto& communicator = Made(asking.handle());
+    CheckOutput("text", text);
+    if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
+    const auto description = [&] {
+      const std::lock_guard lock(communicator);
+      return communicator.DescribeLast();
+    }();
+    const auto length = std::min(size - 1, description.size());
+    std::memcpy(text, description.data(), length);
+    text[length] = '\0';
+  });
+}
+
+tuttiResult_t tuttiCommDump(tuttiComm_t comm, const char* path) {
+  return Guard(comm, [&] {
+    const Asking asking(comm);
+    const auto& communicator = Made(asking.handle());
+    CheckOutput("path", path);
+    communicator.WriteDump(path);
+  });
+}
+
+const char* tuttiAlgorithmName(tuttiAlgorithm_t algorithm) { return NameOf(algorithm).data(); }
+
+tuttiResult_t tuttiCommGetLastAlgorithm(tuttiComm_t comm, tuttiAlgorithm_t* algorithm) {
+  return Guard(comm, [&] {
+    const Asking asking(comm);
+    CheckOutput("algorithm", algorithm);
+    *algorithm = Made(asking.handle()).last_algorithm();
+  });
+}

@@ -1,0 +1,107 @@
+// How a rank's part of a control call ends when something goes wrong, and how the other ranks hear of it.
+#include <algorithm>
+#include <mutex>
+#include <new>
+#include <system_error>
+
+#include "src/communicator/communicator.h"
+#include "src/communicator/control_call.h"
+#include "src/memory/device_buffers.h"
+#include "transports/shm/gather_values.h"
+
+namespace tutti {
+namespace {
+
+bool IsMismatch(const Error& failure) {
+  return failure.code() == tuttiInvalidUsage && std::string_view(failure.what()).starts_with(kMismatch);
+}
+
+}  // namespace
+
+std::string_view NameOf(ControlCall call) {
+  switch (call) {
+    case ControlCall::split: return "split";
+    case ControlCall::grow: return "grow";
+    case ControlCall::window_register: return "window_register";
+    case ControlCall::window_deregister: return "window_deregister";
+  }
+  return "another call";
+}
+
+Error CurrentFailure() {
+  try {
+    throw;
+  } catch (const Error& failure) {
+    return failure;
+  } catch (const std::bad_alloc&) {
+    return {tuttiSystemError, "out of memory"};
+  } catch (const std::system_error& error) {
+    return {tuttiSystemError, error.what()};
+  } catch (const std::exception& exception) {
+    return {tuttiInternalError, exception.what()};
+  }
+}
+
+// The failure as the other ranks are told it. If it happened to this rank alone, its name is added; if another rank is
+// to blame, the message names that one already.
+Error Communicator::RefusalOf(const Error& failure, std::string_view where) const {
+  if (failure.code() == tuttiRemoteError || failure.code() == tuttiTimeoutError) return failure;
+  const auto who = tutti::Describe(rank(), control_plane_->roster()[static_cast<std::size_t>(rank())]);
+  return {failure.code(), fmt::format("{} failed {}: {}", who, where, failure.what())};
+}
+
+void Communicator::EndControlCall(ControlCall call) {
+  const Error failure = CurrentFailure();
+  const bool invalid = failure.code() == tuttiInvalidUsage || failure.code() == tuttiInvalidArgument;
+  const bool mismatch = IsMismatch(failure);
+  if (!control_plane_->dead()) {
+    // The exchanges went well. All ranks see by themselves that what was exchanged is invalid.
+    if (!invalid) control_plane_->Refuse(RefusalOf(failure, fmt::format("in {}", NameOf(call))));
+    throw failure;
+  }
+  // The other ranks know: the failure comes from one of them, or the exchange that failed here told them. The message
+  // gets this rank and its call, unless it names them itself.
+  const bool remote = failure.code() == tuttiRemoteError || failure.code() == tuttiTimeoutError;
+  if (!mismatch && !remote) throw failure;
+  const Error named(failure.code(), fmt::format("{}; {} called {}", failure.what(), watch_->Who(rank()), NameOf(call)));
+  if (mismatch) throw Fail(named);
+  throw named;
+}
+
+void Communicator::RefuseControlCalls(std::string_view what) {
+  const std::lock_guard lock(*this);
+  const auto before = failure();
+  control_plane_->Refuse(
+      before ? *before : Error(tuttiInvalidUsage, fmt::format("{}{} called {}", kMismatch, watch_->Who(rank()), what)));
+}
+
+tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
+  return InControlCall(ControlCall::window_register, [&]() -> tuttiWindow* {
+    RequireSameCalls(ControlCall::window_register, MakeAllGather());
+    const bool mine = device_ != nullptr && IsGpuMemory(device_->device(), buffer);
+    if (device_ != nullptr) {
+      const auto on_gpu = GatherValues(MakeAllGather(), static_cast<std::uint8_t>(mine));
+      const auto other = std::find_if(on_gpu.begin(), on_gpu.end(), [&](auto each) { return each != on_gpu.front(); });
+      if (other != on_gpu.end()) {
+        Throw(tuttiInvalidArgument, "buff is {} memory on rank 0, {} memory on rank {}",
+              on_gpu.front() ? "GPU" : "host", *other ? "GPU" : "host", other - on_gpu.begin());
+      }
+    }
+    if (mine) return device_->windows().Register(buffer, bytes, MakeAllGather());
+    return windows_.Register(*fabric_, buffer, bytes, MakeAllGather(), InitDeadline());
+  });
+}
+
+void Communicator::DeregisterWindow(tuttiWindow* window) {
+  InControlCall(ControlCall::window_deregister, [&] {
+    // Meets once: then all ranks have stopped using the window.
+    const AllGather meet = [this](std::span<const std::byte>) {
+      RequireSameCalls(ControlCall::window_deregister, MakeAllGather());
+      return std::vector<std::vector<std::byte>>();
+    };
+    if (device_ != nullptr && window != nullptr && device_->windows().Deregister(window, meet)) return;
+    windows_.Deregister(window, meet);
+  });
+}
+
+}  // namespace tutti

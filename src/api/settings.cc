@@ -1,0 +1,40 @@
+// The C boundary of settings.
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/made_once.h"
+#include "base/settings.h"
+#include "src/launch/handle.h"
+
+using namespace tutti;  // NOLINT: this file is the C boundary of that namespace
+
+namespace {
+
+struct Told {
+  std::string_view name;
+  std::string value;
+};
+
+const std::vector<Told>& AllTold() {
+  static constinit MadeOnce<const std::vector<Told>> all;  // the texts handed out live as long as the process
+  return all.Get([] {
+    const auto docs = SettingDocs();
+    auto told = std::make_unique<std::vector<Told>>();
+    for (std::size_t i = 0; i < docs.size(); ++i) told->push_back({docs[i].name, SettingText(GlobalSettings(), i)});
+    return told;
+  });
+}
+
+}  // namespace
+
+tuttiResult_t tuttiGetSetting(int index, const char** name, const char** value) {
+  return Guard(nullptr, [&] {
+    if (name == nullptr || value == nullptr) Throw(tuttiInvalidArgument, "name or value is NULL");
+    const auto& all = AllTold();
+    const auto place = static_cast<std::size_t>(index);  // a negative one is too large, too
+    if (place >= all.size()) Throw(tuttiInvalidArgument, "index is {}; settings are 0 to {}", index, all.size() - 1);
+    *name = all[place].name.data();
+    *value = all[place].value.c_str();
+  });
+}

@@ -1,0 +1,122 @@
+#include "src/bootstrap/shrink/caller.h"
+
+#include <cerrno>
+#include <utility>
+
+namespace tutti {
+namespace {
+
+// Before an address is tried again to which there was no way a moment ago.
+constexpr Deadline::Milliseconds kRetryPause{100};
+
+// How often a port that does not answer is called again, while its system does.
+constexpr Deadline::Milliseconds kCallAgain{1'000};
+
+}  // namespace
+
+ReunionCaller::ReunionCaller(const std::vector<SocketAddress>& addresses, int rank, int callee, int nranks,
+                             Deadline::Milliseconds silence, std::function<bool()> lives)
+    : addresses_(addresses),
+      errand_{Purpose::reunion, rank, callee, nranks},
+      silence_(silence),
+      lives_(std::move(lives)),
+      give_up_(Deadline::After(silence)) {
+  Call();
+}
+
+void ReunionCaller::Call() {
+  retry_ = Deadline::Never();
+  for (const auto& address : addresses_) {
+    auto result = StartConnect(address);
+    if (result.socket) attempts_.push_back(std::move(result.socket));
+    if (result.error == ECONNREFUSED) state_ = State::refused;
+  }
+  if (attempts_.empty()) retry_ = Deadline::After(kRetryPause);
+}
+
+ReunionCaller::State ReunionCaller::Advance(const SecretKey& key) {
+  if (state_ == State::connecting) AdvanceConnecting();
+  if (state_ == State::ringing) AdvanceRinging(key);
+  return state_;
+}
+
+void ReunionCaller::AdvanceConnecting() {
+  bool refused = false, reset = false;
+  for (auto attempt = attempts_.begin(); attempt != attempts_.end();) {
+    pollfd fd{attempt->fd(), POLLOUT, 0};
+    if (poll(&fd, 1, 0) <= 0) {
+      ++attempt;
+      continue;
+    }
+    const int error = ConnectError(*attempt);
+    if (error == 0) {
+      KeepAlive(*attempt, silence_);
+      handshake_.emplace(std::move(*attempt), errand_);
+      attempts_.clear();
+      state_ = State::ringing;
+      return;
+    }
+    refused = refused || error == ECONNREFUSED;
+    // Its system took the call a moment before the port was closed.
+    reset = reset || error == ECONNRESET || error == ENOTCONN;
+    attempt = attempts_.erase(attempt);
+    if (attempts_.empty()) retry_ = Deadline::After(kRetryPause);
+  }
+  // One address that answers says that the host is there: the other ones need not be waited for.
+  if (refused) {
+    state_ = State::refused;
+  } else if (reset) {
+    state_ = State::dropped;
+  } else if (give_up_.Passed() && !lives_()) {
+    state_ = State::silent;
+  } else if (give_up_.Passed()) {
+    give_up_ = Deadline::After(std::min(silence_, kCallAgain));
+    attempts_.clear();
+    Call();
+  } else if (retry_.Passed()) {
+    Call();
+  }
+}
+
+void ReunionCaller::AdvanceRinging(const SecretKey& key) {
+  if (!proven_) {
+    switch (handshake_->Advance(key)) {
+      case ClientHandshake::State::waiting: return;
+      case ClientHandshake::State::proven: break;
+      case ClientHandshake::State::dropped: state_ = State::dropped; return;
+      // Another program has the port by now.
+      case ClientHandshake::State::foreign:
+      case ClientHandshake::State::stranger:
+      case ClientHandshake::State::misled:
+      case ClientHandshake::State::refused: state_ = State::refused; return;
+    }
+    const auto& keys = handshake_->keys();
+    channel_.emplace(handshake_->TakeSocket(), keys.client_to_server, keys.server_to_client);
+    proven_ = true;
+  }
+  // The callee's first, empty frame says that it has come to the reunion.
+  if (channel_->Receive()) {
+    state_ = State::talking;
+  } else if (channel_->closed()) {
+    state_ = State::dropped;
+  }
+}
+
+void ReunionCaller::Watch(std::vector<pollfd>& fds) const {
+  switch (state_) {
+    case State::connecting:
+      for (const auto& attempt : attempts_) fds.push_back({attempt.fd(), POLLOUT, 0});
+      break;
+    case State::ringing:
+      if (proven_) {
+        fds.push_back(channel_->Watch());
+      } else {
+        fds.push_back({handshake_->socket().fd(), POLLIN, 0});
+      }
+      break;
+    case State::talking: fds.push_back(channel_->Watch()); break;
+    default: break;
+  }
+}
+
+}  // namespace tutti

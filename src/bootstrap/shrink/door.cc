@@ -1,0 +1,35 @@
+#include "src/bootstrap/shrink/door.h"
+
+#include <optional>
+#include <utility>
+
+namespace tutti {
+
+void ReunionDoor::Watch(std::vector<pollfd>& fds) const {
+  fds.push_back({keeper_.descriptor(), POLLIN, 0});
+  for (const auto& newcomer : newcomers_) fds.push_back(newcomer.channel.Watch());
+}
+
+void ReunionDoor::Receive(const std::function<void(Contact, const Presence&)>& hear) {
+  for (auto& one : keeper_.Take()) {
+    if (one.nranks != nranks_ || one.rank == rank_) continue;
+    const int rank = one.rank;
+    newcomers_.push_back({rank, std::move(one).OpenChannel()});
+  }
+  for (auto newcomer = newcomers_.begin(); newcomer != newcomers_.end();) {
+    const auto frame = newcomer->channel.Receive();
+    if (!frame && !newcomer->channel.closed()) {
+      ++newcomer;
+      continue;
+    }
+    if (const auto presence = frame ? DecodePresence(*frame) : std::nullopt) hear(std::move(*newcomer), *presence);
+    newcomer = newcomers_.erase(newcomer);
+  }
+}
+
+void ReunionDoor::Tell(SecureChannel channel, const std::vector<std::byte>& message) {
+  channel.Queue(message);
+  told_.push_back(std::move(channel));
+}
+
+}  // namespace tutti

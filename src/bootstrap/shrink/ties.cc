@@ -1,0 +1,27 @@
+#include "src/bootstrap/shrink/ties.h"
+
+#include <utility>
+
+#include "src/bootstrap/shrink/messages.h"
+
+namespace tutti {
+
+void ReunionTies::Keep(SecureChannel channel) {
+  KeepAlive(channel.socket(), silence_);
+  ties_.push_back({std::move(channel)});
+}
+
+bool ReunionTies::OneEnded() {
+  bool one_ended = false;
+  for (auto& tie : ties_) {
+    while (const auto frame = tie.channel.Receive()) tie.joined = tie.joined || DecodeJoined(*frame);
+    one_ended = one_ended || (tie.channel.closed() && !tie.joined);
+  }
+  return one_ended;
+}
+
+void ReunionTies::SayJoined() {
+  for (auto& tie : ties_) tie.channel.Queue(Encode(Joined{}));
+}
+
+}  // namespace tutti

@@ -1,0 +1,397 @@
+#include "src/communicator/communicator.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "algorithms/builders/build.h"
+#include "base/clock.h"
+#include "base/datatype.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "src/diagnostics/dump.h"
+#include "src/init/survey.h"
+#include "src/memory/device_buffers.h"
+#include "topology/detect/host.h"
+#include "transports/shm/gather_values.h"
+#include "transports/tcp/listening.h"
+
+namespace tutti {
+
+Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel,
+                           std::optional<Cancellation> joining)
+    : options_(std::move(options)), cancel_(cancel) {
+  const auto deadline = InitDeadline();
+  control_plane_ = ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline, joining.value_or(cancel));
+  // From here on this rank can tell the others why it fails.
+  try {
+    SetUp(deadline);
+  } catch (...) {
+    control_plane_->Refuse(RefusalOf(CurrentFailure(), "while the communicator was made"));
+    throw;
+  }
+}
+
+void Communicator::SetUp(Deadline deadline) {
+  const int nranks = size(), rank = this->rank();
+  Conditions conditions;
+  ParseForcedAlgorithms(options_.settings.algorithm, nranks, conditions.forced);
+  if (options_.settings.deterministic && nranks > kMaxReads) {
+    Throw(tuttiInvalidUsage,
+          "deterministic mode reduces all contributions at once, which works for up to {} ranks; there are {}",
+          kMaxReads, nranks);
+  }
+  const Hosts hosts = FindHosts(MakeAllGather(), options_.settings.virtual_hosts);
+  agreement_ = Agree(options_.settings, options_.device, rank, hosts, MakeAllGather());
+  why_no_device_ = agreement_.why_no_device;
+  identity_ = fmt::format("{:02x}", fmt::join(KeyedHash<16>(control_plane_->data_key(), "tutti communicator", {}), ""));
+  if (agreement_.programs) programs_ = Programs(options_.settings, conditions.forced, rank, nranks, MakeAllGather());
+
+  const int channels =
+      std::max({kMinChannels, options_.settings.channels, agreement_.threads, programs_.connections()});
+  // One more for messages between pairs, which keep an order of their own.
+  fabric_ = std::make_unique<Fabric>(rank, hosts, channels + 1, options_.settings, MakeAllGather(), deadline);
+  const Processors processors = ProcessorsOf(hosts, rank, agreement_);
+  network_ = ConnectHosts(*fabric_, control_plane_->roster(), control_plane_->data_key(), options_.settings,
+                          processors.crowding, MakeAllGather());
+  reunion_ = MakeReunion(hosts);
+  watch_ = std::make_unique<Watch>(*fabric_, control_plane_->roster(), options_.name,
+                                   std::chrono::milliseconds(options_.settings.operation_timeout_ms));
+  recorder_ = std::make_unique<Recorder>(fabric_->control(rank));
+  std::vector<std::string> names;  // hosts' numbers tell apart those that are called alike
+  for (std::size_t r = 0; r < hosts.host_of.size(); ++r) {
+    names.push_back(fmt::format("{}, {}", control_plane_->roster()[r].host, hosts.host_of[r]));
+  }
+  system_ = Survey(options_.settings, rank, names, MakeAllGather());
+  if (rank == 0) Log(Subject::init, "{} ranks on {} cores; {}", nranks, agreement_.cores, Summary(system_));
+  conditions.nranks = nranks;
+  conditions.one_host = hosts.count() == 1;
+  if (!conditions.one_host) {
+    conditions.where = ArrangeByNode(hosts.host_of);
+  } else if (options_.settings.virtual_nodes > 1) {
+    conditions.where = ArrangeEvenly(nranks, std::min(nranks, options_.settings.virtual_nodes));
+  }
+  conditions.max_channels = channels;
+  conditions.threads = agreement_.threads;
+  conditions.bulk_capacity = fabric_->layout().bulk_capacity();
+  conditions.deterministic = options_.settings.deterministic;
+  conditions.forced.channels = options_.settings.channels;
+  conditions.forced.chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
+  conditions.forced.wire = WireFromName(options_.settings.wire);
+  if (why_no_device_.empty()) MakeDeviceSide(conditions, deadline);
+  selector_ = std::make_unique<Selector>(std::move(conditions), programs_, processors, network_.costs,
+                                         options_.settings, rank, MakeAllGather());
+  const auto stream_bytes = static_cast<std::size_t>(options_.settings.stream_bytes);
+  plans_ = std::make_unique<PlanCache>(PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels,
+                                                   stream_bytes != 0 ? stream_bytes : LastLevelCacheBytes(),
+                                                   network_.transport});
+  const int busy = agreement_.neighbours * agreement_.threads;
+  wait_policy_ = ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores);
+  stream_wait_policy_ = ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores, WhoWaits::stream);
+  sleeper_ = std::make_unique<Sleeper>(*fabric_);
+  driver_ = Driver(sleeper_.get(), wait_policy_);
+  sent_.resize(static_cast<std::size_t>(nranks));
+  received_.resize(static_cast<std::size_t>(nranks));
+  if (options_.settings.threads > 1) {
+    const int helpers = options_.settings.threads - 1;
+    crew_ = std::make_unique<Crew>(helpers);
+    helper_drivers_.assign(static_cast<std::size_t>(helpers), driver_);
+  }
+  if (!options_.settings.trace.empty()) trace_ = std::make_unique<Trace>(options_.settings.trace, rank, options_.name);
+  // Nobody begins before everybody can be waited for.
+  const auto joining = std::exchange(cancel_, Cancellation(cancelled_));
+  try {
+    control_plane_->Barrier(deadline, joining);
+  } catch (const Error& error) {
+    watch_->Fail(error);  // for those who have passed it
+    throw;
+  }
+}
+
+void Communicator::MakeDeviceSide(Conditions conditions, Deadline deadline) {
+  const auto& roster = control_plane_->roster();
+  const auto key = DeriveKey(control_plane_->data_key(), "tutti GPUs", {});
+  device_ = DeviceSide::Make(
+      {options_.device, &options_.settings, &system_, &fabric_->hosts(), &roster, key, std::move(conditions)}, rank(),
+      size(), MakeAllGather(), deadline, &why_no_device_);
+  if (device_ == nullptr) {
+    if (rank() == 0) Log(Subject::init, "host memory only: {}", why_no_device_);
+    return;
+  }
+  device_watch_ = std::make_unique<DeviceWatch>(
+      *device_, roster, options_.name, std::chrono::milliseconds(options_.settings.operation_timeout_ms),
+      [this] { return failure(); }, [this](const Error& failure) { Fail(failure); });
+}
+
+void Communicator::AwaitDevice() const {
+  constexpr std::chrono::milliseconds kLookEvery{50};
+  while (device_ != nullptr && !failed() && !device_->AwaitIdle(kLookEvery)) {
+  }
+}
+
+void Communicator::AwaitDeviceFault() const {
+  constexpr std::chrono::milliseconds kLookEvery{1}, kPromised{1000};  // docs/faults.md
+  if (device_watch_ == nullptr) return;
+  const auto deadline = std::chrono::steady_clock::now() + kPromised;
+  while (device_watch_->Faulted() && !failed() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kLookEvery);
+  }
+}
+
+Communicator::~Communicator() {
+  if (fabric_ == nullptr) return;
+  if (device_ != nullptr && failed()) device_->Stop();
+  auto& state = fabric_->control(fabric_->rank()).state;
+  auto alive = RankState::alive;
+  const bool leaves =
+      state.compare_exchange_strong(alive, RankState::left, std::memory_order_release, std::memory_order_relaxed);
+  WakeAll(*fabric_);
+  if (leaves && network_.engine != nullptr) network_.engine->Leave();
+}
+
+std::unique_ptr<Reunion> Communicator::MakeReunion(const Hosts& hosts) {
+  auto listeners = ListenOnAll(control_plane_->places(), fmt::format("rank {}", rank()));
+  auto addresses = GatherAddresses(MakeAllGather(), listeners);
+  return std::make_unique<Reunion>(
+      rank(), Reunion::Ranks{control_plane_->roster(), hosts.host_of, std::move(addresses)}, std::move(listeners),
+      DeriveKey(control_plane_->data_key(), "tutti reunion", {}), Deadline::Milliseconds(options_.settings.silence_ms),
+      [this](int rank) { return network_.engine != nullptr && network_.engine->Reaches(rank); });
+}
+
+AllGather Communicator::MakeAllGather(Cancellation cancel) {
+  return [this, cancel](std::span<const std::byte> mine) {
+    return control_plane_->AllGather(mine, InitDeadline(), cancel);
+  };
+}
+
+void Communicator::lock() {
+  while (busy_.exchange(true, std::memory_order_acquire)) sched_yield();
+}
+
+Active Communicator::Begin(const Operation& operation) {
+  const auto packed = PackCall(operation);
+  Active active{&operation, &plans_->Find(operation, packed)};
+  active.started = Ticks();
+  auto& control = fabric_->control(fabric_->rank());
+  const auto record = [&]() -> RecordedOperation {
+    return {active.sequence, active.plan->signature,
+            packed,          operation.count,
+            active.started,  static_cast<std::uint64_t>(active.plan->choice.candidate.algorithm)};
+  };
+  if (operation.point_to_point()) {
+    auto& orders = operation.collective == Collective::send ? sent_ : received_;
+    auto& order = orders[static_cast<std::size_t>(operation.root)];
+    active.sequence = order.Next(active.plan->signature);
+    active.tag = OperationTag(order.digest);
+    active.record = recorder_->Begin(record());
+  } else {
+    active.sequence = collectives_.Next(active.plan->signature);
+    active.tag = OperationTag(collectives_.digest);
+    active.record = recorder_->Begin(record());
+    // After the record, so that a rank that sees the number finds the record.
+    control.started.store(active.sequence, std::memory_order_release);
+    watch_->history().Begin(active.sequence, collectives_.digest);
+  }
+  last_plan_ = active.plan;
+  last_call_ = packed;
+  last_count_ = operation.count;
+  last_algorithm_.store(active.plan->choice.candidate.algorithm, std::memory_order_relaxed);
+  last_on_device_ = false;
+  BindBuffers(active);
+  return active;
+}
+
+void Communicator::UseTable(SelectionTable table) {
+  selector_->UseTable(std::move(table));
+  ForgetPlans();
+}
+
+void Communicator::ForgetPlans() {
+  if (last_plan_ != nullptr) forgotten_plan_ = last_plan_->summary();
+  last_plan_ = nullptr;
+  plans_->Forget(counters_);
+}
+
+Reach Communicator::ReachOf(const void* buffer, std::size_t bytes) const {
+  const auto address = reinterpret_cast<std::uint64_t>(buffer);
+  if (fabric_->all_same_process()) return {SlotKind::pointer, 0, address};
+  if (!windows_.empty()) {
+    if (const auto reach = windows_.Find(buffer, bytes)) return *reach;
+  }
+  if (fabric_->cma()) return {SlotKind::cma, 0, address};
+  return {};
+}
+
+void Communicator::BindBuffers(const Active& active) {
+  const auto& operation = *active.operation;
+  auto& plan = *active.plan;
+  Launch launch;
+  launch.input = static_cast<const std::byte*>(operation.input);
+  launch.output = static_cast<std::byte*>(operation.output);
+  if (operation.collective == Collective::barrier) {
+    launch.input = &barrier_input_;
+    launch.output = &barrier_output_;
+  }
+  launch.tag = active.tag;
+  launch.scaled = operation.scaled;
+  launch.scalar = operation.scalar_source == nullptr ? operation.scalar
+                                                     : Scalar::From(operation.scalar_source, SizeOf(operation.type));
+  launch.stream_output = plan.stream_output;
+  if (const auto* tensors = operation.tensors.get()) {
+    if (!tensors->input.dense()) launch.input_strided = &tensors->input;
+    if (!tensors->output.dense()) launch.output_strided = &tensors->output;
+  }
+  const auto& schedule = plan.plan.schedule();
+  const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
+  if (plan.plan.shape().wire == Wire::bulk && may_refer && options_.settings.zero_copy) {
+    // What is fetched from other processes needs a dense place to go to.
+    const auto reach = [&](const void* buffer, std::size_t bytes, const Strided* strided) {
+      if (strided != nullptr) return Reach{};
+      const auto found = ReachOf(buffer, bytes);
+      return operation.tensors != nullptr && found.kind == SlotKind::cma ? Reach{} : found;
+    };
+    launch.input_reach = reach(launch.input, plan.input_bytes, launch.input_strided);
+    launch.output_reach = reach(launch.output, plan.output_bytes, launch.output_strided);
+    launch.send_in_place = true;
+  }
+  plan.run.Start(launch);
+}
+
+std::optional<Error> Communicator::End(const Active& active) {
+  ++active.plan->operations;
+  if (!active.operation->point_to_point()) {
+    fabric_->control(fabric_->rank()).completed.store(active.sequence, std::memory_order_release);
+  }
+  recorder_->End(active.record);
+  if (trace_ != nullptr) {
+    trace_->Add(PackCall(*active.operation), active.operation->count, active.sequence,
+                active.plan->choice.candidate.algorithm, active.started, Ticks());
+  }
+  return watch_->MustAudit(*active.operation) ? watch_->Audit() : std::nullopt;
+}
+
+Error Communicator::Fail(const Error& failure) {
+  const bool first = !watch_->failed();
+  const Error kept = watch_->Fail(failure);
+  if (first) DumpRecorder();
+  return kept;
+}
+
+void Communicator::DumpRecorder() const {
+  const auto& settings = options_.settings;
+  if (!settings.dump.empty()) {
+    try {
+      WriteDump(settings.dump);
+    } catch (const std::exception& exception) {
+      LogLine(Subject::faults, exception.what());  // beside the failure itself this is no more than a pity
+    }
+  } else if (settings.recorder != 0) {
+    const auto text = DumpRecords();
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  }
+}
+
+void Communicator::WriteDump(const std::string& path) const {
+  WriteFile(ExpandPath(path, rank()), DumpOf({.communicator = identity_,
+                                              .name = options_.name,
+                                              .rank = rank(),
+                                              .roster = control_plane_->roster(),
+                                              .failure = failure(),
+                                              .waits_for = waits_for_.load(std::memory_order_relaxed),
+                                              .scale = calendar_.Scale()},
+                                             fabric_->control(rank())));
+}
+
+std::optional<Error> Communicator::Look(const Active& active, const Awaited& awaited,
+                                        std::chrono::steady_clock::duration waited) {
+  // Prefers a rank that has not begun the call: it is the reason, and may wait for this rank in another call.
+  const auto has_not_begun = [&](int peer) {
+    return !active.operation->point_to_point() &&
+           fabric_->control(peer).started.load(std::memory_order_acquire) < active.sequence;
+  };
+  const auto& ranks = awaited.ranks;
+  const auto found = std::ranges::find_if(ranks, has_not_begun);
+  const int first = found != ranks.end() ? *found : ranks.empty() ? -1 : ranks.front();
+  waits_for_.store(first, std::memory_order_relaxed);
+  fabric_->control(rank()).awaits.store(PackAwaited(active.record, first), std::memory_order_release);
+  return watch_->Look(active.undertaking(), awaited, waited);
+}
+
+void Communicator::Stop(std::string_view what) {
+  cancelled_.store(true, std::memory_order_release);
+  const Error stopped(tuttiRemoteError, fmt::format("{} {} the communicator", watch_->Who(rank()), what));
+  watch_->Fail(stopped);
+  if (device_watch_ != nullptr) device_watch_->Fail(stopped);
+}
+
+void Communicator::Abort() {
+  aborted_.store(true, std::memory_order_release);
+  Stop("aborted");
+}
+
+void Communicator::RegisterBuffer(std::byte* begin, std::size_t bytes) {
+  if (device_ != nullptr) device_->registered().Add(begin, bytes);
+  if (network() == nullptr || (device_ != nullptr && IsGpuMemory(device_->device(), begin))) return;
+  network()->Register(begin, bytes);
+  registered_.emplace(begin, bytes);
+}
+
+void Communicator::DeregisterBuffer(std::byte* handle) {
+  if (device_ != nullptr) device_->registered().Remove(handle);
+  const auto found = registered_.find(handle);
+  if (found == registered_.end()) return;
+  network()->Deregister(found->first, found->second);
+  registered_.erase(found);
+}
+
+void Communicator::ReadCounters(tuttiCounters_t& counters) {
+  auto now = counters_;
+  plans_->AddTraffic(now);
+  if (device_ != nullptr) device_->plans().AddTraffic(now);
+  const auto add = [&now](const WaitCounts& counts) {
+    now.waitSpins += counts.spins;
+    now.waitYields += counts.yields;
+    now.waitSleeps += counts.sleeps;
+    now.waitLate += counts.late;
+  };
+  add(driver_.counts());
+  for (const auto& driver : helper_drivers_) add(driver.counts());
+  const auto size = counters.size;
+  std::memcpy(&counters, &now, std::min(size, sizeof now));
+  counters.size = size;
+}
+
+void Communicator::NoteEnqueued(const Operation& operation) {
+  last_call_ = PackCall(operation);
+  last_count_ = operation.count;
+  last_on_device_ = true;
+  last_algorithm_.store(device_->last_plan()->choice.candidate.algorithm, std::memory_order_relaxed);
+}
+
+std::string Communicator::DescribeLast() const {
+  const auto last = last_on_device_         ? device_->last_plan()
+                    : last_plan_ != nullptr ? last_plan_->summary()
+                                            : forgotten_plan_;
+  if (!last) return "";
+  return fmt::format("{}{}: {}, {} channels, chunk {} B, {}; {} ranks ({})", DescribeCall(last_call_, last_count_),
+                     last_on_device_ ? " on the GPU" : "", NameOf(last->choice.candidate.algorithm), last->channels,
+                     last->shape.chunk_bytes, NameOf(last->shape.wire), size(), last->choice.reason);
+}
+
+std::string Communicator::DumpRecords() const {
+  std::string text;
+  for (int r = 0; r < size(); ++r) {
+    text += fmt::format("{}:\n", watch_->Who(r));
+    for (const auto& record : ReadRecords(fabric_->control(r))) {
+      text += fmt::format("  #{} operation {}: {}{}\n", record.index, record.sequence, record.Describe(),
+                          !record.done() ? "  <- not finished" : "");
+    }
+  }
+  return text;
+}
+
+}  // namespace tutti

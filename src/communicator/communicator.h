@@ -1,0 +1,263 @@
+// A communicator as one rank sees it: who is in it, how they are connected, and the operations that run on it.
+//
+// Thread-safety: Begin, Finish and the control calls need the lock (std::lock_guard); getters, Abort and failure() do
+// not.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "executors/host/crew.h"
+#include "executors/host/drive.h"
+#include "src/bootstrap/control_plane.h"
+#include "src/bootstrap/shrink/reunion.h"
+#include "src/communicator/control_call.h"
+#include "src/device/watch.h"
+#include "src/diagnostics/recorder.h"
+#include "src/diagnostics/trace.h"
+#include "src/diagnostics/watch.h"
+#include "src/init/agreement.h"
+#include "src/init/host_network.h"
+#include "src/memory/windows.h"
+#include "src/plan/plan_cache.h"
+#include "src/plan/programs.h"
+#include "src/plan/selector.h"
+#include "topology/graph/system.h"
+
+namespace tutti {
+
+// A communicator's configuration with every default filled in.
+struct Options {
+  Settings settings;  // the environment's, overridden by the config's fields
+  std::string name;
+  bool blocking = true;
+  int device = TUTTI_DEVICE_NONE;
+};
+
+// The order of operations that follow one another.
+struct CallOrder {
+  std::uint64_t sequence = 0;
+  std::uint64_t digest = 0;
+
+  // Adds an operation; returns its number.
+  std::uint64_t Next(std::uint64_t signature) {
+    digest = NextDigest(digest, signature);
+    return ++sequence;
+  }
+};
+
+// An operation that has begun and not yet ended.
+struct Active {
+  const Operation* operation = nullptr;
+  BoundPlan* plan = nullptr;
+  std::uint64_t sequence = 0;
+  std::uint32_t tag = 0;
+  std::uint64_t record = 0;
+  std::int64_t started = 0;  // ticks
+
+  Undertaking undertaking() const { return {operation, sequence, plan->signature}; }
+};
+
+class Communicator {
+ public:
+  // Two-level trees take four channels (FabricChannels), so a communicator has at least that many.
+  static constexpr int kMinChannels = 4;
+
+  // Collective. `cancel` is looked at while waiting for other ranks, and `joining` until all have come, in its place:
+  // from then on what ends one of them is known to all.
+  Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel,
+               std::optional<Cancellation> joining = std::nullopt);
+  // Tells the peers that this rank has left. Local.
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return control_plane_->rank(); }
+  int size() const { return control_plane_->size(); }
+  const Options& options() const { return options_; }
+
+  // One thread at a time drives a communicator.
+  void lock();
+  void unlock() { busy_.store(false, std::memory_order_release); }
+
+  // Throws tuttiInvalidArgument if the call cannot be run as it is: in place by a program that does not work so. Local.
+  void Check(const Operation& operation) const {
+    if (!programs_.empty()) programs_.CheckPlace(operation);
+  }
+  // Begins an operation: finds its plan, publishes it, binds its buffers. REQUIRES: operations of one communicator end
+  // in the order they begin, and so do the messages of one pair and direction. Throws tuttiInternalError.
+  Active Begin(const Operation& operation);
+  // Until SideBySide(false), operations that are about to begin may run side by side.
+  void SideBySide(bool several) {
+    fabric_->control(fabric_->rank()).several.store(several ? 1 : 0, std::memory_order_release);
+  }
+  // Ends it well, and counts the run's traffic. Returns an error if it turns out, now and then, that another rank has
+  // called something else in one of the operations so far, or has failed.
+  std::optional<Error> End(const Active& active);
+  // For Driver: looks for a reason to stop. `awaited`: what Run::WaitsFor says of the operation's channels.
+  std::optional<Error> Look(const Active& active, const Awaited& awaited, std::chrono::steady_clock::duration waited);
+  // This rank makes no more calls. Compares its calls with those of every rank that can be seen; fails the communicator
+  // if they differ.
+  std::optional<Error> LastAudit();
+  // Makes the communicator dead; returns the failure that did (perhaps an earlier one).
+  Error Fail(const Error& failure);
+  Error Explain(const Active& active, const Fault& fault) { return watch_->Explain(active.undertaking(), fault); }
+  std::optional<Error> failure() const { return watch_->failure(); }
+  bool failed() const { return watch_->failed(); }
+  // For a wait of that kind. REQUIRES: locked.
+  Driver& driver(WhoWaits who) {
+    driver_.Use(wait_policy(who));
+    return driver_;
+  }
+  // The same for helper thread `index` of the crew, 1, 2, ...
+  Driver& helper_driver(int index, WhoWaits who) {
+    auto& driver = helper_drivers_[static_cast<std::size_t>(index) - 1];
+    driver.Use(wait_policy(who));
+    return driver;
+  }
+  // Wakes this host's sleeping ranks, this one's other threads among them.
+  void WakeOwn() { WakeSleepers(*fabric_); }
+  // The helper threads; null with one thread a rank.
+  Crew* crew() { return crew_.get(); }
+  // Null where all ranks are on one host.
+  NetworkEngine* network() const { return network_.engine.get(); }
+  const WaitPolicy& wait_policy(WhoWaits who) const {
+    return who == WhoWaits::stream ? stream_wait_policy_ : wait_policy_;
+  }
+  void TrimPlans() {
+    if (plans_->full()) [[unlikely]]
+      ForgetPlans();
+  }
+  // Where calls on memory of the GPU go; null unless every rank has a device.
+  DeviceSide* device() const { return device_.get(); }
+  // Why device() is null, for a person.
+  const std::string& why_no_device() const { return why_no_device_; }
+  // The operation was enqueued, by the device side's last plan.
+  void NoteEnqueued(const Operation& operation);
+  // Waits for what this rank's GPU still does. Returns early when the communicator has failed.
+  void AwaitDevice() const;
+
+  // For tools: other plans from now on. REQUIRES: nothing runs; all ranks do it alike between the same operations.
+  void UseTable(SelectionTable table);
+  const SelectionTable& table() const { return selector_->table(); }
+
+  // A kernel that finds a fault stops at once, so that its stream is idle before there is an error message. If there is
+  // a fault, waits for the message for as long as a fault is promised to take. From any thread.
+  void AwaitDeviceFault() const;
+
+  // From any thread: whatever runs here, or on another rank, ends with an error soon, and nothing begins any more.
+  void Revoke() { Stop("revoked"); }
+  // Likewise; Shrink() ends, too.
+  void Abort();
+
+  // Local: slots may refer to this memory, on the network, too, until it is deregistered. `handle` is its beginning.
+  // Throws tuttiSystemError if a device cannot take it.
+  void RegisterBuffer(std::byte* begin, std::size_t bytes);
+  void DeregisterBuffer(std::byte* handle);
+
+  // Collective control calls. They throw, and leave the communicator alive unless a rank is gone or has made another
+  // call. A rank that fails in one for a reason of its own tells the others, which fail with the same error; after that
+  // none of these calls works any more, but operations go on.
+  tuttiWindow* RegisterWindow(void* buffer, std::size_t bytes);
+  void DeregisterWindow(tuttiWindow* window);
+  // Null for a negative color.
+  std::unique_ptr<Communicator> Split(int color, int key, Options options, const std::atomic<bool>& cancel);
+  // Of the ranks that are left, but those in `excluded` (ascending). Also when this one has failed. See Reunion.
+  std::unique_ptr<Communicator> Shrink(const std::vector<int>& excluded, const Options& options,
+                                       const std::atomic<bool>& cancel);
+  // With ranks that join by the id that one of this one's ranks gives.
+  std::unique_ptr<Communicator> Grow(int nranks, const std::optional<tuttiUniqueId>& id, const Options& options,
+                                     const std::atomic<bool>& cancel);
+
+  // This rank makes no more control calls, because it called `what`. The other ranks' control calls fail with that, or
+  // with what has ended the communicator before. REQUIRES: not locked.
+  void RefuseControlCalls(std::string_view what);
+
+  void ReadCounters(tuttiCounters_t& counters);
+  tuttiAlgorithm_t last_algorithm() const { return last_algorithm_.load(std::memory_order_relaxed); }
+  std::string DescribeLast() const;
+  // The flight recorder, for people.
+  std::string DumpRecords() const;
+  // This rank's, for `tutti diagnose`, as JSON into a file. From any thread. Throws tuttiSystemError.
+  void WriteDump(const std::string& path) const;
+
+ private:
+  std::unique_ptr<Reunion> MakeReunion(const Hosts& hosts);
+  void Stop(std::string_view what);
+  void ForgetPlans();
+  void MakeDeviceSide(Conditions conditions, Deadline deadline);
+  void DumpRecorder() const;
+  AllGather MakeAllGather() { return MakeAllGather(cancel_); }
+  AllGather MakeAllGather(Cancellation cancel);
+  Deadline InitDeadline() const {
+    return Deadline::After(std::chrono::milliseconds(options_.settings.init_timeout_ms));
+  }
+  void BindBuffers(const Active& active);
+  void SetUp(Deadline deadline);
+  // Collective, and the first exchange of every control call. Throws tuttiInvalidUsage on all ranks if they are in
+  // different control calls, or have made different collective calls so far.
+  void RequireSameCalls(ControlCall call, const AllGather& all_gather);
+  // Runs this rank's part of a control call. Tells the other ranks of a failure that they cannot know.
+  template <typename Body>
+  auto InControlCall(ControlCall call, Body&& body) {
+    try {
+      return body();
+    } catch (...) {
+      EndControlCall(call);
+    }
+  }
+  [[noreturn]] void EndControlCall(ControlCall call);
+  Error RefusalOf(const Error& failure, std::string_view where) const;
+  Reach ReachOf(const void* buffer, std::size_t bytes) const;
+
+  Options options_;
+  std::atomic<bool> cancelled_{false};
+  std::atomic<bool> aborted_{false};
+  Cancellation cancel_;
+  std::unique_ptr<ControlPlane> control_plane_;
+  Agreement agreement_;
+  Programs programs_;
+  System system_;         // of all hosts
+  std::string identity_;  // equal on all ranks, and of no other communicator
+  TickCalendar calendar_;
+  std::atomic<int> waits_for_{-1};  // a rank, when it was last looked; for dumps
+  std::unique_ptr<Fabric> fabric_;
+  HostNetwork network_;
+  std::multimap<std::byte*, std::size_t> registered_;  // with the network
+  Windows windows_;
+  std::unique_ptr<Reunion> reunion_;
+  std::unique_ptr<Watch> watch_;
+  std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<Selector> selector_;
+  std::unique_ptr<PlanCache> plans_;
+  WaitPolicy wait_policy_;
+  WaitPolicy stream_wait_policy_;
+  std::unique_ptr<Sleeper> sleeper_;
+  Driver driver_{nullptr, {}};
+  std::vector<Driver> helper_drivers_;  // by helper thread
+  std::unique_ptr<Crew> crew_;
+  std::unique_ptr<Trace> trace_;
+  std::unique_ptr<DeviceSide> device_;
+  std::string why_no_device_;
+  std::unique_ptr<DeviceWatch> device_watch_;
+
+  std::atomic<bool> busy_{false};
+  CallOrder collectives_;
+  std::vector<CallOrder> sent_, received_;  // messages by peer
+  std::byte barrier_input_{}, barrier_output_{};
+  tuttiCounters_t counters_{};  // of plans that were forgotten
+  std::atomic<tuttiAlgorithm_t> last_algorithm_{tuttiAlgorithmNone};
+  // The last operation: its plan while that is kept, else a summary of it.
+  const BoundPlan* last_plan_ = nullptr;
+  std::optional<PlanSummary> forgotten_plan_;
+  std::uint64_t last_call_ = 0, last_count_ = 0;
+  bool last_on_device_ = false;
+};
+
+}  // namespace tutti

@@ -1,0 +1,147 @@
+// Communicators that come from others: by splitting, shrinking and growing.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "base/log.h"
+#include "base/quiet_thread.h"
+#include "src/bootstrap/rendezvous.h"
+#include "src/communicator/communicator.h"
+#include "transports/shm/gather_values.h"
+
+namespace tutti {
+namespace {
+
+// While it lives, some ranks become a communicator: asks them to give up when one of them ends, of which its process
+// (on this host) tells or its tie to who led the reunion. Who has not come yet cannot be told from who is late by those
+// who wait at the rendezvous.
+class WhileAllLive {
+ public:
+  WhileAllLive(const Watch& watch, ReunionTies& ties, const std::vector<int>& ranks)
+      : thread_(QuietThread([this, &watch, &ties, &ranks] {
+          while (!done_.load(std::memory_order_acquire)) {
+            const auto dead = watch.Dead();
+            const auto is_dead = [&](int rank) { return std::ranges::find(dead, rank) != dead.end(); };
+            if (ties.OneEnded() || std::ranges::any_of(ranks, is_dead))
+              one_died_.store(true, std::memory_order_relaxed);
+            std::this_thread::sleep_for(kLookEvery);
+          }
+        })) {}
+  ~WhileAllLive() {
+    done_.store(true, std::memory_order_release);
+    thread_.join();
+  }
+  WhileAllLive(const WhileAllLive&) = delete;
+  WhileAllLive& operator=(const WhileAllLive&) = delete;
+
+  const std::atomic<bool>& one_died() const { return one_died_; }
+
+ private:
+  static constexpr std::chrono::milliseconds kLookEvery{5};
+
+  std::atomic<bool> done_{false};
+  std::atomic<bool> one_died_{false};
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options options,
+                                                  const std::atomic<bool>& cancel) {
+  struct Choice {
+    std::int32_t color, key;
+  };
+  // An abort of this communicator or of the new one.
+  const Cancellation either(cancelled_, &cancel);
+  std::vector<std::pair<int, int>> members;  // key, old rank
+  const auto ids = InControlCall(ControlCall::split, [&] {
+    const auto all_gather = MakeAllGather(either);
+    RequireSameCalls(ControlCall::split, all_gather);
+    const auto choices = GatherValues(all_gather, Choice{color, key});
+    for (std::size_t r = 0; r < choices.size(); ++r) {
+      if (choices[r].color == color && color >= 0) members.emplace_back(choices[r].key, static_cast<int>(r));
+    }
+    std::sort(members.begin(), members.end());
+    // The first rank of each part opens a rendezvous; its ticket travels over the parent's control plane.
+    tuttiUniqueId id{};
+    const bool leads = !members.empty() && members.front().second == rank();
+    try {
+      if (leads) id = EncodeUniqueId(OpenRendezvous(options_.settings));
+    } catch (...) {
+      // Only this rank knows of this failure.
+      control_plane_->Refuse(RefusalOf(CurrentFailure(), "in split"));
+      throw;
+    }
+    return GatherValues(all_gather, id);
+  });
+  if (color < 0) return nullptr;
+  const auto place = std::find(members.begin(), members.end(), std::pair(key, rank())) - members.begin();
+  return std::make_unique<Communicator>(DecodeUniqueId(ids[static_cast<std::size_t>(members.front().second)]),
+                                        static_cast<int>(members.size()), static_cast<int>(place), std::move(options),
+                                        either);
+}
+
+std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& excluded, const Options& options,
+                                                   const std::atomic<bool>& cancel) {
+  // This one may have failed or been revoked; only an abort takes its reunion away.
+  const Cancellation either(aborted_, &cancel);
+  // Other ranks may still wait for this one in a control call, without having seen what has ended the communicator.
+  if (const auto before = failure()) control_plane_->Refuse(*before);
+  const auto deadline = InitDeadline();
+  const auto open = [this] { return EncodeUniqueId(OpenRendezvous(options_.settings)); };
+  for (;;) {
+    const auto reunited = reunion_->Meet(excluded, watch_->Dead(), open, deadline, either);
+    const auto& members = reunited.members;
+    const auto place = std::ranges::find(members, rank()) - members.begin();
+    std::optional<WhileAllLive> alive(std::in_place, *watch_, reunion_->ties(), members);
+    try {
+      auto joined = std::make_unique<Communicator>(DecodeUniqueId(reunited.id), static_cast<int>(members.size()),
+                                                   static_cast<int>(place), options, either,
+                                                   Cancellation(aborted_, &cancel, &alive->one_died()));
+      alive.reset();
+      reunion_->ties().SayJoined();
+      return joined;
+    } catch (const Error& error) {
+      // One more may have died since; who is left finds that out together.
+      const bool remote = error.code() == tuttiRemoteError || error.code() == tuttiTimeoutError;
+      if (!remote && !alive->one_died()) throw;
+      if (deadline.Passed() && remote) throw;
+      if (deadline.Passed()) {
+        Throw(tuttiTimeoutError,
+              "rank {}: the {} ranks that are left did not become a communicator in the time allowed; one of them ended "
+              "or gave up meanwhile",
+              rank(), members.size());
+      }
+      Log(Subject::faults, "rank {}: {} ranks did not become a communicator, so those who are left meet again: {}",
+          rank(), members.size(), error.what());
+    }
+  }
+}
+
+std::unique_ptr<Communicator> Communicator::Grow(int nranks, const std::optional<tuttiUniqueId>& id,
+                                                 const Options& options, const std::atomic<bool>& cancel) {
+  struct Offer {
+    std::int32_t nranks;
+    std::int32_t has_id;
+    tuttiUniqueId id;
+  };
+  const Cancellation either(cancelled_, &cancel);
+  const auto offers = InControlCall(ControlCall::grow, [&] {
+    RequireSameCalls(ControlCall::grow, MakeAllGather(either));
+    return GatherValues(MakeAllGather(either), Offer{nranks, id.has_value(), id.value_or(tuttiUniqueId{})});
+  });
+  for (std::size_t r = 0; r < offers.size(); ++r) {
+    if (offers[r].nranks == offers.front().nranks) continue;
+    Throw(tuttiInvalidUsage, "ranks disagree on nranks: rank 0 grows to {}, rank {} to {}", offers.front().nranks, r,
+          offers[r].nranks);
+  }
+  const auto offer = std::ranges::find_if(offers, [](const auto& each) { return each.has_id != 0; });
+  if (offer == offers.end()) {
+    Throw(tuttiInvalidUsage, "none of the {} ranks of comm gave a unique id, at which the new ranks come", size());
+  }
+  return std::make_unique<Communicator>(DecodeUniqueId(offer->id), nranks, rank(), options, either);
+}
+
+}  // namespace tutti

@@ -1,0 +1,102 @@
+// Where a communicator's ranks compare their collective calls outside those calls: in collective control calls, and
+// when a rank has made its last one.
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "src/communicator/communicator.h"
+#include "src/communicator/control_call.h"
+#include "transports/progress/network.h"
+
+namespace tutti {
+namespace {
+
+// A collective call, as other ranks are told it.
+struct Told {
+  std::uint64_t sequence, signature, call, count;
+};
+
+template <typename T>
+std::vector<std::vector<T>> GatherLists(const AllGather& all_gather, const std::vector<T>& mine) {
+  const auto all = all_gather(std::as_bytes(std::span(mine)));
+  std::vector<std::vector<T>> lists;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (all[r].size() % sizeof(T) != 0) Throw(tuttiInternalError, "rank {} sent a malformed list of calls", r);
+    lists.emplace_back(all[r].size() / sizeof(T));
+    if (!all[r].empty()) std::memcpy(lists.back().data(), all[r].data(), all[r].size());
+  }
+  return lists;
+}
+
+// Compares the newest mark that is in both: marks are cumulative. With streams, ranks may be at different calls.
+bool Differ(const std::vector<std::uint64_t>& one, const std::vector<std::uint64_t>& other) {
+  for (auto mark = one.rbegin(); mark != one.rend(); ++mark) {
+    const auto same = std::ranges::find(other, MarkedSequence(*mark), MarkedSequence);
+    if (same != other.end()) return *same != *mark;
+  }
+  return false;
+}
+
+// Describes the oldest calls on record that differ.
+std::string WhichDiffer(const std::vector<Told>& one, const std::string& who, const std::vector<Told>& other,
+                        const std::string& who_else) {
+  for (const auto& call : one) {
+    const auto same = std::ranges::find(other, call.sequence, &Told::sequence);
+    if (same == other.end() || same->signature == call.signature) continue;
+    return fmt::format("{} called {} as operation {}, but {} called {}{}", who, DescribeCall(call.call, call.count),
+                       call.sequence, who_else, DescribeCall(same->call, same->count),
+                       WhereAlike(call.call, call.count, same->call, same->count));
+  }
+  const auto last = [](const std::vector<Told>& calls) {
+    return calls.empty() ? "nothing on record" : DescribeCall(calls.back().call, calls.back().count);
+  };
+  return fmt::format(
+      "{} and {} have called different collectives, too long ago to be on record; last {} called {}, and "
+      "{} called {}",
+      who, who_else, who, last(one), who_else, last(other));
+}
+
+}  // namespace
+
+void Communicator::RequireSameCalls(ControlCall call, const AllGather& all_gather) {
+  auto words = watch_->history().Marks(kRecords);
+  words.insert(words.begin(), static_cast<std::uint64_t>(call));
+  auto marks = GatherLists(all_gather, words);
+  for (std::size_t r = 0; r < marks.size(); ++r) {
+    if (marks[r].empty()) Throw(tuttiInternalError, "rank {} does not say which call it is in", r);
+    // Every rank sees the same here.
+    if (marks[r].front() != marks.front().front()) {
+      throw Fail(
+          {tuttiInvalidUsage, fmt::format("{}{} called {}, but {} called {}", kMismatch, watch_->Who(0),
+                                          NameOf(ControlCall{marks.front().front()}), watch_->Who(static_cast<int>(r)),
+                                          NameOf(ControlCall{marks[r].front()}))});
+    }
+  }
+  for (auto& theirs : marks) theirs.erase(theirs.begin());
+  const auto odd = std::ranges::find_if(marks, [&](const auto& theirs) { return Differ(marks.front(), theirs); });
+  if (odd == marks.end()) return;
+  std::vector<Told> mine;
+  for (const auto& record : ReadRecords(fabric_->control(rank()))) {
+    if (!IsPointToPoint(record)) mine.push_back({record.sequence, record.signature, record.call, record.count});
+  }
+  const auto calls = GatherLists(all_gather, mine);
+  const auto which = static_cast<std::size_t>(odd - marks.begin());
+  throw Fail({tuttiInvalidUsage, std::string(kMismatch) + WhichDiffer(calls.front(), watch_->Who(0), calls[which],
+                                                                      watch_->Who(static_cast<int>(which)))});
+}
+
+std::optional<Error> Communicator::LastAudit() {
+  if (failed()) return std::nullopt;
+  if (device_watch_ != nullptr) device_watch_->LookNow();
+  const std::lock_guard lock(*this);
+  if (auto* const engine = network()) {
+    engine->Announce();
+    engine->Progress();
+  }
+  auto found = failed() ? failure() : watch_->Compare();
+  // This rank is done with its calls, so failures that other ranks' calls ended in do not concern it.
+  if (!found || found->code() != tuttiInvalidUsage) return std::nullopt;
+  return Fail(*found);
+}
+
+}  // namespace tutti

@@ -1,0 +1,231 @@
+#include "src/device/plans.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "algorithms/builders/build.h"
+#include "algorithms/schedule/binding.h"
+#include "base/datatype.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "selection/cost_model/host_machine.h"
+#include "selection/cost_model/machine_of_system.h"
+#include "src/bootstrap/rank_zero.h"
+#include "transports/progress/network.h"
+
+namespace tutti {
+namespace {
+
+// What the driver does not tell, for pricing alone: an A100's.
+constexpr double kUnknownMemoryBandwidth = 1555;  // GB/s
+constexpr int kMajorToSm = 10;
+
+double MemoryBandwidth(const CudaDevice& device) {
+  const double clock_khz = device.Attribute(kCuMemoryClockKhz), bits = device.Attribute(kCuMemoryBusBits);
+  constexpr double kTransfersPerClock = 2, kBitsPerByte = 8, kKhzBytesPerGB = 1e6;
+  const double bandwidth = clock_khz * kTransfersPerClock * bits / kBitsPerByte / kKhzBytesPerGB;
+  return bandwidth > 0 ? bandwidth : kUnknownMemoryBandwidth;
+}
+
+// Several hosts. Where the topology does not tell of GPUs and NICs, or hosts are not alike, what is between hosts
+// decides more than what is inside: GPUs are priced as if they were processors.
+Machine MachineOfHosts(const DevicePlanContext& context, const System& system) {
+  const auto& where = context.conditions.where;
+  try {
+    const int nodes = where.nodes();
+    if (where.node_of != ArrangeEvenly(context.conditions.nranks, nodes).node_of) {
+      Throw(tuttiInvalidArgument, "hosts have different numbers of ranks, or ranks do not follow hosts");
+    }
+    return MachineOfSystem(system, nodes, context.conditions.nranks / nodes);
+  } catch (const Error& error) {
+    Log(Subject::select, "GPUs of several hosts are priced like processors of several hosts: {}", error.what());
+  }
+  return HostMachine(DefaultHostCosts(1), where, context.network_costs);
+}
+
+// What prices are computed on. A topology that does not tell of a GPU for every rank is no reason to fail.
+Machine MachineFor(const DevicePlanContext& context, const System& system) {
+  const int nranks = context.conditions.nranks;
+  if (!context.conditions.one_host) return MachineOfHosts(context, system);
+  if (!context.fabric->one_device()) {
+    try {
+      return MachineOfSystem(system, 1, nranks);
+    } catch (const Error& error) {
+      Log(Subject::select, "GPUs are priced as one: {}", error.what());
+    }
+  }
+  const auto& device = *context.device;
+  const int sm = device.Attribute(kCuMajor) * kMajorToSm + device.Attribute(kCuMinor);
+  return MachineOfOneGpu(nranks, sm, MemoryBandwidth(device));
+}
+
+// A message's share that one block moves in good time, and the slots' pieces of it.
+constexpr std::size_t kBytesPerMessageChannel = std::size_t{256} << 10;
+constexpr std::size_t kMessageChunk = std::size_t{128} << 10;
+
+// So few that a group has room to send to and receive from every rank at the same time.
+int MessageChannels(std::size_t bytes, const Conditions& conditions) {
+  const int most = std::clamp(conditions.most_lanes / std::max(1, 2 * (conditions.nranks - 1)), 1, kMessageChannels);
+  return static_cast<int>(std::clamp<std::size_t>(bytes / kBytesPerMessageChannel, 1, static_cast<std::size_t>(most)));
+}
+
+Shape MessageShape(std::size_t bytes, const GpuSlots& slots) {
+  if (slots.lines && bytes <= slots.line) return {Wire::line, slots.line};
+  return {Wire::bulk, std::min(kMessageChunk, slots.bulk)};
+}
+
+// A GPU's plan says where a tensor's bytes lie; the host's are told by each call.
+void AddPlaces(const Tensors& tensors, PlanKey& key) {
+  for (const Strided* const side : {&tensors.input, &tensors.output}) {
+    key.further.push_back(side->run_bytes());
+    for (const auto& dim : side->outer()) {
+      key.further.push_back(dim.size.value());
+      key.further.push_back(dim.stride);
+    }
+    key.further.push_back(side->outer().size());  // last: what is before it can be told apart
+  }
+}
+
+StridedSides SidesOf(const Operation& operation) {
+  if (operation.tensors == nullptr) return {};
+  const auto side = [](const Strided& strided) { return strided.dense() ? nullptr : &strided; };
+  return {side(operation.tensors->input), side(operation.tensors->output)};
+}
+
+constexpr char kTable[] = "table";
+
+void AddTimes(std::uint64_t times, const DeviceProgram::Traffic& each, DeviceProgram::Traffic& sum) {
+  sum.sent += times * each.sent;
+  sum.received += times * each.received;
+}
+
+}  // namespace
+
+DevicePlans::Done& DevicePlans::Done::operator+=(const DevicePlanEntry& plan) {
+  operations += plan.operations;
+  AddTimes(plan.operations, plan.program.on_host(), on_host);
+  AddTimes(plan.operations, plan.program.by_network(), by_network);
+  return *this;
+}
+
+DevicePlans::DevicePlans(DevicePlanContext context, const System& system, int rank, const AllGather& all_gather)
+    : context_(std::move(context)), rank_(rank) {
+  const auto shipped = FromRankZero(rank, all_gather, [&] {
+    const Machine machine = MachineFor(context_, system);
+    Pricing(machine, context_.conditions).Complete(table_, 1);
+    return nlohmann::json{{kTable, table_.ToJson(context_.conditions)}};
+  });
+  table_ = SelectionTable::FromJson(shipped.root().RawText(kTable), "rank 0's table for GPUs", context_.conditions);
+}
+
+DevicePlanEntry& DevicePlans::Find(const Operation& operation, std::uint64_t packed) {
+  PlanKey key = KeyOf(operation, packed);
+  if (operation.tensors != nullptr) AddPlaces(*operation.tensors, key);
+  const auto found = plans_.find(key);
+  if (found != plans_.end()) return *found->second;
+  return *plans_.emplace(std::move(key), Make(operation, packed)).first->second;
+}
+
+void DevicePlans::Forget() {
+  for (const auto& [key, plan] : plans_) {
+    const auto algorithm = static_cast<std::size_t>(plan->choice.candidate.algorithm);
+    done_[algorithm] += *plan;
+  }
+  plans_.clear();
+  context_.arena->Reset();
+}
+
+void DevicePlans::AddTraffic(tuttiCounters_t& counters) const {
+  auto done = done_;
+  for (const auto& [key, plan] : plans_) {
+    done[static_cast<std::size_t>(plan->choice.candidate.algorithm)] += *plan;
+  }
+  for (std::size_t algorithm = 0; algorithm < done.size(); ++algorithm) {
+    counters.operations += done[algorithm].operations;
+    counters.operationsByAlgorithm[algorithm] += done[algorithm].operations;
+    const auto add = [&](tuttiTransport_t transport, const DeviceProgram::Traffic& traffic) {
+      counters.bytesSent[transport][algorithm] += traffic.sent;
+      counters.bytesReceived[transport][algorithm] += traffic.received;
+    };
+    add(tuttiTransportP2p, done[algorithm].on_host);
+    add(context_.transport, done[algorithm].by_network);
+  }
+}
+
+Choice DevicePlans::Choose(const Kind& kind, std::size_t bytes) const {
+  const TableEntry& entry = table_.At(kind, bytes);
+  const auto forced = context_.conditions.forced.algorithm[static_cast<std::size_t>(kind.collective)];
+  std::string reason = fmt::format("predicted {:.1f} us at {} B", entry.us, std::max<std::size_t>(1, entry.from_bytes));
+  if (forced) {
+    const auto why_not = WhyImpossible(*forced, kind, context_.conditions);
+    reason = why_not.empty() ? "forced" : fmt::format("{} is forced, but {}", NameOf(*forced), why_not);
+  }
+  return {entry.candidate, std::move(reason)};
+}
+
+std::vector<Schedule> DevicePlans::SchedulesOfAll(const Operation& operation, const Candidate& candidate) const {
+  std::vector<Schedule> all;
+  for (int rank = 0; rank < context_.conditions.nranks; ++rank) {
+    all.push_back(BuiltSchedule(operation, candidate, context_.conditions, rank));
+  }
+  return all;
+}
+
+// Makes the candidate one that all ranks of a GPU have room for at the same time, and whose chunks fit the slots that
+// carry data; its schedule. What a user insists on is not changed: the launch refuses it with the numbers.
+Schedule DevicePlans::Fitted(const Operation& operation, Candidate& candidate) const {
+  const auto& conditions = context_.conditions;
+  auto schedules = SchedulesOfAll(operation, candidate);
+  const auto fits = [&] {
+    return std::all_of(schedules.begin(), schedules.end(), [&](const Schedule& schedule) {
+      return LanesOf(schedule) <= static_cast<std::size_t>(conditions.most_lanes);
+    });
+  };
+  while (conditions.forced.channels == 0 && candidate.channels > 1 && !fits()) {
+    --candidate.channels;
+    schedules = SchedulesOfAll(operation, candidate);
+  }
+  // A contribution that is scaled first is nowhere in memory, and a tensor's chunk not in one piece.
+  const bool may_refer = !operation.scaled && operation.tensors == nullptr &&
+                         std::all_of(schedules.begin(), schedules.end(), MayAlwaysRefer);
+  auto& shape = candidate.shape;
+  shape.chunk_bytes = std::min(shape.chunk_bytes, ChunkCapacity(shape.wire, conditions, may_refer));
+  return std::move(schedules[static_cast<std::size_t>(rank_)]);
+}
+
+std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const Operation& asked, std::uint64_t packed) const {
+  const Operation operation = Scheduled(asked);
+  const auto& conditions = context_.conditions;
+  Choice choice;
+  Schedule schedule;
+  Shape shape;
+  int first_channel = 0;
+  if (operation.point_to_point()) {
+    const std::size_t bytes = operation.count * SizeOf(operation.type);
+    choice = {{}, "point to point"};
+    schedule = MessageSchedule(operation, rank_, conditions.nranks, MessageChannels(bytes, conditions));
+    shape = MessageShape(bytes, conditions.gpu_slots);
+    first_channel = conditions.max_channels;
+  } else {
+    const std::size_t bytes = LargestBlockBytes(operation);
+    choice = Choose(KindOf(operation), bytes);
+    schedule = Fitted(operation, choice.candidate);
+    shape = Fitting(choice.candidate.shape, BlockBytes(schedule.pieces(), bytes),
+                    static_cast<int>(schedule.channels.size()));
+  }
+  auto extents = ExtentsOf(operation, conditions.nranks, schedule.blocks);
+  const auto used = BytesUsed(extents);
+  const CallIdentity identity{SignatureOf(asked), packed, asked.count};
+  Log(Subject::select, "rank {}: {} on the GPU: {}, {} channels, chunk {} B, {} ({})", rank_,
+      DescribeCall(packed, asked.count), NameOf(choice.candidate.algorithm), schedule.channels.size(),
+      shape.chunk_bytes, NameOf(shape.wire), choice.reason);
+  auto plan = std::unique_ptr<DevicePlanEntry>(
+      new DevicePlanEntry{std::move(choice),
+                          DeviceProgram(std::move(schedule), std::move(extents), shape, operation.type, operation.op,
+                                        SidesOf(operation), identity, *context_.fabric, *context_.arena, first_channel),
+                          used});
+  for (const int peer : plan->program.network_peers()) context_.network->Need(peer);
+  return plan;
+}
+
+}  // namespace tutti

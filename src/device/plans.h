@@ -1,0 +1,81 @@
+// Plans of a communicator's calls on GPUs: which algorithm, and the program it becomes. As on the host (selector.h,
+// plan_cache.h), one table of breakpoints is priced by rank 0 and shipped, and a repeated call costs a look-up.
+//
+// Thread-safety: used by one thread at a time.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "executors/cuda/device_program.h"
+#include "selection/cost_model/host_machine.h"
+#include "selection/tuner/select.h"
+#include "src/plan/planning.h"
+#include "src/plan/selector.h"
+#include "topology/graph/system.h"
+
+namespace tutti {
+
+// Messages between pairs keep an order of their own, so they have channels of their own behind the collectives'.
+inline constexpr int kMessageChannels = 4;
+
+struct DevicePlanContext {
+  const CudaDevice* device;
+  const DeviceFabric* fabric;
+  NetworkEngine* network;  // null where all ranks are on one host
+  tuttiTransport_t transport;
+  std::optional<NetworkCosts> network_costs;
+  DeviceArena* arena;
+  Conditions conditions;  // equal on all ranks
+};
+
+struct DevicePlanEntry {
+  Choice choice;
+  DeviceProgram program;
+  UsedBytes used;
+  std::uint64_t operations = 0;
+
+  std::optional<PlanSummary> summary() const {
+    return PlanSummary{choice, program.schedule().channels.size(), program.shape()};
+  }
+};
+
+class DevicePlans {
+ public:
+  // What the operations of a plan have moved.
+  struct Done {
+    std::uint64_t operations = 0;
+    DeviceProgram::Traffic on_host, by_network;
+    Done& operator+=(const DevicePlanEntry& plan);
+  };
+  // A job uses some dozens of shapes; one that never repeats itself must not grow the cache for ever.
+  static constexpr std::size_t kMostPlans = 512;
+
+  // Collective.
+  DevicePlans(DevicePlanContext context, const System& system, int rank, const AllGather& all_gather);
+
+  // The plan for this call; it lives until Forget(). Making one takes memory of the GPU.
+  DevicePlanEntry& Find(const Operation& operation, std::uint64_t packed);
+  // Forgets all plans, and what they used of the arena. REQUIRES: no kernel and no graph uses them.
+  void Forget();
+  std::size_t size() const { return plans_.size(); }
+  // Adds what was done so far.
+  void AddTraffic(tuttiCounters_t& counters) const;
+  const Conditions& conditions() const { return context_.conditions; }
+
+ private:
+  std::unique_ptr<DevicePlanEntry> Make(const Operation& operation, std::uint64_t packed) const;
+  Choice Choose(const Kind& kind, std::size_t bytes) const;
+  std::vector<Schedule> SchedulesOfAll(const Operation& operation, const Candidate& candidate) const;
+  Schedule Fitted(const Operation& operation, Candidate& candidate) const;
+
+  DevicePlanContext context_;
+  int rank_;
+  SelectionTable table_;
+  std::unordered_map<PlanKey, std::unique_ptr<DevicePlanEntry>, PlanKeyHash> plans_;
+  std::array<Done, TUTTI_COUNTED_ALGORITHMS> done_{};  // by forgotten plans
+};
+
+}  // namespace tutti

@@ -1,0 +1,91 @@
+#include "src/device/windows.h"
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "transports/shm/gather_values.h"
+
+namespace tutti {
+namespace {
+
+// A rank's part of a window, as it offers it to the others.
+struct Offer {
+  ShareableBuffer buffer;
+  std::uint64_t address;  // for ranks of the same process
+  std::uint64_t bytes;
+  bool valid;
+};
+
+Offer MakeOffer(const CudaDevice& device, const void* buffer, std::size_t bytes) {
+  const auto shareable = ShareableBufferOf(device, buffer, bytes);
+  if (!shareable) return {};
+  return {*shareable, reinterpret_cast<std::uint64_t>(buffer), bytes, true};
+}
+
+}  // namespace
+
+DeviceWindows::DeviceWindows(const CudaDevice& device, const Fabric& shm)
+    : device_(device),
+      shm_(shm),
+      table_(CudaMemory::OnDevice(device.driver(), device.context(),
+                                  kDeviceWindows * static_cast<std::size_t>(shm.nranks()) * sizeof(DeviceWindow))) {
+  SideStream(device.driver(), device.context()).Zero(table_.data(), table_.bytes());
+}
+
+tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const AllGather& all_gather) {
+  const auto offers = GatherValues(all_gather, MakeOffer(device_, buffer, bytes));
+  std::vector<int> without;
+  for (std::size_t r = 0; r < offers.size(); ++r) {
+    if (!offers[r].valid) without.push_back(static_cast<int>(r));
+  }
+  if (!without.empty()) {
+    Throw(
+        tuttiInvalidArgument,
+        "buff is not inside one allocation of cudaMalloc or tuttiMemAlloc that other processes can open, on rank{} {}",
+        without.size() > 1 ? "s" : "", fmt::join(without, ", "));
+  }
+  if (windows_.size() >= kMostWindows) {
+    Throw(tuttiInvalidUsage, "more than {} windows of GPUs' memory were registered on this communicator", kMostWindows);
+  }
+  Window window;
+  window.handle = std::make_unique<tuttiWindow>(tuttiWindow{static_cast<std::uint16_t>(windows_.size())});
+  window.begin = static_cast<const std::byte*>(buffer);
+  window.bytes = bytes;
+  std::vector<DeviceWindow> parts;  // by rank
+  for (int r = 0; r < shm_.nranks(); ++r) {
+    const Offer& offer = offers[static_cast<std::size_t>(r)];
+    if (!shm_.is_local(r)) {
+      parts.push_back({});
+      continue;
+    }
+    if (r == shm_.rank() || shm_.same_process(r)) {
+      parts.push_back({reinterpret_cast<const std::byte*>(offer.address), offer.bytes});
+      continue;
+    }
+    window.opened.emplace_back(device_, offer.buffer.handle);
+    parts.push_back({window.opened.back().Part(offer.buffer.offset, offer.bytes), offer.bytes});
+  }
+  SideStream(device_.driver(), device_.context())
+      .Copy(Row(windows_.size()), parts.data(), parts.size() * sizeof parts.front());
+  all_gather({});  // nobody may use the window before everybody has it
+  windows_.push_back(std::move(window));
+  return windows_.back().handle.get();
+}
+
+bool DeviceWindows::Deregister(const tuttiWindow* handle, const AllGather& all_gather) {
+  for (auto& window : windows_) {
+    if (window.handle == nullptr || window.handle.get() != handle) continue;
+    all_gather({});  // everybody has stopped using it
+    SideStream(device_.driver(), device_.context())
+        .Zero(Row(handle->number), static_cast<std::size_t>(shm_.nranks()) * sizeof(DeviceWindow));
+    window = Window{};
+    return true;
+  }
+  return false;
+}
+
+std::optional<Reach> DeviceWindows::Find(const void* pointer, std::size_t bytes) const {
+  return FindWindow(windows_, pointer, bytes);
+}
+
+}  // namespace tutti

@@ -1,0 +1,32 @@
+#include "src/diagnostics/audit.h"
+
+namespace tutti {
+
+Audit::Audit(const Fabric& fabric, History& history)
+    : fabric_(fabric), history_(history), failures_(fabric.control(fabric.local().front()).failures) {
+  const auto& local = fabric.local();
+  if (local.size() > 1) witness_ = local[local.front() == fabric.rank() ? 1 : 0];
+}
+
+std::optional<int> Audit::Look() {
+  operations_ = 0;
+  if (witness_ < 0) {
+    open_ = false;
+  } else {
+    if (history_.Contradicts(witness_)) return witness_;
+    open_ = static_cast<std::int32_t>(history_.compared(witness_) - alone_) < 0;
+  }
+  for (int r = 0; fabric_.network() != nullptr && r < fabric_.nranks(); ++r) {
+    if (!fabric_.is_local(r) && history_.Contradicts(r)) return r;
+  }
+  return std::nullopt;
+}
+
+std::optional<int> Audit::LookAtAll() {
+  for (int r = 0; r < fabric_.nranks(); ++r) {
+    if (r != fabric_.rank() && history_.Contradicts(r)) return r;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tutti

@@ -1,0 +1,51 @@
+// When a rank compares its collectives with other ranks' although it waits for none of them: a root that broadcasts
+// gets nothing from other ranks, nor do two roots that both do.
+//
+// After a collective that may end alone (operation.h) the rank looks at one other rank of this host, the witness, every
+// few operations, until the witness has begun the same collective. All ranks of a host have the same witness, except
+// the witness itself, which has another. So of two ranks that differ at least one differs from its own witness.
+//
+// Thread-safety: used by one thread at a time, the one that drives the communicator.
+#pragma once
+
+#include <optional>
+
+#include "src/diagnostics/history.h"
+#include "src/plan/operation.h"
+#include "transports/shm/fabric.h"
+
+namespace tutti {
+
+class Audit {
+ public:
+  // Operations between two looks: reading a line that another core has written costs as much as a small operation.
+  static constexpr int kEvery = 8;
+
+  Audit(const Fabric& fabric, History& history);
+
+  // An operation has ended. True: it is time to look.
+  bool Due(const Operation& operation) {
+    if (MayEndAlone(operation)) {
+      alone_ = history_.newest();
+      open_ = true;
+    }
+    return open_ && ++operations_ >= kEvery;
+  }
+  // Returns a rank whose collectives differ from this one's. Looks at the witness, and at marks from other hosts.
+  std::optional<int> Look();
+  // Likewise, at every rank.
+  std::optional<int> LookAtAll();
+  // Some rank of this host has failed.
+  bool SomeoneFailed() const { return failures_.load(std::memory_order_acquire) != 0; }
+
+ private:
+  const Fabric& fabric_;
+  History& history_;
+  const std::atomic<std::uint32_t>& failures_;
+  int witness_ = -1;  // none: this rank is alone on its host
+  bool open_ = false;
+  std::uint32_t alone_ = 0;  // the last collective that may have ended alone
+  int operations_ = 0;       // since the last look
+};
+
+}  // namespace tutti

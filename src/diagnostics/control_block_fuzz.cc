@@ -1,0 +1,111 @@
+// libFuzzer target. Another process writes anything into its control block, or into that of the rank that reads. The
+// watch looks at it and explains faults by it, and the flight recorder prints it.
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "base/json.h"
+#include "src/diagnostics/dump.h"
+#include "src/diagnostics/recorder.h"
+#include "src/diagnostics/watch.h"
+#include "transports/shm/fabric_testing.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kRanks = 3;
+
+void Require(bool promise) {
+  if (!promise) __builtin_trap();
+}
+
+// The fabric of rank 0. Its peers were threads, which have gone.
+struct Stage {
+  std::vector<std::unique_ptr<Fabric>> fabrics{kRanks};
+  std::unique_ptr<Watch> watch;
+  // The rank of this watch has failed, so the watch explains a fault without waiting until peers name theirs.
+  std::unique_ptr<Watch> failed;
+
+  Stage() {
+    const std::vector<int> together(kRanks, 0);
+    RunThreadRanks(kRanks, [&](int rank, const AllGather& all_gather) {
+      fabrics[static_cast<std::size_t>(rank)] =
+          std::make_unique<Fabric>(rank, Hosts{together, together}, 1, Settings{}, all_gather, Deadline::Never());
+    });
+    for (auto* const each : {&watch, &failed}) {
+      *each = std::make_unique<Watch>(*fabrics[0], std::vector<Process>(kRanks), "", std::chrono::milliseconds(1));
+    }
+    failed->Fail({tuttiInternalError, "has failed"});
+  }
+};
+
+// The numbers first, then records, then the failure's text.
+void Forge(ControlBlock& control, std::span<const std::uint8_t> input) {
+  new (&control) ControlBlock{};
+  const auto take = [&](void* to, std::size_t most) {
+    const auto bytes = std::min(most, input.size());
+    if (bytes > 0) std::memcpy(to, input.data(), bytes);
+    input = input.subspan(bytes);
+  };
+  std::uint8_t records = 0;
+  take(static_cast<void*>(&control.newest), sizeof control.newest);
+  take(static_cast<void*>(&control.started), sizeof control.started);
+  take(static_cast<void*>(&control.completed), sizeof control.completed);
+  take(static_cast<void*>(&control.state), sizeof control.state);
+  take(static_cast<void*>(&control.fault_code), sizeof control.fault_code);
+  take(&records, sizeof records);
+  const auto newest = control.newest.load();
+  for (std::uint64_t i = 0; i < records % kRecords; ++i) {
+    auto& record = control.records[(newest - i) % kRecords];
+    take(static_cast<void*>(&record), sizeof record);
+    if (i % 2 == 0) record.index.store(newest - i);  // a complete one
+  }
+  take(control.fault_text.data(), control.fault_text.size());
+}
+
+void LookAt(Stage& stage) {
+  const auto& control = stage.fabrics[0]->control(1);
+  if (control.state.load() == RankState::failed) {
+    const auto code = ReadFailure(control).code();
+    Require(code > tuttiSuccess && code < tuttiNumResults && code != tuttiInProgress);
+  }
+  Require(ReadRecords(control).size() <= kRecords);
+  for (const auto& record : ReadRecords(control)) Require(!record.Describe().empty());
+  Operation operation;
+  operation.count = 10;
+  for (const auto collective : {Collective::all_reduce, Collective::send, Collective::receive}) {
+    operation.collective = collective;
+    operation.root = 1;
+    const Undertaking undertaking{&operation, 5, 17};
+    for (const auto waited : {std::chrono::hours(0), std::chrono::hours(1)}) {
+      const auto seen = stage.watch->Look(undertaking, {1}, waited);
+      Require(seen ? seen->code() > tuttiSuccess && seen->code() < tuttiNumResults : waited == std::chrono::hours(0));
+    }
+    const auto why = stage.failed->Explain(undertaking, {Fault::Kind::foreign, 1, 0, 0}).code();
+    Require(why > tuttiSuccess && why < tuttiNumResults);
+  }
+}
+
+void Dump(Stage& stage) {
+  const auto& control = stage.fabrics[0]->control(1);
+  DumpedRank dumped{};
+  dumped.scale = {1, 0, 1};
+  Require(JsonDocument(DumpOf(dumped, control), "dump").root().IsObject());
+}
+
+}  // namespace
+}  // namespace tutti
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static tutti::Stage stage;
+  if (size == 0) return 0;
+  const std::span input(data + 1, size - 1);
+  tutti::Forge(stage.fabrics[0]->control(data[0] % 4 == 0 ? 0 : 1), input);
+  if (data[0] % 4 < 3) {
+    tutti::LookAt(stage);
+  } else {
+    tutti::Dump(stage);
+  }
+  return 0;
+}

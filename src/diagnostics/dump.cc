@@ -1,0 +1,59 @@
+#include "src/diagnostics/dump.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "algorithms/builders/build.h"
+#include "base/datatype.h"
+#include "base/json.h"
+#include "src/diagnostics/recorder.h"
+
+namespace tutti {
+namespace {
+
+// The algorithm in a record, which a peer may have written.
+tuttiAlgorithm_t AlgorithmOf(std::uint64_t recorded) {
+  return recorded < tuttiNumAlgorithms ? static_cast<tuttiAlgorithm_t>(recorded) : tuttiNumAlgorithms;
+}
+
+nlohmann::ordered_json OperationOf(const RecordedCall& record, const TickScale& scale) {
+  const Operation call = UnpackCall(record.call, record.count);
+  nlohmann::ordered_json json = {{"sequence", record.sequence},
+                                 {"call", record.Describe()},
+                                 {"kind", call.collective == Collective::send      ? "send"
+                                          : call.collective == Collective::receive ? "receive"
+                                                                                   : "collective"},
+                                 {"signature", fmt::format("{:016x}", record.signature)},
+                                 {"bytes", IsDataType(call.type) ? record.count * SizeOf(call.type) : 0},
+                                 {"algorithm", NameOf(AlgorithmOf(record.algorithm))},
+                                 {"started_us", scale.At(record.started)},
+                                 {"done", record.done()}};
+  if (call.point_to_point()) json["peer"] = call.root;
+  if (record.done()) json["ended_us"] = scale.At(record.ended);
+  return json;
+}
+
+}  // namespace
+
+std::string DumpOf(const DumpedRank& dumped, const ControlBlock& control) {
+  nlohmann::ordered_json json;
+  json["tutti_dump"] = 1;
+  json["communicator"] = dumped.communicator;
+  json["name"] = dumped.name;
+  json["rank"] = dumped.rank;
+  json["time_us"] = dumped.scale.At(Ticks());
+  json["ranks"] = nlohmann::ordered_json::array();
+  for (const auto& process : dumped.roster) {
+    json["ranks"].push_back(nlohmann::ordered_json{{"host", process.host}, {"pid", process.pid}});
+  }
+  if (dumped.failure) {
+    json["failure"] = {{"code", ResultPhrase(dumped.failure->code())}, {"text", dumped.failure->what()}};
+  }
+  if (dumped.waits_for >= 0) json["waits_for"] = dumped.waits_for;
+  json["operations"] = nlohmann::ordered_json::array();
+  for (const auto& record : ReadRecords(control)) json["operations"].push_back(OperationOf(record, dumped.scale));
+  return JsonText(json);
+}
+
+}  // namespace tutti

@@ -1,0 +1,46 @@
+#include "src/diagnostics/recorder.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+
+namespace tutti {
+
+std::uint64_t Recorder::Begin(const RecordedOperation& operation) {
+  const auto index = next_++;
+  WriteRecord(control_, index, operation);
+  return index;
+}
+
+void Recorder::End(std::uint64_t index) {
+  control_.records[index % kRecords].ended.store(Ticks(), std::memory_order_relaxed);
+}
+
+std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_t index) {
+  constexpr auto acquire = std::memory_order_acquire;
+  const auto& record = control.records[index % kRecords];
+  RecordedCall copy;
+  copy.index = record.index.load(acquire);
+  if (copy.index != index) return std::nullopt;
+  copy.sequence = record.sequence.load(acquire);
+  copy.signature = record.signature.load(acquire);
+  copy.call = record.call.load(acquire);
+  copy.count = record.count.load(acquire);
+  copy.started = record.started.load(acquire);
+  copy.ended = record.ended.load(acquire);
+  copy.algorithm = record.algorithm.load(acquire);
+  return record.index.load(acquire) == index ? std::optional(copy) : std::nullopt;
+}
+
+std::vector<RecordedCall> ReadRecords(const ControlBlock& control) {
+  std::vector<RecordedCall> whole;
+  const auto newest = NewestRecord(control);
+  // Counted, not compared: another process may have written the largest of all numbers there.
+  const auto kept = std::min<std::uint64_t>(newest, kRecords);
+  for (std::uint64_t i = 0; i < kept; ++i) {
+    if (const auto record = ReadRecord(control, newest - kept + 1 + i)) whole.push_back(*record);
+  }
+  return whole;
+}
+
+}  // namespace tutti

@@ -1,0 +1,66 @@
+// The flight recorder: this rank's last operations, written into shared memory where every peer can read them - while
+// they run, to see who called something else; after a failure, to print.
+//
+// Thread-safety: Begin, End and Completed are called by the thread that drives the communicator; readers may be
+// anybody.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "src/plan/operation.h"
+#include "transports/ring/control_block.h"
+
+namespace tutti {
+
+struct RecordedCall : RecordedOperation {
+  std::uint64_t index = 0;
+  std::int64_t ended = 0;
+
+  bool done() const { return ended != 0; }
+  std::string Describe() const { return DescribeCall(call, count); }
+};
+
+inline bool IsPointToPoint(const RecordedCall& call) {
+  const auto collective = static_cast<Collective>(call.call & 0xff);
+  return collective == Collective::send || collective == Collective::receive;
+}
+
+class Recorder {
+ public:
+  explicit Recorder(ControlBlock& control) : control_(control) {}
+
+  // Publishes that an operation begins; returns the record's index for End().
+  std::uint64_t Begin(const RecordedOperation& operation);
+  void End(std::uint64_t index);
+
+ private:
+  ControlBlock& control_;
+  std::uint64_t next_ = 1;
+};
+
+// Records are numbered 1, 2, ...; a rank's last kRecords are kept.
+inline std::uint64_t NewestRecord(const ControlBlock& control) {
+  return control.newest.load(std::memory_order_acquire);
+}
+// Nothing if it is being written at this moment or no longer kept.
+std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_t index);
+// Complete records, oldest first. At most kRecords, whatever the block says.
+std::vector<RecordedCall> ReadRecords(const ControlBlock& control);
+
+// The newest record in a rank's block that `matches` accepts. Most often that is the first one read: whoever waits asks
+// this of every rank again and again.
+template <typename Matches>
+std::optional<RecordedCall> FindRecord(const ControlBlock& control, Matches&& matches) {
+  const auto newest = NewestRecord(control);
+  const auto kept = std::min<std::uint64_t>(newest, kRecords);
+  for (std::uint64_t i = 0; i < kept; ++i) {
+    const auto record = ReadRecord(control, newest - i);
+    if (record && matches(*record)) return record;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tutti

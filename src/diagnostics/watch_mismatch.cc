@@ -1,0 +1,278 @@
+// The half of the watch that compares this rank's calls with the other ranks'.
+#include <algorithm>
+#include <thread>
+
+#include "src/diagnostics/watch.h"
+#include "transports/progress/network.h"
+
+namespace tutti {
+namespace {
+
+Collective OtherSide(const Operation& operation) {
+  return operation.collective == Collective::send ? Collective::receive : Collective::send;
+}
+
+int PeerOf(const RecordedCall& call) { return static_cast<int>(call.call >> 32); }
+
+bool IsMessageFor(int rank, Collective direction, const RecordedCall& call) {
+  return static_cast<Collective>(call.call & 0xff) == direction && PeerOf(call) == rank;
+}
+
+}  // namespace
+
+// The call that `rank` makes (or made) in the place of this rank's call.
+std::optional<RecordedCall> Watch::Counterpart(int rank, const Undertaking& undertaking) const {
+  const auto& control = fabric_.control(rank);
+  const auto& operation = *undertaking.operation;
+  if (!operation.point_to_point()) {
+    // One load decides in the usual case: the peer has not come yet.
+    if (control.started.load(std::memory_order_acquire) < undertaking.sequence) return std::nullopt;
+    return FindRecord(control, [&](const RecordedCall& call) {
+      return !IsPointToPoint(call) && call.sequence == undertaking.sequence;
+    });
+  }
+  return FindRecord(control, [&](const RecordedCall& call) {
+    return IsMessageFor(fabric_.rank(), OtherSide(operation), call) && call.sequence == undertaking.sequence;
+  });
+}
+
+// The last message of the pair, in the same direction, that the other side has begun, if it comes after this rank's:
+// the other side begins a message only after all earlier ones.
+std::optional<RecordedCall> Watch::LaterMessage(const Undertaking& undertaking) const {
+  const auto& operation = *undertaking.operation;
+  return FindRecord(fabric_.control(operation.root), [&](const RecordedCall& call) {
+    return IsMessageFor(fabric_.rank(), OtherSide(operation), call) && call.sequence > undertaking.sequence;
+  });
+}
+
+// The sender may have sent this rank's message in a form that the receiver does not look at, because shorter messages
+// travel by other slots. It then goes on to the next messages, until its record of this one is gone.
+std::optional<Error> Watch::LookForPassedMessage(const Undertaking& undertaking,
+                                                 std::chrono::steady_clock::duration waited) {
+  const auto& operation = *undertaking.operation;
+  // Data of another host may still be on its way.
+  if (operation.collective != Collective::receive || !fabric_.is_local(operation.root)) return std::nullopt;
+  const auto later = LaterMessage(undertaking);
+  if (!later) return std::nullopt;
+  auto& passed = passed_[static_cast<std::size_t>(operation.root)];
+  if (passed.sequence != undertaking.sequence || waited < passed.waited) passed = {undertaking.sequence, waited};
+  if (waited - passed.waited < kLastSlots) return std::nullopt;
+  return Error{
+      tuttiInvalidUsage,
+      fmt::format("the ranks' calls do not match: {} called {}, but {} has sent another message in its place, "
+                  "and gone on to {} as message {}",
+                  Who(fabric_.rank()), Describe(undertaking), Who(operation.root), later->Describe(), later->sequence)};
+}
+
+// This rank waits in a collective for a rank of this host that has ended it: the pair's counts differ.
+std::optional<Error> Watch::LookForWithheld(const Undertaking& undertaking, const Awaited& awaited,
+                                            std::chrono::steady_clock::duration waited) {
+  if (undertaking.operation->point_to_point() || !awaited.confirmed) return std::nullopt;
+  const auto ended = std::find_if(awaited.ranks.begin(), awaited.ranks.end(), [&](int rank) {
+    return fabric_.is_local(rank) && NeedsNothingFrom(rank, undertaking);
+  });
+  if (ended == awaited.ranks.end()) return std::nullopt;
+  if (withheld_.sequence != undertaking.sequence || waited < withheld_.waited) {
+    withheld_ = {undertaking.sequence, waited};
+  }
+  // It may have ended since the awaited ranks were listed.
+  if (waited - withheld_.waited < kLastSlots) return std::nullopt;
+  const auto theirs = Counterpart(*ended, undertaking);
+  return Error{tuttiInvalidUsage,
+               fmt::format("the ranks' calls do not match: {} called {}, and waits for {}, which called {} with other "
+                           "counts and has ended it",
+                           Who(fabric_.rank()), Describe(undertaking), Who(*ended),
+                           theirs ? theirs->Describe() : "something else")};
+}
+
+// Whether `rank` cannot end that collective before this rank has begun it. (A root of a broadcast need not wait for any
+// rank, nor one of its leaves for another.)
+bool Watch::NeedsUs(int rank, const RecordedCall& theirs) const {
+  const Operation call = UnpackCall(theirs.call, theirs.count);
+  if (!MayEndAlone(call)) return true;
+  if (!HasRoot(call.collective) || call.count == 0) return false;
+  const bool gathers = call.collective == Collective::gather || call.collective == Collective::reduce;
+  return gathers ? call.root == rank : call.root == fabric_.rank();
+}
+
+// Whether `rank` says that it waits for this rank in a collective that this rank has not begun, or for a rank that says
+// so, and so on. Only its counts tell what a rank of a v-form needs.
+bool Watch::AwaitsUs(int rank) const {
+  const auto begun = fabric_.control(fabric_.rank()).started.load(std::memory_order_relaxed);
+  for (int hop = 0; hop < fabric_.nranks(); ++hop) {
+    if (rank < 0 || rank >= fabric_.nranks() || !fabric_.is_local(rank)) return false;
+    const auto& control = fabric_.control(rank);
+    if (control.several.load(std::memory_order_acquire) != 0) return false;
+    const auto newest = ReadRecord(control, NewestRecord(control));
+    if (!newest || newest->done() || IsPointToPoint(*newest) || newest->sequence <= begun) return false;
+    rank = AwaitedIn(control.awaits.load(std::memory_order_acquire), newest->index);
+    if (rank == fabric_.rank()) return true;
+    // In an all-to-all the pairs are independent: the awaited rank's own wait does not matter.
+    if (static_cast<Collective>(newest->call & 0xff) == Collective::all_to_all) return false;
+  }
+  return false;
+}
+
+// This rank waits in a message for a rank that waits for it in something else; both do nothing else.
+std::optional<Error> Watch::LookForCrossing(const Undertaking& undertaking,
+                                            std::chrono::steady_clock::duration waited) {
+  const auto& operation = *undertaking.operation;
+  // Earlier data of another host may still be on its way.
+  if (!operation.point_to_point() || !fabric_.is_local(operation.root)) return std::nullopt;
+  const int peer = operation.root;
+  const auto& own = fabric_.control(fabric_.rank());
+  const auto& control = fabric_.control(peer);
+  const auto several = [](const ControlBlock& block) { return block.several.load(std::memory_order_acquire) != 0; };
+  if (several(own) || several(control)) return std::nullopt;
+  const auto theirs = ReadRecord(control, NewestRecord(control));
+  if (!theirs || theirs->done()) return std::nullopt;
+  if (IsPointToPoint(*theirs)) {
+    if (!IsMessageFor(fabric_.rank(), operation.collective, *theirs)) return std::nullopt;
+  } else {
+    const bool ended = control.completed.load(std::memory_order_acquire) >= theirs->sequence;
+    const bool begun = own.started.load(std::memory_order_relaxed) >= theirs->sequence;
+    if (ended || begun || (!NeedsUs(peer, *theirs) && !AwaitsUs(peer))) return std::nullopt;
+  }
+  const Crossing now{undertaking.sequence, theirs->index, waited};
+  const bool seen = crossing_.sequence == now.sequence && crossing_.record == now.record && waited >= crossing_.waited;
+  if (!seen) crossing_ = now;
+  // What was sent before may still come, and short messages end without this rank.
+  if (waited - crossing_.waited < kLastSlots) return std::nullopt;
+  return Error{tuttiInvalidUsage,
+               fmt::format("the ranks' calls do not match: {} called {}, but {} called {} as {} {}, and each waits for "
+                           "the other",
+                           Who(fabric_.rank()), Describe(undertaking), Who(peer), theirs->Describe(),
+                           IsPointToPoint(*theirs) ? "message" : "operation", theirs->sequence)};
+}
+
+Error Watch::Mismatch(const Undertaking& undertaking, int rank, const RecordedCall& theirs) const {
+  const auto& operation = *undertaking.operation;
+  return {tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {}, but {} called {}{}",
+                                         Who(fabric_.rank()), Describe(undertaking), Who(rank), theirs.Describe(),
+                                         WhereAlike(PackCall(operation), operation.count, theirs.call, theirs.count))};
+}
+
+// The oldest operation on record that this rank and `rank` called differently. A rank with nothing to send or to wait
+// for (a count of zero) has left it behind.
+std::optional<Error> Watch::EarlierMismatch(int rank) const {
+  const auto& control = fabric_.control(rank);
+  for (const auto& mine : ReadRecords(fabric_.control(fabric_.rank()))) {
+    if (IsPointToPoint(mine)) continue;
+    const auto theirs = FindRecord(control, [&](const RecordedCall& call) {
+      return !IsPointToPoint(call) && call.sequence == mine.sequence && call.signature != mine.signature;
+    });
+    if (!theirs) continue;
+    return Error{tuttiInvalidUsage,
+                 fmt::format("the ranks' calls do not match: {} called {} as operation {}, but {} called {}{}",
+                             Who(fabric_.rank()), mine.Describe(), mine.sequence, Who(rank), theirs->Describe(),
+                             WhereAlike(mine.call, mine.count, theirs->call, theirs->count))};
+  }
+  return std::nullopt;
+}
+
+// `rank`'s collectives differ from this rank's, up to one that both have begun.
+Error Watch::Disagreement(int rank) const {
+  if (auto earlier = EarlierMismatch(rank)) return *earlier;
+  const auto is_collective = [](const RecordedCall& call) { return !IsPointToPoint(call); };
+  const auto last = [&](int which) {
+    const auto record = FindRecord(fabric_.control(which), is_collective);
+    return record ? fmt::format("{} as operation {}", record->Describe(), record->sequence) : "nothing on record";
+  };
+  return {
+      tuttiInvalidUsage,
+      fmt::format("the ranks' calls do not match: {} and {} have called different collectives, too long ago to be on "
+                  "record; last {} called {}, and {} called {}",
+                  Who(fabric_.rank()), Who(rank), Who(fabric_.rank()), last(fabric_.rank()), Who(rank), last(rank))};
+}
+
+std::optional<Error> Watch::Audit() {
+  if (auto* const network = fabric_.network()) network->Progress();
+  if (const auto rank = audit_.Look()) return Disagreement(*rank);
+  if (audit_.SomeoneFailed() || fabric_.network() != nullptr) return LookAtFailures();
+  return std::nullopt;
+}
+
+std::optional<Error> Watch::Compare() {
+  if (const auto rank = audit_.LookAtAll()) return Disagreement(*rank);
+  return std::nullopt;
+}
+
+std::optional<Error> Watch::LookForMismatch(const Undertaking& undertaking) {
+  for (int r = 0; r < fabric_.nranks(); ++r) {
+    if (r == fabric_.rank()) continue;
+    if (undertaking.operation->point_to_point() && r != undertaking.operation->root) continue;
+    const auto theirs = Counterpart(r, undertaking);
+    if (theirs && theirs->signature != undertaking.signature) return Mismatch(undertaking, r, *theirs);
+  }
+  return Compare();
+}
+
+std::string Watch::WhereOthersAre(const Undertaking& undertaking) const {
+  const auto& operation = *undertaking.operation;
+  if (operation.point_to_point()) {
+    const auto last = FindRecord(fabric_.control(operation.root), [&](const RecordedCall& call) {
+      return IsMessageFor(fabric_.rank(), OtherSide(operation), call);
+    });
+    if (!last) return "";
+    return fmt::format("; {} has come to {} as message {}", Who(operation.root), last->Describe(), last->sequence);
+  }
+  std::string text;
+  for (int r = 0; r < fabric_.nranks(); ++r) {
+    if (r == fabric_.rank() || fabric_.control(r).completed.load(std::memory_order_acquire) >= undertaking.sequence)
+      continue;
+    const auto last = FindRecord(fabric_.control(r), [](const RecordedCall& call) { return !IsPointToPoint(call); });
+    const bool came = last && last->sequence >= undertaking.sequence;
+    text += fmt::format(
+        "; {} {}", Who(r),
+        came   ? "is in it, too"
+        : last ? fmt::format("has not called it (its last was operation {}, {})", last->sequence, last->Describe())
+               : std::string("has not called anything yet"));
+  }
+  return text;
+}
+
+// Names the calls that do not match. The peer may be about to publish its own call, or know both calls although they
+// are no longer on record here.
+std::optional<Error> Watch::AwaitName(int rank) const {
+  constexpr std::chrono::milliseconds kPatience{300}, kLookEvery{1};
+  for (auto waited = kPatience * 0; waited < kPatience; waited += kLookEvery) {
+    if (auto earlier = EarlierMismatch(rank)) return earlier;
+    if (auto own = failure()) return own;
+    if (auto theirs = LookAtFailures()) return theirs;
+    if (auto* const network = fabric_.network()) {
+      network->Announce();
+      network->Progress();
+    }
+    std::this_thread::sleep_for(kLookEvery);
+  }
+  return std::nullopt;
+}
+
+Error Watch::Explain(const Undertaking& undertaking, const Fault& fault) {
+  switch (fault.kind) {
+    case Fault::Kind::foreign:
+      if (const auto theirs = Counterpart(fault.peer, undertaking);
+          theirs && theirs->signature != undertaking.signature) {
+        return Mismatch(undertaking, fault.peer, *theirs);
+      }
+      if (auto named = AwaitName(fault.peer)) return *named;
+      return {tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {}, but what {} sent belongs to "
+                                             "another operation",
+                                             Who(fabric_.rank()), Describe(undertaking), Who(fault.peer))};
+    case Fault::Kind::length:
+      return {tuttiInvalidUsage, fmt::format("{} expects {} bytes from {} in {}, but {} were sent", Who(fabric_.rank()),
+                                             fault.expected, Who(fault.peer), Describe(undertaking), fault.got)};
+    case Fault::Kind::unreachable:
+      return {tuttiRemoteError, fmt::format("{} could not read the memory of {} in {}; it may have died",
+                                            Who(fabric_.rank()), Who(fault.peer), Describe(undertaking))};
+    case Fault::Kind::forged:
+      return {tuttiRemoteError,
+              fmt::format("{} sent {} a slot in {} that refers to memory which that rank may not refer to (kind {}): its "
+                          "memory is damaged, or it means harm",
+                          Who(fault.peer), Who(fabric_.rank()), Describe(undertaking), fault.got)};
+    case Fault::Kind::none: break;
+  }
+  return {tuttiInternalError, fmt::format("an unnamed fault in {}", Describe(undertaking))};
+}
+
+}  // namespace tutti

@@ -1,0 +1,113 @@
+#include "src/init/agreement.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/plain_text.h"
+#include "topology/detect/host.h"
+#include "transports/shm/gather_values.h"
+#include "tutti/tutti.h"
+
+namespace tutti {
+namespace {
+
+struct Terms {
+  CpuMask cpus;
+  std::int32_t quota;
+  std::int32_t channels;
+  std::int64_t chunk_bytes;
+  std::int32_t deterministic;
+  std::int32_t check;
+  std::int32_t threads;
+  std::int32_t virtual_nodes;
+  std::int32_t virtual_hosts;
+  std::int32_t programs;  // named by rank 0's settings, which count
+  std::int32_t device;
+  std::array<char, 16> wire;
+  std::array<char, 16> net;
+  std::array<char, 16> protection;
+  std::array<char, 256> algorithm;
+};
+
+// Names are compared up to here: longer ones that differ only beyond are not told apart.
+template <std::size_t N>
+std::array<char, N> Padded(const std::string& text) {
+  std::array<char, N> padded{};
+  std::memcpy(padded.data(), text.data(), std::min(text.size(), padded.size() - 1));
+  return padded;
+}
+
+template <typename T>
+void RequireEqual(std::string_view what, const T& first, const T& other, std::size_t rank) {
+  if (first == other) return;
+  Throw(tuttiInvalidUsage, "ranks disagree on {}: rank 0 has \"{}\", rank {} has \"{}\"; set it alike on every rank",
+        what, first, rank, other);
+}
+
+template <std::size_t N>
+void RequireEqual(std::string_view what, const std::array<char, N>& first, const std::array<char, N>& other,
+                  std::size_t rank) {
+  // The texts are as the ranks sent them, so they may lack a terminator.
+  const auto text = [](const std::array<char, N>& padded) {
+    return Printable({padded.data(), strnlen(padded.data(), N)});
+  };
+  RequireEqual(what, text(first), text(other), rank);
+}
+
+}  // namespace
+
+Agreement Agree(const Settings& settings, int device, int rank, const Hosts& hosts, const AllGather& all_gather) {
+  const Terms mine{AllowedCpus(),
+                   static_cast<std::int32_t>(QuotaCpus()),
+                   settings.channels,
+                   settings.chunk_bytes,
+                   settings.deterministic,
+                   settings.check,
+                   settings.threads,
+                   settings.virtual_nodes,
+                   settings.virtual_hosts,
+                   !settings.program.empty(),
+                   device,
+                   Padded<16>(settings.wire),
+                   Padded<16>(settings.net),
+                   Padded<16>(settings.data_protection),
+                   Padded<256>(settings.algorithm)};
+  const auto all = GatherValues(all_gather, mine);
+  const auto& first = all.front();
+  Agreement agreement;
+  agreement.programs = first.programs != 0;
+  CpuMask together{};
+  int quota = mine.quota;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const auto& theirs = all[r];
+    RequireEqual("channels (TUTTI_CHANNELS)", first.channels, theirs.channels, r);
+    RequireEqual("chunk (TUTTI_CHUNK)", first.chunk_bytes, theirs.chunk_bytes, r);
+    RequireEqual("deterministic (TUTTI_DETERMINISTIC)", first.deterministic, theirs.deterministic, r);
+    RequireEqual("check (TUTTI_CHECK)", first.check, theirs.check, r);
+    RequireEqual("virtual nodes (TUTTI_VIRTUAL_NODES)", first.virtual_nodes, theirs.virtual_nodes, r);
+    RequireEqual("virtual hosts (TUTTI_VIRTUAL_HOSTS)", first.virtual_hosts, theirs.virtual_hosts, r);
+    RequireEqual("wire (TUTTI_WIRE)", first.wire, theirs.wire, r);
+    RequireEqual("carrier between hosts (TUTTI_NET)", first.net, theirs.net, r);
+    RequireEqual("protection of data (TUTTI_DATA_PROTECTION)", first.protection, theirs.protection, r);
+    RequireEqual("algorithm (TUTTI_ALGO)", first.algorithm, theirs.algorithm, r);
+    if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank)]) {
+      for (std::size_t w = 0; w < together.size(); ++w) together[w] |= theirs.cpus[w];
+      quota = std::min(quota, theirs.quota);
+      ++agreement.neighbours;
+    }
+    agreement.threads = std::max(agreement.threads, theirs.threads);
+    if (theirs.device == TUTTI_DEVICE_NONE && agreement.why_no_device.empty()) {
+      agreement.why_no_device = fmt::format(
+          "no CUDA context was current in rank {}'s thread when the communicator was made, nor did its config name a "
+          "device",
+          r);
+    }
+  }
+  agreement.cores = std::min(CountCpus(together), quota);
+  return agreement;
+}
+
+}  // namespace tutti

@@ -1,0 +1,86 @@
+#include "src/init/host_network.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "transports/tcp/interfaces.h"
+#include "transports/tcp/tcp.h"
+#include "transports/ucx/ucx.h"
+#include "transports/verbs/verbs.h"
+
+namespace tutti {
+namespace {
+
+// What moves slots between hosts if every rank can use it. UCX would be no better where verbs work, and over TCP it is
+// slower than ours, so it is used by who asks for it.
+tuttiTransport_t CandidateOf(const Settings& settings) {
+  if (settings.net == "tcp") return tuttiTransportTcp;
+  return settings.net == "ucx" ? tuttiTransportUcx : tuttiTransportVerbs;
+}
+
+// Why this process cannot use it; "" if it can.
+std::string WhyNot(tuttiTransport_t transport, const Settings& settings) {
+  switch (transport) {
+    case tuttiTransportVerbs: return WhyNoVerbs(settings);
+    case tuttiTransportUcx: return WhyNoUcx();
+    default: return "";
+  }
+}
+
+NetworkCosts CostsOf(const HostNetwork& network, const Settings& settings, double crowding) {
+  if (network.transport == tuttiTransportVerbs) return RdmaNetworkCosts(network.engine->bandwidth());
+  // What UCX has found it does not say: at least that.
+  const TcpInterfaces tcp = DescribeTcp(settings);
+  return DefaultNetworkCosts(tcp.bandwidth, tcp.by_processor, crowding);
+}
+
+}  // namespace
+
+HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, const SecretKey& key,
+                         const Settings& settings, double crowding, const AllGather& all_gather,
+                         const NetworkEngine::PolledRings& polled) {
+  if (fabric.hosts().count() == 1) return {};
+  std::vector<int> remote;
+  for (int r = 0; r < static_cast<int>(roster.size()); ++r) {
+    if (!fabric.is_local(r)) remote.push_back(r);
+  }
+  const auto transport = CandidateOf(settings);
+  const std::string why_not = WhyNot(transport, settings);
+  const auto reasons = all_gather(std::as_bytes(std::span(why_not)));
+  const auto without = std::find_if(reasons.begin(), reasons.end(), [](const auto& each) { return !each.empty(); });
+  if (without != reasons.end()) {
+    const int r = static_cast<int>(without - reasons.begin());
+    const std::string why(reinterpret_cast<const char*>(without->data()), without->size());
+    if (!settings.net.empty()) {
+      Throw(tuttiInvalidUsage, "TUTTI_NET={}, but {} cannot use it: {}", settings.net,
+            Describe(r, roster[static_cast<std::size_t>(r)]), why);
+    }
+    if (fabric.rank() == 0) Log(Subject::init, "tcp between hosts; verbs not, because of rank {}: {}", r, why);
+  }
+  HostNetwork network;
+  network.transport = without == reasons.end() ? transport : tuttiTransportTcp;
+  const auto make = [&](CarrierEvents& events) -> std::unique_ptr<Carrier> {
+    switch (network.transport) {
+      case tuttiTransportVerbs: return MakeVerbsCarrier(fabric.rank(), remote, key, settings, all_gather, events);
+      case tuttiTransportUcx: return MakeUcxCarrier(fabric.rank(), remote, key, settings, all_gather, events);
+      default: return std::make_unique<TcpCarrier>(fabric.rank(), remote, key, settings, all_gather, events);
+    }
+  };
+  network.engine = std::make_unique<NetworkEngine>(fabric, remote, make, polled);
+  network.costs = CostsOf(network, settings, crowding);
+  return network;
+}
+
+Processors ProcessorsOf(const Hosts& hosts, int rank, const Agreement& agreement) {
+  std::set<int> here;  // hosts of this machine
+  for (std::size_t r = 0; r < hosts.host_of.size(); ++r) {
+    if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank)]) here.insert(hosts.host_of[r]);
+  }
+  return ShareProcessors(agreement.cores, static_cast<int>(here.size()), agreement.neighbours,
+                         static_cast<int>(hosts.RanksWith(rank).size()));
+}
+
+}  // namespace tutti

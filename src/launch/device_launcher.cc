@@ -1,0 +1,125 @@
+#include "src/launch/device_launcher.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "base/datatype.h"
+#include "src/launch/launcher.h"
+
+namespace tutti {
+namespace {
+
+// A message to oneself, or from oneself.
+struct OwnMessages {
+  std::vector<const Operation*> operations;
+  std::vector<CuStream> streams;
+};
+
+// One rank's calls of a group.
+struct RankCalls {
+  Communicator* communicator;
+  std::vector<const Operation*> operations;
+  std::vector<CuStream> streams;
+  OwnMessages to_itself, from_itself;
+
+  void AddStream(CuStream stream) {
+    if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
+  }
+};
+
+void Add(RankCalls& rank, const DeviceLaunched& call) {
+  const Operation& operation = *call.operation;
+  if (rank.communicator->device()->DoneByCopy(operation, call.stream)) return;
+  rank.AddStream(call.stream);
+  if (operation.point_to_point() && operation.root == rank.communicator->rank()) {
+    auto& messages = operation.collective == Collective::send ? rank.to_itself : rank.from_itself;
+    messages.operations.push_back(&operation);
+    messages.streams.push_back(call.stream);
+    return;
+  }
+  rank.operations.push_back(&operation);
+  if (MustCheck(*rank.communicator, operation)) rank.operations.push_back(&CheckingBarrier());
+}
+
+// The k-th message to oneself meets the k-th from oneself.
+void CopyToItself(const RankCalls& rank) {
+  const auto& [sends, send_streams] = rank.to_itself;
+  const auto& [receives, receive_streams] = rank.from_itself;
+  for (std::size_t i = 0; i < sends.size(); ++i) {
+    rank.communicator->device()->Copy(receives[i]->output, receive_streams[i], sends[i]->input, send_streams[i],
+                                      sends[i]->count * SizeOf(sends[i]->type));
+  }
+}
+
+// Calls of the ranks of one clique.
+struct CliqueCalls {
+  std::vector<RankCalls> ranks;
+  std::vector<DevicePart> parts;
+};
+
+// May take and give back memory, which a driver may put off until kernels have ended: before anything is launched.
+// Throws what is wrong with the calls.
+void Prepare(CliqueCalls& calls) {
+  for (const auto& rank : calls.ranks) {
+    RequireOwnMessagesMatch(rank.communicator->rank(), rank.to_itself.operations, rank.from_itself.operations);
+    if (rank.operations.empty()) continue;
+    const std::vector<CuStream> others(rank.streams.begin() + 1, rank.streams.end());
+    calls.parts.push_back(rank.communicator->device()->Prepare(rank.operations, rank.streams.front(), others));
+    rank.communicator->NoteEnqueued(*rank.operations.back());
+  }
+}
+
+std::optional<Error> LaunchTogether(DeviceClique& clique, CliqueCalls& calls) {
+  for (const auto& rank : calls.ranks) CopyToItself(rank);
+  if (calls.parts.empty()) return std::nullopt;
+  const auto& settings = calls.ranks.front().communicator->options().settings;
+  return clique.Launch(std::move(calls.parts), std::chrono::milliseconds(settings.operation_timeout_ms),
+                       [&]() -> std::optional<Error> {
+                         for (const auto& rank : calls.ranks) {
+                           if (auto failure = rank.communicator->failure()) return failure;
+                         }
+                         return std::nullopt;
+                       });
+}
+
+bool Kills(const Error& error) { return error.code() != tuttiInvalidUsage && error.code() != tuttiInvalidArgument; }
+
+}  // namespace
+
+std::optional<Error> EnqueueAll(std::span<const DeviceLaunched> group) {
+  // By clique, in the order of their addresses, so that two threads never wait for each other's next one.
+  std::map<std::shared_ptr<DeviceClique>, CliqueCalls> cliques;
+  std::optional<Error> first;
+  try {
+    for (const auto& call : group) {
+      auto& ranks = cliques[call.communicator->device()->clique()].ranks;
+      auto rank = std::find_if(ranks.begin(), ranks.end(),
+                               [&](const RankCalls& each) { return each.communicator == call.communicator; });
+      if (rank == ranks.end()) rank = ranks.insert(ranks.end(), {call.communicator, {}, {}, {}, {}});
+      Add(*rank, call);
+    }
+    for (auto& [clique, calls] : cliques) Prepare(calls);
+    for (auto& [clique, calls] : cliques) {
+      const auto failure = LaunchTogether(*clique, calls);
+      if (!failure) continue;
+      // A call that was refused has left nothing behind. After anything else nobody knows what ran.
+      for (const auto& rank : calls.ranks) {
+        if (Kills(*failure)) rank.communicator->Fail(*failure);
+      }
+      if (!first) first = failure;
+    }
+  } catch (const Error& error) {
+    if (Kills(error)) {
+      for (const auto& call : group) call.communicator->Fail(error);
+    }
+    return error;
+  } catch (const std::exception& exception) {
+    const Error error(tuttiInternalError, exception.what());
+    for (const auto& call : group) call.communicator->Fail(error);
+    return error;
+  }
+  return first;
+}
+
+}  // namespace tutti

@@ -1,0 +1,324 @@
+#include "src/launch/group.h"
+
+#include <algorithm>
+#include <future>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "base/quiet_thread.h"
+#include "src/launch/device_launcher.h"
+#include "src/launch/entries.h"
+#include "src/launch/locked_together.h"
+#include "src/memory/device_buffers.h"
+
+namespace tutti {
+namespace {
+
+struct RunPlace {
+  std::shared_ptr<Stream> stream;  // null: synchronous
+  bool on_device = false;
+  CuStream cuda_stream = nullptr;
+};
+
+struct Call {
+  std::shared_ptr<tuttiComm> handle;
+  Operation operation;
+  RunPlace place;
+};
+
+struct Group {
+  int depth = 0;
+  std::vector<Call> calls;
+  std::vector<Join> joins;
+};
+
+Group& ThisThreadsGroup() {
+  thread_local Group group;
+  return group;
+}
+
+// Where a call runs: on the GPU whose memory its buffers are; else on its stream; in the communicator's own thread if
+// the call must not block; else here. Throws tuttiInvalidArgument if stream, buffers and communicator do not fit.
+RunPlace PlaceOf(tuttiComm& handle, const Operation& operation, tuttiStream_t stream) {
+  if (stream != nullptr) {
+    if (auto ours = FindStream(stream)) return {std::move(ours)};
+  }
+  // If the communicator could not be made, the call is refused when it runs.
+  const auto* const communicator = handle.communicator.get();
+  const auto* const device = communicator == nullptr ? nullptr : communicator->device();
+  if (device == nullptr) {
+    RequireHostCall(operation, stream,
+                    communicator == nullptr ? std::string_view("it could not be made")
+                                            : std::string_view(communicator->why_no_device()));
+  } else if (IsForDevice(device->device(), operation, stream)) {
+    return {nullptr, true, reinterpret_cast<CuStream>(stream)};
+  }
+  if (handle.blocking) return {};
+  return {handle.background};
+}
+
+// Returns the first failure, which `handle` and this thread remember.
+tuttiResult_t Conclude(tuttiComm& handle, const std::optional<Error>& failure) {
+  return failure ? Remember(&handle, *failure) : tuttiSuccess;
+}
+
+// Calls on GPUs: nothing is waited for but other ranks' calls, where launches are shared.
+tuttiResult_t EnqueueOnDevices(const std::vector<Call>& calls) {
+  std::vector<DeviceLaunched> launched;
+  LockedTogether::Members communicators;
+  for (const auto& call : calls) {
+    auto* const communicator = call.handle->communicator.get();
+    launched.push_back({communicator, &call.operation, call.place.cuda_stream});
+    communicators.insert(communicator);
+  }
+  const LockedTogether locked(std::move(communicators));
+  return Conclude(*calls.front().handle, EnqueueAll(launched));
+}
+
+// REQUIRES: all calls' handles are entered. Each handle is left as soon as its own part is over.
+tuttiResult_t RunCalls(const std::vector<Call>& calls, Entries& entries, WhoWaits who) {
+  if (calls.size() == 1 && !calls[0].operation.point_to_point()) {
+    auto& communicator = *calls[0].handle->communicator;
+    const std::lock_guard lock(communicator);
+    return Conclude(*calls[0].handle, RunOne(communicator, calls[0].operation, who));
+  }
+  std::vector<Launched> launched;
+  std::map<const Communicator*, tuttiComm*> handles;
+  for (const auto& call : calls) {
+    launched.push_back({call.handle->communicator.get(), call.operation});
+    handles.emplace(call.handle->communicator.get(), call.handle.get());
+  }
+  const auto failure = RunAll(launched, who, [&](Communicator& communicator, const auto& own) {
+    auto& handle = *handles.at(&communicator);
+    Conclude(handle, own);
+    entries.Leave(handle);
+  });
+  return failure ? Remember(nullptr, *failure) : tuttiSuccess;
+}
+
+// Calls that wait on streams until they run. An abort does not wait for them: the calls of an aborted communicator are
+// left out, and the others run without them.
+class QueuedCalls {
+ public:
+  // REQUIRES: all calls' handles are entered. Throws tuttiSystemError if there are too many.
+  explicit QueuedCalls(std::vector<Call> calls) : calls_(std::move(calls)) {
+    for (const auto& call : calls_) pending_.Add(call.handle);
+  }
+
+  tuttiResult_t Run(WhoWaits who) {
+    const auto result = GuardResult(nullptr, [&] { return RunThose(who); });
+    // Before the result is visible.
+    pending_.End();
+    return result;
+  }
+
+  // Returns a predicate: whether no call that was given to `stream` will run.
+  static std::function<bool()> IsVoid(const std::vector<Call>& calls, const Stream* stream) {
+    std::vector<std::shared_ptr<tuttiComm>> handles;
+    for (const auto& call : calls) {
+      if (call.place.stream.get() == stream) handles.push_back(call.handle);
+    }
+    return [handles = std::move(handles)] {
+      return std::ranges::all_of(handles, [](const auto& handle) { return handle->life.Look().aborting(); });
+    };
+  }
+
+ private:
+  tuttiResult_t RunThose(WhoWaits who) {
+    Entries entries;
+    std::vector<Call> alive;
+    std::optional<Error> gone;
+    for (auto& call : calls_) {
+      if (entries.EnterPending(call.handle)) {
+        alive.push_back(std::move(call));
+      } else {
+        gone = Error(tuttiRemoteError, "comm was aborted before a call that was queued on a stream began");
+        Remember(call.handle.get(), *gone);
+      }
+    }
+    const auto result = alive.empty() ? tuttiSuccess : RunCalls(alive, entries, who);
+    return result == tuttiSuccess && gone ? gone->code() : result;
+  }
+
+  std::vector<Call> calls_;
+  PendingHandles pending_;
+};
+
+// Puts the calls on their streams. Waits for calls without a stream, which run together with the others.
+tuttiResult_t Queue(std::vector<Call> calls, Entries& entries) {
+  std::vector<SharedPart> parts;
+  bool waits = false;
+  bool in_progress = false;
+  for (const auto& call : calls) {
+    const auto& stream = call.place.stream;
+    if (stream == nullptr) {
+      waits = true;
+    } else if (std::ranges::none_of(parts, [&](const auto& part) { return part.stream == stream; })) {
+      parts.push_back({stream, QueuedCalls::IsVoid(calls, stream.get())});
+    }
+    in_progress = in_progress || (stream != nullptr && stream == call.handle->background);
+  }
+  for (auto& call : calls) call.place.stream = nullptr;  // a task must not hold its own stream
+  const auto queued = std::make_shared<QueuedCalls>(std::move(calls));
+  const auto outcome = std::make_shared<std::promise<tuttiResult_t>>();
+  auto future = outcome->get_future();
+  // A caller that waits for some of them computes nothing meanwhile.
+  const auto who = waits ? WhoWaits::caller : WhoWaits::stream;
+  const auto sentence = std::make_shared<std::string>();
+  EnqueueOnAll(parts, [queued, outcome, who, sentence] {
+    const auto result = queued->Run(who);
+    if (result != tuttiSuccess) *sentence = LastError(nullptr);
+    outcome->set_value(result);
+    return result;
+  });
+  if (!waits) return in_progress ? tuttiInProgress : tuttiSuccess;
+  entries.LeaveAll();  // counted as pending; an abort of one must not wait for the others' streams
+  const auto result = future.get();
+  return result == tuttiSuccess ? result : Remember(nullptr, Error(result, *sentence));
+}
+
+tuttiResult_t Dispatch(std::vector<Call> calls) {
+  Entries entries;
+  for (const auto& call : calls) {
+    const auto result = Guard(call.handle.get(), [&] {  // a group's end has no handle
+      entries.EnterOperation(call.handle);
+      Usable(*call.handle).Check(call.operation);
+    });
+    if (result != tuttiSuccess) return result;
+  }
+  const auto on_host =
+      std::stable_partition(calls.begin(), calls.end(), [](const Call& c) { return c.place.on_device; });
+  if (on_host != calls.begin()) {
+    const std::vector<Call> on_devices(calls.begin(), on_host);
+    calls.erase(calls.begin(), on_host);
+    const auto result = EnqueueOnDevices(on_devices);
+    if (result != tuttiSuccess || calls.empty()) return result;
+  }
+  const bool synchronous = std::ranges::all_of(calls, [](const Call& c) { return c.place.stream == nullptr; });
+  return synchronous ? RunCalls(calls, entries, WhoWaits::caller) : Queue(std::move(calls), entries);
+}
+
+// Runs all joins at once, each in a thread of its own. Returns the first failure, which this thread remembers.
+tuttiResult_t RunJoins(std::vector<Join> joins) {
+  if (joins.size() == 1) return joins[0].body(false);
+  std::vector<Error> results(joins.size(), Error(tuttiSuccess, ""));
+  std::vector<std::thread> threads;
+  threads.reserve(joins.size());
+  try {
+    for (std::size_t i = 0; i < joins.size(); ++i) {
+      threads.push_back(QuietThread([&, i] {
+        const auto code = joins[i].body(false);
+        if (code != tuttiSuccess) results[i] = Error(code, LastError(nullptr));
+        joins[i].body = nullptr;  // and with it its turn among the parent's control calls
+      }));
+    }
+  } catch (const std::system_error& error) {
+    // The joins that were started would wait for those that were not.
+    for (const auto& join : joins) join.runner->cancel.store(true, std::memory_order_relaxed);
+    const Error failure(tuttiSystemError, fmt::format("cannot start a thread for each join: {}", error.what()));
+    for (auto i = threads.size(); i < joins.size(); ++i) joins[i].fail(failure);
+    for (auto& thread : threads) thread.join();
+    return Remember(nullptr, failure);
+  }
+  for (auto& thread : threads) thread.join();
+  const auto failed = std::ranges::find_if(results, [](const auto& each) { return each.code() != tuttiSuccess; });
+  return failed == results.end() ? tuttiSuccess : Remember(nullptr, *failed);
+}
+
+tuttiResult_t DispatchJoins(std::vector<Join> joins) {
+  std::vector<Join> here;
+  bool in_progress = false;
+  std::optional<Error> failure;
+  for (auto& join : joins) {
+    if (join.runner->blocking) {
+      here.push_back(std::move(join));
+      continue;
+    }
+    const auto refused = Guard(nullptr, [&] {
+      Entries entries;  // until it is counted
+      const auto pending = std::make_shared<PendingHandles>();
+      for (const auto& handle : join.waiting) {
+        entries.EnterJoin(handle);
+        pending->Add(handle);
+      }
+      join.runner->background->Enqueue([body = std::move(join.body), pending] {
+        const auto result = body(true);
+        pending->End();
+        return result;
+      });
+    });
+    if (refused == tuttiSuccess) {
+      in_progress = true;
+      continue;
+    }
+    const Error why(refused, LastError(nullptr));
+    join.fail(why);
+    if (!failure) failure = why;
+  }
+  const auto result = here.empty() ? tuttiSuccess : RunJoins(std::move(here));
+  if (result != tuttiSuccess) return result;
+  if (failure) return Remember(nullptr, *failure);
+  return in_progress ? tuttiInProgress : tuttiSuccess;
+}
+
+}  // namespace
+
+void StartGroup() { ++ThisThreadsGroup().depth; }
+
+GroupMark MarkGroup() {
+  const auto& group = ThisThreadsGroup();
+  return {group.depth, group.calls.size(), group.joins.size()};
+}
+
+void AbandonGroup(const GroupMark& mark) {
+  auto& group = ThisThreadsGroup();
+  group.depth = mark.depth;
+  group.calls.resize(std::min(group.calls.size(), mark.calls));
+  group.joins.resize(std::min(group.joins.size(), mark.joins));
+}
+
+tuttiResult_t EndGroup() {
+  auto& group = ThisThreadsGroup();
+  if (group.depth == 0) Throw(tuttiInvalidUsage, "tuttiGroupEnd without tuttiGroupStart in this thread");
+  if (--group.depth > 0) return tuttiSuccess;
+  auto joins = std::exchange(group.joins, {});
+  auto calls = std::exchange(group.calls, {});
+  auto result = joins.empty() ? tuttiSuccess : DispatchJoins(std::move(joins));
+  if (!calls.empty() && (result == tuttiSuccess || result == tuttiInProgress)) {
+    const auto calls_result = Dispatch(std::move(calls));
+    if (calls_result != tuttiSuccess) result = calls_result;
+  }
+  return result;
+}
+
+tuttiResult_t Submit(tuttiComm& handle, const Operation& operation, tuttiStream_t stream) {
+  auto& group = ThisThreadsGroup();
+  auto place = PlaceOf(handle, operation, stream);
+  if (group.depth > 0) {
+    group.calls.push_back({handle.shared_from_this(), operation, std::move(place)});
+    return tuttiSuccess;
+  }
+  if (operation.point_to_point() && operation.root == handle.rank.load(std::memory_order_relaxed)) {
+    Throw(tuttiInvalidUsage, "peer {} is this rank itself: put the send and its receive in one group", operation.root);
+  }
+  if (place.on_device || place.stream != nullptr) {
+    return Dispatch({{handle.shared_from_this(), operation, std::move(place)}});
+  }
+  // The usual case: nothing is copied or allocated.
+  auto& communicator = Usable(handle);
+  const std::lock_guard lock(communicator);
+  communicator.Check(operation);
+  return Conclude(handle, RunOne(communicator, operation, WhoWaits::caller));
+}
+
+tuttiResult_t SubmitJoin(Join join) {
+  auto& group = ThisThreadsGroup();
+  if (group.depth > 0) {
+    group.joins.push_back(std::move(join));
+    return tuttiSuccess;
+  }
+  return DispatchJoins({std::move(join)});
+}
+
+}  // namespace tutti

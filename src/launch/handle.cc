@@ -1,0 +1,167 @@
+#include "src/launch/handle.h"
+
+#include <deque>
+#include <unordered_map>
+#include <utility>
+
+#include "base/fork_safe_mutex.h"
+#include "base/made_once.h"
+#include "base/plain_text.h"
+#include "base/process_mark.h"
+#include "src/diagnostics/patience.h"
+
+namespace tutti {
+namespace {
+
+// So many destroyed communicators can still be recognised; a job makes some dozens.
+constexpr std::size_t kQuarantine = 1024;
+
+// Process-wide, because a handle is a bare pointer in the hands of C: only a book can tell a live one from a dead one
+// without touching memory that may be gone.
+struct Book {
+  ForkSafeMutex mutex;
+  std::unordered_map<const tuttiComm*, std::shared_ptr<tuttiComm>> known;
+  std::deque<std::shared_ptr<tuttiComm>> retired;
+};
+
+Book& TheBook() {
+  static constinit MadeOnce<Book> book;
+  return book.Get();
+}
+
+// Null if this process has made no such handle, or does not know it any more.
+std::shared_ptr<tuttiComm> Known(const tuttiComm* handle) {
+  auto& book = TheBook();
+  const std::lock_guard lock(book.mutex);
+  const auto found = book.known.find(handle);
+  if (found == book.known.end() || found->second->birthmark != OwnProcessMark()) return nullptr;
+  return found->second;
+}
+
+std::string& ThreadError() {
+  thread_local std::string text;
+  return text;
+}
+
+// Throws the reason why no operation may begin.
+[[noreturn]] void RefuseOperation(LifeState state) {
+  if (state.closing()) ThrowGone();
+  if (state.finalised()) Throw(tuttiInvalidUsage, "comm was finalized; only getters and Destroy may follow");
+  Throw(tuttiInvalidUsage, "comm is still being made; poll tuttiCommGetAsyncError");
+}
+
+}  // namespace
+
+std::shared_ptr<tuttiComm> NewHandle() {
+  auto handle = std::make_shared<tuttiComm>();
+  handle->birthmark = OwnProcessMark();
+  auto& book = TheBook();
+  const std::lock_guard lock(book.mutex);
+  book.known.emplace(handle.get(), handle);
+  return handle;
+}
+
+void Free(tuttiComm& handle) {
+  Patience patience;
+  while (!handle.life.TryFree()) patience.Pause();
+  // After an abort, the background thread may still be busy with other communicators of a group.
+  if (const auto background = std::exchange(handle.background, nullptr)) background->Leave();
+  handle.communicator.reset();
+  handle.life.Retire();
+  std::shared_ptr<tuttiComm> oldest;  // destroyed after the lock is released
+  auto& book = TheBook();
+  const std::lock_guard lock(book.mutex);
+  book.retired.push_back(handle.shared_from_this());
+  if (book.retired.size() <= kQuarantine) return;
+  oldest = std::move(book.retired.front());
+  book.retired.pop_front();
+  book.known.erase(oldest.get());
+}
+
+void ThrowGone() { Throw(tuttiInvalidArgument, "comm was destroyed or aborted before"); }
+
+tuttiComm& Checked(tuttiComm* handle) {
+  if (handle == nullptr) Throw(tuttiInvalidArgument, "comm is NULL");
+  // The quarantine makes this read safe for any handle of the last thousand.
+  if (handle->life.Look().retired()) ThrowGone();
+  if (handle->birthmark != OwnProcessMark()) {
+    Throw(tuttiInvalidUsage, "comm belongs to the parent process; after fork() a child must make its own");
+  }
+  return *handle;
+}
+
+tuttiComm& Enter(tuttiComm* pointer) {
+  auto& handle = Checked(pointer);
+  const auto entry = handle.life.EnterOperation();
+  if (!entry.admitted) [[unlikely]]
+    RefuseOperation(entry.state);
+  return handle;
+}
+
+Asking::Asking(tuttiComm* handle) : handle_(Checked(handle)) {
+  if (!handle_.life.EnterQuestion().admitted) ThrowGone();
+}
+
+Communicator& Made(tuttiComm& handle) {
+  if (!handle.life.Look().joined()) {
+    Throw(tuttiInvalidUsage, "comm is still being made; poll tuttiCommGetAsyncError");
+  }
+  if (handle.communicator != nullptr) return *handle.communicator;
+  const std::lock_guard lock(handle.mutex);
+  throw Error(handle.join_failure, handle.last_error);
+}
+
+Communicator& Usable(tuttiComm& handle) {
+  auto& communicator = handle.communicator != nullptr ? *handle.communicator : Made(handle);
+  if (communicator.failed()) [[unlikely]]
+    throw *communicator.failure();
+  return communicator;
+}
+
+ControlTurn::ControlTurn(std::shared_ptr<tuttiComm> handle) : handle_(std::move(handle)) {
+  const std::lock_guard lock(handle_->mutex);
+  number_ = handle_->next_turn++;
+  handle_->turns.insert(number_);
+}
+
+void ControlTurn::End() {
+  const std::lock_guard lock(handle_->mutex);
+  handle_->turns.erase(number_);
+}
+
+void ControlTurn::Await(const std::atomic<bool>* cancel) const {
+  Patience patience;
+  for (;;) {
+    {
+      const std::lock_guard lock(handle_->mutex);
+      if (*handle_->turns.begin() == number_) return;
+    }
+    if (handle_->life.Look().aborting()) ThrowGone();
+    if (cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
+      Throw(tuttiInvalidUsage, "the communicator was aborted in this process while it was being made");
+    }
+    patience.Pause();
+  }
+}
+
+tuttiResult_t Remember(tuttiComm* handle, const Error& error) {
+  // Every message to a person passes here, also those from peers.
+  const std::string text = Printable(error.what());
+  ThreadError() = text;
+  if (const auto known = handle == nullptr ? nullptr : Known(handle)) {
+    const std::lock_guard lock(known->mutex);
+    known->last_error = text;
+  }
+  return error.code();
+}
+
+const char* LastError(tuttiComm* handle) {
+  if (const auto known = handle == nullptr ? nullptr : Known(handle)) {
+    const std::lock_guard lock(known->mutex);
+    // A copy of this thread's own: another thread's failure must not move the text under the reader.
+    ThreadError() = known->last_error;
+  }
+  return ThreadError().c_str();
+}
+
+}  // namespace tutti

@@ -1,0 +1,162 @@
+// What a tuttiComm_t points to: the communicator once it is there, and what must be answerable before, after and beside
+// it - from any thread, also for a communicator that was destroyed or inherited over fork().
+//
+// Thread-safety: see each member.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "src/communicator/communicator.h"
+#include "src/launch/lifecycle.h"
+#include "src/launch/stream.h"
+
+// Everything that outlives a call on it (queued calls, a group's calls, waits for its end) shares the handle. So the
+// handle stays, though the communicator in it may go.
+struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
+  tutti::Lifecycle<> life;
+
+  // Written by the thread that joins, then published by life.Joined(). Read by threads that found it joined on entry.
+  std::unique_ptr<tutti::Communicator> communicator;
+  std::uint64_t birthmark = 0;  // of the process that made it (OwnProcessMark)
+  // -1 and 0 until they are known: a child of a communicator learns them by joining.
+  std::atomic<int> rank{-1};
+  std::atomic<int> nranks{0};
+  bool blocking = true;
+  std::atomic<bool> cancel{false};  // an abort was requested: joining gives up
+
+  // Runs the work of a non-blocking communicator, its joining first.
+  std::shared_ptr<tutti::Stream> background;
+
+  std::mutex mutex;                           // guards the rest
+  tuttiResult_t join_failure = tuttiSuccess;  // of a non-blocking communicator
+  std::string last_error;                     // what tuttiGetLastError hands out; kept until the next failure
+  struct UserOp {
+    tuttiDataType_t type;
+    tutti::Scalar scalar;
+    const void* source;  // read when the collective runs, if not null
+    bool live;
+  };
+  std::vector<UserOp> user_ops;  // tuttiRedOp_t tuttiNumOps + i
+  // Control calls that all ranks make in the same order (Split, Grow, windows), even if several wait in the background
+  // or in a group: see ControlTurn.
+  std::set<std::uint64_t> turns;
+  std::uint64_t next_turn = 0;
+};
+
+namespace tutti {
+
+// A fresh handle. A destroyed one stays in quarantine for long, so that its later use can be told.
+std::shared_ptr<tuttiComm> NewHandle();
+// Frees the communicator once no thread is inside. REQUIRES: the caller has won life.Claim(), and is not inside.
+void Free(tuttiComm& handle);
+
+// The handle, if it is one of ours, alive and of this process. Throws tuttiInvalidArgument / tuttiInvalidUsage.
+tuttiComm& Checked(tuttiComm* handle);
+// Throws the error of a handle that is closing.
+[[noreturn]] void ThrowGone();
+
+// Enters for an operation, after Checked(). Throws if the handle takes none.
+tuttiComm& Enter(tuttiComm* handle);
+
+// While it lives, the communicator is not freed. Throws if the handle takes no calls of that kind.
+class Operating {
+ public:
+  explicit Operating(tuttiComm* handle) : handle_(Enter(handle)) {}
+  ~Operating() { handle_.life.LeaveOperation(); }
+  Operating(const Operating&) = delete;
+  Operating& operator=(const Operating&) = delete;
+  tuttiComm& handle() const { return handle_; }
+
+ private:
+  tuttiComm& handle_;
+};
+
+class Asking {
+ public:
+  explicit Asking(tuttiComm* handle);
+  ~Asking() { handle_.life.LeaveQuestion(); }
+  Asking(const Asking&) = delete;
+  Asking& operator=(const Asking&) = delete;
+  tuttiComm& handle() const { return handle_; }
+
+ private:
+  tuttiComm& handle_;
+};
+
+// The communicator, alive. Throws the failure that killed it. REQUIRES: the caller is Operating.
+Communicator& Usable(tuttiComm& handle);
+// Returns dead communicators, too. Throws if there is none: it is being made, or could not be made. REQUIRES: the
+// caller is Operating or Asking.
+Communicator& Made(tuttiComm& handle);
+
+// The place of a control call among those of one communicator. It is taken when the user makes the call. The calls run
+// one after the other in this order, on every rank, whichever threads run them.
+class ControlTurn {
+ public:
+  explicit ControlTurn(std::shared_ptr<tuttiComm> handle);
+  ~ControlTurn() { End(); }
+  ControlTurn(const ControlTurn&) = delete;
+  ControlTurn& operator=(const ControlTurn&) = delete;
+  // Returns when all turns before this one are over; the destructor of the result ends this one. Throws if the
+  // communicator, or the one that is being made with `cancel`, is aborted meanwhile.
+  struct Taken {
+    ControlTurn& turn;
+    explicit Taken(ControlTurn& mine) : turn(mine) {}
+    ~Taken() { turn.End(); }
+    Taken(const Taken&) = delete;
+    Taken& operator=(const Taken&) = delete;
+  };
+  Taken Take(const std::atomic<bool>* cancel = nullptr) {
+    Await(cancel);
+    return Taken(*this);
+  }
+
+ private:
+  void Await(const std::atomic<bool>* cancel) const;
+  void End();
+
+  std::shared_ptr<tuttiComm> handle_;
+  std::uint64_t number_;
+};
+
+// Keeps a failure for tuttiGetLastError (of the handle, or of this thread when it is null) and returns its code.
+tuttiResult_t Remember(tuttiComm* handle, const Error& error);
+const char* LastError(tuttiComm* handle);
+
+// Runs `body` and turns what it throws into a result code: the C boundary.
+template <typename Body>
+tuttiResult_t Guard(tuttiComm* handle, Body&& body) noexcept {
+  try {
+    body();
+    return tuttiSuccess;
+  } catch (const Error& error) {
+    return Remember(handle, error);
+  } catch (const std::bad_alloc&) {
+    return Remember(handle, Error(tuttiSystemError, "out of memory"));
+  } catch (const std::system_error& error) {
+    return Remember(handle, Error(tuttiSystemError, error.what()));
+  } catch (const std::exception& exception) {
+    return Remember(handle, Error(tuttiInternalError, exception.what()));
+  }
+}
+
+// A Guard whose body has a result of its own.
+template <typename Body>
+tuttiResult_t GuardResult(tuttiComm* handle, Body&& body) noexcept {
+  tuttiResult_t result = tuttiSuccess;
+  const auto guarded = Guard(handle, [&] { result = body(); });
+  return guarded != tuttiSuccess ? guarded : result;
+}
+
+// REQUIRES: called under a Guard.
+inline void CheckOutput(const char* name, const void* pointer) {
+  if (pointer == nullptr) Throw(tuttiInvalidArgument, "{} is NULL", name);
+}
+
+}  // namespace tutti

@@ -1,0 +1,96 @@
+#include "src/launch/joining.h"
+
+#include <atomic>
+
+#include "src/launch/entries.h"
+
+namespace tutti {
+namespace {
+
+// A blocking join that fails leaves no communicator behind. A non-blocking one keeps its handle, to be asked why.
+void FailToJoin(tuttiComm& handle, tuttiComm_t* out, const Error& failure) {
+  if (handle.blocking) {
+    Show(out, nullptr);
+    // If an abort or another call has claimed the handle first, that one frees it.
+    if (handle.life.Claim(false)) Free(handle);
+    return;
+  }
+  {
+    const std::lock_guard lock(handle.mutex);
+    handle.join_failure = failure.code();
+    handle.last_error = failure.what();
+  }
+  handle.life.Joined();
+}
+
+void EnterWork(Entries& entries, const std::shared_ptr<tuttiComm>& handle, bool pending) {
+  if (!pending) {
+    entries.EnterJoin(handle);
+  } else if (!entries.EnterPending(handle)) {
+    ThrowGone();
+  }
+}
+
+// Makes the communicator and publishes it. Throws if it cannot be made, or was aborted meanwhile.
+void MakeIn(tuttiComm& handle, const Make& make) {
+  auto communicator = make(handle);
+  handle.rank.store(communicator->rank(), std::memory_order_relaxed);
+  handle.nranks.store(communicator->size(), std::memory_order_relaxed);
+  handle.communicator = std::move(communicator);
+  if (!handle.life.Joined().aborting()) return;
+  // The abort has found nothing to stop. It must reach the other ranks, too.
+  handle.communicator->Abort();
+  Throw(tuttiInvalidUsage, "the communicator was aborted in this process while it was being made");
+}
+
+}  // namespace
+
+void Show(tuttiComm_t* out, tuttiComm_t handle) { std::atomic_ref(*out).store(handle, std::memory_order_release); }
+
+tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const Options& options, tuttiComm* parent, Make make) {
+  const auto handle = NewHandle();
+  handle->rank.store(rank, std::memory_order_relaxed);
+  handle->nranks.store(nranks, std::memory_order_relaxed);
+  handle->blocking = options.blocking;
+  try {
+    if (!options.blocking) handle->background = std::make_shared<Stream>();
+    Join join;
+    join.runner = handle;
+    join.waiting.push_back(handle);
+    if (parent != nullptr) join.waiting.push_back(parent->shared_from_this());
+    join.body = [handle, out, users = join.waiting, make = std::move(make)](bool pending) {
+      Entries entries;
+      const auto result = Guard(handle.get(), [&] {
+        for (const auto& user : users) EnterWork(entries, user, pending);
+        MakeIn(*handle, make);
+      });
+      if (result == tuttiSuccess) return result;
+      const Error failure(result, LastError(nullptr));
+      entries.LeaveAll();
+      // After an abort the communicator may exist, but may not be used.
+      if (handle->blocking || !handle->life.Look().joined()) FailToJoin(*handle, out, failure);
+      return result;
+    };
+    join.fail = [handle, out](const Error& failure) { FailToJoin(*handle, out, failure); };
+    Show(out, handle.get());
+    return SubmitJoin(std::move(join));
+  } catch (...) {  // it was neither run nor queued
+    Show(out, nullptr);
+    if (handle->life.Claim(false)) Free(*handle);
+    throw;
+  }
+}
+
+tuttiResult_t TakePart(const std::shared_ptr<tuttiComm>& parent, std::function<void()> work) {
+  Join join{parent, {parent}, {}, [](const Error&) {}};
+  join.body = [parent, work = std::move(work)](bool pending) {
+    return Guard(parent.get(), [&] {
+      Entries entries;
+      EnterWork(entries, parent, pending);
+      work();
+    });
+  };
+  return SubmitJoin(std::move(join));
+}
+
+}  // namespace tutti

@@ -1,0 +1,24 @@
+// How a handle gets its communicator: here, in the background, or at the end of a group.
+//
+// Thread-safety: any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "src/launch/group.h"
+
+namespace tutti {
+
+// Publishes the handle, so that another thread may abort it while this one joins.
+void Show(tuttiComm_t* out, tuttiComm_t handle);
+
+using Make = std::function<std::unique_ptr<Communicator>(tuttiComm& handle)>;
+
+// Makes a handle, then the communicator in it by `make`. *out is set at once, and to null again if a blocking join
+// fails. `rank` and `nranks` are -1 and 0 if only `make` knows them. `parent`: what the communicator comes of, or null.
+tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const Options& options, tuttiComm* parent, Make make);
+// Runs `work` for the parent, on ranks that take part and get no communicator.
+tuttiResult_t TakePart(const std::shared_ptr<tuttiComm>& parent, std::function<void()> work);
+
+}  // namespace tutti

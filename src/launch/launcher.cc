@@ -1,0 +1,347 @@
+#include "src/launch/launcher.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+
+#include "base/datatype.h"
+#include "base/made_once.h"
+#include "src/api/arguments.h"
+#include "src/launch/locked_together.h"
+
+namespace tutti {
+namespace {
+
+Error AsError(const std::exception& exception) {
+  const auto* error = dynamic_cast<const Error*>(&exception);
+  return error != nullptr ? *error : Error(tuttiInternalError, exception.what());
+}
+
+// Advances every `stride`-th channel from `first` on.
+Run::Progress AdvanceChannels(const Active& active, Communicator& communicator, std::size_t first, std::size_t stride,
+                              std::optional<Error>& fault) {
+  auto& run = active.plan->run;
+  bool moved = false, done = true;
+  for (std::size_t c = first; c < run.channels(); c += stride) {
+    const auto progress = run.Advance(c);
+    if (progress == Run::Progress::faulted) {
+      fault = communicator.Explain(active, run.fault(c));
+      return progress;
+    }
+    moved = moved || progress == Run::Progress::moved;
+    done = done && progress == Run::Progress::done;
+  }
+  return done ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
+}
+
+// What was filled goes out at once, and what has come in is there at the next sweep. Who is done waits for nothing, but
+// peers may wait for the news of what it has emptied. True: something moved.
+bool MoveNetwork(const Communicator& communicator, bool done) {
+  auto* const network = communicator.network();
+  return network != nullptr && (done ? network->Push() : network->Progress());
+}
+
+// A sweep of one operation.
+Run::Progress Sweep(const Active& active, Communicator& communicator, std::size_t first, std::size_t stride,
+                    std::optional<Error>& fault) {
+  const auto progress = AdvanceChannels(active, communicator, first, stride, fault);
+  const bool moved = MoveNetwork(communicator, progress == Run::Progress::done);
+  return moved && progress == Run::Progress::blocked ? Run::Progress::moved : progress;
+}
+
+// The ranks that the threads of one operation wait for. Only the thread that drives a lane may read it, so each thread
+// tells what it waits for when it looks at the clock, and the caller takes what all have told.
+class AwaitedByThreads {
+ public:
+  explicit AwaitedByThreads(int threads) : threads_(static_cast<std::size_t>(threads)) {}
+  void Tell(int thread, std::vector<int> ranks) {
+    const std::lock_guard lock(mutex_);
+    told_.resize(threads_);  // not before: most operations end before anybody looks at the clock
+    told_[static_cast<std::size_t>(thread)] = {std::move(ranks), true};
+  }
+  // Confirmed: every thread that waits has told since the last call.
+  Awaited All() {
+    const std::lock_guard lock(mutex_);
+    Awaited all;
+    for (auto& [ranks, fresh] : told_) {
+      all.ranks.insert(all.ranks.end(), ranks.begin(), ranks.end());
+      all.confirmed = all.confirmed && (fresh || ranks.empty());
+      fresh = false;
+    }
+    return all;
+  }
+
+ private:
+  struct Told {
+    std::vector<int> ranks;
+    bool fresh = false;
+  };
+  std::mutex mutex_;
+  const std::size_t threads_;
+  std::vector<Told> told_;  // by thread
+};
+
+// With helper threads, each drives its own channels. The caller also looks for faults, until the last helper is done;
+// that helper rings, because the caller may be asleep.
+std::optional<Error> DriveTogether(const Active& active, Communicator& communicator, Crew& crew, WhoWaits who) {
+  const auto stride = static_cast<std::size_t>(crew.size());
+  std::optional<Error> failure;
+  // Release: when the caller sees that a helper is done, it also sees what the helper has written and streamed.
+  std::atomic<int> helpers_at_work{crew.size() - 1};
+  AwaitedByThreads awaited(crew.size());
+  crew.Work([&](int index) {
+    std::optional<Error> fault;
+    bool told = false;
+    const auto tell = [&](std::vector<int> ranks) {
+      told = !ranks.empty();
+      awaited.Tell(index, std::move(ranks));
+    };
+    const auto tell_own = [&] { tell(active.plan->run.WaitsFor(static_cast<std::size_t>(index), stride)); };
+    const auto sweep = [&] {
+      const auto progress = Sweep(active, communicator, static_cast<std::size_t>(index), stride, fault);
+      if (told && progress != Run::Progress::blocked) tell({});
+      const bool waits =
+          progress == Run::Progress::done && index == 0 && helpers_at_work.load(std::memory_order_acquire) > 0;
+      return waits ? Run::Progress::blocked : progress;
+    };
+    if (index == 0) {
+      communicator.driver(who).Drive(sweep, [&](auto waited) {
+        tell_own();
+        failure = communicator.Look(active, awaited.All(), waited);
+        return !failure;
+      });
+      if (fault) failure = fault;
+      // Frees the helpers from their waits.
+      if (failure) failure = communicator.Fail(*failure);
+    } else {
+      communicator.helper_driver(index, who).Drive(sweep, [&](auto) {
+        tell_own();
+        return !communicator.failed();
+      });
+      if (fault) communicator.Fail(*fault);
+      if (helpers_at_work.fetch_sub(1, std::memory_order_release) == 1) communicator.WakeOwn();
+    }
+  });
+  return communicator.failed() ? communicator.failure() : failure;
+}
+
+std::optional<Error> DriveAlone(const Active& active, Communicator& communicator, WhoWaits who) {
+  std::optional<Error> failure;
+  const auto result = communicator.driver(who).Drive([&] { return Sweep(active, communicator, 0, 1, failure); },
+                                                     [&](auto waited) {
+                                                       failure = communicator.Look(
+                                                           active, {active.plan->run.WaitsFor(0, 1)}, waited);
+                                                       return !failure;
+                                                     });
+  return result == DriveResult::done ? std::nullopt : failure;
+}
+
+}  // namespace
+
+const Operation& CheckingBarrier() {
+  static constinit MadeOnce<const Operation> barrier;
+  return barrier.Get([] { return std::make_unique<const Operation>(Barrier()); });
+}
+
+std::optional<Error> RunOne(Communicator& communicator, const Operation& operation, WhoWaits who) {
+  if (communicator.failed()) return communicator.failure();
+  try {
+    communicator.TrimPlans();
+    const Active active = communicator.Begin(operation);
+    Crew* const crew = active.plan->run.channels() > 1 ? communicator.crew() : nullptr;
+    const auto failure =
+        crew == nullptr ? DriveAlone(active, communicator, who) : DriveTogether(active, communicator, *crew, who);
+    if (failure) return communicator.Fail(*failure);
+    if (const auto disagreement = communicator.End(active)) return communicator.Fail(*disagreement);
+  } catch (const std::exception& exception) {
+    // Half-begun on this rank only: the peers must not wait for the rest.
+    return communicator.Fail(AsError(exception));
+  }
+  return MustCheck(communicator, operation) ? RunOne(communicator, CheckingBarrier(), who) : std::nullopt;
+}
+
+namespace {
+
+// Operations of one communicator that must keep an order among themselves.
+struct Queue {
+  std::deque<const Operation*> waiting;
+  std::optional<Active> active;
+
+  bool over() const { return !active && waiting.empty(); }
+};
+
+// One communicator's part of a group.
+struct Part {
+  std::vector<Queue> queues;
+  std::vector<const Operation*> to_itself, from_itself;
+  std::optional<Error> failure;
+};
+
+LockedTogether::Members CommunicatorsOf(std::span<const Launched> group) {
+  LockedTogether::Members members;
+  for (const auto& item : group) members.insert(item.communicator);
+  return members;
+}
+
+class GroupRun {
+ public:
+  GroupRun(std::span<const Launched> group, const Left& left) : locked_(CommunicatorsOf(group)), left_(left) {
+    std::map<std::tuple<Communicator*, int, int>, std::size_t> places;
+    for (const auto& item : group) {
+      const auto& operation = item.operation;
+      auto& part = parts_[item.communicator];
+      const bool message = operation.point_to_point();
+      if (message && operation.root == item.communicator->rank()) {
+        (operation.collective == Collective::send ? part.to_itself : part.from_itself).push_back(&operation);
+        continue;
+      }
+      const auto key = std::tuple(item.communicator, message ? static_cast<int>(operation.collective) : -1,
+                                  message ? operation.root : -1);
+      const auto [place, fresh] = places.emplace(key, part.queues.size());
+      if (fresh) part.queues.emplace_back();
+      auto& waiting = part.queues[place->second].waiting;
+      waiting.push_back(&operation);
+      if (MustCheck(*item.communicator, operation)) waiting.push_back(&CheckingBarrier());
+    }
+    for (auto& [communicator, part] : parts_) {
+      if (!communicator->failed()) communicator->TrimPlans();
+      communicator->SideBySide(part.queues.size() > 1);
+      CopyMessagesToOneself(*communicator, part);
+    }
+  }
+  ~GroupRun() {
+    while (!parts_.empty()) Leave(parts_.begin());
+  }
+  GroupRun(const GroupRun&) = delete;
+  GroupRun& operator=(const GroupRun&) = delete;
+
+  std::optional<Error> Drive(WhoWaits who) {
+    auto& [first, part] = *parts_.begin();
+    const auto look = [&](auto waited) {
+      Look(waited);
+      return true;  // a failed communicator's queues are empty; the sweep finds out
+    };
+    if (parts_.size() == 1) {
+      first->driver(who).Drive([&, &communicator = *first, &only = part] { return Sweep(communicator, only); }, look);
+      Leave(parts_.begin());
+    } else {
+      Driver(nullptr, first->wait_policy(who)).Drive([&] { return SweepAll(); }, look);
+    }
+    return first_failure_;
+  }
+
+ private:
+  using Parts = std::map<Communicator*, Part>;
+
+  Run::Progress Sweep(Communicator& communicator, Part& part) {
+    bool moved = false, done = true;
+    for (auto& queue : part.queues) {
+      if (queue.over()) continue;
+      moved = Advance(communicator, part, queue) || moved;
+      done = done && queue.over();
+    }
+    moved = MoveNetwork(communicator, done) || moved;
+    return done ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
+  }
+
+  Run::Progress SweepAll() {
+    bool moved = false;
+    for (auto part = parts_.begin(); part != parts_.end();) {
+      const auto progress = Sweep(*part->first, part->second);
+      moved = moved || progress != Run::Progress::blocked;
+      part = progress == Run::Progress::done ? Leave(part) : std::next(part);
+    }
+    return parts_.empty() ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
+  }
+
+  // This part is over, and the others go on without it.
+  Parts::iterator Leave(Parts::iterator which) {
+    auto& communicator = *which->first;
+    const auto failure = which->second.failure;
+    if (failure && !first_failure_) first_failure_ = failure;
+    which->first->SideBySide(false);
+    const auto next = parts_.erase(which);
+    locked_.Unlock(communicator);
+    left_(communicator, failure);
+    return next;
+  }
+
+  bool Advance(Communicator& communicator, Part& part, Queue& queue) {
+    if (communicator.failed()) {
+      Drop(communicator, part, *communicator.failure());
+      return true;
+    }
+    try {
+      if (!queue.active) {
+        queue.active = communicator.Begin(*queue.waiting.front());
+        queue.waiting.pop_front();
+      }
+      std::optional<Error> fault;
+      const auto progress = AdvanceChannels(*queue.active, communicator, 0, 1, fault);
+      if (progress == Run::Progress::faulted) {
+        Drop(communicator, part, *fault);
+      } else if (progress == Run::Progress::done) {
+        const auto disagreement = communicator.End(*queue.active);
+        queue.active.reset();
+        if (disagreement) Drop(communicator, part, *disagreement);
+      }
+      return progress != Run::Progress::blocked;
+    } catch (const std::exception& exception) {
+      Drop(communicator, part, AsError(exception));
+      return true;
+    }
+  }
+
+  void Look(std::chrono::steady_clock::duration waited) {
+    for (auto& [communicator, part] : parts_) {
+      for (auto& queue : part.queues) {
+        if (!queue.active) continue;
+        const Awaited awaited{queue.active->plan->run.WaitsFor(0, 1)};
+        if (const auto failure = communicator->Look(*queue.active, awaited, waited)) {
+          Drop(*communicator, part, *failure);
+        }
+      }
+    }
+  }
+
+  static void Drop(Communicator& communicator, Part& part, const Error& failure) {
+    const auto kept = communicator.Fail(failure);
+    if (!part.failure) part.failure = kept;
+    for (auto& queue : part.queues) {
+      queue.active.reset();
+      queue.waiting.clear();
+    }
+  }
+
+  // The k-th send to oneself meets the k-th receive from oneself; without a partner it would wait for ever.
+  static void CopyMessagesToOneself(const Communicator& communicator, Part& part) {
+    const auto& [queues, sends, receives, failure] = part;
+    try {
+      RequireOwnMessagesMatch(communicator.rank(), sends, receives);
+    } catch (const Error& error) {
+      part.failure = error;
+      return;
+    }
+    for (std::size_t i = 0; i < sends.size(); ++i) {
+      const auto bytes = sends[i]->count * SizeOf(sends[i]->type);
+      if (bytes != 0) std::memmove(receives[i]->output, sends[i]->input, bytes);
+    }
+  }
+
+  LockedTogether locked_;
+  const Left& left_;
+  Parts parts_;
+  std::optional<Error> first_failure_;
+};
+
+}  // namespace
+
+std::optional<Error> RunAll(std::span<const Launched> group, WhoWaits who, const Left& left) {
+  if (group.empty()) return std::nullopt;
+  return GroupRun(group, left).Drive(who);
+}
+
+}  // namespace tutti

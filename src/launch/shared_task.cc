@@ -1,0 +1,81 @@
+// One task of several streams: where they meet.
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+#include "base/error.h"
+#include "base/fork_safe_mutex.h"
+#include "base/made_once.h"
+#include "src/launch/stream.h"
+
+namespace tutti {
+namespace {
+
+class SharedTask {
+ public:
+  SharedTask(std::size_t streams, std::function<tuttiResult_t()> work) : missing_(streams), work_(std::move(work)) {}
+
+  // Runs in the thread of each stream.
+  tuttiResult_t Arrive(const std::function<bool()>& is_void) {
+    // The last stream to come does the work for all. acq_rel: it must see what the others' earlier tasks have done.
+    if (missing_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      Conclude(work_());
+      work_ = nullptr;
+    }
+    std::unique_lock lock(mutex_);
+    while (!result_) {
+      concluded_.wait_for(lock, kLookEvery);
+      if (!result_ && is_void()) return tuttiRemoteError;
+    }
+    return *result_;
+  }
+
+  // Some streams will not come, so the work is not done.
+  void Cancel() { Conclude(tuttiInvalidArgument); }
+
+ private:
+  static constexpr std::chrono::milliseconds kLookEvery{20};
+
+  void Conclude(tuttiResult_t result) {
+    {
+      const std::lock_guard lock(mutex_);
+      result_ = result;
+    }
+    concluded_.notify_all();
+  }
+
+  std::atomic<std::size_t> missing_;
+  std::function<tuttiResult_t()> work_;
+  std::mutex mutex_;
+  std::condition_variable concluded_;
+  std::optional<tuttiResult_t> result_;
+};
+
+// Held while a task is put on its streams, so that all streams have shared tasks in one order.
+ForkSafeMutex& OneAtATime() {
+  static constinit MadeOnce<ForkSafeMutex> mutex;
+  return mutex.Get();
+}
+
+}  // namespace
+
+void EnqueueOnAll(std::span<const SharedPart> parts, std::function<tuttiResult_t()> work) {
+  if (parts.size() == 1) {
+    parts.front().stream->Enqueue(std::move(work));
+    return;
+  }
+  const auto task = std::make_shared<SharedTask>(parts.size(), std::move(work));
+  const std::lock_guard lock(OneAtATime());
+  try {
+    for (const auto& [stream, is_void] : parts) {
+      stream->Enqueue([task, is_void = is_void] { return task->Arrive(is_void); });
+    }
+  } catch (...) {
+    task->Cancel();
+    throw;
+  }
+}
+
+}  // namespace tutti

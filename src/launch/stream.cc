@@ -1,0 +1,105 @@
+#include "src/launch/stream.h"
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+#include "base/float_modes.h"
+#include "base/process_mark.h"
+#include "base/quiet_thread.h"
+
+namespace tutti {
+
+struct Stream::State {
+  struct Queued {
+    Task task;
+    FloatModes modes;
+  };
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Queued> tasks;
+  bool running = false;
+  bool ending = false;
+  tuttiResult_t first_failure = tuttiSuccess;
+
+  bool idle() const { return tasks.empty() && !running; }
+};
+
+Stream::Stream() : birthmark_(OwnProcessMark()), state_(std::make_shared<State>()) {
+  thread_ = QuietThread([state = state_] { Work(*state); });
+}
+
+Stream::~Stream() {
+  if (thread_.joinable()) Finish();
+}
+
+void Stream::Enqueue(Task task) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->ending) {
+      Throw(tuttiInvalidArgument, "stream {} was destroyed before", static_cast<const void*>(this));
+    }
+    state_->tasks.push_back({std::move(task), FloatModes::OfThisThread()});
+  }
+  state_->changed.notify_all();
+}
+
+tuttiResult_t Stream::Synchronize() {
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [this] { return state_->idle(); });
+  return std::exchange(state_->first_failure, tuttiSuccess);
+}
+
+tuttiResult_t Stream::Query() {
+  const std::lock_guard lock(state_->mutex);
+  return state_->idle() ? state_->first_failure : tuttiInProgress;
+}
+
+bool Stream::End() {
+  bool idle = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->ending = true;
+    idle = state_->idle();
+  }
+  state_->changed.notify_all();
+  return idle;
+}
+
+void Stream::Finish() {
+  End();
+  thread_.join();
+}
+
+void Stream::Leave() {
+  if (End()) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
+}
+
+void Stream::Work(State& state) {
+  std::unique_lock lock(state.mutex);
+  for (;;) {
+    state.changed.wait(lock, [&] { return !state.tasks.empty() || state.ending; });
+    if (state.tasks.empty()) return;
+    auto [task, modes] = std::move(state.tasks.front());
+    state.tasks.pop_front();
+    state.running = true;
+    lock.unlock();
+    modes.Apply();
+    const auto result = task();
+    task = nullptr;  // frees what it holds before the stream is idle
+    lock.lock();
+    state.running = false;
+    if (state.first_failure == tuttiSuccess) state.first_failure = result;
+    state.changed.notify_all();
+  }
+}
+
+}  // namespace tutti

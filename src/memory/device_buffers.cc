@@ -1,0 +1,162 @@
+#include "src/memory/device_buffers.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "base/error.h"
+#include "base/fork_safe_mutex.h"
+#include "base/made_once.h"
+
+namespace tutti {
+namespace {
+
+enum class Memory { none, plain, pinned, managed, device };
+
+struct Buffer {
+  Memory memory = Memory::none;
+  int ordinal = -1;
+};
+
+Buffer Look(const CudaDriver& driver, const void* pointer) {
+  if (pointer == nullptr) return {};
+  unsigned type = 0, managed = 0;
+  int ordinal = -1;
+  int attributes[] = {kCuPointerMemoryType, kCuPointerIsManaged, kCuPointerDeviceOrdinal};
+  void* values[] = {&type, &managed, &ordinal};
+  // This form of the question takes any address and answers 0 for what it does not know.
+  const auto result =
+      driver.cuPointerGetAttributes(std::size(attributes), attributes, values, reinterpret_cast<CuPointer>(pointer));
+  if (result != kCuSuccess || type == 0) return {Memory::plain};
+  if (managed != 0) return {Memory::managed};
+  return {type == kCuMemoryDevice ? Memory::device : Memory::pinned, ordinal};
+}
+
+const char* PhraseOf(Memory memory) {
+  switch (memory) {
+    case Memory::plain: return "ordinary host memory";
+    case Memory::pinned: return "pinned host memory";
+    case Memory::managed: return "managed memory";
+    default: return "memory of a GPU";
+  }
+}
+
+bool OnGpu(const Buffer& buffer) { return buffer.memory == Memory::device || buffer.memory == Memory::managed; }
+
+// The driver, once this process was seen to have loaded it.
+std::atomic<bool> driver_in_use{false};
+
+// Held while the loader is asked: a child that is forked meanwhile would find the loader's tables half-changed, and
+// crash when it asks.
+ForkSafeMutex& AskingLoader() {
+  static constinit MadeOnce<ForkSafeMutex> mutex;
+  return mutex.Get();
+}
+
+// The driver, if this process has loaded it already; asking must not start it.
+const CudaDriver* DriverInUse() {
+  if (!driver_in_use.load(std::memory_order_relaxed)) {
+    const std::lock_guard lock(AskingLoader());
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (library == nullptr) return nullptr;
+    dlclose(library);
+    driver_in_use.store(true, std::memory_order_relaxed);
+  }
+  return LoadedCudaDriver();
+}
+
+}  // namespace
+
+bool IsForDevice(const CudaDevice& device, const Operation& operation, tuttiStream_t stream) {
+  if (operation.collective == Collective::barrier) return stream != nullptr;
+  const auto& driver = device.driver();
+  const struct {
+    const char* name;
+    const void* pointer;
+    Buffer buffer;
+  } buffers[] = {{"sendbuff", operation.input, Look(driver, operation.input)},
+                 {"recvbuff", operation.output, Look(driver, operation.output)}};
+  for (const auto& [name, pointer, buffer] : buffers) {
+    if (buffer.memory == Memory::device && buffer.ordinal != device.ordinal()) {
+      Throw(tuttiInvalidArgument, "{} ({}) is memory of device {}, but the communicator's device is {}", name, pointer,
+            buffer.ordinal, device.ordinal());
+    }
+    if (buffer.memory == Memory::plain && stream != nullptr) {
+      Throw(tuttiInvalidArgument,
+            "{} ({}) is ordinary host memory, but the stream is CUDA's; give a stream of tuttiStreamCreate or NULL, or "
+            "memory of the device",
+            name, pointer);
+    }
+  }
+  const auto& send = buffers[0].buffer;
+  const auto& receive = buffers[1].buffer;
+  const bool mixed =
+      (send.memory == Memory::plain && OnGpu(receive)) || (OnGpu(send) && receive.memory == Memory::plain);
+  if (mixed) {
+    Throw(tuttiInvalidArgument, "sendbuff is {}, recvbuff is {}; both must be of one kind", PhraseOf(send.memory),
+          PhraseOf(receive.memory));
+  }
+  if (send.memory == Memory::plain || receive.memory == Memory::plain) return false;
+  // Pinned memory is the host's, unless a stream says otherwise. Where there are no buffers at all, a rank takes part
+  // with nothing of its own: on a communicator with a device that is the device's.
+  const bool pinned_only =
+      !OnGpu(send) && !OnGpu(receive) && (send.memory == Memory::pinned || receive.memory == Memory::pinned);
+  return stream != nullptr || !pinned_only;
+}
+
+void RequireHostCall(const Operation& operation, tuttiStream_t stream, std::string_view why) {
+  // Looking whether CUDA has been loaded takes as long as a small call, so that is done at init only.
+  const bool in_use = driver_in_use.load(std::memory_order_relaxed);
+  if (stream == nullptr && !in_use) return;
+  std::string unusable;
+  const CudaDriver* const driver = in_use ? LoadedCudaDriver(&unusable) : nullptr;
+  if (stream != nullptr) {
+    Throw(tuttiInvalidArgument,
+          "stream {} was not made by tuttiStreamCreate, or was destroyed before; and the communicator has no CUDA "
+          "device ({}{}{})",
+          stream, why, unusable.empty() ? "" : "; ", unusable);
+  }
+  if (driver == nullptr) return;
+  for (const auto& [name, pointer] :
+       {std::pair("sendbuff", operation.input), std::pair("recvbuff", static_cast<const void*>(operation.output))}) {
+    if (Look(*driver, pointer).memory != Memory::device) continue;
+    Throw(tuttiInvalidArgument, "{} ({}) is memory of a GPU, but the communicator takes host memory only ({})", name,
+          pointer, why);
+  }
+}
+
+int CurrentCudaDevice() {
+  const CudaDriver* const driver = DriverInUse();
+  CuContext context = nullptr;
+  if (driver == nullptr || driver->cuCtxGetCurrent(&context) != kCuSuccess || context == nullptr) {
+    return TUTTI_DEVICE_NONE;
+  }
+  CuDevice device = 0;
+  return driver->cuCtxGetDevice(&device) == kCuSuccess ? device : TUTTI_DEVICE_NONE;
+}
+
+int CudaDevicesInUse() {
+  if (CurrentCudaDevice() == TUTTI_DEVICE_NONE) return 0;
+  int count = 0;
+  return DriverInUse()->cuDeviceGetCount(&count) == kCuSuccess ? count : 0;
+}
+
+bool IsGpuMemory(const CudaDevice& device, const void* pointer) {
+  return Look(device.driver(), pointer).memory == Memory::device;
+}
+
+bool PeersMayReach(const CudaDevice& device, const void* pointer) {
+  unsigned capable = 0;
+  int attribute = kCuPointerIsIpcCapable;
+  void* value = &capable;
+  const auto result =
+      device.driver().cuPointerGetAttributes(1, &attribute, &value, reinterpret_cast<CuPointer>(pointer));
+  return result == kCuSuccess && capable != 0;
+}
+
+bool DeviceReads(const CudaDevice& device, const void* pointer) {
+  return Look(device.driver(), pointer).memory != Memory::plain;
+}
+
+}  // namespace tutti

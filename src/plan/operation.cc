@@ -1,0 +1,100 @@
+#include "src/plan/operation.h"
+
+#include <fmt/format.h>
+
+#include "base/datatype.h"
+#include "base/error.h"
+#include "transports/ring/slot.h"
+
+namespace tutti {
+namespace {
+
+constexpr std::uint64_t Combine(std::uint64_t hash, std::uint64_t value) {
+  return Mix(hash ^ (value + 0x9e3779b97f4a7c15ULL + (hash << 6)));
+}
+
+// PackCall's fields, lowest bits first.
+constexpr int kTypeShift = 8, kOpShift = 16, kFlagShift = 24, kRootShift = 32;
+constexpr std::uint64_t kScaledFlag = 1, kUnevenFlag = 2, kTensorsFlag = 4;
+
+}  // namespace
+
+std::uint64_t PackCall(const Operation& operation) {
+  const std::uint64_t flags = (operation.scaled ? kScaledFlag : 0) | (operation.uneven != nullptr ? kUnevenFlag : 0) |
+                              (operation.tensors != nullptr ? kTensorsFlag : 0);
+  const std::uint64_t op = IsReducing(operation.collective) ? static_cast<std::uint64_t>(operation.op) : 0;
+  const bool has_root = HasRoot(operation.collective) || operation.point_to_point();
+  const std::uint64_t root = has_root ? static_cast<std::uint32_t>(operation.root) : 0;
+  return static_cast<std::uint64_t>(operation.collective) | static_cast<std::uint64_t>(operation.type) << kTypeShift |
+         op << kOpShift | flags << kFlagShift | root << kRootShift;
+}
+
+std::uint64_t SignatureOf(const Operation& operation) {
+  if (operation.point_to_point()) {
+    // The pair agrees on type and length only; who sends is clear from the connection.
+    return Combine(Combine(0, static_cast<std::uint64_t>(operation.type)), operation.count);
+  }
+  std::uint64_t hash = Combine(PackCall(operation), operation.count);
+  if (operation.uneven != nullptr && !operation.pairwise()) {
+    for (const auto count : operation.uneven->counts) hash = Combine(hash, count);
+  }
+  if (operation.tensors != nullptr) {
+    for (const auto number : operation.tensors->agreed) hash = Combine(hash, number);
+  }
+  return hash;
+}
+
+Operation UnpackCall(std::uint64_t packed, std::uint64_t count) {
+  Operation operation;
+  operation.collective = static_cast<Collective>(packed & 0xff);
+  operation.count = count;
+  // A peer wrote this, so it may be anything. The ends of the enumerations are values without a name.
+  const auto type = packed >> kTypeShift & 0xff, op = packed >> kOpShift & 0xff;
+  operation.type = type < tuttiNumTypes ? static_cast<tuttiDataType_t>(type) : tuttiNumTypes;
+  operation.op = op < tuttiNumOps ? static_cast<tuttiRedOp_t>(op) : tuttiNumOps;
+  operation.root = static_cast<int>(packed >> kRootShift);
+  const auto flags = packed >> kFlagShift & 0xff;
+  operation.scaled = (flags & kScaledFlag) != 0;
+  if ((flags & kUnevenFlag) != 0) operation.uneven = std::make_shared<Uneven>();
+  if ((flags & kTensorsFlag) != 0) operation.tensors = std::make_shared<Tensors>();
+  return operation;
+}
+
+std::string DescribeCall(std::uint64_t packed, std::uint64_t count) {
+  const Operation call = UnpackCall(packed, count);
+  const bool uneven = call.uneven != nullptr;
+  if (call.collective == Collective::barrier) return "barrier()";
+  const char* const form = uneven ? "_v" : call.tensors != nullptr ? "_tensor" : "";
+  std::string text = fmt::format("{}{}(", NameOf(call.collective), form);
+  if (!uneven) {
+    text += fmt::format("count={}", count);
+  } else {
+    text += call.collective == Collective::all_to_all ? "counts per pair" : "counts per rank";
+  }
+  text += fmt::format(", {}", NameOf(call.type));
+  if (IsReducing(call.collective)) text += fmt::format(", {}", call.scaled ? "premulsum" : NameOf(call.op));
+  if (HasRoot(call.collective)) text += fmt::format(", root={}", call.root);
+  if (call.collective == Collective::send) text += fmt::format(", to rank {}", call.root);
+  if (call.collective == Collective::receive) text += fmt::format(", from rank {}", call.root);
+  return text + ")";
+}
+
+std::string_view WhereAlike(std::uint64_t packed, std::uint64_t count, std::uint64_t other, std::uint64_t other_count) {
+  if (DescribeCall(packed, count) != DescribeCall(other, other_count)) return "";
+  return UnpackCall(packed, count).tensors != nullptr ? " on tensors of another shape" : " with other recvcounts";
+}
+
+void RequireOwnMessagesMatch(int rank, std::span<const Operation* const> sends,
+                             std::span<const Operation* const> receives) {
+  if (sends.size() != receives.size()) {
+    Throw(tuttiInvalidUsage, "rank {} sends {} messages to itself and receives {} in one group", rank, sends.size(),
+          receives.size());
+  }
+  for (std::size_t i = 0; i < sends.size(); ++i) {
+    if (sends[i]->count == receives[i]->count && sends[i]->type == receives[i]->type) continue;
+    Throw(tuttiInvalidUsage, "rank {} sends itself {}, but receives {}", rank,
+          DescribeCall(PackCall(*sends[i]), sends[i]->count), DescribeCall(PackCall(*receives[i]), receives[i]->count));
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,74 @@
+// Bound plans by call. A repeated call finds its plan without allocating or locking.
+//
+// Thread-safety: used by whoever drives the communicator.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "executors/host/run.h"
+#include "src/plan/planning.h"
+#include "src/plan/selector.h"
+
+namespace tutti {
+
+// Everything about plans that is the same for the life of a communicator. All ranks agree on `select`.
+struct PlanContext {
+  const Selector* selector;
+  const Programs* programs;
+  Fabric* fabric;
+  const WindowMap* windows;
+  int collective_channels;   // channels 0.. are the collectives'; the next one is point-to-point
+  std::size_t stream_bytes;  // results are stored past the caches when the host's ranks together touch more than this
+  tuttiTransport_t network;  // what carries slots between hosts
+};
+
+struct BoundPlan {
+  BoundPlan(Choice chosen, Shape shape, Schedule schedule, Extents extents, const Operation& operation,
+            const PlanContext& context, int first_channel);
+
+  Choice choice;
+  std::uint64_t signature;
+  Plan plan;
+  Run run;
+  bool stream_output;
+  std::size_t input_bytes;  // of the buffers, from their first byte to the last one used
+  std::size_t output_bytes;
+  std::uint64_t operations = 0;  // done
+
+  std::optional<PlanSummary> summary() const { return PlanSummary{choice, plan.channels().size(), plan.shape()}; }
+};
+
+class PlanCache {
+ public:
+  // A job uses some dozens of shapes. One that never repeats itself (random all-to-all-v counts) must not grow the
+  // cache for ever.
+  static constexpr std::size_t kMaxPlans = 512;
+
+  explicit PlanCache(PlanContext context) : context_(context) {}
+
+  // The plan for this call. The reference holds until the next Forget().
+  BoundPlan& Find(const Operation& operation, std::uint64_t packed);
+  // There are so many plans that all should be forgotten.
+  bool full() const { return plans_.size() >= kMaxPlans; }
+  // Forgets all plans, after adding what they did to `counters`. REQUIRES: no plan is running or kept by a caller.
+  void Forget(tuttiCounters_t& counters);
+  // Adds what the plans have done so far.
+  void AddTraffic(tuttiCounters_t& counters) const;
+  const PlanContext& context() const { return context_; }
+
+ private:
+  std::unique_ptr<BoundPlan> Make(const Operation& operation) const;
+  BoundPlan& FindSlowly(const Operation& operation, std::uint64_t packed);
+
+  PlanContext context_;
+  std::unordered_map<PlanKey, std::unique_ptr<BoundPlan>, PlanKeyHash> plans_;
+  // The last plan found, for loops over one call.
+  BoundPlan* last_ = nullptr;
+  std::uint64_t last_call_ = 0;
+  std::uint64_t last_count_ = 0;
+};
+
+}  // namespace tutti

@@ -1,0 +1,110 @@
+#include "src/plan/planning.h"
+
+#include <algorithm>
+#include <span>
+
+#include "algorithms/builders/build.h"
+#include "base/datatype.h"
+#include "base/error.h"
+#include "transports/ring/slot_arithmetic.h"
+
+namespace tutti {
+namespace {
+
+std::vector<std::size_t> InBytes(std::vector<std::size_t> elements, std::size_t size) {
+  for (auto& each : elements) each *= size;
+  return elements;
+}
+
+// Where the last block ends. The unused entries of a side that holds one block lie at its start.
+std::size_t EndOf(const std::vector<std::size_t>& offsets, std::span<const std::size_t> lengths) {
+  std::size_t end = 0;
+  for (std::size_t b = 0; b < offsets.size(); ++b) end = std::max(end, offsets[b] + lengths[b]);
+  return end;
+}
+
+}  // namespace
+
+std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
+  std::uint64_t hash = Mix(key.call) ^ key.count;
+  for (const auto each : key.further) hash = Mix(hash) ^ each;
+  return Mix(hash);
+}
+
+PlanKey KeyOf(const Operation& operation, std::uint64_t packed) {
+  PlanKey key{packed, operation.count, {}};
+  if (const auto* uneven = operation.uneven.get()) {
+    for (const auto* part : {&uneven->counts, &uneven->places, &uneven->receive_counts, &uneven->receive_places}) {
+      key.further.insert(key.further.end(), part->begin(), part->end());
+    }
+  }
+  if (operation.tensors != nullptr) key.further = operation.tensors->agreed;
+  return key;
+}
+
+Operation Scheduled(const Operation& operation) {
+  Operation scheduled = operation;
+  if (operation.collective == Collective::barrier) scheduled.collective = Collective::all_reduce;
+  return scheduled;
+}
+
+Kind KindOf(const Operation& operation) {
+  return {operation.collective, IsReducing(operation.collective) && IsLowPrecision(operation.type),
+          operation.pairwise()};
+}
+
+std::size_t LargestBlockBytes(const Operation& operation) {
+  std::size_t count = operation.count;
+  if (operation.uneven != nullptr) {
+    for (const auto each : operation.uneven->counts) count = std::max(count, each);
+  }
+  return count * SizeOf(operation.type);
+}
+
+Extents ExtentsOf(const Operation& operation, int nranks, int blocks) {
+  const std::size_t size = SizeOf(operation.type);
+  if (operation.point_to_point()) return MessageExtents(operation.count * size);
+  if (operation.pairwise()) {
+    const auto& uneven = *operation.uneven;
+    return PairwiseExtents(InBytes(uneven.counts, size), InBytes(uneven.places, size),
+                           InBytes(uneven.receive_counts, size), InBytes(uneven.receive_places, size));
+  }
+  if (operation.uneven != nullptr) {
+    return UnevenExtents(operation.collective, InBytes(operation.uneven->counts, size),
+                         InBytes(operation.uneven->places, size));
+  }
+  return UniformExtents(operation.collective, nranks, blocks, operation.count * size);
+}
+
+UsedBytes BytesUsed(const Extents& extents) {
+  const std::span<const std::size_t> lengths(extents.length);
+  return {EndOf(extents.input_offset, lengths),
+          EndOf(extents.output_offset, lengths.last(extents.output_offset.size()))};
+}
+
+Schedule MessageSchedule(const Operation& operation, int rank, int nranks, int channels) {
+  const bool sends = operation.collective == Collective::send;
+  Step step{0, {sends ? In(0) : From(operation.root)}, {sends ? To(operation.root) : Out(0)}};
+  return {.collective = operation.collective,
+          .algorithm = tuttiAlgorithmNone,
+          .rank = rank,
+          .nranks = nranks,
+          .blocks = 1,
+          .channels = std::vector<Channel>(static_cast<std::size_t>(channels), Channel{{Lane{{step}}}}),
+          .reference_safe = true};
+}
+
+Schedule BuiltSchedule(const Operation& operation, const Candidate& candidate, const Conditions& conditions, int rank) {
+  Question question = conditions.Ask(operation.collective);
+  question.rank = rank;
+  question.root = operation.root;
+  question.channels = candidate.channels;
+  auto built = Build(candidate.algorithm, question);
+  if (!built) {
+    Throw(tuttiInternalError, "no schedule of {} by {} on {} ranks", NameOf(operation.collective),
+          NameOf(candidate.algorithm), conditions.nranks);
+  }
+  return std::move(*built);
+}
+
+}  // namespace tutti

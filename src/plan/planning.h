@@ -1,0 +1,45 @@
+// What a call asks of whoever makes a plan for it, on the host or on a GPU: which kind it is, how long its blocks are,
+// and the schedules that algorithms have for it.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include "algorithms/schedule/extents.h"
+#include "selection/cost_model/candidates.h"
+#include "src/plan/operation.h"
+
+namespace tutti {
+
+// What tells plans apart.
+struct PlanKey {
+  std::uint64_t call;  // PackCall
+  std::uint64_t count;
+  // Counts and places of the v-forms, one behind the other; what the forms for tensors agree on.
+  std::vector<std::size_t> further;
+
+  friend bool operator==(const PlanKey&, const PlanKey&) = default;
+};
+struct PlanKeyHash {
+  std::size_t operator()(const PlanKey& key) const;
+};
+PlanKey KeyOf(const Operation& operation, std::uint64_t packed);
+
+// A barrier is an all-reduce of one byte that nobody looks at; everything else is itself.
+Operation Scheduled(const Operation& operation);
+Kind KindOf(const Operation& operation);
+std::size_t LargestBlockBytes(const Operation& operation);
+// `blocks`: the schedule's.
+Extents ExtentsOf(const Operation& operation, int nranks, int blocks);
+
+// Bytes of the buffers, from their first to the last one used.
+struct UsedBytes {
+  std::size_t input, output;
+};
+UsedBytes BytesUsed(const Extents& extents);
+
+// One message, in `channels` shares.
+Schedule MessageSchedule(const Operation& operation, int rank, int nranks, int channels);
+// This rank's part of a collective by one of our algorithms. Throws tuttiInternalError if it has none.
+Schedule BuiltSchedule(const Operation& operation, const Candidate& candidate, const Conditions& conditions, int rank);
+
+}  // namespace tutti

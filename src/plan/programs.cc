@@ -1,0 +1,156 @@
+#include "src/plan/programs.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "algorithms/verifier/verify.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "src/bootstrap/control_plane.h"
+#include "src/bootstrap/rank_zero.h"
+#include "topology/xml/xml_element.h"
+
+namespace tutti {
+namespace {
+
+// What rank 0 ships.
+constexpr char kPrograms[] = "programs";
+constexpr char kPath[] = "path";
+constexpr char kText[] = "text";
+// What Prove has found out.
+constexpr char kInPlace[] = "in_place";
+constexpr char kWholeScratch[] = "whole_scratch";
+constexpr char kReference[] = "reference_safe";
+constexpr char kReferenceInPlace[] = "reference_safe_in_place";
+
+// Leaves room for the names around the texts.
+constexpr std::size_t kMaxText = ControlPlane::kMaxBlob - 64 * 1024;
+
+// Separated by commas or, as in MSCCL_XML_FILES, by colons.
+std::vector<std::string> PathsIn(const std::string& list) {
+  std::vector<std::string> paths;
+  for (std::size_t begin = 0; begin < list.size();) {
+    const std::size_t end = std::min(list.find_first_of(",:", begin), list.size());
+    if (end > begin) paths.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return paths;
+}
+
+// Throws if the program is wrong or must not serve beside these settings.
+void Check(ServingProgram& serving, const Settings& settings, const Forced& forced) {
+  const Collective collective = serving.own().collective;
+  const auto c = static_cast<std::size_t>(collective);
+  if (forced.by_name[c]) {
+    Throw(tuttiInvalidArgument, "{} is a program for {}, and TUTTI_ALGO asks for {}:{}; give one of the two",
+          serving.path, NameOf(collective), NameOf(collective), NameOf(*forced.algorithm[c]));
+  }
+  if (const auto wrong = Prove(serving.program)) Throw(tuttiInvalidArgument, "{} is wrong: {}", serving.path, *wrong);
+  if (settings.deterministic && !IsDeterministic(serving.program.ranks)) {
+    Throw(tuttiInvalidArgument,
+          "{} cannot serve in deterministic mode: not every element of its {} is the sum of all contributions in the "
+          "order of ranks, rounded once",
+          serving.path, NameOf(collective));
+  }
+}
+
+nlohmann::json Shipped(const Settings& settings, const Forced& forced, int nranks) {
+  auto programs = nlohmann::json::array();
+  std::array<std::string, kScheduledCollectives> taken;
+  std::size_t length = 0;
+  for (const std::string& path : PathsIn(settings.program)) {
+    std::string text = ReadFile(path, kMaxXmlBytes);
+    if (length + text.size() > kMaxText) {
+      Throw(tuttiInvalidArgument, "{}: {} bytes of programs together with this one; {} is the most", path,
+            length + text.size(), kMaxText);
+    }
+    if (const int ranks = RanksOfProgram(text, path); ranks != nranks) {
+      Log(Subject::select, "{} is for {} ranks; here are {}, so it serves nothing", path, ranks, nranks);
+      continue;
+    }
+    ServingProgram serving{path, ParseProgram(text, path)};
+    const Schedule& schedule = serving.own();
+    auto& other = taken[static_cast<std::size_t>(schedule.collective)];
+    if (!other.empty()) {
+      Throw(tuttiInvalidArgument, "{} and {} are both for {} on {} ranks; one program serves a collective", other, path,
+            NameOf(schedule.collective), nranks);
+    }
+    other = path;
+    length += path.size() + text.size();
+    Check(serving, settings, forced);
+    programs.push_back({{kPath, path},
+                        {kText, std::move(text)},
+                        {kInPlace, serving.program.in_place},
+                        {kWholeScratch, schedule.whole_scratch},
+                        {kReference, schedule.reference_safe},
+                        {kReferenceInPlace, schedule.reference_safe_in_place}});
+  }
+  return {{kPrograms, std::move(programs)}};
+}
+
+ServingProgram Received(const JsonValue& shipped) {
+  const auto path = shipped.Text(kPath);
+  ServingProgram serving{path, ParseProgram(shipped.RawText(kText), path)};
+  serving.program.in_place = shipped.Flag(kInPlace);
+  for (Schedule& schedule : serving.program.ranks) {
+    schedule.whole_scratch = shipped.Flag(kWholeScratch);
+    schedule.reference_safe = shipped.Flag(kReference);
+    schedule.reference_safe_in_place = shipped.Flag(kReferenceInPlace);
+  }
+  return serving;
+}
+
+}  // namespace
+
+Programs::Programs(const Settings& settings, const Forced& forced, int rank, int nranks, const AllGather& all_gather) {
+  const auto shipped = FromRankZero(rank, all_gather, [&] {
+    try {
+      return Shipped(settings, forced, nranks);
+    } catch (const Error& error) {
+      Throw(error.code(), "TUTTI_PROGRAM: {}", error.what());
+    }
+  });
+  for (const auto& each : shipped.root().List(kPrograms)) {
+    ServingProgram serving = Received(each);
+    if (rank != 0) serving.program.ranks = {std::move(serving.program.ranks[static_cast<std::size_t>(rank)])};
+    Serve(std::move(serving));
+  }
+}
+
+void Programs::Serve(ServingProgram serving) {
+  connections_ = std::max(connections_, serving.own().connections);
+  auto& place = by_collective_[static_cast<std::size_t>(serving.own().collective)];
+  place = std::make_unique<const ServingProgram>(std::move(serving));
+}
+
+const ServingProgram* Programs::For(const Operation& operation) const {
+  if (operation.uneven != nullptr) return nullptr;
+  const ServingProgram* serving = Of(operation.collective);
+  if (serving == nullptr || (HasRoot(operation.collective) && operation.root != serving->own().root)) return nullptr;
+  return serving;
+}
+
+void Programs::CheckPlace(const Operation& operation) const {
+  if (!operation.in_place) return;
+  const ServingProgram* serving = For(operation);
+  if (serving == nullptr || serving->program.in_place) return;
+  Throw(tuttiInvalidArgument,
+        "sendbuff and recvbuff are in place, but {} on this communicator is run by the program {}, which overwrites "
+        "input that it still needs then; pass other memory, or leave {} out of TUTTI_PROGRAM",
+        NameOf(operation.collective), serving->program.name, serving->path);
+}
+
+Conditions Programs::Among(Conditions conditions) const {
+  conditions.max_channels = 1;
+  for (std::size_t c = 0; c < by_collective_.size(); ++c) {
+    if (by_collective_[c] == nullptr) continue;
+    conditions.programs[c] = &by_collective_[c]->program.ranks;
+    conditions.forced.algorithm[c] = tuttiAlgorithmProgram;
+  }
+  return conditions;
+}
+
+}  // namespace tutti
