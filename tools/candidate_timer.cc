@@ -19,6 +19,7 @@
 #include "bench/statistics.h"
 #include "src/bootstrap/rendezvous.h"
 #include "src/launch/launcher.h"
+#include "src/plan/planning.h"
 #include "transports/ring/layout.h"
 
 namespace tutti::tools {
@@ -200,9 +201,9 @@ class Results {
 Conditions HostConditions(int nranks) {
   Conditions conditions;
   conditions.nranks = nranks;
-  conditions.max_channels = Communicator::kMinChannels;
+  conditions.max_channels = kMinChannels;
   conditions.threads = 1;
-  conditions.bulk_capacity = Layout(nranks, Communicator::kMinChannels + 1).bulk_capacity();
+  conditions.bulk_capacity = Layout(nranks, kMinChannels + 1).bulk_capacity();
   return conditions;
 }
 

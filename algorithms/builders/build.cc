@@ -28,7 +28,6 @@ constexpr unsigned Forms(Collectives... collectives) {
 }
 
 struct Entry {
-  std::string_view name;
   Builder build = nullptr;
   unsigned forms = 0;                  // of which collectives, by Bit
   Symmetry symmetry = Symmetry::none;  // where there is no root
@@ -39,22 +38,22 @@ constexpr unsigned kEveryForm = (1u << kScheduledCollectives) - 1;
 
 // Indexed by tuttiAlgorithm_t.
 constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
-    {"none"},
-    {"direct", BuildDirect, kEveryForm, Symmetry::rotation},
-    {"two_shot", BuildTwoShot, Forms(all_reduce, reduce), Symmetry::rotation},
-    {"ring", BuildRing, Forms(all_reduce, reduce_scatter, all_gather, broadcast, reduce), Symmetry::rotation},
-    {"double_binary_tree", BuildDoubleBinaryTree, Forms(all_reduce, broadcast, reduce)},
-    {"recursive", BuildRecursive, Forms(all_reduce, reduce_scatter, all_gather), Symmetry::exchange},
-    {"bruck", BuildBruck, Forms(all_gather, all_to_all), Symmetry::rotation},
-    {"binomial", BuildBinomial, Forms(broadcast, reduce, gather, scatter)},
-    {"grouped", BuildGrouped, Forms(all_reduce)},
-    {"two_level", BuildTwoLevel, Forms(all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce),
+    {},
+    {BuildDirect, kEveryForm, Symmetry::rotation},
+    {BuildTwoShot, Forms(all_reduce, reduce), Symmetry::rotation},
+    {BuildRing, Forms(all_reduce, reduce_scatter, all_gather, broadcast, reduce), Symmetry::rotation},
+    {BuildDoubleBinaryTree, Forms(all_reduce, broadcast, reduce)},
+    {BuildRecursive, Forms(all_reduce, reduce_scatter, all_gather), Symmetry::exchange},
+    {BuildBruck, Forms(all_gather, all_to_all), Symmetry::rotation},
+    {BuildBinomial, Forms(broadcast, reduce, gather, scatter)},
+    {BuildGrouped, Forms(all_reduce)},
+    {BuildTwoLevel, Forms(all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, reduce),
      Symmetry::rotation},
-    {"two_level_tree", BuildTwoLevelTree, Forms(all_reduce, broadcast, reduce)},
-    {"parameter_server", BuildParameterServer, Forms(all_reduce, broadcast, reduce)},
-    {"all_to_all_broadcast", BuildAllToAllBroadcast, Forms(all_reduce)},
-    {"program"},  // whose schedules come from a file (program.h)
-    {"recursive_doubling", BuildRecursiveDoubling, Forms(all_reduce), Symmetry::exchange},
+    {BuildTwoLevelTree, Forms(all_reduce, broadcast, reduce)},
+    {BuildParameterServer, Forms(all_reduce, broadcast, reduce)},
+    {BuildAllToAllBroadcast, Forms(all_reduce)},
+    {},  // whose schedules come from a file (program.h)
+    {BuildRecursiveDoubling, Forms(all_reduce), Symmetry::exchange},
 }};
 
 }  // namespace
@@ -101,17 +100,6 @@ int FabricChannels(tuttiAlgorithm_t algorithm, bool posts) {
     case tuttiAlgorithmTwoLevelTree: return kTrees * kNodeConnections;
     default: return 1;
   }
-}
-
-std::string_view NameOf(tuttiAlgorithm_t algorithm) {
-  return algorithm >= 0 && algorithm < tuttiNumAlgorithms ? kAlgorithms[algorithm].name : "unknown";
-}
-
-std::optional<tuttiAlgorithm_t> AlgorithmFromName(std::string_view name) {
-  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
-    if (kAlgorithms[i].name == name) return static_cast<tuttiAlgorithm_t>(i);
-  }
-  return std::nullopt;
 }
 
 }  // namespace tutti

@@ -5,7 +5,6 @@
 
 #include <optional>
 #include <span>
-#include <string_view>
 
 #include "algorithms/schedule/arrangement.h"
 #include "algorithms/schedule/schedule.h"
@@ -49,9 +48,5 @@ bool IsBaseline(tuttiAlgorithm_t algorithm);
 // How many of a fabric's channels a schedule takes for each channel that the question asks for: channels it makes,
 // times connections (schedule.h).
 int FabricChannels(tuttiAlgorithm_t algorithm, bool posts);
-
-// "direct", "two_shot", "ring", ... and back; nullopt for other words.
-std::string_view NameOf(tuttiAlgorithm_t algorithm);
-std::optional<tuttiAlgorithm_t> AlgorithmFromName(std::string_view name);
 
 }  // namespace tutti

@@ -5,8 +5,6 @@
 
 #include <array>
 
-#include "algorithms/builders/build.h"
-
 namespace tutti {
 namespace {
 
@@ -33,6 +31,12 @@ std::string Spell(const std::vector<Operand>& operands, bool written) {
   return fmt::format("{{{}}}", fmt::join(words, ", "));
 }
 
+// Indexed by tuttiAlgorithm_t.
+constexpr std::array<std::string_view, tuttiNumAlgorithms> kAlgorithmNames = {
+    "none",     "direct",  "two_shot",  "ring",           "double_binary_tree", "recursive",            "bruck",
+    "binomial", "grouped", "two_level", "two_level_tree", "parameter_server",   "all_to_all_broadcast", "program",
+    "recursive_doubling"};
+
 }  // namespace
 
 std::string_view NameOf(Collective collective) {
@@ -41,6 +45,17 @@ std::string_view NameOf(Collective collective) {
       "gather",     "scatter",        "barrier",    "send",       "receive"};
   const auto index = static_cast<std::size_t>(collective);
   return index < kNames.size() ? kNames[index] : "unknown";
+}
+
+std::string_view NameOf(tuttiAlgorithm_t algorithm) {
+  return algorithm >= 0 && algorithm < tuttiNumAlgorithms ? kAlgorithmNames[algorithm] : "unknown";
+}
+
+std::optional<tuttiAlgorithm_t> AlgorithmFromName(std::string_view name) {
+  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
+    if (kAlgorithmNames[i] == name) return static_cast<tuttiAlgorithm_t>(i);
+  }
+  return std::nullopt;
 }
 
 std::string ToString(const Step& step) {

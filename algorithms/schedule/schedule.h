@@ -31,6 +31,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,9 @@ enum class Collective : std::uint8_t {
 inline constexpr int kScheduledCollectives = 8;  // all_reduce .. scatter; the rest are built from these or are one step
 
 std::string_view NameOf(Collective collective);
+// "direct", "two_shot", "ring", ... and back; nullopt for other words.
+std::string_view NameOf(tuttiAlgorithm_t algorithm);
+std::optional<tuttiAlgorithm_t> AlgorithmFromName(std::string_view name);
 constexpr bool IsReducing(Collective c) {
   return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
 }

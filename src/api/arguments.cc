@@ -179,13 +179,6 @@ Operation CheckedReceive(const Caller& caller, const Buffers& buffers, int peer)
   return operation;
 }
 
-Operation Barrier() {
-  Operation operation;  // of one byte that nobody looks at; the communicator has it
-  operation.collective = Collective::barrier;
-  operation.count = 1;
-  return operation;
-}
-
 Operation CheckedAllGatherV(const Caller& caller, const Buffers& buffers, const std::size_t* counts_array,
                             const std::size_t* places_array) {
   CheckType(buffers.type);

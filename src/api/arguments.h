@@ -31,7 +31,6 @@ Operation CheckedGather(const Caller& caller, const Buffers& buffers, int root);
 Operation CheckedScatter(const Caller& caller, const Buffers& buffers, int root);
 Operation CheckedSend(const Caller& caller, const Buffers& buffers, int peer);
 Operation CheckedReceive(const Caller& caller, const Buffers& buffers, int peer);
-Operation Barrier();
 
 // The v-forms; buffers.count is this rank's own (all_gather) or unused.
 Operation CheckedAllGatherV(const Caller& caller, const Buffers& buffers, const std::size_t* counts,

@@ -16,6 +16,7 @@
 #include "src/diagnostics/dump.h"
 #include "src/init/survey.h"
 #include "src/memory/device_buffers.h"
+#include "src/plan/planning.h"
 #include "topology/detect/host.h"
 #include "transports/shm/gather_values.h"
 #include "transports/tcp/listening.h"

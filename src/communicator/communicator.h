@@ -66,9 +66,6 @@ struct Active {
 
 class Communicator {
  public:
-  // Two-level trees take four channels (FabricChannels), so a communicator has at least that many.
-  static constexpr int kMinChannels = 4;
-
   // Collective. `cancel` is looked at while waiting for other ranks, and `joining` until all have come, in its place:
   // from then on what ends one of them is known to all.
   Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel,

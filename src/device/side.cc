@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/rounding.h"
 #include "src/memory/device_buffers.h"
+#include "src/plan/planning.h"
 #include "transports/shm/gather_values.h"
 
 namespace tutti {
@@ -104,7 +105,6 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, int rank, int nranks, const All
     for (const auto& other : rooms) ranks += std::memcmp(&other.uuid, &room.uuid, sizeof room.uuid) == 0;
     sharing = std::max(sharing, ranks);
   }
-  constexpr int kFewestChannels = 4;  // what the two-level trees take (Communicator::kMinChannels)
   DevicePlanContext context;
   context.conditions = setup.conditions;
   context.conditions.threads = 0;
@@ -113,7 +113,7 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, int rank, int nranks, const All
   const bool one_device = one_host && sharing == static_cast<std::uint32_t>(nranks);
   context.conditions.most_lanes = std::max(1, static_cast<int>(blocks / sharing));
   context.conditions.max_channels =
-      std::clamp(context.conditions.most_lanes, kFewestChannels, one_device ? kMostChannelsOfOneGpu : kMostGpuChannels);
+      std::clamp(context.conditions.most_lanes, kMinChannels, one_device ? kMostChannelsOfOneGpu : kMostGpuChannels);
 
   shm_ = std::make_unique<Fabric>(rank, *setup.hosts, 1, *setup.settings, all_gather, deadline);
   fabric_ = std::make_unique<DeviceFabric>(*device_, context.conditions.max_channels + kMessageChannels, *shm_,

@@ -9,7 +9,6 @@
 
 #include "base/datatype.h"
 #include "base/made_once.h"
-#include "src/api/arguments.h"
 #include "src/launch/locked_together.h"
 
 namespace tutti {

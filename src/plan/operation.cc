@@ -29,6 +29,13 @@ std::uint64_t PackCall(const Operation& operation) {
          op << kOpShift | flags << kFlagShift | root << kRootShift;
 }
 
+Operation Barrier() {
+  Operation operation;
+  operation.collective = Collective::barrier;
+  operation.count = 1;
+  return operation;
+}
+
 std::uint64_t SignatureOf(const Operation& operation) {
   if (operation.point_to_point()) {
     // The pair agrees on type and length only; who sends is clear from the connection.

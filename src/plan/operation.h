@@ -55,6 +55,9 @@ struct Operation {
   bool point_to_point() const { return collective == Collective::send || collective == Collective::receive; }
 };
 
+// An all-reduce of one byte that nobody looks at; the communicator has it.
+Operation Barrier();
+
 // Whether a rank may do its part of the collective without hearing from any other rank: a root that only sends, a
 // contribution that is only sent, blocks that are empty.
 inline bool MayEndAlone(const Operation& operation) {

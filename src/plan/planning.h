@@ -10,6 +10,9 @@
 
 namespace tutti {
 
+// Two-level trees take four channels (FabricChannels), so a communicator has at least that many.
+inline constexpr int kMinChannels = 4;
+
 // What tells plans apart.
 struct PlanKey {
   std::uint64_t call;  // PackCall

@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "selection/tuner/calibration.h"
 #include "src/bootstrap/rank_zero.h"
-#include "src/communicator/communicator.h"
+#include "src/plan/planning.h"
 
 namespace tutti {
 namespace {
@@ -43,7 +43,7 @@ Selector::Selector(Conditions conditions, const Programs& programs, const Proces
                    const AllGather& all_gather)
     : conditions_(std::move(conditions)), program_conditions_(programs.Among(conditions_)), network_(network) {
   // What was measured was one host; and more channels, for a program's connections, make slots shorter.
-  const bool as_calibrated = conditions_.one_host && conditions_.max_channels <= Communicator::kMinChannels;
+  const bool as_calibrated = conditions_.one_host && conditions_.max_channels <= kMinChannels;
   const auto shipped = FromRankZero(rank, all_gather, [&] {
     const Calibration calibration = LoadCalibration(settings.calibration, processors.of_host);
     costs_ = calibration.costs;
