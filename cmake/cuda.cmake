@@ -21,15 +21,9 @@ if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES ccache)
   set(TUTTI_NVCC_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 # A multiply and an add stay two roundings, as on the host.
-set(nvcc_flags -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include)
-# What kernels include.
-set(kernel_headers executors/cuda/kernels/copy.h executors/cuda/kernels/device.h executors/cuda/kernels/device_plan.h executors/cuda/kernels/element.h
-                   executors/cuda/kernels/fill.h executors/cuda/kernels/interpret.h executors/cuda/kernels/lane_cache.h executors/cuda/kernels/launch.h executors/cuda/kernels/move.h
-                   executors/cuda/kernels/operands.h executors/cuda/kernels/packet.h executors/cuda/kernels/places.h executors/cuda/kernels/reduction.h executors/cuda/kernels/tell.h
-                   executors/cuda/kernels/units.h transports/cuda/ring.h transports/ring/slot.h
-                   transports/ring/slot_arithmetic.h algorithms/schedule/schedule.h algorithms/schedule/strided.h base/divisor.h base/lowp.h include/tutti/tutti.h)
-list(TRANSFORM kernel_headers PREPEND ${PROJECT_SOURCE_DIR}/)
-set(kernel_folder ${CMAKE_CURRENT_BINARY_DIR}/kernels)
+set(nvcc_flags -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -I${PROJECT_SOURCE_DIR}
+               -I${PROJECT_SOURCE_DIR}/include)
+set(kernel_folder ${PROJECT_BINARY_DIR}/kernels)
 file(MAKE_DIRECTORY ${kernel_folder})
 
 # tutti_kernel_image(OUT SOURCE NAME): compiles SOURCE for all architectures and packs it; OUT is the image's path.
@@ -41,7 +35,9 @@ function(tutti_kernel_image out source name)
     add_custom_command(
       OUTPUT ${cubin}
       COMMAND ${TUTTI_NVCC_LAUNCHER} ${TUTTI_NVCC} ${nvcc_flags} -arch=sm_${architecture} -cubin -o ${cubin} ${source}
-      DEPENDS ${source} ${kernel_headers}
+              -MD -MT ${cubin} -MF ${cubin}.d
+      DEPENDS ${source}
+      DEPFILE ${cubin}.d
       COMMENT "Compiling ${name} for sm_${architecture}"
       VERBATIM)
     list(APPEND images ${cubin})
@@ -54,14 +50,8 @@ function(tutti_kernel_image out source name)
     OUTPUT ${image}
     COMMAND ${TUTTI_NVCC_LAUNCHER} ${TUTTI_NVCC} ${nvcc_flags} -arch=compute_${newest} -ptx -o ${ptx} ${source}
     COMMAND ${TUTTI_FATBINARY} --create=${image} -64 --compress=true ${image_arguments} --image3=kind=ptx,sm=${newest},file=${ptx}
-    DEPENDS ${images} ${source} ${kernel_headers}
+    DEPENDS ${images} ${source}
     COMMENT "Compiling ${name} to PTX for compute_${newest}, and packing it"
     VERBATIM)
   set(${out} ${image} PARENT_SCOPE)
 endfunction()
-
-tutti_kernel_image(TUTTI_KERNEL_IMAGE ${PROJECT_SOURCE_DIR}/executors/cuda/kernels/kernels.cu kernels)
-execute_process(COMMAND ${TUTTI_NVCC} --version OUTPUT_VARIABLE nvcc_version)
-string(REGEX MATCH "release ([0-9]+)" nvcc_version "${nvcc_version}")
-set_source_files_properties(executors/cuda/kernel_module.cc PROPERTIES COMPILE_DEFINITIONS "TUTTI_KERNEL_IMAGE=\"${TUTTI_KERNEL_IMAGE}\";TUTTI_KERNEL_CUDA_MAJOR=${CMAKE_MATCH_1}"
-                                                                       OBJECT_DEPENDS ${TUTTI_KERNEL_IMAGE})

@@ -1,0 +1,21 @@
+# Run by tutti_module (modules.cmake) in the project's root, before a module is compiled: fails if a file of MODULE
+# includes a header of a module that is not in USED, or if a source of its folder is not in KNOWN.
+cmake_minimum_required(VERSION 3.25)
+file(GLOB files RELATIVE ${CMAKE_SOURCE_DIR} ${MODULE}/*.h ${MODULE}/*.cc ${MODULE}/*.cu)
+foreach(file IN LISTS files)
+  if(file MATCHES "\\.cc$" AND NOT "${CMAKE_SOURCE_DIR}/${file}" IN_LIST KNOWN)
+    message(SEND_ERROR "${file} belongs to no target: name it in the CMakeLists.txt of its module")
+  endif()
+  if(file MATCHES "_(test|testing|fuzz|microbench)\\.(h|cc)$")
+    continue()
+  endif()
+  file(STRINGS ${file} includes REGEX "^ *# *include \"")
+  foreach(include IN LISTS includes)
+    string(REGEX REPLACE ".*\"(.*)\".*" "\\1" header "${include}")
+    cmake_path(GET header PARENT_PATH folder)
+    # Headers that are elsewhere (include/tutti/) are public.
+    if(EXISTS ${CMAKE_SOURCE_DIR}/${header} AND NOT folder STREQUAL MODULE AND NOT folder IN_LIST USED)
+      message(SEND_ERROR "${file} includes ${header}, but ${MODULE} does not use ${folder}. If it may, say so in its CMakeLists.txt.")
+    endif()
+  endforeach()
+endforeach()

@@ -1,0 +1,80 @@
+# The modules of the library. A module is a folder, a target and a namespace. It is declared after the modules that it
+# uses, so no two modules can use each other, and its files include only headers of modules that it uses:
+# check_includes.cmake stops the build otherwise.
+#
+# tutti_module(FOLDER
+#              USES module...         folders, from the project's root; what they use may be used, too
+#              LINKS target...        other libraries
+#              SOURCES file...        those of the library; none: a module of headers
+#              UNUSED file...         sources that this build has no use for
+#              TESTS file...          for tutti_unit_tests
+#              BENCHMARKS file...     for tutti-microbench
+#              FUZZ file...           one program each (fuzz.cmake)
+#              FUZZ_USES module...)   what those need besides the module itself
+# FOLDER and the files are relative to the calling CMakeLists.txt. The target is tutti_ and the folder from the project's
+# root, with _ for /. Tests, benchmarks and fuzz targets, and headers named *_testing.h, may include any module.
+set(TUTTI_CHECK_INCLUDES ${CMAKE_CURRENT_LIST_DIR}/check_includes.cmake)
+
+function(tutti_module folder)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "USES;LINKS;SOURCES;UNUSED;TESTS;BENCHMARKS;FUZZ;FUZZ_USES")
+  cmake_path(ABSOLUTE_PATH folder NORMALIZE OUTPUT_VARIABLE path)
+  string(REGEX REPLACE "/$" "" path ${path})
+  cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE module)
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "${module}: tutti_module does not know ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  string(REPLACE "/" "_" name tutti_${module})
+
+  set(used)
+  set(used_targets)
+  foreach(other IN LISTS arg_USES)
+    string(REPLACE "/" "_" target tutti_${other})
+    if(NOT TARGET ${target})
+      message(FATAL_ERROR "${module} uses ${other}, which is not below it: no module of this name is declared before")
+    endif()
+    get_property(further GLOBAL PROPERTY TUTTI_USED_BY_${other})
+    list(APPEND used ${other} ${further})
+    list(APPEND used_targets ${target})
+  endforeach()
+  list(REMOVE_DUPLICATES used)
+  set_property(GLOBAL PROPERTY TUTTI_USED_BY_${module} ${used})
+  set_property(GLOBAL APPEND PROPERTY TUTTI_MODULES ${module})
+  set_property(GLOBAL PROPERTY TUTTI_USES_OF_${module} ${arg_USES})
+
+  foreach(kind SOURCES UNUSED TESTS BENCHMARKS FUZZ)
+    list(TRANSFORM arg_${kind} PREPEND ${path}/)
+  endforeach()
+  foreach(kind TESTS BENCHMARKS FUZZ)
+    set_property(GLOBAL APPEND PROPERTY TUTTI_${kind} ${arg_${kind}})
+  endforeach()
+  foreach(source IN LISTS arg_FUZZ)
+    set_property(GLOBAL PROPERTY TUTTI_FUZZ_USES_${source} ${module} ${arg_FUZZ_USES})
+  endforeach()
+
+  if(arg_SOURCES)
+    add_library(${name} STATIC ${arg_SOURCES})
+    set(reach PUBLIC)
+    # The modules hold what only tools call: the linker leaves it out of the library.
+    target_compile_options(${name} PRIVATE -ffunction-sections -fdata-sections)
+    target_precompile_headers(${name} REUSE_FROM tutti_precompiled)
+  else()
+    add_library(${name} INTERFACE)
+    set(reach INTERFACE)
+  endif()
+  target_include_directories(${name} ${reach} ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(${name} ${reach} tutti_options ${used_targets} ${arg_LINKS})
+
+  file(GLOB files CONFIGURE_DEPENDS ${path}/*.h ${path}/*.cc ${path}/*.cu)
+  set(known ${arg_SOURCES} ${arg_UNUSED} ${arg_TESTS} ${arg_BENCHMARKS} ${arg_FUZZ})
+  set(checked ${PROJECT_BINARY_DIR}/modules/${name}.checked)
+  add_custom_command(
+    OUTPUT ${checked}
+    COMMAND ${CMAKE_COMMAND} -D "MODULE=${module}" -D "USED=${used}" -D "KNOWN=${known}" -P ${TUTTI_CHECK_INCLUDES}
+    COMMAND ${CMAKE_COMMAND} -E touch ${checked}
+    DEPENDS ${files} ${TUTTI_CHECK_INCLUDES}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+    COMMENT "Checking what ${module} includes"
+    VERBATIM)
+  add_custom_target(${name}_checked DEPENDS ${checked})
+  add_dependencies(${name} ${name}_checked)
+endfunction()

@@ -1,0 +1,1 @@
+// Nothing: the target is there for the headers that it precompiles (CMakeLists.txt).
