@@ -36,10 +36,10 @@ struct Page {
 class ParallelDocs : public ::testing::TestWithParam<Page> {};
 INSTANTIATE_TEST_SUITE_P(
     Pages, ParallelDocs,
-    ::testing::Values(Page{"parallel_context", {"context_parallel_test.cc"}, 5},
-                      Page{"parallel_pipeline", {"pipeline_toy.h", "pipeline_test.cc"}, 10},
-                      Page{"parallel_sharded", {"fully_sharded_toy.h"}, 15},
-                      Page{"parallel_experts", {"moe_layer_test.cc", "replica_router_test.cc"}, 20}),
+    ::testing::Values(Page{"parallel_context", {"context/context_parallel_test.cc"}, 5},
+                      Page{"parallel_pipeline", {"pipeline/pipeline_toy.h", "pipeline/pipeline_test.cc"}, 10},
+                      Page{"parallel_sharded", {"sharded/fully_sharded_toy.h"}, 15},
+                      Page{"parallel_experts", {"expert/moe_layer_test.cc", "serving/replica_router_test.cc"}, 20}),
     [](const auto& info) { return info.param.page; });
 
 TEST_P(ParallelDocs, EveryLineOfCodeIsATests) {

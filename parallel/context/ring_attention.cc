@@ -1,0 +1,225 @@
+#include "tutti/parallel/ring_attention.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "parallel/compute/joining.h"
+#include "tutti/parallel/error.h"
+#include "tutti/parallel/p2p_communication.h"
+
+namespace tutti::parallel {
+namespace {
+
+constexpr std::size_t kParts = 3, kWidth = 4;  // which dimensions of qkv they are
+constexpr std::size_t kPair = 2;               // parts that are keys and values
+
+void RequireMixed(const char* what, const Tensor& qkv) {
+  if (qkv.dtype != tuttiBfloat16) require_type(what, qkv, tuttiFloat32);
+  if (qkv.shape.size() == kWidth + 1 && qkv.shape[kParts] > kPair) return;
+  throw Error(tuttiInvalidArgument,
+              fmt::format("{} has shape {}, but [rows, batch, kv_heads, heads / kv_heads + 2, width] is expected", what,
+                          describe(qkv.shape)));
+}
+
+// How many heads see a head of keys and values.
+std::size_t GroupSizeOf(const Tensor& qkv) { return qkv.shape[kParts] - kPair; }
+Shape OfHeads(const Tensor& qkv, std::size_t width) {
+  return {qkv.shape[0], qkv.shape[1], qkv.shape[2] * GroupSizeOf(qkv), width};
+}
+Shape OfPairs(const Tensor& qkv) { return {qkv.shape[0], qkv.shape[1], qkv.shape[2], kPair, qkv.shape[kWidth]}; }
+
+void Require(const char* what, const Tensor& tensor, const Shape& shape, tuttiDataType_t dtype) {
+  require_type(what, tensor, dtype);
+  require_shape(what, tensor, shape);
+}
+
+// A row for each group of heads of each position of each sample, with `parts` of it.
+Tensor GroupMatrix(const Tensor& tensor, const Tensor& qkv, std::size_t parts) {
+  return {tensor.data, {qkv.shape[0] * qkv.shape[1] * qkv.shape[2], parts * qkv.shape[kWidth]}, tensor.dtype};
+}
+
+Buffer PackedKeysAndValues(Compute& compute, const Tensor& qkv) {
+  Buffer packed(compute, OfPairs(qkv), qkv.dtype);
+  const std::size_t width = qkv.shape[kWidth];
+  compute.copy_columns(GroupMatrix(qkv, qkv, qkv.shape[kParts]), GroupSizeOf(qkv) * width,
+                       GroupMatrix(packed, qkv, kPair), 0, kPair * width);
+  return packed;
+}
+
+// What of them a block has.
+HeadRows QueriesOf(const AttentionBlock& block, const HeadRows& rows) {
+  return rows.range(block.first_query, block.queries);
+}
+HeadRows KeysOf(const AttentionBlock& block, const HeadRows& rows) { return rows.range(block.first_key, block.keys); }
+// pairs: keys and values, perhaps with queries.
+AttentionInputs InputsOf(const AttentionBlock& block, const Tensor& qkv, const Tensor& pairs) {
+  return {QueriesOf(block, queries_of(qkv)), KeysOf(block, keys_of(pairs)), KeysOf(block, values_of(pairs)), block.mask,
+          block.lead};
+}
+
+}  // namespace
+
+// Which blocks come here, and where they go on to: in step s this rank has the block of the rank s places before it,
+// its owner.
+class RingAttention::Route {
+ public:
+  Route(const RingAttention& ring, std::size_t rows)
+      : ring_(ring),
+        rows_(rows),
+        size_(static_cast<std::size_t>(ring.group_.size())),
+        rank_(static_cast<std::size_t>(ring.group_.rank())) {
+    for (std::size_t owner = 0; owner < size_; ++owner) {
+      reach_.push_back(reach_of_keys(ring.placement_, ring.mask_, rows, owner, size_));
+    }
+  }
+
+  std::size_t size() const { return size_; }
+  bool is_shared() const { return reach_[rank_] > 0; }
+  // In step 0 everybody has his own.
+  bool comes(std::size_t step) const { return step < size_ && step <= reach_[OwnerAt(step)]; }
+  bool goes_on(std::size_t step) const { return step < size_ && step < reach_[OwnerAt(step)]; }
+  int next() const { return static_cast<int>((rank_ + 1) % size_); }
+  int previous() const { return static_cast<int>((rank_ + size_ - 1) % size_); }
+  // Where gradients go after the step in which this rank has added to them, which comes(): with their keys, or home.
+  int next_of_gradients(std::size_t step) const { return goes_on(step) ? next() : static_cast<int>(OwnerAt(step)); }
+  // The rank whose step is the last one of this rank's own block, if it is that step.
+  std::optional<int> last_reader(std::size_t step) const {
+    if (!is_shared() || step != reach_[rank_]) return std::nullopt;
+    return static_cast<int>((rank_ + step) % size_);
+  }
+  std::vector<AttentionBlock> blocks(std::size_t step) const {
+    return visible_blocks(ring_.placement_, ring_.mask_, rows_, rank_, OwnerAt(step), size_);
+  }
+
+ private:
+  std::size_t OwnerAt(std::size_t step) const { return (rank_ + size_ - step) % size_; }
+
+  const RingAttention& ring_;
+  std::size_t rows_, size_, rank_;
+  std::vector<std::size_t> reach_;  // by owner
+};
+
+void RingAttention::forward(const Tensor& qkv, const Tensor& out, const Tensor& lse) {
+  RequireMixed("qkv", qkv);
+  Require("out", out, OfHeads(qkv, qkv.shape[kWidth]), qkv.dtype);
+  Require("lse", lse, OfHeads(qkv, 1), tuttiFloat32);
+  auto& compute = attention_.compute();
+  const Route route(*this, qkv.shape[0]);
+  const Buffer sums(compute, lse.shape);
+  Buffer wide;  // float32, where `out` is not
+  if (out.dtype != tuttiFloat32) wide = Buffer(compute, out.shape);
+  const Tensor weighted = out.dtype == tuttiFloat32 ? out : wide.tensor();
+  const SoftmaxState state{weighted, lse, sums.tensor()};
+  Buffer here, arriving;  // keys and values
+  OverlappedCommunication passing(compute, group_);
+
+  for (const Tensor& each : {weighted, lse, sums.tensor()}) compute.zero(each);
+  if (route.is_shared()) here = PackedKeysAndValues(compute, qkv);
+  for (std::size_t step = 0; step < route.size(); ++step) {
+    std::vector<P2POp> operations;
+    if (route.goes_on(step)) operations.push_back({P2P::isend, here, route.next()});
+    if (route.comes(step + 1)) {
+      if (arriving.tensor().data == nullptr) arriving = Buffer(compute, OfPairs(qkv), qkv.dtype);
+      operations.push_back({P2P::irecv, arriving, route.previous()});
+    }
+    if (!operations.empty()) batch_isend_irecv(group_, operations, passing.fork());
+    for (const auto& block : route.blocks(step)) {
+      attention_.attend(InputsOf(block, qkv, step == 0 ? qkv : here.tensor()),
+                        {QueriesOf(block, state.out), QueriesOf(block, state.maxima), QueriesOf(block, state.sums)});
+    }
+    passing.join();
+    std::swap(here, arriving);
+  }
+  attention_.finish(state, out);
+}
+
+void RingAttention::backward(const Tensor& qkv, const Tensor& out, const Tensor& lse, const Tensor& grad_out,
+                             const Tensor& grad_qkv) {
+  RequireMixed("qkv", qkv);
+  Require("grad_qkv", grad_qkv, qkv.shape, qkv.dtype);
+  for (const auto& [what, tensor] : {std::pair{"out", &out}, std::pair{"grad_out", &grad_out}}) {
+    Require(what, *tensor, OfHeads(qkv, qkv.shape[kWidth]), qkv.dtype);
+  }
+  Require("lse", lse, OfHeads(qkv, 1), tuttiFloat32);
+  auto& compute = attention_.compute();
+  const Route route(*this, qkv.shape[0]);
+  const Buffer delta(compute, lse.shape);
+  // Gradients are added up where they belong, or if that is not float32 or other ranks add to them, too, in a tensor of
+  // their own.
+  const bool rounds = qkv.dtype != tuttiFloat32;
+  const auto summed = [&](bool apart, const Shape& shape) {
+    Buffer sum;
+    if (apart) {
+      sum = Buffer(compute, shape);
+      compute.zero(sum);
+    }
+    return sum;
+  };
+  const Buffer of_queries = summed(rounds, OfHeads(qkv, qkv.shape[kWidth]));
+  const Buffer own = summed(rounds || route.is_shared(), OfPairs(qkv));  // of this rank's keys and values
+  const HeadRows grad_q = rounds ? HeadRows(of_queries.tensor()) : queries_of(grad_qkv);
+  const auto add = [&](std::size_t step, const Tensor& pairs, const Tensor& grads) {
+    for (const auto& block : route.blocks(step)) {
+      attention_.attend_backward(InputsOf(block, qkv, pairs), QueriesOf(block, grad_out), QueriesOf(block, lse),
+                                 QueriesOf(block, delta.tensor()), QueriesOf(block, grad_q),
+                                 KeysOf(block, keys_of(grads)), KeysOf(block, values_of(grads)));
+    }
+  };
+
+  Buffer here, arriving;  // keys and values
+  // Gradients of keys and values: of those that are here, by this rank; of those that were here before, by all ranks
+  // that have seen them; the same on their way to this rank; and of this rank's own, by all others.
+  Buffer mine, leaving, coming, home;
+  const auto made = [&](Buffer& buffer) -> const Tensor& {
+    if (buffer.tensor().data == nullptr) buffer = Buffer(compute, OfPairs(qkv));
+    return buffer;
+  };
+  OverlappedCommunication passing(compute, group_);
+
+  attention_.attend_delta(out, grad_out, delta.tensor());
+  if (!rounds) compute.zero(grad_qkv);
+  if (route.is_shared()) here = PackedKeysAndValues(compute, qkv);
+  for (std::size_t step = 0; step <= route.size(); ++step) {
+    std::vector<P2POp> operations;
+    if (route.goes_on(step)) operations.push_back({P2P::isend, here, route.next()});
+    if (route.comes(step + 1)) {
+      if (arriving.tensor().data == nullptr) arriving = Buffer(compute, OfPairs(qkv), qkv.dtype);
+      operations.push_back({P2P::irecv, arriving, route.previous()});
+    }
+    // A step behind keys and values, from the second one on: nobody adds to the gradients before the first.
+    const bool follows = step >= 2;
+    const bool sums_come = follows && route.comes(step);
+    const auto last_reader = follows ? route.last_reader(step - 1) : std::nullopt;
+    if (follows && route.comes(step - 1)) {
+      operations.push_back({P2P::isend, leaving, route.next_of_gradients(step - 1)});
+    }
+    if (sums_come) operations.push_back({P2P::irecv, made(coming), route.previous()});
+    if (last_reader) operations.push_back({P2P::irecv, made(home), *last_reader});
+    if (!operations.empty()) batch_isend_irecv(group_, operations, passing.fork());
+
+    if (step == 0) {
+      add(step, qkv, own.tensor().data == nullptr ? grad_qkv : own.tensor());
+    } else if (route.comes(step)) {
+      compute.zero(made(mine));
+      add(step, here, mine);
+    }
+    passing.join();
+    if (sums_come) compute.copy(coming, mine, true);
+    if (last_reader) compute.copy(home, own, true);
+    std::swap(mine, leaving);
+    std::swap(here, arriving);
+  }
+
+  const std::size_t width = qkv.shape[kWidth], queries = GroupSizeOf(qkv);
+  const Tensor to = GroupMatrix(grad_qkv, qkv, qkv.shape[kParts]);
+  if (of_queries.tensor().data != nullptr) {
+    compute.copy_columns(GroupMatrix(of_queries, qkv, queries), 0, to, 0, queries * width);
+  }
+  if (own.tensor().data != nullptr) {
+    compute.copy_columns(GroupMatrix(own, qkv, kPair), 0, to, queries * width, kPair * width);
+  }
+}
+
+}  // namespace tutti::parallel

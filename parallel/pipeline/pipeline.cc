@@ -1,0 +1,207 @@
+#include "tutti/parallel/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <stdexcept>
+#include <utility>
+
+#include "parallel/pipeline/pipeline_memory.h"
+#include "parallel/pipeline/pipeline_negotiation.h"
+#include "tutti/parallel/error.h"
+#include "tutti/parallel/p2p_communication.h"
+#include "tutti/parallel/pipeline_verify.h"
+
+namespace tutti::parallel {
+namespace {
+
+std::size_t BytesOf(const TensorSpec& spec) { return Tensor(nullptr, spec.shape, spec.dtype).bytes(); }
+
+// `call`'s result; an Error of it says where the pipeline stood. `when`: "before ...".
+template <typename Call>
+auto Placed(const ProcessGroup& group, const std::string& when, const Call& call) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("pipeline stage {} of {} was stopped {} (ranks are stages here): {}",
+                                          group.rank(), group.size(), when, error.what()));
+  }
+}
+
+// Of the tensor that lies in such a buffer.
+const std::optional<TensorSpec>& SpecOf(const std::vector<PipelineEnds>& chunks, const BufferUse& use) {
+  const auto& ends = chunks[static_cast<std::size_t>(use.chunk)];
+  const bool is_input = use.buffer == PipelineBuffer::input || use.buffer == PipelineBuffer::grad_input;
+  return is_input ? ends.input : ends.output;
+}
+
+}  // namespace
+
+std::string describe(const TensorSpec& spec) { return fmt::format("{} {}", name_of(spec.dtype), describe(spec.shape)); }
+
+std::shared_ptr<void> allocate_memory(std::size_t bytes) {
+  void* memory = nullptr;
+  check(tuttiMemAlloc(&memory, std::max<std::size_t>(bytes, 1)));
+  return {memory, [](void* each) { tuttiMemFree(each); }};
+}
+
+// One batch on this stage, agreed with the others.
+class PipelineParallel::Batch {
+ public:
+  Batch(PipelineParallel& pipeline, const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps,
+        tuttiStream_t stream)
+      : pipeline_(pipeline), schedule_(schedule), steps_(steps), stream_(stream) {
+    for (const auto& [bytes, memory] : pipeline.memory_) {
+      for (const auto& each : memory) free_[bytes].push_back(each.get());
+    }
+  }
+
+  void Run() {
+    const auto& actions = schedule_.actions[static_cast<std::size_t>(stage())];
+    for (std::size_t place = 0; place < actions.size(); ++place) {
+      Exchange(place, fmt::format("before {}", describe(actions[place])));
+      Do(actions[place]);
+    }
+    Exchange(actions.size(), "after its last action");
+  }
+
+ private:
+  int stage() const { return pipeline_.group_.rank(); }
+
+  // It has been counted: there is one free.
+  const Tensor* Take(const BufferUse& use) {
+    const auto& spec = *SpecOf(pipeline_.chunks_, use);
+    auto& free = free_.at(BytesOf(spec));
+    const auto taken = in_use_.emplace(use, Tensor(free.back(), spec.shape, spec.dtype)).first;
+    free.pop_back();
+    return &taken->second;
+  }
+  void Release(const BufferUse& use) {
+    const auto node = in_use_.extract(use);
+    free_.at(node.mapped().bytes()).push_back(node.mapped().data);
+  }
+
+  void Exchange(std::size_t place, const std::string& when) {
+    for (const auto& exchange : exchanges_before(schedule_, stage(), place)) {
+      std::vector<P2POp> operations;
+      for (const auto& send : exchange.sends) {
+        operations.push_back({P2P::isend, in_use_.at(sent_from(send)), send.to});
+      }
+      for (const auto& receive : exchange.receives) {
+        operations.push_back({P2P::irecv, *Take(received_in(schedule_, receive)), receive.from});
+      }
+      Placed(pipeline_.group_, when, [&] { batch_isend_irecv(pipeline_.group_, operations, stream_); });
+      for (const auto& send : exchange.sends) Release(sent_from(send));
+    }
+  }
+
+  void Do(const PipelineAction& action) {
+    const auto& [pass, microbatch, chunk] = action;
+    const auto made = transfer_of(schedule_, stage(), action);
+    const Tensor* const makes = made ? Take(sent_from(*made)) : nullptr;
+    const Tensor* const input = InUse({PipelineBuffer::input, chunk, microbatch});
+    const Tensor* const grad_output = InUse({PipelineBuffer::grad_output, chunk, microbatch});
+    auto& step = *steps_[static_cast<std::size_t>(chunk)];
+    switch (pass) {
+      case PipelinePass::forward: step.forward(microbatch, input, makes); break;
+      case PipelinePass::backward: step.backward(microbatch, input, grad_output, makes); break;
+      case PipelinePass::backward_input: Split(step).backward_input(microbatch, input, grad_output, makes); break;
+      case PipelinePass::backward_weight: Split(step).backward_weight(microbatch, input, grad_output); break;
+    }
+    for (const auto& use : last_read_by(schedule_, stage(), action)) Release(use);
+  }
+  const Tensor* InUse(const BufferUse& use) const {
+    const auto found = in_use_.find(use);
+    return found == in_use_.end() ? nullptr : &found->second;
+  }
+  static SplitBackwardStep& Split(PipelineStep& step) { return dynamic_cast<SplitBackwardStep&>(step); }
+
+  PipelineParallel& pipeline_;
+  const PipelineSchedule& schedule_;
+  const std::vector<PipelineStep*>& steps_;
+  tuttiStream_t stream_;
+  std::map<std::size_t, std::vector<void*>> free_;  // by size
+  std::map<BufferUse, Tensor> in_use_;
+};
+
+PipelineParallel::PipelineParallel(ProcessGroup& group, std::vector<PipelineEnds> chunks, Allocate allocate)
+    : group_(group), chunks_(std::move(chunks)), allocate_(std::move(allocate)) {}
+
+PipelineParallel::PipelineParallel(ProcessGroup& group, std::optional<TensorSpec> input,
+                                   std::optional<TensorSpec> output, Allocate allocate)
+    : PipelineParallel(group, {{std::move(input), std::move(output)}}, std::move(allocate)) {}
+
+void PipelineParallel::Prepare(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps) {
+  require_verified(schedule);
+  if (schedule.stages != group_.size()) {
+    throw Error(tuttiInvalidArgument, fmt::format("the schedule has {} stages, but the pipeline's group {} ranks",
+                                                  schedule.stages, group_.size()));
+  }
+  for (const auto& [what, count] : {std::pair{"chunks", chunks_.size()}, std::pair{"steps", steps.size()}}) {
+    if (std::cmp_equal(count, schedule.chunks)) continue;
+    throw Error(tuttiInvalidArgument,
+                fmt::format("the schedule \"{}\" has {} model chunks a stage, but the pipeline was given {} {}",
+                            schedule.name, schedule.chunks, count, what));
+  }
+  for (const auto& action : schedule.actions[static_cast<std::size_t>(group_.rank())]) {
+    const bool is_part = action.pass == PipelinePass::backward_input || action.pass == PipelinePass::backward_weight;
+    const auto* const step = steps[static_cast<std::size_t>(action.chunk)];
+    if (!is_part || dynamic_cast<const SplitBackwardStep*>(step) != nullptr) continue;
+    throw Error(
+        tuttiInvalidArgument,
+        fmt::format("the schedule \"{}\" does backwards in two parts (backward_input, backward_weight), but the "
+                    "step of chunk {} has one (backward): derive it from SplitBackwardStep",
+                    schedule.name, action.chunk));
+  }
+  const auto bytes_of = [&](const BufferUse& use) {
+    const auto& spec = SpecOf(chunks_, use);
+    return spec ? BytesOf(*spec) : 0;  // the stages do not fit then: all will be told
+  };
+  for (const auto& [bytes, count] : most_in_use(schedule, group_.rank(), bytes_of)) {
+    auto& memory = memory_[bytes];
+    while (memory.size() < count) memory.push_back(allocate_(bytes));
+  }
+}
+
+void PipelineParallel::Negotiate(const PipelineSchedule& schedule, const std::string& trouble) {
+  auto mine = TermsOf(schedule);
+  mine.trouble = trouble;
+  std::vector<PipelineTerms> all;
+  for (std::size_t chunk = 0; chunk == 0 || std::cmp_less(chunk, schedule.chunks); ++chunk) {
+    // A stage that has fewer chunks than its schedule is in trouble, which is told first.
+    if (chunk < chunks_.size()) mine.takes = chunks_[chunk].input, mine.gives = chunks_[chunk].output;
+    const auto terms = Placed(group_, "while agreeing on a batch", [&] { return Gather(group_, mine); });
+    RequireSameSchedule(terms);
+    std::ranges::copy(terms, std::back_inserter(all));
+  }
+  RequireFitting(all);
+}
+
+void PipelineParallel::run(const PipelineSchedule& schedule, PipelineStep& step, tuttiStream_t stream) {
+  run(schedule, std::vector<PipelineStep*>{&step}, stream);
+}
+
+void PipelineParallel::run(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps,
+                           tuttiStream_t stream) {
+  // What is wrong here alone is told to all: else they would wait for this stage.
+  std::string trouble;
+  try {
+    Prepare(schedule, steps);
+  } catch (const std::exception& error) {
+    trouble = error.what();
+  }
+  Negotiate(schedule, trouble);
+  try {
+    Batch(*this, schedule, steps, stream).Run();
+  } catch (...) {
+    // What is under way on a stream of the host ends before its memory may go: the pipeline's, when its owner leaves,
+    // too. (A CUDA stream is refused: freeing its device's memory waits for it.) Then stages that wait for this one
+    // learn that it has left the batch.
+    if (stream != nullptr) tuttiStreamSynchronize(stream);
+    group_.revoke();
+    throw;
+  }
+}
+
+}  // namespace tutti::parallel

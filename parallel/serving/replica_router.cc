@@ -1,0 +1,138 @@
+#include "tutti/parallel/replica_router.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "parallel/serving/replica_link.h"
+
+namespace tutti::parallel {
+namespace {
+
+void CheckLayout(const ReplicaLayout& layout) {
+  std::vector<int> seen{layout.front};
+  for (const auto& replica : layout.replicas) {
+    if (replica.empty()) throw Error(tuttiInvalidArgument, "a replica has 0 ranks, but at least 1 is needed");
+    seen.insert(seen.end(), replica.begin(), replica.end());
+  }
+  if (layout.replicas.empty()) throw Error(tuttiInvalidArgument, "there are 0 replicas, but at least 1 is needed");
+  std::ranges::sort(seen);
+  const auto twice = std::ranges::adjacent_find(seen);
+  if (twice == seen.end()) return;
+  throw Error(tuttiInvalidArgument,
+              fmt::format("rank {} is in two places of the layout of replicas: a rank is the front (rank {}) or in one "
+                          "replica",
+                          *twice, layout.front));
+}
+
+std::size_t ReplicaOf(const ReplicaLayout& layout, int rank) {
+  CheckLayout(layout);
+  for (std::size_t i = 0; i < layout.replicas.size(); ++i) {
+    if (std::ranges::count(layout.replicas[i], rank) > 0) return i;
+  }
+  throw Error(tuttiInvalidArgument, fmt::format("rank {} is in none of the {} replicas", rank, layout.replicas.size()));
+}
+
+}  // namespace
+
+ReplicaRouter::ReplicaRouter(ProcessGroup& world, const ReplicaLayout& layout, ReplicaPolicy policy,
+                             const tuttiConfig_t& config)
+    : policy_(policy) {
+  CheckLayout(layout);
+  require_equal("this rank", static_cast<std::size_t>(world.rank()), "the front",
+                static_cast<std::size_t>(layout.front));
+  for (std::size_t i = 0; i < layout.replicas.size(); ++i) {
+    links_.push_back(std::make_unique<ReplicaLink>(world, layout, i, config));
+  }
+}
+
+ReplicaRouter::~ReplicaRouter() = default;
+
+ReplicaLink& ReplicaRouter::Choose() {
+  std::size_t chosen = links_.size();
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    const std::size_t replica = (next_ + i) % links_.size();
+    if (!links_[replica]->takes_requests()) continue;
+    if (chosen == links_.size() || (policy_ == ReplicaPolicy::least_outstanding &&
+                                    statistics(replica).outstanding_cost < statistics(chosen).outstanding_cost)) {
+      chosen = replica;
+    }
+  }
+  if (chosen == links_.size()) {
+    throw Error(tuttiRemoteError, fmt::format("of {} replicas 0 are left that take requests", links_.size()));
+  }
+  next_ = chosen + 1;
+  return *links_[chosen];
+}
+
+std::uint64_t ReplicaRouter::submit(Bytes request, std::uint64_t cost) {
+  Choose().Add(next_id_, std::move(request), cost);
+  return next_id_++;
+}
+
+std::optional<Reply> ReplicaRouter::poll() {
+  for (auto& link : links_) link->Advance();
+  // A replica has at most one reply here, and its next one is received in a later poll: nobody is passed over for long.
+  for (auto& link : links_) {
+    if (link->has_reply()) return link->TakeReply();
+  }
+  return std::nullopt;
+}
+
+Reply ReplicaRouter::wait() {
+  constexpr std::chrono::microseconds kPause(50);
+  while (outstanding() > 0) {
+    if (auto reply = poll()) return *std::move(reply);
+    std::this_thread::sleep_for(kPause);
+  }
+  throw Error(tuttiInvalidUsage, "wait() for a reply while 0 requests are outstanding: submit() one first");
+}
+
+void ReplicaRouter::stop() {
+  if (outstanding() > 0) {
+    throw Error(tuttiInvalidUsage,
+                fmt::format("stop() while {} requests are outstanding: wait() for their replies first", outstanding()));
+  }
+  for (auto& link : links_) link->AddStop();
+  for (auto& link : links_) {
+    for (link->Advance(); !link->all_sent(); link->Advance()) std::this_thread::yield();
+  }
+}
+
+std::size_t ReplicaRouter::outstanding() const {
+  std::size_t requests = 0;
+  for (const auto& link : links_) requests += link->outstanding();
+  return requests;
+}
+
+const ReplicaStatistics& ReplicaRouter::statistics(std::size_t replica) const {
+  return links_.at(replica)->statistics();
+}
+
+Replica::Replica(ProcessGroup& world, const ReplicaLayout& layout, const tuttiConfig_t& config)
+    : groups_(std::make_unique<ReplicaGroups>(world, layout, ReplicaOf(layout, world.rank()), config)) {
+  groups_->Join();
+}
+
+Replica::~Replica() = default;
+
+std::size_t Replica::serve(const Handler& handler) {
+  const auto comm = groups_->replies.comm();
+  for (std::size_t served = 0;; ++served) {
+    ReplicaHeader header;
+    groups_->Broadcast(&header, sizeof header, nullptr);
+    if (header.last != 0) return served;
+    Bytes request(header.bytes);
+    groups_->Broadcast(request.data(), request.size(), nullptr);
+    const Bytes reply = handler(request);
+    if (groups_->replies.rank() != groups_->speaker()) continue;
+    header.bytes = reply.size();
+    check(tuttiSend(&header, sizeof header, tuttiUint8, groups_->front, comm, nullptr), comm);
+    if (reply.empty()) continue;
+    check(tuttiSend(reply.data(), reply.size(), tuttiUint8, groups_->front, comm, nullptr), comm);
+  }
+}
+
+}  // namespace tutti::parallel
