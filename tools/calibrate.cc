@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "bench/limits.h"
-#include "bench/statistics.h"
+#include "bench/limits/limits.h"
+#include "bench/report/statistics.h"
 #include "report/sizes.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/tuner/calibration.h"

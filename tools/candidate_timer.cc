@@ -15,8 +15,8 @@
 
 #include "base/datatype.h"
 #include "base/error.h"
-#include "bench/pin.h"
-#include "bench/statistics.h"
+#include "bench/report/statistics.h"
+#include "bench/worker/pin.h"
 #include "src/bootstrap/rendezvous.h"
 #include "src/launch/launcher.h"
 #include "src/plan/planning.h"

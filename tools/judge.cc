@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "bench/statistics.h"
+#include "bench/report/statistics.h"
 #include "report/sizes.h"
 #include "selection/tuner/calibration.h"
 #include "selection/tuner/explain.h"

@@ -1,0 +1,19 @@
+// One collective over sizes, types, operators and roots: the main job of tutti-bench. Thread-safety: one thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "bench/driver/options.h"
+#include "bench/driver/team.h"
+
+namespace tutti::bench {
+
+// Starts Tutti's ranks and the peers', as the options say; peers that cannot be started are reported and left out.
+// Throws TeamLost if Tutti cannot.
+std::vector<std::unique_ptr<Team>> StartTeams(const Options& options, int ranks);
+
+// Measures, prints, writes the files. Returns the exit status: 0 if every result was right and Tutti lived.
+int RunSweep(const Options& options, const std::vector<std::unique_ptr<Team>>& teams);
+
+}  // namespace tutti::bench

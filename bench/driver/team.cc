@@ -1,0 +1,209 @@
+#include "bench/driver/team.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "bench/driver/launch.h"
+
+namespace tutti::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr Milliseconds kLastWords{1500};  // after one rank is lost, how long the others may say what they saw
+constexpr Milliseconds kFarewell{5000};   // for a library to shut down in good order
+constexpr int kLinesOfOutput = 8;
+
+Milliseconds Until(Clock::time_point deadline) {
+  return std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(deadline - Clock::now()));
+}
+
+struct Complaint {
+  std::size_t rank;
+  std::string text;
+};
+
+// Ranks that say the same share a clause.
+std::string Join(const std::vector<Complaint>& complaints) {
+  std::vector<std::pair<std::string, std::vector<std::size_t>>> clauses;
+  for (const Complaint& complaint : complaints) {
+    const auto same = std::find_if(clauses.begin(), clauses.end(),
+                                   [&](const auto& clause) { return clause.first == complaint.text; });
+    if (same != clauses.end()) {
+      same->second.push_back(complaint.rank);
+    } else {
+      clauses.push_back({complaint.text, {complaint.rank}});
+    }
+  }
+  std::string joined;
+  for (const auto& [text, ranks] : clauses) {
+    joined += fmt::format("{}rank {}{}", joined.empty() ? "" : "\n  ", fmt::join(ranks, ", "), text);
+  }
+  return joined;
+}
+
+}  // namespace
+
+Team::Team(const std::string& library, int ranks, int threads, const ClusterShape& cluster,
+           const CallSettings& settings, Milliseconds timeout)
+    : library_(library), threads_(threads) {
+  // Other hosts see this machine's files, but not its names of sockets.
+  Listener listener(cluster.hosts > 1 ? Listener::Place::file : Listener::Place::name);
+  WorkerOrders orders{listener.name(), 0, ranks, threads, settings};
+  for (const std::vector<std::string>& command : CommandsFor(library, ranks, threads, cluster)) {
+    const auto output = library == kTutti ? Process::Output::show : Process::Output::keep;
+    Environment environment = EnvironmentFor(library);
+    environment.emplace_back(kOrdersVariable, ToJson(orders).dump());
+    processes_.push_back(std::make_unique<Process>(command, environment, output));
+    orders.first_rank += threads;
+  }
+  Assemble(listener, ranks, timeout);
+}
+
+Team::Team(const std::string& library, int ranks, Listener& listener, Milliseconds timeout) : library_(library) {
+  Assemble(listener, ranks, timeout);
+}
+
+std::unique_ptr<Team> Team::Refused(const std::string& library, const std::string& why) {
+  std::unique_ptr<Team> team(new Team(library));
+  team->refusal_ = why;
+  return team;
+}
+
+Team::~Team() {
+  for (Channel& channel : channels_) {
+    try {
+      if (alive_) channel.Send({{"do", "quit"}});
+    } catch (const std::exception&) {
+      // It went first.
+    }
+  }
+  const auto deadline = Clock::now() + kFarewell;
+  for (const auto& process : processes_) {
+    if (alive_) process->Outcome(Until(deadline));
+  }
+  channels_.clear();  // hangs up on whoever is left
+}
+
+void Team::Assemble(Listener& listener, int ranks, Milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  std::vector<std::optional<Channel>> by_rank(static_cast<std::size_t>(ranks));
+  Json offers = Json::array();
+  pids_.resize(by_rank.size());
+  for (int i = 0; i < ranks; ++i) offers.push_back(Json::binary({}));
+  for (int come = 0; come < ranks;) {
+    constexpr Milliseconds kGlance{100};
+    std::optional<Channel> channel = listener.Accept(std::min(kGlance, Until(deadline)));
+    if (!channel) {
+      for (const auto& process : processes_) {
+        if (const auto outcome = process->Outcome(Milliseconds(0))) {
+          Lose(fmt::format("process {} {} before it was ready", process->pid(), *outcome));
+        }
+      }
+      if (Clock::now() >= deadline) {
+        Lose(fmt::format("only {} of {} ranks started within {} s", come, ranks, timeout.count() / 1000));
+      }
+      continue;
+    }
+    // A rank says hello as soon as it is connected; its library may take its time, but then so does the whole team.
+    if (WaitForAny({&*channel}, Until(deadline)).empty()) Lose("a rank connected and said nothing");
+    const std::optional<Json> hello = channel->Receive();
+    if (!hello) Lose("a rank ended while its library started");
+    if (hello->contains("error")) Lose(hello->at("error"));
+    const int rank = hello->at("rank");
+    if (hello->at("ranks") != ranks || rank < 0 || rank >= ranks || by_rank[static_cast<std::size_t>(rank)]) {
+      Lose(fmt::format("a rank calls itself {} of {}, expected {} ranks", rank, hello->at("ranks").get<int>(), ranks));
+    }
+    offers[static_cast<std::size_t>(rank)] = hello->at("offer");
+    pids_[static_cast<std::size_t>(rank)] = hello->at("pid");
+    by_rank[static_cast<std::size_t>(rank)] = std::move(channel);
+    ++come;
+  }
+  for (auto& channel : by_rank) channels_.push_back(std::move(*channel));
+  alive_ = true;
+  const std::vector<Json> replies = Ask({{"offers", std::move(offers)}}, Until(deadline));
+  about_ = replies.front().value("about", "");
+  for (const Json& ready : replies) {
+    init_ms_ = std::max(init_ms_, ready.at("init_us").get<double>() / 1000);
+  }
+}
+
+std::vector<Json> Team::Ask(const Json& request, Milliseconds timeout) {
+  if (!alive_) throw TeamLost(fmt::format("{} was lost before", library_));
+  for (std::size_t rank = 0; rank < channels_.size(); ++rank) {
+    try {
+      channels_[rank].Send(request);
+    } catch (const std::exception&) {
+      Lose(Join({{rank, WhyGone(rank)}}));
+    }
+  }
+  return Collect(timeout);
+}
+
+std::vector<Json> Team::Collect(Milliseconds timeout) {
+  std::vector<std::optional<Json>> replies(channels_.size());
+  std::vector<Complaint> complaints;
+  bool any_gone = false;
+  auto deadline = Clock::now() + timeout;
+  for (;;) {
+    std::vector<std::size_t> waited;
+    std::vector<const Channel*> waited_channels;
+    for (std::size_t rank = 0; rank < channels_.size(); ++rank) {
+      if (replies[rank]) continue;
+      waited.push_back(rank);
+      waited_channels.push_back(&channels_[rank]);
+    }
+    if (waited.empty()) break;
+    const std::vector<std::size_t> ready = WaitForAny(waited_channels, Until(deadline));
+    if (ready.empty()) {
+      if (complaints.empty()) {
+        complaints.push_back(
+            {waited[0], fmt::format(" (pid {}) gave no answer within {} s", pids_[waited[0]], timeout.count() / 1000)});
+      }
+      break;
+    }
+    for (const std::size_t index : ready) {
+      const std::size_t rank = waited[index];
+      replies[rank] = channels_[rank].Receive();
+      const bool gone = !replies[rank];
+      if (gone) replies[rank] = Json::object();
+      if (!gone && !replies[rank]->contains("error")) continue;
+      // The first rank that goes may well take others along: only what those say is news.
+      if (!gone) {
+        complaints.push_back({rank, fmt::format(": {}", replies[rank]->at("error").get<std::string>())});
+      } else if (!any_gone) {
+        complaints.push_back({rank, WhyGone(rank)});
+      }
+      any_gone |= gone;
+      deadline = std::min(deadline, Clock::now() + kLastWords);
+    }
+  }
+  if (!complaints.empty()) Lose(Join(complaints));
+  std::vector<Json> result;
+  for (auto& reply : replies) result.push_back(std::move(*reply));
+  return result;
+}
+
+std::string Team::WhyGone(std::size_t rank) {
+  const std::size_t process = rank / static_cast<std::size_t>(threads_);
+  const bool by_launcher = processes_.size() * static_cast<std::size_t>(threads_) != channels_.size();
+  if (by_launcher) return fmt::format(" (pid {}) is gone", pids_[rank]);
+  const auto outcome = processes_[process]->Outcome(Milliseconds(500));
+  return fmt::format(" (pid {}) {}", pids_[rank], outcome.value_or("is gone"));
+}
+
+void Team::Lose(const std::string& why) {
+  alive_ = false;
+  channels_.clear();
+  std::string message = fmt::format("{}: {}", library_, why);
+  for (const auto& process : processes_) {
+    process->End();
+    const std::string lines = process->LastLines(kLinesOfOutput);
+    if (!lines.empty()) message += fmt::format("\n  its last output:\n{}", lines);
+  }
+  throw TeamLost(message);
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,67 @@
+// The ranks of one library, started and ready to be measured, and the bench's line to each. A rank that dies, hangs or
+// fails loses the team: it is ended, and the exception says which rank and what it said. The bench itself goes on.
+//
+// Thread-safety: one thread. Invariant: destroying a team leaves no process.
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bench/driver/launch.h"
+#include "bench/driver/process.h"
+#include "bench/worker/channel.h"
+#include "bench/worker/worker.h"
+
+namespace tutti::bench {
+
+class TeamLost : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class Team {
+ public:
+  // Starts `ranks` ranks of the library named (launch.h), `threads` in a process. Throws TeamLost.
+  Team(const std::string& library, int ranks, int threads, const ClusterShape& cluster, const CallSettings& settings,
+       Milliseconds timeout);
+  // Ranks that were started by someone else and will come to `listener`.
+  Team(const std::string& library, int ranks, Listener& listener, Milliseconds timeout);
+  // None: it could not be started, and why. Never alive.
+  static std::unique_ptr<Team> Refused(const std::string& library, const std::string& why);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  const std::string& library() const { return library_; }
+  int ranks() const { return static_cast<int>(channels_.size()); }
+  bool alive() const { return alive_; }
+  // The slowest rank's, from its first call into the library to the last one's return.
+  double init_ms() const { return init_ms_; }
+  // What rank 0's library says of itself; "": nothing.
+  const std::string& about() const { return about_; }
+  // Why it was never started; "": it was.
+  const std::string& refusal() const { return refusal_; }
+
+  // The same request to all ranks; their replies, by rank. Throws TeamLost.
+  std::vector<Json> Ask(const Json& request, Milliseconds timeout);
+
+ private:
+  explicit Team(const std::string& library) : library_(library) {}
+  void Assemble(Listener& listener, int ranks, Milliseconds timeout);
+  std::vector<Json> Collect(Milliseconds timeout);
+  [[noreturn]] void Lose(const std::string& why);
+  std::string WhyGone(std::size_t rank);
+
+  const std::string library_;
+  const int threads_ = 1;
+  std::vector<std::unique_ptr<Process>> processes_;  // one launcher, or ranks / threads
+  std::vector<Channel> channels_;                    // by rank
+  std::vector<int> pids_;                            // by rank
+  bool alive_ = false;
+  double init_ms_ = 0;
+  std::string about_, refusal_;
+};
+
+}  // namespace tutti::bench

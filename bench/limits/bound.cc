@@ -1,0 +1,109 @@
+#include "bench/limits/bound.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/worker/types.h"
+
+namespace tutti::bench {
+namespace {
+
+constexpr double kBytesPerUsOfOneGbs = 1e3;
+
+struct Shares {
+  double n;      // ranks
+  double c;      // cores that have ranks
+  double local;  // ranks on the fullest core
+  double block;  // bytes of count elements
+};
+
+double Crossing(Collective collective, const Shares& s) {
+  const double others = s.n - s.local;  // ranks of other cores, seen from the fullest
+  switch (collective) {
+    case Collective::all_reduce:
+    case Collective::reduce: return 2 * (s.c - 1) / s.c * s.block;
+    case Collective::reduce_scatter: return (s.c - 1) * s.local * s.block;
+    case Collective::all_gather:
+    case Collective::gather:
+    case Collective::scatter: return others * s.block;
+    case Collective::alltoall:
+    case Collective::alltoallv: return s.local * others * s.block;
+    case Collective::broadcast: return s.c > 1 ? s.block : 0;
+    case Collective::sendrecv: return s.c > 1 ? s.local * s.block : 0;
+    case Collective::barrier: return 0;
+  }
+  return 0;
+}
+
+// Bytes of all ranks' inputs and outputs.
+struct Sides {
+  double inputs;
+  double outputs;
+};
+
+Sides SidesOf(Collective collective, const Shares& s) {
+  const double one = s.block;
+  const double each = s.n * s.block;
+  const double all = s.n * s.n * s.block;
+  switch (collective) {
+    case Collective::all_reduce:
+    case Collective::sendrecv: return {each, each};
+    case Collective::reduce: return {each, one};
+    case Collective::reduce_scatter: return {all, each};
+    case Collective::all_gather: return {each, all};
+    case Collective::alltoall:
+    case Collective::alltoallv: return {all, all};
+    case Collective::broadcast: return {one, each - one};
+    case Collective::gather:
+    case Collective::scatter: return {each, each};
+    case Collective::barrier: return {0, 0};
+  }
+  return {0, 0};
+}
+
+// Where the output lies inside the input, or the other way round.
+double OverlapInPlace(const Sides& sides) { return std::min(sides.inputs, sides.outputs); }
+
+}  // namespace
+
+Traffic TrafficOf(const Operation& operation, int ranks, int cores) {
+  const int used = std::min(ranks, cores);
+  const Shares shares = {static_cast<double>(ranks), static_cast<double>(used),
+                         static_cast<double>((ranks + used - 1) / used),
+                         static_cast<double>(operation.count * SizeOf(operation.type))};
+  const Sides sides = SidesOf(operation.collective, shares);
+  Traffic traffic;
+  traffic.reduces = Reduces(operation.collective);
+  traffic.crossing = Crossing(operation.collective, shares);
+  traffic.streamed = traffic.reduces ? sides.inputs + sides.outputs : 2 * sides.outputs;
+  traffic.busy_cores = used;
+  double kept = sides.inputs + sides.outputs;
+  if (operation.collective == Collective::broadcast) {
+    traffic.busy_cores = std::clamp(ranks - 1, 1, used);
+  } else if (operation.in_place) {
+    kept -= OverlapInPlace(sides);
+  }
+  traffic.working_set = kept / used;
+  return traffic;
+}
+
+double BoundUs(const Operation& operation, int ranks, const Limits& limits) {
+  if (ranks == 1) return 0;  // nothing must move
+  const Traffic traffic = TrafficOf(operation, ranks, limits.cores);
+  const int used = std::min(ranks, limits.cores);
+  double us = limits.line_round_trip_us;
+  if (ranks > limits.cores) us += limits.yield_round_trip_us / 2 * ranks / limits.cores;
+  if (traffic.streamed == 0) return us;
+  const CoreBandwidth& cores = limits.With(used);
+  const BandwidthCurve curve =
+      traffic.reduces ? Better(cores.add, cores.add_nontemporal) : Better(cores.copy, cores.copy_nontemporal);
+  // Cores that idle leave their share of the bandwidth: copies are what one core does.
+  const double gbs = curve.At(traffic.working_set) * traffic.busy_cores / used;
+  const double streaming = traffic.streamed / gbs / kBytesPerUsOfOneGbs;
+  const double crossing = traffic.crossing == 0 || limits.crossing.points().empty()
+                              ? 0
+                              : traffic.crossing / limits.crossing.At(traffic.crossing) / kBytesPerUsOfOneGbs;
+  return us + std::max(streaming, crossing);
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,55 @@
+// One measured rank: does what the bench asks over its control channel, and sleeps in between. No rank spins while
+// another library is measured, and none outlives the bench: when the channel hangs up the process ends, wherever it is.
+//
+// Requests (field "do") and replies; every reply may be {"error": text} instead:
+//   prepare {operation}              -> {supported}        allocates and fills
+//   check   {seed}                   -> {wrong}            fresh inputs, one call, every element compared
+//   time    {warmup, batch, batches} -> {us, algorithm}    mean time of a call in each batch
+//   recheck {}                       -> {wrong}            the output the timed loop left; 0 in place, where it is
+//                                                          spent
+//   release {}                       -> {}                 frees
+//   tcp listen {}                    -> {host, port}       for a probe by
+//   tcp probe {server, client, address}                    two ranks
+//                                    -> {}, the client: TcpLimits
+//   quit                             -> none               the rank leaves its library in good order
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "bench/backends/library.h"
+#include "bench/worker/channel.h"
+#include "bench/worker/pin.h"
+
+namespace tutti::bench {
+
+using LibraryMaker = std::function<std::unique_ptr<Library>(const Place&, const CallSettings&, const Exchange&)>;
+
+// Serves until quit or hang-up. Throws what `make` throws.
+void Serve(Channel& channel, const Place& place, const CallSettings& settings, const LibraryMaker& make);
+
+// What a started process needs to become a rank, carried in one environment variable.
+struct WorkerOrders {
+  std::string control;  // the bench's Listener
+  int first_rank = 0;   // of this process; a launcher's own numbering wins
+  int ranks = 1;        // in all
+  int threads = 1;      // ranks in this process
+  CallSettings settings;
+};
+inline constexpr char kOrdersVariable[] = "TUTTI_BENCH_WORKER";
+Json ToJson(const WorkerOrders& orders);
+WorkerOrders OrdersFromJson(const Json& json);
+
+// The whole life of a worker process, except for MakeLibrary. Returns its exit status.
+int WorkerMain(const WorkerOrders& orders);
+// The orders in this process's environment, if it was started as a worker; takes them out of the environment.
+std::optional<WorkerOrders> TakeOrders();
+
+// This process's rank as mpirun says, -1 without one.
+int RankOfLauncher();
+
+Json ToJson(const Operation& operation);
+Operation OperationFromJson(const Json& json);
+
+}  // namespace tutti::bench
