@@ -55,6 +55,6 @@ foreach(source IN LISTS fuzz_sources)
   tutti_fuzz_target(${source} ${fuzzed})
 endforeach()
 # The tool's reader of dumps, without the tool's command line.
-add_library(tutti_diagnosis STATIC EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tools/diagnosis.cc)
+add_library(tutti_diagnosis STATIC EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tools/inspect/diagnosis.cc)
 target_link_libraries(tutti_diagnosis PUBLIC tutti_src_bootstrap)
-tutti_fuzz_target(${PROJECT_SOURCE_DIR}/tools/diagnosis_fuzz.cc tutti_diagnosis)
+tutti_fuzz_target(${PROJECT_SOURCE_DIR}/tools/inspect/diagnosis_fuzz.cc tutti_diagnosis)

@@ -45,7 +45,7 @@ struct Forced {
 // `nranks`.
 void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced);
 
-// What NCCL takes at the most on a DGX A100 or H100 (tools/published.cc): each costs the GPU a thread block.
+// What NCCL takes at the most on a DGX A100 or H100 (tools/simulator/published.cc): each costs the GPU a thread block.
 inline constexpr int kMostGpuChannels = 24;
 // Where all ranks are on one GPU its memory is the bound, not a link. By arithmetic, not measured: at 0.7 us a load,
 // with 32 KiB that a block has under way, it takes about a hundred blocks to fill an H200's 4.8 TB/s.

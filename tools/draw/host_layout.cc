@@ -1,0 +1,108 @@
+#include "tools/draw/host_layout.h"
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+constexpr double kBoxWidth = 68;
+constexpr double kBoxHeight = 36;
+constexpr double kBoxGap = 10;
+constexpr double kRowGap = 30;     // room for a link's number
+constexpr double kCpuWidth = 130;  // at least
+constexpr double kCpuGap = 64;     // room for the number of the link between CPUs
+
+class Layout {
+ public:
+  Layout(const System& system, int host) : system_(system), placed_(system.devices.size(), false) {
+    children_.resize(system.devices.size());
+    const std::vector<int> cpus = system.All(DeviceKind::cpu, host);
+    for (const int cpu : cpus) placed_[cpu] = true;
+    for (const int cpu : cpus) Adopt(cpu);
+    roots_ = cpus;
+    // What hangs nowhere stands for itself.
+    for (const DeviceKind kind : {DeviceKind::pci_switch, DeviceKind::gpu, DeviceKind::nic}) {
+      for (const int device : system.All(kind, host)) {
+        if (placed_[device]) continue;
+        placed_[device] = true;
+        roots_.push_back(device);
+        Adopt(device);
+      }
+    }
+  }
+
+  HostLayout Run() {
+    int depth = 1;
+    for (const int root : roots_) depth = std::max(depth, Depth(root));
+    last_row_ = depth;
+    double x = 0;
+    for (const int root : roots_) {
+      if (x > 0) x += kCpuGap;
+      Place(root, x, 0);
+      x += Width(root);
+    }
+    layout_.width = x;
+    for (const auto& [device, box] : layout_.boxes) layout_.height = std::max(layout_.height, box.bottom());
+    return std::move(layout_);
+  }
+
+ private:
+  bool IsLeaf(int device) const {
+    return system_.devices[device].kind == DeviceKind::gpu || system_.devices[device].kind == DeviceKind::nic;
+  }
+
+  void Adopt(int parent) {
+    if (IsLeaf(parent)) return;
+    for (std::size_t i = 0; i < system_.links.size(); ++i) {
+      const Link& link = system_.links[i];
+      if (link.from != parent || link.kind != LinkKind::pci || placed_[link.to]) continue;
+      placed_[link.to] = true;
+      children_[parent].push_back(link.to);
+      layout_.tree_links.push_back(static_cast<int>(i));
+      Adopt(link.to);
+    }
+  }
+
+  // The row that leaves below this device need at least; CPUs are in row 0.
+  int Depth(int device) const {
+    int deepest = 0;
+    for (const int child : children_[device]) deepest = std::max(deepest, IsLeaf(child) ? 0 : Depth(child));
+    return deepest + 1;
+  }
+
+  double ChildrenWidth(int device) const {
+    double sum = 0;
+    for (const int child : children_[device]) sum += Width(child) + (sum > 0 ? kBoxGap : 0);
+    return sum;
+  }
+
+  double Width(int device) const {
+    const double least = system_.devices[device].kind == DeviceKind::cpu ? kCpuWidth : kBoxWidth;
+    return std::max(least, ChildrenWidth(device));
+  }
+
+  static double RowTop(int row) { return row * (kBoxHeight + kRowGap); }
+
+  void Place(int device, double x, int row) {
+    layout_.boxes[device] = {x, RowTop(IsLeaf(device) ? last_row_ : row), Width(device), kBoxHeight};
+    if (system_.devices[device].kind == DeviceKind::gpu) layout_.gpus.push_back(device);
+    double child_x = x + (Width(device) - ChildrenWidth(device)) / 2;
+    for (const int child : children_[device]) {
+      Place(child, child_x, row + 1);
+      child_x += Width(child) + kBoxGap;
+    }
+  }
+
+  const System& system_;
+  std::vector<bool> placed_;
+  std::vector<std::vector<int>> children_;  // by device
+  std::vector<int> roots_;
+  int last_row_ = 1;
+  HostLayout layout_;
+};
+
+}  // namespace
+
+HostLayout LayOutHost(const System& system, int host) { return Layout(system, host).Run(); }
+
+}  // namespace tutti

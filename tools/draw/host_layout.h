@@ -1,0 +1,28 @@
+// Where everything of one host stands in a picture: CPUs in the top row, below each what hangs on it by PCI - switches
+// as bars over all that hangs on them -, GPUs and NICs in the bottom row.
+//
+// Invariants: no two boxes overlap; a device stands within the width of what it hangs on.
+//
+// Thread-safety: value types and pure functions.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "tools/draw/svg.h"
+#include "topology/graph/system.h"
+
+namespace tutti {
+
+struct HostLayout {
+  std::map<int, Box> boxes = {};     // by device: CPUs, switches, GPUs, NICs
+  std::vector<int> tree_links = {};  // from each device to one that hangs on it
+  std::vector<int> gpus = {};        // from left to right
+  double width = 0;
+  double height = 0;
+};
+
+// With its upper left corner at the origin.
+HostLayout LayOutHost(const System& system, int host);
+
+}  // namespace tutti

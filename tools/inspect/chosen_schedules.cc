@@ -1,0 +1,89 @@
+#include "tools/inspect/chosen_schedules.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "algorithms/builders/build.h"
+#include "base/error.h"
+#include "selection/cost_model/candidates.h"
+#include "tools/simulator/target.h"
+
+namespace tutti::tools {
+namespace {
+
+// Schedules number ranks with 16 bits, and whoever looks at one has patience for no more.
+constexpr int kMaxRanks = 4096;
+constexpr int kMaxChannels = 64;
+
+Arrangement ArrangementOf(const ScheduleChoice& choice) {
+  if (!choice.topology.empty()) {
+    if (!choice.ranks_on.empty()) {
+      Throw(tuttiInvalidArgument, "--ranks-on is for nodes of no machine in particular; --topo has nodes of its own");
+    }
+    TargetOptions options;
+    options.topology = choice.topology;
+    options.nodes = choice.nodes;
+    options.ranks = choice.ranks;
+    return TargetOf(options).machine.arrangement();
+  }
+  if (!choice.ranks_on.empty()) {
+    std::vector<int> node_of;
+    for (std::size_t node = 0; node < choice.ranks_on.size(); ++node) {
+      node_of.insert(node_of.end(), static_cast<std::size_t>(choice.ranks_on[node]), static_cast<int>(node));
+    }
+    return ArrangeByNode(node_of);
+  }
+  if (choice.ranks == 0) Throw(tuttiInvalidArgument, "an algorithm needs --ranks, --ranks-on or --topo");
+  if (choice.nodes > choice.ranks) {
+    Throw(tuttiInvalidArgument, "{} ranks are too few for {} nodes", choice.ranks, choice.nodes);
+  }
+  return ArrangeEvenly(choice.ranks, choice.nodes);
+}
+
+}  // namespace
+
+void AddScheduleOptions(CLI::App& command, ScheduleChoice& choice) {
+  command.add_option("WHAT", choice.what, "a program's FILE.xml, or an algorithm (ring, two_level, ...)")->required();
+  command.add_option("COLLECTIVE", choice.collective, "all_reduce, ...: of an algorithm");
+  command.add_option("--ranks", choice.ranks, "of an algorithm")->check(CLI::Range(1, kMaxRanks));
+  command.add_option("--nodes", choice.nodes, "that the ranks are spread over, evenly")
+      ->check(CLI::Range(1, kMaxRanks));
+  command.add_option("--ranks-on", choice.ranks_on, "each node: 3,5")->delimiter(',')->check(CLI::Range(1, kMaxRanks));
+  command.add_option("--topo", choice.topology,
+                     "one node, as NCCL topology XML: a rank on each GPU, rings over its NICs");
+  command.add_option("--root", choice.root)->check(CLI::Range(0, kMaxRanks - 1));
+  command.add_option("--channels", choice.channels)->check(CLI::Range(1, kMaxChannels));
+}
+
+Program ChosenSchedules(const ScheduleChoice& choice) {
+  if (choice.what.ends_with(".xml")) return ReadProgram(choice.what);
+  const auto algorithm = AlgorithmFromName(choice.what);
+  if (!algorithm) {
+    Throw(tuttiInvalidArgument, "\"{}\" is neither a FILE.xml nor an algorithm that Tutti knows", choice.what);
+  }
+  const Collective collective = ParseCollective(choice.collective);
+  const Arrangement where = ArrangementOf(choice);
+  if (where.nranks() > kMaxRanks) Throw(tuttiInvalidArgument, "{} ranks; {} is the most", where.nranks(), kMaxRanks);
+  if (choice.root >= where.nranks()) {
+    Throw(tuttiInvalidArgument, "the root is rank {}; the last one is {}", choice.root, where.nranks() - 1);
+  }
+  Question question{collective, 0, where.nranks(), choice.root, choice.channels, &where};
+  Program program{choice.what, true, {}};
+  for (; question.rank < question.nranks; ++question.rank) {
+    auto schedule = Build(*algorithm, question);
+    if (!schedule) {
+      Throw(tuttiInvalidArgument, "{} has no form of {} on {} ranks", choice.what, choice.collective, where.nranks());
+    }
+    program.ranks.push_back(std::move(*schedule));
+  }
+  return program;
+}
+
+Program ProvedSchedules(const ScheduleChoice& choice, int slots) {
+  Program program = ChosenSchedules(choice);
+  if (const auto wrong = Prove(program, slots)) Throw(tuttiInvalidArgument, "{} is wrong: {}", program.name, *wrong);
+  return program;
+}
+
+}  // namespace tutti::tools

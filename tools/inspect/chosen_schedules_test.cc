@@ -1,0 +1,76 @@
+#include "tools/inspect/chosen_schedules.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tools/inspect/schedule_drawing.h"
+
+namespace tutti::tools {
+namespace {
+
+constexpr const char* kDgx = "topology/testdata/dgxh100.xml";
+
+std::string Refusal(const ScheduleChoice& choice) {
+  try {
+    ProvedSchedules(choice);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::size_t Count(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(ChosenSchedules, AreProvedWhereverTheRanksAre) {
+  for (const char* collective : {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce"}) {
+    EXPECT_EQ(Refusal({.what = "two_level", .collective = collective, .ranks_on = {3, 5}}), "") << collective;
+    EXPECT_EQ(Refusal({.what = "two_level", .collective = collective, .ranks = 7, .nodes = 3}), "") << collective;
+  }
+  EXPECT_EQ(ProvedSchedules({.what = "two_level_tree", .collective = "all_reduce", .ranks_on = {1, 4, 2}}).ranks.size(),
+            7U);
+}
+
+TEST(ChosenSchedules, AreThoseOfATopology) {
+  const auto program =
+      ProvedSchedules({.what = "ring", .collective = "all_gather", .topology = kDgx, .nodes = 2, .channels = 2});
+  ASSERT_EQ(program.ranks.size(), 16U);
+  // The second channel's ring enters each node at its second GPU, so that another NIC has its part.
+  const auto next = [&](int rank, int channel) {
+    return program.ranks[rank].channels[channel].lanes.front().steps.front().writes.back().peer;
+  };
+  EXPECT_EQ(next(7, 0), 8);
+  EXPECT_EQ(next(0, 1), 9);
+}
+
+TEST(ChosenSchedules, AreRefusedWithTheReason) {
+  EXPECT_EQ(Refusal({.what = "fastest", .collective = "all_reduce"}),
+            "\"fastest\" is neither a FILE.xml nor an algorithm that Tutti knows");
+  EXPECT_EQ(Refusal({.what = "ring", .collective = "all_reduce"}), "an algorithm needs --ranks, --ranks-on or --topo");
+  EXPECT_EQ(Refusal({.what = "ring", .collective = "all_reduce", .ranks = 2, .nodes = 3}),
+            "2 ranks are too few for 3 nodes");
+  EXPECT_EQ(Refusal({.what = "bruck", .collective = "all_reduce", .ranks = 2}),
+            "bruck has no form of all_reduce on 2 ranks");
+  EXPECT_EQ(Refusal({.what = "ring", .collective = "broadcast", .ranks = 4, .root = 4}),
+            "the root is rank 4; the last one is 3");
+  EXPECT_EQ(Refusal({.what = "ring", .collective = "all_reduce", .topology = kDgx, .ranks_on = {3, 5}}),
+            "--ranks-on is for nodes of no machine in particular; --topo has nodes of its own");
+}
+
+// Every rank has its column, every slot that travels its arrow.
+TEST(DrawSchedules, HasARankAColumnAndASlotAnArrow) {
+  const auto program = ProvedSchedules({.what = "ring", .collective = "all_gather", .ranks = 4});
+  const std::string svg = DrawSchedules(program.ranks, 0, "a <ring>");
+  EXPECT_EQ(svg.rfind("<svg", 0), 0U);
+  EXPECT_NE(svg.find("a &lt;ring&gt;"), std::string::npos);
+  EXPECT_EQ(Count(svg, "font-weight=\"bold\">3</text>"), 1U) << "the last rank's column";
+  constexpr std::size_t kPassed = 4 * 3;  // three blocks pass each of four ranks
+  EXPECT_EQ(Count(svg, "fill=\"none\""), kPassed) << "lines";
+  EXPECT_EQ(Count(svg, " Z\""), kPassed) << "and their heads";
+}
+
+}  // namespace
+}  // namespace tutti::tools

@@ -1,0 +1,205 @@
+#include "tools/inspect/schedule_drawing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "tools/draw/svg.h"
+
+namespace tutti::tools {
+namespace {
+
+// In points.
+constexpr double kLaneWidth = 34;
+constexpr double kRankGap = 30;
+constexpr double kRowHeight = 30;
+constexpr double kStepHeight = 16;
+constexpr double kStepWidth = 28;
+constexpr double kTop = 84;
+constexpr double kMargin = 24;
+constexpr double kLeastWidth = 480;  // of the caption
+
+constexpr std::string_view kMoves = "#cfe3f7";
+constexpr std::string_view kAdds = "#fbdca5";
+constexpr std::string_view kFinishes = "#bfe5c0";
+constexpr std::string_view kEdge = "#52606d";
+
+struct Placed {
+  int rank;
+  int lane;
+  int time;
+  const Step* step;
+};
+
+struct Arrow {
+  std::size_t from, to;  // of `steps`
+};
+
+// When every step begins.
+class Timetable {
+ public:
+  Timetable(std::span<const Schedule> ranks, int channel) {
+    for (const Schedule& schedule : ranks) {
+      for (const Lane& lane : schedule.channels[channel].lanes)
+        done_.push_back({&schedule, &lane, Lanes(schedule.rank), {}});
+    }
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (auto& actor : done_) {
+        while (actor.done.size() < actor.lane->steps.size() && TryNext(actor)) moved = true;
+      }
+    }
+    for (const auto& actor : done_) never_ += static_cast<int>(actor.lane->steps.size() - actor.done.size());
+  }
+
+  const std::vector<Placed>& steps() const { return steps_; }
+  const std::vector<Arrow>& arrows() const { return arrows_; }
+  int never() const { return never_; }
+
+ private:
+  struct Actor {
+    const Schedule* schedule;
+    const Lane* lane;
+    int index;                      // of the rank's lanes
+    std::vector<std::size_t> done;  // of steps_, by step
+  };
+  // Writer, reader, connection; a post has a queue for every reader.
+  using Way = std::tuple<int, int, int>;
+  static constexpr int kPost = -1;
+
+  int Lanes(int rank) { return lanes_[rank]++; }
+  static Way WayFrom(const Operand& read, int reader) {
+    return {read.peer, reader, read.place == Place::from ? read.connection : kPost};
+  }
+  static bool IsSlot(const Operand& operand) {
+    return operand.place == Place::from || operand.place == Place::to || operand.place == Place::post;
+  }
+
+  bool TryNext(Actor& actor) {
+    const Step& step = actor.lane->steps[actor.done.size()];
+    const int rank = actor.schedule->rank;
+    int time = actor.done.empty() ? 0 : steps_[actor.done.back()].time + 1;
+    for (const After& after : step.after) {
+      const auto& other = *std::ranges::find_if(
+          done_, [&](const Actor& each) { return each.schedule == actor.schedule && each.index == after.lane; });
+      if (std::ssize(other.done) <= after.step) return false;
+      time = std::max(time, steps_[other.done[after.step]].time + 1);
+    }
+    for (const Operand& read : step.reads) {
+      if (!IsSlot(read)) continue;
+      const auto& way = ways_[WayFrom(read, rank)];
+      if (way.empty()) return false;
+      time = std::max(time, steps_[way.front()].time + 1);
+    }
+    const std::size_t place = steps_.size();
+    steps_.push_back({rank, actor.index, time, &step});
+    actor.done.push_back(place);
+    for (const Operand& read : step.reads) {
+      if (!IsSlot(read)) continue;
+      auto& way = ways_[WayFrom(read, rank)];
+      arrows_.push_back({way.front(), place});
+      way.pop_front();
+    }
+    for (const Operand& write : step.writes) {
+      if (write.place == Place::to) ways_[{rank, write.peer, write.connection}].push_back(place);
+      if (write.place != Place::post) continue;
+      for (int reader = 0; reader < actor.schedule->nranks; ++reader) ways_[{rank, reader, kPost}].push_back(place);
+    }
+    return true;
+  }
+
+  std::map<int, int> lanes_;
+  std::vector<Actor> done_;
+  std::map<Way, std::deque<std::size_t>> ways_;
+  std::vector<Placed> steps_;
+  std::vector<Arrow> arrows_;
+  int never_ = 0;
+};
+
+class Drawing {
+ public:
+  Drawing(std::span<const Schedule> ranks, int channel) {
+    double x = kMargin;
+    for (const Schedule& schedule : ranks) {
+      left_.push_back(x);
+      const auto lanes = std::max<std::size_t>(1, schedule.channels[channel].lanes.size());
+      x += static_cast<double>(lanes) * kLaneWidth + kRankGap;
+    }
+    right_ = x - kRankGap;
+  }
+
+  void Columns(int rows) {
+    const TextStyle title{.size = 12, .bold = true};
+    for (std::size_t r = 0; r < left_.size(); ++r) {
+      const double end = (r + 1 < left_.size() ? left_[r + 1] : right_ + kRankGap) - kRankGap;
+      svg_.Rectangle({left_[r], kTop - 26, end - left_[r], rows * kRowHeight + 30}, "#f7f9fb", "#dde3ea");
+      svg_.Text({(left_[r] + end) / 2, kTop - 13}, fmt::format("{}", r), title);
+    }
+  }
+
+  Box BoxOf(const Placed& placed) const {
+    return {left_[placed.rank] + placed.lane * kLaneWidth + (kLaneWidth - kStepWidth) / 2,
+            kTop + placed.time * kRowHeight, kStepWidth, kStepHeight};
+  }
+
+  void Draw(const Placed& placed) {
+    const Box box = BoxOf(placed);
+    const bool adds = placed.step->reads.size() > 1;
+    svg_.Rectangle(box, placed.step->final ? kFinishes : adds ? kAdds : kMoves, kEdge);
+    svg_.Text(box.center(), fmt::format("{}", placed.step->block), {.size = 10});
+  }
+
+  void DrawArrow(const Placed& from, const Placed& to) {
+    // Many colours, so that neighbours differ; by where the slot comes from.
+    constexpr std::array<std::string_view, 6> kColors = {"#2f6db5", "#b5532f", "#3d8b40",
+                                                         "#7d4fb0", "#a8841c", "#2c8f93"};
+    const Box start = BoxOf(from);
+    const Box end = BoxOf(to);
+    const Point a{start.center().x, start.bottom()};
+    const Point b{end.center().x, end.y};
+    const double bend = (b.y - a.y) / 2;
+    svg_.Curve(a, {a.x, a.y + bend}, {b.x, b.y - bend}, b, kColors[from.rank % kColors.size()], 1.1, true);
+  }
+
+  std::string Document(const std::string& title, int rows) {
+    svg_.Text({kMargin, 20}, title, {.size = 14, .anchor = Anchor::start, .bold = true});
+    double x = kMargin;
+    for (const auto& [color, meaning] : {std::pair{kMoves, "moves a block"}, std::pair{kAdds, "adds to it"},
+                                         std::pair{kFinishes, "completes the result"}}) {
+      svg_.Rectangle({x, 34, 12, 12}, color, kEdge);
+      svg_.Text({x + 18, 40}, meaning, {.size = 10, .anchor = Anchor::start});
+      x += 130;
+    }
+    return svg_.Document(std::max(right_ + kMargin, kLeastWidth), kTop + rows * kRowHeight + kMargin);
+  }
+
+ private:
+  Svg svg_;
+  std::vector<double> left_;  // of each rank's column
+  double right_ = 0;
+};
+
+}  // namespace
+
+std::string DrawSchedules(std::span<const Schedule> ranks, int channel, const std::string& name) {
+  const Timetable timetable(ranks, channel);
+  int rows = 0;
+  for (const Placed& placed : timetable.steps()) rows = std::max(rows, placed.time + 1);
+  Drawing drawing(ranks, channel);
+  drawing.Columns(rows);
+  for (const Arrow& arrow : timetable.arrows()) {
+    drawing.DrawArrow(timetable.steps()[arrow.from], timetable.steps()[arrow.to]);
+  }
+  for (const Placed& placed : timetable.steps()) drawing.Draw(placed);
+  std::string title =
+      fmt::format("{} by {}, {} ranks, channel {}", NameOf(ranks.front().collective), name, ranks.size(), channel);
+  if (timetable.never() > 0) title += fmt::format("; {} steps wait for ever", timetable.never());
+  return drawing.Document(title, rows);
+}
+
+}  // namespace tutti::tools

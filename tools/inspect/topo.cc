@@ -1,0 +1,139 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "tools/commands.h"
+#include "tools/draw/drawing.h"
+#include "tools/draw/matrix.h"
+#include "tools/inspect/topo_table.h"
+#include "topology/detect/detect.h"
+#include "topology/graph/capacity.h"
+#include "topology/graph/paths.h"
+#include "topology/graph/rails.h"
+#include "topology/search/ring_search.h"
+#include "topology/search/tree_search.h"
+#include "topology/xml/xml.h"
+
+namespace tutti::tools {
+namespace {
+
+// More hosts than any cluster has; catches slips of the finger.
+constexpr int kMostNodes = 1'000'000;
+
+struct Options {
+  std::string file;
+  int nodes = 1;
+  std::string svg;
+  std::string xml;
+  bool rings = false;
+  std::string table;
+};
+
+// All there is to say about how one host, or several of its kind, can be ringed.
+struct Answer {
+  std::string heading;
+  Rings rings;
+  double capacity;
+  std::string of;  // whose capacity
+};
+
+std::string Summary(const Answer& answer) {
+  const Rings& rings = answer.rings;
+  std::string text = fmt::format("{}: {} x {:.4g} GB/s = {:.4g} GB/s", answer.heading, rings.rings.size(),
+                                 rings.bandwidth, rings.total());
+  if (answer.capacity > 0) {
+    text += fmt::format(", {:.0f} % of {:.4g} {}", 100 * rings.total() / answer.capacity, answer.capacity, answer.of);
+  }
+  return text;
+}
+
+std::vector<Answer> Answers(const System& system, int nodes) {
+  std::vector<Answer> answers;
+  Rings alone = SearchRings(system, 0);
+  const bool gpus = !system.All(DeviceKind::gpu).empty();
+  const std::string ends = gpus ? "that a GPU can send" : "that a NUMA node can send";
+  if (!alone.rings.empty()) answers.push_back({"Rings on one host", std::move(alone), RingCapacity(system, 0), ends});
+  if (nodes == 1) return answers;
+  Rings cluster = SearchClusterRings(system, 0);
+  if (cluster.rings.empty()) Throw(tuttiInvalidArgument, "--nodes {}: this machine has no network card", nodes);
+  answers.push_back(
+      {fmt::format("Rings over {} hosts", nodes), std::move(cluster), PortCapacity(system, 0), "of the network ports"});
+  return answers;
+}
+
+void PrintRings(const System& system, const Rings& rings) {
+  for (std::size_t r = 0; r < rings.rings.size(); ++r) {
+    const Ring& ring = rings.rings[r];
+    std::vector<std::string> stops;
+    if (ring.nic_in >= 0) stops.push_back(system.devices[ring.nic_in].name);
+    for (const int device : ring.order) stops.push_back(system.devices[device].name);
+    if (ring.nic_out >= 0) stops.push_back(system.devices[ring.nic_out].name);
+    const bool turns = ring.nic_in != ring.nic_out;
+    fmt::print("  {:>2}: {}{}\n", r, fmt::join(stops, " "), turns ? "  (every second host backwards)" : "");
+  }
+}
+
+void PrintRails(const System& system) {
+  const std::vector<int> ends = RingEnds(system, 0);
+  const std::vector<std::vector<int>> nics = NearestNics(system, 0);
+  std::vector<std::string> rails;
+  for (std::size_t k = 0; k < ends.size(); ++k) {
+    std::vector<std::string> names;
+    for (const int nic : nics[k]) names.push_back(system.devices[nic].name);
+    if (!names.empty()) rails.push_back(fmt::format("{}: {}", system.devices[ends[k]].name, fmt::join(names, " ")));
+  }
+  if (!rails.empty()) fmt::print("Nearest NICs: {}\n", fmt::join(rails, ", "));
+}
+
+void Run(const Options& options) {
+  if (!options.table.empty()) {
+    fmt::print("{}", RingTable(options.table));
+    return;
+  }
+  const bool here = options.file.empty();
+  const TopologyFile found = here ? TopologyFile{DetectHost(), {}} : ReadTopologyFile(options.file);
+  const System& system = found.system;
+  CheckSearchable(system);
+  const std::string title = here ? "This machine" : std::filesystem::path(options.file).stem().string();
+  fmt::print("{}\n\n{}\n", title, TopologyMatrix(system, 0));
+  PrintRails(system);
+  std::vector<RingPicture> pictures;
+  for (const Answer& answer : Answers(system, options.nodes)) {
+    fmt::print("{}\n", Summary(answer));
+    if (options.rings) PrintRings(system, answer.rings);
+    pictures.push_back({Summary(answer), answer.rings});
+  }
+  const SpanningTrees trees = SearchTrees(system, 0, RailRoots(system, 0));
+  if (!trees.trees.empty()) {
+    fmt::print("Trees on one host: {} x {:.4g} GB/s = {:.4g} GB/s\n", trees.trees.size(), trees.bandwidth,
+               trees.total());
+  }
+  if (!found.notes.empty()) fmt::print("\nNotes:\n  - {}\n", fmt::join(found.notes, "\n  - "));
+  if (!options.svg.empty()) WriteFile(options.svg, DrawHost(system, 0, title, pictures));
+  if (!options.xml.empty()) WriteFile(options.xml, WriteTopology(system));
+}
+
+}  // namespace
+
+void AddTopo(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* topo = app.add_subcommand("topo", "what a machine is made of, and the rings that its links carry");
+  topo->add_option("--topo", options->file, "a description in NCCL's XML format; without it, this machine")
+      ->check(CLI::ExistingFile);
+  topo->add_option("--nodes", options->nodes, "look also for rings over so many hosts of this kind")
+      ->check(CLI::Range(1, kMostNodes));
+  topo->add_flag("--rings", options->rings, "print each ring");
+  topo->add_option("--svg", options->svg, "draw the machine and its rings into this file");
+  topo->add_option("--xml", options->xml, "write the description into this file");
+  topo->add_option("--table", options->table, "only print the table of rings of all descriptions in this directory")
+      ->check(CLI::ExistingDirectory);
+  topo->callback([options] { Run(*options); });
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,40 @@
+// tutti verify: proves a schedule, or says what is wrong with it.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "algorithms/builders/build.h"
+#include "base/error.h"
+#include "tools/commands.h"
+#include "tools/inspect/chosen_schedules.h"
+
+namespace tutti::tools {
+namespace {
+
+// More than any connection has.
+constexpr int kMaxSlots = 1024;
+
+struct Options {
+  ScheduleChoice choice;
+  int slots = kBulkDepth;
+};
+
+void Verify(const Options& options) {
+  const Program program = ProvedSchedules(options.choice, options.slots);
+  const Schedule& first = program.ranks.front();
+  fmt::print("proved: {} by {} on {} ranks, {}, with {} slots a connection or more\n", NameOf(first.collective),
+             program.name, first.nranks, program.in_place ? "in place and not" : "not in place", options.slots);
+}
+
+}  // namespace
+
+void AddVerify(CLI::App& app) {
+  auto* const command = app.add_subcommand("verify", "prove that a schedule does what its collective promises");
+  const auto options = std::make_shared<Options>();
+  AddScheduleOptions(*command, options->choice);
+  command->add_option("--slots", options->slots, "that a connection has at least")->check(CLI::Range(1, kMaxSlots));
+  command->callback([options] { Verify(*options); });
+}
+
+}  // namespace tutti::tools

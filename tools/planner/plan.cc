@@ -1,0 +1,283 @@
+// tutti plan: how to split a model over a cluster, what it would take, and what rules the other ways out.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "tools/commands.h"
+#include "tools/planner/plan_ranking.h"
+#include "topology/xml/xml.h"
+
+namespace tutti::tools {
+namespace {
+
+// By compute capability. Dense bf16 (V100: fp16), and memory; NVIDIA's data sheets of V100 SXM2, A100 SXM and H100 SXM.
+struct GpuSheet {
+  int sm;
+  double tflops;
+  double memory_gb;
+};
+constexpr std::array<GpuSheet, 3> kSheets = {{{70, 125, 32}, {80, 312, 80}, {90, 989, 80}}};
+
+struct Options {
+  std::string model;
+  std::vector<std::string> cluster;
+  double tflops = 0, memory_gb = 0;
+  // Megatron-LM reaches 0.52 of an A100's peak in a whole step (Narayanan et al. 2021), communication and bubbles
+  // included; Llama 3 0.43 of an H100's. What is left for multiplications alone:
+  double efficiency = 0.6;
+  double reserved_gb = 6;
+  int most_tp = 0;
+  int top = 10;
+  std::string given;
+  bool prices = false;
+};
+
+// "FILE x NODES", "FILE NODES" or "FILE".
+Cluster ClusterOf(const Options& options, std::string& name) {
+  auto words = options.cluster;
+  std::erase(words, "x");
+  Cluster cluster;
+  name = words[0];
+  if (!std::filesystem::exists(name) && std::filesystem::exists(name + ".xml")) name += ".xml";
+  if (words.size() > 1) {
+    const auto& number = words[1];
+    const auto parsed = std::from_chars(number.data(), number.data() + number.size(), cluster.nodes);
+    if (parsed.ec != std::errc() || parsed.ptr != number.data() + number.size() || cluster.nodes < 1) {
+      Throw(tuttiInvalidArgument, "\"{}\" is no number of nodes; --cluster takes FILE x NODES", number);
+    }
+  }
+  cluster.node = ReadTopologyFile(name).system;
+  const auto gpus = cluster.node.All(DeviceKind::gpu, 0);
+  if (gpus.empty()) Throw(tuttiInvalidArgument, "{} has no GPUs", name);
+  cluster.gpus = static_cast<int>(gpus.size());
+  const int sm = cluster.node.devices[static_cast<std::size_t>(gpus.front())].sm;
+  const auto* sheet = &kSheets.front();
+  for (const auto& each : kSheets) sheet = each.sm <= sm ? &each : sheet;
+  cluster.tflops = options.tflops > 0 ? options.tflops : sheet->tflops;
+  cluster.memory_gb = options.memory_gb > 0 ? options.memory_gb : sheet->memory_gb;
+  cluster.efficiency = options.efficiency;
+  cluster.reserved_gb = options.reserved_gb;
+  return cluster;
+}
+
+// "tp=8,pp=16,zero=1": what is not named is 1 (zero: 0), dp what is left.
+std::optional<Strategy> GivenStrategy(const std::string& text, int ranks) {
+  if (text.empty()) return std::nullopt;
+  Strategy strategy;
+  int recompute = 0;
+  const std::array<std::pair<std::string_view, int*>, 9> fields{{{"tp", &strategy.tp},
+                                                                 {"cp", &strategy.cp},
+                                                                 {"pp", &strategy.pp},
+                                                                 {"dp", &strategy.dp},
+                                                                 {"ep", &strategy.ep},
+                                                                 {"chunks", &strategy.virtual_stages},
+                                                                 {"zero", &strategy.zero},
+                                                                 {"micro-batch", &strategy.micro_batch},
+                                                                 {"recompute", &recompute}}};
+  strategy.dp = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const auto end = std::min(text.find(',', begin), text.size());
+    const auto word = std::string_view(text).substr(begin, end - begin);
+    const auto equals = word.find('=');
+    const auto field = std::ranges::find(fields, word.substr(0, equals), &std::pair<std::string_view, int*>::first);
+    const auto value = equals == word.npos ? std::string_view() : word.substr(equals + 1);
+    if (field == fields.end() ||
+        std::from_chars(value.data(), value.data() + value.size(), *field->second).ptr != value.data() + value.size() ||
+        value.empty() || *field->second < 0) {
+      Throw(tuttiInvalidArgument,
+            "\"{}\" in --given is none of tp, cp, pp, dp, ep, chunks, zero, micro-batch and "
+            "recompute, with = and a number",
+            word);
+    }
+    begin = end + 1;
+  }
+  strategy.recompute = recompute != 0;
+  const int rest = std::max(1, strategy.tp * strategy.cp * strategy.pp);
+  if (strategy.dp == 0) strategy.dp = ranks / rest;
+  if (strategy.ranks() != ranks) {
+    Throw(tuttiInvalidArgument, "--given: tp ({}) x cp ({}) x pp ({}) x dp ({}) is {}, but the cluster has {} GPUs",
+          strategy.tp, strategy.cp, strategy.pp, strategy.dp, strategy.ranks(), ranks);
+  }
+  return strategy;
+}
+
+constexpr std::array<std::pair<const char*, double StepTime::*>, 7> kParts = {{{"compute", &StepTime::compute},
+                                                                               {"tensor", &StepTime::tensor},
+                                                                               {"experts", &StepTime::experts},
+                                                                               {"context", &StepTime::context},
+                                                                               {"bubble", &StepTime::bubble},
+                                                                               {"sends", &StepTime::pipeline_sends},
+                                                                               {"data", &StepTime::data}}};
+
+void PrintHeading() {
+  fmt::print("  {:>8} {:>8} {:>6}", "step s", "TFLOP/s", "GB");
+  for (const auto& [name, part] : kParts) fmt::print(" {:>7}", name);
+  fmt::print("  strategy\n");
+}
+
+void PrintRow(const Evaluated& row, const LanguageModel& model) {
+  const double total = row.time.total();
+  fmt::print("  {:8.2f} {:8.0f} {:6.1f}", total, model.step_flops() / total / row.strategy.ranks() / 1e12,
+             row.memory.total() / 1e9);
+  for (const auto& [name, part] : kParts) fmt::print(" {:6.1f}%", 100 * row.time.*part / total);
+  fmt::print("  {}\n", ToString(row.strategy));
+}
+
+std::string Memory(const MemoryNeed& need) {
+  return fmt::format("{:.1f} GB: parameters {:.1f}, gradients {:.1f}, optimizer {:.1f}, activations {:.1f}",
+                     need.total() / 1e9, need.parameters / 1e9, need.gradients / 1e9, need.optimizer / 1e9,
+                     need.activations / 1e9);
+}
+
+// What `other` spends more on than `best`, the most first.
+std::string Losses(const StepTime& other, const StepTime& best) {
+  std::vector<std::pair<double, std::string>> losses;
+  for (const auto& [name, part] : kParts) {
+    const double more = other.*part - best.*part;
+    if (more > 0.005 * best.total()) losses.emplace_back(-more, fmt::format("{} +{:.2f} s", name, more));
+  }
+  std::sort(losses.begin(), losses.end());
+  std::vector<std::string> texts;
+  for (const auto& [more, text] : losses) texts.push_back(text);
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// For values of each axis that the winner does not have, the best first: the fastest strategy that fits, or the least
+// memory that is needed.
+void PrintRuledOut(PlanRanking& ranking, const Evaluated& best, const std::vector<Strategy>& legal, double room) {
+  constexpr std::size_t kMostValues = 6;
+  constexpr std::array<std::pair<const char*, int Strategy::*>, 7> kAxes = {{{"tp", &Strategy::tp},
+                                                                             {"cp", &Strategy::cp},
+                                                                             {"pp", &Strategy::pp},
+                                                                             {"ep", &Strategy::ep},
+                                                                             {"zero", &Strategy::zero},
+                                                                             {"chunks", &Strategy::virtual_stages},
+                                                                             {"micro-batch", &Strategy::micro_batch}}};
+  for (const auto& axis_and_name : kAxes) {
+    const std::string name = axis_and_name.first;
+    const auto axis = axis_and_name.second;
+    std::set<int> values;
+    for (const auto& strategy : legal) values.insert(strategy.*axis);
+    values.erase(best.strategy.*axis);
+    const std::size_t others = values.size();
+    std::vector<Evaluated> rows;
+    for (auto value = values.begin(); value != values.end();) {
+      const auto fastest = ranking.Fastest(1, [&](const Strategy& strategy) { return strategy.*axis == *value; });
+      rows.insert(rows.end(), fastest.begin(), fastest.end());
+      value = fastest.empty() ? std::next(value) : values.erase(value);
+    }
+    std::ranges::stable_sort(rows, {}, [](const Evaluated& row) { return row.time.total(); });
+    std::size_t printed = 0;
+    for (const auto& row : rows) {
+      if (printed++ == kMostValues) break;
+      fmt::print("  {} {}: {:.2f} x as long ({}) as {}\n", name, row.strategy.*axis,
+                 row.time.total() / best.time.total(), Losses(row.time, best.time), ToString(row.strategy));
+    }
+    // What is left fits nowhere: in the order of what it needs.
+    for (const auto& row : ranking.too_large()) {
+      if (values.erase(row.strategy.*axis) == 0) continue;
+      if (printed++ >= kMostValues) break;
+      fmt::print("  {} {}: does not fit {:.0f} GB; the least is {} ({})\n", name, row.strategy.*axis, room / 1e9,
+                 Memory(row.memory), ToString(row.strategy));
+    }
+    if (others > kMostValues) fmt::print("  {}: {} more values, all worse\n", name, others - kMostValues);
+  }
+}
+
+void PrintGiven(PlanRanking& ranking, const Strategy& given, const Evaluated& best, const LanguageModel& model,
+                double room) {
+  fmt::print("\nGiven, {}: ", ToString(given));
+  if (const auto why = WhyIllegal(given, model); !why.empty()) {
+    fmt::print("illegal: {}\n", why);
+    return;
+  }
+  const Evaluated row = ranking.Of(given);
+  fmt::print("{:.2f} x as long as the winner, {} are faster; {}; it needs {}.\n", row.time.total() / best.time.total(),
+             ranking.Faster(row.time.total()), row.memory.total() <= room ? "it fits" : "it does not fit",
+             Memory(row.memory));
+  PrintHeading();
+  PrintRow(row, model);
+  if (const auto losses = Losses(row.time, best.time); !losses.empty()) {
+    fmt::print("  beside the winner: {}\n", losses);
+  }
+}
+
+void Plan(const Options& options) {
+  const auto model = ParseLanguageModel(ReadFile(options.model, JsonLimits().bytes), options.model);
+  std::string name;
+  const auto cluster = ClusterOf(options, name);
+  const auto given = GivenStrategy(options.given, cluster.ranks());
+  fmt::print("{}: {:.1f} billion parameters, {} samples of {:.0f} tokens a step\n", model.name,
+             model.parameters() / 1e9, model.global_batch, model.sequence);
+  fmt::print(
+      "{} GPUs: {} x {}; {:.0f} TFLOP/s each, of which {:.2f} are reached; {:.0f} GB, of which {:.0f} are kept "
+      "free\n\n",
+      cluster.ranks(), cluster.nodes, name, cluster.tflops, cluster.efficiency, cluster.memory_gb, cluster.reserved_gb);
+
+  const auto legal = LegalStrategies(model, cluster.ranks(), options.most_tp > 0 ? options.most_tp : cluster.gpus);
+  if (legal.empty()) {
+    Throw(tuttiInvalidArgument, "no strategy is legal on {} GPUs; with data parallelism alone: {}", cluster.ranks(),
+          WhyIllegal({.dp = cluster.ranks()}, model));
+  }
+  PlanRanking ranking(cluster, model, legal, options.prices ? TimeSource::price : TimeSource::simulation);
+  const double room = cluster.room();
+  if (ranking.fitting() == 0) {
+    const auto& least = ranking.too_large().front();
+    Throw(tuttiInvalidArgument, "none of {} legal strategies fits {:.0f} GB; the least is {} ({})", legal.size(),
+          room / 1e9, Memory(least.memory), ToString(least.strategy));
+  }
+  fmt::print("{} strategies are legal, {} fit. The fastest by {}, and what their steps go to:\n\n", legal.size(),
+             ranking.fitting(), options.prices ? "the selector's prices" : "simulation");
+  const auto shown = ranking.Fastest(static_cast<std::size_t>(options.top), [](const Strategy&) { return true; });
+  const auto& best = shown.front();
+  PrintHeading();
+  for (const auto& row : shown) PrintRow(row, model);
+  fmt::print("\nThe winner, {}, needs {}.\n", ToString(best.strategy), Memory(best.memory));
+  if (given) PrintGiven(ranking, *given, best, model, room);
+  fmt::print("\nWhat rules out the others, by what the winner has not: the best of each\n\n");
+  PrintRuledOut(ranking, best, legal, room);
+}
+
+}  // namespace
+
+void AddPlan(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  auto* const command = app.add_subcommand("plan", "how to split a model's training over a cluster, and why so");
+  command->add_option("--model", options->model, "the model, as JSON (examples/models)")->required();
+  command->add_option("--cluster", options->cluster, "FILE x NODES: a host as NCCL topology XML, and how many")
+      ->required()
+      ->expected(1, 3);
+  command->add_option("--tflops", options->tflops, "of a GPU, in bf16; default: by its compute capability")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--efficiency", options->efficiency, "of that, in matrix multiplications")
+      ->check(CLI::Range(0.01, 1.0))
+      ->capture_default_str();
+  command->add_option("--memory", options->memory_gb, "GB of a GPU; default: by its compute capability")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--reserve", options->reserved_gb, "GB of it for contexts, workspace and fragments")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--most-tp", options->most_tp, "largest tensor parallelism; default: the GPUs of a node")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--top", options->top, "so many of the fastest are shown")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_flag("--prices", options->prices,
+                    "rank by the selector's prices alone, without playing collectives in the simulator");
+  command->add_option("--given", options->given, "price this one, too: tp=8,pp=16,zero=1,...");
+  command->callback([options] { Plan(*options); });
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,88 @@
+// What a step of a strategy takes on a cluster: computing at a rate, communication as the selector prices it on the
+// group's own GPUs, or as the simulator plays it there, and what of it computing hides.
+//
+// Thread-safety: an object is used by one thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "selection/tuner/select.h"
+#include "tools/planner/plan_strategy.h"
+#include "topology/graph/system.h"
+
+namespace tutti::tools {
+
+struct Cluster {
+  System node;
+  int nodes = 1;
+  int gpus = 0;            // of a node
+  double tflops = 0;       // of a GPU, bf16, as its data sheet says
+  double efficiency = 0;   // of that, in matrix multiplications of this kind
+  double memory_gb = 0;    // of a GPU; GB = 10^9 bytes
+  double reserved_gb = 0;  // for contexts, kernels' workspace and fragments
+
+  int ranks() const { return nodes * gpus; }
+  double room() const { return (memory_gb - reserved_gb) * 1e9; }  // bytes of a GPU
+};
+
+// Ranks `stride` apart, `size` of them; tensor parallelism has stride 1.
+struct GroupShape {
+  int size = 1;
+  int stride = 1;
+};
+
+// Seconds of a step, by what they go to.
+struct StepTime {
+  double compute = 0;  // of the fullest stage, all its micro-batches, recomputing included
+  double tensor = 0;   // all-gathers and reduce-scatters of tensor parallelism
+  double experts = 0;  // all-to-alls
+  double context = 0;  // of the ring, what attention does not hide
+  double bubble = 0;   // pipeline
+  double pipeline_sends = 0;
+  double data = 0;  // gradients and parameters, what computing does not hide
+  double total() const { return compute + tensor + experts + context + bubble + pipeline_sends + data; }
+};
+
+// Of a collective's time: the selector's price of what it takes, or a simulation of that. Beyond what is worth playing
+// a simulation grows as the price does; where it would have to play more than 64 ranks one by one, the price stands.
+enum class TimeSource { price, simulation };
+
+class StepPricing {
+ public:
+  StepPricing(const Cluster& cluster, const LanguageModel& model, TimeSource source = TimeSource::price)
+      : cluster_(cluster), model_(model), source_(source) {}
+
+  StepTime TimeOf(const Strategy& strategy);
+  // Seconds of a collective of `bytes` (as nccl-tests count: the larger side of a rank) in each of the groups that
+  // share the cluster, all at the same time. Priced at powers of four, and in between by a straight line.
+  double Seconds(Collective collective, const GroupShape& group, double bytes);
+  // Between neighbours of a pipeline.
+  double SendSeconds(int stride, double bytes);
+
+ private:
+  struct Place {
+    Machine machine;
+    Conditions conditions;
+    Pricing pricing;
+    double sharing = 1;                                    // groups that share a NIC
+    std::map<std::pair<Collective, int>, double> seconds;  // by power of four bytes
+    std::map<std::pair<Collective, int>, double> played;   // simulation by price, likewise
+    Place(Machine its_machine, double groups);
+    std::size_t BlockBytes(Collective collective, int power) const;
+    Priced Choice(Collective collective, int power);  // the selector's
+  };
+  Place& PlaceOf(const GroupShape& group);
+  // Of 4^power bytes.
+  double AtPower(Collective collective, const GroupShape& group, int power);
+  double Microseconds(Place& place, Collective collective, int power) const;
+  double SimulationByPrice(Place& place, Collective collective, int power) const;
+
+  const Cluster& cluster_;
+  const LanguageModel& model_;
+  const TimeSource source_;
+  std::map<std::pair<int, int>, std::unique_ptr<Place>> places_;  // by ranks of a node, and nodes
+};
+
+}  // namespace tutti::tools

@@ -1,0 +1,49 @@
+// The strategies that fit a cluster's memory, the fastest first. All are priced; those whose price is not above what is
+// already found are then played in the simulator.
+//
+// Thread-safety: an object is used by one thread.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "tools/planner/plan_price.h"
+
+namespace tutti::tools {
+
+struct Evaluated {
+  Strategy strategy;
+  MemoryNeed memory;
+  StepTime time;  // zeros for what does not fit
+};
+
+class PlanRanking {
+ public:
+  using Filter = std::function<bool(const Strategy&)>;
+
+  // Cluster and model outlive it.
+  PlanRanking(const Cluster& cluster, const LanguageModel& model, const std::vector<Strategy>& legal,
+              TimeSource source);
+
+  // At most so many, by price or by simulation, as was asked for. A simulation may be shorter than its price (how
+  // often, docs/selection.md says), so a simulated rank is as sure as that.
+  std::vector<Evaluated> Fastest(std::size_t most, const Filter& filter);
+  Evaluated Of(const Strategy& strategy);
+  // How many take less than so many seconds.
+  std::size_t Faster(double seconds);
+
+  std::size_t fitting() const { return by_price_.size(); }
+  // By the memory that they need, the least first.
+  const std::vector<Evaluated>& too_large() const { return too_large_; }
+
+ private:
+  StepTime TimeOf(const Evaluated& priced);
+
+  const LanguageModel& model_;
+  const TimeSource source_;
+  StepPricing prices_, simulations_;
+  std::vector<Evaluated> by_price_, too_large_;
+};
+
+}  // namespace tutti::tools

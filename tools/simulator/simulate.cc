@@ -1,0 +1,211 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "report/chart.h"
+#include "report/sizes.h"
+#include "selection/cost_model/candidates.h"
+#include "tools/commands.h"
+#include "tools/inspect/chosen_schedules.h"
+#include "tools/simulator/claims.h"
+#include "tools/simulator/published.h"
+#include "tools/simulator/simulated.h"
+#include "tools/simulator/simulated_trace.h"
+#include "tools/simulator/target.h"
+
+namespace tutti::tools {
+namespace {
+
+struct Options {
+  std::string what = "all_reduce";  // or a program's FILE.xml
+  TargetOptions target;
+  std::vector<std::string> algorithms = {};
+  std::string begin = "8";
+  std::string end = "1G";
+  double factor = 2;
+  int channels = 0;
+  std::string chunk;
+  std::string wire;
+  std::string trace;
+  std::string plot;
+  bool links = false;
+  bool full = false;
+  std::string published;
+  std::string claims;
+};
+
+std::optional<Wire> WireNamed(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  if (const auto wire = WireFromName(name)) return wire;
+  Throw(tuttiInvalidArgument, "\"{}\" is no wire format; there are line, inline and bulk", name);
+}
+
+// What is compared: an algorithm, the fastest of all, or a program.
+struct Entrant {
+  std::string name;
+  std::vector<tuttiAlgorithm_t> algorithms = {};  // empty: all
+  std::optional<Program> program = {};
+};
+
+bool IsProgram(const std::string& name) { return name.ends_with(".xml"); }
+
+Entrant EntrantNamed(const std::string& name) {
+  if (IsProgram(name)) return {std::filesystem::path(name).stem(), {}, ProvedSchedules({.what = name})};
+  if (name == "best") return {name};
+  if (const auto algorithm = AlgorithmFromName(name)) return {name, {*algorithm}};
+  Throw(tuttiInvalidArgument, "\"{}\" is neither an algorithm nor a FILE.xml; \"tutti simulate --algo best\" tries all",
+        name);
+}
+
+std::vector<Entrant> EntrantsOf(const Options& options) {
+  std::vector<Entrant> entrants;
+  if (IsProgram(options.what)) entrants.push_back(EntrantNamed(options.what));
+  for (const std::string& name : options.algorithms) entrants.push_back(EntrantNamed(name));
+  if (entrants.empty()) entrants.push_back({"best"});
+  return entrants;
+}
+
+// Programs are for one number of ranks, which is the default, and one collective; and have channels of their own.
+void FitToPrograms(Options& options, Collective collective, const std::vector<Entrant>& entrants) {
+  for (const Entrant& entrant : entrants) {
+    if (!entrant.program) continue;
+    const Schedule& schedule = entrant.program->ranks.front();
+    if (schedule.collective != collective) {
+      Throw(tuttiInvalidArgument, "{} is a program for {}, not for {}", entrant.name, NameOf(schedule.collective),
+            NameOf(collective));
+    }
+    if (options.target.ranks == 0) options.target.ranks = schedule.nranks;
+    if (schedule.nranks != options.target.ranks) {
+      Throw(tuttiInvalidArgument, "{} is a program for {} ranks; {} are asked for", entrant.name, schedule.nranks,
+            options.target.ranks);
+    }
+    if (options.channels > 0) {
+      Throw(tuttiInvalidArgument, "{} has the channels that it has; --channels is for algorithms", entrant.name);
+    }
+  }
+}
+
+// What of a sweep goes into one line of the table.
+struct Row {
+  std::size_t bytes;
+  Outcome outcome;
+};
+
+void PrintHeading(const Options& options, const Machine& machine) {
+  fmt::print("# tutti simulate {}: {} ranks, {} node{}, {}\n", options.what, machine.nranks(), options.target.nodes,
+             options.target.nodes == 1 ? "" : "s",
+             options.target.topology.empty() ? "shared memory" : options.target.topology);
+  fmt::print("# {:>12}  {:>12}  {:>8}  {:>8}  {:<20} {:>8} {:>7} {:>6}  {}\n", "size (B)", "time (us)", "algbw",
+             "busbw", "algorithm", "channels", "wire", "chunk", "nodes simulated");
+}
+
+void Print(const Machine& machine, const Row& row) {
+  const SimulatedCall& call = row.outcome.call;
+  const double us = row.outcome.result.duration_us;
+  const double algbw = AlgorithmBandwidth(row.bytes, us);
+  fmt::print("  {:>12}  {:>12.2f}  {:>8.2f}  {:>8.2f}  {:<20} {:>8} {:>7} {:>6}  {}\n", row.bytes, us, algbw,
+             algbw * BusFactor(call.collective, machine.nranks()), NameOf(call.algorithm), call.channels,
+             NameOf(call.shape.wire), FormatSize(call.shape.chunk_bytes),
+             row.outcome.folding ? row.outcome.folding->classes() : machine.arrangement().nodes());
+}
+
+// Of the nodes that were simulated, whatever carried something.
+void PrintLinks(const Machine& machine, const Outcome& outcome) {
+  fmt::print("#   {:<48} {:>14} {:>6}\n", "link", "bytes", "used");
+  for (int i = 0; i < machine.resources(); ++i) {
+    if (outcome.result.bytes_over[i] == 0) continue;
+    fmt::print("    {:<48} {:>14.0f} {:>5.1f}%\n",
+               fmt::format("node {}: {}", machine.NodeOfResource(i), machine.resource(i).name),
+               outcome.result.bytes_over[i], 100 * outcome.result.Utilisation(machine, i));
+  }
+}
+
+std::string WithBeforeSuffix(const std::string& path, const std::string& insert) {
+  const auto dot = path.rfind('.');
+  return dot == std::string::npos ? path + insert : path.substr(0, dot) + insert + path.substr(dot);
+}
+
+void RunSweep(Options options) {
+  const std::vector<Entrant> entrants = EntrantsOf(options);
+  const Collective collective =
+      IsProgram(options.what) ? entrants.front().program->ranks.front().collective : ParseCollective(options.what);
+  FitToPrograms(options, collective, entrants);
+  const Target target = TargetOf(options.target);
+  const Machine& machine = target.machine;
+  Chart chart{fmt::format("{} simulated, {} ranks on {} node{}", options.what, machine.nranks(), options.target.nodes,
+                          options.target.nodes == 1 ? "" : "s"),
+              {{"time (us)"}, {"bus bandwidth (GB/s)"}}};
+  PrintHeading(options, machine);
+  const auto sizes = Sweep(ParseSize(options.begin), ParseSize(options.end), options.factor, 0);
+  const Folds folds = options.full ? Folds::never : Folds::beyond_64_ranks;
+  for (const auto& [name, algorithms, program] : entrants) {
+    Wish wish{collective, algorithms, 0, options.channels, WireNamed(options.wire), 0, folds};
+    if (!options.chunk.empty()) wish.chunk_bytes = ParseSize(options.chunk);
+    if (program) wish.program = &program->ranks;
+    Curve times{name};
+    Curve bandwidths{name};
+    for (const std::size_t bytes : sizes) {
+      wish.bytes = bytes;
+      const Row row{bytes, Fastest(target, wish)};
+      Print(machine, row);
+      if (options.links) PrintLinks(machine, row.outcome);
+      if (!options.trace.empty()) {
+        Timeline timeline;
+        Run(machine, row.outcome.call, folds, &timeline);
+        const bool several = sizes.size() * entrants.size() > 1;
+        WriteTrace(
+            several ? WithBeforeSuffix(options.trace, fmt::format("-{}-{}", name, FormatSize(bytes))) : options.trace,
+            machine, row.outcome.call, timeline);
+      }
+      const double us = row.outcome.result.duration_us;
+      times.points.emplace_back(bytes, us);
+      bandwidths.points.emplace_back(bytes, AlgorithmBandwidth(bytes, us) * BusFactor(collective, machine.nranks()));
+    }
+    chart.panels[0].curves.push_back(std::move(times));
+    chart.panels[1].curves.push_back(std::move(bandwidths));
+  }
+  if (!options.plot.empty()) WriteFile(options.plot, Draw(chart));
+}
+
+}  // namespace
+
+void AddSimulate(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand(
+      "simulate", "what a collective would take on a machine: schedules run over its links in virtual time");
+  command->add_option("WHAT", options->what, "all_reduce, reduce_scatter, all_gather, ..., or a program's FILE.xml")
+      ->capture_default_str();
+  AddTargetOptions(*command, options->target);
+  command
+      ->add_option("--algo", options->algorithms,
+                   "algorithms, programs (FILE.xml), or best: the fastest algorithm; default: the program, or best")
+      ->delimiter(',');
+  command->add_option("-b", options->begin, "smallest size")->capture_default_str();
+  command->add_option("-e", options->end, "largest size")->capture_default_str();
+  command->add_option("-f", options->factor, "from size to size")->check(CLI::Range(1.01, 1e9))->capture_default_str();
+  command->add_option("--channels", options->channels, "0: the best of some")->check(CLI::Range(0, 64));
+  command->add_option("--chunk", options->chunk, "bytes of a slot; default: the best of some");
+  command->add_option("--wire", options->wire, "line, inline or bulk; default: the best");
+  command->add_option("--trace", options->trace, "write a timeline for a browser's trace viewer");
+  command->add_option("--plot", options->plot, "write a picture (SVG)");
+  command->add_flag("--links", options->links, "print bytes and utilisation of every link");
+  command->add_flag("--full", options->full, "simulate every rank, also where one node could stand for others");
+  command->add_option("--published", options->published, "instead: the table of published measurements in FILE (CSV)");
+  command->add_option("--claims", options->claims, "instead: draw what is claimed of the algorithms, into a directory");
+  command->callback([options] {
+    if (!options->published.empty()) {
+      PrintPublished(options->published);
+    } else if (!options->claims.empty()) {
+      DrawClaims(options->claims);
+    } else {
+      RunSweep(*options);
+    }
+  });
+}
+
+}  // namespace tutti::tools

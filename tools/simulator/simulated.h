@@ -1,0 +1,57 @@
+// Simulations by the dozen: every way to run a call on a machine that is worth trying, and the fastest of them.
+//
+// Thread-safety: pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "selection/simulator/simulate.h"
+#include "tools/simulator/target.h"
+
+namespace tutti::tools {
+
+// Who plays all ranks does so up to here: beyond, it takes too long.
+inline constexpr int kRanksInFull = 64;
+// When one node stands for all that do the same (fold.h).
+enum class Folds {
+  never,
+  beyond_64_ranks,  // kRanksInFull; also where it is an approximation
+  wherever_exact,   // and beyond 64 ranks
+};
+
+// What is asked; everything left open is tried.
+struct Wish {
+  Collective collective = Collective::all_reduce;
+  std::vector<tuttiAlgorithm_t> algorithms = {};  // empty: all that may serve, as far as their price is not far off
+  std::size_t bytes = 0;                          // of the larger side of a rank, as in nccl-tests
+  int channels = 0;                               // 0: try some
+  std::optional<Wire> wire = {};
+  std::size_t chunk_bytes = 0;  // 0: try some
+  Folds folds = Folds::beyond_64_ranks;
+  // Instead of algorithms: all ranks' schedules, of this collective and of as many ranks as the machine has.
+  const std::vector<Schedule>* program = nullptr;
+};
+
+struct Outcome {
+  SimulatedCall call;
+  SimulationResult result;
+  std::optional<Folding> folding;  // if nodes stood for others
+};
+
+// The fastest way. Throws if there is none.
+Outcome Fastest(const Target& target, const Wish& wish);
+// Every way that Fastest compares.
+std::vector<SimulatedCall> Candidates(const Target& target, const Wish& wish);
+Outcome Run(const Machine& machine, const SimulatedCall& call, Folds folds, Timeline* timeline = nullptr);
+
+// What pricing and simulating take, of `bytes` on a rank's larger side: those of a rank's block, or all.
+std::size_t BytesOfBlock(Collective collective, std::size_t bytes, int ranks);
+
+// nccl-tests: bytes of the larger side by time; and times BusFactor, what each rank's link carries whatever the
+// algorithm.
+double BusFactor(Collective collective, int ranks);
+double AlgorithmBandwidth(std::size_t bytes, double us);  // GB/s
+
+}  // namespace tutti::tools

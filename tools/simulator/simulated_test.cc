@@ -1,0 +1,184 @@
+#include "tools/simulator/simulated.h"
+
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <set>
+
+#include "algorithms/msccl/program.h"
+#include "base/error.h"
+#include "selection/cost_model/host_machine.h"
+#include "selection/cost_model/machine_of_system.h"
+#include "selection/tuner/explain.h"
+#include "tools/commands.h"
+#include "topology/xml/xml.h"
+
+namespace tutti::tools {
+namespace {
+
+Machine Dgx(int nodes) { return MachineOfSystem(ReadTopologyFile("topology/testdata/dgxh100.xml").system, nodes); }
+
+TEST(Fastest, IsNoSlowerThanAnyCandidate) {
+  const Machine machine = Dgx(1);
+  const Wish wish{Collective::all_gather, {}, 1 << 20};
+  const auto candidates = Candidates({machine}, wish);
+  const double fastest = Fastest({machine}, wish).result.duration_us;
+  EXPECT_GT(candidates.size(), 10u);
+  for (const SimulatedCall& call : candidates)
+    EXPECT_LE(fastest, tools::Run(machine, call, Folds::never).result.duration_us);
+}
+
+TEST(Fastest, DoesAsItIsTold) {
+  const Machine machine = Dgx(2);
+  const Wish wish{Collective::all_reduce, {tuttiAlgorithmDoubleBinaryTree}, 1 << 20, 8, Wire::inlined, 32'768};
+  const auto candidates = Candidates({machine}, wish);
+  ASSERT_EQ(candidates.size(), 1u);
+  EXPECT_EQ(candidates[0].algorithm, tuttiAlgorithmDoubleBinaryTree);
+  EXPECT_EQ(candidates[0].channels, 4);  // pairs of trees
+  EXPECT_EQ(candidates[0].shape, (Shape{Wire::inlined, 32'768}));
+}
+
+TEST(Candidates, HaveNoBaselines) {
+  for (const SimulatedCall& call : Candidates({Dgx(1)}, {Collective::all_reduce, {}, 1024})) {
+    EXPECT_FALSE(IsBaseline(call.algorithm));
+  }
+}
+
+TEST(Candidates, AreNotFarFromTheCheapest) {
+  const Target target{Dgx(2)};
+  std::set<tuttiAlgorithm_t> left;
+  for (const SimulatedCall& call : Candidates(target, {Collective::all_reduce, {}, 256 << 20}))
+    left.insert(call.algorithm);
+  EXPECT_TRUE(left.contains(tuttiAlgorithmTwoLevel));
+  EXPECT_TRUE(left.contains(tuttiAlgorithmRing));
+  EXPECT_FALSE(left.contains(tuttiAlgorithmRecursive)) << "each of its steps leaves most links idle";
+}
+
+// The formula and the events know the same machine. The events also know what meets on a link when, and slots that run
+// out, so the formula may be somewhat below.
+TEST(Candidates, ArePricedLikeTheyAreSimulated) {
+  for (const int nodes : {1, 2}) {
+    const Target target{Dgx(nodes)};
+    const Conditions conditions = ConditionsOf(target);
+    Pricing pricing(target.machine, conditions);
+    for (const auto collective : {Collective::all_reduce, Collective::all_gather, Collective::broadcast}) {
+      for (const std::size_t bytes : {std::size_t{64} << 10, std::size_t{16} << 20}) {
+        for (const Priced& priced : pricing.Compare({collective}, bytes)) {
+          if (!priced.why_not.empty()) continue;
+          const auto& [algorithm, channels, shape] = priced.candidate;
+          const double us = tools::Run(target.machine, {collective, algorithm, bytes, channels, shape}, Folds::never)
+                                .result.duration_us;
+          EXPECT_GT(priced.us, 0.5 * us) << NameOf(collective) << ' ' << ToString(priced.candidate) << ' ' << bytes;
+          EXPECT_LT(priced.us, 1.3 * us) << NameOf(collective) << ' ' << ToString(priced.candidate) << ' ' << bytes;
+        }
+      }
+    }
+  }
+}
+
+TEST(Run, FoldsOnlyLargeMachines) {
+  const SimulatedCall call{Collective::all_reduce, tuttiAlgorithmRing, 1 << 20, 1, {Wire::bulk, 1 << 17}};
+  EXPECT_FALSE(tools::Run(Dgx(4), call, Folds::beyond_64_ranks).folding.has_value());
+  EXPECT_EQ(tools::Run(Dgx(64), call, Folds::beyond_64_ranks).folding->classes(), 1);
+  EXPECT_FALSE(tools::Run(Dgx(64), call, Folds::never).folding.has_value());
+}
+
+// Two ranks on one core cost yields; each on its own do not.
+TEST(Run, KnowsHosts) {
+  const Machine shared = HostMachine(DefaultHostCosts(1), ArrangeEvenly(2, 1));
+  const Machine apart = HostMachine(DefaultHostCosts(2), ArrangeEvenly(2, 1));
+  const Wish wish{Collective::all_reduce, {}, 8};
+  EXPECT_GT(Fastest({shared, false}, wish).result.duration_us, Fastest({apart, false}, wish).result.duration_us);
+}
+
+// Hosts of processes that TCP joins: no way around their links, and on one machine they share its cores.
+TEST(Target, IsHostsOfProcesses) {
+  TargetOptions options;
+  options.nodes = 4;
+  options.ranks = 16;
+  options.cores = 2;
+  options.network = 1'000;
+  options.calibration = "none";
+  const Target target = TargetOf(options);
+  EXPECT_EQ(target.machine.arrangement().nodes(), 4);
+  EXPECT_FALSE(ConditionsOf(target).one_host);
+  constexpr std::size_t kBytes = 16 << 20;
+  constexpr double kBytesPerUs = 125;
+  const auto two_level = Fastest(target, {Collective::all_reduce, {tuttiAlgorithmTwoLevel}, kBytes});
+  const auto ring = Fastest(target, {Collective::all_reduce, {tuttiAlgorithmRing}, kBytes});
+  EXPECT_GT(two_level.result.duration_us, 2 * 3.0 / 4 * kBytes / kBytesPerUs);
+  EXPECT_GT(ring.result.duration_us, two_level.result.duration_us);
+
+  const Wish small{Collective::all_reduce, {tuttiAlgorithmTwoLevel}, 8};
+  options.one_machine = true;
+  EXPECT_GT(Fastest(TargetOf(options), small).result.duration_us, Fastest(target, small).result.duration_us);
+}
+
+TEST(Candidates, OfAProgramMoveItsData) {
+  const Program program = ReadProgram("algorithms/msccl/testdata/hierarchical_all_reduce.xml");
+  const Machine machine = HostMachine(DefaultHostCosts(2), ArrangeEvenly(4, 1));
+  Wish wish{Collective::all_reduce, {}, 100'000};
+  wish.program = &program.ranks;
+  for (const bool gpus : {false, true}) {
+    const auto candidates = Candidates({machine, gpus}, wish);
+    EXPECT_GT(candidates.size(), 1u);
+    for (const SimulatedCall& call : candidates) {
+      EXPECT_EQ(call.algorithm, tuttiAlgorithmProgram);
+      EXPECT_EQ(call.channels, 1);
+      EXPECT_EQ(ScheduleOf(machine, call, 2).channels, program.ranks[2].channels);
+    }
+    EXPECT_GT(Fastest({machine, gpus}, wish).result.duration_us, 0);
+  }
+}
+
+// What a rank sends in a program is what the machine's links carry.
+TEST(Run, CarriesAProgramsBytes) {
+  const Program program = ReadProgram("algorithms/msccl/testdata/star_gather.xml");
+  const Machine machine = HostMachine(DefaultHostCosts(3), ArrangeEvenly(3, 1));
+  Wish wish{Collective::gather, {}, 3'000};
+  wish.program = &program.ranks;
+  EXPECT_EQ(Fastest({machine, false}, wish).result.steps, 5u);  // two sends, two receives, a copy
+}
+
+// The command's output, or the reason why there is none.
+std::string Simulated(const std::string& arguments) {
+  CLI::App app;
+  AddSimulate(app);
+  ::testing::internal::CaptureStdout();
+  std::string refusal;
+  try {
+    app.parse("simulate " + arguments + " --calibration none -b 1K -e 1K");
+  } catch (const Error& error) {
+    refusal = error.what();
+  }
+  const std::string output = ::testing::internal::GetCapturedStdout();
+  return refusal.empty() ? output : refusal;
+}
+
+TEST(Simulate, TakesPrograms) {
+  const std::string folder = "algorithms/msccl/testdata/";
+  const auto expect = [&](const std::string& arguments, const std::vector<std::string>& words) {
+    const std::string text = Simulated(arguments);
+    for (const auto& word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " is not in: " << text;
+  };
+  expect(folder + "ring_all_gather.xml", {"4 ranks, 1 node", "  1024  ", "program  "});
+  expect(folder + "ring_all_gather.xml --algo ring", {"program  ", "ring  "});
+  expect("all_reduce --algo best," + folder + "ring_all_reduce.xml", {"3 ranks", "program  "});
+  expect(folder + "ring_all_gather.xml --topo topology/testdata/dgxh100.xml", {"4 ranks", "program  "});
+  expect(folder + "ring_all_gather.xml --ranks 8", {"ring_all_gather is a program for 4 ranks; 8 are asked for"});
+  expect(folder + "ring_all_gather.xml --channels 2", {"--channels is for algorithms"});
+  expect("all_reduce --algo " + folder + "ring_all_gather.xml", {"for all_gather, not for all_reduce"});
+  expect(folder + "wrong_deadlock.xml", {"ring_all_gather is wrong: deadlock", "rank 3 to fill a slot"});
+  expect(folder + "wrong_dangling_dependency.xml", {"xml:53:", "which does not exist"});
+  expect(folder + "none.xml", {"none.xml: No such file"});
+}
+
+TEST(BusFactor, IsNcclTests) {
+  EXPECT_DOUBLE_EQ(BusFactor(Collective::all_reduce, 8), 1.75);
+  EXPECT_DOUBLE_EQ(BusFactor(Collective::all_gather, 8), 0.875);
+  EXPECT_DOUBLE_EQ(BusFactor(Collective::broadcast, 8), 1);
+  EXPECT_DOUBLE_EQ(AlgorithmBandwidth(1'000'000, 10), 100);
+}
+
+}  // namespace
+}  // namespace tutti::tools

@@ -1,0 +1,83 @@
+#include "tools/simulator/simulated_trace.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "base/json.h"
+
+namespace tutti::tools {
+namespace {
+
+// Steps of a rank's schedule, spelt as in schedule.h; looked up many times.
+class Spelling {
+ public:
+  Spelling(const Machine& machine, const SimulatedCall& call) : machine_(machine), call_(call) {}
+
+  std::string operator()(const Timeline::Step& step) {
+    auto [found, added] = schedules_.try_emplace(step.rank);
+    if (added) found->second = ScheduleOf(machine_, call_, step.rank);
+    return ToString(found->second.channels[step.channel].lanes[step.lane].steps[step.step]);
+  }
+
+ private:
+  const Machine& machine_;
+  const SimulatedCall& call_;
+  std::map<int, Schedule> schedules_;
+};
+
+nlohmann::ordered_json Named(const char* what, int process, int thread, const std::string& name) {
+  return {{"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
+}
+
+nlohmann::ordered_json Span(std::string name, int process, int thread, double begin, double end,
+                            nlohmann::ordered_json arguments) {
+  return {{"ph", "X"},     {"cat", "simulated"}, {"name", std::move(name)}, {"pid", process},
+          {"tid", thread}, {"ts", begin},        {"dur", end - begin},      {"args", std::move(arguments)}};
+}
+
+}  // namespace
+
+void WriteTrace(const std::string& path, const Machine& machine, const SimulatedCall& call, const Timeline& timeline) {
+  auto events = nlohmann::ordered_json::array();
+  Spelling spell(machine, call);
+  std::map<std::tuple<int, int, int>, int> threads;  // of a rank, by channel and lane
+  std::map<int, int> lanes;                          // how many a rank has
+  for (const Timeline::Step& step : timeline.steps) {
+    if (!lanes.contains(step.rank)) {
+      events.push_back(Named("process_name", step.rank, 0, fmt::format("rank {}", step.rank)));
+    }
+    const auto [thread, added] = threads.emplace(std::tuple(step.rank, step.channel, step.lane), lanes[step.rank]);
+    if (added) {
+      ++lanes[step.rank];
+      events.push_back(
+          Named("thread_name", step.rank, thread->second, fmt::format("channel {}, lane {}", step.channel, step.lane)));
+    }
+    events.push_back(Span(spell(step), step.rank, thread->second, step.begin, step.end,
+                          {{"step", step.step}, {"chunk", step.chunk}}));
+  }
+  // Resources after the ranks; flows that cross one at the same time lie side by side.
+  std::map<int, std::vector<double>> free_at;  // by resource and thread
+  for (const Timeline::Flow& flow : timeline.flows) {
+    for (const int resource : flow.route) {
+      const int process = machine.nranks() + resource;
+      auto& ends = free_at[resource];
+      if (ends.empty()) {
+        events.push_back(
+            Named("process_name", process, 0,
+                  fmt::format("node {}: {}", machine.NodeOfResource(resource), machine.resource(resource).name)));
+      }
+      auto thread = std::find_if(ends.begin(), ends.end(), [&flow](double end) { return end <= flow.begin; });
+      if (thread == ends.end()) thread = ends.insert(ends.end(), 0);
+      *thread = flow.end;
+      events.push_back(Span(fmt::format("{} to {}", flow.from, flow.to), process,
+                            static_cast<int>(thread - ends.begin()), flow.begin, flow.end,
+                            {{"channel", flow.channel}, {"bytes", flow.bytes}}));
+    }
+  }
+  WriteFile(path, JsonText(nlohmann::ordered_json{{"traceEvents", std::move(events)}}, kOneLine));
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,78 @@
+#include "tools/simulator/target.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <thread>
+
+#include "base/error.h"
+#include "selection/cost_model/host_machine.h"
+#include "selection/cost_model/machine_of_system.h"
+#include "selection/tuner/calibration.h"
+#include "tools/tuning/candidate_timer.h"
+#include "topology/graph/paths.h"
+#include "topology/xml/xml.h"
+
+namespace tutti::tools {
+
+void AddTargetOptions(CLI::App& command, TargetOptions& options) {
+  options.cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  command.add_option("--topo", options.topology, "the host, as NCCL topology XML; without it, ranks in shared memory");
+  command.add_option("--nodes", options.nodes, "how many such hosts; without --topo, joined by TCP")
+      ->check(CLI::Range(1, 32'000));
+  command.add_option("--ranks", options.ranks, "in all; default: one for each GPU (or core)")
+      ->check(CLI::Range(1, 32'000));
+  command.add_option("--cores", options.cores, "that ranks in shared memory have, together")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command.add_option("--network", options.network, "of each of several hosts without --topo, each way, in Mbit/s")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_flag("--one-machine", options.one_machine,
+                   "these hosts are namespaces of one machine (scripts/cluster.sh), and share its cores");
+  command.add_option("--calibration", options.calibration,
+                     "file of tutti calibrate; none: defaults; empty: the usual place");
+}
+
+namespace {
+
+Target HostsOf(const TargetOptions& options) {
+  const int ranks = options.ranks > 0 ? options.ranks : options.cores * options.nodes;
+  if (ranks < options.nodes) {
+    Throw(tuttiInvalidArgument, "{} ranks are fewer than {} nodes", ranks, options.nodes);
+  }
+  const auto processors = options.one_machine
+                              ? ShareProcessors(options.cores, options.nodes, ranks, ranks / options.nodes)
+                              : Processors{options.cores, 1};
+  const HostCosts costs = LoadCalibration(options.calibration, processors.of_host).costs;
+  const auto where = ArrangeEvenly(ranks, options.nodes);
+  if (options.nodes == 1) return {HostMachine(costs, where), false};
+  constexpr double kMbitPerGB = 8'000;
+  const auto network = DefaultNetworkCosts(options.network / kMbitPerGB, options.one_machine, processors.crowding);
+  return {HostMachine(costs, where, network), false};
+}
+
+}  // namespace
+
+Target TargetOf(const TargetOptions& options) {
+  if (options.topology.empty()) return HostsOf(options);
+  if (options.ranks % options.nodes != 0) {
+    Throw(tuttiInvalidArgument, "{} ranks are not the same number on each of {} nodes", options.ranks, options.nodes);
+  }
+  const System system = ReadTopologyFile(options.topology).system;
+  CheckSearchable(system);
+  return {MachineOfSystem(system, options.nodes, options.ranks / options.nodes), true};
+}
+
+Conditions ConditionsOf(const Target& target) {
+  Conditions conditions = HostConditions(target.machine.nranks());
+  conditions.where = target.machine.arrangement();
+  conditions.one_host = target.machine.arrangement().nodes() == 1;
+  if (!target.gpus) return conditions;
+  constexpr std::size_t kLongestGpuSlot = 512 * 1024;
+  conditions.max_channels = kMostGpuChannels;
+  conditions.threads = 0;
+  conditions.bulk_capacity = kLongestGpuSlot;
+  return conditions;
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,141 @@
+// tutti calibrate: measures this machine's constants and, for some numbers of ranks, which plan really is the fastest;
+// saves both to a file that later runs load.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "bench/limits/limits.h"
+#include "bench/report/statistics.h"
+#include "report/sizes.h"
+#include "selection/cost_model/host_machine.h"
+#include "selection/tuner/calibration.h"
+#include "selection/tuner/select.h"
+#include "tools/commands.h"
+#include "tools/tuning/candidate_timer.h"
+
+namespace tutti::tools {
+namespace {
+
+struct CalibrateOptions {
+  std::vector<int> ranks = {2, 4, 8};
+  std::string output;
+  int repetitions = 10;
+  double loop_ms = 20;  // several of a scheduler's ticks
+};
+
+constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
+// The sizes at which crossovers are measured; a plan holds up to the middle between two (on a logarithmic scale).
+constexpr std::size_t kSmallest = 8;
+constexpr std::size_t kLargest = std::size_t{16} << 20;
+constexpr double kSizeFactor = 4;
+// A plan that is so much slower than the fastest may be it another time.
+constexpr double kNoise = 1.15;
+
+Rate ToRate(const bench::BandwidthCurve& curve, double footprints_per_buffer) {
+  Rate rate;
+  for (const auto& [working_set, gbs] : curve.points()) {
+    rate.push_back({static_cast<std::size_t>(working_set * footprints_per_buffer), gbs});
+  }
+  rate.back().footprint = kAnySize;
+  return rate;
+}
+
+// What follows from the machine's limits without running a collective; the rest keeps its defaults.
+HostCosts FromLimits(const bench::Limits& limits) {
+  HostCosts host = DefaultHostCosts(limits.cores);
+  host.costs.executor_bandwidth = ToRate(limits.With(1).copy, 1);
+  if (!limits.crossing.points().empty()) host.costs.crossing_bandwidth = ToRate(limits.crossing, 1);
+  host.costs.yield_us = limits.yield_round_trip_us / 2;
+  if (limits.line_round_trip_us > 0) {
+    // A longer wire's latency, in lines that have to come before the data can be read.
+    const HostCosts defaults = DefaultHostCosts(limits.cores);
+    for (int wire = 0; wire < kWires; ++wire) {
+      host.latency[wire] = limits.line_round_trip_us / 2 * defaults.latency[wire] / defaults.latency[0];
+    }
+  }
+  return host;
+}
+
+// The measured winner of each size, unless the one before or the one that is predicted is as good: of many that were
+// timed the least was also the luckiest.
+std::vector<TableEntry> WinnersOf(const std::vector<const TimedCell*>& cells, Pricing& pricing) {
+  std::vector<TableEntry> row;
+  for (const TimedCell* cell : cells) {
+    const auto best = static_cast<std::size_t>(std::min_element(cell->us.begin(), cell->us.end()) - cell->us.begin());
+    const auto as_good = [&](const Candidate& candidate) -> std::optional<std::size_t> {
+      const auto found = std::find(cell->candidates.begin(), cell->candidates.end(), candidate);
+      const auto index = static_cast<std::size_t>(found - cell->candidates.begin());
+      if (found == cell->candidates.end() || cell->us[index] > kNoise * cell->us[best]) return std::nullopt;
+      return index;
+    };
+    if (!row.empty() && as_good(row.back().candidate)) continue;
+    const std::size_t winner = as_good(pricing.Compare(cell->kind, cell->bytes).front().candidate).value_or(best);
+    // Half-way from the size before: the geometric mean.
+    const double from = row.empty() ? 0 : static_cast<double>(cell->bytes) / std::sqrt(kSizeFactor) + 1;
+    row.push_back({static_cast<std::size_t>(from), cell->candidates[winner], cell->us[winner]});
+  }
+  return row;
+}
+
+std::string MeasuredTable(int nranks, const HostCosts& costs, const CalibrateOptions& options) {
+  const Conditions conditions = HostConditions(nranks);
+  const Machine machine = HostMachine(costs, ArrangeEvenly(nranks, 1));
+  Pricing pricing(machine, conditions);
+  auto cells = EveryCandidate(conditions, Sweep(kSmallest, kLargest, kSizeFactor, 0));
+  TimeCandidates(cells, {nranks, options.repetitions, options.loop_ms});
+  SelectionTable table;
+  for (const auto& kind : AllKinds()) {
+    std::vector<const TimedCell*> of_kind;
+    for (const auto& cell : cells) {
+      if (cell.kind == kind) of_kind.push_back(&cell);
+    }
+    if (of_kind.empty()) continue;
+    // Blocks of small buffers are rounded up to an element, so several cells may have one size.
+    of_kind.erase(std::unique(of_kind.begin(), of_kind.end(), [](auto* a, auto* b) { return a->bytes == b->bytes; }),
+                  of_kind.end());
+    table.Set(kind, WinnersOf(of_kind, pricing));
+  }
+  return table.ToJson(conditions);
+}
+
+void Calibrate(const CalibrateOptions& options) {
+  const std::string path = options.output.empty() ? DefaultCalibrationPath() : options.output;
+  if (path.empty()) Throw(tuttiInvalidArgument, "there is no home directory; say where to write with --output");
+  Calibration calibration;
+  calibration.costs =
+      FromLimits(bench::MeasureLimits([](const std::string& what) { fmt::print(stderr, "measuring {}\n", what); }));
+  for (const int nranks : options.ranks) {
+    fmt::print(stderr, "timing every candidate on {} ranks\n", nranks);
+    calibration.tables.push_back(MeasuredTable(nranks, calibration.costs, options));
+  }
+  const auto directory = std::filesystem::path(path).parent_path();
+  if (!directory.empty()) std::filesystem::create_directories(directory);
+  WriteFile(path, ToJson(calibration));
+  fmt::print("{}\n", path);
+}
+
+}  // namespace
+
+void AddCalibrate(CLI::App& app) {
+  auto* const command =
+      app.add_subcommand("calibrate", "measure this machine for the selector, and save it where later runs look");
+  const auto options = std::make_shared<CalibrateOptions>();
+  command->add_option("--ranks", options->ranks, "numbers of ranks for which all candidates are timed")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--output", options->output, "file; default: ~/.cache/tutti/HOST.json");
+  command->add_option("--repetitions", options->repetitions, "interleaved; their interquartile mean counts")
+      ->capture_default_str();
+  command->add_option("--loop-ms", options->loop_ms, "length of one timed loop")->capture_default_str();
+  command->callback([options] { Calibrate(*options); });
+}
+
+}  // namespace tutti::tools

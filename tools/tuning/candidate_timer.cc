@@ -1,0 +1,264 @@
+#include "tools/tuning/candidate_timer.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "base/datatype.h"
+#include "base/error.h"
+#include "bench/report/statistics.h"
+#include "bench/worker/pin.h"
+#include "src/bootstrap/rendezvous.h"
+#include "src/launch/launcher.h"
+#include "src/plan/planning.h"
+#include "transports/ring/layout.h"
+
+namespace tutti::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kPage = 4096;
+constexpr int kWarmUps = 2;
+constexpr std::size_t kRoundStride = 5;  // no small multiple of it is a usual number of candidates
+constexpr std::size_t kElement = sizeof(float);
+// Enough of them that a loop's ends do not count, also for calls of a microsecond.
+constexpr int kMinCalls = 3;
+constexpr int kMaxCalls = 20'000;
+
+double Microseconds(Clock::duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
+
+// What the processes share.
+struct Shared {
+  std::atomic<int> id_is_there{0};
+  std::atomic<int> calls{0};  // of the loop that comes; set by rank 0
+  std::atomic<int> failed{0};
+  tuttiUniqueId id;
+  char reason[512];
+};
+
+// Anonymous memory that forked children see.
+template <typename T>
+class SharedMemory {
+ public:
+  explicit SharedMemory(std::size_t count) : bytes_(count * sizeof(T)) {
+    void* const memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) Throw(tuttiSystemError, "cannot map {} bytes of shared memory", bytes_);
+    data_ = static_cast<T*>(memory);
+  }
+  ~SharedMemory() { munmap(data_, bytes_); }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  T* data() const { return data_; }
+
+ private:
+  std::size_t bytes_;
+  T* data_ = nullptr;
+};
+
+struct Free {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+using Buffer = std::unique_ptr<std::byte, Free>;
+
+Buffer Allocate(std::size_t bytes) {
+  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kPage, rounded));
+  if (memory == nullptr) throw std::bad_alloc();
+  std::memset(memory, 0, rounded);
+  return Buffer(memory);
+}
+
+// One rank of a cell's calls.
+Operation OperationOf(const TimedCell& cell, const Buffer& input, const Buffer& output) {
+  Operation operation;
+  operation.collective = cell.kind.collective;
+  operation.type = tuttiFloat32;
+  operation.op = tuttiSum;
+  operation.count = cell.bytes / kElement;
+  operation.input = input.get();
+  operation.output = output.get();
+  return operation;
+}
+
+std::size_t LargestBuffer(const std::vector<TimedCell>& cells, int nranks) {
+  std::size_t most = 0;
+  for (const auto& cell : cells) most = std::max(most, cell.bytes * static_cast<std::size_t>(nranks));
+  for (const auto& cell : cells) {
+    const auto collective = cell.kind.collective;
+    if (collective == Collective::all_reduce || collective == Collective::broadcast) most = std::max(most, cell.bytes);
+  }
+  return most;
+}
+
+class Rank {
+ public:
+  Rank(int rank, const TimingOptions& options, Shared& shared, std::size_t largest)
+      : rank_(rank), options_(options), shared_(shared), input_(Allocate(largest)), output_(Allocate(largest)) {
+    bench::PinToCore(rank);
+    Settings settings;
+    if (rank == 0) {
+      shared.id = EncodeUniqueId(OpenRendezvous(settings));
+      shared.id_is_there.store(1, std::memory_order_release);
+    }
+    while (shared.id_is_there.load(std::memory_order_acquire) == 0) sched_yield();
+    communicator_ = std::make_unique<Communicator>(DecodeUniqueId(shared.id), options.nranks, rank,
+                                                   Options{settings, "candidates", true}, Cancellation());
+  }
+
+  // Mean time of a call by each candidate, once round, from another one in each round: who comes first finds the ranks
+  // out of step.
+  void TimeAll(const TimedCell& cell, int round, double* us) {
+    const Operation operation = OperationOf(cell, input_, output_);
+    for (std::size_t k = 0; k < cell.candidates.size(); ++k) {
+      const std::size_t i = (k + static_cast<std::size_t>(round) * kRoundStride) % cell.candidates.size();
+      SelectionTable table = communicator_->table();
+      table.Set(cell.kind, {{0, cell.candidates[i]}});
+      communicator_->UseTable(std::move(table));
+      us[i] = Time(operation);
+    }
+  }
+
+ private:
+  double Time(const Operation& operation) {
+    const auto warm_up = Clock::now();
+    for (int i = 0; i < kWarmUps; ++i) Call(operation);
+    if (rank_ == 0) {
+      const double one = std::max(0.1, Microseconds(Clock::now() - warm_up) / kWarmUps);
+      shared_.calls.store(std::clamp(static_cast<int>(options_.loop_ms * 1e3 / one), kMinCalls, kMaxCalls),
+                          std::memory_order_relaxed);
+    }
+    Operation barrier;
+    barrier.count = 1;
+    Call(barrier);  // orders rank 0's store before the others' loads, by the slots' flags
+    const int calls = shared_.calls.load(std::memory_order_relaxed);
+    Call(barrier);
+    const auto begin = Clock::now();
+    for (int i = 0; i < calls; ++i) Call(operation);
+    return Microseconds(Clock::now() - begin) / calls;
+  }
+
+  void Call(const Operation& operation) {
+    if (const auto error = RunOne(*communicator_, operation, WhoWaits::caller)) throw *error;
+  }
+
+  int rank_;
+  TimingOptions options_;
+  Shared& shared_;
+  Buffer input_, output_;
+  std::unique_ptr<Communicator> communicator_;
+};
+
+// Where a rank writes the times of one cell in one repetition.
+class Results {
+ public:
+  Results(const std::vector<TimedCell>& cells, const TimingOptions& options) : options_(options), first_(1, 0) {
+    for (const auto& cell : cells) first_.push_back(first_.back() + cell.candidates.size());
+    memory_ = std::make_unique<SharedMemory<double>>(first_.back() * options.nranks * options.repetitions + 1);
+  }
+  double* At(std::size_t cell, int rank, int repetition) const {
+    const std::size_t row = static_cast<std::size_t>(rank) * options_.repetitions + repetition;
+    return memory_->data() + row * first_.back() + first_[cell];
+  }
+
+ private:
+  TimingOptions options_;
+  std::vector<std::size_t> first_;
+  std::unique_ptr<SharedMemory<double>> memory_;
+};
+
+[[noreturn]] void Live(int rank, const std::vector<TimedCell>& cells, const TimingOptions& options, Shared& shared,
+                       const Results& results) {
+  try {
+    Rank self(rank, options, shared, LargestBuffer(cells, options.nranks));
+    // A machine that others use has moods that last for seconds, so a cell's repetitions lie far apart. The first round
+    // touches memory for the first time; what it writes is written again.
+    for (int round = 0; round <= options.repetitions; ++round) {
+      for (std::size_t c = 0; c < cells.size(); ++c) {
+        self.TimeAll(cells[c], round, results.At(c, rank, std::max(0, round - 1)));
+      }
+    }
+  } catch (const std::exception& error) {
+    if (shared.failed.exchange(1, std::memory_order_acq_rel) == 0) {
+      std::strncpy(shared.reason, error.what(), sizeof shared.reason - 1);
+    }
+    _exit(EXIT_FAILURE);
+  }
+  _exit(EXIT_SUCCESS);
+}
+
+}  // namespace
+
+Conditions HostConditions(int nranks) {
+  Conditions conditions;
+  conditions.nranks = nranks;
+  conditions.max_channels = kMinChannels;
+  conditions.threads = 1;
+  conditions.bulk_capacity = Layout(nranks, kMinChannels + 1).bulk_capacity();
+  return conditions;
+}
+
+void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options) {
+  const SharedMemory<Shared> memory(1);
+  Shared& shared = *new (memory.data()) Shared;
+  const Results results(cells, options);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < options.nranks; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) Live(rank, cells, options, shared, results);
+    if (child < 0) Throw(tuttiSystemError, "cannot fork rank {}: {}", rank, std::strerror(errno));
+    children.push_back(child);
+  }
+  bool failed = false;
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    failed = failed || status != 0;
+  }
+  if (failed) Throw(tuttiInternalError, "a rank failed: {}", shared.reason[0] != 0 ? shared.reason : "it died");
+  for (std::size_t c = 0; c < cells.size(); ++c) {
+    for (std::size_t i = 0; i < cells[c].candidates.size(); ++i) {
+      std::vector<double> slowest;
+      for (int repetition = 0; repetition < options.repetitions; ++repetition) {
+        double us = 0;
+        for (int rank = 0; rank < options.nranks; ++rank) us = std::max(us, results.At(c, rank, repetition)[i]);
+        slowest.push_back(us);
+      }
+      cells[c].us.push_back(bench::InterquartileMean(std::move(slowest)));
+    }
+  }
+}
+
+std::vector<TimedCell> EveryCandidate(const Conditions& conditions, const std::vector<std::size_t>& total_bytes) {
+  using enum Collective;
+  std::vector<TimedCell> cells;
+  for (const auto collective : {all_reduce, reduce_scatter, all_gather, all_to_all, broadcast}) {
+    for (const std::size_t total : total_bytes) {
+      const bool whole = collective == all_reduce || collective == broadcast;
+      const auto n = static_cast<std::size_t>(conditions.nranks);
+      // At least an element a rank.
+      const std::size_t bytes = whole ? total : std::max(kElement, total / n / kElement * kElement);
+      TimedCell cell{{collective}, bytes, {}};
+      for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
+        const auto algorithm = static_cast<tuttiAlgorithm_t>(i);
+        if (!WhyNot(algorithm, cell.kind, conditions).empty()) continue;
+        const auto schedule = Build(algorithm, conditions.Ask(collective));
+        const std::size_t block = BlockBytes(schedule->pieces(), bytes);
+        for (const auto& way : WaysToMove(algorithm, cell.kind, conditions, block)) cell.candidates.push_back(way);
+      }
+      cells.push_back(std::move(cell));
+    }
+  }
+  return cells;
+}
+
+}  // namespace tutti::tools

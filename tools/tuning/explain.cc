@@ -1,0 +1,79 @@
+// tutti explain: why a plan is chosen.
+#include "selection/tuner/explain.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "base/error.h"
+#include "report/sizes.h"
+#include "selection/tuner/calibration.h"
+#include "tools/commands.h"
+#include "tools/simulator/target.h"
+
+namespace tutti::tools {
+namespace {
+
+struct ExplainOptions {
+  std::string collective = "all_reduce";
+  std::string size;
+  TargetOptions target;
+  std::string algorithm;
+  bool low_precision = false;
+  bool deterministic = false;
+};
+
+std::string Describe(const TargetOptions& options, int nranks, const std::string& calibration) {
+  if (options.topology.empty()) {
+    const auto hosts = options.nodes == 1
+                           ? std::string()
+                           : fmt::format(" {} {} hosts at {:g} Mbit/s", options.one_machine ? "of" : "of each of",
+                                         options.nodes, options.network);
+    return fmt::format("{} ranks on {} cores{}; {}", nranks, options.cores, hosts,
+                       calibration.empty() ? "default constants" : "constants of " + calibration);
+  }
+  return fmt::format("{} ranks on {} node{} of {}", nranks, options.nodes, options.nodes == 1 ? "" : "s",
+                     options.topology);
+}
+
+void ExplainOne(const ExplainOptions& options) {
+  const Target target = TargetOf(options.target);
+  Conditions conditions = ConditionsOf(target);
+  conditions.deterministic = options.deterministic;
+  ParseForcedAlgorithms(options.algorithm, conditions.nranks, conditions.forced);
+  Pricing pricing(target.machine, conditions);
+  SelectionTable table;
+  Calibration calibration;
+  if (!target.gpus) calibration = LoadCalibration(options.target.calibration, options.target.cores);
+  const bool measured = !target.gpus && conditions.one_host && calibration.TableFor(conditions, table);
+  if (options.size.empty()) {
+    pricing.Complete(table, options.target.cores);
+    fmt::print("{}", table.ToJson(conditions));
+    return;
+  }
+  const Collective collective = ParseCollective(options.collective);
+  const Kind kind{collective, options.low_precision && IsReducing(collective)};
+  const std::size_t bytes = ParseSize(options.size);
+  if (!table.Has(kind)) table.Set(kind, pricing.MakeRow(kind));
+  fmt::print("{}, {} B, {}{}\n", ToString(kind), bytes, Describe(options.target, conditions.nranks, calibration.name),
+             measured ? ", table measured" : "");
+  fmt::print("{}", Explain(pricing, kind, bytes, table.At(kind, bytes).candidate));
+}
+
+}  // namespace
+
+void AddExplain(CLI::App& app) {
+  auto* const command =
+      app.add_subcommand("explain", "every candidate for a call with its predicted time, and why one wins");
+  const auto options = std::make_shared<ExplainOptions>();
+  command->add_option("collective", options->collective, "all_reduce, reduce_scatter, ...");
+  command->add_option("size", options->size, "8, 64K, 1M; left out: print the whole table as JSON, for TUTTI_TABLE");
+  AddTargetOptions(*command, options->target);
+  command->add_option("--algo", options->algorithm, "force, as TUTTI_ALGO does");
+  command->add_flag("--low-precision", options->low_precision, "a type that is rounded when it travels");
+  command->add_flag("--deterministic", options->deterministic, "as TUTTI_DETERMINISTIC");
+  command->callback([options] { ExplainOne(*options); });
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,99 @@
+// tutti judge: the selector against exhaustive measurement.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+#include "base/error.h"
+#include "bench/report/statistics.h"
+#include "report/sizes.h"
+#include "selection/tuner/calibration.h"
+#include "selection/tuner/explain.h"
+#include "tools/commands.h"
+#include "tools/tuning/candidate_timer.h"
+
+namespace tutti::tools {
+namespace {
+
+struct JudgeOptions {
+  std::vector<int> ranks = {2, 4, 8};
+  std::vector<std::string> sizes = {"8", "1K", "64K", "1M", "16M", "128M"};
+  int repetitions = 20;  // a shared machine has several moods, and all candidates need their share of each
+  double loop_ms = 20;   // several of a scheduler's ticks
+  std::string calibration;
+  bool all = false;
+};
+
+int Cores() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
+
+// The table that a communicator of these ranks would have.
+SelectionTable TableFor(const Conditions& conditions, const Calibration& calibration) {
+  SelectionTable table;
+  calibration.TableFor(conditions, table);
+  const Machine machine = HostMachine(calibration.costs, ArrangeEvenly(conditions.nranks, 1));
+  Pricing(machine, conditions).Complete(table);
+  return table;
+}
+
+// Where the chosen one is in the list; at its end if it had to be added.
+std::size_t FindOrAdd(std::vector<Candidate>& candidates, const Candidate& chosen) {
+  const auto found = std::find(candidates.begin(), candidates.end(), chosen);
+  const auto index = static_cast<std::size_t>(found - candidates.begin());
+  if (found == candidates.end()) candidates.push_back(chosen);
+  return index;
+}
+
+void Judge(const JudgeOptions& options) {
+  std::vector<std::size_t> sizes;
+  for (const auto& size : options.sizes) sizes.push_back(ParseSize(size));
+  const Calibration calibration = LoadCalibration(options.calibration, Cores());
+  std::vector<double> ratios;
+  fmt::print("| collective | ranks | size | chosen | us | predicted us | best | us | chosen / best |\n");
+  fmt::print("|---|--:|--:|---|--:|--:|---|--:|--:|\n");
+  for (const int nranks : options.ranks) {
+    const Conditions conditions = HostConditions(nranks);
+    const SelectionTable table = TableFor(conditions, calibration);
+    const Machine machine = HostMachine(calibration.costs, ArrangeEvenly(nranks, 1));
+    Pricing pricing(machine, conditions);
+    auto cells = EveryCandidate(conditions, sizes);
+    std::vector<std::size_t> chosen;
+    for (auto& cell : cells) chosen.push_back(FindOrAdd(cell.candidates, table.At(cell.kind, cell.bytes).candidate));
+    TimeCandidates(cells, {nranks, options.repetitions, options.loop_ms});
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      const auto& [kind, bytes, candidates, us] = cells[c];
+      const auto best = static_cast<std::size_t>(std::min_element(us.begin(), us.end()) - us.begin());
+      ratios.push_back(us[chosen[c]] / us[best]);
+      fmt::print("| {} | {} | {} | {} | {:.1f} | {:.1f} | {} | {:.1f} | {:.2f} |\n", NameOf(kind.collective), nranks,
+                 FormatSize(sizes[c % sizes.size()]), ToString(candidates[chosen[c]]), us[chosen[c]],
+                 pricing.Microseconds(candidates[chosen[c]], kind, bytes), ToString(candidates[best]), us[best],
+                 ratios.back());
+      for (std::size_t i = 0; options.all && i < candidates.size(); ++i) {
+        fmt::print("    {:>10.1f} us, predicted {:>10.1f}: {}\n", us[i],
+                   pricing.Microseconds(candidates[i], kind, bytes), ToString(candidates[i]));
+      }
+    }
+  }
+  fmt::print("\n{} cells: the chosen candidate takes {:.3f} of the best one's time in geometric mean, {:.2f} at most\n",
+             ratios.size(), bench::GeometricMean(ratios), *std::max_element(ratios.begin(), ratios.end()));
+}
+
+}  // namespace
+
+void AddJudge(CLI::App& app) {
+  auto* const command =
+      app.add_subcommand("judge", "time every candidate here, and say how good the selector's choices are");
+  const auto options = std::make_shared<JudgeOptions>();
+  command->add_option("--ranks", options->ranks, "numbers of ranks")->delimiter(',')->capture_default_str();
+  command->add_option("--sizes", options->sizes, "bytes of a rank's larger buffer: 8, 64K, 1M")->delimiter(',');
+  command->add_option("--repetitions", options->repetitions, "interleaved; their interquartile mean counts")
+      ->capture_default_str();
+  command->add_option("--loop-ms", options->loop_ms, "length of one timed loop")->capture_default_str();
+  command->add_option("--calibration", options->calibration,
+                      "file of tutti calibrate; none: defaults; empty: the usual place");
+  command->add_flag("--all", options->all, "print every candidate");
+  command->callback([options] { Judge(*options); });
+}
+
+}  // namespace tutti::tools
