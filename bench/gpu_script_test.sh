@@ -22,7 +22,7 @@ done
 grep -qE '^\| all_reduce \| 2 \| 8 \|[^|]*\|[^|]*\| [0-9.]+ \(' "$work/tables.md" || fail "NCCL's place was not measured"
 
 # Outside a dry run Tutti's own libnccl is refused, in the table and without a failure.
-LD_LIBRARY_PATH=$build/tests/standin "$build/bench/tutti-bench" all_reduce --memory device -t 2 -b 8 -e 8 --cell-ms 1 --repeat 1 \
+LD_LIBRARY_PATH=$build/testing/fake_cuda "$build/bench/tutti-bench" all_reduce --memory device -t 2 -b 8 -e 8 --cell-ms 1 --repeat 1 \
   --vs nccl --nccl "$build/interop/nccl/lib/libnccl.so.2" >"$work/refused" 2>&1 || { cat "$work/refused"; fail "refusal is a failure"; }
 grep -q '# refused: nccl: .*libnccl.so.2 is Tutti.s own' "$work/refused" || { cat "$work/refused"; fail "Tutti's own was not refused"; }
 grep -qE '^ +8 .* refused' "$work/refused" || fail "the table does not say refused"

@@ -10,17 +10,17 @@ foreach(target tutti_unit_tests tutti_tests tutti_bench_tests tutti_nccl_tests t
   endif()
 endforeach()
 
-add_test(NAME docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/docs_test.sh ${PROJECT_SOURCE_DIR})
+add_test(NAME docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/docs_test.sh ${PROJECT_SOURCE_DIR})
 if(TARGET tutti_tool)
-  add_test(NAME topology_docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/topology_docs_test.sh
+  add_test(NAME topology_docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/topology_docs_test.sh
                                       $<TARGET_FILE:tutti_tool> ${PROJECT_SOURCE_DIR})
 endif()
 
 if(NOT TUTTI_SANITIZE)
   # Sanitizers change the size, the symbols and the link line.
-  add_test(NAME library COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/library_test.sh $<TARGET_FILE:tutti>
+  add_test(NAME library COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/library_test.sh $<TARGET_FILE:tutti>
                                 ${PROJECT_SOURCE_DIR})
-  add_test(NAME consumer COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/consumer/run.sh ${PROJECT_BINARY_DIR}
+  add_test(NAME consumer COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/consumer/run.sh ${PROJECT_BINARY_DIR}
                                  ${PROJECT_BINARY_DIR}/consumer)
   set_tests_properties(consumer PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)
 endif()

@@ -47,7 +47,7 @@ fi
 built=$SECONDS
 bench=$build/bench/tutti-bench
 tests=$build/tests/tutti_tests
-standin=$build/tests/standin
+standin=$build/testing/fake_cuda
 [ -x "$bench" ] || { echo "$0: there is no $bench" >&2; exit 2; }
 
 if [ -n "$dry" ]; then
@@ -62,7 +62,7 @@ if [ -n "$dry" ]; then
   thread_filter='*/DeviceCollectives.OfThreads/2_ranks_direct' process_filter='*/DeviceCollectives.OfProcesses/2_ranks_direct'
   pace=(--cell-ms 1 --no-pin) repeats=1
 else
-  LD_LIBRARY_PATH=$(tr : '\n' <<<"${LD_LIBRARY_PATH:-}" | grep -v '/tests/standin/*$' | paste -sd:) || true
+  LD_LIBRARY_PATH=$(tr : '\n' <<<"${LD_LIBRARY_PATH:-}" | grep -v '/testing/fake_cuda/*$' | paste -sd:) || true
   export LD_LIBRARY_PATH
   unset TUTTI_BENCH_OWN_NCCL TUTTI_NCCL_VERSION
   ranks_shared="2 4 8" large=(-b 128M -e 1G -f 8 -c 0) small=(-b 8 -e 16M -f 8) copies=(-b 1M -e 1G -f 4) reduced=(-b 1M -e 256M -f 256)

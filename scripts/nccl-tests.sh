@@ -5,14 +5,14 @@
 #
 # NCCL_TESTS_DIR is a checkout of https://github.com/NVIDIA/nccl-tests; BUILD_DIR (default build) holds a build of Tutti
 # with its tests. Their objects are compiled by nvcc, unchanged, against our nccl.h, and linked with our libnccl and the
-# stand-in of the CUDA runtime (tests/standin). Each test runs with 1 to 8 ranks, as devices of one thread (-g) and as
+# stand-in of the CUDA runtime (testing/fake_cuda). Each test runs with 1 to 8 ranks, as devices of one thread (-g) and as
 # threads (-t), with all types and operators, and must find nothing wrong; and, in a run whose results were corrupted on
 # purpose, exactly what was corrupted. Prints a table of the wrong elements.
 #
 #   NCCL_INCLUDE, NCCL_LIB  another nccl.h, another libnccl.so.2 (directories)
 #   NCCL_TESTS              which, default all
 #   NCCL_TESTS_RANKS        how many ranks, default "1 2 3 4 5 6 7 8"
-#   TUTTI_STANDIN_SYNC      default 0: streams are as on a GPU; 1: everything is done in the caller (tests/standin/README.md)
+#   TUTTI_STANDIN_SYNC      default 0: streams are as on a GPU; 1: everything is done in the caller (testing/fake_cuda/README.md)
 #   JOBS                    compilers at a time, default 1
 set -euo pipefail
 
@@ -22,7 +22,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${2:-$root/build}" && pwd)
 include=${NCCL_INCLUDE:-$root/interop/nccl}
 library=${NCCL_LIB:-$build/interop/nccl/lib}
-standin=$build/tests/standin
+standin=$build/testing/fake_cuda
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 cuda_include=$(cd "$(dirname "$nvcc")/../include" && pwd)
 out=$build/nccl-tests

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "interop/nccl/nccl.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 
 namespace tutti::nccl::testing {
 

@@ -2,8 +2,8 @@
 // the library takes columns and heads from where they lie and puts them there, so that nothing is packed.
 #include <vector>
 
-#include "tests/gpu.h"
-#include "tests/ranks.h"
+#include "testing/gpu.h"
+#include "testing/ranks.h"
 #include "tutti/parallel/host_compute.h"
 #include "tutti/parallel/mappings.h"
 #include "tutti/parallel/ulysses.h"

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "parallel/context/attention_testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 #include "tutti/parallel/data_parallel.h"
 #include "tutti/parallel/pipeline.h"
 #include "tutti/parallel/ring_attention.h"

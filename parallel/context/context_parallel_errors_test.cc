@@ -1,6 +1,6 @@
 // What does not fit is the same error on every rank, before anything is sent.
 #include "parallel/context/attention_testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 #include "tutti/parallel/context_parallel.h"
 #include "tutti/parallel/device_mesh.h"
 

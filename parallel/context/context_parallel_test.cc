@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "parallel/context/attention_testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 #include "tutti/parallel/mixed_heads.h"
 #include "tutti/parallel/parallel_state.h"
 

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "parallel/context/attention_testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 
 namespace tutti::parallel {
 namespace {

@@ -2,7 +2,7 @@
 #include "tutti/parallel/ulysses.h"
 
 #include "parallel/context/attention_testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 
 namespace tutti::parallel {
 namespace {

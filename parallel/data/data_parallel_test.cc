@@ -8,7 +8,7 @@
 #include <random>
 
 #include "parallel/testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 #include "tutti/parallel/host_compute.h"
 
 namespace tutti::parallel {

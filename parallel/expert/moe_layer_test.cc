@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "parallel/testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 #include "tutti/parallel/host_compute.h"
 #include "tutti/parallel/parallel_state.h"
 

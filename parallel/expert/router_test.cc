@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "parallel/testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 #include "tutti/parallel/host_compute.h"
 
 namespace tutti::parallel {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "parallel/expert/token_dispatcher_testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 #include "tutti/parallel/token_dispatcher.h"
 
 namespace tutti::parallel {

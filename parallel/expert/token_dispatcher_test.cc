@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "parallel/expert/token_dispatcher_testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 
 namespace tutti::parallel {
 namespace {

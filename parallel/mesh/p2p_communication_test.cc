@@ -1,7 +1,7 @@
 #include "tutti/parallel/p2p_communication.h"
 
 #include "parallel/testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 
 namespace tutti::parallel {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "parallel/testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 
 namespace tutti::parallel {
 namespace {

@@ -1,7 +1,7 @@
 // A pipeline on memory of a GPU: a real one, or its stand-in.
 #include "parallel/pipeline/pipeline_toy.h"
-#include "tests/gpu.h"
-#include "tests/ranks.h"
+#include "testing/gpu.h"
+#include "testing/ranks.h"
 
 namespace tutti::parallel {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "parallel/pipeline/pipeline_toy.h"
 #include "parallel/testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 
 namespace tutti::parallel {
 namespace {

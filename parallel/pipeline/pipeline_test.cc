@@ -3,7 +3,7 @@
 #include <array>
 
 #include "parallel/pipeline/pipeline_toy.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 #include "tutti/parallel/error.h"
 #include "tutti/parallel/parallel_state.h"
 

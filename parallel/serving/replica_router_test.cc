@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "parallel/testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 
 namespace tutti::parallel {
 namespace {

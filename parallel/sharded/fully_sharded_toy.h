@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "parallel/testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 #include "tutti/parallel/fully_sharded_data_parallel.h"
 #include "tutti/parallel/host_compute.h"
 #include "tutti/parallel/pipeline_schedule.h"

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "parallel/testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 #include "tutti/parallel/host_compute.h"
 #include "tutti/parallel/vocab_parallel.h"
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "parallel/testing.h"
-#include "tests/ranks.h"
+#include "testing/ranks.h"
 #include "tutti/parallel/host_compute.h"
 #include "tutti/parallel/tensor_parallel.h"
 

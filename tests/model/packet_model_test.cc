@@ -1,6 +1,6 @@
 // The GPU's line wire, in terms of a host: packets of 16 bytes, with the slot's number in each half. Both halves are
 // relaxed (a GPU's 16-byte store is no more than two atomic halves, see executors/cuda/kernels/packet.h), and no fence
-// orders them. The reader's count orders the slot's reuse. tests/litmus.h tries the device's own code on GPUs.
+// orders them. The reader's count orders the slot's reuse. tests/gpu/litmus.h tries the device's own code on GPUs.
 #include <gtest/gtest.h>
 
 #include "tests/model/checker.h"

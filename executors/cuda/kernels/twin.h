@@ -1,6 +1,6 @@
 // A kernel's twin: the same source compiled for the host, each CUDA thread an ordinary thread. What a GPU would run can
 // then be tested, and raced against a thread sanitizer, where there is no GPU. Nothing of this is in the library; a
-// stand-in of the CUDA driver (tests/standin) launches twins in place of kernels.
+// stand-in of the CUDA driver (testing/fake_cuda) launches twins in place of kernels.
 //
 // Thread-safety: a TwinThread belongs to its thread.
 #pragma once

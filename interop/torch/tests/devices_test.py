@@ -1,4 +1,4 @@
-"""Tensors on a device, over CUDA's driver without a GPU (tests/standin, standin_device.cc): results, and that what is
+"""Tensors on a device, over CUDA's driver without a GPU (testing/fake_cuda, standin_device.cc): results, and that what is
 enqueued is in order without the host's waiting.
 
 Not on PyTorch before 2.5, whose interface for devices of other makers is another one.

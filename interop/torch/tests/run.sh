@@ -53,6 +53,6 @@ cd tests
 # What is tested is what was built here, not what may be installed and would be loaded first.
 export TORCH_DEVICE_BACKEND_AUTOLOAD=0 PYTHONPATH="$build/lib${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1 TUTTI_TIMEOUT_MS=60000
 # Where libtutti.so lies in a build tree, that tree has CUDA's driver over the host's memory.
-export TUTTI_STANDIN="${TUTTI_STANDIN-$library/tests/standin}" TUTTI_TEST_BUILD="$build"
+export TUTTI_STANDIN="${TUTTI_STANDIN-$library/testing/fake_cuda}" TUTTI_TEST_BUILD="$build"
 unset TORCH_SHOW_CPP_STACKTRACES
 "$python" -W ignore -m unittest discover -p '*_test.py' "$@"

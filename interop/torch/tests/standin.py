@@ -1,4 +1,4 @@
-"""A device for the tests beside this file: standin_device.cc as PyTorch's `privateuseone`, over tests/standin's driver.
+"""A device for the tests beside this file: standin_device.cc as PyTorch's `privateuseone`, over testing/fake_cuda's driver.
 
     path = standin.build(folder)          in the parent
     device = standin.Device(path)         in each rank

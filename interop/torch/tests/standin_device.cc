@@ -1,6 +1,6 @@
-// A device of PyTorch over CUDA's driver, for tests where there is no GPU: with tests/standin in the driver's place its
-// memory is the host's, its streams are threads, and nobody takes it for a real one. It is PyTorch's PrivateUse1, with
-// what a backend of torch.distributed needs: an allocator that caches as CUDA's does, streams, events, copies. All
+// A device of PyTorch over CUDA's driver, for tests where there is no GPU: with testing/fake_cuda in the driver's place
+// its memory is the host's, its streams are threads, and nobody takes it for a real one. It is PyTorch's PrivateUse1,
+// with what a backend of torch.distributed needs: an allocator that caches as CUDA's does, streams, events, copies. All
 // other operators run on the CPU.
 //
 // Nothing of the driver is used before the first tensor, so that a process may fork after it has loaded this.

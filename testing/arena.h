@@ -1,0 +1,49 @@
+// Memory for tests that call collectives: plain, or tuttiMemAlloc's and registered, or a GPU's.
+//
+// Thread-safety: an Arena belongs to one rank.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "testing/gpu.h"
+#include "tutti/tutti.h"
+
+namespace tutti::testing {
+
+// A rank's send and receive memory, for one case after the other.
+class Arena {
+ public:
+  enum class Kind { plain, allocated, device };
+  // `bytes` is the most that a buffer holds; allocated memory comes from tuttiMemAlloc.
+  Arena(Kind kind, std::size_t bytes);
+  // A GPU's; allocated memory of a thread that has one is the GPU's, too.
+  Arena(const Gpu& gpu, std::size_t bytes, Kind kind = Kind::device);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // Registers both buffers as windows; collective. REQUIRES: allocated.
+  void Register(tuttiComm_t comm);
+  void Deregister(tuttiComm_t comm);
+
+  // Copies the test's bytes to one of the two buffers, and from it.
+  void Put(std::byte* buffer, const std::vector<std::byte>& bytes) const;
+  std::vector<std::byte> Get(const std::byte* buffer, std::size_t bytes) const;
+
+  std::byte* send() { return send_; }
+  std::byte* receive() { return receive_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* New() const;
+
+  Kind kind_;
+  const Gpu* gpu_ = nullptr;
+  std::size_t bytes_;
+  std::byte* send_;
+  std::byte* receive_;
+  std::vector<tuttiWindow_t> windows_;
+};
+
+}  // namespace tutti::testing

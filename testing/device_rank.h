@@ -1,0 +1,65 @@
+// What tests on memory of a GPU share: a rank with all it needs, and a fixture that skips where there is no GPU.
+//
+// Thread-safety: a DeviceRank belongs to its rank.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "testing/collective_case.h"
+#include "testing/gpu.h"
+
+namespace tutti::testing {
+
+// A rank with a GPU, a communicator on it, a stream, and buffers.
+class DeviceRank {
+ public:
+  DeviceRank(Rank& self, std::size_t most_bytes, const std::string& algorithm = "")
+      : self_(self), gpu_(self.rank()), stream_(gpu_.NewStream()), arena_(gpu_, most_bytes) {
+    tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+    if (!algorithm.empty()) config.algorithm = algorithm.c_str();
+    comm_ = self.Join(&config);
+    int device = TUTTI_DEVICE_NONE;
+    EXPECT_TRUE(Ok(tuttiCommCuDevice(comm_, &device)));
+    EXPECT_EQ(device, gpu_.ordinal());
+  }
+  ~DeviceRank() {
+    comm_.Destroy();
+    gpu_.DestroyStream(stream_);
+  }
+
+  std::string Run(const Case& each) { return Run(each, arena_); }
+  std::string Run(const Case& each, Arena& arena) {
+    return RunCase(each, self_.rank(), self_.size(), comm_, stream_, arena,
+                   [&](tuttiStream_t stream) { return gpu_.Synchronize(stream); });
+  }
+  Gpu& gpu() { return gpu_; }
+  tuttiStream_t stream() const { return stream_; }
+  tuttiComm_t comm() const { return comm_; }
+  tuttiComm_t ReleaseComm() { return comm_.Release(); }
+  Arena& arena() { return arena_; }
+
+ private:
+  Rank& self_;
+  Gpu gpu_;
+  tuttiStream_t stream_;
+  Arena arena_;
+  Comm comm_;
+};
+
+// No test without a driver. Asked in a process of its own: this one is to be forked, and a driver does not like that.
+class Device : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto outcome = RunRanks(1, [&](Rank& self) {
+      self.Note(!Gpu::Exists() ? "none" : Gpu::IsStandIn() ? "the stand-in" : "a GPU");
+    });
+    const auto& notes = outcome.front().notes;
+    if (notes == std::vector<std::string>{"none"}) GTEST_SKIP() << "there is neither a GPU nor its stand-in";
+    stand_in_ = notes == std::vector<std::string>{"the stand-in"};
+  }
+  // A GPU cannot be told to be old or small, or what a dead handle does to its driver.
+  bool stand_in_ = false;
+};
+
+}  // namespace tutti::testing

@@ -1,0 +1,36 @@
+#include "testing/fake_cuda/call.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <mutex>
+
+namespace tutti::standin {
+namespace {
+
+std::atomic<bool> initialized{false};
+thread_local bool in_host_function = false;
+
+// A forked child has none of the streams' threads. The real driver does not survive a fork either.
+void ForgetInChild() { initialized = false; }
+
+}  // namespace
+
+void RequireUsable() {
+  Require(initialized, CUDA_ERROR_NOT_INITIALIZED);
+  Require(!in_host_function, CUDA_ERROR_NOT_PERMITTED);
+}
+
+void SetInitialized() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    initialized = true;
+    pthread_atfork(nullptr, nullptr, ForgetInChild);
+  });
+  Require(initialized, CUDA_ERROR_NOT_INITIALIZED);
+}
+
+InHostFunction::InHostFunction() { in_host_function = true; }
+InHostFunction::~InHostFunction() { in_host_function = false; }
+
+}  // namespace tutti::standin

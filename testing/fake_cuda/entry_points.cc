@@ -1,0 +1,30 @@
+// The driver's own way to look a function up.
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <string>
+
+#include "testing/fake_cuda/call.h"
+
+using namespace tutti::standin;  // NOLINT: what follows is the driver's interface, in no namespace
+
+// The newest of the name, as the header that we are compiled with has it; the version asked for does not matter.
+CUresult cuGetProcAddress(const char* symbol, void** function, int /*version*/, cuuint64_t /*flags*/,
+                          CUdriverProcAddressQueryResult* found) {
+  return AnswerUninitialized([&] {
+    Dl_info self{};
+    Require(dladdr(reinterpret_cast<void*>(&cuInit), &self) != 0, CUDA_ERROR_UNKNOWN);
+    void* library = dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    Require(library != nullptr, CUDA_ERROR_UNKNOWN);
+    *function = nullptr;
+    for (const char* suffix : {"_v4", "_v3", "_v2", ""}) {
+      *function = dlsym(library, (std::string(symbol) + suffix).c_str());
+      if (*function != nullptr) break;
+    }
+    dlclose(library);
+    if (found != nullptr) {
+      *found = *function == nullptr ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND : CU_GET_PROC_ADDRESS_SUCCESS;
+    }
+    Require(*function != nullptr, CUDA_ERROR_NOT_FOUND);
+  });
+}

@@ -1,0 +1,173 @@
+#include "testing/fake_cuda/memory/memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "testing/fake_cuda/call.h"
+#include "testing/fake_cuda/devices.h"
+#include "testing/fake_cuda/stream/capture.h"
+#include "testing/fake_cuda/stream/stream.h"
+
+namespace tutti::standin {
+namespace {
+
+// Fresh memory of a real device is not zero, and whoever counts on it should find out; large buffers are left alone.
+constexpr std::size_t kSoiledBytes = 64 << 10;
+constexpr int kSoil = 0xa5;
+
+Range Allocate(std::size_t bytes, Kind kind) {
+  ForbidWhileCapturing();
+  const CUdevice device = CurrentDevice();
+  Require(bytes > 0, CUDA_ERROR_INVALID_VALUE);
+  if (kind == Kind::kDevice) {
+    const std::size_t used = Ranges::Instance().DeviceBytes(device);
+    Require(bytes <= kDeviceBytes - used, CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  auto mapping = Mapping::Make(bytes);
+  if (kind == Kind::kDevice) std::memset(Pointer(mapping->address()), kSoil, std::min(bytes, kSoiledBytes));
+  Range range{.address = mapping->address(), .bytes = bytes, .kind = kind, .device = device, .mapping = mapping};
+  Ranges::Instance().Add(range);
+  return range;
+}
+
+}  // namespace
+
+Mapping::Mapping(int file, std::size_t bytes) : file_(file), bytes_(bytes) {
+  void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (pages == MAP_FAILED) {
+    close(file);
+    Fail(CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  address_ = Address(pages);
+}
+
+std::shared_ptr<Mapping> Mapping::Make(std::size_t bytes) {
+  const int file = memfd_create("tutti-standin", MFD_CLOEXEC);
+  Require(file >= 0, CUDA_ERROR_OUT_OF_MEMORY);
+  if (ftruncate(file, static_cast<off_t>(bytes)) != 0) {
+    close(file);
+    Fail(CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  return std::make_shared<Mapping>(file, bytes);
+}
+
+Mapping::~Mapping() {
+  munmap(Pointer(address_), bytes_);
+  close(file_);
+}
+
+Ranges& Ranges::Instance() {
+  static auto* ranges = new Ranges;
+  return *ranges;
+}
+
+void Ranges::Add(Range range) {
+  const std::lock_guard lock(mutex_);
+  range.id = next_id_++;
+  ranges_.emplace(range.address, std::move(range));
+}
+
+Range Ranges::Remove(std::uintptr_t address, Kind kind, CUresult otherwise) {
+  const std::lock_guard lock(mutex_);
+  const auto found = ranges_.find(address);
+  Require(found != ranges_.end() && found->second.kind == kind, otherwise);
+  return std::move(ranges_.extract(found).mapped());
+}
+
+std::optional<Range> Ranges::Find(std::uintptr_t address) const {
+  const std::lock_guard lock(mutex_);
+  auto after = ranges_.upper_bound(address);
+  if (after == ranges_.begin()) return std::nullopt;
+  const Range& range = std::prev(after)->second;
+  return address - range.address < range.bytes ? std::optional(range) : std::nullopt;
+}
+
+bool Ranges::Overlaps(std::uintptr_t address, std::size_t bytes) const {
+  if (Find(address)) return true;
+  const std::lock_guard lock(mutex_);
+  const auto next = ranges_.upper_bound(address);
+  return next != ranges_.end() && next->first < address + bytes;
+}
+
+std::size_t Ranges::DeviceBytes(CUdevice device) const {
+  const std::lock_guard lock(mutex_);
+  std::size_t bytes = 0;
+  for (const auto& [address, range] : ranges_) {
+    if (range.kind == Kind::kDevice && range.device == device) bytes += range.bytes;
+  }
+  return bytes;
+}
+
+}  // namespace tutti::standin
+
+using namespace tutti::standin;  // NOLINT: what follows is the driver's interface, in no namespace
+
+CUresult cuMemAlloc(CUdeviceptr* pointer, std::size_t bytes) {
+  return Answer([&] { *pointer = Allocate(bytes, Kind::kDevice).address; });
+}
+
+// Waits for the device, as the real one does: memory is not taken from under a kernel.
+CUresult cuMemFree(CUdeviceptr pointer) {
+  return Answer([&] {
+    ForbidWhileCapturing();
+    if (pointer == 0) return;
+    const auto range = Ranges::Instance().Find(pointer);
+    Require(range && range->address == pointer && range->kind == Kind::kDevice, CUDA_ERROR_INVALID_VALUE);
+    WaitForAll(range->device);
+    Ranges::Instance().Remove(pointer, Kind::kDevice, CUDA_ERROR_INVALID_VALUE);
+  });
+}
+
+CUresult cuMemGetInfo(std::size_t* free, std::size_t* total) {
+  return Answer([&] {
+    *free = kDeviceBytes - Ranges::Instance().DeviceBytes(CurrentDevice());
+    *total = kDeviceBytes;
+  });
+}
+
+CUresult cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned /*flags*/) {
+  return Answer([&] { *pointer = Pointer(Allocate(bytes, Kind::kPinned).address); });
+}
+
+CUresult cuMemFreeHost(void* pointer) {
+  return Answer([&] {
+    ForbidWhileCapturing();
+    if (pointer == nullptr) return;
+    const auto range = Ranges::Instance().Find(Address(pointer));
+    Require(range && range->kind == Kind::kPinned, CUDA_ERROR_INVALID_VALUE);
+    WaitForAll(range->device);
+    Ranges::Instance().Remove(Address(pointer), Kind::kPinned, CUDA_ERROR_INVALID_VALUE);
+  });
+}
+
+CUresult cuMemHostRegister(void* pointer, std::size_t bytes, unsigned /*flags*/) {
+  return Answer([&] {
+    ForbidWhileCapturing();
+    const CUdevice device = CurrentDevice();
+    Require(pointer != nullptr && bytes > 0, CUDA_ERROR_INVALID_VALUE);
+    const auto address = Address(pointer);
+    Require(!Ranges::Instance().Overlaps(address, bytes), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    Ranges::Instance().Add(
+        {.address = address, .bytes = bytes, .kind = Kind::kRegistered, .device = device, .mapping = nullptr});
+  });
+}
+
+CUresult cuMemHostUnregister(void* pointer) {
+  return Answer([&] {
+    ForbidWhileCapturing();
+    Ranges::Instance().Remove(Address(pointer), Kind::kRegistered, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+  });
+}
+
+CUresult cuMemHostGetDevicePointer(CUdeviceptr* device_pointer, void* pointer, unsigned flags) {
+  return Answer([&] {
+    Require(flags == 0, CUDA_ERROR_INVALID_VALUE);
+    const auto range = Ranges::Instance().Find(Address(pointer));
+    Require(range && !range->OnDevice(), CUDA_ERROR_INVALID_VALUE);
+    *device_pointer = Address(pointer);
+  });
+}

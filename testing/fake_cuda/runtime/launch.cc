@@ -1,0 +1,107 @@
+// What compiled objects tell of their kernels when they are loaded, and the launches of them.
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "testing/fake_cuda/extension.h"
+#include "testing/fake_cuda/runtime/call.h"
+#include "testing/fake_cuda/runtime/kernel_twin.h"
+
+namespace tutti::standin {
+namespace {
+
+struct Configuration {
+  dim3 grid;
+  dim3 block;
+  std::size_t shared;
+  cudaStream_t stream;
+};
+
+thread_local Configuration configuration;
+
+// By the address of the host function that stands for the kernel in a launch.
+class Kernels {
+ public:
+  static Kernels& Instance() {
+    static auto* kernels = new Kernels;
+    return *kernels;
+  }
+
+  void Add(const void* host, const char* name) {
+    const std::lock_guard lock(mutex_);
+    names_[host] = name;
+  }
+
+  // Looked up at the first launch: most kernels of a program are never launched.
+  KernelTwin Find(const void* host) {
+    const std::lock_guard lock(mutex_);
+    const auto known = twins_.find(host);
+    if (known != twins_.end()) return known->second;
+    const auto name = names_.find(host);
+    if (name == names_.end()) return nullptr;
+    return twins_[host] = FindTwin(KernelName::Parse(name->second.c_str()));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const void*, std::string> names_;
+  std::map<const void*, KernelTwin> twins_;
+};
+
+}  // namespace
+}  // namespace tutti::standin
+
+using namespace tutti::standin;  // NOLINT: what follows is the runtime's interface, in no namespace
+
+extern "C" {
+
+void** __cudaRegisterFatBinary(void* /*binary*/) {
+  static void* handle = nullptr;
+  return &handle;
+}
+
+void __cudaRegisterFatBinaryEnd(void** /*handle*/) {}
+void __cudaUnregisterFatBinary(void** /*handle*/) {}
+
+void __cudaRegisterFunction(void** /*handle*/, const char* host, char* /*device*/, const char* name, int /*limit*/,
+                            uint3* /*thread*/, uint3* /*block*/, dim3* /*block_size*/, dim3* /*grid_size*/,
+                            int* /*warp*/) {
+  Kernels::Instance().Add(host, name);
+}
+
+void __cudaRegisterVar(void** /*handle*/, char* /*host*/, char* /*device*/, const char* /*name*/, int /*external*/,
+                       std::size_t /*bytes*/, int /*constant*/, int /*global*/) {}
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t shared, cudaStream_t stream) {
+  configuration = {grid, block, shared, stream};
+  return 0;
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* shared, void* stream) {
+  *grid = configuration.grid;
+  *block = configuration.block;
+  *shared = configuration.shared;
+  *static_cast<cudaStream_t*>(stream) = configuration.stream;
+  return cudaSuccess;
+}
+
+// A kernel's handle is its host function's address.
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host) {
+  *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(host));
+  return cudaSuccess;
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared,
+                               cudaStream_t stream) {
+  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, arguments, shared, stream);
+}
+
+}  // extern "C"
+
+cudaError_t cudaLaunchKernel(const void* host, dim3 /*grid*/, dim3 /*block*/, void** arguments, std::size_t /*shared*/,
+                             cudaStream_t stream) {
+  const KernelTwin twin = Kernels::Instance().Find(host);
+  if (twin == nullptr) return Remember(cudaErrorInvalidDeviceFunction);
+  return Call([&] { return standinEnqueue(stream, twin(arguments)); });
+}

@@ -1,0 +1,62 @@
+// The runtime's memory: the driver's, so that a pointer is known to both.
+#include "testing/fake_cuda/runtime/call.h"
+
+using namespace tutti::standin;  // NOLINT: what follows is the runtime's interface, in no namespace
+
+cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
+  return Call([&] {
+    CUdeviceptr memory = 0;
+    const CUresult result = bytes == 0 ? CUDA_SUCCESS : cuMemAlloc(&memory, bytes);
+    *pointer = reinterpret_cast<void*>(memory);
+    return result;
+  });
+}
+
+cudaError_t cudaFree(void* pointer) {
+  return Call([&] { return cuMemFree(Device(pointer)); });
+}
+
+cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned flags) {
+  return Call([&] { return cuMemHostAlloc(pointer, bytes, flags); });
+}
+
+cudaError_t cudaFreeHost(void* pointer) {
+  return Call([&] { return cuMemFreeHost(pointer); });
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  return Call([&] { return cuMemGetInfo(free, total); });
+}
+
+// The direction is in the pointers.
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/) {
+  return Call([&] { return cuMemcpy(Device(to), Device(from), bytes); });
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
+                            cudaStream_t stream) {
+  return Call([&] { return cuMemcpyAsync(Device(to), Device(from), bytes, stream); });
+}
+
+cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
+  return Call([&] { return cuMemsetD8(Device(to), static_cast<unsigned char>(value), bytes); });
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  return Call([&] { return cuMemsetD8Async(Device(to), static_cast<unsigned char>(value), bytes, stream); });
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  return Call([&] {
+    *attributes = {};
+    unsigned type = 0;
+    attributes->device = cudaInvalidDeviceId;
+    const CUdeviceptr where = Device(pointer);
+    if (cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, where) != CUDA_SUCCESS) return CUDA_SUCCESS;
+    const bool host = type == CU_MEMORYTYPE_HOST;
+    attributes->type = host ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
+    attributes->devicePointer = const_cast<void*>(pointer);
+    attributes->hostPointer = host ? const_cast<void*>(pointer) : nullptr;
+    return cuPointerGetAttribute(&attributes->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, where);
+  });
+}

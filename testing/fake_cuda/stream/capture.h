@@ -1,0 +1,85 @@
+// Streams whose work is recorded instead of done, and the graphs that come of it.
+//
+// A node is a piece of work; it comes after others. Nodes are listed in the order of the calls, so a list is in an
+// order in which it may be run. Nodes of different streams that nothing orders are run at the same time, for kernels
+// may wait for one another. Thread-safety: all of it.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "testing/fake_cuda/stream/stream.h"
+
+namespace tutti::standin {
+
+struct Node {
+  Work work;
+  std::size_t lane;             // one for each stream of the capture
+  std::set<std::size_t> after;  // numbers of nodes
+};
+
+struct Graph {
+  std::vector<Node> nodes;
+  std::size_t lanes = 0;
+
+  // Returns when all is done.
+  void Run() const;
+};
+
+// Nodes of a capture that a captured event stands for, and that a stream's next node comes after.
+struct Captured {
+  std::shared_ptr<Capture> capture;  // null: none
+  std::set<std::size_t> nodes;
+};
+
+class Capture {
+ public:
+  Capture(Stream& origin, CUstreamCaptureMode mode);
+
+  const std::uint64_t id;
+  const CUstreamCaptureMode mode;
+  const std::thread::id thread = std::this_thread::get_id();
+  const std::shared_ptr<Graph> graph = std::make_shared<Graph>();
+  const CUgraph handle;
+
+  // REQUIRES for all below: the lock of captures is held.
+  bool invalid = false;
+  Stream* origin() const { return origin_; }  // gone, perhaps, when the capture has ended
+  bool ended() const { return lanes_.empty(); }
+  bool Has(Stream& stream) const { return lanes_.contains(&stream); }
+  void Add(Stream& stream, Work work);
+  std::set<std::size_t> Last(Stream& stream) const { return lanes_.at(&stream).last; }
+  void ComeAfter(Stream& stream, const std::set<std::size_t>& nodes);
+  // Every stream's work is before the end of the origin's.
+  bool Joined() const;
+  // Lets go of its streams.
+  void End();
+
+ private:
+  struct Lane {
+    std::size_t number;
+    std::set<std::size_t> last;
+    std::shared_ptr<Stream> stream;
+  };
+  Stream* const origin_;
+  std::map<Stream*, Lane> lanes_;
+};
+
+std::mutex& CaptureLock();
+
+// Whether the stream is captured, and the work is now a node.
+bool Recorded(Stream& stream, Work& work);
+// Fails, and spoils the capture, if the stream takes part in one.
+void ForbidOnCaptured(Stream& stream);
+// Fails, and spoils captures that the calling thread must not disturb, if there are any. For calls that wait, or that a
+// graph could not repeat.
+void ForbidWhileCapturing();
+
+}  // namespace tutti::standin

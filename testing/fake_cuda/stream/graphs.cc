@@ -1,0 +1,138 @@
+// The driver's interface to captures and graphs.
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "testing/fake_cuda/devices.h"
+#include "testing/fake_cuda/handles.h"
+#include "testing/fake_cuda/stream/capture.h"
+#include "testing/fake_cuda/stream/stream.h"
+
+namespace tutti::standin {
+namespace {
+
+class GraphExec {
+ public:
+  explicit GraphExec(const Graph& graph) : graph_(std::make_shared<const Graph>(graph)) {}
+
+  // One launch after the other, whatever their streams.
+  void Launch(const std::shared_ptr<Stream>& stream) {
+    const std::lock_guard lock(mutex_);
+    last_ = Enqueue(stream, [graph = graph_, before = last_] {
+      before.Wait();
+      graph->Run();
+    });
+  }
+
+ private:
+  const std::shared_ptr<const Graph> graph_;
+  std::mutex mutex_;
+  Moment last_;
+};
+
+CUstreamCaptureStatus StatusOf(const Stream& stream) {
+  if (stream.capture == nullptr) return CU_STREAM_CAPTURE_STATUS_NONE;
+  return stream.capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
+template <class T>
+void Set(T* where, T what) {
+  if (where != nullptr) *where = what;
+}
+
+}  // namespace
+}  // namespace tutti::standin
+
+using namespace tutti::standin;  // NOLINT: what follows is the driver's interface, in no namespace
+
+CUresult cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode) {
+  return Answer([&] {
+    const auto stream = StreamOf(handle);
+    Require(mode <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE);
+    Require(!IsNullStream(*stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    const std::lock_guard lock(CaptureLock());
+    Require(stream->capture == nullptr, CUDA_ERROR_ILLEGAL_STATE);
+    stream->capture = std::make_shared<Capture>(*stream, mode);
+  });
+}
+
+CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) {
+  return Answer([&] {
+    *graph = nullptr;
+    const auto stream = StreamOf(handle);
+    const std::lock_guard lock(CaptureLock());
+    const auto capture = stream->capture;
+    Require(capture != nullptr, CUDA_ERROR_ILLEGAL_STATE);
+    Require(capture->origin() == stream.get(), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    const bool own = capture->thread == std::this_thread::get_id() || capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+    Require(own, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    const bool joined = capture->Joined();
+    capture->End();
+    if (capture->invalid || !joined) {
+      Handles<CUgraph, Graph>().Remove(capture->handle);
+      Fail(capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    }
+    *graph = capture->handle;
+  });
+}
+
+CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
+  return Answer([&] {
+    const auto stream = StreamOf(handle);
+    const std::lock_guard lock(CaptureLock());
+    *status = StatusOf(*stream);
+  });
+}
+
+// The nodes that the stream's next work depends on are not told: nothing could be done with them here.
+CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+                                const CUgraphNode** nodes, const CUgraphEdgeData** edges, std::size_t* count) {
+  return Answer([&] {
+    const auto stream = StreamOf(handle);
+    const std::lock_guard lock(CaptureLock());
+    Require(status != nullptr, CUDA_ERROR_INVALID_VALUE);
+    *status = StatusOf(*stream);
+    if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return;
+    Set<cuuint64_t>(id, stream->capture->id);
+    Set(graph, stream->capture->handle);
+    Set<const CUgraphNode*>(nodes, nullptr);
+    Set<const CUgraphEdgeData*>(edges, nullptr);
+    Set<std::size_t>(count, 0);
+  });
+}
+
+// The entry point of CUDA 12, whose name <cuda.h> maps to the one above.
+extern "C" CUresult StreamGetCaptureInfoV2(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                           CUgraph* graph, const CUgraphNode** nodes,
+                                           std::size_t* count) __asm__("cuStreamGetCaptureInfo_v2");
+CUresult StreamGetCaptureInfoV2(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+                                const CUgraphNode** nodes, std::size_t* count) {
+  return cuStreamGetCaptureInfo(handle, status, id, graph, nodes, nullptr, count);
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph handle, unsigned long long /*flags*/) {
+  return Answer([&] {
+    const auto graph = Handles<CUgraph, Graph>().Find(handle);
+    *exec = Handles<CUgraphExec, GraphExec>().Add(std::make_shared<GraphExec>(*graph));
+  });
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+  return Answer([&] { Handles<CUgraphExec, GraphExec>().Find(exec)->Launch(StreamOf(stream)); });
+}
+
+CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
+  return Answer([&] {
+    Handles<CUgraphExec, GraphExec>().Find(exec);
+    StreamOf(stream);
+  });
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  return Answer([&] { Handles<CUgraphExec, GraphExec>().Remove(exec); });
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+  return Answer([&] { Handles<CUgraph, Graph>().Remove(graph); });
+}

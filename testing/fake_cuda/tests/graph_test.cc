@@ -1,0 +1,160 @@
+#include <thread>
+
+#include "testing/fake_cuda/tests/driver_fixture.h"
+
+namespace tutti::standin {
+namespace {
+
+class Graphs : public Driver {
+ protected:
+  void SetUp() override {
+    Driver::SetUp();
+    stream_ = NewStream();
+    other_ = NewStream();
+    event_ = NewEvent();
+    pointer_ = Allocate(8);
+    ASSERT_EQ(cuMemsetD8(pointer_, 0, 8), CUDA_SUCCESS);
+  }
+  void TearDown() override {
+    EXPECT_EQ(cuMemFree(pointer_), CUDA_SUCCESS);
+    EXPECT_EQ(cuEventDestroy(event_), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamDestroy(stream_), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamDestroy(other_), CUDA_SUCCESS);
+    Driver::TearDown();
+  }
+
+  void Begin(CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL) {
+    ASSERT_EQ(cuStreamBeginCapture(stream_, mode), CUDA_SUCCESS);
+  }
+  void Fork() {
+    EXPECT_EQ(cuEventRecord(event_, stream_), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamWaitEvent(other_, event_, 0), CUDA_SUCCESS);
+  }
+  void JoinBack() {
+    EXPECT_EQ(cuEventRecord(event_, other_), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamWaitEvent(stream_, event_, 0), CUDA_SUCCESS);
+  }
+  CUresult End() {
+    CUgraph graph = nullptr;
+    const CUresult result = cuStreamEndCapture(stream_, &graph);
+    if (result == CUDA_SUCCESS) {
+      EXPECT_EQ(cuGraphInstantiateWithFlags(&exec_, graph, 0), CUDA_SUCCESS);
+      EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+    }
+    return result;
+  }
+  void Replay() {
+    EXPECT_EQ(cuGraphLaunch(exec_, stream_), CUDA_SUCCESS);
+    EXPECT_EQ(cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  }
+  unsigned Value(int index) const { return As<unsigned>(pointer_)[index]; }
+
+  CUstream stream_ = nullptr;
+  CUstream other_ = nullptr;
+  CUevent event_ = nullptr;
+  CUdeviceptr pointer_ = 0;
+  CUgraphExec exec_ = nullptr;
+};
+
+TEST_F(Graphs, WorkIsRecordedAndReplayed) {
+  Begin();
+  EXPECT_EQ(cuMemsetD32Async(pointer_, 5, 1, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemcpyDtoDAsync(pointer_ + 4, pointer_, 4, stream_), CUDA_SUCCESS);
+  CUstreamCaptureStatus status{};
+  cuuint64_t id = 0;
+  EXPECT_EQ(cuStreamGetCaptureInfo(stream_, &status, &id, nullptr, nullptr, nullptr, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  EXPECT_NE(id, 0U);
+  ASSERT_EQ(End(), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamIsCapturing(stream_, &status), CUDA_SUCCESS);
+  EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_NONE);
+  EXPECT_EQ(Value(0), 0U);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(cuMemsetD8(pointer_, 0, 8), CUDA_SUCCESS);
+    Replay();
+    EXPECT_EQ(Value(1), 5U);
+  }
+  EXPECT_EQ(cuGraphExecDestroy(exec_), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphLaunch(exec_, stream_), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(Graphs, KernelsOfForkedStreamsMeetInAReplay) {
+  Begin();
+  Fork();
+  const Meeting meeting{As<std::uint32_t>(pointer_), 2};
+  EXPECT_EQ(Launch("meeting", meeting, stream_, 1, 1), CUDA_SUCCESS);
+  EXPECT_EQ(Launch("meeting", meeting, other_, 1, 1), CUDA_SUCCESS);
+  JoinBack();
+  EXPECT_EQ(cuMemcpyDtoDAsync(pointer_ + 4, pointer_, 4, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(End(), CUDA_SUCCESS);
+  Replay();
+  EXPECT_EQ(Value(1), 2U);
+  EXPECT_EQ(cuGraphExecDestroy(exec_), CUDA_SUCCESS);
+}
+
+TEST_F(Graphs, AForkedStreamMustBeJoined) {
+  Begin();
+  Fork();
+  EXPECT_EQ(cuMemsetD32Async(pointer_, 5, 1, other_), CUDA_SUCCESS);
+  EXPECT_EQ(End(), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+  EXPECT_EQ(cuStreamSynchronize(other_), CUDA_SUCCESS);  // it is captured no more
+}
+
+TEST_F(Graphs, CallsThatACaptureForbidsSpoilIt) {
+  Begin();
+  EXPECT_EQ(cuStreamSynchronize(stream_), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(cuMemsetD32Async(pointer_, 5, 1, stream_), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_EQ(End(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  Begin();
+  CUdeviceptr memory = 0;
+  EXPECT_EQ(cuMemAlloc(&memory, 4), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(End(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+TEST_F(Graphs, ARelaxedThreadMayCallThem) {
+  Begin();
+  auto mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  EXPECT_EQ(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+  EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  EXPECT_EQ(cuMemFree(Allocate(4)), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamSynchronize(other_), CUDA_SUCCESS);
+  EXPECT_EQ(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+  EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+  EXPECT_EQ(End(), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphExecDestroy(exec_), CUDA_SUCCESS);
+}
+
+TEST_F(Graphs, ThreadsDisturbOnlyGlobalCaptures) {
+  const auto synchronize_elsewhere = [&] {
+    CUresult result{};
+    std::thread([&] { result = cuStreamSynchronize(other_); }).join();
+    return result;
+  };
+  Begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  EXPECT_EQ(synchronize_elsewhere(), CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  CUresult ended{};
+  std::thread([&] { ended = cuStreamEndCapture(stream_, &graph); }).join();
+  EXPECT_EQ(ended, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+  EXPECT_EQ(End(), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphExecDestroy(exec_), CUDA_SUCCESS);
+  Begin();
+  EXPECT_EQ(synchronize_elsewhere(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(End(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+TEST_F(Graphs, CapturedAndOtherWorkDoNotMix) {
+  const auto outside = NewEvent();
+  EXPECT_EQ(cuEventRecord(outside, other_), CUDA_SUCCESS);
+  Begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+  EXPECT_EQ(cuStreamWaitEvent(stream_, outside, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+  EXPECT_EQ(cuEventRecord(event_, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventQuery(event_), CUDA_ERROR_CAPTURED_EVENT);
+  ASSERT_EQ(End(), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamBeginCapture(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(cuGraphExecDestroy(exec_), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventDestroy(outside), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace tutti::standin

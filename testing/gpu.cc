@@ -1,0 +1,130 @@
+#include "testing/gpu.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <string_view>
+
+namespace tutti::testing {
+namespace {
+
+using Pointer = std::uint64_t;
+
+void* Library() {
+  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+  return library;
+}
+
+// Calls the driver's function of that name with arguments of exactly these types.
+template <typename... Arguments>
+int Try(const char* name, Arguments... arguments) {
+  auto* const function = reinterpret_cast<int (*)(Arguments...)>(dlsym(Library(), name));
+  if (function == nullptr) return -1;
+  return function(arguments...);
+}
+
+template <typename... Arguments>
+void Call(const char* name, Arguments... arguments) {
+  EXPECT_EQ(Try(name, arguments...), 0) << name;
+}
+
+int Count() {
+  int count = 0;
+  if (Library() == nullptr || Try("cuInit", 0U) != 0 || Try("cuDeviceGetCount", &count) != 0) return 0;
+  return count;
+}
+
+}  // namespace
+
+bool Gpu::Exists() { return Count() > 0; }
+
+bool Gpu::IsStandIn() {
+  char name[64] = "";
+  Call("cuDeviceGetName", +name, static_cast<int>(sizeof name), 0);
+  return std::string_view(name) == "Tutti stand-in";
+}
+
+Gpu::Gpu(int ordinal) : ordinal_(ordinal % Count()) {
+  void* context = nullptr;
+  Call("cuDevicePrimaryCtxRetain", &context, ordinal_);
+  Call("cuCtxSetCurrent", context);
+}
+
+Gpu::~Gpu() {
+  Call<void*>("cuCtxSetCurrent", nullptr);
+  Call("cuDevicePrimaryCtxRelease_v2", ordinal_);
+}
+
+std::byte* Gpu::Allocate(std::size_t bytes) const {
+  Pointer pointer = 0;
+  Call("cuMemAlloc_v2", &pointer, bytes);
+  return reinterpret_cast<std::byte*>(pointer);
+}
+
+std::byte* Gpu::AllocateShared(std::size_t bytes) const {
+  constexpr unsigned kGlobal = 1;  // CU_MEM_ATTACH_GLOBAL
+  Pointer pointer = 0;
+  // The stand-in's memory is the host's anyway.
+  if (Try("cuMemAllocManaged", &pointer, bytes, kGlobal) != 0) return Allocate(bytes);
+  return reinterpret_cast<std::byte*>(pointer);
+}
+
+void Gpu::Put(std::byte* to, const void* from, std::size_t bytes) const {
+  Call("cuMemcpyHtoD_v2", reinterpret_cast<Pointer>(to), from, bytes);
+}
+
+void Gpu::Get(void* to, const std::byte* from, std::size_t bytes) const {
+  Call("cuMemcpyDtoH_v2", to, reinterpret_cast<Pointer>(from), bytes);
+}
+
+void Gpu::Free(std::byte* memory) const { Call("cuMemFree_v2", reinterpret_cast<Pointer>(memory)); }
+
+tuttiStream_t Gpu::NewStream() const {
+  constexpr unsigned kNonBlocking = 1;
+  tuttiStream_t stream = nullptr;
+  Call("cuStreamCreate", &stream, kNonBlocking);
+  return stream;
+}
+
+void Gpu::DestroyStream(tuttiStream_t stream) const { Call("cuStreamDestroy_v2", stream); }
+
+tuttiResult_t Gpu::Synchronize(tuttiStream_t stream) const {
+  return Try("cuStreamSynchronize", stream) == 0 ? tuttiSuccess : tuttiUnhandledCudaError;
+}
+
+void Gpu::BeginCapture(tuttiStream_t stream, Capture mode) const {
+  Call("cuStreamBeginCapture_v2", stream, static_cast<int>(mode));  // CUstreamCaptureMode has them in this order
+}
+
+void Gpu::CopyAsync(std::byte* to, const std::byte* from, std::size_t bytes, tuttiStream_t stream) const {
+  Call("cuMemcpyAsync", reinterpret_cast<Pointer>(to), reinterpret_cast<Pointer>(from), bytes, stream);
+}
+
+void* Gpu::EndCapture(tuttiStream_t stream) const {
+  void *graph = nullptr, *ready = nullptr;
+  Call("cuStreamEndCapture", stream, &graph);
+  Call("cuGraphInstantiateWithFlags", &ready, graph, 0ULL);
+  return ready;
+}
+
+void Gpu::LaunchGraph(void* graph, tuttiStream_t stream) const { Call("cuGraphLaunch", graph, stream); }
+
+void Gpu::Launch(const void* image, const char* kernel, unsigned blocks, unsigned threads, void* parameter,
+                 tuttiStream_t stream) const {
+  void *module = nullptr, *function = nullptr;
+  Call("cuModuleLoadData", &module, image);
+  Call("cuModuleGetFunction", &function, module, kernel);
+  constexpr unsigned kNoSharedMemory = 0;
+  Call("cuLaunchKernel", function, blocks, 1U, 1U, threads, 1U, 1U, kNoSharedMemory, stream, &parameter,
+       static_cast<void**>(nullptr));
+}
+
+void Gpu::Follow(tuttiStream_t to, tuttiStream_t from) const {
+  void* event = nullptr;
+  Call("cuEventCreate", &event, 0U);
+  Call("cuEventRecord", event, from);
+  Call("cuStreamWaitEvent", to, event, 0U);
+  Call("cuEventDestroy_v2", event);
+}
+
+}  // namespace tutti::testing

@@ -1,0 +1,169 @@
+// Every collective against a plain reference: all ranks counts, algorithms and kinds of memory, with everything else
+// mixed by a fixed seed. Operations follow each other without barriers, on communicators that run hundreds of them.
+#include <fmt/format.h>
+
+#include <string>
+#include <tuple>
+
+#include "testing/collective_case.h"
+#include "testing/elements.h"
+
+namespace tutti::testing {
+namespace {
+
+constexpr std::size_t KiB = 1024, MiB = 1024 * KiB;
+
+enum class Memory { plain, windows, threads };
+constexpr const char* kMemories[] = {"processes", "windows", "threads"};
+
+struct Surroundings {
+  int ranks;
+  std::string algorithm;  // empty: the selector's choice
+  Memory memory;
+  int channels;       // 0: chosen
+  std::string chunk;  // empty: chosen
+  bool zero_copy = true;
+  bool cma = false;
+  int virtual_nodes = 1;
+  int hosts = 1;
+};
+
+// Runs `cases` on all ranks, checks each, and stops at the first that fails.
+void RunCases(const Surroundings& around, const std::vector<Case>& cases, std::size_t most_bytes) {
+  RunOptions options;
+  options.threads = around.memory == Memory::threads;
+  if (!around.chunk.empty()) options.environment.emplace_back("TUTTI_CHUNK", around.chunk);
+  if (!around.zero_copy) options.environment.emplace_back("TUTTI_ZERO_COPY", "0");
+  if (around.cma) options.environment.emplace_back("TUTTI_CMA", "1");
+  if (around.virtual_nodes > 1) {
+    options.environment.emplace_back("TUTTI_VIRTUAL_NODES", std::to_string(around.virtual_nodes));
+  }
+  if (around.hosts > 1) options.environment.emplace_back("TUTTI_VIRTUAL_HOSTS", std::to_string(around.hosts));
+  SCOPED_TRACE(fmt::format("{} ranks, {} hosts, {} virtual nodes, algorithm \"{}\", {} channels, chunk \"{}\", {}{}{}",
+                           around.ranks, around.hosts, around.virtual_nodes, around.algorithm, around.channels,
+                           around.chunk, kMemories[static_cast<int>(around.memory)],
+                           around.zero_copy ? "" : ", no zero copy", around.cma ? ", cma" : ""));
+  RunRanks(
+      around.ranks,
+      [&](Rank& self) {
+        tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+        if (!around.algorithm.empty()) config.algorithm = around.algorithm.c_str();
+        if (around.channels != 0) config.channels = around.channels;
+        const auto comm = self.Join(&config);
+        ASSERT_NE(static_cast<tuttiComm_t>(comm), nullptr);
+        Arena arena(around.memory == Memory::windows ? Arena::Kind::allocated : Arena::Kind::plain,
+                    most_bytes + 4 * KiB);
+        if (around.memory == Memory::windows) arena.Register(comm);
+        for (const auto& each : cases) {
+          const auto failure = RunCase(each, self.rank(), self.size(), comm, nullptr, arena);
+          // Everybody waits for nobody: a rank that stops here is missed by the others, which fail in their turn.
+          ASSERT_EQ(failure, "");
+        }
+        if (around.memory == Memory::windows) arena.Deregister(comm);
+      },
+      options);
+}
+
+std::uint32_t SeedOf(const Surroundings& around) {
+  std::uint32_t seed = static_cast<std::uint32_t>(around.ranks) * 131 + static_cast<std::uint32_t>(around.memory);
+  for (const char letter : around.algorithm) seed = seed * 31 + static_cast<unsigned char>(letter);
+  return seed & 0xffffff;
+}
+
+class Collectives : public ::testing::TestWithParam<std::tuple<int, const char*>> {
+ protected:
+  // Channels, chunks and the way to reach peers' memory take turns.
+  static Surroundings Choose(Memory memory) {
+    constexpr const char* kChunks[] = {"", "64", "4096", "320", "65536"};
+    Surroundings around{std::get<0>(GetParam()), std::get<1>(GetParam()), memory, 0, ""};
+    const auto seed = SeedOf(around);
+    around.channels = static_cast<int>(seed % 5);
+    around.chunk = kChunks[seed / 5 % 5];
+    around.zero_copy = memory != Memory::plain || seed / 25 % 3 != 0;
+    around.cma = memory == Memory::plain && seed / 25 % 3 == 1;
+    // 1, 2 and 3 nodes; ranks that do not divide make them uneven.
+    if (around.algorithm.starts_with("two_level"))
+      around.virtual_nodes = 1 + (around.ranks + static_cast<int>(memory)) % 3;
+    return around;
+  }
+  static void Run(Memory memory, bool on_hosts = false) {
+    auto around = Choose(memory);
+    // A rank a host, or some; three hosts of uneven size.
+    if (on_hosts) around.hosts = around.ranks % 2 == 0 && around.ranks < 8 ? around.ranks / 2 + 1 : 3;
+    // Chunks of a line make a step of every 64 bytes: short messages show as much.
+    const std::size_t most = around.chunk == "64" || around.chunk == "320" ? 64 * KiB
+                             : around.ranks > 8                            ? MiB
+                                                                           : 4 * MiB;
+    RunCases(around, MixedCases(SeedOf(around), 6 * kWhats, around.ranks, most), most);
+  }
+};
+
+TEST_P(Collectives, OfProcesses) { Run(Memory::plain); }
+TEST_P(Collectives, OnWindows) { Run(Memory::windows); }
+TEST_P(Collectives, OfThreads) { Run(Memory::threads); }
+// By TCP between the hosts.
+TEST_P(Collectives, OfHosts) { Run(Memory::plain, true); }
+TEST_P(Collectives, OfHostsOnWindows) { Run(Memory::windows, true); }
+TEST_P(Collectives, OfHostsOfThreads) { Run(Memory::threads, true); }
+
+INSTANTIATE_TEST_SUITE_P(All, Collectives,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 5, 7, 8, 16),
+                                            ::testing::Values("", "direct", "two_shot", "ring", "double_binary_tree",
+                                                              "recursive", "recursive_doubling", "bruck", "binomial",
+                                                              "grouped", "two_level", "two_level_tree",
+                                                              "parameter_server", "all_to_all_broadcast")),
+                         [](const auto& info) {
+                           const std::string algorithm = std::get<1>(info.param);
+                           return fmt::format("{}_ranks_{}", std::get<0>(info.param),
+                                              algorithm.empty() ? "chosen" : algorithm);
+                         });
+
+// Each operator on each type, at sizes of each wire format.
+TEST(Arithmetic, EveryTypeAndOperator) {
+  std::vector<Case> cases;
+  for (int type = 0; type < tuttiNumTypes; ++type) {
+    for (int op = 0; op < tuttiNumOps; ++op) {
+      for (const std::size_t count : {1, 13, 365, 5001, 40'003}) {
+        for (const What what : {What::all_reduce, What::reduce, What::reduce_scatter, What::reduce_scatter_v}) {
+          const auto seed = static_cast<std::uint32_t>(cases.size() * 7919);
+          cases.push_back(
+              {what, static_cast<tuttiDataType_t>(type), static_cast<tuttiRedOp_t>(op), count, 1, seed % 3 == 0, seed});
+        }
+      }
+    }
+  }
+  for (const int ranks : {2, 3}) RunCases({ranks, "", Memory::plain, 0, ""}, cases, 4 * MiB);
+}
+
+// More ranks than one reduction reads at once, on far fewer cores.
+TEST(Oversubscribed, SixtyFourRanks) {
+  std::vector<Case> cases;
+  for (const std::size_t count : {0, 1, 13, 1000, 20'000}) {
+    for (const What what :
+         {What::all_reduce, What::barrier, What::alltoall, What::barrier, What::shift, What::all_gather}) {
+      const std::size_t used =
+          what == What::all_reduce || what == What::shift ? count : std::min<std::size_t>(count, 1000);
+      cases.push_back({what, tuttiFloat32, tuttiSum, used, 5, false, static_cast<std::uint32_t>(cases.size())});
+    }
+  }
+  RunCases({64, "", Memory::plain, 0, ""}, cases, MiB);
+}
+
+// Its byte is the communicator's, and has to be found there.
+TEST(Barrier, WhereDataIsReadInPlace) {
+  for (const bool threads : {false, true}) {
+    RunOptions options;
+    options.environment = {{"TUTTI_CMA", "1"}, {"TUTTI_WIRE", "bulk"}};
+    options.threads = threads;
+    RunRanks(
+        3,
+        [](Rank& self) {
+          const auto comm = self.Join();
+          for (int i = 0; i < 3; ++i) EXPECT_TRUE(Ok(tuttiBarrier(comm, nullptr)));
+        },
+        options);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::testing

@@ -1,0 +1,132 @@
+// The forms for tensors in host memory.
+#include <fmt/format.h>
+
+#include "testing/tensor_forms.h"
+
+namespace tutti::testing {
+namespace {
+
+void EveryForm(Rank& self, int trials) {
+  const auto comm = self.Join();
+  for (int t = 0; t < trials; ++t) {
+    const auto seed = static_cast<unsigned>(t);
+    constexpr std::size_t kMost = 1 << 20;
+    const auto trial = MakeTrial(seed, kMost);
+    SCOPED_TRACE(fmt::format("trial {} on {} ranks", t, self.size()));
+    std::mt19937 random(1000 * seed + static_cast<unsigned>(self.rank()));  // each rank has strides of its own
+    TensorForms<std::int32_t>(comm, self, {}).Run(trial, random);
+    if (::testing::Test::HasFailure()) return;
+  }
+  self.Meet();
+}
+
+class Tensors : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(On, Tensors, ::testing::Range(1, 9),
+                         [](const auto& info) { return fmt::format("{}_ranks", info.param); });
+
+TEST_P(Tensors, GoFromPlaceToPlace) {
+  RunRanks(GetParam(), [](Rank& self) { EveryForm(self, 12); });
+}
+
+TEST_P(Tensors, GoFromPlaceToPlaceAmongThreads) {
+  RunRanks(GetParam(), [](Rank& self) { EveryForm(self, 8); }, {.threads = true});
+}
+
+TEST_P(Tensors, GoFromPlaceToPlaceBetweenHosts) {
+  RunRanks(GetParam(), [](Rank& self) { EveryForm(self, 8); }, {.environment = {{"TUTTI_VIRTUAL_HOSTS", "2"}}});
+}
+
+// Algorithms take different ways through the same places, wires cut them into different pieces.
+TEST(Tensor, ByEveryAlgorithmAndWire) {
+  for (const char* algorithms : {"ring", "direct", "all_gather:bruck,all_to_all:bruck", "recursive"}) {
+    for (const auto& [variable, value] : {std::pair{"TUTTI_WIRE", "inline"}, std::pair{"TUTTI_WIRE", "bulk"},
+                                          std::pair{"TUTTI_CHUNK", "192"}, std::pair{"TUTTI_CMA", "1"}}) {
+      SCOPED_TRACE(fmt::format("TUTTI_ALGO={} {}={}", algorithms, variable, value));
+      RunRanks(4, [](Rank& self) { EveryForm(self, 6); },
+               {.environment = {{"TUTTI_ALGO", algorithms}, {variable, value}}});
+    }
+  }
+}
+
+constexpr tuttiTensorLayout_t Dense(std::size_t rows, std::size_t columns) {
+  return {2, {rows, columns}, {columns, 1}};
+}
+
+TEST(Tensor, NamesWhatDoesNotFit) {
+  RunRanks(2, [](Rank& self) {
+    const auto comm = self.Join();
+    std::vector<float> a(1000), b(1000);
+    const auto gather = [&](const tuttiTensorLayout_t* send, const tuttiTensorLayout_t* receive, int dim,
+                            const std::vector<std::string>& words) {
+      EXPECT_TRUE(Fails(tuttiAllGatherTensor(a.data(), send, b.data(), receive, dim, tuttiFloat32, comm, nullptr),
+                        tuttiInvalidArgument, words));
+    };
+    auto part = Dense(4, 6), whole = Dense(4, 12);
+    gather(nullptr, &whole, 1, {"sendlayout is NULL"});
+    gather(&part, &whole, 2, {"dim is 2", "recvlayout has dimensions 0 to 1"});
+    gather(&part, &whole, -1, {"dim is -1"});
+    gather(&part, &whole, 0, {"sendlayout has shape [4, 6]", "[4, 12] along dimension 0 on 2 ranks is [2, 12]"});
+    const auto odd = Dense(4, 11);
+    gather(&part, &odd, 1, {"recvlayout->shape[1] is 11", "2 ranks"});
+    auto nine = part;
+    nine.ndims = 9;
+    gather(&nine, &whole, 1, {"sendlayout->ndims is 9", "1 to 8"});
+    auto folded = whole;
+    folded.strides[0] = 11;
+    gather(&part, &folded, 1, {"recvlayout: elements of shape [4, 12] overlap", "a stride is 11", "12"});
+    auto huge = whole;
+    huge.strides[0] = SIZE_MAX / 2;
+    gather(&part, &huge, 1, {"recvlayout", "more than memory can hold"});
+    EXPECT_TRUE(Fails(tuttiAllGatherTensor(nullptr, &part, b.data(), &whole, 1, tuttiFloat32, comm, nullptr),
+                      tuttiInvalidArgument, {"sendbuff is NULL"}));
+    EXPECT_TRUE(Fails(tuttiAllGatherTensor(&b[1], &part, b.data(), &whole, 1, tuttiFloat32, comm, nullptr),
+                      tuttiInvalidArgument, {"overlap"}));
+    EXPECT_TRUE(
+        Fails(tuttiReduceScatterTensor(a.data(), &whole, b.data(), &part, 0, tuttiFloat32, tuttiSum, comm, nullptr),
+              tuttiInvalidArgument, {"recvlayout has shape [4, 6]", "[2, 12]"}));
+    EXPECT_TRUE(Fails(tuttiAlltoAllTensor(a.data(), &part, 1, b.data(), &whole, 0, tuttiFloat32, comm, nullptr),
+                      tuttiInvalidArgument, {"the blocks differ", "[4, 3]", "[2, 12]"}));
+    // The communicator has not suffered; an empty tensor is nothing to do.
+    const auto none = Dense(0, 6), nothing = Dense(0, 12);
+    EXPECT_TRUE(Ok(tuttiAllGatherTensor(nullptr, &none, nullptr, &nothing, 1, tuttiFloat32, comm, nullptr)));
+    self.Meet();
+  });
+}
+
+TEST(Tensor, OfAnotherShapeOnAnotherRankIsToldOnBoth) {
+  RunRanks(2, [](Rank& self) {
+    const auto comm = self.Join();
+    std::vector<float> a(48), b(48);
+    const auto part = self.rank() == 0 ? Dense(4, 6) : Dense(6, 4),
+               whole = self.rank() == 0 ? Dense(4, 12) : Dense(6, 8);
+    EXPECT_TRUE(Fails(tuttiAllGatherTensor(a.data(), &part, b.data(), &whole, 1, tuttiFloat32, comm, nullptr),
+                      tuttiInvalidUsage, {"all_gather_tensor(count=24, float32)", "on tensors of another shape"}));
+    self.Meet();
+  });
+}
+
+// bf16 and averages take the reducing way, too; streams keep the layouts.
+TEST(Tensor, AveragesHalvesOnAStream) {
+  RunRanks(3, [](Rank& self) {
+    const auto comm = self.Join();
+    constexpr std::size_t kRows = 5, kColumns = 9;
+    std::vector<std::uint16_t> send(kRows * kColumns * 2, 0), receive(kRows * kColumns / 3, 0);
+    constexpr std::uint16_t kOne = 0x3f80, kTwo = 0x4000, kThree = 0x4040;
+    const std::uint16_t mine = self.rank() == 0 ? kOne : self.rank() == 1 ? kTwo : kThree;
+    std::fill(send.begin(), send.end(), mine);
+    tuttiStream_t stream = nullptr;
+    ASSERT_TRUE(Ok(tuttiStreamCreate(&stream)));
+    {
+      const tuttiTensorLayout_t whole{2, {kRows, kColumns}, {2 * kColumns, 2}}, part = Dense(kRows, kColumns / 3);
+      ASSERT_TRUE(Ok(tuttiReduceScatterTensor(send.data(), &whole, receive.data(), &part, 1, tuttiBfloat16, tuttiAvg,
+                                              comm, stream)));
+    }
+    ASSERT_TRUE(Ok(tuttiStreamSynchronize(stream)));
+    EXPECT_TRUE(std::all_of(receive.begin(), receive.end(), [](auto value) { return value == kTwo; }));
+    ASSERT_TRUE(Ok(tuttiStreamDestroy(stream)));
+    self.Meet();
+  });
+}
+
+}  // namespace
+}  // namespace tutti::testing

@@ -1,0 +1,127 @@
+"""Runs a trial on a cluster of namespaces (scripts/cluster.sh), and keeps what its ranks said."""
+
+import dataclasses
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+
+from campaign.trial import INIT_TIMEOUT_MS
+
+POLL_SECONDS = 0.02
+# A cluster is not made in this time only where something is broken.
+START_SECONDS = 60
+# Between a rank's last word and the end of its cluster.
+ENDING_SECONDS = 5
+# What a cluster may take to end once it was told to.
+STOP_SECONDS = 15
+CANNOT = 77  # the exit status of scripts/cluster.sh where this machine cannot do it
+
+
+@dataclasses.dataclass
+class Record:
+    output: str
+    ended: bool  # by itself, in the time allowed
+    trouble: list  # what could not be done
+    seconds: float
+    acts_ms: float = 0.0  # from the first act's beginning to the last one's end
+
+
+def wait_for(condition, seconds):
+    """True: `condition` has come true in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+def shorten_queues(length):
+    """The command to put before a rank's program, so that its host's ports have queues of that length."""
+    script = f'echo {length} >/proc/sys/net/core/somaxconn; exec "$@"'
+    return ["sh", "-c", script, "rank"] if length else []
+
+
+class Cluster:
+    def __init__(self, trial, source, program, name, folder):
+        self.trial, self.source, self.name = trial, source, name
+        self.out = pathlib.Path(folder) / "out"
+        command = [self.script("scripts/cluster.sh"), "--name", name, "--hosts", trial.hosts]
+        command += ["--ranks-per-host", trial.ranks_per_host, "--nics", trial.nics, "--grace", START_SECONDS]
+        if trial.bandwidth:
+            command += ["--bandwidth", trial.bandwidth]
+        command += ["--", *shorten_queues(trial.queue), program, trial.seconds, trial.bytes, *trial.options]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TUTTI_")}
+        environment |= trial.settings | {
+            "FAULT_RUN": name,
+            "TUTTI_SILENCE_MS": str(trial.silence_ms),
+            "TUTTI_INIT_TIMEOUT_MS": str(INIT_TIMEOUT_MS),
+        }
+        with self.out.open("w") as out:
+            self.process = subprocess.Popen(
+                list(map(str, command)), stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment
+            )
+
+    def script(self, path):
+        return str(self.source / path)
+
+    def says(self):
+        return self.out.read_text(errors="replace")
+
+    def running(self):
+        return self.process.poll() is None
+
+    def await_words(self, words, count):
+        return wait_for(
+            lambda: not self.running() or sum(line.endswith(words) for line in self.says().splitlines()) >= count,
+            START_SECONDS,
+        )
+
+    def act(self, act):
+        """None, or why it could not be done."""
+        if act.what == "control":
+            command = [self.script("scripts/cluster.sh"), "--name", self.name, "--control", *act.arguments]
+        else:
+            command = [self.script("tests/faults/rank_trouble.sh"), self.name, *act.arguments]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        return f"{act}: {done.stdout}{done.stderr}".strip() if done.returncode != 0 else None
+
+    def stop(self):
+        if not self.running():
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def run(trial, source, program, name, limit_seconds):
+    """Runs it to its end, or for `limit_seconds` beyond the last act."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="fault-campaign-") as folder:
+        cluster = Cluster(trial, source, program, name, folder)
+        trouble, times = [], []
+        try:
+            if trial.early:
+                cluster.await_words(" joins", 1)
+            else:
+                cluster.await_words(" runs", trial.ranks)
+            for act in trial.acts:
+                time.sleep(act.after_ms / 1000)
+                times.append(time.monotonic())
+                problem = cluster.act(act) if cluster.running() else None
+                times.append(time.monotonic())
+                # All may have ended just now, which is answer enough.
+                if problem and not wait_for(lambda: not cluster.running(), ENDING_SECONDS):
+                    trouble.append(problem)
+            ended = wait_for(lambda: not cluster.running(), limit_seconds)
+            if cluster.process.returncode == CANNOT:
+                raise NotImplementedError(cluster.says())
+        finally:
+            cluster.stop()
+        acts_ms = 1000 * (times[-1] - times[0]) if times else 0.0
+        return Record(cluster.says(), ended, trouble, time.monotonic() - began, acts_ms)

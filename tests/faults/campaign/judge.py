@@ -1,0 +1,194 @@
+"""Judges what the ranks of a trial said (see tests/faults/host_rank.cc): everything that must not be, by sort."""
+
+import re
+
+from campaign.trial import INTERRUPTIONS, REACHABLE, SILENT, TOO_LONG_MS
+
+# What the table counts, in its order.
+SORTS = ["hung", "crashed", "wrong", "unnamed", "false alarm", "apart", "undone"]
+# Not judged, and no failure: the machine was too slow for what the trial was to be.
+VOID = "void"
+
+# A dead process is missed within a second, a silent system after the silence, but where nothing is on its way at the
+# earliest after three probes, a second apart.
+DEATH_MS = 1000
+PROBES_MS = 4000
+# For a busy machine, and for the operation itself.
+BUSY_MS = 4000
+
+WHO = r"rank (\d+) \(host \S+, pid \d+\)"
+# Phrases that tell who is to be blamed. Where a phrase tells of several ranks, one of them is at fault for certain.
+BLAMES = [
+    WHO + r" (?:died|was lost|destroyed its communicator|aborted|revoked|left while|is gone)",
+    WHO + r" (?:did not answer|does not take)",
+    r"; so (?:was|did) " + WHO,
+    r"in [\w ]+?(\d+)?, which waits for " + WHO,
+    r"the first is " + WHO,
+    r"could not read the memory of " + WHO,
+    r"do not match: " + WHO + r" called .*, but (?:what )?" + WHO + r" (?:called|sent)",
+    r"could not reach " + WHO,
+    WHO + r" expects \d+ bytes from " + WHO,
+    r"ranks? ([\d, and-]+) of \d+ never came",
+    r"rank (\d+) of this host left",
+    WHO + r" lives, but has not called",
+    WHO + r", which collects those who are left",
+]
+WAITED = WHO + r" was lost .* while " + WHO
+# The rendezvous is rank 0's.
+BLAMES_RANK_0 = r"opened by rank 0\)|the rendezvous closed its connection|the rendezvous does not answer"
+
+LEFT_OUT = "the others go on without"
+
+
+class Story:
+    """What one rank said, in order."""
+
+    def __init__(self, rank):
+        self.rank = rank
+        self.failures = []  # (ms, message, so many communicators were made before); also those of joining
+        self.members = []  # of each communicator that it goes on with; None where that failed at once
+        self.joined = True
+        self.done = self.aborted = self.wrong = False
+        self.stuck = None  # why it cannot go on
+
+    def hear(self, text):
+        if found := re.match(r"(failed|did not join) after (\d+) ms[^:]*: (.*)", text):
+            self.failures.append((int(found[2]), found[3], len(self.members)))
+            self.joined = self.joined and found[1] == "failed"
+        elif found := re.match(r"goes on as rank \d+ of \d+ after \d+ ms: (?:with ranks ([\d ]+))?", text):
+            self.members.append(tuple(map(int, found[1].split())) if found[1] else None)
+        elif found := re.match(r"cannot go on after \d+ ms: (.*)", text):
+            self.stuck = found[1]
+        elif text.startswith("has a wrong result"):
+            self.wrong = True
+        elif text.startswith("is done"):
+            self.done = True
+        elif text == "aborts":
+            self.aborted = True
+
+    def final(self):
+        """Those with whom it has done its last operations, if it has shrunk."""
+        return self.members[-1] if self.done and self.members else None
+
+    def original(self, ranks, generation):
+        """What ranks of the so many-th communicator are in the first."""
+        members = self.members[generation - 1] if generation else None
+        return {members[rank] for rank in ranks if rank < len(members)} if members else ranks
+
+    def ended(self):
+        return self.done or self.aborted or self.wrong or not self.joined or self.stuck is not None
+
+
+def tell_stories(output, ranks):
+    stories = [Story(rank) for rank in range(ranks)]
+    for rank, text in re.findall(r"^rank (\d+) (.*)$", output, re.M):
+        stories[int(rank)].hear(text)
+    return stories
+
+
+def numbers(text):
+    """Of a list of ranks: "3", "1, 2 and 4", "2-5"."""
+    found = set()
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text or ""):
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def blamed(message):
+    """The ranks that a message blames."""
+    found = {0} if re.search(BLAMES_RANK_0, message) else set()
+    for pattern in BLAMES:
+        for match in re.finditer(pattern, message):
+            found |= set().union(*map(numbers, match.groups()))
+    return found
+
+
+def judge(trial, record):
+    """What is wrong with it: pairs of a sort and a sentence."""
+    stories = tell_stories(record.output, trial.ranks)
+    survivors = [stories[rank] for rank in sorted(trial.survivors())]
+    bad = [("undone", problem) for problem in record.trouble if not was_over(problem, stories)]
+    bad += [("wrong", f"rank {story.rank} has a wrong result") for story in stories if story.wrong]
+    for story in survivors:
+        ended = story.ended() or (trial.harmless and story.failures)
+        if not ended and not record.ended:
+            bad.append(("hung", f"rank {story.rank} did not end"))
+        elif not ended:
+            bad.append(("crashed", f"rank {story.rank} ended without a word"))
+        if trial.harmless:
+            bad += [("false alarm", f"rank {story.rank}: {message}") for _, message, _ in story.failures]
+        else:
+            bad += judge_failures(trial, story)
+    if bad and trial.kind in INTERRUPTIONS and record.acts_ms > TOO_LONG_MS:
+        return [(VOID, f"interrupted for up to {record.acts_ms:.0f} ms")]
+    return bad if trial.harmless else bad + list(judge_who_goes_on(trial, stories))
+
+
+def was_over(problem, stories):
+    """The rank that was to be troubled had come to its end before."""
+    found = re.search(r"rank (\d+) of \S+ is not there", problem)
+    return found and stories[int(found[1])].ended()
+
+
+def judge_failures(trial, story):
+    limit = (trial.silence_ms + PROBES_MS if trial.kind in SILENT else DEATH_MS) + BUSY_MS
+    for index, (ms, message, generation) in enumerate(story.failures):
+        if story.joined and ms > limit:
+            yield "hung", f"rank {story.rank} failed only after {ms} ms, more than {limit}"
+        culprits = story.original(blamed(message), generation)
+        # Who goes on is told of later failures, too, but a rank that hears of the cut only then is no fault's cause.
+        guilty = trial.guilty_for(story.rank) | (trial.dead if index else set())
+        if not culprits & guilty:
+            yield "unnamed", f"rank {story.rank} blames {sorted(culprits)}, not {sorted(guilty)}: {message}"
+        elif trial.sides and (found := re.search(WAITED, message)):
+            lost, waiting = (story.original({int(rank)}, generation) for rank in found.groups())
+            if not trial.parted(min(lost), min(waiting)) and not lost & trial.dead:
+                yield "unnamed", f"rank {story.rank} hears of {lost} and {waiting}, which nothing parts: {message}"
+
+
+def judge_who_goes_on(trial, stories):
+    """Communicators must not overlap, and whoever could reach each other all the time is in one."""
+    final = {story.rank: story.final() for story in stories if story.final()}
+    for rank, members in final.items():
+        for other in members:
+            if final.get(other, members) != members:
+                yield "apart", f"rank {rank} goes on with {members}, rank {other} with {final[other]}"
+            elif other not in final and other in trial.survivors():
+                yield "apart", f"rank {rank} goes on with {members}, but rank {other} does not"
+    for story in stories:
+        if story.rank not in trial.survivors():
+            continue
+        if story.stuck and not (trial.kind in REACHABLE and LEFT_OUT in story.stuck):
+            yield "apart", f"rank {story.rank} cannot go on: {story.stuck}"
+        if story.rank not in final:
+            continue
+        members = set(final[story.rank])
+        if trial.kind == "partition_healed_late":
+            missing = missed_where_healed(trial, members, stories, final)
+        else:
+            missing = with_whom(trial, story, stories) ^ members
+        if missing:
+            yield "apart", f"rank {story.rank} goes on with {sorted(members)}; missing or too many: {sorted(missing)}"
+
+
+def with_whom(trial, story, stories):
+    """Who must be in one communicator with this rank in the end. A rank may be done before it is killed."""
+    everybody = {
+        other.rank
+        for other in stories
+        if other.joined and not other.stuck and other.failures and (other.done or other.rank in trial.survivors())
+    }
+    if trial.kind in REACHABLE - {"partition_healed_late"}:
+        return everybody
+    for side in trial.sides:
+        if story.rank in side:
+            return everybody & side
+    return everybody
+
+
+def missed_where_healed(trial, members, stories, final):
+    """Of a communicator's members (with a leader, the lowest). When a cut is healed while both sides meet, ranks may go
+    over to a leader that they can reach now, but none of the leader's own side is left out."""
+    leader = min(members)
+    went_over = {rank for rank, others in final.items() if trial.parted(min(others), leader)}
+    return with_whom(trial, stories[leader], stories) - went_over - members

@@ -1,0 +1,194 @@
+// A process that forks, exits, or unloads the library while communicators, streams and their threads live.
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include "testing/ranks.h"
+
+namespace {
+bool leaves_things_behind = false;
+std::atomic<bool> first_use_is_slow{false};
+std::atomic<int> threads_in_first_use{0};
+}  // namespace
+// The library's first use in this process marks a page that forked children find empty. This replaces the system's
+// function, so that a test can fork in the middle of it.
+extern "C" __attribute__((visibility("default"))) int madvise(void* memory, std::size_t bytes, int advice) noexcept {
+  if (advice == MADV_WIPEONFORK && first_use_is_slow) {
+    ++threads_in_first_use;
+    usleep(100'000);
+  }
+  return static_cast<int>(syscall(SYS_madvise, memory, bytes, advice));
+}
+// Present when the address sanitizer is. Its allocator (GCC 12's) may be left locked in a child of fork().
+extern "C" void __asan_init(void) __attribute__((weak));
+// Called by the leak checker, where there is one, when a process exits. Children of a test leave things behind on
+// purpose, for example what their parent's threads held.
+extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() { return leaves_things_behind ? 1 : 0; }
+
+namespace tutti::testing {
+namespace {
+
+// The exit status of a child of this process that runs `body`; the test's own time limit ends one that hangs.
+int InAChild(const std::function<void()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    body();
+    _exit(0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Makes one of everything that has a thread, or that the process owns for as long as it lives.
+void MakeOneOfEach(const std::function<void(tuttiStream_t)>& then) {
+  tuttiStream_t stream = nullptr;
+  ASSERT_TRUE(Ok(tuttiStreamCreate(&stream)));
+  tuttiUniqueId id;
+  ASSERT_TRUE(Ok(tuttiGetUniqueId(&id)));
+  tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  tuttiComm_t joining = nullptr;
+  ASSERT_EQ(tuttiCommInitRankConfig(&joining, 2, id, 0, &config), tuttiInProgress);
+  std::array<tuttiComm_t, 2> comms{};
+  ASSERT_TRUE(Ok(tuttiCommInitAll(comms.data(), 2, nullptr)));
+  static float in = 1, out = 0;  // still in use when this function has returned
+  ASSERT_TRUE(Ok(tuttiAllReduce(&in, &out, 1, tuttiFloat32, tuttiSum, comms[0], stream)));
+  void* memory = nullptr;
+  ASSERT_TRUE(Ok(tuttiMemAlloc(&memory, 4096)));
+  then(stream);
+}
+
+[[noreturn]] void Exit(int status) {
+  leaves_things_behind = true;
+  std::exit(status);
+}
+
+TEST(ProcessEnds, ByExitWithEverythingAlive) {
+  for (int round = 0; round < 5; ++round) {
+    RunAlone([] { EXPECT_EQ(InAChild([] { MakeOneOfEach([](tuttiStream_t) { Exit(7); }); }), 7); },
+             {.environment = {{"TUTTI_THREADS", "2"}}});
+  }
+}
+
+TEST(ProcessEnds, AChildExitsBesideTheParentsThreads) {
+  RunAlone([] {
+    MakeOneOfEach([](tuttiStream_t) {
+      for (int round = 0; round < 10; ++round) EXPECT_EQ(InAChild([] { Exit(3); }), 3);
+    });
+  });
+}
+
+TEST(ProcessEnds, AChildIsRefusedItsParentsStream) {
+  RunAlone([] {
+    MakeOneOfEach([](tuttiStream_t stream) {
+      EXPECT_EQ(
+          InAChild([=] {
+            tuttiComm_t comm = nullptr;
+            if (tuttiCommInitAll(&comm, 1, nullptr) != tuttiSuccess) _exit(1);
+            float in = 1, out = 0;
+            const std::vector<std::string> words{"parent process"};
+            if (!Fails(tuttiAllReduce(&in, &out, 1, tuttiFloat32, tuttiSum, comm, stream), tuttiInvalidUsage, words))
+              _exit(2);
+            if (!Fails(tuttiStreamSynchronize(stream), tuttiInvalidUsage, words)) _exit(3);
+            if (!Fails(tuttiStreamQuery(stream), tuttiInvalidUsage, words)) _exit(4);
+            if (!Fails(tuttiStreamDestroy(stream), tuttiInvalidUsage, words)) _exit(5);
+            // A communicator of the child's own works.
+            tuttiStream_t own_stream = nullptr;
+            if (tuttiStreamCreate(&own_stream) != tuttiSuccess) _exit(6);
+            if (tuttiAllReduce(&in, &out, 1, tuttiFloat32, tuttiSum, comm, own_stream) != tuttiSuccess) _exit(7);
+            if (tuttiStreamSynchronize(own_stream) != tuttiSuccess || out != 1) _exit(8);
+            // A child of the child is a third process.
+            const int grandchild = InAChild([&] {
+              if (tuttiStreamQuery(own_stream) != tuttiInvalidUsage) _exit(9);
+              int rank = -1;
+              if (tuttiCommUserRank(comm, &rank) != tuttiInvalidUsage) _exit(10);
+              tuttiComm_t own = nullptr;
+              if (tuttiCommInitAll(&own, 1, nullptr) != tuttiSuccess) _exit(11);
+              Exit(0);
+            });
+            Exit(grandchild);
+          }),
+          0);
+    });
+  });
+}
+
+// fork() at any moment: the child finds none of the library's locks taken, and nothing half-changed.
+TEST(ProcessEnds, AChildFindsNoLockHeld) {
+  if (kThreadSanitizer) GTEST_SKIP() << kNoThreadsAfterFork;
+  if (__asan_init != nullptr) GTEST_SKIP() << "the address sanitizer's own lock may be held";
+  RunAlone([] {
+    std::atomic<bool> done{false};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&] {
+        while (!done) {
+          tuttiStream_t stream = nullptr;
+          EXPECT_TRUE(Ok(tuttiStreamCreate(&stream)));
+          EXPECT_TRUE(Ok(tuttiStreamQuery(stream)));
+          EXPECT_TRUE(Ok(tuttiStreamDestroy(stream)));
+          EXPECT_NE(tuttiStreamQuery(stream), tuttiSuccess);
+          void* memory = nullptr;
+          EXPECT_TRUE(Ok(tuttiMemAlloc(&memory, 4096)));
+          EXPECT_TRUE(Ok(tuttiMemFree(memory)));
+          EXPECT_NE(tuttiCommDestroy(nullptr), tuttiSuccess);
+        }
+      });
+    }
+    for (int round = 0; round < 50; ++round) {
+      EXPECT_EQ(InAChild([] {
+                  int unknown = 0;
+                  void* memory = nullptr;
+                  if (tuttiStreamQuery(&unknown) != tuttiInvalidArgument) _exit(1);
+                  if (tuttiMemAlloc(&memory, 4096) != tuttiSuccess || tuttiMemFree(memory) != tuttiSuccess) _exit(2);
+                  if (tuttiCommDestroy(nullptr) != tuttiInvalidArgument) _exit(3);
+                  Exit(0);
+                }),
+                0);
+    }
+    done = true;
+    for (auto& thread : threads) thread.join();
+  });
+}
+
+// Nor the locks that the compiler makes for objects that are made on first use.
+TEST(ProcessEnds, AChildFindsNoFirstUseHalfDone) {
+  if (kThreadSanitizer) GTEST_SKIP() << kNoThreadsAfterFork;
+  RunAlone(
+      [] {
+        first_use_is_slow = true;
+        tuttiStream_t stream = nullptr;
+        std::thread first([&] { EXPECT_TRUE(Ok(tuttiStreamCreate(&stream))); });
+        while (threads_in_first_use == 0) usleep(1000);
+        EXPECT_EQ(InAChild([] {
+                    tuttiStream_t own = nullptr;
+                    if (tuttiStreamCreate(&own) != tuttiSuccess) _exit(1);
+                    if (tuttiStreamDestroy(own) != tuttiSuccess) _exit(2);
+                  }),
+                  0);
+        first.join();
+        EXPECT_TRUE(Ok(tuttiStreamDestroy(stream)));
+      },
+      {.limit = std::chrono::seconds(20)});
+}
+
+// The tests' own program has the library loaded, so the child runs a program that loads it by hand.
+TEST(ProcessEnds, UnloadingTheLibraryIsHarmless) {
+  RunAlone([] {
+    Dl_info info{};
+    ASSERT_NE(dladdr(reinterpret_cast<void*>(&tuttiGetVersion), &info), 0);
+    const std::string program = std::string(TUTTI_UNLOADS_LIBRARY);
+    const int status = InAChild([&] { execl(program.c_str(), program.c_str(), info.dli_fname, nullptr); });
+    EXPECT_EQ(status, 0);
+  });
+}
+
+}  // namespace
+}  // namespace tutti::testing

@@ -1,0 +1,60 @@
+// Runs the litmus tests of the kernels' memory model on a GPU; on the stand-in they are a test of their own code.
+#include "tests/gpu/litmus.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "testing/gpu.h"
+#include "testing/ranks.h"
+
+namespace tutti::testing {
+namespace {
+
+constexpr std::uint32_t kRounds = 20'000;
+// The stand-in's GPU threads are threads of a process, which take turns on a busy machine.
+constexpr std::uint32_t kRoundsOfStandIn = 1'000;
+
+// The launch's words and slots in one zeroed piece of memory.
+struct Memory {
+  Vector slots[kLitmusReaders * kLitmusDepth * kLitmusThreads];
+  LitmusReader readers[kLitmusReaders];
+  std::uint32_t wrong, stop;
+};
+
+TEST(DeviceLitmus, NothingIsTornLostOrSeenTooEarly) {
+  const auto outcome = RunRanks(
+      1,
+      [](Rank& self) {
+        if (!Gpu::Exists()) return self.Note("no GPU");
+        const Gpu gpu(0);
+        std::ifstream file(TUTTI_LITMUS_IMAGE, std::ios::binary);
+        const std::vector<char> image((std::istreambuf_iterator<char>(file)), {});
+        ASSERT_FALSE(image.empty()) << TUTTI_LITMUS_IMAGE;
+        const auto stream = gpu.NewStream();
+        const auto rounds = Gpu::IsStandIn() ? kRoundsOfStandIn : kRounds;
+        auto* const memory = reinterpret_cast<Memory*>(gpu.AllocateShared(sizeof(Memory)));
+        for (const bool packets : {false, true}) {
+          for (const bool wide : {false, true}) {
+            std::memset(static_cast<void*>(memory), 0, sizeof *memory);
+            LitmusLaunch launch{memory->slots, memory->readers, &memory->wrong, &memory->stop, rounds, packets, wide};
+            gpu.Launch(image.data(), kLitmusName, 1 + kLitmusReaders, kLitmusThreads, &launch, stream);
+            ASSERT_TRUE(Ok(gpu.Synchronize(stream)));
+            EXPECT_EQ(memory->wrong, 0u) << (packets ? "packets" : "bulk") << (wide ? ", wide" : "");
+            for (const auto& reader : memory->readers) {
+              EXPECT_EQ(reader.head, rounds) << "all rounds were read";
+            }
+          }
+        }
+        gpu.DestroyStream(stream);
+        gpu.Free(reinterpret_cast<std::byte*>(memory));
+      },
+      {.environment = {{"TUTTI_STANDIN_THREADS", "3"}}});
+  if (!outcome.front().notes.empty()) GTEST_SKIP() << "there is neither a GPU nor its stand-in";
+}
+
+}  // namespace
+}  // namespace tutti::testing

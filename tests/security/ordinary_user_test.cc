@@ -1,0 +1,94 @@
+// Ranks as users run them: without privileges, with the usual limits, in containers that forbid system calls.
+#include <gtest/gtest.h>
+#include <linux/netlink.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include <vector>
+
+#include "testing/ranks.h"
+#include "testing/sandbox.h"
+
+namespace tutti::testing {
+namespace {
+
+// The usual mesh of small calls: every rank hears from every other.
+void ExpectSums(tuttiComm_t comm, int ranks) {
+  std::vector<float> data(1000, 1);
+  ASSERT_TRUE(Ok(AllReduce(comm, data)));
+  for (const float sum : data) ASSERT_EQ(sum, static_cast<float>(ranks));
+  std::vector<int> gathered(static_cast<std::size_t>(ranks), -1);
+  const int mine = RankIn(comm);
+  ASSERT_TRUE(Ok(tuttiAllGather(&mine, gathered.data(), 1, tuttiInt32, comm, nullptr)));
+  for (int r = 0; r < ranks; ++r) ASSERT_EQ(gathered[static_cast<std::size_t>(r)], r);
+}
+
+void JoinAsOrdinaryUser(int ranks, bool threads, int hosts = 1) {
+  RunOptions options;
+  options.threads = threads;
+  options.environment = {{"TUTTI_VIRTUAL_HOSTS", std::to_string(hosts)}};
+  options.limit = std::chrono::seconds(250);
+  RunRanks(
+      ranks,
+      [](Rank& self) {
+        if (self.rank() == 0 || !self.threads()) BecomeOrdinaryUser();
+        if (self.threads()) self.Meet();
+        const Comm comm = self.Join();
+        ExpectSums(comm, self.size());
+        // Makes another communicator at the same time, whose ranks' processes are watched already. (The ranks of one
+        // process share its descriptors, and so many connections are the limit for one communicator.)
+        if (self.threads()) return;
+        Comm half;
+        ASSERT_TRUE(Ok(tuttiCommSplit(comm, self.rank() % 2, 0, half.address(), nullptr)));
+        ExpectSums(half, SizeOf(half));
+      },
+      options);
+}
+
+// The kernel counts a user's descriptors in flight. A leader that sends all descriptors to all ranks at once is stopped
+// from 28 ranks on.
+TEST(OrdinaryUser, ProcessesJoinWith1024Descriptors) { JoinAsOrdinaryUser(40, false); }
+TEST(OrdinaryUser, Slow256ProcessesJoinWith1024Descriptors) { JoinAsOrdinaryUser(256, false); }
+TEST(OrdinaryUser, ProcessesJoinOnTwoHosts) { JoinAsOrdinaryUser(16, false, 2); }
+// Ranks of one process need none of each other's descriptors.
+TEST(OrdinaryUser, ThreadsJoinWith1024Descriptors) { JoinAsOrdinaryUser(40, true); }
+TEST(OrdinaryUser, Slow130ThreadsJoinWith1024Descriptors) { JoinAsOrdinaryUser(130, true); }
+
+// A container without ptrace and without process descriptors.
+TEST(OrdinaryUser, RanksDoWithoutPtrace) {
+  RunOptions options;
+  options.environment = {{"TUTTI_CMA", "1"}};
+  RunRanks(
+      4,
+      [](Rank& self) {
+        BecomeOrdinaryUser();
+        Forbid({SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace, SYS_pidfd_getfd, SYS_pidfd_open, SYS_kcmp,
+                SYS_membarrier});
+        const Comm comm = self.Join();
+        ExpectSums(comm, self.size());
+      },
+      options);
+}
+
+// A container whose filter forbids socket diagnostics: then /proc/net/tcp is read.
+TEST(OrdinaryUser, RanksDoWithoutSocketDiagnostics) {
+  RunRanks(4, [](Rank& self) {
+    ForbidSockets(AF_NETLINK, NETLINK_SOCK_DIAG);
+    const Comm comm = self.Join();
+    ExpectSums(comm, self.size());
+  });
+}
+
+TEST(OrdinaryUser, ALimitThatIsTooSmallIsNamed) {
+  RunAlone([] {
+    BecomeOrdinaryUser();
+    tuttiUniqueId id;
+    ASSERT_TRUE(Ok(tuttiGetUniqueId(&id)));
+    tuttiComm_t comm = nullptr;
+    EXPECT_TRUE(Fails(tuttiCommInitRank(&comm, 1'500, id, 0), tuttiSystemError,
+                      {"rank 0 of 1500 needs at least 1500 file descriptors", "1024", "ulimit -n"}));
+  });
+}
+
+}  // namespace
+}  // namespace tutti::testing

@@ -1,0 +1,142 @@
+// Two users of one machine: another user's process does not join the job, and delays no rank.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "testing/ranks.h"
+#include "testing/sandbox.h"
+
+namespace tutti::testing {
+namespace {
+
+int FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+// The environment of a job of two ranks on loopback that has no secret.
+void BeRank(int rank, int port) {
+  setenv("RANK", std::to_string(rank).c_str(), 1);
+  setenv("WORLD_SIZE", "2", 1);
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
+}
+
+// A stranger that accepts peers of any user. The test does not check what its call returned.
+tuttiResult_t JoinAsStranger(int rank, int port) {
+  BecomeNobody();
+  setenv("TUTTI_ALLOW_OTHER_USERS", "1", 1);
+  setenv("TUTTI_INIT_TIMEOUT_MS", "3000", 1);
+  BeRank(rank, port);
+  tuttiComm_t comm = nullptr;
+  const auto result = tuttiCommInitEnv(&comm, nullptr);
+  if (comm != nullptr) tuttiCommAbort(comm);
+  return result;
+}
+
+void ExpectTwo(const Comm& comm) {
+  std::vector<float> data(10, 1);
+  ASSERT_TRUE(Ok(AllReduce(comm, data)));
+  EXPECT_EQ(data[0], 2);
+}
+
+class OtherUsers : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!IsRoot()) GTEST_SKIP() << "only root can be two users";
+  }
+};
+
+// The key of such a job follows from its port, which every user can see.
+TEST_F(OtherUsers, DoNotJoinALoopbackJobWithoutASecret) {
+  const int port = FreePort();
+  RunRanks(3, [port](Rank& self) {
+    auto& tried = self.board().numbers[0];
+    if (self.rank() == 2) {
+      EXPECT_NE(JoinAsStranger(1, port), tuttiSuccess);
+      tried.store(1);
+      return;
+    }
+    // The real rank 1 comes only after the stranger has been alone with rank 0 for a while.
+    while (self.rank() == 1 && tried.load() == 0) usleep(1000);
+    BeRank(self.rank(), port);
+    Comm comm;
+    ASSERT_TRUE(Ok(tuttiCommInitEnv(comm.address(), nullptr)));
+    ExpectTwo(comm);
+  });
+}
+
+TEST_F(OtherUsers, DoNotServeARank) {
+  const int port = FreePort();
+  RunRanks(2, [port](Rank& self) {
+    if (self.rank() == 0) {
+      EXPECT_NE(JoinAsStranger(0, port), tuttiSuccess);
+      return;
+    }
+    BeRank(1, port);
+    setenv("TUTTI_INIT_TIMEOUT_MS", "2000", 1);
+    tuttiComm_t comm = nullptr;
+    const auto result = tuttiCommInitEnv(&comm, nullptr);
+    EXPECT_NE(result, tuttiSuccess);
+    EXPECT_NE(std::string(tuttiGetLastError(nullptr)).find("it belongs to user 65534"), std::string::npos)
+        << tuttiGetLastError(nullptr);
+  });
+}
+
+// An id is a secret, and both have it: one user passed it on to the other. It is still not enough.
+TEST_F(OtherUsers, DoNotJoinWithTheSecretEither) {
+  RunOptions options;
+  options.environment = {{"TUTTI_INIT_TIMEOUT_MS", "2000"}};
+  RunRanks(
+      2,
+      [](Rank& self) {
+        const auto id = self.IdOf();
+        if (self.rank() == 1) BecomeNobody();
+        tuttiComm_t comm = nullptr;
+        EXPECT_NE(tuttiCommInitRank(&comm, 2, id, self.rank()), tuttiSuccess);
+      },
+      options);
+}
+
+TEST_F(OtherUsers, JoinWhereTheyAreAllowed) {
+  RunOptions options;
+  options.environment = {{"TUTTI_ALLOW_OTHER_USERS", "1"}};
+  RunRanks(
+      2,
+      [](Rank& self) {
+        if (self.rank() == 1) BecomeNobody();
+        const Comm comm = self.Join();
+        ExpectTwo(comm);
+      },
+      options);
+}
+
+// The jobs' names, ports and limits do not collide.
+TEST_F(OtherUsers, RunJobsOfTheirOwnAtTheSameTime) {
+  const int ports[] = {FreePort(), FreePort()};
+  RunRanks(4, [&](Rank& self) {
+    const int job = self.rank() / 2;
+    if (job == 1) BecomeOrdinaryUser();
+    BeRank(self.rank() % 2, ports[job]);
+    self.Meet();
+    for (int turn = 0; turn < 5; ++turn) {
+      Comm comm;
+      ASSERT_TRUE(Ok(tuttiCommInitEnv(comm.address(), nullptr)));
+      ExpectTwo(comm);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tutti::testing

@@ -1,0 +1,119 @@
+// What an eavesdropper on the wire sees; here the wire is loopback, in a network namespace of the test's own.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+#include "testing/ranks.h"
+
+namespace tutti::testing {
+namespace {
+
+// For as long as this lives, the process is in a namespace with nothing but loopback, and records there.
+class QuietNetwork {
+ public:
+  QuietNetwork() : before_(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) {
+    if (before_ < 0 || unshare(CLONE_NEWNET) != 0) return;
+    entered_ = true;
+    const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ifreq request{};
+    std::strcpy(request.ifr_name, "lo");
+    request.ifr_flags = IFF_UP | IFF_RUNNING;
+    const bool up = ioctl(any, SIOCSIFFLAGS, &request) == 0;
+    close(any);
+    recorder_ = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, htons(ETH_P_ALL));
+    const int room = 256 << 20;
+    ready_ = up && recorder_ >= 0 && setsockopt(recorder_, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room) == 0;
+  }
+  ~QuietNetwork() {
+    if (recorder_ >= 0) close(recorder_);
+    if (entered_ && setns(before_, CLONE_NEWNET) != 0) abort();
+    if (before_ >= 0) close(before_);
+  }
+  bool ready() const { return ready_; }
+
+  // The bytes of all packets so far, one packet after the other.
+  std::string Recorded() const {
+    std::string all;
+    std::string packet(1 << 17, '\0');
+    for (;;) {
+      const auto got = recv(recorder_, packet.data(), packet.size(), 0);
+      if (got <= 0) break;
+      all.append(packet.data(), static_cast<std::size_t>(got));
+    }
+    tpacket_stats lost{};
+    socklen_t size = sizeof lost;
+    EXPECT_EQ(getsockopt(recorder_, SOL_PACKET, PACKET_STATISTICS, &lost, &size), 0);
+    EXPECT_EQ(lost.tp_drops, 0U);
+    return all;
+  }
+
+ private:
+  int before_;
+  bool entered_ = false;
+  int recorder_ = -1;
+  bool ready_ = false;
+};
+
+std::string Hex(const std::string& bytes) {
+  std::string hex;
+  for (const char c : bytes) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return hex;
+}
+
+// The secret in a unique id, by its layout (src/bootstrap/unique_id.h).
+std::string SecretOf(const tuttiUniqueId& id) { return {id.internal + 26, 32}; }
+
+constexpr std::string_view kPrivate = "nobody's business but the ranks'";
+
+TEST(Wire, SecretsOfChildCommunicatorsAndEncryptedDataAreHidden) {
+  const QuietNetwork network;
+  if (!network.ready()) GTEST_SKIP() << "it takes root to make a network namespace and to record there";
+  static constexpr int kOld = 3, kNew = 4;
+  const auto outcomes =
+      RunRanks(kNew,
+               [](Rank& self) {
+                 Comm comm, part, copy, more;
+                 const auto first = self.IdOf(0), growth = self.IdOf(1);
+                 if (self.rank() == 0) {
+                   self.Note(Hex(SecretOf(first)));
+                   self.Note(Hex(SecretOf(growth)));
+                 }
+                 if (self.rank() < kOld) {
+                   ASSERT_TRUE(Ok(tuttiCommInitRank(comm.address(), kOld, first, self.rank())));
+                   ASSERT_TRUE(Ok(tuttiCommSplit(comm, 0, 0, part.address(), nullptr)));
+                   ASSERT_TRUE(Ok(tuttiCommShrink(comm, nullptr, 0, copy.address(), nullptr)));
+                   ASSERT_TRUE(Ok(tuttiCommGrow(comm, kNew, &growth, -1, more.address(), nullptr)));
+                 } else {
+                   ASSERT_TRUE(Ok(tuttiCommGrow(nullptr, kNew, &growth, self.rank(), more.address(), nullptr)));
+                 }
+                 for (const std::size_t repeats : {1, 3000}) {
+                   std::string text;
+                   for (std::size_t i = 0; i < repeats; ++i) text += kPrivate;
+                   ASSERT_TRUE(Ok(tuttiBroadcast(text.data(), text.data(), text.size(), tuttiUint8, 0, more, nullptr)));
+                 }
+               },
+               {.environment = {{"TUTTI_SOCKET_IFNAME", "=lo"},
+                                {"TUTTI_VIRTUAL_HOSTS", "2"},
+                                {"TUTTI_NET", "tcp"},
+                                {"TUTTI_DATA_PROTECTION", "encrypt"}}});
+  const auto seen = network.Recorded();
+  ASSERT_NE(seen.find("tuttiHS"), std::string::npos) << "the recorder saw no handshake";
+  EXPECT_EQ(seen.find("tuttiID"), std::string::npos) << "a unique id crossed the wire in clear";
+  EXPECT_EQ(seen.find(kPrivate), std::string::npos) << "data crossed the wire in clear";
+  ASSERT_EQ(outcomes[0].notes.size(), 2U);
+  const auto seen_hex = Hex(seen);
+  for (const auto& secret : outcomes[0].notes) EXPECT_EQ(seen_hex.find(secret), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti::testing

@@ -1,0 +1,153 @@
+#include "tests/transports/carriers/contract.h"
+
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdio>
+
+namespace tutti::testing {
+namespace {
+
+// Runs rank 1 in a process of its own.
+pid_t Fork(Meeting& meeting, const Maker& make, const SecretKey& key, const std::function<void(Rank&)>& run) {
+  const pid_t pid = fork();
+  if (pid != 0) {
+    meeting.Leave(1);
+    return pid;
+  }
+  meeting.Leave(0);
+  try {
+    Rank rank(1, meeting, make, key, 1);
+    run(rank);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+  }
+  _exit(0);
+}
+
+}  // namespace
+
+void ARankThatDoesNotLookIsWaitedFor(const Makers& makers) {
+  constexpr int kChannels = 6;  // their rings hold more slots than a network may take at once
+  RunRanks(makers, kChannels, [](Rank& rank) {
+    MoveAll(rank, 1);
+    if (rank.rank == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
+    std::vector<Traffic> all;
+    for (int channel = 1; channel < kChannels; ++channel) {
+      for (const Wire wire : {Wire::line, Wire::inlined}) all.emplace_back(rank, channel, wire, 100);
+    }
+    Finish(rank, all);
+  });
+}
+
+void WhatComesWakesWhoSleeps(const Makers& makers) {
+  constexpr int kRounds = 20;
+  RunRanks(makers, 1, [](Rank& rank) {
+    MoveAll(rank, 1);
+    for (int round = 0; round < kRounds; ++round) {
+      Traffic traffic(rank, 0, round % 2 == 0 ? Wire::line : Wire::inlined, 1);
+      if (rank.rank == 0) {
+        rank.meet({});  // the other is about to sleep
+        traffic.Step();
+        EXPECT_TRUE(rank.Until([&] {
+          traffic.Step();
+          return traffic.Done();
+        }));
+        continue;
+      }
+      // The last news of the rounds before; then there is nothing left to do.
+      while (rank.engine.Progress() || !rank.carrier->PrepareToSleep()) {
+      }
+      rank.meet({});
+      constexpr int kMilliseconds = 30'000;
+      while (traffic.emptied == 0) {
+        pollfd fd{rank.carrier->descriptor(), POLLIN, 0};
+        ASSERT_EQ(poll(&fd, 1, kMilliseconds), 1) << "it slept through round " << round;
+        // News of other things is possible, and looked at before sleeping again.
+        do {
+          rank.engine.Progress();
+        } while (!rank.carrier->PrepareToSleep());
+        traffic.Step();
+      }
+      EXPECT_TRUE(rank.Until([&] {
+        traffic.Step();
+        return traffic.Done();
+      }));
+    }
+  });
+}
+
+void FailuresAndFarewellsAreHeard(const Makers& makers) {
+  const std::string text(kFaultText - 1, 'x');  // longer than a part of a message
+  // A rank hears of the failure even if it was never connected to the one that failed.
+  for (const bool connected : {true, false}) {
+    RunRanks(makers, 1, [&](Rank& rank) {
+      if (connected) MoveAll(rank, 1);
+      if (rank.rank == 0) {
+        rank.engine.TellFailure(tuttiInternalError, text);
+        return;
+      }
+      // Checks the fault, not the state: at the end of this test rank 0 leaves, too.
+      auto& mirror = rank.fabric.control(0);
+      EXPECT_TRUE(rank.Until([&] { return mirror.fault_code.load() == tuttiInternalError; }))
+          << rank.engine.Lost(0).value_or("");
+      EXPECT_EQ(std::string(mirror.fault_text.data()), text);
+    });
+  }
+  RunRanks(makers, 1, [&](Rank& rank) {
+    MoveAll(rank, 1);
+    if (rank.rank == 0) return;  // it leaves
+    EXPECT_TRUE(rank.Until([&] { return rank.fabric.control(0).state.load() == RankState::left; }))
+        << rank.engine.Lost(0).value_or("");
+    EXPECT_EQ(rank.Lost(0), "");
+  });
+  // Before there is another way to say it by.
+  RunRanks(makers, 1, [&](Rank& rank) {
+    rank.engine.Need(rank.peer());
+    if (rank.rank == 0) return;
+    EXPECT_TRUE(rank.Until([&] { return rank.fabric.control(0).state.load() == RankState::left; }))
+        << rank.engine.Lost(0).value_or("");
+  });
+}
+
+void AKilledPeerIsMissedAtOnce(const Makers& makers) {
+  Meeting meeting(2);
+  const auto key = SecretKey::Random();
+  const pid_t pid = Fork(meeting, makers[1], key, [](Rank& rank) {
+    MoveAll(rank, 1);
+    rank.Until([] { return false; });
+  });
+  {
+    Rank rank(0, meeting, makers[0], key, 1);
+    MoveAll(rank, 1);
+    kill(pid, SIGKILL);
+    Traffic more(rank, 0, Wire::bulk, 12);
+    rank.Until([&] {
+      if (more.filled < 4) more.Step();
+      return false;
+    });
+    const auto why = rank.engine.Lost(1).value_or("");
+    // As who happens to be reading, sending or neither learns of it.
+    EXPECT_TRUE(why == "its connection was closed" || why.starts_with("its connection broke") ||
+                why.starts_with("sending to it failed"))
+        << why;
+  }
+  EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
+}
+
+void APeerWithAnotherSecretIsNotBelieved(const Makers& makers) {
+  Meeting meeting(2);
+  const pid_t pid = Fork(meeting, makers[1], SecretKey::Random(), [](Rank& rank) {
+    rank.engine.Need(0);
+    rank.Until([] { return false; });
+  });
+  {
+    Rank rank(0, meeting, makers[0], SecretKey::Random(), 1);
+    rank.engine.Need(1);
+    rank.Until([] { return false; });
+    EXPECT_NE(rank.engine.Lost(1).value_or("").find("secret"), std::string::npos) << rank.engine.Lost(1).value_or("");
+  }
+  EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
+}
+
+}  // namespace tutti::testing

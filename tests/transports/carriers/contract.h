@@ -1,0 +1,18 @@
+// What every carrier between hosts owes the network engine, as tests of two ranks.
+#pragma once
+
+#include <vector>
+
+#include "tests/transports/carriers/traffic.h"
+
+namespace tutti::testing {
+
+using Makers = std::vector<Maker>;  // of each rank's carrier
+
+void ARankThatDoesNotLookIsWaitedFor(const Makers& makers);
+void WhatComesWakesWhoSleeps(const Makers& makers);
+void FailuresAndFarewellsAreHeard(const Makers& makers);
+void AKilledPeerIsMissedAtOnce(const Makers& makers);
+void APeerWithAnotherSecretIsNotBelieved(const Makers& makers);
+
+}  // namespace tutti::testing

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Hosts of two interfaces use both: what two ranks a host send by the two-level algorithm, and what one rank a host sends by
+# the direct one, goes over each of the rails by about half.
+#
+#   tests/transports/rails_test.sh SOURCE_DIR BUILD_DIR
+#
+# Exit status: 77 where this machine cannot make such a cluster.
+set -euo pipefail
+
+cluster=$1/scripts/cluster.sh program=$2/tests/tutti_host_rank
+export cluster program
+least_share=35  # percent of a host's bytes, on each
+
+status=0
+for ranks_per_host in 2 1; do
+  export TUTTI_ALGO=direct
+  [ $ranks_per_host -eq 1 ] || TUTTI_ALGO=two_level
+  # Slow links: where nothing has to wait, nothing needs a second one.
+  traffic=$("$cluster" --hosts 2 --ranks-per-host $ranks_per_host --nics 2 --bandwidth 200mbit -- bash -c '
+    "$program" 2 4000000 >&2
+    [ "$RANK" != 0 ] || for nic in 0 1; do "$cluster" --control traffic host0 $nic; done') || status=$?
+  [ "$status" -eq 0 ] || exit "$status"
+  echo "$TUTTI_ALGO, ranks a host: $ranks_per_host; on each interface:" $traffic
+  read -r _ sent0 _ _ _ sent1 _ < <(echo $traffic)
+  for sent in "$sent0" "$sent1"; do
+    [ $((100 * sent)) -ge $((least_share * (sent0 + sent1))) ] || { echo "FAILED: not used by half"; status=1; }
+  done
+done
+exit "$status"
