@@ -169,7 +169,7 @@ setup(
     ext_modules=[
         CppExtension(
             "tutti_torch._C",
-            sources(".") + (sources("cuda") if cuda else []),
+            sources("csrc") + sources("csrc/ops") + (sources("csrc/cuda") if cuda else []),
             include_dirs=[str(SOURCE_TREE)] + ([str(cuda)] if cuda else []),
             define_macros=[("TUTTI_TORCH_CUDA", "1")] if cuda else [],
             libraries=["tutti"] + (["c10_cuda"] if cuda else []),

@@ -1,0 +1,157 @@
+#include "interop/torch/csrc/backend.h"
+
+#include <Python.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <utility>
+
+#include "interop/torch/csrc/failure.h"
+
+namespace tutti::pytorch {
+namespace {
+
+// When the store's host has gone, the store throws PyTorch's exception, with a stack trace in it.
+class StoreBoard : public Board {
+ public:
+  explicit StoreBoard(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
+
+  void Write(const std::string& key, const std::string& value) override {
+    Ask([&] {
+      store_->set(key, std::vector<std::uint8_t>(value.begin(), value.end()));
+      return true;
+    });
+  }
+  bool Has(const std::string& key) override {
+    return Ask([&] { return store_->check({key}); });
+  }
+  std::string Read(const std::string& key) override {
+    return Ask([&] {
+      const auto value = store_->get(key);
+      return std::string(value.begin(), value.end());
+    });
+  }
+
+ private:
+  template <typename Question>
+  auto Ask(const Question& question) -> decltype(question()) {
+    try {
+      return question();
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      throw Failure(tuttiRemoteError, std::string("tutti: ") + tuttiGetErrorString(tuttiRemoteError) +
+                                          ": the store through which the ranks meet does not answer; the process that "
+                                          "keeps it, usually rank 0 or torchrun, has ended or cannot be reached (" +
+                                          text.substr(0, text.find('\n')) + ")");
+    }
+  }
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+};
+
+// Python destroys groups with its lock held, which callbacks of operations that are still running may be waiting for.
+class WithoutPythonsLock {
+ public:
+  WithoutPythonsLock() : state_(Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
+  ~WithoutPythonsLock() {
+    if (state_ != nullptr) PyEval_RestoreThread(state_);
+  }
+  WithoutPythonsLock(const WithoutPythonsLock&) = delete;
+  WithoutPythonsLock& operator=(const WithoutPythonsLock&) = delete;
+
+ private:
+  PyThreadState* const state_;
+};
+
+// By PyTorch 2.x's `device`, or else by `device_ids`, which are CUDA's.
+Optional<c10::Device> DeviceOfBarrier(const c10d::BarrierOptions& options) {
+  auto type = options.device_ids.empty() ? c10::kCPU : c10::kCUDA;
+  Optional<c10::DeviceIndex> index;
+#if TUTTI_TORCH_2
+  if (options.device) {
+    if (!options.device->is_cpu()) type = options.device->type();
+    if (options.device->has_index()) index = options.device->index();
+  }
+#endif
+  if (type == c10::kCPU || NativeStreamOf(type) == nullptr) return {};
+  if (!options.device_ids.empty()) index = static_cast<c10::DeviceIndex>(options.device_ids[0]);
+  return c10::Device(type, index ? *index : c10::impl::VirtualGuardImpl(type).getDevice().index());
+}
+
+}  // namespace
+
+Backend::Backend(const c10::intrusive_ptr<c10d::Store>& store, GroupIdentity identity)
+    : BackendBase(identity.rank, identity.ranks),
+      store_(store),
+      options_(c10::make_intrusive<BackendBase::Options>("tutti", identity.timeout)),
+      channels_(std::make_shared<Channels>(std::move(identity), std::make_shared<StoreBoard>(store))),
+      collectives_(channels_->Collectives()),
+      any_source_(channels_) {}
+
+Backend::~Backend() {
+  const WithoutPythonsLock unlocked;
+  any_source_.Close();
+  channels_->Close();
+}
+
+Backend::WorkPtr Backend::Issue(c10::intrusive_ptr<OperationWork> work) {
+  if (timed_) work->Time();
+  work->Issue();
+  if (coalescing_) coalesced_.push_back(work);
+  return work;
+}
+
+Backend::WorkPtr Backend::Issue(std::shared_ptr<Channel> channel, Call call, Operation::Body body) {
+  return Issue(
+      c10::make_intrusive<OperationWork>(std::move(channel), channels_, rank_, std::move(call), std::move(body)));
+}
+
+Backend::WorkPtr Backend::IssueOnDevice(DeviceChannel channel, Call call, Operation::Body body, Waits waits) {
+  return Issue(
+      c10::make_intrusive<DeviceWork>(std::move(channel), channels_, rank_, std::move(call), std::move(body), waits));
+}
+
+Backend::WorkPtr Backend::IssueCollective(Call call, Operation::Body body) {
+  ++issued_;
+  const auto& tensors = call.inputs.empty() ? call.results : call.inputs;
+  if (!tensors.empty() && !tensors[0].device().is_cpu()) {
+    auto channel = channels_->Collectives(tensors[0].device());
+    return IssueOnDevice(std::move(channel), std::move(call), std::move(body));
+  }
+  return Issue(collectives_, std::move(call), std::move(body));
+}
+
+const Scratches& Backend::ScratchesFor(const at::Tensor& tensor) {
+  // The lane lives as long as the group.
+  return tensor.device().is_cpu() ? host_scratches_ : channels_->Collectives(tensor.device()).lane->scratches();
+}
+
+// On the host, unless a device is asked for.
+Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
+  Call call{c10d::OpType::BARRIER, "tutti:barrier", {}, {}};
+  auto body = [](const On& on) { Check(tuttiBarrier(on.comm, on.stream), on.comm); };
+  if (const auto device = DeviceOfBarrier(options)) {
+    ++issued_;
+    return IssueOnDevice(channels_->Collectives(*device), std::move(call), std::move(body), Waits::host);
+  }
+  return IssueCollective(std::move(call), std::move(body));
+}
+
+// All ranks count from the same: nothing.
+void Backend::setSequenceNumberForGroup() {}
+
+std::uint64_t Backend::getSequenceNumberForGroup() { return issued_; }
+
+#if TUTTI_TORCH_2
+// What is issued in between is begun as ever; the caller only gets one Work for all of it.
+void Backend::startCoalescing() {
+  coalescing_ = true;
+  coalesced_.clear();
+}
+
+Backend::WorkPtr Backend::endCoalescing() {
+  coalescing_ = false;
+  return c10::make_intrusive<JointWork>(rank_, std::exchange(coalesced_, {}));
+}
+#endif
+
+}  // namespace tutti::pytorch

@@ -1,0 +1,131 @@
+// The c10d backend `tutti`: what torch.distributed calls, on tensors in host memory and on devices (devices.h).
+//
+// A call checks its tensors in the caller's thread, gives the channel an operation, and returns its Work without
+// waiting (channel.h says who runs it; device_operation.h what is different on a device). Calls of one group run in the
+// order of issue; sends and receives in theirs, for each partner, direction and tag. Each device has an order of its
+// own.
+//
+// Some of these calls are younger than others: a PyTorch that does not know one never calls it. So they are declared
+// without `override` where not every version that this is built against has them.
+//
+// Files: backend.cc, groups.cc, reductions.cc, moves.cc, point_to_point.cc.
+//
+// Thread-safety: as c10d asks: calls that are to run in an order come from one thread, or are ordered by the caller.
+// Destroying it waits for what is running (Channel).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "interop/torch/csrc/channels.h"
+#include "interop/torch/csrc/ops/any_source.h"
+#include "interop/torch/csrc/ops/device_operation.h"
+#include "interop/torch/csrc/ops/operation.h"
+#include "interop/torch/csrc/ops/reduction.h"
+#include "interop/torch/csrc/ops/tensors.h"
+#if TUTTI_TORCH_2
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#else
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#endif
+
+namespace tutti::pytorch {
+
+#if TUTTI_TORCH_2
+using BackendBase = c10d::Backend;
+#else
+using BackendBase = c10d::ProcessGroup;
+#endif
+
+class Backend : public BackendBase {
+ public:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  Backend(const c10::intrusive_ptr<c10d::Store>& store, GroupIdentity identity);
+  ~Backend() override;
+
+  const std::string getBackendName() const override { return "tutti"; }
+
+  // reductions.cc
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+
+  // moves.cc
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
+                        std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& options) override;
+
+  // point_to_point.cc
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  // backend.cc
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  void setSequenceNumberForGroup() override;
+  std::uint64_t getSequenceNumberForGroup() override;
+
+  // groups.cc
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+  // For communicators that are made later, and for waits in this group from now on.
+  void setTimeout(std::chrono::milliseconds timeout);
+  c10::intrusive_ptr<BackendBase::Options> getBackendOptions() { return options_; }
+  // From now on Work::getDuration returns how long an operation ran, if it ran on the host.
+  void enableCollectivesTiming() { timed_ = true; }
+  bool supportsSplitting() const { return true; }
+  c10::intrusive_ptr<BackendBase> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                        const c10::intrusive_ptr<BackendBase::Options>& options);
+  bool supportsShrinking() const { return true; }
+  c10::intrusive_ptr<BackendBase> shrink(const std::vector<std::int64_t>& excluded, int flags,
+                                         const c10::intrusive_ptr<BackendBase::Options>& options);
+
+#if TUTTI_TORCH_2
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  void startCoalescing() override;
+  WorkPtr endCoalescing() override;
+#endif
+
+ private:
+  void CheckAllGatherInto(const char* call, const at::Tensor& output, const at::Tensor& input) const;
+  void CheckReduceScatterFrom(const char* call, const at::Tensor& output, const at::Tensor& input) const;
+  WorkPtr IssueCollective(Call call, Operation::Body body);
+  WorkPtr IssueOnDevice(DeviceChannel channel, Call call, Operation::Body body, Waits waits = Waits::stream);
+  // Of the channel of the collectives on tensors such as this one.
+  const Scratches& ScratchesFor(const at::Tensor& tensor);
+  WorkPtr Issue(std::shared_ptr<Channel> channel, Call call, Operation::Body body);
+  WorkPtr Issue(c10::intrusive_ptr<OperationWork> work);
+
+  c10::intrusive_ptr<BackendBase> MakeFrom(const c10::intrusive_ptr<c10d::Store>& store, const char* call,
+                                           const std::vector<int>& ranks, std::chrono::milliseconds timeout,
+                                           const std::string& name) const;
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+  const c10::intrusive_ptr<BackendBase::Options> options_;
+  const std::shared_ptr<Channels> channels_;
+  const std::shared_ptr<Channel> collectives_;
+  AnySource any_source_;
+  const Scratches host_scratches_{std::make_shared<Scratch>(at::kCPU), std::make_shared<Scratch>(at::kCPU)};
+  std::uint64_t issued_ = 0;     // collectives
+  std::uint64_t monitored_ = 0;  // barriers
+  bool timed_ = false;
+  bool coalescing_ = false;
+  std::vector<WorkPtr> coalesced_;
+};
+
+}  // namespace tutti::pytorch

@@ -1,0 +1,229 @@
+#include "interop/torch/csrc/channel.h"
+
+#include <algorithm>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "interop/torch/csrc/failure.h"
+
+namespace tutti::pytorch {
+namespace {
+
+// The worker lets a task lie for one to two of these, for somebody may be about to wait for it. Much longer than from
+// issuing to waiting in a synchronous call; short beside what is worth doing at the same time.
+constexpr auto kPatience = std::chrono::microseconds(400);
+// So often in a row it finds nothing before it sleeps until it is woken.
+constexpr int kLooksBeforeSleep = 50;
+// How long a closing channel goes on with what nobody waited for.
+constexpr auto kGrace = std::chrono::seconds(5);
+
+// The tasks whose callbacks the calling thread is in: one in the callbacks of the next.
+struct InCallbacks {
+  const Task* task;
+  const InCallbacks* outer;
+};
+
+thread_local const InCallbacks* innermost = nullptr;
+
+}  // namespace
+
+bool Task::CallbacksRunHere() const {
+  for (const auto* each = innermost; each != nullptr; each = each->outer) {
+    if (each->task == this) return true;
+  }
+  return false;
+}
+
+Channel::Channel(Maker make) : make_(std::move(make)) {}
+
+Channel::~Channel() = default;
+
+// REQUIRES: the lock is held.
+void Channel::EnsureWorker() {
+  if (workers_.IsOnDuty()) return;
+  try {
+    workers_.Call([self = shared_from_this()] { self->Work(); });
+  } catch (const std::system_error& error) {
+    throw Failure(tuttiSystemError,
+                  std::string("tutti: the system has no thread for the process group: ") + error.what());
+  }
+}
+
+void Channel::Issue(std::shared_ptr<Task> task) {
+  const std::lock_guard lock(mutex_);
+  if (closing_) throw Failure(tuttiInvalidUsage, "tutti: the process group was destroyed");
+  EnsureWorker();
+  queue_.push_back(std::move(task));
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  if (queue_.size() > 1) hurry_ = true;
+  if (hurry_ || worker_sleeps_) worker_wakes_.notify_one();
+}
+
+void Channel::Wait(const Task& task) {
+  if (task.IsDone()) return;
+  std::unique_lock lock(mutex_);
+  while (!task.IsDone()) {
+    if (running_ || queue_.empty()) {
+      changed_.wait(lock);
+    } else {
+      RunHead(lock, Runner::waiter);
+    }
+  }
+}
+
+bool Channel::WaitFor(const Task& task, std::chrono::milliseconds time) {
+  Hurry();
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [&] { return task.IsDone(); });
+}
+
+void Channel::Hurry() {
+  const std::lock_guard lock(mutex_);
+  if (queue_.empty() || hurry_) return;
+  hurry_ = true;
+  worker_wakes_.notify_one();
+}
+
+bool Channel::RunHead(std::unique_lock<std::mutex>& lock, Runner runner) {
+  const auto task = std::move(queue_.front());
+  queue_.pop_front();
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
+  current_ = task;
+  running_ = true;
+  ++begun_;
+  if (queue_.empty()) hurry_ = false;
+  lock.unlock();
+  std::exception_ptr error;
+  try {
+    RunOnCommunicator(*task);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  running_ = false;
+  if (closing_) changed_.notify_all();
+  if (!queue_.empty()) {
+    // Who waits for one of these may as well run it; if nobody does, the worker is to.
+    changed_.notify_all();
+    if (hurry_) worker_wakes_.notify_one();
+  }
+  lock.unlock();
+  task->error_ = task->Ended(error);
+  lock.lock();
+  if (current_ == task) current_.reset();
+  const bool has_callbacks = task->HasCallbacks();
+  if (has_callbacks) RunCallbacks(*task, lock, runner);
+  // Released for IsDone, which is asked without the lock. Under the lock, so that a waiter that saw it undone is
+  // already waiting to be notified.
+  task->done_.store(true, std::memory_order_release);
+  changed_.notify_all();
+  return has_callbacks;
+}
+
+void Channel::RunCallbacks(Task& task, std::unique_lock<std::mutex>& lock, Runner runner) {
+  if (runner == Runner::worker) {
+    workers_.Leave();
+    try {
+      if (!queue_.empty()) EnsureWorker();
+    } catch (const Failure&) {
+      // The system has no thread left. If the callbacks wait for a task in the queue, they wait for ever; if they do
+      // not, this worker is soon back.
+    }
+  }
+  if (closing_) changed_.notify_all();
+  lock.unlock();
+  {
+    const InCallbacks here{&task, innermost};
+    innermost = &here;
+    task.RunCallbacks();
+    innermost = here.outer;
+  }
+  lock.lock();
+}
+
+// Only one thread is here at a time (running_), and the lock orders one's writes before the next one's reads.
+void Channel::RunOnCommunicator(Task& task) {
+  if (!make_) return task.Run(nullptr);
+  if (not_made_ != nullptr) std::rethrow_exception(not_made_);
+  if (communicator_ == nullptr) {
+    try {
+      auto made = make_(cancelled_);
+      const std::lock_guard lock(mutex_);
+      communicator_ = std::move(made);
+    } catch (...) {
+      not_made_ = std::current_exception();
+      throw;
+    }
+    if (cancelled_.load(std::memory_order_relaxed)) communicator_->Stop();
+  }
+  task.Run(communicator_->get());
+}
+
+void Channel::Work() {
+  std::unique_lock lock(mutex_);
+  unsigned seen = 0;    // how many had begun at the last look
+  bool waited = false;  // whether there was one waiting then
+  int idle = 0;
+  for (;;) {
+    const bool can_run = !running_ && !queue_.empty();
+    if (can_run && (hurry_ || closing_ || (waited && seen == begun_))) {
+      hurry_ = true;  // it turned out that nobody waits: the rest is taken without looking twice
+      if (RunHead(lock, Runner::worker) && !workers_.Return(lock)) break;
+      waited = false;
+      idle = 0;
+      continue;
+    }
+    if (closing_ && queue_.empty()) {
+      workers_.Leave();
+      break;
+    }
+    idle = begun_ == seen && queue_.empty() && !running_ ? idle + 1 : 0;
+    seen = begun_;
+    waited = can_run;
+    if (idle < kLooksBeforeSleep) {
+      worker_wakes_.wait_for(lock, kPatience);
+    } else {
+      worker_sleeps_ = true;
+      worker_wakes_.wait(lock);
+      worker_sleeps_ = false;
+      idle = 0;
+    }
+  }
+  workers_.End();
+}
+
+bool Channel::OnlyAbandonableLeft() const {
+  return (current_ == nullptr || current_->Abandonable()) &&
+         std::all_of(queue_.begin(), queue_.end(), [](const auto& task) { return task->Abandonable(); });
+}
+
+// REQUIRES: the lock is held.
+void Channel::StopCommunicator() {
+  cancelled_.store(true, std::memory_order_relaxed);
+  if (communicator_ != nullptr) communicator_->Stop();
+}
+
+void Channel::Stop() {
+  const std::lock_guard lock(mutex_);
+  StopCommunicator();
+}
+
+void Channel::Close() {
+  std::unique_lock lock(mutex_);
+  closing_ = true;
+  worker_wakes_.notify_all();
+  workers_.Dismiss();
+  changed_.wait_for(lock, kGrace, [this] { return OnlyAbandonableLeft(); });
+  if (current_ != nullptr || !queue_.empty()) StopCommunicator();
+  // If the group's last owner was a callback of a worker, that worker finds the queue empty when it comes back, and is
+  // the last owner.
+  const bool in_callback = workers_.IsOneOfThem();
+  workers_.Join(lock);
+  if (in_callback) return;
+  changed_.wait(lock, [this] { return !running_; });
+  const auto freed = std::move(communicator_);
+  lock.unlock();  // before it is freed
+}
+
+}  // namespace tutti::pytorch

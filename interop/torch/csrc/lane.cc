@@ -1,0 +1,69 @@
+#include "interop/torch/csrc/lane.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <chrono>
+#include <thread>
+
+#include "interop/torch/csrc/failure.h"
+
+namespace tutti::pytorch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long a closing lane goes on with what is on its stream, and how often it looks.
+constexpr auto kLaneGrace = std::chrono::seconds(5);
+constexpr auto kPause = std::chrono::microseconds(200);
+
+c10::Stream NewStream(c10::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+}
+
+}  // namespace
+
+Lane::Lane(c10::Device device)
+    : stream_(NewStream(device)),
+      native_stream_(NativeStreamOf(device.type())(stream_)),
+      scratches_{std::make_shared<Scratch>(device), std::make_shared<Scratch>(device)} {}
+
+void Lane::Open(tuttiComm_t comm) {
+  const std::lock_guard lock(mutex_);
+  comm_ = comm;
+  open_.store(true, std::memory_order_release);
+}
+
+void Lane::WaitForStream() const {
+  const auto until = Clock::now() + kLaneGrace;
+  try {
+    while (!stream_.query() && Clock::now() < until) std::this_thread::sleep_for(kPause);
+    if (!stream_.query()) static_cast<void>(tuttiCommRevoke(comm_));
+  } catch (const std::exception&) {
+    // The device is lost, or the process is ending: there is nothing to wait for.
+  }
+}
+
+void Lane::Close() {
+  if (Failure() == nullptr) WaitForStream();
+  static_cast<void>(Failure());  // from now on it is what it is now
+  const std::lock_guard lock(mutex_);
+  comm_ = nullptr;
+}
+
+std::exception_ptr Lane::Failure() {
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr || failure_ != nullptr) return failure_;
+  auto result = tuttiSuccess;
+  try {
+    Check(tuttiCommGetAsyncError(comm_, &result), comm_);
+    if (result == tuttiSuccess) return nullptr;
+    // The code is known; the sentence is what the next call says.
+    Check(tuttiBarrier(comm_, native_stream_), comm_);
+    throw pytorch::Failure(result, std::string("tutti: ") + tuttiGetErrorString(result));
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+  return failure_;
+}
+
+}  // namespace tutti::pytorch

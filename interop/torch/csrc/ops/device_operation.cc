@@ -1,0 +1,113 @@
+#include "interop/torch/csrc/ops/device_operation.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace tutti::pytorch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How often the host looks whether an operation has run: soon at first, for many are short.
+constexpr auto kFirstPause = std::chrono::microseconds(10);
+constexpr auto kLongestPause = std::chrono::milliseconds(1);
+
+c10::Stream CurrentStream(c10::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }
+
+void Record(const Tensors& tensors, const c10::Stream& stream) {
+  const c10::impl::VirtualGuardImpl guard(stream.device_type());
+  for (const auto& tensor : tensors) guard.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
+}
+
+}  // namespace
+
+DeviceOperation::DeviceOperation(std::shared_ptr<Lane> lane, Body body, const Call& call)
+    : Operation(std::move(body), call.results, call.abandonable, {lane->device()}),
+      lane_(std::move(lane)),
+      before_(lane_->device().type()),
+      after_(lane_->device().type()) {
+  before_.record(CurrentStream(lane_->device()));
+  Record(call.inputs, lane_->stream());
+  Record(call.results, lane_->stream());
+  // Made now, so that it is completed when this has been enqueued: then the lane's stream has nothing later.
+  static_cast<void>(Future());
+}
+
+void DeviceOperation::Run(tuttiComm_t comm) {
+  const at::NoGradGuard no_grad;
+  const c10::StreamGuard guard(lane_->stream());
+  before_.block(lane_->stream());
+  RunBody({comm, lane_->native_stream()});
+  after_.record(lane_->stream());
+}
+
+void DeviceOperation::Complete(c10::ivalue::Future& future, const std::exception_ptr& error) const {
+  try {
+    const c10::StreamGuard guard(lane_->stream());
+    Operation::Complete(future, error);
+  } catch (const std::exception&) {
+    // The device cannot even be asked any more.
+    if (!future.completed()) future.setError(std::current_exception());
+  }
+}
+
+DeviceWork::DeviceWork(DeviceChannel channel, std::shared_ptr<Siblings> siblings, int rank, Call call,
+                       Operation::Body body, Waits waits)
+    : DeviceWork(channel, std::move(siblings), rank, call,
+                 std::make_shared<DeviceOperation>(channel.lane, std::move(body), call), waits) {}
+
+DeviceWork::DeviceWork(DeviceChannel channel, std::shared_ptr<Siblings> siblings, int rank, Call call,
+                       std::shared_ptr<DeviceOperation> operation, Waits waits)
+    : OperationWork(std::move(channel.channel), std::move(siblings), rank, std::move(call), operation),
+      lane_(std::move(channel.lane)),
+      operation_(std::move(operation)),
+      waits_(waits) {}
+
+void DeviceWork::Issue() {
+  OperationWork::Issue();
+  if (!lane_->IsOpen()) return channel().Hurry();
+  channel().Wait(*operation_);
+  if (operation_->Error() != nullptr) std::rethrow_exception(operation_->Error());
+}
+
+bool DeviceWork::isCompleted() {
+  return OperationWork::isCompleted() &&
+         (operation_->Error() != nullptr || operation_->HasRun() || lane_->Failure() != nullptr);
+}
+
+bool DeviceWork::isSuccess() const { return operation_->IsDone() && exception() == nullptr && operation_->HasRun(); }
+
+std::exception_ptr DeviceWork::exception() const {
+  const auto error = OperationWork::exception();
+  return error != nullptr ? error : ForPython(lane_->Failure());
+}
+
+void DeviceWork::synchronize() { operation_->PutBefore(CurrentStream(lane_->device())); }
+
+bool DeviceWork::wait(std::chrono::milliseconds timeout) {
+  OperationWork::wait(timeout);
+  if (const auto failure = exception()) std::rethrow_exception(failure);
+  synchronize();
+  if (waits_ == Waits::host || timeout.count() > 0) BlockHost(timeout);
+  return true;
+}
+
+void DeviceWork::BlockHost(std::chrono::milliseconds timeout) const {
+  const auto until = Clock::now() + timeout;
+  auto pause = std::chrono::duration_cast<Clock::duration>(kFirstPause);
+  while (!operation_->HasRun()) {
+    if (const auto failure = exception()) std::rethrow_exception(failure);
+    if (timeout.count() > 0 && Clock::now() >= until) ThrowTimedOut(timeout);
+    std::this_thread::sleep_for(pause);
+    pause = std::min<Clock::duration>(2 * pause, kLongestPause);
+  }
+  // Whatever stopped it before its end also made the event come.
+  if (const auto failure = exception()) std::rethrow_exception(failure);
+}
+
+}  // namespace tutti::pytorch

@@ -1,0 +1,166 @@
+#include "interop/torch/csrc/ops/gathering.h"
+
+#include <cstdio>
+#include <random>
+#include <sstream>
+#include <utility>
+
+#include "interop/torch/csrc/lifeline.h"
+#include "interop/torch/csrc/quiet_thread.h"
+
+namespace tutti::pytorch {
+namespace {
+
+// How often a thread that waits for the roster checks whether the wait was cancelled.
+constexpr auto kLook = std::chrono::milliseconds(10);
+
+// How often this rank answers the ranks that watch it, and looks at those that it watches.
+constexpr auto kTend = std::chrono::milliseconds(100);
+
+// A word that was never used before: 128 random bits.
+std::string NewWord() {
+  std::random_device random;
+  std::string word;
+  for (int i = 0; i < 4; ++i) {
+    char digits[9];
+    std::snprintf(digits, sizeof digits, "%08x", random());
+    word += digits;
+  }
+  return word;
+}
+
+}  // namespace
+
+Gathering::Gathering(std::string name, int rank, int ranks, std::shared_ptr<Board> board)
+    : name_(std::move(name)), rank_(rank), ranks_(ranks), board_(std::move(board)) {
+  thread_ = QuietThread([this] { Run(); });
+}
+
+Gathering::~Gathering() { Stop(); }
+
+void Gathering::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_.store(true, std::memory_order_relaxed);
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+std::string Gathering::Key(const std::string& token, const std::string& what) const {
+  return name_ + "/" + token + "/" + what;
+}
+
+void Gathering::Run() {
+  std::unique_ptr<const Roster> roster;
+  std::exception_ptr failure;
+  try {
+    roster = std::make_unique<const Roster>(rank_ == 0 ? Call() : Answer());
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  const Roster* complete = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure == nullptr && !IsStopped()) {
+      has_far_ranks_ = AreOfSeveralHosts(roster->processes);
+      roster_ = std::move(roster);
+      complete = roster_.get();
+    }
+    failure_ = failure;
+    changed_.notify_all();
+  }
+  if (complete != nullptr && has_far_ranks_) Tend(*complete);
+}
+
+void Gathering::Tend(const Roster& roster) {
+  try {
+    Lifeline lifeline(Key(roster.token, ""), rank_, roster.processes, NewWord(), board_);
+    std::unique_lock lock(mutex_);
+    while (!IsStopped()) {
+      lock.unlock();
+      lifeline.Tend();
+      lock.lock();
+      changed_.wait_for(lock, kTend, [this] { return IsStopped(); });
+    }
+  } catch (...) {
+    // The board has gone. A rank that waits sees that, too.
+  }
+}
+
+bool Gathering::HasEnded(int rank) const {
+  return roster_->processes[static_cast<std::size_t>(rank)].HasEnded() ||
+         (has_far_ranks_ && HasBeenSeenToEnd(Key(roster_->token, ""), rank, *board_));
+}
+
+Roster Gathering::Call() {
+  Roster roster{NewWord(), {Process::Own()}};
+  board_->Write(name_ + "/call", roster.token);
+  {
+    const std::lock_guard lock(mutex_);
+    token_ = roster.token;
+  }
+  auto answers = "- " + roster.processes[0].Word();
+  for (int rank = 1; rank < ranks_; ++rank) {
+    const auto key = Key(roster.token, "here/" + std::to_string(rank));
+    for (Pauses pauses; !board_->Has(key); pauses.Sleep()) {
+      if (IsStopped()) return roster;
+    }
+    const auto answer = board_->Read(key);
+    answers += "\n" + answer;
+    roster.processes.push_back(Process::FromWord(answer.substr(answer.find(' ') + 1)));
+  }
+  board_->Write(Key(roster.token, "roster"), answers);
+  return roster;
+}
+
+Roster Gathering::Answer() {
+  const auto own = NewWord() + " " + Process::Own().Word();
+  std::string token;
+  for (Pauses pauses; !IsStopped(); pauses.Sleep()) {
+    if (!board_->Has(name_ + "/call")) continue;
+    if (const auto called = board_->Read(name_ + "/call"); called != token) {
+      token = called;
+      board_->Write(Key(token, "here/" + std::to_string(rank_)), own);
+      const std::lock_guard lock(mutex_);
+      token_ = token;
+    }
+    if (!board_->Has(Key(token, "roster"))) continue;
+    std::istringstream lines(board_->Read(Key(token, "roster")));
+    Roster roster{token, {}};
+    bool has_own = false;
+    for (std::string line; std::getline(lines, line);) {
+      has_own = has_own || line == own;
+      roster.processes.push_back(Process::FromWord(line.substr(line.find(' ') + 1)));
+    }
+    if (has_own && roster.processes.size() == static_cast<std::size_t>(ranks_)) return roster;
+  }
+  return {};
+}
+
+const Roster* Gathering::Wait(const Patience& patience) {
+  std::unique_lock lock(mutex_);
+  while (roster_ == nullptr && failure_ == nullptr && !patience.cancelled.load(std::memory_order_relaxed) &&
+         std::chrono::steady_clock::now() < patience.until) {
+    changed_.wait_for(lock, kLook);
+  }
+  if (failure_ != nullptr) std::rethrow_exception(failure_);
+  return roster_.get();
+}
+
+std::vector<int> Gathering::Absent() {
+  std::string token;
+  {
+    const std::lock_guard lock(mutex_);
+    token = token_;
+  }
+  std::vector<int> absent;
+  // All ranks have answered to an old token, and rank 0 has not called with another.
+  if (token.empty() || (rank_ != 0 && board_->Has(Key(token, "roster")))) return {0};
+  for (int rank = 1; rank < ranks_; ++rank) {
+    if (!board_->Has(Key(token, "here/" + std::to_string(rank)))) absent.push_back(rank);
+  }
+  return absent;
+}
+
+}  // namespace tutti::pytorch

@@ -1,0 +1,79 @@
+// The ranks of a group find each other over its board, before any of them makes a communicator.
+//
+// Why. A board may be older than the group. A restarted job finds on it what the previous attempt wrote (torchrun keeps
+// one store for all attempts), and a program may make a group of the same name again. A rank that took an old rank's
+// word for a new one's would look for a rendezvous that is gone. So rank 0 chooses a word that was never used before,
+// the *token*, and writes it on the board. Every rank answers below that token with a word of its own. When all have
+// answered, rank 0 writes the *roster*, the list of their answers. A rank believes a roster that has its own answer:
+// the others in it live now, not earlier. An old token leads to no roster with the rank's answer, so a rank that meets
+// one first goes on looking until the token changes. Everything else of the group is written below the token.
+//
+// The roster also lists every rank's process. So a rank that waits for another before they have a connection can see
+// that it died (HasEnded): on its own host by looking, on another by what the other's watcher writes (lifeline.h).
+//
+// A thread does this from the beginning, in the background. It ends with the roster or, in a group of several hosts,
+// when it is stopped.
+//
+// Thread-safety: all functions may be called from any thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "interop/torch/csrc/board.h"
+#include "interop/torch/csrc/process.h"
+
+namespace tutti::pytorch {
+
+struct Roster {
+  std::string token;
+  std::vector<Process> processes;  // of each rank
+};
+
+class Gathering {
+ public:
+  Gathering(std::string name, int rank, int ranks, std::shared_ptr<Board> board);
+  ~Gathering();  // stops it
+  Gathering(const Gathering&) = delete;
+  Gathering& operator=(const Gathering&) = delete;
+
+  // Waits for the roster. Null: `patience` ran out first. Throws Failure if the board has gone.
+  const Roster* Wait(const Patience& patience);
+  // The ranks that have not answered, as far as this rank can see.
+  std::vector<int> Absent();
+  // Whether a rank's process has certainly ended or, on another host, left the group. REQUIRES: Wait gave the roster.
+  bool HasEnded(int rank) const;
+  // Stops the thread, and waits for it. REQUIRES: no other thread stops it at the same time.
+  void Stop();
+
+ private:
+  void Run();
+  Roster Call();
+  Roster Answer();
+  void Tend(const Roster& roster);
+  bool IsStopped() const { return stopped_.load(std::memory_order_relaxed); }  // no other data depends on it
+  std::string Key(const std::string& token, const std::string& what) const;
+
+  const std::string name_;
+  const int rank_;
+  const int ranks_;
+  const std::shared_ptr<Board> board_;
+  std::atomic<bool> stopped_{false};
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::unique_ptr<const Roster> roster_;
+  std::exception_ptr failure_;
+  bool has_far_ranks_ = false;  // written before the roster, and not after it
+  std::string token_;           // the last that was seen
+  std::thread thread_;
+};
+
+}  // namespace tutti::pytorch

@@ -1,0 +1,319 @@
+// The collectives of Backend that move data and leave it as it is.
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "interop/torch/csrc/backend.h"
+#include "interop/torch/csrc/failure.h"
+#include "interop/torch/csrc/ops/aliasing.h"
+
+namespace tutti::pytorch {
+namespace {
+
+using Counts = std::vector<std::size_t>;
+
+// From so many bytes a rank on, lists are read and written where they lie, by the v-forms; below, the copy costs less
+// than they do. It is the same on all ranks, because the bytes are.
+constexpr std::size_t kInPlaceBytes = 64 * 1024;
+
+tuttiDataType_t TypeOf(const at::Tensor& tensor) { return ToMove(tensor.scalar_type()).type; }
+
+Counts PlacesOf(const Counts& counts) {
+  Counts places(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), places.begin(), std::size_t{0});
+  return places;
+}
+
+void CheckList(const char* call, const std::string& what, const Tensors& list, const at::Tensor& like, int ranks) {
+  CheckCount(call, "the length of " + what, static_cast<std::int64_t>(list.size()), "the number of ranks", ranks);
+  CheckTensors(call, what, list, like);
+}
+
+void CheckSizes(const char* call, const std::string& what, const Tensors& list, const std::string& like_what,
+                const at::Tensor& like) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    CheckCount(call, "the number of elements of " + what + "[" + std::to_string(i) + "]", list[i].numel(),
+               "that of " + like_what, like.numel());
+  }
+}
+
+// What every rank gives and gets of its dimension 0. Empty `splits`: equal shares.
+Counts CheckedSplits(const char* call, const std::string& what, const at::Tensor& tensor,
+                     const std::vector<std::int64_t>& splits, int ranks) {
+  const auto rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+  const auto row = rows == 0 ? 0 : Count(tensor) / static_cast<std::size_t>(rows);
+  if (splits.empty()) {
+    TORCH_CHECK_VALUE(rows % ranks == 0, call, ": dimension 0 of ", what, " is ", rows,
+                      ", which is no multiple of the number of ranks, ", ranks, "; pass ", what, "_split_sizes");
+    return Counts(static_cast<std::size_t>(ranks), static_cast<std::size_t>(rows / ranks) * row);
+  }
+  CheckCount(call, "the length of " + what + "_split_sizes", static_cast<std::int64_t>(splits.size()),
+             "the number of ranks", ranks);
+  for (const auto split : splits) {
+    TORCH_CHECK_VALUE(split >= 0, call, ": ", what, "_split_sizes are ", splits, ", but no share can be negative");
+  }
+  CheckCount(call, "the sum of " + what + "_split_sizes",
+             std::accumulate(splits.begin(), splits.end(), std::int64_t{0}), "dimension 0 of " + what, rows);
+  Counts counts;
+  for (const auto split : splits) counts.push_back(static_cast<std::size_t>(split) * row);
+  return counts;
+}
+
+void AllGather(const On& on, int rank, const Memory& output, const at::Tensor& input) {
+  const auto read = ReadApart(input, output, Block(output.begin, rank, input));
+  Check(tuttiAllGather(read.data_ptr(), const_cast<std::byte*>(output.begin), Count(read), TypeOf(read), on.comm,
+                       on.stream),
+        on.comm);
+}
+
+// Whether the library is given a list as one piece of memory. REQUIRES: the tensors are all of that size.
+bool IsOnePiece(const at::Tensor& tensor) { return tensor.nbytes() < kInPlaceBytes; }
+
+// Input and output are read and written where they lie; or from and to scratch if they overlap or are not orderly.
+void Separate(Pieces& from, Pieces& to, const Scratches& scratches) {
+  if (!from.IsOrderly()) from.Pack(*scratches.input);
+  if (!to.IsOrderly() || from.Overlap(to)) to.Copy(*scratches.output);
+  if (from.Overlap(to)) from.Copy(*scratches.input);  // scratch lies anywhere, also between the pieces of the other
+  from.Load();
+}
+
+// outputs[r] is rank r's; all of a size, or of sizes that all ranks know.
+void AllGatherList(const On& on, int rank, const Tensors& outputs, const at::Tensor& input,
+                   const Scratches& scratches) {
+  Pieces from({input}), to(outputs);
+  if (AllOfOneSize(outputs) && IsOnePiece(input)) {
+    to.Pack(*scratches.output);
+    AllGather(on, rank, MemoryOf(to), input);
+  } else {
+    Separate(from, to, scratches);
+    Check(tuttiAllGatherV(from.data(), from.counts()[0], to.data(), to.counts().data(), to.places().data(),
+                          TypeOf(input), on.comm, on.stream),
+          on.comm);
+  }
+  to.Store();
+}
+
+// What a rank gives to, or gets from, each of the others in an exchange: a piece each, or one piece to or from one
+// rank, or nothing at all.
+struct Share {
+  Pieces pieces;
+  int partner;  // whom the one piece is for or from
+  int ranks;
+
+  static constexpr int kEverybody = -1;
+
+  Counts counts() const { return Spread(pieces.counts()); }
+  Counts places() const { return Spread(pieces.places()); }
+
+ private:
+  Counts Spread(const Counts& of_pieces) const {
+    if (partner == kEverybody) return of_pieces;
+    Counts of_ranks(static_cast<std::size_t>(ranks));
+    if (!of_pieces.empty()) of_ranks[static_cast<std::size_t>(partner)] = of_pieces[0];
+    return of_ranks;
+  }
+};
+
+Share Everybodys(const Tensors& tensors) {
+  return {Pieces(tensors), Share::kEverybody, static_cast<int>(tensors.size())};
+}
+Share OneRanks(const at::Tensor& tensor, int rank, int ranks) { return {Pieces({tensor}), rank, ranks}; }
+Share Nobodys(int ranks) { return {Pieces({}), 0, ranks}; }
+
+void Exchange(const On& on, Share from, Share to, tuttiDataType_t type, const Scratches& scratches) {
+  Separate(from.pieces, to.pieces, scratches);
+  Check(tuttiAlltoAllV(from.pieces.data(), from.counts().data(), from.places().data(), to.pieces.data(),
+                       to.counts().data(), to.places().data(), type, on.comm, on.stream),
+        on.comm);
+  to.pieces.Store();
+}
+
+}  // namespace
+
+Backend::WorkPtr Backend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  constexpr auto kCall = "broadcast";
+  const auto tensor = CheckSingle(kCall, "tensor", tensors);
+  CheckRank(kCall, "src", options.rootRank, size_);
+  return IssueCollective({c10d::OpType::BROADCAST, "tutti:broadcast", {tensor}, {tensor}},
+                         [tensor, root = static_cast<int>(options.rootRank)](const On& on) {
+                           Check(tuttiBcast(tensor.data_ptr(), Count(tensor), TypeOf(tensor), root, on.comm, on.stream),
+                                 on.comm);
+                         });
+}
+
+Backend::WorkPtr Backend::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions&) {
+  constexpr auto kCall = "all_gather";
+  const auto input = CheckSingleRead(kCall, "tensor", inputs);
+  CheckCount(kCall, "the number of output lists", static_cast<std::int64_t>(outputs.size()), "a process's number", 1);
+  const auto list = outputs[0];
+  CheckList(kCall, "tensor_list", list, input, size_);
+  if (AllOfOneSize(list)) {
+    CheckSizes(kCall, "tensor_list", list, "tensor", input);
+  } else {
+    CheckCount(kCall, "the number of elements of tensor", input.numel(),
+               "that of tensor_list[" + std::to_string(rank_) + "], which is for it,",
+               list[static_cast<std::size_t>(rank_)].numel());
+  }
+  return IssueCollective({c10d::OpType::ALLGATHER, "tutti:all_gather", {input}, list},
+                         [=, rank = rank_, scratches = ScratchesFor(input)](const On& on) {
+                           AllGatherList(on, rank, list, Contiguous(input), scratches);
+                         });
+}
+
+void Backend::CheckAllGatherInto(const char* call, const at::Tensor& output, const at::Tensor& input) const {
+  CheckTensor(call, "output", output);
+  CheckTensor(call, "input", input);
+  CheckAlike(call, "input", input, "output", output);
+  CheckCount(call, "the number of elements of output", output.numel(),
+             std::to_string(size_) + " ranks times input's " + std::to_string(input.numel()), input.numel() * size_);
+}
+
+Backend::WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions&) {
+  CheckAllGatherInto("all_gather_into_tensor", output, input);
+  return IssueCollective({c10d::OpType::_ALLGATHER_BASE, "tutti:_all_gather_base", {input}, {output}},
+                         [output, input, rank = rank_](const On& on) { AllGather(on, rank, MemoryOf(output), input); });
+}
+
+// outputs[r][i] is for rank r's inputs[i].
+Backend::WorkPtr Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                              const c10d::AllgatherOptions&) {
+  constexpr auto kCall = "all_gather_coalesced";
+  TORCH_CHECK_VALUE(!inputs.empty(), kCall, ": the list of inputs is empty");
+  CheckCount(kCall, "the number of output lists", static_cast<std::int64_t>(outputs.size()), "the number of ranks",
+             size_);
+  std::vector<Tensors> lists(inputs.size());  // of an input, from all ranks
+  Tensors results;
+  for (const auto& of_rank : outputs) {
+    CheckCount(kCall, "the length of an output list", static_cast<std::int64_t>(of_rank.size()), "the number of inputs",
+               static_cast<std::int64_t>(inputs.size()));
+    for (std::size_t i = 0; i < inputs.size(); ++i) lists[i].push_back(of_rank[i]);
+    results.insert(results.end(), of_rank.begin(), of_rank.end());
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto name = "input_tensor_list[" + std::to_string(i) + "]";
+    CheckTensor(kCall, name, inputs[i]);
+    CheckSameDevice(kCall, name, inputs[i], "input_tensor_list[0]", inputs[0]);
+    CheckList(kCall, "the output lists' " + std::to_string(i) + "-th of ranks", lists[i], inputs[i], size_);
+    CheckSizes(kCall, "the output lists' " + std::to_string(i) + "-th of ranks", lists[i], name, inputs[i]);
+  }
+  return IssueCollective({c10d::OpType::ALLGATHER_COALESCED, "tutti:all_gather_coalesced", inputs, results},
+                         [=, rank = rank_, inputs = inputs, scratches = ScratchesFor(inputs[0])](const On& on) {
+                           const auto read = InputsOfCalls(inputs, lists);
+                           for (std::size_t i = 0; i < read.size(); ++i) {
+                             AllGatherList(on, rank, lists[i], read[i], scratches);
+                           }
+                         });
+}
+
+#if TUTTI_TORCH_2
+Backend::WorkPtr Backend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                          const c10d::AllgatherOptions&) {
+  constexpr auto kCall = "all_gather_into_tensor_coalesced";
+  CheckCalls(kCall, outputs, inputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i) CheckAllGatherInto(kCall, outputs[i], inputs[i]);
+  return IssueCollective({c10d::OpType::_ALLGATHER_BASE, "tutti:all_gather_into_tensor_coalesced", inputs, outputs},
+                         [outputs = outputs, inputs = inputs, rank = rank_](const On& on) {
+                           const auto read = InputsOfCalls(inputs, EachAlone(outputs));
+                           for (std::size_t i = 0; i < read.size(); ++i)
+                             AllGather(on, rank, MemoryOf(outputs[i]), read[i]);
+                         });
+}
+#endif
+
+Backend::WorkPtr Backend::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
+  constexpr auto kCall = "gather";
+  const auto given = CheckSingleRead(kCall, "tensor", inputs);
+  CheckRank(kCall, "dst", options.rootRank, size_);
+  const bool is_root = rank_ == options.rootRank;
+  CheckCount(kCall, "the number of output lists", static_cast<std::int64_t>(outputs.size()),
+             is_root ? "dst's number" : "that of ranks other than dst", is_root ? 1 : 0);
+  const auto list = is_root ? outputs[0] : Tensors();
+  if (is_root) {
+    CheckList(kCall, "gather_list", list, given, size_);
+    CheckSizes(kCall, "gather_list", list, "tensor", given);
+  }
+  return IssueCollective(
+      {c10d::OpType::GATHER, "tutti:gather", {given}, list},
+      [=, ranks = size_, scratches = ScratchesFor(given), root = static_cast<int>(options.rootRank)](const On& on) {
+        const auto input = Contiguous(given);
+        if (!IsOnePiece(input)) {
+          return Exchange(on, OneRanks(input, root, ranks), is_root ? Everybodys(list) : Nobodys(ranks), TypeOf(input),
+                          scratches);
+        }
+        Pieces to(list);
+        to.Pack(*scratches.output);
+        const auto read = is_root ? ReadApart(input, MemoryOf(to), Block(to.data(), root, input)) : input;
+        Check(tuttiGather(read.data_ptr(), to.data(), Count(read), TypeOf(read), root, on.comm, on.stream), on.comm);
+        to.Store();
+      });
+}
+
+Backend::WorkPtr Backend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
+  constexpr auto kCall = "scatter";
+  const auto output = CheckSingle(kCall, "tensor", outputs);
+  CheckRank(kCall, "src", options.rootRank, size_);
+  const bool is_root = rank_ == options.rootRank;
+  CheckCount(kCall, "the number of input lists", static_cast<std::int64_t>(inputs.size()),
+             is_root ? "src's number" : "that of ranks other than src", is_root ? 1 : 0);
+  const auto list = is_root ? inputs[0] : Tensors();
+  if (is_root) {
+    CheckList(kCall, "scatter_list", list, output, size_);
+    CheckSizes(kCall, "scatter_list", list, "tensor", output);
+  }
+  return IssueCollective(
+      {c10d::OpType::SCATTER, "tutti:scatter", list, {output}},
+      [=, ranks = size_, scratches = ScratchesFor(output), root = static_cast<int>(options.rootRank)](const On& on) {
+        if (!IsOnePiece(output)) {
+          return Exchange(on, is_root ? Everybodys(list) : Nobodys(ranks), OneRanks(output, root, ranks),
+                          TypeOf(output), scratches);
+        }
+        Pieces from(list);
+        from.Pack(*scratches.input);
+        from.Load();
+        const WrittenApart to(output, MemoryOf(from), Block(from.data(), root, output));
+        Check(
+            tuttiScatter(from.data(), to.tensor().data_ptr(), Count(output), TypeOf(output), root, on.comm, on.stream),
+            on.comm);
+        to.Store();
+      });
+}
+
+Backend::WorkPtr Backend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions&) {
+  constexpr auto kCall = "all_to_all";
+  TORCH_CHECK_VALUE(!inputs.empty(), kCall, ": input_tensor_list is empty, but there are ", size_, " ranks");
+  const auto to = outputs, from = inputs;
+  CheckList(kCall, "input_tensor_list", from, from[0], size_);
+  CheckList(kCall, "output_tensor_list", to, from[0], size_);
+  const auto self = static_cast<std::size_t>(rank_);
+  CheckCount(kCall, "the number of elements of output_tensor_list[" + std::to_string(rank_) + "]", to[self].numel(),
+             "that of input_tensor_list[" + std::to_string(rank_) + "], which is for it,", from[self].numel());
+  return IssueCollective({c10d::OpType::ALLTOALL, "tutti:all_to_all", from, to},
+                         [=, scratches = ScratchesFor(from[0])](const On& on) {
+                           Exchange(on, Everybodys(from), Everybodys(to), TypeOf(from[0]), scratches);
+                         });
+}
+
+Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_splits,
+                                        std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions&) {
+  constexpr auto kCall = "all_to_all_single";
+  CheckTensor(kCall, "output", output);
+  CheckTensor(kCall, "input", input);
+  CheckAlike(kCall, "input", input, "output", output);
+  const auto output_counts = CheckedSplits(kCall, "output", output, output_splits, size_);
+  const auto input_counts = CheckedSplits(kCall, "input", input, input_splits, size_);
+  const auto self = static_cast<std::size_t>(rank_);
+  CheckCount(kCall, "what this rank gets of itself", static_cast<std::int64_t>(output_counts[self]),
+             "what it gives itself", static_cast<std::int64_t>(input_counts[self]));
+  const Call call{c10d::OpType::ALLTOALL_BASE, "tutti:all_to_all", {input}, {output}};
+  // Takes the v-form even without splits: another rank may have passed splits that fit.
+  return IssueCollective(call, [=, output = output, input = input](const On& on) {
+    const auto read = ReadApart(input, MemoryOf(output), nullptr);
+    Check(tuttiAlltoAllV(read.data_ptr(), input_counts.data(), PlacesOf(input_counts).data(), output.data_ptr(),
+                         output_counts.data(), PlacesOf(output_counts).data(), TypeOf(input), on.comm, on.stream),
+          on.comm);
+  });
+}
+
+}  // namespace tutti::pytorch

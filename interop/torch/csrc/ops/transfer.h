@@ -1,0 +1,16 @@
+// One message on a channel of two ranks, of whom the sender is rank 0.
+//
+// Thread-safety: as the communicator's.
+#pragma once
+
+#include "interop/torch/csrc/communicator.h"
+#include "interop/torch/csrc/ops/tensors.h"
+
+namespace tutti::pytorch {
+
+// REQUIRES, of both: CheckTensor. They return when the tensor may be used again; on a stream, when
+// that is enqueued. Throw Failure.
+void SendTo(const On& on, const at::Tensor& tensor);
+void ReceiveFrom(const On& on, const at::Tensor& tensor);
+
+}  // namespace tutti::pytorch
