@@ -23,6 +23,14 @@ endif()
 # A multiply and an add stay two roundings, as on the host.
 set(nvcc_flags -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -I${PROJECT_SOURCE_DIR}
                -I${PROJECT_SOURCE_DIR}/include)
+# One ptxas of the kernels takes this much memory (measured with CUDA 13, sm_80).
+set(mib_per_ptxas 2900)
+cmake_host_system_information(RESULT mib_of_memory QUERY AVAILABLE_PHYSICAL_MEMORY)
+math(EXPR most_ptxas "${mib_of_memory} / ${mib_per_ptxas}")
+if(most_ptxas LESS 1)
+  set(most_ptxas 1)
+endif()
+set_property(GLOBAL APPEND PROPERTY JOB_POOLS ptxas=${most_ptxas})
 set(kernel_folder ${PROJECT_BINARY_DIR}/kernels)
 file(MAKE_DIRECTORY ${kernel_folder})
 
@@ -38,6 +46,7 @@ function(tutti_kernel_image out source name)
               -MD -MT ${cubin} -MF ${cubin}.d
       DEPENDS ${source}
       DEPFILE ${cubin}.d
+      JOB_POOL ptxas
       COMMENT "Compiling ${name} for sm_${architecture}"
       VERBATIM)
     list(APPEND images ${cubin})

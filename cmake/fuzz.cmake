@@ -47,7 +47,7 @@ function(tutti_fuzz_target source)
   set_tests_properties(${name} PROPERTIES LABELS fuzz TIMEOUT 120)
 endfunction()
 
-get_property(fuzz_sources GLOBAL PROPERTY TUTTI_FUZZ)
+get_property(fuzz_sources GLOBAL PROPERTY TUTTI_MODULE_FUZZ)
 foreach(source IN LISTS fuzz_sources)
   get_property(fuzzed GLOBAL PROPERTY TUTTI_FUZZ_USES_${source})
   list(TRANSFORM fuzzed PREPEND tutti_)

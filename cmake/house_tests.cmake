@@ -24,21 +24,3 @@ if(NOT TUTTI_SANITIZE)
                                  ${PROJECT_BINARY_DIR}/consumer)
   set_tests_properties(consumer PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)
 endif()
-
-add_executable(tutti_example_all_reduce ${PROJECT_SOURCE_DIR}/examples/all_reduce.c)
-target_link_libraries(tutti_example_all_reduce PRIVATE tutti tutti_options)
-set_target_properties(tutti_example_all_reduce PROPERTIES OUTPUT_NAME all_reduce RUNTIME_OUTPUT_DIRECTORY
-                                                                                 ${PROJECT_BINARY_DIR}/examples)
-add_test(NAME example_all_reduce COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/examples/run.sh 4
-                                         $<TARGET_FILE:tutti_example_all_reduce>)
-set_tests_properties(example_all_reduce PROPERTIES TIMEOUT 60 PASS_REGULAR_EXPRESSION
-                                                   "4 ranks are here\n4 ranks are here\n4 ranks are here\n4 ranks are here")
-
-# It checks its results.
-add_executable(tutti_example_tensor_layouts ${PROJECT_SOURCE_DIR}/examples/tensor_layouts.cc)
-target_link_libraries(tutti_example_tensor_layouts PRIVATE tutti tutti_options)
-set_target_properties(tutti_example_tensor_layouts PROPERTIES OUTPUT_NAME tensor_layouts RUNTIME_OUTPUT_DIRECTORY
-                                                              ${PROJECT_BINARY_DIR}/examples)
-add_test(NAME example_tensor_layouts COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/examples/run.sh 3
-                                             $<TARGET_FILE:tutti_example_tensor_layouts> 100 1 2)
-set_tests_properties(example_tensor_layouts PROPERTIES TIMEOUT 60)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Sees to it that the packages that Tutti is built from, and measured against, are installed. The one place that lists
 # them. Installs what is missing through apt when run as root or with sudo at hand; otherwise says what to install.
-#   scripts/setup.sh            build, test and measure
-#   scripts/setup.sh --list     print the packages, one a line, and do nothing
+#   scripts/setup.sh                build, test and measure
+#   scripts/setup.sh --for bench    build and measure
+#   scripts/setup.sh --list         print the packages, one a line, and do nothing
 set -euo pipefail
 
 # Without these nothing is built.
@@ -16,16 +17,18 @@ build_packages=(
   libpugixml-dev         # topology and schedule files
   libcli11-dev           # tools: command line
   nlohmann-json3-dev     # traces and results
-  libgtest-dev libbenchmark-dev
 )
-# Without these the library has no verbs and no UCX, the bench no hosts and fewer libraries to compare with, and the suite
-# no Python program that uses libnccl.so.2 and no PyTorch.
+# Without these the library has no verbs and no UCX, and the bench no hosts and fewer libraries to compare with.
 # libucx-dev: UCX's headers, and the library with them, which is loaded by who asks for it (docs/ucx.md).
 # iproute2: for the cluster on one machine that tests and bench use (scripts/cluster.sh).
+peer_packages=(libibverbs-dev ibverbs-providers libucx-dev iproute2 openmpi-bin libopenmpi-dev mpich libmpich-dev
+               libgloo-dev)
+# Without this there are no tests.
+needed_by_tests=(libgtest-dev)
+# Without these the suite has no Python program that uses libnccl.so.2 and no PyTorch, and there are no microbenchmarks.
 # libopenblas-dev: matrices of examples/train_lm, which multiplies them by plain loops without.
 # python3-torch and the next four: PyTorch's backend is built against it and tested (interop/torch).
-peer_packages=(libibverbs-dev ibverbs-providers libucx-dev iproute2 openmpi-bin libopenmpi-dev mpich libmpich-dev
-               libgloo-dev python3-numpy libopenblas-dev python3-torch libtorch-dev pybind11-dev python3-dev
+test_packages=(libbenchmark-dev python3-numpy libopenblas-dev python3-torch libtorch-dev pybind11-dev python3-dev
                python3-setuptools)
 # Never installed by this script; used when there: ccache (faster builds), clang-14 (fuzz targets), clang-tidy-14,
 # abigail-tools (ABI check), librsvg2-bin (looking at plots).
@@ -41,19 +44,31 @@ missing_of() {
   done
 }
 
-if [ "${1:-}" = --list ]; then
-  printf '%s\n' "${build_packages[@]}" "${peer_packages[@]}"
-  exit 0
-fi
+optional_packages=("${peer_packages[@]}" "${test_packages[@]}")
+case ${1:-} in
+  '') build_packages+=("${needed_by_tests[@]}") ;;
+  --list)
+    printf '%s\n' "${build_packages[@]}" "${needed_by_tests[@]}" "${optional_packages[@]}"
+    exit 0
+    ;;
+  --for)
+    [ "${2:-}" = bench ] || { say "--for takes bench" >&2 && exit 2; }
+    optional_packages=("${peer_packages[@]}")
+    ;;
+  *)
+    say "unknown argument $1" >&2
+    exit 2
+    ;;
+esac
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   say "this is no Debian-like system, so nothing can be installed from here. What Debian 12 calls"
   say "    ${build_packages[*]}"
-  say "is needed, and for the comparison ${peer_packages[*]}. Going on: CMake will name what it does not find."
+  say "is needed, and for the comparison ${optional_packages[*]}. Going on: CMake will name what it does not find."
   exit 0
 fi
 
-mapfile -t missing < <(missing_of "${build_packages[@]}" "${peer_packages[@]}")
+mapfile -t missing < <(missing_of "${build_packages[@]}" "${optional_packages[@]}")
 if [ ${#missing[@]} -eq 0 ]; then
   say "all packages are installed"
   exit 0
@@ -87,7 +102,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   say "apt could not install ${missing[*]}; without them Tutti cannot be built"
   exit 1
 fi
-mapfile -t missing < <(missing_of "${peer_packages[@]}")
+mapfile -t missing < <(missing_of "${optional_packages[@]}")
 if [ ${#missing[@]} -gt 0 ]; then
   say "apt could not install ${missing[*]}: less is compared and tested"
 fi
