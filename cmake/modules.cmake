@@ -3,6 +3,7 @@
 # check_includes.cmake stops the build otherwise.
 #
 # tutti_module(FOLDER
+#              ABOUT text             its one job, for docs/architecture.md
 #              USES module...         folders, from the project's root; what they use may be used, too
 #              LINKS target...        other libraries
 #              SOURCES file...        those of the library; none: a module of headers
@@ -15,8 +16,14 @@
 # root, with _ for /. Tests, benchmarks and fuzz targets, and headers named *_testing.h, may include any module.
 set(TUTTI_CHECK_INCLUDES ${CMAKE_CURRENT_LIST_DIR}/check_includes.cmake)
 
+# tutti_describe(FOLDER ABOUT USES...): a line of build/PRESET/modules.tsv, which scripts/draw_modules.py draws.
+function(tutti_describe module about)
+  string(JOIN " " uses ${ARGN})
+  set_property(GLOBAL APPEND_STRING PROPERTY TUTTI_MODULE_LINES "${module}\t${about}\t${uses}\n")
+endfunction()
+
 function(tutti_module folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "USES;LINKS;SOURCES;UNUSED;TESTS;BENCHMARKS;FUZZ;FUZZ_USES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "ABOUT" "USES;LINKS;SOURCES;UNUSED;TESTS;BENCHMARKS;FUZZ;FUZZ_USES")
   cmake_path(ABSOLUTE_PATH folder NORMALIZE OUTPUT_VARIABLE path)
   string(REGEX REPLACE "/$" "" path ${path})
   cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE module)
@@ -39,7 +46,7 @@ function(tutti_module folder)
   list(REMOVE_DUPLICATES used)
   set_property(GLOBAL PROPERTY TUTTI_USED_BY_${module} ${used})
   set_property(GLOBAL APPEND PROPERTY TUTTI_MODULES ${module})
-  set_property(GLOBAL PROPERTY TUTTI_USES_OF_${module} ${arg_USES})
+  tutti_describe(${module} "${arg_ABOUT}" ${arg_USES})
 
   foreach(kind SOURCES UNUSED TESTS BENCHMARKS FUZZ)
     list(TRANSFORM arg_${kind} PREPEND ${path}/)

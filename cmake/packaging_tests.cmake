@@ -16,6 +16,11 @@ if(TARGET tutti_tool)
                                       $<TARGET_FILE:tutti_tool> ${PROJECT_SOURCE_DIR})
 endif()
 
+if(TUTTI_PARALLEL AND TUTTI_MPI AND TUTTI_NCCL AND TARGET tutti_tool)  # the picture shows all
+  add_test(NAME architecture_docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/architecture_docs_test.sh
+                                          ${PROJECT_BINARY_DIR}/modules.tsv ${PROJECT_SOURCE_DIR})
+endif()
+
 if(NOT TUTTI_SANITIZE)
   # Sanitizers change the size, the symbols and the link line.
   add_test(NAME library COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/library_test.sh $<TARGET_FILE:tutti>

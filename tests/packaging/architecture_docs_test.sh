@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# The picture of the modules in docs/architecture.md is that of the targets.
+#   architecture_docs_test.sh MODULES.TSV SOURCE_DIR
+set -euo pipefail
+modules=$1
+cd "$2"
+diff docs/modules.svg <(python3 scripts/draw_modules.py "$modules") ||
+  { echo "docs/modules.svg is out of date: run scripts/docs.sh" && exit 1; }
