@@ -12,7 +12,7 @@ endforeach()
 
 add_test(NAME docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/docs_test.sh ${PROJECT_SOURCE_DIR})
 if(TARGET tutti_tool)
-  add_test(NAME topology_docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/topology_docs_test.sh
+  add_test(NAME tool_docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/tool_docs_test.sh
                                       $<TARGET_FILE:tutti_tool> ${PROJECT_SOURCE_DIR})
 endif()
 

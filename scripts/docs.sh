@@ -20,6 +20,7 @@ between() {
 }
 
 scripts/draw_modules.py "$(dirname "$tutti")/../modules.tsv" >docs/modules.svg
+"$tutti" settings --markdown | between docs/settings.md settings
 "$tutti" topo --table topology/testdata | between docs/topology.md rings
 "$tutti" topo --topo topology/testdata/dgxh100.xml --nodes 2 --svg docs/topology-dgxh100.svg >/dev/null
 "$tutti" topo --topo topology/testdata/dgx1v.xml --nodes 2 --svg docs/topology-dgx1v.svg >/dev/null

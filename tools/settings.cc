@@ -3,13 +3,33 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
 
 #include "tools/commands.h"
 
 namespace tutti::tools {
+namespace {
+
+// As docs/settings.md has it.
+void PrintTable() {
+  fmt::print("| variable | takes | default | meaning |\n|---|---|---|---|\n");
+  const auto docs = SettingDocs();
+  for (std::size_t i = 0; i < docs.size(); ++i) {
+    const auto standard = SettingText(Settings{}, i);
+    fmt::print("| `{}` | {} | {} | {} |\n", docs[i].name, docs[i].allowed, standard.empty() ? "" : "`" + standard + "`",
+               docs[i].meaning);
+  }
+}
+
+}  // namespace
 
 void AddSettings(CLI::App& app) {
-  app.add_subcommand("settings", "every environment variable that Tutti reads")->callback([] {
+  auto* const command = app.add_subcommand("settings", "every environment variable that Tutti reads");
+  const auto markdown = std::make_shared<bool>(false);
+  command->add_flag("--markdown", *markdown, "as a table for a page");
+  command->callback([markdown] {
+    if (*markdown) return PrintTable();
     for (const auto& doc : SettingDocs()) fmt::print("{:<22} {}; {}\n", doc.name, doc.meaning, doc.allowed);
   });
 }

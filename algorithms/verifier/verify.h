@@ -3,12 +3,11 @@
 //
 // What is proved, for the block lengths and slot counts given:
 //   - every chunk of every output block is right: each rank's contribution exactly once, scaled exactly once, `final`
-//   once
-//     and last; or exactly the block that the collective moves there;
-//   - nobody waits for ever; every send meets a receive of its own length; no slot is left over;
+//     once and last; or exactly the block that the collective moves there;
+//   - no rank waits for ever; every send meets a receive of its own length; no slot is left over;
 //   - no memory of a rank is read or written by two lanes without an order between them, in place or not;
-//   - scratch carries nothing from chunk to chunk, nor anything from operation to operation;
-//   - with by_reference: whoever reads a slot's memory late still reads what was meant.
+//   - scratch carries nothing from chunk to chunk, nor from operation to operation;
+//   - with by_reference: a rank that reads a slot's memory late still reads what was meant.
 //
 // Why one run decides. A lane is a sequential process. All it waits for are counters that only grow: a connection has
 // one lane that fills it and one that empties it, a post one lane that fills it and one per reader, after() waits for

@@ -1,10 +1,9 @@
-// The ranks whose schedules stand for all ranks' - every one where that is little work, else one of each kind, because
-// the others' schedules are the same with other names for the peers:
-//   rotation   rank r + u does what rank r does with every peer u further on (ring; u is 1 on one node, a node's size
-//   on
-//              several)
-//   exchange   rank r xor u does what rank r does with every peer xor u (recursive halving and doubling)
-// Pricing walks the dependencies between the members; a peer that is none is replaced by its stand-in.
+// The ranks whose schedules stand for all ranks' schedules: every rank where that is little work, else one of each
+// kind, because the schedules of the others are the same with other names for the peers:
+//   rotation   rank r + u does to peer p + u what rank r does to peer p (ring; u is 1 on one node, and
+//              a node's size on several)
+//   exchange   rank r xor u does to peer p xor u what rank r does to peer p (recursive halving and doubling)
+// Pricing walks the dependencies between the members; a peer that is no member is replaced by its stand-in.
 //
 // Thread-safety: value type.
 #pragma once

@@ -1,24 +1,20 @@
 // What a schedule runs on, as pricing and simulation see it: resources with a bandwidth, and for every pair of ranks
 // the resources that a slot crosses. A machine is made of nodes of a few types, so one of 24,576 ranks is small.
 //
-// The model, which both read alike:
-//   - An executor takes step_us + bytes x (reads + writes) / executor bandwidth for a step; what it reads from a slot
-//   that
-//     another core has just written comes at the crossing bandwidth instead, where there is one. Where Costs::cores is
-//     0
-//   every
-//     lane has an executor of its own (a GPU's thread block); otherwise a node's ranks share that many (host threads):
-//     rank r of a node runs on core r % cores, all its lanes in turn, and passing a core on costs yield_us.
+// The model, which pricing and simulation share:
+//   - For a step an executor takes step_us + bytes x (reads + writes) / executor bandwidth. Bytes of a slot that
+//     another core has just written come at the crossing bandwidth instead, where there is one. Where Costs::cores is
+//     0, each lane has an executor of its own (a GPU's thread block). Otherwise the ranks of a node share that many
+//     host threads: rank r of a node runs all its lanes in turn on core r % cores, and passing a core on costs
+//     yield_us.
 //   - A slot crosses all resources of its route at once and shares each fairly. On a local route the writer's step
-//   lasts
-//     until its bytes are across. On a route over the network the step ends when the slot is filled; the bytes follow
-//     by themselves, behind the slots before them. Every slot sent or received takes the rank's network
-//   proxy message_us, one after the other.
-//   - The reader sees a slot the route's latency (by wire) after its last byte; the writer sees it emptied a latency
-//   after
-//     the reader's step.
-//   - An operation costs operation_us once, and the ranks of a core pay for it one after the other; its channels begin
-//   channel_skew_us one after the other.
+//     lasts until its bytes are across. On a route over the network the step ends when the slot is filled; the bytes
+//     follow behind the slots before them. Each slot that is sent or received takes the rank's network proxy
+//     message_us, one after the other.
+//   - The reader sees a slot the route's latency (by wire) after its last byte. The writer sees it emptied a latency
+//     after the reader's step.
+//   - An operation costs operation_us once, and the ranks of a core pay for it one after the other. Its channels
+//     begin channel_skew_us one after the other.
 // Constants belong to resources, never to algorithms.
 //
 // Thread-safety: value type, immutable once made.

@@ -1,11 +1,10 @@
 // Joining as a rank:
 //
 //   1. rank 0 listens for the others (the future hub of the control plane);
-//   2. everybody proves itself to the rendezvous, says who it is, and waits for the verdict: all ranks, and where rank
-//   0
-//      listens. The rendezvous may live in any process; afterwards it only tells of ranks that leave on the way;
-//   3. everybody proves itself to rank 0, with a key that is fresh for this meeting;
-//   4. a barrier, so that Join returns only when everybody has arrived.
+//   2. each rank proves itself to the rendezvous, says who it is, and waits for the verdict: all ranks, and where rank
+//      0 listens. The rendezvous may live in any process; afterwards it only tells of ranks that leave on the way;
+//   3. each rank proves itself to rank 0, with a key that is fresh for this meeting;
+//   4. a barrier, so that Join returns only when all ranks have arrived.
 #include <sys/resource.h>
 
 #include <algorithm>
