@@ -21,13 +21,14 @@
 
 namespace tutti::testing {
 
-// ThreadSanitizer knows no process that forks while it has several threads, and whose child starts another.
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool kThreadSanitizer = true;
+// The sanitizers do not know a process that forks while it has several threads: ThreadSanitizer ends a child that
+// starts one, and AddressSanitizer's own locks may be held in the child for ever.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kForksBesideThreads = false;
 #else
-inline constexpr bool kThreadSanitizer = false;
+inline constexpr bool kForksBesideThreads = true;
 #endif
-inline constexpr char kNoThreadsAfterFork[] = "ThreadSanitizer knows no threads of a forked child";
+inline constexpr char kNoForkBesideThreads[] = "the sanitizer does not know forks of a process with threads";
 
 // A communicator that is destroyed at the end of its scope.
 class Comm {

@@ -252,7 +252,7 @@ TEST(Ended, GettersWorkOnADeadCommunicator) {
 }
 
 TEST(Fork, AChildMustMakeItsOwn) {
-  if (kThreadSanitizer) GTEST_SKIP() << kNoThreadsAfterFork;
+  if (!kForksBesideThreads) GTEST_SKIP() << kNoForkBesideThreads;
   RunRanks(2, [](Rank& self) {
     auto comm = self.Join();
     std::vector<float> data(8, 1);

@@ -78,6 +78,7 @@ TEST(ProcessEnds, ByExitWithEverythingAlive) {
 }
 
 TEST(ProcessEnds, AChildExitsBesideTheParentsThreads) {
+  if (!kForksBesideThreads) GTEST_SKIP() << kNoForkBesideThreads;
   RunAlone([] {
     MakeOneOfEach([](tuttiStream_t) {
       for (int round = 0; round < 10; ++round) EXPECT_EQ(InAChild([] { Exit(3); }), 3);
@@ -86,6 +87,7 @@ TEST(ProcessEnds, AChildExitsBesideTheParentsThreads) {
 }
 
 TEST(ProcessEnds, AChildIsRefusedItsParentsStream) {
+  if (!kForksBesideThreads) GTEST_SKIP() << kNoForkBesideThreads;
   RunAlone([] {
     MakeOneOfEach([](tuttiStream_t stream) {
       EXPECT_EQ(
@@ -122,7 +124,7 @@ TEST(ProcessEnds, AChildIsRefusedItsParentsStream) {
 
 // fork() at any moment: the child finds none of the library's locks taken, and nothing half-changed.
 TEST(ProcessEnds, AChildFindsNoLockHeld) {
-  if (kThreadSanitizer) GTEST_SKIP() << kNoThreadsAfterFork;
+  if (!kForksBesideThreads) GTEST_SKIP() << kNoForkBesideThreads;
   if (__asan_init != nullptr) GTEST_SKIP() << "the address sanitizer's own lock may be held";
   RunAlone([] {
     std::atomic<bool> done{false};
@@ -160,7 +162,7 @@ TEST(ProcessEnds, AChildFindsNoLockHeld) {
 
 // Nor the locks that the compiler makes for objects that are made on first use.
 TEST(ProcessEnds, AChildFindsNoFirstUseHalfDone) {
-  if (kThreadSanitizer) GTEST_SKIP() << kNoThreadsAfterFork;
+  if (!kForksBesideThreads) GTEST_SKIP() << kNoForkBesideThreads;
   RunAlone(
       [] {
         first_use_is_slow = true;

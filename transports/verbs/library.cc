@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <mutex>
 
+#include "base/fork_safe_mutex.h"
 #include "base/log.h"
 #include "base/made_once.h"
 #include "base/shared_library.h"
@@ -35,11 +37,18 @@ struct Loaded {
       return;
     }
     // Where the kernel does not keep a child's memory apart from what devices write to, the library sees to it.
-    if (const int error = library.fork_init(); error != 0) {
+    if (const int error = InitFork(); error != 0) {
       Log(Subject::transport, "verbs: a program that forks may lose data that arrives meanwhile (ibv_fork_init: {})",
           std::strerror(error));
     }
     usable = true;
+  }
+
+  // libibverbs takes it twice, but not from two threads at once, which may each be making one of these.
+  int InitFork() const {
+    static constinit MadeOnce<ForkSafeMutex> mutex;
+    const std::lock_guard lock(mutex.Get());
+    return library.fork_init();
   }
 
   void Bind(SharedLibrary& handle) {
