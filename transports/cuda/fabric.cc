@@ -6,7 +6,9 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/fork_safe_mutex.h"
 #include "base/log.h"
+#include "base/made_once.h"
 #include "transports/shm/gather_values.h"
 #include "transports/shm/process_register.h"
 #include "transports/shm/shared_segments.h"
@@ -133,6 +135,16 @@ struct DeviceFabric::Introduction {
   RegisterKey memory;  // its memory_, for ranks of the same process
   CuIpcHandle handle;  // for the others
 };
+
+void DeviceFabric::Abandon() {
+  struct Abandoned {
+    ForkSafeMutex mutex;
+    std::vector<std::shared_ptr<CudaMemory>> memory;
+  };
+  static constinit MadeOnce<Abandoned> all;
+  const std::lock_guard lock(all.Get().mutex);
+  all.Get().memory.push_back(memory_);
+}
 
 DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const Fabric& shm, const AllGather& all_gather,
                            Deadline deadline)

@@ -98,7 +98,7 @@ class DeviceFabric {
                Deadline deadline);
 
   // Leaves the memory that others use to them, for the rest of this process.
-  void Abandon() { new std::shared_ptr<CudaMemory>(memory_); }
+  void Abandon();
 
   const DeviceLayout& layout() const { return layout_; }
   // Ranks of this process on this GPU.
