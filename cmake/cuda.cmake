@@ -23,7 +23,7 @@ endif()
 # A multiply and an add stay two roundings, as on the host.
 set(nvcc_flags -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -I${PROJECT_SOURCE_DIR}
                -I${PROJECT_SOURCE_DIR}/include)
-# One ptxas of the kernels takes this much memory (measured with CUDA 13, sm_80).
+# One ptxas of the kernels takes up to this much memory.
 set(mib_per_ptxas 2900)
 cmake_host_system_information(RESULT mib_of_memory QUERY AVAILABLE_PHYSICAL_MEMORY)
 math(EXPR most_ptxas "${mib_of_memory} / ${mib_per_ptxas}")

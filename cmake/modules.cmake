@@ -1,4 +1,4 @@
-# The modules of the library. A module is a folder, a target and a namespace. It is declared after the modules that it
+# The modules of the library. A module is a folder and a target. It is declared after the modules that it
 # uses, so no two modules can use each other, and its files include only headers of modules that it uses:
 # check_includes.cmake stops the build otherwise.
 #

@@ -1,4 +1,5 @@
-# Tests of what is built rather than of what is written: the shared library's promises, the installed tree, the example.
+# Tests of what is built rather than of what is written: the shared library's promises, the installed tree, the pages
+# that programs make.
 # Included by the top CMakeLists.txt when tests are on.
 find_program(TUTTI_BASH bash REQUIRED)
 

@@ -1,4 +1,4 @@
-// What the flight recorders of a job's ranks say together (src/diagnostics/dump.h): where each rank stands, whose calls
+// Reads the flight recorders of a job together (src/diagnostics/dump.h): where each rank stands, whose calls
 // differ, and who is waited for.
 //
 // Thread-safety: pure functions and value types.

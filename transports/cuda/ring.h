@@ -1,5 +1,5 @@
 // The two ends of a ring of slots that GPUs fill and empty: plain data in the memory of whoever owns the end, full of
-// addresses that its GPU can use. What the words mean is said in slot.h; packets in executors/cuda/kernels/packet.h.
+// addresses that its GPU can use. slot.h explains the words, and executors/cuda/kernels/packet.h the packets.
 //
 // All that a reader waits for lies in the reader's memory, all that a filler waits for in the filler's: polls stay on
 // their own GPU.
