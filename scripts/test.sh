@@ -71,7 +71,10 @@ run_tests() {
   shift 2
   rm -f "$log/LastTestsFailed.log"
   "$user" ctest --preset "$preset" "$@" </dev/null && return
-  [ -s "$log/LastTestsFailed.log" ] || return
+  if [ ! -s "$log/LastTestsFailed.log" ]; then
+    echo "ctest itself ($preset, $user)" >>"$failures/failed"
+    return 1
+  fi
   names=$(cut -d: -f2- "$log/LastTestsFailed.log")
   { echo "[test] failed beside others ($preset, $user):" && outputs_of_failed "$log"; } >>"$failures/outputs"
   if [ "$(wc -l <<<"$names")" -le "$most_repeated" ]; then
@@ -90,7 +93,12 @@ run_tests() {
 status=0
 if [ -z "$quick" ] && [ "$preset" = release ] && [ $# -eq 0 ]; then
   if command -v clang++-14 >/dev/null; then
-    { scripts/build.sh fuzz tutti_fuzz && run_tests fuzz env --parallel "$(nproc)"; } || status=$?
+    if scripts/build.sh fuzz tutti_fuzz; then
+      run_tests fuzz env --parallel "$(nproc)" || status=$?
+    else
+      status=$?
+      echo "the build of the fuzz targets" >>"$failures/failed"
+    fi
   else
     echo "[test] clang++-14 is not installed: the fuzz targets are left out"
   fi

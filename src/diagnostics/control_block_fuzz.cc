@@ -79,7 +79,8 @@ void LookAt(Stage& stage) {
     operation.root = 1;
     const Undertaking undertaking{&operation, 5, 17};
     for (const auto waited : {std::chrono::hours(0), std::chrono::hours(1)}) {
-      const auto seen = stage.watch->Look(undertaking, {1}, waited);
+      const bool confirmed = operation.collective != Collective::all_reduce;
+      const auto seen = stage.watch->Look(undertaking, {{1}, confirmed}, waited);
       Require(seen ? seen->code() > tuttiSuccess && seen->code() < tuttiNumResults : waited == std::chrono::hours(0));
     }
     const auto why = stage.failed->Explain(undertaking, {Fault::Kind::foreign, 1, 0, 0}).code();
