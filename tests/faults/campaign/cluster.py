@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 
+from campaign.standstill import Standstill
 from campaign.trial import INIT_TIMEOUT_MS
 
 POLL_SECONDS = 0.02
@@ -26,6 +27,7 @@ class Record:
     trouble: list  # what could not be done
     seconds: float
     acts_ms: float = 0.0  # from the first act's beginning to the last one's end
+    standstill_ms: float = 0.0  # the longest time in which the machine did not run the campaign itself
 
 
 def wait_for(condition, seconds):
@@ -102,7 +104,7 @@ class Cluster:
 def run(trial, source, program, name, limit_seconds):
     """Runs it to its end, or for `limit_seconds` beyond the last act."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="fault-campaign-") as folder:
+    with tempfile.TemporaryDirectory(prefix="fault-campaign-") as folder, Standstill() as standstill:
         cluster = Cluster(trial, source, program, name, folder)
         trouble, times = [], []
         try:
@@ -124,4 +126,4 @@ def run(trial, source, program, name, limit_seconds):
         finally:
             cluster.stop()
         acts_ms = 1000 * (times[-1] - times[0]) if times else 0.0
-        return Record(cluster.says(), ended, trouble, time.monotonic() - began, acts_ms)
+        return Record(cluster.says(), ended, trouble, time.monotonic() - began, acts_ms, standstill.longest_ms)

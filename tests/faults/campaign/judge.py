@@ -6,8 +6,11 @@ from campaign.trial import INTERRUPTIONS, REACHABLE, SILENT, TOO_LONG_MS
 
 # What the table counts, in its order.
 SORTS = ["hung", "crashed", "wrong", "unnamed", "false alarm", "apart", "undone"]
-# Not judged, and no failure: the machine was too slow for what the trial was to be.
+# Not judged, and no failure: the machine was too slow for what the trial was to be, or did not run it.
 VOID = "void"
+# No timeout of a trial is shorter than a second. What no standstill explains counts all the same.
+STANDSTILL_MS = 1000
+UNEXPLAINED = {"crashed", "wrong"}
 
 # A dead process is missed within a second, a silent system after the silence, but where nothing is on its way at the
 # earliest after three probes, a second apart.
@@ -121,7 +124,11 @@ def judge(trial, record):
             bad += judge_failures(trial, story)
     if bad and trial.kind in INTERRUPTIONS and record.acts_ms > TOO_LONG_MS:
         return [(VOID, f"interrupted for up to {record.acts_ms:.0f} ms")]
-    return bad if trial.harmless else bad + list(judge_who_goes_on(trial, stories))
+    if not trial.harmless:
+        bad += judge_who_goes_on(trial, stories)
+    if bad and record.standstill_ms > STANDSTILL_MS and not UNEXPLAINED & {sort for sort, _ in bad}:
+        return [(VOID, f"the machine stood still for {record.standstill_ms:.0f} ms; else {bad[0][0]}: {bad[0][1]}")]
+    return bad
 
 
 def was_over(problem, stories):

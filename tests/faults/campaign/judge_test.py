@@ -9,10 +9,10 @@ FAILED = "failed after 12 ms of waiting: another rank failed or left: "
 WHO = {rank: f"rank {rank} (host host{rank // 2}, pid 1{rank})" for rank in range(4)}
 
 
-def sorts(kind, lines, ended=True, **more):
+def sorts(kind, lines, ended=True, standstill_ms=0.0, **more):
     """What is found in a trial of two hosts of two ranks each."""
     one = trial.Trial(0, kind, 2, 2, 1, "", 1000, 3, 1000, {}, False, **more)
-    record = Record("\n".join(f"rank {line}" for line in lines), ended, [], 1.0)
+    record = Record("\n".join(f"rank {line}" for line in lines), ended, [], 1.0, 0.0, standstill_ms)
     return sorted({sort for sort, _ in judge.judge(one, record)})
 
 
@@ -40,6 +40,14 @@ class Judge(unittest.TestCase):
     def test_sees_late_answers(self):
         late = [line.replace("after 12 ms", "after 9000 ms") for line in survivors(DIED)]
         self.assertEqual(sorts("kill", late, **KILL), ["hung"])
+
+    def test_does_not_judge_a_machine_that_stood_still(self):
+        late = survivors(DIED)[:-1]
+        self.assertEqual(sorts("kill", late, ended=False, standstill_ms=1500.0, **KILL), ["void"])
+        self.assertEqual(sorts("kill", late, ended=False, standstill_ms=900.0, **KILL), ["apart", "hung"])
+        self.assertEqual(sorts("kill", survivors(DIED), standstill_ms=1500.0, **KILL), [])
+        wrong = survivors(DIED) + ["3 has a wrong result: element 0"]
+        self.assertIn("wrong", sorts("kill", wrong, standstill_ms=1500.0, **KILL))
 
     def test_sees_wrong_results(self):
         self.assertIn("wrong", sorts("kill", survivors(DIED) + ["3 has a wrong result: element 0"], **KILL))
