@@ -8,13 +8,13 @@
 
 namespace tutti {
 
+// By tuttiDataType_t. Not local to SizeOf, which would build it on the stack in each call.
+inline constexpr std::size_t kTypeBytes[tuttiNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+
 constexpr bool IsDataType(int type) { return type >= 0 && type < tuttiNumTypes; }
 
 // REQUIRES: IsDataType(type). Bytes of one element.
-constexpr std::size_t SizeOf(tuttiDataType_t type) {
-  constexpr std::size_t kSizes[tuttiNumTypes] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-  return kSizes[type];
-}
+constexpr std::size_t SizeOf(tuttiDataType_t type) { return kTypeBytes[type]; }
 
 constexpr bool IsFloat(tuttiDataType_t type) { return type >= tuttiFloat16; }
 // Accumulated in more bits than it has, so that every hop of a partial sum rounds it.

@@ -49,16 +49,22 @@ class MarkedPage {
   Word* word_;
 };
 
+std::atomic<std::uint64_t>& OwnWord() {
+  static constinit MadeOnce<MarkedPage> page;
+  return page.Get().word();
+}
+
 }  // namespace
 
 std::uint64_t OwnProcessMark() {
-  static constinit MadeOnce<MarkedPage> page;
-  auto& word = page.Get().word();
+  auto& word = OwnWord();
   auto mark = word.load(std::memory_order_relaxed);
   if (mark != 0) return mark;
   const auto fresh = NewMark();
   // Two threads may mark the page at once: the first one's mark counts.
   return word.compare_exchange_strong(mark, fresh, std::memory_order_relaxed) ? fresh : mark;
 }
+
+Birthmark::Birthmark() : own_(OwnWord()), mark_(OwnProcessMark()) {}
 
 }  // namespace tutti

@@ -19,15 +19,14 @@ Run::Run(const Plan& plan, Fabric& fabric, const WindowMap& windows)
   }
 }
 
-void Run::Start(const Launch& launch) {
-  launch_ = launch;
+void Run::Restart() {
   input_here_ = output_here_ = Reach{};
-  if (launch.send_in_place) {
+  if (launch_.send_in_place) {
     const auto here = [](const std::byte* buffer, const Strided* strided) {
       return strided == nullptr ? Reach{SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(buffer)} : Reach{};
     };
-    input_here_ = here(launch.input, launch.input_strided);
-    output_here_ = here(launch.output, launch.output_strided);
+    input_here_ = here(launch_.input, launch_.input_strided);
+    output_here_ = here(launch_.output, launch_.output_strided);
   }
   for (auto& state : states_) {
     for (auto& lane : state.lanes) lane = LaneState{};
@@ -39,10 +38,28 @@ void Run::Start(const Launch& launch) {
   }
 }
 
-Run::Progress Run::Advance(std::size_t channel) {
-  auto& state = states_[channel];
+Run::Progress Run::Advance(std::size_t first, std::size_t stride) {
+  const auto channels = plan_.channels();
+  bool moved = false, done = true;
+  for (std::size_t c = first; c < channels.size(); c += stride) {
+    const auto progress = AdvanceChannel(states_[c], channels[c]);
+    if (progress == Progress::faulted) return progress;
+    moved = moved || progress == Progress::moved;
+    done = done && progress == Progress::done;
+  }
+  return done ? Progress::done : moved ? Progress::moved : Progress::blocked;
+}
+
+const Fault& Run::fault(std::size_t first, std::size_t stride) const {
+  for (std::size_t c = first; c < states_.size(); c += stride) {
+    if (states_[c].fault.kind != Fault::Kind::none) return states_[c].fault;
+  }
+  return states_[first].fault;
+}
+
+Run::Progress Run::AdvanceChannel(ChannelState& state, const BoundChannel& bound) {
   if (state.done) return Progress::done;
-  // Whoever looks again (a sleeper, before it lies down) must not take a fault for an end.
+  // A sleeper that looks again before it sleeps must not take a fault for an end.
   if (state.fault.kind != Fault::Kind::none) return Progress::faulted;
   bool moved = false;
   // Sweep until a whole sweep moves nothing: one lane's step often lets another lane of this rank go on.
@@ -50,35 +67,39 @@ Run::Progress Run::Advance(std::size_t channel) {
     sweep = false;
     state.finished = true;
     for (std::size_t l = 0; l < state.lanes.size(); ++l) {
-      const auto outcome = AdvanceLane(channel, l);
+      auto& lane = state.lanes[l];
+      const auto outcome = AdvanceLane(state, bound, lane, bound.lanes[l]);
       if (outcome == Progress::faulted) return outcome;
       sweep = sweep || outcome == Progress::moved;
-      state.finished = state.finished && state.lanes[l].chunk >= plan_.channels()[channel].lanes[l].chunks;
+      state.finished = state.finished && lane.chunk >= bound.lanes[l].chunks;
     }
     moved = moved || sweep;
   }
   const auto waiting = moved ? Progress::moved : Progress::blocked;
   if (!state.finished) return waiting;
-  // Results that bypass the caches must be in memory before whoever called us tells anybody.
+  // Results that bypass the caches must be in memory before the caller tells another thread of them.
   if (state.streamed) StreamFence();
   state.streamed = false;
-  // The caller may reuse its buffers once we return, so nobody may still be reading them; and then nobody may be there
-  // to drive the network.
-  if (!Drained(channel, state.referred)) return waiting;
+  // The caller may reuse its buffers after this, so no rank may still be reading them. And the network must have taken
+  // this rank's slots, because the caller may not drive it again soon.
+  if (!Drained(bound, state.referred)) return waiting;
   state.done = true;
   return Progress::done;
 }
 
 // Runs the lane to the end of its chunk, or until it is blocked. A chunk at a time: what one lane has just brought into
 // the cache is what the next one wants.
-Run::Progress Run::AdvanceLane(std::size_t channel, std::size_t lane_index) {
-  auto& lane = states_[channel].lanes[lane_index];
-  const auto& bound = plan_.channels()[channel].lanes[lane_index];
+inline Run::Progress Run::AdvanceLane(ChannelState& state, const BoundChannel& channel, LaneState& lane,
+                                      const BoundLane& bound) {
+  if (lane.blocked_on != nullptr && lane.blocked_on->Look(launch_.tag) == EmptyEnd::State::waiting) {
+    return Progress::blocked;
+  }
+  lane.blocked_on = nullptr;
   bool moved = false;
   while (lane.chunk < bound.chunks) {
     const auto& step = bound.steps[lane.step];
     if (lane.chunk < step.length) {
-      const auto outcome = TryStep(channel, lane, step);
+      const auto outcome = TryStep(state, channel, lane, step);
       if (outcome == Outcome::faulted) return Progress::faulted;
       if (outcome == Outcome::blocked) break;
     }
@@ -92,12 +113,12 @@ Run::Progress Run::AdvanceLane(std::size_t channel, std::size_t lane_index) {
   return moved ? Progress::moved : Progress::blocked;
 }
 
-Run::Outcome Run::TryStep(std::size_t channel, LaneState& lane, const BoundStep& step) {
-  auto& state = states_[channel];
+inline Run::Outcome Run::TryStep(ChannelState& state, const BoundChannel& channel, LaneState& lane,
+                                 const BoundStep& step) {
   for (const auto& after : step.after) {
     const auto& other = state.lanes[static_cast<std::size_t>(after.lane)];
     // A lane with fewer chunks has, at its end, done all it ever will.
-    if (other.chunk >= plan_.channels()[channel].lanes[static_cast<std::size_t>(after.lane)].chunks) continue;
+    if (other.chunk >= channel.lanes[static_cast<std::size_t>(after.lane)].chunks) continue;
     if (other.chunk < lane.chunk || (other.chunk == lane.chunk && other.step <= after.step)) return Outcome::blocked;
   }
   for (std::size_t i = lane.ready_reads; i < step.reads.size(); ++i) {
@@ -110,6 +131,7 @@ Run::Outcome Run::TryStep(std::size_t channel, LaneState& lane, const BoundStep&
       return Outcome::faulted;
     }
     lane.ready_reads = static_cast<std::uint16_t>(i);
+    lane.blocked_on = empty;
     return Outcome::blocked;
   }
   if (step.fills) {
@@ -119,7 +141,10 @@ Run::Outcome Run::TryStep(std::size_t channel, LaneState& lane, const BoundStep&
   }
   lane.ready_reads = 0;
   const std::size_t chunk_bytes = plan_.shape().chunk_bytes;
-  return Execute(channel, step, ChunkBegin(lane.chunk, chunk_bytes), ChunkLength(step.bytes, lane.chunk, chunk_bytes));
+  const auto begin = ChunkBegin(lane.chunk, chunk_bytes);
+  const auto bytes = ChunkLength(step.bytes, lane.chunk, chunk_bytes);
+  return plan_.shape().wire == Wire::bulk ? Execute<true>(state, step, begin, bytes)
+                                          : Execute<false>(state, step, begin, bytes);
 }
 
 std::byte* Run::Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const {
@@ -133,7 +158,7 @@ std::byte* Run::Memory(ChannelState& state, const BoundOperand& operand, std::si
 
 // The reach of what the step's slots may refer to; null: they carry the data.
 const Reach* Run::ReferenceFor(const BoundStep& step, const Reach& input, const Reach& output) const {
-  if (plan_.shape().wire != Wire::bulk || step.referable == nullptr) return nullptr;
+  if (step.referable == nullptr) return nullptr;
   const bool from_input = step.referable->place == Place::input;
   const Reach& reach = from_input ? input : output;
   if (reach.kind == SlotKind::value || (from_input && launch_.scaled && step.referable->scaled)) return nullptr;
@@ -141,8 +166,8 @@ const Reach* Run::ReferenceFor(const BoundStep& step, const Reach& input, const 
 }
 
 // Finds where a slot's data can be read. Data in another process is fetched to `fetch_to`. False: it could not be.
-bool Run::Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
-                 const std::byte*& source, std::byte* fetch_to) {
+inline bool Run::Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
+                        const std::byte*& source, std::byte* fetch_to) {
   if (!operand.is_slot) {
     source = Memory(state, operand, done);
     return true;
@@ -190,11 +215,12 @@ bool Run::SourceElsewhere(ChannelState& state, const BoundOperand& operand, Slot
   return true;
 }
 
-Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_t done, std::size_t bytes) {
-  auto& state = states_[channel];
+template <bool kMayRefer>
+Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_t done, std::size_t bytes) {
+  const bool may_refer = kMayRefer && step.fills;
   const Reach* const local_reference =
-      step.fills ? ReferenceFor(step, launch_.input_reach, launch_.output_reach) : nullptr;
-  const Reach* const network_reference = step.fills ? ReferenceFor(step, input_here_, output_here_) : nullptr;
+      may_refer ? ReferenceFor(step, launch_.input_reach, launch_.output_reach) : nullptr;
+  const Reach* const network_reference = may_refer ? ReferenceFor(step, input_here_, output_here_) : nullptr;
   const auto reference_of = [&](const BoundOperand& write) {
     return write.by_network ? network_reference : local_reference;
   };
@@ -221,10 +247,11 @@ Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_
   for (const auto& read : step.reads) {
     const std::byte* source = nullptr;
     // A single source is fetched straight to its destination, if that is one piece. Null: it cannot be fetched.
-    auto* const fetch_to =
-        step.arithmetic ? state.fetched.data() + static_cast<std::size_t>(move.source_count) * plan_.shape().chunk_bytes
-        : move.destination_count > 0 && !strided ? static_cast<std::byte*>(move.destinations[0])
-                                                 : nullptr;
+    auto* const fetch_to = !kMayRefer        ? nullptr
+                           : step.arithmetic ? state.fetched.data() + static_cast<std::size_t>(move.source_count) *
+                                                                          plan_.shape().chunk_bytes
+                           : move.destination_count > 0 && !strided ? static_cast<std::byte*>(move.destinations[0])
+                                                                    : nullptr;
     if (!Source(state, read, done, bytes, source, fetch_to)) return Outcome::faulted;
     strided = strided || StridedOf(read) != nullptr;
     if (launch_.scaled && read.scaled) move.scaled |= std::uint64_t{1} << move.source_count;
@@ -267,7 +294,7 @@ Run::Outcome Run::Execute(std::size_t channel, const BoundStep& step, std::size_
   for (const auto& read : step.reads) {
     if (read.is_slot) read.empty->Release();
   }
-  RingDoorbells();
+  WakeSleepers(fabric_);
   return Outcome::done;
 }
 
@@ -341,16 +368,14 @@ void Run::MoveStrided(const BoundStep& step, Move move, std::size_t done, std::s
 }
 
 // Of the slots that this rank filled: all, or those that the network takes.
-bool Run::Drained(std::size_t channel, bool all) const {
-  for (const auto& lane : plan_.channels()[channel].lanes) {
+bool Run::Drained(const BoundChannel& channel, bool all) const {
+  for (const auto& lane : channel.lanes) {
     for (auto* fill : lane.fills) {
       if ((all || fill->by_network()) && !fill->Drained()) return false;
     }
   }
   return true;
 }
-
-void Run::RingDoorbells() const { WakeSleepers(fabric_); }
 
 std::vector<int> Run::WaitsFor(std::size_t first, std::size_t stride) const {
   std::vector<int> ranks;

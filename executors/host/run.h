@@ -75,13 +75,20 @@ class Run {
   // `plan` and `fabric` outlive the run; a run is reused for every call of its plan.
   Run(const Plan& plan, Fabric& fabric, const WindowMap& windows);
 
-  // REQUIRES: not running. Binds this call's buffers; afterwards advance every channel until done.
-  void Start(const Launch& launch);
+  // REQUIRES: not running. `bind(launch)` sets what this call differs in from a default Launch; afterwards advance
+  // every channel until done.
+  template <typename Bind>
+  void Start(Bind&& bind) {
+    launch_ = Launch{};
+    bind(launch_);
+    Restart();
+  }
   std::size_t channels() const { return states_.size(); }
-  Progress Advance(std::size_t channel);
+  // Advances every `stride`-th channel from `first` on, each until it is blocked. Faulted: one of them is.
+  Progress Advance(std::size_t first, std::size_t stride);
 
-  // Of the channel that faulted; call after Advance returned faulted.
-  const Fault& fault(std::size_t channel) const { return states_[channel].fault; }
+  // Of the first of these channels that faulted; of kind `none` if none has.
+  const Fault& fault(std::size_t first, std::size_t stride) const;
   // Of all calls so far.
   const Traffic& traffic(std::size_t channel) const { return states_[channel].traffic; }
   const Plan& plan() const { return plan_; }
@@ -94,6 +101,8 @@ class Run {
     std::uint32_t chunk = 0;
     std::uint16_t step = 0;
     std::uint16_t ready_reads = 0;  // leading operands already seen to be ready
+    // The operand that blocked the lane: until its slot comes, a poll looks at nothing else. Null: something else did.
+    const EmptyEnd* blocked_on = nullptr;
   };
   // Channels are advanced by different threads: keep their states on lines of their own.
   struct alignas(kCacheLine) ChannelState {
@@ -109,8 +118,10 @@ class Run {
   };
   enum class Outcome : std::uint8_t { blocked, done, faulted };
 
-  Progress AdvanceLane(std::size_t channel, std::size_t lane);
-  Outcome TryStep(std::size_t channel, LaneState& lane, const BoundStep& step);
+  void Restart();
+  Progress AdvanceChannel(ChannelState& state, const BoundChannel& bound);
+  Progress AdvanceLane(ChannelState& state, const BoundChannel& channel, LaneState& lane, const BoundLane& bound);
+  Outcome TryStep(ChannelState& state, const BoundChannel& channel, LaneState& lane, const BoundStep& step);
   // What a step reads and writes, and how.
   struct Move {
     std::array<const void*, kMaxReduceSources> sources;
@@ -127,16 +138,17 @@ class Run {
   // The same for a step some of whose memory is strided.
   void MoveStrided(const BoundStep& step, Move move, std::size_t done, std::size_t bytes) const;
   const Strided* StridedOf(const BoundOperand& operand) const;
-  Outcome Execute(std::size_t channel, const BoundStep& step, std::size_t done, std::size_t bytes);
+  // kMayRefer: the plan's slots may refer to memory.
+  template <bool kMayRefer>
+  Outcome Execute(ChannelState& state, const BoundStep& step, std::size_t done, std::size_t bytes);
   bool Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
               const std::byte*& source, std::byte* fetch_to);
   bool SourceElsewhere(ChannelState& state, const BoundOperand& operand, SlotKind kind, std::size_t bytes,
                        const std::byte*& source, std::byte* fetch_to);
   std::byte* Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const;
   const Reach* ReferenceFor(const BoundStep& step, const Reach& input, const Reach& output) const;
-  bool Drained(std::size_t channel, bool all) const;
+  bool Drained(const BoundChannel& channel, bool all) const;
   void AddWaits(std::size_t channel, std::vector<int>& ranks) const;
-  void RingDoorbells() const;
 
   const Plan& plan_;
   Fabric& fabric_;

@@ -117,29 +117,24 @@ void Fuzz(std::span<const std::byte> input) {
   const std::array<StridedDim, 2> dims = {{{elements / run_elements + 1, 2 * run_elements}, {run_elements, 1}}};
   const Strided strided(dims, SizeOf(type));
   std::vector<std::byte> wide(2 * (2 * bytes + 2 * run_elements * SizeOf(type)));
-  Launch launch;
-  launch.input = in.data();
-  launch.output = out.data();
-  if (choices.Below(4) == 0) {
-    launch.output = wide.data();
-    launch.output_strided = &strided;
-  }
-  launch.tag = kTag;
-  launch.scaled = IsReducing(question.collective) && choices.Below(4) == 0;
-  launch.stream_output = choices.Below(2) == 0;
-  run.Start(launch);
+  const bool strided_output = choices.Below(4) == 0;
+  run.Start([&](Launch& launch) {
+    launch.input = in.data();
+    launch.output = strided_output ? wide.data() : out.data();
+    if (strided_output) launch.output_strided = &strided;
+    launch.tag = kTag;
+    launch.scaled = IsReducing(question.collective) && choices.Below(4) == 0;
+    launch.stream_output = choices.Below(2) == 0;
+  });
   for (int i = 0; i < kMostWrites && !choices.empty(); ++i) {
     Write(choices, beside, kChannels, shape, window.memory().size());
-    bool done = true;
-    for (std::size_t c = 0; c < run.channels(); ++c) {
-      const auto progress = run.Advance(c);
-      if (progress == Run::Progress::faulted) {
-        Require(run.fault(c).kind != Fault::Kind::none && run.fault(c).peer == RankBesideStranger::kStranger);
-        i = kMostWrites;
-      }
-      done = done && progress == Run::Progress::done;
+    const auto progress = run.Advance(0, 1);
+    if (progress == Run::Progress::faulted) {
+      const auto& fault = run.fault(0, 1);
+      Require(fault.kind != Fault::Kind::none && fault.peer == RankBesideStranger::kStranger);
+      break;
     }
-    if (done) break;
+    if (progress == Run::Progress::done) break;
     run.WaitsFor(0, 1);
   }
   // The next run finds empty rings.

@@ -31,12 +31,12 @@ class RunBesideStranger : public ::testing::Test {
     plan_ = std::make_unique<Plan>(*schedule, extents, Shape{wire, bytes}, tuttiUint8, tuttiSum, beside_.fabric(), 0);
     run_ = std::make_unique<TheRun>(*plan_, beside_.fabric(), window_);
     output_.assign(bytes, std::byte{0});
-    Launch launch;
-    launch.input = launch.output = output_.data();
-    launch.tag = kTag;
-    run_->Start(launch);
+    run_->Start([&](Launch& launch) {
+      launch.input = launch.output = output_.data();
+      launch.tag = kTag;
+    });
     beside_.Next(0, wire, false).header->flag.store(0);  // clears a slot that an earlier run refused
-    ASSERT_EQ(run_->Advance(0), TheRun::Progress::blocked);
+    ASSERT_EQ(run_->Advance(0, 1), TheRun::Progress::blocked);
   }
 
   // The fault that the next slot causes, which is of `kind` and refers to `address` of `window`.
@@ -49,10 +49,12 @@ class RunBesideStranger : public ::testing::Test {
     slot.header->window = window;
     std::memcpy(&slot.header->address, &address, sizeof address);
     slot.Publish(kTag);
-    const auto progress = run_->Advance(0);
-    const auto& fault = run_->fault(0);
+    const auto progress = run_->Advance(0, 1);
+    const auto& fault = run_->fault(0, 1);
     EXPECT_EQ(progress, fault.kind == Fault::Kind::none ? TheRun::Progress::done : TheRun::Progress::faulted);
-    if (fault.kind != Fault::Kind::none) { EXPECT_EQ(fault.peer, RankBesideStranger::kStranger); }
+    if (fault.kind != Fault::Kind::none) {
+      EXPECT_EQ(fault.peer, RankBesideStranger::kStranger);
+    }
     return fault.kind;
   }
 
@@ -86,7 +88,7 @@ TEST_F(RunBesideStranger, RefusesKindsThatThereAreNot) {
   for (const int kind : {4, 5, 255, 4096, 65535}) {
     for (const auto wire : {Wire::line, Wire::inlined, Wire::bulk}) {
       EXPECT_EQ(Sent(wire, kind, 0, 0, 16), Fault::Kind::forged) << kind << " on " << NameOf(wire);
-      EXPECT_EQ(run_->fault(0).got, static_cast<std::uint64_t>(kind));
+      EXPECT_EQ(run_->fault(0, 1).got, static_cast<std::uint64_t>(kind));
     }
   }
 }
@@ -123,19 +125,19 @@ TEST_F(RunBesideStranger, FetchesNothingBetweenTheRunsOfATensor) {
   const std::array<StridedDim, 2> dims = {{{kRuns, 2 * kRun}, {kRun, 1}}};
   const Strided strided(dims, 1);
   std::vector<std::byte> output(2 * kBytes, std::byte{1});
-  Launch launch;
-  launch.input = launch.output = output.data();
-  launch.input_strided = launch.output_strided = &strided;
-  launch.tag = kTag;
-  run_->Start(launch);
+  run_->Start([&](Launch& launch) {
+    launch.input = launch.output = output.data();
+    launch.input_strided = launch.output_strided = &strided;
+    launch.tag = kTag;
+  });
   auto slot = beside_.Next(0, Wire::bulk, false);
   slot.header->bytes = kBytes;
   slot.header->kind = SlotKind::cma;
   // The stranger is a child of this process: its memory has the same bytes at this address, and can be read.
   slot.header->address = reinterpret_cast<std::uint64_t>(&kTag);
   slot.Publish(kTag);
-  EXPECT_EQ(run_->Advance(0), TheRun::Progress::faulted);
-  EXPECT_EQ(run_->fault(0).kind, Fault::Kind::forged);
+  EXPECT_EQ(run_->Advance(0, 1), TheRun::Progress::faulted);
+  EXPECT_EQ(run_->fault(0, 1).kind, Fault::Kind::forged);
   for (const auto byte : output) ASSERT_EQ(byte, std::byte{1});
 }
 
@@ -145,9 +147,9 @@ TEST_F(RunBesideStranger, SaysWhatLengthItExpected) {
   slot.header->bytes = std::numeric_limits<std::uint32_t>::max();
   slot.header->kind = SlotKind::value;
   slot.Publish(kTag);
-  EXPECT_EQ(run_->Advance(0), TheRun::Progress::faulted);
-  EXPECT_EQ(run_->fault(0).kind, Fault::Kind::length);
-  EXPECT_EQ(run_->fault(0).expected, kBytes);
+  EXPECT_EQ(run_->Advance(0, 1), TheRun::Progress::faulted);
+  EXPECT_EQ(run_->fault(0, 1).kind, Fault::Kind::length);
+  EXPECT_EQ(run_->fault(0, 1).expected, kBytes);
 }
 
 }  // namespace

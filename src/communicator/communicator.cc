@@ -202,7 +202,7 @@ Active Communicator::Begin(const Operation& operation) {
   last_count_ = operation.count;
   last_algorithm_.store(active.plan->choice.candidate.algorithm, std::memory_order_relaxed);
   last_on_device_ = false;
-  BindBuffers(active);
+  active.plan->run.Start([&](Launch& launch) { BindBuffers(active, launch); });
   return active;
 }
 
@@ -227,10 +227,9 @@ Reach Communicator::ReachOf(const void* buffer, std::size_t bytes) const {
   return {};
 }
 
-void Communicator::BindBuffers(const Active& active) {
+void Communicator::BindBuffers(const Active& active, Launch& launch) {
   const auto& operation = *active.operation;
-  auto& plan = *active.plan;
-  Launch launch;
+  const auto& plan = *active.plan;
   launch.input = static_cast<const std::byte*>(operation.input);
   launch.output = static_cast<std::byte*>(operation.output);
   if (operation.collective == Collective::barrier) {
@@ -259,7 +258,6 @@ void Communicator::BindBuffers(const Active& active) {
     launch.output_reach = reach(launch.output, plan.output_bytes, launch.output_strided);
     launch.send_in_place = true;
   }
-  plan.run.Start(launch);
 }
 
 std::optional<Error> Communicator::End(const Active& active) {

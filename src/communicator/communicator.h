@@ -195,7 +195,7 @@ class Communicator {
   Deadline InitDeadline() const {
     return Deadline::After(std::chrono::milliseconds(options_.settings.init_timeout_ms));
   }
-  void BindBuffers(const Active& active);
+  void BindBuffers(const Active& active, Launch& launch);
   void SetUp(Deadline deadline);
   // Collective, and the first exchange of every control call. Throws tuttiInvalidUsage on all ranks if they are in
   // different control calls, or have made different collective calls so far.

@@ -2,19 +2,7 @@
 
 #include <algorithm>
 
-#include "base/clock.h"
-
 namespace tutti {
-
-std::uint64_t Recorder::Begin(const RecordedOperation& operation) {
-  const auto index = next_++;
-  WriteRecord(control_, index, operation);
-  return index;
-}
-
-void Recorder::End(std::uint64_t index) {
-  control_.records[index % kRecords].ended.store(Ticks(), std::memory_order_relaxed);
-}
 
 std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_t index) {
   constexpr auto acquire = std::memory_order_acquire;

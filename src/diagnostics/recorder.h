@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "base/clock.h"
 #include "src/plan/operation.h"
 #include "transports/ring/control_block.h"
 
@@ -33,8 +34,12 @@ class Recorder {
   explicit Recorder(ControlBlock& control) : control_(control) {}
 
   // Publishes that an operation begins; returns the record's index for End().
-  std::uint64_t Begin(const RecordedOperation& operation);
-  void End(std::uint64_t index);
+  std::uint64_t Begin(const RecordedOperation& operation) {
+    const auto index = next_++;
+    WriteRecord(control_, index, operation);
+    return index;
+  }
+  void End(std::uint64_t index) { control_.records[index % kRecords].ended.store(Ticks(), std::memory_order_relaxed); }
 
  private:
   ControlBlock& control_;

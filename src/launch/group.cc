@@ -27,8 +27,11 @@ struct Call {
   RunPlace place;
 };
 
+// How many groups are open in this thread. Apart from Group, because every call looks at it: it needs no constructor,
+// and the static TLS model no call.
+[[gnu::tls_model("initial-exec")]] constinit thread_local int open_groups = 0;
+
 struct Group {
-  int depth = 0;
   std::vector<Call> calls;
   std::vector<Join> joins;
 };
@@ -56,6 +59,13 @@ RunPlace PlaceOf(tuttiComm& handle, const Operation& operation, tuttiStream_t st
   }
   if (handle.blocking) return {};
   return {handle.background};
+}
+
+// True: calls on host memory and without a stream run in the calling thread, because no GPU's memory can be meant, and
+// the communicator blocks.
+bool RunsInCaller(const tuttiComm& handle) {
+  return handle.blocking && handle.communicator != nullptr && handle.communicator->device() == nullptr &&
+         !CudaIsInUse();
 }
 
 // Returns the first failure, which `handle` and this thread remember.
@@ -226,6 +236,30 @@ tuttiResult_t RunJoins(std::vector<Join> joins) {
   return failed == results.end() ? tuttiSuccess : Remember(nullptr, *failed);
 }
 
+// Nothing is copied or allocated.
+tuttiResult_t RunHere(tuttiComm& handle, const Operation& operation) {
+  auto& communicator = Usable(handle);
+  const std::lock_guard lock(communicator);
+  communicator.Check(operation);
+  return Conclude(handle, RunOne(communicator, operation, WhoWaits::caller));
+}
+
+// Submits any call, also one that joins a group, or runs on a stream or a GPU.
+tuttiResult_t SubmitElsewhere(tuttiComm& handle, const Operation& operation, tuttiStream_t stream) {
+  auto place = PlaceOf(handle, operation, stream);
+  if (open_groups > 0) {
+    ThisThreadsGroup().calls.push_back({handle.shared_from_this(), operation, std::move(place)});
+    return tuttiSuccess;
+  }
+  if (operation.point_to_point() && operation.root == handle.rank.load(std::memory_order_relaxed)) {
+    Throw(tuttiInvalidUsage, "peer {} is this rank itself: put the send and its receive in one group", operation.root);
+  }
+  if (place.on_device || place.stream != nullptr) {
+    return Dispatch({{handle.shared_from_this(), operation, std::move(place)}});
+  }
+  return RunHere(handle, operation);
+}
+
 tuttiResult_t DispatchJoins(std::vector<Join> joins) {
   std::vector<Join> here;
   bool in_progress = false;
@@ -264,24 +298,24 @@ tuttiResult_t DispatchJoins(std::vector<Join> joins) {
 
 }  // namespace
 
-void StartGroup() { ++ThisThreadsGroup().depth; }
+void StartGroup() { ++open_groups; }
 
 GroupMark MarkGroup() {
   const auto& group = ThisThreadsGroup();
-  return {group.depth, group.calls.size(), group.joins.size()};
+  return {open_groups, group.calls.size(), group.joins.size()};
 }
 
 void AbandonGroup(const GroupMark& mark) {
   auto& group = ThisThreadsGroup();
-  group.depth = mark.depth;
+  open_groups = mark.depth;
   group.calls.resize(std::min(group.calls.size(), mark.calls));
   group.joins.resize(std::min(group.joins.size(), mark.joins));
 }
 
 tuttiResult_t EndGroup() {
   auto& group = ThisThreadsGroup();
-  if (group.depth == 0) Throw(tuttiInvalidUsage, "tuttiGroupEnd without tuttiGroupStart in this thread");
-  if (--group.depth > 0) return tuttiSuccess;
+  if (open_groups == 0) Throw(tuttiInvalidUsage, "tuttiGroupEnd without tuttiGroupStart in this thread");
+  if (--open_groups > 0) return tuttiSuccess;
   auto joins = std::exchange(group.joins, {});
   auto calls = std::exchange(group.calls, {});
   auto result = joins.empty() ? tuttiSuccess : DispatchJoins(std::move(joins));
@@ -293,29 +327,13 @@ tuttiResult_t EndGroup() {
 }
 
 tuttiResult_t Submit(tuttiComm& handle, const Operation& operation, tuttiStream_t stream) {
-  auto& group = ThisThreadsGroup();
-  auto place = PlaceOf(handle, operation, stream);
-  if (group.depth > 0) {
-    group.calls.push_back({handle.shared_from_this(), operation, std::move(place)});
-    return tuttiSuccess;
-  }
-  if (operation.point_to_point() && operation.root == handle.rank.load(std::memory_order_relaxed)) {
-    Throw(tuttiInvalidUsage, "peer {} is this rank itself: put the send and its receive in one group", operation.root);
-  }
-  if (place.on_device || place.stream != nullptr) {
-    return Dispatch({{handle.shared_from_this(), operation, std::move(place)}});
-  }
-  // The usual case: nothing is copied or allocated.
-  auto& communicator = Usable(handle);
-  const std::lock_guard lock(communicator);
-  communicator.Check(operation);
-  return Conclude(handle, RunOne(communicator, operation, WhoWaits::caller));
+  const bool usual = open_groups == 0 && stream == nullptr && !operation.point_to_point() && RunsInCaller(handle);
+  return usual ? RunHere(handle, operation) : SubmitElsewhere(handle, operation, stream);
 }
 
 tuttiResult_t SubmitJoin(Join join) {
-  auto& group = ThisThreadsGroup();
-  if (group.depth > 0) {
-    group.joins.push_back(std::move(join));
+  if (open_groups > 0) {
+    ThisThreadsGroup().joins.push_back(std::move(join));
     return tuttiSuccess;
   }
   return DispatchJoins({std::move(join)});

@@ -7,7 +7,6 @@
 #include "base/fork_safe_mutex.h"
 #include "base/made_once.h"
 #include "base/plain_text.h"
-#include "base/process_mark.h"
 #include "src/diagnostics/patience.h"
 
 namespace tutti {
@@ -34,7 +33,7 @@ std::shared_ptr<tuttiComm> Known(const tuttiComm* handle) {
   auto& book = TheBook();
   const std::lock_guard lock(book.mutex);
   const auto found = book.known.find(handle);
-  if (found == book.known.end() || found->second->birthmark != OwnProcessMark()) return nullptr;
+  if (found == book.known.end() || !found->second->birthmark.OfThisProcess()) return nullptr;
   return found->second;
 }
 
@@ -43,18 +42,10 @@ std::string& ThreadError() {
   return text;
 }
 
-// Throws the reason why no operation may begin.
-[[noreturn]] void RefuseOperation(LifeState state) {
-  if (state.closing()) ThrowGone();
-  if (state.finalised()) Throw(tuttiInvalidUsage, "comm was finalized; only getters and Destroy may follow");
-  Throw(tuttiInvalidUsage, "comm is still being made; poll tuttiCommGetAsyncError");
-}
-
 }  // namespace
 
 std::shared_ptr<tuttiComm> NewHandle() {
   auto handle = std::make_shared<tuttiComm>();
-  handle->birthmark = OwnProcessMark();
   auto& book = TheBook();
   const std::lock_guard lock(book.mutex);
   book.known.emplace(handle.get(), handle);
@@ -80,22 +71,16 @@ void Free(tuttiComm& handle) {
 
 void ThrowGone() { Throw(tuttiInvalidArgument, "comm was destroyed or aborted before"); }
 
-tuttiComm& Checked(tuttiComm* handle) {
+void RefuseHandle(const tuttiComm* handle) {
   if (handle == nullptr) Throw(tuttiInvalidArgument, "comm is NULL");
-  // The quarantine makes this read safe for any handle of the last thousand.
   if (handle->life.Look().retired()) ThrowGone();
-  if (handle->birthmark != OwnProcessMark()) {
-    Throw(tuttiInvalidUsage, "comm belongs to the parent process; after fork() a child must make its own");
-  }
-  return *handle;
+  Throw(tuttiInvalidUsage, "comm belongs to the parent process; after fork() a child must make its own");
 }
 
-tuttiComm& Enter(tuttiComm* pointer) {
-  auto& handle = Checked(pointer);
-  const auto entry = handle.life.EnterOperation();
-  if (!entry.admitted) [[unlikely]]
-    RefuseOperation(entry.state);
-  return handle;
+void RefuseOperation(LifeState state) {
+  if (state.closing()) ThrowGone();
+  if (state.finalised()) Throw(tuttiInvalidUsage, "comm was finalized; only getters and Destroy may follow");
+  Throw(tuttiInvalidUsage, "comm is still being made; poll tuttiCommGetAsyncError");
 }
 
 Asking::Asking(tuttiComm* handle) : handle_(Checked(handle)) {
@@ -109,13 +94,6 @@ Communicator& Made(tuttiComm& handle) {
   if (handle.communicator != nullptr) return *handle.communicator;
   const std::lock_guard lock(handle.mutex);
   throw Error(handle.join_failure, handle.last_error);
-}
-
-Communicator& Usable(tuttiComm& handle) {
-  auto& communicator = handle.communicator != nullptr ? *handle.communicator : Made(handle);
-  if (communicator.failed()) [[unlikely]]
-    throw *communicator.failure();
-  return communicator;
 }
 
 ControlTurn::ControlTurn(std::shared_ptr<tuttiComm> handle) : handle_(std::move(handle)) {

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/process_mark.h"
 #include "src/communicator/communicator.h"
 #include "src/launch/lifecycle.h"
 #include "src/launch/stream.h"
@@ -23,7 +24,7 @@ struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
 
   // Written by the thread that joins, then published by life.Joined(). Read by threads that found it joined on entry.
   std::unique_ptr<tutti::Communicator> communicator;
-  std::uint64_t birthmark = 0;  // of the process that made it (OwnProcessMark)
+  const tutti::Birthmark birthmark;
   // -1 and 0 until they are known: a child of a communicator learns them by joining.
   std::atomic<int> rank{-1};
   std::atomic<int> nranks{0};
@@ -56,13 +57,30 @@ std::shared_ptr<tuttiComm> NewHandle();
 // Frees the communicator once no thread is inside. REQUIRES: the caller has won life.Claim(), and is not inside.
 void Free(tuttiComm& handle);
 
-// The handle, if it is one of ours, alive and of this process. Throws tuttiInvalidArgument / tuttiInvalidUsage.
-tuttiComm& Checked(tuttiComm* handle);
 // Throws the error of a handle that is closing.
 [[noreturn]] void ThrowGone();
+// Throws the reason why Checked() refuses the handle.
+[[noreturn]] void RefuseHandle(const tuttiComm* handle);
+// Throws the reason why no operation may begin.
+[[noreturn]] void RefuseOperation(LifeState state);
 
-// Enters for an operation, after Checked(). Throws if the handle takes none.
-tuttiComm& Enter(tuttiComm* handle);
+// The handle, if it is one of ours, alive and of this process. Throws tuttiInvalidArgument / tuttiInvalidUsage.
+inline tuttiComm& Checked(tuttiComm* handle) {
+  // The quarantine makes these reads safe for any handle of the last thousand.
+  if (handle == nullptr || handle->life.Look().retired() || !handle->birthmark.OfThisProcess()) [[unlikely]]
+    RefuseHandle(handle);
+  return *handle;
+}
+
+// Checks the handle and enters for an operation. Throws if it takes none.
+inline tuttiComm& Enter(tuttiComm* handle) {
+  if (handle == nullptr || !handle->birthmark.OfThisProcess()) [[unlikely]]
+    RefuseHandle(handle);
+  const auto entry = handle->life.EnterOperation();
+  if (!entry.admitted) [[unlikely]]
+    RefuseOperation(entry.state);
+  return *handle;
+}
 
 // While it lives, the communicator is not freed. Throws if the handle takes no calls of that kind.
 class Operating {
@@ -89,11 +107,16 @@ class Asking {
   tuttiComm& handle_;
 };
 
-// The communicator, alive. Throws the failure that killed it. REQUIRES: the caller is Operating.
-Communicator& Usable(tuttiComm& handle);
 // Returns dead communicators, too. Throws if there is none: it is being made, or could not be made. REQUIRES: the
 // caller is Operating or Asking.
 Communicator& Made(tuttiComm& handle);
+// The communicator, alive. Throws the failure that killed it. REQUIRES: the caller is Operating.
+inline Communicator& Usable(tuttiComm& handle) {
+  auto& communicator = handle.communicator != nullptr ? *handle.communicator : Made(handle);
+  if (communicator.failed()) [[unlikely]]
+    throw *communicator.failure();
+  return communicator;
+}
 
 // The place of a control call among those of one communicator. It is taken when the user makes the call. The calls run
 // one after the other in this order, on every rank, whichever threads run them.

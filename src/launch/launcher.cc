@@ -19,23 +19,6 @@ Error AsError(const std::exception& exception) {
   return error != nullptr ? *error : Error(tuttiInternalError, exception.what());
 }
 
-// Advances every `stride`-th channel from `first` on.
-Run::Progress AdvanceChannels(const Active& active, Communicator& communicator, std::size_t first, std::size_t stride,
-                              std::optional<Error>& fault) {
-  auto& run = active.plan->run;
-  bool moved = false, done = true;
-  for (std::size_t c = first; c < run.channels(); c += stride) {
-    const auto progress = run.Advance(c);
-    if (progress == Run::Progress::faulted) {
-      fault = communicator.Explain(active, run.fault(c));
-      return progress;
-    }
-    moved = moved || progress == Run::Progress::moved;
-    done = done && progress == Run::Progress::done;
-  }
-  return done ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
-}
-
 // What was filled goes out at once, and what has come in is there at the next sweep. Who is done waits for nothing, but
 // peers may wait for the news of what it has emptied. True: something moved.
 bool MoveNetwork(const Communicator& communicator, bool done) {
@@ -43,10 +26,10 @@ bool MoveNetwork(const Communicator& communicator, bool done) {
   return network != nullptr && (done ? network->Push() : network->Progress());
 }
 
-// A sweep of one operation.
-Run::Progress Sweep(const Active& active, Communicator& communicator, std::size_t first, std::size_t stride,
-                    std::optional<Error>& fault) {
-  const auto progress = AdvanceChannels(active, communicator, first, stride, fault);
+// A sweep of one operation: advances every `stride`-th channel from `first` on.
+Run::Progress Sweep(const Active& active, Communicator& communicator, std::size_t first, std::size_t stride) {
+  const auto progress = active.plan->run.Advance(first, stride);
+  if (communicator.network() == nullptr || progress == Run::Progress::faulted) return progress;
   const bool moved = MoveNetwork(communicator, progress == Run::Progress::done);
   return moved && progress == Run::Progress::blocked ? Run::Progress::moved : progress;
 }
@@ -92,35 +75,37 @@ std::optional<Error> DriveTogether(const Active& active, Communicator& communica
   std::atomic<int> helpers_at_work{crew.size() - 1};
   AwaitedByThreads awaited(crew.size());
   crew.Work([&](int index) {
-    std::optional<Error> fault;
+    const auto own = static_cast<std::size_t>(index);
     bool told = false;
     const auto tell = [&](std::vector<int> ranks) {
       told = !ranks.empty();
       awaited.Tell(index, std::move(ranks));
     };
-    const auto tell_own = [&] { tell(active.plan->run.WaitsFor(static_cast<std::size_t>(index), stride)); };
+    const auto tell_own = [&] { tell(active.plan->run.WaitsFor(own, stride)); };
     const auto sweep = [&] {
-      const auto progress = Sweep(active, communicator, static_cast<std::size_t>(index), stride, fault);
+      const auto progress = Sweep(active, communicator, own, stride);
       if (told && progress != Run::Progress::blocked) tell({});
       const bool waits =
           progress == Run::Progress::done && index == 0 && helpers_at_work.load(std::memory_order_acquire) > 0;
       return waits ? Run::Progress::blocked : progress;
     };
     if (index == 0) {
-      communicator.driver(who).Drive(sweep, [&](auto waited) {
+      const auto result = communicator.driver(who).Drive(sweep, [&](auto waited) {
         tell_own();
         failure = communicator.Look(active, awaited.All(), waited);
         return !failure;
       });
-      if (fault) failure = fault;
+      if (result == DriveResult::faulted) failure = communicator.Explain(active, active.plan->run.fault(own, stride));
       // Frees the helpers from their waits.
       if (failure) failure = communicator.Fail(*failure);
     } else {
-      communicator.helper_driver(index, who).Drive(sweep, [&](auto) {
+      const auto result = communicator.helper_driver(index, who).Drive(sweep, [&](auto) {
         tell_own();
         return !communicator.failed();
       });
-      if (fault) communicator.Fail(*fault);
+      if (result == DriveResult::faulted) {
+        communicator.Fail(communicator.Explain(active, active.plan->run.fault(own, stride)));
+      }
       if (helpers_at_work.fetch_sub(1, std::memory_order_release) == 1) communicator.WakeOwn();
     }
   });
@@ -129,13 +114,15 @@ std::optional<Error> DriveTogether(const Active& active, Communicator& communica
 
 std::optional<Error> DriveAlone(const Active& active, Communicator& communicator, WhoWaits who) {
   std::optional<Error> failure;
-  const auto result = communicator.driver(who).Drive([&] { return Sweep(active, communicator, 0, 1, failure); },
+  auto& run = active.plan->run;
+  const auto result = communicator.driver(who).Drive([&] { return Sweep(active, communicator, 0, 1); },
                                                      [&](auto waited) {
-                                                       failure = communicator.Look(
-                                                           active, {active.plan->run.WaitsFor(0, 1)}, waited);
+                                                       failure =
+                                                           communicator.Look(active, {run.WaitsFor(0, 1)}, waited);
                                                        return !failure;
                                                      });
-  return result == DriveResult::done ? std::nullopt : failure;
+  if (result == DriveResult::faulted) failure = communicator.Explain(active, run.fault(0, 1));
+  return failure;
 }
 
 }  // namespace
@@ -278,10 +265,10 @@ class GroupRun {
         queue.active = communicator.Begin(*queue.waiting.front());
         queue.waiting.pop_front();
       }
-      std::optional<Error> fault;
-      const auto progress = AdvanceChannels(*queue.active, communicator, 0, 1, fault);
+      auto& run = queue.active->plan->run;
+      const auto progress = run.Advance(0, 1);
       if (progress == Run::Progress::faulted) {
-        Drop(communicator, part, *fault);
+        Drop(communicator, part, communicator.Explain(*queue.active, run.fault(0, 1)));
       } else if (progress == Run::Progress::done) {
         const auto disagreement = communicator.End(*queue.active);
         queue.active.reset();

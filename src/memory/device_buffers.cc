@@ -105,9 +105,11 @@ bool IsForDevice(const CudaDevice& device, const Operation& operation, tuttiStre
   return stream != nullptr || !pinned_only;
 }
 
+bool CudaIsInUse() { return driver_in_use.load(std::memory_order_relaxed); }
+
 void RequireHostCall(const Operation& operation, tuttiStream_t stream, std::string_view why) {
   // Looking whether CUDA has been loaded takes as long as a small call, so that is done at init only.
-  const bool in_use = driver_in_use.load(std::memory_order_relaxed);
+  const bool in_use = CudaIsInUse();
   if (stream == nullptr && !in_use) return;
   std::string unusable;
   const CudaDriver* const driver = in_use ? LoadedCudaDriver(&unusable) : nullptr;

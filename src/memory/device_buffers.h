@@ -12,6 +12,9 @@ namespace tutti {
 // tuttiInvalidArgument for buffers of two kinds, of another device, or of the host where the stream is CUDA's.
 bool IsForDevice(const CudaDevice& device, const Operation& operation, tuttiStream_t stream);
 
+// This process has loaded CUDA's driver, as far as it was looked at: at each communicator's init.
+bool CudaIsInUse();
+
 // Throws tuttiInvalidArgument if a communicator without a device is given a CUDA stream or memory of a GPU, as far as
 // can be told: a process that does not use CUDA has neither. `why`: it has no device.
 void RequireHostCall(const Operation& operation, tuttiStream_t stream, std::string_view why);

@@ -13,21 +13,7 @@ constexpr std::uint64_t Combine(std::uint64_t hash, std::uint64_t value) {
   return Mix(hash ^ (value + 0x9e3779b97f4a7c15ULL + (hash << 6)));
 }
 
-// PackCall's fields, lowest bits first.
-constexpr int kTypeShift = 8, kOpShift = 16, kFlagShift = 24, kRootShift = 32;
-constexpr std::uint64_t kScaledFlag = 1, kUnevenFlag = 2, kTensorsFlag = 4;
-
 }  // namespace
-
-std::uint64_t PackCall(const Operation& operation) {
-  const std::uint64_t flags = (operation.scaled ? kScaledFlag : 0) | (operation.uneven != nullptr ? kUnevenFlag : 0) |
-                              (operation.tensors != nullptr ? kTensorsFlag : 0);
-  const std::uint64_t op = IsReducing(operation.collective) ? static_cast<std::uint64_t>(operation.op) : 0;
-  const bool has_root = HasRoot(operation.collective) || operation.point_to_point();
-  const std::uint64_t root = has_root ? static_cast<std::uint32_t>(operation.root) : 0;
-  return static_cast<std::uint64_t>(operation.collective) | static_cast<std::uint64_t>(operation.type) << kTypeShift |
-         op << kOpShift | flags << kFlagShift | root << kRootShift;
-}
 
 Operation Barrier() {
   Operation operation;

@@ -70,7 +70,18 @@ std::uint64_t SignatureOf(const Operation& operation);
 
 // A call in 64 bits, for the flight recorder: collective, type, op, root, and whether it scales, is uneven or on
 // tensors.
-std::uint64_t PackCall(const Operation& operation);
+// PackCall's fields, lowest bits first; the collective is in the first eight.
+inline constexpr int kTypeShift = 8, kOpShift = 16, kFlagShift = 24, kRootShift = 32;
+inline constexpr std::uint64_t kScaledFlag = 1, kUnevenFlag = 2, kTensorsFlag = 4;
+inline std::uint64_t PackCall(const Operation& operation) {
+  const std::uint64_t flags = (operation.scaled ? kScaledFlag : 0) | (operation.uneven != nullptr ? kUnevenFlag : 0) |
+                              (operation.tensors != nullptr ? kTensorsFlag : 0);
+  const std::uint64_t op = IsReducing(operation.collective) ? static_cast<std::uint64_t>(operation.op) : 0;
+  const bool has_root = HasRoot(operation.collective) || operation.point_to_point();
+  const std::uint64_t root = has_root ? static_cast<std::uint32_t>(operation.root) : 0;
+  return static_cast<std::uint64_t>(operation.collective) | static_cast<std::uint64_t>(operation.type) << kTypeShift |
+         op << kOpShift | flags << kFlagShift | root << kRootShift;
+}
 // The operation that was packed, as far as the words tell: no buffers, no counts of a v-form, no shapes, and a scalar
 // of zero. If PackCall never made the words, a type or an operator that does not exist becomes tuttiNumTypes or
 // tuttiNumOps.

@@ -34,11 +34,6 @@ BoundPlan::BoundPlan(Choice chosen, Shape shape, Schedule schedule, Extents exte
   output_bytes = used.output;
 }
 
-BoundPlan& PlanCache::Find(const Operation& operation, std::uint64_t packed) {
-  if (last_ != nullptr && last_call_ == packed && last_count_ == operation.count && operation.plain()) return *last_;
-  return FindSlowly(operation, packed);
-}
-
 BoundPlan& PlanCache::FindSlowly(const Operation& operation, std::uint64_t packed) {
   PlanKey key = KeyOf(operation, packed);
   auto found = plans_.find(key);

@@ -50,7 +50,10 @@ class PlanCache {
   explicit PlanCache(PlanContext context) : context_(context) {}
 
   // The plan for this call. The reference holds until the next Forget().
-  BoundPlan& Find(const Operation& operation, std::uint64_t packed);
+  BoundPlan& Find(const Operation& operation, std::uint64_t packed) {
+    const bool again = last_ != nullptr && last_call_ == packed && last_count_ == operation.count && operation.plain();
+    return again ? *last_ : FindSlowly(operation, packed);
+  }
   // There are so many plans that all should be forgotten.
   bool full() const { return plans_.size() >= kMaxPlans; }
   // Forgets all plans, after adding what they did to `counters`. REQUIRES: no plan is running or kept by a caller.
