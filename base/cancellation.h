@@ -1,4 +1,4 @@
-// Asks a wait for other ranks to give up: any of a few flags, owned by whoever may ask.
+// Tells a wait for other ranks to give up, by any of a few flags; each flag belongs to a party that may cancel.
 //
 // Thread-safety: value type; the flags outlive the waits and may be raised by any thread.
 #pragma once
@@ -10,7 +10,7 @@ namespace tutti {
 
 class Cancellation {
  public:
-  // Never asked for.
+  // Never cancelled.
   Cancellation() = default;
   explicit Cancellation(const std::atomic<bool>& flag, const std::atomic<bool>* another = nullptr,
                         const std::atomic<bool>* third = nullptr)

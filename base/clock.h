@@ -19,20 +19,20 @@ inline std::int64_t Ticks() {
 #endif
 }
 
-// What ticks are in the world's time: microseconds since 1970.
+// Converts ticks to wall-clock time: microseconds since 1970.
 struct TickScale {
   std::int64_t origin_ticks = 0;
   double origin_us = 0;
   double us_per_tick = 0;
 
   double At(std::int64_t ticks) const {
-    // A peer may have written any number there: the difference wraps, and does not overflow.
+    // A peer may have written any number: the difference wraps, and does not overflow.
     const auto since = static_cast<std::uint64_t>(ticks) - static_cast<std::uint64_t>(origin_ticks);
     return origin_us + static_cast<double>(static_cast<std::int64_t>(since)) * us_per_tick;
   }
 };
 
-// Finds the scale by looking at both clocks twice: when it is made and when it is asked. The further apart, the better.
+// Finds the scale by reading both clocks at construction and on request. The further apart, the better.
 class TickCalendar {
  public:
   TickScale Scale() const {

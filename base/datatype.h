@@ -17,7 +17,7 @@ constexpr bool IsDataType(int type) { return type >= 0 && type < tuttiNumTypes; 
 constexpr std::size_t SizeOf(tuttiDataType_t type) { return kTypeBytes[type]; }
 
 constexpr bool IsFloat(tuttiDataType_t type) { return type >= tuttiFloat16; }
-// Accumulated in more bits than it has, so that every hop of a partial sum rounds it.
+// A type that is accumulated in more bits than it has, so that every hop of a partial sum rounds it.
 constexpr bool IsLowPrecision(tuttiDataType_t type) { return IsFloat(type) && SizeOf(type) <= 2; }
 
 // "float32", "bfloat16", ... ; "?" for a value that is no type.

@@ -1,6 +1,6 @@
-// Division by a number that is known long before what it divides: a multiplication, two shifts, and no division, which
-// a GPU has no instruction for. Granlund and Montgomery, "Division by Invariant Integers using Multiplication" (PLDI
-// 1994), figure 4.1, for 32 bits. Constant expressions, so that one compiler's tests hold for the other's code.
+// Division by a number that is known long before the dividend: a multiplication and two shifts instead of a division,
+// for which a GPU has no instruction. Granlund and Montgomery, "Division by Invariant Integers using Multiplication"
+// (PLDI 1994), figure 4.1, for 32 bits. Constant expressions, so that one compiler's tests hold for the other's code.
 //
 // Thread-safety: a value type.
 #pragma once
@@ -23,7 +23,7 @@ class Divisor {
   }
 
   constexpr std::uint64_t value() const { return value_; }
-  // n / value(). What needs more than 32 bits is divided in the ordinary way.
+  // n / value(). Operands of more than 32 bits are divided in the ordinary way.
   constexpr std::uint64_t Quotient(std::uint64_t n) const {
     if ((n | value_) >> kBits != 0) return n / value_;
     const auto low = static_cast<std::uint32_t>(n);

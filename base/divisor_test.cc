@@ -8,7 +8,7 @@ namespace tutti {
 namespace {
 
 TEST(Divisor, IsWhatDivisionIs) {
-  // Around powers of two, and anything.
+  // Numbers around powers of two, and random ones.
   std::mt19937_64 random(1);
   std::vector<std::uint64_t> numbers;
   for (unsigned bit = 0; bit < 64; ++bit) {

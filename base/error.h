@@ -1,4 +1,4 @@
-// The one error type. Thrown in control paths with a message for a person, turned into a result code at the C boundary
+// The one error type. Control paths throw it with a message for a person; the C boundary turns it into a result code
 // (Guard in src/launch/handle.h). The data path never throws: it records a Fault and returns.
 //
 // Thread-safety: value types, no shared state.

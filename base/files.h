@@ -1,5 +1,5 @@
 // Reads and writes whole files that a person has named. Reading is bounded. Writing follows no link, and leaves either
-// the old file or the new one, whatever happens meanwhile.
+// the old file or the new one, whatever happens.
 //
 // Thread-safety: any thread. If two threads write one file, it ends up as one or the other wrote it.
 #pragma once

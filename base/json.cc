@@ -60,7 +60,7 @@ class Surveyor : public nlohmann::json_sax<Json> {
   std::string wrong_;
 };
 
-// A value as part of a message.
+// Formats a value for a message.
 std::string Shown(const Json& json) {
   switch (json.type()) {
     case Json::value_t::string: return Quoted(json.get_ref<const std::string&>());

@@ -31,9 +31,9 @@ class JsonValue;
 
 class JsonDocument {
  public:
-  // `name` stands in messages. Throws tuttiInvalidArgument for text that is no JSON, too large or too deep.
+  // `name` appears in messages. Throws tuttiInvalidArgument for text that is no JSON, too large or too deep.
   JsonDocument(std::string_view text, std::string name, const JsonLimits& limits = {});
-  // The same for binary JSON (CBOR), as ranks send it.
+  // Likewise for binary JSON (CBOR), as ranks send it.
   static JsonDocument FromBinary(std::span<const std::uint8_t> bytes, std::string name, const JsonLimits& limits = {});
   JsonDocument(JsonDocument&&) noexcept;
   JsonDocument& operator=(JsonDocument&&) noexcept;

@@ -1,10 +1,10 @@
 // The 8- and 16-bit float formats: what their bits mean, and scalar conversions to and from fp32.
 //
-// ToFloat is exact. FromFloat rounds once, to nearest, ties to even, subnormals included. What does not fit:
+// ToFloat is exact. FromFloat rounds once, to nearest, ties to even, subnormals included. Values that do not fit:
 //   float16, bfloat16   overflow becomes infinity; infinity is kept
 //   float8e4m3          overflow and infinity saturate to the largest finite value, +-448 (the format has no infinity)
 //   float8e5m2          overflow and infinity saturate to the largest finite value, +-57344 (although the format has
-//                       infinities: ToFloat knows them, FromFloat never makes one)
+//                       infinities: ToFloat reads them, FromFloat never makes one)
 // A NaN of any sign and payload becomes the format's one canonical NaN (kNan; sign clear). These are the saturating
 // conversions of CUDA's fp8 types and its canonical NaNs for the 16-bit ones.
 //
@@ -57,12 +57,12 @@ struct Float8E5M2 {
 // The constants of the conversions, for any format with a smaller exponent than fp32. The vector code uses them too.
 template <typename Format>
 struct Conversion {
-  // Mantissa bits that fp32 has and the format has not.
+  // Mantissa bits that fp32 has in addition to the format's.
   static constexpr int kShift = kFloatMantissaBits - Format::kMantissaBits;
   static constexpr std::int32_t kMagnitude = Format::kSign - 1;
   // From the sign bit's place in the format to fp32's.
   static constexpr int kSignShift = 32 - std::bit_width(static_cast<std::uint32_t>(Format::kSign));
-  // What the exponents differ by, in place.
+  // The difference of the exponents, in place.
   static constexpr std::int32_t kRebias = (kFloatBias - Format::kBias) << kFloatMantissaBits;
   // The format's smallest normal number, as an fp32. Adding a subnormal's mantissa in place to it and subtracting it as
   // a number is the subnormal's value, exactly.

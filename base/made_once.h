@@ -1,9 +1,9 @@
-// An object of which a process has one. It is made on first use and never destroyed, because threads may use it while
+// An object that exists once per process. It is made on first use and never destroyed, because threads may use it while
 // the process exits.
 //
 // A function's static variable would do, but for fork(): the compiler initialises it under a lock of its own, and a
-// child that is forked meanwhile waits for that lock for ever. Here, threads that come at the same time make one object
-// each, and the first one counts. A child that is forked meanwhile makes its own.
+// child that is forked during that time waits for the lock forever. Here, threads that come at the same time make one
+// object each, and the first one counts. A child that is forked during that time makes its own.
 //
 // Thread-safety: all members, from any thread. REQUIRES: constant-initialised (static constinit); an unused T may go.
 #pragma once

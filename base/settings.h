@@ -1,6 +1,6 @@
-// Every environment variable that Tutti reads, in one place. A setting is read once, at the first use of the library;
-// a communicator copies the object when it is made, so nothing changes under a running operation. Where others'
-// programs have a setting of the same meaning and format, their name is read if ours is not set.
+// Every environment variable that Tutti reads, in one place. A setting is read once, at the first use of the library; a
+// communicator copies the object when it is made, so nothing changes under a running operation. Where other software
+// has a setting of the same meaning and format, its name is read if ours is not set.
 //
 // Thread-safety: GlobalSettings() is immutable after its first call.
 #pragma once
@@ -22,13 +22,13 @@ struct Settings {
   int sockets = 0;  // TUTTI_SOCKETS                 TCP connections to each rank of another host; 0: one an interface
   std::string net;       // TUTTI_NET                     "tcp", "verbs", "ucx" or "" (verbs where every rank can)
   int socket_speed = 0;  // TUTTI_SOCKET_SPEED            Mbit/s of an interface; 0: what the system says
-  std::string ib_hca;      // TUTTI_IB_HCA                  RDMA devices, as TUTTI_SOCKET_IFNAME: "mlx5", "=mlx5_0:1", "^..."
+  std::string ib_hca;      // TUTTI_IB_HCA                  devices, as TUTTI_SOCKET_IFNAME: "mlx5", "=mlx5_0:1", "^..."
   int ib_gid_index = -1;   // TUTTI_IB_GID_INDEX            which address of the device's port; -1: chosen
-  // 4.096 us * 2^18 is a second, and eight tries are some eight seconds (devices may take up to four times as long): a
-  // switch may come back in that time, and a host that is dead is so for TUTTI_SILENCE_MS, which is of the same order.
-  // Whether the peer's process lives is learnt over TCP, at once.
+  // 4.096 us * 2^18 is a second, and eight tries take some eight seconds (devices may take up to four times as long). A
+  // switch may come back in that time; a dead host is dead after TUTTI_SILENCE_MS, which is of the same order. TCP
+  // reports at once whether the peer's process lives.
   int ib_timeout = 18;     // TUTTI_IB_TIMEOUT              a device waits 4.096 us * 2^n for an acknowledgement
-  int ib_retry = 7;        // TUTTI_IB_RETRY                and then tries so often again
+  int ib_retry = 7;        // TUTTI_IB_RETRY                and then retries this many times
   int ib_sl = 0;           // TUTTI_IB_SL                   service level, 0..15
   int ib_tc = 0;           // TUTTI_IB_TC                   traffic class, 0..255
   // TUTTI_SECRET: keys the handshake of jobs that meet by an address; required off loopback
@@ -39,7 +39,7 @@ struct Settings {
   int init_timeout_ms = 120'000;  // TUTTI_INIT_TIMEOUT_MS       wait for all ranks to come
   int operation_timeout_ms = 600'000;  // TUTTI_TIMEOUT_MS            an operation may stand still this long
 
-  int silence_ms = 30'000;  // TUTTI_SILENCE_MS            a host that answers nothing for so long is dead
+  int silence_ms = 30'000;  // TUTTI_SILENCE_MS            a host that does not answer for this long is dead
 
   // Plans. Compared at init: all ranks must agree.
   std::string algorithm;       // TUTTI_ALGO                    force: "ring", "all_reduce:ring,broadcast:direct"
@@ -48,9 +48,9 @@ struct Settings {
   std::string wire;            // TUTTI_WIRE                    "line", "inline", "bulk"; "": chosen
   bool check = false;          // TUTTI_CHECK=1                 a barrier behind calls that could miss a disagreement
   bool deterministic = false;  // TUTTI_DETERMINISTIC=1         results independent of size, channels and algorithm
-  int virtual_nodes = 1;       // TUTTI_VIRTUAL_NODES           pretend that the ranks are on so many nodes
-  int virtual_hosts = 1;       // TUTTI_VIRTUAL_HOSTS           connect the ranks as if they were on so many hosts
-  // Rank 0's count.
+  int virtual_nodes = 1;       // TUTTI_VIRTUAL_NODES           pretend that the ranks are on this many nodes
+  int virtual_hosts = 1;       // TUTTI_VIRTUAL_HOSTS           connect the ranks as if they were on this many hosts
+  // Rank 0's values apply.
   std::string
       calibration;    // TUTTI_CALIBRATION=path     what `tutti calibrate` wrote; "none": defaults; "": its default path
   std::string table;  // TUTTI_TABLE=path           which plan for which size, as `tutti explain --ranks N` prints
@@ -63,13 +63,13 @@ struct Settings {
   bool cma = false;       // TUTTI_CMA=1                   read peers' plain memory by process_vm_readv
   bool zero_copy = true;  // TUTTI_ZERO_COPY=0             never read a peer's buffers in place
   bool gpu = true;        // TUTTI_GPU=0                   host memory only, whatever CUDA context a thread has
-  long long stream_bytes = 0;  // TUTTI_STREAM_BYTES       results of more are stored past the caches; 0: the last cache's
+  long long stream_bytes = 0;  // TUTTI_STREAM_BYTES       longer results bypass the caches; 0: the last cache's size
   std::string wait;       // TUTTI_WAIT                    "spin", "yield", "sleep" or "" (adapts)
   std::string debug;      // TUTTI_DEBUG                   subjects to log: init,select,transport,faults,all
   std::string trace;      // TUTTI_TRACE=path              write a timeline (%r: rank, %p: process) for a trace viewer
   std::string dump;       // TUTTI_DUMP=path               flight recorder goes here on failure (default: stderr)
   int recorder = 0;       // TUTTI_RECORDER=1              dump the flight recorder to stderr on failure
-  std::string nccl_version;  // TUTTI_NCCL_VERSION=2.27.7     what interop/nccl says that it is
+  std::string nccl_version;  // TUTTI_NCCL_VERSION=2.27.7     the version that interop/nccl reports
 };
 
 using Lookup = std::function<std::optional<std::string>(std::string_view name)>;

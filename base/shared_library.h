@@ -1,5 +1,5 @@
-// A library that is loaded when somebody needs it, so that nothing links it. It is never unloaded: such libraries start
-// threads and load drivers, which would lose their code.
+// A library that is loaded on demand, so that nothing links it. It is never unloaded: such libraries start threads and
+// load drivers, which would lose their code.
 //
 // Thread-safety: one thread at a time; the functions found may be called from wherever they allow it.
 #pragma once
@@ -15,11 +15,11 @@ class SharedLibrary {
   explicit SharedLibrary(const char* name) : handle_(dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
     if (handle_ == nullptr) why_ = dlerror();
   }
-  // Whether somebody has loaded it before.
+  // Whether this process has loaded the library already.
   static bool IsLoaded(const char* name) { return dlopen(name, RTLD_NOW | RTLD_NOLOAD) != nullptr; }
 
   explicit operator bool() const { return handle_ != nullptr; }
-  // Without a library: what the loader says.
+  // Without a library: the loader's error.
   const std::string& why() const { return why_; }
 
   // Null if there is no such function. `version`: of several under one name, this one. REQUIRES: a library.
@@ -30,7 +30,7 @@ class SharedLibrary {
     missing_ = name;
     if (version != nullptr) missing_ += std::string(" of ") + version;
   }
-  // The first that was not there, or "".
+  // The first function that was not found, or "".
   const std::string& missing() const { return missing_; }
 
  private:

@@ -1,4 +1,4 @@
-/* Counts the ranks: each gives 1, all get the sum. Start one process a rank, with RANK, WORLD_SIZE, MASTER_ADDR and
+/* Counts the ranks: each gives 1, all get the sum. Start one process per rank, with RANK, WORLD_SIZE, MASTER_ADDR and
  * MASTER_PORT set: by torchrun, or by `examples/run.sh 4 ./all_reduce`. */
 #include <stdio.h>
 #include <tutti/tutti.h>

@@ -1,12 +1,12 @@
-// Does the backward pass hide the averaging of gradients? A model of equal layers whose backward pass computes for a
-// while, between hosts by what the network gives. Measures in turn, in one run: computing alone, communication alone,
-// and both by DistributedDataParallel; and says how the last compares with what can be hoped for,
+// Shows whether the backward pass hides the averaging of gradients, for a model of equal layers whose backward pass
+// computes for a while, over whatever network connects the hosts. Measures in turn, in one run: computing alone,
+// communication alone, and both by DistributedDataParallel. Compares the last with the best possible time,
 //
-//   max(compute, communication) + the last bucket, which nothing is left to hide.
+//   max(compute, communication) + the last bucket, which no computation is left to hide.
 //
 //   scripts/cluster.sh --hosts 2 --bandwidth 1gbit -- build/release/examples/ddp_overlap [MILLISECONDS]
 //
-// MILLISECONDS: of computing, a backward pass (200). TUTTI_TRACE=trace-%r.json shows when the buckets were sent.
+// MILLISECONDS: computing time of a backward pass (200). TUTTI_TRACE=trace-%r.json shows when the buckets were sent.
 #include <tutti/parallel/data_parallel.h>
 #include <tutti/parallel/error.h>
 #include <tutti/parallel/host_compute.h>
@@ -31,21 +31,21 @@ using Milliseconds = std::chrono::duration<double, std::milli>;
 constexpr std::size_t kLayers = 16;
 constexpr std::size_t kLayerCount = 256 * 1024;  // floats: 1 MiB
 constexpr std::size_t kBucketBytes = 2 << 20;
-constexpr int kSteps = 9;  // the medians are told
+constexpr int kSteps = 9;  // the medians are reported
 
 double Median(std::vector<double> values) {
   std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
   return values[values.size() / 2];
 }
 
-// What a layer's backward pass would do.
+// The work of one layer's backward pass.
 using Work = std::function<void()>;
 
 Work Asleep(Milliseconds duration) {
   return [duration] { std::this_thread::sleep_for(duration); };
 }
 
-// A fixed amount of arithmetic, as much as takes so long on an idle core.
+// A fixed amount of arithmetic that takes `duration` on an idle core.
 Work OnThisCore(Milliseconds duration) {
   const auto numbers = std::make_shared<std::vector<float>>(4096, 1.0F);
   const auto rounds = [numbers](int count) {
@@ -64,7 +64,7 @@ Work OnThisCore(Milliseconds duration) {
   return [rounds, count = static_cast<int>(kTrial * duration.count() / quickest)] { rounds(count); };
 }
 
-// A step's duration, from everybody's beginning to the end here.
+// A step's duration, from all ranks' common start to this rank's end.
 double Timed(ProcessGroup& group, const std::function<void()>& step) {
   group.barrier();
   const auto begin = Clock::now();
@@ -109,7 +109,7 @@ Medians Measure(ProcessGroup& group, Work layer) {
               }),
         Timed(group, [&] { group.all_reduce(last, last, tuttiAvg); }),
     };
-    if (step == 0) continue;  // connections are made
+    if (step == 0) continue;  // this step made the connections
     alone.push_back(times[0]);
     communication.push_back(times[1]);
     both.push_back(times[2]);

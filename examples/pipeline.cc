@@ -1,6 +1,6 @@
-// Pipelines of stages that only sleep: how much of their time they stand idle, beside the papers' formulas; and the
-// charts of the schedules.
-//   pipeline [MILLISECONDS]                                  measures with forwards of so many (20), prints a table
+// Pipelines of stages that only sleep: measures their idle time against the papers' formulas, and draws the charts of
+// the schedules.
+//   pipeline [MILLISECONDS]                                  measures with forwards of that length (20), prints a table
 //   pipeline draw|show SCHEDULE STAGES MICROBATCHES [CHUNKS] the chart as SVG, or for a terminal
 //   pipeline draw all STAGES MICROBATCHES CHUNKS             of all schedules, one below the other
 #include <sys/wait.h>
@@ -27,8 +27,8 @@ using namespace tutti::parallel;  // NOLINT: an example of this library
 using Clock = std::chrono::steady_clock;
 
 constexpr int kBackwardByForward = 2;  // the usual estimate of their durations
-constexpr int kBatches = 7;            // the median is told
-constexpr int kChunks = 2;             // a stage, where a schedule interleaves them
+constexpr int kBatches = 7;            // the median is reported
+constexpr int kChunks = 2;             // per stage, where a schedule interleaves them
 constexpr std::array<const char*, 4> kSchedules{"GPipe", "1F1B", "Interleaved1F1B", "ZB-H1"};
 constexpr const char* kUsualMilliseconds = "20";
 const TensorSpec kActivation{{64, 256}, tuttiFloat32};
@@ -37,7 +37,7 @@ double Now() { return std::chrono::duration<double>(Clock::now().time_since_epoc
 
 int ChunksOf(const std::string& schedule, int chunks) { return schedule == "Interleaved1F1B" ? chunks : 1; }
 
-// A stage (or one of its chunks) that computes nothing, and notes when. The two parts of a backward take equally long.
+// A stage (or one of its chunks) that computes nothing, and records when. Both parts of a backward take equally long.
 class SleepingStage : public SplitBackwardStep {
  public:
   explicit SleepingStage(std::chrono::microseconds forward) : forward_(forward) {}
@@ -64,7 +64,7 @@ class SleepingStage : public SplitBackwardStep {
 // All stages' spans of one batch. Processes of one machine share their clock.
 PipelineTimeline Measure(ProcessGroup& group, PipelineParallel& pipeline, const PipelineSchedule& schedule,
                          std::chrono::milliseconds forward) {
-  // A chunk is a part of a stage. One step stands for all: there is nothing in it.
+  // A chunk is a part of a stage. One step stands for all chunks, because it has no content.
   SleepingStage step(std::chrono::microseconds(forward) / schedule.chunks);
   pipeline.run(schedule, std::vector<PipelineStep*>(static_cast<std::size_t>(schedule.chunks), &step));
   const std::size_t count = step.spans().size(), stages = group.ranks().size();
@@ -101,7 +101,7 @@ void Print(Cell& cell) {
               ideal, 100 * (measured / ideal - 1));
 }
 
-// What one of `stages` processes does; the first one prints.
+// The work of one of `stages` processes; the first one prints.
 void RunStage(int stage, int stages, const tuttiUniqueId& id, std::chrono::milliseconds forward) {
   tuttiComm_t comm = nullptr;
   check(tuttiCommInitRank(&comm, stages, id, stage));
@@ -120,7 +120,7 @@ void RunStage(int stage, int stages, const tuttiUniqueId& id, std::chrono::milli
       cells.push_back({get_schedule(name, stages, microbatches, ChunksOf(name, kChunks))});
     }
   }
-  // One batch of each in turn, so that what else the machine does meets them all.
+  // Runs one batch of each in turn, so that other load on the machine affects all alike.
   for (int batch = 0; batch < kBatches; ++batch) {
     for (auto& cell : cells) {
       auto& pipeline = cell.schedule.chunks == 1 ? whole : interleaved;
@@ -130,7 +130,7 @@ void RunStage(int stage, int stages, const tuttiUniqueId& id, std::chrono::milli
   if (stage == 0) std::ranges::for_each(cells, Print);
 }
 
-// In a process of its own. The first stage makes the id, and writes it into the pipe for each of the others.
+// Runs in a separate process. The first stage makes the id, and writes it into the pipe for each of the others.
 int StageProcess(int stage, int stages, const std::array<int, 2>& pipe, std::chrono::milliseconds forward) {
   try {
     tuttiUniqueId id{};
@@ -139,7 +139,7 @@ int StageProcess(int stage, int stages, const std::array<int, 2>& pipe, std::chr
     for (int other = 1; stage == 0 && other < stages; ++other) {
       if (write(pipe[1], &id, sizeof id) != kSize) throw Error(tuttiSystemError, "the id could not be written");
     }
-    close(pipe[1]);  // so that nobody waits for an id that cannot come
+    close(pipe[1]);  // so that no stage waits for an id that cannot come
     if (stage != 0 && read(pipe[0], &id, sizeof id) != kSize) throw Error(tuttiSystemError, "no id came");
     RunStage(stage, stages, id, forward);
     return 0;
@@ -165,14 +165,14 @@ int MeasurePipelineOf(int stages, std::chrono::milliseconds forward) {
 
 int MeasureAll(std::chrono::milliseconds forward) {
   std::printf("| p | m | schedule | bubble measured | by the formula | difference |\n|---|---|---|---|---|---|\n");
-  std::fflush(stdout);  // else every child would print it, too
+  std::fflush(stdout);  // otherwise every child would print it, too
   for (const int stages : {2, 4}) {
     if (const int status = MeasurePipelineOf(stages, forward); status != 0) return status;
   }
   return 0;
 }
 
-// The four of docs/parallel_pipeline.md, each with a forward of a whole stage for a unit of time.
+// The four schedules of docs/parallel_pipeline.md, with one stage's forward as the unit of time.
 int DrawAll(int stages, int microbatches, int chunks) {
   std::vector<PipelineChart> charts;
   for (const char* name : kSchedules) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts one process a rank on this machine, as torchrun would, and waits for all of them.
+# Starts one process per rank on this machine, as torchrun would, and waits for all of them.
 #   run.sh RANKS PROGRAM [ARGUMENTS]
 set -euo pipefail
 if [ $# -lt 2 ]; then
@@ -8,7 +8,7 @@ if [ $# -lt 2 ]; then
 fi
 ranks=$1
 shift
-# Below the ports that the system hands out by itself (32768 and up).
+# Below the ports that the system assigns by itself (32768 and up).
 export WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1 MASTER_PORT=${MASTER_PORT:-$((20000 + RANDOM % 12000))}
 pids=()
 for ((rank = 0; rank < ranks; ++rank)); do

@@ -1,6 +1,6 @@
-// What the forms for tensors save: all-gather, reduce-scatter and all-to-all along a dimension that is not the
-// outermost one, straight from place to place, beside packing, the plain collective and unpacking. In turn, in one run;
-// the median of the slowest rank's times.
+// Measures what the tensor collectives save: all-gather, reduce-scatter and all-to-all along a dimension that is not
+// the outermost one, directly on strided data, against packing, the plain collective and unpacking. Alternates both in
+// one run, and takes the median of the slowest rank's times.
 //   examples/run.sh RANKS tensor_layouts [COLUMNS [REPEATS [MOST_MIB]]]     floats of a rank's row: 1024, 9, 128
 #include <tutti/tutti.h>
 
@@ -30,12 +30,12 @@ void Check(tuttiResult_t result) {
   std::exit(EXIT_FAILURE);
 }
 
-// [rows, columns] of a row-major matrix that has `all_columns`.
+// [rows, columns] of a row-major matrix with `all_columns` columns.
 tuttiTensorLayout_t Matrix(std::size_t rows, std::size_t columns, std::size_t all_columns) {
   return {2, {rows, columns}, {all_columns, 1}};
 }
 
-// Between a matrix of `blocks` columns of blocks and the blocks one behind the other.
+// Converts between a matrix whose rows hold `blocks` blocks and the blocks one after the other.
 void Pack(const float* matrix, float* packed, std::size_t rows, std::size_t columns, std::size_t blocks) {
   for (std::size_t b = 0; b < blocks; ++b) {
     for (std::size_t r = 0; r < rows; ++r) {
@@ -58,7 +58,7 @@ struct Comparison {
   const std::vector<float>* result;
 };
 
-// Microseconds of the slowest rank.
+// The slowest rank's time in microseconds.
 double Time(const std::function<void()>& call) {
   Check(tuttiBarrier(comm, nullptr));
   const auto begin = Clock::now();
@@ -121,8 +121,8 @@ int main(int argc, char** argv) {
     for (std::size_t i = 0; i < other.size(); ++i)
       other[i] = static_cast<float>((3 * i + static_cast<std::size_t>(rank)) % 89);
     const auto part_layout = Matrix(rows, columns, columns), whole_layout = Matrix(rows, n * columns, n * columns);
-    // A share of the rows with all columns, and all rows with a share of the columns: Ulysses' exchange and its way
-    // back.
+    // A share of the rows with all columns, and all rows with a share of the columns: Ulysses' exchange and its
+    // reverse.
     const std::size_t piece = part_rows * columns;
     const auto by_rows = Matrix(part_rows, n * columns, n * columns),
                by_columns = Matrix(n * part_rows, columns, columns);

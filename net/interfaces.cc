@@ -112,7 +112,7 @@ std::vector<InterfaceAddress> LocalInterfaces() {
 int SpeedOf(const std::string& interface) {
   int speed = 0;
   std::ifstream("/sys/class/net/" + interface + "/speed") >> speed;
-  return std::max(speed, 0);  // -1: unknown, and so is what cannot be read
+  return std::max(speed, 0);  // -1: unknown; 0: could not be read
 }
 
 bool HasDevice(const std::string& interface) {

@@ -1,4 +1,4 @@
-// Which of this machine's addresses other ranks should use: TUTTI_SOCKET_IFNAME and TUTTI_SOCKET_FAMILY.
+// Chooses this machine's addresses that other ranks should use: TUTTI_SOCKET_IFNAME and TUTTI_SOCKET_FAMILY.
 //
 // Thread-safety: pure functions, except LocalInterfaces and Resolve, which ask the system and are safe to call
 // anywhere.
@@ -19,8 +19,8 @@ struct InterfaceFilter {
   bool exact = false;
   std::vector<std::string> names;
 
-  // Throws tuttiInvalidArgument for lists without a name and for names that no interface can have. `variable`: whose
-  // value it is, where that is another of the same form. `longest`: characters of a name.
+  // Throws tuttiInvalidArgument for lists without a name and for names that no interface can have. `variable`: the
+  // setting, where another one has the same form. `longest`: characters of a name.
   static InterfaceFilter Parse(std::string_view text, std::string_view variable = "TUTTI_SOCKET_IFNAME",
                                std::size_t longest = 15);
   bool Accepts(std::string_view interface) const;
@@ -39,16 +39,15 @@ std::vector<InterfaceAddress> LocalInterfaces();
 // A unique id has room for this many of each family.
 inline constexpr std::size_t kMaxAddressesPerFamily = 2;
 
-// Mbit/s, as the system says; 0 where it does not (loopback, some virtual interfaces).
+// Mbit/s, as the system reports; 0 where it does not (loopback, some virtual interfaces).
 int SpeedOf(const std::string& interface);
-// There is hardware (or a hypervisor's) behind it; not so for loopback and veths.
+// Whether hardware (or a hypervisor's) is behind the interface; not so for loopback and veths.
 bool HasDevice(const std::string& interface);
 
 // At most kMaxAddressesPerFamily of each family, best first: in the order of the list when interfaces are chosen by
 // name, else real interfaces before container bridges, and loopback only when there is nothing else. IPv4 before IPv6.
-// Link-local addresses are left out: they mean something else on the next machine.
-// `family`: "inet", "inet6" or "" (both). Throws tuttiInvalidUsage naming the settings and what there is when none
-// fits.
+// Link-local addresses are left out: they mean something else on the next machine. `family`: "inet", "inet6" or ""
+// (both). Throws tuttiInvalidUsage naming the settings and the available interfaces when none fits.
 std::vector<InterfaceAddress> ChooseInterfaces(const std::vector<InterfaceAddress>& interfaces, std::string_view ifname,
                                                std::string_view family);
 // The addresses alone.

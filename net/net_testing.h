@@ -32,7 +32,7 @@ inline std::uint16_t FreePort(bool v6 = false) {
   return LocalAddress(Listen(SocketAddress::Loopback(v6, 0)).socket).port;
 }
 
-// Runs fn(rank) in a thread for each rank; what each threw, by rank.
+// Runs fn(rank) in a thread for each rank; returns what each threw, by rank.
 inline std::vector<std::optional<Error>> RunRanks(const std::vector<int>& ranks, const std::function<void(int)>& fn) {
   std::vector<std::optional<Error>> errors(ranks.size());
   std::vector<std::thread> threads;

@@ -94,7 +94,7 @@ std::string ProcText(const SocketAddress& address) {
   return fmt::format("{}:{:04X}", text, address.port);
 }
 
-// The same from a list of all connections, where there are no diagnostics.
+// Likewise from a list of all connections, where there are no diagnostics.
 Found ReadProc(const char* path, const Ends& ends) {
   std::ifstream list(path);
   if (!list) return {};
@@ -121,7 +121,7 @@ SocketAddress Mapped(const SocketAddress& address) {
   return mapped;
 }
 
-// The connection was reset: the kernel keeps it in no list any more.
+// Whether the connection was reset: the kernel then keeps it in no list.
 bool IsReset(const Socket& socket) {
   tcp_info info{};
   socklen_t size = sizeof info;
@@ -177,8 +177,8 @@ PeerUser UserOfTcpPeer(const Socket& socket) {
   if (!loopback && (theirs.mine.ip != theirs.other.ip || theirs.mine.v6 != theirs.other.v6)) return {};
   const auto owner = OwnerOf(theirs, socket);
   if (owner.how == Found::How::found) return Judge(owner.user);
-  // On an address of this machine that is not loopback, a router may have turned a connection round, so that the other
-  // end has another address. There the job has a secret.
+  // At a non-loopback address of this machine, a router may have turned a connection round, so that the other end has
+  // another address. There the job has a secret.
   if (!loopback) return {};
   if (owner.how != Found::How::unknown) return gone;
   return Refuse(

@@ -1,6 +1,6 @@
-// Which user of this machine is at the other end of a connection. The kernel answers that before a byte from the peer
-// is believed. For a Unix socket it does so by SO_PEERCRED, for a TCP connection inside this machine by the owner of
-// the socket at the other end (the kernel's socket diagnostics, or /proc/net/tcp).
+// Finds which user of this machine is at the other end of a connection. The kernel answers that before a byte from the
+// peer is believed: for a Unix socket by SO_PEERCRED, for a TCP connection inside this machine by the owner of the
+// socket at the other end (the kernel's socket diagnostics, or /proc/net/tcp).
 //
 // Ranks of one machine belong to one user, unless TUTTI_ALLOW_OTHER_USERS says otherwise.
 //

@@ -19,8 +19,8 @@
 namespace tutti {
 namespace {
 
-// All ranks of a big job may knock in the same millisecond; a dropped SYN costs a second. The kernel lowers it to its
-// own limit (net.core.somaxconn).
+// All ranks of a big job may connect in the same millisecond; a dropped SYN costs a second. The kernel lowers this to
+// its own limit (net.core.somaxconn).
 constexpr int kBacklog = 4096;
 // A silent host is given up after 10 + 4 * 5 = 30 seconds, the library's promise for remote ranks.
 constexpr int kKeepIdleSeconds = 10;
@@ -60,7 +60,7 @@ void SetOption(const Socket& socket, int level, int name, int value) {
   [[maybe_unused]] const int status = setsockopt(socket.fd(), level, name, &value, sizeof(value));
 }
 
-// Asks for an answer after so many idle seconds, and then so often, so long apart, before the connection ends.
+// Asks for an answer after `idle` idle seconds, then `probes` times, `interval` apart, before the connection ends.
 void SetProbes(const Socket& socket, int idle, int interval, int probes) {
   SetOption(socket, IPPROTO_TCP, TCP_KEEPIDLE, idle);
   SetOption(socket, IPPROTO_TCP, TCP_KEEPINTVL, interval);

@@ -69,7 +69,7 @@ class Socket {
   int fd() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
   void Close();
-  // Ends the connection or the listening for everybody, also for copies that a fork has left in other processes.
+  // Ends the connection or the listening for all holders, also for copies that a fork has left in other processes.
   void Shutdown() const;
 
  private:
@@ -82,10 +82,10 @@ struct ListenResult {
 };
 // Port 0: the system chooses. The IPv6 wildcard also takes IPv4 connections.
 ListenResult Listen(const SocketAddress& address);
-// On as many of them as can be. `error`: why not on all of them. None if a port is taken on one: half a service on a
-// port would split those who look for it.
+// Listens on as many of the addresses as possible. `error`: why not on all of them. Returns none if a port is taken on
+// one: half a service on a port would split its clients.
 std::vector<Socket> ListenOn(const std::vector<SocketAddress>& addresses, int& error);
-// Likewise. Throws tuttiSystemError if on none; `who` cannot, for the message.
+// Likewise. Throws tuttiSystemError if none can listen; the message says that `who` cannot.
 std::vector<Socket> ListenOnAll(const std::vector<SocketAddress>& addresses, std::string_view who);
 // REQUIRES: an open socket of either family.
 SocketAddress LocalAddress(const Socket& socket);
@@ -103,10 +103,10 @@ struct ConnectResult {
   int error = 0;
 };
 ConnectResult StartConnect(const SocketAddress& address);
-// 0: connected. Also refuses a socket that met itself, which TCP allows when nobody listens on a local port.
+// 0: connected. Also refuses a socket that met itself, which TCP allows on a local port without a listener.
 int ConnectError(const Socket& socket);
 
-// From now on the system ends the connection, while it is idle, when the other end's has not answered for about
+// Makes the system end the connection, while it is idle, when the other end's system has not answered for about
 // `silence`.
 void KeepAlive(const Socket& socket, Deadline::Milliseconds silence);
 
@@ -120,7 +120,7 @@ IoResult SendSome(const Socket& socket, std::span<const std::byte> bytes);
 IoResult ReceiveSome(const Socket& socket, std::span<std::byte> bytes);
 
 enum class Wake { event, deadline, cancelled };
-// Waits for an event, the deadline, or *cancel (looked at every kCancelPeriod); cancel may be null. Events win over the
+// Waits for an event, the deadline, or `cancel` (checked every kCancelPeriod; may be unset). Events win over the
 // deadline, cancellation wins over both.
 Wake Wait(std::span<pollfd> fds, Deadline deadline, Cancellation cancel = {});
 

@@ -1,7 +1,7 @@
 // Numbers and texts as bytes, little-endian, for everything the bootstrap sends.
 //
 // A reader never reads past its input: the first missing byte makes it fail for good, and from then on every read gives
-// zeros. So a parser reads all its fields and asks once, at the end, whether they were there.
+// zeros. So a parser reads all its fields and checks once, at the end, whether they were there.
 //
 // Thread-safety: none needed; one thread per object.
 #pragma once
@@ -22,7 +22,7 @@ inline std::span<const std::byte> BytesOf(std::string_view text) { return std::a
 
 class ByteWriter {
  public:
-  // Room ahead, so that what is written is not left behind in outgrown memory.
+  // Reserves room, so that no written data is left behind in outgrown memory.
   void Reserve(std::size_t size) { bytes_.reserve(size); }
   // Writes into this memory from now on, from its beginning.
   void Reuse(std::vector<std::byte> memory) {

@@ -1,4 +1,4 @@
-// Pages whose code tests run: it compiles, and does what they check.
+// Pages whose code the tests run: it compiles, and passes their checks.
 #include <fmt/format.h>
 
 #include <fstream>
@@ -12,7 +12,7 @@ namespace {
 
 enum class Of { page, source };
 
-// Without indentation and empty ones; of a page only what is between ```cpp and ```.
+// Lines without indentation, and no empty ones; of a page only those between ```cpp and ```.
 std::vector<std::string> LinesOfCode(const std::string& path, Of what) {
   std::vector<std::string> lines;
   std::ifstream file(path);

@@ -1,4 +1,4 @@
-// What this room's tests share.
+// Shared by the tests of this folder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace tutti::parallel {
 
-// `call` throws an Error of that code whose message contains each of `words`.
+// Whether `call` throws an Error of that code whose message contains each of `words`.
 inline ::testing::AssertionResult Throws(const std::function<void()>& call, tuttiResult_t code,
                                          const std::vector<std::string>& words) {
   try {
@@ -33,7 +33,7 @@ inline ::testing::AssertionResult Throws(const std::function<void()>& call, tutt
   return ::testing::AssertionFailure() << "nothing was thrown";
 }
 
-// From -1 to 1; equal seeds give equal values everywhere.
+// Values from -1 to 1; equal seeds give equal values everywhere.
 inline std::vector<float> RandomFloats(std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<float> values(count);
@@ -41,7 +41,7 @@ inline std::vector<float> RandomFloats(std::size_t count, unsigned seed) {
   return values;
 }
 
-// What lies in host memory.
+// The values of a tensor in host memory.
 inline std::vector<float> FloatsOf(const Tensor& tensor) { return {tensor.floats(), tensor.floats() + tensor.count()}; }
 
 }  // namespace tutti::parallel

@@ -23,9 +23,9 @@ constexpr double kBottom = 56;
 // Okabe and Ito's colours, which people with any colour vision can tell apart.
 constexpr std::array<std::string_view, 9> kColours = {"#D55E00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9",
                                                       "#E69F00", "#000000", "#F0E442", "#999999"};
-// Of a line with more points than this they are not marked.
+// The points of a line with more points than this are not marked.
 constexpr std::size_t kMarkedPoints = 64;
-// More curves than colours: the further ones are dashed.
+// If there are more curves than colours, the further ones are dashed.
 struct Pen {
   std::string_view colour;
   std::string_view dashes;
@@ -59,7 +59,7 @@ Range Decades(const Range& values) {
   return range;
 }
 
-// Steps of 1, 2 or 5 times a power of ten, that few of them reach `high`.
+// Steps of 1, 2 or 5 times a power of ten, so that few of them reach `high`.
 double TickStep(double high) {
   constexpr double kMost = 8;
   const double power = std::pow(10, std::floor(std::log10(high / kMost)));
@@ -101,7 +101,7 @@ class Drawing {
                      pen.colour);
     }
   }
-  // What is drawn from Begin to End lies so much lower.
+  // Everything that is drawn from Begin to End lies this much lower.
   void BeginLower(double by) { fmt::format_to(out(), "<g transform=\"translate(0 {:.1f})\">\n", by); }
   void EndLower() { text_ += "</g>\n"; }
   std::string Finish() { return text_ + "</svg>\n"; }

@@ -29,7 +29,7 @@ struct Chart {
 
 std::string Draw(const Chart& chart);
 
-// Text with the five characters escaped that mean something in XML.
+// Escapes the five characters that have a meaning in XML.
 std::string EscapeXml(const std::string& text);
 
 }  // namespace tutti

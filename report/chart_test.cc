@@ -50,7 +50,7 @@ TEST(Chart, ManyNamesTakeAnotherLineAndManyPointsAreNotMarked) {
   EXPECT_FALSE(svg.select_node("//text[text()='80']").node().empty());  // the axis is not logarithmic
 }
 
-// The panels lie below as many lines of names as there are, and curves of one colour are told apart.
+// The panels lie below all lines of names, and curves of one colour can be told apart.
 TEST(Chart, MoreNamesAndCurvesThanThereAreLinesAndColours) {
   const auto draw = [](int curves) {
     Chart chart{"", {{"losses"}}, "step", false, false};

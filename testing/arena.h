@@ -1,4 +1,4 @@
-// Memory for tests that call collectives: plain, or tuttiMemAlloc's and registered, or a GPU's.
+// Memory for tests that call collectives: plain, tuttiMemAlloc's and registered, or a GPU's.
 //
 // Thread-safety: an Arena belongs to one rank.
 #pragma once
@@ -11,13 +11,13 @@
 
 namespace tutti::testing {
 
-// A rank's send and receive memory, for one case after the other.
+// A rank's send and receive memory, reused by one case after the other.
 class Arena {
  public:
   enum class Kind { plain, allocated, device };
-  // `bytes` is the most that a buffer holds; allocated memory comes from tuttiMemAlloc.
+  // `bytes` is each buffer's capacity; allocated memory comes from tuttiMemAlloc.
   Arena(Kind kind, std::size_t bytes);
-  // A GPU's; allocated memory of a thread that has one is the GPU's, too.
+  // GPU memory. If the thread has a GPU, allocated memory is the GPU's, too.
   Arena(const Gpu& gpu, std::size_t bytes, Kind kind = Kind::device);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -27,7 +27,7 @@ class Arena {
   void Register(tuttiComm_t comm);
   void Deregister(tuttiComm_t comm);
 
-  // Copies the test's bytes to one of the two buffers, and from it.
+  // Copies the test's bytes into one of the two buffers, and out of it.
   void Put(std::byte* buffer, const std::vector<std::byte>& bytes) const;
   std::vector<std::byte> Get(const std::byte* buffer, std::size_t bytes) const;
 

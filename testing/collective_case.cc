@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kGuardBytes = 128;
 constexpr std::byte kGuard{0xa5};
 
-// Sizes at which an implementation could go wrong by one: of lines, inline slots, chunks and blocks.
+// Sizes that expose off-by-one errors at the ends of lines, inline slots, chunks and blocks.
 constexpr std::array<std::size_t, 22> kCounts = {
     0, 1, 2, 3, 7, 12, 13, 63, 65, 255, 363, 364, 365, 1000, 4099, 9999, 16383, 16384, 16385, 100003, 262147, 1048577};
 
@@ -34,7 +34,7 @@ std::int64_t Mixed(std::uint32_t seed, std::size_t a, std::size_t b) {
   return static_cast<std::int64_t>(x >> 33);
 }
 
-// The inputs of a case: small whole numbers that no partial result of the operator takes out of the type's exact range.
+// A case's inputs: small whole numbers that keep every partial result in the type's exact range.
 class Inputs {
  public:
   Inputs(const Case& which, int nranks)
@@ -89,14 +89,14 @@ class Inputs {
   bool reduces_;
 };
 
-// A stretch of the output and what must stand there.
+// A range of the output, and its expected values.
 struct Expected {
   std::size_t begin;
   std::size_t count;
-  std::function<std::int64_t(std::size_t)> value;  // by place in the stretch
+  std::function<std::int64_t(std::size_t)> value;  // by position in the range
 };
 
-// What one rank gives and gets. Elements that no stretch covers must not change.
+// One rank's input and output. Elements outside all ranges must not change.
 struct Part {
   std::size_t send_count = 0;
   std::size_t receive_count = 0;
@@ -104,7 +104,7 @@ struct Part {
   std::optional<std::size_t> in_place_at = {};  // element of the larger buffer where the smaller one lies
 };
 
-// The v-forms' counts, with holes of an element between blocks where displacements allow them.
+// The v-forms' counts, with gaps of one element between blocks where displacements allow them.
 struct Blocks {
   std::vector<std::size_t> counts, places;
   std::size_t end = 0;
@@ -158,7 +158,7 @@ class Runner {
     arena.Put(arena.send(), wanted_send);
     arena.Put(arena.receive(), wanted_receive);
 
-    // What memory must look like afterwards: as before, but for the output.
+    // The memory expected afterwards: unchanged except for the output.
     const bool output_in_send = in_place && larger == arena.send();
     auto& wanted = output_in_send ? wanted_send : wanted_receive;
     const std::size_t output_at = static_cast<std::size_t>(receive - (output_in_send ? arena.send() : arena.receive()));
@@ -174,7 +174,7 @@ class Runner {
       return fmt::format("{}: {}: {}", case_.Describe(), tuttiGetErrorString(result), tuttiGetLastError(comm));
     }
     const auto sent = arena.Get(arena.send(), send_span), received = arena.Get(arena.receive(), receive_span);
-    // In place, the rest of a larger input is the library's scratch.
+    // In place, the library may use the rest of a larger input as scratch.
     const bool scratch = output_in_send && SendBytes() > ReceiveBytes() && Reduces(case_.what);
     if (scratch) {
       for (std::size_t i = shift; i < shift + SendBytes(); ++i) {
@@ -271,7 +271,7 @@ class Runner {
         }
         part_ = {sends_.end, receives_.end, {}, std::nullopt};
         for (int r = 0; r < n_; ++r) {
-          // Where in the sender's buffer this rank's block begins.
+          // Where this rank's block begins in the sender's buffer.
           std::size_t begin = case_.seed % 2;
           for (int to = 0; to < rank_; ++to) begin += UnevenCount(case_, r, to) + case_.seed % 2;
           Expect(receives_.places[static_cast<std::size_t>(r)], receives_.counts[static_cast<std::size_t>(r)],
@@ -385,7 +385,7 @@ std::vector<Case> MixedCases(std::uint32_t seed, int how_many, int nranks, std::
     const auto allowed =
         static_cast<std::size_t>(std::upper_bound(kCounts.begin(), kCounts.end(), fits - 5) - kCounts.begin());
     c.count = kCounts[pick(allowed)];
-    // Large ones cost much and teach little each.
+    // Large counts cost much, and each finds little.
     if (c.count > 20'000 && pick(4) != 0) c.count = kCounts[pick(19)];
     c.count = std::min(c.count, fits - 5);
     if (IsV(c.what)) c.in_place = c.in_place && c.what != What::alltoall_v;

@@ -1,5 +1,5 @@
 // One call of one collective with inputs whose result is exactly predictable, made on all ranks alike and checked
-// against a plain reference: every output element, guard bytes around every buffer, and that inputs stay as they were.
+// against a plain reference: every output element, guard bytes around every buffer, and unchanged inputs.
 //
 // Thread-safety: value types.
 #pragma once
@@ -46,17 +46,17 @@ struct Case {
   std::string Describe() const;
 };
 
-// Runs the case on this rank. Empty, or what went wrong. `synchronize` waits for what `stream` was given; by default
-// tuttiStreamSynchronize.
+// Runs the case on this rank. Returns an empty string, or what went wrong. `synchronize` waits for the work of
+// `stream`; by default tuttiStreamSynchronize.
 using Synchronize = std::function<tuttiResult_t(tuttiStream_t)>;
 std::string RunCase(const Case& which, int rank, int nranks, tuttiComm_t comm, tuttiStream_t stream, Arena& arena,
                     const Synchronize& synchronize = nullptr);
 
-// How many elements of this rank's output RunCase compares.
+// The number of elements of this rank's output that RunCase compares.
 std::size_t ElementsCompared(const Case& which, int rank, int nranks);
 
 // `how_many` cases, the same on every rank: all collectives in turn; types, operators, counts, roots and places mixed.
-// No buffer of them has more than `most_bytes`.
+// No buffer exceeds `most_bytes`.
 std::vector<Case> MixedCases(std::uint32_t seed, int how_many, int nranks, std::size_t most_bytes);
 
 }  // namespace tutti::testing

@@ -1,4 +1,4 @@
-// What tests on memory of a GPU share: a rank with all it needs, and a fixture that skips where there is no GPU.
+// Shared by tests on GPU memory: a rank with all it needs, and a fixture that skips tests without a GPU.
 //
 // Thread-safety: a DeviceRank belongs to its rank.
 #pragma once
@@ -47,7 +47,7 @@ class DeviceRank {
   Comm comm_;
 };
 
-// No test without a driver. Asked in a process of its own: this one is to be forked, and a driver does not like that.
+// Skips tests without a driver. A separate process checks this, because drivers do not tolerate the fork of this one.
 class Device : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -58,7 +58,7 @@ class Device : public ::testing::Test {
     if (notes == std::vector<std::string>{"none"}) GTEST_SKIP() << "there is neither a GPU nor its stand-in";
     stand_in_ = notes == std::vector<std::string>{"the stand-in"};
   }
-  // A GPU cannot be told to be old or small, or what a dead handle does to its driver.
+  // Only the stand-in can be told to be old or small, or what a dead handle does to the driver.
   bool stand_in_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Elements of every datatype from small whole numbers, for exactly predictable results. Knows nothing of the library's
+// Elements of every datatype from small whole numbers, for exactly predictable results. Independent of the library's
 // own conversions.
 //
 // Thread-safety: pure functions.
@@ -48,7 +48,7 @@ struct SmallFloat {
   }
   // Nearest finite value, ties to even. REQUIRES: value rounds to a finite one.
   std::uint32_t Encode(double value) const {
-    // Magnitudes grow with their codes, so the nearest is found by halving.
+    // Magnitudes grow with their codes, so bisection finds the nearest.
     const double magnitude = std::fabs(value);
     std::uint32_t low = 0, high = (1U << sign_bit()) - 1;
     while (!std::isfinite(Decode(high))) --high;
@@ -75,7 +75,7 @@ constexpr const SmallFloat* SmallFloatOf(tuttiDataType_t type) {
   }
 }
 
-// The codes of the whole numbers that a test uses, by table: halving a million times would be slow.
+// The codes of a test's whole numbers, by table, because a million bisections would be slow.
 inline std::uint32_t CodeOf(const SmallFloat& format, std::int64_t value) {
   struct Table {
     const SmallFloat* format;
@@ -134,7 +134,7 @@ void FillElements(tuttiDataType_t type, void* at, std::size_t count, Value&& val
   }
 }
 
-// A value that a C caller may pass although the enumeration has no name for it.
+// A value without a name in the enumeration, which a C caller may still pass.
 template <typename Enum>
 Enum Odd(int value) {
   Enum odd;

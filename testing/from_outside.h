@@ -1,4 +1,4 @@
-// What tests of settings and files have in common: files that go away, and refusals that every rank hears.
+// Shared by tests of settings and files: temporary files, and refusals that reach every rank.
 //
 // Thread-safety: a File belongs to its test; functions as RunRanks.
 #pragma once
@@ -13,7 +13,7 @@ namespace tutti::testing {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-// A file that goes away with the test.
+// A file that is deleted with this object.
 class File {
  public:
   explicit File(const std::string& text);
@@ -30,7 +30,7 @@ std::string TextOf(const std::string& path);
 // tuttiCommDescribeLastOperation.
 std::string LastOperation(tuttiComm_t comm);
 
-// All ranks fail to join with tuttiInvalidArgument and hear `words`.
+// All ranks fail to join with tuttiInvalidArgument and a message that contains `words`.
 void ExpectRefusal(int ranks, const Environment& environment, const std::vector<std::string>& words);
 
 }  // namespace tutti::testing

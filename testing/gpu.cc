@@ -93,7 +93,7 @@ tuttiResult_t Gpu::Synchronize(tuttiStream_t stream) const {
 }
 
 void Gpu::BeginCapture(tuttiStream_t stream, Capture mode) const {
-  Call("cuStreamBeginCapture_v2", stream, static_cast<int>(mode));  // CUstreamCaptureMode has them in this order
+  Call("cuStreamBeginCapture_v2", stream, static_cast<int>(mode));  // in the order of CUstreamCaptureMode
 }
 
 void Gpu::CopyAsync(std::byte* to, const std::byte* from, std::size_t bytes, tuttiStream_t stream) const {

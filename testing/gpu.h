@@ -1,5 +1,5 @@
-// A GPU as a test's rank uses it, by the driver's own interface, loaded at run time: a real one, or the stand-in
-// (testing/fake_cuda) where there is none.
+// A GPU as a test's rank uses it, through the driver's own interface, loaded at run time: a real one, or the stand-in
+// (testing/fake_cuda) if there is none.
 //
 // Thread-safety: a Gpu belongs to the thread that made it.
 #pragma once
@@ -13,19 +13,19 @@ namespace tutti::testing {
 
 class Gpu {
  public:
-  // Is there a driver and a device?
+  // Whether there is a driver and a device.
   static bool Exists();
-  // Is it the one that test settings (TUTTI_STANDIN_...) reach?
+  // Whether it is the one that test settings (TUTTI_STANDIN_...) configure.
   static bool IsStandIn();
 
-  // The device's primary context becomes this thread's current one. `ordinal` counts on round the devices there are.
+  // Makes the device's primary context current in this thread. `ordinal` wraps around the number of devices.
   explicit Gpu(int ordinal);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
   int ordinal() const { return ordinal_; }
-  // Memory of the GPU alone; or that the host can read and write, too.
+  // Memory of the GPU alone, or memory that the host can also access.
   std::byte* Allocate(std::size_t bytes) const;
   std::byte* AllocateShared(std::size_t bytes) const;
   void Free(std::byte* memory) const;
@@ -33,22 +33,22 @@ class Gpu {
   void Put(std::byte* to, const void* from, std::size_t bytes) const;
   void Get(void* to, const std::byte* from, std::size_t bytes) const;
 
-  // Streams, graphs: a test fails if the driver refuses.
+  // Streams and graphs. A test fails if the driver refuses.
   tuttiStream_t NewStream() const;
   void DestroyStream(tuttiStream_t stream) const;
   // Success, or tuttiUnhandledCudaError.
   tuttiResult_t Synchronize(tuttiStream_t stream) const;
-  enum class Capture { global, thread_local_only };  // whom the driver forbids what a capture cannot take
+  enum class Capture { global, thread_local_only };  // threads that the driver forbids unsafe calls
   void BeginCapture(tuttiStream_t stream, Capture mode = Capture::thread_local_only) const;
-  // What was captured, ready to be launched.
+  // The captured graph, ready to launch.
   void* EndCapture(tuttiStream_t stream) const;
   void LaunchGraph(void* graph, tuttiStream_t stream) const;
-  // In the stream's order.
+  // In stream order.
   void CopyAsync(std::byte* to, const std::byte* from, std::size_t bytes, tuttiStream_t stream) const;
-  // Loads the module, and launches its kernel with one struct for a parameter.
+  // Loads the module, and launches its kernel with one struct as its parameter.
   void Launch(const void* image, const char* kernel, unsigned blocks, unsigned threads, void* parameter,
               tuttiStream_t stream) const;
-  // `to` of `from`'s stream: what comes after in `to` waits for what is in `from` now.
+  // Makes later work in `to` wait for the present work in `from`.
   void Follow(tuttiStream_t to, tuttiStream_t from) const;
 
  private:

@@ -16,10 +16,10 @@
 #include <mutex>
 #include <thread>
 
-// Present when the address sanitizer is. A rank leaves by _exit, so its leaks are looked for by hand.
+// Present if the address sanitizer is. A rank exits by _exit, so it runs the leak check explicitly.
 extern "C" int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
-// Read by the thread sanitizer. A rank leaves by _exit, so it does not join the thread that served its rendezvous. Some
-// tests' children of fork() make threads.
+// Read by the thread sanitizer. A rank exits by _exit, so it does not join the thread that served its rendezvous. In
+// some tests, children of fork() create threads.
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() {
   return "report_thread_leaks=0:die_after_fork=0";
 }
@@ -100,7 +100,7 @@ void RunOneRank(int rank, int size, Board& board, Sender& sender, bool alone, co
       !alone);
   ::testing::TestPartResultArray results;
   {
-    // Alone in its process, a rank answers for threads of its own, too.
+    // A rank that is alone in its process also reports failures in its own threads.
     const Reporter reporter(alone ? Reporter::INTERCEPT_ALL_THREADS : Reporter::INTERCEPT_ONLY_CURRENT_THREAD,
                             &results);
     try {
@@ -122,7 +122,7 @@ void RunOneRank(int rank, int size, Board& board, Sender& sender, bool alone, co
                             const std::function<void(Rank&)>& body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
-  setenv("TUTTI_SOCKET_IFNAME", "=lo", 1);  // tests keep to this machine
+  setenv("TUTTI_SOCKET_IFNAME", "=lo", 1);  // tests use only loopback
   {
     Sender sender(fd);
     if (ranks_here == 1) {
@@ -155,7 +155,7 @@ Process Start(int first_rank, int ranks_here, int size, Board& board, const RunO
   return {pid, ends[0], first_rank};
 }
 
-// Reads from all processes until each has closed its pipe or time is up. True: all are done.
+// Reads from all processes until each has closed its pipe or time is up. Returns whether all are done.
 bool Collect(std::vector<Process>& processes, std::chrono::steady_clock::time_point end) {
   for (;;) {
     std::vector<pollfd> entries;
@@ -182,7 +182,7 @@ bool Collect(std::vector<Process>& processes, std::chrono::steady_clock::time_po
   }
 }
 
-// Memory of all processes that are forked later.
+// Memory shared with all processes that are forked later.
 struct Unmap {
   void operator()(Board* board) const { munmap(board, sizeof(Board)); }
 };

@@ -1,8 +1,8 @@
 // Runs a test's body as several ranks: forked processes, or threads of one forked process. The test's own process never
-// touches the library and stays single-threaded, so every test starts from nothing and can be killed at any moment.
+// uses the library and stays single-threaded, so every test starts fresh and can be killed at any moment.
 //
-// EXPECT_* and ASSERT_* work inside the body: failures travel to the test's process and are reported there with their
-// rank. A rank that dies unexpectedly, or is not done in time, is a failure, too; nothing is left running.
+// EXPECT_* and ASSERT_* work inside the body: their failures are sent to the test's process, which reports them with
+// their rank. A rank that dies unexpectedly, or exceeds its time, is a failure, too; nothing keeps running.
 //
 // Thread-safety: RunRanks is for one thread. A Rank belongs to its thread.
 #pragma once
@@ -21,8 +21,8 @@
 
 namespace tutti::testing {
 
-// The sanitizers do not know a process that forks while it has several threads: ThreadSanitizer ends a child that
-// starts one, and AddressSanitizer's own locks may be held in the child for ever.
+// The sanitizers do not support a fork from a multi-threaded process: ThreadSanitizer ends a child that starts a
+// thread, and AddressSanitizer's own locks may stay locked in the child forever.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 inline constexpr bool kForksBesideThreads = false;
 #else
@@ -30,7 +30,7 @@ inline constexpr bool kForksBesideThreads = true;
 #endif
 inline constexpr char kNoForkBesideThreads[] = "the sanitizer does not know forks of a process with threads";
 
-// A communicator that is destroyed at the end of its scope.
+// A communicator that is destroyed when it leaves its scope.
 class Comm {
  public:
   Comm() = default;
@@ -48,8 +48,8 @@ class Comm {
   tuttiComm_t handle_ = nullptr;
 };
 
-// Memory that all ranks of a test share: how they meet before they have a communicator, and what they tell each other
-// beside it. The kernel zeroes it.
+// Memory that all ranks of a test share, to meet before they have a communicator and to exchange data besides it. The
+// kernel zeroes it.
 struct Board {
   struct Id {
     std::atomic<bool> ready;
@@ -71,14 +71,14 @@ class Rank {
   bool threads() const { return threads_; }
   Board& board() const { return board_; }
 
-  // Joins all ranks of the test into a communicator. `which` tells the communicators of one test apart; rank 0 opens
+  // Joins all ranks of the test into a communicator. `which` distinguishes the communicators of one test; rank 0 opens
   // it.
   Comm Join(tuttiConfig_t* config = nullptr, int which = 0) const;
   // The id that rank 0 made.
   tuttiUniqueId IdOf(int which = 0) const;
   // Waits for all ranks, without the library.
   void Meet();
-  // Text for the test's process.
+  // Sends text to the test's process.
   void Note(std::string text) const { note_(std::move(text)); }
 
  private:
@@ -92,22 +92,22 @@ class Rank {
 
 struct RunOptions {
   bool threads = false;                                               // ranks are threads of one process
-  std::chrono::seconds limit{60};                                     // then whoever still runs is killed
+  std::chrono::seconds limit{60};                                     // after this, processes that still run are killed
   std::vector<std::pair<std::string, std::string>> environment = {};  // set before the library is used
-  std::vector<int> may_die = {};                                      // ranks whose end by a signal is no failure
+  std::vector<int> may_die = {};                                      // ranks whose death by a signal is no failure
 };
 
-// What became of a rank.
+// The outcome of one rank.
 struct Outcome {
   bool finished = false;  // the body returned
   std::vector<std::string> notes;
 };
 
 std::vector<Outcome> RunRanks(int size, const std::function<void(Rank&)>& body, const RunOptions& options = {});
-// One rank, for what needs no peers.
+// Runs one rank, for tests without peers.
 Outcome RunAlone(const std::function<void()>& body, const RunOptions& options = {});
 
-// The process dies by SIGKILL after `delay`, whatever it is doing then.
+// Kills this process by SIGKILL after `delay`, whatever it is doing then.
 void KillThisProcessAfter(std::chrono::microseconds delay);
 // Nanoseconds of the monotonic clock, which all processes share.
 std::int64_t MonotonicNs();
@@ -117,11 +117,11 @@ std::int64_t MonotonicNs();
 // `result` is `wanted`, and the message contains each of `words`.
 ::testing::AssertionResult Fails(tuttiResult_t result, tuttiResult_t wanted,
                                  const std::vector<std::string>& words = {});
-// A sum of everybody's data, in place.
+// The sum of all ranks' data, in place.
 tuttiResult_t AllReduce(tuttiComm_t comm, std::vector<float>& data);
 int RankIn(tuttiComm_t comm);
 int SizeOf(tuttiComm_t comm);
-// Waits for a non-blocking communicator; what it ended in.
+// Waits for a non-blocking communicator; returns its final state.
 tuttiResult_t Await(tuttiComm_t comm);
 
 }  // namespace tutti::testing

@@ -1,4 +1,4 @@
-// Takes rights from a rank's process, to run it as users do. For forked processes of a test; nothing can be taken back.
+// Drops a rank process's privileges, to run it as users do. For forked test processes, because nothing can be regained.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@ namespace tutti::testing {
 inline constexpr unsigned kNobody = 65534;
 
 bool IsRoot();
-// This process goes on as another user, without capabilities. REQUIRES: IsRoot().
+// Continues as another user, without capabilities. REQUIRES: IsRoot().
 void BecomeNobody();
-// ... as an ordinary user with the usual limits: 1,024 descriptors, 64 KiB of locked memory. If the process is not
-// root's, its user stays.
+// Continues as an ordinary user with the usual limits: 1,024 descriptors, 64 KiB of locked memory. A process that is
+// not root's keeps its user.
 void BecomeOrdinaryUser();
 // From now on these system calls fail with EPERM, as under a container's filter.
 void Forbid(const std::vector<long>& system_calls);

@@ -1,5 +1,5 @@
-// The forms for tensors on random shapes, dimensions and strides, against loops over indices: in host memory, or in a
-// GPU's.
+// Checks the tensor collectives with random shapes, dimensions and strides against loops over indices, in host or GPU
+// memory.
 //
 // Thread-safety: everything here belongs to one rank.
 #pragma once
@@ -30,7 +30,7 @@ inline void ForEachIndex(const Index& shape, const std::function<void(const Inde
   }
 }
 
-// Where calls find their tensors. By default in memory of the host, without a stream.
+// Where the tensors of calls lie: by default in host memory, without a stream.
 struct Where {
   Arena* gpu_memory = nullptr;  // of `gpu`
   const Gpu* gpu = nullptr;
@@ -52,7 +52,7 @@ struct TypeOf<double> {
   static constexpr auto kValue = tuttiFloat64;
 };
 
-// A tensor in memory of its own: dimensions in any order, with gaps, some elements behind where memory begins.
+// A tensor in its own memory: dimensions in any order, with gaps, starting a few elements into the memory.
 template <typename T>
 class Tensor {
  public:
@@ -63,7 +63,7 @@ class Tensor {
     Index order(this->shape.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     if (random() % 3 == 0) std::shuffle(order.begin(), order.end(), random);
-    // Gaps of a vector's length leave vectors where they are.
+    // Gaps of a vector's length keep vectors aligned.
     const std::size_t gap = random() % 3 == 0 ? 16 : 1;
     std::size_t stride = random() % 8 == 0 ? 2 : 1;
     for (std::size_t d = order.size(); d-- > 0;) {
@@ -76,7 +76,7 @@ class Tensor {
     memory.assign(origin_ + stride + 1, kUntouched);
   }
 
-  // Elements from the first one to this.
+  // The index's offset from the first element, in elements.
   std::size_t PlaceOf(const Index& index) const {
     std::size_t place = 0;
     for (std::size_t d = 0; d < index.size(); ++d) place += index[d] * layout.strides[d];
@@ -84,7 +84,7 @@ class Tensor {
   }
   T& operator[](const Index& index) { return memory[origin_ + PlaceOf(index)]; }
 
-  // What is in it now, for a call: where its first element is.
+  // Passes the present contents to a call; returns the address of the first element.
   T* ForCall(const Where& where, bool receives) {
     if (where.gpu_memory == nullptr) return memory.data() + origin_;
     bytes_ = receives ? where.gpu_memory->receive() : where.gpu_memory->send();
@@ -92,12 +92,12 @@ class Tensor {
     where.gpu->Put(bytes_, memory.data(), memory.size() * sizeof(T));
     return reinterpret_cast<T*>(bytes_) + origin_;
   }
-  // What the call has left.
+  // Fetches the contents after a call.
   void AfterCall(const Where& where) {
     if (where.gpu_memory != nullptr) where.gpu->Get(memory.data(), bytes_, memory.size() * sizeof(T));
   }
 
-  // Everything else in the tensor's memory is as it was.
+  // Expects these elements, and everything else in the tensor's memory unchanged.
   void ExpectIs(const std::function<T(const Index&)>& wanted) {
     auto rest = memory;
     int wrong = 0;
@@ -123,7 +123,7 @@ struct Trial {
   std::size_t dim, other_dim;
 };
 
-// The same on all ranks. Now and then a long one, which takes several chunks; `most` elements.
+// The same on all ranks. Some have a long dimension, which takes several chunks. A block has at most `most` elements.
 inline Trial MakeTrial(unsigned seed, std::size_t most) {
   std::mt19937 random(seed);
   Trial trial{Index(1 + random() % 4), 0, 0};
@@ -131,7 +131,7 @@ inline Trial MakeTrial(unsigned seed, std::size_t most) {
   trial.dim = random() % trial.block.size();
   trial.other_dim = random() % trial.block.size();
   if (random() % 3 == 0) trial.block[random() % trial.block.size()] *= 400 + random() % 400;
-  // Rows of vectors.
+  // Rows of whole vectors.
   if (random() % 4 == 0) trial.block.back() = (1 + random() % 3) * 16;
   while (CountOf(trial.block) > most) {
     auto& longest = *std::max_element(trial.block.begin(), trial.block.end());
@@ -145,7 +145,7 @@ inline Index Times(Index shape, std::size_t dim, int ranks) {
   return shape;
 }
 
-// The rank whose block has `index` along `dim`; `index` becomes one in the block.
+// Returns the rank whose block contains `index` along `dim`, and makes `index` relative to that block.
 inline int Owner(Index& index, std::size_t dim, const Index& block) {
   const auto owner = index[dim] / block[dim];
   index[dim] %= block[dim];
@@ -167,13 +167,13 @@ class TensorForms {
  private:
   static constexpr auto kType = TypeOf<T>::kValue;
 
-  // What rank `rank` has at `index` of what it sends. Sums of it are exact, or wrap.
+  // Rank `rank`'s input at `index`. Sums are exact, or wrap.
   static std::int64_t Value(int rank, const Index& index) {
     std::size_t value = static_cast<std::size_t>(rank) + 1;
     for (const auto i : index) value = value * 31 + i;
     return static_cast<std::int64_t>(value % 100'003);
   }
-  // As often as a type of few bits wraps.
+  // Wraps as often as a type of few bits does.
   static T Wrapped(std::int64_t value) { return static_cast<T>(value); }
   T Own(const Index& index) const { return Wrapped(Value(self_.rank(), index)); }
   std::size_t Before(const Trial& trial) const {
@@ -205,7 +205,7 @@ class TensorForms {
     };
     receive.ExpectIs(wanted);
     send.ExpectIs([&](const Index& index) { return Own(index); });
-    // In place: what is sent is a part of what is received.
+    // In place: the input is a part of the output.
     Tensor<T> both(receive.shape, random);
     Index first(trial.block.size());
     first[trial.dim] = Before(trial);
@@ -238,7 +238,7 @@ class TensorForms {
     };
     receive.ExpectIs(wanted);
     send.ExpectIs([&](const Index& index) { return Own(index); });
-    // In place: what is received is a part of what is sent. (Of the other parts nothing is promised.)
+    // In place: the output is a part of the input. (The library promises nothing about the other parts.)
     Tensor<T> both(send.shape, random);
     Fill(both);
     Index first(trial.block.size());

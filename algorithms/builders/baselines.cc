@@ -50,7 +50,7 @@ Schedule BuildAllToAllBroadcast(const Question& question) {
   Lane send;
   for (const int q : Others(question.rank, n)) send.steps.push_back(MakeStep(0, {Scaled(0)}, {To(q)}));
   Step sum = Finally(MakeStep(0, ContributionsInRankOrder(question.rank, n, 0, From), {Out(0)}));
-  // In place, the sum overwrites what must have left.
+  // In place, the sum overwrites the contribution, which must have left.
   sum.after = {{0, static_cast<std::int16_t>(n - 2)}};
   Lane add;
   Append(add.steps, std::move(sum));

@@ -30,7 +30,7 @@ class Node {
     return children;
   }
 
-  // Everybody below, nearest first, and the child each is reached through.
+  // All ranks below, nearest first, and the child through which each is reached.
   struct Descendant {
     int rank;
     int child;
@@ -55,7 +55,7 @@ class Node {
   int root_;
 };
 
-// Largest subtree first. What one step cannot write is taken from the output by the next.
+// Largest subtree first. Children that one step cannot write to get the output from the next step.
 std::vector<Step> Broadcast(const Node& node) {
   std::vector<Step> steps = {MakeStep(0, {node.is_root() ? In(0) : From(node.parent())}, {Out(0)})};
   std::vector<int> children = node.children();
@@ -74,7 +74,7 @@ std::vector<Step> Reduce(const Node& node) {
   return {step};
 }
 
-// Up goes what is nearest first: mine, then what my children had ready first.
+// Nearest first: this rank's block, then those that the children had ready first.
 std::vector<Step> Gather(const Node& node, int rank) {
   const auto destination = [&](int block) { return node.is_root() ? Out(block) : To(node.parent()); };
   std::vector<Step> steps = {MakeStep(rank, {In(rank)}, {destination(rank)})};
@@ -84,7 +84,7 @@ std::vector<Step> Gather(const Node& node, int rank) {
   return steps;
 }
 
-// Down goes what has farthest to go first, mine last.
+// Farthest first, this rank's own block last.
 std::vector<Step> Scatter(const Node& node, int rank) {
   const auto source = [&](int block) { return node.is_root() ? In(block) : From(node.parent()); };
   std::vector<Step> steps = {MakeStep(rank, {source(rank)}, {Out(rank)})};

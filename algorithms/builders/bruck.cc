@@ -29,7 +29,7 @@ std::vector<Step> AllGather(int rank, int n) {
 }
 
 // A block for the rank at distance i travels the powers of two in i, the smallest first. On the way it lies in
-// scratch[i] of whoever has it.
+// scratch[i] of the rank that has it.
 class AllToAll {
  public:
   AllToAll(int rank, int n) : rank_(rank), n_(n), here_(n) {
@@ -45,7 +45,7 @@ class AllToAll {
   std::vector<Step> steps() && { return std::move(steps_); }
 
  private:
-  // Blocks have one length, whichever names it.
+  // All blocks have one length, so any of them may name it.
   void Move(std::vector<Operand> reads, std::vector<Operand> writes) {
     steps_.push_back(MakeStep(rank_, std::move(reads), std::move(writes)));
   }
@@ -60,7 +60,7 @@ class AllToAll {
       return;
     }
     // In place, the block from distance i behind replaces the one for the same rank, which is n - i in front. If that
-    // has not left yet, it waits aside.
+    // one has not left yet, it moves to scratch.
     Operand& replaced = here_[n_ - i];
     if (replaced.place == Place::input) {
       Move({replaced}, {Scratch(n_ - i)});
@@ -84,7 +84,7 @@ Schedule BuildBruck(const Question& question) {
                              ChannelOf(Lane{exchange ? AllToAll(rank, n).steps() : AllGather(rank, n)}));
   schedule.scratch_blocks = exchange ? n : 0;
   schedule.reference_safe = true;
-  // In place, an all-to-all overwrites what a slow peer may still have to read.
+  // In place, an all-to-all overwrites data that a slow peer may still have to read.
   schedule.reference_safe_in_place = !exchange;
   return schedule;
 }

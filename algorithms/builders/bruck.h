@@ -1,4 +1,4 @@
-// Bruck: in round k everybody sends to one rank at distance 2^k, and ceil(log2 nranks) rounds do for any number of
+// Bruck: in round k every rank sends to one rank at distance 2^k; ceil(log2 nranks) rounds suffice for any number of
 // ranks. Every block travels in a slot of its own.
 //
 // Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient Algorithms for All-to-All Communications in Multiport

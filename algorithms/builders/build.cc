@@ -29,7 +29,7 @@ constexpr unsigned Forms(Collectives... collectives) {
 
 struct Entry {
   Builder build = nullptr;
-  unsigned forms = 0;                  // of which collectives, by Bit
+  unsigned forms = 0;                  // the collectives that it has forms of, by Bit
   Symmetry symmetry = Symmetry::none;  // where there is no root
 };
 
@@ -52,7 +52,7 @@ constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
     {BuildTwoLevelTree, Forms(all_reduce, broadcast, reduce)},
     {BuildParameterServer, Forms(all_reduce, broadcast, reduce)},
     {BuildAllToAllBroadcast, Forms(all_reduce)},
-    {},  // whose schedules come from a file (program.h)
+    {},  // its schedules come from a file (program.h)
     {BuildRecursiveDoubling, Forms(all_reduce), Symmetry::exchange},
 }};
 
@@ -60,7 +60,7 @@ constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
 
 std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const Question& question) {
   if (!Supports(algorithm, question.collective, question.nranks)) return std::nullopt;
-  // Alone, every algorithm is the same copy.
+  // With one rank, every algorithm is the same copy.
   Schedule schedule = question.nranks == 1 ? BuildDirect(question) : kAlgorithms[algorithm].build(question);
   schedule.algorithm = algorithm;
   return schedule;
@@ -68,7 +68,7 @@ std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const Question& questi
 
 bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks) {
   if (algorithm < 0 || algorithm >= tuttiNumAlgorithms || nranks < 1) return false;
-  // Who reduces everybody's contribution at once can only do so with so many.
+  // A rank that reduces all contributions at once is limited to kMaxReads of them.
   const bool at_once = algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot;
   if (at_once && IsReducing(collective) && nranks > kMaxReads) return false;
   if (algorithm == tuttiAlgorithmGrouped && nranks > kMaxGroupedRanks) return false;

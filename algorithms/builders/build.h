@@ -11,13 +11,13 @@
 
 namespace tutti {
 
-// What is to be scheduled, for whom.
+// The schedule that is wanted, and the rank that it is for.
 struct Question {
   Collective collective;
   int rank;
   int nranks;
   int root = 0;
-  int channels = 1;  // ring and direct repeat their schedule on so many; trees use a multiple of their own
+  int channels = 1;  // ring and direct repeat their schedule this often; trees use a multiple of their own
   const Arrangement* where = nullptr;  // null: all on one node, rings in the order of ranks
   bool posts = true;                   // every rank can read every other's posts: they are on one host
 };
@@ -26,23 +26,23 @@ struct Question {
 // nullopt: the algorithm has no form of this collective at this size (Bruck is for all-gather, ...).
 std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const Question& question);
 
-// Every algorithm that has a form of it, the same on all ranks. REQUIRES: collective is scheduled.
+// Whether the algorithm has a form of the collective, the same on all ranks. REQUIRES: collective is scheduled.
 bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks);
 
-// It is nothing without posts.
+// Whether the algorithm works only with posts.
 bool NeedsPosts(tuttiAlgorithm_t algorithm);
 
 // How the ranks' schedules resemble each other (ensemble.h).
 enum class Symmetry { none, rotation, exchange };
 Symmetry SymmetryOf(tuttiAlgorithm_t algorithm, Collective collective);
 
-// Its channels go around Arrangement::rings, each around its own.
+// Whether its channels go around Arrangement::rings, each around its own.
 bool FollowsRings(tuttiAlgorithm_t algorithm);
 
-// All-to-all in which blocks pass through third ranks: they must all have one length, so there is no pairwise form.
+// Whether an all-to-all's blocks pass through third ranks: they must all have one length, so it has no pairwise form.
 bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective);
 
-// Only there to be compared with (baselines.h): never chosen unless forced.
+// Whether it serves only for comparison (baselines.h): never chosen unless forced.
 bool IsBaseline(tuttiAlgorithm_t algorithm);
 
 // How many of a fabric's channels a schedule takes for each channel that the question asks for: channels it makes,

@@ -73,7 +73,7 @@ TEST(Build, SaysWhatIsOnlyToCompareWith) {
   EXPECT_FALSE(IsBaseline(tuttiAlgorithmTwoLevel));
 }
 
-// What a fabric must have for a schedule is its channels' connections.
+// A fabric must have the connections of all channels of a schedule.
 TEST(Build, KnowsHowManyChannelsOfAFabricAScheduleTakes) {
   for (const auto algorithm : kAlgorithms) {
     if (algorithm == tuttiAlgorithmProgram) continue;
@@ -85,7 +85,7 @@ TEST(Build, KnowsHowManyChannelsOfAFabricAScheduleTakes) {
   }
 }
 
-// No step asks more of an executor than it must be able to do, at any size.
+// No step exceeds the limits that executors must support, at any size.
 TEST(Build, StepsKeepToTheLimits) {
   for (const auto algorithm : kAlgorithms) {
     for (int c = 0; c < kScheduledCollectives; ++c) {

@@ -99,7 +99,7 @@ Channel BuildChannel(const Question& question) {
   }
 }
 
-// One block where everybody's whole buffer meets everybody's; else one block per rank.
+// One block where all ranks' whole buffers are combined; else one block per rank.
 int BlocksOf(const Question& question) {
   switch (question.collective) {
     case Collective::all_reduce:
@@ -109,7 +109,7 @@ int BlocksOf(const Question& question) {
   }
 }
 
-// In place, an all-reduce or all-to-all overwrites what a slow peer may still have to read.
+// In place, an all-reduce or all-to-all overwrites data that a slow peer may still have to read.
 bool ReferenceSafeInPlace(const Question& question) {
   return question.nranks == 1 ||
          (question.collective != Collective::all_reduce && question.collective != Collective::all_to_all);

@@ -1,5 +1,5 @@
-// Direct: every rank meets every other one without a detour. One-shot: everybody posts everything and reduces all of it
-// itself - one trip. Inside a host this is flat copy-in / copy-out through shared slots.
+// Direct: every rank meets every other one without a detour. One-shot: every rank posts everything and reduces all of
+// it itself, in one trip. Inside a host this is flat copy-in / copy-out through shared slots.
 #pragma once
 
 #include "algorithms/builders/build.h"

@@ -24,7 +24,7 @@ std::vector<Operand> ToChildren(const TreeNode& node) {
   return operands;
 }
 
-// What the node's children have and what it has itself, handed to the parent or, at the root, to the world.
+// Sums the children's data and the node's own, for the parent or, at the root, for `destinations_at_root`.
 Step Up(const TreeNode& node, std::vector<Operand> destinations_at_root) {
   std::vector<Operand> reads = FromChildren(node);
   reads.push_back(Scaled(0));

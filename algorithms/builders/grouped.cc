@@ -30,7 +30,7 @@ Channel AllReduce(int rank, int n) {
   std::vector<Operand> partial_sums;
   for (int leader = 0; leader < n; leader += size) partial_sums.push_back(leader == rank ? Out(0) : Post(leader));
   Step reduce = Finally(MakeStep(0, std::move(partial_sums), {Out(0)}));
-  reduce.after = {{0, 0}};  // a first rank's own sum must be there, and in place a member's contribution be gone
+  reduce.after = {{0, 0}};  // a first rank's sum must be there; in place, a member's contribution must be gone
   return {{std::move(give), Lane{{std::move(reduce)}}}};
 }
 

@@ -1,5 +1,5 @@
-// The lanes of one rank of a two-level schedule while they are written: which rails it serves, whom it gives to and
-// takes from on its node.
+// The lanes of one rank of a two-level schedule under construction: the rails that it serves, and the ranks of its node
+// that it gives to and takes from.
 //
 // Thread-safety: none; one owner.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace tutti {
 
-// Between the ranks of a node (two_level.h).
+// Connections between the ranks of a node (two_level.h).
 inline constexpr int kGiving = 0;
 inline constexpr int kResults = 1;
 inline constexpr int kNodeConnections = 2;
@@ -29,26 +29,26 @@ class NodeLanes {
   int Server(int rail) const { return rails_.Server(node_, rail); }
   bool Serves(int rail) const { return Server(rail) == rank_; }
 
-  // This rank's contribution, to whoever serves the rail.
+  // Gives this rank's contribution to the rank that serves the rail.
   void Give(int rail, int block) { give_.push_back(MakeStep(block, {Scaled(block)}, {By(kGiving, To(Server(rail)))})); }
-  // A root's data, likewise.
+  // Gives a root's data, likewise.
   void GiveWhole(int rail, int block) {
     give_.push_back(MakeStep(block, {In(block)}, {Out(block), By(kGiving, To(Server(rail)))}));
   }
-  // Everybody's on this node.
+  // The contributions of all ranks of this node.
   std::vector<Operand> Given(int block) const {
     std::vector<Operand> reads = {Scaled(block)};
     for (const int local : others_) reads.push_back(By(kGiving, From(local)));
     return reads;
   }
 
-  // A result of a rail that this rank serves: to everybody else on the node, but not to `except`.
+  // Sends a result of a rail that this rank serves to all other ranks of the node, but not to `except`.
   void AddResults(std::vector<Operand>& writes, int except = -1) const {
     for (const int local : others_) {
       if (local != except) writes.push_back(By(kResults, To(local)));
     }
   }
-  // One of a rail that another rank serves.
+  // Takes a result of a rail that another rank serves.
   void Take(int rail, int block) { take_.push_back(MakeStep(block, {By(kResults, From(Server(rail)))}, {Out(block)})); }
 
   void Up(Step step) { Append(up_, std::move(step)); }

@@ -8,10 +8,10 @@
 namespace tutti {
 namespace {
 
-// In turn t, node k and node t - k (modulo nodes) exchange: both ways in the same turn, so that in place, where a block
-// must be gone before another comes into its place, nobody waits for a later turn. A node that is its own partner
-// exchanges within itself. Where the partner is larger, several of its ranks use one rail's server here: they come one
-// after the other, as in `Senders`.
+// In turn t, node k and node t - k (modulo nodes) exchange both ways. In place, a block must be gone before another
+// comes into its place; exchanging both ways in one turn spares ranks from waiting for a later one. A node that is its
+// own partner exchanges within itself. Where the partner is larger, several of its ranks use one rail's server here,
+// one after the other, as in `senders`.
 class Exchange {
  public:
   Exchange(const Question& question, const Rails& rails)
@@ -42,7 +42,7 @@ class Exchange {
   static constexpr int kScatterLane = 0;
   static constexpr int kSendLane = 1;
 
-  // Blocks have one length, whichever names it.
+  // All blocks have one length, so any of them may name it.
   Step Move(Operand read, Operand write) const { return MakeStep(rank_, {read}, {write}); }
   // In place, the block for q lies where the one from q goes.
   void Receive(std::vector<Step>& steps, Operand read, int q) {
@@ -69,7 +69,7 @@ class Exchange {
     }
   }
 
-  // What this rank's rails bring from the partner, to those it is for.
+  // Hands what this rank's rails bring from the partner to the destination ranks.
   void HandOut(int partner) {
     const auto& senders = rails_.RanksOn(partner);
     const auto& locals = rails_.RanksOn(node_);
@@ -86,7 +86,7 @@ class Exchange {
     }
   }
 
-  // What comes by way of others on this node.
+  // Collects what arrives through other ranks of this node.
   void Collect(int partner) {
     const auto& senders = rails_.RanksOn(partner);
     for (int i = 0; i < static_cast<int>(senders.size()); ++i) {
@@ -98,7 +98,7 @@ class Exchange {
   const Rails& rails_;
   int rank_;
   int node_;
-  std::vector<After> sent_;  // by whom a block is for: the step that reads it from the input
+  std::vector<After> sent_;  // by a block's destination rank: the step that reads the block from the input
   std::vector<Step> scatter_, send_, collect_;
 };
 

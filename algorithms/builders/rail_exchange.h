@@ -1,5 +1,5 @@
-// Two-level all-to-all: what goes to another node travels over its sender's rail to that rail's server there, which
-// hands it to whom it is for. So nodes exchange over as many pairs as they have ranks, not over all pairs.
+// Two-level all-to-all: data for another node travels over its sender's rail to that rail's server there, which hands
+// it to the destination rank. So nodes exchange over as many pairs as they have ranks, not over all pairs.
 #pragma once
 
 #include "algorithms/builders/rails.h"

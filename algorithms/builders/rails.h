@@ -1,4 +1,4 @@
-// Nodes and the rails between them. Rail j connects one rank of every node: the j-th one, or, where a node has fewer
+// Nodes and the rails between them. Rail j connects one rank of every node: the j-th one, or, on a node with fewer
 // ranks than the largest, rank j modulo their number, which then serves several rails.
 //
 //     node 0:  0   1   2   3   4       five rails; the second node's
@@ -20,19 +20,19 @@ class Rails {
   explicit Rails(const Question& question);
 
   int nodes() const { return static_cast<int>(ranks_on_.size()); }
-  // As many as the largest node has ranks.
+  // The number of ranks of the largest node.
   int rails() const { return rails_; }
-  // As many as the smallest node has ranks: of so many rails in a row, nobody serves two.
+  // The number of ranks of the smallest node: of this many consecutive rails, no rank serves two.
   int width() const { return width_; }
 
   const std::vector<int>& RanksOn(int node) const { return ranks_on_[node]; }
   int Server(int node, int rail) const { return ranks_on_[node][rail % ranks_on_[node].size()]; }
   int NodeOf(int rank) const { return node_of_[rank]; }
-  // A rank's place among the ranks of its node; the first rail that it serves.
+  // A rank's place among the ranks of its node, which is the first rail that it serves.
   int IndexOf(int rank) const;
 
  private:
-  Arrangement alone_;  // of no use if the question has an arrangement
+  Arrangement alone_;  // unused if the question has an arrangement
   const std::vector<std::vector<int>>& ranks_on_;
   const std::vector<int>& node_of_;
   int rails_ = 0;

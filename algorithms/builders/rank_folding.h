@@ -1,6 +1,6 @@
 // How algorithms for powers of two serve other numbers of ranks: the largest power of two of ranks is active, numbered
-// 0..active-1. With n - active ranks too many, the first of them are pairs: 2i is folded into 2i + 1, which is active
-// number i and works for both.
+// 0..active-1. For the n - active surplus ranks, the first ranks form as many pairs: 2i is folded into 2i + 1, which is
+// active number i and works for both.
 //
 // Thread-safety: value type.
 #pragma once

@@ -41,7 +41,7 @@ std::vector<int> FoldOrder(const RankFolding& fold, int active_rank) {
   return order;
 }
 
-// The order in which an active rank has everybody's blocks when doubling, its own (and its folded one's) first.
+// The order in which an active rank gets all ranks' blocks when doubling, its own (and its folded one's) first.
 std::vector<int> UnfoldOrder(const RankFolding& fold, int active_rank) {
   const int number = fold.NumberOf(active_rank);
   std::vector<int> order = fold.Blocks(number, 1);
@@ -102,7 +102,7 @@ class ActiveRank {
     }
   }
 
-  // An all-reduce has room for partial sums where the result will be.
+  // An all-reduce keeps partial sums where the result will be.
   Operand PartialSum(int block) const { return collective_ == Collective::all_reduce ? Out(block) : Scratch(block); }
 
   // Where a finished block belongs.
@@ -117,7 +117,7 @@ class ActiveRank {
   int folded_;
   int number_;
   const RankFolding& fold_;
-  std::vector<std::vector<Operand>> held_;  // while halving: what this rank's sum of a block consists of
+  std::vector<std::vector<Operand>> held_;  // while halving: the operands of this rank's sum of a block
   std::vector<Step> steps_;
 };
 

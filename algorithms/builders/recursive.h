@@ -3,8 +3,8 @@
 // block travels in a slot of its own.
 //
 // Rabenseifner, "Optimization of Collective Reduction Operations" (2004); Thakur, Rabenseifner and Gropp, "Optimization
-// of Collective Communication Operations in MPICH" (2005). Where nranks is no power of two, each rank too many is
-// folded into a neighbour first, which works for both.
+// of Collective Communication Operations in MPICH" (2005). Where nranks is no power of two, each surplus rank is first
+// folded into a neighbour, which works for both.
 #pragma once
 
 #include "algorithms/builders/build.h"

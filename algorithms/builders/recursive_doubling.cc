@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-// What is exchanged is one block: everything.
+// The one block that is exchanged: everything.
 constexpr int kAll = 0;
 
 // A sum that is the same expression on both sides of an exchange: the lower rank's part first.
@@ -24,7 +24,7 @@ Channel ActiveRank(int rank, const RankFolding& fold) {
   if (folded != -1) sum.insert(sum.begin(), From(folded));  // the lower one
   for (int distance = 1; distance < fold.active(); distance *= 2) {
     const int partner = fold.RankOf(fold.NumberOf(rank) ^ distance);
-    // Summed on its way to the partner, and kept for when the partner's comes. One's own input needs no keeping.
+    // The sum goes to the partner, and is kept until the partner's arrives. The rank's own input needs no copy.
     std::vector<Operand> places = {To(partner)};
     if (sum.size() > 1) places.push_back(Out(kAll));
     const Operand kept = sum.size() > 1 ? Out(kAll) : Scaled(kAll);
@@ -50,7 +50,7 @@ Schedule BuildRecursiveDoubling(const Question& question) {
   const int rank = question.rank;
   Channel channel = fold.IsFolded(rank) ? FoldedRank(rank + 1) : ActiveRank(rank, fold);
   Schedule schedule = Answer(question, tuttiAlgorithmRecursiveDoubling, 1, std::move(channel));
-  // A sum is overwritten by the next one, whether the partner has read it or not: it has to travel in its slot.
+  // The next sum overwrites this one even if the partner has not read it, so it has to travel in its slot.
   schedule.reference_safe = false;
   return schedule;
 }

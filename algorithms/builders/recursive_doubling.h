@@ -1,9 +1,9 @@
-// Recursive doubling: partners at distance 1, 2, 4, ... exchange all that they have summed so far, so that everybody
-// has everything after log2(n) exchanges. It moves log2(n) times the message, and nobody waits oftener than that: for
-// small messages where one costs much, as between hosts.
+// Recursive doubling: partners at distance 1, 2, 4, ... exchange all that they have summed so far, so that every rank
+// has everything after log2(n) exchanges. It moves log2(n) times the message, and no rank waits more often than that:
+// this suits small messages where a wait is expensive, as between hosts.
 //
 // Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH" (2005). Where nranks
-// is no power of two, each rank too many is folded into a neighbour first.
+// is no power of two, each surplus rank is first folded into a neighbour.
 #pragma once
 
 #include "algorithms/builders/build.h"

@@ -23,7 +23,7 @@ std::vector<int> OrderOf(const Question& question, int channel) {
   return order;
 }
 
-// Where a rank stands on the ring, and who, or whose block, is `k` places behind it.
+// A rank's place on the ring, and the rank (or its block) `k` places behind it.
 struct Position {
   Position(std::vector<int> ring, int self)
       : rank(self),
@@ -41,7 +41,7 @@ struct Position {
   int place;
 };
 
-// Block b sets out behind rank b and comes home to rank b with everybody's contribution added on the way:
+// Block b starts at the rank after b and returns to rank b with every rank's contribution added on the way:
 //
 //     rank 0       rank 1       rank 2            n = 3, time runs down
 //     send 2       send 0       send 1
@@ -61,7 +61,7 @@ std::vector<Step> ReduceAround(const Position& at, std::vector<Operand> destinat
   return steps;
 }
 
-// Once a rank has sent its own block on, the others come by, the nearest first. The last one has been everywhere.
+// After a rank has sent its own block, the others come by, the nearest first. The last one has been everywhere.
 void CollectAround(const Position& at, std::vector<Step>& steps) {
   for (int k = 1; k < at.n; ++k) {
     const int block = at.Behind(k);
@@ -84,14 +84,14 @@ std::vector<Step> AllGather(const Position& at) {
   return steps;
 }
 
-// From the root on, until the rank whose next one is the root again.
+// From the root along the ring to the rank before the root.
 std::vector<Step> Broadcast(const Position& at, int root) {
   Step step = MakeStep(0, {at.rank == root ? In(0) : From(at.previous())}, {Out(0)});
   if (at.next() != root) step.writes.push_back(To(at.next()));
   return {step};
 }
 
-// From the rank behind the root on, until the root.
+// From the rank after the root along the ring to the root.
 std::vector<Step> Reduce(const Position& at, int root) {
   if (at.previous() == root) return {MakeStep(0, {Scaled(0)}, {To(at.next())})};
   const std::vector<Operand> sum = {From(at.previous()), Scaled(0)};
@@ -118,7 +118,7 @@ Schedule BuildRing(const Question& question) {
   Schedule schedule = Answer(question, tuttiAlgorithmRing, chain ? 1 : question.nranks, {});
   for (int c = 0; c < question.channels; ++c) schedule.channels[c] = ChannelOf(Lane{StepsFor(question, c)});
   schedule.reference_safe = true;
-  // A block's result comes to a rank only after everybody has read that rank's contribution to it.
+  // A block's result comes to a rank only after every rank has read that rank's contribution to it.
   schedule.reference_safe_in_place = true;
   return schedule;
 }

@@ -1,4 +1,4 @@
-// Ring: everybody sends to the next rank and receives from the previous one, so each link carries each byte at most
+// Ring: every rank sends to the next rank and receives from the previous one, so each link carries each byte at most
 // twice and all links are busy all the time: bandwidth-optimal, and nranks trips long.
 //
 // Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations" (2009). Broadcast and

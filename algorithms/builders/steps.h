@@ -1,4 +1,4 @@
-// The small words that builders share.
+// Helpers that the builders share.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -24,8 +24,8 @@ inline Step Finally(Step step) {
   return step;
 }
 
-// Adds the step, as several where it has more operands than one may have: partial sums wait in scratch[0], and what one
-// step cannot write is taken from the output by the next. REQUIRES: the schedule has scratch[0], which only this lane
+// Adds the step, split where it has more operands than one may have: partial sums wait in scratch[0], and a step passes
+// on from the output what the one before could not write. REQUIRES: the schedule has scratch[0], which only this lane
 // uses, if there may be more than kMaxReads reads; more than kMaxWrites writes begin with the block's output.
 inline void Append(std::vector<Step>& steps, Step step) {
   const auto limit = [](int most) { return static_cast<std::ptrdiff_t>(most); };
@@ -49,14 +49,14 @@ inline void Append(std::vector<Step>& steps, Step step) {
 // x modulo n, never negative: blocks and ranks on a circle of n.
 constexpr int Around(int x, int n) { return ((x % n) + n) % n; }
 
-// Everybody else, starting behind oneself, which spreads the first meetings over all pairs.
+// All other ranks, starting after `rank`, which spreads the first meetings over all pairs.
 inline std::vector<int> Others(int rank, int n) {
   std::vector<int> others;
   for (int i = 1; i < n; ++i) others.push_back((rank + i) % n);
   return others;
 }
 
-// What everybody else is to read: one post, or as many slots, sent by `connection`.
+// Sends to all other ranks: one post, or a slot to each by `connection`.
 inline void AppendForAll(Lane& lane, int block, const Operand& from, int rank, int n, bool posts, int connection = 0) {
   if (posts) {
     lane.steps.push_back(MakeStep(block, {from}, {Post(rank)}));
@@ -65,8 +65,8 @@ inline void AppendForAll(Lane& lane, int block, const Operand& from, int rank, i
   for (const int q : Others(rank, n)) lane.steps.push_back(MakeStep(block, {from}, {By(connection, To(q))}));
 }
 
-// All contributions to one block, in rank order: one and the same expression over ranks 0..n-1 wherever it is computed.
-// `theirs` (From or Post) says how the others' contributions arrive.
+// All contributions to one block in rank order: the same expression over ranks 0..n-1 wherever it is computed. `theirs`
+// (From or Post) says how the others' contributions arrive.
 inline std::vector<Operand> ContributionsInRankOrder(int rank, int n, int block, Operand (*theirs)(int)) {
   std::vector<Operand> reads;
   for (int q = 0; q < n; ++q) reads.push_back(q == rank ? Scaled(block) : theirs(q));

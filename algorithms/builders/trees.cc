@@ -54,7 +54,7 @@ std::array<TreeNode, kTrees> DoubleTree(int rank, int nranks) {
   return {first, Renamed(SearchTree(Around(rank - 1, nranks), nranks), on)};
 }
 
-// Likewise, but 0 - the root, after turning the numbers - stays what it is and only 1..n-1 change names.
+// Likewise, but 0 (the root, after rotating the numbers) stays what it is and only 1..n-1 change names.
 std::array<TreeNode, kTrees> RootedDoubleTree(int rank, int nranks, int root) {
   const int node = Around(rank - root, nranks);
   const auto turn = [=](int v) { return Around(v + root, nranks); };

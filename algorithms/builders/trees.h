@@ -1,5 +1,5 @@
-// The shape of two binary trees over the same ranks, arranged so that whoever works hard in one has little to do in the
-// other.
+// The shape of two binary trees over the same ranks, arranged so that a rank that works hard in one has little to do in
+// the other.
 //
 // Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan" (2009).
 //

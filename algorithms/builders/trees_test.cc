@@ -18,7 +18,7 @@ constexpr int kProvedRanks = 256;
 
 bool HasChildren(const TreeNode& node) { return node.children[0] != -1 || node.children[1] != -1; }
 
-// Every rank hangs, over at most `depth` edges, on `root`, and parents and children agree about each other.
+// Every rank hangs on `root` over at most `depth` edges, and parents and children agree about each other.
 void ExpectTree(const std::vector<TreeNode>& nodes, int root, int depth) {
   const int n = static_cast<int>(nodes.size());
   for (int rank = 0; rank < n; ++rank) {
@@ -87,8 +87,8 @@ TEST(Trees, BothSpanAllRanksAndNobodyWorksHardInBoth) {
   }
 }
 
-// What makes two trees as fast as the links: with half of the data on each, no rank sends or receives more than a
-// ring's, the whole once up and once down, over links that no other traffic of the same direction and phase uses.
+// Two trees are as fast as the links: with half of the data on each, no rank sends or receives more than in a ring, the
+// whole once up and once down, over links that no other traffic of the same direction and phase uses.
 TEST(Trees, TogetherUseEveryLinkOnceAndNoMore) {
   for (int n = 2; n <= kProvedRanks; ++n) {
     for (int rank = 0; rank < n; ++rank) {
@@ -96,11 +96,11 @@ TEST(Trees, TogetherUseEveryLinkOnceAndNoMore) {
       const auto children = [](const TreeNode& node) { return 2 - std::ranges::count(node.children, -1); };
       // With two halves to parents, that is four halves sent and four received.
       EXPECT_LE(children(nodes[0]) + children(nodes[1]), 2) << rank << " of " << n;
-      // A leaf in one of them at least; the exception is rank 0 of an odd number, a root with one child, and somewhere
-      // the parent of one.
+      // A rank is a leaf in at least one tree, except rank 0 of an odd number: it is a root with one child, and
+      // elsewhere the parent of one.
       const bool works_in_both = HasChildren(nodes[0]) && HasChildren(nodes[1]);
       EXPECT_EQ(works_in_both, n % 2 == 1 && rank == 0) << rank << " of " << n;
-      // Nobody sends both halves up the same link. (On three ranks there are not links enough.)
+      // No rank sends both halves up the same link. (Three ranks do not have enough links.)
       if (n != 3 && nodes[0].parent != -1) {
         EXPECT_NE(nodes[0].parent, nodes[1].parent) << rank << " of " << n;
       }

@@ -12,10 +12,11 @@ namespace {
 
 // ---- rings ----
 
-// On rail j, block (j, b) sets out at node b + 1, collects every node's contributions on its way round and is complete
-// at node b; then it goes round once more, the nearest first: a ring of nodes (ring.h), where a node's step adds and
-// tells all its ranks. A rank that serves several rails takes one after the other, so that it is never more than one
-// slot ahead of what it receives; all ranks keep that order, or uneven nodes might wait for each other in a circle.
+// On rail j, block (j, b) starts at node b + 1, collects every node's contributions on its way round and is complete at
+// node b; then it goes round once more, nearest first. This is a ring of nodes (ring.h), where a node's step adds its
+// ranks' contributions and gives them the results. A rank that serves several rails takes them one after the other, so
+// it is never more than one slot ahead of what it receives. All ranks keep that order, or uneven nodes might wait for
+// each other in a circle.
 class RailRing {
  public:
   RailRing(const Question& question, const Rails& rails)
@@ -49,11 +50,11 @@ class RailRing {
   Operand FromPrevious(int rail) const { return From(rails_.Server(Around(lanes_.node() - 1, n_), rail)); }
   Operand ToNext(int rail) const { return To(rails_.Server(Around(lanes_.node() + 1, n_), rail)); }
 
-  // Calls step(rail, block, blocks still to come round) for each rail's block that comes home `distance` further on
-  // (reducing) or has come from there (collecting).
+  // Calls step(rail, block, distance) for each rail's block whose home is `distance` nodes ahead (reducing) or behind
+  // (collecting).
   void EachRail(int first, int end, int distance, void (Self::*step)(int, int, int)) {
     const bool collecting = step == &Self::Collect;
-    // Each rank starts behind its own, so that a node's ranks do not all turn to one server first.
+    // Each rank starts after its own rail, so that a node's ranks do not all turn to one server first.
     for (int i = 1; i <= end - first; ++i) {
       const int rail = first + (index_ + i) % (end - first);
       const int block = BlockOf(rail, Around(lanes_.node() + (collecting ? -distance : distance), n_));
@@ -153,7 +154,7 @@ class RailTree {
     lanes_.Up(Finally(MakeStep(rail, std::move(reads), has_root_ ? to_root() : Below(rail))));
   }
 
-  // `turned`: the top has done it on the way up.
+  // `turned`: the top has already done this on the way up.
   void Down(int rail, bool turned) {
     const bool source = has_root_ && rank_ == root_;
     if (!lanes_.Serves(rail)) return source ? lanes_.GiveWhole(rail, rail) : lanes_.Take(rail, rail);
@@ -170,7 +171,7 @@ class RailTree {
   NodeLanes lanes_;
 };
 
-// The nodes one behind the other, the root's first.
+// The nodes as a chain, the root's first.
 TreeNode Chain(int node, int nodes, int root) {
   const int place = Around(node - root, nodes);
   return {place == 0 ? -1 : Around(node - 1, nodes), {place == nodes - 1 ? -1 : Around(node + 1, nodes), -1}};
@@ -182,7 +183,7 @@ Schedule Finish(const Question& question, const Rails& rails, tuttiAlgorithm_t a
   Schedule schedule = Answer(question, algorithm, blocks, {});
   schedule.channels.clear();
   schedule.connections = kNodeConnections;
-  // A server adds everybody's on its node to what two more nodes send it.
+  // A server adds all contributions of its node to what two more nodes send it.
   schedule.scratch_blocks = rails.rails() + 2 > kMaxReads ? 1 : 0;
   schedule.reference_safe = true;
   // A result comes to a rank only after the rank's contribution to it has been read.

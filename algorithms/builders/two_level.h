@@ -1,6 +1,6 @@
-// Two-level: ranks of a node first work together, each for the rail that it serves (rails.h), then the servers of each
-// rail across the nodes, then again the ranks of each node. So the slow network between nodes carries each byte as
-// seldom as can be and all of a node's NICs share the work; a node's inside does the rest at its own speed.
+// Two-level: first the ranks of a node work together, each for the rail that it serves (rails.h), then the servers of
+// each rail across the nodes, then the ranks of each node again. So the slow network between nodes carries each byte as
+// rarely as possible, and all of a node's NICs share the work; the links inside a node do the rest at their own speed.
 //
 // Between nodes two_level uses rings (chains, where there is a root), two_level_tree double binary trees (trees.h). A
 // rank's work is cut into lanes that overlap, so that both levels are busy at once:
@@ -8,7 +8,7 @@
 //   rail       receives over the rail, adds what the node gives, sends on; results also go to the node. A tree has two
 //              of these, up and down, so that later chunks climb while earlier ones descend
 //   take       results of rails that other local ranks serve
-// Gives and results travel in the same direction between the same ranks, but not in one order: connections 0 and 1.
+// Gives and results travel in the same direction between the same ranks, but in different orders: connections 0 and 1.
 #pragma once
 
 #include "algorithms/builders/build.h"

@@ -13,8 +13,8 @@ Step ReduceOwnBlock(int rank, int n, std::vector<Operand> writes) {
   return Finally(MakeStep(rank, ContributionsInRankOrder(rank, n, rank, From), std::move(writes)));
 }
 
-// Three lanes, so that a rank may send ahead and fetch results while it waits for contributions.
-// Results that are not posted go by connections of their own, for contributions may overtake them.
+// Three lanes, so that a rank may send ahead and fetch results while it waits for contributions. Results that are not
+// posted have connections of their own, because contributions may overtake them.
 Channel AllReduce(int rank, int n, bool posts) {
   constexpr int kResults = kTwoShotConnections - 1;
   Lane send;
@@ -33,7 +33,7 @@ Channel AllReduce(int rank, int n, bool posts) {
   return {{std::move(send), std::move(reduce), std::move(collect)}};
 }
 
-// The second lane has whatever contributions and results share: the connections between the root and the others.
+// The second lane holds all that contributions and results share: the connections between the root and the others.
 Channel Reduce(int rank, int n, int root) {
   Lane send;
   Lane reduce;

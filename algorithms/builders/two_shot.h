@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-// Of an all-reduce without posts, in each channel.
+// Connections in each channel of an all-reduce without posts.
 inline constexpr int kTwoShotConnections = 2;
 
 // REQUIRES: all_reduce or reduce; nranks > 1.

@@ -18,9 +18,9 @@ namespace {
 // blocks each takes 2 million visits; the limit takes half a second.
 constexpr int kMaxVisits = 1 << 22;
 
-// What is known of one chunk's data.
+// The facts about one chunk's data.
 struct Data {
-  int block = 0;                                     // of which block, by its number in the schedule
+  int block = 0;                                     // its block's number in the schedule
   std::bitset<kMaxProgramRanks> contributions = {};  // in a reduction, by rank
 };
 
@@ -41,7 +41,7 @@ class Flow {
         for (auto& actor : rank.actors) moved = Visit(rank, actor) || moved;
       }
     }
-    // Whatever waits for ever is written down without its data.
+    // Steps that wait forever are written down without their data.
     for (auto& rank : ranks_) {
       for (auto& actor : rank.actors) {
         for (; actor.step < std::ssize(actor.block->steps); ++actor.step) Perform(rank, actor);
@@ -142,7 +142,7 @@ class Flow {
     return Advance(rank, actor);
   }
 
-  // Performs steps until one has to wait. Whole steps: slots are without number here.
+  // Performs whole steps until one has to wait: slots are unlimited here.
   bool Advance(Rank& rank, Actor& actor) {
     bool moved = false;
     for (; actor.step < std::ssize(actor.block->steps); ++actor.step) {
@@ -206,7 +206,7 @@ class Flow {
     return made;
   }
 
-  // What the step makes of what it reads. The step that completes a sum is final.
+  // The data that the step computes from its reads. The step that completes a sum is final.
   std::optional<Data> Reduced(const Rank& rank, const Instruction& step, const std::vector<std::optional<Data>>& read,
                               Step& made) const {
     std::optional<Data> result = read.front();
@@ -229,7 +229,7 @@ class Flow {
     return result;
   }
 
-  // Whose extent says how long the data is. An all-to-all's blocks have one length, so each part may name its own.
+  // The block that gives the data's length. An all-to-all's blocks have one length, so each part may name its own.
   int NameOfLength(const Rank& rank, const Instruction& step, int i, const std::optional<Data>& data) const {
     const int block =
         data ? data->block : ((step.operation->reads ? step.source : step.destination).first + i) % text_.blocks;

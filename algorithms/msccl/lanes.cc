@@ -6,7 +6,7 @@
 namespace tutti {
 namespace {
 
-// Steps that only wait for steps that only wait: real programs have one or two in a row.
+// Limit on steps that only wait for steps that only wait: real programs have one or two in a row.
 constexpr int kMaxWaitsInARow = 256;
 // Waits of one GPU, including those through steps that only wait: one for each step that a thread block may have.
 constexpr long kMaxWaits = kMaxProgramLaneSteps;
@@ -32,7 +32,7 @@ std::vector<After> ProgramLanes::Awaited(int block, int step) {
   return after;
 }
 
-// What must be done before the step begins, if that is not implied by its lane.
+// The steps that must be done before this one begins, as far as its lane does not imply it.
 ProgramLanes::Steps ProgramLanes::Before(int block, int step, int depth) {
   Steps steps;
   const auto& instructions = rank_.thread_blocks[block].steps;
@@ -43,12 +43,12 @@ ProgramLanes::Steps ProgramLanes::Before(int block, int step, int depth) {
   if (instruction.awaited_block != -1 && instruction.awaited_step != -1) {
     Add(steps, Done(instruction.awaited_block, instruction.awaited_step, depth), instruction);
   }
-  // A wait before it stands for this step too.
+  // A wait in the step before holds for this step too.
   if (step > 0 && instructions[step - 1].is_nop()) Add(steps, Before(block, step - 1, depth + 1), instruction);
   return steps;
 }
 
-// What must be done when the step is.
+// The steps that are done once this step is.
 const ProgramLanes::Steps& ProgramLanes::Done(int block, int step, int depth) {
   if (const auto known = done_.find({block, step}); known != done_.end()) return known->second;
   Steps steps;

@@ -1,5 +1,5 @@
-// Where a program's steps stand in the lanes of a rank, and what each dependency comes to there: a step of several
-// chunks is several steps of its lane, and one that only waits is none.
+// Where a program's steps stand in the lanes of a rank, and each dependency in these terms: a step of several chunks is
+// several steps of its lane, and one that only waits is none.
 //
 // Thread-safety: none; one owner.
 #pragma once
@@ -16,7 +16,7 @@ class ProgramLanes {
   // REQUIRES: rank outlives this.
   explicit ProgramLanes(const ProgramRank& rank);
 
-  // What the first chunk of a step has to wait for, besides the steps before it in its lane.
+  // The steps that the first chunk of a step waits for, besides the earlier ones in its lane.
   std::vector<After> Awaited(int block, int step);
 
  private:

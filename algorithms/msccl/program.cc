@@ -14,7 +14,7 @@ namespace {
 // The effort for all proofs of one program, in units of some 20 ns (symbolic_run.cc): about a second.
 constexpr std::int64_t kProofEffort = 60'000'000;
 
-// Two chunks of every block, but one of a buffer's (or a rank's) last.
+// Two chunks of every block, except one of the last block of a buffer (or of a rank).
 std::vector<int> TwoChunks(const Schedule& schedule) {
   const bool exchange = schedule.collective == Collective::all_to_all;
   const int period = schedule.pieces();

@@ -1,4 +1,4 @@
-// Algorithms from a file: schedules that others wrote, in the XML that MSCCL programs are exchanged in.
+// Algorithms from a file: schedules that others wrote, in the XML format of MSCCL programs.
 //
 //   <algo name coll nchunksperloop ngpus inplace>     coll: allreduce, reducescatter, allgather, alltoall, broadcast,
 //     <gpu id i_chunks o_chunks s_chunks>             reduce, gather (the last three may have a root)
@@ -7,11 +7,11 @@
 //
 // A thread block becomes a lane, (peer, chan) a connection, a chunk of the file a block; there is one channel. The
 // steps `s r rcs rrs rrc rrcs cpy re` become the step they describe, cnt of them for cnt chunks; `nop` and the
-// dependency (depid, deps) become after(). Buffers are i, o and s: memory that a program uses as it likes, while a
-// schedule only reads its input. So what a program writes to i, or to an o that the caller does not have, lies in
-// scratch or, where it is written for calls in place (inplace="1"), in the output.
+// dependency (depid, deps) become after(). A program uses its buffers i, o and s freely, while a schedule only reads
+// its input. So what a program writes to i, or to an o that the caller does not have, lies in scratch or, in a program
+// for in-place calls (inplace="1"), in the output.
 //
-// Whether a program is right is the verifier's business: Prove.
+// Prove checks whether a program is right.
 //
 // Thread-safety: value types, pure functions.
 #pragma once
@@ -28,8 +28,8 @@ namespace tutti {
 
 struct Program {
   std::string name;
-  // Right where input and output are the same memory, too: read from the file, which must keep that promise; Prove sets
-  // it also where the file does not say so.
+  // Also works where input and output are the same memory. Read from the file, which must keep that promise; Prove also
+  // sets it where the file makes none.
   bool in_place = false;
   std::vector<Schedule> ranks;
 };
@@ -42,9 +42,9 @@ int RanksOfProgram(std::string_view text, const std::string& name);
 // As ParseProgram, for a file; also throws if it cannot be read.
 Program ReadProgram(const std::string& path);
 
-// nullopt: the program does what its collective promises, wherever connections have so many slots or more; marks
+// nullopt: the program does what its collective promises wherever connections have `slot_depth` slots or more. Marks
 // whether it works in place and where its slots may refer to memory, and gives every chunk scratch of its own if less
-// does not do. Otherwise the reason, which may be that the proof costs too much. REQUIRES: slot_depth >= 1.
+// does not suffice. Otherwise the reason, which may be that the proof costs too much. REQUIRES: slot_depth >= 1.
 std::optional<std::string> Prove(Program& program, int slot_depth = kBulkDepth);
 
 }  // namespace tutti

@@ -1,4 +1,4 @@
-// libFuzzer target. Algorithms from a file, and what the verifier says of those that are few and short.
+// libFuzzer target. Parses algorithms from a file, and verifies those with few ranks and blocks.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -48,7 +48,7 @@ TEST(Program, RightOnesAreProved) {
   }
 }
 
-// What a program says becomes the schedule that one of us would have written.
+// A program becomes the schedule that a person would have written.
 TEST(Program, BecomesTheStepsItDescribes) {
   const Program program = Read("hierarchical_all_reduce");
   EXPECT_TRUE(program.in_place);
@@ -72,7 +72,7 @@ TEST(Program, ChunksOfARanksBlockAreBlocks) {
   EXPECT_EQ(OutputExpression(program.ranks, 3, 5), "in2[5]");
 }
 
-// A lane takes what another one's next chunk overwrites, so one chunk of scratch is not enough.
+// A lane reads what another lane's next chunk overwrites, so one chunk of scratch is not enough.
 TEST(Program, GetsAsMuchScratchAsItNeeds) {
   Program frugal = Read("all_pairs_all_reduce");
   ASSERT_EQ(Prove(frugal), std::nullopt);
@@ -104,7 +104,7 @@ TEST(Program, IsDeterministicOnlyInTheOrderOfRanks) {
   EXPECT_TRUE(IsDeterministic(Read("ring_all_gather").ranks));
 }
 
-// It sends two chunks at once round a ring.
+// The program sends two chunks at once round a ring.
 TEST(Program, MayNeedSlots) {
   Program program = Read("ring_reduce_scatter");
   EXPECT_EQ(Prove(program, 4), std::nullopt);
@@ -164,7 +164,7 @@ TEST(Program, NonsenseIsRefusedWithLineAndReason) {
   EXPECT_THROW(ReadProgram("algorithms/msccl/testdata/no_such_file.xml"), Error);
 }
 
-// Only waiting, for one another.
+// The steps only wait, for one another.
 TEST(Program, WaitsInACircleAreRefused) {
   const auto wait = [](int on) {
     return fmt::format(

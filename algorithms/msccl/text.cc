@@ -38,7 +38,7 @@ int Optional(const XmlElement& element, const char* attribute, int low, int high
   return static_cast<int>(element.Integer(attribute, low, high, fallback));
 }
 
-// The element's children, all of this name, in the order of the numbers that they give themselves.
+// The element's children, all named `name`, in the order of the numbers that they carry.
 std::vector<XmlElement> Numbered(const XmlElement& parent, std::string_view name, const char* number, int most) {
   auto children = parent.children();
   if (std::ssize(children) > most)

@@ -12,7 +12,7 @@
 
 namespace tutti {
 
-// The largest that can be checked in reasonable time and memory: connections are a square of these.
+// The most ranks that can be checked in reasonable time and memory: connections grow with their square.
 inline constexpr int kMaxProgramRanks = 256;
 inline constexpr int kMaxProgramConnections = 32;  // MSCCL's own bound of channels
 // Schedules number blocks and steps with 16 bits.

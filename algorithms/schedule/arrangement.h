@@ -1,5 +1,5 @@
-// Where ranks are, as far as schedules need to know: which node each is on, and in which orders rings visit them. Comes
-// from the topology (or a setting that pretends), and is equal on all ranks.
+// Where ranks are, as far as schedules need it: each rank's node, and the orders in which rings visit the ranks. It
+// comes from the topology (or a setting that pretends one), and is equal on all ranks.
 //
 // Thread-safety: value type.
 #pragma once
@@ -19,7 +19,7 @@ struct Arrangement {
   int nranks() const { return static_cast<int>(node_of.size()); }
 };
 
-// From any labels, equal where ranks share a node: {7, 7, 3} is {0, 0, 1}.
+// Makes an arrangement from any labels that are equal where ranks share a node: {7, 7, 3} is {0, 0, 1}.
 Arrangement ArrangeByNode(std::span<const int> labels);
 
 // `nranks` ranks cut into `nodes` runs of consecutive ranks, as even as can be, the longer ones first.

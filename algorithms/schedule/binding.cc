@@ -29,7 +29,7 @@ std::size_t Binding::OffsetOf(const Operand& operand, int channel) const {
   switch (operand.place) {
     case Place::input: return extents_.input_offset.at(block) + ShareOf(extents_.length.at(block), channel);
     case Place::output: {
-      // What all_to_all receives from q is as long as block nranks + q says.
+      // The data that all_to_all receives from q has the length of block nranks + q.
       const auto length_of =
           extents_.length.size() > extents_.output_offset.size() ? block + extents_.output_offset.size() : block;
       return extents_.output_offset.at(block) + ShareOf(extents_.length.at(length_of), channel);

@@ -1,5 +1,5 @@
-// What an executor works out of a schedule once its extents and chunks are known, whatever it runs on: where each
-// operand in memory lies, how long and how often each step is done.
+// Derives the numbers that an executor needs from a schedule, its extents and its chunks: where each operand in memory
+// lies, how long each step's data is and how often the step runs.
 //
 // Thread-safety: value type; refers to the schedule and extents it was made of.
 #pragma once
@@ -19,13 +19,13 @@ class Binding {
   // REQUIRES: chunk_bytes > 0; both outlive this.
   Binding(const Schedule& schedule, const Extents& extents, std::size_t chunk_bytes);
 
-  // Of one channel.
+  // Scratch of one channel.
   std::size_t scratch_bytes() const;
   // Bytes from the start of input, output or the channel's scratch. REQUIRES: the operand is memory.
   std::size_t OffsetOf(const Operand& operand, int channel) const;
-  // Of the step's block in this channel.
+  // Bytes of the step's block in this channel.
   std::size_t BytesOf(const Step& step, int channel) const;
-  // How often the step is done: a pair that exchanges nothing still says so (Extents::pairwise).
+  // How often the step runs: a pair that exchanges nothing still sends an empty slot (Extents::pairwise).
   std::uint32_t ChunksOf(const Step& step, int channel) const;
 
  private:
@@ -38,11 +38,11 @@ class Binding {
 };
 
 // Memory whose content equals what the step puts into its slots, if a slot may refer to it instead: the only source of
-// a copy, or a block that the step itself writes. An index into its reads and then its writes; -1: there is none.
+// a copy, or a block that the step itself writes. Returns an index into its reads and then its writes; -1: none.
 int ReferableOf(const Step& step);
-// Of all channels: thread blocks that a GPU needs.
+// Lanes of all channels: the thread blocks that a GPU needs.
 std::size_t LanesOf(const Schedule& schedule);
-// Can a slot refer to memory wherever the schedule fills one, in place or not? Then no slot need carry data.
+// Whether a slot can refer to memory wherever the schedule fills one, in place or not; then no slot need carry data.
 bool MayAlwaysRefer(const Schedule& schedule);
 
 }  // namespace tutti

@@ -10,7 +10,7 @@ namespace {
 // Blocks of one buffer begin on cache lines, so that no two ranks write the same line of a shared result.
 constexpr std::size_t kBlockUnit = 64;
 
-// The output has everybody's blocks, the input one rank's; elsewhere it is the other way round.
+// Whether the output has all ranks' blocks and the input one rank's; for others it is the other way round.
 bool OutputHasAll(Collective collective) {
   return collective == Collective::all_gather || collective == Collective::gather;
 }
@@ -36,8 +36,8 @@ Extents UniformExtents(Collective collective, int nranks, int blocks, std::size_
   if (!HasBlocksOfRanks(collective)) return CutBuffer(blocks, bytes);
   const Extents block = CutBuffer(blocks / nranks, bytes);
   std::vector<std::size_t> lengths;
-  std::vector<std::size_t> places;  // where the side lies that has everybody's blocks
-  std::vector<std::size_t> alone;   // and the one that has one rank's, whose ever it may be
+  std::vector<std::size_t> places;  // offsets on the side that has all ranks' blocks
+  std::vector<std::size_t> alone;   // and on the side that has one rank's, whichever it is
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(nranks); ++rank) {
     for (std::size_t part = 0; part < block.length.size(); ++part) {
       lengths.push_back(block.length[part]);
@@ -57,7 +57,7 @@ Extents UniformExtents(Collective collective, int nranks, int blocks, std::size_
 Extents UnevenExtents(Collective collective, std::span<const std::size_t> lengths,
                       std::span<const std::size_t> displacements) {
   const std::vector<std::size_t> everywhere(displacements.begin(), displacements.end());
-  // The side that holds one block only holds it at its start; the other entries are never used.
+  // The side that holds one block holds it at its start; the other entries are never used.
   const std::vector<std::size_t> alone(lengths.size(), 0);
   const bool output_has_all = OutputHasAll(collective);
   return {std::vector<std::size_t>(lengths.begin(), lengths.end()), output_has_all ? alone : everywhere,

@@ -17,7 +17,7 @@ struct Extents {
   std::vector<std::size_t> length;
   std::vector<std::size_t> input_offset;
   std::vector<std::size_t> output_offset;
-  // Only the pair knows how much it exchanges: even an empty block sends one slot, so that a disagreement is seen.
+  // Only each pair has its lengths: even an empty block sends one slot, so that a disagreement is seen.
   bool pairwise = false;
 };
 
@@ -37,7 +37,7 @@ Extents PairwiseExtents(std::span<const std::size_t> send_lengths, std::span<con
 // A point-to-point message: one block.
 Extents MessageExtents(std::size_t bytes);
 
-// Where the share of a block of `length` bytes begins that channel `channel` of `channels` moves; the last one's ends
+// The start of the share that channel `channel` of `channels` moves of a block of `length` bytes; the last share ends
 // at ShareBegin(length, channels, channels) = length. Channels meet on cache lines.
 std::size_t ShareBegin(std::size_t length, std::size_t channel, std::size_t channels);
 

@@ -1,13 +1,14 @@
-// A collective is a schedule, and a schedule is data: what ONE rank does, written down. The executor runs it, the
-// verifier proves it, the viewer prints it; none of them knows an algorithm.
+// A collective is a schedule, and a schedule is data: the steps of ONE rank. The executor runs it, the verifier proves
+// it, the viewer prints it; none of them contains an algorithm.
 //
 // Vocabulary
-//   block    one of the equal parts (nranks of them, or 1) that a schedule names when it says which data it means. The
-//            launch binds block b to an extent: where it lies in the input and the output, and how long it is.
+//   block    one of the equal parts (nranks of them, or 1) by which a schedule names data. The launch binds block b to
+//            an extent: where it lies in the input and the output, and how long it is.
 //   chunk    the k-th piece of EVERY block, at most chunk-size long. A lane runs its steps for chunk 0, then for chunk
 //            1, ... Where a block is too short to have a k-th chunk, its steps are skipped - by sender and receiver.
 //   channel  an independent share of every block, with its own connections. Channels run side by side.
-//   lane     steps run in order, for each chunk again. Lanes of a channel overlap: one may be chunks ahead of another.
+//   lane     steps that run in order, once for each chunk. Lanes of a channel overlap: one may be chunks ahead of
+//            another.
 //   slot     one chunk of one block, travelling: to(peer) fills the next slot of the connection to a peer, from(peer)
 //            empties the next slot of the connection from it. post fills the next slot that EVERY other rank must read;
 //            read as post(writer). Two ranks may have several connections: to(peer, 1) fills the second.
@@ -17,7 +18,7 @@
 //   {in[c]} -> {to(next)}                              send
 //   {from(prev), in[c]} -> {to(next)}                  receive, reduce, forward
 //   {from(parent)} -> {out[c], to(left), to(right)}    broadcast down a tree
-//   {in[r], from(0), from(1)} -> {out[r], post}        reduce from everybody, publish to everybody
+//   {in[r], from(0), from(1)} -> {out[r], post}        reduce from all ranks, publish to all ranks
 //
 // Rules (the verifier checks them)
 //   - in one channel, all steps that fill a given connection are in one lane, and so are all that empty it;
@@ -25,7 +26,7 @@
 //   - each rank's contribution reaches each element of the result exactly once, scaled exactly once (see `scaled`), and
 //     `final` is applied exactly once, last, to each element of the result;
 //   - scratch[b] is one chunk long (whole_scratch: a block); it carries nothing from one chunk to the next;
-//   - a step has at most kMaxReads reads and kMaxWrites writes, and a connection stands in it once.
+//   - a step has at most kMaxReads reads and kMaxWrites writes, and a connection appears in it once.
 //
 // Thread-safety: value types.
 #pragma once
@@ -75,7 +76,7 @@ enum class Place : std::uint8_t {
   scratch,  // block of memory that lasts one chunk
   from,     // next slot of the connection from `peer`
   to,       // next slot of the connection to `peer`
-  post,     // read: next slot posted by `peer`; written (peer = this rank): next slot for everybody else
+  post,     // read: next slot posted by `peer`; written (peer = this rank): next slot for all other ranks
 };
 
 struct Operand {
@@ -95,13 +96,13 @@ struct After {
   friend bool operator==(const After&, const After&) = default;
 };
 
-// What an executor must be able to take in one step.
+// The limits that an executor must support in one step.
 inline constexpr int kMaxReads = 64;
 // Writes: the result, the next node, and the other ranks of a node of eight, with room for some more.
 inline constexpr int kMaxWrites = 16;
 
 struct Step {
-  std::int16_t block;  // whose extent says how long this step's data is
+  std::int16_t block;  // its extent gives the length of this step's data
   std::vector<Operand> reads;
   std::vector<Operand> writes;
   bool final = false;  // the result is the collective's: average's division happens here
@@ -125,27 +126,27 @@ struct Schedule {
   int rank;
   int nranks;
   int root = 0;
-  // A multiple of nranks where blocks belong to ranks (HasBlocksOfRanks): what is said of block r below then goes for
-  // rank r's parts, blocks r * parts .. r * parts + parts - 1, and parts is 1 but in schedules that others wrote.
-  // Blocks 0..blocks-1 in `input` and `output`; which of the two buffers has all of them follows from the collective:
+  // A multiple of nranks where blocks belong to ranks (HasBlocksOfRanks). Statements about block r below then hold for
+  // rank r's parts, blocks r * parts .. r * parts + parts - 1; parts is 1 except in schedules from files. Blocks
+  // 0..blocks-1 are in `input` and `output`; the collective decides which of the two buffers has all of them:
   // all_reduce, broadcast, reduce: both. reduce_scatter, scatter (root): input all, output only block `rank`.
   // all_gather, gather (root): input only block `rank`, output all. all_to_all: both have nranks blocks; input[q] goes
   // to rank q, output[q] comes from rank q; blocks q (sent) and nranks + q (received) name their lengths.
   int blocks;
   int scratch_blocks = 0;
-  // Every chunk has scratch of its own: memory as long as the blocks, for schedules of others whose lanes read what
+  // Every chunk has scratch of its own: memory as long as the blocks, for schedules from files whose lanes read what
   // another lane's next chunk overwrites.
   bool whole_scratch = false;
   int connections = 1;  // from each rank to each other, in each channel
   std::vector<Channel> channels;
-  // May a slot carry a reference to this rank's input or output instead of the data, (a) when input and output are
-  // different memory, (b) when they are the same? The reader then reads the memory when it empties the slot. Set by the
-  // builder, proved by the verifier.
+  // Whether a slot may carry a reference to this rank's input or output instead of the data, (a) when input and output
+  // are different memory, (b) when they are the same. The reader then reads the memory when it empties the slot. The
+  // builder sets this, the verifier proves it.
   bool reference_safe = false;
   bool reference_safe_in_place = false;
 
   int parts() const { return HasBlocksOfRanks(collective) ? blocks / nranks : 1; }
-  // How many pieces the bytes of a call (UniformExtents) are cut into: a whole buffer's, or those of one rank's block.
+  // The number of pieces that a call's bytes (UniformExtents) are cut into: of a whole buffer, or of one rank's block.
   int pieces() const { return HasBlocksOfRanks(collective) ? parts() : blocks; }
 };
 

@@ -1,8 +1,8 @@
-// A buffer whose elements do not lie one behind the other: a tensor's, or a part of one's. What moves is its *packed*
-// bytes, the elements in row-major order; here is where each of them lies, so that nobody has to pack them.
+// A buffer whose elements are not contiguous: a tensor, or a part of one. Its *packed* bytes, the elements in row-major
+// order, are moved; this file says where each of them lies, so that no packing is needed.
 //
-// The host walks from run to run with a cursor; each thread of a GPU asks for a place of its own. What both need to
-// know are constant expressions, so that one compiler's tests hold for the other's code.
+// The host walks from run to run with a cursor; each GPU thread computes its own places. The code for both is constant
+// expressions, so that one compiler's tests hold for the other's code.
 //
 // Thread-safety: value types, immutable but for the cursor.
 #pragma once
@@ -25,31 +25,31 @@ struct StridedDim {
 // Copied to GPUs as it is, sixteen bytes at a time.
 class alignas(16) Strided {
  public:
-  // Eight of a tensor, and the blocks of the ranks.
+  // Eight dimensions of a tensor, and one for the ranks' blocks.
   static constexpr std::size_t kMostDims = 9;
 
-  // One of the dimensions that are left, in bytes.
+  // One of the remaining dimensions, in bytes.
   struct Dim {
     Divisor size;
     std::size_t stride;
   };
-  // A packed byte: the run that it lies in - they are counted as they follow one another - and where in it.
+  // A packed byte: the number of its run, in packed order, and its offset in the run.
   struct Position {
     std::size_t run, in_run;
   };
 
   Strided() = default;
-  // `dims`, the outermost first, in elements of `element_bytes`. Neighbours that are one piece become one dimension.
-  // REQUIRES: no size is 0; at most kMostDims of them.
+  // `dims`, the outermost first, in elements of `element_bytes`. Neighbouring dimensions that form one piece become
+  // one. REQUIRES: no size is 0; at most kMostDims of them.
   Strided(std::span<const StridedDim> dims, std::size_t element_bytes);
 
-  // Packed bytes are where they are.
+  // Whether packed offsets are offsets in the buffer.
   constexpr bool dense() const { return outer_ == 0; }
-  // Bytes that lie behind each other, everywhere.
+  // The length of every contiguous run.
   constexpr std::size_t run_bytes() const { return run_.value(); }
-  // Around the runs, the innermost first.
+  // The dimensions around the runs, the innermost first.
   std::span<const Dim> outer() const { return {dims_.data(), outer_}; }
-  // Powers of two that divide this divide a run's length, and how far each begins from the buffer's start.
+  // Every power of two that divides this divides the run length and each run's offset from the buffer's start.
   constexpr std::size_t grain() const { return grain_; }
 
   // REQUIRES, of these: not dense().
@@ -93,11 +93,11 @@ class StridedCursor {
   // REQUIRES: `packed` is less than the buffer's packed bytes. The buffer outlives the cursor.
   StridedCursor(const Strided& buffer, std::size_t packed);
 
-  // Bytes from the buffer's start to where the cursor's byte lies.
+  // Bytes from the buffer's start to the cursor's byte.
   std::size_t place() const { return place_ + in_run_; }
-  // So many bytes lie behind each other from here on.
+  // Contiguous bytes from here on.
   std::size_t left() const { return buffer_->run_bytes() - in_run_; }
-  // REQUIRES: bytes <= left(). May go past the last byte, and is of no use then.
+  // REQUIRES: bytes <= left(). May go past the last byte, after which the cursor is of no use.
   void Advance(std::size_t bytes);
 
  private:

@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-// Where each packed byte lies, by loops.
+// The place of each packed byte, by loops.
 std::vector<std::size_t> Places(const std::vector<StridedDim>& dims, std::size_t element_bytes) {
   std::vector<std::size_t> places{0};
   for (const auto& dim : dims) {
@@ -61,7 +61,7 @@ TEST(Strided, WalksInRowMajorOrder) {
   }
 }
 
-// A GPU's threads do not walk: each asks for places of its own, from where its step begins.
+// A GPU's threads do not walk: each computes its own places, from where its step begins.
 TEST(Strided, TellsEachPlaceByItself) {
   std::mt19937 random(2);
   for (unsigned trial = 0; trial < 200; ++trial) {
@@ -75,7 +75,7 @@ TEST(Strided, TellsEachPlaceByItself) {
     for (std::size_t p = begin; p < places.size(); ++p) {
       const auto position = buffer.Further(from, p - begin);
       ASSERT_EQ(buffer.PlaceOf(position), places[p]);
-      // What a grain's powers of two promise: together they lie, and as packed bytes do.
+      // Powers of two that divide the grain promise that bytes are aligned and contiguous as the packed bytes are.
       for (std::size_t width = 1; buffer.grain() % width == 0 && width <= 16; width *= 2) {
         ASSERT_EQ(places[p] % width, p % width);
         if (p % width + 1 < width && p + 1 < places.size()) {

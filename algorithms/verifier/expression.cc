@@ -42,7 +42,7 @@ Expressions::Id Expressions::Sum(const std::vector<Id>& operands) {
 
 std::optional<std::string> Expressions::WhyNoReduction(Id id, const Input& first, int nranks) const {
   std::vector<int> times(nranks, 0);
-  // What is missing says more than that it is not final.
+  // A missing contribution is reported before a missing `final`: it says more.
   const bool is_final = At(id)[0] == kFinal;
   std::vector<Id> open = {is_final ? At(id)[1] : id};
   while (!open.empty()) {

@@ -1,5 +1,5 @@
-// What an element is made of, as an expression over the ranks' inputs. Equal expressions are one object: they have
-// equal ids, and comparing two results is comparing two numbers.
+// An element's value as an expression over the ranks' inputs. Equal expressions are one object with one id, so
+// comparing two results is comparing two numbers.
 //
 // Thread-safety: none; one owner.
 #pragma once
@@ -14,7 +14,7 @@ namespace tutti {
 class Expressions {
  public:
   using Id = int;
-  static constexpr Id kNothing = -1;  // memory that nothing was written to
+  static constexpr Id kNothing = -1;  // memory that was never written
 
   // Chunk `chunk` of block `block` of the rank's input to the operation-th operation.
   struct Input {
@@ -30,12 +30,12 @@ class Expressions {
   Id Sum(const std::vector<Id>& operands);
   Id Final(Id operand);
 
-  // Is it final(sums of scaled inputs) with each rank's input of that operation, block and chunk exactly once?
-  // nullopt: yes; else what is wrong with it.
+  // Checks for final(sums of scaled inputs) with each rank's input of that operation, block and chunk exactly once.
+  // nullopt: it is; else what is wrong with it.
   std::optional<std::string> WhyNoReduction(Id id, const Input& first, int nranks) const;
 
-  // "final((s1 + s2) + s0)": s1 is rank 1's scaled contribution, in1[3] block 3 of its input as it is. A long one is
-  // cut.
+  // "final((s1 + s2) + s0)": s1 is rank 1's scaled contribution, in1[3] block 3 of its unscaled input. A long
+  // expression is cut.
   std::string ToString(Id id) const;
 
  private:

@@ -1,4 +1,4 @@
-// Who may have done what before whom: vector clocks, and memory that notices accesses without an order.
+// The order of events: vector clocks, and memory that detects accesses without an order.
 //
 // Lamport, "Time, Clocks, and the Ordering of Events in a Distributed System" (1978); Flanagan and Freund, "FastTrack:
 // Efficient and Precise Dynamic Race Detection" (2009).
@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-// Per actor, how many of its events come before now.
+// Per actor, the number of its events before now.
 using Clock = std::vector<std::uint32_t>;
 
 inline void Merge(Clock& into, const Clock& other) {

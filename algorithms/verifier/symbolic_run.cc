@@ -100,7 +100,7 @@ Cell& SymbolicRun::CellOf(int rank, const Operand& operand, int chunk) {
   return memory[(buffer * blocks_ + block) * chunks_ + chunk];
 }
 
-// The connection a read empties, and which of its readers this is.
+// The connection that a read empties, and the reader's index in it.
 std::pair<SymbolicRun::Connection*, int> SymbolicRun::SourceOf(const Operand& operand, int reader) {
   if (operand.place == Place::from) return {&Pairwise(operand.peer, reader, operand.connection), 0};
   return {&posts_[operand.peer], reader};
@@ -136,7 +136,7 @@ SymbolicRun::Snapshot SymbolicRun::TakeSnapshot(const Actor& actor) {
 
 // ---- operations ----
 
-// The caller has new data in the input and has forgotten the output.
+// The caller has put new data into the input and no longer needs the output.
 void SymbolicRun::BeginOperation(Rank& rank, int number) {
   if (rank.actors == 0) return;
   Actor& first = actors_[rank.first_actor];
@@ -165,7 +165,7 @@ void SymbolicRun::BeginOperation(Rank& rank, int number) {
   }
 }
 
-// An operation returns when all lanes are through and nobody refers to the caller's memory any more.
+// An operation returns when all lanes are through and no slot refers to the caller's memory any more.
 bool SymbolicRun::EndOperation(Rank& rank, int number) {
   if (rank.operation >= options_.operations || rank.referring_slots > 0) return false;
   for (int i = 0; i < rank.actors; ++i) {
@@ -240,7 +240,7 @@ bool SymbolicRun::Advance(Actor& actor) {
   return moved;
 }
 
-// Too short to have this chunk. Where only the pair knows how long its blocks are, it says so even of an empty one.
+// The block is too short to have this chunk. Where only the pair has the lengths, even an empty block takes a slot.
 bool SymbolicRun::IsSkipped(const Actor& actor, const Step& step) const {
   if (LengthOf(actor.rank, step.block, actor.chunk) > 0) return false;
   const bool talks = FillsSlots(step) || !IsMemory(step.reads.front());
@@ -294,7 +294,7 @@ void SymbolicRun::Execute(Actor& actor, const Step& step) {
   }
 }
 
-// All that the step has waited for is before it.
+// Orders the step after all that it has waited for.
 void SymbolicRun::Order(Actor& actor, const Step& step) {
   for (const auto& after : step.after) {
     const Actor& other = actors_[memory_[actor.rank].first_actor + after.lane];
@@ -309,7 +309,7 @@ void SymbolicRun::Order(Actor& actor, const Step& step) {
   }
 }
 
-// A block of the input or output is as long as the block that the step says it moves.
+// A block of the input or output must be as long as the block that the step says it moves.
 void SymbolicRun::CheckLength(const Actor& actor, const Operand& operand, int length) const {
   if (operand.place != Place::input && operand.place != Place::output) return;
   const bool received = operand.place == Place::output && ranks_.front().collective == Collective::all_to_all;
@@ -332,7 +332,7 @@ Expressions::Id SymbolicRun::Load(Actor& actor, const Operand& operand, const Ev
   return operand.scaled ? expressions_.Scaled(cell.value()) : cell.value();
 }
 
-// In place, a block may be where it is to be copied to: executors leave it alone.
+// In place, a block may already be where it is to be copied to; executors then leave it alone.
 bool SymbolicRun::CopiesToItself(const Actor& actor, const Step& step, const Operand& written) {
   const Operand& read = step.reads.front();
   return step.reads.size() == 1 && IsMemory(read) && !read.scaled && !step.final &&
@@ -383,9 +383,9 @@ void SymbolicRun::Fill(Actor& actor, const Operand& operand, Slot slot) {
   connection.at(connection.filled++) = std::move(slot);
 }
 
-// A slot may stand for memory that has its value: a single block that is passed on as it is, or where the result also
-// goes. Which of them an executor uses is its choice, so all must stay valid. (A scaled block is passed on as it is
-// unless the operation scales.)
+// A slot may refer to memory that has its value: a single block that is passed on unchanged, or where the result also
+// goes. The executor chooses which, so all must stay valid. (A scaled block is passed on unchanged unless the operation
+// scales.)
 std::vector<std::pair<Cell*, Expressions::Id>> SymbolicRun::References(const Actor& actor, const Step& step) {
   std::vector<std::pair<Cell*, Id>> references;
   if (!options_.by_reference) return references;

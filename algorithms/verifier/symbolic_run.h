@@ -57,7 +57,7 @@ class SymbolicRun {
     int length = 0;
     Event filled;
     Snapshot clock;
-    std::vector<std::pair<Cell*, Id>> references;  // memory that the reader may read, and what must still be there
+    std::vector<std::pair<Cell*, Id>> references;  // memory that the reader may read, and its required value
     int unread = 0;
   };
 
@@ -90,10 +90,10 @@ class SymbolicRun {
     int actors = 0;
     int operation = 0;
     int referring_slots = 0;  // filled with references to this rank's memory and not yet emptied
-    Clock readers;            // the clocks of those who emptied such slots
+    Clock readers;            // the clocks of the readers that emptied such slots
   };
 
-  // What a step that cannot run waits for: one of the two.
+  // The obstacle that keeps a step from running: one of the two.
   struct Obstacle {
     const After* after = nullptr;
     const Operand* operand = nullptr;

@@ -1,4 +1,4 @@
-// What a symbolic run has to say when it does not end well.
+// The messages of a symbolic run that fails.
 #include <fmt/format.h>
 
 #include "algorithms/verifier/symbolic_run.h"

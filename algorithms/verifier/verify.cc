@@ -9,10 +9,10 @@
 namespace tutti {
 namespace {
 
-// One chunk of every block, once, with the slots that connections have at the least.
+// One chunk of every block, once, with the fewest slots that connections have.
 VerifyOptions Once() { return {.slot_depth = kBulkDepth, .post_depth = kBulkDepth}; }
 
-// Is channel `c` on every rank what channel `earlier` is, with the same lengths? Then it needs no second proof.
+// Whether channel `c` equals channel `earlier` on every rank, with the same lengths: then it needs no second proof.
 bool IsRepetition(std::span<const Schedule> ranks, const VerifyOptions& options, int c, int earlier) {
   const auto n = options.lengths.size();
   if (n > 1 && options.lengths[c % n] != options.lengths[earlier % n]) return false;

@@ -1,4 +1,4 @@
-// The verifier can say no: schedules are damaged in every way we could think of, and each damage must be found.
+// The verifier rejects wrong schedules: they are damaged in every way we could think of, and each damage must be found.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -99,7 +99,7 @@ TEST(Mutation, MissingScale) {
   ExpectFound(ranks, Twice(1), {"rank 0", "in1[0] was not scaled"});
 }
 
-// In place, the output that a step scaled into is the input that the next one scales.
+// In place, the output of a step that scales is the input that the next one scales.
 TEST(Mutation, DoubleScale) {
   auto ranks = BuildAll(tuttiAlgorithmRing, all_reduce, 2);
   Steps(ranks[0]).insert(Steps(ranks[0]).begin(), MakeStep(1, {Scaled(1)}, {Out(1)}));
@@ -144,7 +144,7 @@ TEST(Mutation, DeadlockByOrder) {
                "waits for rank 2 to fill a slot", "rank 1 of 3", "rank 2 of 3"});
 }
 
-// Everybody sends all and then receives all: that takes as many slots as there are blocks to send.
+// Every rank sends everything before it receives: that takes as many slots as there are blocks to send.
 TEST(Mutation, DeadlockByDepth) {
   auto ranks = BuildAll(tuttiAlgorithmBruck, all_gather, 8);
   for (auto& rank : ranks) {
@@ -200,7 +200,7 @@ TEST(Mutation, WrongLength) {
               {"rank 1 of 3, channel 0, lane 0, step 1, chunk 0", "length 3", "length 4"});
 }
 
-// What can be seen without running anything.
+// Errors that are visible without running anything.
 TEST(Mutation, IllegalSentences) {
   const auto expect = [](Collective collective, const std::function<void(Schedule&)>& damage, const std::string& word) {
     auto ranks = BuildAll(tuttiAlgorithmDirect, collective, 3);
@@ -274,7 +274,7 @@ TEST(Mutation, SchedulesThatDoNotBelongTogether) {
 
 // ---- every small damage to every step of every schedule ----
 
-// What a schedule must stand: two chunks, few slots, several operations, in place and not.
+// The conditions that a schedule must withstand: two chunks, few slots, several operations, in place and not.
 std::optional<std::string> VerifyBothPlaces(const Ranks& ranks) {
   const int n =
       ranks.front().collective == all_to_all ? ranks.front().nranks * ranks.front().nranks : ranks.front().blocks;
@@ -284,7 +284,7 @@ std::optional<std::string> VerifyBothPlaces(const Ranks& ranks) {
   return Verify(ranks, options);
 }
 
-// Calls damage(step) on a copy for each step for which it does something, and expects each damage to be found.
+// Calls damage(step) on a copy for each step that it can damage, and expects each damage to be found.
 int ExpectAllFound(const Ranks& ranks, const std::function<bool(Step&)>& damage, const std::string& what) {
   int damaged = 0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -305,7 +305,7 @@ int ExpectAllFound(const Ranks& ranks, const std::function<bool(Step&)>& damage,
   return damaged;
 }
 
-// How many ways were found to damage a step.
+// Returns the number of ways found to damage a step.
 int DamageEverything(const Ranks& ranks) {
   int damaged = 0;
   EXPECT_EQ(VerifyBothPlaces(ranks), std::nullopt);

@@ -1,4 +1,4 @@
-// What can be said about schedules without running them: who has which buffers, and the rules of the language.
+// Checks of schedules without running them: which rank has which buffers, and the rules of the language.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-// Does this rank's input (output) have that block? REQUIRES: 0 <= block < schedule.blocks.
+// Whether this rank's input (output) has that block. REQUIRES: 0 <= block < schedule.blocks.
 bool HasInput(const Schedule& schedule, int block);
 bool HasOutput(const Schedule& schedule, int block);
 

@@ -15,7 +15,7 @@ namespace tutti {
 namespace {
 
 constexpr int kMaxRanks = 64;
-constexpr int kFewRanks = 9;  // here everything is combined with everything
+constexpr int kFewRanks = 9;  // up to here all parameters are combined
 
 struct Depths {
   int slots;
@@ -26,7 +26,7 @@ constexpr std::array kDepths = {Depths{2, 2}, Depths{4, 4}, Depths{8, 8}, Depths
 constexpr int kChunk = 2;
 constexpr int kOperations = 3;
 
-// How long block b of `blocks` is, in units of which a chunk has two.
+// The length of block b of `blocks`, in units; a chunk has two.
 using Pattern = int (*)(int block, int blocks);
 constexpr Pattern kNothing = [](int, int) { return 0; };
 constexpr Pattern kOneUnit = [](int, int) { return 1; };
@@ -100,7 +100,7 @@ class Verified : public ::testing::TestWithParam<Kind> {
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Verified, ::testing::ValuesIn(EveryKind()), NameOfKind);
 
-// All of it, on a few ranks.
+// All combinations, on a few ranks.
 TEST_P(Verified, OnFewRanksInEveryWay) {
   const bool all_to_all = GetParam().collective == Collective::all_to_all;
   for (int n = 1; n <= kFewRanks; ++n) {
@@ -133,7 +133,7 @@ TEST_P(Verified, OnFewRanksInEveryWay) {
   }
 }
 
-// On all numbers of ranks the hardest way: two chunks, the last block shorter, by reference where that is claimed.
+// On every number of ranks, the hardest case: two chunks, the last block shorter, by reference where that is claimed.
 TEST_P(Verified, OnAllNumbersOfRanks) {
   for (int n = kFewRanks + 1; n <= kMaxRanks; ++n) {
     const bool edge = n == 16 || n == 17 || n == 31 || n >= kMaxRanks - 1;
@@ -159,7 +159,7 @@ TEST_P(Verified, OnAllNumbersOfRanks) {
   }
 }
 
-// A schedule that does not claim to be reference-safe is not, on some number of ranks: nothing is given away.
+// A schedule that does not claim to be reference-safe is unsafe on some number of ranks: no safe one fails to claim it.
 TEST_P(Verified, ClaimsReferencesExactlyWhereTheyAreSafe) {
   for (const bool in_place : {false, true}) {
     bool claimed = true;

@@ -1,4 +1,4 @@
-// What tests of schedules share: all ranks' schedules at once, and arrangements to try.
+// Helpers for tests of schedules: all ranks' schedules at once, and arrangements to try.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-// Proofs for every number of ranks take a minute without optimisation or under a sanitizer, so there the edges must do.
+// Proving every number of ranks takes a minute without optimisation or under a sanitizer; there only edges are proved.
 #if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 inline constexpr bool kEveryRankCount = true;
 #else
@@ -32,7 +32,7 @@ struct NodeLayout {
   Arrangement (*arrange)(int nranks);
 };
 
-// Nodes of these sizes, again and again.
+// Nodes of these sizes, repeated.
 template <std::size_t kSizes>
 Arrangement ArrangeBySizes(int nranks, const std::array<int, kSizes>& sizes) {
   std::vector<int> labels;
@@ -57,7 +57,7 @@ inline const std::array kNodeLayouts = {
                  for (int rank = 0; rank < n; ++rank) labels.push_back(rank % 3);
                  return ArrangeByNode(labels);
                }},
-    // And, for algorithms that go round rings: backwards, and every other rank first.
+    // For algorithms that go round rings: backwards, and every other rank first.
     NodeLayout{"two_rings",
                [](int n) {
                  Arrangement arrangement = ArrangeEvenly(n, (n + 1) / 2);
@@ -70,7 +70,7 @@ inline const std::array kNodeLayouts = {
                }},
 };
 
-// Does the algorithm look at arrangements?
+// Whether the algorithm uses arrangements.
 inline bool Arranges(tuttiAlgorithm_t algorithm) {
   return algorithm == tuttiAlgorithmRing || algorithm == tuttiAlgorithmTwoLevel ||
          algorithm == tuttiAlgorithmTwoLevelTree;

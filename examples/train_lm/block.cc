@@ -12,7 +12,7 @@ Attention::Attention(const Surroundings& surroundings, const std::string& name)
       out_(in_.tp, in_.model.hidden, in_.model.hidden, in_.parameters.linear(name + ".out"),
            {.sequence_parallel = in_.sequence_parallel}) {}
 
-// Whole heads are split: a rank has some of them.
+// Splits whole heads: each rank has some of them.
 Tensor Attention::heads(const Tensor& tensor, bool mixed) const {
   const std::size_t heads = in_.model.heads / in_.tp.size(), keys = in_.model.heads_of_keys() / in_.tp.size();
   const std::size_t width = in_.model.head_width();

@@ -1,6 +1,6 @@
 // A transformer block, split over a tensor-parallel group: norm, attention, norm, multilayer perceptron, each pair with
 // a residual around it (Vaswani et al. 2017; the norms first, as in GPT-2). Between a row-parallel layer and the next
-// column-parallel one, tensors lie [sequence, batch, hidden] - with sequence parallelism this rank's part of the
+// column-parallel one, tensors are [sequence, batch, hidden], or with sequence parallelism this rank's part of the
 // sequence.
 //
 // Thread-safety: one thread at a time.
@@ -24,7 +24,7 @@ class Attention {
     tutti::parallel::ContextParallelAttention::Saved attention;
   };
   Saved forward(const Tensor& x, const Tensor& y);
-  // grad: of y, and then of x.
+  // grad: the gradient of y, replaced by that of x.
   void backward(const Tensor& x, const Saved& saved, const Tensor& grad);
 
  private:
@@ -56,8 +56,8 @@ class Perceptron {
   tutti::parallel::RowParallelLinear down_;
 };
 
-// Its layers are made for a pass: with --zero their parameters are elsewhere in the next. Two units: a mixture's
-// experts, and the rest.
+// Creates its layers for each pass, because with --zero their parameters are elsewhere in the next one. Has two units:
+// a mixture's experts, and the rest.
 class Block {
  public:
   Block(const Surroundings& surroundings, std::string name) : in_(surroundings), name_(std::move(name)) {}
@@ -71,7 +71,7 @@ class Block {
     std::uint64_t remote_choices() const { return mixture ? mixture->remote_choices : 0; }
   };
   Saved forward(const Tensor& x, const Tensor& y);
-  // grad: of y, and then of x.
+  // grad: the gradient of y, replaced by that of x.
   void backward(const Tensor& x, const Saved& saved, const Tensor& grad);
 
  private:

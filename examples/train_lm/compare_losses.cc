@@ -1,8 +1,8 @@
-// Losses of the same training, split in several ways: how far each is from the first, as a table, and all as a chart.
+// Compares losses of the same training, split in several ways: a table of differences from the first, and a chart.
 //
 //   compare_losses CHART.svg "one rank=one.txt" "DP 2=dp2.txt" ...
 //
-// Ends with 1 if one differs by more than kTolerance (relative) in any step.
+// Exits with 1 if one differs by more than kTolerance (relative) in any step.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ Curve Read(const std::string& argument) {
   return curve;
 }
 
-// Of each step, relative to the reference.
+// The relative difference of each step to the reference.
 std::vector<double> Differences(const Curve& curve, const Curve& reference) {
   if (curve.losses.size() != reference.losses.size()) {
     throw std::runtime_error(fmt::format("\"{}\" has {} steps, \"{}\" has {}", curve.name, curve.losses.size(),

@@ -1,4 +1,4 @@
-// The same mathematics on a CUDA device: a thread for each index, matrices by cuBLAS.
+// The same mathematics on a CUDA device: one thread per index, matrices by cuBLAS.
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 
@@ -53,7 +53,7 @@ class CudaCompute final : public ElementwiseCompute<CudaCompute> {
 
   void* allocate(std::size_t bytes) override {
     void* memory = nullptr;
-    // In the stream's order: what is freed is used again without waiting for the device.
+    // In stream order, so freed memory is reused without waiting for the device.
     if (bytes > 0) Check(cudaMallocAsync(&memory, bytes, stream_), "allocating device memory");
     return memory;
   }
@@ -76,7 +76,7 @@ class CudaCompute final : public ElementwiseCompute<CudaCompute> {
     Check(cudaMemsetAsync(tensor.data, 0, tensor.bytes(), stream_), "zeroing device memory");
   }
 
-  // cuBLAS counts columns first: there a row-major c = op(a) op(b) is c^T = op(b)^T op(a)^T.
+  // cuBLAS is column-major: there a row-major c = op(a) op(b) is c^T = op(b)^T op(a)^T.
   void matmul(Transposed transpose_a, const Tensor& a, Transposed transpose_b, const Tensor& b, const Tensor& c,
               bool accumulate) override {
     const auto order = [](Transposed transposed) { return transposed == Transposed::yes ? CUBLAS_OP_T : CUBLAS_OP_N; };

@@ -1,4 +1,4 @@
-// What the layers of a block share, and the norm before each of them.
+// The norm before each layer of a block, and the surroundings that a block's layers share.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -13,7 +13,7 @@ namespace train_lm {
 
 using tutti::parallel::TensorParallel;
 
-// What a block's layers share.
+// Objects that a block's layers share.
 struct Surroundings {
   const ModelConfig& model;
   Math& math;
@@ -25,7 +25,7 @@ struct Surroundings {
   tutti::parallel::ProcessGroup& experts;
   tutti::parallel::MoEAlltoAllTokenDispatcher* dispatcher;  // null: there are no experts
 
-  // "sequence" is what the tensor-parallel group has of it: the context-parallel rank's part.
+  // "sequence" is the tensor-parallel group's part of it: the context-parallel rank's.
   // [sequence (or this rank's part), batch, columns].
   Shape rows_of_sequence(std::size_t columns) const {
     return {sequence_parallel ? attention.rows() / tp.size() : attention.rows(), batch, columns};
@@ -43,7 +43,7 @@ class LayerNorm {
     Buffer y, statistics;
   };
   Saved forward(const Tensor& x) const;
-  // Adds to grad_x. What gain and bias learn may be put off.
+  // Adds to grad_x. The gradients of gain and bias may be deferred.
   void backward(const Tensor& x, const Saved& saved, Buffer grad_y, const Tensor& grad_x) const;
 
  private:

@@ -1,8 +1,8 @@
 // Trains a small language model on text that every Debian machine has, split as the flags say. One process is one rank:
 //
 //   train_lm --steps 200                                               on one rank
-//   examples/run.sh 8 train_lm --tensor 2 --pipeline 2                 on eight: data-parallel for what is left
-//   mpirun, torchrun and Slurm start it as well (docs/running.md)
+//   examples/run.sh 8 train_lm --tensor 2 --pipeline 2                 on eight: the rest is data-parallel
+//   mpirun, torchrun and Slurm can also start it (docs/running.md)
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -94,7 +94,7 @@ tuttiConfig_t ConfigOf(const Options& options) {
   return config;
 }
 
-// The baselines' paths are algorithms of the library, in the data-parallel groups alone.
+// The baselines are algorithms of the library, selected only in the data-parallel groups.
 void Configure(ParallelState& state, GradientExchange exchange, tuttiConfig_t config) {
   if (exchange == GradientExchange::all_reduce) return;
   config.algorithm = exchange == GradientExchange::parameter_server ? "parameter_server" : "all_to_all_broadcast";
@@ -102,7 +102,7 @@ void Configure(ParallelState& state, GradientExchange exchange, tuttiConfig_t co
   state.get_expert_data_parallel_group().configure(config);
 }
 
-// As torchrun and its like say, or alone.
+// Joins as torchrun and similar launchers specify, or alone.
 Comm Join(tuttiConfig_t config) {
   tuttiComm_t comm = nullptr;
   if (std::getenv("WORLD_SIZE") != nullptr) {
@@ -115,14 +115,14 @@ Comm Join(tuttiConfig_t config) {
   return {comm, &tuttiCommDestroy};
 }
 
-// What a step sent, beside the formulas.
+// Compares the bytes that a step sends with the formulas.
 class Traffic {
  public:
   Traffic(const TrainConfig& config, ParallelState& state, const Trainer& trainer)
       : config_(config), state_(state), trainer_(trainer), before_(Now()) {}
 
-  // Since this was made: by group, of all ranks together; and what each rank sent of the dense layers' gradients, where
-  // they are not sharded.
+  // Prints the bytes sent since construction: by group, for all ranks together; and each rank's bytes for the dense
+  // layers' gradients, unless those are sharded.
   void Print() const {
     auto counts = Now();
     std::vector<std::uint64_t> sent, expected_by_rank;
@@ -152,7 +152,7 @@ class Traffic {
  private:
   static constexpr const char* kChoices = "remote choices";
 
-  // With all names on every rank.
+  // Includes all names on every rank.
   std::map<std::string, std::uint64_t> Now() const {
     auto counts = state_.bytes_sent();
     counts.erase("world");
@@ -180,7 +180,7 @@ class Traffic {
   std::map<std::string, std::uint64_t> before_;
 };
 
-// Of this rank.
+// Prints this rank's memory.
 void PrintMemory(const TrainConfig& config, ParallelState& state, const Trainer& trainer) {
   const auto expected = expected_memory(config, trainer.ranges(), trainer.actions(), state);
   const auto print = [&](const char* what, tutti::parallel::MemoryKind kind, std::uint64_t formula) {
@@ -193,7 +193,7 @@ void PrintMemory(const TrainConfig& config, ParallelState& state, const Trainer&
 }
 
 void Train(const Options& options) {
-  // Before the communicator, which takes the device that is the thread's.
+  // Comes before the communicator, which takes the thread's current device.
   const char* const local_rank = std::getenv("LOCAL_RANK");
   const auto math = make_math(local_rank == nullptr ? 0 : std::atoi(local_rank));
   const auto config = ConfigOf(options);

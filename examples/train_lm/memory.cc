@@ -10,13 +10,13 @@ namespace {
 using tutti::parallel::PipelineAction;
 using tutti::parallel::PipelinePass;
 
-// In elements.
+// Sizes are in elements.
 struct Unit {
   std::string name;
   std::size_t chunk = 0;
   bool expert = false;
   std::uint64_t all = 0, mine = 0;
-  // Of what is shared: with others, so that it comes and goes.
+  // Zero unless ranks share the unit, so that its elements come and go.
   std::uint64_t moved = 0, arriving = 0;
 };
 
@@ -43,7 +43,7 @@ std::vector<Unit> UnitsOf(const TrainConfig& config, const std::vector<StageRang
   return units;
 }
 
-// A pass's use of one.
+// One pass's use of a unit.
 struct Use {
   const Unit* unit;
   PipelinePass pass;
@@ -66,7 +66,7 @@ std::vector<Use> UsesOf(const std::vector<Unit>& units, const std::vector<Pipeli
   return uses;
 }
 
-// Parameters: what one use has, and what is gathered for the next one - if that is of the same unit, when it begins.
+// Parameters: those of one use, and those gathered for the next one (if of the same unit, only when it begins).
 std::uint64_t Gathered(const std::vector<Use>& uses) {
   std::uint64_t most = 0;
   for (std::size_t i = 0; i < uses.size(); ++i) {
@@ -77,13 +77,13 @@ std::uint64_t Gathered(const std::vector<Use>& uses) {
   return most;
 }
 
-// Gradients: what one use computes, and what the one before has left to be reduced.
+// Gradients: those that one use computes, plus those that the use before left to be reduced.
 std::uint64_t Reduced(const std::vector<Use>& uses) {
   std::uint64_t most = 0, left = 0;
   std::map<const Unit*, int> times;
   for (std::size_t i = 0; i < uses.size(); ++i) {
     const std::uint64_t added = uses[i].added();
-    if (i > 0 && uses[i - 1].unit == uses[i].unit) left = 0;  // its own gradients, which are waited for
+    if (i > 0 && uses[i - 1].unit == uses[i].unit) left = 0;  // waits for its own gradients
     most = std::max(most, added + left);
     left = added + (added > 0 && times[uses[i].unit]++ > 0 ? uses[i].unit->arriving : 0);
     most = std::max(most, left);
@@ -91,7 +91,7 @@ std::uint64_t Reduced(const std::vector<Use>& uses) {
   return most;
 }
 
-// Of a backward in two parts, in m micro-batches.
+// Gradients of a backward in two parts, over `microbatches` micro-batches.
 std::uint64_t InPlaces(const std::vector<Unit>& units, std::size_t microbatches) {
   std::array<std::uint64_t, 2> places{};
   std::uint64_t arriving = 0;

@@ -11,7 +11,7 @@ namespace {
 using tutti::parallel::LinearParameters;
 using tutti::parallel::Transposed;
 
-// The rows of each expert, which lie one behind the other.
+// Calls `call` for each expert with rows; an expert's rows are contiguous and follow the previous expert's.
 void ForEachExpert(const std::vector<std::size_t>& rows,
                    const std::function<void(std::size_t expert, std::size_t first, std::size_t count)>& call) {
   std::size_t first = 0;
@@ -39,7 +39,7 @@ void BackwardWeight(Compute& compute, const LinearParameters& linear, const Tens
   compute.add_rows(grad_y, linear.grad_bias);
 }
 
-// Of a tensor whose memory is used again before its gradients, if they are put off, are asked for.
+// Copies a tensor whose memory is reused before its deferred gradients are computed.
 std::shared_ptr<Buffer> CopyOf(Compute& compute, const Tensor& tensor) {
   auto copy = std::make_shared<Buffer>(compute, tensor.shape);
   compute.copy_columns(tensor, 0, *copy, 0, tensor.columns());

@@ -1,9 +1,9 @@
-// A block's mixture of experts in the place of its multilayer perceptron: y = x + sum over a token's experts of
-// weight * down(gelu(up(norm(x)))). Experts are split over the expert-parallel group, whole ones; with tensor
-// parallelism the sequence is split as well, so that no token is sent twice.
+// A mixture of experts that replaces a block's multilayer perceptron: y = x + sum over a token's experts of weight *
+// down(gelu(up(norm(x)))). The expert-parallel group splits the experts, as whole experts. With tensor parallelism the
+// sequence is split as well, so that no token is sent twice.
 //
-// Norm and router are of the block's unit, the experts a unit of their own: forward they are used one after the other,
-// and backward the other way round.
+// Norm and router belong to the block's unit; the experts are a separate unit. Forward uses them in that order,
+// backward in reverse.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -26,7 +26,7 @@ class Mixture {
     Buffer logits;  // of the router
     tutti::parallel::MoELayer::State state;
     Buffer up, active;  // of the rows that came to this rank's experts
-    // Choices of experts of other ranks that this rank's tokens made.
+    // The number of times that this rank's tokens chose experts of other ranks.
     std::uint64_t remote_choices = 0;
   };
   // Inside the block's unit.
@@ -36,9 +36,9 @@ class Mixture {
   struct Gradients {
     Buffer tokens, logits;
   };
-  // grad: of y.
+  // grad: the gradient of y.
   Gradients backward_experts(const Tensor& x, const Saved& saved, const Tensor& grad);
-  // Inside the block's unit. grad: of y, and then of x.
+  // Inside the block's unit. grad: the gradient of y, replaced by that of x.
   void backward_routing(const Tensor& x, const Saved& saved, Gradients gradients, const Tensor& grad) const;
 
  private:
@@ -46,7 +46,7 @@ class Mixture {
     tutti::parallel::LinearParameters up, down;
   };
 
-  // This rank's, inside their unit.
+  // This rank's experts. Call it inside their unit.
   std::vector<Expert> Experts() const;
   // The experts' part of the layer's backward.
   void BackwardRows(const Saved& saved, const Tensor& grad_output, const std::vector<std::size_t>& rows,

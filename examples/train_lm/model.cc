@@ -53,7 +53,7 @@ void Model::Embed(const Samples& samples, const Tensor& x) {
 void Model::EmbedBackward(const Samples& samples, Buffer grad) {
   const auto kept = std::make_shared<Buffer>(std::move(grad));
   in_.parameters.in_backward("embedding", [&] {
-    // The layer looks at its weight's shape alone, whose memory may be gone by then.
+    // The layer uses only its weight's shape, because the weight's memory may be gone by then.
     in_.parameters.weight_grads().call([&compute = in_.math.compute(), layer = MakeEmbedding(), ids = samples.ids, kept,
                                         positions = positions_.tensor(),
                                         grad_positions = in_.parameters.grad("positions")]() mutable {

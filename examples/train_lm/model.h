@@ -1,5 +1,5 @@
 // One pipeline stage's part of the language model: some blocks, with the embedding before the first and the loss after
-// the last. Keeps what backward needs of every micro-batch that is under way.
+// the last. Keeps what backward needs for every micro-batch in progress.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace train_lm {
 
-// Of one micro-batch: ids and targets (int32), [sequence, batch].
+// One micro-batch: ids and targets (int32), [sequence, batch].
 struct Samples {
   Tensor ids, targets;
 };
@@ -23,20 +23,20 @@ class Model {
  public:
   Model(const Surroundings& surroundings, const StageRange& range);
 
-  // What stages send each other: [sequence (or a part), batch, hidden].
+  // The shape of what stages send each other: [sequence (or a part), batch, hidden].
   Shape activation_shape() const { return in_.rows_of_sequence(in_.model.hidden); }
-  // input: null on the first stage, else there until backward. output: null on the last.
+  // input: null on the first stage; otherwise it stays valid until backward. output: null on the last stage.
   void forward(int microbatch, const Samples& samples, const Tensor* input, const Tensor* output);
-  // grad_output: null on the last stage, whose losses all count `loss_scale`. grad_input: null on the first.
+  // grad_output: null on the last stage, where every loss has the weight `loss_scale`. grad_input: null on the first.
   void backward(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
                 float loss_scale);
-  // The same in two parts: all that is learnt is put off to the second one.
+  // The same in two parts: the second one computes all parameter gradients.
   void backward_input(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
                       float loss_scale);
   void backward_weight(int microbatch);
   // The sum of the losses of a micro-batch, on the last stage, after its forward.
   double loss(int microbatch) const { return losses_.at(microbatch); }
-  // See Mixture; of all blocks, so far.
+  // See Mixture; the total of all blocks so far.
   std::uint64_t remote_choices() const { return remote_choices_; }
 
  private:
@@ -44,8 +44,8 @@ class Model {
   using ColumnParallelLinear = tutti::parallel::ColumnParallelLinear;
   using VocabParallelCrossEntropy = tutti::parallel::VocabParallelCrossEntropy;
   struct Saved {
-    std::vector<Tensor> inputs;  // of the blocks, and of the head
-    std::vector<Buffer> own;     // those of them that are not the pipeline's
+    std::vector<Tensor> inputs;  // of the blocks and the head
+    std::vector<Buffer> own;     // those inputs that the pipeline does not own
     std::vector<Block::Saved> blocks;
     LayerNorm::Saved norm;
     Buffer logits;
@@ -60,7 +60,7 @@ class Model {
 
   Saved Backward(int microbatch, const Samples& samples, const Tensor* grad_output, const Tensor* grad_input,
                  float loss_scale);
-  // What a pass computes with: where the parameters are then.
+  // Layers for one pass, with the parameters where they are then.
   VocabParallelEmbedding MakeEmbedding() const;
   ColumnParallelLinear MakeHead() const;
   void Embed(const Samples& samples, const Tensor& x);

@@ -37,7 +37,7 @@ void ModelChunk::forward(int microbatch, const Tensor* input, const Tensor* outp
 void ModelChunk::backward(int microbatch, const Tensor* /*input*/, const Tensor* grad_output,
                           const Tensor* grad_input) {
   in_.parameters.begin_pass();
-  // The gradients of a step are complete, and sent, with the last micro-batch's.
+  // The last micro-batch completes the step's gradients and sends them.
   in_.parameters.sync(CountsLast());
   model_.backward(microbatch, At(microbatch), grad_output, grad_input, LossScale());
 }

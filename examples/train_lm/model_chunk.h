@@ -1,4 +1,4 @@
-// One chunk of the model as a step of the pipeline: with interleaving a stage has several, else one.
+// One chunk of the model as a step of the pipeline: a stage has several with interleaving, otherwise one.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace train_lm {
 
-// Of one micro-batch; Samples has the tensors.
+// One micro-batch's memory; Samples has the tensors.
 struct Loaded {
   Buffer ids, targets;
 };
@@ -23,7 +23,7 @@ class ModelChunk final : public tutti::parallel::SplitBackwardStep {
 
   const Model& model() const { return model_; }
   tutti::parallel::PipelineEnds ends() const;
-  // A new step.
+  // Starts a new step.
   void begin() { backwards_ = 0; }
 
   void forward(int microbatch, const Tensor* input, const Tensor* output) override;
@@ -35,7 +35,7 @@ class ModelChunk final : public tutti::parallel::SplitBackwardStep {
  private:
   Samples At(int microbatch) const;
   float LossScale() const;
-  // Whether this is the last one of the step: then the chunk's gradients are complete.
+  // Counts a backward; returns whether it is the step's last, which completes the chunk's gradients.
   bool CountsLast() { return ++backwards_ == microbatches_; }
 
   const Surroundings& in_;

@@ -1,5 +1,5 @@
-// What a transformer computes besides what its parallel layers need: the rest of the model's mathematics, on one
-// processor. Everything is float32 and in the order of calls. Thread-safety: one thread at a time.
+// A transformer's mathematics beyond its parallel layers, on one processor. Everything is float32 and runs in call
+// order. Thread-safety: one thread at a time.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ using tutti::parallel::Tensor;
 
 struct AdamStep {
   float learning_rate;
-  // As for Llama 2 (Touvron et al. 2023). A smaller epsilon would blow up the rounding of gradients that are almost 0.
+  // As for Llama 2 (Touvron et al. 2023). A smaller epsilon would amplify rounding errors of gradients near 0.
   float beta1 = 0.9F, beta2 = 0.95F;
   float epsilon = 1e-5F;
   int step = 1;  // 1, 2, ...: for the correction of the bias (Kingma and Ba 2015)
@@ -26,7 +26,7 @@ class Math {
   virtual Compute& compute() = 0;
   virtual tutti::parallel::AttentionCompute& attention() = 0;
 
-  // out = a + b. out may be one of them.
+  // out = a + b. out may be a or b.
   virtual void add(const Tensor& a, const Tensor& b, const Tensor& out) = 0;
   // Over the last dimension (Ba et al. 2016); statistics: mean and 1 / deviation of each row.
   virtual void layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias, const Tensor& y,
@@ -43,8 +43,8 @@ class Math {
                     const Tensor& parameter) = 0;
 };
 
-// Of the processor that the program is built for: the host's, with OpenBLAS where the build found it, or the CUDA
-// device of that number (counted over the devices there are), which becomes this thread's.
+// For the processor that the program is built for: the host, with OpenBLAS where the build found it, or the CUDA device
+// with that number (modulo the number of devices), which becomes this thread's.
 std::unique_ptr<Math> make_math(int device);
 
 }  // namespace train_lm

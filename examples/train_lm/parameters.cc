@@ -149,14 +149,14 @@ Parameters::Parameters(const std::vector<ParameterSpec>& specs, const TrainConfi
     const auto place = entries_.emplace(spec.name, std::move(entry)).first;
     units_[unit_of(spec)].push_back(&place->second);
   }
-  // Ranks that have parts of the same samples have the same parameters, too.
+  // Ranks that have parts of the same samples are replicas, too.
   auto& replicas = state_.get_data_parallel_group(true);
   tutti::parallel::DistributedDataParallelConfig ddp;
   if (config.data_parallel == GradientExchange::parameter_server) ddp.servers = config.servers;
   ddp.memory = &memory_;
   if (config.bucket_bytes != 0) ddp.bucket_bytes = ddp.first_bucket_bytes = config.bucket_bytes;
   dense_ = std::make_unique<DistributedDataParallel>(replicas, compute, std::move(dense), ddp);
-  // An expert sees the tokens of all ranks of its group, so of as many of those.
+  // An expert sees the tokens of all ranks of its group, so its divisor is the number of replicas.
   ddp.gradient_divisor = replicas.size();
   experts_ = std::make_unique<DistributedDataParallel>(state_.get_expert_data_parallel_group(), compute,
                                                        std::move(experts), ddp);
@@ -218,7 +218,7 @@ tutti::parallel::LinearParameters Parameters::linear(const std::string& name) {
 }
 
 void Parameters::broadcast() {
-  if (sharded_) return;  // they were made so
+  if (sharded_) return;  // all ranks initialized them alike
   dense_->broadcast_parameters();
   experts_->broadcast_parameters();
 }
@@ -241,8 +241,8 @@ void Parameters::MarkReady(const std::string& unit) {
   for (const auto* const entry : units_.at(unit)) owner(*entry).mark_ready(entry->index);
 }
 
-// What is to be summed over the tensor-parallel group is averaged over the replicas first, as in Megatron-Core's
-// finalize_model_grads(): the order of the two sums is free, and no bucket waits for the other one.
+// Sums over the tensor-parallel group come after the average over the replicas, as in Megatron-Core's
+// finalize_model_grads(): the order of the two does not matter, and no bucket waits for the other sum.
 void Parameters::finish_gradients() {
   if (sharded_) return sharded_->finish_gradients();
   dense_->finish_gradients();

@@ -1,6 +1,6 @@
-// A model's parameters, and which part of each this rank has. Values depend on names and whole shapes alone, so that
-// every split begins with the same model. They are in units, what is used together: the embedding, each block but its
-// experts, its experts, the head.
+// A model's parameters, and this rank's part of each. Values depend only on names and whole shapes, so every split
+// starts with the same model. Parameters used together form a unit: the embedding, each block without its experts, its
+// experts, the head.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -32,27 +32,27 @@ struct ParameterSpec {
   Shape whole;
   Split split = Split::none;
   Initial initial = Initial::normal;
-  // With sequence parallelism every rank of the tensor-parallel group sees a part of the sequence only, so that the
-  // gradients of what is not split are to be summed over it.
+  // With sequence parallelism each rank of the tensor-parallel group sees only a part of the sequence, so the gradients
+  // of unsplit parameters must be summed over the group.
   bool along_sequence = false;
-  // Of an expert: averaged over the ranks that hold the same one.
+  // Belongs to an expert: averaged over the ranks that hold the same one.
   bool expert = false;
-  std::size_t chunk = 0;  // of those of this rank's stage
+  std::size_t chunk = 0;  // among the chunks of this rank's stage
 };
 
-// All parameters of the blocks [first, last) of the model, with what is before the first block and after the last one
-// if those are among them; of the experts, [first_expert, last_expert).
+// All parameters of the model's blocks [first, last), including those before the first block and after the last one if
+// these blocks are among them; of the experts, [first_expert, last_expert).
 struct StageRange {
   std::size_t first_block = 0, last_block = 0;
   std::size_t first_expert = 0, last_expert = 0;
 };
 std::vector<ParameterSpec> parameters_of(const ModelConfig& model, const StageRange& range);
-// Of a stage's chunks.
+// The parameters of a stage's chunks.
 std::vector<ParameterSpec> parameters_of(const ModelConfig& model, const std::vector<StageRange>& ranges);
 // "embedding", "block0", "block0.experts", ..., "head".
 std::string unit_of(const ParameterSpec& spec);
 
-// This rank's part of it, and its values in the beginning.
+// This rank's part of a parameter, and its initial values.
 struct Part {
   Shape shape;
   std::vector<float> values;
@@ -67,21 +67,21 @@ class Parameters {
   Parameters(const std::vector<ParameterSpec>& specs, const TrainConfig& config, ParallelState& state, Math& math);
   ~Parameters();
 
-  // With --zero they are there, and stay where they are, while their unit is used.
+  // With --zero, they exist, and stay in place, only while their unit is used.
   Tensor data(const std::string& name) const;
   Tensor grad(const std::string& name) const;
   // "name.weight" and "name.bias".
   tutti::parallel::LinearParameters linear(const std::string& name);
-  // For all that a unit learns.
+  // Collects all gradients of a unit's parameters.
   tutti::parallel::WeightGradStore& weight_grads() { return weight_grads_; }
 
-  // The passes of every step on this stage, and that the next of them begins.
+  // `plan` takes the passes of every step on this stage; `begin_pass` starts the next of them.
   void plan(const std::vector<tutti::parallel::PipelineAction>& actions);
   void begin_pass();
-  // `compute` uses the unit's parameters, and backward adds to its gradients. Units come one after the other.
+  // `compute` uses the unit's parameters, and backward adds to its gradients. Units run one after the other.
   void in_forward(const std::string& unit, const std::function<void()>& compute);
   void in_backward(const std::string& unit, const std::function<void()>& compute);
-  // While on, backward puts what is learnt off, unit by unit, to be done in that order.
+  // While on, backward defers the parameter gradients, unit by unit, to be computed in that order.
   void defer(bool on) { weight_grads_.defer(on); }
   struct PutOff {
     std::string unit;
@@ -92,22 +92,22 @@ class Parameters {
 
   void broadcast();
   void zero_grad();
-  // While false, gradients are added up and not sent.
+  // While false, gradients accumulate and are not sent.
   void sync(bool on);
-  // Every gradient is the average over the samples of all ranks.
+  // Makes every gradient the average over the samples of all ranks.
   void finish_gradients();
-  // Buckets of this step that are on their way or there; those that were when the last unit's gradients were begun;
-  // all.
+  // Buckets of this step that are sent or on their way; those that were so when the last unit's gradients started; all
+  // buckets.
   std::size_t buckets_sent() const { return sharded_ ? 0 : dense_->buckets_sent() + experts_->buckets_sent(); }
   std::size_t buckets_sent_before_last_unit() const { return sent_before_last_unit_; }
   std::size_t buckets() const { return sharded_ ? 0 : dense_->buckets().size() + experts_->buckets().size(); }
-  // Of this rank's parameters that are not experts', and of those of them that it updates.
+  // Bytes of this rank's parameters outside experts, and of those among them that it updates.
   std::size_t dense_bytes() const { return DenseBytes(false); }
   std::size_t updated_dense_bytes() const { return DenseBytes(true); }
-  // Then everybody has all parameters.
+  // Afterwards, every rank has all parameters.
   void adam(AdamStep step);
 
-  // By groups that are not the state's.
+  // Bytes sent, by groups that do not belong to the state.
   std::map<std::string, std::uint64_t> bytes_sent() const;
   const tutti::parallel::MemoryAccount& memory() const { return memory_; }
 
@@ -123,7 +123,7 @@ class Parameters {
 
   std::size_t DenseBytes(bool updated_only) const;
   DistributedDataParallel& owner(const Entry& entry) const { return entry.spec.expert ? *experts_ : *dense_; }
-  // All the unit's parameters have their gradients.
+  // Marks the gradients of all of the unit's parameters as ready.
   void MarkReady(const std::string& unit);
 
   ParallelState& state_;
@@ -137,7 +137,7 @@ class Parameters {
   std::map<std::string, std::vector<const Entry*>> units_;
   std::unique_ptr<DistributedDataParallel> dense_, experts_;
   std::unique_ptr<DistributedDataParallel::NoSync> dense_waits_, experts_wait_;
-  std::unique_ptr<ShardedParameters> sharded_;  // with --zero, in the place of all above
+  std::unique_ptr<ShardedParameters> sharded_;  // with --zero, replaces all of the above
 };
 
 }  // namespace train_lm

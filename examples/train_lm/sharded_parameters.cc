@@ -115,7 +115,7 @@ void ShardedParameters::post_backward_weight(const std::string& unit) {
 }
 
 void ShardedParameters::SumAlongSequence(std::size_t unit) {
-  // Gradients that stay are summed up once, in the step's last pass.
+  // Gradients that stay here are summed once, in the step's last pass.
   if (!sequence_parallel_ || (!last_pass_ && fsdp_.stage(unit) < ZeroStage::gradients)) return;
   auto& group = state_.get_tensor_model_parallel_group();
   for (const auto& [name, entry] : entries_) {

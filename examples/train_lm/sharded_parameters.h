@@ -1,5 +1,5 @@
-// The parameters of a model whose data-parallel ranks share them (--zero), by units, which the model says it uses: of
-// experts the ranks that have the same ones. Adam runs over this rank's shards.
+// A model's parameters, shared by its data-parallel ranks (--zero), in units whose use the model announces; experts are
+// shared by the ranks that have the same ones. Adam runs over this rank's shards.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -21,13 +21,13 @@ class ShardedParameters {
   ShardedParameters(const std::vector<ParameterSpec>& specs, const TrainConfig& config, ParallelState& state,
                     Math& math, tutti::parallel::MemoryAccount& memory);
 
-  // While the parameter's unit is used.
+  // Valid while the parameter's unit is used.
   Tensor data(const std::string& name) const;
-  // While the unit is in backward, or its first part, for what is added in the second one. Else without memory, for
-  // layers that are made for a forward pass.
+  // Valid while the unit is in backward, or in its first part for what the second part adds. Otherwise it has no
+  // memory, for layers created for a forward pass.
   Tensor grad(const std::string& name) const;
 
-  // What this stage does in every step, and that the next of these passes begins.
+  // `plan` takes the passes of every step on this stage; `begin_pass` starts the next of them.
   void plan(const std::vector<tutti::parallel::PipelineAction>& actions);
   void begin_pass();
   void pre_forward(const std::string& unit) { fsdp_.pre_forward(units_.at(unit)); }
@@ -53,7 +53,7 @@ class ShardedParameters {
   };
 
   std::vector<tutti::parallel::ShardedUnit> UnitsOf(const std::vector<ParameterSpec>& specs, const TrainConfig& config);
-  // The gradients of what is not split, before they are reduced.
+  // Sums the gradients of unsplit parameters, before they are reduced.
   void SumAlongSequence(std::size_t unit);
 
   ParallelState& state_;

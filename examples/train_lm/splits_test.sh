@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The example trains the same on every split, sends what the formulas say, and says what does not divide.
+# The example trains the same on every split, sends what the formulas predict, and reports sizes that do not divide.
 #   splits_test.sh FOLDER      of the built programs
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -44,7 +44,7 @@ if "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "another=$w
   exit 1
 fi
 
-# counted WHAT NUMBER: in so many lines of what begins so something is sent, and in each as much as by the formula.
+# counted WHAT NUMBER: in NUMBER lines that begin with WHAT something is sent, and every such line matches its formula.
 counted() {
   awk -v what="$1" -v number="$2" '
     $1 == what { sent = $(NF - 4); sub(",", "", sent); seen += sent > 0; if (sent != $NF) { print; bad = 1 } }
@@ -64,7 +64,7 @@ for exchange in all-reduce parameter-server "parameter-server --servers 3 --buck
   "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "DP 4, $exchange=$work/exchange"
 done
 
-# The backward pass hides the buckets, all but the last unit's: with sequence parallelism, too, whose norms are summed up
+# The backward pass hides all buckets but the last unit's, also with sequence parallelism, whose norms are summed
 # afterwards, and with a backward in two parts.
 for flags in "--tensor 2 --sequence-parallel" "--pipeline 2 --schedule ZB-H1" \
   "--pipeline 2 --schedule Interleaved1F1B --virtual-stages 2"; do
@@ -75,7 +75,7 @@ for flags in "--tensor 2 --sequence-parallel" "--pipeline 2 --schedule ZB-H1" \
     END { if (!seen) exit 1 }' "$work/out"
 done
 
-# shares RANKS FLAGS: every number is the formula's, of memory on every rank.
+# shares RANKS FLAGS: every number matches its formula, including each rank's memory.
 shares() {
   train "$@" --algorithm ring --bytes --memory >"$work/out"
   awk -v ranks="$1" '
@@ -84,21 +84,21 @@ shares() {
     }
     END { if (seen < 5 + 3 * ranks) { print seen + 0 " numbers"; bad = 1 }; exit bad }' "$work/out"
 }
-# Shards of unlike length.
+# Shards of unequal length.
 shares 3 --zero 3 --batch 9 --microbatches 1
 shares 6 --zero 2 --batch 9 --tensor 2 --microbatches 3
 shares 4 --zero 3 --shard-group 2 --microbatches 2
 shares 4 --zero 3 --batch 12 --microbatches 3 --experts 3 --hidden 36 --feed-forward 100
-# One rank of data parallelism shares with nobody.
+# A single data-parallel rank has no rank to share with.
 shares 2 --zero 3 --tensor 2 --sequence-parallel
-# shares_and_trains REFERENCE RANKS FLAGS: to the losses of one rank, too.
+# shares_and_trains REFERENCE RANKS FLAGS: also reaches the losses of one rank.
 shares_and_trains() {
   local reference=$1
   shift
   shares "$@" --losses "$work/shares"
   "$programs/compare_losses" "$work/chart.svg" "one rank=$work/$reference" "$*=$work/shares"
 }
-# Under schedules with several chunks a stage or backwards in two parts, and with experts, of which some have no replicas.
+# Schedules with several chunks per stage or backwards in two parts; also experts, some without replicas.
 for zero in 1 2 3; do
   train 4 --zero "$zero" --pipeline 2 --algorithm ring --losses "$work/1f1b" >>"$work/log"
   for schedule in "Interleaved1F1B --virtual-stages 2" "ZB-H1"; do
@@ -119,7 +119,7 @@ for flags in "--pipeline 2 --schedule ZB-H1" "--expert 2 --shard-group 2 --exper
   shares_and_trains one-mixture 4 --zero 3 --experts 4 --microbatches 2 $flags
 done
 
-# Keys and values of fewer heads: as many as ranks that exchange them, and fewer.
+# Fewer heads of keys and values: as many as the ranks that exchange them, and fewer than that.
 train 1 --kv-heads 2 --losses "$work/one-kv2" >>"$work/log"
 train 1 --kv-heads 1 --losses "$work/one-kv1" >>"$work/log"
 train 4 --kv-heads 2 --tensor 2 --context 2 --algorithm ring --bytes --losses "$work/kv2" >"$work/out"
@@ -129,7 +129,7 @@ counted bytes 3
 "$programs/compare_losses" "$work/chart.svg" "one rank, 2 heads of keys=$work/one-kv2" "TP 2 x ring 2=$work/kv2"
 "$programs/compare_losses" "$work/chart.svg" "one rank, 1 head of keys=$work/one-kv1" "Ulysses 2 x ring 2=$work/kv1"
 
-# sends GROUPS FLAGS: on 8 ranks, in so many kinds of groups.
+# sends GROUPS FLAGS: on 8 ranks, in GROUPS kinds of groups.
 sends() {
   local groups=$1
   shift
@@ -152,7 +152,7 @@ refused() {
     echo "$* was not refused" >&2
     exit 1
   fi
-  # By every rank.
+  # Every rank prints it.
   [ "$(grep -c -- "$words" "$work/out")" -eq "$1" ] || {
     cat "$work/out" >&2
     exit 1

@@ -13,7 +13,7 @@ constexpr std::uint64_t kFloat = sizeof(float);
 StageRange WholeModel(const ModelConfig& model) { return {0, model.layers, 0, model.experts}; }
 std::uint64_t CountOf(const Shape& shape) { return Tensor(static_cast<float*>(nullptr), shape).count(); }
 
-// Sizes of the split, and what a micro-batch's activations are.
+// Sizes of the split, and of a micro-batch's activations.
 struct Job {
   Job(const TrainConfig& config, int world_size)
       : config(config), layouts(tutti::parallel::layouts_of(config.split, world_size)) {
@@ -27,7 +27,7 @@ struct Job {
     rows = config.batch * config.model.sequence / dp / cp / config.microbatches;
     chunks = pp * static_cast<std::uint64_t>(config.virtual_stages);
     activation = rows * config.model.hidden * kFloat;
-    // Ranks that exchange heads have one of keys and values each at least, as a copy if there are not so many.
+    // Ranks that exchange heads have at least one head of keys and values each, as a copy if there are fewer.
     const auto exchanging = ulysses > 1 ? tp * ulysses : 1;
     keys =
         rows * std::max<std::uint64_t>(config.model.heads_of_keys(), exchanging) * config.model.head_width() * kFloat;
@@ -35,31 +35,31 @@ struct Job {
 
   const TrainConfig& config;
   tutti::parallel::ModelParallelLayouts layouts;
-  // A replica is what has all parameters: one for each rank of both data and context parallelism.
+  // A replica has all parameters: there is one for each rank of both data and context parallelism.
   std::uint64_t replicas() const { return dp * cp; }
 
   std::uint64_t tp, dp, pp, cp, ulysses;
   std::uint64_t chunks;      // of the model
   std::uint64_t shards;      // replicas that share parameters, gradients or the optimiser's state
-  std::uint64_t rows;        // tokens of a micro-batch, of a replica
-  std::uint64_t activation;  // their bytes
-  std::uint64_t keys;        // those of attention's keys
+  std::uint64_t rows;        // a replica's tokens in a micro-batch
+  std::uint64_t activation;  // bytes of their activations
+  std::uint64_t keys;        // bytes of their attention keys
 };
 
-// By all of n ranks together, to combine `bytes` of gradients. A parameter server sends as much as an all-reduce: n - 1
-// workers' gradients up, the parameters to n - 1 workers down.
+// Bytes that all of n ranks together send to combine `bytes` of gradients. A parameter server sends as much as an
+// all-reduce: n - 1 workers' gradients up, the parameters to n - 1 workers down.
 std::uint64_t ExchangeBytes(GradientExchange exchange, std::uint64_t n, std::uint64_t bytes) {
   return (exchange == GradientExchange::broadcast ? n : 2) * (n - 1) * bytes;
 }
 
-// Of one replica. Megatron-LM: in every block two all-reduces forward and two backward, one for the embedding and one
-// for the head. With sequence parallelism each all-reduce is an all-gather and a reduce-scatter, and backward gathers
-// the input of each column-parallel layer once more.
+// Bytes of one replica. Megatron-LM: two all-reduces forward and two backward in every block, one for the embedding and
+// one for the head. With sequence parallelism each all-reduce is an all-gather and a reduce-scatter, and backward
+// gathers the input of each column-parallel layer once more.
 std::uint64_t TensorParallelBytes(const Job& job) {
   const auto& model = job.config.model;
   const bool sequence = job.config.sequence_parallel;
   const std::uint64_t half = (job.tp - 1) * job.activation;  // an all-gather, a reduce-scatter, half an all-reduce
-  // Column-parallel, row-parallel: attention and perceptron.
+  // Pairs of a column-parallel and a row-parallel layer: attention and perceptron.
   const std::uint64_t pairs = (model.experts == 0 ? 2 : 1) * model.layers;
   const std::uint64_t in_pairs = pairs * (sequence ? 5 : 4) * half;
   const std::uint64_t at_ends = (sequence ? 2 + 3 : 2 + 2) * half;  // embedding, head
@@ -68,8 +68,8 @@ std::uint64_t TensorParallelBytes(const Job& job) {
   return job.config.microbatches * (in_pairs + at_ends + loss);
 }
 
-// With sequence parallelism: of the gradients of what is not split, once where these parameters are updated - by every
-// replica, or by the servers; with shards before they are reduced, from ZeRO-2 on in every micro-batch.
+// With sequence parallelism: sums of unsplit parameters' gradients, once where these parameters are updated, which is
+// on every replica or the servers. With shards the sums come before the reduction, from ZeRO-2 on in every micro-batch.
 std::uint64_t AlongSequenceBytes(const Job& job) {
   const auto& config = job.config;
   if (!config.sequence_parallel) return 0;
@@ -82,8 +82,8 @@ std::uint64_t AlongSequenceBytes(const Job& job) {
   return bytes * places * (every_pass ? config.microbatches : 1);
 }
 
-// Of all parameters, or gradients. A rank of a tensor-parallel group has its part of what is split, and all of the
-// rest.
+// Bytes of all parameters, or gradients. A rank of a tensor-parallel group has its part of split parameters, and all of
+// the rest.
 std::uint64_t DenseBytes(const Job& job) {
   std::uint64_t count = 0;
   for (const auto& spec : parameters_of(job.config.model, WholeModel(job.config.model))) {
@@ -92,9 +92,9 @@ std::uint64_t DenseBytes(const Job& job) {
   return count * kFloat;
 }
 
-// Of what `replicas` ranks have, all gradients once, or ZeRO's: parameters are gathered once a step - as a stage of
-// their own twice a micro-batch, forward and backward - and gradients are reduced once a step, or from stage 2 on once
-// a micro-batch. With shards over a part of the ranks, gradients' shards are all-reduced across, once a step.
+// Bytes for the parameters of `replicas` ranks: all gradients once, or ZeRO's. ZeRO gathers parameters once a step
+// (stage 3: twice a micro-batch, forward and backward), and reduces gradients once a step (from stage 2 on: once a
+// micro-batch). With shards over a part of the ranks, gradients' shards are all-reduced across, once a step.
 std::map<std::string, std::uint64_t> ReplicasBytes(const TrainConfig& config, const std::string& group,
                                                    std::uint64_t replicas, int shard_group, std::uint64_t bytes) {
   if (config.zero == 0) return {{group, ExchangeBytes(config.data_parallel, replicas, bytes)}};
@@ -108,30 +108,30 @@ std::map<std::string, std::uint64_t> ReplicasBytes(const TrainConfig& config, co
   return {{group, 0}, {group + " shard", among}, {group + " replicate", across}};
 }
 
-// Of one replica, whose ranks of a tensor-parallel group have some heads each. DeepSpeed-Ulysses: forward and backward,
-// queries, keys, values and the output are exchanged, and (n - 1) / n of each leaves its rank.
+// Bytes of one replica, whose tensor-parallel ranks have some heads each. DeepSpeed-Ulysses: forward and backward
+// exchange queries, keys, values and the output, and (n - 1) / n of each leaves its rank.
 std::uint64_t UlyssesBytes(const Job& job) {
   const std::uint64_t exchanges = 2 * 2 * job.config.microbatches * job.config.model.layers;
   return exchanges * (job.activation + job.keys) * (job.ulysses - 1) / job.ulysses;
 }
-// Ring Attention: keys and values go on n - 1 times forward and n - 1 times backward, where their gradients do, too.
+// Ring Attention: keys and values move n - 1 times forward and n - 1 times backward, where their gradients move, too.
 std::uint64_t RingBytes(const Job& job) {
   const std::uint64_t passes = 6 * (job.cp / job.ulysses - 1);
   return passes * job.config.microbatches * job.config.model.layers * job.keys;
 }
 
-// Of one replica: every border of two chunks of the model is crossed by every micro-batch forward and backward, by each
-// rank of the tensor-parallel group - with sequence parallelism with its part only. And at the start stages agree on
-// shapes.
+// Bytes of one replica: every micro-batch crosses every border between two chunks of the model forward and backward, on
+// each rank of the tensor-parallel group (with sequence parallelism only with the rank's part). At the start, stages
+// also agree on shapes.
 std::uint64_t PipelineBytes(const Job& job) {
-  if (job.pp == 1) return 0;  // what a stage gives itself is not sent
+  if (job.pp == 1) return 0;  // a stage sends nothing to itself
   const std::uint64_t ranks = job.config.sequence_parallel ? 1 : job.tp;
   const std::uint64_t agreement = job.tp * job.chunks * (job.pp - 1) * tutti::parallel::negotiation_bytes();
   return 2 * (job.chunks - 1) * job.config.microbatches * job.activation * ranks + agreement;
 }
 
-// Each choice of an expert elsewhere sends a row there and one back, forward and backward. Before that ranks tell each
-// other how many rows will come for each expert, and sum up all experts' loads and what was dropped.
+// Each choice of another rank's expert sends a row there and one back, forward and backward. Before that, ranks
+// exchange the number of rows for each expert, and sum up all experts' loads and the dropped rows.
 std::uint64_t ExpertParallelBytes(const Job& job, std::uint64_t remote_choices) {
   const auto& model = job.config.model;
   const auto ep = static_cast<std::uint64_t>(job.layouts.expert.size("ep"));
@@ -142,7 +142,7 @@ std::uint64_t ExpertParallelBytes(const Job& job, std::uint64_t remote_choices) 
   return rows + groups * (model.layers / job.pp) * job.config.microbatches * (counts + loads);
 }
 
-// Of all experts, each once.
+// Bytes of all experts, each counted once.
 std::uint64_t ExpertBytes(const Job& job) {
   std::uint64_t count = 0;
   for (const auto& spec : parameters_of(job.config.model, WholeModel(job.config.model))) {

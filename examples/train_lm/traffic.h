@@ -1,4 +1,4 @@
-// How many bytes a step sends, by the papers' formulas: what the library's counters are compared with.
+// The bytes that a step sends, by the papers' formulas, for comparison with the library's counters.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -11,15 +11,15 @@
 
 namespace train_lm {
 
-// By group (as ParallelState::bytes_sent() names them), all ranks of the world together, with ring algorithms. An
-// all-reduce of B bytes over n ranks is 2 (n - 1) B, a reduce-scatter to or an all-gather of B bytes in all (n - 1) B.
-// `remote_choices`: of experts of other ranks, that all tokens of the step made.
+// Bytes by group (as ParallelState::bytes_sent() names them), for all ranks of the world together, with ring
+// algorithms. An all-reduce of B bytes over n ranks is 2 (n - 1) B, a reduce-scatter to or an all-gather of B bytes in
+// all (n - 1) B. `remote_choices`: how often the step's tokens chose experts of other ranks.
 std::map<std::string, std::uint64_t> expected_bytes(const TrainConfig& config, int world_size,
                                                     std::uint64_t remote_choices);
 
-// By one rank of `ranks`, for `bytes` of gradients, of which it updates the parameters of `updated`: 2 (n - 1) / n for
-// the ring, where the buckets' n blocks are equal; a worker of a parameter server sends its gradients up once, a server
-// n - 1 copies of its share of the parameters down; with a broadcast everybody sends everything n - 1 times.
+// Bytes from one rank of `ranks` for `bytes` of gradients, if it updates the parameters of `updated` of them: for the
+// ring 2 (n - 1) / n, if the buckets' n blocks are equal. A parameter server's worker sends its gradients up once, a
+// server n - 1 copies of its share of parameters down. With a broadcast every rank sends all n - 1 times.
 std::uint64_t expected_bytes_of_rank(GradientExchange exchange, int ranks, std::uint64_t bytes, std::uint64_t updated);
 
 }  // namespace train_lm

@@ -19,7 +19,7 @@ void require_positive(const char* what, int value) {
   throw tutti::parallel::Error(tuttiInvalidArgument, fmt::format("{} is {}; at least 1 is needed", what, value));
 }
 
-// Everything that must divide, asked before anything is made.
+// Checks everything that must divide, before anything is created.
 const TrainConfig& Checked(const TrainConfig& config, const ParallelState& state) {
   const auto tp = static_cast<std::size_t>(state.get_tensor_model_parallel_world_size());
   const auto pp = static_cast<std::size_t>(state.get_pipeline_model_parallel_world_size());
@@ -59,7 +59,7 @@ const TrainConfig& Checked(const TrainConfig& config, const ParallelState& state
     require_equal("expert_model_parallel_size", ep, "what a model without experts takes", 1);
   if (model.experts == 0) return config;
   require_divisible("experts", model.experts, "expert_model_parallel_size", ep);
-  // Ranks of a tensor-parallel group would else send the same tokens.
+  // Otherwise the ranks of a tensor-parallel group would send the same tokens.
   if (tp > 1 && !config.sequence_parallel) {
     throw tutti::parallel::Error(
         tuttiInvalidArgument,
@@ -70,7 +70,7 @@ const TrainConfig& Checked(const TrainConfig& config, const ParallelState& state
   return config;
 }
 
-// Of a data-parallel rank's micro-batch.
+// Samples in a data-parallel rank's micro-batch.
 std::size_t SamplesOf(const TrainConfig& config, const ParallelState& state) {
   return config.batch / static_cast<std::size_t>(state.get_data_parallel_world_size()) / config.microbatches;
 }
@@ -84,7 +84,7 @@ tutti::parallel::ContextParallelConfig AttentionOf(const TrainConfig& config, co
           .kv_heads = model.heads_of_keys() / static_cast<std::size_t>(state.get_tensor_model_parallel_world_size())};
 }
 
-// The chunk c of a stage is number c * stages + stage of the model's.
+// Chunk c of a stage is the model's chunk c * stages + stage.
 std::vector<StageRange> RangesOf(const TrainConfig& config, const ParallelState& state) {
   const auto stages = static_cast<std::size_t>(state.get_pipeline_model_parallel_world_size());
   const auto stage = static_cast<std::size_t>(state.get_pipeline_model_parallel_rank());
@@ -156,7 +156,7 @@ Loaded Trainer::Load(int microbatch) {
   const std::size_t first = (replica * config_.microbatches + static_cast<std::size_t>(microbatch)) * batch;
   std::vector<std::int32_t> ids(sequence * batch), targets(ids.size());
   for (std::size_t i = 0; i < batch; ++i) text_.sample(step_, first + i, ids.data() + i, targets.data() + i, batch);
-  // This rank's positions, which ascend: in place.
+  // Keeps this rank's positions. They ascend, so this works in place.
   const auto& positions = attention_.positions();
   for (std::size_t i = 0; i < positions.size() * batch; ++i) {
     const std::size_t from = positions[i / batch] * batch + i % batch;
@@ -191,7 +191,7 @@ double Trainer::step() {
   return MeanLoss();
 }
 
-// The last stages have it; of a tensor-parallel group all have the same.
+// The last stages have the loss; all ranks of a tensor-parallel group have the same.
 double Trainer::MeanLoss() {
   double sum = 0;
   if (state_.is_pipeline_last_stage() && state_.get_tensor_model_parallel_rank() == 0) {

@@ -1,4 +1,4 @@
-// Trains the model, split as the configuration says, and has the losses of all steps.
+// Trains the model, split as the configuration says, and keeps the losses of all steps.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -15,23 +15,23 @@ namespace train_lm {
 
 class Trainer {
  public:
-  // Throws tutti::parallel::Error naming the quantity and both values where something does not divide.
+  // Throws tutti::parallel::Error naming the quantity and both values if something does not divide.
   Trainer(const TrainConfig& config, ParallelState& state, Math& math);
 
   // One step; returns the mean loss of its tokens, the same on every rank.
   double step();
 
-  // See Mixture; so far.
+  // See Mixture; the total so far.
   std::uint64_t remote_choices() const;
-  // Of the last step: this rank's buckets of gradients, and those of them that were sent before the pass ended.
+  // For the last step: this rank's buckets of gradients, and those of them that were sent before the pass ended.
   std::size_t buckets() const { return parameters_.buckets(); }
   std::size_t buckets_sent_during_backward() const { return buckets_sent_during_backward_; }
-  // What this stage does in a step.
+  // This stage's actions in a step.
   const std::vector<tutti::parallel::PipelineAction>& actions() const {
     return schedule_.actions[static_cast<std::size_t>(state_.get_pipeline_model_parallel_rank())];
   }
   const Parameters& parameters() const { return parameters_; }
-  // Of this stage's chunks of the model.
+  // The ranges of this stage's chunks of the model.
   const std::vector<StageRange>& ranges() const { return ranges_; }
 
  private:

@@ -16,8 +16,8 @@ namespace {
 
 static_assert(kMaxReads <= kMoveSources, "a step fits one move");
 
-// A block of fewer threads has cheaper barriers. Each thread of a small one moves a vector at a time, or what of one
-// lies together.
+// Smaller blocks have cheaper barriers. Each thread of a small block moves one vector at a time, or the contiguous part
+// of one.
 constexpr std::uint32_t kFewestThreads = 64;
 constexpr std::uint32_t kWarp = 32;
 
@@ -39,7 +39,7 @@ bool AnyIsStrided(const Step& step, const StridedSides& strided) {
          std::any_of(step.writes.begin(), step.writes.end(), is_strided);
 }
 
-// Appends to what will be one piece of device memory, and remembers where.
+// Appends tables to the image of one piece of device memory; Add() returns the offset of each.
 class Pieces {
  public:
   template <typename T>
@@ -49,7 +49,7 @@ class Pieces {
     if (!values.empty()) std::memcpy(bytes_.data() + at, values.data(), values.size() * sizeof(T));
     return at;
   }
-  // Up to the next piece, so that who reads whole vectors reads nothing else.
+  // Pads to the table alignment, so that whole-vector reads do not pass the end.
   std::vector<std::byte>& Padded() {
     bytes_.resize(RoundUp(bytes_.size(), kTableAlignment));
     return bytes_;
@@ -59,7 +59,7 @@ class Pieces {
   std::vector<std::byte> bytes_;
 };
 
-// The place of `end` in a list that holds each once.
+// The index of `end` in a list without duplicates; appends it if absent.
 std::uint16_t PlaceIn(std::vector<std::uint32_t>& ends, std::uint32_t end) {
   const auto found = std::find(ends.begin(), ends.end(), end);
   const auto place = static_cast<std::uint16_t>(found - ends.begin());
@@ -83,7 +83,7 @@ struct DeviceProgram::Image {
   std::vector<BoundLane> lanes;
   std::size_t longest_chunk = 0;
 
-  // Writes the lane's table, and in the lane where it is.
+  // Writes the lane's table to `tables` and its location to the lane.
   DeviceLane Write(BoundLane& bound, Pieces& tables) const {
     DeviceLane& lane = bound.lane;
     lane.steps = static_cast<std::uint32_t>(bound.steps.size());

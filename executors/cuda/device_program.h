@@ -13,14 +13,14 @@
 
 namespace tutti {
 
-// What a plan says of its calls, to whoever compares them.
+// Identifies a plan's calls, for code that compares them.
 struct CallIdentity {
   std::uint64_t signature;
   std::uint64_t call;  // PackCall
   std::uint64_t count;
 };
 
-// Buffers of a tensor's form; null: dense, as all of other calls are.
+// Layouts of strided tensors; null: dense, as in all calls without tensors.
 struct StridedSides {
   const Strided* input = nullptr;
   const Strided* output = nullptr;
@@ -42,7 +42,7 @@ class DeviceProgram {
   const Extents& extents() const { return extents_; }
   const DevicePlan* plan() const { return reinterpret_cast<const DevicePlan*>(memory_); }
   std::uint32_t lanes() const { return lanes_; }
-  // Threads that a block needs for this much data in a chunk.
+  // Threads that a block needs for the data of a chunk.
   std::uint32_t threads() const { return threads_; }
   // Payload that one operation moves between this rank and others.
   struct Traffic {

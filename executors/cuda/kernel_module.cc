@@ -7,8 +7,8 @@
 #include "base/error.h"
 
 #ifdef TUTTI_KERNEL_IMAGE
-// The linker's own way of taking a file in; C++ has none before #embed. In a section of its own, so that its size can
-// be told from the library's.
+// Embeds the file by .incbin, because C++ has no means before #embed. A separate section keeps its size apart from the
+// library's.
 __asm__(
     ".section tutti_kernels, \"a\"\n"
     ".balign 64\n"
@@ -34,7 +34,7 @@ const std::byte* KernelImage() {
 
 }  // namespace
 
-// What one major version of nvcc makes runs on the drivers of that version and later ones.
+// Code from one major version of nvcc runs on drivers of that version and later.
 std::string WhyNoKernels(const CudaDriver& driver) {
 #ifdef TUTTI_KERNEL_IMAGE
   constexpr int kNeeded = TUTTI_KERNEL_CUDA_MAJOR * 1000;
@@ -52,7 +52,7 @@ KernelModule::KernelModule(const CudaDevice& device) : device_(device) {
   const auto& driver = device.driver();
   const CurrentDevice current(driver, device.context());
   driver.Check(driver.cuModuleLoadData(&module_, KernelImage()), "cuModuleLoadData");
-  // Also where modules are loaded lazily, asking for a function and its occupancy loads it.
+  // Asking for a function and its occupancy loads the function even where modules are loaded lazily.
   int fewest = std::numeric_limits<int>::max();
   for (const auto& [function, name] :
        {std::pair(&interpreter_, kInterpreterName), std::pair(&strided_interpreter_, kStridedInterpreterName)}) {
@@ -63,8 +63,8 @@ KernelModule::KernelModule(const CudaDevice& device) : device_(device) {
     fewest = std::min(fewest, blocks);
   }
   resident_blocks_ = static_cast<std::uint32_t>(fewest * device.Attribute(kCuMultiprocessors));
-  // A kernel's first launch may have to make the context's memory for local variables larger, which waits for all that
-  // runs there: one that does nothing takes this on itself, before any waits for another.
+  // A kernel's first launch may enlarge the context's local memory, which waits for all kernels that run there. An
+  // empty launch takes that wait here, before any kernel waits for another.
   SideStream(driver, device.context()).Run([&](CuStream stream) {
     for (const bool strided : {false, true}) Launch(DeviceLaunch{}, strided, 1, kMaxThreads, stream);
   });

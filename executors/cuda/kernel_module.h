@@ -1,5 +1,5 @@
-// The kernels in a device's context: loaded whole at init, because a kernel that is loaded while another one spins
-// waits for it for ever; and launched once, for the same reason.
+// The kernels in a device's context. They are loaded whole at init, because loading a kernel while another one spins
+// waits for that one forever; and launched once, for the same reason.
 //
 // Thread-safety: immutable after construction.
 #pragma once
@@ -26,7 +26,7 @@ class KernelModule {
   const CudaDevice& device() const { return device_; }
   // Blocks of kMaxThreads that the device runs at the same time. A launch of more would wait for itself.
   std::uint32_t resident_blocks() const { return resident_blocks_; }
-  // Enqueues. `strided`: some of its works are. REQUIRES: blocks <= resident_blocks(). Throws tuttiUnhandledCudaError.
+  // Enqueues. `strided`: some works are. REQUIRES: blocks <= resident_blocks(). Throws tuttiUnhandledCudaError.
   void Launch(const DeviceLaunch& launch, bool strided, std::uint32_t blocks, std::uint32_t threads,
               CuStream stream) const;
 

@@ -15,7 +15,7 @@ namespace tutti {
 
 class Crew {
  public:
-  // `helpers` threads beside the caller's, all signals blocked.
+  // Starts `helpers` threads besides the caller's, with all signals blocked.
   explicit Crew(int helpers);
   ~Crew();
   Crew(const Crew&) = delete;
@@ -30,7 +30,7 @@ class Crew {
  private:
   void Serve(int index);
 
-  // A generation's release publishes `job_` and `modes_`; acquire on the helpers' side. `busy_` goes the other way.
+  // The release of a generation publishes `job_` and `modes_`, which helpers acquire. `busy_` goes the other way.
   std::atomic<std::uint32_t> generation_{0};
   std::atomic<int> busy_{0};
   std::atomic<bool> ending_{false};

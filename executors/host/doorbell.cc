@@ -15,7 +15,7 @@
 namespace tutti {
 namespace {
 
-// Without membarrier, here or in a peer's process, a ring can be missed; then no thread sleeps longer than this.
+// Without membarrier, here or in a peer's process, a ring can be missed, so no thread sleeps longer than this.
 constexpr std::chrono::microseconds kUnguardedSleep{500};
 
 long Futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* limit) {
@@ -25,7 +25,7 @@ long Futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
 }  // namespace
 
 void WakeAll(Fabric& fabric) {
-  // Pairs with the sleeper's increment of `sleepers`: whoever sees that sees its `sleeping`, too.
+  // Pairs with the sleeper's increment of `sleepers`: a thread that sees it also sees `sleeping`.
   if (fabric.sleepers().load(std::memory_order_acquire) == 0) return;
   for (const int rank : fabric.local()) {
     auto& control = fabric.control(rank);

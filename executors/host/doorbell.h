@@ -11,8 +11,8 @@
 //   a rank of this host has failed, or was aborted             the thread that reports it            Watch::Fail
 //   a GPU's proxy has something new to do                      the thread that gives it work         DeviceProxy::Wake
 //
-// Some events no thread can ring for: a dead process, a time-out, and a failure on another host. A sleeper looks for
-// those by the clock, every 50 ms at the latest. A thread that drives several communicators only naps (drive.h).
+// No thread can ring for some events: a dead process, a time-out, and a failure on another host. A sleeper checks for
+// those by the clock, at least every 50 ms. A thread that drives several communicators only naps (drive.h).
 //
 // **No ring is lost.** The awaited word and the count of sleepers form a Dekker pair: a publisher stores the word and
 // then loads the count; a sleeper raises the count and then looks at the word once more. So one of the two sees the

@@ -10,18 +10,18 @@ namespace {
 
 using std::chrono::microseconds;
 
-// How long a wait may keep its core before it lets others have it: a wake-up takes 30 to 70 us, so sleeping earlier
-// costs more than it saves; a scheduler tick (1 to 4 ms) later, whoever wanted the core has had it.
+// How long a wait keeps its core before it sleeps. A wake-up takes 30 to 70 us, so sleeping earlier costs more than it
+// saves; after a scheduler tick (1 to 4 ms), every thread that wanted the core has had it.
 constexpr microseconds kPatience{4000};
-// Beside somebody who computes. Who yields the core stays runnable, and is given one as if he had work: of two cores
-// the threads that wait get one, and those that compute share the other (docs/performance.md). So not much longer than
-// a wake-up takes.
+// The same next to computing threads. A yielding thread stays runnable, so the scheduler still gives it CPU time: of
+// two cores the waiting threads get one, and the computing ones share the other (docs/performance.md). So this is not
+// much longer than a wake-up.
 constexpr microseconds kPatienceBeside{100};
 // With a core for every rank: long enough for a peer's chunk (a few us) and for most skew between ranks.
 constexpr microseconds kSpin{200};
 constexpr microseconds kForever = std::chrono::hours(24 * 365);
 
-// A check looks at every other rank, and every rank checks: what they cost together grows with the square of the ranks.
+// Every rank checks every other rank, so the total cost grows with the square of the ranks.
 constexpr microseconds kCheckEvery{1000};
 constexpr microseconds kCheckLaterPerRank{250};
 constexpr microseconds kSeldomest{50'000};
@@ -29,10 +29,9 @@ constexpr microseconds kNap{200};
 // Looking at the clock costs as much as 20 polls.
 constexpr std::uint32_t kSpinsPerLook = 64;
 constexpr std::uint32_t kYieldsPerLook = 8;
-// A sched_yield that nobody makes use of takes 0.2 to 0.7 us; one that lets another thread run two switches at least,
-// of 1 to 2 us each.
+// A sched_yield takes 0.2 to 0.7 us if no thread takes the core, otherwise at least two switches of 1 to 2 us each.
 constexpr microseconds kTaken{3};
-// For so many waits a core that somebody took is shared. To find out anew costs one spin of kSpinsPerLook polls.
+// Waits during which a taken core counts as shared. Checking again costs one spin of kSpinsPerLook polls.
 constexpr int kSharedWaits = 32;
 
 void Pause() {
@@ -81,8 +80,8 @@ bool Driver::TimeToCheck() {
   return true;
 }
 
-// Ranks are a communicator's business, cores the machine's: two ranks on two cores do not outnumber them, but the
-// threads of eight such communicators do, and then whoever spins keeps from running whom it waits for.
+// A policy counts one communicator's ranks, but cores are the machine's: two ranks do not outnumber two cores, but the
+// threads of eight such communicators do. A spinning thread may then keep the thread it waits for off the core.
 void Driver::OfferCore(Clock::time_point now) {
   sched_yield();
   if (Clock::now() - now < kTaken) return;

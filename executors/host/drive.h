@@ -1,6 +1,6 @@
-// Drives runs to their end and passes the time between: spin while there is a core for every rank, yield when there is
-// not, sleep on the doorbell when it takes long. What else runs on the cores - other communicators of the job, other
-// jobs - nobody tells; so who spins offers the core now and then, and sees whether somebody takes it.
+// Drives runs to their end and passes the time between: spins while there is a core for every rank, otherwise yields,
+// and sleeps on the doorbell when a wait takes long. It cannot see other communicators or jobs on the cores, so a
+// spinning thread offers its core now and then and observes whether another thread takes it.
 //
 // Thread-safety: a Driver is used by one thread at a time.
 #pragma once
@@ -15,16 +15,16 @@
 namespace tutti {
 
 struct WaitPolicy {
-  std::chrono::microseconds spin{0};   // poll, and look now and then whether somebody else wants the core
+  std::chrono::microseconds spin{0};   // poll, and check now and then whether another thread wants the core
   std::chrono::microseconds yield{0};  // then poll between yields; afterwards sleep
   std::chrono::microseconds check_every{1000};
   bool keeps_core = false;  // spin without looking
 };
 
-// The caller has nothing else to do; a stream's thread waits beside the caller, who computes.
+// A caller has nothing else to do; a stream's thread waits while the caller computes.
 enum class WhoWaits { caller, stream };
 
-// `mode` is the setting: "spin", "yield", "sleep" or "" (adapts to whether who is busy outnumbers cores).
+// `mode` is the setting: "spin", "yield", "sleep" or "" (adapts to whether busy threads outnumber cores).
 WaitPolicy ChooseWaitPolicy(std::string_view mode, int ranks, int cores, WhoWaits who = WhoWaits::caller);
 
 struct WaitCounts {
@@ -41,7 +41,7 @@ class Driver {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `sleeper` may be null: then long waits are short naps (whoever drives several communicators has several doorbells).
+  // `sleeper` may be null: long waits are then short naps (several communicators have several doorbells).
   Driver(Sleeper* sleeper, WaitPolicy policy) : sleeper_(sleeper), policy_(policy) {}
 
   // Calls sweep() until it returns done (or faulted), passing the time while it returns blocked. check(waited) is
@@ -63,7 +63,7 @@ class Driver {
   }
 
   const WaitCounts& counts() const { return counts_; }
-  // From the next wait on.
+  // Applies from the next wait on.
   void Use(const WaitPolicy& policy) { policy_ = policy; }
 
  private:
@@ -113,7 +113,7 @@ class Driver {
   std::uint32_t polls_ = 0;
   Phase phase_ = Phase::spin;
   bool looked_ = false;
-  int yielding_waits_ = 0;  // so many waits, this one included, do not spin
+  int yielding_waits_ = 0;  // waits, this one included, that do not spin
   Clock::time_point since_;
   Clock::time_point checked_;
 };

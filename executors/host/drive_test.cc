@@ -11,8 +11,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How often who waits by `policy` has polled until another thread, on the only core that either may use, has worked for
-// a while.
+// How often a thread that waits by `policy` polls until another thread, on the only core that either may use, has
+// worked for a while.
 std::uint64_t SpinsBesideWork(WaitPolicy policy) {
   constexpr milliseconds kWork(40);
   cpu_set_t all, one;
@@ -48,7 +48,7 @@ TEST(WaitPolicy, GivesCoresToThoseWhoComputeWhereThereAreFew) {
   EXPECT_GT(alone.spin.count(), 0);
   EXPECT_EQ(beside.spin.count(), 0);
   EXPECT_LT(beside.yield, alone.yield);
-  // With a core for both nobody is in the way.
+  // With a core for each, neither thread is in the other's way.
   const auto roomy = ChooseWaitPolicy("", 2, 4, WhoWaits::stream);
   EXPECT_EQ(roomy.spin, alone.spin);
   EXPECT_EQ(roomy.yield, alone.yield);

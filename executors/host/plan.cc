@@ -11,7 +11,7 @@ namespace tutti {
 namespace {
 
 // Takes the page faults of the part of a ring that chunks of this size will touch, the first time a plan uses it.
-// Asking again for pages that are there is cheap.
+// Repeating it for present pages is cheap.
 template <typename End>
 void PopulateRing(const End& end, Wire wire, std::size_t chunk_bytes) {
   const auto& shape = end.shape();

@@ -1,7 +1,7 @@
 // A schedule bound to one communicator's connections, one type and one size: what a repeated call looks up and runs.
 // Everything that does not depend on the buffers' addresses is worked out here, once.
 //
-// Thread-safety: immutable after construction, except the ring ends it points to, which belong to whoever runs it.
+// Thread-safety: immutable after construction, except the ring ends it points to, which the thread that runs it owns.
 #pragma once
 
 #include <memory>
@@ -43,7 +43,7 @@ struct BoundStep {
 struct BoundLane {
   std::vector<BoundStep> steps;
   std::uint32_t chunks = 0;  // the longest step's
-  // Highest slot numbers that must be drained before the operation may return, when slots refer to user memory.
+  // Ends whose slots must be drained before the operation may return, when slots refer to user memory.
   std::vector<FillEnd*> fills;
 };
 
@@ -69,7 +69,7 @@ class Plan {
   ReduceFunction reduce() const { return reduce_; }
   int divisor() const { return divisor_; }
   std::size_t scratch_bytes() const { return binding_.scratch_bytes(); }  // of one channel
-  // Of one channel: where a reduction's sources are fetched to that cannot be read in place. 0: they all can.
+  // Bytes of one channel for fetching a reduction's sources that cannot be read in place. 0: they all can.
   std::size_t fetch_bytes() const { return fetch_bytes_; }
   // Payload that this rank sends and receives in one run.
   std::size_t bytes_sent() const { return bytes_sent_; }

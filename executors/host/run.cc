@@ -87,8 +87,8 @@ Run::Progress Run::AdvanceChannel(ChannelState& state, const BoundChannel& bound
   return Progress::done;
 }
 
-// Runs the lane to the end of its chunk, or until it is blocked. A chunk at a time: what one lane has just brought into
-// the cache is what the next one wants.
+// Runs the lane to the end of its chunk, or until it is blocked. One chunk at a time, because the next lane uses what
+// this one has just brought into the cache.
 inline Run::Progress Run::AdvanceLane(ChannelState& state, const BoundChannel& channel, LaneState& lane,
                                       const BoundLane& bound) {
   if (lane.blocked_on != nullptr && lane.blocked_on->Look(launch_.tag) == EmptyEnd::State::waiting) {
@@ -117,7 +117,7 @@ inline Run::Outcome Run::TryStep(ChannelState& state, const BoundChannel& channe
                                  const BoundStep& step) {
   for (const auto& after : step.after) {
     const auto& other = state.lanes[static_cast<std::size_t>(after.lane)];
-    // A lane with fewer chunks has, at its end, done all it ever will.
+    // A finished lane satisfies every wait for it, even for chunks beyond its own.
     if (other.chunk >= channel.lanes[static_cast<std::size_t>(after.lane)].chunks) continue;
     if (other.chunk < lane.chunk || (other.chunk == lane.chunk && other.step <= after.step)) return Outcome::blocked;
   }
@@ -156,7 +156,7 @@ std::byte* Run::Memory(ChannelState& state, const BoundOperand& operand, std::si
   }
 }
 
-// The reach of what the step's slots may refer to; null: they carry the data.
+// The reach of the memory that the step's slots may refer to; null: they carry the data.
 const Reach* Run::ReferenceFor(const BoundStep& step, const Reach& input, const Reach& output) const {
   if (step.referable == nullptr) return nullptr;
   const bool from_input = step.referable->place == Place::input;
@@ -325,8 +325,8 @@ const Strided* Run::StridedOf(const BoundOperand& operand) const {
   }
 }
 
-// Piece by piece, as long as all that is strided lies in one run. `move` points to the packed bytes from `done` on,
-// where that is memory: the strided operands of it are found anew.
+// Moves piece by piece, each piece within one run of every strided operand. `move` points to the packed bytes from
+// `done` on, where that is memory; pointers of strided operands are recomputed.
 void Run::MoveStrided(const BoundStep& step, Move move, std::size_t done, std::size_t bytes) const {
   struct Walk {
     StridedCursor cursor;
@@ -367,7 +367,7 @@ void Run::MoveStrided(const BoundStep& step, Move move, std::size_t done, std::s
   }
 }
 
-// Of the slots that this rank filled: all, or those that the network takes.
+// Whether the slots that this rank filled are drained: all, or those that the network takes.
 bool Run::Drained(const BoundChannel& channel, bool all) const {
   for (const auto& lane : channel.lanes) {
     for (auto* fill : lane.fills) {

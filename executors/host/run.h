@@ -30,21 +30,21 @@ class WindowMap {
   virtual const std::byte* Find(int rank, std::uint16_t window, std::uint64_t offset, std::size_t bytes) const = 0;
 };
 
-// What differs from call to call.
+// The arguments that differ from call to call.
 struct Launch {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  // Null: dense. What the schedule takes for bytes of the buffer are packed bytes then; nobody may refer to it.
+  // Null: dense. Otherwise buffer offsets count packed bytes, and no slot may refer to the buffer.
   const Strided* input_strided = nullptr;
   const Strided* output_strided = nullptr;
   std::uint32_t tag = 0;  // OperationTag of this call
   bool scaled = false;    // PreMulSum: multiply contributions by `scalar`
   Scalar scalar;
   bool stream_output = false;  // results are larger than the caches: store past them
-  // Of ranks of this host.
+  // For ranks of this host.
   Reach input_reach;
   Reach output_reach;
-  // Slots to ranks of other hosts may be sent from where the data is.
+  // Slots to ranks of other hosts may be sent from where the data lies.
   bool send_in_place = false;
 };
 
@@ -87,13 +87,13 @@ class Run {
   // Advances every `stride`-th channel from `first` on, each until it is blocked. Faulted: one of them is.
   Progress Advance(std::size_t first, std::size_t stride);
 
-  // Of the first of these channels that faulted; of kind `none` if none has.
+  // The fault of the first of these channels that has one; of kind `none` if none has.
   const Fault& fault(std::size_t first, std::size_t stride) const;
-  // Of all calls so far.
+  // The sum over all calls so far.
   const Traffic& traffic(std::size_t channel) const { return states_[channel].traffic; }
   const Plan& plan() const { return plan_; }
-  // Ranks that every `stride`-th channel from `first` on waits for now: for what they send, or for their taking what was
-  // sent to them. REQUIRES: no other thread advances these channels.
+  // Ranks that every `stride`-th channel from `first` on waits for now: for their data, or for them to take what was
+  // sent. REQUIRES: no other thread advances these channels.
   std::vector<int> WaitsFor(std::size_t first, std::size_t stride) const;
 
  private:
@@ -122,11 +122,11 @@ class Run {
   Progress AdvanceChannel(ChannelState& state, const BoundChannel& bound);
   Progress AdvanceLane(ChannelState& state, const BoundChannel& channel, LaneState& lane, const BoundLane& bound);
   Outcome TryStep(ChannelState& state, const BoundChannel& channel, LaneState& lane, const BoundStep& step);
-  // What a step reads and writes, and how.
+  // A step's sources, destinations and arithmetic.
   struct Move {
     std::array<const void*, kMaxReduceSources> sources;
     std::array<void*, kMaxReduceDestinations> destinations;
-    std::array<const BoundOperand*, kMaxReduceDestinations> written;  // whose the destinations are
+    std::array<const BoundOperand*, kMaxReduceDestinations> written;  // the operands of the destinations
     int source_count = 0;
     int destination_count = 0;
     std::uint32_t streamed = 0;
@@ -135,7 +135,7 @@ class Run {
     bool reduces = false;
   };
   void MoveBytes(const Move& move, std::size_t bytes) const;
-  // The same for a step some of whose memory is strided.
+  // The same for a step with strided memory.
   void MoveStrided(const BoundStep& step, Move move, std::size_t done, std::size_t bytes) const;
   const Strided* StridedOf(const BoundOperand& operand) const;
   // kMayRefer: the plan's slots may refer to memory.

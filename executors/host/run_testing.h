@@ -1,5 +1,5 @@
 // A rank with one peer on the same host, which is another process and does nothing. The test plays that peer: it writes
-// into the peer's segment whatever it likes, as a peer whose memory is damaged, or that means harm, could.
+// anything into the peer's segment, as a peer with damaged memory or bad intent could.
 //
 // Thread-safety: one thread at a time.
 #pragma once

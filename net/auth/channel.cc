@@ -14,7 +14,7 @@ void SecureChannel::Flush() {
     const auto result = SendSome(socket_, std::span<const std::byte>(out_).subspan(sent_));
     sent_ += result.bytes;
     if (result.status == IoStatus::would_block) return;
-    // The peer's last words may still be there to read, so this alone does not close the channel.
+    // Data from the peer may still be there to read, so this alone does not close the channel.
     if (result.status == IoStatus::closed) cannot_send_ = true;
   }
   out_.clear();

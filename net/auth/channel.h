@@ -1,8 +1,8 @@
 // A proven connection: sends and receives sealed frames without blocking.
 //
-// Queue() never fails; what the socket does not take waits for the next Flush(). Once closed() it stays so: the peer
-// has gone, or somebody meddled with the stream. Frames that had arrived before are still given out. Thread-safety: one
-// thread at a time.
+// Queue() never fails; bytes that the socket does not take wait for the next Flush(). Once closed(), the channel stays
+// so: the peer has gone, or the stream was tampered with. Frames that had arrived before are still returned.
+// Thread-safety: one thread at a time.
 #pragma once
 
 #include <poll.h>
@@ -26,18 +26,18 @@ class SecureChannel {
   void Queue(std::span<const std::byte> payload);
   // Sends what the socket takes.
   void Flush();
-  // Some queued bytes are not with the system yet.
+  // Whether some queued bytes are not with the system yet.
   bool sending() const { return sent_ < out_.size() && !cannot_send_; }
   // The next whole frame that has arrived.
   std::optional<std::vector<std::byte>> Receive();
   bool closed() const { return closed_; }
 
-  // What to wait for: input always, room to send while sending().
+  // The events to wait for: input always, room to send while sending().
   pollfd Watch() const {
     return {.fd = socket_.fd(), .events = static_cast<short>(POLLIN | (sending() ? POLLOUT : 0)), .revents = 0};
   }
   const Socket& socket() const { return socket_; }
-  // Tells the peer, whoever else holds a copy of the socket.
+  // Ends the connection for the peer, even if another process holds a copy of the socket.
   void Shutdown() { socket_.Shutdown(); }
 
  private:

@@ -32,7 +32,7 @@ ClientHandshake::State ClientHandshake::Read(std::size_t needed) {
       }
     }
     received_ += result.bytes;
-    // What does not begin like ours will not end like ours; a stranger may keep us waiting for the rest.
+    // A wrong beginning shows a foreign protocol at once; a stranger may keep us waiting for the rest.
     const bool begun = step_ == Step::await_hello && received_ >= kMagicBytes;
     if (begun && !DecodeServerHello(std::span(bytes_).first<kServerHelloBytes>())) return State::foreign;
     if (result.status == IoStatus::would_block) return State::waiting;

@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-// Which rank calls which, and for what.
+// The calling and the called rank, and the purpose.
 struct Errand {
   Purpose purpose = Purpose::rendezvous;
   int rank = 0;

@@ -59,7 +59,7 @@ class Dialler {
   }
 
  private:
-  // Every address once. On failure the most telling reason: one who answers wrongly over one who does not answer.
+  // Tries every address once. On failure returns the most telling reason: a wrong answer outweighs no answer.
   Attempt Round() {
     Attempt worst{std::nullopt, Failure::nobody, "no address"};
     bool first = true;
@@ -127,7 +127,7 @@ class Dialler {
     const auto answer_by = std::min(deadline_, Deadline::After(kHandshakeTime));
     auto state = handshake.Advance(key_);
     while (state == ClientHandshake::State::waiting) {
-      // Once the server has looked at this call it will decide, however busy; a second call could only confuse it.
+      // Once the server has looked at this call it decides, however busy; a second call could only confuse it.
       if (!AwaitInput(handshake.socket(), handshake.answered() ? deadline_ : answer_by)) {
         return fail(Failure::silent, "accepts connections but does not answer");
       }
@@ -145,7 +145,7 @@ class Dialler {
       default: break;
     }
 
-    // The server has proven itself, so it is trusted to answer when it can. Its first frame, empty, says that it came.
+    // The server has proven itself, so it is trusted to answer when it can. Its first, empty frame confirms admission.
     const auto keys = handshake.keys();
     SecureChannel channel(handshake.TakeSocket(), keys.client_to_server, keys.server_to_client);
     while (!channel.Receive()) {

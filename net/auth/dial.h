@@ -17,12 +17,12 @@ struct Call {
   Purpose purpose = Purpose::rendezvous;  // or the hub's
   int rank = 0;
   int nranks = 1;
-  bool may_be_early = false;  // nobody may be listening yet, or still an earlier job
+  bool may_be_early = false;  // the port may have no listener yet, or still that of an earlier job
   std::string whom;           // for messages: "the rendezvous"
 };
 
-// Throws tuttiTimeoutError with the last reason, tuttiRemoteError when nobody listens (any more), tuttiInvalidUsage
-// when the one who listens does not hold the key, or on cancellation.
+// Throws tuttiTimeoutError with the last reason, tuttiRemoteError when the port has no listener (any more),
+// tuttiInvalidUsage when the listener does not hold the key, or on cancellation.
 SecureChannel Dial(const Call& call, const SecretKey& key, Deadline deadline, Cancellation cancel = {});
 
 [[noreturn]] void ThrowCancelled();

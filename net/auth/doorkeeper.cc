@@ -48,7 +48,7 @@ Doorkeeper::~Doorkeeper() {
 std::vector<Admitted> Doorkeeper::Take() {
   if (getpid() != owner_) return {};
   const std::scoped_lock lock(shared_->mutex);
-  // Before the list is taken: a connection that comes afterwards rings again.
+  // Before the list is taken: a connection that comes afterwards signals again.
   eventfd_t count = 0;
   eventfd_read(shared_->news.fd(), &count);
   return std::exchange(shared_->admitted, {});
@@ -65,8 +65,8 @@ void Doorkeeper::Serve(Shared& shared) {
       Wait(fds, shared.lobby.NextDeadline());
       if (fds[0].revents != 0) return;
       admitted.clear();
-      // Before a caller can get this side's proof. The system calls that carry it to the caller, and the caller's words
-      // back to this process, order this store before a load that follows these.
+      // Set before a caller can get this side's proof. The system calls that carry the proof to the caller, and the
+      // caller's bytes back to this process, order this store before a load that follows them.
       shared.proving.store(true, std::memory_order_seq_cst);
       shared.lobby.Advance(std::span<const pollfd>(fds).subspan(1), admitted);
       if (!admitted.empty()) {
@@ -75,11 +75,11 @@ void Doorkeeper::Serve(Shared& shared) {
                                std::make_move_iterator(admitted.end()));
         eventfd_write(shared.news.fd(), 1);
       }
-      // Releases the list: a thread that finds it false finds what was admitted.
+      // Releases the list: a thread that reads false sees all admitted connections.
       shared.proving.store(false, std::memory_order_release);
     }
   } catch (const std::exception& error) {
-    // Out of memory. Callers find the port open and unanswered, as that of a rank that is stopped.
+    // Out of memory. Callers find the port open and unanswered, like that of a stopped rank.
     Log(Subject::faults, "a port is not looked after any more: {}", error.what());
   }
 }

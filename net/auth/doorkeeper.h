@@ -1,9 +1,9 @@
-// A thread that looks after the ports at which a rank can be called while its program computes.
+// A thread that accepts calls at a rank's ports while the rank's program computes.
 //
-// A port that is not drained fills up: then the system leaves new calls unanswered, and a rank that lives looks as dead
-// as one whose system has gone. So a thread accepts every call, and keeps the connections that prove themselves
-// (lobby.h) until they are asked for. It sleeps while there are no calls. Strangers cost the data path nothing: the
-// data path looks at one descriptor, which only proven connections make readable.
+// A port that is not drained fills up: then the system leaves new calls unanswered, and a living rank looks as dead as
+// one whose system has gone. So a thread accepts every call, and keeps the connections that prove themselves (lobby.h)
+// until the caller takes them. It sleeps while there are no calls. Strangers cost the data path nothing: it looks at
+// one descriptor, which only proven connections make readable.
 //
 // Thread-safety: one thread at a time. In a forked child the object does nothing.
 #pragma once
@@ -22,19 +22,19 @@ namespace tutti {
 
 class Doorkeeper {
  public:
-  // Looks after rank `rank`'s ports. REQUIRES: the listeners listen. Throws tuttiSystemError if no thread starts.
+  // Serves rank `rank`'s ports. REQUIRES: the listeners listen. Throws tuttiSystemError if no thread starts.
   Doorkeeper(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose, int rank);
   // Stops listening, also on copies of the ports in forked children. In such a child: leaves the parent's ports alone.
   ~Doorkeeper();
   Doorkeeper(const Doorkeeper&) = delete;
   Doorkeeper& operator=(const Doorkeeper&) = delete;
 
-  // The proven connections that were not given out yet, in their order.
+  // The proven connections that were not returned yet, in their order.
   std::vector<Admitted> Take();
   // Polls readable while Take() would return a connection.
   int descriptor() const { return shared_->news.fd(); }
-  // Connections are being proven at this moment. A caller may believe that it is connected already, although Take()
-  // does not return the connection before this is false.
+  // Whether connections are being proven at this moment. A caller may believe that it is connected already, although
+  // Take() does not return the connection before this is false.
   bool proving() const { return shared_->proving.load(std::memory_order_acquire); }
 
  private:

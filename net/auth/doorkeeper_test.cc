@@ -22,7 +22,7 @@ std::vector<Socket> One(Socket socket) {
   return sockets;
 }
 
-// A rank's port with a short queue, looked after.
+// A rank's port with a short queue and a doorkeeper.
 class Port {
  public:
   explicit Port(int backlog = 8) {

@@ -1,4 +1,4 @@
-// Frames: what the two ends of a proven connection say to each other.
+// Frames: the messages between the two ends of a proven connection.
 //
 //     length (4 bytes, of the payload) | tag (16 bytes) | payload, encrypted
 //
@@ -22,7 +22,7 @@ namespace tutti {
 
 inline constexpr std::size_t kFrameTagBytes = 16;
 inline constexpr std::size_t kFrameHeaderBytes = 4 + kFrameTagBytes;
-// One blob of 1 MiB and what is said about it.
+// One blob of 1 MiB and its description.
 inline constexpr std::size_t kMaxFramePayload = (std::size_t{1} << 20) + 4096;
 
 class FrameSealer {

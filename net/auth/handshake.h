@@ -9,10 +9,10 @@
 // All four have fixed sizes, so nothing from a stranger is ever allocated or parsed further. Both MACs name their side,
 // so neither can be reflected. Both cover caller and callee, so a connection that a man in the middle leads to another
 // rank is refused. The client proves itself first, so that a stranger who connects gets nothing at which to test
-// guesses of the key. A server that does not believe the client answers with a proof of zeros, to tell the client.
+// guesses of the key. A server that rejects the client's proof answers with a proof of zeros, to inform the client.
 //
-// The shares are X25519 keys, fresh for every connection. So nothing recorded can be replayed. Each direction has a key
-// of its own (frame.h), made of the common key and of a value that only the two ends know: an attacker who learns the
+// The shares are X25519 keys, fresh for every connection, so nothing recorded can be replayed. Each direction has its
+// own key (frame.h), made of the common key and of a value that only the two ends have: an attacker who learns the
 // job's secret later cannot read a recorded connection.
 //
 // Thread-safety: pure functions and value types.
@@ -28,7 +28,7 @@
 
 namespace tutti {
 
-// What the client wants of the server.
+// The client's request to the server.
 enum class Purpose : std::uint8_t { rendezvous = 1, hub = 2, data = 3, reunion = 4 };
 
 // Keeps hostile numbers out of every table that is sized by ranks, and a roster of as many within one frame.
@@ -61,7 +61,7 @@ struct ClientHello {
 };
 
 struct ServerHello {
-  std::uint32_t rank = 0;  // whose port this is
+  std::uint32_t rank = 0;  // the rank whose port this is
   Share share{};
 
   friend bool operator==(const ServerHello&, const ServerHello&) = default;

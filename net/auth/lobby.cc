@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-// Connections taken before the others are looked after again.
+// New connections taken before the others are served again.
 constexpr int kTakenAtOnce = 64;
 // Without descriptors a listener stays readable; asking again at once would only burn the core.
 constexpr Deadline::Milliseconds kExhaustedPause{20};
@@ -137,7 +137,7 @@ bool Lobby::Greet(Stranger& stranger) {
   stranger.secret = pair.secret;
   stranger.reply = {rank_, pair.share};
   const auto reply = Encode(stranger.reply);
-  // A new connection's buffer takes these few bytes at once, unless somebody plays tricks with its window.
+  // A new connection's buffer takes these few bytes at once, unless the client plays tricks with its window.
   const auto result = SendSome(stranger.socket, reply);
   if (result.bytes != reply.size()) return false;
   stranger.greeted = true;

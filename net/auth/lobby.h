@@ -1,9 +1,9 @@
-// Where new connections wait until they have proven that they hold the key (handshake.h, the server's side).
+// New connections wait here until they have proven that they hold the key (handshake.h, the server's side).
 //
 // A client costs at most one descriptor and some hundred bytes, for at most kHandshakeTime in all, whether it sends
 // nothing, garbage, or a byte a second. All clients together cost at most kMaxStrangers descriptors. Beyond that, each
-// new connection evicts another one. It is one of the address that has the most: the one that has been silent longest,
-// or else the oldest. So a flood from one place evicts its own, and a client that speaks at once stays. Every
+// new connection evicts another one from the address that has the most: the one that has been silent longest, or else
+// the oldest. So a flood from one place evicts its own connections, and a client that speaks at once stays. Every
 // connection advances by itself, so none delays another. An honest client that was evicted comes again.
 //
 // Thread-safety: one thread at a time. Nothing here blocks.
@@ -42,16 +42,16 @@ class Lobby {
   // The lobby of rank `rank`, or of kCentre. REQUIRES: the listeners listen.
   Lobby(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose, int rank);
 
-  // Appends what this waits for; the same entries, in the same order, then go to Advance.
+  // Appends the descriptors that this waits for; the same entries, in the same order, then go to Advance.
   void Watch(std::vector<pollfd>& fds) const;
   // Number of entries that Watch appends.
   std::size_t watched() const { return listeners() + strangers_.size(); }
   std::size_t listeners() const { return paused_ ? 0 : listeners_.size(); }
-  // When Advance must be called even if nothing happens.
+  // The time at which Advance must be called even if nothing happens.
   Deadline NextDeadline() const;
-  // Does what can be done now, and appends whoever has proven itself. REQUIRES: `fds` is what Watch appended last.
+  // Does what can be done now, and appends proven connections. REQUIRES: `fds` is what Watch appended last.
   void Advance(std::span<const pollfd> fds, std::vector<Admitted>& admitted);
-  // Ends listening, for copies of the sockets in forked processes as well, and puts everybody out.
+  // Ends listening, for copies of the sockets in forked processes as well, and drops all connections.
   void Close();
 
  private:

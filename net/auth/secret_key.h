@@ -1,4 +1,4 @@
-// A 32-byte key that is wiped from memory when its holder goes away, and what is derived from it.
+// A 32-byte key that is wiped from memory when its holder goes away, and values derived from it.
 //
 // Thread-safety: value type.
 #pragma once
@@ -15,8 +15,8 @@
 
 namespace tutti {
 
-// Done while the library is loaded: libsodium prepares itself under a lock, which would stay locked for ever in a child
-// that is forked meanwhile.
+// Done while the library is loaded: libsodium prepares itself under a lock, which would stay locked forever in a child
+// that is forked during that time.
 inline const bool kSodiumIsReady = sodium_init() >= 0;
 
 // All functions below call this.
@@ -55,8 +55,8 @@ class SecretKey {
   std::array<std::byte, kBytes> bytes_{};
 };
 
-// Keyed BLAKE2b of `label`, a zero byte, and the parts one behind the other. Labels keep uses apart; parts must have
-// fixed sizes, or be one of variable size at the end, so that no two inputs look alike.
+// Keyed BLAKE2b of `label`, a zero byte, and the concatenated parts. Labels keep uses apart. Parts must have fixed
+// sizes, except one of variable size at the end, so that no two inputs look alike.
 template <std::size_t N>
 std::array<std::byte, N> KeyedHash(const SecretKey& key, std::string_view label,
                                    std::initializer_list<std::span<const std::byte>> parts) {

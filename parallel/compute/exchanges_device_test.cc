@@ -1,5 +1,5 @@
-// What crosses the borders of tensor-, sequence- and context-parallel regions, on memory of a GPU or of its stand-in:
-// the library takes columns and heads from where they lie and puts them there, so that nothing is packed.
+// Exchanges at the borders of tensor-, sequence- and context-parallel regions, in memory of a GPU or of its stand-in:
+// the library reads and writes columns and heads where they lie, so that nothing is packed.
 #include <vector>
 
 #include "testing/gpu.h"
@@ -19,7 +19,7 @@ using tutti::testing::RunRanks;
 constexpr int kRanks = 3;
 constexpr std::size_t kSize = kRanks;
 
-// Is for a stream of the GPU, and has nothing to compute.
+// Belongs to a stream of the GPU, and has nothing to compute.
 class StreamAlone : public HostCompute {
  public:
   explicit StreamAlone(tuttiStream_t stream) : stream_(stream) {}
@@ -77,7 +77,7 @@ struct OneRank {
   void Settle() const { EXPECT_TRUE(Ok(gpu.Synchronize(compute.stream()))); }
 };
 
-// On every rank of a GPU.
+// Runs `body` on every rank, with a GPU each.
 void RunOnGpus(const std::function<void(const OneRank&)>& body) {
   const auto outcome = RunRanks(1, [](Rank& self) { self.Note(Gpu::Exists() ? "there" : "none"); });
   if (outcome.front().notes != std::vector<std::string>{"there"}) {

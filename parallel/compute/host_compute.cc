@@ -9,10 +9,10 @@
 namespace tutti::parallel {
 namespace {
 
-// Of what tuttiMemAlloc gives on the host, so that both are alike to SIMD.
+// As tuttiMemAlloc aligns memory on the host, so that both are alike to SIMD.
 constexpr std::size_t kAlignment = 64;
 
-// For who brings none: right, and slow.
+// For applications that bring none: right, and slow.
 void PlainMatmul(Transposed a_transposed, Transposed b_transposed, std::size_t m, std::size_t n, std::size_t k,
                  const float* a, const float* b, float* c, bool accumulate) {
   for (std::size_t i = 0; i < m; ++i) {

@@ -1,4 +1,4 @@
-// Communication beside computing: its begin, its end, and what has gone wrong in it.
+// Communication that overlaps with computing: its begin, its end, and its errors.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -12,21 +12,21 @@
 namespace tutti::parallel {
 
 // compute.join_communication(). Throws Error with the sentence of the group, one of those that have communicated, in
-// which something failed: a stream knows only that something has.
+// which something failed: a stream reports only that something has.
 void join_communication(Compute& compute, const std::vector<ProcessGroup*>& groups);
 
-// The same before memory goes that communication may still read or write, whatever has become of it: who wants to know
-// has joined before.
+// The same, before freeing memory that communication may still read or write, whatever its outcome: a caller that wants
+// the outcome has joined before.
 void await_communication(Compute& compute) noexcept;
 
-// A group's communication beside computing within one function. Computing may throw, also while messages are under way,
-// and leaving the function frees what they are read from and written to. So this is to be declared behind all of that:
-// it goes first, and waits. If it goes by an exception it then revokes the group's communicator, since this rank will
-// not meet what the others call next, and they would wait for it.
+// A group's communication that overlaps with computing within one function. Computing may throw, also while messages
+// are under way, and leaving the function frees the memory that they read and write. So declare this behind all of that
+// memory: it is destroyed first, and waits. If an exception destroys it, it then revokes the group's communicator,
+// since this rank will not meet the others' next calls, and they would wait for it.
 //
-// Not before: a rank of the same process reads a message where it lies, and may do so after a revoked call has returned
-// here. The wait ends also if several ranks leave. Whoever leaves first, by the order of messages, waits for such alone
-// as the others have begun before they left; then it revokes, which ends the others' waits.
+// It does not revoke earlier: a rank of the same process reads a message where it lies, and may do so after a revoked
+// call has returned here. The wait ends also if several ranks leave. The one that leaves first, in the order of
+// messages, waits only for what the others have begun before they left; then it revokes, which ends the others' waits.
 class OverlappedCommunication {
  public:
   // Both outlive this.
@@ -35,9 +35,9 @@ class OverlappedCommunication {
   OverlappedCommunication(const OverlappedCommunication&) = delete;
   OverlappedCommunication& operator=(const OverlappedCommunication&) = delete;
 
-  // What is given to this stream comes after what was computed before, and runs beside what is computed until join().
+  // Work given to this stream runs after all earlier computation, and overlaps with computation until join().
   tuttiStream_t fork();
-  // As join_communication(). Nothing if nothing is under way.
+  // As join_communication(). Does nothing if nothing is under way.
   void join();
 
  private:

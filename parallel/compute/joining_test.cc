@@ -1,8 +1,7 @@
-// Computing that throws while messages are under way: no memory that they use is freed before they have ended, nobody
-// waits for what will not come, and who is left behind gets an Error.
+// Computing that throws while messages are under way: no memory that they use is freed before they have ended, no rank
+// waits for what will not come, and every rank left behind gets an Error.
 //
-// Rank 1 is the one whose computing throws. The others come only when it is about to, so what it has begun cannot end
-// before.
+// Rank 1's computing throws. The others start only when it is about to, so what it has begun cannot end before.
 #include "parallel/compute/joining.h"
 
 #include <chrono>
@@ -26,14 +25,14 @@ using tutti::testing::Rank;
 using tutti::testing::RunOptions;
 using tutti::testing::RunRanks;
 
-// What an application's kernels may do.
+// An error that an application's kernels may raise.
 struct OutOfMemory : std::runtime_error {
   OutOfMemory() : std::runtime_error("out of memory") {}
 };
 
 bool IsIdle(tuttiStream_t stream) { return tuttiStreamQuery(stream) != tuttiInProgress; }
 
-// Memory is freed only while no communication is under way.
+// Checks that memory is freed only while no communication is under way.
 class Observed final : public HostCompute {
  public:
   using HostCompute::HostCompute;
@@ -55,7 +54,7 @@ class Comrades {
   void tell() { ++self_.board().numbers[0]; }
   // For the others, before they begin.
   void await() {
-    constexpr std::chrono::milliseconds kTimeForMistakes{50};  // rank 1 would free its memory in them
+    constexpr std::chrono::milliseconds kTimeForMistakes{50};  // in which rank 1 would free its memory
     while (self_.board().numbers[0] == 0) std::this_thread::yield();
     std::this_thread::sleep_for(kTimeForMistakes);
   }
@@ -64,7 +63,7 @@ class Comrades {
   Rank& self_;
 };
 
-// What rank 1 had sent before it threw may be all that a first call needs.
+// A first call may need no more than what rank 1 had sent before it threw.
 void ExpectTold(const std::function<void()>& call) {
   const auto twice = [&] {
     call();
@@ -135,13 +134,13 @@ TEST_P(RingThatFails, FreesNothingBeneathMessages) {
       if (GetParam() == Call::attend) return ring.forward(qkv, out, lse);
       ring.backward(qkv, out, lse, grad_out, grad_qkv);
     };
-    ring.forward(qkv, out, lse);  // all is well yet, and connections are made
+    ring.forward(qkv, out, lse);  // nothing fails yet, and connections are made
     self.Meet();
     if (self.rank() == 1) {
       fails = true;
       const int before = compute.released();
       EXPECT_THROW(pass(), OutOfMemory);
-      // Statistics, and if messages were under way keys and values that were here and those that arrived.
+      // Statistics and, if messages were under way, the keys and values that were here and those that arrived.
       EXPECT_GE(compute.released(), before + (GetParam() == Call::attend_delta ? 1 : 3));
     } else {
       others.await();
@@ -151,7 +150,7 @@ TEST_P(RingThatFails, FreesNothingBeneathMessages) {
   });
 }
 
-// Each fails in another step, so none has begun what the next one waits for.
+// Each rank fails in another step, so none has begun what the next one waits for.
 TEST(RingAttentionThatFails, OnAllRanksWaitsForNone) {
   AsProcessesAndThreads(3, [](Rank& self) {
     const auto comm = self.Join();
@@ -163,7 +162,7 @@ TEST(RingAttentionThatFails, OnAllRanksWaitsForNone) {
     });
     Values qkv = Values::Random({8, 2, 3, 3, 5}, 1), out({8, 2, 3, 5}), lse({8, 2, 3, 1});
     RingAttention ring(group, on, SequencePlacement::zigzag, {.causal = true});
-    EXPECT_ANY_THROW(ring.forward(qkv, out, lse));  // of its own, or of what another one has done before
+    EXPECT_ANY_THROW(ring.forward(qkv, out, lse));  // its own, or one that another rank has thrown before
     self.Meet();
   });
 }
@@ -174,7 +173,7 @@ TEST(ColumnParallelLinearThatFails, FreesNothingBeneathMessages) {
       const auto comm = self.Join();
       ProcessGroup group(comm);
       Comrades others(self);
-      // The weight's gradient is the product of a transposed matrix, and is computed beside the reduction.
+      // The weight's gradient is the product of a transposed matrix, and overlaps with the reduction.
       HostCompute plain;
       const auto multiply = [&](Transposed a_transposed, Transposed b_transposed, std::size_t m, std::size_t n,
                                 std::size_t k, const float* a, const float* b, float* c, bool accumulate) {
@@ -208,7 +207,7 @@ TEST(ColumnParallelLinearThatFails, FreesNothingBeneathMessages) {
   }
 }
 
-// Whoever computes throws, and takes the gradients with it. The others have begun the same, so that is waited for.
+// The rank that computes throws, and frees the gradients. The others have begun the same, so it waits for that.
 TEST(DistributedDataParallelThatEnds, FreesNothingBeneathMessages) {
   AsProcessesAndThreads(2, [](Rank& self) {
     const auto comm = self.Join();
@@ -235,7 +234,7 @@ TEST(DistributedDataParallelThatEnds, FreesNothingBeneathMessages) {
   });
 }
 
-// On a stream of the host, which goes on by itself.
+// On a stream of the host, which runs by itself.
 TEST(PipelineThatFails, FreesNothingBeneathMessages) {
   struct Stage final : PipelineStep {
     std::function<void()> in_forward;
@@ -279,7 +278,7 @@ TEST(PipelineThatFails, FreesNothingBeneathMessages) {
   });
 }
 
-// A group that has failed by itself is not revoked, so that all learn why.
+// A group that has failed by itself is not revoked, so that all ranks get the reason.
 TEST(OverlappedCommunication, TellsWhoDied) {
   const auto body = [](Rank& self) {
     const auto comm = self.Join();

@@ -3,7 +3,7 @@
 namespace tutti::parallel {
 namespace {
 
-constexpr std::size_t kParts = 3;  // which dimension of mixed heads they are
+constexpr std::size_t kParts = 3;  // the dimension of mixed heads that they are
 
 }  // namespace
 

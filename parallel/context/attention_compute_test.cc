@@ -1,4 +1,4 @@
-// Attention block by block against the same in doubles and in one piece.
+// Attention block by block against the same attention in doubles and in one piece.
 #include "tutti/parallel/attention_compute.h"
 
 #include <fmt/format.h>
@@ -10,12 +10,12 @@ namespace tutti::parallel {
 namespace {
 
 constexpr std::size_t kSequence = 17, kBatch = 3, kHeads = 4, kWidth = 5;
-// Units in the last place of a tensor's largest value, in float32: the largest difference seen is 5.6, of the gradient
+// Units in the last place of a tensor's largest value, in float32: the largest difference seen is 5.6, in the gradient
 // of a key that four heads see.
 constexpr double kUlps = 8;
 
-// In bfloat16 what is rounded is the output, once: by up to half a unit, 0.4 of the largest value's seen. Gradients are
-// float32 here; what the rounded output does to them is 0.06.
+// In bfloat16 only the output is rounded, once: by up to half a unit, 0.4 of the largest value's seen. Gradients are
+// float32 here; the rounded output changes them by 0.06.
 constexpr double kBFloat16Ulps = 0.6;
 
 double LimitOf(tuttiDataType_t dtype) { return dtype == tuttiBfloat16 ? kBFloat16Ulps : kUlps; }
@@ -25,7 +25,7 @@ struct Result {
   Values lse{{kSequence, kBatch, kHeads, 1}};
 };
 
-// Keys in blocks that end there.
+// Attends to keys in blocks that end at `ends`.
 Result Attend(Values& qkv, const std::vector<std::size_t>& ends) {
   HostCompute compute;
   ElementwiseAttention attention(compute);
@@ -96,7 +96,7 @@ TEST(AttentionCompute, BlocksInTheOrderOfPositionsChangeNoBit) {
   }
 }
 
-// exp of such scores is beyond float32 either way, and each key's is larger than all before it, or smaller.
+// exp of such scores is beyond float32 either way, and each key's score is larger than all before it, or smaller.
 TEST(AttentionCompute, LargeScoresOverflowNothing) {
   for (const float slope : {40.0F, -40.0F}) {
     Values qkv = Values::Random({kSequence, kBatch, kHeads, 3, kWidth}, 4);

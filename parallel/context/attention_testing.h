@@ -1,4 +1,4 @@
-// What the tests of attention share: the same attention written down once more in doubles, whole and in the plain way.
+// Shared by the tests of attention: the same attention written once more in doubles, whole and in the plain way.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ struct Values {
   std::vector<float> values;
 };
 
-// The same in memory of a type: what Values would be after rounding.
+// The same in memory of a type: Values after rounding.
 class Typed {
  public:
   Typed(const Values& from, tuttiDataType_t dtype)
@@ -58,8 +58,8 @@ class Typed {
   std::vector<std::byte> memory_;
 };
 
-// Of qkv [sequence, batch, kv_heads, heads / kv_heads + 2, width], and its gradient of grad_out [sequence, batch,
-// heads, width].
+// Attention of qkv [sequence, batch, kv_heads, heads / kv_heads + 2, width], and its gradient for grad_out [sequence,
+// batch, heads, width].
 struct PlainAttention {
   PlainAttention(const Values& qkv, const Values& grad_out, const AttentionMask& mask)
       : out(grad_out.values.size()), grad_qkv(qkv.values.size()) {
@@ -107,7 +107,7 @@ struct PlainAttention {
   std::vector<double> out, grad_qkv;
 };
 
-// What is one unit in the last place of 1.
+// One unit in the last place of 1.
 inline double LastPlaceOf(tuttiDataType_t dtype) {
   constexpr double kBFloat16 = 1.0 / 128;  // 7 bits behind the point
   return dtype == tuttiBfloat16 ? kBFloat16 : double{std::numeric_limits<float>::epsilon()};

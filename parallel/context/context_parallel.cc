@@ -61,7 +61,7 @@ void RequireAgreement(ProcessGroup& ulysses, ProcessGroup& ring, const ContextPa
   }
 }
 
-// What all ranks have been told alike.
+// Checks the terms that are the same on all ranks.
 void RequireUsable(const ContextParallelConfig& config, std::size_t inside, std::size_t across) {
   if (config.dtype != tuttiFloat32 && config.dtype != tuttiBfloat16) {
     throw Error(tuttiInvalidArgument, fmt::format("the elements of attention are {}; they can be float32 or bfloat16",
@@ -112,14 +112,14 @@ void ContextParallelAttention::Require(const std::vector<Named>& mixed, const st
   }
 }
 
-// Of what this rank has for its part of the sequence, what it needs for all of the ring rank's.
+// The shape for all of the ring rank's part of the sequence, from that for this rank's part.
 Shape ContextParallelAttention::ForRing(Shape part) const {
   part[0] *= ulysses_.ranks().size();
   part[2] /= ulysses_.ranks().size();
   return part;
 }
 
-// With a head of keys and values for every rank at least.
+// With at least one head of keys and values for every rank.
 Shape ContextParallelAttention::ToExchange(const Tensor& qkv) const {
   return copies_keys() ? split_groups_shape(qkv.shape, copies_) : qkv.shape;
 }

@@ -1,4 +1,4 @@
-// What does not fit is the same error on every rank, before anything is sent.
+// Arguments that do not fit give the same error on every rank, before anything is sent.
 #include "parallel/context/attention_testing.h"
 #include "testing/ranks.h"
 #include "tutti/parallel/context_parallel.h"
@@ -67,7 +67,7 @@ TEST(ContextParallelErrors, ZigzagNeedsTwoChunksARank) {
   });
 }
 
-// Also where a rank's own configuration would be refused by itself: the others are told what it is.
+// Also where a rank's own configuration would be refused by itself: the others get its value.
 TEST(ContextParallelErrors, RanksThatDisagreeAreToldBothValues) {
   RunRanks(4, [](Rank& self) {
     Sides sides(self);
@@ -86,7 +86,7 @@ TEST(ContextParallelErrors, RanksThatDisagreeAreToldBothValues) {
     differs([](auto& mine) { mine.window = 7; }, {"the window is 0", "but 7 on rank 2"});
     differs([](auto& mine) { mine.dtype = tuttiBfloat16; }, {"type's code is 7", "but 9 on rank 2"});
     differs([](auto& mine) { mine.placement = SequencePlacement::contiguous; }, {"the placement", "but 0 on rank 2"});
-    sides.Make(config);  // the groups go on living
+    sides.Make(config);  // the groups still work
     self.Meet();
   });
 }

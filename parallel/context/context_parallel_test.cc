@@ -16,10 +16,10 @@ using tutti::testing::RunRanks;
 
 constexpr std::size_t kBatch = 3, kWidth = 5;
 // Units in the last place of a tensor's largest value, in float32: the largest difference seen is 4.1. Sums have up to
-// 48 terms, and each block that comes multiplies them by one more rounded exponential.
+// 48 terms, and each further block multiplies them by one more rounded exponential.
 constexpr double kUlps = 8;
-// In bfloat16 what is rounded is the output, and each gradient, once - twice where keys are copied: the largest
-// difference seen is 0.7. Sums that were rounded at every rank would differ by more.
+// In bfloat16 only the output and each gradient are rounded, once - twice where keys are copied: the largest difference
+// seen is 0.7. Sums that were rounded at every rank would differ by more.
 constexpr double kBFloat16Ulps = 1;
 
 struct Degrees {
@@ -102,7 +102,7 @@ std::vector<double> RowsOf(const std::vector<double>& values, std::size_t sequen
   return some;
 }
 
-// Without keys and values.
+// The queries of `mixed`, without keys and values.
 std::vector<float> QueriesIn(const Degrees& degrees, const std::vector<float>& mixed) {
   const std::size_t queries = degrees.heads / degrees.kv_heads * kWidth, group = queries + 2 * kWidth;
   std::vector<float> some;
@@ -137,7 +137,7 @@ TEST_P(ContextParallel, IsPlainAttention) {
           EXPECT_LE(UlpsApart(got.out, RowsOf(wanted.out, sequence, split.positions()), dtype), limit);
           EXPECT_LE(UlpsApart(got.grad_qkv, RowsOf(wanted.grad_qkv, sequence, split.positions()), dtype), limit);
           if (degrees.ring > 1) continue;
-          // Each head is computed whole: no bit differs from one rank's, but in gradients that are sums over ranks.
+          // Each head is computed whole: every bit equals one rank's, except in gradients that are sums over ranks.
           ContextParallelAttention whole(alone, alone, on, config);
           const auto one = ForwardAndBackward(whole, qkv, grad_out, dtype);
           const auto grad_qkv = Values(qkv.shape, one.grad_qkv).Rows(split.positions()).values;
@@ -156,8 +156,8 @@ TEST_P(ContextParallel, IsPlainAttention) {
   }
 }
 
-// How far the keys of a ring's rank `owner` go: to all others, to those that come after it, or that its positions are
-// in the window of - the first of the rank so many places on sees that many positions less one rank's before its own.
+// Hops of the keys of a ring's rank `owner`: to all other ranks, or to later ones, or to later ones with its positions
+// in their window. The rank `on` places later begins (on - 1) * rows + 1 positions after the owner's last.
 std::size_t HopsOf(std::size_t owner, std::size_t ring, std::size_t rows, const AttentionMask& mask) {
   std::size_t hops = 0;
   for (std::size_t on = 1; on < ring; ++on) {
@@ -194,7 +194,7 @@ TEST_P(ContextParallel, SendsThePapersBytes) {
           (2 * degrees.heads + 2 * sent_kv_heads) * rows * size_of(dtype) * (ulysses - 1) / ulysses;
       // A rank of the ring has whole rows, and fewer heads.
       const std::size_t pair = 2 * sent_kv_heads * rows;
-      // Owners' keys that come past this rank on their way to others, and gradients that it has added to.
+      // Owners' keys that this rank passes on to others, and gradients that it has added to.
       std::size_t keys = 0, grads = 0;
       for (std::size_t owner = 0; owner < ring; ++owner) {
         const bool all = placement == SequencePlacement::zigzag && mask.window == 0;
@@ -231,7 +231,7 @@ TEST(ContextParallelPage, IsTwoCallsALayer) {
     const auto comm = self.Join();
     HostCompute compute;
     Values qkv({4, 2, 6, 3, 8}), out({4, 2, 6, 8}), grad_out(out.shape), grad_qkv(qkv.shape);
-    // The page's.
+    // As on the documentation's page.
     const auto state = initialize_model_parallel(comm, {.context_parallel_size = 4, .ulysses_size = 2});
     ElementwiseAttention processor(compute);
     ContextParallelAttention attention(state->get_ulysses_parallel_group(), state->get_ring_parallel_group(), processor,

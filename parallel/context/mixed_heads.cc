@@ -5,10 +5,10 @@
 namespace tutti::parallel {
 namespace {
 
-constexpr std::size_t kGroups = 2, kParts = 3;  // which dimensions they are
-constexpr std::size_t kKeyAndValue = 2;         // parts of a group that are no queries
+constexpr std::size_t kGroups = 2, kParts = 3;  // the dimensions of groups and of their parts
+constexpr std::size_t kKeyAndValue = 2;         // parts of a group other than queries
 
-// Both as matrices with a row for each group of `mixed`; columns are elements.
+// Both tensors as matrices with a row for each group of `mixed`; columns are elements.
 struct Rows {
   Rows(const Tensor& mixed, const Tensor& split)
       : groups(mixed.shape[0] * mixed.shape[1] * mixed.shape[kGroups]),
@@ -22,7 +22,7 @@ struct Rows {
   Tensor of_split(const Tensor& tensor) const {
     return {tensor.data, {groups, copies * (queries + keys_and_values)}, tensor.dtype};
   }
-  // Where they begin: the first keys and values of a group of `mixed`, and a smaller group.
+  // First columns: of the keys and values in a group of `mixed`, and of a smaller group.
   std::size_t keys_at() const { return copies * queries; }
   std::size_t split_at(std::size_t copy) const { return copy * (queries + keys_and_values); }
 

@@ -12,8 +12,8 @@
 namespace tutti::parallel {
 namespace {
 
-constexpr std::size_t kParts = 3, kWidth = 4;  // which dimensions of qkv they are
-constexpr std::size_t kPair = 2;               // parts that are keys and values
+constexpr std::size_t kParts = 3, kWidth = 4;  // dimensions of qkv
+constexpr std::size_t kPair = 2;               // a group's parts that are keys and values
 
 void RequireMixed(const char* what, const Tensor& qkv) {
   if (qkv.dtype != tuttiBfloat16) require_type(what, qkv, tuttiFloat32);
@@ -23,7 +23,7 @@ void RequireMixed(const char* what, const Tensor& qkv) {
                           describe(qkv.shape)));
 }
 
-// How many heads see a head of keys and values.
+// The number of heads that see a head of keys and values.
 std::size_t GroupSizeOf(const Tensor& qkv) { return qkv.shape[kParts] - kPair; }
 Shape OfHeads(const Tensor& qkv, std::size_t width) {
   return {qkv.shape[0], qkv.shape[1], qkv.shape[2] * GroupSizeOf(qkv), width};
@@ -48,7 +48,7 @@ Buffer PackedKeysAndValues(Compute& compute, const Tensor& qkv) {
   return packed;
 }
 
-// What of them a block has.
+// The block's part of `rows`.
 HeadRows QueriesOf(const AttentionBlock& block, const HeadRows& rows) {
   return rows.range(block.first_query, block.queries);
 }
@@ -61,8 +61,8 @@ AttentionInputs InputsOf(const AttentionBlock& block, const Tensor& qkv, const T
 
 }  // namespace
 
-// Which blocks come here, and where they go on to: in step s this rank has the block of the rank s places before it,
-// its owner.
+// The blocks that come here, and the ranks that they go on to: in step s this rank has the block of its owner, the rank
+// s places before it.
 class RingAttention::Route {
  public:
   Route(const RingAttention& ring, std::size_t rows)
@@ -77,14 +77,14 @@ class RingAttention::Route {
 
   std::size_t size() const { return size_; }
   bool is_shared() const { return reach_[rank_] > 0; }
-  // In step 0 everybody has his own.
+  // In step 0 every rank has its own block.
   bool comes(std::size_t step) const { return step < size_ && step <= reach_[OwnerAt(step)]; }
   bool goes_on(std::size_t step) const { return step < size_ && step < reach_[OwnerAt(step)]; }
   int next() const { return static_cast<int>((rank_ + 1) % size_); }
   int previous() const { return static_cast<int>((rank_ + size_ - 1) % size_); }
-  // Where gradients go after the step in which this rank has added to them, which comes(): with their keys, or home.
+  // Where gradients go after a step, which comes(), in which this rank adds to them: with their keys, or home.
   int next_of_gradients(std::size_t step) const { return goes_on(step) ? next() : static_cast<int>(OwnerAt(step)); }
-  // The rank whose step is the last one of this rank's own block, if it is that step.
+  // The rank that is the last to have this rank's own block, if it has it in this step.
   std::optional<int> last_reader(std::size_t step) const {
     if (!is_shared() || step != reach_[rank_]) return std::nullopt;
     return static_cast<int>((rank_ + step) % size_);
@@ -108,7 +108,7 @@ void RingAttention::forward(const Tensor& qkv, const Tensor& out, const Tensor& 
   auto& compute = attention_.compute();
   const Route route(*this, qkv.shape[0]);
   const Buffer sums(compute, lse.shape);
-  Buffer wide;  // float32, where `out` is not
+  Buffer wide;  // float32, if `out` is not
   if (out.dtype != tuttiFloat32) wide = Buffer(compute, out.shape);
   const Tensor weighted = out.dtype == tuttiFloat32 ? out : wide.tensor();
   const SoftmaxState state{weighted, lse, sums.tensor()};
@@ -146,8 +146,8 @@ void RingAttention::backward(const Tensor& qkv, const Tensor& out, const Tensor&
   auto& compute = attention_.compute();
   const Route route(*this, qkv.shape[0]);
   const Buffer delta(compute, lse.shape);
-  // Gradients are added up where they belong, or if that is not float32 or other ranks add to them, too, in a tensor of
-  // their own.
+  // Gradients are added up in place. If that is not float32, or other ranks add to them, too, a tensor of their own
+  // takes the sums.
   const bool rounds = qkv.dtype != tuttiFloat32;
   const auto summed = [&](bool apart, const Shape& shape) {
     Buffer sum;
@@ -169,8 +169,8 @@ void RingAttention::backward(const Tensor& qkv, const Tensor& out, const Tensor&
   };
 
   Buffer here, arriving;  // keys and values
-  // Gradients of keys and values: of those that are here, by this rank; of those that were here before, by all ranks
-  // that have seen them; the same on their way to this rank; and of this rank's own, by all others.
+  // Gradients of keys and values. mine: of those here, by this rank. leaving: of those here before, by all that have
+  // seen them. coming: the same, on their way to this rank. home: of this rank's own, by all others.
   Buffer mine, leaving, coming, home;
   const auto made = [&](Buffer& buffer) -> const Tensor& {
     if (buffer.tensor().data == nullptr) buffer = Buffer(compute, OfPairs(qkv));
@@ -188,7 +188,7 @@ void RingAttention::backward(const Tensor& qkv, const Tensor& out, const Tensor&
       if (arriving.tensor().data == nullptr) arriving = Buffer(compute, OfPairs(qkv), qkv.dtype);
       operations.push_back({P2P::irecv, arriving, route.previous()});
     }
-    // A step behind keys and values, from the second one on: nobody adds to the gradients before the first.
+    // A step behind keys and values, from the second one on: no rank adds to the gradients before the first.
     const bool follows = step >= 2;
     const bool sums_come = follows && route.comes(step);
     const auto last_reader = follows ? route.last_reader(step - 1) : std::nullopt;

@@ -1,4 +1,4 @@
-// A ring's blocks are on their way while the present one is computed: neither waits for the other.
+// A ring's blocks travel while the present one is computed: neither waits for the other.
 #include "tutti/parallel/ring_attention.h"
 
 #include <chrono>
@@ -40,7 +40,7 @@ class Watched final : public AttentionCompute {
   std::function<void()> before_;
 };
 
-// Whether it became true; false after a time in which it should have many times over.
+// Whether `condition` becomes true, within a time that is many times enough.
 bool BecomesTrue(const std::function<bool()>& condition) {
   constexpr std::chrono::seconds kLimit{10};
   const auto deadline = std::chrono::steady_clock::now() + kLimit;
@@ -56,7 +56,7 @@ struct Layer {
   Values out{{8, 2, 3, 5}}, grad_out = Values::Random(out.shape, 2), lse{{8, 2, 3, 1}};
 };
 
-// A block is begun only once so much has been sent, of which its own step's is the last.
+// A block begins only once all messages up to its own step's have been sent.
 TEST(RingAttention, SendsWhileItComputes) {
   RunRanks(4, [](Rank& self) {
     const auto comm = self.Join();

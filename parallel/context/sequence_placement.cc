@@ -7,7 +7,7 @@
 namespace tutti::parallel {
 namespace {
 
-// Neighbouring positions of which a rank holds all, one behind the other.
+// Consecutive positions that a rank holds in consecutive rows.
 struct Chunk {
   std::size_t first_row, first_position, rows;
 };
@@ -18,19 +18,19 @@ std::vector<Chunk> ChunksOf(SequencePlacement placement, std::size_t rows, std::
   return {{0, rank * half, half}, {half, (2 * ranks - 1 - rank) * half, half}};
 }
 
-// Of two equally long chunks, what a causal window leaves, without the rows at its ends that have nothing to do with
-// the other side's.
+// The block that a causal window leaves of two equally long chunks, without the rows at its ends that see, or are seen
+// by, nothing on the other side.
 std::optional<AttentionBlock> BlockOf(const AttentionMask& mask, const Chunk& queries, const Chunk& keys) {
   if (queries.first_position < keys.first_position) return std::nullopt;
   AttentionBlock block{queries.first_row, queries.rows, keys.first_row,
                        keys.rows,         mask,         queries.first_position - keys.first_position};
   const std::size_t hidden = visible_keys(mask, block.lead, 0, block.keys).begin;
-  if (hidden == block.keys) return std::nullopt;  // from the first query, and from those behind it all the more
+  if (hidden == block.keys) return std::nullopt;  // from the first query, and so from all later ones
   block.first_key += hidden;
   block.keys -= hidden;
   block.lead -= hidden;
   block.queries = visible_queries(mask, block.lead, block.keys - 1, block.queries).end;
-  // Masks that hide nothing need not be computed with.
+  // Drops masks that hide nothing, so that none is computed with in vain.
   if (block.lead + block.queries <= mask.window) block.mask.window = 0;
   if (block.mask.window == 0 && block.keys <= block.lead + 1) block.mask = {}, block.lead = 0;
   return block;
@@ -68,7 +68,7 @@ std::vector<AttentionBlock> visible_blocks(SequencePlacement placement, const At
   }
   const AttentionBlock all{.queries = rows, .keys = rows};
   if (!mask.causal) return {all};
-  // Both hold the same positions, and hold them ascending.
+  // Both hold the same positions, in ascending order.
   if (query_rank == key_rank) return {{.queries = rows, .keys = rows, .mask = mask}};
   const bool earlier = key_rank < query_rank;
   if (placement == SequencePlacement::contiguous) return earlier ? std::vector{all} : blocks;

@@ -89,7 +89,7 @@ TEST_P(Masks, LeaveEveryPairOnce) {
               seen_keys = std::max(seen_keys, end);
             }
             EXPECT_EQ(seen_keys, block.keys);
-            // The same, seen by keys.
+            // The same, from the keys' side.
             std::size_t by_keys = 0;
             for (std::size_t j = 0; j < block.keys; ++j) {
               const auto [begin, end] = visible_queries(block.mask, block.lead, j, block.queries);
@@ -124,7 +124,7 @@ TEST_P(Masks, KeysReachWhoSeesThem) {
   }
 }
 
-// Where chunks are longer than the window, nobody needs keys but of the rank before it.
+// Where chunks are longer than the window, no rank needs keys but of the rank before it.
 TEST(SequencePlacement, AWindowShortensAContiguousRing) {
   for (const auto& [window, reach] : {std::pair{1, 0}, std::pair{2, 1}, std::pair{7, 1}, std::pair{8, 2}}) {
     const AttentionMask mask{true, static_cast<std::size_t>(window)};
@@ -133,7 +133,7 @@ TEST(SequencePlacement, AWindowShortensAContiguousRing) {
   }
 }
 
-// The step of a ring takes as long as its slowest rank.
+// A ring's step takes as long as its slowest rank.
 TEST(SequencePlacement, ZigzagGivesAllRanksTheSameWorkInEveryStep) {
   for (std::size_t ranks = 2; ranks <= 8; ++ranks) {
     for (std::size_t step = 0; step < ranks; ++step) {

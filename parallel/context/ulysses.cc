@@ -7,7 +7,7 @@
 namespace tutti::parallel {
 namespace {
 
-constexpr std::size_t kHeads = 2;  // which dimension they are
+constexpr std::size_t kHeads = 2;  // their dimension
 
 // Throws unless `whole` [s, batch, heads / size, ..] and `part` [s / size, batch, heads, ..] are the same data.
 void RequireFit(std::size_t size, const Tensor& whole, const Tensor& part) {

@@ -1,4 +1,4 @@
-// Exchanges that a stream does in its order, against those that are done when they return.
+// Exchanges that a stream does in order, against those that are done when they return.
 #include "tutti/parallel/ulysses.h"
 
 #include "parallel/context/attention_testing.h"
@@ -10,7 +10,7 @@ namespace {
 using tutti::testing::Rank;
 using tutti::testing::RunRanks;
 
-// Like a processor with a stream: what is called, and what is freed, comes after what the stream has been given.
+// Like a processor with a stream: calls and releases take effect after the work that the stream has been given.
 class Streamed final : public HostCompute {
  public:
   tuttiStream_t stream() override { return communication_stream(); }

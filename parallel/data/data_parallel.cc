@@ -31,7 +31,7 @@ DistributedDataParallel::DistributedDataParallel(ProcessGroup& group, Compute& c
 
 DistributedDataParallel::~DistributedDataParallel() { await_communication(compute_); }
 
-// In reverse order, because that is about the order in which a backward pass computes gradients.
+// In reverse order, which is about the order in which a backward pass computes gradients.
 void DistributedDataParallel::MakeBuckets() {
   std::vector<std::size_t> parameters;
   std::size_t bytes = 0;

@@ -17,7 +17,7 @@ namespace {
 using tutti::testing::Rank;
 using tutti::testing::RunRanks;
 
-// Some parameters of unlike sizes, in the application's memory.
+// Some parameters of unequal sizes, in the application's memory.
 struct Model {
   explicit Model(const std::vector<std::size_t>& sizes) {
     for (std::size_t i = 0; i < sizes.size(); ++i) memory.emplace_back(sizes[i]);
@@ -70,7 +70,7 @@ TEST(DistributedDataParallel, BucketsAreInReverseOrderAndBounded) {
   });
 }
 
-// Whatever the order in which gradients become ready, and on every rank another one.
+// Gradients may become ready in any order, a different one on every rank.
 TEST(DistributedDataParallel, AveragesInAnyOrder) {
   for (const int ranks : {1, 2, 4}) {
     RunRanks(ranks, [](Rank& self) {
@@ -104,7 +104,7 @@ TEST(DistributedDataParallel, SendsBucketsInOrderAsSoonAsTheyAreReady) {
     for (int pass = 0; pass < 2; ++pass) {
       side.ddp.zero_grad();
       EXPECT_EQ(side.ddp.buckets_sent(), 0u);
-      // The second is ready before the first, and waits for it.
+      // The second bucket is ready before the first, and waits for it.
       for (const std::size_t bucket : {1u, 0u, 2u}) {
         for (const auto i : buckets[bucket].parameters) {
           EXPECT_EQ(side.ddp.buckets_sent(), bucket == 2 ? 2u : 0u);
@@ -152,7 +152,7 @@ TEST(DistributedDataParallel, FindsWhatNobodyUsed) {
     Side side(self, model, {.bucket_bytes = 2000, .first_bucket_bytes = 500, .find_unused_parameters = true});
     for (int pass = 0; pass < 2; ++pass) {
       side.ddp.zero_grad();
-      // 2 is used by rank 1 alone, 4 by nobody.
+      // Only rank 1 uses 2; no rank uses 4.
       for (std::size_t i = 0; i < kSizes.size(); ++i) {
         if (i == 4 || (i == 2 && self.rank() != 1)) continue;
         Fill(side.ddp.grad(i), 3);
@@ -212,7 +212,7 @@ TEST(DistributedDataParallel, SendsTheGradientsOnce) {
   });
 }
 
-// A group of all ranks by that algorithm.
+// A group of all ranks with that algorithm.
 struct Grouped {
   Grouped(Rank& self, const char* algorithm) : comm(self.Join()), world(comm), group(MakeGroup(self)) {
     tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
@@ -231,8 +231,8 @@ struct Grouped {
   }
 };
 
-// Gradient descent: only a parameter's server has the average and updates it, and all have the result. Each rank sends
-// what Li et al.'s picture says, for each number of servers.
+// Gradient descent: only a parameter's server has the average and updates it, and all ranks get the result. Each rank
+// sends as in Li et al.'s figure, for each number of servers.
 TEST(DistributedDataParallel, ServersUpdateAndWorkersPull) {
   for (const auto& [ranks, servers] : {std::pair{1, 1}, {2, 1}, {3, 2}, {4, 4}, {5, 1}, {8, 3}}) {
     RunRanks(ranks, [servers = servers](Rank& self) {
@@ -285,7 +285,7 @@ TEST(DistributedDataParallel, WithoutServersEverybodyUpdatesAndNothingIsPulled) 
   });
 }
 
-// The naive exchange is an algorithm of the group's, and sends all gradients to each of the others.
+// The naive exchange is an algorithm of the group, and sends all gradients to each of the others.
 TEST(DistributedDataParallel, BroadcastsGradientsWhereTheGroupsAlgorithmSaysSo) {
   for (const int ranks : {2, 4, 7}) {
     RunRanks(ranks, [](Rank& self) {

@@ -11,9 +11,9 @@
 namespace tutti::parallel {
 namespace {
 
-// What ranks compare, and show where they differ.
+// The text that ranks compare, and show where they differ.
 using Description = std::array<char, 256>;
-// A complaint on its way: room for two descriptions, and what is said about them.
+// A complaint in transit: room for two descriptions and the words about them.
 struct Note {
   tuttiResult_t code = tuttiSuccess;
   std::array<char, 1020> text{};
@@ -27,7 +27,7 @@ Text Terminated(const std::string& text) {
   return terminated;
 }
 
-// Everybody's `mine`, by rank.
+// Every rank's `mine`, by rank.
 template <typename T>
 std::vector<T> Gather(ProcessGroup& group, T& mine) {
   std::vector<T> all(static_cast<std::size_t>(group.size()));

@@ -1,4 +1,4 @@
-// Ranks that train copies of one model ask each other whether it is the same one, before they send any of it.
+// Ranks that train copies of one model check that it is the same one before they send any of it.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -10,14 +10,14 @@
 
 namespace tutti::parallel {
 
-// What is wrong with them for a reason that needs no other rank: one without elements, two of one name. Else empty.
+// A problem that needs no other rank: a parameter without elements, or two of one name. Else empty.
 std::string problem_of(const std::vector<Parameter>& parameters);
-// What is wrong, and with which code it is thrown; without text nothing is.
+// A problem, and the code with which it is thrown; none without text.
 struct Complaint {
   tuttiResult_t code = tuttiSuccess;
   std::string text;
 };
-// Collective: the complaint of the first rank that has one, on every rank.
+// Collective: returns the complaint of the first rank that has one, on every rank.
 Complaint first_complaint(ProcessGroup& group, const Complaint& mine);
 // `"weight" float32 [4, 2]`.
 std::string description_of(const Parameter& parameter);

@@ -49,7 +49,7 @@ ExchangePlan ExpertExchange::plan(const std::vector<std::int32_t>& experts, cons
   ExchangePlan plan;
   plan.rows = Total(segments);
 
-  // What is sent: by expert, then row. A rank's experts are neighbours, and a segment's rows are.
+  // Rows are sent by expert, then row. A rank's experts are adjacent, and so are a segment's rows.
   std::vector<std::vector<std::int32_t>> choices_of(num_experts_);
   Counts counts(num_experts_, segments.size());
   std::size_t row = 0;
@@ -74,7 +74,7 @@ ExchangePlan ExpertExchange::plan(const std::vector<std::int32_t>& experts, cons
   plan.send_counts = SumsOf(counts.all(), size);
   plan.sent = choice_of.size();
 
-  // The only numbers that ranks need of each other.
+  // The only numbers that ranks need from each other.
   const std::size_t per_rank = local_experts * segments.size();
   std::vector<std::int32_t> arriving(size * per_rank);
   const std::vector<std::size_t> equal(size, per_rank);
@@ -83,7 +83,7 @@ ExchangePlan ExpertExchange::plan(const std::vector<std::int32_t>& experts, cons
   plan.receive_counts = SumsOf(arriving, size);
   plan.received = Total(plan.receive_counts);
 
-  // What arrives is sorted by source, expert and segment, and shall be by expert, segment and source.
+  // Rows arrive sorted by source, expert and segment, and must be sorted by expert, segment and source.
   std::vector<std::int32_t> begins(arriving.size());
   std::exclusive_scan(arriving.begin(), arriving.end(), begins.begin(), 0);
   std::vector<std::int32_t> arrived_at, sorted_to(plan.received);

@@ -18,7 +18,7 @@ using tutti::testing::RunRanks;
 constexpr std::size_t kExperts = 4, kTopk = 2, kHidden = 8, kBatch = 32, kSteps = 200;
 constexpr float kAuxLoss = 0.01F, kRate = 0.3F;
 
-// Who share a batch, who share the experts among them, and who hold the same ones.
+// The ranks that share a batch, those that share the experts among them, and those that hold the same ones.
 struct Groups {
   ProcessGroup &batch, &ep, &expert_dp;
 };
@@ -43,7 +43,7 @@ class Model {
     grad_experts_.resize(experts_.size());
   }
 
-  // One step on this rank's part of batch `step`; the whole batch's loss.
+  // One step on this rank's part of batch `step`; returns the whole batch's loss.
   float Step(unsigned step) {
     const std::size_t tokens = kBatch / size_, first = rank_ * tokens * kHidden;
     auto batch = RandomFloats(kBatch * kHidden, 100 + step);
@@ -199,7 +199,7 @@ TEST(MoELayer, CountsTheGroupsLoad) {
     MoEAlltoAllTokenDispatcher dispatcher(ep, compute,
                                           {.num_experts = 2, .topk = 1, .hidden_size = 1, .capacity_factor = 1});
     MoELayer layer(ep, compute, {.num_experts = 2, .topk = 1}, dispatcher);
-    // Rank 0's six tokens go to expert 1, of which it takes three; rank 1 has none.
+    // Rank 0's six tokens go to expert 1, which takes three; rank 1 has none.
     const std::size_t tokens = self.rank() == 0 ? 6 : 0;
     std::vector<float> x(6, 2), logits{0, 9, 0, 9, 0, 9, 0, 9, 0, 9, 0, 9}, y(6);
     const auto state = layer.forward(

@@ -42,7 +42,7 @@ RailPlan RailExchange::plan(const std::vector<std::int32_t>& experts) {
   return plan;
 }
 
-// From what this rank sends to what it is sent.
+// Completes the plan by what other ranks send this one.
 void RailExchange::Pass(RailPlan& plan) {
   std::vector<std::int32_t> counts(plan.send_counts.begin(), plan.send_counts.end()), arriving(hosts_);
   const std::vector<std::size_t> one_each(hosts_, 1);

@@ -67,8 +67,7 @@ std::vector<float> TopKRouter::AuxLossGradient(const Routing& routing, const Loa
   return gradient;
 }
 
-// The parts of the choices are no function of the logits that has a gradient, so the loss is linear in the
-// probabilities.
+// The shares of the choices have no gradient with respect to the logits, so the loss is linear in the probabilities.
 float TopKRouter::aux_loss(const Routing& routing, const LoadStatistics& load) {
   if (config_.aux_loss_coeff == 0) return 0;
   const Buffer sums(compute_, {config_.num_experts});

@@ -78,7 +78,7 @@ TEST(TopKRouter, GradientIsThatOfDifferences) {
       SCOPED_TRACE(fmt::format("k {} renormalize {}", k, renormalize));
       TopKRouter router(compute,
                         {.num_experts = kExperts, .topk = k, .renormalize = renormalize, .aux_loss_coeff = 0.5F});
-      // Of each row another order of numbers that are well apart.
+      // Each row has another order of numbers that are well apart.
       std::vector<float> logits(kTokens * kExperts);
       for (std::size_t i = 0; i < logits.size(); ++i) {
         logits[i] = 0.3F * static_cast<float>((i * 5 + i / kExperts) % kExperts);

@@ -116,7 +116,7 @@ void MoEAlltoAllTokenDispatcher::RequireTokens(const char* what, const Tensor& t
   require_type(what, tensor, config_.dtype);
 }
 
-// What is beyond an expert's capacity goes nowhere.
+// Drops choices beyond an expert's capacity.
 std::int64_t MoEAlltoAllTokenDispatcher::Drop(std::vector<std::int32_t>& experts) const {
   if (config_.capacity_factor == 0) return 0;
   const auto capacity = static_cast<std::int64_t>(std::ceil(

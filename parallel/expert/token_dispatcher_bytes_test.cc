@@ -1,4 +1,4 @@
-// What dispatch and combine send, counted, against what the routings say.
+// Counts what dispatch and combine send, and compares it with the routings.
 #include <algorithm>
 
 #include "parallel/expert/token_dispatcher_testing.h"
@@ -18,7 +18,7 @@ TEST(TokenDispatcherBytes, SendsARowAChoiceAndNoCountsAgain) {
     HostCompute compute;
     constexpr std::size_t kTopk = 4, kRow = kHidden * sizeof(float);
     const auto me = static_cast<std::size_t>(self.rank());
-    // Rows from a rank to another, by what the routings say.
+    // Rows from a rank to another, by the routings.
     std::vector<std::vector<std::size_t>> rows(4, std::vector<std::size_t>(4));
     std::vector<Batch> batches;
     for (std::size_t rank = 0; rank < 4; ++rank) {
@@ -81,7 +81,7 @@ TEST(TokenDispatcherBytes, SendsATokenOnceToAHostOverRails) {
     const std::size_t received = copies(facing);
     choices = 0;
     const std::size_t sent = copies(me);
-    EXPECT_LT(sent, choices);  // what a flat dispatch sends to the other host
+    EXPECT_LT(sent, choices);  // which a flat dispatch sends to the other host
     EXPECT_EQ(rails.rail.ranks(), (std::vector{host == 0 ? me : facing, host == 0 ? facing : me}));
 
     Batch batch(compute, static_cast<std::size_t>(me), kTopk, Load::random);

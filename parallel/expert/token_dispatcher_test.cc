@@ -1,4 +1,4 @@
-// Dispatch and combine over ranks against loops that know all ranks' tokens: outputs and every gradient.
+// Dispatch and combine over ranks against loops over all ranks' tokens: outputs and every gradient.
 #include "tutti/parallel/token_dispatcher.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ using tutti::testing::RunRanks;
 float Expert(std::size_t expert, float x) { return static_cast<float>(expert + 1) * x + x * x; }
 float ExpertSlope(std::size_t expert, float x) { return static_cast<float>(expert + 1) + 2 * x; }
 
-// All that a rank gets to see.
+// All results of a rank.
 struct Seen {
   std::vector<float> rows, output, grad_rows, grad_tokens, grad_weights;
   std::vector<std::size_t> tokens_per_expert;
@@ -180,7 +180,7 @@ TEST_P(Dispatcher, OverRailsIsFlatToTheBit) {
   });
 }
 
-// Where the order of additions shows: a large number takes up the small ones that come before its opposite.
+// Shows the order of additions: a large number absorbs the small ones that come before its opposite.
 TEST(TokenDispatcher, AddsByHostAndThenByHosts) {
   RunRanks(4, [](Rank& self) {
     const auto comm = self.Join();
@@ -242,7 +242,7 @@ TEST(TokenDispatcher, NamesWhatDoesNotFitOnEveryRank) {
                                      {.num_experts = 8, .topk = 1, .hidden_size = 8, .ranks_per_host = 4});
         },
         tuttiInvalidArgument, {"the size of the node's group is 2", "ranks_per_host is 4"}));
-    // One rank is given something else: all say so.
+    // One rank gets another value: all ranks report it.
     refused({.num_experts = 8, .topk = 1, .hidden_size = self.rank() == 2 ? 16u : 8u}, tuttiInvalidUsage,
             {"hidden_size is 16 on rank 2", "8 on rank 0"});
     refused({.num_experts = self.rank() == 0 ? 8u : 3u, .topk = 1, .hidden_size = 8}, tuttiInvalidUsage,

@@ -1,4 +1,4 @@
-// What the dispatcher's tests share.
+// Shared by the dispatcher's tests.
 #pragma once
 
 #include <utility>
@@ -14,7 +14,7 @@ inline constexpr std::size_t kExperts = 12, kHidden = 5;
 
 enum class Load { random, all_to_the_first, some_ranks_without_tokens };
 
-// A rank's tokens and where they go, which every rank can make for every other.
+// A rank's tokens and their routing, which every rank can make for every other.
 struct Batch {
   Batch(Compute& compute, std::size_t rank, std::size_t topk, Load load)
       : count(load == Load::some_ranks_without_tokens && rank % 2 == 0 ? 0 : 7 + 3 * rank),
@@ -35,7 +35,7 @@ struct Batch {
   Routing routing;
 };
 
-// What is sent by all by the group since it was last asked.
+// Bytes that this rank has sent by the group since the last call.
 class BytesOf {
  public:
   explicit BytesOf(ProcessGroup& group) : group_(group), before_(group.bytes_sent()) {}

@@ -43,7 +43,7 @@ int MeshLayout::coordinate(int rank, const std::string& axis) const {
 
 std::vector<int> MeshLayout::group_of(int rank, const std::vector<std::string>& axes) const {
   const std::set<std::string> varied(axes.begin(), axes.end());
-  // Begins with who is at coordinate 0 of every axis.
+  // Begins with the rank at coordinate 0 of each of these axes.
   std::vector<int> group{rank};
   for (const auto& axis : varied) group.front() -= coordinate(rank, axis) * strides_[place(axis)];
   for (const auto& axis : varied) {

@@ -23,8 +23,8 @@ TEST(MeshLayout, VariesTheLastAxisFastest) {
   EXPECT_EQ(mesh.groups({}).size(), 8u);
 }
 
-// Whatever the axes: a kind of group covers every rank once, its members differ on its axes only, and each is as large
-// as its axes say.
+// For any axes: a kind of group covers every rank once, its members differ on its axes only, and each is as large as
+// its axes say.
 TEST(MeshLayout, CoversEveryRankOnce) {
   const std::vector<std::string> names{"a", "b", "c"};
   for (const int a : {1, 2, 3}) {

@@ -8,7 +8,7 @@ void batch_isend_irecv(ProcessGroup& group, const std::vector<P2POp>& operations
   if (operations.empty()) return;
   const tuttiComm_t comm = group.comm();
   check(tuttiGroupStart());
-  // A group that was started is always ended, so the first thing that was wrong is told after that.
+  // A started group is always ended; the first error is reported after that.
   auto result = tuttiSuccess;
   for (const auto& [op, tensor, peer] : operations) {
     if (result != tuttiSuccess) break;

@@ -18,7 +18,7 @@ struct Number {
   Number(const Number&) = delete;
 };
 
-// Each of the names moves what it says, between stages that each call its counterpart.
+// Each function moves what its name says, between stages that each call its counterpart.
 TEST(P2PCommunicator, NamesOfMegatron) {
   RunRanks(3, [](Rank& self) {
     const auto comm = self.Join();

@@ -17,7 +17,7 @@ std::vector<std::string> NamesIn(const std::string& order) {
   return names;
 }
 
-// `sizes` of the axes that this layout has; the order's other names are another layout's. "cp" may be given as its two
+// The layout with the `sizes` of its axes; the order's other names are another layout's. "cp" may be given as its two
 // parts.
 MeshLayout LayoutOf(const std::string& order, const std::map<std::string, int>& sizes) {
   std::vector<MeshAxis> axes;
@@ -51,7 +51,7 @@ void CheckOrder(const std::string& order) {
   }
 }
 
-// What is left of the world for data parallelism.
+// The part of the world that is left for data parallelism.
 int DataParallelSize(const char* what, int world_size, const std::vector<std::pair<const char*, int>>& sizes) {
   int product = 1;
   std::string text;

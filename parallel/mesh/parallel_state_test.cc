@@ -25,7 +25,7 @@ TEST(Layouts, OfMegatronsExample) {
   EXPECT_EQ(layouts.dense.groups({"tp", "pp"}), (Groups{{0, 1, 4, 5, 8, 9, 12, 13}, {2, 3, 6, 7, 10, 11, 14, 15}}));
 }
 
-// That of its context parallelism: 16 GPUs, tensor 2, context 2, pipeline 2.
+// Its example of context parallelism: 16 GPUs, tensor 2, context 2, pipeline 2.
 TEST(Layouts, OfContextParallelism) {
   const auto layouts =
       layouts_of({.tensor_model_parallel_size = 2, .pipeline_model_parallel_size = 2, .context_parallel_size = 2}, 16);
@@ -137,7 +137,7 @@ TEST(ParallelState, GroupsOfOneTalkToNobody) {
     const auto state = initialize_model_parallel(comm, {});
     EXPECT_EQ(SumOver(state->get_tensor_model_parallel_group(), 5), 5);
     EXPECT_EQ(state->get_tensor_model_parallel_group().bytes_sent(), 0u);
-    // Out of place there is something to do.
+    // Out of place the data must be copied.
     float from = 7, to = 0;
     state->get_tensor_model_parallel_group().all_gather(Tensor(&from, {1}), Tensor(&to, {1}));
     EXPECT_EQ(to, 7);

@@ -58,9 +58,9 @@ tuttiTensorLayout_t LayoutOf(const Tensor& tensor) {
 
 }  // namespace
 
-// What the group's lowest rank sends the others, by the world's communicator.
+// The message of the group's lowest rank to the others, by the world's communicator.
 struct ProcessGroup::Invitation {
-  std::array<char, 256> group{};  // so that a rank that makes another one first is told
+  std::array<char, 256> group{};  // so that a rank that makes another one first gets an error
   tuttiUniqueId id{};
 };
 
@@ -97,7 +97,7 @@ ProcessGroup::Invitation ProcessGroup::Exchange() {
   if (rank_ == 0) {
     check(tuttiGetUniqueId(&invitation.id));
     check(tuttiGroupStart());
-    // A group that was started is always ended: what was wrong first is told after that.
+    // A started group is always ended; the first error is reported after that.
     auto result = tuttiSuccess;
     for (std::size_t member = 1; member < ranks_.size() && result == tuttiSuccess; ++member) {
       result = tuttiSend(&invitation, sizeof invitation, tuttiUint8, ranks_[member], world, nullptr);

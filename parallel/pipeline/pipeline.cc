@@ -18,7 +18,7 @@ namespace {
 
 std::size_t BytesOf(const TensorSpec& spec) { return Tensor(nullptr, spec.shape, spec.dtype).bytes(); }
 
-// `call`'s result; an Error of it says where the pipeline stood. `when`: "before ...".
+// Returns `call`'s result; adds to an Error of it where the pipeline stood. `when`: "before ...".
 template <typename Call>
 auto Placed(const ProcessGroup& group, const std::string& when, const Call& call) {
   try {
@@ -29,7 +29,7 @@ auto Placed(const ProcessGroup& group, const std::string& when, const Call& call
   }
 }
 
-// Of the tensor that lies in such a buffer.
+// The spec of the tensor in such a buffer.
 const std::optional<TensorSpec>& SpecOf(const std::vector<PipelineEnds>& chunks, const BufferUse& use) {
   const auto& ends = chunks[static_cast<std::size_t>(use.chunk)];
   const bool is_input = use.buffer == PipelineBuffer::input || use.buffer == PipelineBuffer::grad_input;
@@ -69,7 +69,7 @@ class PipelineParallel::Batch {
  private:
   int stage() const { return pipeline_.group_.rank(); }
 
-  // It has been counted: there is one free.
+  // Buffers have been counted, so one is free.
   const Tensor* Take(const BufferUse& use) {
     const auto& spec = *SpecOf(pipeline_.chunks_, use);
     auto& free = free_.at(BytesOf(spec));
@@ -156,7 +156,7 @@ void PipelineParallel::Prepare(const PipelineSchedule& schedule, const std::vect
   }
   const auto bytes_of = [&](const BufferUse& use) {
     const auto& spec = SpecOf(chunks_, use);
-    return spec ? BytesOf(*spec) : 0;  // the stages do not fit then: all will be told
+    return spec ? BytesOf(*spec) : 0;  // the stages do not fit then: all get that error
   };
   for (const auto& [bytes, count] : most_in_use(schedule, group_.rank(), bytes_of)) {
     auto& memory = memory_[bytes];
@@ -169,7 +169,7 @@ void PipelineParallel::Negotiate(const PipelineSchedule& schedule, const std::st
   mine.trouble = trouble;
   std::vector<PipelineTerms> all;
   for (std::size_t chunk = 0; chunk == 0 || std::cmp_less(chunk, schedule.chunks); ++chunk) {
-    // A stage that has fewer chunks than its schedule is in trouble, which is told first.
+    // A stage that has fewer chunks than its schedule is in trouble, which is reported first.
     if (chunk < chunks_.size()) mine.takes = chunks_[chunk].input, mine.gives = chunks_[chunk].output;
     const auto terms = Placed(group_, "while agreeing on a batch", [&] { return Gather(group_, mine); });
     RequireSameSchedule(terms);
@@ -184,7 +184,7 @@ void PipelineParallel::run(const PipelineSchedule& schedule, PipelineStep& step,
 
 void PipelineParallel::run(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps,
                            tuttiStream_t stream) {
-  // What is wrong here alone is told to all: else they would wait for this stage.
+  // All stages get a problem of this stage alone: else they would wait for it.
   std::string trouble;
   try {
     Prepare(schedule, steps);
@@ -195,9 +195,9 @@ void PipelineParallel::run(const PipelineSchedule& schedule, const std::vector<P
   try {
     Batch(*this, schedule, steps, stream).Run();
   } catch (...) {
-    // What is under way on a stream of the host ends before its memory may go: the pipeline's, when its owner leaves,
-    // too. (A CUDA stream is refused: freeing its device's memory waits for it.) Then stages that wait for this one
-    // learn that it has left the batch.
+    // Work under way on a stream of the host ends before its memory may be freed, which includes the pipeline's when
+    // its owner leaves. (A CUDA stream is refused: freeing its device's memory waits for it.) Then the stages that wait
+    // for this one get an error, since it has left the batch.
     if (stream != nullptr) tuttiStreamSynchronize(stream);
     group_.revoke();
     throw;

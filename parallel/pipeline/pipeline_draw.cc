@@ -26,8 +26,7 @@ constexpr double kMargin = 24;
 constexpr double kLeastWidth = 560;  // of the caption
 constexpr double kMostWidth = 4000;  // where one action is very short
 
-// How a pass is told from the others; `later` of all chunks but a stage's first one, as Megatron-LM's figure shades
-// them.
+// A pass's look; `later` is for all chunks but a stage's first one, as Megatron-LM's figure shades them.
 struct Look {
   std::string_view meaning;
   char letter;
@@ -44,7 +43,7 @@ constexpr std::string_view kIdle = "#eef0f2";
 constexpr std::string_view kEdge = "#52606d";
 constexpr std::string_view kInk = "#1f2933";
 
-// Every action with its span.
+// Visits every action with its span.
 template <typename Visit>
 void ForEach(const PipelineSchedule& schedule, const PipelineTimeline& timeline, const Visit& visit) {
   for (std::size_t stage = 0; stage < timeline.spans.size(); ++stage) {
@@ -54,7 +53,7 @@ void ForEach(const PipelineSchedule& schedule, const PipelineTimeline& timeline,
   }
 }
 
-// Of those that take time at all.
+// The time of the shortest action, of those that take any.
 double ShortestAction(const PipelineSchedule& schedule, const PipelineTimeline& timeline) {
   double shortest = std::numeric_limits<double>::infinity();
   ForEach(schedule, timeline, [&](std::size_t, const PipelineAction&, const PipelineSpan& span) {
@@ -114,7 +113,7 @@ class Page {
   std::string shapes_;
 };
 
-// Of what the charts have.
+// A legend of what the charts have.
 void DrawLegend(Page& page, const std::vector<PipelineChart>& charts, double top) {
   std::set<PipelinePass> passes;
   bool has_chunks = false;
@@ -126,7 +125,7 @@ void DrawLegend(Page& page, const std::vector<PipelineChart>& charts, double top
   std::vector<std::pair<std::string_view, std::string>> entries;
   for (const auto pass : passes) {
     const auto& look = LookOf(pass);
-    // Both halves of a backward are named only where there are halves; a whole one has the colour of the first.
+    // The legend names both halves of a backward only where there are halves; a whole one has the colour of the first.
     const bool is_second_green = pass == PipelinePass::backward_input && passes.contains(PipelinePass::backward);
     if (is_second_green) {
       entries.back().second = "backward, or for the input alone";
@@ -147,7 +146,7 @@ void DrawLegend(Page& page, const std::vector<PipelineChart>& charts, double top
                 (has_chunks ? "; lighter: a stage's later chunks" : ""));
 }
 
-// With its first row at `top`; a unit of time is `scale` wide.
+// Draws a chart with its first row at `top`; a unit of time is `scale` wide.
 void DrawChart(Page& page, const PipelineChart& chart, double top, double scale) {
   const auto& [schedule, timeline] = chart;
   const double first = FirstStart(timeline), width = timeline.makespan() * scale;
@@ -175,7 +174,7 @@ std::string draw(const std::vector<PipelineChart>& charts) {
   const double width = std::min(longest / shortest_action * kBoxWidth, kMostWidth);
   const double scale = longest > 0 ? width / longest : 0;
   Page page;
-  // One chart's legend is below its caption, that of several above them all.
+  // One chart's legend is below its caption; that of several charts is above them all.
   const bool is_alone = charts.size() == 1;
   DrawLegend(page, charts, is_alone ? 38 : 10);
   double top = kTop, bottom = kTop;

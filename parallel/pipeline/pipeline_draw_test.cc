@@ -31,7 +31,7 @@ TEST(PipelineDraw, NamesDoNotBreakThePage) {
   EXPECT_EQ(Count(draw(schedule, Usual(schedule)), "a&lt;b&amp;c: 1 stages"), 1u);
 }
 
-// Each kind of pass in its own colour, a later chunk in another; the legend names what is there.
+// Each kind of pass has its own colour, a later chunk another; the legend names those that are there.
 TEST(PipelineDraw, PassesAndChunksAreToldApart) {
   const auto split = zero_bubble_h1(3, 4);
   const auto svg = draw(split, Usual(split));

@@ -1,4 +1,4 @@
-// What goes wrong in a pipeline is told on every stage.
+// Every stage gets the errors of a pipeline.
 #include <csignal>
 #include <stdexcept>
 
@@ -78,7 +78,7 @@ TEST(PipelineErrors, EveryRankIsToldWhatDoesNotFit) {
           wrapped.run(interleaved_one_forward_one_backward(3, 6, 2), {&step, &step});
         },
         tuttiInvalidUsage, {"chunk 0 of stage 2 gives float32 [4, 3]", "chunk 1 of stage 0 takes float32 [2, 3]"}));
-    // Trouble of one stage alone is everybody's answer, too.
+    // All stages get a problem of one stage alone, too.
     PipelineParallel poor(group, Between(stage - 1, 3), Between(stage, 3), [&](std::size_t bytes) {
       if (stage == 1) throw std::runtime_error("no memory for " + std::to_string(bytes) + " bytes");
       return allocate_memory(bytes);
@@ -89,7 +89,7 @@ TEST(PipelineErrors, EveryRankIsToldWhatDoesNotFit) {
                           stage == 1 ? std::optional(TensorSpec{Shape(9, 1), tuttiFloat32}) : Between(stage, 3));
     EXPECT_TRUE(
         Throws([&] { deep.run(gpipe(3, 4), step); }, tuttiInvalidArgument, {"stage 1", "9 dimensions", "at most 8"}));
-    // The group has not suffered.
+    // The group still works.
     Stage good(stage);
     pipeline.run(gpipe(3, 4), good);
     ExpectGradientsOfUnsplit(good, stage, 3, 4);
@@ -97,7 +97,7 @@ TEST(PipelineErrors, EveryRankIsToldWhatDoesNotFit) {
   });
 }
 
-// To which something happens in one of its microbatches.
+// A stage to which something happens in one of its microbatches.
 class Misfortune : public Stage {
  public:
   using Stage::Stage;
@@ -118,7 +118,7 @@ void ThrowIn(int microbatch) {
   if (microbatch == 2) throw std::domain_error("a loss of NaN");
 }
 
-// Stage 1 of 3 throws in a pass of its third microbatch; the others are told within so many batches.
+// Stage 1 of 3 throws in a pass of its third microbatch; the others get the error within `batches` batches.
 void RunWithStage1Throwing(std::function<void(int)> Misfortune::*in, const std::string& name,
                            const std::vector<std::string>& words, int batches) {
   RunRanks(3, [&](Rank& self) {
@@ -150,7 +150,7 @@ TEST(PipelineErrors, AStageThatWasDoneIsToldWhenItComesBack) {
   RunWithStage1Throwing(&Misfortune::in_backward, "GPipe", {"pipeline stage", "rank 1", "revoked"}, 2);
 }
 
-// Stage 1's second chunk, whose messages go round the ring.
+// Stage 1's second chunk throws, whose messages go round the ring.
 TEST(PipelineErrors, AChunkThatThrowsEndsTheBatchOnAll) {
   RunRanks(3, [](Rank& self) {
     const auto comm = self.Join();
@@ -177,7 +177,7 @@ class SplitMisfortune : public SplitStage {
   }
 };
 
-// The others may not need anything more of it in this batch.
+// The others may need nothing more of it in this batch.
 TEST(PipelineErrors, AStageThatThrowsInTheWeightsPart) {
   RunRanks(3, [](Rank& self) {
     const auto comm = self.Join();

@@ -1,4 +1,4 @@
-// What stages send each other, and when.
+// The transfers between stages, and their times.
 #include <algorithm>
 #include <map>
 
@@ -9,7 +9,7 @@ namespace {
 
 using enum PipelinePass;
 
-// To or from the chunk that is so many further on.
+// The transfer from the chunk that is `maker` further on to the one that is `user` further on.
 std::optional<PipelineTransfer> Transfer(const PipelineSchedule& schedule, int stage, const PipelineAction& action,
                                          int maker, int user) {
   if (action.pass == backward_weight) return std::nullopt;
@@ -51,7 +51,7 @@ namespace {
 using Spans = std::vector<std::vector<PipelineSpan>>;
 using Exchanges = std::vector<std::vector<std::vector<PipelineExchange>>>;
 
-// An action.
+// The place of an action.
 struct Place {
   int stage;
   std::size_t place;
@@ -83,7 +83,7 @@ const PipelineSpan& At(const Spans& spans, const Place& place) {
   return spans[static_cast<std::size_t>(place.stage)][place.place];
 }
 
-// The place of the first action that starts then or later.
+// The place of the first action that starts at `time` or later.
 std::size_t Next(const Spans& spans, int stage, double time) {
   const auto& mine = spans[static_cast<std::size_t>(stage)];
   return static_cast<std::size_t>(std::ranges::lower_bound(mine, time, {}, &PipelineSpan::start) - mine.begin());
@@ -104,8 +104,8 @@ std::optional<double> TimeOf(const Spans& spans, const Way& way) {
   return std::nullopt;
 }
 
-// When everything can be so that every transfer has a time: the actions as early as they can be, but for a few that
-// wait for a transfer - those that cost least. Empty if that leads nowhere.
+// The times of all actions, such that every transfer has a time. Actions are as early as they can be, but for a few
+// that wait for a transfer: those that cost least. Empty if no such times are found.
 Spans MeetingTimes(const PipelineSchedule& schedule, const std::vector<Way>& ways) {
   const auto durations = PipelineDurations::uniform(schedule.stages, 1, 2);
   EarliestStarts delays;
@@ -119,7 +119,7 @@ Spans MeetingTimes(const PipelineSchedule& schedule, const std::vector<Way>& way
       if (is_earlier && !TimeOf(spans, way)) missed = &way;
     }
     if (missed == nullptr) return spans;
-    // Its maker computes when its user wants it. The one or the other waits.
+    // Its maker computes when its user needs it, so one of the two waits.
     const double wanted = At(spans, missed->user).start;
     const Place busy{missed->maker.stage, Next(spans, missed->maker.stage, wanted) - 1};
     auto maker_waits = delays, user_waits = delays;
@@ -141,7 +141,7 @@ Exchanges plan_exchanges(const PipelineSchedule& schedule) {
   const auto ways = WaysOf(schedule);
   const auto spans = MeetingTimes(schedule, ways);
   if (spans.empty()) return {};
-  // By stage and time: what is at one time is done together. Nobody waits for ever, as all go by the same clock.
+  // By stage and time: transfers at one time are done together. No stage waits forever, as all go by the same clock.
   std::vector<std::map<double, PipelineExchange>> at(spans.size());
   for (const auto& way : ways) {
     const double time = *TimeOf(spans, way);

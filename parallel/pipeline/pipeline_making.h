@@ -1,4 +1,4 @@
-// What those who make and describe schedules share.
+// Shared by the code that makes and describes schedules.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tutti::parallel {
 
-// Without actions. Throws Error unless all numbers are at least 1.
+// A schedule without actions. Throws Error unless all numbers are at least 1.
 PipelineSchedule EmptySchedule(const char* name, int stages, int microbatches, int chunks = 1);
 
 // " in chunk 1"; nothing for the first chunk, which is the only one of most schedules.

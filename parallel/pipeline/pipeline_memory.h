@@ -1,4 +1,4 @@
-// Which of the pipeline's buffers a stage has in use when: what is counted before a batch and done in it.
+// The buffers of the pipeline that a stage has in use at each time: counted before a batch, and taken during it.
 #pragma once
 
 #include <compare>
@@ -20,13 +20,13 @@ struct BufferUse {
   auto operator<=>(const BufferUse&) const = default;
 };
 
-// In use while `transfer` is sent, and after it was received.
+// The buffers in use while `transfer` is sent, and after it was received.
 BufferUse sent_from(const PipelineTransfer& transfer);
 BufferUse received_in(const PipelineSchedule& schedule, const PipelineTransfer& transfer);
-// What `action` of `stage` is the last to read.
+// The buffers that `action` of `stage` is the last to read.
 std::vector<BufferUse> last_read_by(const PipelineSchedule& schedule, int stage, const PipelineAction& action);
 
-// The most buffers of each size that `stage` has in use at once, the largest first. `bytes_of`: what a buffer needs.
+// The most buffers of each size that `stage` has in use at once, the largest first. `bytes_of`: the size of a buffer.
 // REQUIRES: `schedule` is verified.
 using BuffersBySize = std::map<std::size_t, std::size_t, std::greater<>>;
 BuffersBySize most_in_use(const PipelineSchedule& schedule, int stage,

@@ -8,7 +8,7 @@
 namespace tutti::parallel {
 namespace {
 
-// Buffers of that kind, all chunks' together, that `stage` has in use at most.
+// The most buffers of that kind, of all chunks together, that `stage` has in use.
 int MostOf(PipelineBuffer kind, const PipelineSchedule& schedule, int stage) {
   const auto most =
       most_in_use(schedule, stage, [&](const BufferUse& use) { return static_cast<std::size_t>(use.buffer == kind); });
@@ -40,7 +40,7 @@ TEST(PipelineMemory, InputsAreThePapersActivations) {
   }
 }
 
-// What was made goes away at the next exchange, where nothing is planned otherwise.
+// A result is freed at the next exchange, unless a plan says otherwise.
 TEST(PipelineMemory, OneOutputAndOneGradientEachWay) {
   for (const auto& schedule : {gpipe(4, 8), one_forward_one_backward(4, 8)}) {
     for (const auto kind : {PipelineBuffer::output, PipelineBuffer::grad_output, PipelineBuffer::grad_input}) {
@@ -58,7 +58,7 @@ TEST(PipelineMemory, ZeroBubbleKeepsGradientsForTheWeights) {
   }
 }
 
-// Buffers of one size serve for all that needs as much.
+// Buffers of one size serve all tensors that need as much.
 TEST(PipelineMemory, SizesShareMemory) {
   const auto schedule = interleaved_one_forward_one_backward(4, 8, 2);
   const auto apart = most_in_use(schedule, 1, [](const BufferUse& use) {

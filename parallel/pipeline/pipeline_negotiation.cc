@@ -23,7 +23,7 @@ std::string Read(const Text<kSize>& field) {
   return {field.begin(), std::ranges::find(field, '\0')};
 }
 
-// As they travel: alike on every rank, zeroed where nothing is.
+// Terms as they are sent: laid out alike on every rank, zeroed where nothing is.
 struct SpecRecord {
   std::int32_t is_there = 0;
   std::int32_t dtype = 0;
@@ -35,7 +35,7 @@ struct Record {
   std::int32_t stages = 0;
   std::int32_t microbatches = 0;
   std::int32_t chunks = 1;
-  std::int32_t unused = 0;  // where else padding would be
+  std::int32_t unused = 0;  // in place of padding
   std::uint64_t digest = 0;
   SpecRecord takes;
   SpecRecord gives;

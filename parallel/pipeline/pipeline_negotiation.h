@@ -1,5 +1,5 @@
-// How the stages of a pipeline find out, before a batch, whether they fit each other: each states its terms, all read
-// everybody's, and all come to the same end.
+// Lets the stages of a pipeline check, before a batch, whether they fit each other: each states its terms, all read
+// every stage's, and all come to the same conclusion.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ void RequireSameSchedule(const std::vector<PipelineTerms>& terms);
 // order in which a microbatch goes through them; with one chunk a stage, of all stages.
 void RequireFitting(const std::vector<PipelineTerms>& terms);
 
-// Collective over `group`: everybody's terms, by stage. One all-gather of a record of fixed size; texts longer than its
-// fields are cut. Dimensions beyond kMostDimensions are this stage's trouble.
+// Collective over `group`: returns every stage's terms, by stage. One all-gather of a record of fixed size; texts
+// longer than its fields are cut. Dimensions beyond kMostDimensions are this stage's trouble.
 inline constexpr std::size_t kMostDimensions = 8;
 std::vector<PipelineTerms> Gather(ProcessGroup& group, const PipelineTerms& mine);
 

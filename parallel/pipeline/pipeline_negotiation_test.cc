@@ -19,7 +19,7 @@ void RequireAgreement(const std::vector<PipelineTerms>& terms) {
   RequireFitting(terms);
 }
 
-// What all are told after `change`.
+// All stages get this error after `change`.
 ::testing::AssertionResult Refused(const std::function<void(std::vector<PipelineTerms>&)>& change, tuttiResult_t code,
                                    const std::vector<std::string>& words) {
   auto terms = Fitting(3);

@@ -81,7 +81,7 @@ TEST(PipelineSchedule, ZeroBubbleH1DoesWeightsLater) {
                                           {backward_weight, 1}}));
 }
 
-// Megatron's functions, in the order in which its 1F1B calls them, fall out.
+// The exchanges are Megatron's functions, in the order in which its 1F1B calls them.
 TEST(PipelineSchedule, ExchangesFollowFromActions) {
   const auto schedule = one_forward_one_backward(3, 4);
   const auto exchanges = [&](std::size_t place) { return exchanges_before(schedule, 1, place); };
@@ -103,7 +103,7 @@ TEST(PipelineSchedule, TheEndsHaveOneNeighbour) {
   EXPECT_EQ(exchanges_before(schedule, 0, 2), Exchanges{});
 }
 
-// All that is sent and received at one place.
+// Everything that is sent and received at one place.
 PipelineExchange Together(const Exchanges& exchanges) {
   PipelineExchange all;
   for (const auto& exchange : exchanges) {

@@ -35,8 +35,8 @@ TEST(PipelineSimulate, EqualStagesHaveThePapersBubble) {
   }
 }
 
-// What the papers count is buffered sends. The planned exchanges keep to it under rendezvous, too, where a backward
-// takes as long as two forwards.
+// The papers assume buffered sends. Under rendezvous the planned exchanges give the same bubble, if a backward takes as
+// long as two forwards.
 TEST(PipelineSimulate, InterleavedHasThePapersBubble) {
   for (int stages = 1; stages <= 8; ++stages) {
     for (int chunks = 1; chunks <= 4; ++chunks) {
@@ -61,7 +61,7 @@ TEST(PipelineSimulate, InterleavedHasThePapersBubble) {
   EXPECT_NEAR(pipeline_simulate(schedule, PipelineDurations::uniform(4, 1, 2)).bubble_fraction(), 3.0 / 19, 1e-9);
 }
 
-// What docs/parallel_pipeline.md says of other durations, under rendezvous.
+// The claims of docs/parallel_pipeline.md about other durations, under rendezvous.
 TEST(PipelineSimulate, InterleavedIsShorterThan1F1B) {
   for (const auto& [backward, most] : {std::pair{1.5, 1.11}, {1.8, 1.04}, {2.2, 1.02}, {3.0, 1.08}}) {
     for (int stages = 2; stages <= 8; ++stages) {
@@ -148,7 +148,7 @@ TEST(PipelineSimulate, OneForwardOneBackwardIsNeverLonger) {
     EXPECT_LE(alternating, all_first + 1e-9) << stages << " stages, " << microbatches << " microbatches";
     shortest = std::min(shortest, alternating / all_first);
   }
-  RecordProperty("shortest", std::to_string(shortest));  // what docs/parallel_pipeline.md says
+  RecordProperty("shortest", std::to_string(shortest));  // for docs/parallel_pipeline.md
 }
 
 TEST(PipelineSimulate, NamesWhatDoesNotFit) {

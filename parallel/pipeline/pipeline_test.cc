@@ -96,7 +96,7 @@ TEST(Pipeline, OverTheGroupOfParallelState) {
   });
 }
 
-// On a stream of the host a step waits for what the stream does before it looks at its tensors.
+// On a stream of the host a step waits for the stream's work before it accesses its tensors.
 class StreamedStage : public Stage {
  public:
   StreamedStage(int stage, tuttiStream_t stream) : Stage(stage), stream_(stream) {}
@@ -142,7 +142,7 @@ TEST(Pipeline, HasMemoryForTheActivationsInFlight) {
       Stage step(self.rank());
       pipeline.run(one_forward_one_backward(3, 8), step);
     }
-    // Inputs in flight and the gradient by the input, but on the first stage; output and its gradient, but on the last.
+    // Inputs in flight and the gradient by the input, not on the first stage; output and its gradient, not on the last.
     const std::array<int, 3> expected{2, 2 + 1 + 2, 1 + 1};
     EXPECT_EQ(*allocations, expected[static_cast<std::size_t>(self.rank())]);
     self.Meet();

@@ -1,4 +1,4 @@
-// A model small enough to be sure of, as stages of a pipeline and unsplit: what the pipeline's tests share.
+// Shared by the pipeline's tests: a model small enough to be sure of, as stages of a pipeline and unsplit.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -135,7 +135,7 @@ class SplitStage : public SplitBackwardStep {
   Layer layer_;
 };
 
-// What goes from `stage` to the next one.
+// The tensor that goes from `stage` to the next one.
 inline std::optional<TensorSpec> Between(int stage, int stages) {
   if (stage < 0 || stage == stages - 1) return std::nullopt;
   return TensorSpec{{static_cast<std::size_t>(stage) + 2, kColumns}, tuttiFloat32};

@@ -36,7 +36,7 @@ std::string WrongSizes(const PipelineSchedule& schedule) {
   return "";
 }
 
-// What one stage computes, looked at alone.
+// Checks the actions of one stage alone.
 class ActionCheck {
  public:
   ActionCheck(const PipelineSchedule& schedule, int stage)
@@ -63,7 +63,7 @@ class ActionCheck {
   }
 
  private:
-  // Of one microbatch in one chunk. A whole backward is both of its parts.
+  // The state of one microbatch in one chunk. A whole backward is both of its parts.
   struct Done {
     bool forward = false, input = false, weight = false;
   };
@@ -103,7 +103,7 @@ class ActionCheck {
   int most_held_ = 0;
 };
 
-// What one stage sends and receives, looked at alone, where the schedule says it.
+// Checks the sends and receives of one stage alone, where the schedule gives them.
 class TransferCheck {
  public:
   TransferCheck(const PipelineSchedule& schedule, int stage) : schedule_(schedule), stage_(stage) {}

@@ -76,7 +76,7 @@ TEST(PipelineVerify, Chunks) {
   EXPECT_EQ(pipeline_verify(schedule).problem, "stage 0 does the forward of microbatch 1 twice");
 }
 
-// Two of a stage's messages to the same neighbour, received the other way round.
+// Two messages of a stage to the same neighbour are received the other way round.
 TEST(PipelineVerify, MessagesOfAPairInAnotherOrder) {
   auto schedule = interleaved_one_forward_one_backward(2, 4, 2);
   const PipelineTransfer second{{forward, 1, 0}, 0, 1};
@@ -144,7 +144,7 @@ TEST(PipelineVerify, AnotherOrderThanTheNeighbours) {
             "stage 1 expects the activation of microbatch 3 from stage 0, which sends the activation of microbatch 2");
 }
 
-// Stage 0 wants microbatch 0's gradient before it sends the activation that stage 1 wants first.
+// Stage 0 waits for microbatch 0's gradient before it sends the activation that stage 1 needs first.
 TEST(PipelineVerify, Deadlock) {
   PipelineSchedule schedule{"stuck", 2, 2, {}};
   schedule.actions = {{{forward, 0}, {backward, 0}, {forward, 1}, {backward, 1}}, gpipe(2, 2).actions[1]};
@@ -153,7 +153,7 @@ TEST(PipelineVerify, Deadlock) {
             "stage 1 waits for the activation of microbatch 1 from stage 0");
 }
 
-// Stage 0 gives a third microbatch before it takes a gradient, stage 1 gives a gradient before it takes a third
+// Stage 0 gives a third microbatch before it takes a gradient, and stage 1 gives a gradient before it takes a third
 // microbatch.
 TEST(PipelineVerify, WhatOnlyBuffersWouldSave) {
   auto schedule = gpipe(2, 4);
@@ -164,14 +164,14 @@ TEST(PipelineVerify, WhatOnlyBuffersWouldSave) {
             "stage 1 waits to send the gradient of microbatch 0 to stage 0");
 }
 
-// ... or exchanges at other times.
+// The same schedule passes if it exchanges at other times.
 TEST(PipelineVerify, WhatAPlanSaves) {
   auto schedule = gpipe(2, 4);
   schedule.actions[1] = {{forward, 0}, {forward, 1}, {backward, 0}, {backward, 1},
                          {forward, 2}, {forward, 3}, {backward, 2}, {backward, 3}};
   schedule.exchanges = plan_exchanges(schedule);
   EXPECT_EQ(pipeline_verify(schedule).problem, "");
-  // What waits for itself has no plan.
+  // A schedule that waits for itself has no plan.
   schedule.actions[0] = {{forward, 0}, {backward, 0}, {forward, 1}, {backward, 1},
                          {forward, 2}, {backward, 2}, {forward, 3}, {backward, 3}};
   EXPECT_TRUE(plan_exchanges(schedule).empty());

@@ -16,7 +16,7 @@ class Walker {
     for (int stage = 0; stage < schedule.stages; ++stage) Arrive(stage, 0);
   }
 
-  // The k-th send of a pair can meet its k-th receive only, so the order of looking changes nothing.
+  // The k-th send of a pair can meet only its k-th receive, so the order of the search changes nothing.
   PipelineWalk Play() {
     for (bool moved = true; moved && walk_.problem.empty();) {
       moved = false;
@@ -30,9 +30,9 @@ class Walker {
 
  private:
   struct Stage {
-    std::vector<PipelineExchange> exchanges;  // before the next action; of the first, what is still to be done
-    double arrived = 0;                       // there
-    double over = 0;                          // when what is done of it was
+    std::vector<PipelineExchange> exchanges;  // before the next action; of the first, what is left
+    double arrived = 0;                       // at the first one
+    double over = 0;                          // when its transfers so far ended
 
     PipelineExchange* exchange() { return exchanges.empty() ? nullptr : &exchanges.front(); }
   };
@@ -43,7 +43,7 @@ class Walker {
   }
   std::vector<PipelineSpan>& SpansOf(int stage) { return walk_.spans[static_cast<std::size_t>(stage)]; }
 
-  // `stage` comes to the exchanges behind all that it has done.
+  // `stage` arrives at the exchanges behind everything that it has done.
   void Arrive(int stage, double now) {
     At(stage) = {exchanges_before(schedule_, stage, SpansOf(stage).size()), now, now};
     Leave(stage);

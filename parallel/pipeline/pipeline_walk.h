@@ -1,4 +1,4 @@
-// Plays a schedule: what verifier, simulator and planner share.
+// Plays a schedule: shared by verifier, simulator and planner.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace tutti::parallel {
 
-// By which a transfer is found again.
+// The key by which a transfer is found again.
 using PipelineTransferKey = std::tuple<PipelinePass, int, int, int, int>;
 inline PipelineTransferKey KeyOf(const PipelineTransfer& transfer) {
   const auto& made_by = transfer.made_by;
@@ -26,8 +26,8 @@ struct PipelineWalk {
 // Under rendezvous. Actions start as early as they can. REQUIRES: a row of actions for every stage, durations for every
 // stage.
 PipelineWalk Walk(const PipelineSchedule& schedule, const PipelineDurations& durations);
-// Where sends are buffered: exchanges do not matter, only what actions need of each other. Those of `not_before`, by
-// stage and place, start no earlier than said there. REQUIRES: as above.
+// With buffered sends: exchanges do not matter, only what actions need of each other. Actions in `not_before`, by stage
+// and place, start no earlier than it says. REQUIRES: as above.
 using EarliestStarts = std::map<std::pair<int, std::size_t>, double>;
 PipelineWalk WalkBuffered(const PipelineSchedule& schedule, const PipelineDurations& durations,
                           const EarliestStarts& not_before = {});

@@ -16,7 +16,7 @@ std::vector<int> RanksOf(const ReplicaLayout& layout, std::size_t replica) {
   return ranks;
 }
 
-// So long a replica may be without requests, or compute.
+// A replica may be without requests, or compute, for a day.
 tuttiConfig_t Patient(tuttiConfig_t config) {
   constexpr int kDayMs = 86'400'000;
   if (config.operationTimeoutMs == TUTTI_CONFIG_UNDEF_INT) config.operationTimeoutMs = kDayMs;

@@ -1,8 +1,8 @@
-// A replica as its front sees it: requests that wait to be sent, and the reply that is awaited. Also what both sides
-// agree on.
+// A replica as its front sees it: requests that wait to be sent, and the reply that is awaited. Also the header and the
+// groups that both sides share.
 //
-// Two communicators, each with a stream of its own, so that sending waits for no reply. One request at a time is on the
-// one, one receive on the other.
+// Two communicators, each with a stream of its own, so that sending waits for no reply. The first has one request at a
+// time, the second one receive.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace tutti::parallel {
 
-// Before every request and reply.
+// Precedes every request and reply.
 struct ReplicaHeader {
   std::uint64_t id = 0;
   std::uint64_t bytes = 0;
@@ -32,9 +32,9 @@ struct ReplicaGroups {
 
   // Makes the communicators: collective.
   void Join();
-  // Who speaks for the replica: its lowest rank, in both groups.
+  // The rank that speaks for the replica: its lowest rank, in both groups.
   int speaker() const { return front == 0 ? 1 : 0; }
-  // Of requests, from the front.
+  // Broadcasts a part of a request, from the front.
   void Broadcast(void* data, std::size_t bytes, tuttiStream_t stream);
 
   ProcessGroup requests, replies;
@@ -54,10 +54,10 @@ class ReplicaLink {
   bool all_sent() const { return queue_.empty(); }
 
   void Add(std::uint64_t id, Bytes request, std::uint64_t cost);
-  // Nothing can be added behind it.
+  // Nothing can be added after it.
   void AddStop();
-  // Puts on the streams what may go there, and takes off what is done. Throws ReplicaError, once, if the replica is
-  // gone.
+  // Puts the work that is ready on the streams, and takes off what is done. Throws ReplicaError, once, if the replica
+  // is gone.
   void Advance();
   // REQUIRES: has_reply().
   Reply TakeReply();
@@ -73,7 +73,7 @@ class ReplicaLink {
   void Send();
   void Receive();
   void Receive(void* data, std::size_t bytes, Awaited awaited);
-  // Ends what is on the streams, whoever it waits for.
+  // Ends the work on the streams, whichever rank it waits for.
   void End();
   [[noreturn]] void Lose(const Error& error);
 

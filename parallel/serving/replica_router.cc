@@ -74,7 +74,7 @@ std::uint64_t ReplicaRouter::submit(Bytes request, std::uint64_t cost) {
 
 std::optional<Reply> ReplicaRouter::poll() {
   for (auto& link : links_) link->Advance();
-  // A replica has at most one reply here, and its next one is received in a later poll: nobody is passed over for long.
+  // A replica has at most one reply here, and a later poll receives its next one: none is passed over for long.
   for (auto& link : links_) {
     if (link->has_reply()) return link->TakeReply();
   }

@@ -23,13 +23,13 @@ const ReplicaLayout kTwoOfTwo{.front = 0, .replicas = {{1, 2}, {3, 4}}};
 
 Bytes Filled(std::size_t size, unsigned value) { return Bytes(size, static_cast<std::byte>(value)); }
 
-// What a model would do: every byte one more.
+// Stands in for a model: adds one to every byte.
 Bytes Answer(Bytes request) {
   for (auto& byte : request) byte = static_cast<std::byte>(std::to_integer<unsigned>(byte) + 1);
   return request;
 }
 
-// `serve` on each of a replica's ranks, whose own group computes, `front` on the front.
+// Runs `serve` on each of a replica's ranks, whose own group computes, and `front` on the front.
 void RunReplicas(int ranks, const ReplicaLayout& layout, ReplicaPolicy policy,
                  const std::function<void(Rank&, ReplicaRouter&)>& front,
                  const std::function<void(Rank&, Replica&, ProcessGroup&)>& serve,
@@ -56,7 +56,7 @@ void RunReplicas(int ranks, const ReplicaLayout& layout, ReplicaPolicy policy,
 
 TEST(ReplicaRouter, AnswersEveryRequestOnce) {
   constexpr std::size_t kRequests = 40;
-  // Small ones, none, and one that fits in no slot.
+  // Small requests, empty ones, and one that fits in no slot.
   const auto size_of_request = [](std::size_t i) { return i == 7 ? 5'000'000 : i % 5 * 100; };
   for (const int front : {0, 2}) {
     ReplicaLayout layout{.front = front, .replicas = {{front == 0 ? 2 : 0, 1}, {3, 4}}};
@@ -92,7 +92,7 @@ TEST(ReplicaRouter, AnswersEveryRequestOnce) {
   }
 }
 
-// The first replica does not answer before the front has the second's reply.
+// The first replica answers only after the front has the second's reply.
 TEST(ReplicaRouter, TakesRepliesInAnyOrder) {
   RunReplicas(
       3, {.front = 0, .replicas = {{1}, {2}}}, ReplicaPolicy::round_robin,
@@ -130,8 +130,8 @@ TEST(ReplicaRouter, GivesToWhoHasLeastToDo) {
       [](Rank&, Replica& replica, ProcessGroup&) { replica.serve(Answer); });
 }
 
-// A rank of the second replica dies of its third request; what it owes is answered by the first. The one that speaks
-// for the replica is waited for; that the other is gone shows when the next request is sent.
+// A rank of the second replica dies at its third request; the first replica answers the outstanding ones. The front
+// waits for the rank that speaks for the replica; that the other is gone shows when the next request is sent.
 class Killed : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Rank, Killed, ::testing::Values(3, 4));
 
@@ -159,7 +159,7 @@ TEST_P(Killed, ItsRequestsAreNamedAndGoElsewhere) {
           }
         }
         EXPECT_FALSE(router.statistics(1).alive);
-        // Replica 1 has the odd ones, and at most two answers.
+        // Replica 1 got the odd requests, and gave at most two answers.
         EXPECT_GE(outstanding.size(), kRequests / 2 - 2);
         for (const auto id : outstanding) EXPECT_TRUE(open.contains(id) && id % 2 == 1) << id;
         for (std::size_t i = 0; i < outstanding.size(); ++i) router.submit(Filled(100, 1));
@@ -203,7 +203,7 @@ TEST(ReplicaRouter, EndsWhenNobodyIsLeftOrNobodyWaits) {
         replica.serve([](const Bytes&) -> Bytes { raise(SIGKILL), abort(); });
       },
       {1});
-  // One that cannot answer says so to whoever runs it, and the front gets to know.
+  // A replica that cannot answer reports it to its caller, and the front gets an error.
   RunReplicas(
       2, {.front = 0, .replicas = {{1}}}, ReplicaPolicy::round_robin,
       [](Rank&, ReplicaRouter& router) {

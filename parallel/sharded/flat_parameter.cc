@@ -6,7 +6,7 @@
 namespace tutti::parallel {
 namespace {
 
-// `shape`'s elements from `first` on.
+// The elements of a tensor of `shape`, from `first` on.
 Tensor Part(const Tensor& flat, std::size_t first, Shape shape) {
   Tensor part(nullptr, std::move(shape), flat.dtype);
   if (flat.data != nullptr) part.data = static_cast<std::byte*>(flat.data) + first * size_of(flat.dtype);

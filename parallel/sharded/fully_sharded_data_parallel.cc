@@ -32,7 +32,7 @@ FullyShardedDataParallel::FullyShardedDataParallel(ProcessGroup& group, Compute&
   zero_grad();
 }
 
-// Communicators are made with the first unit that needs them: in the same order on all ranks.
+// Communicators are made with the first unit that needs them, and so in the same order on all ranks.
 HybridShardingGroups& FullyShardedDataParallel::GroupsOf(const ShardedUnit& unit) {
   auto& all = group_of(unit, group_);
   const int size = shard_group_size_of(unit, group_, config_);
@@ -113,7 +113,7 @@ void FullyShardedDataParallel::StartGather(Unit& unit) {
 
 void FullyShardedDataParallel::Join() { join_communication(compute_, communicating_); }
 
-// Waits for what has been under way, and begins what is to be under way while a unit computes.
+// Waits for the collectives under way, and begins those that overlap with a unit's computation.
 void FullyShardedDataParallel::Turn() {
   Join();
   for (auto& unit : units_) {
@@ -125,12 +125,12 @@ void FullyShardedDataParallel::Turn() {
 
 void FullyShardedDataParallel::Use(std::size_t index, std::optional<std::size_t> next) {
   Unit& unit = units_[index];
-  if (unit.state == UnitState::sharded) StartGather(unit);  // nobody has fetched it: the first of a pass
+  if (unit.state == UnitState::sharded) StartGather(unit);  // not gathered ahead: the first of a pass
   Turn();
   GatherAhead(next);
 }
 
-// Not the unit in use, with which the next pass may begin: of that there is one copy, and it is gathered anew then.
+// Not the unit in use, with which the next pass may begin: there is one copy of it, which is gathered again then.
 void FullyShardedDataParallel::GatherAhead(std::optional<std::size_t> unit) {
   if (unit && units_[*unit].state == UnitState::sharded) StartGather(units_[*unit]);
 }
@@ -210,7 +210,7 @@ void FullyShardedDataParallel::post_backward_weight(std::size_t unit) { EndGradi
 
 void FullyShardedDataParallel::BeginGradients(Unit& unit, bool second_part) {
   const bool in_place = second_part && unit.shards(ZeroStage::gradients);
-  // Its gradients of the micro-batch before, where there are no units between, or another one's in its place.
+  // Its gradients of the previous micro-batch, if no units are between, or another one's in its place.
   const auto is_in_the_way = [&](const Unit* other) {
     return other == &unit || (in_place && other->in_place && other->place == unit.place);
   };

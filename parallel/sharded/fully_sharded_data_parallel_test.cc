@@ -36,7 +36,7 @@ TEST(FullyShardedDataParallel, TrainsAsPlainAveragingDoes) {
   }
 }
 
-// Of one unit, the gradients of a micro-batch are reduced while the same unit's next are asked for.
+// A unit's gradients of one micro-batch are still being reduced when the same unit's next ones begin.
 TEST(FullyShardedDataParallel, BackwardPassesMayFollowEachOther) {
   RunRanks(2, [](Rank& self) {
     const auto comm = self.Join();
@@ -99,7 +99,7 @@ TEST(FullyShardedDataParallel, GathersTheNextUnitWhileOneComputes) {
     using enum FullyShardedDataParallel::UnitState;
     const auto comm = self.Join();
     ProcessGroup group(comm);
-    HeldBack compute(self, 1);  // the first unit's gather: for that everybody waits
+    HeldBack compute(self, 1);  // the first unit's gather, for which every rank waits
     FullyShardedDataParallel fsdp(group, compute, UnitsOf(kAwkward));
     for (std::size_t unit = 0; unit < fsdp.units(); ++unit) fsdp.initialize(unit, [](std::size_t, const Tensor&) {});
     for (std::size_t unit = 0; unit < fsdp.units(); ++unit) {
@@ -132,7 +132,7 @@ TEST(FullyShardedDataParallel, ReducesGradientsWhileTheNextAreComputed) {
         for (int i = 0; i < reduces + gathers_next; ++i) compute.computes();
         fsdp.post_backward(unit);
       }
-      compute.computes();  // the last reduction has nothing to hide behind
+      compute.computes();  // the last reduction overlaps with nothing
       fsdp.finish_gradients();
       self.Meet();
     });

@@ -1,4 +1,4 @@
-// What sharding refuses, and that everybody is told.
+// Arguments that sharding refuses, on every rank.
 #include <csignal>
 
 #include "parallel/sharded/fully_sharded_toy.h"
@@ -10,7 +10,7 @@ namespace {
 using tutti::testing::Rank;
 using tutti::testing::RunRanks;
 
-// That every rank's construction fails like this, sends nothing but the questions, and leaves the group alive.
+// Expects that every rank's construction fails like this, sends only its questions, and leaves the group alive.
 void ExpectRefused(Rank& self, ProcessGroup& group, const std::vector<ShardedUnit>& units,
                    const FullyShardedDataParallelConfig& config, tuttiResult_t code,
                    const std::vector<std::string>& words) {
@@ -89,7 +89,7 @@ TEST(FullyShardedDataParallel, RefusesWhatIsNotThere) {
       if (freed) refused([&] { fsdp.data(0, 0); }, "\"unit0\"");
       fsdp.pre_forward(0);
       toy.forward(fsdp, 0);
-      if (freed) refused([&] { fsdp.data(1, 0); }, "\"unit1\"");  // on its way
+      if (freed) refused([&] { fsdp.data(1, 0); }, "\"unit1\"");  // being gathered
       if (freed) refused([&] { fsdp.data(2, 0); }, "\"unit2\"");
       if (stage >= ZeroStage::gradients) refused([&] { fsdp.grad(0, 0); }, "gradients of unit \"unit0\"");
       fsdp.post_forward(0);
@@ -104,7 +104,7 @@ TEST(FullyShardedDataParallel, RefusesWhatIsNotThere) {
       fsdp.set_requires_gradient_sync(true);
       fsdp.finish_gradients();
       fsdp.parameters_updated();
-      refused([&] { fsdp.data(0, 0); }, "\"unit0\"");  // what all have is the last step's
+      refused([&] { fsdp.data(0, 0); }, "\"unit0\"");  // the gathered copy is the last step's
     }
     self.Meet();
   });

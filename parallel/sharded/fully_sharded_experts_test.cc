@@ -1,4 +1,4 @@
-// Sharding where some units are not every rank's: experts, of which the ranks of a group of their own have the same.
+// Sharding with units that not every rank has: experts, which the ranks of a group of their own share.
 #include <csignal>
 #include <numeric>
 
@@ -13,7 +13,7 @@ using tutti::testing::RunRanks;
 
 const std::set<std::size_t> kExperts{1, 3};  // of kAwkward's units
 
-// Ranks that have the same of so many groups of experts.
+// Ranks that have the same experts as this one, of `groups` groups of experts.
 std::vector<int> OwnRanks(const Rank& self, int groups) {
   std::vector<int> ranks;
   for (int rank = self.rank() % groups; rank < self.size(); rank += groups) ranks.push_back(rank);
@@ -24,7 +24,7 @@ std::size_t SizeOf(std::size_t unit) {
   return std::accumulate(kAwkward[unit].begin(), kAwkward[unit].end(), std::size_t{0});
 }
 
-// In all ways to have groups, of one rank each, too.
+// With all possible groups, including groups of one rank.
 void ForEachGrouping(Rank& self, ProcessGroup& world, const tuttiConfig_t& config,
                      const std::function<void(ProcessGroup& own, int groups)>& call) {
   for (int groups = 1; groups <= self.size(); ++groups) {
@@ -92,7 +92,7 @@ TEST(FullyShardedExperts, DivideByWhatTheyAreTold) {
   });
 }
 
-// What a rank keeps and sends: of its experts a share of its group's, and all of them where it is alone.
+// A rank keeps and sends a share of its group's experts, and all of them where it is alone.
 TEST(FullyShardedExperts, TakeAndSendWhatTheFormulasSay) {
   RunRanks(4, [](Rank& self) {
     tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
@@ -108,7 +108,7 @@ TEST(FullyShardedExperts, TakeAndSendWhatTheFormulasSay) {
         FullyShardedDataParallel fsdp(group, compute, toy.units(), {.stage = zero, .memory = &account});
         Initialize(fsdp, toy);
         constexpr int kMicrobatches = 2;
-        TrainStep(fsdp, toy, one_forward_one_backward(1, kMicrobatches), 0);  // values are everybody's already
+        TrainStep(fsdp, toy, one_forward_one_backward(1, kMicrobatches), 0);  // every rank has the values already
         toy.ReferenceStep(kMicrobatches);
         const std::uint64_t group_before = group.bytes_sent(), own_before = own.bytes_sent();
         TrainStep(fsdp, toy, one_forward_one_backward(1, kMicrobatches), 0);
@@ -156,7 +156,7 @@ TEST(FullyShardedExperts, TakeAndSendWhatTheFormulasSay) {
   });
 }
 
-// A unit of ranks 0 and 2, another of 1 and 3; the layers besides are of 0 and 1, and of 2 and 3.
+// One unit is of ranks 0 and 2, another of 1 and 3; the other layers are of 0 and 1, and of 2 and 3.
 TEST(FullyShardedExperts, TellEverybodyWhatDiffers) {
   RunRanks(4, [](Rank& self) {
     const auto comm = self.Join();
@@ -188,7 +188,7 @@ TEST(FullyShardedExperts, TellEverybodyWhatDiffers) {
     alone[0].shard_group_size = 2;
     EXPECT_TRUE(Throws([&] { FullyShardedDataParallel(group, compute, alone); }, tuttiInvalidArgument,
                        {"unit \"unit0\" has a shard_group_size (2)", "no group"}));
-    // Where the unit's ranks are some of the others', too.
+    // Also where the unit's ranks are some of the others'.
     auto units = UnitsOf(of_rank(2, {{4}, {5}}, {{4}, {3}}));
     units[1].group = &own;
     EXPECT_TRUE(Throws([&] { FullyShardedDataParallel(world, compute, units); }, tuttiInvalidUsage,
@@ -198,7 +198,7 @@ TEST(FullyShardedExperts, TellEverybodyWhatDiffers) {
   });
 }
 
-// Who does not give the unit is told by the group that all of them are in; nobody waits for it.
+// A rank that does not give the unit gets the error by the group that all of them are in; no rank waits for it.
 TEST(FullyShardedExperts, AreGivenByAllRanksOrNone) {
   RunRanks(2, [](Rank& self) {
     const auto comm = self.Join();

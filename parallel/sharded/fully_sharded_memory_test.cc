@@ -1,4 +1,4 @@
-// What sharding takes and sends, against the papers' formulas; and parameters in bfloat16 with a master copy.
+// Memory and bytes that sharding takes, against the papers' formulas; and parameters in bfloat16 with a master copy.
 #include <cmath>
 #include <numeric>
 
@@ -27,7 +27,7 @@ struct Sizes {
   std::vector<std::size_t> units, mine;
   std::size_t all = 0, shard = 0;   // of elements: the model, this rank's shards
   std::size_t two = 0;              // the two largest neighbours
-  std::size_t two_and_arrived = 0;  // with what has arrived of the one that is being reduced
+  std::size_t two_and_arrived = 0;  // with the arrived shard of the one that is being reduced
 };
 
 TEST(FullyShardedDataParallel, TakesTheMemoryOfTheFormulas) {
@@ -42,14 +42,14 @@ TEST(FullyShardedDataParallel, TakesTheMemoryOfTheFormulas) {
           MemoryAccount account;
           FullyShardedToy toy(kAwkward, self.rank(), self.size());
           FullyShardedDataParallel fsdp(group, compute, toy.units(), {.stage = stage, .memory = &account});
-          std::vector<Buffer> moments;  // as Adam has two
+          std::vector<Buffer> moments;  // two, as Adam has
           for (std::size_t unit = 0; unit < 2 * fsdp.units(); ++unit) {
             moments.push_back(account.make(MemoryKind::optimizer_state, compute, fsdp.shard(unit / 2).data.shape));
           }
           Initialize(fsdp, toy);
           TrainStep(fsdp, toy, microbatches);
 
-          // One rank has nobody to share with.
+          // One rank has no other to share with.
           const auto shares = [&](ZeroStage what) { return self.size() > 1 && stage >= what; };
           const std::size_t parameters = shares(ZeroStage::parameters) ? sizes.shard + sizes.two : sizes.all;
           const std::size_t in_flight = microbatches == 1 ? sizes.two : sizes.two_and_arrived;
@@ -57,7 +57,7 @@ TEST(FullyShardedDataParallel, TakesTheMemoryOfTheFormulas) {
           EXPECT_EQ(account.peak(MemoryKind::parameters), parameters * sizeof(float));
           EXPECT_EQ(account.peak(MemoryKind::gradients), gradients * sizeof(float));
           EXPECT_EQ(account.peak(MemoryKind::optimizer_state), 2 * sizes.shard * sizeof(float));
-          // Nothing else was made, and between steps only shards are kept of what is sharded.
+          // Nothing else was allocated, and between steps only shards are kept of sharded state.
           EXPECT_EQ(account.peak(), compute.peak());
           EXPECT_EQ(account.now(), compute.now());
           EXPECT_EQ(account.now(MemoryKind::parameters),
@@ -71,7 +71,7 @@ TEST(FullyShardedDataParallel, TakesTheMemoryOfTheFormulas) {
   }
 }
 
-// Of all ranks together.
+// The sum over all ranks.
 std::uint64_t Total(ProcessGroup& world, std::uint64_t mine) {
   const Tensor total(&mine, {1}, tuttiUint64);
   world.all_reduce(total, total, tuttiSum);
@@ -149,8 +149,8 @@ TEST(Compute, CopiesBetweenFloatsAndBfloats) {
                      tuttiInvalidArgument, {"int32", "float32"}));
 }
 
-// Steps too small for bfloat16 add up in the master copy, which a shard is; parameters are its rounding. Gradients are
-// reduced in bfloat16 and added up over micro-batches in float32.
+// Steps too small for bfloat16 add up in the master copy, which is the shard; parameters are its rounding. Gradients
+// are reduced in bfloat16 and added up over micro-batches in float32.
 TEST(FullyShardedDataParallel, KeepsAMasterCopyOfBfloats) {
   for (const int ranks : {1, 3, 4}) {
     RunRanks(ranks, [](Rank& self) {

@@ -81,7 +81,7 @@ TEST(FullyShardedPipeline, TwoPartsGiveTheBitsOfOne) {
   });
 }
 
-// What a stage takes at most beside its shards, by looking at one use of a unit after the other.
+// The most that a stage takes besides its shards, from one use of a unit after the other.
 struct Peak {
   Peak(const FullyShardedToy& toy, const UnitSizes& sizes, const PipelineSchedule& schedule, int stage, int ranks,
        int rank) {
@@ -103,14 +103,14 @@ struct Peak {
       for (const auto unit : units) uses.push_back({unit, action.pass});
     }
     std::map<std::size_t, int> times;
-    std::size_t left = 0;  // by the use before, to be reduced
+    std::size_t left = 0;  // gradients of the use before, to be reduced
     for (std::size_t i = 0; i < uses.size(); ++i) {
       const auto [unit, pass] = uses[i];
       const std::size_t held = pass == PipelinePass::backward_weight ? 0 : all(unit);
       const bool ahead = i + 1 < uses.size() && uses[i + 1].pass != PipelinePass::backward_weight &&
                          (held == 0 || uses[i + 1].unit != unit);
       parameters = std::max(parameters, held + (ahead ? all(uses[i + 1].unit) : 0));
-      if (i > 0 && uses[i - 1].unit == unit) left = 0;  // its own gradients, which are waited for
+      if (i > 0 && uses[i - 1].unit == unit) left = 0;  // its own gradients, for which it waits
       const std::size_t added = pass == PipelinePass::backward ? all(unit) : 0;
       gradients = std::max(gradients, added + left);
       left = added + (added > 0 && times[unit]++ > 0 ? mine(unit) : 0);
@@ -147,7 +147,7 @@ TEST(FullyShardedPipeline, TakesTheMemoryOfTheFormulas) {
         EXPECT_EQ(account.peak(MemoryKind::gradients), (peak.shard + peak.gradients) * sizeof(float))
             << schedule.name << ", stage " << stage << " of " << schedule.chunks << " chunks";
         EXPECT_EQ(account.peak(), compute.peak());
-        // Between steps shards alone.
+        // Between steps only shards remain.
         EXPECT_EQ(account.now(MemoryKind::parameters), peak.shard * sizeof(float));
         EXPECT_EQ(account.now(MemoryKind::gradients), peak.shard * sizeof(float));
         EXPECT_EQ(account.now(), compute.now());
@@ -203,7 +203,7 @@ TEST(FullyShardedPipeline, GathersAheadInsideAChunkOnly) {
   });
 }
 
-// What the next pass begins with is gathered while this one's last unit computes, if it is said.
+// The unit with which the next pass begins, if it is named, is gathered while this pass's last unit computes.
 TEST(FullyShardedPipeline, GathersTheNextPassAhead) {
   RunRanks(2, [](Rank& self) {
     using enum FullyShardedDataParallel::UnitState;
@@ -243,7 +243,7 @@ TEST(FullyShardedPipeline, GathersTheNextPassAhead) {
     EXPECT_EQ(fsdp.state(3), sharded);
     fsdp.pre_backward(3);
     fsdp.post_backward(3);
-    fsdp.pre_backward(2);  // the last one said has been used up
+    fsdp.pre_backward(2);  // the last one named has been used up
     for (const std::size_t unit : {0, 1, 3}) EXPECT_EQ(fsdp.state(unit), sharded);
     fsdp.post_backward(2);
     fsdp.finish_gradients();
@@ -259,7 +259,7 @@ TEST(FullyShardedPipeline, ReducesGradientsWhileTheNextAreComputed) {
       const auto comm = self.Join();
       ProcessGroup group(comm);
       const UnitSizes sizes{{3}, {4}, {5}};
-      // The first parts' gathers: for those everybody waits.
+      // The first parts' gathers, for which every rank waits.
       HeldBack compute(self, zero == ZeroStage::parameters ? 3 : 0);
       FullyShardedDataParallel fsdp(group, compute, UnitsOf(sizes), {.stage = zero});
       for (std::size_t unit = 0; unit < sizes.size(); ++unit) fsdp.initialize(unit, [](std::size_t, const Tensor&) {});
@@ -272,7 +272,7 @@ TEST(FullyShardedPipeline, ReducesGradientsWhileTheNextAreComputed) {
         if (unit + 1 < sizes.size()) compute.computes();
         fsdp.post_backward_weight(unit);
       }
-      compute.computes();  // the last reduction has nothing to hide behind
+      compute.computes();  // the last reduction overlaps with nothing
       fsdp.finish_gradients();
       self.Meet();
     });

@@ -1,5 +1,5 @@
-// A model for the tests of sharding: units of unlike sizes whose gradients are known, trained by plain descent, and
-// what it must come to, computed on one rank.
+// A model for the tests of sharding: units of unequal sizes whose gradients are known, trained by plain descent, and
+// its expected values, computed on one rank.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@
 
 namespace tutti::parallel {
 
-// By unit, of its parameters. Over most numbers of ranks the first has empty shards.
+// Sizes of the parameters, by unit. With most numbers of ranks the first unit has empty shards.
 using UnitSizes = std::vector<std::vector<std::size_t>>;
 inline const UnitSizes kAwkward{{1}, {3, 2}, {17, 1, 40}, {7}, {256, 9}};
 
@@ -34,7 +34,7 @@ inline std::vector<ShardedUnit> UnitsOf(const UnitSizes& sizes, tuttiDataType_t 
   return units;
 }
 
-// What of a toy is not every rank's: experts, of which rank r has those of group r % groups.
+// The units of a toy that not every rank has: experts, of which rank r has those of group r % groups.
 struct ToyExperts {
   std::set<std::size_t> units = {};
   int groups = 1;
@@ -45,7 +45,7 @@ struct ToyExperts {
 // The gradient of each value is noise, another on each rank and micro-batch, and a tenth of the value.
 class FullyShardedToy {
  public:
-  // Its units are split over so many chunks.
+  // Splits its units over `chunks` chunks.
   FullyShardedToy(UnitSizes sizes, int rank, int ranks, std::size_t chunks = 1, ToyExperts experts = {})
       : sizes_(std::move(sizes)), rank_(rank), ranks_(ranks), chunks_(chunks), experts_(std::move(experts)) {
     for (std::size_t unit = 0; unit < sizes_.size(); ++unit) {
@@ -80,7 +80,7 @@ class FullyShardedToy {
     return values_[firsts_.at({unit, parameter})];
   }
 
-  // The parameters are what they should be.
+  // Checks the parameters.
   void forward(const FullyShardedDataParallel& fsdp, std::size_t unit) const {
     for (std::size_t i = 0; i < sizes_[unit].size(); ++i) {
       const auto& wanted = values_[firsts_.at({unit, i})];
@@ -100,7 +100,7 @@ class FullyShardedToy {
     }
   }
 
-  // The same in two parts: the second has the places that the first was told, and no parameters.
+  // The same in two parts: the second adds at the places that the first got, and has no parameters.
   void backward_input(const FullyShardedDataParallel& fsdp, std::size_t unit, int microbatch) {
     auto& put_off = put_off_[{unit, microbatch}];
     ASSERT_TRUE(put_off.empty());
@@ -122,7 +122,7 @@ class FullyShardedToy {
     for (std::size_t j = 0; j < data.count(); ++j) data.floats()[j] -= kRate * grad.floats()[j];
   }
 
-  // The same step with every rank's gradients at hand.
+  // The same step, computed from every rank's gradients.
   void ReferenceStep(int microbatches) {
     for (const auto& [where, index] : firsts_) {
       auto& values = values_[index];
@@ -153,7 +153,7 @@ class FullyShardedToy {
   ToyExperts experts_;
   std::vector<std::vector<float>> values_;
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> firsts_;  // of (unit, parameter) in values_
-  // By unit and micro-batch: where each parameter's gradient goes, and what it is.
+  // By unit and micro-batch: where each parameter's gradient goes, and its values.
   std::map<std::pair<std::size_t, int>, std::vector<std::pair<Tensor, std::vector<float>>>> put_off_;
 };
 
@@ -218,7 +218,7 @@ inline void DoPass(FullyShardedDataParallel& fsdp, FullyShardedToy& toy, const P
   }
 }
 
-// The unit that a pass has the parameters of first; of a second part of a backward none.
+// The unit whose parameters a pass needs first; none for the second part of a backward.
 inline std::optional<std::size_t> FirstUnit(const FullyShardedToy& toy, const PipelineAction& action) {
   if (action.pass == PipelinePass::backward_weight) return std::nullopt;
   const auto units = toy.units_of_chunk(static_cast<std::size_t>(action.chunk));
@@ -249,7 +249,7 @@ inline void TrainStep(FullyShardedDataParallel& fsdp, FullyShardedToy& toy, cons
 
 inline constexpr ZeroStage kStages[] = {ZeroStage::optimizer_state, ZeroStage::gradients, ZeroStage::parameters};
 
-// Communication is begun on rank 1 only when rank 0 says that it computes.
+// Rank 1 begins communication only when rank 0 reports that it computes.
 class HeldBack : public HostCompute {
  public:
   HeldBack(tutti::testing::Rank& self, int free_forks) : self_(self), free_forks_(free_forks) {}
@@ -267,7 +267,7 @@ class HeldBack : public HostCompute {
   int free_forks_, forks_ = 0;
 };
 
-// Knows of every byte that is asked for.
+// Counts every byte that is allocated.
 class CountingCompute : public HostCompute {
  public:
   void* allocate(std::size_t bytes) override {

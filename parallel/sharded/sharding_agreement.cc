@@ -33,7 +33,7 @@ std::string ProblemOf(const ProcessGroup& group, int shard_group_size) {
   return fmt::format("the group's size ({}) is not divisible by shard_group_size ({})", group.size(), shard_group_size);
 }
 
-// Of this rank's arguments alone; empty if there is none.
+// A problem of this rank's arguments alone; empty if there is none.
 std::string ProblemOf(ProcessGroup& group, const std::vector<ShardedUnit>& units,
                       const FullyShardedDataParallelConfig& config) {
   auto problem = ProblemOf(group, shard_group_size_of({}, group, config));
@@ -66,7 +66,7 @@ std::string DescriptionOf(const ProcessGroup& group, const FullyShardedDataParal
                      static_cast<int>(config.stage), shard_group_size_of({}, group, config), config.gradient_divisor);
 }
 
-// What ranks compare in `group`: each parameter of the units that are of all its ranks, of other units that they are.
+// The texts that ranks compare in `group`: each parameter of units that all its ranks have; for other units a summary.
 std::vector<std::string> DescriptionsOf(ProcessGroup& group, const std::vector<ShardedUnit>& units,
                                         const FullyShardedDataParallelConfig& config) {
   std::vector<std::string> descriptions;
@@ -118,14 +118,14 @@ void require_agreement(ProcessGroup& group, const std::vector<ShardedUnit>& unit
   if (complaint.text.empty()) complaint = difference_of(group, {DescriptionOf(group, config)});
   if (complaint.text.empty()) complaint = difference_of(group, DescriptionsOf(group, units, config));
 
-  const bool known = !complaint.text.empty();  // to all of the group; else its ranks have the same units
+  const bool known = !complaint.text.empty();  // by all of the group; else its ranks have the same units
 
   std::vector<ProcessGroup*> own;  // in the order of units
   for (const auto& unit : units) {
     if (unit.group != nullptr && std::ranges::count(own, unit.group) == 0) own.push_back(unit.group);
   }
   for (auto* const each : own) {
-    if (known && std::ranges::includes(group.ranks(), each->ranks())) continue;  // nobody there has not been told
+    if (known && std::ranges::includes(group.ranks(), each->ranks())) continue;  // all there have the error
     complaint = first_complaint(*each, complaint);
     if (complaint.text.empty()) complaint = difference_of(*each, DescriptionsOf(*each, units));
   }

@@ -3,7 +3,7 @@
 namespace tutti::parallel {
 namespace {
 
-// `whole` is `size` times `part` in one dimension, and like it in the others.
+// Requires that `whole` is `size` times `part` in one dimension, and equal in the others.
 void RequireWhole(const char* what, const TensorParallel& tp, const Tensor& whole, const Tensor& part, bool last) {
   Shape expected = part.shape;
   if (!expected.empty()) (last ? expected.back() : expected.front()) *= tp.size();

@@ -43,8 +43,8 @@ void WeightGradient(Compute& compute, const Tensor& grad_y, const Tensor& x, con
   compute.matmul(Transposed::yes, grad_y, Transposed::no, x, grad_weight, true);
 }
 
-// Of the weight and the bias, now or later. `own_grad` and `own_x` have the memory of grad_y and x where that is the
-// layer's: kept, if they are needed later.
+// Adds the gradients of the weight and the bias, now or later. `own_grad` and `own_x` hold the memory of grad_y and x
+// if it is the layer's; it is kept if they are needed later.
 void ParameterGradients(Compute& compute, const LinearParameters& parameters, const Tensor& grad_y,
                         std::optional<Buffer>& own_grad, const Tensor& x, std::optional<Buffer>& own_x) {
   const auto add = [&compute, parameters](const Tensor& of_output, const Tensor& input) {
@@ -58,7 +58,7 @@ void ParameterGradients(Compute& compute, const LinearParameters& parameters, co
   if (own_grad) {
     kept_grad = std::make_shared<Buffer>(std::move(*own_grad));
   } else {
-    // The caller's memory is used again.
+    // The caller will reuse its memory.
     kept_grad = std::make_shared<Buffer>(compute, grad_y.shape, grad_y.dtype);
     compute.copy_columns(grad_y, 0, *kept_grad, 0, grad_y.columns());
   }
@@ -84,7 +84,7 @@ Buffer ColumnParallelLinear::Gathered(const Tensor& input) const {
   return whole;
 }
 
-// Of this rank's part, for the whole sequence.
+// The shape of this rank's part of the output, for the whole sequence.
 Shape ColumnParallelLinear::OutputShape(const Tensor& input) const {
   auto shape = With(input.shape, output_size_ / tp_.size());
   return options_.sequence_parallel ? TimesFirst(std::move(shape), tp_.size()) : shape;
@@ -115,7 +115,7 @@ void ColumnParallelLinear::backward(const Tensor& input, const Tensor& grad_outp
     gather_from_tensor_model_parallel_region_backward(tp_, grad_output, *mine);
   }
   const Tensor& grad = mine ? mine->tensor() : grad_output;
-  // Gathered once more rather than kept: a whole sequence is what sequence parallelism saves.
+  // Gathered again rather than kept: sequence parallelism saves the memory of a whole sequence.
   if (options_.sequence_parallel) whole = Gathered(input);
   const Tensor& seen = whole ? whole->tensor() : input;
 

@@ -75,7 +75,7 @@ Linear Whole(std::size_t inputs, std::size_t outputs) {
   return {Values({outputs, inputs}, 1), Values({outputs}, 2), Values({outputs, inputs}), Values({outputs})};
 }
 
-// y = x w^T + b and its gradients, written down once more, without the code under test.
+// y = x w^T + b and its gradients, written once more, without the code under test.
 struct Reference {
   Reference(Values& x, Linear& linear, Values& grad_y)
       : y(WithColumns(x, linear.bias.all().size())), grad_x(x.tensor().shape) {
@@ -216,7 +216,7 @@ TEST_P(Split, VocabParallelCrossEntropy) {
     const std::size_t size = sides.tp.size(), rank = sides.tp.rank();
     constexpr std::size_t kRows = 7, kVocabulary = 60;
     Values logits({kRows, kVocabulary}, 1), losses({kRows}), grads({kRows, kVocabulary}), grad_losses({kRows}, 2);
-    for (auto& logit : logits.all()) logit *= 100;  // exp of it is no float: the maximum must be taken off
+    for (auto& logit : logits.all()) logit *= 100;  // exp of it overflows: the maximum must be subtracted
     std::vector<std::int32_t> ids(kRows);
     std::mt19937 random(6);
     for (std::size_t r = 0; r < kRows; ++r) {
@@ -245,14 +245,14 @@ TEST_P(Split, VocabParallelCrossEntropy) {
   });
 }
 
-// The pair that a transformer's MLP is: forward one all-reduce (or a gather and a scatter), backward the same.
+// The pair of a transformer's MLP: forward does one all-reduce (or a gather and a scatter), backward the same.
 TEST(TensorParallel, SendsWhatThePaperSays) {
   RunRanks(4, [](Rank& self) {
     constexpr std::size_t kHidden = 64, kRows = 128;
     Sides sides(self);
     for (const bool sequence : {false, true}) {
       tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
-      config.algorithm = "ring";  // which sends the least there is to send
+      config.algorithm = "ring";  // which sends the least possible
       ProcessGroup group(sides.group, "tp", {0, 1, 2, 3}, config);
       const TensorParallel tp{group, sides.compute};
       Linear up{Values({kHidden, kHidden}), Values({kHidden}), Values({kHidden, kHidden}), Values({kHidden})};
@@ -295,7 +295,7 @@ TEST(TensorParallel, NamesWhatDoesNotFit) {
   });
 }
 
-// The weight's gradient would be computed of what grad_input has overwritten, or is being overwritten.
+// The weight's gradient would be computed from what grad_input has overwritten, or is overwriting.
 TEST(TensorParallel, RefusesAGradientInTheMemoryOfWhatItNeeds) {
   RunRanks(2, [](Rank& self) {
     Sides sides(self);
@@ -321,7 +321,7 @@ TEST(TensorParallel, RefusesAGradientInTheMemoryOfWhatItNeeds) {
     both_refuse(late, y, early, "the input 48 bytes");
     both_refuse(x, late, early, "grad_output 48 bytes");
     EXPECT_EQ(sides.group.bytes_sent(), before);
-    // Neighbours are apart.
+    // Neighbouring memory is apart.
     const Tensor first(both.tensor().floats(), {2, 4}), second(both.tensor().floats() + 8, {2, 4});
     columns.backward(first, Values({2, 4}), second);
     rows.backward(second, Values({2, 4}), first);

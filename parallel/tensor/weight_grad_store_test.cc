@@ -1,4 +1,4 @@
-// Gradients that were put off are those that come at once, bit for bit, whatever became of the caller's memory.
+// Deferred gradients equal immediate ones, bit for bit, whatever becomes of the caller's memory.
 #include "tutti/parallel/weight_grad_store.h"
 
 #include <fmt/format.h>
@@ -23,8 +23,8 @@ struct Gradients {
   bool operator==(const Gradients&) const = default;
 };
 
-// Of two micro-batches, one after the other, by a layer whose weight has that shape on this rank. With a store the
-// parameters' gradients come after the second one's.
+// Gradients of two micro-batches, one after the other, by a layer whose weight has that shape on this rank. With a
+// store the parameters' gradients come after the second micro-batch.
 template <typename Layer, typename Options>
 Gradients Backward(const TensorParallel& tp, const Shape& weight_shape, std::size_t biases, const Options& options,
                    const Shape& input_shape, const Shape& output_shape, WeightGradStore* store) {

@@ -19,7 +19,7 @@ constexpr std::size_t KiB = 1024;
 // Tried for the bulk wire. Below, a step's cost shows; above, a slot no longer fits a core's cache. On two cores times
 // are flat within the noise between 16 and 512 KiB for all ranks' chunks together.
 constexpr std::array kChunks = {8 * KiB, 32 * KiB, 128 * KiB, 512 * KiB};
-// What GPUs' slots may hold. At the host's depths (slot.h) all channels of the longest bulk slots are 48 MiB a peer.
+// Shapes tried on GPUs. At the host's depths (slot.h), all channels of the longest bulk slots take 48 MiB a peer.
 constexpr std::array<Shape, 7> kGpuShapes = {{
     {Wire::line, 2 * KiB},
     {Wire::line, 8 * KiB},
@@ -32,7 +32,7 @@ constexpr std::array<Shape, 7> kGpuShapes = {{
 constexpr std::array kGpuChannels = {1, 4, 12, kMostGpuChannels, 48, kMostChannelsOfOneGpu};
 // A pipeline of more chunks than this is in its steady state: smaller chunks only cost more steps.
 constexpr std::size_t kMostChunks = 256;
-// A wire for short messages may carry a longer one in so many pieces; more, and bulk is better everywhere.
+// The most pieces in which a short-message wire carries a longer message; beyond that, bulk is better everywhere.
 constexpr std::size_t kMaxShortChunks = 8;
 
 std::string NamesOf(Collective collective, int nranks) {
@@ -61,10 +61,10 @@ bool RoundsOnce(tuttiAlgorithm_t algorithm) {
   return algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot;
 }
 
-// Of an algorithm that takes `unit` of the fabric's channels for each. `block_bytes`: what one such unit carries.
+// Channel counts to try for an algorithm that takes `unit` of the fabric's for each; one unit carries `block_bytes`.
 std::vector<int> ChannelCounts(const Conditions& conditions, int unit, int lanes, std::size_t block_bytes) {
   int most = std::max(1, conditions.max_channels / unit);
-  // What a user insists on is not made to fit a GPU: a launch refuses it with the numbers.
+  // A count that the user forces is not fitted to the GPU: a launch refuses it with the numbers.
   if (conditions.forced.channels != 0) return {std::clamp(conditions.forced.channels / unit, 1, most)};
   if (conditions.most_lanes != 0) most = std::clamp(conditions.most_lanes / lanes, 1, most);
   if (conditions.threads == 0) {
@@ -75,13 +75,13 @@ std::vector<int> ChannelCounts(const Conditions& conditions, int unit, int lanes
     }
     return counts;
   }
-  // A channel a thread, once there is a line for each.
+  // One channel per thread, once each channel gets at least a line.
   const int threads = std::clamp(conditions.threads / unit, 1, most);
   if (threads == 1 || block_bytes / static_cast<std::size_t>(threads) < kCacheLine) return {1};
   return {1, threads};
 }
 
-// How GPUs could move a channel's share of every block.
+// Shapes in which GPUs could move a channel's share of every block.
 std::vector<Shape> GpuShapes(const Kind& kind, const Conditions& conditions, std::size_t share, bool refers) {
   const Forced& forced = conditions.forced;
   std::vector<Shape> shapes;
@@ -101,7 +101,7 @@ std::vector<Shape> GpuShapes(const Kind& kind, const Conditions& conditions, std
   return shapes;
 }
 
-// The same of a host's ranks.
+// Likewise for a host's ranks.
 std::vector<Shape> HostShapes(const Kind& kind, const Conditions& conditions, std::size_t share) {
   const Forced& forced = conditions.forced;
   const std::size_t most = RoundDown(conditions.bulk_capacity, kCacheLine);
@@ -111,7 +111,7 @@ std::vector<Shape> HostShapes(const Kind& kind, const Conditions& conditions, st
       return;
     const bool whole = share <= shape.capacity;
     const std::size_t chunk = whole ? shape.capacity : RoundDown(shape.capacity, kCacheLine);
-    // A line holds no multiple of a line beside its flag, so it takes whole blocks only.
+    // A line holds no multiple of a line besides its flag, so it takes whole blocks only.
     if (chunk == 0 || (!forced.wire && share > chunk * kMaxShortChunks)) return;
     shapes.push_back({wire, chunk});
   };

@@ -1,4 +1,4 @@
-// What may serve a call: algorithm x channels x wire x chunk, and for what may not, why not.
+// Candidate plans for a call: algorithm x channels x wire x chunk, and why the other algorithms cannot serve it.
 //
 // Thread-safety: pure functions and value types.
 #pragma once
@@ -15,11 +15,11 @@
 
 namespace tutti {
 
-// Calls for which plans are chosen alike, but for their size.
+// A class of calls whose plans differ by size alone.
 struct Kind {
   Collective collective = Collective::all_reduce;
   bool low_precision = false;  // a reduction whose partial sums are rounded when they travel
-  bool pairwise = false;       // all_to_all whose lengths only each pair knows: one plan for all sizes
+  bool pairwise = false;       // all_to_all with lengths that only each pair has: one plan for all sizes
 
   friend bool operator==(const Kind&, const Kind&) = default;
 };
@@ -28,47 +28,46 @@ const std::vector<Kind>& AllKinds();
 int IndexOf(const Kind& kind);
 std::string ToString(const Kind& kind);  // "all_reduce, low precision"
 
-// "all_reduce" and so on. Throws tuttiInvalidArgument for other words, with those that there are.
+// "all_reduce" and so on. Throws tuttiInvalidArgument for other words, listing the valid ones.
 Collective ParseCollective(std::string_view word);
 
-// What a user insists on. All ranks alike.
+// Choices that the user forces; the same on all ranks.
 struct Forced {
   std::array<std::optional<tuttiAlgorithm_t>, kScheduledCollectives> algorithm = {};
-  std::array<bool, kScheduledCollectives> by_name = {};  // the algorithm was asked for of this very collective
+  std::array<bool, kScheduledCollectives> by_name = {};  // the algorithm was forced for this collective by name
   int channels = 0;                                      // 0: free
   std::size_t chunk_bytes = 0;                           // 0: free
   std::optional<Wire> wire;
 };
 
-// TUTTI_ALGO: algorithms and collective:algorithm pairs, separated by commas; pairs win. An algorithm alone is passed
-// over where it is impossible. Throws tuttiInvalidArgument if a word is unknown or a pair is impossible on
-// `nranks`.
+// TUTTI_ALGO: algorithms and collective:algorithm pairs, separated by commas; pairs win. An algorithm alone is ignored
+// where it is impossible. Throws tuttiInvalidArgument if a word is unknown or a pair is impossible on `nranks`.
 void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced);
 
-// What NCCL takes at the most on a DGX A100 or H100 (tools/simulator/published.cc): each costs the GPU a thread block.
+// The most that NCCL takes on a DGX A100 or H100 (tools/simulator/published.cc): each costs the GPU a thread block.
 inline constexpr int kMostGpuChannels = 24;
-// Where all ranks are on one GPU its memory is the bound, not a link. By arithmetic, not measured: at 0.7 us a load,
-// with 32 KiB that a block has under way, it takes about a hundred blocks to fill an H200's 4.8 TB/s.
+// Where all ranks are on one GPU, its memory is the bound, not a link. Computed, not measured: at 0.7 us a load and 32
+// KiB in flight per block, about a hundred blocks fill an H200's 4.8 TB/s.
 inline constexpr int kMostChannelsOfOneGpu = 96;
 
-// What GPUs' slots can be, where they are really there: which wires, and the data bytes of each; 0: any.
+// The slots of GPUs, where they are known: which wires there are, and the data bytes of each; 0: any.
 struct GpuSlots {
   bool inlined = true;
   bool lines = true;  // a network takes whole slots only
   std::size_t line = 0;
   std::size_t bulk = 0;
-  // Bulk slots refer to memory wherever a schedule lets them (MayAlwaysRefer): its chunks need not fit a slot then.
+  // Bulk slots refer to memory wherever a schedule lets them (MayAlwaysRefer); its chunks then need not fit a slot.
   bool refer = false;
 };
 
-// What is the same for all calls of a communicator, and on all its ranks.
+// Facts that are the same for all calls of a communicator and on all its ranks.
 struct Conditions {
   int nranks = 1;
   Arrangement where = {};  // empty: one node
-  bool one_host = true;    // posts reach everybody
+  bool one_host = true;    // every rank can read every post
   int max_channels = 1;
-  int most_lanes = 0;  // of one rank's GPU that can run at the same time; 0: any number
-  int threads = 1;  // that move data, on the rank that has most; 0: ranks are GPUs, with an executor for every channel
+  int most_lanes = 0;  // lanes that one rank's GPU can run at the same time; 0: any number
+  int threads = 1;  // that move data, on the rank with the most; 0: ranks are GPUs, with an executor for every channel
   std::size_t bulk_capacity = 0;  // bytes
   GpuSlots gpu_slots = {};
   bool deterministic = false;
@@ -83,9 +82,9 @@ struct Conditions {
 
 // Data bytes of a slot; SIZE_MAX for GPUs whose slots are not known.
 std::size_t SlotCapacity(Wire wire, const Conditions& conditions);
-// More than any pipeline wants, and what TUTTI_CHUNK takes: slots say lengths in 32 bits.
+// The longest chunk, also for TUTTI_CHUNK: more than any pipeline wants, and within the 32 bits of a slot's length.
 inline constexpr std::size_t kLongestChunk = std::size_t{1} << 30;
-// The same of a chunk. `may_refer`: the schedule may always refer; where slots then do, they need not hold it.
+// Likewise for a chunk. `may_refer`: the schedule may always refer; if slots then do, they need not hold the chunk.
 std::size_t ChunkCapacity(Wire wire, const Conditions& conditions, bool may_refer);
 
 struct Candidate {
@@ -96,12 +95,12 @@ struct Candidate {
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
 
-// "" if the algorithm works and gives what is promised, else the reason for a person.
+// Returns "" if the algorithm works and keeps the promised guarantees, else a readable reason.
 std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions);
-// Likewise, but also the reasons why it is not considered: another one is forced, ...
+// Likewise, but also returns why the algorithm is not considered: another one is forced, ...
 std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions);
 
-// What an algorithm is to a GPU, in one unit of its channels.
+// Properties of an algorithm on a GPU, for one unit of its channels.
 struct UnitOnGpu {
   int lanes = 1;        // of the rank that has most
   bool refers = false;  // MayAlwaysRefer, of all ranks' schedules

@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-// Up to here every rank's schedule is built: it is exact, and costs less than a millisecond.
+// Up to this many ranks every rank's schedule is built: exact, and in less than a millisecond.
 constexpr int kFewRanks = 16;
 
 // The first ring, which an ensemble's only channel takes, visits every node in the same way.
@@ -20,8 +20,8 @@ bool Repeats(const std::vector<int>& ring, int period) {
   return true;
 }
 
-// After how many ranks everything repeats; nranks if it does not: equal nodes of consecutive ranks, rings that visit
-// every node in the same way.
+// The number of ranks after which everything repeats. That takes equal nodes of consecutive ranks, and rings that visit
+// every node in the same way; otherwise nranks.
 int Period(const Question& question) {
   const auto* where = question.where;
   if (where == nullptr || where->nodes() == 1) return 1;

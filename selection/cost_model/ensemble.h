@@ -1,5 +1,5 @@
 // The ranks whose schedules stand for all ranks' schedules: every rank where that is little work, else one of each
-// kind, because the schedules of the others are the same with other names for the peers:
+// kind, because the others' schedules differ only in the names of the peers:
 //   rotation   rank r + u does to peer p + u what rank r does to peer p (ring; u is 1 on one node, and
 //              a node's size on several)
 //   exchange   rank r xor u does to peer p xor u what rank r does to peer p (recursive halving and doubling)
@@ -17,17 +17,17 @@ namespace tutti {
 
 class Ensemble {
  public:
-  // Of one channel. nullopt: the algorithm has no form of it. `question.rank` and `.channels` are not used.
+  // For one channel. nullopt: the algorithm has no form of it. `question.rank` and `.channels` are not used.
   static std::optional<Ensemble> Of(tuttiAlgorithm_t algorithm, const Question& question);
-  // All ranks', as they are.
+  // From all ranks' schedules, as they are.
   static Ensemble Of(std::vector<Schedule> schedules);
 
   const std::vector<Schedule>& members() const { return members_; }
   int nranks() const { return nranks_; }
   bool complete() const { return static_cast<int>(members_.size()) == nranks_; }
 
-  // The member that stands for `peer`, and the rank that stands for member number `member` in its eyes: if member fills
-  // a slot to(peer), then stand-in reads it from(seen_as), and the other way round.
+  // The member that stands for `peer`, and the rank as which it sees member number `member`: if the member fills a slot
+  // to(peer), the stand-in reads it from(seen_as), and vice versa.
   struct StandIn {
     int member;
     int seen_as;

@@ -68,7 +68,7 @@ Rate RateFromJson(const JsonValue& json, const char* key) {
 HostCosts DefaultHostCosts(int cores) {
   HostCosts host;
   host.costs.operation_us = 0.25;
-  host.costs.channel_skew_us = 0.2;  // what each further channel of a call takes one thread
+  host.costs.channel_skew_us = 0.2;  // time that one thread takes for each further channel of a call
   host.costs.step_us = 0.06;
   host.costs.slot_us = {0, 0, 0.3};
   host.costs.yield_us = 0.9;  // half of two ranks' round trip on one core
@@ -127,15 +127,15 @@ Processors ShareProcessors(int cores, int hosts, int ranks, int of_host) {
 }
 
 NetworkCosts DefaultNetworkCosts(double bandwidth, bool by_processor, double crowding) {
-  // Between two namespaces of one machine of two Zen 3 cores half a round trip of 8 bytes takes 11 to 13 us, all of it
-  // system calls (docs/performance.md). On a card they are shorter, and the way to the other side is what is left.
+  // Between two namespaces of one machine with two Zen 3 cores, half a round trip of 8 bytes takes 11 to 13 us, all of
+  // it system calls (docs/performance.md). On a network card the system calls are shorter; the rest is the trip itself.
   if (by_processor) return {bandwidth, {1, 1, 2}, 5.5 * crowding};
   return {bandwidth, {8, 8, 10}, 2};
 }
 
 NetworkCosts RdmaNetworkCosts(double bandwidth) {
-  // Nobody here has measured them. A write from memory to memory takes 1 to 2 us by perftest's ib_write_lat on the
-  // cards of the last ten years; a core that does nothing else posts 2 million messages a second, and polls for each.
+  // Not measured here. perftest's ib_write_lat gives 1 to 2 us for a write from memory to memory on the cards of the
+  // last ten years; a core that does nothing else posts 2 million messages a second, and polls for each.
   return {bandwidth, {1.5, 1.5, 2}, 0.5};
 }
 
@@ -143,7 +143,7 @@ Machine HostMachine(const HostCosts& host, Arrangement arrangement, const std::o
   std::vector<NodeType> types;
   std::vector<int> type_of_node;
   const Route through_memory{{}, host.latency, false};
-  // Half of the way on each side.
+  // Half of the latency on each side.
   const auto half_of = [](std::array<double, kWires> latency) {
     for (double& each : latency) each /= 2;
     return latency;

@@ -1,4 +1,4 @@
-// The machine model of ranks that are processes of hosts and talk through shared memory: where its constants come from.
+// The machine model for ranks that are processes on hosts and share memory, and the source of its constants.
 //
 // Thread-safety: pure functions, but for the file.
 #pragma once
@@ -11,34 +11,34 @@
 
 namespace tutti {
 
-// What the network between hosts is to a rank that moves its own slots.
+// The network between hosts, for a rank that moves its own slots.
 struct NetworkCosts {
   double bandwidth;                    // GB/s of a host's interfaces together, each way
   std::array<double, kWires> latency;  // us from the writer's slot to the reader's, by Wire
   double message_us;                   // system calls for each slot sent or received
 };
 
-// What the ranks of a host share.
+// Processors that the ranks of a host share.
 struct Processors {
   int of_host = 1;
-  // Several hosts may be namespaces of one machine: so many times more ranks share a processor than `of_host` tells.
+  // Where hosts are namespaces of one machine, this many times more ranks share a processor than `of_host` suggests.
   double crowding = 1;
 };
-// A machine's `cores` are shared by `hosts` hosts with `ranks` ranks together, of which `of_host` are of one.
+// `hosts` hosts with `ranks` ranks together share a machine's `cores`; `of_host` of these ranks are on one host.
 Processors ShareProcessors(int cores, int hosts, int ranks, int of_host);
 
-// What was measured on one host (`tutti calibrate`), or the defaults of a small server.
+// Costs measured on one host (`tutti calibrate`), or the defaults of a small server.
 struct HostCosts {
   Costs costs;
-  std::array<double, kWires> latency;  // us from the writer's flag to the reader's eye, by Wire
+  std::array<double, kWires> latency;  // us until the reader sees the writer's flag, by Wire
 };
 
-// Measured on a virtual machine of two Zen 3 cores (docs/performance.md); ratios carry over to other hosts, absolutes
-// do not. `cores`: that the ranks share.
+// Measured on a virtual machine of two Zen 3 cores (docs/performance.md). Ratios carry over to other hosts, absolute
+// values do not. `cores`: shared by the ranks.
 HostCosts DefaultHostCosts(int cores);
 
-// TCP on interfaces of `bandwidth` GB/s. `by_processor`: without hardware, so that sending is most of the way; then
-// `crowding` says how many ranks share a processor beyond those of one host (hosts that are namespaces of one machine).
+// TCP on interfaces of `bandwidth` GB/s. `by_processor`: there is no hardware, so sending takes most of the time.
+// `crowding` then says how many times more ranks share a processor than on one host (Processors).
 NetworkCosts DefaultNetworkCosts(double bandwidth, bool by_processor, double crowding);
 
 // RDMA devices of `bandwidth` GB/s together.
@@ -49,7 +49,7 @@ std::string ToJson(const HostCosts& costs);
 HostCosts HostCostsFromJson(const std::string& text, const std::string& name);
 HostCosts HostCostsFromJson(const JsonValue& json);
 
-// Every node of `arrangement` is a host with these costs; between nodes the same memory is crossed (virtual nodes), or
+// Every node of `arrangement` is a host with these costs. Between nodes, slots cross the same memory (virtual nodes) or
 // a network.
 Machine HostMachine(const HostCosts& costs, Arrangement arrangement,
                     const std::optional<NetworkCosts>& network = std::nullopt);

@@ -1,5 +1,5 @@
-// What a schedule runs on, as pricing and simulation see it: resources with a bandwidth, and for every pair of ranks
-// the resources that a slot crosses. A machine is made of nodes of a few types, so one of 24,576 ranks is small.
+// The machine that a schedule runs on, as pricing and simulation see it: resources with a bandwidth, and for every pair
+// of ranks the resources that a slot crosses. It consists of nodes of a few types, so one of 24,576 ranks is small.
 //
 // The model, which pricing and simulation share:
 //   - For a step an executor takes step_us + bytes x (reads + writes) / executor bandwidth. Bytes of a slot that
@@ -42,9 +42,9 @@ struct Route {
   bool network = false;
 };
 
-// GB/s by how many bytes are touched: what caches make of memory.
+// GB/s by the number of bytes touched: the effect of caches on memory.
 struct RateStep {
-  std::size_t footprint;  // up to so many bytes
+  std::size_t footprint;  // up to this many bytes
   double bandwidth;
 };
 using Rate = std::vector<RateStep>;  // ascending; the last one holds beyond
@@ -55,19 +55,19 @@ constexpr double UsPerByte(double bandwidth) { return bandwidth > 0 ? 1 / (bandw
 
 struct Costs {
   double operation_us = 0;
-  // Small, but it is what lets channels that share a link use it in turn, each while the others wait for a slot's way.
+  // Small, but lets channels that share a link take turns, each using it during the others' slot latency.
   double channel_skew_us = 0;
   double step_us = 0;
-  // What a slot costs its writer and its reader beside its bytes, by wire: finding the flag's and the count's lines on
-  // another core.
+  // Cost of a slot to its writer and its reader besides its bytes, by wire: they fetch the lines of the flag and the
+  // count from another core.
   std::array<double, kWires> slot_us = {};
   Rate executor_bandwidth;  // by the bytes that a node's ranks touch together
-  // By the bytes of a slot, times the ranks that share a core and its cache; empty: slots are read like anything else.
+  // By the bytes of a slot, times the ranks that share a core and its cache; empty: slots are read like other memory.
   Rate crossing_bandwidth;
   double yield_us = 0;
   double message_us = 0;
   int cores = 0;
-  // Data bytes in each byte that crosses a link: a GPU's inline wire sends a flag with every 4 or 120 bytes.
+  // Data bytes per byte that crosses a link: a GPU's inline wire sends a flag with every 4 or 120 bytes.
   std::array<double, kWires> wire_efficiency = {1, 1, 1};
 };
 
@@ -75,7 +75,7 @@ struct Costs {
 struct NodeType {
   std::vector<Resource> resources;
   std::vector<std::vector<Route>> local;  // [from][to]
-  // How a rank reaches the network and is reached: one route per NIC that it may use; channel c takes c % size.
+  // A rank's routes to and from the network: one per NIC that it may use; channel c takes number c % size.
   std::vector<std::vector<Route>> outward;
   std::vector<std::vector<Route>> inward;
   int nranks() const { return static_cast<int>(local.size()); }
@@ -93,13 +93,13 @@ class Machine {
   int resources() const { return first_resource_.back(); }
   const Resource& resource(int index) const;
   int NodeOfResource(int index) const;
-  // Its number on its own node: where all nodes are alike, that of the same link of node 0.
+  // The resource's number on its own node; where all nodes are alike, the same link has this number on every node.
   int LocalNumber(int index) const { return index - first_resource_[NodeOfResource(index)]; }
-  // Of the fullest node; 1 where every lane has an executor of its own.
+  // On the fullest node; 1 where every lane has an executor of its own.
   double ranks_per_core() const { return ranks_per_core_; }
-  // Of slots of so many bytes; none: they are read like anything else.
+  // For slots of `slot_bytes`; nullopt: slots are read like other memory.
   std::optional<double> CrossingBandwidth(double slot_bytes) const;
-  // With resources numbered across the machine.
+  // Numbers resources across the machine.
   Route RouteOf(int from, int to, int channel) const;
 
  private:

@@ -1,6 +1,5 @@
-// What computing costs on a machine: the one table of it (link_constants.h in topology/ is the one of links).
-// Calibrated once per type of machine, never per measurement; docs/simulator.md compares the outcome with published
-// measurements.
+// The one table of a machine's computing costs (link_constants.h in topology/ is the one of links). Calibrated once per
+// type of machine, never per measurement; docs/simulator.md compares the outcome with published measurements.
 //
 // Thread-safety: constants and pure functions.
 #pragma once
@@ -11,13 +10,13 @@
 
 namespace tutti {
 
-// Blocks of a launch begin one after the other. Not measured, but a guess: a microsecond for a launch of 24. How much
-// it is matters little (from a quarter of it on, large messages change by less than 7 %); with none, channels would
-// move in a lockstep that no machine keeps.
+// Blocks of a launch begin one after the other. This is a guess, not a measurement: a microsecond for a launch of 24.
+// The value matters little (from a quarter of it on, large messages change by less than 7 %). At zero, channels would
+// move in a lockstep that no real machine keeps.
 inline constexpr double kGpuChannelSkewUs = 0.04;
-// Of a network proxy's thread, for each message sent or received: polling its queue in memory that the GPU writes,
-// posting a work request (a received message's flush is one more), polling for its completion. perftest's ib_send_bw
-// and ib_write_bw post 2 to 4 million 8-byte messages a second from a core that does nothing else and polls one queue.
+// Time of a network proxy's thread per message sent or received: it polls its queue in memory that the GPU writes,
+// posts a work request (one more to flush a received message), and polls for its completion. perftest's ib_send_bw and
+// ib_write_bw post 2 to 4 million 8-byte messages a second from a core that does nothing else and polls one queue.
 inline constexpr double kProxyMessageUs = 1.0;
 
 // A lane is a thread block of one launch. By wire (slot.h): line is 8-byte words of 4 data bytes and a flag;
@@ -29,21 +28,21 @@ struct GpuConstants {
   double operation_us;     // launch, and the host's part of a call
   double step_us;          // poll a slot that is there, load, reduce, store
   double block_bandwidth;  // GB/s that one block of 512 threads reads and writes
-  // What the wire adds to a link's way: the fences and barriers that make a slot's data visible before its flag.
+  // Added by the wire to a link's latency: fences and barriers make a slot's data visible before its flag.
   std::array<double, kWires> synchronisation_us;
-  // What the host's proxy adds to a network's way: it polls a slot in pinned memory, posts it and polls the completion.
+  // Added by the host's proxy to a network's latency: it polls a slot in pinned memory, posts it, polls the completion.
   std::array<double, kWires> proxy_us;
 };
 
 // Sources:
 //   A100 (80). operation and step: nccl-tests issue 123 (8-byte ring all-reduce by 2 .. 8 A100s on one channel), a
-//     straight line of 1.975 us a hop. 0.7 of a hop are the two NVLink legs of link_constants.h, the rest is the step;
-//     what the line has at no hop, less the last rank's step, is the launch (an empty kernel's launch and its
-//     synchronisation measure 4 to 6 us).
-//     block: NCCL's table of what one channel carries says 20 GB/s on Ampere and 36.7 on Hopper, of each of the three
+//     straight line of 1.975 us a hop. The two NVLink legs of link_constants.h are 0.7 of a hop, the step is the rest.
+//     The line at no hop, less the last rank's step, is the launch (an empty kernel's launch and its synchronisation
+//     measure 4 to 6 us).
+//     block: NCCL's table of one channel's bandwidth says 20 GB/s on Ampere and 36.7 on Hopper, for each of the three
 //     operands that a ring's step touches.
 //     synchronisation: bulk waits for all earlier stores of all threads, twice - before the flag is written and before
-//     the slot is given back - which is __threadfence_system and two block barriers: the best fit of ND A100 v4's 16 to
+//     the slot is given back - by __threadfence_system and two block barriers: the best fit of ND A100 v4's 16 to
 //     256 MiB. inline: a vote of the warp on each line and no fence: NCCL's table has 1.9 us for such a hop where a
 //     line has 0.6.
 //   H100 (90). The same, shorter by the clock: 1.755 GHz to A100's 1.41 (data sheets).
@@ -53,7 +52,7 @@ inline constexpr std::array<GpuConstants, 2> kGpuGenerations = {{
     {80, 4.775, 1.275, 60, {0, 2, 7}, {3.8, 7.3, 12.8}},
     {90, 4.775, 1.025, 110, {0, 1.6, 5.6}, {3.8, 7.3, 12.8}},
 }};
-// Of the newest generation that is not newer; the oldest for what is older or unknown (0).
+// Returns the newest generation that is not newer than `sm`; the oldest if `sm` is older or unknown (0).
 GpuConstants GpuConstantsOf(int sm);
 
 }  // namespace tutti

@@ -59,7 +59,7 @@ class NodeMaker {
     return RouteOver(path, constants_.synchronisation_us);
   }
 
-  // The NIC's port to the network is part of the way. The proxy's cost is the writer's.
+  // The route includes the NIC's port to the network. The writer's side bears the proxy's cost.
   Route NetworkRoute(const Path& path, int nic, bool outward) const {
     Route route = RouteOver(path, outward ? constants_.proxy_us : std::array<double, kWires>{});
     for (std::size_t i = 0; i < system_.links.size(); ++i) {
@@ -85,8 +85,8 @@ class NodeMaker {
   NodeType type_;
 };
 
-// Flat rings cross from node to node at another rank in each channel, so that every NIC has its part: channel c enters
-// each node at its c-th rank and leaves it at the one before.
+// Flat rings cross from node to node at another rank in each channel, so that every NIC gets its share: channel c
+// enters each node at its c-th rank and leaves it at the one before.
 std::vector<std::vector<int>> TurnedRings(const Arrangement& arrangement) {
   std::vector<std::vector<int>> rings;
   for (std::size_t first = 0; first < arrangement.ranks_on.front().size(); ++first) {

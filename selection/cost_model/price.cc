@@ -19,7 +19,7 @@ UnitOnGpu OnGpu(const Ensemble& ensemble) {
   return unit;
 }
 
-// Bytes of a chunk for which the longest ways are found: what whole chunks usually are (candidates.cc).
+// Chunk sizes for which the longest paths are found: the usual sizes of whole chunks (candidates.cc).
 constexpr std::array<double, 6> kGrid = {0, kInlineShape.capacity, 8 << 10, 32 << 10, 128 << 10, 512 << 10};
 
 }  // namespace
@@ -70,8 +70,8 @@ void Price::FindProxies() {
   proxy_us_ = machine_.costs().message_us * *std::max_element(messages.begin(), messages.end());
 }
 
-// A core divides itself among its ranks by their work: with equal work each takes as much longer as there are ranks;
-// one that works while the others poll does not.
+// A core divides itself among its ranks by their work: with equal work each is slowed by the number of ranks; one that
+// works while the others poll is not slowed.
 void Price::FindShares(const Ensemble& ensemble) {
   const auto members = ensemble.members().size();
   std::vector<double> work(members);
@@ -129,7 +129,7 @@ struct Price::Walked {
   std::vector<Path> step_paths;  // by work
   std::vector<Path> way_paths;
   std::vector<double> begin, end;  // by node
-  std::vector<int> last_wait;      // the one that was over last; -1: none
+  std::vector<int> last_wait;      // the wait that ended last; -1: none
 
   int steps() const { return static_cast<int>(end.size()); }
   void AddStep(int i, Path& path) const { path.Add(step_paths[graph.nodes[i].work], slowdown[graph.nodes[i].member]); }
@@ -138,7 +138,7 @@ struct Price::Walked {
   std::optional<Path> AroundNetwork(int last) const;
 };
 
-// Until the step's end.
+// The path to the step's end.
 Price::Path Price::Walked::PathTo(int i) const {
   Path path;
   for (;;) {
@@ -157,8 +157,8 @@ int Price::Walked::NetworkWait(int i) const {
   return -1;
 }
 
-// Until somebody has filled the first slot that goes over the network; and from the last way over it that the `last`
-// step waits for, whoever else is waited for between.
+// The path until the first slot for the network is filled, plus the path from the last network crossing that the `last`
+// step waits for, whatever else it waits for in between.
 std::optional<Price::Path> Price::Walked::AroundNetwork(int last) const {
   int first_sent = -1;
   for (int i = 0; i < steps(); ++i) {
@@ -176,7 +176,7 @@ std::optional<Price::Path> Price::Walked::AroundNetwork(int last) const {
     if (over_network != -1) break;
     i = graph.waits[w].node;
   }
-  path.network_us_per_byte = 0;  // the bytes are what is in between
+  path.network_us_per_byte = 0;  // the bytes cross between the two parts
   return path;
 }
 
@@ -208,7 +208,7 @@ Price::Walked Price::WalkSteps(Wire wire, const Rates& rates, double bytes) cons
   return walked;
 }
 
-// Adds the longest ways of a chunk of so many bytes.
+// Adds the longest paths of a chunk of `bytes`.
 void Price::Walk(Wire wire, const Rates& rates, double bytes, Paths& paths) const {
   const Walked walked = WalkSteps(wire, rates, bytes);
   const int steps = walked.steps();
@@ -217,7 +217,7 @@ void Price::Walk(Wire wire, const Rates& rates, double bytes, Paths& paths) cons
   paths.first.push_back(walked.PathTo(last));
   if (const auto around = walked.AroundNetwork(last)) paths.around_network.push_back(*around);
 
-  // A GPU's lane has an executor of its own, a host's rank one for all its lanes.
+  // A GPU's lane has an executor of its own; a host's rank has one for all its lanes.
   const bool by_lane = machine_.costs().cores == 0;
   const auto executor = [by_lane](const StepGraph::Node& node) { return by_lane ? node.lane : node.member; };
   std::vector<double> busy(by_lane ? static_cast<std::size_t>(graph_.lanes) : slowdown_.size());
@@ -248,7 +248,7 @@ void Price::Walk(Wire wire, const Rates& rates, double bytes, Paths& paths) cons
   paths.further.push_back(lane);
 }
 
-// Buffers of so many bytes in all.
+// `footprint`: bytes of all buffers together.
 Price::Rates Price::RatesAt(double bytes, std::size_t footprint) const {
   const Costs& costs = machine_.costs();
   const double slot = At(costs.executor_bandwidth, static_cast<std::size_t>(bytes * slots_in_flight_));
@@ -256,8 +256,8 @@ Price::Rates Price::RatesAt(double bytes, std::size_t footprint) const {
   return {UsPerByte(At(costs.executor_bandwidth, footprint)), UsPerByte(crossing), UsPerByte(slot)};
 }
 
-// Which ways are the longest depends on how far buffers go beyond the caches: they are found for those that a chunk of
-// every block takes, and for endless ones.
+// Which paths are the longest depends on how far buffers exceed the caches, so they are found for the smallest buffers
+// (a chunk of every block) and for endless ones.
 const Price::Paths& Price::PathsOf(Wire wire, std::size_t grid_point) const {
   const auto [found, fresh] = paths_.try_emplace({wire, grid_point});
   if (!fresh) return found->second;
@@ -270,7 +270,7 @@ const Price::Paths& Price::PathsOf(Wire wire, std::size_t grid_point) const {
   return found->second;
 }
 
-// Who stands in a channel's ring where the rank stands in the first one's.
+// The rank at the place in `channel`'s ring that `rank` has in the first ring.
 int Price::InChannel(int rank, int channel) const {
   const auto& rings = machine_.arrangement().rings;
   return place_in_ring_.empty() ? rank : rings[static_cast<std::size_t>(channel) % rings.size()][place_in_ring_[rank]];
@@ -280,7 +280,7 @@ Price::Crossing Price::BusiestLink(Wire wire, int channels) const {
   const auto [found, fresh] = busiest_link_.try_emplace({wire, channels});
   if (!fresh) return found->second;
   std::map<int, Crossing> slots;
-  // Members stand for the ranks of every node alike, so what they do to another node's links is done to theirs.
+  // Members stand for the ranks of every node alike, so their load on another node's links counts on their own node's.
   const bool folded = static_cast<int>(slowdown_.size()) < machine_.nranks();
   const auto home = [&](int resource) { return folded ? machine_.LocalNumber(resource) : resource; };
   for (const auto& send : graph_.sends) {
@@ -328,7 +328,7 @@ double Price::Microseconds(const Load& load) const {
     for (const auto& path : paths.further) further = std::max(further, path.Microseconds(rates, bytes));
   }
   const double shared = std::max(crossing * link.all, load.channels * proxy_us_);
-  // Ranks of one core fill the slots that there are, then let the others empty them.
+  // A rank fills all free slots, then lets the other ranks of its core empty them.
   const double turns = turn_us_ / SlotDepth(load.shape.wire);
   const double beginning = costs.operation_us + (load.channels * unit_channels_ - 1) * costs.channel_skew_us;
   return beginning * machine_.ranks_per_core() + std::max(first, shared) +

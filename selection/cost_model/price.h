@@ -1,19 +1,19 @@
 // How long a schedule takes on a machine, from its own steps and the machine's constants alone. Where the simulator
-// plays every event, this follows the dependencies of one chunk once and adds what the busiest executor, lane or link
-// needs for each further chunk:
+// plays every event, pricing follows the dependencies of one chunk once and adds what the busiest executor, lane or
+// link needs for each further chunk:
 //
-//     duration = operation + first chunk (longest way through the steps) + (chunks - 1) x slowest of
+//     duration = operation + first chunk (longest path through the steps) + (chunks - 1) x slowest of
 //                  an executor's steps, a lane's span, a proxy's messages, a link's bytes
 //
-// All channels begin at the same time. So their first chunks cross the network together, each as much slower as
-// channels share a link, and are not done before the busiest link has carried all of them, with what is before and
-// after that. Later chunks are apart from each other, and share only the link's time.
+// All channels begin at the same time, so their first chunks cross the network together. Each is slowed by the number
+// of channels on its link, and none is done before the busiest link has carried them all, plus the steps before and
+// after. Later chunks are spread out and share only the link's time.
 //
-// The longest ways are found for a grid of sizes. Between its points the longest of both ends' counts, which is at most
-// a little too short.
-// Not in it, and so the simulator's business: links shared unevenly over time, slots that run out.
-// Where ranks share cores, a rank's steps take as much longer as its core has work for others, and who waits for a rank
-// waits for a turn of all ranks of a core.
+// The longest paths are found for a grid of sizes. Between grid points, use the longer of the two neighbouring paths,
+// which is at most slightly too short.
+// Left to the simulator: links shared unevenly over time, and slots that run out.
+// Where ranks share cores, a rank's steps are slowed by its core's work for other ranks, and each wait for a rank
+// includes a turn of all ranks of a core.
 //
 // Thread-safety: const members may be called from one thread at a time (they remember).
 #pragma once
@@ -56,7 +56,7 @@ class Price {
     double slot_read;
     double slot_write;
   };
-  // What a way through the steps takes, one after the other: fixed + bytes x what its operands and links take for one.
+  // A path through the steps, one after the other: fixed + bytes x the time per byte of its operands and links.
   struct Path {
     double fixed = 0;
     double memory_operands = 0;
@@ -64,20 +64,20 @@ class Price {
     double slot_writes = 0;
     double us_per_byte = 0;          // of links that steps write across
     double network_us_per_byte = 0;  // of those that slots cross by themselves
-    // `sharing`: so many channels' slots cross a network link at the same time.
+    // `sharing`: the number of channels whose slots cross a network link at the same time.
     double Microseconds(const Rates& rates, double bytes, double sharing = 1) const;
     void Add(const Path& other, double times);
   };
-  // Microseconds that the busiest link needs for a byte of every block, were there one channel: of all slots, and of
-  // those that go over the network.
+  // Microseconds that the busiest link needs for one byte of every block on one channel: for all slots, and for those
+  // that go over the network.
   struct Crossing {
     double all = 0;
     double network = 0;
   };
-  // The longest ways of a chunk.
+  // The longest paths of a chunk.
   struct Paths {
     std::vector<Path> first;  // until its last step has ended
-    // What of that is before the first slot goes over the network and after the last one's bytes are across.
+    // The part before the first slot goes over the network and after the last one's bytes have crossed.
     std::vector<Path> around_network;
     std::vector<Path> further;  // for each further chunk, at an executor or in a lane
   };
@@ -102,9 +102,9 @@ class Price {
   StepGraph graph_;
   int slots_in_flight_ = 0;         // slots that the busiest rank fills for one chunk
   double proxy_us_ = 0;             // that the busiest rank's network proxy needs for one chunk
-  std::vector<double> slowdown_;    // by member: how much longer its steps take beside others on its core
+  std::vector<double> slowdown_;    // by member: how much the other ranks on its core slow its steps
   std::vector<int> place_in_ring_;  // by rank: in the first ring; empty: channels go the same way
-  double turn_us_ = 0;              // until everybody on a core has had it once
+  double turn_us_ = 0;              // until every rank of a core has had a turn
   mutable std::map<std::pair<Wire, std::size_t>, Paths> paths_;
   mutable std::map<std::pair<Wire, int>, Crossing> busiest_link_;
 };

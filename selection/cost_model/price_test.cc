@@ -56,7 +56,7 @@ TEST(Price, RingAllGatherTakesAHopForEveryOtherRank) {
   }
 }
 
-// Whether all ranks are built or only those that stand for the others.
+// The price is the same whether all ranks are built or only those that stand for the others.
 TEST(Price, AFewStandForMany) {
   for (const auto algorithm : {tuttiAlgorithmRing, tuttiAlgorithmRecursive}) {
     const Machine some = Cluster(16);
@@ -86,7 +86,7 @@ TEST(Price, RanksOfANodeShareItsPort) {
   EXPECT_NEAR(all_to_all(pairs), 3600, 200);
 }
 
-// They begin together: the link carries all their first chunks before the last one's reader goes on.
+// Channels begin together: the link carries all their first chunks before the last one's reader goes on.
 TEST(Price, FirstChunksOfAllChannelsShareTheNetwork) {
   const Machine machine = Cluster(2);
   const Price price = PriceOf(tuttiAlgorithmRing, Collective::broadcast, machine);
@@ -154,7 +154,7 @@ TEST(Price, WhoSharesACoreTakesTurns) {
   type.inward.resize(8);
   const Machine machine({type}, {0}, ArrangeEvenly(8, 1), costs);
   const Price price = PriceOf(tuttiAlgorithmDirect, Collective::all_reduce, machine);
-  // Four ranks a core: everything takes four times as long, and between post and sum everybody has a turn.
+  // Four ranks a core: everything takes four times as long, and between post and sum every rank has a turn.
   EXPECT_DOUBLE_EQ(price.Microseconds(Bulk(0, 64)), 4 * 1 + 4 * 1 + 4 * 2 + 4 * 1);
 }
 

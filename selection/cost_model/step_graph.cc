@@ -15,8 +15,8 @@ bool IsSlot(const Operand& operand) {
   return operand.place == Place::from || operand.place == Place::to || operand.place == Place::post;
 }
 
-// A slot that a step fills or empties. A connection's slots are filled and emptied in one order: the k-th filled is the
-// k-th emptied.
+// A slot that a step fills or empties. A connection's slots are filled and emptied in the same order: the k-th filled
+// is the k-th emptied.
 struct Passage {
   int writer;  // member
   int reader;  // rank, as the writer sees it; kEverybody: posted
@@ -26,10 +26,10 @@ struct Passage {
 
   auto connection_key() const { return std::tie(writer, reader, channel, connection); }
 };
-constexpr int kEverybody = -1;  // in memory that all share, one slot is read by all
+constexpr int kEverybody = -1;  // in shared memory, all ranks read one slot
 constexpr int kPosts = -1;      // the connection of posted slots
 
-// The emptying side also says which of the members whom a stand-in serves it is.
+// The emptying side also records which of the members served by a stand-in it is.
 struct Arrival {
   Passage passage;
   int member;
@@ -69,7 +69,7 @@ class Builder {
     int first_step;
     const std::vector<Step>* steps;
   };
-  // What a slot is waited for.
+  // The origin of an awaited slot.
   struct Source {
     int filled_by = -1;  // step; -1: none
     int way = -1;
@@ -152,7 +152,7 @@ class Builder {
     }
   }
 
-  // Every lane goes on until it has to wait for a step that is still to come; that step wakes it.
+  // Each lane advances until it waits for a step that is not ordered yet; that step wakes it.
   void Order() {
     number_.assign(static_cast<std::size_t>(steps_), -1);
     waiting_.assign(static_cast<std::size_t>(steps_), -1);
@@ -188,7 +188,7 @@ class Builder {
     for (int lane = std::exchange(waiting_[step], -1); lane != -1; lane = next_waiting_[lane]) ready_.push_back(lane);
   }
 
-  // Of the first lane that waits for a slot; false: none does.
+  // Drops a wait of the first lane that waits for a slot; false: no lane does.
   bool ForgetAWait() {
     for (int index = 0; index < static_cast<int>(lanes_.size()); ++index) {
       if (Finished(index)) continue;
@@ -258,7 +258,7 @@ class Builder {
     return work;
   }
 
-  // A step that writes across a link several times shares it with itself.
+  // A step that writes across one link several times shares the link with itself.
   void Cross(int from, int to) {
     const auto& way = graph_.ways[WayBetween(from, to)];
     if (way.network || way.us_per_byte == 0) return;

@@ -1,5 +1,5 @@
-// The steps that an ensemble's ranks take for one chunk, in an order in which they can run, with what each waits for:
-// what pricing walks along.
+// The steps that an ensemble's ranks take for one chunk, in a runnable order and with the waits of each. Pricing walks
+// this graph.
 //
 // Thread-safety: value type.
 #pragma once
@@ -18,7 +18,7 @@ struct StepGraph {
     int node;
     int way = -1;  // index into ways; -1: same rank
   };
-  // What a step does; many steps do the same.
+  // The work of a step; many steps have the same.
   struct Work {
     int memory_operands = 0;  // of the user's buffers and scratch
     int slot_reads = 0;
@@ -46,8 +46,8 @@ struct StepGraph {
     int way;
   };
 
-  // REQUIRES: machine and ensemble have equally many ranks. Steps whose slot never comes in any order - an ensemble's
-  // stand-ins are not perfect - do not wait for it.
+  // REQUIRES: machine and ensemble have equally many ranks. A step does not wait for a slot that no order can fill: an
+  // ensemble's stand-ins are not perfect.
   StepGraph(const Machine& machine, const Ensemble& ensemble);
 
   int lanes = 0;

@@ -23,8 +23,8 @@ int SlotsRead(const StepGraph& graph) {
   return slots;
 }
 
-// Whatever is scheduled, wherever: every step is there once, behind all that it waits for, and every slot that is read
-// has been filled by somebody.
+// For every schedule on every machine: each step appears once, behind all its waits, and every slot that is read has
+// been filled.
 TEST(StepGraph, OrdersEveryStepBehindWhatItWaitsFor) {
   for (const auto& [nranks, nodes] :
        {std::pair{1, 1}, {2, 1}, {7, 1}, {16, 1}, {40, 1}, {64, 1}, {8, 2}, {12, 3}, {64, 8}}) {

@@ -1,5 +1,5 @@
-// What happens when, in virtual time: a queue of small events, earliest first. Time is counted in whole picoseconds, so
-// that what happens at once happens at one instant and a simulation is the same everywhere.
+// A queue of small events in virtual time, earliest first. Time counts whole picoseconds, so that simultaneous events
+// share one instant and a simulation gives the same result everywhere.
 //
 // Thread-safety: none; one owner.
 #pragma once
@@ -21,7 +21,7 @@ class EventQueue {
  public:
   struct Event {
     Time time;
-    std::uint32_t index;  // of what it happens to
+    std::uint32_t index;  // of the object it happens to
     std::uint32_t version : 29;
     std::uint32_t kind : 3;
     Kind What() const { return static_cast<Kind>(kind); }

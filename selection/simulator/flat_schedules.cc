@@ -81,7 +81,7 @@ class Flattener {
   }
 
  private:
-  // A read whose writer is simulated as somebody else.
+  // A read whose writer is simulated as another rank.
   struct Read {
     std::uint32_t edge;
     Name name;
@@ -197,7 +197,7 @@ class Flattener {
     return found->second;
   }
 
-  // Finds what serves reads from a rank that is simulated as another: what the stand-in fills at the same position.
+  // Connects reads from a rank that is simulated as another to what the stand-in fills at the same position.
   void Resolve(int writer, const std::vector<Read>& reads) {
     const Schedule theirs = source_(writer);
     const Schedule ours = source_(StandInFor(writer));
@@ -230,7 +230,7 @@ class Flattener {
     return static_cast<int>(found->second);
   }
 
-  // Hangs an edge on its connection, whose bytes also cross what the reader's node is reached by.
+  // Adds an edge to its connection, whose bytes also cross the resources that lead into the reader's node.
   void Join(int index) {
     FlatEdge& edge = flat_.edges_[index];
     const Name& name = names_[index];

@@ -1,6 +1,6 @@
-// The schedules of all simulated ranks in flat arrays, with every operand bound to a connection: what the simulator
-// walks over. Ranks may stand for others (fold.h): then a rank that is read from may be simulated as its
-// representative, and one connection may serve several readers.
+// The schedules of all simulated ranks in flat arrays, with every operand bound to a connection, for the simulator to
+// walk. Ranks may stand for others (fold.h): then a rank that is read from may be simulated as its representative, and
+// one connection may serve several readers.
 //
 // Thread-safety: immutable once made.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace tutti {
 
-// Nodes that do the same: one of each class is simulated.
+// Classes of nodes that behave alike: one node of each class is simulated.
 struct Folding {
   std::vector<int> class_of = {};  // by node
   std::vector<int> node_of = {};   // by class: the one that stands for it
@@ -47,7 +47,7 @@ struct FlatLane {
   std::uint32_t first_step;
   std::uint32_t steps;
   std::uint32_t chunks;  // the longest step's
-  bool awaited = false;  // another lane is after some step of it
+  bool awaited = false;  // another lane waits for one of its steps
 };
 
 // The way from a writer to its readers: usually one.
@@ -58,9 +58,9 @@ struct FlatConnection {
   std::uint32_t lane = 0;       // that fills it
   std::int32_t edge = -1;       // the first of its edges
   std::vector<int> route = {};  // resources, of the nodes that are simulated
-  double per_byte = 1;          // bytes over the links for each of data
+  double per_byte = 1;          // link bytes per data byte
   bool network = false;         // the writer does not wait for the bytes to be across
-  bool rides_along = false;     // a post in memory that all share: its bytes cross with the first reader's
+  bool rides_along = false;     // a post in shared memory: its bytes cross with the first reader's
 };
 
 // A reader's end.

@@ -81,7 +81,7 @@ void Flows::Collect(int flow) {
   collected_.push_back(flow);
 }
 
-// Everything that this instant's starts and ends can be felt by.
+// Collects all flows that this instant's starts and ends affect.
 void Flows::CollectJoined() {
   for (const int index : touched_) {
     Resource& resource = resources_[index];
@@ -115,8 +115,8 @@ void Flows::Fix(Flow& flow, double rate) {
   }
 }
 
-// Fills all flows alike; whoever reaches its peak, or a resource that is full, stays there. Shares only grow as flows
-// drop out, so the heap's entries may be late but never early.
+// Raises all flows alike; a flow stops at its peak or when one of its resources is full. Shares only grow as flows drop
+// out, so a heap entry may be too small but never too large.
 void Flows::Share() {
   std::sort(collected_.begin(), collected_.end(), [this](int a, int b) {
     return flows_[a].peak != flows_[b].peak ? flows_[a].peak < flows_[b].peak : a < b;

@@ -1,12 +1,12 @@
-// Bytes on their way over shared resources. Each flow crosses its resources at once, at one rate; resources are shared
-// max-min fairly: no flow can be faster without making one slower that is no faster than it.
+// Bytes in transit over shared resources. Each flow crosses all its resources at once, at one rate; resources are
+// shared max-min fairly: no flow can be faster without slowing one that is no faster than it.
 //
-// Bertsekas and Gallager, "Data Networks" (1992), 6.5.2: filling all flows alike until a resource is full, then the
-// rest. A start or an end is felt only through resources that cannot carry all that their flows could use, so only the
-// flows joined by such resources are shared out anew - once an instant, in Settle.
+// Bertsekas and Gallager, "Data Networks" (1992), 6.5.2: raise all flows alike until a resource is full, then the rest.
+// A start or an end has effects only through resources that cannot carry all that their flows could use. So Settle,
+// once an instant, re-shares only the flows joined by such resources.
 //
 // Thread-safety: none; one owner.
-// Invariants: rates are right after Settle; between a start or an end and Settle they are those of before.
+// Invariants: rates are right after Settle; between a start or an end and Settle they are the previous ones.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ class Flows {
   // REQUIRES: under way, and EndOf is now.
   void End(int flow);
 
-  // Shares the resources out anew after the starts and ends of this instant. The flows whose end has changed are in
-  // changed(), until the next Settle.
+  // Re-shares the resources after this instant's starts and ends. changed() lists the flows whose end has changed,
+  // until the next Settle.
   void Settle(Time now);
   bool settled() const { return started_.empty() && touched_.empty(); }
   std::span<const int> changed() const { return changed_; }
@@ -41,7 +41,7 @@ class Flows {
   std::uint32_t VersionOf(int flow) const { return flows_[flow].version; }
   double RateOf(int flow) const { return flows_[flow].rate; }  // bytes a picosecond
 
-  // Of a resource, of all flows that have ended.
+  // Bytes over a resource, of all flows that have ended.
   double BytesOver(int resource) const { return resources_[resource].bytes; }
 
  private:
@@ -53,12 +53,12 @@ class Flows {
     bool shared = false;  // out of this round: its rate is found
     double bytes = 0;
     double left = 0;  // bytes, at `since`
-    double peak = 0;  // alone
+    double peak = 0;  // rate when alone
     double rate = 0;
     Time since = 0;
     Time end = 0;
   };
-  // That a flow crosses a resource; and where the resource lists it while the flow is under way.
+  // A flow's crossing of a resource, and its place in the resource's list while the flow is under way.
   struct Use {
     int flow;
     int resource;
@@ -87,7 +87,7 @@ class Flows {
   std::vector<Use> uses_;
   std::vector<Resource> resources_;
   std::vector<int> started_, touched_, changed_;
-  // Of one round of sharing.
+  // State of one round of sharing.
   std::vector<int> collected_, tight_;
   std::vector<double> new_rates_;
   std::vector<std::pair<double, int>> by_share_;

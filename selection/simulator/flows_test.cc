@@ -54,7 +54,7 @@ TEST(Flows, WhatOneCannotUseTheOthersGet) {
   EXPECT_DOUBLE_EQ(flows.RateOf(2), 4 * kGBs);
 }
 
-// The textbook's case: a long flow over two links, one of which is shared by two more.
+// The textbook case: a long flow over two links, and two more flows that share one of them.
 TEST(Flows, AFlowHeldBackElsewhereLeavesTheRestToOthers) {
   const std::array bandwidths = {9.0, 10.0};
   Flows flows(bandwidths);
@@ -81,7 +81,7 @@ TEST(Flows, AResourceCrossedTwiceGivesHalf) {
   EXPECT_DOUBLE_EQ(flows.RateOf(0), 5 * kGBs);
 }
 
-// What defines max-min fairness: each flow is at its peak, or crosses a full resource on which nobody is faster.
+// The definition of max-min fairness: each flow is at its peak, or crosses a full resource on which no flow is faster.
 TEST(Flows, AreMaxMinFairAfterAnyStartsAndEnds) {
   std::mt19937 random(7);
   constexpr int kResources = 6;

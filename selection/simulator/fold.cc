@@ -74,7 +74,7 @@ Folding ByKey(const std::vector<Key>& keys) {
 
 Folding OneForAll(int nodes) { return {std::vector<int>(static_cast<std::size_t>(nodes), 0), {0}}; }
 
-// By where the nodes' members stand in the trees: its ranks, or, in trees of nodes, itself.
+// Classes by the places of the nodes' members in the trees: their ranks or, in trees of nodes, the nodes themselves.
 Folding FoldTree(const std::vector<std::vector<int>>& members_of, int members) {
   const TreeStandings standings(members);
   std::vector<std::vector<Standings>> keys;
@@ -96,7 +96,7 @@ bool Even(const Arrangement& arrangement) {
                      [&](const auto& ranks) { return ranks.size() == arrangement.ranks_on.front().size(); });
 }
 
-// Partners by exclusive-or keep their place on the node only then.
+// Only then do partners by exclusive-or keep their place on the node.
 bool PowersOfTwo(const Arrangement& arrangement) {
   return std::has_single_bit(static_cast<unsigned>(arrangement.nranks())) &&
          std::has_single_bit(static_cast<unsigned>(arrangement.nodes()));
@@ -112,8 +112,8 @@ std::optional<Folding> Fold(tuttiAlgorithm_t algorithm, Collective collective, c
   if (collective == Collective::all_reduce && algorithm == tuttiAlgorithmTwoLevelTree) {
     return FoldTree(Themselves(arrangement.nodes()), arrangement.nodes());
   }
-  // Nodes exchange in turns, each with another partner: no node does what its neighbour does. (An ensemble takes it for
-  // a rotation even so, which does for a price.)
+  // Nodes exchange in turns, each with another partner: no node does the same as its neighbour. (An ensemble still
+  // treats it as a rotation, which is good enough for a price.)
   if (collective == Collective::all_to_all && algorithm == tuttiAlgorithmTwoLevel) return std::nullopt;
   switch (SymmetryOf(algorithm, collective)) {
     case Symmetry::rotation: return OneForAll(arrangement.nodes());

@@ -1,10 +1,10 @@
-// Which nodes do the same, so that one of each kind can stand for all: how a simulation reaches tens of thousands of
-// ranks (flat_schedules.h says what is done with it).
+// Finds nodes that behave alike, so that one of each kind stands for all: this is how a simulation reaches tens of
+// thousands of ranks (flat_schedules.h uses the result).
 //
-//   - What is symmetric (SymmetryOf) looks the same from every node: one stands for all.
-//   - Of trees, those nodes are alike whose ranks stand at the same heights and depths in both trees. Where a tree is
-//     ragged, a stand-in's neighbours are not exactly everybody's, so this is an approximation; fold_test.cc says how
-//     close.
+//   - A symmetric algorithm (SymmetryOf) looks the same from every node: one stands for all.
+//   - In trees, nodes are alike if their ranks stand at the same heights and depths in both trees. In a ragged tree, a
+//     stand-in's neighbours are not exactly those of the nodes it stands for, so this is an approximation;
+//     fold_test.cc says how close.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace tutti {
 
-// nullopt: no symmetry is known, every rank has to be simulated.
+// nullopt: no symmetry is known, so every rank has to be simulated.
 std::optional<Folding> Fold(tuttiAlgorithm_t algorithm, Collective collective, const Arrangement& arrangement);
 
 }  // namespace tutti

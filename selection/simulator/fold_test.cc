@@ -41,7 +41,7 @@ TEST_P(Folded, RingsAreTheFullOnes) {
   }
 }
 
-// Everything whose symmetry is known, as far as it has a form.
+// Every algorithm whose symmetry is known, for the collectives that it supports.
 TEST_P(Folded, WhatIsSymmetricIsTheFullOne) {
   const int nranks = GetParam().nodes * GetParam().ranks;
   int tried = 0;
@@ -82,7 +82,7 @@ TEST(Fold, KnowsWhatHasNoSymmetry) {
   EXPECT_FALSE(Fold(tuttiAlgorithmRing, Collective::all_reduce, ArrangeEvenly(7, 2)).has_value());
 }
 
-// What the folding is for: it does not grow with the machine.
+// The number of stand-ins does not grow with the machine.
 TEST(Fold, NeedsFewStandInsForManyRanks) {
   const Arrangement large = ArrangeEvenly(24'576, 3'072);
   EXPECT_EQ(Fold(tuttiAlgorithmRing, Collective::all_reduce, large)->classes(), 1);

@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-// Everything that the ranks of the fullest node read and write.
+// Bytes that the ranks of the fullest node read and write.
 double Footprint(const Machine& machine, Collective collective, const Extents& extents) {
   const auto sum = static_cast<double>(std::accumulate(extents.length.begin(), extents.length.end(), std::size_t{0}));
   const auto longest = static_cast<double>(*std::max_element(extents.length.begin(), extents.length.end()));
@@ -48,7 +48,7 @@ SimulationResult Simulate(const Machine& machine, const SimulatedCall& call, con
                           Timeline* timeline) {
   const auto source = [&](int rank) { return ScheduleOf(machine, call, rank); };
   Extents extents = UniformExtents(call.collective, machine.nranks(), source(0).blocks, call.bytes);
-  // A node stands for others whatever blocks they begin with, so all blocks are as long as the longest.
+  // A node stands for others whatever their blocks, so all blocks are as long as the longest.
   if (folding != nullptr) {
     std::fill(extents.length.begin(), extents.length.end(),
               *std::max_element(extents.length.begin(), extents.length.end()));

@@ -1,5 +1,5 @@
-// Runs all ranks' schedules - the very ones that executors run - over a machine in virtual time. The model is described
-// in machine.h and docs/simulator.md; slots, their number, chunks and lanes are as executors/host has them.
+// Runs all ranks' schedules - the very ones that executors run - over a machine in virtual time. machine.h and
+// docs/simulator.md describe the model; slots, their number, chunks and lanes are as in executors/host.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -42,14 +42,14 @@ struct Timeline {
 
 struct SimulationResult {
   double duration_us = 0;
-  // Over each resource of the machine, flags included; 0 on nodes for which another one stands.
+  // Bytes over each resource of the machine, flags included; 0 on nodes that another node stands for.
   std::vector<double> bytes_over = {};
   std::size_t steps = 0;  // done by all simulated ranks
-  // Of a resource, while the operation runs; 0 .. 1.
+  // A resource's utilisation while the operation runs; 0 .. 1.
   double Utilisation(const Machine& machine, int resource) const;
 };
 
-// What is run, where. Every rank's blocks have the same lengths, and `source` gives the schedule of each rank.
+// The schedules to run, and the machine. All ranks' blocks have the same lengths; `source` gives a rank's schedule.
 struct SimulationInput {
   const Machine& machine;
   FlatSchedules::Source source;
@@ -61,7 +61,7 @@ struct SimulationInput {
   double footprint_bytes = 0;        // that a node's ranks touch together, see Costs::executor_bandwidth
 };
 
-// Throws if the schedules cannot end (and says who waits).
+// Throws, naming a lane that waits, if the schedules cannot end.
 SimulationResult Simulate(const SimulationInput& input);
 
 // A collective of `bytes` (as in UniformExtents) by an algorithm.
@@ -75,7 +75,7 @@ struct SimulatedCall {
   int depth = 0;
   const std::vector<Schedule>* program = nullptr;  // tuttiAlgorithmProgram: all ranks' schedules
 };
-// What a rank does in it. REQUIRES: a program, or Supports(algorithm, collective, machine.nranks()).
+// The rank's schedule in the call. REQUIRES: a program, or Supports(algorithm, collective, machine.nranks()).
 Schedule ScheduleOf(const Machine& machine, const SimulatedCall& call, int rank);
 // REQUIRES: as above.
 SimulationResult Simulate(const Machine& machine, const SimulatedCall& call, const Folding* folding = nullptr,

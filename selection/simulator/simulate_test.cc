@@ -137,7 +137,7 @@ TEST(Simulate, RefusesAReadThatNobodyServes) {
   EXPECT_THROW(DurationOf(machine, ranks, 100, kBulk), Error);
 }
 
-// On the host: two ranks on one core, the second gets it when the first has passed it on.
+// On the host, two ranks share one core; the second runs when the first has passed the core on.
 TEST(Simulate, RanksOfACoreTakeTurns) {
   Costs costs = FreeCosts();
   costs.cores = 1;
@@ -202,7 +202,7 @@ std::vector<Kind> EveryKind() {
 }
 class Kinds : public testing::TestWithParam<Kind> {};
 
-// Bytes that all ranks' schedules write into slots, post or not.
+// Bytes that all ranks' schedules write into slots, posts included.
 double BytesWritten(const Machine& machine, const SimulatedCall& call) {
   double bytes = 0;
   for (int rank = 0; rank < machine.nranks(); ++rank) {
@@ -256,7 +256,7 @@ TEST_P(Kinds, AreFasterOnFasterLinksAndTheSameEachTime) {
   }
 }
 
-// Shared cores change when things happen, not what.
+// Shared cores change when things happen, not what happens.
 TEST_P(Kinds, EndOnSharedCores) {
   Costs costs = FreeCosts();
   costs.cores = 2;

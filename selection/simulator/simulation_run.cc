@@ -151,7 +151,7 @@ bool SimulationRun::Ready(std::uint32_t number) {
   }
   const auto afters = schedules_.Afters(step);
   for (std::size_t i = 0; i < afters.size(); i += 2) {
-    // A lane that skips the step has done it when it is past it.
+    // A lane that skips the step has done it once it is past it.
     FindStep(flat.first_lane + afters[i]);
     const Lane& other = lanes_[flat.first_lane + afters[i]];
     if (std::pair(other.chunk, other.step) <= std::pair(lane.chunk, afters[i + 1])) return false;
@@ -237,7 +237,7 @@ void SimulationRun::Post(std::uint32_t c) {
   StartFlow(c, waiting_[std::size_t{c} * depth_ + connection.sent % depth_], kInfinity);
 }
 
-// When the rank's proxy is through with one more slot.
+// Returns when the rank's proxy is done with one more slot.
 Time SimulationRun::PassProxy(int rank) {
   Time& free = proxies_[static_cast<std::size_t>(rank)];
   free = std::max(free, now_) + message_time_;
@@ -284,7 +284,7 @@ void SimulationRun::EndStep(std::uint32_t number) {
   }
 }
 
-// An idle core goes round its ranks, a yield each. Finds who can move when it comes by.
+// An idle core visits its ranks in turn, one yield each. Finds the first rank that can move when the core reaches it.
 void SimulationRun::PlanTurn(std::uint32_t index) {
   Core& core = cores_[index];
   const std::size_t n = core.ranks.size();

@@ -25,7 +25,7 @@ class SimulationRun {
     step_ends,       // of a lane
     flow_ends,       // of a connection
     slot_arrives,    // at an edge
-    slot_is_free,    // at an edge: its writer knows that it has been emptied
+    slot_is_free,    // at an edge: its writer sees that it was emptied
     turn_begins,     // on a core
     slot_is_posted,  // of a connection over the network
     lane_begins,
@@ -35,7 +35,7 @@ class SimulationRun {
     std::uint32_t chunk = 0;
     std::uint32_t step = 0;
     std::uint32_t crossing = 0;  // flows that the step waits for
-    std::int32_t core = -1;      // that it shares with others; -1: it has its own
+    std::int32_t core = -1;      // the core that it shares; -1: it has its own executor
     bool busy = false;
     Time began = 0;
   };
@@ -46,7 +46,7 @@ class SimulationRun {
   };
   struct Connection {
     std::uint32_t filled = 0;
-    // Over the network, slots that were ever: filled (their sizes are in waiting_), seen by the proxy, across.
+    // Over the network, totals of slots: filled (their sizes are in waiting_), seen by the proxy, across.
     std::uint32_t queued = 0;
     std::uint32_t posted = 0;
     std::uint32_t sent = 0;
@@ -60,7 +60,7 @@ class SimulationRun {
       std::uint32_t next = 0;  // lane to look at first
     };
     std::vector<Rank> ranks = {};
-    std::size_t turn = 0;  // whose turn it is at `since`, if nobody can move
+    std::size_t turn = 0;  // the rank whose turn it is at `since`, if none can move
     Time since = 0;
     bool busy = false;
     std::uint32_t version = 0;  // of the turn that is planned
@@ -95,7 +95,7 @@ class SimulationRun {
   const Time step_time_;
   const Time yield_time_;
   const Time message_time_;
-  Flows flows_;  // flow c is what crosses for connection c
+  Flows flows_;  // flow c carries connection c
   EventQueue<What> events_;
   Time now_;
   std::vector<Lane> lanes_;

@@ -46,7 +46,7 @@ Calibration ParseCalibration(const std::string& text, const std::string& name, i
   const auto root = document.root();
   root.Whole(kFormat, kVersion, kVersion);
   Calibration calibration{name, HostCostsFromJson(root.At(kCosts))};
-  // The ranks of this job may share fewer cores than were there when it was measured.
+  // The ranks of this job may share fewer cores than the measured ones did.
   calibration.costs.costs.cores = cores;
   if (!root.Has(kTables)) return calibration;
   for (const auto& table : root.List(kTables)) calibration.tables.push_back(table.Spelled());
@@ -63,7 +63,7 @@ std::string ToJson(const Calibration& calibration) {
 }
 
 bool Calibration::TableFor(const Conditions& conditions, SelectionTable& table) const {
-  // What was measured holds for free choices by one thread a rank.
+  // Measurements hold for free choices, with one thread a rank.
   const Forced& forced = conditions.forced;
   bool free = forced.channels == 0 && forced.chunk_bytes == 0 && !forced.wire && !conditions.deterministic &&
               conditions.threads == 1;

@@ -1,5 +1,5 @@
-// What `tutti calibrate` measured on a machine and later runs load: the machine's constants, and for some numbers of
-// ranks which plan was the fastest.
+// Results of `tutti calibrate` on a machine, which later runs load: the machine's constants, and for some numbers of
+// ranks the fastest plan.
 //
 // Thread-safety: value type; functions read files only.
 #pragma once
@@ -17,7 +17,7 @@ struct Calibration {
   HostCosts costs;
   std::vector<std::string> tables = {};  // SelectionTable::ToJson, one for each number of ranks
 
-  // Fills `table` with what was measured under such conditions. False: nothing was.
+  // Fills `table` with the measurements under such conditions. False: there are none.
   bool TableFor(const Conditions& conditions, SelectionTable& table) const;
 };
 

@@ -16,16 +16,16 @@ namespace {
 
 // Sizes that are priced: powers of two; between them times are smooth.
 constexpr std::size_t kLargestPriced = std::size_t{1} << 32;
-// A change of plan must be worth it: predictions are no better than this.
+// A change of plan must be predicted to gain this much: predictions are no more accurate.
 constexpr double kWorthChanging = 0.97;
-// Of ways that differ by less the one with the fewest pieces is taken: each is a chance to wait.
+// Among plans that differ by less, the one with the fewest pieces is taken: each piece is a chance to wait.
 constexpr double kAlike = 1.15;
 // Breakpoints are found to a sixteenth of their size.
 constexpr std::size_t kBreakpointParts = 16;
-// What a pairwise exchange is priced at: nobody knows, and the plan must not depend on it.
+// The size at which a pairwise exchange is priced: its lengths are unknown, and the plan must not depend on them.
 constexpr std::size_t kPairwiseBytes = 64 * 1024;
 
-// Chunks of all channels, of blocks of `block` bytes.
+// Number of chunks of all channels, for blocks of `block` bytes.
 std::size_t Pieces(const Candidate& way, const Price& price, std::size_t block) {
   const auto channels = static_cast<std::size_t>(way.channels * price.unit_channels());
   const std::size_t share = (block + channels - 1) / channels;
@@ -101,8 +101,8 @@ std::vector<Priced> Pricing::Compare(const Kind& kind, std::size_t bytes) {
   return all;
 }
 
-// The best of this size, if it differs from `incumbent` by enough to change, does with fewer pieces, or that one's
-// slots are too short.
+// The best candidate of this size, if it beats `incumbent` by enough, does with fewer pieces, or the incumbent's slots
+// are too short.
 std::optional<Priced> Pricing::Better(const Candidate& incumbent, const Kind& kind, std::size_t bytes) {
   Priced best = Compare(kind, bytes).front();
   if (best.candidate == incumbent) return std::nullopt;
@@ -143,7 +143,7 @@ std::vector<TableEntry> Pricing::MakeRow(const Kind& kind) {
 void Pricing::Complete(SelectionTable& table, int threads) {
   const auto& kinds = AllKinds();
   std::vector<std::vector<TableEntry>> rows(kinds.size());
-  // Kinds of one collective share prices, so whoever takes a collective prices all of its kinds.
+  // Kinds of one collective share prices, so the thread that takes a collective prices all of its kinds.
   std::atomic<int> next{0};
   std::mutex failing;
   std::exception_ptr failure;
@@ -169,7 +169,7 @@ void Pricing::Complete(SelectionTable& table, int threads) {
       }));
     }
   } catch (const std::system_error&) {
-    // No more threads are to be had: those that there are do it all.
+    // No more threads are available: the existing ones do all the work.
   }
   price_collectives(*this);
   for (auto& helper : helpers) helper.join();

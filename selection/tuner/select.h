@@ -16,14 +16,14 @@ namespace tutti {
 // An algorithm and, if it may serve, the best way to move the data by it.
 struct Priced {
   tuttiAlgorithm_t algorithm = tuttiAlgorithmNone;
-  std::string why_not = {};  // not empty: out of the question, and nothing else is known
+  std::string why_not = {};  // not empty: impossible, and the other members are unset
   Candidate candidate = {};
   double us = 0;
 };
 
 class Pricing {
  public:
-  // Both outlive it. REQUIRES: they have equally many ranks.
+  // Both arguments outlive this. REQUIRES: they have equally many ranks.
   Pricing(const Machine& machine, const Conditions& conditions) : machine_(machine), conditions_(conditions) {}
 
   // One candidate. REQUIRES: its algorithm may serve.
@@ -32,7 +32,7 @@ class Pricing {
   std::vector<Priced> Compare(const Kind& kind, std::size_t bytes);
   // The row of one kind.
   std::vector<TableEntry> MakeRow(const Kind& kind);
-  // Rows that `table` has already stay. So many threads share the work.
+  // Keeps rows that `table` already has. `threads` threads share the work.
   void Complete(SelectionTable& table, int threads = 1);
 
  private:

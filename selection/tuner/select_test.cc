@@ -36,7 +36,7 @@ std::size_t CapacityOf(Wire wire) {
   return wire == Wire::line ? kLineShape.capacity : wire == Wire::inlined ? kInlineShape.capacity : kCapacity;
 }
 
-// Whatever is asked, the answer can be built and fits its slots.
+// For any question, the plan can be built and fits its slots.
 TEST(Select, AlwaysAnswersWithSomethingThatWorks) {
   for (const int nranks : {1, 2, 3, 8, 20, 65}) {
     for (const int forced : {0, 1, 2, 3, 4, 5, 6, 7, 8}) {
@@ -70,7 +70,7 @@ TEST(Select, AlwaysAnswersWithSomethingThatWorks) {
   }
 }
 
-// What a buffer is cut into, and what a rank's block is, decides which wire carries it.
+// The pieces of a buffer, and the size of a rank's block, decide which wire carries it.
 TEST(Select, ProgramsServeTheirCollective) {
   const Program program = ReadProgram("algorithms/msccl/testdata/ring_all_gather.xml");
   EXPECT_EQ(program.ranks.front().pieces(), 2);
@@ -185,7 +185,7 @@ TEST(Select, RanksThatShareACoreTakeShorterChunks) {
   }
 }
 
-// Slots that refer bound no chunk, but lengths still have 32 bits; and a GPU has room for so many lanes.
+// Slots that refer do not bound chunks, but 32-bit lengths do; and a GPU has room for only some lanes.
 TEST(Select, GpusBoundChunksAndChannels) {
   Conditions conditions = On(2);
   conditions.threads = 0;

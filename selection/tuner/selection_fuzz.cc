@@ -1,5 +1,5 @@
 // libFuzzer target. Selection tables and calibrations: any text either gives a consistent table or is refused. A table
-// that was read is written and read again, and is the same.
+// that was read is written and read again, and must be the same.
 #include <cstddef>
 #include <cstdint>
 #include <string>

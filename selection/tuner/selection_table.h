@@ -1,5 +1,5 @@
-// Which candidate serves which size: one list of breakpoints for each kind of call. Computed once (select.h), shipped
-// to all ranks, looked up ever after; exported, edited and loaded as JSON.
+// Which candidate serves which size: one list of breakpoints for each kind of call. Computed once (select.h), sent to
+// all ranks, and only looked up afterwards; exported, edited and loaded as JSON.
 //
 // Thread-safety: value type; const members from any thread.
 #pragma once
@@ -30,12 +30,12 @@ class SelectionTable {
   // REQUIRES: Has(kind).
   const TableEntry& At(const Kind& kind, std::size_t bytes) const;
 
-  // Only rows that are there.
+  // Writes only the rows that are set.
   std::string ToJson(const Conditions& conditions) const;
-  // Is it a table for that many ranks and nodes? Throws tuttiInvalidArgument if it does not say.
+  // Whether it is a table for that many ranks and nodes. Throws tuttiInvalidArgument if the text lacks these numbers.
   static bool IsFor(const std::string& text, const std::string& name, const Conditions& conditions);
-  // Throws tuttiInvalidArgument with `name`, the row and the reason if it is malformed, is
-  // for other numbers of ranks or nodes, or names a candidate that cannot serve.
+  // Throws tuttiInvalidArgument with `name`, the row and the reason if it is malformed, is for other numbers of ranks
+  // or nodes, or names a candidate that cannot serve.
   static SelectionTable FromJson(const std::string& text, const std::string& name, const Conditions& conditions);
 
   friend bool operator==(const SelectionTable&, const SelectionTable&) = default;

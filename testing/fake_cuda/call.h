@@ -1,4 +1,4 @@
-// How an entry point of the stand-in answers: its work says Fail, the caller gets a code.
+// How entry points of the stand-in return errors: their work calls Fail, and the caller gets a code.
 //
 // Thread-safety: all of it.
 #pragma once
@@ -19,11 +19,11 @@ inline void Require(bool holds, CUresult otherwise) {
   if (!holds) Fail(otherwise);
 }
 
-// The driver is initialized, this is not a forked child of the process that did it, nor a host function of a stream.
+// Fails unless the driver is initialized, by this process and not its parent, and no host function runs in this thread.
 void RequireUsable();
 void SetInitialized();
 
-// While it lives, this thread runs a host function, from which the driver must not be called.
+// While it lives, this thread runs a host function, which must not call the driver.
 class InHostFunction {
  public:
   InHostFunction();

@@ -1,4 +1,4 @@
-// Contexts: which device a thread talks to.
+// Contexts: the device that each thread uses.
 #include <cstdint>
 #include <mutex>
 #include <set>
@@ -12,7 +12,7 @@
 namespace tutti::standin {
 namespace {
 
-// A context's handle is its device's number moved out of the way of null.
+// A context's handle is its device's number, offset so that it is never null.
 constexpr std::uintptr_t kFirstContext = 0x40;
 
 thread_local std::vector<CUcontext> current;  // the top is last; null may have been set
@@ -62,8 +62,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   });
 }
 
-// What was made in the context stays, but for access to peers: the stand-in does not tell a forgotten stream from one
-// in use elsewhere.
+// Everything made in the context stays, except access to peers: the stand-in cannot tell a forgotten stream from one in
+// use elsewhere.
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
   return Answer([&] {
     Require(device >= 0 && device < TheEnvironment().devices, CUDA_ERROR_INVALID_DEVICE);

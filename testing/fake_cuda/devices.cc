@@ -60,7 +60,7 @@ int Attribute(CUdevice_attribute attribute, CUdevice device) {
   }
   Require(attribute > 0 && attribute < CU_DEVICE_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
   const auto found = values.find(attribute);
-  return found == values.end() ? 0 : found->second;  // what it does not know it cannot do
+  return found == values.end() ? 0 : found->second;  // unknown attributes are unsupported
 }
 
 CUuuid Uuid(CUdevice device) {

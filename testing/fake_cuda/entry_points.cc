@@ -1,4 +1,4 @@
-// The driver's own way to look a function up.
+// The driver's own function lookup.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -8,7 +8,7 @@
 
 using namespace tutti::standin;  // NOLINT: what follows is the driver's interface, in no namespace
 
-// The newest of the name, as the header that we are compiled with has it; the version asked for does not matter.
+// Returns the newest version of the name in the header that we compile with; ignores the requested version.
 CUresult cuGetProcAddress(const char* symbol, void** function, int /*version*/, cuuint64_t /*flags*/,
                           CUdriverProcAddressQueryResult* found) {
   return AnswerUninitialized([&] {

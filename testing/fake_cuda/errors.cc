@@ -1,4 +1,4 @@
-// Names of the codes that the stand-in gives.
+// Names of the codes that the stand-in returns.
 #include <cuda.h>
 
 #include <algorithm>

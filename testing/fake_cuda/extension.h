@@ -1,9 +1,9 @@
-// What the stand-in's driver offers beside the driver's interface.
+// Functions that the stand-in's driver offers besides the driver's interface.
 #pragma once
 
 #include <cuda.h>
 
 #include <functional>
 
-// Does host work in the stream's turn. Unlike a host function's, it may be captured with all that it holds.
+// Does host work in stream order. Unlike a host function, it may be captured, with everything it holds.
 extern "C" CUresult standinEnqueue(CUstream stream, const std::function<void()>& work);

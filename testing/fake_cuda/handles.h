@@ -1,6 +1,6 @@
-// Things that callers know by a handle.
+// Objects that callers refer to by a handle.
 //
-// A handle is never given out twice, whatever its kind: one that was destroyed, or is of another kind, is found out.
+// A handle is never reused, whatever its kind, so one that was destroyed or is of another kind is detected.
 // Thread-safety: all of it.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace tutti::standin {
 
-// Above the handles with a meaning of their own (streams 0, 1 and 2), and no address of anything.
+// Above the handles with a meaning of their own (streams 0, 1 and 2), and never a valid address.
 inline std::uintptr_t NextHandle() {
   static std::atomic<std::uintptr_t> next{0x100};
   return next.fetch_add(0x10);
@@ -58,7 +58,7 @@ class HandleTable {
   std::map<Handle, std::shared_ptr<Thing>> things_;
 };
 
-// A table of the process. It is never destroyed: threads of streams may outlive main.
+// A table for the process, never destroyed, because threads of streams may outlive main.
 template <class Handle, class Thing>
 HandleTable<Handle, Thing>& Handles() {
   static auto* table = new HandleTable<Handle, Thing>;

@@ -1,5 +1,5 @@
-// The layout of what crosses the C boundary, as programs that are already compiled have it. Structs grow at their ends
-// only, and their `size` says how far; enumerators keep their numbers.
+// The ABI layout that already compiled programs depend on. Structs grow only at their ends, and their `size` says how
+// far; enumerators keep their numbers.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What a communicator tells of its work, and memory that peers reach directly.
+// Counters and descriptions of a communicator's work, and memory that peers access directly.
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -29,7 +29,7 @@ std::uint64_t Total(const uint64_t (&bytes)[TUTTI_COUNTED_TRANSPORTS][TUTTI_COUN
 }
 
 TEST(Counters, FollowTheAlgorithmsFormula) {
-  // Divides by ranks, chunks and lines: no rank has more than another.
+  // Divisible by ranks, chunks and lines, so every rank has the same share.
   constexpr std::size_t kCount = 3 * 4 * 5 * 1024;
   for (const int ranks : {2, 3, 4, 5}) {
     RunRanks(ranks, [](Rank& self) {
@@ -111,7 +111,7 @@ TEST(Counters, OlderStructsGetWhatTheyHaveRoomFor) {
   });
 }
 
-// Which forms each algorithm has is told in docs/adding-an-algorithm.md; where it has none, the selector's choice runs.
+// docs/adding-an-algorithm.md lists the forms of each algorithm. Without a form, the selector's choice runs.
 TEST(Description, ForcedAlgorithmsRunWhereTheyHaveAForm) {
   using Form = std::pair<const char*, std::function<tuttiResult_t(tuttiComm_t, float*, float*)>>;
   const auto f = tuttiFloat32;
@@ -201,7 +201,7 @@ TEST(Memory, IsAlignedAndZeroed) {
   });
 }
 
-// Windows begin at another place of another allocation on each rank, and may be gone when the next call comes.
+// Each rank's window starts at a different offset in its own allocation, and may be gone by the next call.
 TEST(Memory, WindowsOfDifferentPlacesComeAndGo) {
   RunRanks(3, [](Rank& self) {
     const auto comm = self.Join();
@@ -212,7 +212,7 @@ TEST(Memory, WindowsOfDifferentPlacesComeAndGo) {
     auto* data = reinterpret_cast<float*>(static_cast<char*>(memory) + offset);
     for (int round = 0; round < 3; ++round) {
       tuttiWindow_t window = nullptr;
-      // All of the data, or only the first half: then calls go other ways.
+      // All of the data, or only the first half: then calls take other paths.
       const std::size_t bytes = (round == 1 ? kCount / 2 : kCount) * sizeof(float);
       ASSERT_TRUE(Ok(tuttiCommWindowRegister(comm, data, bytes, &window, TUTTI_WIN_DEFAULT)));
       for (const bool registered : {true, false}) {

@@ -1,5 +1,5 @@
-// Arguments that are wrong on their own: refused at once with tuttiInvalidArgument and a message that names the
-// argument. Nothing was sent, so the communicator works on, and no other rank waits for anything.
+// Arguments that are wrong on their own: the call fails at once with tuttiInvalidArgument and a message that names the
+// argument. It sends nothing, so the communicator stays usable and no other rank waits.
 #include <array>
 #include <cstdint>
 #include <functional>

@@ -1,9 +1,9 @@
-/* That C callers compile the header as C99, with every warning, and get a library that works. */
+/* C callers compile the header as C99, with every warning, and get a library that works. */
 #include "tutti/tutti.h"
 
 #include <stdio.h>
 
-/* All ranks of one process: the least that needs nothing but this program. Called by the suite. */
+/* Runs all ranks in one process, so that it needs only this program. The suite calls it. */
 int TuttiFromC99(void);
 int TuttiFromC99(void) {
   enum { kRanks = 3 };

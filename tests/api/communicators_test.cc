@@ -1,4 +1,4 @@
-// How communicators come to be, part, and describe themselves: all ways to join, non-blocking ones, Split, configs.
+// Communicators: all ways to join, non-blocking ones, Split, configs, and how they describe themselves.
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -14,7 +14,7 @@ extern "C" int TuttiFromC99(void);
 namespace tutti::testing {
 namespace {
 
-// The sum of everybody's `value`.
+// The sum of all ranks' `value`.
 double Sum(tuttiComm_t comm, double value) {
   EXPECT_TRUE(Ok(tuttiAllReduce(&value, &value, 1, tuttiFloat64, tuttiSum, comm, nullptr)));
   return value;
@@ -139,7 +139,7 @@ TEST(Split, ByColorAndKey) {
     RunRanks(6,
              [](Rank& self) {
                const auto world = self.Join();
-               // Rank 5 belongs nowhere; the others split in even and odd, in reverse order.
+               // Rank 5 joins no part; the others split into even and odd ranks, in reverse order.
                const int color = self.rank() == 5 ? TUTTI_SPLIT_NOCOLOR : self.rank() % 2;
                Comm part;
                ASSERT_TRUE(Ok(tuttiCommSplit(world, color, -self.rank(), part.address(), nullptr)));
@@ -149,7 +149,7 @@ TEST(Split, ByColorAndKey) {
                  EXPECT_EQ(SizeOf(part), color == 0 ? 3 : 2);
                  EXPECT_EQ(RankIn(part), color == 0 ? (4 - self.rank()) / 2 : (3 - self.rank()) / 2);
                  EXPECT_EQ(Sum(part, self.rank()), color == 0 ? 6 : 4);
-                 // Once more, into single ranks, with equal keys.
+                 // Splits again, into single ranks, with equal keys.
                  Comm alone;
                  ASSERT_TRUE(Ok(tuttiCommSplit(part, RankIn(part), 0, alone.address(), nullptr)));
                  EXPECT_EQ(SizeOf(alone), 1);
@@ -196,7 +196,7 @@ TEST(Split, WithAConfigOfItsOwn) {
 
 TEST(Config, OlderAndNewerStructs) {
   RunAlone([] {
-    // As an application built with an earlier header has it: it ends after `channels`, and what follows is not ours.
+    // As built with an earlier header: it ends after `channels`, and the bytes after it are the application's.
     struct Older {
       size_t size;
       unsigned int magic, version;
@@ -204,7 +204,7 @@ TEST(Config, OlderAndNewerStructs) {
       unsigned char beyond[64];
     } older{offsetof(Older, beyond), TUTTI_CONFIG_MAGIC, TUTTI_VERSION_CODE, TUTTI_CONFIG_UNDEF_INT, 2, {}};
     std::memset(older.beyond, 0x77, sizeof older.beyond);
-    // With a field that this library does not know.
+    // Has a field that this library does not know.
     struct Newer {
       tuttiConfig_t known;
       int unknown[4];

@@ -1,5 +1,5 @@
-// Control calls (splits, growth, windows) in which one rank makes another call, or fails by itself: all ranks hear of
-// it at once, and why.
+// Control calls (splits, growth, windows) in which one rank makes another call or fails by itself: all ranks get the
+// error at once, with the reason.
 #include <sys/resource.h>
 
 #include <cstdlib>
@@ -10,13 +10,13 @@
 namespace tutti::testing {
 namespace {
 
-// Less than any time-out, so that no rank hears of it by the clock.
+// Below all timeouts, so no rank gets the error by timeout.
 constexpr std::chrono::seconds kLimit{30};
 
 struct ControlCall {
   std::string name;  // in messages
   std::function<tuttiResult_t(tuttiComm_t)> make;
-  bool waits = true;  // for the others
+  bool waits = true;  // whether it waits for the other ranks
 };
 
 void* Allocated() {
@@ -52,7 +52,7 @@ std::vector<ControlCall> ControlCalls(tuttiWindow_t window) {
 struct Pair {
   std::size_t usual, odd;
 };
-// Pairs of different calls. The first waits for the other ranks.
+// Pairs of different calls; the first call of each waits for the other ranks.
 std::vector<Pair> Pairs() {
   std::vector<Pair> pairs;
   const auto calls = ControlCalls(nullptr);
@@ -105,13 +105,13 @@ INSTANTIATE_TEST_SUITE_P(Of, ControlCallsDiffer, ::testing::ValuesIn(Pairs()), [
   return calls[info.param.usual].name + "_beside_" + calls[info.param.odd].name;
 });
 
-// No descriptor can be opened from now on.
+// From now on, this process can open no descriptor.
 void TakeDescriptors() {
   const rlimit none{3, 3};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
 }
 
-// Rank 1 leads a part of its own, for which it cannot open a rendezvous.
+// The unlucky rank leads its own part, but cannot open a rendezvous for it.
 TEST(ControlCallFails, InASplitOnOneRankAndAllAreTold) {
   for (const int unlucky : {0, 1}) {
     RunRanks(

@@ -1,4 +1,4 @@
-// Calls that are collected, queued, or run beside each other.
+// Grouped, queued and concurrent calls.
 #include <unistd.h>
 
 #include <array>
@@ -79,7 +79,7 @@ TEST(Groups, NestAndRunAtTheOutermostEnd) {
   });
 }
 
-// Everybody to everybody, oneself too, in an order that would stand still if messages waited for each other.
+// Every rank sends to every rank, itself included, in an order that would deadlock if messages waited for each other.
 TEST(Groups, MessagesInAnyOrder) {
   for (const bool threads : {false, true}) {
     for (const std::size_t count : {1, 100, 50'000}) {
@@ -153,7 +153,7 @@ TEST(Groups, AMessageToOneselfNeedsItsReceive) {
   });
 }
 
-// Two communicators in opposite orders on the two ranks: a group does not care.
+// Two communicators in opposite orders on the two ranks: a group does not depend on the order.
 TEST(Groups, SeveralCommunicatorsCannotBlockEachOther) {
   RunRanks(2, [](Rank& self) {
     const auto first = self.Join(nullptr, 0), second = self.Join(nullptr, 1);
@@ -194,7 +194,7 @@ TEST(Streams, DoNotWaitForOtherRanks) {
       ASSERT_TRUE(Ok(tuttiAllReduce(&value, &value, 1, kF, tuttiSum, comm, stream)));
       EXPECT_EQ(tuttiStreamQuery(stream), tuttiInProgress);
     }
-    self.Meet();  // only now the other rank comes
+    self.Meet();  // the other rank calls only now
     if (self.rank() == 1) {
       ASSERT_TRUE(Ok(tuttiAllReduce(&value, &value, 1, kF, tuttiSum, comm, stream)));
     }
@@ -248,7 +248,7 @@ TEST(Streams, FinalizeAndDestroyWaitForWhatIsQueued) {
       ASSERT_TRUE(Ok(tuttiAllReduce(data.data(), data.data(), data.size(), kF, tuttiSum, comm, stream)));
     ASSERT_TRUE(Ok(tuttiCommFinalize(comm)));
     EXPECT_EQ(data.back(), 32);
-    // Not Query: the stream's thread may be about to say that it is done.
+    // Not Query: the stream's thread may not have marked it done yet.
     EXPECT_TRUE(Ok(tuttiStreamSynchronize(stream)));
   });
 }

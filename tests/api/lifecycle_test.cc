@@ -1,4 +1,4 @@
-// Concurrent calls on one communicator: one closes it while another still uses it, waits for it, or makes it.
+// Concurrent calls on one communicator: one thread closes it while another uses it, waits for it, or creates it.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kF = tuttiFloat32;
 
-// Two ranks of this process. Rank 1 never makes an operation, so rank 0's operations never end.
+// Two ranks of this process. Rank 1 never starts an operation, so rank 0's operations never end.
 struct Pair {
   std::array<tuttiComm_t, 2> comms{};
   float in = 1, out = 0;
@@ -34,7 +34,7 @@ bool IsGone(tuttiResult_t result) {
          std::string(tuttiGetLastError(nullptr)).find("destroyed or aborted") != std::string::npos;
 }
 
-// A watchdog aborts while another thread destroys, finalizes or aborts, too, and waits for an operation on a stream.
+// A watchdog aborts while one thread destroys, finalizes or aborts, and another waits for an operation on a stream.
 TEST(Lifecycle, OnlyOneOfThoseThatCloseItFrees) {
   for (const auto closes : {tuttiCommDestroy, tuttiCommFinalize, tuttiCommAbort}) {
     RunAlone([&] {
@@ -99,7 +99,7 @@ TEST(Lifecycle, WhileDestroyWaitsGettersStillAnswer) {
     ASSERT_TRUE(Ok(pair.Stuck(stream)));
     std::thread destroys([&] { EXPECT_TRUE(IsGone(tuttiCommDestroy(pair.first()))); });
     float value = 1;
-    // Repeats until Destroy has begun.
+    // Repeats until Destroy has started.
     while (tuttiAllReduce(&value, &value, 1, kF, tuttiSum, pair.first(), stream) == tuttiSuccess) usleep(1000);
     EXPECT_NE(std::string(tuttiGetLastError(nullptr)).find("finalized"), std::string::npos);
     int rank = -1;
@@ -112,7 +112,7 @@ TEST(Lifecycle, WhileDestroyWaitsGettersStillAnswer) {
   });
 }
 
-// Other threads see the handle at once. So many other communicators follow that it leaves the quarantine.
+// Other threads see the handle at once. Enough other communicators follow to push it out of the quarantine.
 TEST(Lifecycle, AbortWaitsForABlockingJoinSlow) {
   RunAlone([] {
     for (int round = 0; round < 5; ++round) {
@@ -146,7 +146,7 @@ TEST(Lifecycle, AbortWaitsForABlockingJoinSlow) {
   });
 }
 
-// The operation ahead does not end before its own timeout. All are on one stream, or in one group.
+// The earlier operation ends only by its own timeout. All operations share one stream or one group.
 TEST(Lifecycle, AbortDoesNotWaitForOtherCommunicators) {
   for (const int way : {0, 1, 2, 3}) {
     RunAlone([=] {
@@ -157,7 +157,7 @@ TEST(Lifecycle, AbortDoesNotWaitForOtherCommunicators) {
       if (way == 0) {
         ASSERT_TRUE(Ok(ahead.Stuck(one)));
         ASSERT_TRUE(Ok(mine.Stuck(one)));
-      } else if (way == 1) {  // a group that runs
+      } else if (way == 1) {  // a running group
         waits = std::thread([&] {
           EXPECT_TRUE(Ok(tuttiGroupStart()));
           EXPECT_TRUE(Ok(ahead.Stuck(nullptr)));
@@ -165,13 +165,13 @@ TEST(Lifecycle, AbortDoesNotWaitForOtherCommunicators) {
           EXPECT_EQ(tuttiGroupEnd(), tuttiRemoteError);
         });
         usleep(50'000);
-      } else if (way == 2) {  // a group of which one stream has come
+      } else if (way == 2) {  // a group that only one of its streams has reached
         ASSERT_TRUE(Ok(ahead.Stuck(two)));
         ASSERT_TRUE(Ok(tuttiGroupStart()));
         ASSERT_TRUE(Ok(mine.Stuck(one)));
         ASSERT_TRUE(Ok(ahead.Stuck(two)));
         ASSERT_TRUE(Ok(tuttiGroupEnd()));
-      } else {  // a caller waits for its part behind a stream
+      } else {  // a caller whose part of the group waits behind a stream
         waits = std::thread([&] {
           EXPECT_TRUE(Ok(ahead.Stuck(one)));
           EXPECT_TRUE(Ok(tuttiGroupStart()));
@@ -228,7 +228,7 @@ TEST(Lifecycle, TheLastOperationIsDescribedWhenItsPlanIsForgotten) {
     }
     std::array<char, 400> before{}, after{};
     ASSERT_TRUE(Ok(tuttiCommDescribeLastOperation(comm, before.data(), before.size())));
-    // The plan cache is full and makes room, but a message to oneself needs no plan.
+    // The plan cache is full and evicts an entry, but a message to the rank itself needs no plan.
     ASSERT_TRUE(Ok(tuttiGroupStart()));
     ASSERT_TRUE(Ok(tuttiSend(in.data(), 4, kF, 0, comm, nullptr)));
     ASSERT_TRUE(Ok(tuttiRecv(out.data(), 4, kF, 0, comm, nullptr)));
@@ -270,7 +270,7 @@ TEST(Lifecycle, OfAChildNobodyKnowsTheSizeBeforeItIsMade) {
   });
 }
 
-// The children are made by a group's threads, or in the background. All ranks' children must meet their own.
+// A group's threads or background threads create the children. Each rank's child must meet the matching children.
 TEST(Lifecycle, SplitsOfOneParentKeepTheirOrder) {
   for (const bool blocking : {true, false}) {
     RunRanks(2, [=](Rank& self) {
@@ -329,7 +329,7 @@ TEST(Lifecycle, WithoutThreadsAJoinFailsAndLeavesNothing) {
     RunAlone([=] {
       tuttiUniqueId id;
       ASSERT_TRUE(Ok(tuttiGetUniqueId(&id)));
-      // From now on no thread has room for its stack.
+      // From now on, no thread can allocate its stack.
       pthread_attr_t attributes;
       ASSERT_EQ(pthread_attr_init(&attributes), 0);
       ASSERT_EQ(pthread_attr_setstacksize(&attributes, std::size_t{1} << 46), 0);

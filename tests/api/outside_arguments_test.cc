@@ -1,4 +1,4 @@
-// Arguments that are wrong before there is a communicator or without one: null handles, memory, init, settings.
+// Arguments that are wrong before a communicator exists, or without one: null handles, memory, init, settings.
 #include <array>
 #include <string>
 
@@ -51,7 +51,7 @@ TEST(OutsideArguments, WithoutACommunicator) {
     tuttiComm_t comm = nullptr;
     EXPECT_TRUE(Fails(tuttiCommInitAll(&comm, 0, nullptr), tuttiInvalidArgument, {"ndev"}));
     EXPECT_TRUE(Fails(tuttiCommInitAll(&comm, -7, nullptr), tuttiInvalidArgument, {"ndev", "-7"}));
-    // The phrase for a code that does not exist is still a phrase.
+    // Codes that do not exist also get a phrase.
     EXPECT_NE(std::string(tuttiGetErrorString(Odd<tuttiResult_t>(77))), "");
     EXPECT_NE(std::string(tuttiGetErrorString(Odd<tuttiResult_t>(-1))), "");
     EXPECT_NE(tuttiAlgorithmName(Odd<tuttiAlgorithm_t>(99)), nullptr);

@@ -17,7 +17,7 @@ void FailTogether(Rank& self, bool in_group) {
   Comm comm = self.Join();
   std::vector<float> data(100'000, 1), more(10, 1);
   ASSERT_TRUE(Ok(AllReduce(comm, data)));
-  self.Meet();  // nobody is in that one any more
+  self.Meet();  // every rank has left that operation
   if (self.rank() == 1) {
     EXPECT_TRUE(Ok(tuttiCommAbort(comm.Release())));
     return self.Meet();
@@ -65,7 +65,7 @@ TEST(Recorder, WritesWhatWasGoingOnWhenACommunicatorFails) {
   }
 }
 
-// A failure's dump that cannot be written takes nothing away from the failure, in whichever thread it is found.
+// If a failure's dump cannot be written, the failure is reported unchanged, whichever thread finds it.
 TEST(Recorder, AFileThatCannotBeWrittenIsNoSecondFailure) {
   for (const char* threads : {"1", "2"}) {
     for (const bool in_group : {false, true}) {

@@ -1,4 +1,4 @@
-// What a program is told about the settings in force.
+// The API that reports the settings in force.
 #include <map>
 
 #include "testing/ranks.h"

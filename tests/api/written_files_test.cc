@@ -1,4 +1,4 @@
-// Files that the library writes where a person asked: they follow no link, and hold nothing that a terminal obeys.
+// Files that the library writes at a user's request: it follows no link, and writes no terminal control sequences.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file that must not change, and a stranger's link to it at the place where the library writes.
+// A file that must not change, and an attacker's link to it at the path where the library writes.
 class LaidLink {
  public:
   LaidLink() {
@@ -96,7 +96,7 @@ TEST(WrittenFiles, TopologyFollowsNoLink) {
   EXPECT_TRUE(laid.IsUntouched());
 }
 
-// Programs choose names, and may have them from anywhere.
+// Programs choose names, perhaps from untrusted input.
 TEST(WrittenFiles, NamesThatCannotBePrintedAreEscaped) {
   const LaidLink laid;
   const std::string hostile = "\xff\x1b[2J\n" + std::string(1 << 20, 'x');

@@ -1,5 +1,5 @@
-// Every collective against a plain reference: all ranks counts, algorithms and kinds of memory, with everything else
-// mixed by a fixed seed. Operations follow each other without barriers, on communicators that run hundreds of them.
+// Every collective against a plain reference: all rank counts, algorithms and kinds of memory, with everything else
+// mixed by a fixed seed. Each communicator runs hundreds of operations without barriers between them.
 #include <fmt/format.h>
 
 #include <string>
@@ -56,7 +56,7 @@ void RunCases(const Surroundings& around, const std::vector<Case>& cases, std::s
         if (around.memory == Memory::windows) arena.Register(comm);
         for (const auto& each : cases) {
           const auto failure = RunCase(each, self.rank(), self.size(), comm, nullptr, arena);
-          // Everybody waits for nobody: a rank that stops here is missed by the others, which fail in their turn.
+          // No barrier needed: if a rank stops here, the other ranks miss it and fail in turn.
           ASSERT_EQ(failure, "");
         }
         if (around.memory == Memory::windows) arena.Deregister(comm);
@@ -72,7 +72,7 @@ std::uint32_t SeedOf(const Surroundings& around) {
 
 class Collectives : public ::testing::TestWithParam<std::tuple<int, const char*>> {
  protected:
-  // Channels, chunks and the way to reach peers' memory take turns.
+  // Rotates through channel counts, chunks and ways to reach peers' memory.
   static Surroundings Choose(Memory memory) {
     constexpr const char* kChunks[] = {"", "64", "4096", "320", "65536"};
     Surroundings around{std::get<0>(GetParam()), std::get<1>(GetParam()), memory, 0, ""};
@@ -81,16 +81,16 @@ class Collectives : public ::testing::TestWithParam<std::tuple<int, const char*>
     around.chunk = kChunks[seed / 5 % 5];
     around.zero_copy = memory != Memory::plain || seed / 25 % 3 != 0;
     around.cma = memory == Memory::plain && seed / 25 % 3 == 1;
-    // 1, 2 and 3 nodes; ranks that do not divide make them uneven.
+    // 1, 2 or 3 nodes, of uneven size where the rank count does not divide.
     if (around.algorithm.starts_with("two_level"))
       around.virtual_nodes = 1 + (around.ranks + static_cast<int>(memory)) % 3;
     return around;
   }
   static void Run(Memory memory, bool on_hosts = false) {
     auto around = Choose(memory);
-    // A rank a host, or some; three hosts of uneven size.
+    // One rank per host, or several; or three hosts of uneven size.
     if (on_hosts) around.hosts = around.ranks % 2 == 0 && around.ranks < 8 ? around.ranks / 2 + 1 : 3;
-    // Chunks of a line make a step of every 64 bytes: short messages show as much.
+    // With one-line chunks every 64 bytes are a step, so short messages test as much.
     const std::size_t most = around.chunk == "64" || around.chunk == "320" ? 64 * KiB
                              : around.ranks > 8                            ? MiB
                                                                            : 4 * MiB;
@@ -101,7 +101,7 @@ class Collectives : public ::testing::TestWithParam<std::tuple<int, const char*>
 TEST_P(Collectives, OfProcesses) { Run(Memory::plain); }
 TEST_P(Collectives, OnWindows) { Run(Memory::windows); }
 TEST_P(Collectives, OfThreads) { Run(Memory::threads); }
-// By TCP between the hosts.
+// Over TCP between the hosts.
 TEST_P(Collectives, OfHosts) { Run(Memory::plain, true); }
 TEST_P(Collectives, OfHostsOnWindows) { Run(Memory::windows, true); }
 TEST_P(Collectives, OfHostsOfThreads) { Run(Memory::threads, true); }
@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(All, Collectives,
                                               algorithm.empty() ? "chosen" : algorithm);
                          });
 
-// Each operator on each type, at sizes of each wire format.
+// Each operator on each type, at sizes that cover each wire format.
 TEST(Arithmetic, EveryTypeAndOperator) {
   std::vector<Case> cases;
   for (int type = 0; type < tuttiNumTypes; ++type) {
@@ -135,7 +135,7 @@ TEST(Arithmetic, EveryTypeAndOperator) {
   for (const int ranks : {2, 3}) RunCases({ranks, "", Memory::plain, 0, ""}, cases, 4 * MiB);
 }
 
-// More ranks than one reduction reads at once, on far fewer cores.
+// More ranks than one reduction reads at a time, on far fewer cores.
 TEST(Oversubscribed, SixtyFourRanks) {
   std::vector<Case> cases;
   for (const std::size_t count : {0, 1, 13, 1000, 20'000}) {
@@ -149,7 +149,7 @@ TEST(Oversubscribed, SixtyFourRanks) {
   RunCases({64, "", Memory::plain, 0, ""}, cases, MiB);
 }
 
-// Its byte is the communicator's, and has to be found there.
+// The barrier's byte belongs to the communicator; peers must find it there when they read in place.
 TEST(Barrier, WhereDataIsReadInPlace) {
   for (const bool threads : {false, true}) {
     RunOptions options;

@@ -1,5 +1,5 @@
-// What the arithmetic promises beyond exact whole numbers: one rounding where partial sums are not forwarded, results
-// that do not depend on how they were computed in deterministic mode, and scaled sums.
+// Arithmetic guarantees beyond exact whole numbers: one rounding where partial sums are not forwarded, results in
+// deterministic mode that do not depend on how they are computed, and scaled sums.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace tutti::testing {
 namespace {
 
-// Whether each rank's contributions and results are those of a left-to-right sum in fp32.
+// A rank's contribution, of widely varying magnitudes. Results must be the left-to-right sum of all in fp32.
 std::vector<float> Contribution(int rank, std::size_t count) {
   std::mt19937 random(static_cast<std::uint32_t>(rank) + 99);
   std::uniform_real_distribution<float> spread(-1000, 1000);
@@ -55,7 +55,7 @@ TEST(Deterministic, OneExpressionWhateverTheSizeAlgorithmAndChannels) {
   }
 }
 
-// Sums that are exact in fp32 and must be rounded to the small format exactly once.
+// Sums that are exact in fp32 and must be rounded to the small format only once.
 TEST(Rounding, OnceWhereNothingIsForwarded) {
   constexpr std::size_t kCount = 3000;
   for (const char* algorithm : {"direct", "two_shot"}) {
@@ -106,7 +106,7 @@ TEST(PreMulSum, ScalesEachRanksContribution) {
           FillElements(type, &scalar, 1, [&](std::size_t) { return self.rank() + 1; });
           tuttiRedOp_t op;
           ASSERT_TRUE(Ok(tuttiRedOpCreatePreMulSum(&op, &scalar, type, tuttiScalarHostImmediate, comm)));
-          scalar = ~scalar;  // was read
+          scalar = ~scalar;  // the library has already read it
           std::vector<std::uint8_t> sent(count * kElementBytes[type]), got(sent.size()), wanted(sent.size());
           FillElements(type, sent.data(), count, [](std::size_t i) { return static_cast<std::int64_t>(i % 7); });
           FillElements(type, wanted.data(), count, [](std::size_t i) { return static_cast<std::int64_t>(i % 7) * 6; });
@@ -144,7 +144,7 @@ TEST(PreMulSum, OfADeviceScalarIsReadWhenTheCallRuns) {
 }
 
 #if defined(__SSE2__)
-// The flags that `-ffast-math` sets in a thread.
+// The flags that `-ffast-math` sets for a thread.
 constexpr unsigned kFlushSubnormals = 0x8040;
 
 std::size_t CountOf(const std::vector<float>& data, std::uint32_t bits) {
@@ -201,8 +201,8 @@ TEST(FloatModes, OfWhoGivesAStreamACallHoldForThatCall) {
 }
 #endif
 
-// Results are stored past the caches, and peers read blocks of them in place while the call goes on. Without a fence, a
-// chunk's last stores are still on their way when its slot is published.
+// Results are stored with streaming stores, and peers read blocks of them in place during the call. Without a fence, a
+// chunk's last stores may still be in flight when its slot is published.
 TEST(Streamed, BlocksThatPeersReadInPlaceAreWhole) {
   static constexpr std::size_t kCount = 3'000'000;
   static constexpr int kCalls = 5;
@@ -226,7 +226,7 @@ TEST(Streamed, BlocksThatPeersReadInPlaceAreWhole) {
                      << "all-gather " << call;
                }
              },
-             // Thousands of short steps, each of which waits for the other rank: slow on a busy machine.
+             // Thousands of short steps, each waiting for the other rank: slow on a busy machine.
              {.threads = threads,
               .limit = std::chrono::seconds(200),
               .environment = {{"TUTTI_ALGO", algorithm},

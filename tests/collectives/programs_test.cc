@@ -1,5 +1,5 @@
-// Programs from files (TUTTI_PROGRAM): they run and give what the plain reference gives, serve the calls they are for
-// and no others, and are refused with the reason, on every rank, when they are wrong.
+// Programs from files (TUTTI_PROGRAM): they match the plain reference, serve only the calls they are for, and are
+// refused on every rank, with the reason, when they are wrong.
 #include <fmt/format.h>
 #include <stdlib.h>
 
@@ -45,7 +45,7 @@ constexpr std::array<Given, 11> kGiven = {{
     {"star_gather", 3, What::gather, 0},
 }};
 
-// From nothing to many more chunks than there are slots, most of them no multiple of what a program cuts them into.
+// Sizes from zero to many more chunks than slots, mostly not multiples of the program's chunk count.
 std::vector<Case> CasesFor(const Given& given) {
   std::vector<Case> cases;
   for (const std::size_t count : {0, 1, 2, 3, 7, 13, 64, 97, 365, 1000, 5001, 16'385, 100'003, 262'147}) {
@@ -99,7 +99,7 @@ TEST_P(Programs, WithHelperThreadsAndChannels) {
 INSTANTIATE_TEST_SUITE_P(All, Programs, ::testing::ValuesIn(kGiven),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Runs `cases` under the setting, and says of each whether the program served it.
+// Runs `cases` under the setting, and checks for each whether the program served it.
 void ExpectServed(int ranks, const Environment& environment, const std::vector<std::pair<Case, bool>>& cases) {
   RunOptions options;
   options.environment = environment;
@@ -140,7 +140,7 @@ TEST(Program, ServesOnlyItsRoot) {
                 {Some(What::reduce, 1), false}});
 }
 
-// MSCCL's list has colons. A name of its own wins.
+// MSCCL_XML_FILES separates files by colons. TUTTI_PROGRAM takes precedence.
 TEST(Program, IsReadByItsOtherName) {
   const auto both = PathOf("ring_all_reduce") + ":" + PathOf("direct_all_to_all");
   ExpectServed(3, {{"MSCCL_XML_FILES", both}}, {{Some(What::all_reduce), true}, {Some(What::alltoall), true}});
@@ -149,7 +149,7 @@ TEST(Program, IsReadByItsOtherName) {
 
 TEST(Program, OfOtherNumbersOfRanksIsPassedOver) {
   ExpectServed(2, {{"TUTTI_PROGRAM", PathOf("ring_all_reduce")}}, {{Some(What::all_reduce), false}});
-  // Two for one collective, each for its number of ranks.
+  // Two programs for one collective, each for another number of ranks.
   ExpectServed(2, {{"TUTTI_PROGRAM", PathOf("ring_all_reduce") + "," + PathOf("pair_all_reduce")}},
                {{Some(What::all_reduce), true}});
 }
@@ -189,7 +189,7 @@ TEST(Program, GoesBeforeAlgorithmsThatAreForcedForAll) {
                 {"ring_all_reduce.xml is a program for all_reduce", "TUTTI_ALGO asks for all_reduce:ring"});
 }
 
-// The pair's program on the last connection that there may be.
+// The pair's program, moved to the highest connection number.
 std::string OnTheLastConnection() {
   std::string text = TextOf(PathOf("pair_all_reduce"));
   const std::string first = "chan=\"0\"";
@@ -199,13 +199,13 @@ std::string OnTheLastConnection() {
   return text;
 }
 
-// The fabric has as many channels as the program has connections.
+// The fabric gets as many channels as the program has connections.
 TEST(Program, MayUseTheLastConnectionThereIs) {
   const File last(OnTheLastConnection());
   ExpectServed(2, {{"TUTTI_PROGRAM", last.path()}}, {{Some(What::all_reduce), true}, {Some(What::all_gather), false}});
 }
 
-// Its connections make all slots shorter, so what was measured with longer ones is not taken.
+// The program's connections shorten all slots, so the calibration, measured with longer slots, is not used.
 TEST(Program, GoesWithACalibration) {
   const File last(OnTheLastConnection());
   const File calibration(
@@ -266,7 +266,7 @@ TEST(Program, MustBeDeterministicWhereThatIsAsked) {
                 {"ring_all_reduce.xml cannot serve in deterministic mode"});
 }
 
-// Before anything is sent, so that the communicator stays usable; alone, in a group and on a stream.
+// Refused before anything is sent, so the communicator stays usable: alone, in a group and on a stream.
 TEST(Program, NotForCallsInPlaceRefusesThem) {
   RunOptions options;
   options.environment = {{"TUTTI_PROGRAM", PathOf("direct_all_to_all")}};

@@ -1,4 +1,4 @@
-// What decides plans from outside: tables, calibrations, topologies and forced algorithms. Errors in them reach every
+// External inputs that decide plans: tables, calibrations, topologies and forced algorithms. Errors in them reach every
 // rank.
 #include <fmt/format.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// The forms for tensors in host memory.
+// Tensor collectives on host memory.
 #include <fmt/format.h>
 
 #include "testing/tensor_forms.h"
@@ -13,7 +13,7 @@ void EveryForm(Rank& self, int trials) {
     constexpr std::size_t kMost = 1 << 20;
     const auto trial = MakeTrial(seed, kMost);
     SCOPED_TRACE(fmt::format("trial {} on {} ranks", t, self.size()));
-    std::mt19937 random(1000 * seed + static_cast<unsigned>(self.rank()));  // each rank has strides of its own
+    std::mt19937 random(1000 * seed + static_cast<unsigned>(self.rank()));  // each rank has its own strides
     TensorForms<std::int32_t>(comm, self, {}).Run(trial, random);
     if (::testing::Test::HasFailure()) return;
   }
@@ -36,7 +36,7 @@ TEST_P(Tensors, GoFromPlaceToPlaceBetweenHosts) {
   RunRanks(GetParam(), [](Rank& self) { EveryForm(self, 8); }, {.environment = {{"TUTTI_VIRTUAL_HOSTS", "2"}}});
 }
 
-// Algorithms take different ways through the same places, wires cut them into different pieces.
+// Algorithms visit the same places in different orders; wires split them into different pieces.
 TEST(Tensor, ByEveryAlgorithmAndWire) {
   for (const char* algorithms : {"ring", "direct", "all_gather:bruck,all_to_all:bruck", "recursive"}) {
     for (const auto& [variable, value] : {std::pair{"TUTTI_WIRE", "inline"}, std::pair{"TUTTI_WIRE", "bulk"},
@@ -86,7 +86,7 @@ TEST(Tensor, NamesWhatDoesNotFit) {
               tuttiInvalidArgument, {"recvlayout has shape [4, 6]", "[2, 12]"}));
     EXPECT_TRUE(Fails(tuttiAlltoAllTensor(a.data(), &part, 1, b.data(), &whole, 0, tuttiFloat32, comm, nullptr),
                       tuttiInvalidArgument, {"the blocks differ", "[4, 3]", "[2, 12]"}));
-    // The communicator has not suffered; an empty tensor is nothing to do.
+    // The communicator stays usable; an empty tensor is a no-op.
     const auto none = Dense(0, 6), nothing = Dense(0, 12);
     EXPECT_TRUE(Ok(tuttiAllGatherTensor(nullptr, &none, nullptr, &nothing, 1, tuttiFloat32, comm, nullptr)));
     self.Meet();
@@ -105,7 +105,7 @@ TEST(Tensor, OfAnotherShapeOnAnotherRankIsToldOnBoth) {
   });
 }
 
-// bf16 and averages take the reducing way, too; streams keep the layouts.
+// bf16 and averages also take the reducing path; queued calls keep their own copy of the layouts.
 TEST(Tensor, AveragesHalvesOnAStream) {
   RunRanks(3, [](Rank& self) {
     const auto comm = self.Join();

@@ -1,6 +1,6 @@
 // The wrong-number campaign: random forced settings, every collective, every output element compared with a reference.
 //   tutti_wrong_numbers [--seed N] [--first N] [--trials N] [--minutes N] [--only N,N,...] [--list]
-// A trial follows from the seed and its number alone; --only replays some. Exit status: 0 if nothing was found.
+// A trial depends only on the seed and its number; --only replays some. Exit status: 0 if nothing was found.
 #include <fmt/format.h>
 #include <getopt.h>
 #include <gtest/gtest-spi.h>
@@ -55,7 +55,7 @@ Trial Derive(std::uint32_t seed, std::uint32_t number) {
   const auto one_in = [&](std::size_t n) { return pick(n) == 0; };
   Trial trial;
   trial.number = number;
-  // Few ranks are more frequent: they find most, and cost least.
+  // Few ranks are more frequent: they find the most bugs and cost the least.
   trial.ranks = 2 + static_cast<int>(one_in(3) ? pick(kMostRanks - 1) : pick(5));
   trial.threads = one_in(2);
   trial.windows = one_in(3);
@@ -70,7 +70,7 @@ Trial Derive(std::uint32_t seed, std::uint32_t number) {
   if (chunk != 0) set("TUTTI_CHUNK", std::to_string(chunk));
   if (!one_in(3)) set("TUTTI_CHANNELS", std::to_string(1 + pick(5)));
   if (one_in(3)) set("TUTTI_THREADS", std::to_string(2 + pick(2)));
-  // Stores past the caches: all results, those of many ranks or long messages, none.
+  // Streaming stores: for all results, for those of many ranks or long messages, for none.
   constexpr const char* kStreams[] = {"1", "1", "262144", "1099511627776"};
   set("TUTTI_STREAM_BYTES", kStreams[pick(std::size(kStreams))]);
   if (one_in(4)) set("TUTTI_ZERO_COPY", "0");
@@ -80,7 +80,7 @@ Trial Derive(std::uint32_t seed, std::uint32_t number) {
   if (one_in(8)) set("TUTTI_DETERMINISTIC", "1");
   constexpr const char* kWaits[] = {"sleep", "yield", "spin"};
   if (one_in(3)) set("TUTTI_WAIT", kWaits[pick(trial.ranks <= 2 ? 3 : 2)]);
-  // With chunks of a line, every 64 bytes are a step: short messages test as much.
+  // With one-line chunks every 64 bytes are a step, so short messages test as much.
   trial.most_bytes = chunk != 0 && chunk <= 320 ? 64 * KiB : one_in(4) ? 4096 * KiB : 512 * KiB;
   trial.cases =
       MixedCases(static_cast<std::uint32_t>(random() % (1U << 24)), 2 * kWhats, trial.ranks, trial.most_bytes);
@@ -89,10 +89,10 @@ Trial Derive(std::uint32_t seed, std::uint32_t number) {
 
 struct Tally {
   std::uint64_t trials = 0;
-  std::uint64_t cells = 0;     // a collective on all ranks of a trial
-  std::uint64_t elements = 0;  // that were compared
+  std::uint64_t cells = 0;     // one collective on all ranks of a trial
+  std::uint64_t elements = 0;  // compared
   std::uint64_t wrong = 0;     // cells wrong on some rank
-  std::uint64_t failed = 0;    // trials that ended otherwise than in success
+  std::uint64_t failed = 0;    // trials that did not end in success
 
   Tally& operator+=(const Tally& other) {
     trials += other.trials;
@@ -121,7 +121,7 @@ Tally Run(const Trial& trial) {
                    if (trial.on_stream) { ASSERT_TRUE(Ok(tuttiStreamCreate(&stream))); }
                    for (const auto& each : trial.cases) {
                      const auto failure = RunCase(each, self.rank(), self.size(), comm, stream, arena);
-                     // After a wrong result the ranks go on; after a failure they cannot.
+                     // After a wrong result the ranks continue; after a failure they cannot.
                      if (failure.find(" wrong bytes ") != std::string::npos) {
                        self.Note("wrong " + failure);
                      } else {

@@ -1,5 +1,5 @@
-// Ranks whose calls do not fit each other: every rank gets tuttiInvalidUsage (never wrong data, never a hang), and the
-// message names both calls and both ranks.
+// Ranks whose calls do not match: every rank gets tuttiInvalidUsage (never wrong data, never a hang), and the message
+// names both calls and both ranks.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ struct Disagreement {
   std::string name;
   Call usual;
   Call odd;
-  std::vector<std::string> words;  // that the message must have
+  std::vector<std::string> words;  // required in the message
 };
 
 constexpr auto kF = tuttiFloat32;
@@ -65,7 +65,7 @@ Call AllGatherV(std::array<std::size_t, 3> counts) {
                            places.data(), kF, comm, nullptr);
   };
 }
-// Each rank sends `count` elements to each other one, but to `to` `more` than that one expects.
+// Each rank sends `count` elements to each other rank, but `more` than expected to rank `to`.
 Call AllToAllV(std::size_t count, int to, std::size_t more) {
   return [=](tuttiComm_t comm, Buffers& b) {
     const std::array<std::size_t, 3> receives = {count, count, count}, places = {0, 2 * count, 4 * count};
@@ -82,7 +82,7 @@ Call Message(std::size_t sent, std::size_t received, tuttiDataType_t received_as
     tuttiCommUserRank(comm, &rank);
     if (rank == 0) return tuttiSend(b.send.data(), sent, kF, 2, comm, nullptr);
     if (rank == 2) return tuttiRecv(b.receive.data(), received, received_as, 0, comm, nullptr);
-    return tuttiBarrier(comm, nullptr);  // which hears of the failure
+    return tuttiBarrier(comm, nullptr);  // gets the failure
   };
 }
 
@@ -123,9 +123,9 @@ class Disagree : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(Disagree, IsToldOnEveryRank) {
   const auto& what = Disagreements()[GetParam()];
-  // The last rank is the odd one: it is neither the root nor the first to be asked.
+  // The last rank is the odd one: it is neither the root nor the first to be checked.
   constexpr int kRanks = 3, kOdd = 2;
-  // A wait that polls and one that sleeps find a foreign message at different places.
+  // A polling wait and a sleeping wait find a mismatched message at different places.
   for (const char* wait : {"", "late", "sleep"}) {
     const bool odd_comes_late = *wait != '\0';
     SCOPED_TRACE(odd_comes_late ? "the odd rank comes last" : "all come at once");
@@ -135,12 +135,12 @@ TEST_P(Disagree, IsToldOnEveryRank) {
           auto comm = self.Join();
           Buffers buffers;
           ASSERT_TRUE(Ok(tuttiBarrier(comm, nullptr)));
-          self.Meet();  // or a rank that is slow to leave the barrier hears of the disagreement inside it
+          self.Meet();  // otherwise a rank slow to leave the barrier gets the error inside it
           const bool odd = self.rank() == kOdd;
           if (odd && odd_comes_late) usleep(30'000);
           auto result = (odd ? what.odd : what.usual)(comm, buffers);
-          // A rank whose own part was complete before anybody knew hears of it in its next
-          // call at the latest.
+          // A rank whose own part was complete before the mismatch was found gets the error in its next call at the
+          // latest.
           if (result == tuttiSuccess) result = tuttiBarrier(comm, nullptr);
           self.Note(tuttiGetLastError(comm));
           std::vector<std::string> words = what.words;
@@ -150,7 +150,7 @@ TEST_P(Disagree, IsToldOnEveryRank) {
           EXPECT_TRUE(Ok(tuttiCommGetAsyncError(comm, &state)));
           EXPECT_EQ(state, tuttiInvalidUsage);
           EXPECT_TRUE(Fails(tuttiBarrier(comm, nullptr), tuttiInvalidUsage)) << "dead communicators stay dead";
-          self.Meet();  // nobody leaves before everybody has looked
+          self.Meet();  // no rank leaves before all have checked
         },
         {.limit = std::chrono::seconds(20), .environment = {{"TUTTI_WAIT", std::string(wait) == "late" ? "" : wait}}});
     std::map<std::string, int> told;
@@ -164,9 +164,9 @@ TEST_P(Disagree, IsToldOnEveryRank) {
 INSTANTIATE_TEST_SUITE_P(About, Disagree, ::testing::Range(std::size_t{0}, Disagreements().size()),
                          [](const auto& info) { return Disagreements()[info.param].name; });
 
-// Short messages travel by other slots than longer ones, so the receiver does not see them come. The sender goes on
-// until it has no room, and its first call is no longer on record. The receiver calls only then: while the call is on
-// record, it is found there.
+// Short messages use other slots than longer ones, so the receiver does not see them arrive. The sender goes on until
+// it has no room, when its first call is no longer on record. Only then does the receiver call: a call that is on
+// record would be found there.
 void SendsWhatIsNotReceived(const RunOptions& options, tuttiResult_t code) {
   RunRanks(
       3,
@@ -175,7 +175,7 @@ void SendsWhatIsNotReceived(const RunOptions& options, tuttiResult_t code) {
         Buffers buffers;
         auto result = tuttiSuccess;
         constexpr int kMoreThanRecords = 150;
-        // On the board: rank 2 has all of its messages; rank 0 has gone on to another message to rank 1.
+        // On the board: rank 2 has all its messages; rank 0 has moved on to another message to rank 1.
         auto& taken = self.board().numbers[0];
         auto& gone_on = self.board().numbers[1];
         const auto await = [](const auto& number) {
@@ -211,7 +211,7 @@ void SendsWhatIsNotReceived(const RunOptions& options, tuttiResult_t code) {
 
 TEST(OtherMessages, AreToldFromLateOnes) { SendsWhatIsNotReceived({}, tuttiInvalidUsage); }
 
-// The pair waits for each other, and no other rank helps.
+// The two ranks wait for each other, and no other rank is involved.
 TEST(Crossing, OfAMessageAndACollectiveIsTold) {
   for (const bool threads : {false, true}) {
     for (const bool sends : {false, true}) {
@@ -223,7 +223,7 @@ TEST(Crossing, OfAMessageAndACollectiveIsTold) {
                  if (self.rank() > 0) {
                    result = AllReduce(100)(comm, buffers);
                  } else if (sends) {
-                   result = tuttiSend(buffers.send.data(), 300'000, kF, 1, comm, nullptr);  // more than slots hold
+                   result = tuttiSend(buffers.send.data(), 300'000, kF, 1, comm, nullptr);  // more than the slots hold
                  } else {
                    result = tuttiRecv(buffers.receive.data(), 10, kF, 1, comm, nullptr);
                  }
@@ -237,7 +237,7 @@ TEST(Crossing, OfAMessageAndACollectiveIsTold) {
   }
 }
 
-// Only its counts tell what a rank of a v-form needs, so it says for whom it waits.
+// Only a v-form rank's own counts determine what it needs, so it publishes which rank it waits for.
 TEST(Crossing, OfAMessageAndAVFormIsTold) {
   const std::vector<std::pair<std::string, Call>> forms = {{"all_gather_v", AllGatherV({50, 60, 70})},
                                                            {"all_gather_v", AllGatherV({50'000, 0, 70'000})},
@@ -261,7 +261,7 @@ TEST(Crossing, OfAMessageAndAVFormIsTold) {
   }
 }
 
-// A leaf of a gather may end without its root, but not where the root reads its buffer in place.
+// A leaf of a gather may end without its root, except where the root reads its buffer in place.
 TEST(Crossing, OfAMessageAndAGatherIsTold) {
   for (const int peer : {1, 2}) {
     RunRanks(3,
@@ -293,7 +293,7 @@ TEST(Crossing, OfTwoReceivesIsTold) {
       {.limit = std::chrono::seconds(20)});
 }
 
-// Operations that run side by side may be done in any order, however late they come.
+// Concurrent operations may complete in any order, however late they start.
 TEST(Crossing, InAGroupIsNone) {
   RunRanks(2, [](Rank& self) {
     const auto comm = self.Join();
@@ -311,7 +311,7 @@ TEST(Crossing, InAGroupIsNone) {
   });
 }
 
-// The signature leaves out counts that only pairs know.
+// The signature omits counts that only pairs of ranks know.
 TEST(Withheld, BlocksOfAnAllToAllAreTold) {
   RunRanks(2,
            [](Rank& self) {
@@ -328,7 +328,7 @@ TEST(Withheld, BlocksOfAnAllToAllAreTold) {
            {.limit = std::chrono::seconds(20)});
 }
 
-// There it may still be on its way.
+// Between hosts the message may still be in flight.
 TEST(OtherMessages, BetweenHostsAreNamedWhenTheTimeIsOver) {
   SendsWhatIsNotReceived({.environment = {{"TUTTI_VIRTUAL_HOSTS", "3"}, {"TUTTI_TIMEOUT_MS", "1500"}}},
                          tuttiTimeoutError);

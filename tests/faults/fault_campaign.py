@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True  # nothing is left in the source tree
 from campaign import cluster, judge, trial  # noqa: E402
 from campaign.table import Table  # noqa: E402
 
-# From the last act: what is slowest is to miss silent ranks in several communicators, one after the other.
+# Counted from the last act. The slowest case is to detect silent ranks in several communicators, one after the other.
 LIMIT_SECONDS = 40
 CANNOT = cluster.CANNOT
 COLUMNS = [*judge.SORTS, judge.VOID]
@@ -63,7 +63,7 @@ def main():
         return 0
     program = options.build / "tests/tutti_host_rank"
     run = lambda one: cluster.run(one, options.source, program, f"campaign-{os.getpid()}-{one.number}", LIMIT_SECONDS)
-    # So that the table comes, and clusters are stopped, however it ends.
+    # Prints the table and stops the clusters, however the campaign ends.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     table, failed, stopped, began = Table("fault", COLUMNS), 0, False, time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:

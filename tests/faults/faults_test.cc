@@ -1,4 +1,4 @@
-// Ranks that never come, leave, or abort; and communicators that are used after their end.
+// Ranks that never join, leave, or abort; and communicators that are used after their end.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -72,7 +72,7 @@ TEST(Missing, InAReceive) {
 }
 
 TEST(Leaving, AfterOnesPartIsNoFailure) {
-  // Rank 0 gives and leaves, by Destroy or by its process's end; the others come later and must find everything.
+  // Rank 0 contributes and leaves, by Destroy or by process exit; the others arrive later and must find all the data.
   for (const bool destroys : {true, false}) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{1000}}) {
       RunRanks(3, [&](Rank& self) {
@@ -87,7 +87,7 @@ TEST(Leaving, AfterOnesPartIsNoFailure) {
         }
         if (self.rank() == 1) usleep(60'000);
         std::vector<float> more(count, 2);
-        // The two that are left still have each other.
+        // The two remaining ranks can still reach each other.
         if (self.rank() == 1) {
           EXPECT_TRUE(Ok(tuttiSend(more.data(), count, tuttiFloat32, 2, comm, nullptr)));
         }
@@ -114,8 +114,8 @@ TEST(Leaving, BeforeAnOperationIsAFailure) {
   }));
 }
 
-// Both kinds of ranks; rank 0 aborts from another thread while it and rank 2 wait for rank 1. By an algorithm in which
-// every rank waits for rank 0: who waits for another, on other hosts, hears of an abort from that one (docs/faults.md).
+// Both kinds of ranks; rank 0 aborts from another thread while it and rank 2 wait for rank 1. The algorithm makes every
+// rank wait for rank 0; across hosts, a rank learns of an abort from the rank it waits for (docs/faults.md).
 TEST(Abort, EndsEverybodysWaits) {
   for (const bool threads : {false, true}) {
     Print(RunRanks(3,
@@ -138,7 +138,7 @@ TEST(Abort, EndsEverybodysWaits) {
                        EXPECT_TRUE(Fails(result, tuttiRemoteError, {"rank 0 ", "abort"}));
                      }
                      self.Meet();
-                     // The operation may have had all it needs from rank 0; the next one has not.
+                     // The operation may already have had all it needed from rank 0; the next one has not.
                      if (self.rank() == 1) {
                        auto result = AllReduce(comm, data);
                        if (result == tuttiSuccess) result = AllReduce(comm, data);
@@ -150,7 +150,7 @@ TEST(Abort, EndsEverybodysWaits) {
 }
 
 TEST(Abort, AgainAndAgainFromAnotherThread) {
-  // Abort must find the other thread at any place of a call.
+  // Abort must work at whatever point of a call the other thread has reached.
   RunRanks(2, [](Rank& self) {
     for (int round = 0; round < 4; ++round) {
       const int which = round;
@@ -186,7 +186,7 @@ TEST(Abort, WhileJoining) {
   });
 }
 
-// A communicator that a Split is still making: while the parent's ranks are awaited, and while the new one's are.
+// A communicator that Split is still making: while it waits for the parent's ranks, and for the new one's.
 TEST(Abort, WhileSplitting) {
   for (const bool others_come : {false, true}) {
     SCOPED_TRACE(others_come ? "the others come" : "the others do not come");
@@ -259,7 +259,7 @@ TEST(Fork, AChildMustMakeItsOwn) {
     ASSERT_TRUE(Ok(AllReduce(comm, data)));
     const pid_t child = fork();
     if (child == 0) {
-      // What a forked child expects reaches nobody: its status does.
+      // A forked child's expectations do not reach the parent, so its exit status reports them.
       const std::array outcomes = {Fails(AllReduce(comm, data), tuttiInvalidUsage, {"fork"}),
                                    Fails(tuttiCommDestroy(comm), tuttiInvalidUsage, {"fork"}),
                                    Fails(tuttiCommAbort(comm), tuttiInvalidUsage, {"fork"})};

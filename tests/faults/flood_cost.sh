@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The cost of a flood of strangers' connections for a job that always reduces: operations with and without it, in turn.
+# The cost of a flood of connections for a job that reduces continuously: operations with and without it, in turn.
 #
 #   tests/faults/flood_cost.sh SOURCE_DIR BUILD_DIR [ROUNDS [BYTES]]      default: 3 rounds, 65536 bytes
 #
-# Two hosts of one rank (scripts/cluster.sh); campaign/flood.py floods all ports of one of them. The flood and the job share
-# this machine's processors, so that the loss is an upper bound. Exit status 77: this machine cannot make such clusters.
+# Two hosts of one rank (scripts/cluster.sh); campaign/flood.py floods all ports of one of them. Both share this
+# machine's processors, so the loss is an upper bound. Exit status 77: this machine cannot make such clusters.
 set -euo pipefail
 source=$1 build=$2 rounds=${3:-3} bytes=${4:-65536}
 seconds=5

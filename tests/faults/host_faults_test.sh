@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What happens between hosts when hosts, links and processes fail: every survivor gets an answer that names who is
-# missing, and what is no fault raises no alarm. Each case is a cluster of its own (scripts/cluster.sh).
+# Failures of hosts, links and processes: every survivor gets an error that names the missing rank, and harmless events
+# raise no alarm. Each case is a separate cluster (scripts/cluster.sh).
 #
 #   tests/faults/host_faults_test.sh SOURCE_DIR BUILD_DIR [CASE...]
 #
@@ -54,7 +54,7 @@ control() { "$cluster" --name "$name" --control "$@"; }
 trouble() { "$trouble" "$name" "$@"; }  # trouble RANK VERB
 finish() { wait $pid || true; }
 
-# expect_failures COUNT PATTERN: so many ranks failed, each with a message that matches
+# expect_failures COUNT PATTERN: COUNT ranks failed, each with a message that matches PATTERN
 expect_failures() {
   local got matching
   got=$(grep -c ' failed after ' "$work/out" || true)
@@ -67,7 +67,7 @@ expect_all_done() {
   done_ranks=$(grep -c ' is done: ' "$work/out" || true)
   [ "$done_ranks" -eq $ranks ] || complain "$done_ranks of $ranks ranks were done"
 }
-# expect_to_go_on RANKS [RANKS...]: each of these goes on with just these, such as "0 1 4", and they are done
+# expect_to_go_on RANKS [RANKS...]: each set of ranks, such as "0 1 4", goes on with exactly its members, and completes
 expect_to_go_on() {
   local members expected=0 got
   for members in "$@"; do
@@ -86,7 +86,7 @@ case_nothing() {
   finish
   expect_all_done
 }
-# A process that dies is missed at once, and named with its host.
+# Survivors detect a dead process at once, and name it with its host.
 case_kill() {
   local -x TUTTI_DUMP=$work/dump-%r.json
   start 60 || return 0
@@ -94,7 +94,7 @@ case_kill() {
   finish
   expect_failures $((ranks - 1)) 'rank [0-9]+ \(host host[0-2], pid [0-9]+\) (died|was lost)'
   expect_within 5000
-  # The dumps tell, too, whose process ended before it could leave one.
+  # The dumps also show whose process ended before it could write one.
   [ ! -x "$tutti" ] || "$tutti" diagnose "$work"/dump-*.json >"$work/diagnosis"
   [ ! -x "$tutti" ] || grep -q 'left no dump' "$work/diagnosis" || complain "$(cat "$work/diagnosis")"
 }
@@ -113,7 +113,7 @@ case_link_down_and_up() {
   finish
   expect_all_done
 }
-# Healed before anybody is given up, but after the last repetition that falls into that time (3 s).
+# The cut heals before any rank is given up, but after the last retransmission within that time (3 s).
 case_healed_late() {
   local -x TUTTI_SILENCE_MS=4000
   start 12 || return 0
@@ -137,7 +137,7 @@ case_partition() {
   expect_failures 6 'was lost'
   expect_within 20000
 }
-# Longer than TUTTI_SILENCE_MS: a debugger is no fault.
+# Stopped for longer than TUTTI_SILENCE_MS: a debugger is not a fault.
 case_stopped() {
   start 8 || return 0
   trouble 5 stop
@@ -146,15 +146,15 @@ case_stopped() {
   finish
   expect_all_done
 }
-# So is a rank that computes before its first operation, when nobody is connected to it yet.
+# Neither is a rank that computes before its first operation, when no rank has connected to it yet.
 case_late() {
   start 1 late=8000 || return 0
   finish
   expect_all_done
 }
-# Whoever finds the ports of the ranks may knock, talk and hang up as he likes.
+# Strangers that find the ranks' ports may connect, send data and hang up without effect.
 case_strangers() {
-  # The strangers call from inside the ranks' network, where only root can start them.
+  # The strangers connect from inside the ranks' network, where only root can start them.
   [ "$(id -u)" -eq 0 ] || return 0
   start 5 || return 0
   trouble 0 strangers || complain "the strangers failed"
@@ -169,7 +169,7 @@ case_wrong_secret() {
   grep -qE "another secret|does not hold this job's secret" "$work/out" || complain "nobody speaks of the secret"
   ! grep -q ' runs$' "$work/out" || complain "strangers reduced together"
 }
-# A rank that has done its part may go, and what it sent arrives: rank 0 ends first, and says so in its last words.
+# A rank that has done its part may leave, and its data still arrives: rank 0 ends first, and says so in its last words.
 case_leaves_early() {
   for _ in 1 2 3; do
     start 0 || return 0
@@ -177,7 +177,7 @@ case_leaves_early() {
     expect_all_done
   done
 }
-# Survivors find out who is left and go on; also when it was the one who leads.
+# Survivors agree on who is left and go on, even when the leader died.
 case_kill_and_shrink() {
   start 60 shrink=500 || return 0
   trouble 0 kill
@@ -194,14 +194,14 @@ case_power_off_and_shrink() {
     expect_to_go_on "${left[$off]}"
   done
 }
-# Neither side can know of the other.
+# Neither side can learn about the other.
 case_partition_and_shrink() {
   start 60 shrink=500 || return 0
   control partition host0
   finish
   expect_to_go_on "0 1" "2 3 4 5"
 }
-# A link that comes back while ranks look for each other: all go on together, or those who come too late are told.
+# The link returns while ranks look for each other: all go on together, or latecomers get an error.
 case_link_flap_and_shrink() {
   local together told
   start 60 shrink=500 || return 0

@@ -1,17 +1,17 @@
-// One rank of the tests between hosts that fail: reduces in a loop, checks every result, and tells what ended it.
+// One rank of the tests of failing hosts: reduces in a loop, checks every result, and reports what ended it.
 //
 //   tutti_host_rank SECONDS BYTES [OPTION...]
-//     shrink=MS         after a failure goes on with those who are left, for so long
-//     pause=RANK:MS     so long this rank waits between a failure and going on
-//     mix=1             before each all-reduce one operation of another kind
-//     late=MS           the last rank comes so late to the first operation
-//     slow=RANK:MS      this rank waits so long before every operation
+//     shrink=MS         after a failure goes on with the remaining ranks, for this long
+//     pause=RANK:MS     this rank waits this long between a failure and going on
+//     mix=1             one operation of another kind before each all-reduce
+//     late=MS           the last rank reaches the first operation this late
+//     slow=RANK:MS      this rank waits this long before every operation
 //     abort=RANK:MS, revoke=RANK:MS
-//                       this rank does so, so long after the communicator was made, while operations run
+//                       this rank does so while operations run, this long after the communicator was made
 //     count=RANK:MS, operator=RANK:MS, call=RANK:MS
-//                       this rank's next operation is then another than the others call
+//                       then this rank's next operation differs from the others'
 //
-// It says on standard output, by its rank in the first communicator:
+// It prints on standard output, by its rank in the first communicator:
 //
 //   rank 3 joins
 //   rank 3 did not join after 5012 ms: timeout: ...
@@ -64,7 +64,7 @@ struct Options {
     const auto found = more.find(name);
     return found == more.end() ? std::nullopt : std::optional(Milliseconds(std::stol(found->second)));
   }
-  // This rank's deed of that name, if it is its.
+  // The time of the deed of that name, if it is this rank's.
   std::optional<Milliseconds> Deed(const std::string& name, int rank) const {
     const auto found = more.find(name);
     if (found == more.end()) return std::nullopt;
@@ -74,7 +74,7 @@ struct Options {
   }
 };
 
-// Does something in another thread after some time, unless it is gone by then.
+// Runs a callback in another thread after some time, unless the object is destroyed first.
 class Later {
  public:
   template <typename Do>
@@ -94,7 +94,7 @@ class HostRank {
  public:
   HostRank(Options options, int rank) : options_(std::move(options)), rank_(rank), data_(Count() + 1) {}
 
-  // The exit status.
+  // Returns the exit status.
   int Run() {
     Say("joins");
     auto began = Clock::now();
@@ -153,14 +153,14 @@ class HostRank {
       status = Reduce(comm.get(), end, &aborted);
     }
     if (aborted) {
-      static_cast<void>(comm.release());  // which the abort has freed
+      static_cast<void>(comm.release());  // the abort has freed it
       Say("aborts");
       return 0;
     }
     return status;
   }
 
-  // Until all stop together, which is when the lowest rank's time is over. Nothing: it failed.
+  // Reduces until all stop together, when the lowest rank's time is over. Returns nothing if it failed.
   std::optional<int> Reduce(tuttiComm_t comm, Clock::time_point end, const std::atomic<bool>* aborted = nullptr) {
     int rank = 0, ranks = 0;
     if (tuttiCommUserRank(comm, &rank) != tuttiSuccess) rank = -1;
@@ -171,7 +171,7 @@ class HostRank {
     for (bool more = true; more;) {
       if (slow) std::this_thread::sleep_for(*slow);
       Fill(operations, rank);
-      // The last element says whether rank 0 wants to stop.
+      // The last element is nonzero if rank 0 wants to stop.
       data_.back() = rank == 0 && Clock::now() >= end ? 1.0F : 0.0F;
       auto called = Clock::now();
       auto result = tuttiSuccess;
@@ -200,8 +200,8 @@ class HostRank {
     return 0;
   }
 
-  // The all-reduce, unless it is this rank's deed to call something else - which may even succeed: who broadcasts does
-  // not wait for the others.
+  // Makes the all-reduce, unless this rank's deed is to call something else. That may even succeed: a broadcast root
+  // does not wait for the others.
   tuttiResult_t Call(tuttiComm_t comm) {
     const auto due = [&](const char* name) {
       const auto after = generation_ == 0 ? options_.Deed(name, rank_) : std::nullopt;
@@ -217,12 +217,12 @@ class HostRank {
     return tuttiAllReduce(data, data, count, tuttiFloat, op, comm, nullptr);
   }
 
-  // What all ranks have in common of an element: small, so that sums are exact, and another in the next operation.
+  // The part of an element that all ranks share: small, so that sums are exact, and different in the next operation.
   std::size_t Common(std::size_t element, long operation) const {
     constexpr std::size_t kValues = 512;
     return (element + static_cast<std::size_t>(operation) + Salt()) % kValues;
   }
-  // Another in each communicator.
+  // Different in each communicator.
   std::size_t Salt() const {
     constexpr std::size_t kBetweenGenerations = 7;
     return kBetweenGenerations * generation_;
@@ -243,7 +243,7 @@ class HostRank {
     return true;
   }
 
-  // Who is in the communicator has to be asked in it. If that fails, so will the next operation, which tells.
+  // Asks the communicator for its members. If this fails, so does the next operation, which reports it.
   void SayWhoGoesOn(tuttiComm_t comm, double ms) const {
     int rank = -1;
     std::vector<int> members(static_cast<std::size_t>(SizeOf(comm)), -1);
@@ -262,9 +262,9 @@ class HostRank {
   Options options_;
   int rank_;
   std::vector<float> data_;
-  std::size_t generation_ = 0;  // so many communicators have failed
+  std::size_t generation_ = 0;  // communicators that have failed
   Clock::time_point made_at_;
-  bool odd_ = false;  // the last operation was another than the others'
+  bool odd_ = false;  // the last operation differed from the other ranks'
 };
 
 }  // namespace

@@ -10,11 +10,11 @@
 namespace tutti::testing {
 namespace {
 
-// What an operation does with `share` elements for each rank, and what must come of it.
+// An operation on `share` elements for each rank, and its expected result.
 struct Mixed {
   std::string_view name;
   std::function<tuttiResult_t(const float* in, float* out)> run;
-  // Element i of the result, which has so many.
+  // Element i of the result, of `results`.
   std::function<float(std::size_t i)> right;
   std::size_t results;
 };

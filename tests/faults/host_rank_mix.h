@@ -1,4 +1,4 @@
-// Operations beside the all-reduce for the ranks of tests between hosts (host_rank.cc): another one each turn, checked.
+// Checked operations besides the all-reduce, a different one each turn, for tests between hosts (host_rank.cc).
 //
 // Thread-safety: a function without state.
 #pragma once
@@ -11,8 +11,8 @@
 
 namespace tutti::testing {
 
-// One operation of about `count` elements over all ranks of `comm`, in which this is `rank` of `ranks`. `turn` and
-// `salt`, alike on all, choose the operation and its data. Sets `wrong` to what is wrong with its result.
+// Runs one operation of about `count` elements over all ranks of `comm`, in which this is `rank` of `ranks`. `turn` and
+// `salt`, the same on all ranks, choose the operation and its data. If its result is wrong, `wrong` says how.
 tuttiResult_t RunOneOfTheMix(tuttiComm_t comm, int rank, int ranks, std::size_t count, long turn, std::size_t salt,
                              std::optional<std::string>& wrong);
 

@@ -1,5 +1,5 @@
-// A rank killed at any moment: every survivor gets tuttiRemoteError soon, with a message that names the dead rank, and
-// nothing stays behind.
+// A rank killed at any moment: every survivor soon gets tuttiRemoteError, with a message that names the dead rank, and
+// nothing is left behind.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -13,8 +13,7 @@ namespace {
 
 constexpr int kTrials = 200;
 constexpr int kRanks = 4;
-// Promised is a second; the rest is for a machine that runs other things. Who is found by the clock alone is found
-// later.
+// The library promises a second; the rest is for a busy machine. Deaths that only a timeout detects are found later.
 constexpr std::int64_t kSoonNs = 3'000'000'000;
 constexpr std::int64_t kInitTimeoutMs = 4'000;
 constexpr std::int64_t kAfterTimeoutNs = kInitTimeoutMs * 1'000'000 + kSoonNs;
@@ -29,7 +28,7 @@ std::set<std::string> FilesIn(const char* folder) {
   return names;
 }
 
-// The places of Board::numbers.
+// Indices in Board::numbers.
 constexpr std::size_t kDeathNs = 0;
 
 void BeInTrial(Rank& self, int trial) {
@@ -39,7 +38,7 @@ void BeInTrial(Rank& self, int trial) {
   const bool early = trial % 2 == 0;
   const std::chrono::microseconds delay(early ? random() % 15'000 : 10'000 + random() % 30'000);
   auto& death = self.board().numbers[kDeathNs];
-  self.IdOf();  // without rank 0's id the others would wait for the harness, not in the library
+  self.IdOf();  // otherwise ranks would wait for rank 0's id in the harness, not in the library
   self.Meet();
   if (self.rank() == victim) {
     death.store(MonotonicNs() + std::chrono::nanoseconds(delay).count());
@@ -61,10 +60,10 @@ void BeInTrial(Rank& self, int trial) {
   const auto late = MonotonicNs() - death.load();
   EXPECT_GE(late, 0) << "failed before anybody died: " << message;
   const auto says = [&](std::string_view words) { return message.find(words) != std::string::npos; };
-  // Who is killed before anybody has heard of it is one that never came: there is only the clock to tell.
+  // A rank killed before any other has heard from it looks like one that never came: only the timeout reports it.
   const bool never_came = says(fmt::format("rank {} of {} never came", victim, kRanks));
-  // The rendezvous goes with rank 0's process, be that the dead one or the first that heard of it. Who knocks only then
-  // finds nobody, and cannot know for whom.
+  // The rendezvous ends with rank 0's process, whether rank 0 died or was the first to get the error. A rank that
+  // connects later finds no server, and cannot know which rank died.
   const bool too_late = says("joining has failed or timed out before") || says("the rendezvous closed its connection");
   EXPECT_LT(late, never_came || too_late ? kAfterTimeoutNs : kSoonNs) << message;
   EXPECT_EQ(result, never_came ? tuttiTimeoutError : tuttiRemoteError) << message;

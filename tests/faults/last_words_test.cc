@@ -1,4 +1,4 @@
-// A rank ends because another one has ended: ranks of other hosts that miss it hear of the first end.
+// A rank ends because another one has ended: ranks of other hosts that miss it learn of the first end.
 #include <sched.h>
 #include <signal.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ void Await(const std::atomic<std::int64_t>& number) {
   while (number.load() == 0) usleep(1000);
 }
 
-// A rank's view of the test.
+// One rank's view of the test.
 struct View {
   explicit View(Rank& self) : comm(self.Join()), gone(self.board().numbers[0]), done(self.board().numbers[1]) {}
 
@@ -28,11 +28,11 @@ struct View {
   }
 
   const Comm comm;
-  std::atomic<std::int64_t>& gone;  // rank 3
-  std::atomic<std::int64_t>& done;  // rank 0
+  std::atomic<std::int64_t>& gone;  // set by rank 3
+  std::atomic<std::int64_t>& done;  // set by rank 0
 };
 
-// Rank 0 has never been connected to one of the two that are gone.
+// Rank 0 was never connected to one of the two dead ranks.
 TEST(LastWords, TheFirstDeathIsNamedWhereNobodyIsLeftToTell) {
   RunRanks(
       4,
@@ -56,7 +56,7 @@ TEST(LastWords, TheFirstDeathIsNamedWhereNobodyIsLeftToTell) {
       kTwoHosts);
 }
 
-// Rank 3 waits for rank 0's call when it fails.
+// Rank 3 fails while it waits for rank 0's call.
 TEST(LastWords, ReachAPeerThatHasNotCalledYet) {
   RunRanks(
       4,
@@ -64,7 +64,7 @@ TEST(LastWords, ReachAPeerThatHasNotCalledYet) {
         const View view(self);
         if (self.rank() == 3) {
           std::thread other([&] {
-            usleep(700'000);  // by then rank 3 waits, and has not yet dialled rank 0 itself
+            usleep(700'000);  // by then rank 3 waits, and has not yet connected to rank 0 itself
             EXPECT_TRUE(Ok(tuttiCommRevoke(view.comm)));
           });
           EXPECT_TRUE(Fails(view.Receive(0), tuttiRemoteError, {"rank 3 ", "revoked"}));
@@ -82,7 +82,7 @@ TEST(LastWords, ReachAPeerThatHasNotCalledYet) {
       kTwoHosts);
 }
 
-// The process that serves the rendezvous ends as soon as its own rank knows that nothing comes of it.
+// The process that hosts the rendezvous ends as soon as its own rank learns that joining failed.
 TEST(LastWords, TheRendezvousTellsItsOwnProcessLast) {
   constexpr int kTrials = 5;
   for (int trial = 0; trial < kTrials && !::testing::Test::HasFailure(); ++trial) {
@@ -90,7 +90,7 @@ TEST(LastWords, TheRendezvousTellsItsOwnProcessLast) {
         4,
         [](Rank& self) {
           if (self.rank() == 3) return;  // never comes
-          // On one core, a rank that is told runs at once, before the next one is told.
+          // On one core, a rank runs as soon as the rendezvous answers it, before the next rank gets its answer.
           cpu_set_t cores;
           CPU_ZERO(&cores);
           CPU_SET(static_cast<std::size_t>(sched_getcpu()), &cores);
@@ -100,7 +100,7 @@ TEST(LastWords, TheRendezvousTellsItsOwnProcessLast) {
           config.initTimeoutMs = self.rank() == 2 ? kShort : kLong;
           tuttiComm_t comm = nullptr;
           const auto result = tuttiCommInitRankConfig(&comm, self.size(), self.IdOf(), self.rank(), &config);
-          // On a busy machine rank 2 may give up before the rendezvous has answered it.
+          // On a busy machine rank 2 may give up before the rendezvous answers it.
           EXPECT_TRUE(Fails(result, tuttiTimeoutError, {self.rank() == 2 ? "timed out" : "rank 3 of 4 never came"}));
           if (self.rank() == 0) _exit(0);
         },

@@ -1,4 +1,4 @@
-// Communicators that lose ranks and go on, that are revoked, and that take new ranks in.
+// Communicators that lose ranks and go on, that are revoked, and that admit new ranks.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 namespace tutti::testing {
 namespace {
 
-// Some sizes, so that several algorithms and wires are used.
+// Several sizes, to cover several algorithms and wires.
 void ExpectItWorks(tuttiComm_t comm) {
   const auto ranks = static_cast<float>(SizeOf(comm));
   for (const std::size_t count : {1, 1000, 300'000}) {
@@ -38,7 +38,7 @@ TEST(Shrink, OfOneThatIsWell) {
                  ExpectItWorks(fewer);
                }
                self.Meet();
-               ExpectItWorks(comm);  // which is as it was
+               ExpectItWorks(comm);  // the parent is unchanged
              },
              {.threads = threads});
   }
@@ -71,7 +71,7 @@ TEST(Shrink, RefusesWhatIsNoShrinking) {
   });
 }
 
-// Nobody says who died: the survivors find out.
+// The survivors have to find out by themselves who died.
 TEST(Shrink, AfterDeathsOfAnyRanks) {
   constexpr int kRanks = 4;
   for (const std::vector<int>& victims : {std::vector{0}, {2}, {3}, {0, 1}, {1, 3}, {0, 1, 2}}) {
@@ -96,7 +96,7 @@ TEST(Shrink, AfterDeathsOfAnyRanks) {
   }
 }
 
-// Time and again, until one is left.
+// Repeats until one rank is left.
 TEST(Shrink, AgainAndAgain) {
   constexpr int kRanks = 5;
   RunOptions options;
@@ -108,7 +108,7 @@ TEST(Shrink, AgainAndAgain) {
         for (int size = kRanks; size > 1; --size) {
           ASSERT_EQ(SizeOf(comm), size);
           ExpectItWorks(comm);
-          // In turn the first and the middle one of those who are left, never the last.
+          // Alternates between the first and the middle remaining rank, never the last.
           const int victim = size % 2 == 0 ? 0 : size / 2;
           if (RankIn(comm) == victim) kill(getpid(), SIGKILL);
           std::vector<float> data(1000, 1);
@@ -122,7 +122,7 @@ TEST(Shrink, AgainAndAgain) {
       options);
 }
 
-// One dies while the others shrink: they end as one communicator of those who are left, or hear in it of the death.
+// A rank dies while the others shrink: they end in one communicator of the rest, or get the death as an error in it.
 TEST(Shrink, WhileYetAnotherDies) {
   constexpr int kRanks = 5;
   for (unsigned trial = 0; trial < 20; ++trial) {
@@ -130,7 +130,7 @@ TEST(Shrink, WhileYetAnotherDies) {
     const int second = static_cast<int>(trial % 4);
     RunOptions options;
     options.may_die = {second, 4};
-    // Whoever waits for the dead waits longer than this test.
+    // A rank that waited for a dead one would outlast this test.
     options.environment = {{"TUTTI_INIT_TIMEOUT_MS", "120000"}};
     RunRanks(
         kRanks,
@@ -142,7 +142,7 @@ TEST(Shrink, WhileYetAnotherDies) {
           if (self.rank() == second) {
             KillThisProcessAfter(std::chrono::microseconds(std::mt19937(trial)() % 8'000));
           }
-          // As long as it lives they are four.
+          // While it lives, four ranks remain.
           const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
           while (std::chrono::steady_clock::now() < give_up) {
             Comm rest;
@@ -206,7 +206,7 @@ TEST(Shrink, EndsWithAnAbort) {
   });
 }
 
-// The first failure that a program hears of may be a group's, which belongs to no communicator.
+// A program may get its first failure from a group, which belongs to no communicator.
 TEST(Revoke, IsToldOfTheCommunicatorByAGroup) {
   RunRanks(2, [](Rank& self) {
     const auto comm = self.Join();
@@ -248,12 +248,12 @@ TEST(Revoke, StopsWhatRunsEverywhere) {
 TEST(Grow, ByThoseWhoComeWithTheId) {
   static constexpr int kOld = 3, kNew = 5;
   RunRanks(kNew, [](Rank& self) {
-    // The communicator of the old ranks is made by hand: Rank::Join is for all.
+    // Makes the old ranks' communicator by hand, because Rank::Join is for all ranks.
     Comm comm, more;
     const auto first = self.IdOf(0), growth = self.IdOf(1);
     if (self.rank() < kOld) {
       ASSERT_TRUE(Ok(tuttiCommInitRank(comm.address(), kOld, first, self.rank())));
-      const bool gives = self.rank() == 1;  // any one
+      const bool gives = self.rank() == 1;  // any one rank may
       ASSERT_TRUE(Ok(tuttiCommGrow(comm, kNew, gives ? &growth : nullptr, -1, more.address(), nullptr)));
       ExpectItWorks(comm);
     } else {

@@ -1,4 +1,4 @@
-// A process that forks, exits, or unloads the library while communicators, streams and their threads live.
+// A process that forks, exits, or unloads the library while communicators, streams and their threads exist.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -16,8 +16,8 @@ bool leaves_things_behind = false;
 std::atomic<bool> first_use_is_slow{false};
 std::atomic<int> threads_in_first_use{0};
 }  // namespace
-// The library's first use in this process marks a page that forked children find empty. This replaces the system's
-// function, so that a test can fork in the middle of it.
+// The library's first use in this process marks a page that forked children find zeroed. This replaces madvise(), so
+// that a test can fork in the middle of that.
 extern "C" __attribute__((visibility("default"))) int madvise(void* memory, std::size_t bytes, int advice) noexcept {
   if (advice == MADV_WIPEONFORK && first_use_is_slow) {
     ++threads_in_first_use;
@@ -27,8 +27,8 @@ extern "C" __attribute__((visibility("default"))) int madvise(void* memory, std:
 }
 // Present when the address sanitizer is. Its allocator (GCC 12's) may be left locked in a child of fork().
 extern "C" void __asan_init(void) __attribute__((weak));
-// Called by the leak checker, where there is one, when a process exits. Children of a test leave things behind on
-// purpose, for example what their parent's threads held.
+// The leak checker, if present, calls this when a process exits. A test's children leak on purpose, for example what
+// their parent's threads held.
 extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() { return leaves_things_behind ? 1 : 0; }
 
 namespace tutti::testing {
@@ -46,7 +46,7 @@ int InAChild(const std::function<void()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// Makes one of everything that has a thread, or that the process owns for as long as it lives.
+// Makes one of everything that owns a thread or lives as long as the process.
 void MakeOneOfEach(const std::function<void(tuttiStream_t)>& then) {
   tuttiStream_t stream = nullptr;
   ASSERT_TRUE(Ok(tuttiStreamCreate(&stream)));
@@ -58,7 +58,7 @@ void MakeOneOfEach(const std::function<void(tuttiStream_t)>& then) {
   ASSERT_EQ(tuttiCommInitRankConfig(&joining, 2, id, 0, &config), tuttiInProgress);
   std::array<tuttiComm_t, 2> comms{};
   ASSERT_TRUE(Ok(tuttiCommInitAll(comms.data(), 2, nullptr)));
-  static float in = 1, out = 0;  // still in use when this function has returned
+  static float in = 1, out = 0;  // still in use after this function returns
   ASSERT_TRUE(Ok(tuttiAllReduce(&in, &out, 1, tuttiFloat32, tuttiSum, comms[0], stream)));
   void* memory = nullptr;
   ASSERT_TRUE(Ok(tuttiMemAlloc(&memory, 4096)));
@@ -101,7 +101,7 @@ TEST(ProcessEnds, AChildIsRefusedItsParentsStream) {
             if (!Fails(tuttiStreamSynchronize(stream), tuttiInvalidUsage, words)) _exit(3);
             if (!Fails(tuttiStreamQuery(stream), tuttiInvalidUsage, words)) _exit(4);
             if (!Fails(tuttiStreamDestroy(stream), tuttiInvalidUsage, words)) _exit(5);
-            // A communicator of the child's own works.
+            // The child's own communicator works.
             tuttiStream_t own_stream = nullptr;
             if (tuttiStreamCreate(&own_stream) != tuttiSuccess) _exit(6);
             if (tuttiAllReduce(&in, &out, 1, tuttiFloat32, tuttiSum, comm, own_stream) != tuttiSuccess) _exit(7);
@@ -122,7 +122,7 @@ TEST(ProcessEnds, AChildIsRefusedItsParentsStream) {
   });
 }
 
-// fork() at any moment: the child finds none of the library's locks taken, and nothing half-changed.
+// fork() at any moment: the child finds all of the library's locks free, and no half-made change.
 TEST(ProcessEnds, AChildFindsNoLockHeld) {
   if (!kForksBesideThreads) GTEST_SKIP() << kNoForkBesideThreads;
   if (__asan_init != nullptr) GTEST_SKIP() << "the address sanitizer's own lock may be held";
@@ -160,7 +160,7 @@ TEST(ProcessEnds, AChildFindsNoLockHeld) {
   });
 }
 
-// Nor the locks that the compiler makes for objects that are made on first use.
+// The same for the locks that the compiler generates for lazily initialized objects.
 TEST(ProcessEnds, AChildFindsNoFirstUseHalfDone) {
   if (!kForksBesideThreads) GTEST_SKIP() << kNoForkBesideThreads;
   RunAlone(
@@ -181,7 +181,7 @@ TEST(ProcessEnds, AChildFindsNoFirstUseHalfDone) {
       {.limit = std::chrono::seconds(20)});
 }
 
-// The tests' own program has the library loaded, so the child runs a program that loads it by hand.
+// The test program itself keeps the library loaded, so the child runs a program that loads it with dlopen().
 TEST(ProcessEnds, UnloadingTheLibraryIsHarmless) {
   RunAlone([] {
     Dl_info info{};

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Trouble from outside for ranks of a cluster (scripts/cluster.sh), found by what their environment says.
+# Inflicts trouble on ranks of a cluster (scripts/cluster.sh) from outside; finds them by their environment.
 #
 #   tests/faults/rank_trouble.sh RUN RANK,... kill|stop|continue|strangers      all at once
-#   tests/faults/rank_trouble.sh RUN RANK flood SECONDS SEED                    campaign/flood.py on the rank's host; goes on alone
+#   tests/faults/rank_trouble.sh RUN RANK flood SECONDS SEED                    runs campaign/flood.py there, detached
 #
-# RUN is what FAULT_RUN was in the environment when the cluster was started. Waits up to 5 s for a rank that is
+# RUN is the value of FAULT_RUN in the environment when the cluster was started. Waits up to 5 s for a rank that is
 # starting.
 set -euo pipefail
 
 run=$1 ranks=$2 trouble=$3
 
-# find_rank RANK: prints its process. What started it on its host (nsenter) has no RANK.
+# find_rank RANK: prints its process. Its parent on the host (nsenter) has no RANK.
 find_rank() {
   local place try
   for ((try = 0; try < 50; try++)); do
@@ -23,7 +23,7 @@ find_rank() {
   return 1
 }
 
-# Whoever finds the ports of the ranks may knock, talk and hang up as he likes.
+# Opens many connections to every listening port; some send random data, some hang up.
 send_strangers() {
   nsenter --net --target "$1" python3 - <<'PYTHON'
 import os, socket, time
@@ -51,7 +51,7 @@ processes=()
 for rank in ${ranks//,/ }; do
   process=$(find_rank "$rank")
   processes+=("$process")
-  # What started it on its host stops and goes on with it, but wants to be told.
+  # Its parent on the host (nsenter) stops with it, but needs a SIGCONT of its own.
   [ "$trouble" != continue ] || processes+=("$(ps -o ppid= -p "$process" | tr -d ' ')")
 done
 case $trouble in
@@ -61,7 +61,7 @@ case $trouble in
   strangers) for process in "${processes[@]}"; do send_strangers "$process"; done ;;
   flood)
     flood=$(dirname "$0")/campaign/flood.py
-    # It is given time to fill the queues.
+    # Gives the flood time to fill the queues.
     nsenter --net --target "${processes[0]}" setsid -f "$flood" "$4" "$5" >/dev/null 2>&1 </dev/null
     sleep 0.5 ;;
   *) echo "$0: '$trouble' is not known" >&2; exit 2 ;;

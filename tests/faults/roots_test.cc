@@ -1,7 +1,7 @@
-// Ranks whose collectives differ although none of them has to wait for another: two roots that both send, contributions
-// for a root that does not ask for them. Every rank must get tuttiInvalidUsage, with both calls and both ranks. It gets
-// that by its next collective that hears from all ranks, within some calls of those that do not, when the communicator
-// is split or gets a window, and when it ends.
+// Ranks whose collectives differ although no rank has to wait for another: two roots that both send, contributions to a
+// root that does not expect them. Every rank must get tuttiInvalidUsage, with both calls and both ranks. It gets that
+// by its next collective that hears from all ranks, within some calls of those that do not, when the communicator is
+// split or gets a window, and when it ends.
 #include <fmt/format.h>
 
 #include <array>
@@ -19,11 +19,11 @@ struct Buffers {
   std::vector<float> send = std::vector<float>(kMost, 1), receive = std::vector<float>(kMost, 0);
 };
 
-// A call that differs from rank to rank, and ends on each without hearing from the others.
+// A call that differs from rank to rank, and ends on each rank without hearing from the others.
 struct Silent {
   std::string name;
   std::function<tuttiResult_t(int rank, int size, tuttiComm_t, Buffers&)> call;
-  std::vector<std::string> words;  // that each message must have
+  std::vector<std::string> words;  // required in each message
 };
 
 tuttiResult_t Broadcast(int root, std::size_t count, tuttiComm_t comm, Buffers& b) {
@@ -119,7 +119,7 @@ class Roots : public ::testing::TestWithParam<std::tuple<std::size_t, std::size_
     options.limit = std::chrono::seconds(30);
     return options;
   }
-  // Whether the first rank waits until the other, which sends nothing, is at the network, too.
+  // Whether the first rank waits until the other rank, which sends nothing, also connects.
   bool first_one_waits() const { return between_hosts() && what().name == "a_broadcast_and_an_empty_sum"; }
   bool between_hosts() const { return Places()[std::get<1>(GetParam())].name == "hosts"; }
 };
@@ -152,7 +152,7 @@ TEST_P(Roots, ThatDisagreeAreToldWithoutAnotherCollective) {
         const auto comm = self.Join();
         Buffers buffers;
         auto result = tuttiSuccess;
-        // In step, so that no rank has to wait for room. Rings have room for 64.
+        // In step, so that no rank waits for room: rings have room for 64.
         constexpr int kMostCalls = 40;
         for (int i = 0; i < kMostCalls; ++i) {
           if (result == tuttiSuccess) result = what().call(self.rank(), self.size(), comm, buffers);
@@ -178,8 +178,8 @@ TEST_P(Roots, ThatDisagreeAreToldWhenTheCommunicatorEnds) {
           self.Meet();
           const auto handle = comm.Release();
           const auto ended = finalizes ? tuttiCommFinalize(handle) : tuttiCommDestroy(handle);
-          if (result == tuttiSuccess) result = ended;  // if the rank has had to wait, the call itself fails
-          // About ranks of other hosts only if their message has come.
+          if (result == tuttiSuccess) result = ended;  // if the rank had to wait, the call itself fails
+          // A rank learns of a mismatch on another host only if that host's message has arrived.
           if (result != tuttiSuccess || !between_hosts()) {
             EXPECT_TRUE(Fails(result, tuttiInvalidUsage, WithRanks(what().words)));
           }
@@ -209,7 +209,7 @@ TEST_P(Roots, ThatDisagreeAreToldByASplit) {
         for (int r = 0; r < self.size(); ++r) {
           if (self.board().numbers.at(static_cast<std::size_t>(r)) == tuttiSuccess) continue;
           EXPECT_EQ(self.board().numbers.at(static_cast<std::size_t>(r)), tuttiInvalidUsage);
-          // A rank that has had to wait knows, and splits nothing; Destroy would report it to the other one.
+          // A rank that had to wait has the error, and splits nothing. Destroy would report it to the other rank.
           EXPECT_TRUE(Ok(tuttiCommAbort(comm.Release())));
           return;
         }
@@ -224,7 +224,7 @@ TEST_P(Roots, ThatDisagreeAreToldByASplit) {
   EXPECT_EQ(outcomes[0].notes, outcomes[1].notes);
 }
 
-// The call itself then reports the disagreement.
+// With the check, the call itself reports the disagreement.
 TEST_P(Roots, ThatDisagreeAreToldAtOnceOnRequest) {
   RunRanks(
       2,
@@ -268,7 +268,7 @@ TEST(RootsOnRequest, AreCheckedInGroupsAndOnStreams) {
       {.environment = {{"TUTTI_CHECK", "1"}}});
 }
 
-// A window's registration is an exchange, too.
+// Registering a window also exchanges data between all ranks.
 TEST(RootsThatDisagree, AreToldByAWindow) {
   RunRanks(2, [&](Rank& self) {
     const auto comm = self.Join();
@@ -284,7 +284,7 @@ TEST(RootsThatDisagree, AreToldByAWindow) {
   });
 }
 
-// Messages do not wait for collectives, and use up records.
+// Messages do not wait for collectives, but use up records.
 TEST(RootsThatDisagree, AreToldAmongMessages) {
   RunRanks(2, [&](Rank& self) {
     const auto comm = self.Join();
@@ -299,7 +299,7 @@ TEST(RootsThatDisagree, AreToldAmongMessages) {
   });
 }
 
-// Several ranks of which one is odd. All must hear of it: those that agree, and the one that all look at.
+// One of several ranks is odd. All must get the error: those that agree, and the rank whose record all others check.
 TEST(RootsThatDisagree, AreToldToAllOfSeveral) {
   for (const int odd : {0, 1, 2, 3}) {
     for (const char* hosts : {"1", "2"}) {
@@ -309,7 +309,7 @@ TEST(RootsThatDisagree, AreToldToAllOfSeveral) {
                  const auto comm = self.Join();
                  Buffers buffers;
                  const int usual = odd == 0 ? 1 : 0;
-                 // The odd rank broadcasts by itself; the others wait for their root, and the root for no rank.
+                 // The odd rank broadcasts alone; the others wait for their root, and the root waits for no rank.
                  auto result = Broadcast(self.rank() == odd ? odd : usual, 10, comm, buffers);
                  if (result == tuttiSuccess) result = Sum(comm, buffers);
                  EXPECT_TRUE(Fails(result, tuttiInvalidUsage,
@@ -330,7 +330,7 @@ TEST(RootsThatAgree, AreLeftAlone) {
         [&](Rank& self) {
           auto comm = self.Join();
           Buffers buffers;
-          std::uint32_t state = 7;  // alike on all ranks
+          std::uint32_t state = 7;  // the same on all ranks
           const auto draw = [&](std::uint32_t most) { return (state = state * 1664525 + 1013904223) / 65536 % most; };
           for (int i = 0; i < 3000; ++i) {
             const int root = i % 500 < 400 ? (i / 500) % 3 : static_cast<int>(draw(3));

@@ -1,4 +1,4 @@
-/* Loads the library that argv[1] names, leaves threads of it behind, unloads it; again and again. Exits with 0, or with
+/* Repeatedly loads the library that argv[1] names, leaves threads of it running, and unloads it. Exits with 0, or with
  * the number of the step that failed. */
 #include <dlfcn.h>
 #include <stdlib.h>

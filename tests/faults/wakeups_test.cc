@@ -1,5 +1,5 @@
-// Every sleep must end by a ring. The library counts sleeps that end by themselves although there is something to do,
-// so these tests need no clock.
+// A wake-up must end every sleep. The library counts sleeps that time out although there is work, so these tests need
+// no clock.
 #include <vector>
 
 #include "testing/ranks.h"
@@ -10,7 +10,7 @@ namespace {
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 constexpr int kCalls = 300;
-// A publisher may be interrupted between its store and its ring, at the very end of a sleep. The library is not to
+// A publisher may be preempted between its store and its wake-up, just as a sleep times out. The library is not to
 // blame for that.
 constexpr std::uint64_t kByChance = 1;
 

@@ -1,5 +1,4 @@
-// Calls on GPUs that are refused, and operations that cannot end: each is a clear answer, and no kernel is left
-// running.
+// GPU calls that are refused, and operations that cannot end: each gives a clear error, and no kernel keeps running.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -37,7 +36,7 @@ TEST_F(Device, RefusesBuffersThatDoNotFit) {
         const auto copy = [](const void* from, void* to, tuttiComm_t by, tuttiStream_t on) {
           return tuttiAllReduce(from, to, 4, tuttiFloat, tuttiSum, by, on);
         };
-        // Host memory and a null stream are a call like any other.
+        // Host memory with a null stream is an ordinary call.
         EXPECT_TRUE(Ok(copy(host.data(), host.data(), comm, nullptr)));
         EXPECT_TRUE(Ok(copy(device, device, comm, nullptr)));
         EXPECT_TRUE(Fails(copy(device, host.data(), comm, nullptr), tuttiInvalidArgument, {"both", "one kind"}));
@@ -62,7 +61,7 @@ TEST_F(Device, RefusesBuffersThatDoNotFit) {
       two_devices);
 }
 
-// Nothing of a refused call is left behind.
+// A refused call leaves nothing behind.
 TEST_F(Device, RefusesADestroyedStreamAndGoesOn) {
   if (!stand_in_) GTEST_SKIP() << "what no GPU can be told to be";
   RunRanks(2,
@@ -92,7 +91,7 @@ TEST_F(Device, CommunicatorsAreTheHostsOnRequest) {
       {.environment = {{"TUTTI_GPU", "0"}}});
 }
 
-// One thread launches for all, and cannot name another thread's own stream.
+// One thread launches for all ranks, and cannot name another thread's per-thread stream.
 TEST_F(Device, RefusesStreamsThatOnlyTheirThreadKnows) {
   RunRanks(2,
            [](Rank& self) {
@@ -106,7 +105,7 @@ TEST_F(Device, RefusesStreamsThatOnlyTheirThreadKnows) {
            {.threads = true});
 }
 
-// The communicator is the host's then, and says why when it is given what it cannot take.
+// Then the communicator serves only host memory, and says why when it gets GPU memory.
 TEST_F(Device, NamesADriverThatIsTooOld) {
   if (!stand_in_) GTEST_SKIP() << "what no GPU can be told to be";
   const std::pair<std::string, std::string> versions[] = {{"11000", "of CUDA 11.0, and 11.3"},
@@ -141,7 +140,7 @@ TEST_F(Device, RefusesADeviceThatIsNotThere) {
   });
 }
 
-// More blocks than the GPU holds at once would wait for each other for ever.
+// If there are more blocks than the GPU holds at once, they wait for each other forever.
 TEST_F(Device, RefusesMoreBlocksThanFit) {
   if (!stand_in_) GTEST_SKIP() << "what no GPU can be told to be";
   RunRanks(2,
@@ -156,7 +155,7 @@ TEST_F(Device, RefusesMoreBlocksThanFit) {
 
 // ---------------------------------------------------------------------------------------------------- faults --
 
-// The calls were taken long ago; what went wrong is told by the communicator.
+// The calls returned long ago, so the communicator reports what went wrong.
 tuttiResult_t AsyncError(tuttiComm_t comm) {
   constexpr auto kLimit = std::chrono::seconds(20);
   const auto deadline = std::chrono::steady_clock::now() + kLimit;
@@ -179,12 +178,12 @@ TEST_F(Device, CallsThatDoNotMatchAreNamed) {
             const auto elements = self.rank() == 0 ? count : count - 1;
             const auto result = tuttiAllReduce(rank.arena().send(), rank.arena().receive(), elements, tuttiFloat,
                                                tuttiSum, rank.comm(), rank.stream());
-            // A program that waits and then asks once is told, though kernels stop before anybody knows why.
+            // A program that waits and then asks once gets the error, even if kernels stop before any thread knows why.
             EXPECT_TRUE(Ok(rank.gpu().Synchronize(rank.stream()))) << "the kernel has ended";
             tuttiResult_t told = tuttiSuccess;
             EXPECT_TRUE(Ok(tuttiCommGetAsyncError(rank.comm(), &told)));
             EXPECT_EQ(result == tuttiSuccess ? told : result, tuttiInvalidUsage);
-            // Any further call says it, too.
+            // Any further call reports it, too.
             EXPECT_TRUE(Fails(tuttiBarrier(rank.comm(), rank.stream()), tuttiInvalidUsage,
                               {"do not match", fmt::format("count={}", count), fmt::format("count={}", count - 1)}));
           },
@@ -193,7 +192,7 @@ TEST_F(Device, CallsThatDoNotMatchAreNamed) {
   }
 }
 
-// What was captured is compared when it runs: the host sees nothing of a replay.
+// Captured calls are compared when they run, because the host does not see a replay.
 TEST_F(Device, CapturedCallsThatDoNotMatchAreNamed) {
   RunRanks(2, [](Rank& self) {
     DeviceRank rank(self, 64 * KiB);
@@ -210,13 +209,13 @@ TEST_F(Device, CapturedCallsThatDoNotMatchAreNamed) {
   });
 }
 
-// Kernels that only send wait for no other rank. The watch reports the disagreement without another call; also after
-// the replay of a graph, which the host does not see. The next collective reports it, too, by its slots.
+// Kernels that only send wait for no other rank. The watch reports the disagreement without another call, even after
+// the replay of a graph, which the host does not see. The next collective also reports it, from its slots.
 TEST_F(Device, RootsThatDisagreeAreNamed) {
   enum class Then { nothing, replay, collective };
   for (const auto then : {Then::nothing, Then::replay, Then::collective}) {
     for (const bool threads : {false, true}) {
-      if (threads && then == Then::replay) continue;  // ranks that are launched together have one graph
+      if (threads && then == Then::replay) continue;  // ranks launched together share one graph
       SCOPED_TRACE(fmt::format("{}, {}", static_cast<int>(then), threads ? "threads" : "processes"));
       RunRanks(2,
                [&](Rank& self) {
@@ -250,7 +249,7 @@ TEST_F(Device, RootsThatDisagreeAreNamed) {
   }
 }
 
-// With TUTTI_CHECK, a barrier is enqueued behind the call, and finds the disagreement.
+// With TUTTI_CHECK, a barrier is enqueued after the call and finds the disagreement.
 TEST_F(Device, RootsThatDisagreeAreNamedByTheCallOnRequest) {
   RunRanks(2,
            [](Rank& self) {
@@ -271,7 +270,7 @@ TEST_F(Device, RootsThatDisagreeAreNamedByTheCallOnRequest) {
            {.environment = {{"TUTTI_CHECK", "1"}}});
 }
 
-// Ranks that are launched together cannot be half in a graph.
+// Ranks that are launched together cannot be partly in a graph.
 TEST_F(Device, RefusesACaptureOfSomeRanks) {
   RunRanks(2,
            [](Rank& self) {
@@ -292,7 +291,7 @@ TEST_F(Device, ADeadRankIsNamed) {
            [](Rank& self) {
              DeviceRank rank(self, 64 * KiB);
              ASSERT_EQ(rank.Run({What::all_reduce, tuttiFloat32, tuttiSum, 100, 0, false, 1}), "");
-             self.Meet();  // what a kernel has sent to another host may die with its process: its call is over before
+             self.Meet();  // the call must end first: data to another host may be lost with its process
              if (self.rank() == 1) {
                KillThisProcessAfter(std::chrono::microseconds(0));
                std::this_thread::sleep_for(std::chrono::seconds(30));
@@ -306,8 +305,8 @@ TEST_F(Device, ADeadRankIsNamed) {
            {.may_die = {1}});
 }
 
-// In shared memory, this rank describes a buffer that it registered by address and length, side by side. Replaces the
-// length by `told`. Returns how often it was found.
+// In shared memory, this rank stores the address and length of each buffer that it registered, side by side. Replaces
+// the length of `buffer` by `told`. Returns how many such entries it found.
 int LieAboutRegistered(const std::byte* buffer, std::uint64_t bytes, std::uint64_t told) {
   std::ifstream maps("/proc/self/maps");
   int found = 0;
@@ -325,15 +324,15 @@ int LieAboutRegistered(const std::byte* buffer, std::uint64_t bytes, std::uint64
   return found;
 }
 
-// A slot refers to memory that the sender did not give, but that the reader's GPU has mapped.
+// A slot refers to memory that the sender did not register, but that the reader's GPU has mapped.
 TEST_F(Device, ReferencesBeyondWhatWasGivenAreRefused) {
   const char* const hosts = std::getenv("TUTTI_VIRTUAL_HOSTS");
   if (hosts != nullptr) GTEST_SKIP() << "no slot refers to memory of another host";
   RunRanks(2,
            [](Rank& self) {
              constexpr std::size_t kSent = 64 * KiB, kAll = 4 * kSent;
-             // The ranks' descriptions lie in the same memory, and their buffers may have the same address: the lengths
-             // tell them apart.
+             // The ranks' entries lie in the same memory, and their buffers may have the same address, so the lengths
+             // must differ.
              const std::size_t given = self.rank() == 0 ? 2 * kSent : kSent;
              DeviceRank rank(self, kAll, "direct");
              auto* const buffer = rank.gpu().Allocate(kAll);
@@ -344,7 +343,7 @@ TEST_F(Device, ReferencesBeyondWhatWasGivenAreRefused) {
                return tuttiAllReduce(from, rank.arena().receive(), kSent / sizeof(float), tuttiFloat, tuttiSum,
                                      rank.comm(), rank.stream());
              };
-             for (int call = 0; call < 3; ++call) {  // until both have opened what the other registered
+             for (int call = 0; call < 3; ++call) {  // until both have opened the other's registered buffer
                ASSERT_TRUE(Ok(reduce(buffer)));
                ASSERT_TRUE(Ok(rank.gpu().Synchronize(rank.stream())));
                self.Meet();
@@ -365,7 +364,7 @@ TEST_F(Device, ReferencesBeyondWhatWasGivenAreRefused) {
            {.environment = {{"TUTTI_WIRE", "bulk"}}});
 }
 
-// A registered buffer that claims to be longer than its allocation is not opened: slots carry the data.
+// If a registered buffer claims to be longer than its allocation, it is not opened: slots carry the data.
 TEST_F(Device, RegisteredMemoryThatIsNotThereIsNotOpened) {
   RunRanks(2, [](Rank& self) {
     constexpr std::size_t kGiven = 64 * KiB;

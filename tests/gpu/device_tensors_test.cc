@@ -1,4 +1,4 @@
-// The forms for tensors on memory of a GPU, or of its stand-in.
+// Tensor collectives on GPU memory, or on the stand-in's.
 #include <fmt/format.h>
 
 #include <tuple>
@@ -11,14 +11,14 @@ namespace {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of a tensor with all its gaps
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of a tensor including its gaps
 
 void EveryForm(DeviceRank& rank, const Rank& self, Arena& arena, int trials, std::size_t most) {
   for (int t = 0; t < trials; ++t) {
     const auto seed = static_cast<unsigned>(t);
     const auto trial = MakeTrial(seed, most);
     SCOPED_TRACE(fmt::format("trial {} on {} ranks", t, self.size()));
-    std::mt19937 random(1000 * seed + static_cast<unsigned>(self.rank()));  // each rank has strides of its own
+    std::mt19937 random(1000 * seed + static_cast<unsigned>(self.rank()));  // each rank has its own strides
     const Where where{&arena, &rank.gpu(), rank.stream()};
     switch (t % 3) {
       case 0: TensorForms<std::int32_t>(rank.comm(), self, where).Run(trial, random); break;
@@ -66,10 +66,10 @@ INSTANTIATE_TEST_SUITE_P(All, DeviceTensors,
                                               algorithm.empty() ? "chosen" : algorithm);
                          });
 
-// Wires cut the same places into different pieces; chunks may be asked for that are longer than a slot, which is all
-// that carries a tensor.
+// Wires split the same places into different pieces. Only slots carry tensors, but settings may ask for chunks longer
+// than a slot.
 TEST_F(Device, TensorsByEveryWire) {
-  const Environment wires[] = {{{"TUTTI_CHANNELS", "1"}},  // packets, where they are short
+  const Environment wires[] = {{{"TUTTI_CHANNELS", "1"}},  // packets for short messages
                                {{"TUTTI_WIRE", "bulk"}},
                                {{"TUTTI_WIRE", "bulk"}, {"TUTTI_CHUNK", "192"}},
                                {{"TUTTI_WIRE", "bulk"}, {"TUTTI_CHUNK", "524288"}, {"TUTTI_CHANNELS", "1"}},
@@ -81,7 +81,7 @@ TEST_F(Device, TensorsByEveryWire) {
   }
 }
 
-// Where all slots of a plain call may refer to memory, chunks may be longer than a slot; but not a tensor's.
+// If all slots of a plain call may refer to memory, chunks may be longer than a slot. A tensor's chunks may not.
 TEST_F(Device, TensorsInChunksLongerThanSlots) {
   RunRanks(
       3,
@@ -96,14 +96,14 @@ TEST_F(Device, TensorsInChunksLongerThanSlots) {
       {.threads = true, .environment = {{"TUTTI_CHUNK", "524288"}, {"TUTTI_WIRE", "bulk"}, {"TUTTI_CHANNELS", "1"}}});
 }
 
-// GPUs that cannot reach each other's memory meet in the host's; and those that can.
+// GPUs that cannot reach each other's memory use host memory between them; also GPUs that can.
 TEST_F(Device, TensorsOnSeveralDevices) {
   EveryForm({4, true, "", {{"TUTTI_STANDIN_DEVICES", "2"}, {"TUTTI_STANDIN_PEERS", "0"}}, 9});
   EveryForm({4, true, "", {{"TUTTI_STANDIN_DEVICES", "4"}}, 9});
   EveryForm({4, false, "", {{"TUTTI_STANDIN_DEVICES", "4"}}, 9});
 }
 
-// A window's memory is read where it lies, but not where it is strided.
+// Peers read a window's memory in place, but not where it is strided.
 TEST_F(Device, TensorsInWindows) {
   RunRanks(3,
            [](Rank& self) {
@@ -121,7 +121,7 @@ constexpr tuttiTensorLayout_t Rows(std::size_t rows, std::size_t columns, std::s
   return {2, {rows, columns}, {stride, 1}};
 }
 
-// Groups of calls are one launch, and graphs that hold such run again without the host.
+// A group of calls is one launch, and graphs that hold such launches replay without the host.
 TEST_F(Device, TensorsInGroupsAndGraphs) {
   RunAlone([] {
     constexpr int kRanks = 2, kReplays = 10;
@@ -130,7 +130,7 @@ TEST_F(Device, TensorsInGroupsAndGraphs) {
     tuttiComm_t comms[kRanks];
     ASSERT_TRUE(Ok(tuttiCommInitAll(comms, kRanks, nullptr)));
     const auto stream = gpu.NewStream();
-    // Of each rank: its columns, everybody's, and of everybody's sum its own.
+    // For each rank: its own columns, all ranks' columns, and its own part of their sum.
     auto* const memory = reinterpret_cast<std::int32_t*>(gpu.AllocateShared(3 * kRanks * kAll * sizeof(std::int32_t)));
     const auto part = [&](int rank, int which) { return memory + static_cast<std::size_t>(3 * rank + which) * kAll; };
     const auto columns = Rows(kRows, kColumns, kColumns + 1), all = Rows(kRows, 2 * kColumns, kStride),
@@ -157,7 +157,7 @@ TEST_F(Device, TensorsInGroupsAndGraphs) {
       if (replay < kReplays) {
         gpu.LaunchGraph(graph, stream);
       } else {
-        calls();  // outside of it
+        calls();  // outside a graph
       }
       ASSERT_TRUE(Ok(gpu.Synchronize(stream)));
       for (int r = 0; r < kRanks; ++r) {
@@ -178,7 +178,7 @@ TEST_F(Device, TensorsInGroupsAndGraphs) {
   });
 }
 
-// One rank's strides change from call to call of one shape.
+// One rank's strides change between calls of the same shape.
 TEST_F(Device, TensorsOfOneShapeWithOtherStrides) {
   RunRanks(2, [](Rank& self) {
     DeviceRank rank(self, kMostBytes);

@@ -1,4 +1,4 @@
-// Collectives on memory of a GPU: a real one, or its stand-in, on which the kernels' very source runs as threads.
+// Collectives on GPU memory: a real GPU's or the stand-in's, which runs the kernels' own source as threads.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(All, DeviceCollectives,
                                               algorithm.empty() ? "chosen" : algorithm);
                          });
 
-// Every type and operator, through packets, vectors and odd ends.
+// Every type and operator, through packets, vectors and odd tails.
 TEST_F(Device, EveryTypeAndOperator) {
   std::vector<Case> cases;
   for (int type = 0; type < tuttiNumTypes; ++type) {
@@ -78,8 +78,8 @@ TEST_F(Device, EveryTypeAndOperator) {
   RunCases({3, "ring", false, {{"TUTTI_ZERO_COPY", "0"}}}, cases, 512 * KiB);
 }
 
-// Ranks of one process and GPU refer to memory, so a chunk may be longer than a slot; but not where a schedule has
-// slots that carry sums, nor for contributions that are scaled first, which are nowhere in memory.
+// Ranks of one process and GPU refer to memory, so a chunk may be longer than a slot. It may not where a schedule has
+// slots that carry sums, nor for contributions that are scaled first, which exist nowhere in memory.
 TEST_F(Device, ChunksLongerThanSlots) {
   constexpr std::size_t kMost = 1024 * KiB;
   const std::vector<std::pair<std::string, std::string>> long_chunks = {
@@ -105,7 +105,7 @@ TEST_F(Device, ChunksLongerThanSlots) {
            {.threads = true, .environment = long_chunks});
 }
 
-// GPUs that cannot reach each other's memory meet in the host's.
+// GPUs that cannot reach each other's memory exchange data through host memory.
 TEST_F(Device, ThroughHostMemory) {
   const auto cases = MixedCases(11, 3 * kWhats, 4, 256 * KiB);
   const std::vector<std::pair<std::string, std::string>> apart = {{"TUTTI_STANDIN_DEVICES", "2"},
@@ -121,7 +121,7 @@ TEST_F(Device, OnSeveralDevices) {
   RunCases({4, "", false, several}, cases, 256 * KiB);
 }
 
-// tuttiMemAlloc's memory in windows, between processes: read where it lies.
+// Windows on tuttiMemAlloc's memory, between processes: peers read it in place.
 TEST_F(Device, Windows) {
   RunRanks(4, [](Rank& self) {
     DeviceRank rank(self, KiB);
@@ -129,7 +129,7 @@ TEST_F(Device, Windows) {
     Arena arena(rank.gpu(), kMost + 4 * KiB, Arena::Kind::allocated);
     arena.Register(rank.comm());
     for (const auto& each : MixedCases(13, 3 * kWhats, self.size(), kMost)) ASSERT_EQ(rank.Run(each, arena), "");
-    // The host's memory has windows, too; but not one of both kinds.
+    // Host memory can have windows, too, but one window cannot mix both kinds.
     std::vector<std::byte> host(KiB);
     tuttiWindow_t window = nullptr;
     void* const mixed = self.rank() == 0 ? static_cast<void*>(host.data()) : arena.send();
@@ -140,7 +140,7 @@ TEST_F(Device, Windows) {
   });
 }
 
-// Memory that each rank registers for itself, some late and some never: the results are the same.
+// Each rank registers memory for itself, some late and some never; the results stay the same.
 TEST_F(Device, RegisteredBuffers) {
   RunRanks(3, [](Rank& self) {
     constexpr std::size_t kMost = 256 * KiB;
@@ -161,7 +161,7 @@ TEST_F(Device, RegisteredBuffers) {
   });
 }
 
-// One thread holds all ranks: their calls are one group, one launch.
+// One thread holds all ranks: their calls form one group and one launch.
 TEST_F(Device, OneThreadForAllRanks) {
   RunAlone([] {
     constexpr int kRanks = 4;
@@ -178,7 +178,7 @@ TEST_F(Device, OneThreadForAllRanks) {
         const auto mine = static_cast<std::size_t>(r) * kCount;
         ASSERT_TRUE(Ok(tuttiAllReduce(memory + mine, memory + kRanks * kCount + mine, kCount, tuttiFloat, tuttiSum,
                                       comms[r], r % 2 == 0 ? stream : other)));
-        // A second operation in the same launch uses what the first one made.
+        // A second operation in the same launch uses the first one's output.
         ASSERT_TRUE(Ok(tuttiAllReduce(memory + kRanks * kCount + mine, memory + kRanks * kCount + mine, kCount,
                                       tuttiFloat, tuttiMax, comms[r], r % 2 == 0 ? stream : other)));
       }
@@ -192,8 +192,8 @@ TEST_F(Device, OneThreadForAllRanks) {
   });
 }
 
-// Each message to oneself keeps the order of the streams it was given with: what its sender wrote is there, and may be
-// overwritten when it has gone.
+// Both ends of a message to the rank itself keep the order of their streams: the data is what the sender wrote before,
+// and the sender may overwrite it afterwards.
 TEST_F(Device, MessagesToOneselfOnTwoStreams) {
   RunAlone([] {
     constexpr std::size_t kBytes = std::size_t{8} << 20;
@@ -221,7 +221,7 @@ TEST_F(Device, MessagesToOneselfOnTwoStreams) {
   });
 }
 
-// Two branches of one graph: a communicator's operations are in order all the same.
+// Two branches of one graph: a communicator's operations still run in order.
 TEST_F(Device, GraphsThatForkKeepTheOrder) {
   RunAlone([] {
     constexpr int kRanks = 2, kReplays = 20;
@@ -255,8 +255,8 @@ TEST_F(Device, GraphsThatForkKeepTheOrder) {
   });
 }
 
-// A group so long that its calls do not fit a kernel's parameter, captured after one that was not, while an event of
-// that one is still looked at: nothing of this spoils a capture in the strictest mode.
+// Captures a group too long for a kernel's parameter, right after one that is not captured and whose event is still
+// being polled. None of this invalidates a capture in the strictest mode.
 TEST_F(Device, LongGroupsAreCaptured) {
   RunAlone([] {
     constexpr int kCalls = 40;
@@ -289,7 +289,7 @@ TEST_F(Device, LongGroupsAreCaptured) {
   });
 }
 
-// The host does not see a graph's replays: everything that counts them is on the GPU.
+// The host does not see a graph's replays, so everything that counts them is on the GPU.
 TEST_F(Device, GraphsReplay) {
   for (const std::size_t count : {2, 30'000}) {
     RunAlone([count] {
@@ -312,7 +312,7 @@ TEST_F(Device, GraphsReplay) {
       calls();
       auto* const graph = gpu.EndCapture(stream);
       for (int replay = 0; replay < kReplays; ++replay) gpu.LaunchGraph(graph, stream);
-      calls();  // and outside of it
+      calls();  // and outside a graph
       ASSERT_TRUE(Ok(gpu.Synchronize(stream)));
       for (std::size_t i = 0; i < kRanks * count; ++i) ASSERT_EQ(memory[i], 1 << (kReplays + 1)) << i;
       for (auto* comm : comms) ASSERT_TRUE(Ok(tuttiCommDestroy(comm)));

@@ -1,7 +1,7 @@
-// Litmus tests of what the kernels take for granted: that a reader who has seen a flag sees the data - polled relaxed,
-// with one fence afterwards; one fence before the flags of all readers -, that neither half of a packet is torn or
-// taken for the other's, that a slot is not used again before it was read. Device code, with the primitives of the
-// library's own kernels; block 0 writes, the others read, as fast as they can.
+// Litmus tests of the memory ordering that the kernels assume: a reader that has seen a flag sees the data (relaxed
+// polling with one fence afterwards; one fence before the flags of all readers), no packet half is torn or taken for
+// the other, and no slot is reused before it was read. Device code, with the library kernels' own primitives. Block 0
+// writes and the others read, as fast as they can.
 //
 // Thread-safety: called by all threads of a grid of 1 + kLitmusReaders blocks.
 #pragma once
@@ -22,9 +22,9 @@ struct LitmusReader {
 };
 
 struct LitmusLaunch {
-  Vector* slots;  // kLitmusDepth of kLitmusThreads, zeroed; of packets for each reader, one reader's after the other's
+  Vector* slots;  // kLitmusDepth of kLitmusThreads, zeroed; for packets, each reader's own set, one after the other
   LitmusReader* readers;
-  std::uint32_t* wrong;  // vectors that were not what they should be
+  std::uint32_t* wrong;  // vectors with unexpected values
   std::uint32_t* stop;   // ends everything
   std::uint32_t rounds;
   bool packets;  // line wire, otherwise bulk
@@ -66,7 +66,7 @@ TUTTI_DEVICE bool LitmusWrite(const LitmusLaunch& launch, std::uint32_t round) {
   for (std::uint32_t w = 0; w < 4; ++w) value.words[w] = LitmusWord(round, thread, w);
   StoreGlobal(LitmusSlot(launch, 0, slot) + thread * kVectorBytes, value);
   Sync();
-  // Not the thread that waited, as in the interpreter.
+  // Not the thread that waited, as in the kernels' interpreter.
   if (thread == ThreadCount() - 1) {
     ReleaseStores(launch.wide);
     for (std::uint32_t r = 0; r < kLitmusReaders; ++r) {

@@ -1,4 +1,4 @@
-// Runs the litmus tests of the kernels' memory model on a GPU; on the stand-in they are a test of their own code.
+// Runs the litmus tests of the kernels' memory model on a GPU; on the stand-in they only test their own code.
 #include "tests/gpu/litmus.h"
 
 #include <gtest/gtest.h>
@@ -15,10 +15,10 @@ namespace tutti::testing {
 namespace {
 
 constexpr std::uint32_t kRounds = 20'000;
-// The stand-in's GPU threads are threads of a process, which take turns on a busy machine.
+// The stand-in's GPU threads are threads of a process, which have to share a busy machine.
 constexpr std::uint32_t kRoundsOfStandIn = 1'000;
 
-// The launch's words and slots in one zeroed piece of memory.
+// The launch's words and slots, in one zeroed allocation.
 struct Memory {
   Vector slots[kLitmusReaders * kLitmusDepth * kLitmusThreads];
   LitmusReader readers[kLitmusReaders];

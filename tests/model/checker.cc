@@ -8,7 +8,7 @@
 namespace tutti::model {
 namespace {
 
-// Tries all choices, the last one first, and turns back at states that it has seen.
+// Tries all choices, the last one first, and backtracks at states that it has seen.
 class DepthFirst final : public Guide {
  public:
   explicit DepthFirst(bool forgets) : forgets_(forgets) {}
@@ -19,10 +19,10 @@ class DepthFirst final : public Guide {
     return path_[depth_++].taken;
   }
   bool IsNew(const Hash& state) override {
-    // The states up to the first new choice have been seen, of course.
+    // The states up to the first new choice were seen on an earlier path.
     return forgets_ || depth_ < path_.size() || states_.insert(state).second;
   }
-  // False: there is no other path.
+  // Returns false if there is no other path.
   bool Next() {
     while (!path_.empty() && path_.back().taken + 1 == path_.back().count) path_.pop_back();
     depth_ = 0;
@@ -77,7 +77,7 @@ Result Explore(const MakeProgram& make, const Options& options) {
       break;
     }
     if (execution.membarrier_seen() != published) {
-      // From now on stores are not done early any more, so the exploration starts again from the beginning.
+      // From now on stores are no longer done early, so the exploration restarts.
       published = true;
       guide.Restart();
       result = Result{};
@@ -91,7 +91,7 @@ Result Explore(const MakeProgram& make, const Options& options) {
 
 namespace {
 
-// Wraps calls of the checker by a model.
+// Wraps a model's calls of the checker.
 template <typename Do>
 auto Within(Do&& call) {
   auto& execution = *Running();

@@ -1,4 +1,4 @@
-// Errors that the checker must find in wrong programs.
+// Bugs that the checker must find in wrong programs.
 #include "tests/model/checker.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ TEST(ModelChecker, ReleasesDoNotPublishStreamedStores) {
   EXPECT_NE(StreamedMessage(false).failure.find("streamed"), std::string::npos);
 }
 
-// Plain stores that a release orders, read by relaxed loads (as memory that another process may write is read, once).
+// Plain stores that a release orders, read by relaxed loads (like one read of memory that another process may write).
 TEST(ModelChecker, AtomicLoadsSeePlainStores) {
   const auto result = [](std::memory_order order) {
     return Explore([=] {
@@ -132,7 +132,7 @@ TEST(ModelChecker, FindsUseAfterFree) {
   EXPECT_NE(result.failure.find("freed"), std::string::npos);
 }
 
-// States are not confused: many executions end in few.
+// The checker does not confuse states: many executions share few states.
 TEST(ModelChecker, ExploresEachStateOnce) {
   Result result = Explore([] {
     auto* const s = new Shared;

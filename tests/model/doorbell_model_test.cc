@@ -1,5 +1,5 @@
-// Sleeping and waking: executors/host/doorbell.cc itself. No thread sleeps for ever after the event that it waits for
-// has come. Nor does it sleep until a limit: the model's sleeps have none.
+// Sleeping and waking, in executors/host/doorbell.cc itself. No thread sleeps forever after the event that it waits
+// for, nor until a time limit: the model's sleeps have none.
 #include <gtest/gtest.h>
 
 #include "executors/host/doorbell.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::chrono::microseconds kLimit{1};
 
-// Ranks. Each waits for events that others count.
+// Ranks. Each waits for its event counter, which other ranks increment.
 struct Host {
   std::vector<ControlBlock*> blocks;
   std::vector<std::atomic<int>*> events;
@@ -29,7 +29,7 @@ struct Host {
   }
 };
 
-// A new rank: it has slept before, so it knows that all ranks execute its barriers.
+// A new rank. It sleeps once here, which tells it that all ranks execute its barriers.
 struct Rank {
   Fabric fabric;
   Sleeper sleeper;
@@ -40,7 +40,7 @@ struct Rank {
   }
 };
 
-// Rank `rank` sleeps until its event has reached `count`.
+// Sleeps until the rank's event has reached `count`.
 void SleepUntil(const Host& host, Rank& self, int count) {
   const auto& event = *host.events[static_cast<std::size_t>(self.fabric.rank())];
   const auto came = [&] { return event.load(std::memory_order_acquire) >= count; };
@@ -54,7 +54,7 @@ std::function<void()> SleeperOf(const Host& host, int rank, int count) {
   };
 }
 
-// Publishes `count` events for each of `ranks`, as an executor's step does: a release, then a look at the sleepers.
+// Publishes `count` events for each of `ranks`, as an executor's step does: a release, then a check for sleepers.
 std::function<void()> PublisherFor(const Host& host, std::vector<int> ranks, int rank, int count = 1) {
   return [=] {
     Fabric fabric(rank, host.blocks);
@@ -89,7 +89,7 @@ TEST(DoorbellModel, BarrierAndRingAreNeeded) {
   EXPECT_NE(OneSleeps(1, Without(Primitive::futex_wake)).failure.find("nobody wakes"), std::string::npos);
 }
 
-// Two ranks that wait for each other in turn.
+// Two ranks that wait for each other.
 TEST(DoorbellModel, RanksWakeEachOther) {
   const auto result = Explore([] {
     const Host host(2);
@@ -106,7 +106,7 @@ TEST(DoorbellModel, RanksWakeEachOther) {
   EXPECT_EQ(result.failure, "");
 }
 
-// A rank whose last helper thread is done late. Its count is checked before the sleep, and it rings the caller.
+// A rank whose last helper finishes late. The caller checks the count before it sleeps, and that helper wakes it.
 Result HelpersAreAwaited(bool last_one_rings) {
   return Explore([=] {
     const Host host(1);

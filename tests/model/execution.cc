@@ -54,7 +54,7 @@ Execution::End Execution::Run(const MakeProgram& make, const Options& options) {
     fibers_[a]->Restart();
   }
   phase_ = Phase::threads;
-  // Each thread runs up to its first operation that others' operations may precede; then the first one is picked.
+  // Each thread runs to its first operation that other threads' operations may precede; then one is picked.
   starting_ = true;
   for (actor_ = 0; actor_ < actors_; ++actor_) Fiber::Jump(main_, fibers_[actor_]->place());
   starting_ = false;
@@ -106,12 +106,12 @@ void Execution::Leave(End end) {
   std::longjmp(main_, 1);
 }
 
-// Negative: the execution is over.
+// Returns a negative number if the execution is over.
 int Execution::Pick() {
   std::array<int, kMostThreads> enabled;
   int count = 0;
   bool over = true;
-  // The running thread comes first, which saves jumps.
+  // Lists the running thread first, which saves jumps.
   for (int i = 0; i < actors_; ++i) {
     const int a = actor_ < actors_ ? (actor_ + i) % actors_ : i;
     over = over && threads_[a].wait == Wait::over;
@@ -224,7 +224,7 @@ void Execution::Membarrier() {
   Tell("membarrier", nullptr, 0);
 }
 
-// If a turn of a loop reads the same stores as the turn before it, the execution equals one without it.
+// If a loop iteration reads the same stores as the one before, the execution equals one without that iteration.
 void Execution::Spin() {
   auto& thread = threads_[actor_];
   const auto& reads = memory_.reads(actor_);
@@ -237,8 +237,8 @@ void Execution::Spin() {
   Block(Wait::spin, nullptr);
 }
 
-// A condition that does not hold leaves no trace except what its thread knows by now. So however often it was checked,
-// the thread is in one state. Only a thread that has read the newest store of everything waits.
+// A condition that does not hold leaves no trace except what its thread now knows. So the thread's state does not
+// depend on how often it checked. A thread waits only if it has read the newest store of everything.
 void Execution::BeginAwait() {
   auto& thread = threads_[actor_];
   thread.before = memory_.past(actor_);
@@ -318,7 +318,7 @@ std::string Execution::Story() const {
 }
 
 void Execution::Fail(const std::string& why) {
-  inside_ = true;  // the sentence outlives the execution
+  inside_ = true;  // the message outlives the execution
   if (failure_.empty()) failure_ = fmt::format("thread {}: {}\n{}", actor_, why, Story());
   if (phase_ == Phase::end) throw std::runtime_error(failure_);
   ended_ = End::failed;

@@ -1,6 +1,6 @@
-// One run of a model's threads. They are fibers that hand over at each operation on an atomic, so that the explorer
-// decides which one goes on and what each load reads. The compiler's thread instrumentation calls it for every access
-// to memory, the wrapped system calls for the rest.
+// One run of a model's threads. They are fibers that hand over at each atomic operation, so the explorer decides which
+// one continues and what each load reads. The compiler's thread instrumentation calls it for every access to memory;
+// the wrapped system calls do so for the rest.
 //
 // Thread-safety: one execution at a time, in one thread.
 #pragma once
@@ -19,10 +19,10 @@
 
 namespace tutti::model {
 
-// Decides, and remembers what it has decided.
+// Makes choices, and remembers them.
 class Guide : public Chooser {
  public:
-  // The execution has come to a state. False: it was explored before.
+  // The execution has reached a state. Returns false if that was explored before.
   virtual bool IsNew(const Hash& state) = 0;
 };
 
@@ -37,7 +37,7 @@ class Execution {
   const std::string& failure() const { return failure_; }
   bool membarrier_seen() const { return membarrier_seen_; }
 
-  // Called by the program while it is made.
+  // Called by the program during its creation.
   void Weaken(const Weakening& weakening) { weakenings_.push_back(weakening); }
   void Name(const volatile void* begin, std::size_t bytes, std::string name);
 
@@ -71,7 +71,7 @@ class Execution {
   int NewBell() { return kFirstBell + bells_++; }
   static bool IsBell(int descriptor) { return descriptor >= kFirstBell; }
   void RingBell(int bell);
-  int AwaitBells(std::vector<int> bells);  // which one rings; the first, if several do
+  int AwaitBells(std::vector<int> bells);  // returns the first that rings
   bool SilenceBell(int bell);              // false: it does not ring
   [[noreturn]] void Fail(const std::string& why);
   bool Dropped(Primitive primitive) const;
@@ -83,15 +83,15 @@ class Execution {
   friend class Entry;
   enum class Phase { idle, making, threads, end };
   enum class Wait { none, spin, lock, futex, bell, over };
-  static constexpr int kFirstBell = 1 << 20;  // no descriptor of the system's is that large
+  static constexpr int kFirstBell = 1 << 20;  // above all descriptors of the system
   struct Thread {
     Wait wait = Wait::none;
     const void* object = nullptr;    // of a lock or a futex
     std::vector<int> bells;          // any of these
     std::vector<ReadMark> waits_on;  // of a spin
     bool spun = false;
-    Hash before;  // an await
-    Hash turn;    // of it
+    Hash before;  // the past before an await
+    Hash turn;    // the past at the await's last turn
   };
   // The model of a mutex, a futex or a bell.
   struct Monitor {
@@ -109,11 +109,11 @@ class Execution {
     std::memory_order order;
   };
 
-  // Called before an operation that others' operations may precede: hands over to the thread that goes on.
+  // Called before an operation that other threads' operations may precede: hands over to the thread that continues.
   void HandOver();
-  // Stores (except sequentially consistent ones) and fences of one thread are done at once. Everything that other
-  // threads could do or read before them, they can do or read after them, too. This does not hold once membarriers of
-  // other threads publish what this thread has done so far.
+  // One thread's stores (except sequentially consistent ones) and fences are done early: whatever other threads could
+  // do or read before them, they can also do or read after them. This no longer holds once other threads' membarriers
+  // publish what this thread has done so far.
   bool early() const { return !membarrier_seen_ && !options_->naive; }
   void Block(Wait wait, const void* object);
   int Pick();
@@ -160,7 +160,7 @@ class Execution {
   bool membarrier_seen_ = false;
 };
 
-// Held during every call of a model: the checker's own accesses are not the model's.
+// Held during every call into the checker: its own accesses are not the model's.
 class Entry {
  public:
   explicit Entry(Execution& execution) : execution_(execution), was_(std::exchange(execution.inside_, true)) {}
@@ -173,7 +173,7 @@ class Entry {
   bool was_;
 };
 
-// The running execution, for the compiler's hooks, which get no other argument; null: none.
+// The running execution, for the compiler's hooks, which get no such argument; null: none.
 Execution* Running();
 
 }  // namespace tutti::model

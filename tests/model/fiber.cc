@@ -9,11 +9,11 @@ namespace tutti::model {
 namespace {
 
 constexpr std::size_t kStack = std::size_t{1} << 18;
-ucontext_t made_from;  // where Start() goes back to once, when a fiber is made
+ucontext_t made_from;  // where Start() returns to once, when a fiber is created
 
 }  // namespace
 
-// makecontext() hands on integers only.
+// makecontext() passes only integers.
 void Fiber::Start(unsigned low, unsigned high) {
   auto* const self = reinterpret_cast<Fiber*>(std::uint64_t{high} << 32 | low);
   ucontext_t here;

@@ -1,4 +1,4 @@
-// A stack of its own for each thread of a model. All of them run in one system thread, which jumps between them.
+// A separate stack for each thread of a model. All run in one system thread, which jumps between them.
 //
 // Thread-safety: one thread.
 #pragma once
@@ -12,14 +12,14 @@ namespace tutti::model {
 
 class Fiber {
  public:
-  // Each time that it is started it calls `body`, which never returns: it jumps away.
+  // At each start the fiber calls `body`, which never returns: it jumps away.
   explicit Fiber(std::function<void()> body);
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // The next time it begins at its body's beginning, wherever it was.
+  // Makes the fiber begin at its body's beginning next time, wherever it was.
   void Restart();
-  // Jumps from the fiber whose place is `from`; returns when another one jumps back there.
+  // Jumps from the fiber whose place is `from`; returns when another fiber jumps back there.
   static void Jump(std::jmp_buf& from, std::jmp_buf& to);
   std::jmp_buf& place() { return place_; }
 

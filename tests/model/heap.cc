@@ -19,7 +19,7 @@ void Heap::Reset() {
 }
 
 void* Heap::Allocate(int actor, std::size_t bytes) {
-  // A line in front keeps the size.
+  // A line before the allocation stores its size.
   const std::size_t whole = kLine + (bytes + kLine - 1) / kLine * kLine;
   auto& used = used_[actor];
   if (whole > kRegion - used) throw std::bad_alloc();

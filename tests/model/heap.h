@@ -1,6 +1,6 @@
-// The memory that a model's threads share: everything that its program and its threads allocate. It begins each
-// execution as zeros and at the same addresses. It records which actor touched each byte, and so finds two accesses
-// that nothing orders, and accesses to freed memory.
+// The memory that a model's program and threads share: all their allocations. Each execution starts with zeros and the
+// same addresses. It records which actor touched each byte, to find unordered conflicting accesses and accesses to
+// freed memory.
 //
 // Thread-safety: one thread; the model's threads are fibers of it.
 #pragma once
@@ -21,7 +21,7 @@ class Heap {
   Heap();
 
   void Reset();
-  // Allocates in the actor's own region, so that addresses depend on no order of actors. On lines of its own, zeroed.
+  // Allocates zeroed lines in the actor's own region, so that addresses do not depend on the order of actors.
   void* Allocate(int actor, std::size_t bytes);
   bool Contains(const volatile void* address) const {
     const auto* at = static_cast<const volatile std::byte*>(address);
@@ -30,15 +30,15 @@ class Heap {
   std::size_t OffsetOf(const volatile void* address) const {
     return static_cast<std::size_t>(static_cast<const volatile std::byte*>(address) - bytes_);
   }
-  // The size of the allocation that begins there.
+  // The size of the allocation that starts at `allocation`.
   std::size_t SizeOf(const void* allocation) const;
 
-  // Notes an access by an actor whose knowledge is `clock`. Returns what is wrong with it, or null.
+  // Records an access by an actor whose knowledge is `clock`. Returns what is wrong with it, or null.
   const char* Touch(int actor, const Clock& clock, std::uint16_t stream_stamp, const volatile void* address,
                     std::size_t bytes, Access access);
   // The same for an atomic access, which races only with accesses that are not atomic.
   const char* TouchAtomically(int actor, const Clock& clock, const volatile void* address, std::size_t bytes);
-  // Whether bytes that are sometimes atomics were written plainly since the last call: by whom and when, or null.
+  // The writer and time of a plain write since the last call to bytes that are sometimes atomics, or nothing.
   struct PlainWrite {
     std::uint8_t writer;
     std::uint16_t stamp;
@@ -50,12 +50,12 @@ class Heap {
   static constexpr std::size_t kLine = 64;
 
   struct Cell {
-    std::uint32_t execution = 0;  // that the other fields belong to
+    std::uint32_t execution = 0;  // to which the other fields belong
     std::uint16_t stamp = 0;      // of the last write
-    std::uint8_t writer = 0;      // its component of clocks
+    std::uint8_t writer = 0;      // its index in clocks
     bool written = false;
     bool freed = false;
-    bool news = false;  // written since it was last read as an atomic
+    bool news = false;  // plainly written since its last atomic read
     std::array<std::uint16_t, kActors> reads{};
   };
   Cell& Fresh(std::size_t offset);

@@ -89,10 +89,10 @@ void __tsan_atomic_thread_fence(int order) {
     execution->Fence(OrderOf(order));
   }
 }
-// In the model, compilers reorder nothing that the memory model does not reorder.
+// In the model, the compiler reorders only what the memory model allows.
 void __tsan_atomic_signal_fence(int) {}
 
-// A macro, because the names are the compiler's: one for each size and operation.
+// A macro, because the compiler fixes the names: one for each size and operation.
 #define TUTTI_MODEL_ACCESSES(bytes)                                                           \
   void __tsan_read##bytes(void* address) { Touch(address, bytes, Access::read); }             \
   void __tsan_write##bytes(void* address) { Touch(address, bytes, Access::write); }           \

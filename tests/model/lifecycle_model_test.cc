@@ -1,5 +1,5 @@
-// The protocol of a communicator's handle: src/launch/lifecycle.h itself. Exactly one thread frees, once, and frees
-// nothing that another thread still uses. An abort still reaches what the freeing thread waits for.
+// The protocol of a communicator's handle, in src/launch/lifecycle.h itself. Exactly one thread frees, once, and never
+// what another thread still uses. An abort still reaches operations that the freeing thread waits for.
 #include <gtest/gtest.h>
 
 #include "src/launch/lifecycle.h"
@@ -8,10 +8,10 @@
 namespace tutti::model {
 namespace {
 
-// A handle, and a communicator that is a word of memory: reads and writes of it are checked, also for use after free.
+// A handle, and a communicator modeled as one word of memory, so that the checker sees every use, also after free.
 struct Handle {
   Lifecycle<> life;
-  std::atomic<int> stop{0};  // set by an abort, and seen by a stuck operation
+  std::atomic<int> stop{0};  // set by an abort; a stuck operation polls it
   int* communicator = nullptr;
   int freed = 0;
 };
@@ -68,7 +68,7 @@ void Abort(Handle& handle) {
   if (frees) Free(handle);
 }
 
-// A stream's thread begins a queued call, if an abort was not faster.
+// A stream's thread starts a queued call, unless an abort came first.
 void RunPending(Handle& handle) {
   if (handle.life.EnterPending().admitted) {
     Use(handle);
@@ -129,7 +129,7 @@ TEST(LifecycleModel, WhoeverUsesItEntersFirst) {
   EXPECT_NE(Racing({[](Handle& handle) { Use(handle); }, Destroy}, true).failure, "");
 }
 
-// With all operations on the word relaxed.
+// All operations on the word are relaxed.
 TEST(LifecycleModel, TheWordsOrdersAreNeeded) {
   const auto relaxed = [](Handle& handle) { Weaken(handle.life, Operation::rmw); };
   EXPECT_NE(Racing({Operate, Destroy}, true, false, relaxed).failure, "");

@@ -1,4 +1,4 @@
-// The checker itself: for each of the classic litmus tests it must find exactly the outcomes that the memory model
+// Tests the checker itself: for each classic litmus test it must find exactly the outcomes that the memory model
 // allows.
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ Outcomes OutcomesBy(const Options& options, const std::vector<Body>& bodies, int
   return outcomes;
 }
 
-// The `count` results of each execution, followed by the last values of the first `finals` atomics. The checker's
+// The `count` results of each execution, followed by the final values of the first `finals` atomics. The checker's
 // shortcuts must not lose an outcome.
 Outcomes OutcomesOf(const std::vector<Body>& bodies, int count, int finals = 0) {
   const auto outcomes = OutcomesBy({}, bodies, count, finals);
@@ -122,8 +122,8 @@ TEST(ModelLitmus, StoreBuffersNeedSequentialConsistency) {
   EXPECT_EQ(StoreBuffering(relaxed, relaxed, 1), AllBut(2, {}));
 }
 
-// The one choice that C++20's text leaves open: values out of thin air. As in RC11, no load reads what its own thread
-// stores later as a consequence.
+// The one thing that C++20's text leaves open: values out of thin air. As in RC11, no load reads a store of its own
+// thread that comes later and depends on it.
 TEST(ModelLitmus, LoadsAreNotBuffered) {
   EXPECT_EQ(OutcomesOf({[](Shared& s) {
                           s.got[0] = s.x().load(relaxed);
@@ -186,7 +186,7 @@ TEST(ModelLitmus, StoresToOneLocationHaveOneOrder) {
   EXPECT_FALSE(outcomes.contains({2, 1, 1, 2}));
   EXPECT_TRUE(outcomes.contains({1, 2, 1, 2}));
   EXPECT_TRUE(outcomes.contains({2, 1, 2, 1}));
-  // Each reader alone: any pair except those that go back to 0; together: all pairs except those that disagree.
+  // Each reader alone may see any pair except those that go back to 0; together, all pairs except those that disagree.
   EXPECT_EQ(outcomes.size(), 7U * 7U - 2U);
 }
 
@@ -206,7 +206,7 @@ TEST(ModelLitmus, TwoWritesEach) {
   EXPECT_EQ(TwoPlusTwo(seq_cst), (Outcomes{{1, 2}, {2, 1}, {2, 2}}));
 }
 
-// What a thread has read is passed on by its release.
+// A thread's release also publishes what the thread has read.
 Outcomes WriteToRead(std::memory_order loads, std::memory_order stores) {
   return OutcomesOf({[](Shared& s) { s.x().store(1, relaxed); },
                      [=](Shared& s) {
@@ -246,7 +246,7 @@ TEST(ModelLitmus, ReleasesChain) {
   EXPECT_EQ(Chain(acquire, release), AllBut(3, {{1, 1, 0}}));
 }
 
-// A read-modify-write passes on what the store before it released; a plain store does not.
+// A read-modify-write continues the release sequence of the store before it; a plain store does not.
 TEST(ModelLitmus, ReleaseSequences) {
   const auto outcomes = [](bool changes) {
     return OutcomesOf({[](Shared& s) {
@@ -285,7 +285,7 @@ TEST(ModelLitmus, ReadModifyWritesAreAtomic) {
   EXPECT_EQ(OutcomesOf({claim(0), claim(1)}, 2, 1), (Outcomes{{0, 1, 2}, {1, 0, 1}}));
 }
 
-// Store buffering. One side has only a compiler fence; the other makes all threads execute a full one.
+// Store buffering. One side has only a compiler fence; the other makes all threads execute a full fence.
 TEST(ModelLitmus, MembarrierIsAFenceOfTheOtherSide) {
   const auto outcomes = [](bool barrier) {
     return OutcomesOf({[](Shared& s) {

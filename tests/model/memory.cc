@@ -54,7 +54,7 @@ std::vector<int>& Memory::Readable(int actor, int location, std::memory_order or
   int oldest = actors_[actor].current.seen[location];
   if (IsSc(order)) oldest = std::max<int>(oldest, order_.seen[location]);
   places_.clear();
-  // The newest first, because it is what a thread reads most often.
+  // The newest first: threads read it most often.
   for (int place = static_cast<int>(locations_[location].history.size()) - 1; place >= oldest; --place) {
     places_.push_back(place);
   }
@@ -86,7 +86,7 @@ void Memory::Store(int actor, volatile void* address, int bytes, std::uint64_t v
   const int at = Find(address, bytes);
   std::vector<int>& places = Readable(actor, at, order);
   const auto& history = locations_[at].history;
-  // Anywhere after what the actor knows, but not between a store and the read-modify-write that follows it.
+  // Anywhere after the stores that the actor knows, but not between a store and the read-modify-write that follows it.
   std::erase_if(places,
                 [&](int place) { return place + 1 < static_cast<int>(history.size()) && history[place + 1].follows; });
   const int place = places[chooser_.Choose(static_cast<int>(places.size()))];
@@ -120,9 +120,9 @@ void Memory::Put(int actor, int location, int place, std::uint64_t value, std::m
   store.name = {static_cast<std::uint8_t>(actor), Tick(actor)};
   store.follows = follows;
   store.view = Releases(order) ? writer.current : writer.released;
-  if (Releases(order)) --store.view.clock.at[actor];  // of what came before
+  if (Releases(order)) --store.view.clock.at[actor];  // excludes this store itself
   store.view.seen[location] = at;
-  if (follows) store.view.Join(history[place - 1].view);  // a release sequence goes on
+  if (follows) store.view.Join(history[place - 1].view);  // the release sequence continues
   writer.past.Fold(locations_[location].address ^ 1);
   writer.past.Fold(value);
   writer.wrote = true;
@@ -140,7 +140,7 @@ void Memory::Fence(int actor, std::memory_order order) {
   if (IsSc(order)) {
     self.current.JoinSeen(order_);
     order_.JoinSeen(self.current);
-    // What the fence learned depends on when it came.
+    // The fence's result depends on when it runs.
     self.past.Add(NameOf(order_));
   }
   if (Releases(order)) self.released = self.current;
@@ -173,7 +173,7 @@ void Memory::Forget(int actor, const Hash& before) {
 }
 
 void Memory::FenceEverywhere(int actors) {
-  // Twice, so that every actor gets what all other actors' fences brought into the order.
+  // Twice, so that every actor learns what all other actors' fences added to the order.
   for (int round = 0; round < 2; ++round) {
     for (int a = 0; a < actors; ++a) Fence(a, std::memory_order_seq_cst);
   }

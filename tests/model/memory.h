@@ -1,5 +1,5 @@
 // The atomics' memory: C++20's rules for relaxed, acquire, release and sequentially consistent operations and fences,
-// by views (docs/memory-model.md says how, and where this differs from the standard's text).
+// implemented with views (docs/memory-model.md explains how, and where this differs from the standard's text).
 //
 // Thread-safety: one thread; the model's threads are fibers of it.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace tutti::model {
 
-// Picks one of `count` ways to go on.
+// Picks one of `count` ways to continue.
 class Chooser {
  public:
   virtual ~Chooser() = default;
@@ -35,13 +35,13 @@ class Memory {
  public:
   explicit Memory(Chooser& chooser) : chooser_(chooser) {}
 
-  // Forgets everything: a location's first value is what its bytes hold when it is first touched.
+  // Forgets everything: a location's first value is what its bytes hold on first access.
   void Reset();
 
   std::uint64_t Load(int actor, const volatile void* address, int bytes, std::memory_order order);
   void Store(int actor, volatile void* address, int bytes, std::uint64_t value, std::memory_order order);
-  // A read-modify-write; where `update` gives nothing (a compare-exchange that fails), a load with order `failed`.
-  // Returns what was read.
+  // A read-modify-write; if `update` returns nothing (a failed compare-exchange), a load with order `failed`. Returns
+  // the value read.
   template <typename Update>
   std::uint64_t Rmw(int actor, volatile void* address, int bytes, std::memory_order order, std::memory_order failed,
                     Update&& update) {
@@ -63,35 +63,35 @@ class Memory {
     return old;
   }
   void Fence(int actor, std::memory_order order);
-  // An actor has written there plainly, ordered with all that look. The bytes' present value is the location's whole
-  // history.
+  // An actor has plainly written these bytes, ordered with all accesses by others. Their present value becomes the
+  // location's whole history.
   void Refresh(const volatile void* address, int bytes, StoreName name);
   // A sequentially consistent fence of every actor at once, wherever it is (membarrier).
   void FenceEverywhere(int actors);
   void StreamFence(int actor);
 
-  // Views that actors pass on by other means of synchronisation.
+  // Views that actors exchange by other means of synchronization.
   void Learn(int actor, const View& view, bool happens_before);
   const View& Knowledge(int actor) const { return actors_[actor].current; }
-  // Registers a view outside, which must be kept right when the history changes.
+  // Registers an external view, to be updated when the history changes.
   void Keep(View& view) { kept_.push_back(&view); }
-  // The end knows what all actors know.
+  // Gives the end actor all actors' knowledge.
   void JoinAll(int actors);
 
   std::uint16_t stream_stamp(int actor) const { return actors_[actor].streams; }
-  // The actor's state is named by what it has seen and done so far.
+  // The hash of what the actor has seen and done so far names its state.
   void Note(int actor, std::uint64_t what) { actors_[actor].past.Fold(what); }
   const Hash& past(int actor) const { return actors_[actor].past; }
-  // Replaces what the actor has read on the way: by the past `before` and what it knows now.
+  // Replaces what the actor read since `before` by that past and its present knowledge.
   void Forget(int actor, const Hash& before);
   std::uint16_t Tick(int actor);
 
-  // What an actor has read since its last Turn(), and whether it wrote.
+  // The actor's reads since its last Turn(), and whether it wrote.
   const std::vector<ReadMark>& reads(int actor) const { return actors_[actor].reads; }
   bool wrote(int actor) const { return actors_[actor].wrote; }
   void Wrote(int actor) { actors_[actor].wrote = true; }
   void Turn(int actor);
-  // Whether there is a newer store than the one that the mark names.
+  // Whether a newer store exists than the one in the mark.
   bool Overtaken(const ReadMark& mark) const;
 
   void FoldState(Hash& state, int actors) const;
@@ -100,9 +100,9 @@ class Memory {
  private:
   struct Stored {
     std::uint64_t value = 0;
-    View view;  // what an acquiring actor learns
+    View view;  // passed to acquiring actors
     StoreName name;
-    bool follows = false;  // it is a read-modify-write of the store before: nothing comes between
+    bool follows = false;  // it is a read-modify-write of the store before: no store comes between
   };
   struct Location {
     std::uintptr_t address = 0;

@@ -1,4 +1,4 @@
-// Mutexes, futexes and bells: what blocks and wakes besides the atomics.
+// Mutexes, futexes and bells: the blocking and waking primitives besides the atomics.
 #include <algorithm>
 
 #include "tests/model/execution.h"
@@ -10,7 +10,7 @@ const void* ObjectOf(int bell) { return reinterpret_cast<const void*>(static_cas
 
 }  // namespace
 
-// Null: the object has not been used yet.
+// Returns null if the object has not been used yet.
 const Execution::Monitor* Execution::Known(const void* object) const {
   const auto known = std::ranges::find(monitors_, object, [](const auto& monitor) { return monitor->object; });
   return known == monitors_.end() ? nullptr : known->get();
@@ -30,7 +30,7 @@ Execution::Monitor& Execution::MonitorOf(const void* object) {
   return fresh;
 }
 
-// Orders the actor with all others that use the monitor.
+// Orders the actor with all other users of the monitor.
 void Execution::Meet(Monitor& monitor, bool happens_before, std::uint64_t what) {
   memory_.Learn(actor_, monitor.view, happens_before);
   monitor.view.Join(memory_.Knowledge(actor_));
@@ -67,7 +67,7 @@ void Execution::Unlock(const void* mutex) {
   Tell("unlock", mutex, 0);
 }
 
-// The kernel compares under the lock under which others wake. That orders memory, but releases nothing.
+// The kernel compares under the lock that wakers take. That orders memory, but releases nothing.
 bool Execution::FutexWait(const void* word, std::uint32_t value) {
   HandOver();
   auto& monitor = MonitorOf(word);
@@ -101,7 +101,7 @@ void Execution::RingBell(int bell) {
   Tell("ring", ObjectOf(bell), monitor.rings);
 }
 
-// A poll() that finds a ring is ordered after the thread that rang.
+// A poll() that finds a ring happens after the thread that rang.
 int Execution::AwaitBells(std::vector<int> bells) {
   auto& thread = threads_[actor_];
   thread.bells = std::move(bells);
@@ -113,7 +113,7 @@ int Execution::AwaitBells(std::vector<int> bells) {
   return static_cast<int>(rings - thread.bells.begin());
 }
 
-// The descriptor does not block: another thread may have read the ring meanwhile.
+// The descriptor does not block, because another thread may have read the ring since.
 bool Execution::SilenceBell(int bell) {
   HandOver();
   auto& monitor = MonitorOf(ObjectOf(bell));

@@ -1,5 +1,5 @@
 // Sleeping between hosts: executors/host/doorbell.cc with transports/progress/network.cc itself. Several threads of a
-// rank sleep at the same time, and any of them receives what the others wait for.
+// rank sleep at once, and any of them may receive what the others wait for.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -13,8 +13,7 @@ namespace {
 constexpr int kPeer = 1;
 constexpr std::chrono::microseconds kLimit{1};
 
-// What a peer has sent, slot i to connection i, and a descriptor that polls readable as long as some of it was not
-// taken.
+// A peer's sent slots, slot i to connection i, and a descriptor that polls readable while some are not received.
 struct Line {
   int readable = NewBell();
   std::atomic<std::uint32_t>* sent = new std::atomic<std::uint32_t>(0);
@@ -56,8 +55,8 @@ class LineCarrier final : public Carrier {
   std::uint32_t taken_ = 0;
 };
 
-// A rank of this host whose threads wait for two events, each of which comes once: from rank 1, on another host, or
-// from other ranks of this host.
+// A rank of this host whose threads wait for two events. Each event comes once: from rank 1, on another host, or from
+// other ranks of this host.
 struct Rank {
   std::array<std::atomic<int>, 2> events{};
   Line line;
@@ -76,8 +75,8 @@ struct Rank {
             }),
         sleeper(fabric) {
     mirror.hears_barriers.store(1, std::memory_order_relaxed);
-    // The rank has slept before, so it knows that all ranks execute its barriers. Two threads have slept at once, so it
-    // has two bells.
+    // The rank sleeps once here, which tells it that all ranks execute its barriers. It has two bells, as if two
+    // threads had slept at once.
     sleeper.Sleep(kLimit, [] { return true; });
     const int first = engine.TakeBell(), second = engine.TakeBell();
     engine.ReturnBell(first);
@@ -97,7 +96,7 @@ std::function<void()> WaiterFor(Rank& rank, std::size_t event) {
   };
 }
 
-// Another thread of the rank drives the network, receives what the sleeper waits for, and goes on to other things.
+// Another thread of the rank drives the network, receives what the sleeper waits for, and does other things.
 Result AnotherTakesTheSlotIn(const Options& options = {}) {
   return Explore(
       [] {
@@ -107,7 +106,7 @@ Result AnotherTakesTheSlotIn(const Options& options = {}) {
       options);
 }
 
-// Another rank of this host does what a thread waits for.
+// Another rank of this host publishes the event that a thread waits for.
 Result ALocalRankPublishes(const Options& options = {}) {
   return Explore(
       [] {
@@ -122,8 +121,8 @@ Result ALocalRankPublishes(const Options& options = {}) {
       options);
 }
 
-// The same for several threads, and one ring of their rank's one bell. (The model before shows that it is rung if any
-// thread sleeps, so here it is simply rung.)
+// The same for several threads and one ring of their rank's only bell. (The model before shows that the publisher rings
+// it if any thread sleeps, so here it always rings.)
 Result OneRingIsFor(int threads, const Options& options = {}) {
   return Explore(
       [threads] {

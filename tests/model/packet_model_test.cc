@@ -1,6 +1,6 @@
-// The GPU's line wire, in terms of a host: packets of 16 bytes, with the slot's number in each half. Both halves are
-// relaxed (a GPU's 16-byte store is no more than two atomic halves, see executors/cuda/kernels/packet.h), and no fence
-// orders them. The reader's count orders the slot's reuse. tests/gpu/litmus.h tries the device's own code on GPUs.
+// The GPU's line wire, modeled on the host: packets of 16 bytes, with the slot's number in each half. Both halves are
+// relaxed (a GPU's 16-byte store is only two atomic halves, see executors/cuda/kernels/packet.h), and no fence orders
+// them. The reader's count orders the slot's reuse. tests/gpu/litmus.h tests the device code itself on GPUs.
 #include <gtest/gtest.h>
 
 #include "tests/model/checker.h"
@@ -36,7 +36,7 @@ bool LoadPacket(const Packet& packet, std::uint32_t number, bool both, std::uint
 
 std::uint64_t DataOf(std::uint32_t number) { return (number * std::uint64_t{7} << 32) | number * 5; }
 
-// `both`: the reader looks at both halves' numbers. `waits`: the writer looks for room.
+// `both`: the reader checks both halves' numbers. `waits`: the writer waits for room.
 Result Packets(std::uint32_t depth, std::uint32_t count, bool both, bool waits) {
   return Explore([=] {
     const Line line(depth);

@@ -1,4 +1,4 @@
-// What each rank publishes in its control block: the flight recorder's sequence lock, and the failure.
+// State that each rank publishes in its control block: the flight recorder's sequence lock, and the failure.
 #include <gtest/gtest.h>
 
 #include "src/diagnostics/recorder.h"
@@ -7,7 +7,7 @@
 namespace tutti::model {
 namespace {
 
-constexpr std::uint64_t kSecond = kRecords + 1;  // in the same place as the first one
+constexpr std::uint64_t kSecond = kRecords + 1;  // in the same place as the first record
 
 RecordedOperation OperationOf(std::uint64_t index) {
   return {index * 2, index * 3, index * 4, index * 5, static_cast<std::int64_t>(index * 6), index * 7};
@@ -21,8 +21,7 @@ bool IsWhole(const RecordedCall& call) {
 
 using MutateBlock = std::function<void(ControlBlock&)>;
 
-// Records that follow each other in one place of the ring, and a reader that comes at any time and asks for one (0: for
-// the newest).
+// Successive records in one place of the ring, and a reader at any time that asks for one (0: the newest).
 Result Recording(const MutateBlock& mutate, std::uint64_t records, std::uint64_t asked) {
   return Explore([&, records, asked] {
     auto* const control = new ControlBlock{};
@@ -62,7 +61,7 @@ TEST(RecorderModel, EveryOrderOfTheSequenceLockIsNeeded) {
   EXPECT_TRUE(fails([](auto& c) { Weaken(RecordOf(c).algorithm, Operation::load); }));
 }
 
-// A rank that sees that a collective has begun finds its record (src/communicator/communicator.cc).
+// A rank that sees that a collective has started finds its record (src/communicator/communicator.cc).
 TEST(RecorderModel, BegunOperationsHaveTheirRecords) {
   const auto result = [](const MutateBlock& mutate) {
     return Explore([&] {
@@ -85,7 +84,7 @@ TEST(RecorderModel, BegunOperationsHaveTheirRecords) {
   EXPECT_NE(result([](auto& c) { Weaken(c.started, Operation::load); }).failure, "");
 }
 
-// As Watch::Fail writes and Watch::LookAtFailures reads: the text and the code, then the state.
+// Like Watch::Fail and Watch::LookAtFailures: writes or reads the text and the code, then the state.
 TEST(FaultModel, FailuresAreReadWithTheirSentence) {
   const auto result = [](const MutateBlock& mutate) {
     return Explore([&] {

@@ -1,6 +1,5 @@
-// The rings of slots: transports/ring/ring.h itself, on rings of one and two slots. Everything that a ring carries
-// arrives, once and in order. A slot is not used again before it was read, and memory that it refers to is not written
-// again before that.
+// The rings of slots, in transports/ring/ring.h itself, with one and two slots. Everything that a ring carries arrives
+// once and in order. No slot, and no memory that a slot refers to, is overwritten before it was read.
 #include <gtest/gtest.h>
 
 #include "tests/model/checker.h"
@@ -11,12 +10,12 @@ namespace {
 
 constexpr std::uint32_t kTag = 7;
 
-// A ring in memory that its ends share. Each message is a slot's `bytes` and a word after the header.
+// A ring in memory that its ends share. Each message is the slot's `bytes` and a word after the header.
 struct Ring {
   std::byte* slots;
   SlotShape shape;
   std::vector<std::atomic<std::uint32_t>*> heads;
-  std::uint32_t* buffer = new std::uint32_t(0);  // what slots may refer to
+  std::uint32_t* buffer = new std::uint32_t(0);  // memory that slots may refer to
 
   Ring(std::uint32_t depth, std::size_t readers)
       : slots(new std::byte[kCacheLine * depth]), shape{kCacheLine, depth, sizeof(SlotHeader), 8} {
@@ -97,7 +96,7 @@ TEST(RingModel, ManyReadersPassMessages) {
   ExpectEachOrderIsNeeded(2, 2, 3);
 }
 
-// A filler that does not look for room overwrites a slot that is being read.
+// A filler that does not check for room overwrites a slot that is being read.
 TEST(RingModel, FillerMustAwaitRoom) {
   const auto result = Explore([] {
     const Ring ring(1, 1);
@@ -118,7 +117,7 @@ TEST(RingModel, FillerMustAwaitRoom) {
   EXPECT_NE(result.failure, "");
 }
 
-// Ranks in different operations: the reader sees the mismatch, whatever it still sees of the slot's history.
+// Ranks in different operations: the reader detects the mismatch, whatever it sees of the slot's history.
 TEST(RingModel, AnotherOperationsSlotIsForeign) {
   const auto result = Explore([] {
     const Ring ring(1, 1);
@@ -140,7 +139,7 @@ TEST(RingModel, AnotherOperationsSlotIsForeign) {
   EXPECT_EQ(result.failure, "");
 }
 
-// A slot that refers to memory. The call ends when all readers are done; then the caller may write there.
+// A slot that refers to memory. When all readers are done, the call ends and the caller may write there.
 Result Referring(std::size_t readers, bool drains, const Mutate& mutate = Nothing) {
   return Explore([&, readers, drains] {
     const Ring ring(2, readers);
@@ -181,7 +180,7 @@ TEST(RingModel, CallsEndWhenNobodyReadsTheirBuffers) {
   }
 }
 
-// A block that was streamed into the output and is then passed on by reference.
+// A block that was streamed into the output and is then forwarded by reference.
 Result Streaming(const Options& options = {}) {
   return Explore(
       [] {
@@ -213,9 +212,9 @@ TEST(RingModel, StreamedBlocksNeedAFenceBeforeTheyAreReferredTo) {
   EXPECT_NE(Streaming(options).failure.find("streamed"), std::string::npos);
 }
 
-// A connection to another host: the network engine takes slots that a bit announces
-// (transports/progress/network_peer.cc). It reads the word, relaxed, and clears it by an exchange; slots that are
-// filled meanwhile set the bit again.
+// A connection to another host: a bit tells the network engine that there are slots to take
+// (transports/progress/network_peer.cc). The engine reads the word, relaxed, and clears it by an exchange; slots filled
+// after that set the bit again.
 Result ByNetwork(const std::function<void(std::atomic<std::uint64_t>&)>& mutate) {
   return Explore([&] {
     const Ring ring(2, 1);

@@ -1,5 +1,5 @@
 // The system as a model sees it: its heap, and (by the linker's --wrap) the calls that block, wake, yield or order
-// memory. Outside a model's threads all of them are the system's own.
+// memory. Outside a model's threads they go to the real system.
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <poll.h>
@@ -69,7 +69,7 @@ int __real_eventfd(unsigned count, int flags);
 int __real_close(int descriptor);
 int __real_ppoll(pollfd* entries, nfds_t count, const timespec* limit, const sigset_t* mask);
 
-// Sleeps have no limit here: a wake-up that only a limit makes up for counts as lost.
+// Sleeps have no time limit here: a wake-up that only a time limit makes up for counts as lost.
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
   auto* const execution = Checking();
   if (number == SYS_membarrier && Running() != nullptr) {

@@ -1,5 +1,5 @@
-// What a thread knows about memory. In the model no store overwrites another: each location keeps the history of its
-// stores in modification order, and a thread may read any of them that is not older than what it knows.
+// A thread's knowledge about memory. In the model no store overwrites another: each location keeps its stores in
+// modification order, and a thread may read any that is not older than what it knows.
 //
 // Thread-safety: value types.
 #pragma once
@@ -12,7 +12,7 @@
 namespace tutti::model {
 
 inline constexpr int kMostThreads = 5;     // of a model
-inline constexpr int kEnd = kMostThreads;  // the actor that looks at the result after all of them
+inline constexpr int kEnd = kMostThreads;  // the actor that checks the result at the end
 inline constexpr int kActors = kMostThreads + 1;
 inline constexpr int kMostLocations = 64;
 
@@ -24,8 +24,8 @@ constexpr bool Releases(std::memory_order order) {
 }
 constexpr bool IsSc(std::memory_order order) { return order == std::memory_order_seq_cst; }
 
-// A vector clock of happens-before. Each actor has a second component for its non-temporal stores, which no release
-// publishes, only a StreamFence.
+// A vector clock of happens-before. Each actor has a second component for its non-temporal stores, which only a
+// StreamFence publishes, not a release.
 struct Clock {
   std::array<std::uint16_t, 2 * kActors> at{};
 

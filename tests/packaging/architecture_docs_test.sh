@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The picture of the modules in docs/architecture.md is that of the targets.
+# Checks that the module diagram in docs/architecture.md matches the build targets.
 #   architecture_docs_test.sh MODULES.TSV SOURCE_DIR
 set -euo pipefail
 modules=$1

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/cluster.sh makes the hosts that it says, breaks them as told, and leaves nothing behind.
+# Checks that scripts/cluster.sh makes the hosts it describes, breaks them on request, and leaves nothing behind.
 #   cluster_test.sh SOURCE_DIR
 # Exit status 77: this machine cannot make namespaces, or has no python3.
 set -euo pipefail
@@ -44,7 +44,7 @@ check "a cluster is made" [ "$status" -eq 0 ]
 
 # ---- What a rank sees
 
-# Every rank listens on both families and tells every other its number, and is told theirs.
+# Every rank listens on both families, sends its number to every other rank, and receives theirs.
 cat >"$work/meet.py" <<'END'
 import os, socket, sys, threading, time
 rank, size, local = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_WORLD_SIZE"])
@@ -103,7 +103,7 @@ each_host_has_one() {
 }
 check "--each-host starts one process a host, --prefix says which" each_host_has_one
 
-# The one thing about time that holds however busy a machine is: nothing is faster than the interfaces.
+# The one property of time that holds on any busy machine: nothing is faster than the interfaces.
 cat >"$work/stream.py" <<'END'
 import os, socket, threading, time
 mine, other = int(os.environ["RANK"]), 1 - int(os.environ["RANK"])
@@ -143,7 +143,7 @@ check "a command that is not there" ends_with 127 "$cluster" -- "$work/nothing"
 check "a wrong number of hosts" ends_with 2 "$cluster" --hosts 0 -- true
 check "no command" ends_with 2 "$cluster" --hosts 2
 
-# ---- Faults, by rank 0; the others greet whoever connects, and end when told to
+# ---- Faults, by rank 0; the others greet every connection, and end on request
 
 cat >"$work/faults.py" <<'END'
 import os, socket, subprocess, sys, time
@@ -203,7 +203,7 @@ check "links, partitions and power fail and return as told, and a host without p
 
 # ---- Nothing is left
 
-# Neither afterwards nor before does anything show outside the cluster.
+# Nothing is visible outside the cluster, neither while it runs nor afterwards.
 nothing_shows() {
   ! ip -o link | grep -E ': (host[0-9]+eth|rail)[0-9]' && ! grep -wF -e "$work" -e /dev/shm/cluster /proc/self/mounts &&
     ! ls -d /dev/shm/cluster 2>/dev/null && ! ls /run/netns/*host[0-9]* 2>/dev/null
@@ -242,7 +242,7 @@ killed_leaves_nothing() {  # killed_leaves_nothing SIGNAL STATUS
   [ "$status" -eq "$2" ] || { echo "status $status"; return 1; }
   wait_until are_gone "$one" && wait_until networks_are_gone "${networks[@]}" || return 1
   are_there "$other" 2 || { echo "the other cluster was hit too"; return 1; }
-  # This one from outside: the last host is gone, none of its ranks failed.
+  # Ends this cluster from outside: its last host is gone, but none of its ranks failed.
   "$cluster" --name "b$other" --control power-off host0 && "$cluster" --name "b$other" --control power-off host1 &&
     ends_with 0 wait "$second" && wait_until are_gone "$other" || return 1
   nothing_shows

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The documents say what the sources say: the example is the one that is built, and links lead somewhere.
+# Checks the documents against the sources: the example is the one that is built, and links resolve.
 #   docs_test.sh SOURCE_DIR
 set -euo pipefail
 cd "$1"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a built libtutti.so promises to whoever links it: its size, its name, exactly the functions of the public header
-# and nothing else, few libraries, no path of the machine it was built on.
+# Checks what a built libtutti.so promises its users: its size, its name, exactly the functions of the public header and
+# nothing else, few libraries, no path of the build machine.
 #   library_test.sh libtutti.so SOURCE_DIR
 set -euo pipefail
 library=$1
@@ -55,7 +55,7 @@ has_soname() {
 }
 
 needs_few_libraries() {
-  # The core links no MPI, no UCX, no verbs, no CUDA, no NVML: those load at run time.
+  # The core does not link MPI, UCX, verbs, CUDA or NVML: those load at run time.
   objdump -p "$library" | awk '/NEEDED/ {print $2}' |
     grep -vE '^(libfmt|libsodium|libcrypto|libhwy|libhwloc|libpugixml|libstdc\+\+|libgcc_s|libm|libc|libpthread|libdl|librt|ld-linux[-a-z0-9_]*)\.so' >"$work/more" || true
   echo "also needs: $(tr '\n' ' ' <"$work/more")"

@@ -5,8 +5,8 @@
 
 #include <cstdlib>
 
-// Present when the address sanitizer is. Its allocator (GCC 12's) may be left locked in a child of fork(), and the
-// library can do nothing about that: the test makes no such children then.
+// Present if the address sanitizer is. Its allocator (GCC 12's) may stay locked in a child of fork(), which the library
+// cannot prevent, so then the test forks no such children.
 extern "C" void __asan_init(void) __attribute__((weak));
 
 namespace tutti::races {
@@ -39,7 +39,7 @@ tuttiResult_t InGroup(const std::function<tuttiResult_t()>& calls) {
   return result != tuttiSuccess ? result : ended;
 }
 
-// Room for each rank's block, in place nowhere.
+// Room for each rank's block, never in place.
 struct Layouts {
   tuttiTensorLayout_t part{2, {4, 2}, {2, 1}}, whole;
   explicit Layouts(int nranks) : whole{2, {4 * static_cast<std::size_t>(nranks), 2}, {2, 1}} {}

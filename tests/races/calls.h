@@ -14,7 +14,7 @@ namespace tutti::races {
 struct RacingCall {
   std::string_view name;
   std::function<tuttiResult_t(World&, Side&)> run;
-  // The failure may be another call's, whose message is kept in its communicator.
+  // The failure may belong to another call, whose message is kept in its communicator.
   bool speaks_for_others = false;
 };
 

@@ -1,8 +1,7 @@
-// Races every pair of calls on one communicator against each other, in each of its states. Both calls must return, with
-// success or with a code and a message, and nothing may crash. A trial follows from the seed and its number alone,
-// except for the scheduling.
+// Races every pair of calls on one communicator, in each of its states. Both calls must return, with success or with a
+// code and a message, and nothing may crash. A trial depends only on the seed and its number, except for scheduling.
 //
-//   tutti_races --pairs 100000 --seed 1      all of them; exits with 0 if nothing hung, crashed or was without a word
+//   tutti_races --pairs 100000 --seed 1      all; exits with 0 if nothing hung, crashed or failed silently
 //   tutti_races --seed 1 --only 78           one trial, a hundred times
 //   tutti_races --pairs 100 --list           prints the trials
 #include <fmt/format.h>
@@ -19,7 +18,7 @@
 
 #include "tests/races/calls.h"
 
-// Present when the address sanitizer is. A worker leaves by _exit, so its leaks are looked for by hand.
+// Present if the address sanitizer is. A worker exits by _exit, so it runs the leak check explicitly.
 extern "C" int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() {
   return "report_thread_leaks=0:die_after_fork=0";
@@ -30,7 +29,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Trials of one process have one environment.
+// The trials of one process share one environment.
 constexpr std::uint64_t kBatch = 50;
 constexpr std::chrono::seconds kHung{60};
 
@@ -38,7 +37,7 @@ struct Plan {
   State state;
   std::array<std::size_t, 2> calls;
   std::array<int, 2> sides;
-  std::array<std::uint32_t, 2> delays;  // polls before a call
+  std::array<std::uint32_t, 2> delays;  // polls before the call
   std::uint32_t rescue_us;
 };
 
@@ -48,11 +47,11 @@ Plan PlanOf(std::uint64_t seed, std::uint64_t trial) {
   Plan plan{};
   plan.state = static_cast<State>(dice.Below(kStates));
   for (auto& call : plan.calls) call = dice.Below(Calls().size());
-  // Mostly on the same handle; sometimes the other rank takes part.
+  // Mostly on the same handle; sometimes one call is on the other rank's.
   const bool joined_two =
       plan.state != State::one && plan.state != State::joining && plan.state != State::joining_later;
   plan.sides = {0, joined_two && dice.Below(4) == 0 ? 1 : 0};
-  // One of the two often comes later, by up to some hundred microseconds: while the other one runs.
+  // Each call sometimes starts later, by up to some hundred microseconds, while the other one runs.
   for (auto& delay : plan.delays) delay = static_cast<std::uint32_t>(dice.Below(3) == 0 ? dice.Below(100'000) : 0);
   plan.rescue_us = static_cast<std::uint32_t>(dice.Below(4) == 0 ? 0 : dice.Below(4000));
   return plan;
@@ -114,7 +113,7 @@ bool Race(const Plan& plan, Progress& progress) {
     go.store(true, std::memory_order_release);
     const auto begun = Clock::now();
     while (returned.load() < 2 && Clock::now() - begun < std::chrono::microseconds(plan.rescue_us)) usleep(50);
-    // Repeated: a communicator that a call makes may only now begin to wait for the other rank.
+    // Repeated, because a communicator that a call creates may only now begin to wait for the other rank.
     while (returned.load() < 2) {
       world.Rescue();
       usleep(200);
@@ -137,7 +136,7 @@ bool Race(const Plan& plan, Progress& progress) {
   _exit(0);
 }
 
-// Prints where all of the worker's threads are, as well as this machine can.
+// Prints the stacks of the worker's threads, as well as this machine can.
 void ShowStacks(pid_t worker) {
   const auto command = fmt::format(
       "gdb -p {0} -batch -ex 'thread apply all bt' 2>/dev/null | grep -v '^\\[' || "

@@ -44,7 +44,7 @@ std::uint64_t Dice::Next() {  // splitmix64
 tuttiConfig_t World::Config(bool blocking) {
   tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
   config.blocking = blocking ? 1 : 0;
-  // Longer than a trial: calls end by the rescue.
+  // Longer than a trial, so that only the rescue ends calls.
   config.initTimeoutMs = 20'000;
   config.operationTimeoutMs = 20'000;
   return config;
@@ -124,7 +124,7 @@ void World::Rescue() {
 World::~World() {
   Rescue();
   if (third_.joinable()) third_.join();
-  Rescue();  // also those made meanwhile
+  Rescue();  // also communicators made since
   for (auto* stream : streams) tuttiStreamDestroy(stream);
   tuttiMemFree(memory);
 }

@@ -1,6 +1,6 @@
-// The objects that two racing calls use: a communicator in one of its states, streams, a window, an operator.
+// The objects that two racing calls share: a communicator in one of its states, streams, a window, an operator.
 //
-// Thread-safety: the trial's own thread makes and clears it; the racing threads share the members.
+// Thread-safety: the trial's own thread creates and destroys it; the racing threads share the members.
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@ namespace tutti::races {
 
 enum class State {
   one,               // ready, of one rank
-  two,               // ready, of two ranks of this process; the other one does nothing
+  two,               // ready, of two ranks of this process; the other rank does nothing
   queued,            // ... and an operation on a stream waits for the other rank
-  calling,           // ... and a third thread is inside an operation that does
-  joining,           // a third thread is inside tuttiCommInitRank, and the other rank does not come
-  joining_later,     // likewise, without blocking
+  calling,           // ... and a third thread is inside an operation that waits for it
+  joining,           // a third thread is inside tuttiCommInitRank, and the other rank never joins
+  joining_later,     // likewise, nonblocking
   nonblocking,       // ready, of two ranks
   nonblocking_busy,  // ... and an operation waits for the other rank
-  splitting,         // a third thread is inside tuttiCommSplit, and the other rank does not come
+  splitting,         // a third thread is inside tuttiCommSplit, and the other rank never splits
   revoked,
   finalised,
   destroyed,
@@ -31,7 +31,7 @@ enum class State {
 inline constexpr int kStates = 13;
 std::string_view NameOf(State state);
 
-// Numbers that follow from a seed.
+// Random numbers derived from a seed.
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : state_(seed) {}
@@ -44,7 +44,7 @@ class Dice {
 
 // One rank's buffers and handles.
 struct Side {
-  tuttiComm_t place = nullptr;  // where a joining thread may put a handle at any time
+  tuttiComm_t place = nullptr;  // where a joining thread may store a handle at any time
   tuttiComm_t comm() const { return __atomic_load_n(&place, __ATOMIC_ACQUIRE); }
   int rank = 0;
   std::array<float, 64> in{}, out{};
@@ -55,14 +55,14 @@ class World {
   static constexpr std::size_t kWindowBytes = 4096;
 
   explicit World(State state);
-  // Ends everything that still waits, and frees all.
+  // Ends everything that still waits, and frees everything.
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  // Aborts all communicators, so that every call returns. From any thread, again and again.
+  // Aborts all communicators, so that every call returns. Callable from any thread, repeatedly.
   void Rescue();
-  // A place for a handle that a call makes: Rescue() finds it.
+  // Where a call may store a new handle; Rescue() finds it there.
   tuttiComm_t* NewComm();
   static tuttiConfig_t Config(bool blocking);
 

@@ -43,7 +43,7 @@ def programs():
     copies = [step(s, "cpy", 16383) for s in range(2)]
     yield "copies", program([(0, [block(b, copies) for b in range(8)])] * 4, chunks=16383)
     yield "many_copies", program([(0, [block(b, [step(s, "cpy", 8) for s in range(40)]) for b in range(16)])] * 25, chunks=8)
-    # Neighbours pass one chunk on and on, in the reverse of the order in which they are visited.
+    # Neighbours keep passing one chunk on, against the order in which they are visited.
     n, turns = 64, 60
     passing = [(0, [block(b, [step(s, "rcs" if (r or s) else "s") for s in range(turns)], (r - 1) % n, (r + 1) % n, b)
                     for b in range(16)]) for r in range(n)]
@@ -59,7 +59,7 @@ def programs():
            for r in range(64)]
     yield "far", program(far, coll="alltoall", chunks=64)
     yield "channels", program([(0, [block(0, [step(0, "s")], (r + 1) % 256, -1, 31)]) for r in range(256)])
-    # In place, so that every step doubles the sum.
+    # In place, so every step doubles the sum.
     yield "doubling", program([(0, [block(0, [step(s, "re", 1, src=("o", 0)) for s in range(200)])])])
     yield "adding", program([(1, [block(0, [step(s, "re", 1, src=("s", 0), dst=("o", 0)) if s % 2
                                             else step(s, "re", 1, src=("o", 0), dst=("s", 0)) for s in range(200)])])])

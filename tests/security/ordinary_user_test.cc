@@ -1,4 +1,4 @@
-// Ranks as users run them: without privileges, with the usual limits, in containers that forbid system calls.
+// Ranks as ordinary users run them: without privileges, with the usual limits, in containers that forbid system calls.
 #include <gtest/gtest.h>
 #include <linux/netlink.h>
 #include <sys/socket.h>
@@ -12,7 +12,7 @@
 namespace tutti::testing {
 namespace {
 
-// The usual mesh of small calls: every rank hears from every other.
+// The usual mesh of small calls: every rank receives from every other.
 void ExpectSums(tuttiComm_t comm, int ranks) {
   std::vector<float> data(1000, 1);
   ASSERT_TRUE(Ok(AllReduce(comm, data)));
@@ -35,8 +35,8 @@ void JoinAsOrdinaryUser(int ranks, bool threads, int hosts = 1) {
         if (self.threads()) self.Meet();
         const Comm comm = self.Join();
         ExpectSums(comm, self.size());
-        // Makes another communicator at the same time, whose ranks' processes are watched already. (The ranks of one
-        // process share its descriptors, and so many connections are the limit for one communicator.)
+        // Creates another communicator at the same time, for ranks whose processes are already watched. (The ranks of
+        // one process share its descriptors, and this many connections are the limit for one communicator.)
         if (self.threads()) return;
         Comm half;
         ASSERT_TRUE(Ok(tuttiCommSplit(comm, self.rank() % 2, 0, half.address(), nullptr)));
@@ -45,16 +45,16 @@ void JoinAsOrdinaryUser(int ranks, bool threads, int hosts = 1) {
       options);
 }
 
-// The kernel counts a user's descriptors in flight. A leader that sends all descriptors to all ranks at once is stopped
+// The kernel counts a user's descriptors in flight. It stops a leader that sends all descriptors to all ranks at once,
 // from 28 ranks on.
 TEST(OrdinaryUser, ProcessesJoinWith1024Descriptors) { JoinAsOrdinaryUser(40, false); }
 TEST(OrdinaryUser, Slow256ProcessesJoinWith1024Descriptors) { JoinAsOrdinaryUser(256, false); }
 TEST(OrdinaryUser, ProcessesJoinOnTwoHosts) { JoinAsOrdinaryUser(16, false, 2); }
-// Ranks of one process need none of each other's descriptors.
+// Ranks of one process do not need each other's descriptors.
 TEST(OrdinaryUser, ThreadsJoinWith1024Descriptors) { JoinAsOrdinaryUser(40, true); }
 TEST(OrdinaryUser, Slow130ThreadsJoinWith1024Descriptors) { JoinAsOrdinaryUser(130, true); }
 
-// A container without ptrace and without process descriptors.
+// A container without ptrace or process descriptors.
 TEST(OrdinaryUser, RanksDoWithoutPtrace) {
   RunOptions options;
   options.environment = {{"TUTTI_CMA", "1"}};
@@ -70,7 +70,7 @@ TEST(OrdinaryUser, RanksDoWithoutPtrace) {
       options);
 }
 
-// A container whose filter forbids socket diagnostics: then /proc/net/tcp is read.
+// A container whose filter forbids socket diagnostics, so the library reads /proc/net/tcp.
 TEST(OrdinaryUser, RanksDoWithoutSocketDiagnostics) {
   RunRanks(4, [](Rank& self) {
     ForbidSockets(AF_NETLINK, NETLINK_SOCK_DIAG);

@@ -1,4 +1,4 @@
-// Two users of one machine: another user's process does not join the job, and delays no rank.
+// Two users of one machine: another user's process neither joins the job nor delays any rank.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -25,7 +25,7 @@ int FreePort() {
   return ntohs(address.sin_port);
 }
 
-// The environment of a job of two ranks on loopback that has no secret.
+// The environment of a two-rank loopback job without a secret.
 void BeRank(int rank, int port) {
   setenv("RANK", std::to_string(rank).c_str(), 1);
   setenv("WORLD_SIZE", "2", 1);
@@ -33,7 +33,7 @@ void BeRank(int rank, int port) {
   setenv("MASTER_PORT", std::to_string(port).c_str(), 1);
 }
 
-// A stranger that accepts peers of any user. The test does not check what its call returned.
+// An intruder that accepts peers of any user. The test does not check the result of its call.
 tuttiResult_t JoinAsStranger(int rank, int port) {
   BecomeNobody();
   setenv("TUTTI_ALLOW_OTHER_USERS", "1", 1);
@@ -58,7 +58,7 @@ class OtherUsers : public ::testing::Test {
   }
 };
 
-// The key of such a job follows from its port, which every user can see.
+// Such a job's key is derived from its port, which every user can see.
 TEST_F(OtherUsers, DoNotJoinALoopbackJobWithoutASecret) {
   const int port = FreePort();
   RunRanks(3, [port](Rank& self) {
@@ -68,7 +68,7 @@ TEST_F(OtherUsers, DoNotJoinALoopbackJobWithoutASecret) {
       tried.store(1);
       return;
     }
-    // The real rank 1 comes only after the stranger has been alone with rank 0 for a while.
+    // The real rank 1 comes only after the intruder has been alone with rank 0 for a while.
     while (self.rank() == 1 && tried.load() == 0) usleep(1000);
     BeRank(self.rank(), port);
     Comm comm;
@@ -94,7 +94,7 @@ TEST_F(OtherUsers, DoNotServeARank) {
   });
 }
 
-// An id is a secret, and both have it: one user passed it on to the other. It is still not enough.
+// An id is a secret, but both users have it: one passed it on to the other. It is still not enough.
 TEST_F(OtherUsers, DoNotJoinWithTheSecretEither) {
   RunOptions options;
   options.environment = {{"TUTTI_INIT_TIMEOUT_MS", "2000"}};
@@ -122,7 +122,7 @@ TEST_F(OtherUsers, JoinWhereTheyAreAllowed) {
       options);
 }
 
-// The jobs' names, ports and limits do not collide.
+// The names, ports and limits of the two users' jobs do not collide.
 TEST_F(OtherUsers, RunJobsOfTheirOwnAtTheSameTime) {
   const int ports[] = {FreePort(), FreePort()};
   RunRanks(4, [&](Rank& self) {

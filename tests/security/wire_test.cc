@@ -1,4 +1,4 @@
-// What an eavesdropper on the wire sees; here the wire is loopback, in a network namespace of the test's own.
+// An eavesdropper's view of the wire: here, loopback in the test's own network namespace.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,7 +18,7 @@
 namespace tutti::testing {
 namespace {
 
-// For as long as this lives, the process is in a namespace with nothing but loopback, and records there.
+// During its lifetime, the process is in a namespace with only loopback, and records its traffic.
 class QuietNetwork {
  public:
   QuietNetwork() : before_(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) {
@@ -41,7 +41,7 @@ class QuietNetwork {
   }
   bool ready() const { return ready_; }
 
-  // The bytes of all packets so far, one packet after the other.
+  // The bytes of all packets so far, concatenated.
   std::string Recorded() const {
     std::string all;
     std::string packet(1 << 17, '\0');
@@ -70,7 +70,7 @@ std::string Hex(const std::string& bytes) {
   return hex;
 }
 
-// The secret in a unique id, by its layout (src/bootstrap/unique_id.h).
+// The secret inside a unique id, by its layout (src/bootstrap/unique_id.h).
 std::string SecretOf(const tuttiUniqueId& id) { return {id.internal + 26, 32}; }
 
 constexpr std::string_view kPrivate = "nobody's business but the ranks'";

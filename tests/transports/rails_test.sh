@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Hosts of two interfaces use both: what two ranks a host send by the two-level algorithm, and what one rank a host sends by
-# the direct one, goes over each of the rails by about half.
+# Hosts with two interfaces use both: about half of the traffic goes over each rail, for the two-level algorithm with
+# two ranks per host and for the direct one with one rank per host.
 #
 #   tests/transports/rails_test.sh SOURCE_DIR BUILD_DIR
 #
@@ -15,7 +15,7 @@ status=0
 for ranks_per_host in 2 1; do
   export TUTTI_ALGO=direct
   [ $ranks_per_host -eq 1 ] || TUTTI_ALGO=two_level
-  # Slow links: where nothing has to wait, nothing needs a second one.
+  # Slow links, because a second one is only used where data would have to wait.
   traffic=$("$cluster" --hosts 2 --ranks-per-host $ranks_per_host --nics 2 --bandwidth 200mbit -- bash -c '
     "$program" 2 4000000 >&2
     [ "$RANK" != 0 ] || for nic in 0 1; do "$cluster" --control traffic host0 $nic; done') || status=$?

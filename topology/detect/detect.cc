@@ -15,7 +15,7 @@
 namespace tutti {
 namespace {
 
-// One CPU with what the C library knows.
+// Describes one CPU by what the C library knows.
 HostDescription DescribeWithoutHwloc() {
   CpuDescription cpu;
   utsname name{};
@@ -75,8 +75,8 @@ void AddPorts(HostDescription& host, const std::string& sysfs) {
   }
 }
 
-// What is known not to be of use - a card without a port that is up, a GPU that the driver does not tell of - must not
-// be taken for one by its class.
+// Removes what is known to be of no use: a card without a port that is up, a GPU that the driver does not report. Its
+// class must not make it pass for a usable device.
 void Drop(std::vector<PciDescription>& places, const DetectOptions& options) {
   std::erase_if(places, [&](PciDescription& place) {
     const bool was_leaf = place.children.empty();

@@ -1,6 +1,6 @@
-// What this host is made of: CPUs from hwloc, PCI devices and network ports from sysfs, GPUs and NVLinks from NVML.
-// Whatever is absent is left out; without hwloc there is one CPU with the processors that this process may use. One
-// process a host is enough to ask: the answer is the same for all.
+// Describes this host: CPUs from hwloc, PCI devices and network ports from sysfs, GPUs and NVLinks from NVML. Absent
+// parts are left out; without hwloc there is one CPU with the processors that this process may use. One process per
+// host suffices: the answer is the same for all.
 //
 // Thread-safety: functions without state. Takes milliseconds (hwloc_host.h), and with GPUs as long as NVML takes to
 // start.
@@ -14,9 +14,9 @@
 
 namespace tutti {
 
-// Where to look; tests look elsewhere.
+// The sources; tests use others.
 struct DetectOptions {
-  bool hwloc = true;                 // false: as where hwloc fails
+  bool hwloc = true;                 // false: as if hwloc failed
   std::string hwloc_synthetic = {};  // if set: CPUs by hwloc's synthetic description
   std::string hwloc_xml = {};        // if set: CPUs and PCI devices by this file of hwloc's
   std::string sysfs = "/sys";        // empty: PCI devices only from hwloc_xml, and network ports by their class

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A sysfs of our own: /sys/devices with the things, /sys/bus and /sys/class with links to them.
+// A fake sysfs: /sys/devices with the devices, /sys/bus and /sys/class with links to them.
 class FakeSysfs {
  public:
   FakeSysfs() {
@@ -113,7 +113,7 @@ void AddMachine(FakeSysfs& sysfs) {
   sysfs.AddPci("pci0000:c0/0000:c0:01.0", "0x060400", "0x8086", "0x352a", "16.0 GT/s PCIe", 1);
   sysfs.AddPci("pci0000:c0/0000:c0:01.0/0000:c1:00.0", "0x030200", "0x10de", "0x26b9", "32.0 GT/s PCIe", 1);
   sysfs.AddPci("pci0000:c0/0000:c0:02.0", "0x020000", "0x8086", "0x1593", "Unknown", 1);
-  // Of no use to collectives: a display for the administrator, a disk, a GPU that the driver does not know.
+  // Useless to collectives: a display for the administrator, a disk, a GPU unknown to the driver.
   sysfs.AddPci("pci0000:00/0000:00:03.0", "0x030000", "0x1a03", "0x2000");
   sysfs.AddPci("pci0000:00/0000:00:04.0", "0x010802", "0x144d", "0xa80a");
   sysfs.AddPci("pci0000:00/0000:00:05.0", "0x030200", "0x10de", "0x1db5");

@@ -1,4 +1,4 @@
-// What this process may use of its machine, as far as plans and waiting need to know it before there is a full
+// The part of its machine that this process may use, as far as plans and waiting need it before there is a full
 // topology.
 //
 // Thread-safety: functions without state.
@@ -15,9 +15,9 @@ using CpuMask = std::array<std::uint64_t, 16>;  // 1,024 processors, the C libra
 
 CpuMask AllowedCpus();
 int CountCpus(const CpuMask& mask);
-// Whole processors that the control group's quota is worth, at least 1; a large number without a quota.
+// Whole processors in the control group's quota, at least 1; a large number without a quota.
 int QuotaCpus();
-// Bytes of the largest data cache that processor 0 can use; a documented default where the system does not tell.
+// Bytes of the largest data cache of processor 0; a documented default where the system does not report it.
 std::size_t LastLevelCacheBytes();
 
 }  // namespace tutti

@@ -27,7 +27,7 @@ using Topology = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, Destro
 Topology NewTopology() {
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) return nullptr;
-  // Packages know the CPU's kind. NUMA nodes and processors are always there.
+  // Packages carry the CPU's vendor and model. NUMA nodes and processors are always there.
   hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
   hwloc_topology_set_flags(
@@ -55,7 +55,7 @@ std::vector<CpuDescription> DescribeCpus(hwloc_topology_t topology) {
   const auto architecture = ArchitectureName(Info(hwloc_get_root_obj(topology), "Architecture"));
   hwloc_obj_t node = nullptr;
   while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr) {
-    if (hwloc_bitmap_iszero(node->cpuset)) continue;  // memory alone
+    if (hwloc_bitmap_iszero(node->cpuset)) continue;  // memory without processors
     const hwloc_obj_t package = PackageOf(topology, node);
     CpuDescription cpu{.numa = static_cast<int>(node->os_index), .arch = architecture};
     cpu.vendor = Info(package, "CPUVendor");
@@ -69,7 +69,7 @@ std::vector<CpuDescription> DescribeCpus(hwloc_topology_t topology) {
   return cpus;
 }
 
-// hwloc tells GB/s after encoding. Which speed and width make it up does not matter; the widest usual link is taken.
+// hwloc reports GB/s after encoding. Its split into speed and width does not matter; the widest usual link is taken.
 void SetLink(PciSlot& slot, double bandwidth) {
   constexpr double kBitsPerByte = 8;
   constexpr double kTolerance = 0.02;
@@ -101,7 +101,7 @@ PciDescription DescribePci(hwloc_obj_t object) {
 void DescribeBelow(hwloc_obj_t parent, std::vector<PciDescription>& places) {
   for (hwloc_obj_t child = parent->io_first_child; child != nullptr; child = child->next_sibling) {
     if (child->type == HWLOC_OBJ_BRIDGE && child->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_HOST) {
-      DescribeBelow(child, places);  // the CPU's own
+      DescribeBelow(child, places);  // the CPU's own bridge
     } else if (child->type == HWLOC_OBJ_BRIDGE || child->type == HWLOC_OBJ_PCI_DEVICE) {
       PciDescription place = DescribePci(child);
       DescribeBelow(child, place.children);
@@ -144,7 +144,7 @@ std::string ArchitectureName(std::string_view kernel_name) {
 std::optional<HostDescription> DescribeThisByHwloc() {
   const Topology topology = NewTopology();
   if (topology == nullptr) return std::nullopt;
-  // Binds this thread to each processor in turn, for what is not asked here.
+  // The x86 component binds this thread to each processor in turn, for data that is not needed here.
   hwloc_topology_set_components(topology.get(), HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
   if (hwloc_topology_load(topology.get()) != 0) return std::nullopt;
   HostDescription host = Describe(topology.get());

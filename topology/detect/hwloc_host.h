@@ -1,9 +1,9 @@
-// CPUs and their NUMA nodes as hwloc sees them: of this machine, of a machine written down in hwloc's XML (with its PCI
+// CPUs and their NUMA nodes as hwloc sees them: of this machine, of a machine described in hwloc's XML (with its PCI
 // devices), or of one made up by a synthetic string.
 //
-// Of this machine, PCI is not asked of hwloc (sysfs.h reads it): hwloc reads every device's configuration space, which
-// took 4 ms a device in a virtual machine. Without that, and without caches, loading takes 2 ms and opening hwloc's
-// plugins 4 (measured on 2 virtual CPUs, hwloc 2.9).
+// For this machine, sysfs.h reads PCI: hwloc would read every device's configuration space, which took 4 ms a device in
+// a virtual machine. Without that, and without caches, loading takes 2 ms and opening hwloc's plugins 4 (measured on 2
+// virtual CPUs, hwloc 2.9).
 //
 // Thread-safety: functions without state.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace tutti {
 
-// Processors are those that this process may use (by its control group). Nothing if hwloc fails.
+// The processors are those that this process may use (by its control group). nullopt if hwloc fails.
 std::optional<HostDescription> DescribeThisByHwloc();
 // Throw tuttiInvalidArgument if hwloc does not understand them.
 HostDescription DescribeByHwlocXml(const std::string& path);

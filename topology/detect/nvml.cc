@@ -122,7 +122,7 @@ class Nvml {
   }
 
   std::unique_ptr<void, Close> handle_;
-  bool complete_ = false;  // all that is needed is there, and NVML is initialised
+  bool complete_ = false;  // all required functions are there, and NVML is initialised
   int (*init_)() = nullptr;
   int (*shutdown_)() = nullptr;
   int (*count_)(unsigned*) = nullptr;

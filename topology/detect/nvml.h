@@ -1,5 +1,5 @@
-// GPUs and their NVLinks as NVIDIA's management library tells them. The library is loaded when asked, as it belongs to
-// the driver: most machines have none, and then there are no GPUs to tell of.
+// GPUs and their NVLinks as NVIDIA's management library reports them. The library belongs to the driver, so it is
+// loaded on demand: most machines have none, and then no GPUs are reported.
 //
 // Thread-safety: functions without state (NVML itself counts its users).
 #pragma once
@@ -15,7 +15,7 @@ struct NvmlGpu {
   std::string bus_id = {};  // as sysfs writes it
   std::string uuid = {};    // "GPU-..."; the same on every boot
   int sm = 0;
-  std::vector<NvlinkDescription> nvlinks = {};  // those that are up, those to the same end together
+  std::vector<NvlinkDescription> nvlinks = {};  // those that are up; links to the same end are combined
 };
 
 inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";

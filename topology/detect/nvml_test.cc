@@ -13,7 +13,7 @@ TEST(Nvml, WithoutALibraryThereAreNoGpus) {
 TEST(Nvml, TellsGpusAndWhatTheirLinksLeadTo) {
   for (int again = 0; again < 2; ++again) {
     const auto gpus = QueryNvml(TUTTI_FAKE_NVML);
-    ASSERT_EQ(gpus.size(), 3U);  // of four, one of which is refused
+    ASSERT_EQ(gpus.size(), 3U);  // of four; the library refuses one
     EXPECT_EQ(gpus[0].bus_id, "0000:1b:00.0");
     EXPECT_EQ(gpus[1].uuid, "GPU-00000000-0000-0000-0000-000000000001");
     EXPECT_EQ(gpus[0].sm, 90);

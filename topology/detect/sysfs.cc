@@ -74,7 +74,7 @@ PciSlot ReadSlot(const fs::path& device) {
   slot.device = NumberIn(device / "device");
   slot.subsystem_vendor = NumberIn(device / "subsystem_vendor");
   slot.subsystem_device = NumberIn(device / "subsystem_device");
-  // The most that both ends can do, as an idle link is slowed down; but the lanes that are really there.
+  // The speed that both ends can do, because an idle link is slowed down; but the current number of lanes.
   slot.speed_gts = ParsePciSpeed(FirstLine(device / "max_link_speed")).value_or(0);
   const int width = NumberIn(device / "current_link_width");
   if (0 < width && width <= kPciMaxWidth) slot.width = width;  // 255: the link is down

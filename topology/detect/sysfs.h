@@ -1,10 +1,10 @@
-// What Linux's sysfs says of PCI devices and network ports. Only files that the kernel answers from memory are read for
-// all devices; what makes it ask the device (a PCI link's speed) is read for GPUs, network cards and their bridges
-// alone, as in a virtual machine each such question costs tens of microseconds, and reading a configuration space
+// PCI devices and network ports from Linux's sysfs. For all devices, only files that the kernel answers from memory are
+// read. Files that make the kernel ask the device (a PCI link's speed) are read only for GPUs, network cards and their
+// bridges: in a virtual machine each such read costs tens of microseconds, and reading a configuration space
 // milliseconds.
 //
-// Thread-safety: functions without state. `root` is where sysfs is mounted, "/sys"; tests have their own tree. What is
-// not there is left out.
+// Thread-safety: functions without state. `root` is where sysfs is mounted, "/sys"; tests have their own tree. Missing
+// entries are left out.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@
 namespace tutti {
 
 struct RootPlace {
-  int numa = 0;  // -1: the kernel does not know
+  int numa = 0;  // -1: unknown to the kernel
   PciDescription place;
 };
 
@@ -28,10 +28,10 @@ struct NetworkCard {
 };
 
 // Ports that are up, by name: InfiniBand devices (also RoCE) and the Ethernet interfaces of other cards. Virtual
-// interfaces only if there is nothing else, loopback only if there is not even one of them.
+// interfaces only if there is nothing else, loopback only if there is no virtual interface either.
 std::vector<NetworkCard> ReadNetwork(const std::string& root);
 
-// Whether the kernel has the module by which network cards reach GPU memory.
+// Whether the kernel has the module that lets network cards reach GPU memory.
 bool HasGpuDirectRdma(const std::string& root);
 
 }  // namespace tutti

@@ -18,7 +18,7 @@ namespace {
 
 double BandwidthOf(const PciSlot& slot) { return PciBandwidth(slot.speed_gts, slot.width); }
 
-// Leaves out what leads nowhere, and bridges with one branch.
+// Removes dead ends, and bridges with one branch.
 void Prune(std::vector<PciDescription>& places) {
   std::vector<PciDescription> kept;
   for (auto& place : places) {
@@ -39,7 +39,7 @@ void Prune(std::vector<PciDescription>& places) {
   places = std::move(kept);
 }
 
-// Gives numbers to the things that have none: the smallest that are free, in the given order.
+// Numbers the things that have no number: the smallest free numbers, in the given order.
 template <typename Thing>
 void Number(const std::vector<Thing*>& things) {
   std::set<int> taken;
@@ -109,7 +109,7 @@ class Assembly {
     return cpus_.back();
   }
 
-  // A card's ports share its slot evenly, as the graph knows no card.
+  // A card's ports share its slot evenly, because the graph has no vertex for the card.
   void JoinSlot(int device, int parent, const PciDescription& place, std::size_t sharers) {
     const double whole = place.bus_id.empty() ? kInsideCpuBandwidth : BandwidthOf(place.slot);
     system_.Join(parent, device, LinkKind::pci, RoundedBandwidth(whole / static_cast<double>(sharers)), kPciLatency);
@@ -154,8 +154,8 @@ class Assembly {
     }
   }
 
-  // It is believed all the same: some switches are built so, others tell of a link that idles or is only for
-  // management.
+  // The narrow link is believed all the same: some switches are built so, others report a link that idles or is only
+  // for management.
   void NoteNarrow(const PciDescription& bridge) {
     const bool narrow = std::any_of(bridge.children.begin(), bridge.children.end(), [&](const PciDescription& child) {
       return BandwidthOf(child.slot) > BandwidthOf(bridge.slot);
@@ -165,7 +165,7 @@ class Assembly {
                                       bridge.bus_id, BandwidthOf(bridge.slot)));
   }
 
-  // Who sits in whose socket is not described, so every node is joined with every other.
+  // The description does not say which nodes share a socket, so every node is joined with every other.
   void JoinSockets() {
     for (std::size_t i = 0; i < cpus_.size(); ++i) {
       for (std::size_t j = i + 1; j < cpus_.size(); ++j) {
@@ -185,7 +185,7 @@ class Assembly {
   }
 
   void JoinNvlinks() {
-    std::map<Pair, std::array<double, 2>> told;  // GB/s as the first and the second of the pair say
+    std::map<Pair, std::array<double, 2>> told;  // GB/s that the first and the second of the pair report
     for (const Gpu& gpu : gpus_) {
       if (!gpu.description->nvlinks) continue;
       for (const auto& link : *gpu.description->nvlinks) {

@@ -1,6 +1,6 @@
-// From descriptions to the graph. PCI bridges that join nothing (fewer than two branches below them) are left out,
-// their link's bandwidth counting as the branch's own; GPUs and ports that have no number get one in the order of their
-// bus ids.
+// Turns descriptions into the graph. PCI bridges that join nothing (fewer than two branches below them) are left out;
+// their link's bandwidth counts as the branch's own. GPUs and ports without a number get one in the order of their bus
+// ids.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -26,7 +26,7 @@ void ForEachPlaceOf(Host& host, const Visit& visit) {
   for (auto& cpu : host.cpus) ForEachPlace(cpu.devices, visit);
 }
 
-// Hosts are numbered by their place in `hosts`. What had to be left out is added to their notes.
+// Hosts are numbered by their place in `hosts`. Parts that had to be left out are added to their notes.
 // REQUIRES: bus ids are unique in a host (except ""), and PCI speeds are in the table of link constants.
 System Assemble(std::vector<HostDescription>& hosts);
 

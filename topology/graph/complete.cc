@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-// What PCI ids say (the PCI ID Repository; NVIDIA's and cloud makers' data sheets).
+// The meaning of PCI ids (the PCI ID Repository; NVIDIA's and cloud makers' data sheets).
 constexpr int kNvidia = 0x10de;
 struct KnownGpu {
   int device = 0;
@@ -22,14 +22,14 @@ struct KnownGpu {
   int nvlinks = 0;  // on a board that joins all its GPUs: 4 directly, 8 by NVSwitches
 };
 constexpr std::array<KnownGpu, 18> kKnownGpus = {{
-    {0x15f9, "P100 SXM2", 60, 0},  // P100 and V100 SXM2 are joined in meshes which their id does not tell
+    {0x15f9, "P100 SXM2", 60, 0},  // P100 and V100 SXM2 are joined in meshes, which the id does not reveal
     {0x1db1, "V100 SXM2 16 GB", 70, 0},
     {0x1db5, "V100 SXM2 32 GB", 70, 0},
     {0x1db8, "V100 SXM3", 70, 6},
     {0x1eb8, "T4", 75, 0},
     {0x20b0, "A100 SXM4 40 GB", 80, 12},
     {0x20b2, "A100 SXM4 80 GB", 80, 12},
-    {0x20b5, "A100 PCIe 80 GB", 80, 0},  // bridged in pairs at most, which pairs is not told
+    {0x20b5, "A100 PCIe 80 GB", 80, 0},  // bridged in pairs at most; the pairs are unknown
     {0x20f1, "A100 PCIe 40 GB", 80, 0},
     {0x2235, "A40", 86, 0},
     {0x2236, "A10", 86, 0},
@@ -75,7 +75,7 @@ void Fill(PciSlot& slot, const PciSlot& detected) {
   Fill(slot.width, detected.width, 0);
 }
 
-// Says of many alike what was assumed, so that people read a line and not a page.
+// Combines the notes on equal assumptions, so that people read a line and not a page.
 class Assumptions {
  public:
   void Add(const std::string& who, const std::string& what) {
@@ -102,7 +102,7 @@ class Assumptions {
     std::string what;
     std::vector<std::string> who;
   };
-  std::vector<Said> said_;  // few: whats do not name anybody
+  std::vector<Said> said_;  // few: a `what` names no device
 };
 
 void AssumeGpu(PciDescription& place, Assumptions& notes) {

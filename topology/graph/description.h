@@ -1,5 +1,5 @@
-// A host as it is described, before it is a graph: a tree of what hangs on what, with gaps where the source (an XML
-// file, hwloc) does not say. complete.h fills the gaps, assemble.h makes the graph.
+// A host as it is described, before it is a graph: a tree of devices, with gaps where the source (an XML file, hwloc)
+// says nothing. complete.h fills the gaps, assemble.h makes the graph.
 //
 // Thread-safety: value types.
 #pragma once
@@ -49,7 +49,7 @@ struct GpuDescription {
   int rank = kUnknown;
   int sm = 0;  // 0: unknown
   std::optional<bool> gdr = {};
-  std::optional<std::vector<NvlinkDescription>> nvlinks = {};  // absent: not told; empty: it has none
+  std::optional<std::vector<NvlinkDescription>> nvlinks = {};  // absent: unknown; empty: it has none
 };
 
 // A place in the PCI tree: a bridge, a GPU, a card, something else, or not yet known which.

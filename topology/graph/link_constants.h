@@ -1,6 +1,6 @@
-// What links carry and how long they take: the one table of a topology's numbers, and the only place for them. They are
-// what a good program reaches, not what the data sheet says: a raw rate less its encoding and protocol. A calibration
-// may replace them by this machine's own.
+// Bandwidths and latencies of links: the one table of a topology's numbers. They are what a good program reaches, not
+// what the data sheet says: a raw rate less its encoding and protocol. A calibration may replace them by this machine's
+// own.
 //
 // Thread-safety: constants and pure functions.
 #pragma once
@@ -29,7 +29,7 @@ inline constexpr int kNvlinkDefaultSm = 80;  // where the GPU's is unknown
 // headers, acknowledgements and credits take 10-15 % (PCIe Base Specification 4.0, 2.2 and 3.5), switches and root
 // complexes the rest. 16 lanes at 8 GT/s measure 12 to 12.5 GB/s between devices (Li et al., 2019).
 struct PciGeneration {
-  double speed_gts = 0;       // the link_speed that sysfs tells
+  double speed_gts = 0;       // the link_speed in sysfs
   double lane_bandwidth = 0;  // GB/s
 };
 inline constexpr std::array<PciGeneration, 6> kPciGenerations = {{
@@ -45,12 +45,12 @@ inline constexpr double kPciDefaultSpeedGts = 8.0;
 inline constexpr int kPciDefaultWidth = 16;
 inline constexpr int kPciMaxWidth = 32;  // PCIe Base Specification
 
-// A device that is said to sit in the CPU itself, without a PCI address: as good as its memory, so that its own port is
+// A device described as part of the CPU itself, without a PCI address, is as fast as memory, so that its own port is
 // the limit. One DDR4-3200 socket of 8 channels has 204.8 GB/s raw; half is a safe share for I/O.
 inline constexpr double kInsideCpuBandwidth = 100.0;
 
 // --- Between CPUs (or NUMA nodes): GB/s that devices' traffic gets through in one direction. Far less than the raw
-// rate where peer-to-peer transactions are split or take the ordered path. First line that fits is taken.
+// rate where peer-to-peer transactions are split or take the ordered path. The first line that fits is taken.
 struct SocketGeneration {
   std::string_view arch;    // empty: any
   std::string_view vendor;  // empty: any
@@ -59,15 +59,15 @@ struct SocketGeneration {
   double bandwidth = 0;
 };
 inline constexpr std::array<SocketGeneration, 10> kSocketGenerations = {{
-    // UPI 2.0, 16-20 GT/s x 3-4 links (Sapphire and Emerald Rapids): 32-40 GB/s raw a link, one link's two thirds.
+    // UPI 2.0, 16-20 GT/s x 3-4 links (Sapphire and Emerald Rapids): 32-40 GB/s raw a link; two thirds of one link.
     {"x86_64", "GenuineIntel", 6, 0x8f, 22.0},
     // UPI, 10.4-11.2 GT/s x 2-3 links (Skylake-SP 0x55, Ice Lake-SP 0x6a, 0x6c): 20.8 GB/s raw a link; peer-to-peer
     // half.
     {"x86_64", "GenuineIntel", 6, 0x55, 10.0},
     // QPI 1.1, 8-9.6 GT/s x 2 links (Haswell, Broadwell and before): 19.2 GB/s raw a link; peer-to-peer a third.
     {"x86_64", "GenuineIntel", 0, 0, 6.0},
-    // Infinity Fabric of Zen 2 and later: 16 GT/s x16 a link and 3-4 links (EPYC 7002 tuning guide); a link's half, as
-    // nodes of one socket and of two are not told apart.
+    // Infinity Fabric of Zen 2 and later: 16 GT/s x16 a link and 3-4 links (EPYC 7002 tuning guide); half of one link,
+    // because nodes of one socket and of two cannot be told apart.
     {"x86_64", "AuthenticAMD", 0, 0, 16.0},
     {"x86_64", "HygonGenuine", 0, 0, 16.0},  // Zen 1 derivative, the same fabric
     {"x86_64", "CentaurHauls", 0, 0, 6.0},   // ZPI: no public measurement; as QPI
@@ -86,13 +86,13 @@ inline constexpr double kNetworkDefaultGbit = 10;  // a port of unknown speed in
 inline constexpr std::array<double, 8> kPortSpeedsGbit = {1, 10, 25, 50, 100, 200, 400, 800};
 
 // --- Latency in us, of one link: a path's is the sum.
-// A remote store over a direct NVLink is seen after 0.6-0.7 us, a hop through a switch costs 0.1 more: two legs.
+// A remote store over a direct NVLink is seen after 0.6-0.7 us; a hop through a switch has two legs and costs 0.1 more.
 // (Jia et al., "Dissecting the NVIDIA Volta GPU Architecture", and HGX A100 peer latency of p2pBandwidthLatencyTest
 // less launch and polling.)
 inline constexpr double kNvlinkLatency = 0.6;
 inline constexpr double kNvlinkToSwitchLatency = 0.35;
-// A posted write between two devices of one switch takes about 1 us (gdrcopy, p2pBandwidthLatencyTest): a link's half.
-// A switch's own part, 105-150 ns (Broadcom PEX88000 and PEX89000 briefs), is in it.
+// A posted write between two devices of one switch takes about 1 us (gdrcopy, p2pBandwidthLatencyTest), half of it per
+// link. This includes the switch's own part, 105-150 ns (Broadcom PEX88000 and PEX89000 briefs).
 inline constexpr double kPciLatency = 0.5;
 // A remote cache line costs 60-80 ns more than a local one on UPI (Intel MLC), 100-130 on Infinity Fabric.
 inline constexpr double kSocketLatency = 0.1;
@@ -101,7 +101,7 @@ inline constexpr double kSocketLatency = 0.1;
 inline constexpr double kInfinibandLatency = 0.6;
 inline constexpr double kEthernetLatency = 1.0;
 
-// To whole MB/s, so that a bandwidth is the same however it was computed, or after it was written down and read.
+// Rounds to whole MB/s, so that a bandwidth is the same however it was computed, and after it was written and read.
 double RoundedBandwidth(double bandwidth);
 // GB/s of `count` links from a GPU of compute capability `sm` (0: unknown).
 double NvlinkBandwidth(int sm, int count);
@@ -110,7 +110,7 @@ double PciBandwidth(double speed_gts, int width);
 bool IsPciSpeed(double speed_gts);
 double SocketBandwidth(std::string_view arch, std::string_view vendor, int family, int model);
 double NetworkBandwidth(double speed_gbit);
-// Of a card in such a slot, if its own speed is unknown.
+// The speed of a card in such a slot, if its own speed is unknown.
 double PortSpeedGbit(double speed_gts, int width);
 
 }  // namespace tutti

@@ -13,15 +13,15 @@ namespace {
 
 constexpr int kNone = -1;
 
-// The limit on the walks from all devices over all links, once for each bandwidth. The work after it grows with the
+// The limit on the walks from all devices over all links, once for each bandwidth. The later work grows with the
 // bandwidths, too. At the limit it takes a second, rings and trees included. 72 GPUs with as many NICs below switches
 // need a million.
 constexpr double kMostPathWork = 6e6;
 // The search for rings and trees grows with the cube of the number of ends: at this limit, half a second.
 constexpr std::size_t kMostEnds = 256;
 
-// The search behind PathsFrom. Bandwidths are few: for each of them, from the widest down, a breadth-first walk over
-// the links that have at least as much reaches what has no wider path, by as few links as there can be.
+// The search behind PathsFrom. There are few bandwidths: for each, from the widest down, a breadth-first walk over the
+// links that have at least as much reaches the devices without a wider path, over as few links as possible.
 class Search {
  public:
   Search(const System& system, int from)
@@ -41,7 +41,7 @@ class Search {
 
   std::vector<Path> Run() {
     paths_[from_] = {{}, std::numeric_limits<double>::infinity(), 0, PathClass::LOC};
-    // Within a host nothing leaves it while there is another way.
+    // No path between two devices of a host leaves the host while there is another way.
     for (const bool by_network : {false, true}) {
       for (const double bandwidth : bandwidths_) Walk(bandwidth, by_network);
     }
@@ -117,7 +117,7 @@ class Search {
     return switches <= 1 ? PathClass::PIX : PathClass::PXB;
   }
 
-  // GPUs that the start has no NVLink to, by way of one that has NVLinks to both.
+  // Reaches GPUs that the start has no NVLink to by way of a GPU that has NVLinks to both.
   void PassOnNvlink() {
     if (At(from_).kind != DeviceKind::gpu) return;
     for (const int first : leaving_[from_]) {

@@ -1,6 +1,6 @@
-// The way from one device to another: the widest there is, and of those the shortest. GPUs and NICs are ends, not
-// transit, except that the network is reached through NICs and that a GPU may pass NVLink traffic on to a GPU which the
-// sender has no NVLink to (class NVB).
+// The path from one device to another: the widest there is, and of those the shortest. GPUs and NICs are ends, not
+// transit, except that NICs lead to the network and that a GPU may pass NVLink traffic on to a GPU to which the sender
+// has no NVLink (class NVB).
 //
 // Thread-safety: value types and pure functions.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-// What a path crosses at worst, nearest first; the words of `nvidia-smi topo -m`.
+// The worst part of a path, nearest first; the words of `nvidia-smi topo -m`.
 enum class PathClass : std::uint8_t {
   LOC,  // itself
   NVL,  // NVLink only

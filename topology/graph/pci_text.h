@@ -13,8 +13,8 @@ namespace tutti {
 std::string CanonicalBusId(std::string_view text);
 std::string MakeBusId(unsigned domain, unsigned bus, unsigned device, unsigned function);
 
-// GT/s of "16.0 GT/s PCIe" or "16 GT/s"; 0 for "" and "Unknown ...", as sysfs says where it does not know; nothing for
-// a text that is neither, or a speed that PCI has not.
+// GT/s of "16.0 GT/s PCIe" or "16 GT/s"; 0 for "" and "Unknown ...", which sysfs shows for an unknown speed; nullopt
+// for any other text, or a speed that PCI does not have.
 std::optional<double> ParsePciSpeed(std::string_view text);
 
 }  // namespace tutti

@@ -30,7 +30,7 @@ std::vector<std::vector<int>> NearestNics(const System& system, int host) {
   const std::vector<int> ends = RingEnds(system, host);
   const std::vector<int> nics = system.All(DeviceKind::nic, host);
   std::vector<std::vector<int>> serving(ends.size());
-  std::vector<int> served(system.devices.size(), 0);  // by device: how many of the other kind it has been given
+  std::vector<int> served(system.devices.size(), 0);  // by device: how many of the other kind it has
   const auto least_served = [&](const std::vector<int>& choice) {
     return *std::min_element(choice.begin(), choice.end(), [&](int a, int b) { return served[a] < served[b]; });
   };

@@ -1,4 +1,4 @@
-// The system as one graph: what it is made of, and which links join it. One host's graph is detected or read from XML;
+// The system as one graph: its devices, and the links that join them. One host's graph is detected or read from XML;
 // all hosts' graphs, fused, are the system that a communicator spans.
 //
 //     CPU 0 ===== CPU 1            socket links (UPI, QPI, Infinity Fabric)
@@ -26,7 +26,7 @@ enum class DeviceKind : std::uint8_t {
   gpu,
   nvswitch,  // one device stands for all NVSwitches of a host
   nic,       // one port of a network card
-  network,   // what all NICs hang on; at most one in a system
+  network,   // joins all NICs; at most one in a system
 };
 
 enum class LinkKind : std::uint8_t { nvlink, pci, socket, network };
@@ -34,7 +34,7 @@ enum class LinkKind : std::uint8_t { nvlink, pci, socket, network };
 std::string_view NameOf(DeviceKind kind);
 std::string_view NameOf(LinkKind kind);
 
-// What PCI says of a device. Zero: unknown.
+// A device's PCI data. Zero: unknown.
 struct PciSlot {
   int device_class = 0;  // 24 bits, 0x030200: a GPU without a display
   int vendor = 0;        // 16 bits each
@@ -55,7 +55,7 @@ struct Device {
   std::string name = {};    // for people: "GPU3", "NUMA0", "mlx5_0"
   std::string bus_id = {};  // "0000:10:1c.0"; empty where there is none
 
-  int rank = -1;                // gpu (or cpu, where ranks are host processes): who runs on it, if that is known
+  int rank = -1;                // gpu (or cpu, where ranks are host processes): the rank that runs on it, if known
   int sm = 0;                   // gpu: compute capability, 80 for 8.0; 0: unknown
   bool gdr = false;             // gpu, nic: can take part in GPUDirect RDMA
   std::string arch = {};        // cpu: "x86_64", "arm64", "ppc64"
@@ -71,7 +71,7 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-// A directed edge; a full-duplex link is two. Its bandwidth is shared by whatever crosses it in this direction.
+// A directed edge; a full-duplex link is two. All traffic that crosses it in this direction shares its bandwidth.
 struct Link {
   int from = 0;  // indices into System::devices
   int to = 0;

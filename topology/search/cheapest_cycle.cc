@@ -10,16 +10,16 @@ namespace {
 
 // 2^9 subsets x 9^2 moves is a tenth of a millisecond; each further point more than doubles it.
 constexpr int kExactPoints = 10;
-// Starts of the nearest-neighbour trips; more hardly ever find a better one among 16 GPUs. Among many points one has to
-// do.
+// Starts of the nearest-neighbour trips; more hardly ever find a better trip among 16 GPUs. Among many points one start
+// has to suffice.
 constexpr int kStarts = 4;
 constexpr int kManyPoints = 32;
 // Longest part of a trip that is moved elsewhere as a whole (Or 1976).
 constexpr int kLongestMove = 3;
-// Rounds of improvement at most, and usually.
+// Rounds of improvement: the most, and the usual number.
 constexpr int kRounds = 16;
 constexpr int kUsualRounds = 4;
-// Beyond, a nearest-neighbour trip has to do: machines of so many GPUs have switches, to which all orders are alike.
+// Beyond, a nearest-neighbour trip suffices: machines of this size have switches, which make all orders alike.
 constexpr int kImprovedPoints = 128;
 
 constexpr int StartsFor(int points) { return points <= kManyPoints ? kStarts : 1; }
@@ -27,7 +27,7 @@ constexpr int StartsFor(int points) { return points <= kManyPoints ? kStarts : 1
 class Trip {
  public:
   Trip(const std::vector<double>& cost, int points) : cost_(cost), points_(points) {
-    // A missing way is dearer than any trip without one, yet two of them are dearer than one.
+    // A missing way is dearer than any trip without one, and two of them are dearer than one.
     double sum = 1;
     for (double& c : cost_) sum += c < kNoWay ? std::abs(c) : 0;
     for (double& c : cost_) c = std::min(c, sum);
@@ -79,8 +79,8 @@ class Trip {
     }
   }
 
-  // Whether some part of the trip, not its start, was better the other way round. The part's own length is summed up in
-  // both directions while it grows.
+  // Whether some part of the trip, excluding its start, was better reversed. The part's own length is summed up in both
+  // directions while it grows.
   bool TurnParts(std::vector<int>& trip, double least_gain) const {
     bool turned = false;
     for (int first = 1; first + 1 < points_; ++first) {
@@ -111,7 +111,7 @@ class Trip {
     return moved;
   }
 
-  // To the first better place, between `a` and `b`.
+  // Moves the part to the first better place, between `a` and `b`.
   bool MovePart(std::vector<int>& trip, int from, int part, double least_gain) const {
     const int end = from + part;
     const int first = trip[from];

@@ -1,6 +1,5 @@
 // The cheapest round trip through all points: exact for few points (dynamic programming over subsets, Held and Karp
-// 1962), good for many (nearest neighbours from several starts, improved by moving and by turning round parts of the
-// trip).
+// 1962), good for many (nearest neighbours from several starts, improved by moving and reversing parts of the trip).
 //
 // Thread-safety: pure function.
 #pragma once
@@ -16,7 +15,7 @@ inline constexpr double kNoWay = std::numeric_limits<double>::infinity();
 // none was found, or there are fewer than 2 points. Deterministic.
 std::vector<int> CheapestCycle(const std::vector<double>& cost, int points);
 
-// About how many ways CheapestCycle looks at, for callers that have to bound their time; one takes some 20 ns.
+// Approximate number of ways that CheapestCycle looks at, for callers that must bound their time; one takes some 20 ns.
 long CheapestCycleEffort(int points);
 
 }  // namespace tutti

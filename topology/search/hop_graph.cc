@@ -13,10 +13,10 @@
 namespace tutti {
 namespace {
 
-// Bandwidths are sums of a few parts; what differs by less than this share is the same.
+// Bandwidths are sums of a few parts; those that differ by less than this share are the same.
 constexpr double kSlack = 1e-6;
-// A link that is all but full is e^4, about 55 times, as dear as one that is free: a detour of a few links is then
-// cheaper, one around the whole machine is not.
+// A nearly full link is e^4, about 55 times, as dear as a free one: a detour of a few links is then cheaper, one around
+// the whole machine is not.
 constexpr double kPriceExponent = 4;
 
 bool Usable(const Path& path) { return path.path_class < PathClass::NET && !path.links.empty(); }

@@ -1,7 +1,7 @@
-// What rings and trees are searched in: the ends that a collective visits on one host - its GPUs, or its NUMA nodes
-// where it has none -, for every ordered pair of them the links that a hop crosses, and how much of each link is still
-// free. Over several hosts the rest of the cluster is one more end, reached and left through any NIC: a ring over hosts
-// is then a ring like any other, and where it passes that end it says which NIC it takes.
+// The graph in which rings and trees are searched: the ends that a collective visits on one host - its GPUs, or its
+// NUMA nodes where it has none -, for every ordered pair of them the links that a hop crosses, and how much of each
+// link is still free. Over several hosts the rest of the cluster is one more end, reached and left through any NIC: a
+// ring over hosts is then a ring like any other, and where it passes that end it names the NIC that it takes.
 //
 // Invariants: the hop from b to a crosses the links of the hop from a to b backwards, wherever links have two
 // directions.
@@ -18,7 +18,7 @@ namespace tutti {
 // One way from an end to another.
 struct Hop {
   std::vector<int> links = {};  // indices into System::links, in order
-  int nic = -1;                 // the device by which the host is left or entered, if it is
+  int nic = -1;                 // the device by which the hop leaves or enters the host, if it does
 };
 
 enum class NicReach : std::uint8_t {
@@ -48,7 +48,7 @@ class HopGraph {
   int outside_ = -1;
 };
 
-// What is left of every link's bandwidth.
+// The unused bandwidth of every link.
 class FreeLinks {
  public:
   explicit FreeLinks(const System& system);
@@ -58,10 +58,10 @@ class FreeLinks {
   bool Take(const std::vector<int>& links, double bandwidth);
   bool Fits(int link, double bandwidth) const;
   void GiveBack(const std::vector<int>& links, double bandwidth);
-  // How often so much can still be taken.
+  // How many times `bandwidth` can still be taken.
   int Fit(int link, double bandwidth) const;
-  // What a GB/s of this link should cost, so that the cheapest way spares what is scarce: it rises exponentially with
-  // the share in use (the multiplicative weights of Garg and Koenemann's packing algorithm).
+  // The price of a GB/s of this link. It rises exponentially with the share in use (the multiplicative weights of Garg
+  // and Koenemann's packing algorithm), so that the cheapest way spares scarce links.
   double Price(int link) const;
   double Price(const std::vector<int>& links) const;
 
@@ -73,8 +73,8 @@ class FreeLinks {
 // The opposite direction of every link; -1 where there is none.
 std::vector<int> OppositeLinks(const System& system);
 
-// Bandwidths worth a try for a ring or a tree: those of the links that hops cross, whole and in up to `parts` equal
-// parts; descending.
+// Bandwidths worth a try for a ring or a tree: those of the links that hops cross, whole and divided into up to `parts`
+// equal parts; descending.
 std::vector<double> CandidateBandwidths(const System& system, const HopGraph& graph, int parts);
 
 }  // namespace tutti

@@ -10,12 +10,12 @@
 namespace tutti {
 namespace {
 
-// Rings beyond which no machine has links for; bounds the search where a link is reported as absurdly wide.
+// More rings than any machine has links for; bounds the search where a link is reported as absurdly wide.
 constexpr int kMostRings = 64;
-// Ends up to which vital links are looked for, which takes the cube of their number for each link. Machines of more
-// GPUs have switches, and what a GPU's own links carry is bound enough.
+// The most ends for which vital links are sought, which takes the cube of their number for each link. Machines of more
+// GPUs have switches, and the capacity of a GPU's own links is a sufficient bound.
 constexpr int kMostForVital = 32;
-// A ring that crosses one link more often than it may is looked for again, at a higher price of that link.
+// A ring that crosses one link too often is sought again, at a higher price of that link.
 constexpr int kRetries = 4;
 constexpr double kRetryPrice = 8;
 
@@ -28,7 +28,7 @@ Cycle Reverse(const Cycle& cycle) {
           }()};
 }
 
-// Between which ends there are hops that cross none of some links.
+// The pairs of ends with hops that cross none of the closed links.
 class Connections {
  public:
   Connections(const HopGraph& graph, const std::vector<int>& closed) : size_(graph.size()), joined_(size_ * size_) {
@@ -51,7 +51,7 @@ class Connections {
            Reached(0, kNone, [&](int a, int b) { return Joined(b, a); }) == size_;
   }
 
-  // What is left of a ring without one end is a path, so no end may be the only joint between the others.
+  // A ring without one end is a path, so no end may be the only joint between the others.
   bool HangsTogetherWithout(int end) const {
     return Reached(end == 0 ? 1 : 0, end, [&](int a, int b) { return Joined(a, b) || Joined(b, a); }) == size_ - 1;
   }
@@ -90,8 +90,8 @@ bool MayAvoid(const HopGraph& graph, const std::vector<int>& links) {
   return true;
 }
 
-// How many rings can leave (or enter) an end. Ways out that start with the same link share it; of those the freest
-// counts.
+// The number of rings that can leave (or enter) an end. Ways out that start with the same link share it; the freest of
+// them counts.
 int Passages(const HopGraph& graph, const FreeLinks& free, double bandwidth, int end, bool leaving) {
   std::map<int, int> by_link;
   for (int other = 0; other < graph.size(); ++other) {
@@ -146,7 +146,7 @@ class Packer {
     taken_.pop_back();
   }
 
-  // By link; kNoWay for those that are full.
+  // By link; kNoWay for full links.
   std::vector<double> Prices() const {
     std::vector<double> prices;
     for (std::size_t link = 0; link < dearer_.size(); ++link) {
@@ -220,8 +220,8 @@ class Packer {
     return cycle;
   }
 
-  // Whether all ends have links enough left for the missing rings to leave by. `left`: those that the ring being looked
-  // for has left already.
+  // Whether all ends have enough links left for the missing rings to leave by. `left`: the ends that the current ring
+  // has left already.
   bool Promising(const std::vector<bool>& left) const {
     for (int end = 0; end < graph_.size(); ++end) {
       int fit = 0;
@@ -239,7 +239,7 @@ class Packer {
     return Extend(open, visited, effort);
   }
 
-  // Depth first: one more hop, whose links are taken already when the next one is chosen.
+  // Depth first: adds one hop, and takes its links before the next one is chosen.
   bool Extend(Cycle& open, std::vector<bool>& visited, long& effort) {
     const bool closing = static_cast<int>(open.order.size()) == graph_.size();
     const int from = open.order.back();
@@ -270,7 +270,7 @@ class Packer {
 
   int FirstNic(const Cycle& cycle) const { return graph_.hops(cycle.order[0], cycle.order[1])[cycle.way[0]].nic; }
 
-  // A ring's links are taken: with its reverse, if that is wanted and fits, go on with the next.
+  // A ring's links are taken: goes on with the next one, and with the ring's reverse if that is wanted and fits.
   bool Closed(const Cycle& cycle, long& effort) {
     taken_.push_back(cycle);
     const bool both = Missing() > 0 && Take(Reverse(cycle));
@@ -283,7 +283,7 @@ class Packer {
   const HopGraph& graph_;
   Packing packing_;
   FreeLinks free_;
-  std::vector<double> dearer_;              // factors on the links' prices, for the ring being looked for
+  std::vector<double> dearer_;              // factors on the links' prices, for the current ring
   std::vector<std::set<int>> first_links_;  // of all hops, by the end they leave
   std::vector<Cycle> taken_;
 };

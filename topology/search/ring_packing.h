@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-// A ring through all ends; way[k] tells which of the hops from order[k] to the next end it takes.
+// A ring through all ends; way[k] is the number of the hop that it takes from order[k] to the next end.
 struct Cycle {
   std::vector<int> order = {};
   std::vector<int> way = {};
@@ -24,18 +24,18 @@ struct Packing {
   bool same_nic = false;  // a ring enters and leaves by the same NIC
 };
 
-// Sets of links, of each of which every ring crosses at least one. Not necessarily all such sets.
+// Sets of links, such that every ring crosses at least one link of each set. Not necessarily all such sets.
 std::vector<std::vector<int>> VitalLinks(const System& system, const HopGraph& graph);
 
-// No packing of rings of this bandwidth has more: every ring enters and leaves every end once, and crosses vital links.
+// An upper bound on rings of this bandwidth: every ring enters and leaves every end once, and crosses vital links.
 int MostRings(const System& system, const HopGraph& graph, const std::vector<std::vector<int>>& vital,
               double bandwidth);
 
-// The cheapest ring, again and again. `effort` is the number of hops that may still be looked at; it stops when that is
-// used up.
+// Takes the cheapest ring repeatedly. `effort` is the number of hops that may still be looked at; the packing stops
+// when it is used up.
 std::vector<Cycle> PackGreedily(const System& system, const HopGraph& graph, const Packing& packing, long& effort);
 
-// Exactly `packing.at_most` rings, by trying all there are; empty if there are none or `effort`, the number of hops
+// Exactly `packing.at_most` rings, by trying all possibilities; empty if there are none or `effort`, the number of hops
 // that may still be looked at, is used up first.
 std::vector<Cycle> PackExhaustively(const System& system, const HopGraph& graph, const Packing& packing, long& effort);
 

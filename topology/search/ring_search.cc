@@ -14,14 +14,14 @@ namespace {
 
 // A ring takes at least an eighth of some link: more and thinner channels cost an executor more than they carry.
 constexpr int kParts = 8;
-// A total must be so much better to count as better; below is rounding.
+// A total must be this much better to count as better; smaller differences are rounding.
 constexpr double kBetter = 1 + 1e-6;
 // Hops that a search may look at, over all bandwidths: some 10 ms for the cheapest rings, 5 for trying all.
 constexpr long kGreedyEffort = 500'000;
 constexpr long kExhaustiveEffort = 20'000;
-// However many ends there are, as many rings may be looked for at least.
+// At least this many rings may be looked for, however many ends there are.
 constexpr long kLeastRings = 24;
-// Among more ends that effort would not get as far as one ring.
+// Among more ends, that effort would not suffice for one ring.
 constexpr int kExhaustiveEnds = 24;
 
 struct Candidate {
@@ -30,7 +30,7 @@ struct Candidate {
   double total() const { return bandwidth * most; }
 };
 
-// By what they promise; of those that promise the same, the one with the fewest rings first.
+// By the total that they promise; of equal totals, the one with the fewest rings first.
 std::vector<Candidate> Candidates(const System& system, const HopGraph& graph) {
   const std::vector<std::vector<int>> vital = VitalLinks(system, graph);
   std::vector<Candidate> candidates;
@@ -61,14 +61,14 @@ Ring ToRing(const HopGraph& graph, Cycle cycle) {
   return ring;
 }
 
-// Whether so many rings of this bandwidth are better: more in all, or as much by fewer rings.
+// Whether `rings` rings of this bandwidth are better: a larger total, or the same by fewer rings.
 bool IsBetter(double bandwidth, int rings, const Rings& than) {
   const double total = bandwidth * rings;
   if (total > than.total() * kBetter) return true;
   return total * kBetter > than.total() && rings < static_cast<int>(than.rings.size());
 }
 
-// Whether a ring can enter and leave by one NIC: there is one with a first end and a last one.
+// Whether a ring can enter and leave by one NIC: some NIC has a first end and a last one.
 bool SameNicPossible(const HopGraph& graph) {
   std::map<int, int> ends;
   for (int end = 0; end < graph.size(); ++end) {
@@ -117,7 +117,7 @@ Rings SearchRings(const System& system, int host) {
 
 Rings SearchClusterRings(const System& system, int host) {
   Rings best;
-  // In the order of preference: what comes later must carry more to be taken.
+  // In the order of preference: a later choice must carry more to be taken.
   for (const NicReach reach : {NicReach::nearest, NicReach::any}) {
     const HopGraph graph(system, host, reach);
     if (graph.size() < 2) return {};

@@ -1,5 +1,5 @@
 // Rings through a host's GPUs (its NUMA nodes, where it has no GPU), as many as its links carry side by side: every hop
-// takes the widest path there is, and uses up the ring's bandwidth on each link it crosses.
+// takes the widest path, and uses up the ring's bandwidth on each link that it crosses.
 //
 // Over several hosts a ring enters a host by a NIC near its first GPU and leaves it by a NIC near its last one. Best is
 // the same NIC: all its network hops are then on one rail, NIC i to NIC i, which clusters join by the fewest switches.
@@ -12,9 +12,9 @@
 //
 // With an odd number of hosts the one hop that closes such a ring changes rails.
 //
-// How: links are priced by the share in use, the cheapest ring is taken with its bandwidth, and its reverse, until none
-// fits. That is tried for each bandwidth that divides a link's without much waste, the most promising first; where it
-// falls short of what the links could carry, an exhaustive search of bounded effort has a try.
+// How: links are priced by the share in use; the cheapest ring is taken with its bandwidth, and its reverse, until none
+// fits. That is tried for each bandwidth that divides a link's without much waste, the most promising first. Where the
+// result falls short of what the links could carry, an exhaustive search of bounded effort follows.
 //
 // Thread-safety: value types and pure functions. Deterministic.
 #pragma once
@@ -45,8 +45,8 @@ Rings SearchRings(const System& system, int host);
 // The part on one host of rings over several such hosts. None without a NIC.
 Rings SearchClusterRings(const System& system, int host);
 
-// What SearchClusterRings found on host 0 of a system of equal hosts, carried through all of them: the devices that
-// each ring visits, in order. Throws tuttiInvalidArgument if the hosts differ.
+// Carries the rings that SearchClusterRings found on host 0 of a system of equal hosts through all hosts. Returns the
+// devices that each ring visits, in order. Throws tuttiInvalidArgument if the hosts differ.
 std::vector<std::vector<int>> RingsAcross(const System& system, const Rings& on_host0);
 
 }  // namespace tutti

@@ -22,7 +22,7 @@ namespace {
 
 System Load(const std::string& file) { return ReadTopologyFile(samples::PathOf(file)).system; }
 
-// The links of a ring lead from where it starts round to there, by way of its stops in their order.
+// The links of a ring lead from its start round to its start, by way of its stops in their order.
 void CheckWay(const System& system, const Ring& ring) {
   std::vector<int> stops = ring.order;
   int at = ring.order.front();
@@ -88,7 +88,7 @@ TEST(RingSearch, RandomSystemsRespectTheirLinks) {
   }
 }
 
-// The bound is proved (ring_packing.h), so no search finds more; this one should hardly ever find less.
+// The bound is proved (ring_packing.h), so no search finds more; this search should hardly ever find less.
 TEST(RingSearch, RandomSystemsAreFilledAlmostToTheBound) {
   double found = 0;
   double bound = 0;
@@ -116,7 +116,7 @@ TEST(RingSearch, ManyGpusOnOneSwitch) {
   EXPECT_DOUBLE_EQ(rings.total(), 720);
 }
 
-// What another library's search finds on these files (topology/testdata/graphs.csv), as a share of the same capacity.
+// Another library's results on these files (topology/testdata/graphs.csv), as a share of the same capacity.
 TEST(RingSearch, CarriesAtLeastTheReferencesShare) {
   std::ifstream reference("topology/testdata/graphs.csv");
   ASSERT_TRUE(reference);
@@ -171,7 +171,7 @@ TEST(RingSearch, AlternatesBetweenRailsWhereANicHasOneGpu) {
     std::vector<int> visited = across[r];
     std::sort(visited.begin(), visited.end());
     EXPECT_EQ(visited, cluster.All(DeviceKind::gpu));
-    // Where the ring changes hosts, it goes on at the same GPU, and so at the same NIC, as it left the other by.
+    // Where the ring changes hosts, it goes on at the GPU, and so at the NIC, of the number by which it left.
     for (std::size_t k = 7; k < across[r].size(); k += 8) {
       const Device& leaving = cluster.devices[across[r][k]];
       const Device& entering = cluster.devices[across[r][(k + 1) % across[r].size()]];

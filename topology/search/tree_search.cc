@@ -29,7 +29,7 @@ std::vector<int> LinksOf(const HopGraph& graph, int a, int b) {
   return links;
 }
 
-// The tree grows by its cheapest edge; each edge raises the price of the links it takes before the next is looked for.
+// The tree grows by its cheapest edge; each edge raises the price of its links before the next edge is sought.
 class Growth {
  public:
   Growth(const HopGraph& graph, FreeLinks& free, double bandwidth, int root, long& effort)

@@ -1,7 +1,7 @@
-// Trees that span a host's GPUs (or NUMA nodes), packed into its links side by side: data is reduced up a tree and
-// spread down it at the same time, so that an edge takes the tree's bandwidth from the links of both directions. Every
-// GPU has at most two children; a chain, which uses each GPU's links least, is a tree like any other, and where links
-// are scarce most trees found are nearly chains. Between hosts each tree goes on from its root, over the root's NICs
+// Trees that span a host's GPUs (or NUMA nodes), packed into its links side by side. Data is reduced up a tree and
+// spread down it at the same time, so an edge takes the tree's bandwidth from both directions of its links. Every GPU
+// has at most two children. A chain, which uses each GPU's links least, is a tree like any other; where links are
+// scarce, most trees found are nearly chains. Between hosts each tree goes on from its root, over the root's NICs
 // (rails.h).
 //
 // Thread-safety: value types and pure functions. Deterministic.

@@ -11,8 +11,7 @@ namespace {
 
 constexpr int kNone = -1;  // no host, or no device
 
-// Adds a part's devices and links behind those that are there, without its network, which becomes `network` (kNone:
-// none yet).
+// Appends a part's devices and links, without its network, which becomes `network` (kNone: none yet).
 void Append(System& whole, const System& part, int& network) {
   const int first_host = whole.hosts();
   std::vector<int> place;  // by the part's device

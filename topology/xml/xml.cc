@@ -16,7 +16,7 @@
 namespace tutti {
 namespace {
 
-// Bounds of what is believed; each is far beyond machines that are.
+// Bounds on a file's contents; each is far beyond real machines.
 constexpr int kMaxPlaces = 16'384;  // PCI places in a file
 constexpr int kMaxCpus = 256;
 constexpr int kMaxNumber = 65'535;  // of devices and NUMA nodes
@@ -28,10 +28,10 @@ constexpr double kMaxLatencyUs = 1e6;
 constexpr double kMaxC2cMBs = 1e7;
 constexpr int kMax16Bits = 0xffff;
 constexpr int kMax24Bits = 0xffffff;
-constexpr int kUnknownWidth = 255;  // what sysfs says of a link that is down
+constexpr int kUnknownWidth = 255;  // sysfs's width of a link that is down
 constexpr double kMbitPerGbit = 1000;
 constexpr double kMBPerGB = 1000;
-// By convention the NVSwitches of a host, where a virtual machine cannot see them.
+// By convention, this is a host's NVSwitches, where a virtual machine cannot see them.
 constexpr std::string_view kAnyNvswitch = "fffffff:ff:ff.0";
 constexpr int kClassPowerBridge = 0x068001;  // NVLink's bridge into a POWER CPU
 
@@ -43,7 +43,7 @@ std::string BusId(const XmlElement& element, const char* attribute) {
   return bus_id;
 }
 
-// What one host's numbers and names must not share.
+// Numbers and names that must be unique on one host.
 struct Taken {
   std::set<std::string> bus_ids;
   std::set<int> numa;
@@ -75,7 +75,7 @@ class Reader {
     host.notes.push_back(fmt::format("line {}: <{}> ignored", element.line(), element.name()));
   }
 
-  // CPUs of several hosts are told apart by their host_hash.
+  // Their host_hash distinguishes the CPUs of several hosts.
   HostDescription& HostOf(const XmlElement& element) {
     const auto [found, added] = host_of_hash_.emplace(element.Text("host_hash"), hosts_.size());
     if (added) {
@@ -95,7 +95,7 @@ class Reader {
     HostDescription& host = HostOf(element);
     if (++cpus_ > kMaxCpus) element.Refuse("more than {} CPUs in one file", kMaxCpus);
     CpuDescription cpu;
-    // -1 is what a kernel says that knows of no NUMA.
+    // A kernel without NUMA reports -1.
     cpu.numa = std::max(0, static_cast<int>(element.Integer("numaid", -1, kMaxNumber, 0)));
     Take(taken_[current_].numa, cpu.numa, element, "numaid");
     cpu.rank = ReadRank(element);

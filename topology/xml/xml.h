@@ -42,11 +42,11 @@ struct TopologyFile {
   std::vector<std::string> notes;  // what was ignored or assumed
 };
 
-// `name` stands in messages. `detected` is the machine this runs on, if the file is about it; it fills gaps by bus id.
+// `name` appears in messages. `detected` is this machine, if the file is about it; it fills gaps by bus id.
 TopologyFile ParseTopology(std::string_view text, const std::string& name, const HostDescription* detected = nullptr);
 TopologyFile ReadTopologyFile(const std::string& path, const HostDescription* detected = nullptr);
 
-// One host of the system, so that reading gives the same graph again, as far as its bandwidths come from the table of
+// Writes one host of the system. Reading it gives the same graph again, as far as its bandwidths come from the table of
 // link constants: the format has no place for others.
 std::string WriteTopology(const System& system, int host = 0);
 

@@ -16,11 +16,11 @@ constexpr int kMaxDepth = 32;
 constexpr int kMaxAttributes = 64;     // the format has 12 at most
 constexpr int kMaxElements = 100'000;  // 1,024 GPUs with 18 links each are a fifth of that
 
-// Longer names and values than any that mean something here; the longest is a CPU mask of 256 words.
+// Names and values longer than any that mean something here; the longest is a CPU mask of 256 words.
 constexpr std::size_t kMaxName = 64;
 constexpr std::size_t kMaxValue = 4096;
 
-// XML 1.0, 2.2, and DEL. What is kept of a file may be printed to a terminal.
+// XML 1.0, 2.2, and DEL. Text kept from a file may be printed to a terminal.
 bool IsControl(char c) {
   constexpr char kDelete = 0x7f;
   return (static_cast<unsigned char>(c) < ' ' && c != '\t' && c != '\n' && c != '\r') || c == kDelete;
@@ -40,7 +40,7 @@ XmlDocument::XmlDocument(std::string_view text, std::string name) : text_(text),
     Refuse(static_cast<std::size_t>(control - text.begin()),
            fmt::format("a control character, {:#04x}, which XML does not allow", static_cast<unsigned char>(*control)));
   }
-  // With the document type in the tree it can be seen, and refused. Entities are never expanded either way.
+  // With the document type in the tree, CheckShape sees and refuses it. Entities are never expanded either way.
   const auto result =
       document_.load_buffer(text.data(), text.size(), pugi::parse_default | pugi::parse_doctype, pugi::encoding_utf8);
   if (!result) Refuse(static_cast<std::size_t>(std::max<std::ptrdiff_t>(result.offset, 0)), result.description());
@@ -48,7 +48,7 @@ XmlDocument::XmlDocument(std::string_view text, std::string name) : text_(text),
 }
 
 void XmlDocument::CheckShape() const {
-  // By hand and not by recursion, as the depth is what is in doubt.
+  // A loop instead of recursion, because the depth is what is checked.
   int depth = 0;
   int elements = 0;
   for (pugi::xml_node node = document_.first_child(); node;) {
@@ -95,7 +95,7 @@ void XmlDocument::CheckAttribute(pugi::xml_node node, pugi::xml_attribute attrib
   if (value.size() > kMaxValue) {
     Refuse(node.offset_debug(), fmt::format("{} has more than {} characters", attribute.name(), kMaxValue));
   }
-  // As they may be written &#27; as well.
+  // They may also be written as &#27;.
   if (!IsPrintable(value)) {
     Refuse(node.offset_debug(),
            fmt::format("{} has a control character, or bytes that are no UTF-8", attribute.name()));

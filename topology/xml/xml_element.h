@@ -1,5 +1,5 @@
-// Elements and attributes of XML from strangers: everything is bounded, and what is wrong is refused with the file, the
-// line and the reason.
+// Elements and attributes of untrusted XML: everything is bounded, and errors are refused with the file, the line and
+// the reason.
 //
 // Thread-safety: value types; an element refers to its document, which must outlive it.
 #pragma once
@@ -21,8 +21,8 @@ class XmlElement;
 
 class XmlDocument {
  public:
-  // `name` stands in messages. Throws tuttiInvalidArgument for what is no XML, larger, deeper or wider than allowed, or
-  // has a document type (by which entities would be declared).
+  // `name` appears in messages. Throws tuttiInvalidArgument for text that is no XML, is larger, deeper or wider than
+  // allowed, or has a document type (which could declare entities).
   XmlDocument(std::string_view text, std::string name);
   XmlDocument(const XmlDocument&) = delete;
   XmlDocument& operator=(const XmlDocument&) = delete;
@@ -54,7 +54,7 @@ class XmlElement {
   // The value, or `fallback` if there is no such attribute.
   std::string_view Text(const char* attribute, std::string_view fallback = {}) const;
   std::string_view RequiredText(const char* attribute) const;
-  // Whole number, decimal or with 0x; refuses anything else, and what is outside low..high.
+  // Whole number, decimal or with 0x; refuses anything else, and values outside low..high.
   long long Integer(const char* attribute, long long low, long long high, long long fallback) const;
   long long RequiredInteger(const char* attribute, long long low, long long high) const;
   double Number(const char* attribute, double low, double high, double fallback) const;

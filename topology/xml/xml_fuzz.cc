@@ -1,5 +1,5 @@
-// libFuzzer target. Topology files are given by strangers, and peers send theirs: any bytes are a graph that holds
-// together, or refused. What was read is written and read again: nothing may be lost, and the second writing is the
+// libFuzzer target. Topology files are untrusted, and peers send theirs: any bytes either give a consistent graph or
+// are refused. The parsed graph is written and read again: nothing may be lost, and the second writing must equal the
 // first.
 #include <cstdint>
 #include <string_view>

@@ -1,4 +1,4 @@
-// What is not a topology, or not a sane one, is refused with its place and the reason; damaged files never do worse.
+// Text that is no topology, or no sane one, is refused with its place and the reason; damaged files never do worse.
 #include <gtest/gtest.h>
 
 #include <algorithm>

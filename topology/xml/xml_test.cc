@@ -34,7 +34,7 @@ bool AnyNote(const TopologyFile& file, const std::string& part) {
                      [&](const std::string& note) { return note.find(part) != std::string::npos; });
 }
 
-// One CPU with the given inside.
+// One CPU that contains `inside`.
 System Parse(const std::string& inside) {
   return ParseTopology("<system version=\"1\"><cpu numaid=\"0\">" + inside + "</cpu></system>", "test").system;
 }
@@ -58,7 +58,7 @@ TEST(TopologyXml, EveryFileLoadsAndReadsBackEqual) {
   }
 }
 
-// What another library sees in the same files: columns of systems.csv.
+// Another library's view of the same files: columns of systems.csv.
 using Row = std::map<std::string, std::string>;
 std::map<std::string, Row> ReferenceSystems() {
   std::ifstream csv(std::string(kData) + "/systems.csv");
@@ -89,11 +89,11 @@ TEST(TopologyXml, SeesWhatOthersSee) {
     const System system = Load(name).system;
     EXPECT_EQ(Count(system, DeviceKind::cpu), std::stoi(row["cpus"]));
     EXPECT_EQ(Count(system, DeviceKind::pci_switch), std::stoi(row["pci_switches"]));
-    // `gpus` is cut into domains there, `devs` is not.
+    // That library cuts `gpus` into domains, but not `devs`.
     EXPECT_EQ(Count(system, DeviceKind::gpu), std::stoi(row["devs"]));
     EXPECT_EQ(Count(system, DeviceKind::nic), std::stoi(row["nets"]));
     EXPECT_EQ(Count(system, DeviceKind::network), std::stoi(row["nets"]) > 0 ? 1 : 0);
-    // There a board whose GPUs are all joined directly counts as switched, and so do NVLinks of a GPU to itself; here
+    // That library counts a board whose GPUs are all joined directly as switched, and NVLinks of a GPU to itself; here
     // a switch is what the file calls one.
     const bool joined_directly = name == "hgxa100_4gpu" || name == "azure_ncv4-topo";
     EXPECT_EQ(Count(system, DeviceKind::nvswitch), joined_directly ? 0 : std::stoi(row["nvs"]));
@@ -138,7 +138,7 @@ TEST(TopologyXml, BridgesWithOneBranchCountAsItsLink) {
 TEST(TopologyXml, PartialFilesAreCompletedFromIdsAndSlots) {
   const auto p4d = Load("aws_p4d-24xl");
   const auto full = Load("aws_p4d_full").system;
-  // The file says no more than PCI ids, and the graph is the same but for names and the latency of that network.
+  // The file has only PCI ids, yet the graph is the same but for names and the latency of that network.
   for (const DeviceKind kind : {DeviceKind::gpu, DeviceKind::nic, DeviceKind::nvswitch, DeviceKind::pci_switch}) {
     EXPECT_EQ(Count(p4d.system, kind), Count(full, kind)) << NameOf(kind);
   }

@@ -58,7 +58,7 @@ class Writer {
     WriteBelow(node, index, index);
   }
 
-  // What hangs on `parent` by PCI: the further ends of its links that were not written yet, and are no CPU.
+  // Writes the devices below `parent` on PCI: the far ends of its links that are not written yet, and are no CPU.
   void WriteBelow(pugi::xml_node node, int parent, int above) {
     pugi::xml_node card;
     std::string card_at;
@@ -114,7 +114,7 @@ class Writer {
         continue;
       }
       const bool to_switch = other.kind == DeviceKind::nvswitch;
-      if (!to_switch && other.bus_id.empty()) continue;  // it has no name here; its own element tells of the link
+      if (!to_switch && other.bus_id.empty()) continue;  // it has no name here; its own element has the link
       const int sm = to_switch || other.sm == 0 ? gpu.sm : std::min(gpu.sm, other.sm);
       auto nvlink = node.append_child("nvlink");
       Set(nvlink, "target", to_switch ? "fffffff:ff:ff.0" : other.bus_id);

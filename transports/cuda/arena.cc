@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// A plan takes some KiB; a job has some dozens of them.
+// A plan takes a few KiB; a job has a few dozen plans.
 constexpr std::size_t kPiece = std::size_t{2} << 20;
 constexpr std::size_t kAlignment = 256;
 
@@ -29,7 +29,7 @@ std::byte* DeviceArena::Allocate(std::size_t bytes) {
 }
 
 void DeviceArena::Reset() {
-  // The largest piece is enough for what the others held, or the next allocation will say so.
+  // Keeps the largest piece; if that is too small, the next allocation adds one.
   const auto largest = std::max_element(pieces_.begin(), pieces_.end(),
                                         [](const auto& a, const auto& b) { return a.bytes() < b.bytes(); });
   std::swap(pieces_.front(), *largest);

@@ -1,5 +1,5 @@
-// Memory of a GPU for what a communicator writes there once and keeps: plans, scratch. Taken ahead, in large pieces:
-// allocating may wait for kernels, and a kernel may be waiting for the very rank that allocates.
+// GPU memory that a communicator writes once and keeps: plans, scratch. It is taken ahead in large pieces, because an
+// allocation may wait for kernels, and a kernel may wait for the very rank that allocates.
 //
 // Thread-safety: used by one thread at a time.
 #pragma once
@@ -17,9 +17,9 @@ class DeviceArena {
 
   // Aligned for vectors; lives as long as the arena. Throws tuttiUnhandledCudaError.
   std::byte* Allocate(std::size_t bytes);
-  // Everything allocated so far may be given out again.
+  // Makes everything allocated so far available again.
   void Reset();
-  // Copies of the host's bytes, when they are there.
+  // Copies bytes from the host; returns when they have arrived.
   void Write(std::byte* to, const void* from, std::size_t bytes) { side_.Copy(to, from, bytes); }
 
  private:

@@ -47,7 +47,7 @@ struct Loaded {
 
   void Bind(SharedLibrary& library) {
     const auto bind = [&](auto*& function, const char* name) { library.Find(function, name); };
-    // Where an interface has changed, the driver has its versions side by side, under these names.
+    // The driver offers all versions of a changed interface side by side; these names select one.
     bind(driver.cuInit, "cuInit");
     bind(driver.cuDriverGetVersion, "cuDriverGetVersion");
     bind(driver.cuGetErrorString, "cuGetErrorString");

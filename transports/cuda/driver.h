@@ -1,5 +1,5 @@
-// The CUDA driver, loaded when somebody needs it: the library links nothing of CUDA and runs where there is none. Only
-// what is documented in the driver API's reference is declared here, and only what is used.
+// The CUDA driver, loaded on first use: the library links no CUDA code and runs without CUDA. Declares only what is
+// used, and only what the driver API's reference documents.
 //
 // Thread-safety: immutable once loaded; the driver's own functions may be called from any thread.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-// As the driver's ABI has them.
+// Types of the driver's ABI.
 using CuResult = int;
 using CuDevice = int;
 using CuContext = struct CUctx_st*;
@@ -40,7 +40,7 @@ inline constexpr int kCuPointerMemoryType = 2, kCuPointerIsManaged = 8, kCuPoint
 // CUmemorytype
 inline constexpr unsigned kCuMemoryDevice = 2;
 inline constexpr unsigned kCuStreamNonBlocking = 1;
-// The handle by which every thread names a stream of its own.
+// The handle that means each calling thread's own stream.
 inline const CuStream kCuStreamPerThread = reinterpret_cast<CuStream>(2);
 inline constexpr unsigned kCuEventDisableTiming = 2;
 inline constexpr unsigned kCuHostRegisterPortable = 1, kCuHostRegisterDeviceMap = 2;
@@ -99,13 +99,13 @@ struct CudaDriver {
   CuResult (*cuEventRecord)(CuEvent event, CuStream stream);
   CuResult (*cuEventQuery)(CuEvent event);
 
-  int version;  // of CUDA that it is of, as 1000 * major + 10 * minor
+  int version;  // of its CUDA, as 1000 * major + 10 * minor
 
   // "cuMemAlloc: out of memory". Throws tuttiUnhandledCudaError unless `result` is success.
   void Check(CuResult result, const char* call) const;
 };
 
-// Why the driver cannot do what one of this version can, or "".
+// Why the driver is older than version `needed`, or "".
 std::string WhyTooOld(const CudaDriver& driver, int needed);
 
 // The driver of this machine, initialised; null where there is none, with why in *why (which may be null).

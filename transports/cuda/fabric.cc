@@ -128,7 +128,7 @@ PinnedSegment::~PinnedSegment() {
   ReleaseIn(driver, device_.context(), [&] { driver.cuMemHostUnregister(segment_.data()); });
 }
 
-// What a rank says of itself.
+// A rank's description of itself.
 struct DeviceFabric::Introduction {
   CuUuid uuid;
   std::int32_t ordinal;
@@ -160,7 +160,7 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const Fabric&
   Introduction mine{device.uuid(), device.ordinal(), offer.key(), {}};
   {
     const CurrentDevice current(device.driver(), device.context());
-    // Where it cannot be had, peers in other processes find the handle void and meet us in host memory.
+    // Without a handle, peers in other processes find it void and meet this rank in host memory.
     device.driver().cuIpcGetMemHandle(&mine.handle, reinterpret_cast<CuPointer>(memory_->data()));
   }
   const auto all = GatherValues(all_gather, mine);
@@ -174,12 +174,12 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const Fabric&
   }
   all_reach_ = all_meet && !across_;
   MakeEnds();
-  all_gather({});  // nobody's kernel begins before everybody's memory is zeroed and reached
+  all_gather({});  // no rank's kernel begins before every rank's memory is zeroed and reached
   Log(Subject::init, "rank {}: device {}, {} B of its memory lent to peers, {} ranks share a launch{}", rank_,
       device.ordinal(), layout_.bytes(), fused_.size(), all_meet ? "" : "; some pairs of devices meet in host memory");
 }
 
-// Who reaches whom, of one host: what one says counts for both.
+// Compares which ranks of a host reach each other. If one rank of a pair cannot reach the other, neither does.
 void DeviceFabric::CompareReach(const AllGather& all_gather) {
   std::vector<std::byte> reached;
   for (const auto& peer : peers_) reached.push_back(std::byte{peer.device != nullptr});
@@ -226,11 +226,11 @@ void DeviceFabric::ReachPeers(const std::vector<Introduction>& all) {
   }
 }
 
-// Every rank makes a second, like piece of host memory; pairs that do not reach each other use those.
+// Every rank makes a second piece of the same layout in host memory, for pairs that do not reach each other.
 void DeviceFabric::MeetInHostMemory(const AllGather& all_gather, Deadline deadline) {
   auto segments = ShareSegments(shm_, "tutti-pinned", layout_.bytes(), all_gather, deadline);
   for (std::size_t r = 0; r < peers_.size(); ++r) {
-    // Also of a rank that we reach, if another does not: its posts are there.
+    // Needed also for a rank that we reach, if another rank does not: its posts are there.
     const bool needed =
         static_cast<int>(r) == rank_ || std::find(reach_[r].begin(), reach_[r].end(), false) != reach_[r].end();
     if (!needed || by_network(static_cast<int>(r))) continue;
@@ -252,7 +252,7 @@ void DeviceFabric::MakeEnds() {
   // The readers of fill end f are readers[first[f]], ...; their address is known only when all have been found.
   std::vector<std::size_t> first(fills.size());
 
-  // A post's data lies in device memory if everybody reaches it there.
+  // A post's data lies in device memory if all ranks reach it there.
   const auto post_memory = [&](int writer) {
     const auto& row = reach_[static_cast<std::size_t>(writer)];
     const bool all = std::find(row.begin(), row.end(), false) == row.end();

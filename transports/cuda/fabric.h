@@ -33,7 +33,7 @@ class CudaDevice {
   const CuUuid& uuid() const { return uuid_; }
   int Attribute(int attribute) const;
   bool IsSame(const CuUuid& uuid) const;
-  // Can kernels here use the other's memory? Sees to it that they may.
+  // Whether kernels here can use the other's memory; enables it if so.
   bool Reaches(const CudaDevice& other) const;
 
  private:
@@ -44,7 +44,7 @@ class CudaDevice {
   CuUuid uuid_{};
 };
 
-// How another process opens a buffer: its allocation, and where in that it begins.
+// The data by which another process opens a buffer: its allocation's handle, and the buffer's offset in that.
 struct ShareableBuffer {
   CuIpcHandle handle;
   std::uint64_t offset;
@@ -74,7 +74,7 @@ class OpenedMemory {
   std::byte* data_ = nullptr;
 };
 
-// Shared memory of the host that a GPU uses, too.
+// Shared memory of the host that a GPU also uses.
 class PinnedSegment {
  public:
   // Throws tuttiUnhandledCudaError.
@@ -82,7 +82,7 @@ class PinnedSegment {
   ~PinnedSegment();
   PinnedSegment(const PinnedSegment&) = delete;
   PinnedSegment& operator=(const PinnedSegment&) = delete;
-  // As the GPU reaches it.
+  // The address by which the GPU reaches it.
   std::byte* data() const { return data_; }
 
  private:
@@ -97,7 +97,7 @@ class DeviceFabric {
   DeviceFabric(const CudaDevice& device, int channels, const Fabric& shm, const AllGather& all_gather,
                Deadline deadline);
 
-  // Leaves the memory that others use to them, for the rest of this process.
+  // Keeps the memory that peers use alive for the rest of this process.
   void Abandon();
 
   const DeviceLayout& layout() const { return layout_; }
@@ -107,15 +107,15 @@ class DeviceFabric {
   bool one_process() const { return one_process_; }
   // Every rank's GPU can read every other's memory.
   bool all_reach() const { return all_reach_; }
-  // Ranks that a post reaches: this host's, but for this rank.
+  // Ranks that a post reaches: this host's, except this rank.
   int readers_of_posts() const { return static_cast<int>(shm_.local().size()) - 1; }
   bool by_network(int peer) const { return !shm_.is_local(peer); }
-  // Of GPUs of other hosts; null where there are none.
+  // Rings to GPUs of other hosts; null where there are none.
   const PinnedRings* across() const { return across_ ? &*across_ : nullptr; }
   // Data bytes of any bulk slot.
   std::size_t bulk_capacity() const { return across_ ? across_->capacity() : layout_.bulk_capacity(); }
 
-  // This rank's ends, in its GPU's memory, and where in them: those of `peer` (its rings, its posts), or its own post.
+  // This rank's ends, in its GPU's memory, and indices into them: of `peer`'s rings and posts, and of this rank's post.
   DeviceFillEnd* fills() const { return reinterpret_cast<DeviceFillEnd*>(ends_.data() + fills_at_); }
   DeviceEmptyEnd* empties() const { return reinterpret_cast<DeviceEmptyEnd*>(ends_.data()); }
   std::uint32_t To(int channel, Wire wire, int peer) const { return FillIndex(channel, wire, peer); }
@@ -126,7 +126,7 @@ class DeviceFabric {
  private:
   struct Peer {
     std::unique_ptr<CudaDevice> gpu;      // another one in this process
-    std::shared_ptr<CudaMemory> shared;   // of a rank of this process: stays as long as anybody uses it
+    std::shared_ptr<CudaMemory> shared;   // of a rank of this process: stays while any rank uses it
     OpenedMemory opened;                  // in another process
     std::shared_ptr<PinnedSegment> host;  // its pinned memory, where that is needed
     std::byte* device = nullptr;          // its memory, as our GPU reaches it; null if it does not
@@ -156,7 +156,7 @@ class DeviceFabric {
   CudaMemory ends_;
   std::size_t fills_at_ = 0;
   std::vector<Peer> peers_;
-  std::vector<std::vector<bool>> reach_;  // [from][to], both ways; also where hosts differ, which do not meet at all
+  std::vector<std::vector<bool>> reach_;  // [from][to], symmetric; true also between hosts, which do not meet at all
   std::vector<int> fused_;
   bool one_device_ = true, one_process_ = true, all_reach_ = true;
 };

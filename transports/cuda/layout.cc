@@ -8,9 +8,9 @@
 namespace tutti {
 namespace {
 
-// Of what begins in memory of its own: pages of a GPU are larger, but its caches' lines are not.
+// Alignment of each separate area: a GPU's pages are larger, but its cache lines are not.
 constexpr std::size_t kAlignment = 512;
-// Packets of 16 bytes carry 8 (executors/cuda/kernels/packet.h); one more says what the slot is.
+// Packets of 16 bytes carry 8 (executors/cuda/kernels/packet.h); one more holds the slot's header.
 constexpr std::size_t kPacket = 16, kPacketData = 8;
 
 }  // namespace

@@ -2,8 +2,8 @@
 // no offset is ever sent.
 //
 //   [ heads | headers | packets | data ]         zeroed up to the data
-//
 // A ring's slots lie in the reader's memory; but a post's data, which all others read, lies in the writer's. Offsets
+// below are into one rank's memory, by the peer at the other end.
 // below are of what lies in one rank's memory, by the peer at the other end.
 #pragma once
 
@@ -18,7 +18,7 @@ inline constexpr std::size_t kDeviceBulkPoolBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kDeviceLinePoolBytes = std::size_t{32} << 20;
 inline constexpr std::uint32_t kDeviceBulkDepth = 4;
 inline constexpr std::uint32_t kDeviceLineDepth = 8;
-// More in one slot, and the bulk wire is faster: packets take twice the bytes.
+// Above this slot size the bulk wire is faster, because packets take twice the bytes.
 inline constexpr std::size_t kMostPacketData = 8 * 1024;
 inline constexpr std::size_t kMostDeviceBulkCapacity = std::size_t{512} * 1024;
 
@@ -37,13 +37,13 @@ class DeviceLayout {
   std::size_t line_stride() const { return line_stride_; }
   std::size_t bulk_stride() const { return bulk_stride_; }
 
-  // Where `reader` says how far it has emptied this rank's ring for it, or its post.
+  // Where `reader` publishes how far it has emptied this rank's ring for it, or its post.
   std::size_t Head(int channel, int reader, bool bulk, bool post) const;
-  // Of the ring that `writer` fills for this rank, or of the post that it fills for all.
+  // For the ring that `writer` fills for this rank, or for the post that it fills for all.
   std::size_t Headers(int channel, int writer, bool post) const;
   std::size_t Packets(int channel, int writer, bool post) const;
   std::size_t Data(int channel, int writer) const;
-  // Of this rank's own post.
+  // For this rank's own post.
   std::size_t PostData(int channel) const;
 
  private:

@@ -14,7 +14,7 @@ struct Piece {
   std::size_t begin, bytes;
 };
 
-// Everything that lies in one rank's memory, each in its own place.
+// Everything in one rank's memory has its own place.
 TEST(DeviceLayout, NothingOverlaps) {
   for (const auto& [nranks, channels] : {std::pair(1, 1), std::pair(2, 28), std::pair(8, 28), std::pair(64, 8)}) {
     const DeviceLayout layout(nranks, channels);

@@ -10,10 +10,10 @@ namespace {
 
 std::size_t RingBytes(const SlotShape& shape) { return std::size_t{shape.stride} * shape.depth; }
 
-// A function of what all ranks know to be equal, for plans depend on it: so of all ranks, not only those elsewhere.
+// Depends only on values that are equal on all ranks, because plans depend on it: so it counts the local ranks, too.
 SlotShape ShapeFor(int nranks, int channels, std::size_t most_capacity) {
   const auto rings = 2 * static_cast<std::size_t>(channels) * static_cast<std::size_t>(nranks - 1);
-  // A line for the header, and one that makes their number odd, come off the even share.
+  // The even share, less a line for the header and one that makes the number of lines odd.
   constexpr std::size_t kBeside = 2 * kCacheLine;
   const std::size_t share = std::max(kPinnedPoolBytes / rings / kDeviceBulkDepth, kBeside + kCacheLine) - kBeside;
   const auto capacity = RoundDown(std::min(most_capacity, share), kCacheLine);

@@ -1,5 +1,5 @@
-// Rings between GPUs of different hosts: each rank has both of its own with every rank elsewhere, in pinned memory of
-// its host. Its GPU fills and empties them, and a network engine is at their other ends.
+// Rings between GPUs of different hosts: each rank keeps its rings to and from every rank of other hosts in pinned
+// memory of its own host. Its GPU fills and empties them; a network engine is at their other ends.
 //
 // Thread-safety: immutable after construction; what the rings hold belongs to their ends.
 #pragma once
@@ -14,21 +14,21 @@
 
 namespace tutti {
 
-// All of a rank's slots for other hosts, both ways, at any number of ranks: with 16 ranks a slot of 28 channels holds
-// 78 KB then.
+// All of a rank's slots for other hosts, both ways, at any number of ranks: with 16 ranks and 28 channels a slot holds
+// 78 KB.
 inline constexpr std::size_t kPinnedPoolBytes = std::size_t{256} << 20;
 
 class PinnedRings {
  public:
-  // For the ranks of other hosts that `shm` knows, `channels` rings each way. Slots hold `most_capacity` bytes at the
-  // most, alike on every rank. Throws tuttiUnhandledCudaError.
+  // Makes `channels` rings each way for every rank that `shm` has on another host. Slots hold at most `most_capacity`
+  // bytes, the same on every rank. Throws tuttiUnhandledCudaError.
   PinnedRings(const CudaDriver& driver, CuContext context, const Fabric& shm, int channels, std::size_t most_capacity);
 
   std::size_t capacity() const { return shape_.capacity; }
-  // For the engine: by channel.
+  // The rings by channel, for the network engine.
   std::vector<ConnectionRings> With(int peer) const;
 
-  // The GPU's ends, but for where the fill end finds its reader.
+  // The GPU's ends; the fill end's pointer to its reader is not set.
   struct Ends {
     DeviceFillEnd fill;
     DeviceReader reader;
@@ -44,9 +44,9 @@ class PinnedRings {
   std::uint32_t* Head(int channel, int peer, bool outgoing) const;
 
   int channels_;
-  std::vector<int> place_of_;  // by rank: among those of other hosts
+  std::vector<int> place_of_;  // by rank: its index among ranks of other hosts
   SlotShape shape_;
-  std::size_t slots_at_ = 0;  // behind the heads, of a line each
+  std::size_t slots_at_ = 0;  // after the heads, one line each
   CudaMemory memory_;
 };
 

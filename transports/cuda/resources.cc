@@ -48,7 +48,7 @@ CudaMemory& CudaMemory::operator=(CudaMemory&& other) noexcept {
   return *this;
 }
 
-// What the driver says to this is of no use to anybody: the process may be at its end, and the driver gone before us.
+// Ignores the driver's results: the process may be exiting, and the driver may already be gone.
 void CudaMemory::Release() {
   if (data_ == nullptr) return;
   ReleaseIn(*driver_, context_, [&] {

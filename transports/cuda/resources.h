@@ -1,5 +1,5 @@
-// What Tutti holds of a GPU's context: memory, streams, events, each with an owner. And what a call to the driver needs
-// around it: the context, and that a graph which somebody captures is none of its business.
+// Owners of a GPU context's resources: memory, streams, events. Also the setup that a driver call needs: the current
+// context, and independence from any graph that a thread captures.
 //
 // Thread-safety: an object is used by one thread at a time, unless it says otherwise.
 #pragma once
@@ -13,8 +13,8 @@
 namespace tutti {
 
 // While it lives, the thread's current context is the device's primary one, and the thread may allocate, free and query
-// although some thread captures a graph: a driver forbids such calls to all threads while one captures in the global
-// mode, and fails that capture. (Work that is enqueued on a capturing stream is captured all the same.)
+// even while some thread captures a graph. Otherwise, the driver forbids such calls to all threads during a capture in
+// the global mode, and fails that capture. (Work enqueued on a capturing stream is still captured.)
 class CurrentDevice {
  public:
   // Throws tuttiUnhandledCudaError.
@@ -28,7 +28,7 @@ class CurrentDevice {
   int mode_;
 };
 
-// For destructors. A context that is gone took everything along: then there is nothing to release.
+// For destructors. Does nothing if the context is gone, because its resources went with it.
 template <typename Release>
 void ReleaseIn(const CudaDriver& driver, CuContext context, Release&& release) noexcept {
   try {
@@ -39,7 +39,7 @@ void ReleaseIn(const CudaDriver& driver, CuContext context, Release&& release) n
 }
 
 // Memory of the context's device, or pinned host memory that it reaches. Move-only. Throws tuttiUnhandledCudaError when
-// there is no more.
+// none is left.
 class CudaMemory {
  public:
   CudaMemory() = default;
@@ -71,11 +71,11 @@ class CudaEvent {
   CudaEvent& operator=(CudaEvent&&) = delete;
   ~CudaEvent();
 
-  // What `stream` holds now. REQUIRES, like Block: the context is current.
+  // Marks the work that `stream` holds now. REQUIRES, like Block: the context is current.
   void Record(CuStream stream);
-  // What comes after in `stream` waits for what was recorded last.
+  // Makes later work in `stream` wait for what was recorded last.
   void Block(CuStream stream) const;
-  // Has what was recorded last been done? Also if nothing was, or if the context is lost. Thread-safe.
+  // Whether what was recorded last is done; also true if nothing was, or if the context is lost. Thread-safe.
   bool Passed() const;
 
  private:
@@ -84,7 +84,7 @@ class CudaEvent {
   CuEvent event_ = nullptr;
 };
 
-// A stream of our own for what a communicator does beside its user's work: copies of plans, zeroing.
+// A separate stream for a communicator's own work: copies of plans, zeroing.
 class SideStream {
  public:
   SideStream(const CudaDriver& driver, CuContext context);

@@ -1,8 +1,8 @@
-// The two ends of a ring of slots that GPUs fill and empty: plain data in the memory of whoever owns the end, full of
-// addresses that its GPU can use. slot.h explains the words, and executors/cuda/kernels/packet.h the packets.
+// The two ends of a ring of slots that GPUs fill and empty: plain data in the owner's memory, with addresses that the
+// owner's GPU can use. slot.h explains the words, and executors/cuda/kernels/packet.h the packets.
 //
-// All that a reader waits for lies in the reader's memory, all that a filler waits for in the filler's: polls stay on
-// their own GPU.
+// Words that a reader waits for lie in the reader's memory, and words that a filler waits for in the filler's, so that
+// polls stay on their own GPU.
 //
 // Thread-safety: an end belongs to the one thread block that runs its lane.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace tutti {
 
-// SlotHeader's bytes, kind and window in one word, so that one load gives what is checked and then used.
+// SlotHeader's bytes, kind and window in one word, so that one load yields the value that is checked and then used.
 class DeviceSlotContent {
  public:
   constexpr explicit DeviceSlotContent(std::uint64_t word) : word_(word) {}
@@ -29,8 +29,8 @@ class DeviceSlotContent {
   std::uint64_t word_;
 };
 
-// How a bulk slot is described to its reader, in the reader's memory: SlotHeader's words without its clothes, so that a
-// network engine of the host can be at the other end.
+// A bulk slot's header, in its reader's memory: SlotHeader's words as plain integers, so that a network engine of the
+// host can be at the other end.
 struct DeviceSlotHeader {
   std::uint64_t flag;     // SlotFlag
   std::uint64_t content;  // DeviceSlotContent; of the kinds value, pointer and window
@@ -43,7 +43,7 @@ static_assert(sizeof(DeviceSlotHeader) == sizeof(SlotHeader) &&
               offsetof(SlotHeader, window) == offsetof(SlotHeader, kind) + sizeof(std::uint16_t) &&
               offsetof(DeviceSlotHeader, address) == offsetof(SlotHeader, address));
 
-// Who reads what a fill end fills: one rank, or for a post all others.
+// A reader of a fill end: one rank, or for a post each other rank.
 struct DeviceReader {
   DeviceSlotHeader* headers;  // bulk: of the slots, in the reader's memory
   std::byte* packets;         // line: the slots themselves, in the reader's memory
@@ -65,7 +65,7 @@ struct DeviceEmptyEnd {
   const DeviceSlotHeader* headers;
   const std::byte* packets;
   const std::byte* data;
-  std::uint32_t* head;  // this end's count, where the filler looks: in its memory
+  std::uint32_t* head;  // this end's count, in the filler's memory, where it polls
   std::uint32_t stride;
   std::uint32_t header_stride;
   std::uint32_t depth;

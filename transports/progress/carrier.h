@@ -1,11 +1,11 @@
-// What a network transport does for the network engine (network.h): it carries slots, and short messages about them, to
+// The network transport that the network engine (network.h) uses: it carries slots, and short messages about them, to
 // ranks of other hosts. Nothing here blocks.
 //
-// Slots may overtake each other on the way, for each says its number. A short message arrives before every slot that
-// was sent to that peer after it, with one exception: a carrier of several streams may let slots of *later* Send calls
-// pass messages of earlier ones on another stream.
+// Slots may overtake each other on the way, because each carries its number. A short message arrives before every slot
+// sent to that peer after it, with one exception: a carrier of several streams may let slots of *later* Send calls pass
+// messages of earlier ones on another stream.
 //
-// Thread-safety: one thread at a time; the engine sees to that.
+// Thread-safety: one thread at a time; the engine ensures that.
 #pragma once
 
 #include <cstddef>
@@ -38,25 +38,25 @@ struct ConnectionMemory {
 // The longest short message.
 inline constexpr std::size_t kMaxControlBytes = 2048;
 
-// What carriers tell the engine. `peer` is always a rank that the carrier was made for.
+// A carrier's reports to the engine. `peer` is always a rank that the carrier was made for.
 class CarrierEvents {
  public:
   virtual ~CarrierEvents() = default;
-  // The peer has been connected to, by this rank's wish or its own.
+  // The peer is connected, on this rank's initiative or its own.
   virtual void Connected(int peer) = 0;
-  // Where an arriving slot's data belongs; null if there is no such slot or it is not free: then the peer is not to be
-  // trusted any more.
+  // Where an arriving slot's data belongs; null if there is no such slot or it is not free: then the peer is no longer
+  // trusted.
   virtual std::byte* Landing(int peer, const SlotMessage& message) = 0;
-  // The data is there.
+  // The slot's data has arrived.
   virtual void Landed(int peer, const SlotMessage& message) = 0;
-  // The memory that a slot was sent from is not needed any more.
+  // The memory that a slot was sent from is no longer needed.
   virtual void Sent(int peer, std::uint32_t connection, std::uint32_t number) = 0;
-  // False: not to be understood.
+  // False: the message is malformed.
   virtual bool Control(int peer, std::span<const std::byte> message) = 0;
-  // For carriers that reach slots without the processor's help. What the carrier may touch: free incoming slots, and an
-  // outgoing slot from its Send() to its Sent(), all of it but the flag.
+  // For carriers that reach slots without the processor's help. The carrier may touch free incoming slots, and an
+  // outgoing slot from its Send() to its Sent(), except the flag.
   virtual ConnectionMemory Memory(int /*peer*/, std::uint32_t /*connection*/) { return {}; }
-  // Nothing more will come from the peer, nor go there. `why`, for a person: "its connection was closed".
+  // Nothing more will come from the peer or go to it. `why` is for a person: "its connection was closed".
   virtual void Broken(int peer, const std::string& why) = 0;
 };
 
@@ -64,35 +64,35 @@ class Carrier {
  public:
   virtual ~Carrier() = default;
 
-  // GB/s of all that it uses, together, each way; 0: not known.
+  // Total GB/s of all that it uses, each way; 0: unknown.
   virtual double bandwidth() const { return 0; }
   // Begins to connect, if that has not begun. Messages may be sent from now on; they wait for the connection.
   virtual void Connect(int peer) = 0;
   // As above, but does not wait for the peer to call first.
   virtual void Hurry(int peer) { Connect(peer); }
-  // Slots that could be sent now, more or less. 0: come again after Advance() moved something.
+  // About how many slots could be sent now. 0: ask again after Advance() has moved something.
   virtual int Room(int peer) const = 0;
-  // Takes a slot; `data` stays as it is until Sent(), which may be called from within. REQUIRES: Room(peer) > 0.
+  // Takes a slot; `data` must not change until Sent(), which may be called from within. REQUIRES: Room(peer) > 0.
   virtual void Send(int peer, const SlotMessage& message, const std::byte* data) = 0;
   // Takes a short message, always. REQUIRES: at most kMaxControlBytes.
   virtual void SendControl(int peer, std::span<const std::byte> message) = 0;
-  // Hands what was taken to the network, as far as that takes it.
+  // Passes what was taken to the network, as far as the network accepts it.
   virtual void Flush(int peer) = 0;
-  // Deals with all that has happened. True: something had.
+  // Handles all that has happened. True: something had.
   virtual bool Advance() = 0;
-  // Peers that have stopped answering are Broken. Called now and then while somebody waits.
+  // Reports peers that have stopped answering as Broken. Called now and then while a thread waits.
   virtual void LookForSilence() = 0;
-  // A descriptor that polls readable when Advance() would find something, and how long at the most to wait for it.
+  // A descriptor that polls readable when Advance() would find something, and the longest time to wait for it.
   virtual int descriptor() const = 0;
   virtual Deadline::Milliseconds LongestWait() const = 0;
-  // About to wait for descriptor(). False: better not, there is something to do.
+  // Called before a wait for descriptor(). False: do not wait, there is work.
   virtual bool PrepareToSleep() { return true; }
   // Slots will refer to this memory, until Deregister() with the same range: a carrier that sends from where data lies
   // prepares for it. Throws tuttiSystemError.
   virtual void Register(const std::byte* /*begin*/, std::size_t /*bytes*/) {}
   // REQUIRES: nothing that is being sent lies there.
   virtual void Deregister(const std::byte* /*begin*/, std::size_t /*bytes*/) {}
-  // Turns newcomers away from now on, so that nobody waits for an answer that will not come.
+  // Refuses new connections from now on, so that no rank waits for an answer that will not come.
   virtual void Close() = 0;
   // Whether a proven connection to `peer` is open, and the peer's system answers on it.
   virtual bool Reaches(int peer) const = 0;

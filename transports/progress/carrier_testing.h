@@ -1,4 +1,4 @@
-// For tests: what a carrier tells, written down. Slots land in memory of their own, so that each can be looked at.
+// For tests: records a carrier's events. Each slot lands in its own memory, so that tests can inspect it.
 #pragma once
 
 #include <map>
@@ -33,7 +33,7 @@ class HeardEvents final : public CarrierEvents {
 
   std::vector<std::uint32_t> order, sent;
   std::vector<std::string> texts;
-  std::string broken;  // why; empty: it is not
+  std::string broken;  // why; empty: not broken
 
  private:
   std::map<std::uint32_t, std::vector<std::byte>> landed_;

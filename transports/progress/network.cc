@@ -11,10 +11,10 @@
 namespace tutti {
 namespace {
 
-// How long a rank that failed keeps trying to say so where the network does not take it at once.
+// How long a failed rank keeps trying to report its failure where the network does not accept it at once.
 constexpr Deadline::Milliseconds kLastWords{400};
-// How long a rank that leaves waits for what it sent to arrive. Who has not taken it by then is stuck or gone, and the
-// system goes on trying for a while.
+// How long a leaving rank waits for what it sent to arrive. A peer that has not taken it by then is stuck or gone, and
+// the system keeps trying for a while.
 constexpr Deadline::Milliseconds kLongestLeave{5'000};
 constexpr std::chrono::microseconds kLeaveNap{50};
 // The longest sleep of a thread that has no bell.
@@ -54,8 +54,8 @@ void NetworkEngine::NeedAll() {
   }
 }
 
-// A thread that finds another one at work here goes on with its own channels. What it has filled meanwhile goes out
-// when it comes again: it neither leaves nor sleeps before it has had the lock.
+// A thread that finds another one at work here continues with its own channels. The slots it has filled go out at its
+// next call: it neither leaves nor sleeps before it has had the lock.
 bool NetworkEngine::Progress() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return false;
@@ -151,7 +151,7 @@ bool NetworkEngine::Sleep(int bell, std::chrono::microseconds limit) {
   {
     const std::lock_guard lock(mutex_);
     const bool moved = Advance();
-    // Small credits wait for a message to travel with; who sleeps has none.
+    // Small credits wait for a message to travel with; a sleeping thread sends none.
     ForHearing([&](NetworkPeer& peer) { peer.PumpCredits(*carrier_, Tell::all); });
     RingForNews();
     if (moved || !carrier_->PrepareToSleep()) return true;
@@ -232,11 +232,11 @@ void NetworkEngine::SayLast(const NetworkMessage& message, Deadline deadline, Do
   for (tell(); std::any_of(active_.begin(), active_.end(), hears) && !deadline.Passed(); tell()) {
     if (!carrier_->Advance()) std::this_thread::sleep_for(kLeaveNap);
   }
-  // Only now, so that a peer whose call is under way hears it, too.
+  // Closes only now, so that a peer whose call is under way gets the message, too.
   carrier_->Close();
 }
 
-// A rank that comes later, and was never connected to this one, would find only a closed port.
+// Otherwise a rank that comes later, and was never connected to this one, would find only a closed port.
 void NetworkEngine::ActivateNeighbours() {
   const std::size_t nranks = peers_.size();
   const auto rank = static_cast<std::size_t>(fabric_.rank());

@@ -1,14 +1,14 @@
 // The progress engine: moves the slots of all connections to ranks of other hosts, over one carrier for each pair.
 //
-// It has no thread: whoever waits for this rank's operations calls Progress(). That is enough, because an operation
-// returns only when everything that it sent is with the system, and what arrives meanwhile waits there, bounded by the
-// rings' depths. So an idle communicator costs nothing. For a GPU, whose kernels cannot call, and which is done when it
-// has filled its slots, a thread does (src/device/proxy.h).
+// It has no thread: the thread that waits for this rank's operations calls Progress(). That is enough, because an
+// operation returns only when the system has everything that it sent, and data that arrives in between waits in the
+// system, bounded by the rings' depths. So an idle communicator costs nothing. A GPU's kernels cannot call Progress()
+// and are done when their slots are filled, so a proxy thread calls it (src/device/proxy.h).
 //
-// Several threads may drive it, and sleep on it, at once. Each sleeper has a bell of its own. A thread rings the
-// others' when a slot has landed or is sent, and when it has heard this rank's bell (executors/host/doorbell.h).
+// Several threads may drive it, and sleep on it, at once. Each sleeper has its own bell. A thread rings the other bells
+// when a slot has landed or is sent, and when it has heard this rank's bell (executors/host/doorbell.h).
 //
-// Thread-safety: every function may be called from any thread; Progress() does nothing while another thread is at it.
+// Thread-safety: every function may be called from any thread; Progress() does nothing while another thread runs it.
 #pragma once
 
 #include <functional>
@@ -29,13 +29,13 @@ namespace tutti {
 
 class NetworkEngine final : private CarrierEvents {
  public:
-  // Makes a carrier, which tells `events` of the peers it was made for.
+  // Makes a carrier, which reports to `events` about the peers it was made for.
   using MakeCarrier = std::function<std::unique_ptr<Carrier>(CarrierEvents& events)>;
 
-  // Rings to and from a peer beside the fabric's, whose slots nobody tells of.
+  // Rings to and from a peer, besides the fabric's, whose fillers do not notify the engine.
   using PolledRings = std::function<std::vector<ConnectionRings>(int peer)>;
 
-  // `peers`: of other hosts, all of them. The fabric uses this engine from now on, and no more when it is gone.
+  // `peers`: all ranks of other hosts. The fabric uses this engine until it is destroyed.
   NetworkEngine(Fabric& fabric, const std::vector<int>& peers, const MakeCarrier& make,
                 const PolledRings& polled = nullptr);
   ~NetworkEngine() override;
@@ -44,24 +44,24 @@ class NetworkEngine final : private CarrierEvents {
 
   // See Carrier.
   double bandwidth() const { return carrier_->bandwidth(); }
-  // A plan uses connections to or from `peer`: see to it that there are any.
+  // Ensures connections to and from `peer`, for a plan that uses them.
   void Need(int peer);
-  // Likewise for all peers, so that it turns out which of them are gone.
+  // Likewise for all peers, which reveals those that are gone.
   void NeedAll();
-  // Moves what can be moved. True: something was.
+  // Moves what can be moved. True: something moved.
   bool Progress();
-  // The half of Progress() that peers may wait for: sends what was filled, and tells peers what was emptied. Waits for
-  // another thread that is at work here, because the caller will not come back.
+  // The half of Progress() that peers may wait for: sends filled slots, and credits for emptied ones. Waits for another
+  // thread that is at work here, because the caller will not come back.
   bool Push();
-  // Tells peers what this rank is in. Called by who waits long.
+  // Announces this rank's operations to peers. Called by threads that wait long.
   void Announce();
-  // Looks for peers that have stopped answering. As above.
+  // Looks for peers that have stopped answering. Called likewise.
   void LookForSilence();
-  // Between these two calls the calling thread hears every ring of this rank's bell, even one that comes before
-  // Sleep(). Returns the thread's own bell.
+  // Between these two calls the calling thread gets every ring of this rank's bell, even one that comes before Sleep().
+  // Returns the thread's own bell.
   int TakeBell();
   void ReturnBell(int bell);
-  // Moves what can be moved; if that is nothing, waits until Progress() may have something to do, or this rank's bell
+  // Moves what can be moved; if nothing moves, waits until Progress() may have something to do, or this rank's bell
   // rings. False: `limit` has passed.
   bool Sleep(int bell, std::chrono::microseconds limit);
   bool Sleep(std::chrono::microseconds limit);
@@ -71,16 +71,16 @@ class NetworkEngine final : private CarrierEvents {
   void Deregister(const std::byte* begin, std::size_t bytes);
 
   // Why nothing more will come from `peer`, for a person: "its connection was closed", also when it has left in order.
-  // None while something may.
+  // None while more may come.
   std::optional<std::string> Lost(int peer);
   // See Carrier.
   bool Reaches(int peer);
 
-  // Tells all connected peers that this rank's communicator has failed, and turns the others away. It also calls the
-  // peers at a distance of 1, 2, 4, ... ranks, both ways, that it was never connected to. Those are all ranks in a job
-  // of up to 5 ranks, and 2 log2(n) of n, so that failures of many ranks at once are no flood.
+  // Tells all connected peers that this rank's communicator has failed, and refuses the others. It also calls the peers
+  // at a distance of 1, 2, 4, ... ranks, both ways, that it was never connected to. Those are all ranks in a job of up
+  // to 5 ranks, and 2 log2(n) of n, so that simultaneous failures of many ranks cause no flood.
   void TellFailure(tuttiResult_t code, const std::string& text);
-  // Tells them that it has left, and sees to it that what was sent or filled before arrives.
+  // Tells them that this rank has left, and ensures that everything sent or filled before arrives.
   void Leave();
 
  private:
@@ -107,7 +107,7 @@ class NetworkEngine final : private CarrierEvents {
 
   NetworkPeer& Peer(int rank) const { return *peers_[static_cast<std::size_t>(rank)]; }
   void Activate(NetworkPeer& peer);
-  // Peers that can still hear.
+  // Calls `say` for each peer that can still receive.
   template <typename Do>
   void ForHearing(Do&& say);
   // REQUIRES: locked. Wakes all sleepers except `but`.
@@ -118,7 +118,7 @@ class NetworkEngine final : private CarrierEvents {
   void PumpCredits();
   bool Advance();
   void ActivateNeighbours();
-  // Tells every peer that can still hear, then works until `done` or the deadline.
+  // Sends to every peer that can still receive, then works until `done` or the deadline.
   template <typename Done>
   void SayLast(const NetworkMessage& message, Deadline deadline, Done&& done);
 

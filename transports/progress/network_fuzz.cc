@@ -1,5 +1,5 @@
-// libFuzzer target. What ranks of other hosts send: a stream of slots and messages, cut anywhere, and the messages in
-// it; what strangers put in its place, where it is protected; and what they make of a protected one by changing it.
+// libFuzzer target. The input is what ranks of other hosts send: a stream of slots and messages, cut anywhere, and the
+// messages in it; or what strangers send in place of a protected stream, or change in one.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ class Receiver final : public CarrierEvents {
   SlotMessage promised_{};
 };
 
-// In a few pieces, for the reader may wake anywhere: the first bytes say where. How many items were believed.
+// Sends `input` in pieces cut at `cuts`, because the reader may wake anywhere. Returns how many items were accepted.
 std::size_t Receive(std::span<const std::byte> cuts, std::span<const std::byte> input, TcpStream::Seals seals = {}) {
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0) return 0;
@@ -106,9 +106,9 @@ std::vector<std::byte> Sealed(TcpSeal seal) {
   return wire;
 }
 
-// The first byte that the input changes: nothing from that item on is believed.
+// Changes bytes of a protected stream as the input says: no item from the first changed byte on is accepted.
 void Change(std::span<const std::byte> input, DataProtection protection) {
-  // An entry for each way of protection.
+  // One entry per kind of protection.
   static const SecretKey key = DeriveKey(SecretKey(), "fuzz", {});
   static const std::array<std::vector<std::byte>, 2> sealed = {Sealed(TcpSeal(DataProtection::authenticate, key)),
                                                                Sealed(TcpSeal(DataProtection::encrypt, key))};
@@ -126,7 +126,7 @@ void Change(std::span<const std::byte> input, DataProtection protection) {
     if (begin <= changed) ++most;
   }
   const std::size_t heard = Receive(input, wire, {{}, TcpSeal(protection, key)});
-  // The message is believed where it was not changed, and means nothing to the receiver.
+  // An unchanged message is accepted, although it means nothing to the receiver.
   Require(heard == most);
 }
 

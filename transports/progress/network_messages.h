@@ -17,7 +17,7 @@
 
 namespace tutti {
 
-// How many slots of a connection the sender of this has emptied so far.
+// The number of slots of a connection that the sender has emptied so far.
 struct Credit {
   std::uint32_t connection;
   std::uint32_t emptied;
@@ -35,8 +35,7 @@ struct Credits {
   std::span<const Credit> all() const { return std::span(of).first(count); }
 };
 
-// What the sender is doing: its newest record (control_block.h), without the time, and its counts and mark of
-// collectives.
+// The sender's state: its newest record (control_block.h), without the time, and its counts and mark of collectives.
 struct Status {
   std::uint64_t index = 0;
   RecordedOperation operation;
@@ -62,7 +61,7 @@ struct Leaving {
 
 using NetworkMessage = std::variant<Credits, Status, Failed, Leaving>;
 
-// Into `bytes`, which is emptied first.
+// Writes to `bytes`, after clearing it.
 void Encode(const NetworkMessage& message, std::vector<std::byte>& bytes);
 std::optional<NetworkMessage> DecodeNetworkMessage(std::span<const std::byte> bytes);
 

@@ -47,7 +47,7 @@ TEST(NetworkMessages, DamagedOnesAreRefusedOrOthers) {
     const auto whole = Encoded(message);
     for (std::size_t size = 0; size < whole.size(); ++size) {
       const auto cut = DecodeNetworkMessage(std::span(whole).first(size));
-      // Credits without the last ones are credits.
+      // A shortened list of credits is still valid.
       if (cut) {
         EXPECT_TRUE(std::holds_alternative<Credits>(*cut)) << size;
       }

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::uint64_t kAnnouncedAtOnce = 8;
 
-// How many of a ring's slots are emptied before the news is worth telling: half is told at once, for the sender may be
-// close to waiting; a quarter where a slot goes anyway, so that the news seldom needs a message of its own.
+// How many emptied slots of a ring are worth reporting: half at once, because the sender may be close to waiting; a
+// quarter where a slot goes out anyway, so that credits rarely need their own message.
 std::uint32_t WorthTelling(Tell which, std::uint32_t depth) {
   switch (which) {
     case Tell::due: return std::max(depth / 2, 1U);
@@ -31,7 +31,7 @@ SlotMessage OutgoingRing::Take(std::uint32_t connection, const std::byte*& data)
 }
 
 void OutgoingRing::Sent(std::uint32_t number) {
-  // Slots on several streams end in any order; the filler wants to know of runs only.
+  // Slots on several streams complete in any order; the filler is told only of runs.
   sent_beyond_ |= std::uint64_t{1} << (number - sent_ - 1);
   const int run = std::countr_one(sent_beyond_);
   sent_beyond_ = run == 64 ? 0 : sent_beyond_ >> run;
@@ -123,14 +123,14 @@ bool NetworkPeer::PumpSlots(Carrier& carrier) {
 bool NetworkPeer::PumpRing(Carrier& carrier, std::uint32_t connection) {
   auto& ring = outgoing_[connection];
   bool moved = false;
-  // A ring without credit comes again with the credit.
+  // A ring without credit becomes pending again with the credit.
   while (ring.Filled() && ring.MayGo()) {
     if (carrier.Room(rank_) == 0) {
       SetPending(connection);
       break;
     }
     if (!moved) {
-      // What it belongs to goes ahead, and what the peer waits for along.
+      // The operation's record goes ahead of its slots, and credits that the peer waits for go along.
       Announce(carrier);
       PumpCredits(carrier, Tell::along);
     }
@@ -143,7 +143,7 @@ bool NetworkPeer::PumpRing(Carrier& carrier, std::uint32_t connection) {
 }
 
 bool NetworkPeer::PumpCredits(Carrier& carrier, Tell which) {
-  Credits credits;  // uninitialised but for its count: this is asked often and has seldom anything to tell
+  Credits credits;  // only the count is initialised: this is called often and rarely has anything to send
   bool told = false;
   const auto send = [&] {
     if (credits.count == 0) return;
@@ -176,7 +176,7 @@ void NetworkPeer::Announce(Carrier& carrier) {
   // more.
   if (mark != announced_mark_ && announced_ == newest && newest > 0) --announced_;
   announced_mark_ = mark;
-  // Also of some operations that had nothing for this peer: it may have thought otherwise.
+  // Announces also some operations without slots for this peer, which may have expected some.
   if (newest > kAnnouncedAtOnce) announced_ = std::max(announced_, newest - kAnnouncedAtOnce);
   while (announced_ < newest) {
     const auto& record = own.records[++announced_ % kRecords];
@@ -223,7 +223,7 @@ bool NetworkPeer::Take(const Credits& credits) {
 bool NetworkPeer::Take(const Status& status) {
   const auto newest = mirror().newest.load(std::memory_order_relaxed);
   const auto completed = mirror().completed.load(std::memory_order_relaxed);
-  // Newer words came first, on another stream.
+  // A newer status came first, on another stream.
   if (left || status.index < newest || (status.index == newest && status.completed < completed)) return true;
   if (status.index > newest) WriteRecord(mirror(), status.index, status.operation);
   mirror().completed.store(status.completed, std::memory_order_release);

@@ -1,8 +1,8 @@
 // This rank's rings to and from one rank of another host, from the network's side: it empties what this rank fills for
-// the peer, and fills what the peer has filled for this rank. Both sides count; what is on the way is bounded by the
-// ring's depth at the receiver, whose counts come back as credits.
+// the peer, and fills what the peer has filled for this rank. Both sides count slots; those in flight are bounded by
+// the ring's depth at the receiver, whose counts come back as credits.
 //
-// Thread-safety: one thread at a time, but for the words of `pending`, which ring ends set.
+// Thread-safety: one thread at a time, except for the words of `pending`, which ring ends set.
 #pragma once
 
 #include <atomic>
@@ -24,20 +24,20 @@ constexpr std::uint32_t ConnectionOf(int channel, Wire wire) {
   return static_cast<std::uint32_t>(channel) * kWires + static_cast<std::uint32_t>(wire);
 }
 
-// A connection's two rings, and the counts that those who use them look at.
+// A connection's two rings, and the counts that their users read.
 struct ConnectionRings {
   std::byte* outgoing;                        // slots that this rank fills
   std::byte* incoming;                        // slots that this rank empties
   SlotShape shape;                            // of both
-  std::atomic<std::uint32_t>* sent;           // its filler learns here how many are free again
-  const std::atomic<std::uint32_t>* emptied;  // its emptier tells here how many it has dealt with
+  std::atomic<std::uint32_t>* sent;           // the filler reads here how many are free again
+  const std::atomic<std::uint32_t>* emptied;  // the emptier publishes here how many it has emptied
 };
 
 // The sending half of a connection.
 class OutgoingRing {
  public:
   OutgoingRing() = default;
-  // `head`: where the ring's filler learns how many of its slots are free again.
+  // `head`: where the ring's filler reads how many of its slots are free again.
   OutgoingRing(const std::byte* slots, SlotShape shape, std::atomic<std::uint32_t>* head)
       : slots_(slots), shape_(shape), head_(head) {}
 
@@ -45,13 +45,13 @@ class OutgoingRing {
   bool Filled() const { return FlagNumber(Next().flag.load(std::memory_order_acquire)) == taken_ + 1; }
   // The receiver has room for it.
   bool MayGo() const { return taken_ - acknowledged_ < shape_.depth; }
-  // REQUIRES: Filled() and MayGo(). Where its data is: in the slot, or where the slot says.
+  // Sets `data` to the slot's data: in the slot, or where the slot refers to. REQUIRES: Filled() and MayGo().
   SlotMessage Take(std::uint32_t connection, const std::byte*& data);
-  // Slot `number` needs its memory no more.
+  // Slot `number` no longer needs its memory.
   void Sent(std::uint32_t number);
-  // Nor does any that was taken. REQUIRES: Sent() is not called any more.
+  // Nor do any others that were taken. REQUIRES: Sent() is not called any more.
   void AllSent();
-  // So many were emptied; news that is older than what is known says nothing. False: more than were sent.
+  // The receiver has emptied this many; older counts are ignored. False: more than were sent.
   bool Acknowledge(std::uint32_t emptied);
 
  private:
@@ -63,7 +63,7 @@ class OutgoingRing {
   SlotShape shape_{};
   std::atomic<std::uint32_t>* head_ = nullptr;
   std::uint32_t taken_ = 0;         // given to the carrier
-  std::uint32_t sent_ = 0;          // of those, the first so many are sent
+  std::uint32_t sent_ = 0;          // of those, sent without a gap
   std::uint64_t sent_beyond_ = 0;   // bit i: slot sent_ + 1 + i is sent, too
   std::uint32_t acknowledged_ = 0;  // emptied by the receiver
 };
@@ -81,9 +81,9 @@ class IncomingRing {
   // REQUIRES: Landing() gave the data's place, and the data is there.
   void Landed(const SlotMessage& message);
   std::uint32_t emptied() const { return head_->load(std::memory_order_acquire); }
-  // Some slots have landed whose emptying was not told yet.
+  // Some slots have landed that are not yet reported as emptied.
   bool owes() const { return told_ != landed_; }
-  // News for the sender: how many were emptied since it was told.
+  // Slots emptied since the last report to the sender.
   std::uint32_t news() const { return emptied() - told_; }
   std::uint32_t depth() const { return shape_.depth; }
   std::uint32_t Tell() { return told_ = emptied(); }
@@ -100,39 +100,39 @@ class IncomingRing {
   std::uint32_t told_ = 0;
 };
 
-// Which credits to tell of: what the peer might wait for, as soon as it does; so much that this will soon be so, along
-// with a slot; everything, before a sleep.
+// Which credits to send. due: those that the peer may wait for by now. along: those that it may soon wait for, with a
+// slot. all: every one, before a sleep.
 enum class Tell { due, along, all };
 
 class NetworkPeer {
  public:
-  // Takes over the fabric's rings to and from `rank`; and `polled`, which nobody says that he has filled.
+  // Takes over the fabric's rings to and from `rank`, and `polled`, whose fillers do not notify this object.
   NetworkPeer(Fabric& fabric, int rank, std::span<const ConnectionRings> polled = {});
 
   int rank() const { return rank_; }
   ControlBlock& mirror() const { return fabric_.control(rank_); }
   std::uint32_t connections() const { return static_cast<std::uint32_t>(outgoing_.size()); }
 
-  // Slots that nobody says he has filled are yet to be taken.
+  // Whether `polled` rings have filled slots that are yet to be taken.
   bool HasFilled() const;
-  // Gives the carrier what may be sent. True: something was.
+  // Gives the carrier what may be sent. True: something was given.
   bool PumpSlots(Carrier& carrier);
-  // Tells the peer what was emptied. True: something was.
+  // Sends credits for emptied slots. True: some were sent.
   bool PumpCredits(Carrier& carrier, Tell which);
-  // Tells the peer what this rank is doing, if it has not been told.
+  // Sends the peer this rank's state, unless it has been sent.
   void Announce(Carrier& carrier);
 
   std::byte* Landing(const SlotMessage& message) const;
   void Landed(const SlotMessage& message);
   void Sent(std::uint32_t connection, std::uint32_t number) { outgoing_[connection].Sent(number); }
-  // The peer has left, and its connections have ended: it has all that it needs. The system may not have said so of
-  // slots that it reads where they lie, and will not any more.
+  // The peer has left, and its connections have ended: it has all that it needs. The system may not have confirmed
+  // slots that it reads in place, and will not any more.
   void AllSent() {
     for (auto& ring : outgoing_) ring.AllSent();
   }
   // Where a connection's slots lie.
   ConnectionMemory Memory(std::uint32_t connection) const;
-  // False: not what an honest peer says.
+  // False: no honest peer sends this.
   bool Take(const NetworkMessage& message);
 
   // Why nothing more will come: it left, or something broke.
@@ -162,7 +162,7 @@ class NetworkPeer {
   std::size_t words_;
   std::unique_ptr<std::atomic<std::uint64_t>[]> pending_;  // a bit for each connection: slots may have been filled
   std::vector<std::uint64_t> owing_;                       // likewise: IncomingRing::owes()
-  std::uint64_t announced_ = 0;                            // the record that the peer was told of last
+  std::uint64_t announced_ = 0;                            // the last record sent to the peer
   std::uint64_t announced_mark_ = 0;                       // and the mark
   std::vector<std::byte> bytes_;                           // of the message being sent
 };

@@ -25,14 +25,14 @@ TEST(OutgoingRing, TakesNewsOfEmptiedSlotsInAnyOrder) {
     EXPECT_EQ(ring.Take(0, data).number, i + 1);
   }
   EXPECT_TRUE(ring.Acknowledge(3));
-  // Sent before that, but on another stream.
+  // An older count, delayed on another stream.
   EXPECT_TRUE(ring.Acknowledge(1));
   EXPECT_TRUE(ring.Acknowledge(3));
   EXPECT_FALSE(ring.Acknowledge(kSlots + 1));
   EXPECT_TRUE(ring.Acknowledge(kSlots));
 }
 
-// A peer that left has all that it needs, also where the system has not said so of a slot that it reads where it lies.
+// A peer that left has all that it needs, even if the system has not confirmed a slot that it reads in place.
 TEST(OutgoingRing, NothingThatWasTakenIsWaitedForWhenThePeerHasLeft) {
   constexpr SlotShape kShape = kLineShape;
   alignas(kCacheLine) std::array<std::byte, std::size_t{kShape.stride} * kShape.depth> slots{};
@@ -50,7 +50,7 @@ TEST(OutgoingRing, NothingThatWasTakenIsWaitedForWhenThePeerHasLeft) {
   EXPECT_EQ(sent.load(), 3U);
 }
 
-// Each goes by the connection with the shortest queue, so one may arrive before another that was sent earlier.
+// Each message takes the connection with the shortest queue, so one may overtake another that was sent earlier.
 TEST(NetworkPeer, OlderWordsThatArriveLaterChangeNothing) {
   const auto thrown = RunThreadRanks(2, [&](int rank, const AllGather& all_gather) {
     Fabric fabric(rank, Hosts{{0, 1}, {0, 1}}, 1, Settings{}, all_gather, Deadline::After(std::chrono::seconds(60)));

@@ -1,4 +1,4 @@
-// A man in the middle between two ranks, who relays what they send and changes what he likes.
+// A man in the middle between two ranks relays what they send and changes some of it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,7 +19,7 @@ namespace {
 
 using testing::Ample;
 
-// Called with each piece that goes one way; may change it. `offset`: of its first byte from the connection's beginning.
+// Called with each piece that goes one way; may change it. `offset`: of its first byte in the connection.
 using Meddle = std::function<void(bool to_server, std::size_t offset, std::vector<std::byte>& piece)>;
 
 // Relays connections to `target`.
@@ -230,7 +230,7 @@ TEST_F(OnPath, ARepeatedPieceIsNotBelieved) {
 }
 
 TEST_F(OnPath, AChangedHandshakeConnectsNobody) {
-  // Changes the caller's proof: the other rank says no, and the caller gives up with a message.
+  // Changes the caller's proof: the other rank refuses, and the caller gives up with a message.
   Start([](bool to_server, std::size_t offset, std::vector<std::byte>& piece) {
     const std::size_t place = kClientHelloBytes + 5;
     if (to_server && place >= offset && place < offset + piece.size()) piece[place - offset] ^= std::byte{1};

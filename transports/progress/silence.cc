@@ -12,12 +12,12 @@
 namespace tutti {
 namespace {
 
-// So many unanswered probes or repetitions, one after the other, are no accident.
+// This many unanswered probes or retransmissions in a row are no accident.
 constexpr int kUnanswered = 3;
 // How long a call may take.
 constexpr Deadline::Milliseconds kPatience{1'000};
 
-// Those of `addresses` that are the other end's of `connection`, at whatever port; all of them where none is.
+// The `addresses` of the other end of `connection`, at any port; all `addresses` if none match.
 std::vector<SocketAddress> SameWay(const std::vector<SocketAddress>& addresses, const Socket& connection) {
   const auto other = PeerAddress(connection);
   std::vector<SocketAddress> same;

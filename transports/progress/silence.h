@@ -1,8 +1,8 @@
-// When a peer's system has stopped answering.
+// Detects that a peer's system has stopped answering.
 //
-// TCP repeats less and less often what is not answered - after half a minute it waits for as long again - so a
-// connection may be silent long after the network has come back. A new call is answered at once: so where a connection
-// is silent its other end is called before it is given up, by the same way.
+// TCP retransmits unanswered data less and less often - after half a minute it waits for as long again - so a
+// connection may be silent long after the network has come back. A new call is answered at once: so before a silent
+// connection is given up, its other end is called, by the same way.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -17,36 +17,36 @@
 
 namespace tutti {
 
-// For so many ms the system at the other end has answered nothing, if that is beyond `silence` and no accident.
+// Returns how long the remote host has not acknowledged data, in ms, once that exceeds `silence` and is confirmed.
 std::optional<std::uint32_t> Silence(const Socket& socket, Deadline::Milliseconds silence);
 
 // Whether the connection is open at both ends, without a sign that the other end's system has stopped answering.
 bool Answers(const Socket& socket, Deadline::Milliseconds silence);
 
-// Of one connection.
+// Watches one connection.
 class SilenceWatch {
  public:
-  // The peer takes calls at `addresses`. Why to give it up, for a person; nothing as long as there is hope: by twice
-  // the silence TCP has repeated once more.
+  // The peer takes calls at `addresses`. Returns why to give it up, for a person; nothing while there is hope: by twice
+  // the silence TCP has retransmitted once more.
   std::optional<std::string> Look(const Socket& connection, const std::vector<SocketAddress>& addresses,
                                   Deadline::Milliseconds silence);
-  // The same of a connection of which Silence() says `ms`, and whose other end takes calls at `addresses`.
+  // The same for a connection with `ms` from Silence(), whose other end takes calls at `addresses`.
   std::optional<std::string> Look(std::optional<std::uint32_t> ms, const std::vector<SocketAddress>& addresses,
                                   Deadline::Milliseconds silence);
-  // It is being called: look again soon.
+  // The peer is being called: look again soon.
   bool calling() const { return !calls_.empty(); }
 
  private:
   enum class Answer {
     waiting,
-    there,    // somebody takes calls at the peer's port
-    refused,  // its system is there, and nobody takes calls any more
-    none,     // nothing has come in time
+    there,    // the peer's port takes calls
+    refused,  // its system answers, but its port is closed
+    none,     // no answer in time
   };
   void Call(const std::vector<SocketAddress>& addresses, Deadline deadline);
   Answer Hear();
 
-  std::vector<Socket> calls_;  // that have not been answered
+  std::vector<Socket> calls_;  // not answered yet
   bool refused_ = false;
   Deadline deadline_ = Deadline::Never();
   std::optional<Deadline> trusted_;  // until then, because it has answered a call

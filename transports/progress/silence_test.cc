@@ -17,7 +17,7 @@ Socket Listening() { return std::move(Listen(SocketAddress::Loopback(false, 0)).
 constexpr Deadline::Milliseconds kSilence{2'000};
 constexpr std::uint32_t kSilentFor = 2'100;
 
-// What comes of it in the end; nothing if the peer is trusted.
+// The final verdict; nothing if the peer is trusted.
 std::optional<std::string> LookUntilDecided(SilenceWatch& watch, const std::vector<SocketAddress>& addresses) {
   const auto give_up = Deadline::After(10s);
   while (!give_up.Passed()) {
@@ -46,7 +46,7 @@ TEST(SilenceWatch, GivesUpWhoseTimeHasPassed) {
   const auto listener = Listening();
   SilenceWatch another;
   EXPECT_EQ(LookUntilDecided(another, {closed, LocalAddress(listener)}), std::nullopt) << "by one of its addresses";
-  // By then TCP would have been heard.
+  // By then a TCP retransmission would have been answered.
   EXPECT_EQ(another.Look(5'001, {LocalAddress(listener)}, kSilence), "its system has answered nothing for 5001 ms");
   SilenceWatch nowhere;
   EXPECT_EQ(LookUntilDecided(nowhere, {}), "its system has answered nothing for 2100 ms");

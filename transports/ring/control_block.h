@@ -1,6 +1,5 @@
-// What each rank publishes about itself, at the start of its shared segment, where every peer on the host can read it -
-// also after the process has died. Nothing here is on the data path but `record` and `completed` (own cache lines,
-// written by the owner only).
+// A rank's public state, at the start of its shared segment, where every peer on the host can read it - even after the
+// process has died. Only `record` and `completed` are on the data path (own cache lines, written by the owner only).
 //
 // Thread-safety: all fields are atomics or are written before the atomic that announces them (fault: before `state`).
 #pragma once
@@ -29,7 +28,7 @@ struct alignas(kCacheLine) OperationRecord {
 };
 static_assert(sizeof(OperationRecord) == kCacheLine);
 
-// What an OperationRecord says.
+// The content of an OperationRecord.
 struct RecordedOperation {
   std::uint64_t sequence = 0;
   std::uint64_t signature = 0;
@@ -49,17 +48,17 @@ constexpr std::uint64_t MarkOf(std::uint64_t sequence, std::uint64_t digest) {
 }
 constexpr std::uint32_t MarkedSequence(std::uint64_t mark) { return FlagNumber(mark); }
 
-// Says that operation number `record` waits for `rank`, among others.
+// Encodes that operation number `record` waits for `rank`, among others.
 constexpr std::uint64_t PackAwaited(std::uint64_t record, int rank) {
   return record << 32 | (static_cast<std::uint32_t>(rank) + 1);
 }
-// The rank in it; -1: none, or of another operation. A peer may have written anything.
+// The rank in `awaits`; -1: none, or of another operation. A peer may have written anything.
 constexpr int AwaitedIn(std::uint64_t awaits, std::uint64_t record) {
   return awaits >> 32 == (record & 0xffffffff) ? static_cast<int>((awaits & 0xffffffff) - 1) : -1;
 }
 
 struct ControlBlock {
-  // Rung by whoever lets this rank go on, if the rank says that it sleeps.
+  // Rung by the thread that lets this rank go on, if `sleeping` is set.
   alignas(kCacheLine) std::atomic<std::uint32_t> doorbell;
   std::atomic<std::uint32_t> sleeping;
   std::atomic<std::uint32_t> hears_barriers;  // 1: this process executes the barriers that sleepers ask for
@@ -68,9 +67,9 @@ struct ControlBlock {
   std::atomic<std::uint64_t> started;                        // last collective begun
   std::atomic<std::uint64_t> newest;                         // index of the last record
   std::atomic<std::uint64_t> mark;                           // MarkOf the last collective begun; 0: none
-  std::atomic<std::uint32_t> several;                        // this rank's operations may go on side by side
+  std::atomic<std::uint32_t> several;                        // this rank's operations may run concurrently
   std::atomic<std::uint32_t> failures;                       // first local rank's block only: failed local ranks
-  std::atomic<std::uint64_t> awaits;                         // PackAwaited(), as its last look found it
+  std::atomic<std::uint64_t> awaits;                         // PackAwaited(), as of this rank's last check
   alignas(kCacheLine) std::atomic<RankState> state;
   std::atomic<std::uint32_t> fault_code;  // tuttiResult_t
   std::array<char, kFaultText> fault_text;
@@ -82,7 +81,7 @@ static_assert(std::atomic<RankState>::is_always_lock_free && std::atomic<std::ui
 inline void WriteRecord(ControlBlock& control, std::uint64_t index, const RecordedOperation& operation) {
   auto& record = control.records[index % kRecords];
   // A sequence lock. Each field is released and acquired, so that a reader that sees one of the new fields finds the
-  // old index gone when it looks at it again. (Fences would do the same, but ThreadSanitizer does not know them.)
+  // old index gone when it looks at it again. (Fences would do the same, but ThreadSanitizer does not support them.)
   constexpr auto release = std::memory_order_release;
   record.index.store(0, std::memory_order_relaxed);
   record.sequence.store(operation.sequence, release);

@@ -14,7 +14,7 @@ constexpr std::size_t BytesOf(const SlotShape& shape) { return std::size_t{shape
 
 Layout::Layout(int nranks, int channels) : nranks_(nranks), channels_(channels) {
   const auto rings = static_cast<std::size_t>(channels) * (static_cast<std::size_t>(nranks) + 1);
-  // One extra line a slot, and an odd number of them, come off the even share.
+  // The even share, less one extra line per slot and one that makes their number odd.
   const std::size_t share = kBulkPoolBytes / rings / kBulkDepth;
   const std::size_t capacity = std::min(kMaxBulkCapacity, (share - 2 * kCacheLine) / kCacheLine * kCacheLine);
   bulk_ = BulkShape(static_cast<std::uint32_t>(capacity), kBulkDepth);
@@ -39,7 +39,7 @@ std::size_t Layout::RingBytes(Wire wire, int peer) const { return BytesOf(Shape(
 
 std::size_t Layout::RingOffset(int channel, Wire wire, int peer) const {
   const auto c = static_cast<std::size_t>(channel), p = static_cast<std::size_t>(peer);
-  // Inline rings: the pairs' first, the channel's post behind them, which is longer.
+  // Inline rings: the pairs' first, then the channel's post, which is longer.
   if (wire == Wire::inlined) return inlines_ + c * inline_bytes_ + p * BytesOf(kInlineShape);
   const auto ring = c * (static_cast<std::size_t>(nranks_) + 1) + p;
   return wire == Wire::line ? lines_ + ring * BytesOf(kLineShape) : bulks_ + ring * BytesOf(bulk_);

@@ -28,13 +28,13 @@ class FillEnd {
     known_head_ = SlowestHead();
     return FreeSlots(tail_, known_head_, shape_.depth) > 0;
   }
-  // Everything filled so far has been emptied by everyone.
+  // Every emptier has emptied everything filled so far.
   bool Drained() {
     if (known_head_ != tail_) known_head_ = SlowestHead();
     return known_head_ == tail_;
   }
 
-  // The emptier is a network engine, which learns by this bit that there is something to take.
+  // The emptier is a network engine, which this bit notifies of filled slots.
   void Notify(std::atomic<std::uint64_t>* pending, std::uint64_t bit) {
     pending_ = pending;
     bit_ = bit;
@@ -49,7 +49,7 @@ class FillEnd {
   void Publish(std::uint32_t tag) {
     Header().flag.store(SlotFlag(tail_ + 1, tag), std::memory_order_release);
     ++tail_;
-    // Release: whoever takes the bit sees the slot.
+    // Release: the thread that takes the bit sees the slot.
     if (pending_ != nullptr) pending_->fetch_or(bit_, std::memory_order_release);
     // The next slot's line was last read by the emptier: fetch it back for writing while the message is on its way.
     __builtin_prefetch(Slot(), 1);

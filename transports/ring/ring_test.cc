@@ -85,7 +85,7 @@ TEST_F(RingTest, ACountThatMakesNoSenseIsNoRoom) {
   }
 }
 
-// What a slot held a whole ring ago must never pass for the next message, whatever the tag.
+// A slot's content from the previous round must never pass for the next message, whatever the tag.
 TEST_F(RingTest, StaleSlotsAreNotReady) {
   auto fill = Filler(1);
   auto empty = Emptier(0);

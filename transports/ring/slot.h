@@ -6,7 +6,7 @@
 // (release), which lets the filler (acquire) use the slot again.
 //
 // The flag is unique to (slot number, operation): low half the slot number, high half a digest of the operation's
-// signature and those of all before it. An emptier knows both halves beforehand, so one comparison tells "arrived"; an
+// signature and those of all before it. An emptier knows both halves beforehand, so one comparison detects arrival; an
 // equal low half with another high half means that the two ranks are in different operations, or were before. A stale
 // flag differs in the low half, because a slot only ever holds numbers that differ by multiples of depth.
 #pragma once
@@ -25,7 +25,7 @@ inline constexpr std::size_t kCacheLine = 64;
 
 // How bytes sit in a slot.
 enum class Wire : std::uint8_t {
-  line,     // flag and data in one cache line: one line's trip is the whole cost
+  line,     // flag and data in one cache line, so that the slot costs one line's trip
   inlined,  // flag in the first line, data right behind it
   bulk,     // flag and description in a line of their own, data aligned behind it
 };
@@ -60,8 +60,8 @@ struct SlotHeader {
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "flags are shared between processes");
 
-// A slot's description of itself, read once. The header lies in memory that another process may be writing to at this
-// moment, so code that has checked a word must go on to use the very copy that it checked.
+// A slot's description of itself, read once. Another process may be writing to the header's memory at this moment, so
+// code that has checked a word must use the very copy that it checked.
 struct SlotContent {
   std::uint32_t bytes;
   SlotKind kind;  // any number at all
@@ -89,7 +89,7 @@ static_assert(std::size_t{kLineShape.stride} * kLineShape.depth +
                   std::size_t{kInlineShape.stride} * kInlineShape.depth <=
               16 * 1024);
 
-// There is one post ring a rank and channel, not one a pair, so it can afford the depth of the line ring.
+// There is one post ring per rank and channel, not one per pair, so it can afford the depth of the line ring.
 inline constexpr SlotShape kInlinePostShape{kInlineShape.stride, 64, kInlineShape.data_offset, kInlineShape.capacity};
 
 // Bulk slots of `capacity` data bytes (a multiple of 64); an odd number of lines apart, as above.

@@ -10,8 +10,8 @@ namespace tutti {
 constexpr std::uint64_t SlotFlag(std::uint32_t number, std::uint32_t tag) { return std::uint64_t{tag} << 32 | number; }
 constexpr std::uint32_t FlagNumber(std::uint64_t flag) { return static_cast<std::uint32_t>(flag); }
 
-// How many slots the filler may still fill when it has filled `tail` and the slowest emptier has emptied `head`. None
-// if no emptier can have come to `head`, which lies in memory that another process writes.
+// How many slots the filler may still fill when it has filled `tail` and the slowest emptier has emptied `head`. 0 if
+// no emptier can have reached `head`, which lies in memory that another process writes.
 constexpr std::uint32_t FreeSlots(std::uint32_t tail, std::uint32_t head, std::uint32_t depth) {
   const std::uint32_t lag = tail - head;
   return lag < depth ? depth - lag : 0;
@@ -35,13 +35,13 @@ constexpr std::uint32_t OperationTag(std::uint64_t digest) { return static_cast<
 // Slot number c lies at index c modulo depth, a power of two, so that the numbers' wrap at 2^32 is seamless.
 constexpr std::uint32_t SlotIndex(std::uint32_t number, std::uint32_t depth) { return number & (depth - 1); }
 
-// Chunks of a block of `bytes`: how often its steps are done.
+// Chunks of a block of `bytes`: how often its steps run.
 constexpr std::uint32_t ChunkCount(std::size_t bytes, std::size_t chunk_bytes) {
   return static_cast<std::uint32_t>((bytes + chunk_bytes - 1) / chunk_bytes);
 }
 // Bytes of the block before chunk `chunk`.
 constexpr std::size_t ChunkBegin(std::uint32_t chunk, std::size_t chunk_bytes) { return chunk * chunk_bytes; }
-// Bytes of chunk `chunk` of a block of `bytes`. The one chunk of an empty block that is done all the same is empty.
+// Bytes of chunk `chunk` of a block of `bytes`. An empty block that runs nevertheless has one empty chunk.
 constexpr std::size_t ChunkLength(std::size_t bytes, std::uint32_t chunk, std::size_t chunk_bytes) {
   const std::size_t left = bytes - ChunkBegin(chunk, chunk_bytes);
   return left < chunk_bytes ? left : chunk_bytes;

@@ -24,7 +24,7 @@ TEST(SlotArithmetic, ChunksCoverABlockOnce) {
   EXPECT_EQ(ChunkLength(0, 0, 64), 0u) << "the chunk of an empty block that is done all the same";
 }
 
-// Counts wrap, and nothing notices.
+// A wrap of the counts has no effect.
 TEST(SlotArithmetic, CountsWrap) {
   constexpr std::uint32_t kDepth = 8, kLast = ~std::uint32_t{0};
   EXPECT_EQ(SlotIndex(kLast, kDepth) + 1, kDepth);

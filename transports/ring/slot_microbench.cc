@@ -2,8 +2,8 @@
 //
 //   slot/<wire>/bytes:<of the message>
 //
-// There and back is one iteration; trip is half of it. The threads run where the system puts them: pin the process
-// to two cores to compare runs (taskset -c 0,1).
+// One iteration is there and back; trip is half of it. The threads run where the system puts them: pin the process to
+// two cores to compare runs (taskset -c 0,1).
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 

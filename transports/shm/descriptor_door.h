@@ -1,11 +1,11 @@
 // How the ranks of one host meet at one of them: an abstract Unix socket with a random name, nothing in the file
 // system. The lowest rank holds the door; the others knock.
 //
-// A thread accepts those that knock, so that strangers cannot fill the queue in front of the door. The kernel's word on
-// their user comes first: another user's process is dropped before anything from it is read, and descriptors that it
-// sends are never received. A member proves itself with a random token that came over the control plane.
+// A thread accepts callers, so that strangers cannot fill the queue in front of the door. It checks the caller's user
+// first, as the kernel reports it: another user's process is dropped before anything from it is read, and descriptors
+// that it sends are never received. A member proves itself with a random token that came over the control plane.
 //
-// Thread-safety: one thread at a time; the door's own thread is inside.
+// Thread-safety: one thread at a time; the door's own thread is internal.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct Invitation {
 
 class DescriptorDoor {
  public:
-  // The door is open for these ranks. Throws tuttiSystemError.
+  // Opens the door for these ranks. Throws tuttiSystemError.
   explicit DescriptorDoor(std::vector<int> expected);
   ~DescriptorDoor();
   DescriptorDoor(const DescriptorDoor&) = delete;

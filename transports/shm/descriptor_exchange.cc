@@ -20,7 +20,7 @@ namespace tutti {
 namespace {
 
 constexpr std::size_t kMaxPerRank = 4;
-// How many members are served at one time: enough that some work while others are served.
+// How many members are served at one time: enough that some prepare while others are served.
 constexpr std::size_t kUnderWay = 3;
 
 enum class Word : std::uint32_t { give, given, take, taken, done };
@@ -92,7 +92,7 @@ class Exchange {
   Exchange(const Locality& locality, std::span<const int> mine, Deadline deadline, const TakeDescriptors& take)
       : locality_(locality), local_(locality.Local()), mine_(mine), deadline_(deadline), take_(take) {}
 
-  // Skips a member that has died meanwhile: the ranks' next exchange names it.
+  // Skips a member that has died: the ranks' next exchange names it.
   void Lead(std::map<int, FileDescriptor> members) {
     std::map<int, Line> lines;
     for (auto& [rank, socket] : members) lines.emplace(rank, Line(rank, std::move(socket), deadline_));
@@ -224,7 +224,7 @@ void ExchangeDescriptors(const Locality& locality, std::span<const int> mine, co
     to_leader = Knock(invitations[static_cast<std::size_t>(local.front())], locality.rank, local.front(), deadline);
   }
   // No rank waits at the door for a rank that may have died. When the control plane has heard from all ranks, every
-  // rank that was admitted is there. If the leader has gone, the control plane knows why.
+  // admitted rank is connected. If the leader has gone, the control plane knows why.
   all_gather({});
   Exchange exchange(locality, mine, deadline, take);
   if (several && leads) exchange.Lead(door->Close());

@@ -4,7 +4,7 @@
 // The kernel limits the descriptors of a user that are in flight (RLIMIT_NOFILE), and those that a process holds. So
 // the lowest rank of a host asks a few members at a time for theirs, passes them on to a few at a time, waits until
 // they have arrived, and closes them before it asks for more. Both numbers stay bounded, however many ranks there are.
-// Ranks of one process need none of each other's: they find things in the process's register.
+// Ranks of one process exchange no descriptors: they find each other's objects in the process's register.
 #pragma once
 
 #include <functional>

@@ -63,7 +63,7 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
   own.segment = Segment::Create("tutti", layout_.bytes());
   new (own.segment.data()) ControlBlock{};
   control(rank).state.store(RankState::starting, std::memory_order_release);
-  // Where there is a network to listen to, a sleeping rank waits for descriptors, and is woken by one.
+  // With a network to watch, a sleeping rank waits for descriptors, and one of them wakes it.
   const bool networked = this->hosts().count() > 1;
   if (networked) {
     own.bell = std::make_shared<const FileDescriptor>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -118,7 +118,7 @@ void Fabric::FindThisProcess(const std::vector<Introduction>& all, const AllGath
     if (r == rank_ || !same_process(r)) continue;
     const auto lent = FindOffer<Lent>(all[static_cast<std::size_t>(r)].lent, r);
     if (lent == nullptr || lent->memory->bytes() != layout_.bytes()) {
-      all_gather({});  // the control plane knows which rank left first
+      all_gather({});  // the control plane names the rank that left first
       Throw(tuttiRemoteError, "rank {} of this process left while the ranks shared memory", r);
     }
     if (!is_local(r)) continue;
@@ -144,7 +144,7 @@ bool Fabric::TakePeer(int rank, const Introduction& theirs, std::vector<FileDesc
 }
 
 bool Fabric::ReadMemory(int rank, std::uint64_t address, void* destination, std::size_t bytes) const {
-  // A process keeps its number until it has ended: if it lives after the copy, the copy was of its memory. One look
+  // A process keeps its number until it has ended: if it is alive after the copy, the copy was of its memory. The check
   // costs some hundred nanoseconds, a copy many microseconds.
   return ReadProcess(pid(rank), address, destination, bytes) && !HasEnded(pidfd(rank));
 }

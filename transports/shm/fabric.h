@@ -1,11 +1,11 @@
 // The connections of a rank as rings of slots in memory, wherever the peer is.
 //
-// On one host every rank's segment is mapped by every other, and both sides look at the same rings. A rank of another
-// host is stood for by a *mirror*: private memory laid out like that rank's segment, which a network engine (network.h)
-// keeps up to date: it takes what this rank fills for the peer, and fills what the peer has filled for this rank. So
-// whoever uses a ring does not know where its peer is.
+// On one host every rank's segment is mapped by every other, and both sides look at the same rings. A *mirror* stands
+// for a rank of another host: private memory laid out like that rank's segment. A network engine (network.h) keeps it
+// up to date: it takes what this rank fills for the peer, and fills in what the peer has filled for this rank. So the
+// user of a ring need not know where its peer is.
 //
-// Thread-safety: getters may be called from any thread; each ring end belongs to whoever drives its channel.
+// Thread-safety: getters may be called from any thread; each ring end belongs to the thread that drives its channel.
 #pragma once
 
 #include <memory>
@@ -45,7 +45,7 @@ class Fabric {
   // A rank's segment, or its mirror.
   std::byte* segment(int rank) const { return peers_[static_cast<std::size_t>(rank)].segment.data(); }
   ControlBlock& control(int rank) const { return *reinterpret_cast<ControlBlock*>(segment(rank)); }
-  // How many ranks of the host are asleep, or about to be; in one place so that whoever publishes looks at one line.
+  // How many ranks of the host sleep, or are about to; in one place, so that a publisher reads a single line.
   std::atomic<std::uint32_t>& sleepers() const { return control(local_.front()).sleepers; }
 
   pid_t pid(int rank) const { return peers_[static_cast<std::size_t>(rank)].pid; }
@@ -68,10 +68,10 @@ class Fabric {
   // Every rank may read every other local rank's memory with process_vm_readv.
   bool cma() const { return cma_; }
   // Copies from the memory of a local rank in another process. False if the kernel refuses or the process is gone, even
-  // if another process got its number meanwhile and was copied from.
+  // if another process has since got its number and was copied from.
   bool ReadMemory(int rank, std::uint64_t address, void* destination, std::size_t bytes) const;
 
-  // Null while there is none: all ranks are local, or it is yet to come.
+  // Null if all ranks are local, or before it is made.
   NetworkEngine* network() const { return network_; }
   // `engine` moves the slots of all other hosts' ranks from now on. REQUIRES: it outlives every use of the rings.
   void UseNetwork(NetworkEngine* engine) { network_ = engine; }

@@ -36,7 +36,7 @@ TEST(Fabric, RanksOfOneProcessSeeOneMapping) {
   for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], seen[i % kRanks]) << i;
 }
 
-// The other ranks have heard from a rank, and then it is gone, with its memory.
+// A rank takes part in an exchange, then vanishes with its memory.
 TEST(Fabric, ARankOfThisProcessThatFailsInInitTakesNobodyAlong) {
   constexpr int kRanks = 4, kFails = 2, kTrials = 20;
   for (int trial = 0; trial < kTrials; ++trial) {
@@ -62,8 +62,8 @@ TEST(Fabric, ARankOfThisProcessThatFailsInInitTakesNobodyAlong) {
   }
 }
 
-// A peer's claim is not believed: a rank of another process that claims to be of this one is looked for in this
-// process's register, and not found there.
+// A rank of another process that claims to be of this one is not believed: it is looked for in this process's register,
+// and not found there.
 TEST(Fabric, ThePeersWordDoesNotMakeItARankOfThisProcess) {
   EXPECT_EQ(FindOffer<Mapping>(RegisterKey{}, 0), nullptr);
   const auto segment = Segment::Create("tutti-test", 4096);

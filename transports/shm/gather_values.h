@@ -1,4 +1,4 @@
-// One plain value of each rank.
+// Gathers one plain value from each rank.
 //
 // Thread-safety: a collective function without state.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace tutti {
 
-// Collective. By rank. Throws tuttiInternalError if a rank's has another size, and what all_gather throws.
+// Collective. Values by rank. Throws tuttiInternalError if a rank's has another size, and what all_gather throws.
 template <typename T>
 std::vector<T> GatherValues(const AllGather& all_gather, const T& mine) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -28,8 +28,8 @@ struct Hosts {
   }
 };
 
-// Collective. `virtual_hosts` > 1: each host's ranks are taken for those of so many, runs of consecutive ranks of the
-// whole communicator.
+// Collective. `virtual_hosts` > 1: treats each host's ranks as those of that many hosts, by runs of consecutive ranks
+// of the whole communicator.
 Hosts FindHosts(const AllGather& all_gather, int virtual_hosts);
 
 }  // namespace tutti

@@ -43,8 +43,8 @@ struct Register {
   std::map<int, std::weak_ptr<const FileDescriptor>> processes;  // by number
 };
 
-// Never destroyed: threads may still fail in init while the process exits. A forked child begins a register of its own,
-// because its parent's mutex may be locked for ever.
+// Never destroyed: threads may still fail in init while the process exits. A forked child begins its own register,
+// because its parent's mutex may be locked forever.
 Register& ThisProcess() {
   static std::atomic<Register*> current{nullptr};
   // acquire and release: a thread that finds the pointer finds the object behind it.

@@ -1,8 +1,8 @@
 // Whole objects that the ranks of one process lend each other, found by a key.
 //
-// A rank tells its peers a random key, never an address. A peer looks the key up in the register of its own process, so
-// a word that came over a wire is compared, and never followed. Ownership is shared: an object lives on when the rank
-// that offered it fails.
+// A rank sends its peers a random key, never an address. A peer looks the key up in the register of its own process, so
+// a word from the wire is compared and never dereferenced. Ownership is shared: an object lives on when the rank that
+// offered it fails.
 //
 // Thread-safety: all functions may be called from any thread. The register is process-wide, because ranks of one
 // process share nothing else.
@@ -45,7 +45,7 @@ class Offer {
 std::shared_ptr<void> FindOffer(const RegisterKey& key, int rank, std::type_index type);
 
 // The object that `rank` of this process offers under `key` at this moment. Null if there is no such offer of a T: the
-// rank has failed meanwhile, or it belongs to another process.
+// rank has failed, or it belongs to another process.
 template <typename T>
 std::shared_ptr<T> FindOffer(const RegisterKey& key, int rank) {
   return std::static_pointer_cast<T>(FindOffer(key, rank, typeid(T)));

@@ -34,7 +34,7 @@ std::vector<Segment> ShareSegments(const Fabric& shm, const FileDescriptor& fd, 
     const auto& theirs = all[static_cast<std::size_t>(r)];
     auto found = FindOffer<Mapping>(theirs.key, r);
     if (found == nullptr || found->bytes() != theirs.bytes) {
-      all_gather({});  // the control plane knows which rank left first
+      all_gather({});  // the control plane names the rank that left first
       Throw(tuttiRemoteError, "rank {} of this process left while memory was shared", r);
     }
     segments[static_cast<std::size_t>(r)] = Segment(std::move(found));
@@ -45,7 +45,7 @@ std::vector<Segment> ShareSegments(const Fabric& shm, const FileDescriptor& fd, 
                         const auto at = static_cast<std::size_t>(r);
                         segments[at] = Segment::Map(fds.at(0), all[at].bytes);
                       });
-  all_gather({});  // nobody's goes before everybody has it
+  all_gather({});  // no rank's memory goes before every rank has it
   return segments;
 }
 

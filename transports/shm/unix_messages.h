@@ -12,7 +12,7 @@
 
 namespace tutti {
 
-// The kernel takes 253 a message (SCM_MAX_FD).
+// The kernel takes 253 per message (SCM_MAX_FD).
 inline constexpr std::size_t kMaxDescriptorsPerMessage = 96;
 
 // Returns 0, or the error. While the user has more descriptors in flight than a process may hold (ETOOMANYREFS), from

@@ -10,13 +10,13 @@
 
 namespace tutti {
 
-// Those that the settings choose, with one address each where there are several: the families of one interface lead to
-// the same wire. Throws as ChooseInterfaces.
+// The interfaces that the settings choose; if there are several, with one address each, because the families of one
+// interface lead to the same wire. Throws as ChooseInterfaces.
 std::vector<InterfaceAddress> InterfacesOf(const Settings& settings);
 
-// They together.
+// Their combined properties.
 struct TcpInterfaces {
-  // GB/s, together, each way: TUTTI_SOCKET_SPEED, or what the system says, or 10 Gbit/s each where nobody says.
+  // GB/s, together, each way: TUTTI_SOCKET_SPEED, or the system's figure, or 10 Gbit/s each where there is neither.
   double bandwidth = 0;
   // Some have no device behind them, so that the sender's processor carries what it sends to the receiver.
   bool by_processor = false;

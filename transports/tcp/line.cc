@@ -9,7 +9,7 @@ std::size_t TurnOf(const Socket& socket, const std::vector<SocketAddress>& own, 
   const auto here = LocalAddress(socket);
   const auto same = [&](const SocketAddress& address) { return address.v6 == here.v6 && address.ip == here.ip; };
   const auto place = static_cast<std::size_t>(std::ranges::find_if(own, same) - own.begin());
-  if (place == own.size()) return place;  // an interface that nobody is told of
+  if (place == own.size()) return place;  // an interface that peers do not know
   return (place + own.size() - static_cast<std::size_t>(rank) % own.size()) % own.size();
 }
 

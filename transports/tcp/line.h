@@ -16,7 +16,7 @@ namespace tutti {
 struct TcpLine {
   TcpStream stream;
   std::size_t turn = 0;    // see TurnOf
-  bool wants_out = false;  // epoll was told
+  bool wants_out = false;  // epoll watches for output
   SilenceWatch silence = {};
 };
 
@@ -24,9 +24,9 @@ struct TcpLine {
 // choice: ranks of a host begin on different ones, so that rail j of a two-level algorithm is on interface j.
 std::size_t TurnOf(const Socket& socket, const std::vector<SocketAddress>& own, int rank);
 
-// The one on which least waits; of equals the one whose turn is first. Null if there is none. Systems take much more
-// than they can send at once, so that nothing waits here though one interface is busy and another is not: `by_way`
-// counts what the systems have, too, which costs a call for each connection.
+// The line with the least data waiting; among equals the one whose turn is first. Null if there is none. Systems accept
+// much more than they can send at once, so nothing waits here even if one interface is busy and another is not:
+// `by_way` also counts what the systems hold, which costs a call for each connection.
 TcpLine* Shortest(const std::vector<std::unique_ptr<TcpLine>>& lines, bool by_way);
 
 }  // namespace tutti

@@ -45,7 +45,7 @@ TEST(TcpLine, WhatWaitsCountsAndThenTheTurn) {
   lines[1]->stream.QueueControl(std::as_bytes(std::span("waits")));
   EXPECT_EQ(Shortest(lines, false), lines[2].get());
 
-  // More than the systems have room for while nobody reads it: from some time on not all is acknowledged.
+  // More than the systems have room for while no thread reads it: from some point on not all is acknowledged.
   const std::vector<std::byte> data(64 << 20);
   HeardEvents events;
   lines[2]->stream.QueueSlot({.connection = 1, .number = 1, .tag = 1, .bytes = static_cast<std::uint32_t>(data.size())},

@@ -1,4 +1,4 @@
-// Where ranks can be called.
+// The addresses at which ranks can be called.
 //
 // Thread-safety: a collective function without state.
 #pragma once

@@ -10,11 +10,12 @@ namespace {
 // NIST SP 800-38D's recommended length, and OpenSSL's default.
 constexpr std::size_t kNonceBytes = 12;
 
-// In a context that is never freed: threads may be sending while the process exits. Null: libcrypto has no such mode.
+// Belongs to a context that is never freed: threads may be sending while the process exits. Null: libcrypto has no such
+// mode.
 //
-// Made while the library is loaded, for OpenSSL prepares itself under locks that a child which is forked meanwhile
-// would find taken. OpenSSL's clean-up at exit() is left out unless the program has asked for it before: it would free
-// what such threads use.
+// Made while the library is loaded, because OpenSSL prepares itself under locks that a child forked in between would
+// find taken. OpenSSL's clean-up at exit() is omitted unless the program has asked for it before: it would free what
+// such threads use.
 const EVP_CIPHER* const kCipher = [] {
   OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
   OSSL_LIB_CTX* const context = OSSL_LIB_CTX_new();

@@ -1,13 +1,13 @@
-// How data on its way between hosts is protected: one direction of one proven connection, item by item (stream.h).
+// Protects data on its way between hosts: one direction of one proven connection, item by item (stream.h).
 //
 // AES-256 in Galois/counter mode (NIST SP 800-38D) proves items, and hides their bodies if asked. Items are counted,
-// and no nonce is used twice: it is the item's count, and which part of the item it is, for a long body's proof follows
-// the body. So nothing can be injected, changed, repeated, dropped or moved to another place. Hiding costs a copy
-// besides: a sender's memory is not its own to change.
+// and no nonce is used twice: it is the item's count and the part of the item, because a long body's proof follows the
+// body. So nothing can be injected, changed, repeated, dropped or moved to another place. Hiding also costs a copy,
+// because a sender must not change the user's memory.
 //
-// By OpenSSL's libcrypto, which has this mode in the processor's own instructions on x86 and ARM: its proofs take a
-// quarter of the time of libsodium's (docs/performance.md). It is used in a context of its own, which no configuration
-// file changes, and which is there until the process is gone, whatever else in the process uses or cleans up OpenSSL.
+// Uses OpenSSL's libcrypto, which runs this mode by the processor's own instructions on x86 and ARM: its proofs take a
+// quarter of the time of libsodium's (docs/performance.md). No configuration file changes the separate context in which
+// it is used, and the context exists until the process is gone, whatever other code uses or cleans up OpenSSL.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -33,7 +33,7 @@ class TcpSeal {
  public:
   static constexpr std::size_t kTagBytes = 16;
   using Tag = std::array<std::byte, kTagBytes>;
-  // What is proven at once: a header, with its body if that is short; or a long body.
+  // A unit of proof: a header, with its body if that is short; or a long body.
   enum class Part : unsigned char { ahead, behind };
 
   TcpSeal() = default;  // protects nothing
@@ -44,11 +44,11 @@ class TcpSeal {
 
   // Goes to the next item. REQUIRES: proves(); before all that follows.
   void Next() { ++count_; }
-  // The proof of a part. If this hides, `hidden` (of body.size() bytes, which may be the body's own) gets what is sent
-  // in place of the body; else it is not used. Should libcrypto fail, that is zeros and a proof that proves nothing.
+  // Returns the proof of a part. If this hides, `hidden` (of body.size() bytes, which may be the body's own) gets the
+  // bytes to send instead of the body; else it is unused. If libcrypto fails, those are zeros and the proof is void.
   Tag Close(Part part, std::span<const std::byte> header, std::span<const std::byte> body, std::byte* hidden);
-  // Whether a part that came is what was sent. If this hides, the body is turned into what was hidden, where it is: it
-  // may be used only if this returns true.
+  // Whether a part that arrived is what was sent. If this hides, decrypts the body in place: it may be used only if
+  // this returns true.
   bool Open(Part part, std::span<const std::byte> header, std::span<std::byte> body,
             std::span<const std::byte, kTagBytes> tag);
 

@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-// Few bytes are sent here, and they decide what is done with many: they are always authenticated.
+// The few bytes sent here decide what is done with many others, so they are always authenticated.
 Settings OneConnection(Settings settings) {
   settings.sockets = 1;
   if (settings.data_protection == "none") settings.data_protection = "authenticate";
@@ -53,7 +53,7 @@ bool SideChannel::Advance() {
   in_tcp_ = true;
   const bool moved = tcp_.AdvanceAll();
   in_tcp_ = false;
-  // Flushing may break a connection, which is no news that would be said over it.
+  // A flush may break a connection; that news is never sent over the same connection.
   for (const int peer : std::exchange(to_flush_, {})) tcp_.Flush(peer);
   return moved;
 }

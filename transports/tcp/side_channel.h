@@ -1,10 +1,10 @@
-// One TCP connection to each peer beside a carrier that moves slots by other means:
+// One TCP connection to each peer, for a carrier that moves slots by other means:
 // - it proves that the peer holds the job's secret, before anything of it is believed,
 // - it carries what both sides must know to reach each other by the other means,
-// - it tells when the peer's process or its system is gone, which the other means tell late or not at all.
+// - it reports that the peer's process or system is gone, which the other means report late or not at all.
 //
-// What is said while the TCP carrier is at work further up the stack is flushed when it has returned, so `events` may
-// call Say().
+// `events` may call Say(): messages queued while the TCP carrier is at work further up the stack are flushed when it
+// has returned.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -23,7 +23,7 @@
 
 namespace tutti {
 
-// What a side channel tells: it carries no slots.
+// Events of a side channel, which carries no slots.
 class SideEvents : public CarrierEvents {
   std::byte* Landing(int /*peer*/, const SlotMessage& /*message*/) final { return nullptr; }
   void Landed(int /*peer*/, const SlotMessage& /*message*/) final {}
@@ -37,9 +37,9 @@ class SideChannel {
               const AllGather& all_gather, SideEvents& events);
 
   void Connect(int peer);
-  // Longer ones than a short message may be are lost: of those that we send only a text could be so long.
+  // Messages longer than a short message may be are lost: of ours, only one with a text could be so long.
   void Say(int peer, std::span<const std::byte> bytes);
-  // Deals with all that has happened. True: something had.
+  // Handles all that has happened. True: something had.
   bool Advance();
   void LookForSilence() { tcp_.LookForSilence(); }
   void Close() { tcp_.Close(); }
@@ -63,12 +63,12 @@ class SideChannel {
 class LastArrivals {
  public:
   bool empty() const { return ends_.empty(); }
-  // `why` it ended, for a person. The first one counts.
+  // `why` it ended, for a person. The first reason counts.
   void Await(int peer, std::string why, Deadline::Milliseconds longest);
-  // Null: nothing is known of an end.
+  // Null: no end is known.
   const std::string* Why(int peer) const;
   void Forget(int peer);
-  // Those that have had their time, or of which `all_here(peer)` is true.
+  // Peers whose time is over, or for which `all_here(peer)` is true.
   template <typename AllHere>
   std::vector<int> Over(AllHere&& all_here) const {
     std::vector<int> peers;

@@ -1,5 +1,5 @@
-// What carriers say to each other over their side channels whatever else they use, as bytes and back: each has its own
-// messages besides, and tells them apart by a first byte that is written before these.
+// Messages that all carriers exchange over their side channels, as bytes and back. Each carrier also has its own
+// messages; a first byte, written before these, distinguishes them.
 //
 // Thread-safety: pure functions and value types.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace tutti {
 
-// The sender cannot reach the receiver, or not any more.
+// The sender cannot reach the receiver, or no longer can.
 struct GaveUp {
   static constexpr std::size_t kLongestWhy = 512;
 
@@ -24,7 +24,7 @@ struct GaveUp {
   friend bool operator==(const GaveUp&, const GaveUp&) = default;
 };
 
-// An engine's last message to a peer that it never reached but over the side channel.
+// An engine's last message to a peer that it has reached only over the side channel.
 struct Forwarded {
   std::vector<std::byte> message;
 

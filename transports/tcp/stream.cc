@@ -14,17 +14,17 @@
 namespace tutti {
 namespace {
 
-// As many pieces as one system call is given: up to four an item.
+// The most pieces in one system call: up to four per item.
 constexpr std::size_t kPieces = 32;
-// Pieces that are so short together cost less copied into one than told one by one.
+// Pieces this short in total are cheaper to copy into one than to pass separately.
 constexpr std::size_t kShortWrite = 1024;
-// A peer that sends without end shall not keep this rank from its other work: so many calls in a row.
+// The most receive calls in a row, so that a peer that sends endlessly does not keep this rank from its other work.
 constexpr int kReceivesInARow = 8;
-// Behind a long slot's data only the next header is read ahead: what is read ahead is copied once more.
+// After a long slot's data, only the next header is read ahead, because data read ahead is copied once more.
 constexpr std::size_t kReadAhead = 64;
 constexpr std::size_t kLongBody = 16 * 1024;
 
-// As send() and recv() return: a call for one piece is cheaper than one for many.
+// Returns as send() and recv() do. A call for one piece is cheaper than one for many.
 ssize_t Send(const Socket& socket, std::span<iovec> pieces, std::size_t bytes, bool more) {
   const int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0);
   if (bytes <= kShortWrite) {
@@ -84,7 +84,7 @@ void TcpStream::QueueControl(std::span<const std::byte> message) {
   Seal(item);
 }
 
-// Items are sealed as they are queued, for they go in that order.
+// Items are sealed when they are queued, because they are sent in that order.
 void TcpStream::Seal(Item& item) {
   bytes_queued_ += SizeOf(item);
   auto& seal = seals_.sending;
@@ -113,7 +113,7 @@ bool TcpStream::Fail(std::string why) {
   return false;
 }
 
-// One call for as much as one call is given.
+// Sends as much as one call takes.
 ssize_t TcpStream::SendSome() {
   const auto& front = At(0);
   const std::size_t ahead = BytesAhead(seals_.sending);
@@ -201,7 +201,7 @@ bool TcpStream::ReceiveMore(CarrierEvents& events, bool& moved) {
   return true;
 }
 
-// Takes whole headers, and of bodies what there is, from the staging area.
+// Takes whole headers, and the available parts of bodies, from the staging area.
 bool TcpStream::Parse(CarrierEvents& events) {
   std::size_t used = 0;
   const std::span<std::byte> all(staging_.data(), staged_);
@@ -231,7 +231,7 @@ bool TcpStream::Parse(CarrierEvents& events) {
   return true;
 }
 
-// Takes a header, and `used` up to its end, if there is all that it takes to believe it. False: the connection is over.
+// Takes a header, and moves `used` past it, once all that proves it is there. False: the connection is over.
 bool TcpStream::Begin(CarrierEvents& events, std::span<std::byte> staged, std::size_t& used) {
   auto& seal = seals_.receiving;
   const std::size_t ahead = BytesAhead(seal);

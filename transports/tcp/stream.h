@@ -4,12 +4,12 @@
 //     header | tag | bytes           protected (seal.h), up to kTogether bytes: the tag proves header and bytes
 //     header | tag | bytes | tag     protected, longer: the first proves the header, the second the bytes
 //
-// Nothing of a protected item is believed before it is proven. A long slot's bytes land in its place meanwhile, but a
-// place is where nobody looks until the slot is said to have landed, and which place that is was proven before.
+// Nothing of a protected item is used before it is proven. A long slot's bytes land in its place before that, but no
+// reader looks there until the slot has landed, and the choice of that place is already proven.
 //
-// A slot's bytes go from the sender's memory to the system - the long ones stay in it (zero_copy.h) - and from there
-// into the receiver's slot, without a stop between. Both ends have proven themselves before (net/auth/handshake.h), and
-// have the same byte order.
+// A slot's bytes go from the sender's memory to the system - long ones are read in place (zero_copy.h) - and from there
+// directly into the receiver's slot. Both ends have proven themselves before (net/auth/handshake.h), and have the same
+// byte order.
 //
 // Thread-safety: one thread at a time. Nothing here blocks.
 #pragma once
@@ -29,13 +29,13 @@ namespace tutti {
 
 class TcpStream {
  public:
-  // Slots that wait for the system at the most.
+  // The most slots that wait for the system.
   static constexpr std::size_t kMaxSlots = 16;
 
   // Longer bodies are proven by themselves.
   static constexpr std::size_t kTogether = 4096;
 
-  // What is sent and what is received.
+  // One for each direction.
   struct Seals {
     TcpSeal sending;
     TcpSeal receiving;
@@ -48,16 +48,16 @@ class TcpStream {
   std::size_t slots_queued() const { return slots_queued_; }
   // Bytes that wait for the system.
   std::size_t bytes_queued() const { return bytes_queued_; }
-  // Those, and what the system has and the peer's has not acknowledged. Takes a system call.
+  // Those, plus bytes that the system has and the peer's has not acknowledged. Takes a system call.
   std::size_t bytes_on_the_way() const;
 
   void QueueSlot(const SlotMessage& message, const std::byte* data);
   void QueueControl(std::span<const std::byte> message);
   // Sends what the system takes. False: the connection is broken.
   bool Flush(CarrierEvents& events);
-  // Hears what the system says of slots that it reads where they lie. True: there was news.
+  // Collects the system's notices about slots that it reads in place. True: there were some.
   bool Reap(CarrierEvents& events) { return zero_copy_.Reap(socket_, peer_, events); }
-  // Receives what there is, up to some limit. False: the connection is over, for good. `moved`: anything came.
+  // Receives what there is, up to some limit. False: the connection is over, for good. `moved`: something arrived.
   bool Receive(CarrierEvents& events, bool& moved) {
     over_ = over_ || !ReceiveMore(events, moved);
     return !over_;
@@ -79,13 +79,13 @@ class TcpStream {
     Header header;
     TcpSeal::Tag ahead;
     TcpSeal::Tag behind;
-    const std::byte* data = nullptr;  // of slots that are sent from where they lie
-    std::vector<std::byte> own;       // what else is sent; its memory is used again
+    const std::byte* data = nullptr;  // of slots that are sent in place
+    std::vector<std::byte> own;       // other bytes to send; its memory is reused
     const std::byte* body() const { return data != nullptr ? data : own.data(); }
   };
 
   bool StaysInPlace(const Item& item) const { return item.data != nullptr && zero_copy_.IsWorth(item.header.bytes); }
-  // Of the wire's bytes before and behind a body of so many.
+  // Bytes on the wire before and after a body.
   static std::size_t BytesAhead(const TcpSeal& seal) {
     return sizeof(Header) + (seal.proves() ? TcpSeal::kTagBytes : 0);
   }
@@ -116,11 +116,11 @@ class TcpStream {
   // Items that wait, in a ring that grows when it must.
   std::vector<Item> queue_;
   std::size_t first_ = 0, queued_ = 0;
-  std::size_t first_sent_ = 0;  // bytes of the first one that are with the system
+  std::size_t first_sent_ = 0;  // bytes of the first one that the system has taken
   std::size_t slots_queued_ = 0, bytes_queued_ = 0;
 
-  bool over_ = false;  // nothing that comes is believed any more
-  // What has been read beyond what is understood.
+  bool over_ = false;  // nothing that arrives is accepted any more
+  // Bytes that are read but not parsed yet.
   static constexpr std::size_t kStaging = 8192;
   std::array<std::byte, kStaging> staging_;
   std::size_t staged_ = 0;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr DataProtection kProtections[] = {DataProtection::none, DataProtection::authenticate, DataProtection::encrypt};
 
-// What the two ends of a connection that is protected so use, as it begins.
+// The seals of both ends of a new connection with this protection.
 struct Ends {
   explicit Ends(DataProtection how) : protection(how) {}
   TcpStream::Seals a() const { return {TcpSeal(protection, there), TcpSeal(protection, back)}; }
@@ -41,7 +41,7 @@ class Pair {
     a = std::make_unique<TcpStream>(Socket(fds[0]), 1, ends.a());
     b = std::make_unique<TcpStream>(Socket(fds[1]), 0, ends.b());
   }
-  // Until nothing moves.
+  // Runs until nothing moves.
   void Run() {
     for (bool moved = true; moved;) {
       moved = false;
@@ -106,7 +106,7 @@ std::array<Socket, 2> Connected() {
 
 TEST(TcpStream, LongSlotsStayInPlaceUntilTheSystemHasDoneWithThem) {
   using Mode = ZeroCopySends::Mode;
-  // The system locks what it sends from where it lies, and an ordinary user may have little to lock.
+  // The system locks memory that it sends in place, and an ordinary user may lock little.
   rlimit locked{};
   constexpr rlim_t kEnough = 16 << 20;
   if (geteuid() != 0 && getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur < kEnough) {
@@ -125,7 +125,7 @@ TEST(TcpStream, LongSlotsStayInPlaceUntilTheSystemHasDoneWithThem) {
                   reinterpret_cast<const std::byte*>(data[i].data()));
       if (i % 4 == 0) a.QueueControl(Bytes("message"));
     }
-    // Nothing is heard of them before it is asked for.
+    // No notice about them arrives before it is asked for.
     bool moved = false;
     const auto give_up = Deadline::After(std::chrono::seconds(20));
     while (at_b.order.size() < data.size() && !give_up.Passed()) {
@@ -143,7 +143,7 @@ TEST(TcpStream, LongSlotsStayInPlaceUntilTheSystemHasDoneWithThem) {
       EXPECT_EQ(at_b.TextOf(i + 1), data[i]) << i;
       EXPECT_EQ(std::count(at_a.sent.begin(), at_a.sent.end(), i + 1), 1) << i;
     }
-    // Over loopback the system copies, and says so: then it is no use.
+    // Over loopback the system copies and reports that, so sending in place stops unless it is forced.
     at_a.sent.clear();
     a.QueueSlot({7, 13, 99, 300'000}, reinterpret_cast<const std::byte*>(data[1].data()));
     while (at_b.order.size() <= data.size() && !give_up.Passed()) {
@@ -154,7 +154,7 @@ TEST(TcpStream, LongSlotsStayInPlaceUntilTheSystemHasDoneWithThem) {
   }
 }
 
-// What crosses the wire for some items: a slot that is proven with its header, one that is not, and a message.
+// The bytes on the wire for some items: a slot that is proven with its header, one that is not, and a message.
 struct Wire {
   std::string bytes;
   std::vector<std::size_t> ends;  // of the items
@@ -186,7 +186,7 @@ Wire Record(TcpStream::Seals seals) {
   return wire;
 }
 
-// What a receiver makes of it: what it heard, and whether the connection was still good at the end.
+// Feeds `bytes` to a receiver: records its events, and returns whether the connection was still good at the end.
 bool Receive(TcpStream::Seals seals, const std::string& bytes, HeardEvents& events, std::string& why) {
   int fds[2];
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
@@ -213,7 +213,7 @@ TEST(TcpStream, NoChangedByteIsBelieved) {
     for (std::size_t at = 0; at < wire.bytes.size(); at += at % 64 == 40 && at > 200 && at < 5000 ? 97 : 1) {
       auto changed = wire.bytes;
       changed[at] = static_cast<char>(changed[at] ^ 1 << at % 8);
-      // A length that grew may leave it waiting for bytes that make the item whole, and prove it wrong.
+      // A length that grew may leave the receiver waiting for bytes that complete the item and prove it wrong.
       changed += std::string(2 * TcpStream::kTogether, '\0');
       HeardEvents heard;
       EXPECT_FALSE(Receive(ends.b(), changed, heard, why)) << at;
@@ -252,7 +252,7 @@ TEST(TcpStream, NothingIsInjectedRepeatedDroppedOrSwapped) {
     EXPECT_EQ(heard.order.size(), one.believed);
     EXPECT_TRUE(heard.texts.empty());
   }
-  // Nor in the other direction.
+  // The other direction's seals reject them, too.
   HeardEvents heard;
   std::string why;
   EXPECT_FALSE(Receive(ends.a(), wire.bytes, heard, why));

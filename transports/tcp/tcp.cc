@@ -16,26 +16,26 @@
 namespace tutti {
 namespace {
 
-// An address that has not answered by then makes way for the next; earlier where silence would end it all before each
-// has had its turn.
+// An address that has not answered by then makes way for the next; earlier if the silence limit would end the dial
+// before each address has had its turn.
 constexpr Deadline::Milliseconds kAttemptTime{3'000};
 // Between rounds over all addresses.
 constexpr Deadline::Milliseconds kRetryPause{50};
-// Of the higher rank, for the lower one's call.
+// How long the higher rank waits for the lower one's call.
 constexpr Deadline::Milliseconds kCallPatience{1'000};
-// While this rank dials, sleep is light: those descriptors are not watched.
+// While this rank dials, its sleeps are short, because those descriptors are not watched.
 constexpr Deadline::Milliseconds kLightSleep{2};
 constexpr Deadline::Milliseconds kDeepSleep{1'000};
 constexpr Deadline::Milliseconds kSilenceLook{500};
 // While a silent peer is being called.
 constexpr Deadline::Milliseconds kCallLook{20};
-// After the end of a peer's first connection: so long may others that are being made take on a busy machine.
+// After the end of a peer's first connection: how long others still being made may take on a busy machine.
 constexpr Deadline::Milliseconds kLastConnections{50};
 constexpr int kEvents = 64;
-// A slot that is so long takes longer than to ask the system about a connection.
+// Sending a slot this long takes longer than asking the system about a connection.
 constexpr std::uint32_t kWorthALook = 8192;
 
-// What epoll gives back: a peer's rank and which of its connections; or this.
+// epoll's data: a peer's rank and the index of its connection; or this.
 constexpr std::uint64_t kNewcomer = ~std::uint64_t{0};
 constexpr std::uint64_t WhoIs(int rank, std::size_t line) {
   return std::uint64_t{line} << 32 | static_cast<std::uint32_t>(rank);
@@ -123,14 +123,14 @@ void TcpCarrier::BeginAttempt(int rank, Dialling& dial) {
   dial.attempt.emplace(Attempt{std::move(result.socket), std::nullopt, index, deadline});
 }
 
-// `alive`: it may work another time. Otherwise nobody listens there any more.
+// `alive`: a later attempt may succeed. Otherwise no process listens there any more.
 void TcpCarrier::Missed(Peer& peer, Dialling& dial, bool alive, const std::string& reason) {
   peer.reason = reason;
   dial.alive = dial.alive || alive;
   dial.attempt.reset();
   if (++dial.tried % peer.addresses.size() == 0) {
     dial.retry = Deadline::After(kRetryPause);
-    // Its port has been open since before this rank knew of it.
+    // The port was open before this rank learned of it, so it is closed for good.
     if (!dial.alive) {
       peer.nobody = true;
       peer.give_up = Deadline::After({});
@@ -160,7 +160,7 @@ bool TcpCarrier::AdvanceDial(int rank, Dialling& dial) {
       }
       KeepAlive(attempt.socket, silence_);
       attempt.handshake.emplace(std::move(attempt.socket), Errand{Purpose::data, rank_, rank, nranks_});
-      peer.give_up = Deadline::After(silence_);  // its system is there
+      peer.give_up = Deadline::After(silence_);  // its system answers
     } else if (attempt.deadline.Passed()) {
       Missed(peer, dial, true, address + " does not answer");
       return true;
@@ -169,14 +169,14 @@ bool TcpCarrier::AdvanceDial(int rank, Dialling& dial) {
     }
   }
   switch (attempt.handshake->Advance(key_)) {
-    // No deadline: a peer that does not look at its port may be busy. It is dead when its system is.
+    // No deadline: a peer that does not look at its port may be busy. It is dead only if its system is.
     case ClientHandshake::State::waiting: return false;
     case ClientHandshake::State::proven:
       Add(rank, attempt.handshake->TakeSocket(), attempt.handshake->keys().client_to_server,
           attempt.handshake->keys().server_to_client);
       dial.attempt.reset();
       break;
-    // Perhaps only to make room for others.
+    // The peer may have closed it only to make room for others.
     case ClientHandshake::State::dropped: Missed(peer, dial, true, address + " closed the connection"); break;
     case ClientHandshake::State::foreign: Missed(peer, dial, false, address + " is no port of Tutti's"); break;
     case ClientHandshake::State::stranger: Missed(peer, dial, false, address + " answers with another secret"); break;
@@ -214,7 +214,7 @@ bool TcpCarrier::AdvanceDials(int rank) {
     }
     moved = true;
   }
-  // Only here: the one that has just been advanced may be the cause.
+  // Cleared only here, because the dial that was just advanced may be the cause.
   if (peer.broken) peer.dials.clear();
   return moved;
 }
@@ -296,7 +296,7 @@ void TcpCarrier::FlushLine(int rank, TcpLine& line) {
 void TcpCarrier::Flush(int rank) {
   auto& peer = At(rank);
   for (std::size_t i = 0; i < peer.lines.size() && !peer.broken; ++i) {
-    // Where the system has not taken all, epoll says when it takes more.
+    // Where the system has not taken everything, epoll reports when it takes more.
     if (!peer.lines[i]->wants_out) FlushLine(rank, *peer.lines[i]);
   }
 }
@@ -321,9 +321,9 @@ bool TcpCarrier::AdvanceLine(std::uint64_t who, std::uint32_t events) {
   return moved || received;
 }
 
-// The peer's other connections may still carry what it sent before it left. Some may not even be proven here yet,
-// although the peer has sent on them: both ranks dial, and each end of a connection is proven by itself. So the peer's
-// end is believed only when these were looked at (EndPeers).
+// The peer's other connections may still carry data that it sent before it left. Some may not even be proven here yet,
+// although the peer has sent on them: both ranks dial, and each end proves a connection by itself. So the peer's end is
+// accepted only after these were checked (EndPeers).
 void TcpCarrier::NoteEnd(int rank, std::string why) {
   auto& peer = At(rank);
   if (peer.broken || peer.ending) return;
@@ -337,12 +337,12 @@ bool TcpCarrier::ConnectionsAreMade(const Peer& peer) const {
   return (keeper_ && keeper_->proving()) || std::ranges::any_of(peer.dials, calls);
 }
 
-// Breaks with peers that have ended. What has come still counts, and so does what the system says of slots that it
-// took: a peer that left in order may not take what this rank sends, and have sent its part. REQUIRES: the dials were
-// advanced since the last look.
+// Breaks with peers that have ended. Data that has arrived still counts, and so do the system's notices about slots: a
+// peer that left in order may have sent its part without taking what this rank sends. REQUIRES: the dials were advanced
+// since the last look.
 bool TcpCarrier::EndPeers() {
   bool ended = false;
-  for (std::size_t e = 0; e < ending_.size(); ++e) {  // more may be added meanwhile
+  for (std::size_t e = 0; e < ending_.size(); ++e) {  // the loop may add more
     const int rank = ending_[e];
     auto& peer = At(rank);
     if (peer.broken || (ConnectionsAreMade(peer) && !peer.ending->until.Passed())) continue;
@@ -371,10 +371,10 @@ void TcpCarrier::Break(int rank, std::string why) {
   for (const auto& line : peer.lines) {
     const auto& socket = line->stream.socket();
     Watched(socket.fd(), 0, EPOLL_CTL_DEL, 0);
-    // Whatever keeps the peer from this rank may be over in a moment: it, too, is to know that this is the end.
+    // The cause may be over in a moment, so the peer, too, must learn that this is the end.
     socket.Shutdown();
   }
-  // The lines themselves may be in use further up the stack; they end with this.
+  // The lines themselves may be in use further up the stack; they are destroyed with this.
   events_.Broken(rank, why);
 }
 

@@ -1,7 +1,6 @@
-// The TCP carrier: some connections to each peer that is needed, made when they are, over the interfaces that the
-// settings choose. The lower rank dials; the higher one does so, too, if it waits long, for a peer that is not there
-// any more answers nobody but who asks. Every connection proves that it holds the job's secret before a byte of it is
-// believed (net/auth/handshake.h).
+// The TCP carrier: some connections to each peer that is needed, made on demand, over the interfaces that the settings
+// choose. The lower rank dials; the higher one also dials if it waits long, because only a call reveals that a peer is
+// gone. Every connection proves that it holds the job's secret before a byte of it is accepted (net/auth/handshake.h).
 //
 // A peer is silent when its *system* is: a program that stops in a debugger still has a system that acknowledges.
 //
@@ -40,7 +39,7 @@ class TcpCarrier final : public Carrier {
   void Send(int peer, const SlotMessage& message, const std::byte* data) override;
   void SendControl(int peer, std::span<const std::byte> message) override;
   void Flush(int peer) override;
-  // Looks at the likely next connection only, most of the time; at all of them for who asks seldom.
+  // Advance() mostly looks at the likely next connection only, AdvanceAll() at all, for callers that ask rarely.
   bool Advance() override;
   bool AdvanceAll();
   void LookForSilence() override;
@@ -64,7 +63,7 @@ class TcpCarrier final : public Carrier {
     std::size_t tried = 0;
     std::optional<Attempt> attempt;
     Deadline retry;      // without an attempt
-    bool alive = false;  // in this round somebody might have been there
+    bool alive = false;  // in this round a process might have been there
   };
   // A connection to the peer has ended.
   struct Ending {
@@ -115,7 +114,7 @@ class TcpCarrier final : public Carrier {
   std::vector<SocketAddress> own_;  // where this rank listens
   std::map<int, Peer> peers_;
   WarmLines warm_;
-  std::vector<int> dialling_;  // peers with dials, or with patience
+  std::vector<int> dialling_;  // peers with dials, or with dial_at
   std::vector<int> ending_;    // peers to which a connection has ended
   Deadline next_look_;         // for silence
 };

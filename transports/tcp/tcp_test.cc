@@ -46,7 +46,7 @@ class CarriersApart {
     for (auto& thread : threads) thread.join();
   }
 
-  // All, or who is left of them.
+  // Drives all carriers, or those that are left.
   bool Until(const std::function<bool()>& done) {
     const auto give_up = Deadline::After(kAmple);
     while (!done() && !give_up.Passed()) {
@@ -79,8 +79,8 @@ class CarriersOf : public CarriersApart<kRanks> {
   }
 };
 
-// The system says of a slot that it reads where it lies when it has done with it. That counts also if the next thing
-// that happens is that the peer, which has it all, leaves.
+// The system reports when it no longer needs a slot that it reads in place. That report counts even if the peer, which
+// has all of the slot, leaves right after it.
 TEST(TcpCarrier, WhoseSlotArrivedBeforeThePeerLeftHearsOfIt) {
   CarriersOf<2> two;
   auto& [stays, leaves] = two.carriers;
@@ -132,7 +132,7 @@ TEST(TcpCarrier, WhatAPeerSentOnAConnectionInTheMakingArrives) {
   }
 }
 
-// Who asks seldom hears everybody, whoever spoke last.
+// A caller that asks rarely hears from all peers, whichever sent last.
 TEST(TcpCarrier, AllAreHeardThoughOneIsLikely) {
   CarriersOf<3> three;
   for (int i = 0; i < 8; ++i) {

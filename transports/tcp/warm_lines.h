@@ -1,6 +1,6 @@
-// Which connection to look at next without asking the system about all of them: asking is one more system call before
-// the one that receives, a tenth of what a small message takes (docs/performance.md). Who has sent something a moment
-// ago will send again, and whoever of those has been quiet longest is likely to be next.
+// Picks the connection to look at next without asking the system about all of them: asking is one more system call
+// before the one that receives, a tenth of a small message's time (docs/performance.md). A line that has just received
+// will receive again, and among those the one that has been quiet longest is likely to be next.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -15,13 +15,13 @@ namespace tutti {
 
 class WarmLines {
  public:
-  // Looks in a row that find nothing until a line counts as cold: as long as a wait is for something on its way.
+  // Looks in a row that find nothing until a line counts as cold: as long as a wait for data on its way.
   static constexpr int kPatience = 64;
-  // A line counts as cold, too, when so many messages have come on others since its last.
+  // A line also counts as cold when this many messages have arrived on others since its last.
   static constexpr std::uint64_t kMemory = 16;
-  // With more warm lines, one answer about all is worth its call.
+  // With more warm lines, one call that asks about all pays.
   static constexpr std::size_t kMost = 4;
-  // Of so many looks one is at all: others may have something, too.
+  // One in this many looks is at all lines, because others may have data, too.
   static constexpr int kRound = 4;
 
   // The line to look at now, by the number it was given; none: ask about all.
@@ -29,13 +29,13 @@ class WarmLines {
     if (lines_.empty() || lines_.size() > kMost || ++looks_ % kRound == 0) return std::nullopt;
     return lines_.front().number;
   }
-  // What Next() gave had nothing.
+  // The line from Next() had nothing.
   void Missed() {
     if (++misses_ < kPatience) return;
     misses_ = 0;
     lines_.erase(lines_.begin());
   }
-  // Something came on this line, which was looked at or told of.
+  // Something arrived on this line, which was looked at or reported by the system.
   void Received(std::uint64_t line) {
     misses_ = 0;
     ++received_;

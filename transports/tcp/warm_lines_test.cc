@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-// The next line that is to be looked at; none if all are asked about for longer than a round.
+// The next line to look at; none if all are asked about for longer than a round.
 std::optional<std::uint64_t> NextLine(WarmLines& lines) {
   for (int i = 0; i < WarmLines::kRound; ++i) {
     if (const auto line = lines.Next()) return line;

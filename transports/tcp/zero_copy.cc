@@ -27,7 +27,7 @@ bool ZeroCopySends::IsWorth(std::size_t bytes) const { return mode_ != Mode::off
 ssize_t ZeroCopySends::Send(const Socket& socket, const SlotMessage& slot, const std::byte* data, std::size_t bytes) {
   constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
   const auto sent = send(socket.fd(), data, bytes, kFlags | MSG_ZEROCOPY);
-  // Over the limit of locked memory or of news that wait; or memory of a device's driver that nobody else may lock.
+  // The limit of locked memory or pending notices is reached, or only a device's driver may lock this memory.
   if (sent < 0 && (errno == ENOBUFS || errno == EFAULT)) return send(socket.fd(), data, bytes, kFlags);
   if (sent <= 0) return sent;
   if (lent_.empty() || lent_.back().complete) lent_.push_back({slot.connection, slot.number, calls_});
@@ -47,7 +47,7 @@ bool ZeroCopySends::Lend() {
 void ZeroCopySends::Answered(std::uint32_t first, std::uint32_t last) {
   const std::uint32_t count = last - first + 1;
   for (auto& lent : lent_) {
-    // Those of [first, first + count) that are its own. Numbers wrap, so all is relative to its first.
+    // Counts those of [first, first + count) that are its own. Numbers wrap, so all is relative to its first.
     for (std::uint32_t i = 0; i < count; ++i) lent.answers += first + i - lent.first < lent.calls;
   }
 }

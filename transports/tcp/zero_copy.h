@@ -1,8 +1,8 @@
-// Sends that leave data where it lies (MSG_ZEROCOPY): the system reads it there until the peer has acknowledged it, and
-// says on the socket's error queue when it needs it no more. Linux, Documentation/networking/msg_zerocopy.rst.
+// Sends data in place (MSG_ZEROCOPY): the system reads it there until the peer has acknowledged it, and reports on the
+// socket's error queue when it no longer needs it. Linux, Documentation/networking/msg_zerocopy.rst.
 //
-// Between namespaces of one machine, and over loopback, the system copies all the same, and says that, too: such a
-// connection goes back to ordinary sends, which cost less than a copy that is announced.
+// Between namespaces of one machine, and over loopback, the system copies nevertheless and reports it: such a
+// connection returns to ordinary sends, which cost less than a copy with a report.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -26,15 +26,15 @@ class ZeroCopySends {
     always,  // for tests
   };
 
-  // Off, too, where the kernel does not have it (before 4.14, and sockets that are not TCP's).
+  // Also off where the kernel does not have it (before 4.14, and sockets that are not TCP's).
   ZeroCopySends(const Socket& socket, Mode mode);
 
   bool IsWorth(std::size_t bytes) const;
-  // As send(), of data of `slot`, from where it lies. What the system may not lock is copied after all.
+  // Like send(), for data of `slot`, in place. Memory that the system may not lock is copied after all.
   ssize_t Send(const Socket& socket, const SlotMessage& slot, const std::byte* data, std::size_t bytes);
-  // The slot that was sent last is with the system, all of it. True: which reads it yet, and Reap() will tell.
+  // The system has all of the slot that was sent last. True: it still reads it, and Reap() will report its end.
   bool Lend();
-  // Tells events.Sent() of slots of `peer` that the system has done with. True: there was news.
+  // Calls events.Sent() for slots of `peer` that the system no longer needs. True: there were reports.
   bool Reap(const Socket& socket, int peer, CarrierEvents& events);
 
  private:

@@ -1,6 +1,6 @@
-// What has arrived from one peer through UCX, in the order that a carrier owes: no slot, and no short message, is
-// handed on before every short message that was sent ahead of it. UCX promises no order between messages, though most
-// of its transports keep one, and some of ours take another way.
+// Arrivals from one peer through UCX, in the order that a carrier guarantees: no slot and no short message is handed on
+// before every short message that was sent ahead of it. UCX promises no order between messages, though most of its
+// transports keep one, and some of our messages take another way.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -18,15 +18,15 @@ class UcxArrivals {
  public:
   UcxArrivals(int peer, CarrierEvents& events) : peer_(peer), events_(events) {}
 
-  // A short message, ahead of which so many were sent. False: it makes no sense.
+  // A short message, ahead of which `before` short ones were sent. False: it is malformed.
   bool Message(std::uint32_t before, std::span<const std::byte> bytes);
-  // A slot, whose data is where it belongs.
+  // A slot whose data is in its place.
   void Slot(std::uint32_t before, const SlotMessage& slot);
   // Slots and short messages that have been handed on.
   std::uint64_t handed_on() const { return handed_on_; }
 
  private:
-  // More than could be overtaken on the way.
+  // More than could arrive early.
   static constexpr std::size_t kMostEarly = 4096;
 
   struct EarlyMessage {

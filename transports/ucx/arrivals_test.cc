@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kPeer = 3;
 
-// Writes down what it is told: m and a message's byte, s and a slot's number.
+// Records events: m and a message's byte, s and a slot's number.
 class Listener final : public CarrierEvents {
  public:
   void Connected(int /*peer*/) override {}

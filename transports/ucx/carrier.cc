@@ -13,18 +13,18 @@
 namespace tutti {
 namespace {
 
-// While all is well, the side channel has nothing to tell: a system call in so many polls is enough. But who has not
-// polled for long looks there first, for a peer that has left in the meantime is sent nothing any more.
+// While all is well, the side channel has no news: one system call in this many polls is enough. But a thread that has
+// not polled for long looks there first, because nothing is sent to a peer that has left.
 constexpr unsigned kPollsPerLook = 64;
 constexpr Deadline::Milliseconds kLook{1};
-// A peer that sends without end shall not keep this rank from its other work: so many rounds in a row.
+// The most rounds in a row, so that a peer that sends endlessly does not keep this rank from its other work.
 constexpr int kRoundsInARow = 8;
-// For what a peer sent before its process ended, and what one has sent that left in order and said how much that is.
+// How long to wait for what a peer sent before its process ended, and for what an orderly leaver says it has sent.
 constexpr Deadline::Milliseconds kLastArrivals{10};
 constexpr Deadline::Milliseconds kOrderlyArrivals{2'000};
-// How long a rank that leaves waits until the others know. Who is computing learns it before it sends anything.
+// How long a leaving rank waits until the others notice. A peer that is computing notices before it sends anything.
 constexpr Deadline::Milliseconds kPatience{50};
-// Until UCX has given up what was on its way.
+// The longest wait until UCX has given up what was on its way.
 constexpr Deadline::Milliseconds kLongestEnd{200};
 
 }  // namespace
@@ -76,7 +76,7 @@ void UcxCarrier::SendControl(int rank, std::span<const std::byte> message) {
   if (closed_) SayLeaving(rank);
 }
 
-// What was sent before arrives, whatever becomes of this side.
+// Everything that was sent before arrives, whatever becomes of this side.
 void UcxCarrier::SayLeaving(int rank) {
   auto& peer = At(rank);
   if (peer.broken || !peer.ucx.up()) return;
@@ -158,7 +158,7 @@ bool UcxCarrier::AdvanceSide() {
   return moved;
 }
 
-// Peers whose endpoints have failed. Where a process has ended, the side channel says it better.
+// Handles peers whose endpoints have failed. If a process has ended, the side channel has the better reason.
 bool UcxCarrier::AdvanceTroubles() {
   if (troubled_.empty()) return false;
   AdvanceSide();

@@ -1,7 +1,7 @@
-// The UCX carrier: slots and short messages are active messages of UCX, over whatever networks it finds between two
-// hosts. UCX proves nothing: whoever reaches a worker can send to it. So workers' addresses travel only over the side
-// channel, which has proven the job's secret, and with them a random token for each direction of each pair of ranks:
-// what comes without the sender's token is dropped, and no peer learns of it.
+// The UCX carrier: slots and short messages are active messages of UCX, over any networks that it finds between two
+// hosts. UCX proves nothing: any process that reaches a worker can send to it. So workers' addresses travel only over
+// the side channel, which has proven the job's secret, together with a random token for each direction of each pair of
+// ranks. A message without the sender's token is dropped, and no peer learns of it.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -26,7 +26,7 @@ class UcxCarrier final : public Carrier, private SideEvents {
              const AllGather& all_gather, CarrierEvents& events);
   ~UcxCarrier() override;
 
-  // How UCX reaches this rank: it is told to peers only.
+  // The address at which UCX reaches this rank; only peers get it.
   const std::vector<std::byte>& address() const { return worker_.address(); }
 
   void Connect(int peer) override;
@@ -50,7 +50,7 @@ class UcxCarrier final : public Carrier, private SideEvents {
     UcxPeer ucx;
     bool greeted = false;
     bool broken = false;
-    int unheard = 0;  // times that this rank has said that it leaves, and the peer has not taken notice
+    int unheard = 0;  // leave messages of this rank that the peer has not confirmed
   };
 
   // From the side channel.
@@ -58,7 +58,7 @@ class UcxCarrier final : public Carrier, private SideEvents {
   bool Control(int peer, std::span<const std::byte> message) override;
   void Broken(int peer, const std::string& why) override;
 
-  // Called by UCX, which knows no exceptions.
+  // Called by UCX, which does not support exceptions.
   static ucs_status_t Arrived(void* carrier, const void* header, std::size_t header_bytes, void* data,
                               std::size_t length, const ucp_am_recv_param_t* parameters) noexcept;
 
@@ -74,7 +74,7 @@ class UcxCarrier final : public Carrier, private SideEvents {
   CarrierEvents& events_;
   std::vector<int> troubled_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null for those that it was not made for
-  // Ends before what its operations use.
+  // Destroyed before the objects that its operations use.
   UcxWorker worker_;
   SideChannel side_;
   LastArrivals last_arrivals_;
@@ -83,7 +83,7 @@ class UcxCarrier final : public Carrier, private SideEvents {
   Deadline next_look_;  // at the side channel
   std::uint64_t strangers_ = 0;
   bool closed_ = false;
-  Deadline patience_ = Deadline::Never();  // with peers that take no notice of this rank's leaving
+  Deadline patience_ = Deadline::Never();  // with peers that do not confirm this rank's leave message
 };
 
 }  // namespace tutti

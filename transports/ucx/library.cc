@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kLibrary = "libucp.so.0";
 constexpr const char* kServices = "libucs.so.0";  // which kLibrary is built on
-// Whoever sets it wants to read what UCX prints.
+// A user who sets it wants to read what UCX prints.
 constexpr const char* kLogLevel = "UCX_LOG_LEVEL";
 
 struct Loaded {
@@ -21,7 +21,7 @@ struct Loaded {
   std::string why;
 
   Loaded() {
-    // A program that uses UCX itself has it as it wants it.
+    // A program that uses UCX itself has set it up already.
     const bool others = SharedLibrary::IsLoaded(kServices);
     SharedLibrary handle(kLibrary);
     if (!handle) {
@@ -37,7 +37,7 @@ struct Loaded {
     usable = true;
   }
 
-  // Loading has installed handlers of signals, and whatever goes wrong would be printed.
+  // Loading has installed signal handlers, and UCX would print every error.
   static void Quieten(SharedLibrary& handle) {
     void (*disable_signals)() = nullptr;
     ucs_status_t (*set_option)(const char* name, const char* value) = nullptr;

@@ -1,5 +1,5 @@
-// UCX, loaded when somebody needs it: the library links nothing of it and runs where there is none. Its headers are
-// used at build time only.
+// UCX, loaded on first use: the library links nothing of it and runs where there is none. Its headers are used at build
+// time only.
 //
 // Thread-safety: immutable once loaded; UCX says for each function what may be called from where.
 #pragma once
@@ -40,7 +40,7 @@ struct UcxLibrary {
 // Null where there is none, with why in *why (which may be null).
 const UcxLibrary* LoadedUcx(std::string* why = nullptr);
 
-// What the library makes, with an owner. REQUIRES of all of them: LoadedUcx() is not null.
+// Owners of the library's objects. REQUIRES of all of them: LoadedUcx() is not null.
 template <auto kRelease>
 struct UcxRelease {
   template <typename T>

@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-// Not 0, which is how an input that is empty reads.
+// Not 0, which an empty input reads as.
 enum class Kind : std::uint8_t { greeting = 1, leaving, heard, forwarded, gave_up };
 
 void Write(ByteWriter& writer, const UcxGreeting& greeting) {

@@ -1,6 +1,6 @@
-// What UCX carriers say to each other. Over the side channel, whose connections have proven the job's secret: how they
-// reach each other, and when they leave. Through UCX: slots and short messages, behind a header. A decoder gives
-// nullopt for what no encoder would have made; it never throws and never trusts a count.
+// Messages between UCX carriers. Over the side channel, whose connections have proven the job's secret: how they reach
+// each other, and when they leave. Through UCX: slots and short messages, after a header. A decoder gives nullopt for
+// what no encoder would have made; it never throws and never trusts a count.
 //
 // Thread-safety: pure functions and value types.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace tutti {
 
-// Ahead of everything that goes through UCX. Ranks have the same byte order.
+// Precedes everything that goes through UCX. Ranks have the same byte order.
 struct UcxHeader {
   static constexpr std::uint32_t kShortMessage = ~std::uint32_t{0};
 
@@ -33,7 +33,7 @@ struct UcxHeader {
 };
 static_assert(sizeof(UcxHeader) == 32);
 
-// A part of the address of the sender's worker, in order. What is sent there bears the token.
+// A part of the address of the sender's worker, in order. Messages sent there carry the token.
 struct UcxGreeting {
   static constexpr std::size_t kMostPart = kMaxControlBytes - 64;
   static constexpr std::uint32_t kMostAddress = 256 * 1024;
@@ -44,17 +44,17 @@ struct UcxGreeting {
 
   friend bool operator==(const UcxGreeting&, const UcxGreeting&) = default;
 };
-// The sender is about to end its worker. It has sent so many slots and short messages, and wants no more.
+// The sender is about to end its worker. It has sent `sent` slots and short messages, and accepts no more.
 struct UcxLeaving {
   std::uint64_t sent = 0;
 
   friend bool operator==(const UcxLeaving&, const UcxLeaving&) = default;
 };
-// The sender has taken notice of that.
+// The sender confirms a UcxLeaving.
 struct UcxHeard {
   friend bool operator==(const UcxHeard&, const UcxHeard&) = default;
 };
-// A short message that does not go through UCX, and how many the sender has sent before it.
+// A short message that does not go through UCX, and the number of short messages that the sender has sent before it.
 struct UcxForwarded {
   std::uint32_t before = 0;
   Forwarded forwarded;

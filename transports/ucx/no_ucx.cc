@@ -1,4 +1,4 @@
-// In place of ucx.cc, and of all of ucx_*.cc, where the build has no ucp/api/ucp.h.
+// Replaces ucx.cc, and all of ucx_*.cc, where the build has no ucp/api/ucp.h.
 #include "base/error.h"
 #include "transports/ucx/ucx.h"
 

@@ -17,7 +17,7 @@ std::uint64_t RandomToken() {
   return token;
 }
 
-// The next of those that are free, or a new one.
+// A free object, or a new one.
 template <typename T>
 T& OneOf(std::deque<T>& all, std::vector<T*>& free) {
   if (free.empty()) return all.emplace_back();
@@ -26,7 +26,7 @@ T& OneOf(std::deque<T>& all, std::vector<T*>& free) {
   return *one;
 }
 
-// What an operation began as: done at once, refused, or on its way with a call of its callback to come.
+// An operation's initial status: done at once, refused, or on its way with a call of its callback to come.
 ucs_status_t StatusOf(ucs_status_ptr_t operation) { return UCS_PTR_STATUS(operation); }
 
 ucp_request_param_t Parameters(void* user) {

@@ -1,7 +1,7 @@
-// One peer through UCX: the endpoint to it, what is on its way there, and what comes from there.
+// One peer through UCX: the endpoint to it, and the messages on their way to and from it.
 //
-// Everything is an active message: a header and behind it a slot's data or a short message. UCX decides whether the
-// data of a slot goes along, or is fetched by the receiver straight into the slot where it belongs.
+// Everything is an active message: a header, then a slot's data or a short message. UCX decides whether a slot's data
+// goes along, or the receiver fetches it straight into the slot where it belongs.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -23,60 +23,60 @@ namespace tutti {
 
 class UcxPeer {
  public:
-  // What all peers of a carrier share; outlives them.
+  // Shared by all peers of a carrier; outlives them.
   struct Shared {
     int rank;  // this one
     UcxWorker& worker;
     CarrierEvents& events;
-    std::vector<int>& troubled;  // peers that have failed since somebody looked
+    std::vector<int>& troubled;  // peers that have failed since the carrier last looked
   };
 
   UcxPeer(int rank, const Shared& shared);
   UcxPeer(const UcxPeer&) = delete;
   UcxPeer& operator=(const UcxPeer&) = delete;
 
-  // What the peer's messages must bear.
+  // The token that the peer's messages must carry.
   std::uint64_t token() const { return token_; }
-  // Its part of the meeting: there is a way to it when all parts have come.
+  // Takes a part of the peer's address: the endpoint is made when all parts have come.
   void Meet(const UcxGreeting& greeting);
   bool up() const { return static_cast<bool>(endpoint_); }
 
   int Room() const;
   void Send(const SlotMessage& message, const std::byte* data);
-  // Before up(), it waits.
+  // Before up(), the message waits.
   void SendShort(std::span<const std::byte> message);
-  // Those that wait, which will not go this way, or the one, numbered as if they had.
+  // The waiting messages, or this one, which will go another way, numbered as if they had gone this way.
   std::vector<UcxForwarded> TakeWaiting();
   UcxForwarded Forward(std::span<const std::byte> message);
-  // Sees to it that what has been sent arrives.
+  // Ensures that everything sent arrives.
   void Flush();
   // Nothing is on its way any more.
   bool settled() const { return in_flight_ == 0 && waiting_.empty(); }
   std::uint64_t sent() const { return sent_; }
 
-  // A message through UCX, whose header bears the token; `data` as UCX gives it.
+  // A message through UCX, whose header carries the token; `data` as UCX gives it.
   ucs_status_t Arrived(const UcxHeader& header, void* data, std::size_t length, bool to_be_fetched);
   void Arrived(const UcxForwarded& message);
   // The peer will end its worker: nothing is sent there any more.
   void HearLeaving(const UcxLeaving& leaving) { leaves_after_ = leaving.sent; }
   bool leaving() const { return leaves_after_.has_value(); }
-  // Whether everything has come that it sent before it left.
+  // Whether everything has arrived that the peer sent before it left.
   bool all_here() const { return leaving() && arrivals_.handed_on() >= *leaves_after_; }
 
-  // Nothing is sent or handed on any more; what is on its way is given up, which takes some progress of the worker's.
+  // Stops sending and handing on; gives up what is on its way, which takes some calls of the worker's Progress().
   void Stop();
   // Why it has failed, for a person; "" if it has not.
   const std::string& why() const { return why_; }
 
  private:
-  // In flight together at the most: enough to keep a network busy with the smallest of those that are worth fetching.
+  // The most slots in flight: enough to keep a network busy with the smallest ones that are worth fetching.
   static constexpr int kMostSlots = 32;
 
   // One message on its way; UCX reads header and `own` until it has gone.
   struct Outgoing {
     UcxPeer* peer = nullptr;
     UcxHeader header{};
-    std::vector<std::byte> own;  // a short message; its memory is used again
+    std::vector<std::byte> own;  // a short message; its memory is reused
   };
   // One slot that is being fetched.
   struct Incoming {
@@ -84,7 +84,7 @@ class UcxPeer {
     UcxHeader header{};
   };
 
-  // Called by UCX, which knows no exceptions.
+  // Called by UCX, which does not support exceptions.
   static void Failed(void* peer, ucp_ep_h endpoint, ucs_status_t status) noexcept;
   static void Gone(void* request, ucs_status_t status, void* outgoing) noexcept;
   static void Fetched(void* request, ucs_status_t status, std::size_t length, void* incoming) noexcept;
@@ -114,7 +114,7 @@ class UcxPeer {
   int slots_in_flight_ = 0;
   int in_flight_ = 0;  // operations
   std::vector<std::vector<std::byte>> waiting_;
-  // UCX knows those in use by their addresses, which a deque keeps.
+  // UCX refers to those in use by their addresses, which a deque keeps.
   std::deque<Outgoing> outgoing_;
   std::deque<Incoming> incoming_;
   std::vector<Outgoing*> free_outgoing_;

@@ -34,7 +34,7 @@ UcxWorker::UcxWorker(std::size_t peers) : library_(Library()) {
   ucp_config_t* configuration = nullptr;
   Check(library_->config_read(nullptr, nullptr, &configuration), "its settings are wrong");
   const UcxConfiguration owned(configuration);
-  // No shared memory unless somebody wants it: hosts share none, and files of it outlive a process that is killed.
+  // No shared memory unless the user asks for it: hosts share none, and its files outlive a killed process.
   if (std::getenv("UCX_TLS") == nullptr) library_->config_modify(configuration, "TLS", "^sm");
 
   ucp_params_t parameters{};

@@ -1,5 +1,5 @@
 // A rank's part of UCX: a worker, which receives from all peers and moves what is on its way, and the endpoints through
-// which it sends, one to each peer. UCX may run a thread of its own beside them, which takes no signals.
+// which it sends, one to each peer. UCX may also run its own thread, which takes no signals.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -19,10 +19,10 @@ class UcxWorker {
   // All messages have one handler, which has this number.
   static constexpr unsigned kMessage = 0;
 
-  // For so many peers. Throws tuttiInvalidUsage saying why it cannot be.
+  // For `peers` peers. Throws tuttiInvalidUsage saying why it cannot be.
   explicit UcxWorker(std::size_t peers);
 
-  // How others reach it.
+  // The address at which others reach it.
   const std::vector<std::byte>& address() const { return address_; }
   // Every message that arrives goes to `handler`, with `user`, from within Progress(). Throws tuttiInternalError.
   void Receive(ucp_am_recv_callback_t handler, void* user);
@@ -43,18 +43,18 @@ class UcxWorker {
   std::vector<std::byte> address_;
 };
 
-// What UCX tells of operations and endpoints, for a person.
+// The status of an operation or endpoint, in words for a person.
 std::string UcxPhrase(ucs_status_t status);
 
 class UcxEndpoint {
  public:
   UcxEndpoint() = default;
-  // To the worker with this address. When it fails, `failed` is called with `user`, from within the worker's Progress()
-  // or an operation on it. status(): whether there is one.
+  // To the worker with this address. When it fails, UCX calls `failed` with `user`, from within the worker's Progress()
+  // or an operation on it. status(): whether it was made.
   UcxEndpoint(UcxWorker& worker, std::span<const std::byte> address, ucp_err_handler_cb_t failed, void* user);
   UcxEndpoint(UcxEndpoint&& other) noexcept { *this = std::move(other); }
   UcxEndpoint& operator=(UcxEndpoint&& other) noexcept;
-  // What is on its way is given up: its callbacks come soon, from within the worker's Progress().
+  // Gives up what is on its way: its callbacks come soon, from within the worker's Progress().
   ~UcxEndpoint();
 
   explicit operator bool() const { return handle_ != nullptr; }

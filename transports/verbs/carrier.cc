@@ -13,13 +13,13 @@
 namespace tutti {
 namespace {
 
-// While all is well, TCP has nothing to tell: a system call in so many polls of the completion queues is enough.
+// While all is well, TCP has no news: one system call in this many polls of the completion queues is enough.
 constexpr unsigned kPollsPerLook = 64;
 constexpr std::size_t kBatch = 32;
-// A peer that sends without end shall not keep this rank from its other work: so many batches in a row.
+// The most batches in a row, so that a peer that sends endlessly does not keep this rank from its other work.
 constexpr int kBatchesInARow = 8;
-// Between the end of the TCP connection and the peer's: a device may have acknowledged what it has yet to put into
-// memory.
+// Time from the end of the TCP connection to that of the peer: a device may have acknowledged data before it puts it
+// into memory.
 constexpr Deadline::Milliseconds kLastArrivals{10};
 
 }  // namespace
@@ -137,7 +137,7 @@ void VerbsCarrier::Broken(int rank, const std::string& why) {
   last_arrivals_.Await(rank, why, kLastArrivals);
 }
 
-// After whatever may have failed.
+// Breaks with the peer if an operation has failed.
 void VerbsCarrier::Check(int rank, bool fine) {
   if (fine) return;
   Say(rank, GaveUp{At(rank).verbs.why()});
@@ -197,7 +197,7 @@ bool VerbsCarrier::PollRail(std::size_t index) {
   return moved;
 }
 
-// A peer's verbs have failed. Where its process has ended, that says it better; and a device may have told what it met.
+// A peer's verbs have failed. If its process has ended, that is the better reason; a device may also have reported one.
 void VerbsCarrier::Trouble(int rank) {
   auto& peer = At(rank);
   side_.Advance();
@@ -240,7 +240,7 @@ bool VerbsCarrier::Advance() {
 bool VerbsCarrier::PrepareToSleep() {
   bool moved = AdvanceSide();
   moved = LookAtEvents() || moved;
-  // Armed first, looked at then: what comes in between is seen, and what comes later wakes.
+  // Arms first and polls then: completions in between are seen, and later ones wake the thread.
   for (const auto& rail : rails_) rail->Arm();
   for (std::size_t rail = 0; rail < rails_.size(); ++rail) moved = PollRail(rail) || moved;
   return !moved;

@@ -1,7 +1,6 @@
 // The verbs carrier: slots and short messages go over reliable queue pairs, one to each peer on each of this rank's
-// RDMA ports. Beside them runs a side channel, by which the queue pairs are connected, and which knows when a peer's
-// process is gone. A device alone could not: it retries for seconds, only while something is being sent, and knows no
-// processes.
+// RDMA ports. A side channel connects the queue pairs and detects when a peer's process is gone. A device alone could
+// not: it retries for seconds, only while something is being sent, and is not aware of processes.
 //
 // Thread-safety: one thread at a time.
 #pragma once

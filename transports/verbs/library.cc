@@ -36,7 +36,7 @@ struct Loaded {
                         handle.missing());
       return;
     }
-    // Where the kernel does not keep a child's memory apart from what devices write to, the library sees to it.
+    // Where the kernel does not separate a child's memory from what devices write to, the library does.
     if (const int error = InitFork(); error != 0) {
       Log(Subject::transport, "verbs: a program that forks may lose data that arrives meanwhile (ibv_fork_init: {})",
           std::strerror(error));
@@ -44,7 +44,7 @@ struct Loaded {
     usable = true;
   }
 
-  // libibverbs takes it twice, but not from two threads at once, which may each be making one of these.
+  // libibverbs accepts a second call, but not from two threads at once, which may each be making one of these.
   int InitFork() const {
     static constinit MadeOnce<ForkSafeMutex> mutex;
     const std::lock_guard lock(mutex.Get());

@@ -1,6 +1,6 @@
-// libibverbs, loaded when somebody needs it: the library links nothing of RDMA and runs where there is none. Its header
-// is used at build time only. Functions that go through a device's own table (posting, polling) are inline in that
-// header and need no name from the library.
+// libibverbs, loaded on first use: the library links nothing of RDMA and runs where there is none. Its header is used
+// at build time only. Functions that go through a device's own table (posting, polling) are inline in that header and
+// need no name from the library.
 //
 // Thread-safety: immutable once loaded; the library's own functions may be called from any thread.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace tutti {
 
-// Members have the functions' names without "ibv_", which the header defines some macros of.
+// Members have the functions' names without "ibv_", because the header defines macros for some of those.
 struct VerbsLibrary {
   ibv_device** (*get_device_list)(int* count);
   void (*free_device_list)(ibv_device** list);
@@ -44,14 +44,14 @@ struct VerbsLibrary {
   const char* (*wc_status_str)(ibv_wc_status status);
   const char* (*event_type_str)(ibv_event_type type);
 
-  // What the header's ibv_query_port does, which would link the library.
+  // Does what the header's ibv_query_port does, which would have to link the library.
   int QueryPort(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) const;
 };
 
 // Null where there is none, with why in *why (which may be null).
 const VerbsLibrary* LoadedVerbs(std::string* why = nullptr);
 
-// What the library makes, with an owner. REQUIRES of all of them: LoadedVerbs() is not null.
+// Owners of the library's objects. REQUIRES of all of them: LoadedVerbs() is not null.
 template <auto kRelease>
 struct VerbsRelease {
   template <typename T>

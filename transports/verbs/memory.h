@@ -1,10 +1,9 @@
-// Memory of the user's that devices may read while it is registered: slots that refer to it are sent from where it
-// lies.
+// User memory that devices may read while it is registered: slots that refer to it are sent in place.
 //
-// Only what is registered explicitly is kept. A cache of what slots happened to refer to would have to learn when the
-// program unmaps those pages: a device goes on reading the old ones, whoever has them by then, while the same addresses
-// mean new ones. Whatever hooks munmap to that end breaks with the next allocator. Data elsewhere is copied once
-// instead.
+// Only explicit registrations are kept. A cache of the memory that slots happened to refer to would have to learn when
+// the program unmaps those pages: a device goes on reading the old ones, whatever uses them by then, while the same
+// addresses mean new ones. A hook of munmap for that purpose breaks with the next allocator. Data elsewhere is copied
+// once instead.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -37,7 +36,7 @@ class RailRegions {
   std::vector<MemoryRegion> regions_;
 };
 
-// Ranges that may overlap or be the same, each counted. T: what is kept of a range.
+// Ranges that may overlap or be the same, each counted. T: the value of a range.
 template <typename T>
 class RangeMap {
  public:
@@ -52,16 +51,16 @@ class RangeMap {
     ranges_.emplace(Range{begin, bytes}, Entry{std::move(value), 1});
     if (bytes > longest_) longest_ = bytes;
   }
-  // One user less; the last one takes the range along. Unknown ranges are nobody's.
+  // Removes one user; the last one removes the range. Ignores unknown ranges.
   void Remove(const std::byte* begin, std::size_t bytes) {
     const auto found = ranges_.find({begin, bytes});
     if (found != ranges_.end() && --found->second.users == 0) ranges_.erase(found);
     if (ranges_.empty()) longest_ = 0;
   }
-  // Of a range that holds all of these bytes; null if there is none.
+  // The value of a range that holds all of these bytes; null if there is none.
   const T* Holding(const std::byte* begin, std::size_t bytes) const {
     if (ranges_.empty()) return nullptr;
-    // Those that begin in front of it, nearest first, as far back as any range is long.
+    // Ranges that begin before it, nearest first, as far back as the longest range reaches.
     for (auto at = ranges_.upper_bound({begin, ~std::size_t{0}}); at != ranges_.begin();) {
       --at;
       const auto before = static_cast<std::size_t>(begin - at->first.first);

@@ -26,10 +26,10 @@ TEST(VerbsMemory, TheRangeThatHoldsAllBytes) {
   EXPECT_EQ(held_by(10, 50), 1);
   EXPECT_EQ(held_by(9, 1), 0);
   EXPECT_EQ(held_by(20, 5), 2);
-  EXPECT_EQ(held_by(20, 6), 1);  // the short one in front of it is no hindrance
+  EXPECT_EQ(held_by(20, 6), 1);  // the short one before it does not hide the long one
   EXPECT_EQ(held_by(59, 1), 1);
   EXPECT_EQ(held_by(59, 2), 0);
-  EXPECT_EQ(held_by(55, 20), 0);  // two ranges that meet are not one
+  EXPECT_EQ(held_by(55, 20), 0);  // adjacent ranges are not one
   EXPECT_EQ(held_by(79, 1), 3);
   EXPECT_EQ(held_by(80, 1), 0);
 }
@@ -49,7 +49,7 @@ TEST(VerbsMemory, RangesAreCounted) {
   map.Remove(memory.data(), 10);
 }
 
-// Against looking at every range.
+// Compares with a search of every range.
 TEST(VerbsMemory, AnyRanges) {
   std::array<std::byte, 200> memory;
   std::mt19937 random(9);
@@ -67,7 +67,7 @@ TEST(VerbsMemory, AnyRanges) {
         return range.first <= from && from + bytes <= range.first + range.second;
       };
       const auto* const found = map.Holding(memory.data() + from, bytes);
-      // No bytes at all lie anywhere.
+      // An empty range lies anywhere.
       ASSERT_TRUE(bytes == 0 || (found != nullptr) == std::ranges::any_of(ranges, holds)) << from << " " << bytes;
       ASSERT_TRUE(found == nullptr || holds(*found));
     }

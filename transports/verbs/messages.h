@@ -1,6 +1,6 @@
-// The messages between verbs carriers about themselves, as bytes and back. Those about the way to a peer travel over
-// TCP, whose connections have proven the job's secret; those about rings over the queue pair. A decoder gives nullopt
-// for what no encoder would have made; it never throws and never trusts a count.
+// Messages of the verbs carriers' own, as bytes and back. Those about the way to a peer travel over TCP, whose
+// connections have proven the job's secret; those about rings over the queue pair. A decoder gives nullopt for what no
+// encoder would have made; it never throws and never trusts a count.
 //
 // Thread-safety: pure functions and value types.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace tutti {
 
-// Ports that a rank uses side by side, at the most.
+// The most ports that a rank uses side by side.
 inline constexpr std::size_t kMostRails = 4;
 
 using Gid = std::array<std::byte, 16>;
@@ -45,13 +45,13 @@ struct VerbsGreeting {
 struct VerbsReady {
   friend bool operator==(const VerbsReady&, const VerbsReady&) = default;
 };
-// The sender has slots for the receiver's ring of this connection, and does not know where that is.
+// The sender has slots for the receiver's ring of this connection, and needs the ring's place.
 struct RingWanted {
   std::uint32_t connection = 0;
 
   friend bool operator==(const RingWanted&, const RingWanted&) = default;
 };
-// There it is.
+// The answer to RingWanted: the ring's place.
 struct RingPlace {
   std::uint32_t connection = 0;
   std::uint64_t address = 0;

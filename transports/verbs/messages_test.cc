@@ -48,7 +48,7 @@ TEST(VerbsMessages, DamagedOnesAreRefusedOrOthers) {
     const auto whole = Encode(message);
     for (std::size_t size = 0; size < whole.size(); ++size) {
       const auto cut = DecodeVerbsMessage(std::span(whole).first(size));
-      // A forwarded message is whatever there is.
+      // A forwarded message may have any length.
       if (cut) {
         EXPECT_TRUE(std::holds_alternative<Forwarded>(*cut)) << size;
       }

@@ -1,4 +1,4 @@
-// In place of verbs.cc, and of all of verbs_*.cc, where the build has no infiniband/verbs.h.
+// Replaces verbs.cc, and all of verbs_*.cc, where the build has no infiniband/verbs.h.
 #include "base/error.h"
 #include "transports/verbs/verbs.h"
 

@@ -1,5 +1,5 @@
-// How slots are named on the verbs wire: 32 bits of immediate data are all that comes with a write's completion at the
-// receiver, and 64 bits of our own with its completion at the sender.
+// How the verbs wire identifies slots: a write's completion brings only 32 bits of immediate data at the receiver, and
+// only 64 bits of our own at the sender.
 //
 // Thread-safety: pure functions and value types.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-// The immediate of a slot: its connection, and the low bits of its number. Of a connection's slots no more than a
-// ring's depth are on the way, so the low bits are enough to know the whole number.
+// The immediate of a slot: its connection, and the low bits of its number. At most a ring's depth of a connection's
+// slots are on the way, so the low bits determine the whole number.
 inline constexpr int kImmediateNumberBits = 22;
 inline constexpr std::uint32_t kMostVerbsConnections = std::uint32_t{1} << (32 - kImmediateNumberBits);
 
@@ -35,12 +35,12 @@ struct PartImmediate {
   static constexpr PartImmediate From(std::uint32_t bits) { return {(bits & 1) != 0, (bits & 2) != 0}; }
 };
 
-// What a work request was.
+// Identifies a work request.
 struct WorkId {
   enum class Kind : std::uint8_t { receive, part, slot };
 
   Kind kind = Kind::receive;
-  bool told = false;             // slots: Sent() has been called, for the data went with the request
+  bool told = false;             // slots: Sent() has been called, because the data went with the request
   std::uint32_t rank = 0;        // of the peer, at most kMostRanks - 1
   std::uint32_t connection = 0;  // slots: below kMostVerbsConnections
   std::uint32_t number = 0;      // of the slot, or of the buffer
@@ -59,10 +59,10 @@ struct WorkId {
   friend constexpr bool operator==(const WorkId&, const WorkId&) = default;
 };
 
-// In front of a slot's data, in the slot's own memory: what the receiver has to know that is not in the immediate. It
-// takes the place of the last 8 bytes of the slot's header, which nobody reads while the slot travels. The flag is in
-// front of it, and never travels: the receiver sets it when the completion has come, for the bytes of one write may
-// become visible in any order.
+// Information for the receiver that is not in the immediate, in the slot's own memory before its data. It takes the
+// place of the last 8 bytes of the slot's header, which no thread reads while the slot travels. The flag precedes it
+// and never travels: the receiver sets it after the completion, because the bytes of one write may become visible in
+// any order.
 struct SlotPrefix {
   std::uint32_t tag;
   std::uint32_t bytes;

@@ -18,7 +18,7 @@ TEST(VerbsNumbers, AnImmediateNamesASlotNearTheNewest) {
     ASSERT_EQ(ImmediateConnection(immediate), connection);
     ASSERT_EQ(ImmediateNumber(immediate, newest), number) << newest;
   }
-  // Where numbers begin, and where they go around.
+  // Where numbers begin, and where they wrap.
   EXPECT_EQ(ImmediateNumber(SlotImmediate(0, 1), 0), 1U);
   EXPECT_EQ(ImmediateNumber(SlotImmediate(9, 3), 0xffffffff), 3U);
   EXPECT_EQ(ImmediateNumber(SlotImmediate(9, 0xffffffff), 3), 0xffffffffU);

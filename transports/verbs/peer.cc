@@ -12,10 +12,10 @@
 namespace tutti {
 namespace {
 
-// Requests that slots leave to short messages: a long one has eight parts.
+// Requests reserved for short messages: a long one has eight parts.
 constexpr std::size_t kForMessages = 16;
 
-// What a completion's status means here, for a person.
+// The meaning of a completion's status here, for a person.
 std::string_view Hint(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_RETRY_EXC_ERR: return " (the peer or the way to it is gone)";
@@ -117,7 +117,7 @@ bool VerbsPeer::Post(Connection& connection, const SlotMessage& message, const s
       return false;
     if (data != in_slot) {
       elsewhere = shared_.registered.Holding(data, message.bytes);
-      // The slot's own data has no other use then.
+      // The data area of the slot itself is unused then.
       if (elsewhere == nullptr) std::memcpy(in_slot, data, message.bytes);
     }
   }
@@ -144,7 +144,7 @@ bool VerbsPeer::SendMessage(std::span<const std::byte> message, bool own) {
   return true;
 }
 
-// As many as there is room for; `posted` bytes of the message are gone.
+// Posts as many as there is room for; `posted` bytes of the message are done.
 bool VerbsPeer::PostParts(std::span<const std::byte> message, bool own, std::size_t& posted) {
   auto& queue = *queues_.front();
   while (posted < message.size() && queue.room() > 0 && queue.CanPostPart()) {
@@ -156,7 +156,7 @@ bool VerbsPeer::PostParts(std::span<const std::byte> message, bool own, std::siz
   return true;
 }
 
-// Sends what waits and need not any more.
+// Sends what no longer has to wait.
 bool VerbsPeer::Pump() {
   if (!up()) return true;
   while (!waiting_.empty()) {
@@ -202,7 +202,7 @@ bool VerbsPeer::Complete(std::size_t rail, const ibv_wc& completion) {
     if (id.kind == WorkId::Kind::slot && !id.told) shared_.events.Sent(rank_, id.connection, id.number);
     return (waiting_.empty() && held_.empty()) || Pump();
   }
-  // Whoever sends is ready; its word for it may still be on its way.
+  // A peer that sends is ready; its message about that may still be on its way.
   if (!heard_ && !HearReady()) return false;
   const std::uint32_t immediate = ntohl(completion.imm_data);
   const bool fine = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM
@@ -216,7 +216,7 @@ bool VerbsPeer::Arrived(std::uint32_t immediate) {
   if (connection == nullptr || !connection->incoming) return Nonsense();
   const auto& [outgoing, incoming, shape] = connection->memory;
   const std::uint32_t number = ImmediateNumber(immediate, connection->newest);
-  // Numbers go around: the newer of two is the one a little ahead of the other.
+  // Numbers wrap: the newer of two is the one a little ahead of the other.
   if (static_cast<std::int32_t>(number - connection->newest) > 0) connection->newest = number;
   const std::byte* const data =
       incoming + std::size_t{SlotIndex(number - 1, shape.depth)} * shape.stride + shape.data_offset;

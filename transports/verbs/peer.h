@@ -1,8 +1,8 @@
-// One peer over verbs: its queue pairs, one on each rail, and what both sides know of each other's rings.
+// One peer over verbs: its queue pairs, one on each rail, and each side's knowledge of the other's rings.
 //
-// A slot is written by the device straight into the peer's ring, where its receiver looks for it: the last bytes of the
-// slot's header and the data behind them in one write, whose completion at the peer names the slot. The peer is asked
-// for the place of a ring when the first slot for it is there.
+// The device writes a slot straight into the peer's ring, where its receiver looks for it: the last bytes of the slot's
+// header and the data after them in one write, whose completion at the peer names the slot. This rank asks the peer for
+// the place of a ring when the first slot for it is there.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -26,7 +26,7 @@ namespace tutti {
 
 class VerbsPeer {
  public:
-  // What all peers of a carrier share; outlives them.
+  // Shared by all peers of a carrier; outlives them.
   struct Shared {
     const Rails& rails;
     const RangeMap<RailRegions>& registered;
@@ -37,8 +37,8 @@ class VerbsPeer {
   // Both sides use the first `rails` of theirs.
   VerbsPeer(int rank, std::size_t rails, const Shared& shared) : rank_(rank), rails_(rails), shared_(shared) {}
 
-  // Queue pairs are made, connected to the peer's, and used when both sides have said that theirs are connected.
-  // False from these and all others below: why() says what is wrong, and nothing goes any more.
+  // Make queue pairs, connect them to the peer's, and use them when both sides have reported theirs as connected. False
+  // from these and all others below: why() says what is wrong, and nothing is sent any more.
   bool Open(VerbsGreeting& greeting);
   bool Meet(const VerbsGreeting& theirs);
   bool HearReady();
@@ -47,9 +47,9 @@ class VerbsPeer {
 
   int Room() const;
   bool Send(const SlotMessage& message, const std::byte* data);
-  // Before up(), it waits.
+  // Before up(), the message waits.
   bool SendControl(std::span<const std::byte> message) { return SendMessage(message, false); }
-  // Those that wait, which will not go this way.
+  // The waiting messages, which will not go this way.
   std::vector<std::vector<std::byte>> TakeWaiting();
   // Everything has arrived in the peer's memory.
   bool delivered() const;
@@ -69,7 +69,7 @@ class VerbsPeer {
     RailRegions outgoing, incoming;  // registered when they are needed
     std::optional<RingPlace> there;  // the peer's ring that slots go to
     bool asked = false;
-    std::uint32_t newest = 0;  // number of the slots that have come
+    std::uint32_t newest = 0;  // newest number of the slots that have arrived
   };
   struct Waiting {
     std::vector<std::byte> message;
@@ -104,7 +104,7 @@ class VerbsPeer {
   std::deque<Waiting> waiting_;
   std::vector<Held> held_;             // slots for rings whose place is not known yet
   std::vector<std::byte> assembling_;  // a short message whose parts are arriving
-  // What uses memory goes before it.
+  // Destroyed before the memory that they use.
   std::vector<std::unique_ptr<VerbsQueue>> queues_;  // by rail
 };
 

@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kV4Prefix = 12;         // bytes of an address that say that it is an IPv4 one: ::ffff:0:0/96
+constexpr std::size_t kV4Prefix = 12;         // bytes of an address that mark it as IPv4: ::ffff:0:0/96
 constexpr std::size_t kLongestPortName = 70;  // IB_DEVICE_NAME_MAX, and a colon and a port
 
 // Smaller is better.
@@ -41,7 +41,7 @@ std::string Listing(const std::vector<GidFacts>& gids) {
   return text.empty() ? "none" : text;
 }
 
-// Where in the list of names a port stands.
+// The position of a port in the list of names.
 std::size_t Place(const InterfaceFilter& filter, const PortFacts& port) {
   for (std::size_t i = 0; i < filter.names.size(); ++i) {
     const InterfaceFilter one{false, filter.exact, {filter.names[i]}};

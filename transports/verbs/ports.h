@@ -1,5 +1,5 @@
-// Which RDMA ports a rank uses, and by which of their addresses: TUTTI_IB_HCA and TUTTI_IB_GID_INDEX. What there is
-// comes as plain facts, so that choosing needs no device.
+// Which RDMA ports a rank uses, and by which of their addresses: TUTTI_IB_HCA and TUTTI_IB_GID_INDEX. The available
+// ports come as plain facts, so that choosing needs no device.
 //
 // Thread-safety: pure functions and value types.
 #pragma once
@@ -47,13 +47,13 @@ bool IsLinkLocal(const Gid& gid);
 InterfaceFilter ParseHcaFilter(std::string_view text);
 bool AcceptsPort(const InterfaceFilter& filter, std::string_view device, int port);
 
-// At most kMostRails indices into `ports`, of active ones. With a list of names those that it names, in the order of
-// the list; otherwise those that are as fast as the fastest, of one kind of link. Throws tuttiInvalidUsage saying what
-// there is when none fits.
+// At most kMostRails indices of active ones among `ports`. If `hca` lists names, those ports, in the order of the list;
+// otherwise those that are as fast as the fastest, of one kind of link. Throws tuttiInvalidUsage listing what there is
+// when none fits.
 std::vector<std::size_t> ChoosePorts(const std::vector<PortFacts>& ports, std::string_view hca);
 
 // An index into port.gids. `wanted`: TUTTI_IB_GID_INDEX. On Ethernet RoCE v2 over IPv4 comes first, then v2 over global
-// IPv6, over link-local IPv6, and RoCE v1. Throws tuttiInvalidUsage saying which there are when there is no such.
+// IPv6, over link-local IPv6, and RoCE v1. Throws tuttiInvalidUsage listing the addresses when none fits.
 std::size_t ChooseGid(const PortFacts& port, int wanted);
 
 }  // namespace tutti

@@ -89,7 +89,7 @@ TEST(VerbsPorts, AddressesInOrderOfPreference) {
   port.gids.push_back(At(6, GidKind::roce_v2, "10.0.0.1"));
   port.gids.push_back(At(7, GidKind::roce_v2, "10.0.0.2"));
   EXPECT_EQ(chosen(), 6);
-  EXPECT_EQ(chosen(5), 5);  // whoever says so knows
+  EXPECT_EQ(chosen(5), 5);  // an explicit choice is trusted
   const auto error = MessageOf([&] { ChooseGid(port, 3); });
   EXPECT_TRUE(Says(error, "TUTTI_IB_GID_INDEX=3: a port 1")) << error;
   EXPECT_TRUE(Says(error,

@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint32_t kPieces = 2;
 constexpr std::uint32_t kPacketBits = 24;  // of a packet's sequence number
 constexpr std::uint8_t kForever = 7;       // rnr_retry
-// How long a sender waits that found no receive posted: 0.64 ms by the specification's table.
+// How long a sender waits if no receive was posted: 0.64 ms by the specification's table.
 constexpr std::uint8_t kReceiveLater = 12;
 constexpr std::uint8_t kHops = 255;
 constexpr int kRightAccess = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
@@ -61,7 +61,7 @@ VerbsQueue::VerbsQueue(VerbsRail& rail, int peer, bool messages)
 }
 
 void VerbsQueue::Create() {
-  // Devices differ in how much they copy, and say so only by refusing.
+  // Devices differ in how much they copy, and show it only by refusing.
   for (std::uint32_t inlined = kPartBytes;; inlined /= 2) {
     ibv_qp_init_attr attributes{};
     attributes.send_cq = attributes.recv_cq = rail_.queue();
@@ -111,7 +111,7 @@ std::string VerbsQueue::Connect(const QueuePlace& theirs, const Settings& settin
   attributes.path_mtu = static_cast<ibv_mtu>(std::min(mine.mtu, theirs.mtu));
   attributes.dest_qp_num = theirs.number;
   attributes.rq_psn = theirs.packet;
-  attributes.max_dest_rd_atomic = 1;  // nobody reads, but some devices refuse 0
+  attributes.max_dest_rd_atomic = 1;  // no peer reads, but some devices refuse 0
   attributes.min_rnr_timer = kReceiveLater;
   auto& path = attributes.ah_attr;
   path.port_num = static_cast<std::uint8_t>(rail_.port().port);

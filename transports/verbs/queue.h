@@ -1,10 +1,10 @@
 // One reliable connection to a peer on one rail: a queue pair, the buffers of the short messages that it carries, and
 // the count of what is on its way.
 //
-// A receive is used up by every slot and every part of a short message that comes. There are fewer of them than a peer
-// may send without being told to go on (the depths of all rings together), and yet nothing is lost: a device that finds
-// none says so, and the sender's device tries again, for as long as it takes (a retry count of 7 stands for that). So a
-// rank that looks at its network seldom is slow, and never an error.
+// Every slot and every part of a short message that arrives uses up a receive. There are fewer receives than a peer may
+// send without new credits (the depths of all rings together), and yet nothing is lost: a device without a receive
+// reports that, and the sender's device retries indefinitely (which a retry count of 7 means). So a rank that rarely
+// looks at its network is slow, and never an error.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -34,9 +34,9 @@ class VerbsQueue {
 
   VerbsRail& rail() const { return rail_; }
   const ibv_qp* pair() const { return pair_.get(); }
-  // This end, for the peer to know.
+  // This end, to be sent to the peer.
   QueuePlace place() const;
-  // Now that the other end is known, slots may be sent once the peer has done the same. "", or why that cannot be.
+  // Connects to the other end: slots may be sent once the peer has done the same. "", or why it fails.
   std::string Connect(const QueuePlace& theirs, const Settings& settings);
   // "mlx5_0 port 1 to 10.0.0.2".
   std::string name() const;
@@ -44,7 +44,7 @@ class VerbsQueue {
   // Requests that may still be posted, and those that have not completed.
   std::size_t room() const { return most_ - busy_; }
   std::size_t busy() const { return busy_; }
-  // Data of so many bytes is copied when it is posted.
+  // Data of this length is copied when it is posted.
   bool Inlines(std::size_t bytes) const { return bytes <= inline_bytes_; }
 
   // Each posts one request. 0, or an errno. REQUIRES: room() > 0; of parts, at most kPartBytes.
@@ -56,14 +56,14 @@ class VerbsQueue {
 
   // A request of these has completed.
   void Done(const WorkId& id);
-  // What a short message's part has brought. REQUIRES: a completed receive, until Receive().
+  // The content of a short message's part. REQUIRES: a completed receive, until Receive().
   std::span<const std::byte> Part(std::uint32_t buffer, std::size_t bytes) const {
     return {parts_.get() + buffer * kPartBytes, std::min(bytes, kPartBytes)};
   }
-  // The receive is posted again. 0, or an errno.
+  // Posts the receive again. 0, or an errno.
   int Receive(std::uint32_t buffer);
 
-  // Nothing goes or comes any more.
+  // Sends and receives nothing any more.
   void Stop();
 
  private:
@@ -83,7 +83,7 @@ class VerbsQueue {
   std::size_t busy_ = 0;
   std::string towards_;  // the peer's address
 
-  // Receives' buffers, then sends'. What uses memory goes before it: the pair first, then the region.
+  // Receives' buffers, then sends'. Users of memory are destroyed before it: the pair first, then the region.
   std::unique_ptr<std::byte[]> parts_;
   std::vector<std::uint32_t> free_parts_;
   MemoryRegion region_;

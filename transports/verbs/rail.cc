@@ -18,10 +18,10 @@ namespace tutti {
 namespace {
 
 constexpr std::size_t kMostGids = 1024;
-// As much as a pair of ranks registers when it moves long messages: if that goes, the limits are not those of a system
-// that nobody has set up for RDMA.
+// As much as a pair of ranks registers when it moves long messages: if that works, the system's limits have been set up
+// for RDMA.
 constexpr std::size_t kProbeBytes = std::size_t{8} << 20;
-constexpr unsigned kFirstCompletions = 1024;  // some peers' worth
+constexpr unsigned kFirstCompletions = 1024;  // enough for some peers
 constexpr unsigned kAcknowledgeEvery = 64;
 
 const VerbsLibrary& Verbs() { return *LoadedVerbs(); }
@@ -213,7 +213,7 @@ std::optional<VerbsEvent> VerbsRail::NextEvent() {
       break;
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_DEVICE_FATAL: told.fatal = true; break;
-    // A port that is down may come back before the retries are used up; and the rest is good news.
+    // A port that is down may come back before the retries are used up; all other events are good news.
     default: break;
   }
   Verbs().ack_async_event(&event);

@@ -1,5 +1,5 @@
-// One RDMA port that this process has opened: its device, what memory is registered with (a protection domain), and the
-// one queue on which the completions of all work on it arrive.
+// One RDMA port that this process has opened: its device, the protection domain that memory is registered with, and the
+// one queue for completions of all work on it.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -17,10 +17,10 @@
 
 namespace tutti {
 
-// Something that a device tells of its own accord.
+// An event that a device reports by itself.
 struct VerbsEvent {
-  const ibv_qp* pair = nullptr;  // whom it is about; null: every user of the device
-  bool fatal = false;            // nothing more will come, nor go
+  const ibv_qp* pair = nullptr;  // the affected pair; null: every user of the device
+  bool fatal = false;            // nothing more can be sent or received
   std::string text;
 };
 
@@ -41,21 +41,21 @@ class VerbsRail {
   ibv_pd* domain() const { return domain_.get(); }
   ibv_cq* queue() const { return queue_.get(); }
 
-  // The device may reach this memory from now on, and peers may write to it if `remote`. Throws tuttiSystemError saying
+  // Lets the device reach this memory from now on, and peers write to it if `remote`. Throws tuttiSystemError saying
   // what to do. GPU memory would come here, by a dma-buf's descriptor instead of an address (ibv_reg_dmabuf_mr).
   MemoryRegion Register(const std::byte* begin, std::size_t bytes, bool remote) const;
-  // The queue has room for so many more completions. Throws tuttiSystemError.
+  // Makes room in the queue for `count` more completions. Throws tuttiSystemError.
   void AddCompletions(unsigned count);
 
-  // The completions that have come, at most out.size().
+  // The completions that have arrived, at most out.size().
   std::span<ibv_wc> Poll(std::span<ibv_wc> out);
   // False: the queue is broken.
   bool polls() const { return polls_; }
-  // The next completion will make descriptor() readable; but for those that have come before, which the caller has to
-  // look for afterwards.
+  // The next completion will make descriptor() readable. Earlier ones do not, so the caller has to look for those
+  // afterwards.
   void Arm();
   int descriptor() const { return channel_->fd; }
-  // Readable when NextEvent() has something to tell.
+  // Readable when NextEvent() has an event.
   int event_descriptor() const { return device_->async_fd; }
   std::optional<VerbsEvent> NextEvent();
 
@@ -70,7 +70,7 @@ class VerbsRail {
   CompletionChannel channel_;
   CompletionQueue queue_;
   unsigned promised_ = 0;  // completions that the queue has room for
-  unsigned heard_ = 0;     // of descriptor()'s news, not acknowledged yet: that takes a lock
+  unsigned heard_ = 0;     // events of descriptor() not acknowledged yet, because that takes a lock
   bool armed_ = false;
   bool polls_ = true;
 };

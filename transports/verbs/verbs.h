@@ -1,5 +1,5 @@
-// Verbs, for whoever chooses a carrier: whether they can be used, and a carrier that uses them. This header needs none
-// of theirs, and is there in builds without them, too.
+// Verbs, for the code that chooses a carrier: whether they can be used, and a carrier that uses them. This header needs
+// no verbs header, so that builds without verbs have it, too.
 //
 // Thread-safety: functions without state.
 #pragma once
@@ -16,10 +16,10 @@
 namespace tutti {
 
 // Why this process cannot use verbs as the settings want them, and what to do about it; "" if it can. Opens the devices
-// and registers some memory to know it.
+// and registers some memory to find out.
 std::string WhyNoVerbs(const Settings& settings);
 
-// Collective over all ranks, each of which has found WhyNoVerbs() empty, or takes the error. Throws it; otherwise as
+// Collective over all ranks. Each rank has found WhyNoVerbs() empty; otherwise this throws that error. Other errors as
 // TcpCarrier.
 std::unique_ptr<Carrier> MakeVerbsCarrier(int rank, const std::vector<int>& peers, const SecretKey& key,
                                           const Settings& settings, const AllGather& all_gather, CarrierEvents& events);

@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-inline constexpr std::uint32_t kCopiesInFlight = 8;  // units a thread
-// Finding places is a call, for which registers are needed beside what is in flight.
+inline constexpr std::uint32_t kCopiesInFlight = 8;  // units per thread
+// Finding a place is a call, which needs registers besides those of the units in flight.
 template <typename Layout>
 inline constexpr std::uint32_t kInFlight = std::is_same_v<Layout, Dense> ? kCopiesInFlight : kCopiesInFlight / 2;
 
@@ -23,7 +23,7 @@ TUTTI_DEVICE void CopyUnits(const Move& move, const Units& units) {
   });
 }
 
-// Units from the first multiple of their size on, and the bytes before and behind them.
+// Copies the units from the first multiple of their size on; returns the bytes before and after them.
 template <typename Layout, typename Unit>
 TUTTI_DEVICE Units CopyBody(const Move& move, const Alignment& alignment) {
   const auto bytes = static_cast<std::uint32_t>(move.bytes);

@@ -1,5 +1,5 @@
-// What device code needs of the machine, for a GPU and for its twin on the host (twin.h): who am I, barriers, atomics.
-// The one header of the executor that knows both.
+// Machine primitives of device code - thread indices, barriers, atomics - for a GPU and for its twin on the host
+// (twin.h). The only header of the executor that distinguishes the two.
 //
 // Thread-safety: everything here is called by device threads.
 #pragma once
@@ -18,13 +18,13 @@
 #include "executors/cuda/kernels/twin.h"
 #endif
 
-// Macros, because a function cannot say where it is compiled for, nor a variable where it lies.
+// Macros, because standard C++ cannot express a function's target or a variable's memory space.
 #if defined(__CUDACC__)
 #define TUTTI_DEVICE __device__ __forceinline__
-#define TUTTI_DEVICE_CALL __device__ __noinline__  // a call costs less than its code, many times over
+#define TUTTI_DEVICE_CALL __device__ __noinline__  // a call costs less than many inlined copies
 #define TUTTI_SHARED __shared__
 #define TUTTI_UNROLL _Pragma("unroll")
-#define TUTTI_ROLLED _Pragma("unroll 1")  // left to itself the compiler makes four copies of a loop's body
+#define TUTTI_ROLLED _Pragma("unroll 1")  // by default the compiler unrolls a loop four times
 #else
 #define TUTTI_DEVICE inline
 #define TUTTI_DEVICE_CALL inline
@@ -50,7 +50,7 @@ TUTTI_DEVICE std::uint32_t ThreadIndex() { return threadIdx.x; }
 TUTTI_DEVICE std::uint32_t ThreadCount() { return blockDim.x; }
 TUTTI_DEVICE std::uint32_t BlockIndex() { return blockIdx.x; }
 TUTTI_DEVICE void Sync() { __syncthreads(); }
-// Is it so for any thread of the block?
+// Returns whether `mine` is true for any thread of the block.
 TUTTI_DEVICE bool SyncOr(bool mine) { return __syncthreads_or(mine) != 0; }
 TUTTI_DEVICE void Pause() {}
 
@@ -85,13 +85,13 @@ inline bool SyncOr(bool mine) {
   Sync();
   return result;
 }
-// Twins are many and cores are few.
+// There are more twins than cores.
 inline void Pause() { sched_yield(); }
 
 #endif
 
-// Words that several devices, or a device and the host, share. `wide`: somebody beyond this GPU takes part; among one
-// GPU's blocks the narrower scope is cheaper.
+// Words shared by several devices, or by a device and the host. `wide`: a party outside this GPU takes part; among the
+// blocks of one GPU the narrower scope is cheaper.
 template <typename T>
 TUTTI_DEVICE T LoadAcquire(const T* word, bool wide) {
   auto& target = *const_cast<T*>(word);
@@ -105,7 +105,7 @@ TUTTI_DEVICE void StoreRelease(T* word, T value, bool wide) {
     GpuAtomic<T>(*word).store(value, kRelease);
   }
 }
-// Relaxed ones are as cheap at any scope.
+// Relaxed accesses cost the same at any scope.
 template <typename T>
 TUTTI_DEVICE T LoadRelaxed(const T* word) {
   return SystemAtomic<T>(*const_cast<T*>(word)).load(kRelaxed);
@@ -115,21 +115,21 @@ TUTTI_DEVICE void StoreRelaxed(T* word, T value) {
   SystemAtomic<T>(*word).store(value, kRelaxed);
 }
 
-// Flags that are polled, and several that are published together.
+// Flags that are polled, and several flags that are published together.
 //
-//   reader: LoadPolled until the flag has come; AcquirePolled; loads of what the flag stands for
+//   reader: LoadPolled until the flag is set; AcquirePolled; loads of the data that the flag announces
 //   writer: stores; ReleaseStores; StoreReleased of one flag or many
 //
-// A polled load that is relaxed, with one fence when it has succeeded, synchronises with the flag's writer as an
-// acquire does (PTX: a relaxed read followed by a fence is an acquire pattern), but an acquire throws the first-level
-// cache away at every poll, which hurts all blocks of the multiprocessor. Likewise a fence before many relaxed stores
-// is one wait for this thread's earlier stores to be seen (and, by causality, for those of others that a barrier put
-// before it), where a release each would wait anew. A relaxed load or store is morally strong at either scope: `wide`
-// is the fence's.
+// A relaxed polled load with one fence after it has succeeded synchronises with the flag's writer as an acquire does
+// (PTX: a relaxed read followed by a fence is an acquire pattern). An acquire at every poll would discard the
+// first-level cache each time, which slows all blocks of the multiprocessor. Likewise, one fence before many relaxed
+// stores waits once until this thread's earlier stores are visible (and, by causality, those of other threads that a
+// barrier put before it); a release per store would wait each time. A relaxed load or store is morally strong at either
+// scope: `wide` is the scope of the fence.
 //
-// Fences that only acquire or release came with compute capability 9.0 and CUDA 12.7. A full fence in their place would
-// make a reader wait for its own stores: there the poll itself acquires. So it does on the host, too, where thread
-// sanitizers do not know fences.
+// Acquire-only and release-only fences need compute capability 9.0 and CUDA 12.7. A full fence in their place would
+// make a reader wait for its own stores, so elsewhere the poll itself acquires. The host does the same, because thread
+// sanitizers do not support fences.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && (__CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1207)
 inline constexpr bool kHalfFences = true;
 TUTTI_DEVICE void AcquirePolled(bool wide) {
@@ -179,7 +179,7 @@ TUTTI_DEVICE void StoreReleased(T* word, T value) {
 #endif
 }
 
-// Adds to a counter in global memory, among this GPU's blocks, and returns what it was.
+// Adds to a counter in global memory that this GPU's blocks share; returns its previous value.
 TUTTI_DEVICE std::uint64_t FetchAdd(std::uint64_t* counter, std::uint64_t value) {
 #if defined(__CUDA_ARCH__)
   std::uint64_t before;
@@ -193,8 +193,8 @@ TUTTI_DEVICE std::uint64_t FetchAdd(std::uint64_t* counter, std::uint64_t value)
 #endif
 }
 
-// Two neighbouring words, aligned to both, in one access of global memory. Each is whole; which of the two is seen
-// first is not said.
+// Two adjacent words, aligned to the pair, in one access of global memory. Neither is torn; the order in which they
+// become visible is unspecified.
 struct WordPair {
   std::uint64_t low, high;
 };
@@ -230,8 +230,8 @@ struct alignas(16) Vector {
 };
 inline constexpr std::size_t kVectorBytes = sizeof(Vector);
 
-// Data is always in global memory (a GPU's, or pinned), which a compiler cannot see. Vectors are spelt out, or it makes
-// two loads of one for elements of 64 bits.
+// Data is always in global memory (a GPU's, or pinned), which the compiler cannot infer. Vector loads are spelt out,
+// because the compiler splits one into two loads for 64-bit elements.
 template <typename T>
 TUTTI_DEVICE T LoadGlobal(const std::byte* from) {
 #if defined(__CUDA_ARCH__)

@@ -1,7 +1,7 @@
-// What the host writes for a GPU to read: plans, the ends of connections, launches. Plain data in device memory.
+// Data that the host writes for a GPU to read: plans, ends of connections, launches. Plain data in device memory.
 //
-// A lane of a schedule is a thread block. Everything that must outlive a launch - counts of slots, sequence numbers -
-// lies here and not in the host's memory, so that a captured graph can be replayed without the host.
+// A lane of a schedule is a thread block. State that outlives a launch - slot counts, sequence numbers - lies here and
+// not in host memory, so that a captured graph can be replayed without the host.
 //
 // Thread-safety: plans are read only. An end belongs to the one block that runs its lane; operations of one queue
 // follow one another.
@@ -16,27 +16,27 @@
 
 namespace tutti {
 
-// Read sixteen bytes at a time.
+// Tables are read sixteen bytes at a time.
 inline constexpr std::size_t kTableAlignment = 16;
 
 struct alignas(kTableAlignment) DeviceOperand {
   Place place;
   bool scaled;
-  std::uint16_t local;   // slots: which of the lane's fill or empty ends
-  std::uint32_t end;     // slots: of the rank's fill or empty ends
+  std::uint16_t local;   // slots: index among the lane's fill or empty ends
+  std::uint32_t end;     // slots: index among the rank's fill or empty ends
   std::uint64_t offset;  // memory: bytes from the start of input, output or the channel's scratch
 };
 
 struct alignas(kTableAlignment) DeviceStep {
   std::uint64_t bytes;     // of the step's block in this channel
-  std::uint32_t chunks;    // how often it is done
-  std::uint32_t operands;  // first of its operands among the lane's: the reads, then the writes
-  std::uint32_t after;     // first of those it waits for among the lane's
-  std::int32_t referable;  // which operand the slots may refer to; -1: none
+  std::uint32_t chunks;    // how often it runs
+  std::uint32_t operands;  // index of its first operand among the lane's: reads, then writes
+  std::uint32_t after;     // index of its first DeviceAfter among the lane's
+  std::int32_t referable;  // operand that the slots may refer to; -1: none
   std::uint8_t reads, writes, afters;
   bool arithmetic, final;
-  bool awaited;  // somebody waits for it
-  bool strided;  // some operand is
+  bool awaited;  // another step waits for it
+  bool strided;  // some operand is strided
 };
 
 struct alignas(kTableAlignment) DeviceAfter {
@@ -45,20 +45,20 @@ struct alignas(kTableAlignment) DeviceAfter {
   std::uint32_t steps;  // of that lane
 };
 
-// Its table: steps, operands, afters, numbers of the rank's fill ends that it fills, of the empty ends that it empties.
+// A lane. Its table: steps, operands, afters, numbers of the rank's ends that it fills, numbers of those it empties.
 struct DeviceLane {
-  std::uint32_t table;  // bytes from the plan's tables
+  std::uint32_t table;  // byte offset in the plan's tables
   std::uint32_t steps, operands, afters, fills, empties;
   std::uint32_t chunks;
   std::uint32_t channel;
-  bool awaited;  // one of its steps is
+  bool awaited;  // one of its steps is awaited
 };
 
-// The lanes lie right behind it, so that neither need be read to find the other.
+// The lanes follow the plan in memory, so that neither must be read to find the other.
 struct alignas(kTableAlignment) DevicePlan {
   const std::byte* tables;
   std::byte* scratch;
-  const Strided* input_strided;  // null: dense. What operands take for bytes of the buffer are packed bytes then.
+  const Strided* input_strided;  // null: dense. Otherwise operand offsets count packed bytes.
   const Strided* output_strided;
   std::uint64_t scratch_bytes;  // of one channel
   std::uint64_t chunk_bytes;
@@ -71,7 +71,7 @@ struct alignas(kTableAlignment) DevicePlan {
   bool whole_scratch;
 };
 
-// What a GPU tells the host, in pinned memory. Entries are checked by their sum, not by an order of stores that would
+// A GPU's reports to the host, in pinned memory. A checksum validates each entry, because ordering the stores would
 // cost a trip over PCIe.
 inline constexpr std::uint32_t kProgressEntries = 64;
 struct DeviceCall {
@@ -84,7 +84,7 @@ constexpr std::uint64_t CheckOf(const DeviceCall& c) {
   return Mix(c.index ^ Mix(c.sequence ^ Mix(c.digest ^ Mix(c.signature ^ Mix(c.call ^ Mix(c.count))))));
 }
 
-// Contents of a slot that no honest rank writes. `forged`: a reference to memory that the peer never gave.
+// Slot contents that no honest rank writes. `forged`: a reference to memory that the peer never shared.
 enum class DeviceFaultKind : std::uint32_t { none, foreign, length, forged };
 struct DeviceProgress {
   DeviceCall calls[kProgressEntries];  // by index modulo kProgressEntries
@@ -93,15 +93,15 @@ struct DeviceProgress {
   std::uint64_t fault_expected, fault_got;
 };
 
-// Operations that follow one another: a rank's collectives; its messages to one peer, or from one.
+// Operations that run in order: a rank's collectives, or its messages to or from one peer.
 struct DeviceQueue {
   std::uint64_t sequence;  // operations done
   std::uint64_t digest;    // of these operations (NextDigest)
-  std::uint32_t arrived;   // blocks that have done with the operation before the next
-  std::uint32_t finished;  // blocks that have done with the launch
+  std::uint32_t arrived;   // blocks' arrivals after each operation, summed over the launch
+  std::uint32_t finished;  // blocks that have finished the launch
 };
 
-// Memory that a rank gave to the others, as this rank's GPU reaches it: a part of a window, or a registered buffer.
+// Memory that a rank shares with the others, as this rank's GPU reaches it: a part of a window, or a registered buffer.
 struct alignas(kTableAlignment) DeviceWindow {
   const std::byte* begin;
   std::uint64_t bytes;
@@ -117,8 +117,8 @@ struct DeviceRank {
   const std::uint32_t* abort;   // pinned: the host wants kernels to stop
   std::uint64_t* done;          // pinned: operations done, by queue
   DeviceProgress* progress;     // pinned
-  std::uint64_t calls;          // begun, of all queues
-  std::uint32_t stop;           // no block of this rank need go on
+  std::uint64_t calls;          // begun on all queues
+  std::uint32_t stop;           // every block of this rank may stop
   std::int32_t nranks;
   bool wide;         // not all ranks are on this GPU
   bool one_process;  // all ranks are in it, so that a slot's pointer is valid here
@@ -131,22 +131,22 @@ struct DeviceWork {
   std::byte* output;
   const void* scalar_source;              // read when the operation runs, if not null
   std::uint64_t scalar;                   // one element's bytes
-  std::uint64_t input_base, output_base;  // what slots say instead of the data: an address, or an offset in a window
+  std::uint64_t input_base, output_base;  // reference that slots carry instead of data: an address or window offset
   std::uint16_t input_window, output_window;
   std::uint8_t input_kind, output_kind;  // SlotKind
   bool scaled;
-  bool strided;  // some step is: only kStridedInterpreterName takes it
+  bool strided;  // some step is: only kStridedInterpreterName runs it
 };
 
 struct DeviceWorkQueue {
   DeviceRank* rank;
   DeviceQueue* queue;
   std::uint64_t* lanes;               // progress of this queue's lanes
-  std::uint32_t first_block, blocks;  // as many as one of the works has lanes, and none has more
+  std::uint32_t first_block, blocks;  // the most lanes of any of the works
   std::uint32_t first_work, works;
 };
 
-// A kernel's parameter, by value, at most 4 KiB. What does not fit is in pinned memory.
+// A kernel's parameter, passed by value, at most 4 KiB. Entries that do not fit lie in pinned memory.
 inline constexpr std::uint32_t kInlineQueues = 16;
 inline constexpr std::uint32_t kInlineWorks = 32;
 struct DeviceLaunch {
@@ -159,11 +159,11 @@ struct DeviceLaunch {
 static_assert(sizeof(DeviceLaunch) <= 4096);
 
 inline constexpr char kInterpreterName[] = "tutti_interpret";
-// Takes tensors as they lie, too, for which the usual one has no registers to spare.
+// Also runs strided tensors, for which the usual interpreter has no registers to spare.
 inline constexpr char kStridedInterpreterName[] = "tutti_interpret_strided";
-// Of a block, and blocks that share a multiprocessor: each thread has 128 registers, which the loops need to keep
-// enough loads under way. Were blocks larger, one that only tells others where data is would have a multiprocessor to
-// itself.
+// Threads of a block, and blocks that share a multiprocessor. Each thread has 128 registers, which the loops need to
+// keep enough loads in flight. With larger blocks, a block that only publishes references would occupy a whole
+// multiprocessor.
 inline constexpr std::uint32_t kMaxThreads = 256;
 inline constexpr std::uint32_t kBlocksPerMultiprocessor = 2;
 

@@ -1,5 +1,5 @@
-// Elements as device code computes with them: the same bits as the host's kernels (executors/host/kernels/reduce.h says
-// which). Conversions use the GPU's own instructions where it has them, base/lowp.h's elsewhere.
+// Element arithmetic of device code, with the same bits as the host's kernels (executors/host/kernels/reduce.h defines
+// them). Conversions use the GPU's instructions where it has them and base/lowp.h elsewhere.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -20,14 +20,14 @@
 
 namespace tutti {
 
-// How an element lies in memory, and what it is accumulated in.
+// An element's type in memory, and the type it is accumulated in.
 template <typename T>
 struct Plain {
   using Memory = T;
   using Accumulator = T;
   TUTTI_DEVICE static T Decode(T x) { return x; }
   TUTTI_DEVICE static T Encode(T x) {
-    // A GPU makes another NaN than the host's arithmetic.
+    // A GPU's arithmetic produces another NaN than the host's.
     if constexpr (std::is_same_v<T, float>) return x == x ? x : std::bit_cast<float>(kFloatNan);
     if constexpr (std::is_same_v<T, double>) return x == x ? x : std::bit_cast<double>(0x7ff8'0000'0000'0000ULL);
     return x;
@@ -42,14 +42,14 @@ TUTTI_DEVICE float DecodeHalf(std::uint16_t code) {
 #endif
 }
 
-// fp8 for GPUs that have no instruction for it, by way of a half: E5M2 is one's upper byte; E4M3's exponent has one bit
-// less and a bias that is less by 8, so that its code, moved to where a half's begins, means 2^8 times less.
+// Decodes fp8 by way of a half, on GPUs without an fp8 instruction. An E5M2 code is a half's upper byte. E4M3's
+// exponent has one bit less and a bias less by 8, so that its code, aligned with a half's fields, means 2^8 times less.
 template <typename Format>
 TUTTI_DEVICE float DecodeByHalf(std::uint8_t code) {
   if constexpr (std::is_same_v<Format, Float8E5M2>) {
     return DecodeHalf(static_cast<std::uint16_t>(code << 8));
   } else {
-    // NaN is all ones: one more carries into what makes the half's exponent all ones.
+    // NaN is all ones: adding one carries into the bit that makes the half's exponent all ones.
     constexpr std::uint32_t kMagnitude = 0x7f, kSign = 0x80;
     const std::uint32_t magnitude = code & kMagnitude;
     const std::uint32_t nan = (magnitude + 1) & kSign;
@@ -85,7 +85,7 @@ struct Low {
   }
 };
 
-// An operator's neutral element leaves what it is combined with as it is, to the bit: every result begins with it.
+// Every result begins with the operator's neutral element, which keeps the other operand bit for bit.
 struct Add {
   template <typename A>
   TUTTI_DEVICE static A Neutral() {
@@ -140,7 +140,7 @@ struct Extreme {
     if constexpr (std::is_floating_point_v<A>) {
       if (a != a) return a;
       if (b != b) return b;
-      // Equal ones differ in a zero's sign at most; the other's bits tell which is which.
+      // Equal values differ at most in a zero's sign; a's sign bit decides.
       if (a == b) return IsNegative(a) == kMax ? b : a;
     }
     return (a < b) == kMax ? b : a;
@@ -169,7 +169,7 @@ TUTTI_DEVICE A DividedBy(A sum, std::int32_t divisor) {
   }
 }
 
-// Which arithmetic a plan needs: type * kReducerOps + op (average is a sum with a divisor).
+// The arithmetic that a plan needs: type * kReducerOps + op (average is a sum with a divisor).
 inline constexpr int kReducerOps = 4;
 static_assert(tuttiSum == 0 && tuttiProd == 1 && tuttiMax == 2 && tuttiMin == 3);
 constexpr std::uint16_t ReducerOf(tuttiDataType_t type, tuttiRedOp_t op) {

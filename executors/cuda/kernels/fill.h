@@ -1,7 +1,7 @@
-// The filler's side of a connection: which slots its readers have emptied, and what it tells them of the ones it has
-// filled. Slot `number` is one more than its index.
+// The filler's side of a connection: it sees which slots its readers have emptied and announces those it has filled.
+// Slot `number` is one more than its index.
 //
-// Thread-safety: called by the one thread that sees to the connection in a step.
+// Thread-safety: called by the one thread that handles the connection in a step.
 #pragma once
 
 #include "executors/cuda/kernels/lane_cache.h"
@@ -19,7 +19,7 @@ TUTTI_DEVICE std::uint32_t SlowestHead(const LaneTable::Fill& fill, bool wide) {
   return fill.end.tail - lag;
 }
 
-// Bulk wire: tells each reader what is in the slot, but for the flag.
+// Bulk wire: writes the slot's header for each reader, except the flag.
 TUTTI_DEVICE void Describe(const LaneTable::Fill& fill, std::uint32_t number, const DeviceSlotHeader& told) {
   const std::uint32_t slot = SlotIndex(number - 1, fill.end.depth);
   TUTTI_ROLLED
@@ -29,7 +29,7 @@ TUTTI_DEVICE void Describe(const LaneTable::Fill& fill, std::uint32_t number, co
     header.address = told.address;
   }
 }
-// And that it is there.
+// Raises the slot's flag for each reader.
 TUTTI_DEVICE void RaiseFlags(const LaneTable::Fill& fill, std::uint32_t number, std::uint32_t tag) {
   const std::uint32_t slot = SlotIndex(number - 1, fill.end.depth);
   TUTTI_ROLLED

@@ -1,16 +1,16 @@
-// The interpreter: how a block runs one lane of one operation. It runs the lane's steps, waits for slots and other
-// lanes, moves data, and publishes, as the host's executor does (executors/host/run.cc), but for waiting: a block has
-// nothing else to do.
+// The interpreter: a block runs one lane of one operation. It runs the lane's steps, waits for slots and other lanes,
+// moves data, and publishes, as the host's executor does (executors/host/run.cc). But a block waits in place, because
+// it has nothing else to do.
 //
-// Order of publication, bulk wire: all threads' stores, a barrier, then one thread's fence and its flags, relaxed. The
-// reader polls, fences (device.h), and its block's barrier lets the others read; likewise for heads. Line wire: a
-// packet is its own flag (packet.h); a head is stored relaxed without a fence, because every load of the slot has
-// returned - its flag was looked at - before the barrier that precedes the store.
+// Order of publication, bulk wire: all threads store, a barrier, then one thread fences and stores its flags, relaxed.
+// The reader's thread polls and fences (device.h), and its block's barrier lets the others read; likewise for heads.
+// Line wire: a packet is its own flag (packet.h); a head is stored relaxed without a fence, because every load of the
+// slot has returned - its flag was checked - before the barrier that precedes the store.
 //
-// Who does what: operands of a step are made ready by the first threads and published by the last ones, so that a block
-// of several warps waits for the next step's slots while its last warp still waits for its stores to be seen.
+// The first threads make a step's operands ready and the last ones publish them, so that a block of several warps waits
+// for the next step's slots while its last warp still waits for its stores to become visible.
 //
-// Thread-safety: called by all threads of a grid's block, all of whose blocks are resident.
+// Thread-safety: called by all threads of a block; all blocks of the grid are resident.
 #pragma once
 
 #include "executors/cuda/kernels/fill.h"
@@ -21,12 +21,12 @@ namespace tutti {
 
 inline constexpr std::uint32_t kMostOperands = kMaxReads + kMaxWrites;
 
-// What the threads of a block share.
+// State that the threads of a block share.
 struct BlockState {
   Move move;
   LaneCache lane;
   std::uint64_t scalar;
-  // The slots' numbers, by operand: of this step, while the one before is still being published.
+  // Slot numbers by operand: of this step, and of the one before, which is still being published.
   std::uint32_t numbers[2][kMostOperands];
 };
 
@@ -34,7 +34,7 @@ struct BlockState {
 template <bool kStrided>
 class LaneRun {
  public:
-  // The `number`-th operation of the queue in this launch, from 1 on. REQUIRES: thread 0 has written
+  // Runs the `number`-th operation of the queue in this launch, counted from 1. REQUIRES: thread 0 has written
   // shared.lane.work, whose plan this is.
   TUTTI_DEVICE LaneRun(BlockState& shared, const DeviceWorkQueue& queue, const DevicePlan& plan, std::uint32_t lane,
                        std::uint32_t number)
@@ -51,7 +51,7 @@ class LaneRun {
     if constexpr (kStrided) table_.FetchStrided();
   }
 
-  // For one thread to call, before the lane is run: the operation begins.
+  // Reports that the operation begins. One thread calls it before Run().
   TUTTI_DEVICE void Tell(const CallTicket& ticket) const { TellBegun(ticket, plan_, sequence_, shared_.lane.digest); }
 
   // False if it was stopped.
@@ -74,7 +74,7 @@ class LaneRun {
         }
       }
     }
-    // A lane with fewer chunks has, at its end, done all it ever will.
+    // A finished lane satisfies every wait for it, even for chunks beyond its own.
     if (lane_.awaited && IsTeller()) StoreRelease(progress_ + index_, sequence_ << 32 | ~std::uint32_t{0}, false);
     table_.Keep();
     return !referred || Drain();
@@ -87,12 +87,12 @@ class LaneRun {
     return LoadWord(source, 0, plan_.element_bytes, false);
   }
 
-  // Threads counted from the last one.
+  // This thread's index, counted from the last thread.
   TUTTI_DEVICE static std::uint32_t FromLast() { return ThreadCount() - 1 - ThreadIndex(); }
-  // One thread tells how far the lane is, so that what it says only grows.
+  // One thread reports the lane's progress, so that the reported value only grows.
   TUTTI_DEVICE static bool IsTeller() { return FromLast() == 0; }
 
-  // How far a lane is: the operation and, in it, the steps done.
+  // A lane's progress: the operation and the number of its steps done.
   TUTTI_DEVICE std::uint64_t Position(std::uint32_t chunk, std::uint32_t steps, std::uint32_t steps_done) const {
     return sequence_ << 32 | (chunk * steps + steps_done);
   }
@@ -107,7 +107,7 @@ class LaneRun {
     return &memory;
   }
 
-  // Of what is in memory: where the step's bytes begin, or the buffer if it is strided. `walk` is a strided step's.
+  // Where the step's bytes begin, for an operand in memory; the buffer if it is strided. Strided steps use `walk`.
   TUTTI_DEVICE std::byte* Memory(const DeviceStep& step, const DeviceOperand& operand, std::uint64_t done,
                                  Walk& walk) const {
     std::byte* base;
@@ -137,7 +137,7 @@ class LaneRun {
       moved = kStrided && step.strided ? CarryWalked(shared_.move) : Carry<Dense>(shared_.move);
     }
     if (SyncOr(!moved)) return false;
-    // Nobody waits for this but the next step's barrier: it changes nothing that the next step prepares.
+    // Only the next step's barrier waits for this: it changes nothing that the next step prepares.
     Publish(step, position, done, bytes, reference, numbers);
     return true;
   }
@@ -146,7 +146,7 @@ class LaneRun {
   TUTTI_DEVICE bool Await(Ready&& ready) const {
     return AwaitUntil(&rank_.stop, shared_.lane.abort, ready);
   }
-  // And what whoever made it ready did before is seen. `wide`: it may be beyond this GPU.
+  // Also acquires what was written before it became ready. `wide`: the writer may be outside this GPU.
   template <typename Ready>
   TUTTI_DEVICE bool AwaitAndAcquire(bool wide, Ready&& ready) const {
     if (!Await(ready)) return false;
@@ -154,8 +154,8 @@ class LaneRun {
     return true;
   }
 
-  // Each operand is seen to by one thread: waits until it is ready and says where its data is. False: stopped or
-  // faulty.
+  // One thread handles each operand: it waits until the operand is ready and records where its data is. False: stopped
+  // or faulty.
   TUTTI_DEVICE bool Prepare(const DeviceStep& step, std::uint32_t chunk, std::uint64_t done, std::uint32_t bytes,
                             const DeviceOperand* reference, std::uint32_t* numbers) {
     auto& move = shared_.move;
@@ -185,7 +185,7 @@ class LaneRun {
     return true;
   }
 
-  // Nobody is ahead by an operation, and who is behind by one or many - a lane that nobody waits for tells nothing -
+  // No lane is ahead by an operation. A lane that is behind, by one or many (a lane without waiters reports nothing),
   // has another number in the upper half.
   TUTTI_DEVICE bool AwaitLane(const DeviceAfter& after, std::uint32_t chunk) const {
     const std::uint64_t wanted = Position(chunk, after.steps, after.step + 1);
@@ -207,7 +207,7 @@ class LaneRun {
   TUTTI_DEVICE static bool IsSlot(const DeviceOperand& operand) {
     return operand.place == Place::from || operand.place == Place::to || operand.place == Place::post;
   }
-  // Destinations that one write takes in the Move: none where slots refer, one for each reader of packets.
+  // Destinations that one write takes in the Move: none if its slot holds a reference, one per reader for packets.
   TUTTI_DEVICE std::uint32_t DestinationsOf(const DeviceOperand& operand, const DeviceOperand* reference) const {
     if (!IsSlot(operand)) return 1;
     if (reference != nullptr) return 0;
@@ -223,7 +223,7 @@ class LaneRun {
     return first;
   }
 
-  // Prepare counts a slot as dealt with, and leaves its number to whoever publishes the step.
+  // Prepare counts a slot as processed and leaves its number for the thread that publishes the step.
   TUTTI_DEVICE bool PrepareRead(const DeviceStep& step, std::uint32_t i, std::uint64_t done, std::uint32_t bytes,
                                 std::uint32_t* number) {
     auto& move = shared_.move;
@@ -251,7 +251,7 @@ class LaneRun {
     });
     if (!came) return false;
     if (flag != wanted) return TellFault(rank_, DeviceFaultKind::foreign, end.peer, 0, 0);
-    // Each word is loaded once, because every process of the host can write them. Both together: each load is a trip.
+    // Loads each word once, because every process of the host can write it, and both together: each load is a trip.
     const DeviceSlotContent content(LoadRelaxed(&header.content));
     const std::uint64_t address = LoadRelaxed(&header.address);
     if (content.bytes() != bytes) return TellFault(rank_, DeviceFaultKind::length, end.peer, bytes, content.bytes());
@@ -261,7 +261,7 @@ class LaneRun {
     return TellFault(rank_, DeviceFaultKind::forged, end.peer, 0, static_cast<std::uint64_t>(content.kind()));
   }
 
-  // The data of a slot that refers to it; null: the reference lies in no memory that the peer gave.
+  // The data that a slot refers to; null: the reference lies in no memory that the peer shared.
   TUTTI_DEVICE const std::byte* Referred(const DeviceSlotContent& content, std::uint64_t address, std::int32_t peer,
                                          std::uint32_t bytes) const {
     if (content.kind() == SlotKind::pointer && shared_.lane.one_process) {
@@ -309,8 +309,8 @@ class LaneRun {
     });
   }
 
-  // Line wire: the first packet of each slot, written for those we fill and checked for those we empty. The last
-  // threads check, because the first ones have data to wait for at the same time.
+  // Line wire: writes the first packet of each slot that this block fills and checks that of each slot it empties. The
+  // last threads check, because the first ones wait for data at the same time.
   TUTTI_DEVICE bool TakeHeaders(const DeviceStep& step, std::uint32_t bytes) {
     auto& move = shared_.move;
     const std::uint64_t header = tag_ | std::uint64_t{bytes} << 32;
@@ -333,7 +333,7 @@ class LaneRun {
     return true;
   }
 
-  // Each operand is published by one thread, and so is the lane's progress if anybody waits for it.
+  // One thread publishes each operand, and one the lane's progress if a step waits for it.
   TUTTI_DEVICE void Publish(const DeviceStep& step, std::uint64_t position, std::uint64_t done, std::uint32_t bytes,
                             const DeviceOperand* reference, const std::uint32_t* numbers) const {
     const std::uint32_t operands = step.reads + step.writes;
@@ -346,7 +346,7 @@ class LaneRun {
       const bool fills = slot && item > step.reads;
       const std::uint32_t number = slot ? numbers[item - 1] : 0;
       if (fills && bulk) Describe(table_.FillOf(*operand), number, HeaderOf(done, bytes, reference));
-      // One for all that a thread publishes, and for all threads of a warp.
+      // One fence covers all that a thread publishes, and all threads of a warp.
       if (tells || (slot && bulk)) ReleaseStores(bulk && shared_.lane.wide);
       if (tells) {
         StoreReleased(progress_ + index_, position);
@@ -358,7 +358,7 @@ class LaneRun {
     }
   }
 
-  // Bulk wire: what each reader is told of a slot.
+  // Bulk wire: the header that each reader of a slot gets.
   TUTTI_DEVICE DeviceSlotHeader HeaderOf(std::uint64_t done, std::uint32_t bytes,
                                          const DeviceOperand* reference) const {
     DeviceSlotHeader told{};
@@ -372,7 +372,7 @@ class LaneRun {
     return told;
   }
 
-  // The caller may reuse its buffers once the operation is done, so nobody may still be reading them.
+  // The caller may reuse its buffers once the operation is done, so no peer may still be reading them.
   TUTTI_DEVICE bool Drain() {
     bool drained = true;
     TUTTI_ROLLED

@@ -1,4 +1,4 @@
-// The kernels. Everything they do is in headers, which are compiled for the host as well (twin.h).
+// The kernels. All their code is in headers, which are also compiled for the host (twin.h).
 #include "executors/cuda/kernels/launch.h"
 
 extern "C" __global__ void __launch_bounds__(tutti::kMaxThreads, tutti::kBlocksPerMultiprocessor)

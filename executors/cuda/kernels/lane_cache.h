@@ -1,10 +1,10 @@
-// What a lane reads again and again, in shared memory. A reader that acquires loses the first-level cache, after which
-// each pointer on the way to a slot - step, operand, end, reader - would be another trip to the second level, in every
-// step. So all of it is fetched when the lane begins, in four trips, however many steps there are. A lane that is too
-// long is read where it lies.
+// Caches in shared memory what a lane reads repeatedly. An acquire discards the first-level cache, after which each
+// pointer on the way to a slot - step, operand, end, reader - would cost a trip to the second level, in every step. So
+// all of it is fetched when the lane begins, in four trips for any number of steps. A lane that is too long is read in
+// place.
 //
-// Counts of slots are kept here, too, and written back when the lane is done. A lane that is stopped leaves them as
-// they were: nothing comes after it.
+// Slot counts are kept here too, and written back when the lane is done. A stopped lane does not write them back,
+// because no operation follows it.
 //
 // Thread-safety: called by all threads of a block, which share one LaneCache. An end is changed by one thread at a
 // time, with a barrier before the next.
@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-// Enough for eight ranks' rings and trees in a few channels, and for what a step of 64 operands needs.
+// Enough for rings and trees of eight ranks in a few channels, and for a step of 64 operands.
 inline constexpr std::uint32_t kCachedVectors = 256;  // of a lane's table
 inline constexpr std::uint32_t kCachedFills = 16;
 inline constexpr std::uint32_t kCachedEmpties = 64;
@@ -33,7 +33,7 @@ struct LaneCache {
   std::uint32_t first_reader[kCachedFills];
   std::uint64_t before;  // operations that the queue had done when the launch began
   std::uint64_t digest;  // of the queue's operations up to this one; only thread 0 writes it
-  // Of the rank.
+  // Copied from the rank.
   const DeviceWindow* windows;
   const std::uint32_t* abort;
   std::int32_t nranks;
@@ -45,20 +45,20 @@ TUTTI_DEVICE const DeviceLane& LaneOf(const DevicePlan& plan, std::uint32_t lane
   return reinterpret_cast<const DeviceLane*>(&plan + 1)[lane];
 }
 
-// Of an end's headers, which lie side by side, or each with its slot where a network is at the other end.
+// A header of an end. Headers lie side by side, or each with its slot where a network is at the other end.
 template <typename Header>
 TUTTI_DEVICE Header* HeaderAt(Header* first, std::uint32_t slot, std::uint32_t stride) {
   using Byte = std::conditional_t<std::is_const_v<Header>, const std::byte, std::byte>;
   return reinterpret_cast<Header*>(reinterpret_cast<Byte*>(first) + std::size_t{slot} * stride);
 }
 
-// The digest up to the queue's `number`-th operation of this launch, from 1 on. Thread 0 calls it, once for each.
+// The digest up to the queue's `number`-th operation of this launch, counted from 1. Thread 0 calls it once for each.
 TUTTI_DEVICE std::uint64_t DigestOf(const LaneCache& cache, const DeviceWorkQueue& queue, const DevicePlan& plan,
                                     std::uint32_t number) {
   return NextDigest(number == 1 ? queue.queue->digest : cache.digest, plan.signature);
 }
 
-// A lane's steps and the ends that they name, wherever they are.
+// A lane's steps and the ends that they name, cached or in place.
 class LaneTable {
  public:
   struct Fill {
@@ -71,7 +71,7 @@ class LaneTable {
   TUTTI_DEVICE LaneTable(LaneCache& cache, const DeviceWorkQueue& queue, const DevicePlan& plan, std::uint32_t index,
                          std::uint32_t number)
       : cache_(cache), rank_(*queue.rank) {
-    // Loads come before the stores that wait for them, so that what does not depend on one another travels together.
+    // Loads come before the stores that wait for them, so that independent loads are in flight together.
     Fetch plan_fetch(&plan, sizeof(DevicePlan) / kVectorBytes);
     const std::uint64_t before = queue.queue->sequence;
     const std::uint64_t digest = ThreadIndex() == 0 ? DigestOf(cache, queue, plan, number) : 0;
@@ -125,7 +125,7 @@ class LaneTable {
     return Afters(cache_.lane, table_)[step.after + i];
   }
 
-  // What StridedOf() needs. All threads call it, once.
+  // Fetches what StridedOf() needs. All threads call it, once.
   TUTTI_DEVICE void FetchStrided() const {
     constexpr auto kVectors = static_cast<std::uint32_t>(sizeof(Strided) / kVectorBytes);
     const auto vectors_of = [](const Strided* strided) { return strided != nullptr ? kVectors : 0; };
@@ -136,7 +136,7 @@ class LaneTable {
     Sync();
   }
 
-  // How an operand of memory lies; null: dense.
+  // The layout of an operand in memory; null: dense.
   TUTTI_DEVICE const Strided* StridedOf(const DeviceOperand& operand) const {
     if (operand.place == Place::input && cache_.plan.input_strided != nullptr) return CachedStrided(0);
     if (operand.place == Place::output && cache_.plan.output_strided != nullptr) return CachedStrided(1);
@@ -147,10 +147,10 @@ class LaneTable {
     return ends_cached_ ? cache_.empties[operand.local] : rank_.empties[operand.end];
   }
   TUTTI_DEVICE Fill FillOf(const DeviceOperand& operand) const { return FillAt(operand.local, operand.end); }
-  // One after the other, all that the lane fills.
+  // The `local`-th end that the lane fills.
   TUTTI_DEVICE Fill FillAt(std::uint32_t local) const { return FillAt(local, Ends(cache_.lane, table_)[local]); }
 
-  // Writes the counts back for the next operation, whose block comes after a barrier.
+  // Writes the counts back for the next operation, whose block reads them after a barrier.
   TUTTI_DEVICE void Keep() const {
     if (!ends_cached_) return;
     const DeviceLane& lane = cache_.lane;
@@ -173,7 +173,7 @@ class LaneTable {
   static_assert(sizeof(DeviceFillEnd) % sizeof(Word) == 0 && sizeof(DeviceEmptyEnd) % sizeof(Word) == 0);
   static_assert(kFillWords <= kEmptyWords);
 
-  // A table: steps, operands, afters, the fill ends' numbers, the empty ends'.
+  // A table: steps, operands, afters, numbers of fill ends, numbers of empty ends.
   TUTTI_DEVICE static const DeviceOperand* Operands(const DeviceLane& lane, const std::byte* table) {
     return reinterpret_cast<const DeviceOperand*>(table + lane.steps * sizeof(DeviceStep));
   }
@@ -184,7 +184,7 @@ class LaneTable {
     return reinterpret_cast<const std::uint32_t*>(Afters(lane, table) + lane.afters);
   }
 
-  // Vectors on their way from memory to the cache, one a thread and then the rest.
+  // Copies vectors from memory to the cache: first one per thread, then the rest.
   class Fetch {
    public:
     TUTTI_DEVICE Fetch(const void* from, std::uint32_t count)
@@ -206,7 +206,7 @@ class LaneTable {
     Vector first_;
   };
 
-  // Both kinds by the same instructions: a warp whose threads branch apart would make the trip twice.
+  // Both kinds of end use the same instructions, because a warp whose threads diverge would make the trip twice.
   TUTTI_DEVICE void FetchEnd(const DeviceLane& lane, std::uint32_t i, const Word* from) const {
     const bool fills = i < lane.fills;
     auto* const to =

@@ -1,14 +1,14 @@
-// What every block of a kernel does: finds its lane among the launch's queues, runs the queue's operations one
-// after the other (interpret.h), and leaves everything as the next launch wants to find it.
+// The body of every block of a kernel: it finds its lane among the launch's queues, runs the queue's operations in
+// order (interpret.h), and resets the queue's state for the next launch.
 //
-// Thread-safety: called by all threads of a grid's block, all of whose blocks are resident.
+// Thread-safety: called by all threads of a block; all blocks of the grid are resident.
 #pragma once
 
 #include "executors/cuda/kernels/interpret.h"
 
 namespace tutti {
 
-// Waits until all blocks of the queue have done with its `done`-th operation of this launch.
+// Waits until all blocks of the queue have finished its `done`-th operation of this launch.
 TUTTI_DEVICE bool AwaitOthers(const DeviceWorkQueue& queue, std::uint32_t done) {
   Sync();
   bool all = true;
@@ -21,7 +21,7 @@ TUTTI_DEVICE bool AwaitOthers(const DeviceWorkQueue& queue, std::uint32_t done) 
   return !SyncOr(!all);
 }
 
-// The last block of a queue leaves everything as the next launch wants to find it.
+// The last block of a queue resets the queue's state for the next launch.
 TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, std::uint64_t sequence, std::uint64_t digest) {
   Sync();
   if (ThreadIndex() != 0) return;
@@ -36,8 +36,8 @@ TUTTI_DEVICE void Leave(const DeviceWorkQueue& queue, std::uint64_t sequence, st
   StoreRelaxed(queue.rank->done + (queue.queue - queue.rank->queues), sequence);
 }
 
-// An entry of the launch. By value, from one place or the other: through a pointer to either, parameters would be read
-// as if they were memory.
+// An entry of the launch, by value: through a pointer to either array, the compiler would read parameters as if they
+// were memory.
 template <typename T>
 TUTTI_DEVICE T EntryOf(const T* more, const T* inlined, std::uint32_t i) {
   if (more != nullptr) return more[i];
@@ -53,13 +53,13 @@ TUTTI_DEVICE DeviceWorkQueue QueueOf(const DeviceLaunch& launch) {
   return EntryOf(launch.more_queues, launch.queues, q);
 }
 
-// What one block of a launch does. kStrided: some of its works are.
+// Runs one block of a launch. kStrided: some of its works are strided.
 template <bool kStrided>
 TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
   if (launch.queue_count == 0) return;
   const DeviceWorkQueue queue = QueueOf(launch);
   const std::uint32_t lane = BlockIndex() - queue.first_block;
-  // The last thread, because the first ones have more to fetch.
+  // The last thread reports, because the first ones have more to fetch.
   const bool tells = lane == 0 && ThreadIndex() == ThreadCount() - 1;
   TUTTI_ROLLED
   for (std::uint32_t w = 0; w < queue.works; ++w) {
@@ -68,7 +68,7 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
     CallTicket ticket{};
     if (tells) ticket = TakeTicket(*queue.rank);
     if (ThreadIndex() == 0) shared.lane.work = work;
-    // One work has as many lanes as there are blocks.
+    // A single work has as many lanes as there are blocks.
     if (queue.works == 1 || lane < plan.lane_count) {
       LaneRun<kStrided> run(shared, queue, plan, lane, w + 1);
       if (tells) run.Tell(ticket);

@@ -1,7 +1,7 @@
 // One step's data, moved by a block: any number of sources, reduced if there are several, into any number of
 // destinations, in one pass. Sources and destinations are memory, strided or not (places.h), or packets (packet.h).
 //
-// Vectors of 16 bytes, several in flight a thread, where all pointers are alike modulo 16; elements where they are not.
+// Moves 16-byte vectors, several in flight per thread, where all pointers are equal modulo 16; otherwise elements.
 //
 // Thread-safety: called by all threads of a block, which share one Move.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-// Signed and unsigned integers have the same sums and products, so that one's code does for both.
+// Signed and unsigned integers have the same sums and products, so one instantiation serves both.
 template <typename Codec>
 struct SignlessOf {
   using Type = Codec;
@@ -55,12 +55,12 @@ TUTTI_DEVICE bool Reduce(const Move& move) {
   }
 }
 
-// What a step has to do. False if told to stop.
+// Executes a step's move. False if told to stop.
 template <typename Layout>
 TUTTI_DEVICE bool Carry(const Move& move) {
   return move.arithmetic ? Reduce<Layout>(move) : Copy<Layout>(move);
 }
-// A call: the interpreter's registers are for the usual steps.
+// Not inlined: the interpreter's registers are for the usual steps.
 TUTTI_DEVICE_CALL bool CarryWalked(const Move& move) { return Carry<Walked>(move); }
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
-// The data path of the kernels, by their twins: the same source with ordinary threads, against the reference that the
-// host's kernels are tested with, bit by bit.
+// Compares the kernels' data path, run by twins (the same source on ordinary threads), bit by bit with the reference
+// that the host's kernels are tested against.
 #include "executors/cuda/kernels/move_testing.h"
 
 namespace tutti {
@@ -57,7 +57,7 @@ TEST(DeviceMove, ReducesAsTheHostDoes) {
   }
 }
 
-// As slots and buffers from an allocator are.
+// Slots and buffers from an allocator are aligned like this.
 TEST(DeviceMove, ReducesAlignedVectors) {
   constexpr std::size_t kBytes = 3 * 512 * kVectorBytes + 13 * 8;
   for (int type = 0; type < tuttiNumTypes; ++type) {
@@ -80,7 +80,7 @@ TEST(DeviceMove, ReducesAlignedVectors) {
   }
 }
 
-// A sender and a receiver at the same time: what one packs the other adds to its own.
+// A sender and a receiver run at the same time: the receiver adds the packets to its own data.
 TEST(DeviceMove, PacketsCarryNumbersThatOnlyTheirReaderTakes) {
   for (const std::size_t count : {1, 2, 3, 250, 251}) {
     const auto type = tuttiInt32;
@@ -160,12 +160,12 @@ void ExpectCopied(std::size_t from, const std::vector<std::size_t>& to, std::siz
 }
 
 TEST(DeviceMove, CopiesAtAnyAlignment) {
-  constexpr std::size_t kBatch = 2 * kCopiesInFlight;  // what two threads take at a time
+  constexpr std::size_t kBatch = 2 * kCopiesInFlight;  // units that two threads take at a time
   for (const std::size_t unit : {1, 2, 4, 16}) {
     for (const std::size_t units : {std::size_t{0}, std::size_t{1}, kBatch - 1, kBatch, kBatch + 1, 3 * kBatch + 1}) {
       for (std::size_t from = 0; from < kVectorBytes; ++from) {
         const std::size_t bytes = units * unit + from % 3;
-        const std::size_t other = (from + unit) % kVectorBytes;  // as much alike as units need
+        const std::size_t other = (from + unit) % kVectorBytes;  // equal modulo the unit
         ExpectCopied(from, {other}, bytes);
         ExpectCopied(from, {from, other, from}, bytes);
       }
@@ -176,8 +176,8 @@ TEST(DeviceMove, CopiesAtAnyAlignment) {
 }
 
 struct Placement {
-  std::vector<std::size_t> sources, destinations;  // bytes behind a multiple of a vector's size
-  bool in_place = false;                           // the first source is one more destination
+  std::vector<std::size_t> sources, destinations;  // bytes past a multiple of a vector's size
+  bool in_place = false;                           // the first source is also a destination
 };
 
 void ExpectReducedAt(tuttiDataType_t type, const Arithmetic& arithmetic, const Placement& placement,
@@ -207,8 +207,8 @@ void ExpectReducedAt(tuttiDataType_t type, const Arithmetic& arithmetic, const P
   }
 }
 
-// Every alignment an element may have, the same one everywhere and different ones; lengths around what three threads
-// take at a time, which is two or four vectors each, and elements before and behind the vectors.
+// Every alignment of an element, equal and different ones; lengths around what three threads take at a time (two or
+// four vectors each), with elements before and after the vectors.
 TEST(DeviceMove, ReducesAtAnyAlignment) {
   for (const auto type : {tuttiInt8, tuttiBfloat16, tuttiFloat32, tuttiFloat64}) {
     const std::size_t size = SizeOf(type);

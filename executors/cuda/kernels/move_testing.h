@@ -1,4 +1,4 @@
-// What tests of the kernels' data path share: a block of twins, and what it is to do.
+// Shared by tests of the kernels' data path: a block of twins, and the move it executes.
 //
 // Thread-safety: RunBlock is for one thread.
 #pragma once

@@ -1,4 +1,4 @@
-// One step's data: where it is, and how its packets are waited for.
+// One step's data: where it lies, and how a block waits for its packets.
 //
 // Thread-safety: called by all threads of a block, which share one Move.
 #pragma once
@@ -9,7 +9,7 @@
 namespace tutti {
 
 inline constexpr std::uint32_t kMoveSources = 64;
-// A step's writes and, for a post by packets, every reader.
+// Covers a step's writes and every reader of a post by packets.
 inline constexpr std::uint32_t kMoveDestinations = 80;
 
 struct Move {
@@ -17,24 +17,24 @@ struct Move {
   std::byte* destinations[kMoveDestinations];
   std::uint32_t source_numbers[kMoveSources];  // of packets; 0: the source is memory
   std::uint32_t destination_numbers[kMoveDestinations];
-  Walk source_walks[kMoveSources];  // of memory, and of a Walked step's alone
+  Walk source_walks[kMoveSources];  // of memory operands, in Walked steps only
   Walk destination_walks[kMoveDestinations];
   std::uint64_t scaled;  // bit s: source s is multiplied by `scalar` first
   std::uint64_t scalar;
   std::uint64_t bytes;
-  const std::uint32_t* stop;   // looked at while packets do not come
-  const std::uint32_t* abort;  // pinned: seldom looked at
+  const std::uint32_t* stop;   // checked while waiting for packets
+  const std::uint32_t* abort;  // pinned: checked rarely
   std::uint32_t source_count, destination_count;
   std::int32_t divisor;  // above 1: the result is divided by it
   std::uint32_t reducer;
   bool arithmetic;  // otherwise the one source is copied
-  bool packets;     // some source or destination is
+  bool packets;     // some source or destination is packets
 };
 
-// A look at the host's memory takes a trip over PCIe: one in so many polls of a few hundred ns each.
+// Reading host memory takes a trip over PCIe, so only one in this many polls, of a few hundred ns each, does it.
 inline constexpr std::uint32_t kPollsPerLook = 1024;
 
-// True if nobody need wait any longer.
+// True if waiting is over: the rank has stopped or the host aborts.
 TUTTI_DEVICE bool Stopped(const std::uint32_t* stop, const std::uint32_t* abort) {
   return LoadRelaxed(stop) != 0 || LoadRelaxed(abort) != 0;
 }
@@ -79,7 +79,7 @@ struct Walked {
   }
 };
 
-// Of all that is memory. (Packets always lie at multiples of their size.)
+// The alignment of all operands in memory. (Packets always lie at multiples of their size.)
 template <typename Layout>
 TUTTI_DEVICE Alignment AlignmentOf(const Move& move) {
   Alignment alignment;
@@ -129,8 +129,8 @@ TUTTI_DEVICE void StoreEverywhere(const Move& move, std::uint32_t packet, std::u
   }
 }
 
-// Calls word(packet, bytes, aligned) -> result for every packet's worth; false if told to stop. word returns false
-// then.
+// Calls word(packet, bytes, aligned, &result) for every packet's worth of data. Returns false, as `word` does, if told
+// to stop.
 template <typename Layout, typename Word>
 TUTTI_DEVICE bool ForEachPacket(const Move& move, Word&& word) {
   const bool aligned = AlignmentOf<Layout>(move).All(sizeof(std::uint64_t));

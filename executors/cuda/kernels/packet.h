@@ -1,13 +1,13 @@
-// The line wire on a GPU: slots of 16-byte packets, each 8 bytes of data between two copies of the slot's number, so
-// that data and flag arrive together and one trip is the whole cost (the LL protocol of NCCL works like this). Packet 0
-// says which operation the slot belongs to and how long it is.
+// The line wire on a GPU. A slot consists of 16-byte packets, each with 8 bytes of data between two copies of the
+// slot's number, so that data and flag arrive together in one trip (as in NCCL's LL protocol). Packet 0 holds the tag
+// of the slot's operation and its length.
 //
 //   | data 0..3 | number | data 4..7 | number |
 //
-// A packet is stored and loaded as one vector of two 8-byte words. A GPU tears no word; it may show the two at
-// different times, and each has a number of its own. A number is 0 only in memory that was never written: slot c
-// carries number c + 1. A packet that a shorter message left untouched holds an older number; it could be taken for a
-// new one only 2^32 slots later, to the slot.
+// A packet is stored and loaded as one vector of two 8-byte words. A GPU never tears a word but may show the two at
+// different times, so each has its own number. A number is 0 only in memory that was never written: slot c carries
+// number c + 1. A packet that a shorter message left untouched holds an older number; it could pass for a new one only
+// exactly 2^32 slots later.
 //
 // Thread-safety: called by device threads; a packet has one writer and one reader.
 #pragma once
@@ -29,7 +29,7 @@ TUTTI_DEVICE void StorePacket(std::byte* packet, std::uint32_t number, std::uint
   StorePairRelaxed(packet, {flag | (data & 0xffff'ffff), flag | data >> 32});
 }
 
-// Has the packet come? Then *data is what it holds.
+// Returns whether the packet has arrived; if so, sets *data.
 TUTTI_DEVICE bool LoadPacket(const std::byte* packet, std::uint32_t number, std::uint64_t* data) {
   const WordPair halves = LoadPairRelaxed(packet);
   if (halves.low >> 32 != number || halves.high >> 32 != number) return false;

@@ -1,6 +1,5 @@
-// Where the bytes of a step's operands lie. A step moves packed bytes 0, 1, ...; in most operands each lies behind the
-// one before (Dense), but a tensor's may be strided (Walked). Loops are compiled for either, so that the usual ones do
-// not pay for the others.
+// Where the bytes of a step's operands lie. A step moves packed bytes 0, 1, ...; most operands are contiguous (Dense),
+// but a tensor's may be strided (Walked). Loops are compiled for each, so that dense ones do not pay for strided ones.
 //
 // Thread-safety: pure functions of a Move.
 #pragma once
@@ -10,17 +9,17 @@
 
 namespace tutti {
 
-// How a strided operand is walked through, in a step of some.
+// The walk through an operand, in a step with strided operands.
 struct Walk {
-  const Strided* strided;  // null: this operand is not
+  const Strided* strided;  // null: this operand is dense
   Strided::Position from;  // of the step's first byte
 };
 
-// A call: the interpreter's registers are for the usual steps.
+// Not inlined: the interpreter's registers are for the usual steps.
 TUTTI_DEVICE_CALL void BeginAt(Walk& walk, std::uint64_t packed) { walk.from = walk.strided->At(packed); }
 
-// What all pointers have in common modulo a power of two. Of a strided operand packed places count, as of any other's
-// pointer; but vectors must neither lie across the end of a run nor be misaligned in another.
+// The value that pointers share modulo a power of two. For strided operands, the packed offset counts instead of the
+// pointer; but a vector must neither cross the end of a run nor be misaligned in another run.
 class Alignment {
  public:
   TUTTI_DEVICE void See(const std::byte* pointer) { See(Low(pointer), 0); }
@@ -30,8 +29,8 @@ class Alignment {
         Low(base) | static_cast<std::uint32_t>(walk.strided->grain() % kVectorBytes));
   }
 
-  // For widths that are powers of two, at most a vector's: does everything lie at a multiple, equally far behind one,
-  // and how many bytes is it from there to the next?
+  // For widths that are powers of two, at most a vector's: whether all operands lie at a multiple, whether all lie
+  // equally far past one, and the bytes from there to the next.
   TUTTI_DEVICE bool All(std::uint32_t width) const { return (low_ | difference_) % width == 0; }
   TUTTI_DEVICE bool Alike(std::uint32_t width) const { return difference_ % width == 0; }
   TUTTI_DEVICE std::uint32_t ToNext(std::uint32_t width) const { return (width - low_ % width) % width; }
@@ -51,19 +50,19 @@ class Alignment {
   std::uint32_t difference_ = 0;
 };
 
-// An operand whose bytes lie one behind the other from `pointer` on.
+// An operand whose bytes are contiguous from `pointer` on.
 template <typename Byte>
 struct DensePlaces {
   Byte* pointer;
   TUTTI_DEVICE Byte* operator()(std::uint32_t byte) const { return pointer + byte; }
 };
 
-// A call, for loops that take many places at once are compiled for every type and operator.
+// Not inlined: loops that find many places at once are compiled for every type and operator.
 TUTTI_DEVICE_CALL std::size_t PlaceOf(const Walk& walk, std::uint32_t byte) {
   return walk.strided->PlaceOf(walk.strided->Further(walk.from, byte));
 }
 
-// One that may be strided: then `base` is where its buffer begins.
+// An operand that may be strided; then `base` is the start of its buffer.
 template <typename Byte>
 struct WalkedPlaces {
   Byte* base;

@@ -14,8 +14,8 @@ struct Word {
   std::uint32_t words[2];
 };
 
-// The k-th element of a unit: of 32-bit words that hold several, or an element alone. Constant k, so that all stays in
-// registers.
+// Accesses the k-th element of a unit: 32-bit words that hold several elements, or a single element. `k` is constant,
+// so that all stays in registers.
 template <typename T, typename Unit>
 struct ElementsOf {
   static constexpr std::uint32_t kCount = sizeof(Unit) / sizeof(T);
@@ -50,8 +50,8 @@ struct ElementsOf {
   }
 };
 
-// kAdjusted: some source may be a PreMulSum's, or the result is an average. Only sums are, and few of those: the others
-// need not carry the code, of which divisions are most. Layout: how operands lie.
+// kAdjusted: some source may be scaled (PreMulSum), or the result is an average. Only sums are, and few of those; the
+// others omit this code, most of which is divisions. Layout: how operands lie.
 template <typename Codec, typename Op, typename Layout, bool kAdjusted = false>
 class Reduction {
  public:
@@ -77,8 +77,8 @@ class Reduction {
   using T = typename Codec::Memory;
   using A = typename Codec::Accumulator;
 
-  // What a thread loads at once of each of two sources. It and all accumulators, which have 32 bits at least, must fit
-  // the registers.
+  // Vectors that a thread loads at once from each of two sources. They and all accumulators, of at least 32 bits, must
+  // fit in registers.
   static constexpr std::uint32_t kVectorsAtOnce = (sizeof(T) == 1 ? 2 : 4) / (std::is_same_v<Layout, Dense> ? 1 : 2);
   static constexpr std::uint32_t kElementsAtOnce = 4;
 
@@ -120,8 +120,7 @@ class Reduction {
   TUTTI_DEVICE static bool IsScaled(const Move& move, std::uint32_t source) {
     return kAdjusted && (move.scaled >> source & 1) != 0;
   }
-  // A contribution that is scaled is rounded to the datatype: the same bits whether a rank scales here or sends it
-  // scaled.
+  // A scaled contribution is rounded to the datatype: the same bits whether a rank scales it here or sends it scaled.
   TUTTI_DEVICE static A Contribution(T element, bool scaled, A scalar) {
     const A value = Codec::Decode(element);
     if constexpr (!kAdjusted) return value;
@@ -141,7 +140,7 @@ class Reduction {
     ForEachBatch<Unit, kMany>(units, [&](const auto& batch) {
       Sums<Unit, kMany> sums;
       Unit one[kMany], other[kMany];
-      // Two sources at a time, without a condition in between: the compiler would move loads behind it.
+      // Loads two sources at a time, with no condition in between: the compiler would move loads past it.
       std::uint32_t s = sources % 2;
       if (s != 0) {
         batch.Load(Layout::Source(move, 0), one);

@@ -1,6 +1,6 @@
-// What a kernel tells the host, in pinned memory (DeviceProgress).
+// A kernel's reports to the host, in pinned memory (DeviceProgress).
 //
-// Thread-safety: called by one thread of a block; blocks may tell at the same time.
+// Thread-safety: called by one thread of a block; blocks may report at the same time.
 #pragma once
 
 #include "executors/cuda/kernels/device.h"
@@ -8,19 +8,19 @@
 
 namespace tutti {
 
-// An operation that begins takes a ticket first and tells when it has come: meanwhile the block gets ready.
+// An operation first takes a ticket and reports once it has arrived; the block prepares in between.
 struct CallTicket {
   DeviceProgress* progress;
   std::uint64_t index;
 };
 
-// Queues of one rank number their calls together.
+// All queues of a rank share one numbering of calls.
 TUTTI_DEVICE CallTicket TakeTicket(DeviceRank& rank) {
   DeviceProgress* const progress = rank.progress;
   return {progress, FetchAdd(&rank.calls, 1) + 1};
 }
 
-// For the recorder and the watchdog: an operation begins.
+// Reports to the recorder and the watchdog that an operation begins.
 TUTTI_DEVICE void TellBegun(const CallTicket& ticket, const DevicePlan& plan, std::uint64_t sequence,
                             std::uint64_t digest) {
   DeviceCall call{};
@@ -40,8 +40,8 @@ TUTTI_DEVICE void TellBegun(const CallTicket& ticket, const DevicePlan& plan, st
   StoreRelaxed(&entry.check, CheckOf(call));
 }
 
-// A peer did something else than was agreed. Everybody on this rank is to stop. The kind is told last. Returns false,
-// for whoever cannot go on.
+// Reports that a peer deviated from the protocol and stops all blocks of this rank. Writes the kind last. Returns
+// false, for callers to return.
 TUTTI_DEVICE bool TellFault(DeviceRank& rank, DeviceFaultKind kind, std::int32_t peer, std::uint64_t expected,
                             std::uint64_t got) {
   auto& progress = *rank.progress;

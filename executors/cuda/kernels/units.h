@@ -1,6 +1,6 @@
 // How the threads of a block share the units of a loop - vectors, or elements - so that each has several loads in
-// flight. That is what memory's bandwidth takes: at a latency of some 600 ns, 3.3 TB/s are 2 MB under way, 16 KB on
-// each of 132 multiprocessors and, as loads come in bursts and not evenly, a few times that.
+// flight. Full memory bandwidth needs that: at a latency of some 600 ns, 3.3 TB/s means 2 MB in flight, 16 KB on each
+// of 132 multiprocessors, and a few times that because loads come in bursts.
 //
 // Thread-safety: called by all threads of a block.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-// `count` units in a row from `from_byte` on, but for a gap: unit `gap_at` lies `gap` units further on, and so do those
-// behind it. 32 bits: a chunk is at most a GiB (kLongestChunk).
+// `count` units in a row from `from_byte` on, except for a gap: unit `gap_at` and those after it lie `gap` units
+// further on. 32 bits: a chunk is at most a GiB (kLongestChunk).
 struct Units {
   std::uint32_t count;
   std::uint32_t from_byte = 0;
@@ -18,9 +18,9 @@ struct Units {
   std::uint32_t gap = 0;
 };
 
-// What one thread takes at a time: kMany units, so far apart that a warp's lie side by side. Where the end comes
-// before, it loads its first one again and does not store it: a load that depended on a condition would wait for the
-// one before it, and a loop for the rest would take a trip to memory for each.
+// The kMany units that one thread takes at a time, spaced so that a warp's units are adjacent. Past the end, the thread
+// loads its first unit again and does not store it: a conditional load would wait for the one before it, and a loop for
+// the rest would take a trip to memory for each unit.
 template <typename Unit, std::uint32_t kMany>
 class Batch {
  public:

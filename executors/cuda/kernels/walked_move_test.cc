@@ -1,5 +1,5 @@
-// The data path of steps with strided operands, by its twin: any layouts, alignments and mixtures with what is dense,
-// against the same step on packed bytes, bit by bit.
+// Compares steps with strided operands, run by twins, bit by bit with the same steps on packed bytes, for any layouts,
+// alignments and mixtures with dense operands.
 #include <optional>
 #include <random>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t kThreads = 3;
 
-// So many elements of `size` bytes, strided or one behind the other, in memory with room around.
+// `count` elements of `size` bytes, strided or contiguous, in memory with room around.
 class Operand {
  public:
   Operand(std::size_t count, std::size_t size, bool dense, std::mt19937_64& random) : bytes_(count * size) {
@@ -37,7 +37,7 @@ class Operand {
   Walk WalkFrom(std::size_t packed) const {
     return strided_ ? Walk{&*strided_, strided_->At(packed)} : Walk{nullptr, {}};
   }
-  // Where a Move has it.
+  // The pointer that a Move holds.
   std::byte* Pointer(std::size_t packed) { return strided_ ? base() : base() + packed; }
 
   void Put(const std::vector<std::byte>& packed) {
@@ -108,7 +108,7 @@ void ExpectMoved(const Step& step, std::mt19937_64& random) {
   }
 }
 
-// Where all are said to be alike, no unit behind the first multiple is misaligned, or lies in two runs.
+// Where Alignment finds all alike, no unit after the first multiple is misaligned or spans two runs.
 TEST(WalkedMove, UnitsLieTogetherWhereAlignmentsAreAlike) {
   std::mt19937_64 random(4);
   int vectors = 0;
@@ -160,7 +160,7 @@ TEST(WalkedMove, ReducesAsDenseOnesDo) {
   }
 }
 
-// A strided sender and a strided receiver, which adds its own, at the same time.
+// A strided sender and a strided receiver, which adds its own data, run at the same time.
 TEST(WalkedMove, PacketsComeFromAndGoToAnyPlace) {
   std::mt19937_64 random(3);
   for (int trial = 0; trial < 60; ++trial) {

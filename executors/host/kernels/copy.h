@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// Makes streamed writes of this thread visible before its later writes. To be called between the last streamed copy or
+// Makes streamed writes of this thread visible before its later writes. Call it between the last streamed copy or
 // reduction and the flag that publishes it; a release store alone does not order non-temporal stores on x86.
 void StreamFence();
 

@@ -76,7 +76,7 @@ HWY_NOINLINE void Ladder(const ReduceCall& call, const Adjust& adjust, std::size
   Rungs<Type, Op, kLanes / 2>(at, adjust, i, end - i);
 }
 
-#if HWY_TARGET != HWY_SCALAR  // whose ladder is one loop, and all there is to do
+#if HWY_TARGET != HWY_SCALAR  // whose ladder is one loop and does all the work
 
 // Vectors of accumulators in a block: enough to hide the latency of an addition and to pay for the loop over the
 // sources, few enough that they stay in x86's sixteen registers. Conversions need registers too.
@@ -179,7 +179,7 @@ std::size_t FixedBlocks(const ReduceCall& call, std::size_t i, std::uint32_t str
 
 template <class Type, class Op, class Adjust>
 std::size_t ChooseBlocks(const ReduceCall& call, const Adjust& adjust, std::size_t i, std::uint32_t streamed) {
-  // The 8-bit floats' conversions outweigh a loop by far.
+  // For 8-bit floats, conversions cost far more than the loop.
   constexpr bool kWorthIt = std::is_same_v<Op, Sum> && std::is_same_v<Adjust, Unadjusted> && Type::kRatio < 4;
   if constexpr (kWorthIt) {
     if (call.destination_count == 1) {
@@ -243,7 +243,7 @@ void Reduce(const ReduceCall& call) {
   Reduce<Type, Op, Unadjusted>(call);
 }
 
-// T: the element's type where it is a native one, else anything that is no integer.
+// T: the element's type if it is native, else any non-integer type.
 template <class Type, typename T>
 void ReduceSum(const ReduceCall& call) {
   if (call.scaled == 0 && call.divisor <= 1) {

@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What vector units lack goes lane by lane through memory.
+// Vector units lack these two operations, so they go lane by lane through memory.
 template <class D>
 HWY_INLINE hn::VFromD<D> WrappingProduct(D d, hn::VFromD<D> a, hn::VFromD<D> b) {
   using T = hn::TFromD<D>;

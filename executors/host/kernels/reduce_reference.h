@@ -1,4 +1,4 @@
-// What the reduction tests share: a plain loop over elements written from the definitions, inputs, guarded outputs.
+// Shared by the reduction tests: a plain loop over elements written from the definitions, inputs, guarded outputs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -173,7 +173,7 @@ class Sources {
   }
 
   const std::vector<const void*>& pointers() const { return pointers_; }
-  // Puts back what was reduced into in place.
+  // Restores sources that an in-place reduction overwrote.
   void Restore() {
     for (std::size_t s = 0; s < storage_.size(); ++s)
       std::copy(originals_[s].begin(), originals_[s].end(), storage_[s].begin());
@@ -186,7 +186,7 @@ class Sources {
   std::vector<const void*> pointers_;
 };
 
-// A destination that notices writes beside it, `offset` elements behind a cache line's start.
+// A destination that detects writes around it, `offset_bytes` past the start of a cache line.
 class Destination {
  public:
   Destination(std::size_t bytes, std::size_t offset_bytes)

@@ -20,7 +20,7 @@
 #include "executors/host/kernels/copy.h"
 #include "executors/host/kernels/reduce_reference.h"
 #include "executors/host/kernels/reduce_targets.h"
-// Behind reduce_targets.h, which says for which targets.
+// After reduce_targets.h, which selects the targets.
 #include <hwy/highway.h>
 
 namespace tutti {

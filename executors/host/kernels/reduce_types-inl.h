@@ -26,7 +26,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti {
 namespace HWY_NAMESPACE {
 
-// Elements that are their own accumulators. Integers are the unsigned ones; operators that care reinterpret.
+// Elements that are their own accumulators. Integers are unsigned; operators that depend on the sign reinterpret.
 template <typename T>
 struct Native {
   using Element = T;
@@ -108,7 +108,7 @@ struct Small {
     }
   }
 
-#if HWY_TARGET != HWY_SCALAR  // one lane: nothing is wider than it
+#if HWY_TARGET != HWY_SCALAR  // with one lane there is no wider vector
   template <class D>
   static HWY_INLINE void LoadWide(D d, const Element* from, hn::VFromD<D>* v) {
     if constexpr (std::is_same_v<Format, Bfloat16>) {
@@ -138,8 +138,8 @@ struct Small {
   }
 
  private:
-  // An 8-bit float's fields, shifted into those of a float16, are the same number but for the biases' difference;
-  // subnormals too. Twice the lanes of the conversion by way of fp32's fields.
+  // An 8-bit float's fields, shifted into those of a float16, are the same number except for the biases' difference;
+  // subnormals too. This converts twice as many lanes as going through fp32's fields.
   template <class D>
   static HWY_INLINE void LoadTwoByFloat16(D d, const Element* from, hn::VFromD<D>* v) {
     const hn::Repartition<std::uint16_t, D> du;

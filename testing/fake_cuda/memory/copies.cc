@@ -18,7 +18,7 @@
 namespace tutti::standin {
 namespace {
 
-// Pageable host memory, which the driver does not know, or inside a range that it knows.
+// Memory inside a range that the driver knows, or pageable host memory, which it does not know.
 enum class Side { kKnown, kPageable };
 
 Side Check(std::uintptr_t address, std::size_t bytes) {
@@ -37,8 +37,7 @@ bool Captured(const Stream& stream) {
   return stream.capture != nullptr;
 }
 
-// As the real driver: from pageable memory the bytes are taken before the call returns, to it they are there when the
-// call returns.
+// As the real driver: bytes from pageable memory are read, and bytes to it written, before the call returns.
 void Copy(CUstream handle, std::uintptr_t to, std::uintptr_t from, std::size_t bytes) {
   const auto stream = StreamOf(handle);
   if (bytes == 0) return;
@@ -64,7 +63,7 @@ template <class T>
 Moment Fill(CUstream handle, CUdeviceptr to, T value, std::size_t count) {
   const auto stream = StreamOf(handle);
   Require(to % sizeof(T) == 0, CUDA_ERROR_INVALID_VALUE);
-  // Without the driver's knowledge a library gives out ordinary memory as a device's (environment.h).
+  // A library unaware of the driver hands out ordinary memory as a device's (environment.h).
   if (!TheEnvironment().synchronous) RequireKnown(to, count * sizeof(T));
   return Enqueue(stream, [=] { std::fill_n(static_cast<T*>(Pointer(to)), count, value); });
 }

@@ -1,4 +1,4 @@
-// Device memory of other processes.
+// Other processes' device memory.
 #include <cuda.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -19,7 +19,7 @@
 namespace tutti::standin {
 namespace {
 
-// What a handle says: whose descriptor to open, and which file it must turn out to be.
+// A handle's contents: the process and descriptor to open, and the identity of the file expected there.
 struct Exported {
   pid_t process;
   int file;
@@ -30,7 +30,7 @@ struct Exported {
 };
 static_assert(sizeof(Exported) <= sizeof(CUipcMemHandle));
 
-// A file opened again is the same mapping again.
+// Opening a file again returns the same mapping.
 struct Imports {
   struct One {
     std::uintptr_t address;
@@ -53,7 +53,7 @@ std::uintptr_t Import(const Exported& exported) {
   struct stat found {};
   if (fstat(file, &found) != 0 || found.st_ino != exported.number || found.st_dev != exported.file_system) {
     close(file);
-    Fail(CUDA_ERROR_INVALID_VALUE);  // the memory was freed, and its descriptor is something else now
+    Fail(CUDA_ERROR_INVALID_VALUE);  // the memory was freed, and its descriptor now refers to something else
   }
   auto mapping = std::make_shared<Mapping>(file, exported.bytes);
   const auto address = mapping->address();
@@ -70,7 +70,7 @@ std::uintptr_t Import(const Exported& exported) {
 
 using namespace tutti::standin;  // NOLINT: what follows is the driver's interface, in no namespace
 
-// Of the whole allocation, wherever in it `pointer` is.
+// Exports the whole allocation that contains `pointer`.
 CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
   return Answer([&] {
     const auto range = Ranges::Instance().Find(pointer);

@@ -15,7 +15,7 @@
 namespace tutti::standin {
 namespace {
 
-// Fresh memory of a real device is not zero, and whoever counts on it should find out; large buffers are left alone.
+// Fresh memory of a real device is not zero. Code that relies on zeros should fail here; large buffers are not filled.
 constexpr std::size_t kSoiledBytes = 64 << 10;
 constexpr int kSoil = 0xa5;
 
@@ -110,7 +110,7 @@ CUresult cuMemAlloc(CUdeviceptr* pointer, std::size_t bytes) {
   return Answer([&] { *pointer = Allocate(bytes, Kind::kDevice).address; });
 }
 
-// Waits for the device, as the real one does: memory is not taken from under a kernel.
+// Waits for the device, as the real one does, so that no kernel loses memory that it uses.
 CUresult cuMemFree(CUdeviceptr pointer) {
   return Answer([&] {
     ForbidWhileCapturing();

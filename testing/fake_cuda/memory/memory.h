@@ -1,7 +1,6 @@
-// Ranges of memory that the driver knows, of devices and of the host.
+// Ranges of device and host memory that the driver knows.
 //
-// A device's memory is a memfd's: the CPU reads and writes it as it is, and other processes map it by the handle that
-// they are given.
+// A device's memory is a memfd: the CPU accesses it directly, and other processes map it by the handle they are given.
 // Thread-safety: all of it.
 #pragma once
 
@@ -23,7 +22,7 @@ enum class Kind {
   kRegistered,  // the caller's own
 };
 
-// Pages of a file without a name.
+// Pages of an unnamed file.
 class Mapping {
  public:
   // Takes over `file`; throws Failure if it cannot be mapped.
@@ -47,7 +46,7 @@ struct Range {
   std::size_t bytes;
   Kind kind;
   CUdevice device;
-  std::uint64_t id = 0;              // of no other range ever
+  std::uint64_t id = 0;              // never reused
   std::shared_ptr<Mapping> mapping;  // null: the caller's own memory
 
   bool OnDevice() const { return kind == Kind::kDevice || kind == Kind::kImported; }
@@ -58,7 +57,7 @@ class Ranges {
   static Ranges& Instance();
 
   void Add(Range range);
-  // Of the range that starts at `address` and is of that kind; else fails with `otherwise`.
+  // Removes the range of that kind that starts at `address`; fails with `otherwise` if there is none.
   Range Remove(std::uintptr_t address, Kind kind, CUresult otherwise);
   std::optional<Range> Find(std::uintptr_t address) const;
   bool Overlaps(std::uintptr_t address, std::size_t bytes) const;

@@ -1,4 +1,4 @@
-// What the driver tells of a pointer.
+// The driver's pointer attributes.
 #include <cuda.h>
 
 #include <cstdint>
@@ -16,7 +16,7 @@ void Put(void* where, T value) {
   *static_cast<T*>(where) = value;
 }
 
-// `range`: that the pointer is in. Without one, an attribute's null value.
+// `range`: the one that contains the pointer. Without a range, writes the attribute's null value.
 void Tell(CUpointer_attribute attribute, const std::optional<Range>& range, CUdeviceptr pointer, void* value) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: return Put(value, range ? ContextOf(range->device) : nullptr);
@@ -56,7 +56,7 @@ CUresult cuPointerGetAttribute(void* value, CUpointer_attribute attribute, CUdev
   });
 }
 
-// Unlike the one above, this is not an error for memory that the driver does not know.
+// Unlike the call above, succeeds for memory that the driver does not know.
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr pointer) {
   return Answer([&] {
     const auto range = Ranges::Instance().Find(pointer);

@@ -1,6 +1,6 @@
-// How an entry point of the runtime's stand-in answers: by asking the driver's.
+// How entry points of the runtime's stand-in work: they call the driver's.
 //
-// Thread-safety: all of it; devices and last errors are a thread's own.
+// Thread-safety: all of it; devices and last errors are per thread.
 #pragma once
 
 #include <cuda.h>
@@ -14,11 +14,11 @@ inline cudaError_t Code(CUresult result) { return static_cast<cudaError_t>(resul
 // Remembered for cudaGetLastError if it is an error.
 cudaError_t Remember(cudaError_t error);
 
-// The driver initialized, and a context current in this thread: the first device's unless another was set.
+// Initializes the driver, and makes a context current in this thread: the first device's unless another was set.
 CUresult Prepare();
 CUresult SetDevice(int device);
 
-// `work` returns what the driver answers.
+// `work` returns the driver's result.
 template <class Work>
 cudaError_t Call(Work&& work) {
   CUresult result = Prepare();

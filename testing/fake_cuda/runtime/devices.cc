@@ -114,7 +114,7 @@ cudaError_t cudaDeviceSynchronize() {
   return Call([] { return cuCtxSynchronize(); });
 }
 
-// The device is idle afterwards; what the program forgot to free goes with the process.
+// Leaves the device idle; memory that the program forgot to free goes with the process.
 cudaError_t cudaDeviceReset() { return cudaDeviceSynchronize(); }
 
 cudaError_t cudaDriverGetVersion(int* version) { return Remember(Code(cuDriverGetVersion(version))); }

@@ -16,7 +16,7 @@ std::string WithoutNamespaces(const std::string& name) {
 
 }  // namespace
 
-// Demangled it is, for example, "void (anonymous namespace)::fill<float, (anonymous namespace)::Sum>(float*, long)".
+// An example of a demangled name: "void (anonymous namespace)::fill<float, (anonymous namespace)::Sum>(float*, long)".
 KernelName KernelName::Parse(const char* mangled) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(mangled, nullptr, nullptr, &status),

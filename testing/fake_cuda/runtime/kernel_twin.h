@@ -1,4 +1,4 @@
-// Host functions in the place of kernels that a program was compiled with.
+// Host functions that replace the kernels that a program was compiled with.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 
 namespace tutti::standin {
 
-// A kernel as its registered name says it, without namespaces: `fill<float, Sum>` is {"fill", {"float", "Sum"}}.
+// A kernel's registered name, without namespaces: `fill<float, Sum>` is {"fill", {"float", "Sum"}}.
 struct KernelName {
   std::string function;
   std::vector<std::string> arguments;  // of the template
@@ -15,7 +15,7 @@ struct KernelName {
   static KernelName Parse(const char* mangled);
 };
 
-// Takes the arguments of a launch and returns the whole grid's work; empty if it has none for that kernel.
+// Takes a launch's arguments and returns the whole grid's work; empty if there is no twin for that kernel.
 using KernelTwin = std::function<std::function<void()>(void** arguments)>;
 KernelTwin FindTwin(const KernelName& name);
 

@@ -1,4 +1,4 @@
-// What compiled objects tell of their kernels when they are loaded, and the launches of them.
+// Kernels that compiled objects register when they are loaded, and their launches.
 #include <map>
 #include <mutex>
 #include <string>
@@ -20,7 +20,7 @@ struct Configuration {
 
 thread_local Configuration configuration;
 
-// By the address of the host function that stands for the kernel in a launch.
+// Kernels by the address of the host function that represents the kernel in a launch.
 class Kernels {
  public:
   static Kernels& Instance() {

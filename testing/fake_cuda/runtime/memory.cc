@@ -1,4 +1,4 @@
-// The runtime's memory: the driver's, so that a pointer is known to both.
+// The runtime's memory: the driver's, so that both know every pointer.
 #include "testing/fake_cuda/runtime/call.h"
 
 using namespace tutti::standin;  // NOLINT: what follows is the runtime's interface, in no namespace
@@ -28,7 +28,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return Call([&] { return cuMemGetInfo(free, total); });
 }
 
-// The direction is in the pointers.
+// The pointers determine the direction.
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/) {
   return Call([&] { return cuMemcpy(Device(to), Device(from), bytes); });
 }

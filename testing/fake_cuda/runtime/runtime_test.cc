@@ -1,4 +1,4 @@
-// The runtime as a program compiled by nvcc uses it.
+// The runtime as an nvcc-compiled program uses it.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-// What such a program's start-up code calls.
+// Called by such a program's start-up code.
 extern "C" void __cudaRegisterFunction(void** handle, const char* host, char* device, const char* name, int limit,
                                        uint3* thread, uint3* block, dim3* block_size, dim3* grid_size, int* warp);
 

@@ -1,9 +1,9 @@
 // Data whose reduction is known exactly, whatever the order of the operations.
 //
-// A number of a rank depends on what is reduced, the seed, the rank and the place. Floating-point numbers are chosen so
-// that no partial result is ever rounded: sums are of small integers times one power of two, a product has one factor
-// that is not a power of two. So the check asks for equal bits; only an average is rounded, once or twice.
-// Integers wrap around, and are of all sizes.
+// An input depends on the reduction, the seed, the rank and the place. Floating-point inputs are chosen so that no
+// partial result is ever rounded: sums are of small integers times one power of two, and a product has one factor that
+// is not a power of two. So the check compares bits; only an average is rounded, once or twice. Integers wrap around
+// and cover all magnitudes.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -26,7 +26,7 @@ struct Series {
   std::uint64_t seed;
 };
 
-// What a floating-point type represents exactly: integers of `precision` bits times powers of two between the bounds.
+// A floating-point type's exact numbers: integers of `precision` bits times powers of two between the bounds.
 struct Format {
   int precision;
   int lowest;   // exponents used, away from subnormal numbers and infinity
@@ -58,23 +58,23 @@ inline std::uint64_t Bits(const Series& series, std::int64_t place, int rank, in
 }
 
 enum Purpose { kValue, kExponent, kTurn };
-inline constexpr int kAllRanks = -1;  // for what is one for all
+inline constexpr int kAllRanks = -1;  // for values that all ranks share
 
-// From low to high, both included.
+// Between low and high, both inclusive.
 inline std::int64_t Between(std::uint64_t bits, std::int64_t low, std::int64_t high) {
   return low + static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(high - low + 1));
 }
 
-// nccl-tests' scalar of a rank for sums of products.
+// A rank's scalar in nccl-tests, for sums of products.
 inline int PreMulScalar(int rank) { return rank % 2 == 0 ? 1 : 2; }
 
-// Ranks in another order at each place.
+// The rank's position in an order that differs from place to place.
 inline int Turn(const Series& series, std::int64_t place, int rank) {
   const std::uint64_t shift = Bits(series, place, kAllRanks, kTurn) % static_cast<std::uint64_t>(series.ranks);
   return (rank + static_cast<int>(shift)) % series.ranks;
 }
 
-// The exact number that a rank gives, if numbers have this format.
+// A rank's exact input, for numbers of this format.
 inline double ExactInput(const Series& series, const Format& format, int rank, std::int64_t place) {
   const std::uint64_t bits = Bits(series, place, rank, kValue);
   const int turn = Turn(series, place, rank);
@@ -86,7 +86,7 @@ inline double ExactInput(const Series& series, const Format& format, int rank, s
     case Reduction::kAverage:
     case Reduction::kPreMulSum: {
       const int scale = series.reduction == Reduction::kPreMulSum ? 2 : 1;
-      const auto most = (std::int64_t{1} << format.precision) / scale;  // that all may add up to
+      const auto most = (std::int64_t{1} << format.precision) / scale;  // the most that all inputs may add up to
       const auto givers = std::min<std::int64_t>(series.ranks, most);
       const auto limit = most / givers;
       const auto exponent = Between(Bits(series, place, kAllRanks, kExponent), format.lowest, format.highest);
@@ -114,8 +114,8 @@ T Input(const Series& series, int rank, std::int64_t place) {
   }
 }
 
-// One more rank's number into what the ranks before it gave. `Wide` loses nothing: unsigned integers wrap as narrower
-// ones do, and doubles are exact here. Minimum and maximum compare as T does.
+// Combines the next rank's number with the result of the ranks before it. `Wide` loses nothing: unsigned integers wrap
+// as narrower ones do, and doubles are exact here. Minimum and maximum compare as T does.
 template <class T, class Wide>
 Wide Combined(Reduction reduction, Wide sum, T next, int rank) {
   const auto wide = static_cast<Wide>(next);
@@ -130,8 +130,7 @@ Wide Combined(Reduction reduction, Wide sum, T next, int rank) {
 
 template <class T>
 T Expected(const Series& series, std::int64_t place) {
-  // Signed integers are kept signed for comparisons; sums and products of them must not overflow, so those are
-  // unsigned.
+  // Comparisons use signed integers. Sums and products of them must not overflow, so those are unsigned.
   const bool compares = series.reduction == Reduction::kMin || series.reduction == Reduction::kMax;
   const auto reduce = [&]<class Wide>(Wide /*type*/) {
     auto result = static_cast<Wide>(Input<T>(series, 0, place));
@@ -154,8 +153,7 @@ T Expected(const Series& series, std::int64_t place) {
   }
 }
 
-// How many of the elements, of whatever type of that size, are further apart than `tolerance` when their bits are
-// taken for numbers.
+// The number of elements, of any type of that size, whose bits, taken as integers, differ by more than `tolerance`.
 template <std::unsigned_integral T>
 std::int64_t CountWrong(const T* results, const T* expected, std::int64_t count, unsigned tolerance) {
   return std::count_if(results, results + count, [&](const T& each) {

@@ -1,4 +1,4 @@
-// Twins of the kernels with which nccl-tests make and check their data. Names and arguments are theirs; the data is
+// Twins of the kernels with which nccl-tests create and check their data. Names and arguments are theirs; the data is
 // ours.
 #include <atomic>
 #include <cstdlib>
@@ -55,8 +55,8 @@ bool TakeCorruption() {
   return pending.exchange(false);
 }
 
-// So that one bit of one buffer is wrong, and who checks must say so. The highest bit, for a lower one may be within
-// the tolerance.
+// Makes one bit of one buffer wrong, so that the checker must report it. Flips the highest bit, because a lower one may
+// be within the tolerance.
 template <class T>
 void CorruptOnce(T* results, std::int64_t count) {
   if (count > 0 && TakeCorruption()) results[count / 2] ^= static_cast<T>(T{1} << (8 * sizeof(T) - 1));

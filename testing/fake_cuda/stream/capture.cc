@@ -16,7 +16,7 @@ std::uint64_t NextId() {
   return next++;
 }
 
-// Those that have begun and not ended. Guarded by the lock.
+// Captures that have begun and not ended. Guarded by the lock.
 std::set<Capture*>& Ongoing() {
   static auto* ongoing = new std::set<Capture*>;
   return *ongoing;
@@ -65,7 +65,7 @@ void Capture::ComeAfter(Stream& stream, const std::set<std::size_t>& nodes) {
 bool Capture::Joined() const {
   std::set<std::size_t> before = lanes_.at(origin_).last;
   for (auto node = graph->nodes.size(); node-- > 0;) {
-    if (!before.contains(node)) return false;  // all that comes after it was seen, and the end is not among that
+    if (!before.contains(node)) return false;  // the origin's end does not come after this node
     before.insert(graph->nodes[node].after.begin(), graph->nodes[node].after.end());
   }
   return true;
@@ -109,7 +109,7 @@ bool Recorded(Stream& stream, Work& work) {
     return true;
   }
   if (!IsNullStream(stream)) return false;
-  for (const auto* capture : Ongoing()) {  // the null stream would have to wait for what is never done
+  for (const auto* capture : Ongoing()) {  // the null stream would have to wait for work that never runs
     const Stream& origin = *capture->origin();
     Require(origin.device() != stream.device() || !origin.blocking(), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   }

@@ -1,8 +1,8 @@
-// Streams whose work is recorded instead of done, and the graphs that come of it.
+// Streams that record their work instead of doing it, and the resulting graphs.
 //
-// A node is a piece of work; it comes after others. Nodes are listed in the order of the calls, so a list is in an
-// order in which it may be run. Nodes of different streams that nothing orders are run at the same time, for kernels
-// may wait for one another. Thread-safety: all of it.
+// A node is a piece of work that comes after others. Nodes are listed in call order, which is a valid order to run them
+// in. Unordered nodes of different streams run at the same time, because kernels may wait for one another.
+// Thread-safety: all of it.
 #pragma once
 
 #include <cuda.h>
@@ -29,11 +29,11 @@ struct Graph {
   std::vector<Node> nodes;
   std::size_t lanes = 0;
 
-  // Returns when all is done.
+  // Returns when all nodes are done.
   void Run() const;
 };
 
-// Nodes of a capture that a captured event stands for, and that a stream's next node comes after.
+// Nodes of a capture that a captured event stands for; a waiting stream's next node comes after them.
 struct Captured {
   std::shared_ptr<Capture> capture;  // null: none
   std::set<std::size_t> nodes;
@@ -51,15 +51,15 @@ class Capture {
 
   // REQUIRES for all below: the lock of captures is held.
   bool invalid = false;
-  Stream* origin() const { return origin_; }  // gone, perhaps, when the capture has ended
+  Stream* origin() const { return origin_; }  // may be gone once the capture has ended
   bool ended() const { return lanes_.empty(); }
   bool Has(Stream& stream) const { return lanes_.contains(&stream); }
   void Add(Stream& stream, Work work);
   std::set<std::size_t> Last(Stream& stream) const { return lanes_.at(&stream).last; }
   void ComeAfter(Stream& stream, const std::set<std::size_t>& nodes);
-  // Every stream's work is before the end of the origin's.
+  // Whether every stream's work comes before the end of the origin's.
   bool Joined() const;
-  // Lets go of its streams.
+  // Releases its streams.
   void End();
 
  private:
@@ -74,12 +74,12 @@ class Capture {
 
 std::mutex& CaptureLock();
 
-// Whether the stream is captured, and the work is now a node.
+// Whether the stream is captured; if so, the work is now a node.
 bool Recorded(Stream& stream, Work& work);
-// Fails, and spoils the capture, if the stream takes part in one.
+// Fails, and invalidates the capture, if the stream takes part in one.
 void ForbidOnCaptured(Stream& stream);
-// Fails, and spoils captures that the calling thread must not disturb, if there are any. For calls that wait, or that a
-// graph could not repeat.
+// Fails, and invalidates the captures that the calling thread must not disturb, if there are any. For calls that wait,
+// or that a graph cannot repeat.
 void ForbidWhileCapturing();
 
 }  // namespace tutti::standin

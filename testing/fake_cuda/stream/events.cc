@@ -1,4 +1,4 @@
-// Events: moments in streams that others wait for.
+// Events: points in streams that other work waits for.
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -43,7 +43,7 @@ class Event {
   Record record_;
 };
 
-// What an event recorded now in `stream` stands for, if the stream is captured.
+// The nodes that an event recorded now in `stream` stands for, if the stream is captured.
 Captured CapturedBy(Stream& stream) {
   const std::lock_guard lock(CaptureLock());
   if (stream.capture == nullptr) return {};
@@ -51,7 +51,7 @@ Captured CapturedBy(Stream& stream) {
   return {stream.capture, stream.capture->Last(stream)};
 }
 
-// Lets the stream's next work come after a captured event; it joins the capture if it is not in one.
+// Orders the stream's next work after a captured event; a stream outside the capture joins it.
 void Join(const std::shared_ptr<Stream>& stream, const Captured& event) {
   const std::lock_guard lock(CaptureLock());
   Require(!event.capture->invalid, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);

@@ -16,7 +16,7 @@ class GraphExec {
  public:
   explicit GraphExec(const Graph& graph) : graph_(std::make_shared<const Graph>(graph)) {}
 
-  // One launch after the other, whatever their streams.
+  // Launches run one after the other, whatever their streams.
   void Launch(const std::shared_ptr<Stream>& stream) {
     const std::lock_guard lock(mutex_);
     last_ = Enqueue(stream, [graph = graph_, before = last_] {
@@ -85,7 +85,7 @@ CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
   });
 }
 
-// The nodes that the stream's next work depends on are not told: nothing could be done with them here.
+// Does not return the nodes that the stream's next work depends on: callers could not use them here.
 CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                                 const CUgraphNode** nodes, const CUgraphEdgeData** edges, std::size_t* count) {
   return Answer([&] {

@@ -1,4 +1,4 @@
-// Modules, their functions, and launches: in a kernel's place runs its twin (executors/cuda/kernels/twin.h).
+// Modules, their functions, and launches: a kernel's twin runs in its place (executors/cuda/kernels/twin.h).
 #include <cuda.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Function {
   const TwinKernel* twin;
   std::weak_ptr<Module> module;
   CUdevice device;
-  int dynamic_shared_bytes = kSharedPerBlock;  // what it may ask for
+  int dynamic_shared_bytes = kSharedPerBlock;  // the most that it may request
 };
 
 std::shared_ptr<Function> FunctionOf(CUfunction handle) {
@@ -46,7 +46,7 @@ void RunGrid(const TwinKernel& kernel, unsigned blocks, unsigned block_size, con
   if (threads > 1) {
     for (auto& each : barriers) each = std::make_unique<std::barrier<>>(threads);
   }
-  // Zeroed, and aligned as any struct wants it.
+  // Zeroed, and aligned for any struct.
   const std::size_t shared_units = (kernel.shared_bytes + sizeof(std::max_align_t) - 1) / sizeof(std::max_align_t);
   std::vector<std::max_align_t> shared(shared_units * blocks);
   RunTogether(std::size_t{blocks} * threads, [&](std::size_t number) {
@@ -61,7 +61,7 @@ void RunGrid(const TwinKernel& kernel, unsigned blocks, unsigned block_size, con
   });
 }
 
-// The one struct that the kernel takes, from either of the two ways to pass it.
+// The kernel's only parameter, a struct, from either of the two ways to pass it.
 std::vector<std::byte> Parameter(const TwinKernel& kernel, void** parameters, void** extra) {
   std::vector<std::byte> copy(kernel.parameter_bytes);
   const void* given = nullptr;
@@ -162,7 +162,7 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned grid_y, uns
     const auto stream = StreamOf(stream_handle);
     Require(stream->device() == function->device, CUDA_ERROR_INVALID_HANDLE);
     Require(grid_x > 0 && block_x > 0 && block_x <= kMaxBlockThreads, CUDA_ERROR_INVALID_VALUE);
-    // A twin knows only the first dimension.
+    // A twin supports only the first dimension.
     Require(grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1, CUDA_ERROR_INVALID_VALUE);
     Require(shared <= static_cast<unsigned>(function->dynamic_shared_bytes), CUDA_ERROR_INVALID_VALUE);
     Enqueue(stream,

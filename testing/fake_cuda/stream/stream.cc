@@ -13,7 +13,7 @@
 namespace tutti::standin {
 namespace {
 
-// Streams that no handle of their own stands for.
+// Streams without a handle of their own.
 struct Unnamed {
   std::mutex mutex;
   std::map<CUdevice, std::shared_ptr<Stream>> null_streams;
@@ -33,7 +33,7 @@ std::shared_ptr<Stream> NullStream(CUdevice device) {
   return stream;
 }
 
-// Closed with the thread.
+// Closed when the thread ends.
 class OwnStreams {
  public:
   OwnStreams() = default;
@@ -59,7 +59,7 @@ class OwnStreams {
   std::map<CUdevice, std::shared_ptr<Stream>> streams_;
 };
 
-// What the null stream's next work waits for, and what the other blocking streams' does.
+// Moments that the stream's next work waits for: the null stream and the other blocking streams wait for each other.
 std::vector<Moment> ImpliedOrder(const Stream& stream) {
   std::vector<Moment> before;
   if (!stream.blocking()) return before;
@@ -114,7 +114,7 @@ void Stream::Close() {
   changed_.notify_all();
 }
 
-// In turn with other callers that use the stream.
+// Runs the work in turn with the stream's other callers.
 void Stream::RunInCaller(const Work& work) {
   std::unique_lock lock(mutex_);
   const std::uint64_t before = pushed_++;
@@ -135,7 +135,7 @@ void Stream::Drain() {
     work_.pop_front();
     lock.unlock();
     work();
-    work = nullptr;  // what it holds goes before anybody learns that it is done
+    work = nullptr;  // frees what it holds before any thread sees it as done
     lock.lock();
     ++done_;
     changed_.notify_all();

@@ -1,4 +1,4 @@
-// Work done in order, behind the caller's back.
+// Work done in order, asynchronously.
 //
 // Thread-safety: all of it. A stream's thread lives until the stream is closed and drained; it keeps the stream alive.
 #pragma once
@@ -21,7 +21,7 @@ using Work = std::function<void()>;
 class Capture;
 class Stream;
 
-// A place in a stream's work: after the `ticket`-th piece of it.
+// A point in a stream's work: after the `ticket`-th piece of it.
 struct Moment {
   std::shared_ptr<Stream> stream;
   std::uint64_t ticket = 0;
@@ -32,16 +32,16 @@ struct Moment {
 
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
-  // Not `blocking`: the null stream and this one do not wait for each other.
+  // Unless `blocking`, the null stream and this one do not wait for each other.
   Stream(CUdevice device, bool blocking) : device_(device), blocking_(blocking) {}
 
   CUdevice device() const { return device_; }
   bool blocking() const { return blocking_; }
 
   Moment Push(Work work);
-  // After all that was pushed so far.
+  // The moment after all work pushed so far.
   Moment Now();
-  // Takes no more work; what was pushed is still done.
+  // Accepts no more work; work already pushed still runs.
   void Close();
 
   // The capture that the stream takes part in, if any. Guarded by the lock of captures (capture.h).
@@ -63,15 +63,15 @@ class Stream : public std::enable_shared_from_this<Stream> {
   bool closed_ = false;
 };
 
-// The stream that a caller's handle means: null and CU_STREAM_LEGACY are the current device's null stream,
-// CU_STREAM_PER_THREAD is the calling thread's own.
+// The stream of a caller's handle: null and CU_STREAM_LEGACY mean the current device's null stream,
+// CU_STREAM_PER_THREAD the calling thread's own.
 std::shared_ptr<Stream> StreamOf(CUstream handle);
 bool IsNullStream(const Stream& stream);
-// Of `device`, among them the null stream.
+// All streams of `device`, including the null stream.
 std::vector<std::shared_ptr<Stream>> StreamsOf(CUdevice device);
 void WaitForAll(CUdevice device);
 
-// Does it in the stream's turn, or records it if the stream is captured. The moment is then none (no stream).
+// Does the work in stream order, or records it if the stream is captured. Then the moment has no stream.
 Moment Enqueue(const std::shared_ptr<Stream>& stream, Work work);
 
 }  // namespace tutti::standin

@@ -1,4 +1,4 @@
-// The driver's interface to streams and to what is done on the host in their turn.
+// The driver's interface to streams, and to host work in stream order.
 #include <utility>
 
 #include "testing/fake_cuda/devices.h"
@@ -37,7 +37,7 @@ CUresult cuStreamSynchronize(CUstream handle) {
     const auto stream = StreamOf(handle);
     ForbidOnCaptured(*stream);
     ForbidWhileCapturing();
-    if (IsNullStream(*stream)) {  // whose next work would wait for the other blocking streams
+    if (IsNullStream(*stream)) {  // its next work would wait for the other blocking streams
       for (const auto& other : StreamsOf(stream->device())) {
         if (other->blocking()) other->Now().Wait();
       }

@@ -31,7 +31,7 @@ class Worker {
   std::function<void()> task_;
 };
 
-// As many as ever ran together; they wait here until the process ends.
+// Holds as many threads as ever ran at once. Idle ones wait here until the process ends.
 class Pool {
  public:
   Worker* Take() {
@@ -77,7 +77,7 @@ void Worker::Loop() {
 
 void RunTogether(std::size_t count, const std::function<void(std::size_t)>& part) {
   if (count == 0) return;
-  // Shared: the last one to count down may still be in the latch when the caller goes on.
+  // Shared, because the last thread to count down may still use the latch after the caller returns.
   const auto rest = std::make_shared<std::latch>(static_cast<std::ptrdiff_t>(count) - 1);
   for (std::size_t number = 1; number < count; ++number) {
     ThePool().Take()->Do([rest, number, &part] {

@@ -1,4 +1,4 @@
-// Threads that are kept for the next time.
+// Threads that are kept for reuse.
 #pragma once
 
 #include <cstddef>

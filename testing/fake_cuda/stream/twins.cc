@@ -1,4 +1,4 @@
-// The twins of the library's own kernels, and of the litmus tests: the very source, compiled for the host.
+// The twins of the library's own kernels, and of the litmus tests: the same source, compiled for the host.
 #include <array>
 #include <new>
 

@@ -1,4 +1,4 @@
-// What tests of the stand-in's driver start from.
+// The fixture for tests of the stand-in's driver.
 #pragma once
 
 #include <cuda.h>
@@ -14,7 +14,7 @@
 namespace tutti::standin {
 
 inline constexpr int kDevices = 2;
-inline constexpr unsigned kThreads = 3;  // that stand for a block's
+inline constexpr unsigned kThreads = 3;  // that run a block
 
 // A thread with device 0 current.
 class Driver : public ::testing::Test {
@@ -62,7 +62,7 @@ class Driver : public ::testing::Test {
     return cuLaunchKernel(Function(name), blocks, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr);
   }
 
-  // A kernel that stays until `Open`, so that a test sees what is not done yet.
+  // A kernel that runs until `Open`, so that a test can observe unfinished work.
   class Gate {
    public:
     explicit Gate(CUstream stream) { EXPECT_EQ(Launch("meeting", Meeting{&here_, 2}, stream, 1, 1), CUDA_SUCCESS); }

@@ -24,7 +24,7 @@ void RunSum(const TwinThread& self, const void* parameter) {
   if (self.thread == 0) std::atomic_ref(*sum.total).fetch_add(std::atomic_ref(sum.per_block[self.block]).load());
 }
 
-// Returns when as many threads as were to come are here, of whatever grids.
+// Returns when the expected number of threads have arrived, from any grids.
 void RunMeeting(const TwinThread& /*self*/, const void* parameter) {
   const auto& meeting = *static_cast<const Meeting*>(parameter);
   std::atomic_ref here(*meeting.here);

@@ -9,7 +9,7 @@ struct Sum {
   const std::uint32_t* values;
   std::uint32_t count;
   std::uint64_t* per_block;  // zero before; one for each block
-  std::uint64_t* total;      // is added to
+  std::uint64_t* total;      // the kernel adds to it
 };
 
 struct Meeting {

@@ -97,7 +97,7 @@ TEST_F(Graphs, AForkedStreamMustBeJoined) {
   Fork();
   EXPECT_EQ(cuMemsetD32Async(pointer_, 5, 1, other_), CUDA_SUCCESS);
   EXPECT_EQ(End(), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-  EXPECT_EQ(cuStreamSynchronize(other_), CUDA_SUCCESS);  // it is captured no more
+  EXPECT_EQ(cuStreamSynchronize(other_), CUDA_SUCCESS);  // it is no longer captured
 }
 
 TEST_F(Graphs, CallsThatACaptureForbidsSpoilIt) {

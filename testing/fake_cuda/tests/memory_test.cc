@@ -66,7 +66,7 @@ TEST_F(Driver, CopiesGoBothWaysAndStayInside) {
   EXPECT_NE(*As<unsigned char>(pointer), 0);  // fresh memory is not zero
   const auto stream = NewStream();
   EXPECT_EQ(cuMemcpyHtoDAsync(pointer, source.data(), bytes, stream), CUDA_SUCCESS);
-  std::fill(source.begin(), source.end(), 0);  // pageable: the call has taken it
+  std::fill(source.begin(), source.end(), 0);  // pageable: the call has already read it
   EXPECT_EQ(cuMemcpyDtoDAsync(other, pointer, bytes, stream), CUDA_SUCCESS);
   EXPECT_EQ(cuMemcpyDtoHAsync(back.data(), other, bytes, stream), CUDA_SUCCESS);
   EXPECT_EQ(back[99], 100);

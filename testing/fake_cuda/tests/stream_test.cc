@@ -19,7 +19,7 @@ TEST_F(Driver, AKernelsTwinRunsInAllThreadsOfAllBlocks) {
   EXPECT_EQ(Launch("sum", sum, stream, kBlocks, 128), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(total, 500500U);
-  std::uint32_t here = 0;  // all at the same time, or this never ends
+  std::uint32_t here = 0;  // ends only if all run at the same time
   EXPECT_EQ(Launch("meeting", Meeting{&here, kBlocks * kThreads}, stream, kBlocks, 128), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(here, kBlocks * kThreads);

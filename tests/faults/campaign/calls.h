@@ -1,5 +1,5 @@
-// Collective calls and messages from text, on data that follows from rank and place. Real ranks make them, and compare
-// the results with loops over ranks. For campaigns.
+// Collective calls and messages from text, on data derived from rank and position. Real ranks make the calls and check
+// the results against loops over ranks. For campaigns.
 //
 // Thread-safety: a Caller belongs to its rank.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace tutti::testing {
 
-// "all_reduce:int32:sum:100:2:1": kind, type, operator, count, root (or peer), variant (of counts of v-forms, or the
+// "all_reduce:int32:sum:100:2:1": kind, type, operator, count, root (or peer), variant (of v-form counts, or the
 // dimension of tensors).
 struct Call {
   std::string kind = "barrier";
@@ -51,12 +51,12 @@ inline Call ParseCall(const std::string& text) {
   return call;
 }
 
-// Makes calls, and checks whether their results are right. Elements are small whole numbers, exact in every type.
+// Makes calls and checks their results. Elements are small whole numbers, exact in every type.
 class Caller {
  public:
   Caller(int rank, int size) : rank_(rank), size_(size) {}
 
-  // Fills the input. The buffers stay as they are until the next Prepare.
+  // Fills the input. The buffers keep their contents until the next Prepare.
   void Prepare(const Call& call) {
     const auto places = static_cast<std::size_t>(size_) * Longest(call);
     input_.resize(places * kWidest);
@@ -98,7 +98,7 @@ class Caller {
     return MakeTensor(c, comm, stream);
   }
 
-  // Whether the output is what it must be if every rank makes this call; messages are not checked.
+  // Whether the output is correct if every rank makes this call; messages are not checked.
   bool Right(const Call& c) const {
     const auto me = static_cast<std::size_t>(rank_);
     const auto& kind = c.kind;
@@ -139,7 +139,7 @@ class Caller {
 
  private:
   static constexpr std::size_t kWidest = sizeof(double);
-  static constexpr std::size_t kRows = 3;  // of tensors, in the dimension that is not split
+  static constexpr std::size_t kRows = 3;  // of tensors, in the dimension that is not divided among ranks
 
   static int Element(int rank, std::size_t place) {
     return static_cast<int>((static_cast<std::size_t>(rank) * 7 + place * 3) % 5);
@@ -179,7 +179,7 @@ class Caller {
 
   std::size_t Longest(const Call& call) const { return std::max<std::size_t>(1, kRows * (call.count + 4)); }
 
-  // Block lengths of v-forms by rank: of all_gather_v and reduce_scatter_v all ranks', of all_to_all_v those to each.
+  // Block lengths of v-forms by rank: all ranks' in all_gather_v and reduce_scatter_v, those to each in all_to_all_v.
   std::vector<std::size_t> SendCounts(const Call& call, int rank) const {
     std::vector<std::size_t> counts;
     for (int r = 0; r < size_; ++r) counts.push_back(PairCount(call, rank, r));
@@ -207,7 +207,7 @@ class Caller {
     return places;
   }
 
-  // A layout of kRows rows, or columns, of `count` elements each for every rank.
+  // A layout of kRows rows, or columns, with `count` elements for each of `parts` ranks.
   static tuttiTensorLayout_t Layout(const Call& call, int dim, std::size_t parts) {
     const std::size_t split = call.count * parts, rows = dim == 0 ? split : kRows, columns = dim == 0 ? kRows : split;
     tuttiTensorLayout_t layout{};
@@ -228,7 +228,7 @@ class Caller {
       return tuttiReduceScatterTensor(in, &all, out, &one, dim, c.type, c.op, comm, stream);
     }
     if (c.kind == "all_to_all_tensor") return tuttiAlltoAllTensor(in, &all, dim, out, &all, dim, c.type, comm, stream);
-    return tuttiInternalError;  // a kind that campaigns do not have
+    return tuttiInternalError;  // a kind that campaigns do not use
   }
   bool RightTensor(const Call& c) const {
     if (!c.kind.ends_with("_tensor")) return true;

@@ -11,11 +11,11 @@ from campaign.standstill import Standstill
 from campaign.trial import INIT_TIMEOUT_MS
 
 POLL_SECONDS = 0.02
-# A cluster is not made in this time only where something is broken.
+# Cluster start-up takes longer than this only if something is broken.
 START_SECONDS = 60
-# Between a rank's last word and the end of its cluster.
+# Between a rank's last output and the end of its cluster.
 ENDING_SECONDS = 5
-# What a cluster may take to end once it was told to.
+# Time limit for a cluster to end after it was told to stop.
 STOP_SECONDS = 15
 CANNOT = 77  # the exit status of scripts/cluster.sh where this machine cannot do it
 
@@ -117,7 +117,7 @@ def run(trial, source, program, name, limit_seconds):
                 times.append(time.monotonic())
                 problem = cluster.act(act) if cluster.running() else None
                 times.append(time.monotonic())
-                # All may have ended just now, which is answer enough.
+                # All ranks may have ended just now; the act's failure does not matter then.
                 if problem and not wait_for(lambda: not cluster.running(), ENDING_SECONDS):
                     trouble.append(problem)
             ended = wait_for(lambda: not cluster.running(), limit_seconds)

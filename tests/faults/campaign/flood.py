@@ -14,10 +14,10 @@ import socket
 import sys
 import time
 
-# A port's queue holds at most 4096 (net.core.somaxconn).
+# A port's queue holds at most 4096 connections (net.core.somaxconn).
 OPEN_AT_A_TIME = 4500
 LISTENING = "0A"
-# The beginning of a client's hello, and how the flood fills in the rest: purpose, ranks, and a share.
+# The start of a client's hello. The flood fills in the rest: purpose, ranks, and a share.
 MAGIC = b"tuttiHS\x02"
 HELLO_BYTES = 53
 TOGETHER = 64

@@ -4,23 +4,23 @@ import re
 
 from campaign.trial import INTERRUPTIONS, REACHABLE, SILENT, TOO_LONG_MS
 
-# What the table counts, in its order.
+# The sorts of fault that the table counts, in its order.
 SORTS = ["hung", "crashed", "wrong", "unnamed", "false alarm", "apart", "undone"]
-# Not judged, and no failure: the machine was too slow for what the trial was to be, or did not run it.
+# Neither judged nor a failure: the machine was too slow for the trial, or did not run it.
 VOID = "void"
-# No timeout of a trial is shorter than a second. What no standstill explains counts all the same.
+# Every timeout in a trial is at least a second. These sorts of fault count even in a standstill.
 STANDSTILL_MS = 1000
 UNEXPLAINED = {"crashed", "wrong"}
 
-# A dead process is missed within a second, a silent system after the silence, but where nothing is on its way at the
-# earliest after three probes, a second apart.
+# Survivors miss a dead process within a second, and a silent system after the silence. If no data is in flight, they
+# miss a silent system only after three probes, a second apart.
 DEATH_MS = 1000
 PROBES_MS = 4000
-# For a busy machine, and for the operation itself.
+# Allowance for a busy machine and for the operation itself.
 BUSY_MS = 4000
 
 WHO = r"rank (\d+) \(host \S+, pid \d+\)"
-# Phrases that tell who is to be blamed. Where a phrase tells of several ranks, one of them is at fault for certain.
+# Phrases that name the rank to blame. If a phrase names several ranks, one of them is certainly at fault.
 BLAMES = [
     WHO + r" (?:died|was lost|destroyed its communicator|aborted|revoked|left while|is gone)",
     WHO + r" (?:did not answer|does not take)",
@@ -37,7 +37,7 @@ BLAMES = [
     WHO + r", which collects those who are left",
 ]
 WAITED = WHO + r" was lost .* while " + WHO
-# The rendezvous is rank 0's.
+# Rank 0 opens the rendezvous.
 BLAMES_RANK_0 = r"opened by rank 0\)|the rendezvous closed its connection|the rendezvous does not answer"
 
 LEFT_OUT = "the others go on without"
@@ -143,7 +143,7 @@ def judge_failures(trial, story):
         if story.joined and ms > limit:
             yield "hung", f"rank {story.rank} failed only after {ms} ms, more than {limit}"
         culprits = story.original(blamed(message), generation)
-        # Who goes on is told of later failures, too, but a rank that hears of the cut only then is no fault's cause.
+        # Ranks that go on may blame any dead rank later, but not a rank that only then notices the cut.
         guilty = trial.guilty_for(story.rank) | (trial.dead if index else set())
         if not culprits & guilty:
             yield "unnamed", f"rank {story.rank} blames {sorted(culprits)}, not {sorted(guilty)}: {message}"

@@ -13,17 +13,17 @@ REDUCING = {"all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v", "reduc
 TYPES = ["int8", "int32", "float32", "float64"]
 OPS = ["sum", "max", "min"]
 COUNTS = [1, 2, 7, 10, 100, 300, 5000, 40000]
-# The weight of each kind of disagreement in the choice of a trial.
+# The weight of each kind of disagreement when a trial is derived.
 KINDS = {"roots": 5, "rooted kinds": 4, "kinds": 5, "details": 3, "one call less": 1, "messages": 1,
          "message details": 1, "all differ": 2}
 MODES = {"plain": 6, "stream": 2, "group": 2, "nonblocking": 1}
 TIMES = [1, 1, 1, 1, 1, 2, 8, 30, 64, 70]
-# The last calls of a trial match, with a count that no other call has.
+# A trial's last calls match, with a count that no other call uses.
 NEXT_COUNT = 13
 
 ANSWER_MS = 1000
 INVALID_USAGE = "5"
-# The kinds of finding, in the table's order.
+# The sorts of finding, in the table's order.
 SORTS = ["silent", "hung", "crashed", "wrong", "other code", "unnamed", "late", "false alarm"]
 
 WHO = re.compile(r"rank (\d+) \(host \S+, pid \d+\)")
@@ -120,7 +120,7 @@ def own_calls(rng, kind, ranks):
     if kind == "message details":
         sender, receiver = rng.sample(range(ranks), 2)
         sent = some_call(rng, ranks, ["send"])
-        # Slots of one kind may hold equally many bytes although counts and types differ.
+        # Slots of one kind may hold the same number of bytes although counts and types differ.
         got = another(rng, sent, lambda: dataclasses.replace(detail(rng, ranks, sent), kind="send"))
         calls = [Call("idle")] * ranks
         calls[sender] = dataclasses.replace(sent, root=receiver)
@@ -156,13 +156,13 @@ def derive(seed, number):
     ranks = rng.randint(2, 5)
     message = kind.startswith("message")
     own = own_calls(rng, kind, ranks)
-    # All barriers are alike: a rank that has made one call less would meet the others' barrier with its next one.
+    # All barriers look alike: a rank that is one call behind would match the others' barrier with its next one.
     following = [each for each in DEPENDENT if each != "barrier" or each not in (call.kind for call in own)]
     return Trial(
         number=number,
         kind=kind,
         ranks=ranks,
-        # Between hosts, a message ends by its timeout if it waits for a rank that waits for it.
+        # Between hosts, a message ends by its timeout if it waits for a rank that waits for the sender.
         hosts=1 if kind == "messages" else rng.choice([1, 1, 1, 2, 2]),
         threads=rng.random() < 0.4,
         helpers=rng.choice([1, 1, 1, 2]),

@@ -2,13 +2,12 @@
 //
 //   number ranks hosts threads helpers mode times before.. / the call of rank 0 .. n-1 / next
 //
-// with calls as in calls.h. Ranks join and make the calls `before`, which match. Then each rank makes its own call
-// `times` times. Then they make `next`, which matches again. Prints for each rank, one a line, what ended it, when, and
-// its message:
+// with calls as in calls.h. Ranks join and make the matching calls `before`. Then each rank makes its own call `times`
+// times, and all make the matching call `next`. Prints one line per rank: what ended it, when, and its message:
 //
 //   number rank answer stage ms sentence       answer: a tuttiResult_t, or "hung", "died", "wrong"
 //
-// ms counts from when the last rank made its first call that differs.
+// ms counts from the moment when the last rank makes its first differing call.
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -29,7 +28,7 @@ namespace tutti::testing {
 namespace {
 
 constexpr int kMostRanks = 16;
-constexpr int kLimitMs = 30'000;  // then a trial hangs
+constexpr int kLimitMs = 30'000;  // after this, the trial counts as hung
 
 struct Trial {
   int number = 0, ranks = 0, hosts = 1, threads = 0, helpers = 1, times = 1;
@@ -60,9 +59,9 @@ std::int64_t NowNs() {
 struct Board {
   tuttiUniqueId id;
   std::atomic<int> arrivals;
-  std::atomic<std::int64_t> last_call_ns;  // when the last rank came to the calls that differ
+  std::atomic<std::int64_t> last_call_ns;  // when the last rank reached the differing calls
   struct Told {
-    std::atomic<int> done;  // written after the rest
+    std::atomic<int> done;  // written last
     int code;
     char answer[8], stage[8];
     std::int64_t ns;
@@ -96,13 +95,13 @@ class TrialRank {
     } else {
       Tell("silent", tuttiSuccess);
     }
-    Meet();  // no rank leaves before all have looked
+    Meet();  // no rank leaves before all have checked
     tuttiCommDestroy(comm_);
     if (stream_ != nullptr) tuttiStreamDestroy(stream_);
   }
 
  private:
-  // False: the call failed, or its result is wrong.
+  // Returns false if the call failed or its result is wrong.
   bool Do(const Call& call, int times) {
     if (call.kind == "idle") return true;
     const bool group = trial_.mode == "group";
@@ -165,7 +164,7 @@ class TrialRank {
 
 // REQUIRES: the library has not been used yet.
 void SetEnvironment(const Trial& trial) {
-  setenv("TUTTI_SOCKET_IFNAME", "=lo", 1);  // campaigns keep to this machine
+  setenv("TUTTI_SOCKET_IFNAME", "=lo", 1);  // campaigns use only loopback
   setenv("TUTTI_VIRTUAL_HOSTS", std::to_string(trial.hosts).c_str(), 1);
   setenv("TUTTI_THREADS", std::to_string(trial.helpers).c_str(), 1);
 }
@@ -175,7 +174,7 @@ void SetEnvironment(const Trial& trial) {
   for (int r = first + 1; r < first + ranks_here; ++r) {
     threads.emplace_back([&, r] { TrialRank(trial, r, board).Run(); });
   }
-  // The id's rendezvous lives in the process that makes it.
+  // The process that creates the id hosts its rendezvous.
   TrialRank(trial, first, board).Run();
   for (auto& thread : threads) thread.join();
   _exit(0);
@@ -211,7 +210,7 @@ void RunTrial(const Trial& trial) {
       } else {
         char byte;
         close(ready[1]);
-        [[maybe_unused]] const auto got = read(ready[0], &byte, 1);  // ends when rank 0 has closed its end
+        [[maybe_unused]] const auto got = read(ready[0], &byte, 1);  // returns when rank 0 closes its end
         close(ready[0]);
       }
       BeProcess(trial, first, ranks_here, *board);

@@ -4,25 +4,25 @@ campaign's seed and the trial's number alone."""
 import dataclasses
 import random
 
-# A system that answers nothing for so long is dead. Without data under way it takes three probes, a second apart.
+# A system silent for this long is dead. Without data in flight, detection takes three probes, a second apart.
 LEAST_SILENCE_MS, MOST_SILENCE_MS = 1000, 1500
-# A system repeats what is not answered after 200, 600 and 1400 ms. So what is interrupted for less than 600 ms is heard
-# of again before the least silence is over, and what is interrupted for longer may not be.
+# A system retransmits unanswered data after 200, 600 and 1400 ms. So a system that is interrupted for less than 600 ms
+# answers again before the least silence is over; after a longer interruption it may not.
 LONGEST_INTERRUPTION_MS = 500
 TOO_LONG_MS = 600
-# Ranks stop by themselves after so long where nothing is to happen, or where the fault is none.
+# Ranks stop by themselves after this time if nothing is to happen, or if the event is not a fault.
 QUIET_SECONDS = 3
 ENDLESS_SECONDS = 300
 GO_ON_MS = 300
 SEVERAL_GO_ON_MS = 1500
-# All sides have gone on by then.
+# By then, all sides have gone on.
 LATEST_HEALING_MS = 6500
 HEALED_SECONDS = 10
 INIT_TIMEOUT_MS = 8000
-# So short that a flood fills it at once, even on a slow machine.
+# Short enough that a flood fills it at once, even on a slow machine.
 FLOODED_QUEUE = 64
 
-# Settings that all ranks must have alike; each trial takes some value of some of them.
+# Settings that all ranks must share; each trial picks values for some of them.
 SETTINGS = {
     "TUTTI_ALGO": ["ring", "two_level", "double_binary_tree", "two_level_tree"],
     "TUTTI_CHANNELS": ["1", "2", "4"],
@@ -35,7 +35,7 @@ SETTINGS = {
     "TUTTI_DETERMINISTIC": ["1"],
 }
 
-# How often each kind of fault is taken, beside the others.
+# The weight of each kind of fault relative to the others.
 KINDS = {
     "none": 2,
     "kill": 4,
@@ -56,17 +56,17 @@ KINDS = {
     "flooded": 0,
     "flooded_shrink": 0,
 }
-# These are faults of the program, which begin when there is a communicator.
+# Faults of the program, which start only once there is a communicator.
 OF_THE_PROGRAM = {"abort", "revoke", "mismatch", "slow", "flooded", "flooded_shrink"}
 INTERRUPTIONS = {"link_flap", "partition_healed_soon"}
-# What nobody hears of at once: a system has to be silent for a while.
+# Faults that no rank notices at once: a system has to be silent for a while.
 SILENT = {"power_off", "link_down", "nic_down", "partition", "partition_healed_late"}
-# Both sides of the cut may hear of each other's failures.
+# Both sides of the cut may learn of each other's failures.
 REACHABLE = {"nic_down", "partition_healed_late"}
 HARMLESS = {"none", "link_flap", "partition_healed_soon", "stop", "slow", "strangers", "flooded"}
-# So many of the faults come while the ranks join.
+# The fraction of faults that happen while the ranks join.
 EARLY = 0.25
-# In so many trials ranks do more than reduce; one comes late to shrink; one more dies on the way.
+# The fractions of trials in which ranks do more than reduce, one is late to shrink, and one more dies on the way.
 MIX, PAUSE, ONE_MORE = 0.4, 0.2, 0.2
 LATEST_PAUSE_MS = 3000
 LATEST_ONE_MORE_MS = 5000
@@ -166,7 +166,7 @@ def derive(seed, number, kinds=None):
         settings=pick_settings(rng),
         early=kind not in OF_THE_PROGRAM and rng.random() < EARLY,
     )
-    # So that the ranks of a failed trial had the time to begin, whatever the moment.
+    # Gives the ranks of a failed trial time to start, whatever the moment.
     begin = rng.randint(0, 600 if trial.early else 1500)
     if kind not in HARMLESS:
         trial.options.append(f"shrink={GO_ON_MS}")
@@ -190,7 +190,7 @@ def complicate(trial, rng):
         trial.options[0] = f"shrink={SEVERAL_GO_ON_MS}"
 
 
-# One for each kind: what is done, who is to be blamed, who is left.
+# One plan for each kind: what happens, which ranks are to blame, which are left.
 
 
 def plan_none(trial, rng, begin):
@@ -205,7 +205,7 @@ def plan_kill(trial, rng, begin):
 
 def plan_kill_several(trial, rng, begin):
     victims = rng.sample(range(trial.ranks), rng.randint(1, max(1, trial.ranks - 1)))
-    # All at once, or the rest while those who are left are finding each other, or after.
+    # All at once, or the rest while or after the survivors find each other.
     at_once = rng.choice([1, len(victims), len(victims)])
     for group in filter(None, (victims[:at_once], victims[at_once:])):
         trial.acts.append(Act(begin, "rank", [",".join(map(str, group)), "kill"]))

@@ -1,4 +1,4 @@
-// The contract of carriers, over those that every machine can run; tests/transports/verbs has the third.
+// The carrier contract, over the carriers that every machine can run; tests/transports/verbs has the third.
 #include "tests/transports/carriers/contract.h"
 #include "transports/tcp/tcp.h"
 #include "transports/ucx/ucx.h"

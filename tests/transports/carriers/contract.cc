@@ -8,7 +8,7 @@
 namespace tutti::testing {
 namespace {
 
-// Runs rank 1 in a process of its own.
+// Runs rank 1 in a separate process.
 pid_t Fork(Meeting& meeting, const Maker& make, const SecretKey& key, const std::function<void(Rank&)>& run) {
   const pid_t pid = fork();
   if (pid != 0) {
@@ -28,7 +28,7 @@ pid_t Fork(Meeting& meeting, const Maker& make, const SecretKey& key, const std:
 }  // namespace
 
 void ARankThatDoesNotLookIsWaitedFor(const Makers& makers) {
-  constexpr int kChannels = 6;  // their rings hold more slots than a network may take at once
+  constexpr int kChannels = 6;  // their rings hold more slots than a network may accept at once
   RunRanks(makers, kChannels, [](Rank& rank) {
     MoveAll(rank, 1);
     if (rank.rank == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -47,7 +47,7 @@ void WhatComesWakesWhoSleeps(const Makers& makers) {
     for (int round = 0; round < kRounds; ++round) {
       Traffic traffic(rank, 0, round % 2 == 0 ? Wire::line : Wire::inlined, 1);
       if (rank.rank == 0) {
-        rank.meet({});  // the other is about to sleep
+        rank.meet({});  // the other rank is about to sleep
         traffic.Step();
         EXPECT_TRUE(rank.Until([&] {
           traffic.Step();
@@ -55,7 +55,7 @@ void WhatComesWakesWhoSleeps(const Makers& makers) {
         }));
         continue;
       }
-      // The last news of the rounds before; then there is nothing left to do.
+      // Processes the last events of the rounds before; then there is nothing left to do.
       while (rank.engine.Progress() || !rank.carrier->PrepareToSleep()) {
       }
       rank.meet({});
@@ -63,7 +63,7 @@ void WhatComesWakesWhoSleeps(const Makers& makers) {
       while (traffic.emptied == 0) {
         pollfd fd{rank.carrier->descriptor(), POLLIN, 0};
         ASSERT_EQ(poll(&fd, 1, kMilliseconds), 1) << "it slept through round " << round;
-        // News of other things is possible, and looked at before sleeping again.
+        // Other events may arrive, and are handled before it sleeps again.
         do {
           rank.engine.Progress();
         } while (!rank.carrier->PrepareToSleep());
@@ -79,7 +79,7 @@ void WhatComesWakesWhoSleeps(const Makers& makers) {
 
 void FailuresAndFarewellsAreHeard(const Makers& makers) {
   const std::string text(kFaultText - 1, 'x');  // longer than a part of a message
-  // A rank hears of the failure even if it was never connected to the one that failed.
+  // A rank gets the failure even if it was never connected to the failed rank.
   for (const bool connected : {true, false}) {
     RunRanks(makers, 1, [&](Rank& rank) {
       if (connected) MoveAll(rank, 1);
@@ -87,7 +87,7 @@ void FailuresAndFarewellsAreHeard(const Makers& makers) {
         rank.engine.TellFailure(tuttiInternalError, text);
         return;
       }
-      // Checks the fault, not the state: at the end of this test rank 0 leaves, too.
+      // Checks the fault, not the state, because rank 0 also leaves at the end of this test.
       auto& mirror = rank.fabric.control(0);
       EXPECT_TRUE(rank.Until([&] { return mirror.fault_code.load() == tuttiInternalError; }))
           << rank.engine.Lost(0).value_or("");
@@ -101,7 +101,7 @@ void FailuresAndFarewellsAreHeard(const Makers& makers) {
         << rank.engine.Lost(0).value_or("");
     EXPECT_EQ(rank.Lost(0), "");
   });
-  // Before there is another way to say it by.
+  // Rank 0 leaves before any traffic: the connection is the only way to say so.
   RunRanks(makers, 1, [&](Rank& rank) {
     rank.engine.Need(rank.peer());
     if (rank.rank == 0) return;
@@ -127,7 +127,7 @@ void AKilledPeerIsMissedAtOnce(const Makers& makers) {
       return false;
     });
     const auto why = rank.engine.Lost(1).value_or("");
-    // As who happens to be reading, sending or neither learns of it.
+    // Depends on whether the rank detects the death when it reads, when it sends, or otherwise.
     EXPECT_TRUE(why == "its connection was closed" || why.starts_with("its connection broke") ||
                 why.starts_with("sending to it failed"))
         << why;

@@ -1,4 +1,4 @@
-// What every carrier between hosts owes the network engine, as tests of two ranks.
+// The guarantees of every carrier between hosts to the network engine, as tests of two ranks.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace tutti::testing {
 
-using Makers = std::vector<Maker>;  // of each rank's carrier
+using Makers = std::vector<Maker>;  // one per rank
 
 void ARankThatDoesNotLookIsWaitedFor(const Makers& makers);
 void WhatComesWakesWhoSleeps(const Makers& makers);

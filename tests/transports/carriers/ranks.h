@@ -1,5 +1,5 @@
-// Ranks of as many hosts, as far as their rings can tell: each with a fabric and a network engine over some carrier, in
-// threads of one process or in processes.
+// Ranks on separate hosts, from their rings' point of view: each has a fabric and a network engine over some carrier,
+// in threads of one process or in processes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,10 +23,10 @@
 
 namespace tutti::testing {
 
-// The processor may be emulated, the machine busy, and the program under a sanitizer.
+// Long, because the processor may be emulated, the machine busy, and the program under a sanitizer.
 inline Deadline Patience() { return Deadline::After(std::chrono::seconds(120)); }
 
-// How ranks meet: by a pair of sockets for each two.
+// How ranks meet: one socket pair for each pair of ranks.
 class Meeting {
  public:
   explicit Meeting(int ranks) : fds_(static_cast<std::size_t>(ranks), std::vector<int>(ranks, -1)) {
@@ -46,7 +46,7 @@ class Meeting {
   Meeting& operator=(const Meeting&) = delete;
 
   int ranks() const { return static_cast<int>(fds_.size()); }
-  // What a rank in another process holds is none of this one's.
+  // Closes the sockets of a rank in another process.
   void Leave(int rank) {
     for (int& fd : fds_[static_cast<std::size_t>(rank)]) {
       if (fd >= 0) close(std::exchange(fd, -1));
@@ -90,11 +90,11 @@ class Meeting {
   std::vector<std::vector<int>> fds_;  // [rank][other]; -1: the rank itself
 };
 
-// Makes a rank's carrier, of the kind that is tested.
+// Makes a rank's carrier of the tested kind.
 using Maker = std::function<std::unique_ptr<Carrier>(int rank, const std::vector<int>& peers, const SecretKey& key,
                                                      const AllGather& all_gather, CarrierEvents& events)>;
 
-// The connections that carriers make beside others, and the TCP carrier's own.
+// For the connections that carriers make besides their own, and for the TCP carrier's.
 inline Settings OnLoopback() {
   Settings settings;
   settings.socket_ifname = "=lo";
@@ -128,14 +128,14 @@ struct Rank {
     }
     return others;
   }
-  // Where there are two.
+  // For tests with two ranks.
   int peer() const { return 1 - rank; }
-  // Why a peer was lost; "" if it was not, or has left in order.
+  // Why a peer was lost; "" if it was not lost, or left in order.
   std::string Lost(int other) {
     const bool left = fabric.control(other).state.load(std::memory_order_acquire) == RankState::left;
     return left ? "" : engine.Lost(other).value_or("");
   }
-  // Works until `done`; false: too long, or the peer was lost. Sleeps when nothing moves, as a waiting rank does.
+  // Works until `done`; false: too long, or the peer was lost. When nothing moves, it sleeps, as a waiting rank does.
   bool Until(const std::function<bool()>& done) {
     const auto deadline = Patience();
     for (int idle = 0; !done();) {
@@ -161,7 +161,7 @@ struct Rank {
   NetworkEngine engine;
 };
 
-// Each in a thread of its own; what one throws is a failure.
+// Runs each rank in its own thread; an exception is a failure.
 inline void RunRanks(const std::vector<Maker>& makers, int channels, const std::function<void(Rank&)>& run) {
   const Meeting meeting(static_cast<int>(makers.size()));
   const auto key = SecretKey::Random();

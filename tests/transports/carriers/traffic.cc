@@ -13,7 +13,7 @@ std::byte Pattern(int rank, int channel, Wire wire, std::uint32_t slot, std::siz
                                 static_cast<int>(at * 7 + (at >> 8)));
 }
 
-// Of all sizes that a slot may have; the empty and the full one among them.
+// Covers all sizes that a slot may have, including empty and full.
 std::uint32_t SizeOf(std::uint32_t slot, std::uint32_t capacity) {
   switch (slot % 5) {
     case 0: return 0;

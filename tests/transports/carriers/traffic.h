@@ -1,4 +1,4 @@
-// What ranks of a test send each other: slots of all sizes, whose data says where it comes from.
+// Traffic between the ranks of a test: slots of all sizes, whose data identifies its source.
 #pragma once
 
 #include <functional>
@@ -9,21 +9,21 @@
 
 namespace tutti::testing {
 
-// Slots' tags count from here.
+// Tags of slots count from this value.
 inline constexpr std::uint32_t kTagOfTraffic = 0xabcd0000;
 
-// A connection to a peer and one from it: fills what may be filled, empties what has come.
+// A connection to a peer and one from it: fills slots while there is room, and empties slots that have arrived.
 struct Traffic {
   Traffic(Rank& self, int with, int on_channel, Wire on_wire, std::uint32_t of)
       : rank(self), peer(with), channel(on_channel), wire(on_wire), slots(of) {}
   Traffic(Rank& self, int on_channel, Wire on_wire, std::uint32_t of)
       : Traffic(self, self.peer(), on_channel, on_wire, of) {}
 
-  // An operation returns when it has got everything, and the network has all that it sent.
+  // An operation returns when it has received everything, and the network has accepted all that it sent.
   bool Done() const { return filled == slots && emptied == slots && rank.fabric.To(channel, wire, peer).Drained(); }
   void Step();
 
-  // Where the data of a slot that refers to some is.
+  // Where the data of a slot that refers to memory lies.
   std::function<std::byte*(std::uint32_t slot)> elsewhere;
   Rank& rank;
   const int peer;
@@ -33,9 +33,9 @@ struct Traffic {
   std::uint32_t filled = 0, emptied = 0;
 };
 
-// With every peer, on all wires.
+// Exchanges slots with every peer, on all wires.
 void MoveAll(Rank& rank, int channels);
-// Until all of it is done.
+// Runs until all traffic is done.
 void Finish(Rank& rank, std::vector<Traffic>& all);
 
 void ExpectWords(const std::string& text, const std::vector<std::string>& words);

@@ -1,4 +1,4 @@
-// What comes through UCX from who is no peer.
+// UCX messages from senders that are not peers.
 #include <atomic>
 
 #include "tests/transports/carriers/traffic.h"
@@ -8,7 +8,7 @@
 namespace tutti::testing {
 namespace {
 
-// Sends a message to a worker and waits until UCX has it.
+// Sends a message to a worker and waits until UCX has accepted it.
 class Stranger {
  public:
   explicit Stranger(std::span<const std::byte> address)
@@ -47,7 +47,7 @@ std::span<const std::byte> BytesOf(const UcxHeader& header) { return std::as_byt
 TEST(UcxStrangers, WhatTheySendIsDroppedAndBreaksNothing) {
   const auto why = WhyNoUcx();
   if (!why.empty()) GTEST_SKIP() << why;
-  std::vector<std::byte> address;  // of rank 0
+  std::vector<std::byte> address;  // rank 0's
   const Maker make = [&](int rank, const std::vector<int>& peers, const SecretKey& key, const AllGather& all_gather,
                          CarrierEvents& events) {
     auto made = std::make_unique<UcxCarrier>(rank, peers, key, OnLoopback(), all_gather, events);
@@ -63,7 +63,7 @@ TEST(UcxStrangers, WhatTheySendIsDroppedAndBreaksNothing) {
       stranger = std::thread([&] {
         Stranger one(address);
         const std::vector<std::byte> data(100'000, std::byte{0x66});
-        const std::uint32_t slot = 151;  // the next one that may come
+        const std::uint32_t slot = 151;  // the next slot that the receiver accepts
         const UcxHeader as_peer{12345, 1, 0, 0, slot, kTagOfTraffic, 48};
         const auto of = [](UcxHeader header, std::uint32_t bytes) {
           header.bytes = bytes;

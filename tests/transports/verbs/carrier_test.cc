@@ -1,4 +1,4 @@
-// Slots and short messages over real queue pairs. Runs where there are the two devices that run-in-guest.sh makes.
+// Slots and short messages over real queue pairs. Runs where run-in-guest.sh has made its two devices.
 #include <linux/capability.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -42,7 +42,7 @@ TEST(VerbsCarrier, AcrossTheCable) { MoveAllOn("=rxe0", "=rxe1"); }
 TEST(VerbsCarrier, SeveralRails) { MoveAllOn("rxe", "rxe"); }
 TEST(VerbsCarrier, OneHasMoreRailsThanTheOther) { MoveAllOn("rxe", "=rxe0"); }
 
-// More completions than a queue has room for at first.
+// More completions than a queue initially has room for.
 TEST(VerbsCarrier, FiveRanks) {
   RunRanks({On("=rxe0"), On("=rxe1"), On("=rxe0"), On("=rxe1"), On("=rxe0")}, 1, [](Rank& rank) { MoveAll(rank, 1); });
 }
@@ -54,7 +54,7 @@ TEST(VerbsCarrier, DataElsewhereIsCopiedOnceUnlessItIsRegistered) {
     for (const bool registered : {false, true}) {
       std::vector<std::byte> memory(kSlots * std::size_t{shape.capacity});
       if (registered) rank.engine.Register(memory.data(), memory.size());
-      // What the ring's own slots hold shows whether they were used.
+      // The ring's own slots show by their contents whether they were used.
       std::byte* const slots = rank.fabric.To(0, Wire::bulk, rank.peer()).slots();
       const std::size_t marked = shape.data_offset + shape.capacity - 1;
       for (std::uint32_t i = 0; i < shape.depth; ++i) slots[i * std::size_t{shape.stride} + marked] = std::byte{0x5a};
@@ -65,7 +65,7 @@ TEST(VerbsCarrier, DataElsewhereIsCopiedOnceUnlessItIsRegistered) {
         traffic.Step();
         return traffic.Done();
       })) << rank.engine.Lost(rank.peer()).value_or("");
-      // Slot 6 is a full one.
+      // Slot 6 is a full slot.
       const std::byte mark = slots[SlotIndex(6, shape.depth) * std::size_t{shape.stride} + marked];
       EXPECT_EQ(mark == std::byte{0x5a}, registered);
       if (registered) rank.engine.Deregister(memory.data(), memory.size());
@@ -107,7 +107,7 @@ TEST(VerbsSettings, TooLittleLockedMemoryIsSaidWithARemedy) {
   ASSERT_EQ(pipe(pipe_ends), 0);
   const pid_t pid = fork();
   if (pid == 0) {
-    // Whoever has this capability has no limit.
+    // The limit does not apply to processes with this capability.
     __user_cap_header_struct who{_LINUX_CAPABILITY_VERSION_3, 0};
     std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> caps{};
     syscall(SYS_capget, &who, caps.data());
@@ -128,18 +128,18 @@ TEST(VerbsSettings, TooLittleLockedMemoryIsSaidWithARemedy) {
   ExpectWords(why, {"rxe0 port 1", "registering", "RLIMIT_MEMLOCK", "64 KiB", "ulimit -l", "LimitMEMLOCK"});
 }
 
-// The last ones, for they spoil the cable.
+// These tests run last, because they break the cable.
 TEST(ZVerbsCable, ItsEndIsAnErrorThatNamesThePort) {
   const auto impatient = [](const std::string& hca) {
     auto settings = OnDevices(hca);
     settings.ib_timeout = 10;  // 4 ms
-    settings.ib_retry = 6;     // soft-RoCE takes 7 for "without end"
+    settings.ib_retry = 6;     // soft-RoCE takes 7 as "no limit"
     return With(settings);
   };
   RunRanks({impatient("=rxe0"), impatient("=rxe1")}, 1, [](Rank& rank) {
     MoveAll(rank, 1);
     if (rank.rank == 0) {
-      // What is sent to an address that nobody has gets lost, silently.
+      // Packets to an unused address are lost, silently.
       EXPECT_EQ(std::system("ip neigh replace 10.88.0.2 lladdr 02:00:00:00:00:77 dev rnic0 nud permanent"), 0);
     }
     Traffic more(rank, 0, Wire::bulk, 1);
@@ -147,7 +147,7 @@ TEST(ZVerbsCable, ItsEndIsAnErrorThatNamesThePort) {
       if (rank.rank == 0 && more.filled == 0) more.Step();
       return rank.engine.Lost(rank.peer()).has_value();
     }));
-    // One has met it, and the other is told.
+    // One rank detects it, and reports it to the other.
     ExpectWords(rank.engine.Lost(rank.peer()).value_or(""),
                 {"rxe", "port 1 to 10.88.0.", "transport retry counter exceeded (the peer or the way to it is gone)"});
   });

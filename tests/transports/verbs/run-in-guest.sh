@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs a program where there are RDMA devices: in a small virtual machine whose kernel has them in software (soft-RoCE).
+# Runs a program with RDMA devices: in a small virtual machine whose kernel emulates them in software (soft-RoCE).
 #   run-in-guest.sh PROGRAM [ARGUMENT...]
-# The guest sees this machine's files as they are, and forgets what it writes; what the program prints comes out here, and
-# its exit status is this script's. There are two devices, rxe0 (10.88.0.1) and rxe1 (10.88.0.2), on the two ends of one
+# The guest sees this machine's files unchanged, and discards its writes. The program's output appears here, and this
+# script exits with its status. There are two devices, rxe0 (10.88.0.1) and rxe1 (10.88.0.2), on the two ends of one
 # virtual cable (rnic0, rnic1); GID index 0 is the IPv6 link-local address, 1 the IPv4 one.
 #   TUTTI_GUEST_SECONDS  how long the program may take (500); past that the status is 124
 #   TUTTI_GUEST_CACHE    where the guest's kernel is kept (~/.cache/tutti/rdma-guest; some 70 MB)
-# The processor is emulated, so nothing that is measured in there means anything.
-# Status 77: it was not run, and the last line says why.
+# The processor is emulated, so times measured in the guest are meaningless.
+# Status 77: the program was not run, and the last line says why.
 set -euo pipefail
 
 seconds=${TUTTI_GUEST_SECONDS:-500}
@@ -22,7 +22,7 @@ skip() {
 [ "$(uname -m)" = x86_64 ] || skip "the guest is an x86_64 machine, and this is $(uname -m)"
 command -v apt-get >/dev/null && command -v dpkg >/dev/null || skip "the guest's kernel is Debian's, and there is no apt-get"
 
-# --- what is needed, installed where that is allowed ---
+# --- what is needed, installed where permitted ---
 needed=()
 require() { command -v "$1" >/dev/null || needed+=("$2"); }
 require qemu-system-x86_64 qemu-system-x86
@@ -38,7 +38,7 @@ if [ ${#needed[@]} -gt 0 ]; then
     >/dev/null 2>&1 </dev/null || skip "apt-get cannot install ${needed[*]}"
 fi
 
-# --- the guest's kernel, and the little system that it starts with ---
+# --- the guest's kernel, and the minimal system that it boots ---
 prepare() {
   local package work version
   package=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/^ *Depends: *\(linux-image-[0-9][^ ]*\)$/\1/p' | head -n 1)
@@ -48,7 +48,7 @@ prepare() {
   dpkg -x "$work"/linux-image-*.deb "$work/kernel"
   version=$(basename "$work"/kernel/lib/modules/*)
   depmod -b "$work/kernel" "$version"
-  # Unpacked here once: the emulated processor would need longer for it than for all the rest.
+  # Unpacks the modules here once: on the emulated processor, this alone would take longer than everything else.
   python3 -c '
 import lzma, sys
 packed = open(sys.argv[1], "rb").read()
@@ -74,7 +74,7 @@ open(sys.argv[2], "wb").write(lzma.LZMADecompressor().decompress(packed[start:])
   rm -rf "$work"
 }
 
-# The first program of the guest: this machine's files become its root, under a layer that is forgotten.
+# The guest's first program: mounts this machine's files as root, under a layer that is discarded.
 write_init() {
   cat <<'INIT'
 #!/bin/busybox sh
@@ -97,8 +97,8 @@ $b poweroff -f
 INIT
 }
 
-# What bash does in there. Packets from one device to the other belong on the cable, although both addresses are this
-# very system's: so the rule for local addresses comes last, and those in front of it take what is sent here.
+# The commands that bash runs in the guest. Packets between the two devices must go over the cable, although both
+# addresses are local. So the rule for local addresses comes last, and the rules before it match what is sent here.
 write_inside() {
   cat <<'INSIDE'
 source /run/job/settings
@@ -148,7 +148,7 @@ write_inside >"$job/shared/inside"
 } >"$job/shared/settings"
 echo booting >"$job/shared/state"
 
-# Emulated throughout: a /dev/kvm that is there is not always one that works. Page tables of five levels only slow it down.
+# Always emulated: a /dev/kvm that exists does not always work. Page tables of five levels would only slow it down.
 accelerator=(-accel "tcg,thread=multi" -cpu max,la57=off)
 mkfifo "$job/output"
 cat "$job/output" & # so that it is appended to whatever this script's output is
@@ -171,6 +171,6 @@ case $state in
     exit 124
     ;;
 esac
-# A machine that cannot be started is no fault of the program's.
+# A machine that does not start is not the program's fault.
 tail -n 20 "$job/qemu" "$job/console" || true
 skip "the guest did not start"

@@ -1,4 +1,4 @@
-// Which keys a query sees, and so which part of a block of queries and keys is left to compute: arithmetic alone.
+// The keys that a query sees, and so the part of a block of queries and keys that is left to compute: arithmetic alone.
 //
 // Source of the window: Jiang et al. 2023, "Mistral 7B" (sliding window attention).
 //
@@ -12,12 +12,12 @@ namespace tutti::parallel {
 
 struct AttentionMask {
   bool causal = false;     // only keys up to the query's own position
-  std::size_t window = 0;  // of these only the last so many, the query's own among them; 0: all. REQUIRES: causal
+  std::size_t window = 0;  // only the last `window` of these, the query's own included; 0: all. REQUIRES: causal
 
   bool operator==(const AttentionMask&) const = default;
 };
 
-// Queries [first_query, first_query + queries) of what a rank holds, keys and values likewise of what one holds.
+// Queries [first_query, first_query + queries) of those that one rank holds; likewise keys and values.
 struct AttentionBlock {
   std::size_t first_query = 0, queries = 0;
   std::size_t first_key = 0, keys = 0;
@@ -27,19 +27,19 @@ struct AttentionBlock {
   bool operator==(const AttentionBlock&) const = default;
 };
 
-// Of a block: [begin, end).
+// Indices [begin, end) within a block.
 struct BlockRange {
   std::size_t begin = 0, end = 0;
 };
 
-// Which of a block's `keys` keys its query `query` sees.
+// The keys, of a block's `keys`, that its query `query` sees.
 constexpr BlockRange visible_keys(const AttentionMask& mask, std::size_t lead, std::size_t query, std::size_t keys) {
   const std::size_t before = query + lead + 1;  // from the first key on
   const std::size_t end = mask.causal ? std::min(before, keys) : keys;
   return {mask.window == 0 || before <= mask.window ? 0 : std::min(before - mask.window, end), end};
 }
 
-// Which of a block's `queries` queries see its key `key`.
+// The queries, of a block's `queries`, that see its key `key`.
 constexpr BlockRange visible_queries(const AttentionMask& mask, std::size_t lead, std::size_t key,
                                      std::size_t queries) {
   const std::size_t begin = mask.causal && key > lead ? std::min(key - lead, queries) : 0;

@@ -1,9 +1,9 @@
-// Attention over a sequence that is split over a context-parallel group: inside groups of `ulysses` ranks heads are
-// exchanged for the sequence, across them keys and values go round a ring. With one rank in a group the other one does
-// it alone; with one in both it is plain attention.
+// Attention over a sequence that is split over a context-parallel group: groups of `ulysses` ranks exchange heads for
+// the sequence; across these groups, keys and values go round a ring. If one of the two has a single rank, the other
+// does it alone; if both have, it is plain attention.
 //
-// Source: Fang and Zhao 2024, "USP: A Unified Sequence Parallelism Approach for Long Context Generative AI"; the two
-// alone are those of ulysses.h and ring_attention.h.
+// Source: Fang and Zhao 2024, "USP: A Unified Sequence Parallelism Approach for Long Context Generative AI"; ulysses.h
+// and ring_attention.h have the two methods alone.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -16,15 +16,15 @@
 namespace tutti::parallel {
 
 struct ContextParallelConfig {
-  std::size_t sequence = 0;  // the whole one's length
+  std::size_t sequence = 0;  // length of the whole one
   std::size_t batch = 0;
   std::size_t heads = 0;  // of this rank's part of the layer, if that is tensor-parallel
   std::size_t width = 0;  // of a head
   bool causal = true;
   SequencePlacement placement = SequencePlacement::zigzag;
   std::size_t kv_heads = 0;  // of keys and values, each for equally many neighbouring heads; 0: as many as heads
-  // Of the positions up to its own a query sees the last so many; 0: all. The ring is the shorter for it with the
-  // contiguous placement, which with a window gives all ranks the same to compute, too.
+  // A query sees only the last `window` positions up to its own; 0: all. With the contiguous placement a window makes
+  // the ring shorter, and gives all ranks the same to compute, too.
   std::size_t window = 0;
   tuttiDataType_t dtype = tuttiFloat32;  // or tuttiBfloat16
 };
@@ -33,22 +33,22 @@ class ContextParallelAttention {
  public:
   // Collective over the product of both groups, such as get_ulysses_parallel_group() and get_ring_parallel_group().
   // Throws Error naming the quantity and both values, the same on every rank, if configurations differ, the sequence's
-  // length does not divide by the ranks (zigzag: by twice the ring's size), the heads by kv_heads or the Ulysses
-  // group's size, or neither of the two by the other. Groups and `attention` outlive this.
+  // length does not divide by the ranks (zigzag: by twice the ring's size), the heads do not divide by kv_heads or the
+  // Ulysses group's size, or neither of these two divides by the other. Groups and `attention` outlive this.
   ContextParallelAttention(ProcessGroup& ulysses, ProcessGroup& ring, AttentionCompute& attention,
                            const ContextParallelConfig& config);
 
-  // Which positions of the sequence this rank holds, in its order: those of the ring rank's part, divided over the
-  // Ulysses group one behind the other.
+  // The positions of the sequence that this rank holds, in its order: the Ulysses group divides the ring rank's part
+  // into consecutive pieces.
   const std::vector<std::size_t>& positions() const { return positions_; }
   std::size_t rows() const { return positions_.size(); }
 
   struct Saved {
     Buffer lse;
-    Buffer qkv, out;  // exchanged for all of the ring rank's sequence; empty unless heads are
+    Buffer qkv, out;  // of the ring rank's whole sequence, after the exchange of heads; empty without one
   };
-  // Collective, both. qkv [rows(), batch, kv_heads, heads / kv_heads + 2, width] (mixed_heads.h), out [rows(), batch,
-  // heads, width]; both are to be kept. If `attention` throws in the middle, the ring's communicator is revoked.
+  // Both are collective. qkv [rows(), batch, kv_heads, heads / kv_heads + 2, width] (mixed_heads.h), out [rows(),
+  // batch, heads, width]; the caller keeps both. If `attention` throws midway, this revokes the ring's communicator.
   Saved forward(const Tensor& qkv, const Tensor& out);
   void backward(const Tensor& qkv, const Tensor& out, const Saved& saved, const Tensor& grad_out,
                 const Tensor& grad_qkv);
@@ -70,7 +70,7 @@ class ContextParallelAttention {
   ContextParallelConfig config_;
   RingAttention ring_attention_;
   std::vector<std::size_t> positions_;
-  std::size_t copies_;  // of each head of keys and values, where there are fewer than ranks that exchange heads
+  std::size_t copies_;  // of each head of keys and values, if they are fewer than the ranks that exchange heads
 };
 
 }  // namespace tutti::parallel

@@ -1,6 +1,6 @@
-// Data parallelism: every rank has the whole model, or a whole part of it, and computes the gradients of its own
-// samples; the gradients are averaged in buckets, in the reverse order of the parameters, while the backward pass still
-// computes the others. What PyTorch's and Megatron's DistributedDataParallel do.
+// Data parallelism, as in PyTorch's and Megatron's DistributedDataParallel: every rank has the whole model, or a whole
+// part of it, and computes the gradients of its own samples; the gradients are averaged in buckets, in the reverse
+// order of the parameters, while the backward pass still computes the others.
 //
 // Sources: Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training"; with servers, to
 // compare with, Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server".
@@ -11,8 +11,8 @@
 //   finish_gradients();
 //   ... update what updates(i) says; with servers: pull_parameters();
 //
-// Gradients live in the buckets, so that nothing is copied. Buckets are sent in the same order on all ranks, whatever
-// the order in which their parameters become ready.
+// Gradients live in the buckets, so that nothing is copied. All ranks send buckets in the same order, whatever the
+// order in which their parameters become ready.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -31,17 +31,17 @@ struct Parameter {
 };
 
 struct DistributedDataParallelConfig {
-  // Of gradients. The first bucket to be ready is smaller, so that sending begins early. PyTorch's values.
+  // Bytes of gradients. The first bucket to be ready is smaller, so that sending begins early. PyTorch's values.
   std::size_t bucket_bytes = 25 << 20;
   std::size_t first_bucket_bytes = 1 << 20;
-  // The sum is divided by this; 0: by the group's size. Experts' gradients are of the tokens of all data-parallel
-  // ranks, though fewer hold the same experts: there it is the number of those ranks.
+  // The sum is divided by this; 0: by the group's size. An expert's gradients come from the tokens of all data-parallel
+  // ranks, though fewer hold the same experts: for experts it is the number of all those ranks.
   int gradient_divisor = 0;
-  // Some ranks may not use some parameters: finish_gradients() finds out which nobody used (one more small all-reduce).
+  // Ranks may leave parameters unused: finish_gradients() finds those that no rank used (one more small all-reduce).
   bool find_unused_parameters = false;
-  // 0: every rank gets the average and updates all parameters. More: a synchronous parameter server. Ranks 0 to
-  // servers - 1, which are workers like the others, share the buckets in turn; all push a bucket's gradients to its
-  // server alone, which updates these parameters, and all pull_parameters() from there. The paths are Li's where the
+  // 0: every rank gets the average and updates all parameters. More: a synchronous parameter server. Ranks below
+  // `servers`, which are workers like the others, share the buckets in turn. All ranks push a bucket's gradients to its
+  // server alone, which updates its parameters; pull_parameters() fetches them from there. The paths are Li's where the
   // group's algorithm is "parameter_server" (ProcessGroup::configure()); the results are the same with any.
   int servers = 0;
   // Counts the memory of the gradients; outlives this.
@@ -62,12 +62,12 @@ class DistributedDataParallel {
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // In the parameter's shape and type.
   const Tensor& grad(std::size_t parameter) const { return slots_[parameter].grad; }
-  // Everybody gets rank 0's parameters. Throws Error (tuttiInvalidUsage) on every rank, naming both, where the ranks'
+  // Every rank gets rank 0's parameters. Throws Error (tuttiInvalidUsage) on every rank, naming both, where the ranks'
   // parameters differ in number, name, type or shape, before any of them is sent.
   void broadcast_parameters();
 
   void zero_grad();
-  // The gradient is complete for this backward pass. REQUIRES: once a pass. The last of a bucket's sends it.
+  // The gradient is complete for this backward pass; a bucket's last one sends the bucket. REQUIRES: once a pass.
   void mark_ready(std::size_t parameter);
   // While one of these lives, gradients are added up and not sent: for all micro-batches but the last.
   class NoSync {
@@ -81,17 +81,17 @@ class DistributedDataParallel {
     DistributedDataParallel& ddp_;
   };
   NoSync no_sync() { return NoSync(*this); }
-  // Ends the pass: sends what was not ready (with what it has: zeros, if it was never used), and waits until every
-  // gradient is the average - with servers that of the parameters which this rank updates; others' are undefined. What
-  // is computed from now on sees it.
+  // Ends the pass: sends what was not ready as it is (zeros, if it was never used), and waits until every gradient is
+  // the average - with servers only those of the parameters that this rank updates; the others are undefined. Later
+  // computation sees it.
   void finish_gradients();
-  // This rank has the average, and updates the parameter: every rank, or its server.
+  // Whether this rank has the average, and updates the parameter: every rank does, or only its server.
   bool updates(std::size_t parameter) const;
-  // With servers, after their update: every rank gets every parameter from its server. Without, nothing is sent.
+  // With servers, after their update: every rank gets every parameter from its server. Without, this sends nothing.
   void pull_parameters();
-  // Of this pass, so far: before finish_gradients(), those that the backward pass can hide.
+  // Buckets of this pass, so far: before finish_gradients(), those that the backward pass can hide.
   std::size_t buckets_sent() const { return next_; }
-  // Nobody used it since zero_grad(), as of the last finish_gradients(). REQUIRES: find_unused_parameters.
+  // Whether no rank used it since zero_grad(), as of the last finish_gradients(). REQUIRES: find_unused_parameters.
   bool unused(std::size_t parameter) const { return used_[parameter] == 0; }
 
   struct Bucket {

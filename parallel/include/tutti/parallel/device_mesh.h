@@ -20,7 +20,7 @@ namespace tutti::parallel {
 class DeviceMesh {
  public:
   // Throws Error naming both values unless the axes' sizes multiply to the world's. `config`: how the groups'
-  // communicators are made; `name` goes before theirs. `world` outlives this.
+  // communicators are made; `name` is the prefix of their names. `world` outlives this.
   DeviceMesh(ProcessGroup& world, MeshLayout layout, const tuttiConfig_t& config = TUTTI_CONFIG_INITIALIZER,
              std::string name = "");
 
@@ -28,9 +28,9 @@ class DeviceMesh {
   int size(const std::string& axis) const { return layout_.size(axis); }
   // This rank's place on the axis.
   int local_rank(const std::string& axis) const { return layout_.coordinate(world_.rank(), axis); }
-  // Those who share all other coordinates with this rank. Lives as long as this.
+  // The ranks that share all other coordinates with this rank. Lives as long as this.
   ProcessGroup& group(const std::string& axis) { return flattened({axis}); }
-  // Along several axes, as if they were one.
+  // The group along several axes, as if they were one.
   ProcessGroup& flattened(const std::vector<std::string>& axes);
 
   // Payload that this rank has sent by each group.

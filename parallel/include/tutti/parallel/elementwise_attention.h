@@ -1,5 +1,5 @@
 // AttentionCompute written once for every processor (elementwise_compute.h): an index is a row of queries, or of keys
-// and values. Each row's sums go in the order of positions, whatever the blocks are.
+// and values. Each row adds up in the order of positions, whatever the blocks are.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace tutti::parallel {
 
-// HeadRows as functions of indices see them.
+// HeadRows in the form that per-index functions take.
 template <typename T>
 struct HeadRowsOf {
   T* data;
@@ -51,7 +51,7 @@ struct AttendQuery {
     const auto [begin, end] = visible_keys(mask, lead, row / q.lanes, k.positions);
     for (std::size_t key = begin; key < end; ++key) {
       const float score = row_dot(query, k.at(key, key_lane), q.width) * scale;
-      // What was summed up so far was relative to a smaller maximum.
+      // The sums so far are relative to a smaller maximum.
       if (sum == 0 || score > maximum) {
         const float factor = sum == 0 ? 0 : std::exp(maximum - score);
         for (std::size_t i = 0; i < q.width; ++i) to[i] *= factor;
@@ -87,7 +87,7 @@ struct DeltaOfQuery {
   }
 };
 
-// How much of each query's softmax is where, and its gradient: p (grad_out . value - delta).
+// The softmax's probability of each query and key, and its gradient: p (grad_out . value - delta).
 template <typename T>
 struct BackwardScores {
   HeadRowsOf<T> q, k, v, grad_out;
@@ -97,7 +97,7 @@ struct BackwardScores {
   float scale;
 
   TUTTI_ANY_PROCESSOR std::size_t queries_of_a_key() const { return q.lanes / k.lanes; }
-  // Of a query's lane.
+  // `lane` is the query's.
   TUTTI_ANY_PROCESSOR float probability(std::size_t query, std::size_t key, std::size_t lane) const {
     return std::exp(row_dot(q.at(query, lane), k.at(key, lane / queries_of_a_key()), q.width) * scale -
                     *lse.at(query, lane));
@@ -173,8 +173,8 @@ class ElementwiseAttention final : public AttentionCompute {
     });
   }
 
-  // Rows of queries first, then rows of keys and values, so that each index writes its own rows only; both work the
-  // probabilities out anew.
+  // Rows of queries first, then rows of keys and values, so that each index writes its own rows only; both compute the
+  // probabilities again.
   void attend_backward(const AttentionInputs& inputs, const HeadRows& grad_out, const HeadRows& lse,
                        const HeadRows& delta, const HeadRows& grad_q, const HeadRows& grad_k,
                        const HeadRows& grad_v) override {
@@ -196,7 +196,7 @@ class ElementwiseAttention final : public AttentionCompute {
 
  private:
   static float ScaleOf(const HeadRows& q) { return 1 / std::sqrt(static_cast<float>(q.width)); }
-  // call(an element of that type).
+  // Calls call(an element of that type).
   template <typename Call>
   static void ByType(const HeadRows& rows, const Call& call) {
     rows.dtype == tuttiBfloat16 ? call(BFloat16{}) : call(float{});

@@ -1,6 +1,6 @@
-// All of Compute but memory, streams and the matrix product, written once for every processor: a processor runs a
-// function for each index, the host one after the other, a GPU in as many threads. What an index writes no other index
-// reads or writes, and sums are added up in a fixed order, so results do not depend on how many run at a time.
+// All of Compute but memory, streams and the matrix product, written once for every processor. A processor runs a
+// function for each index: the host one after the other, a GPU in as many threads. No index reads or writes what
+// another one writes, and sums are added up in a fixed order, so results do not depend on how many run at a time.
 //
 // A processor on CUDA derives from ElementwiseCompute in a file compiled by nvcc (with --extended-lambda), whose
 // for_each launches a kernel on stream(): examples/train_lm/cuda_compute.h.
@@ -14,7 +14,7 @@
 
 #include "tutti/parallel/compute.h"
 
-// Nothing but a macro says this to both compilers.
+// Only a macro can say this to both compilers.
 #ifdef __CUDACC__
 #define TUTTI_ANY_PROCESSOR __host__ __device__
 #else
@@ -23,7 +23,7 @@
 
 namespace tutti::parallel {
 
-// A matrix as functions of indices see it; they take it by value.
+// A matrix in the form that per-index functions take, by value.
 template <typename T>
 struct MatrixOf {
   T* data;
@@ -73,7 +73,7 @@ struct CopyElement {
   }
 };
 
-// Columns of a row of one matrix to a row of another.
+// Copies columns of a row of one matrix to a row of another.
 template <typename From, typename To>
 struct CopyRow {
   const From* from;
@@ -87,8 +87,8 @@ struct CopyRow {
   }
 };
 
-// Whether expert (or whatever) `a` comes before `b` by their logits; equal ones by their numbers. What is not a number
-// is less than any number.
+// Whether `a` (an expert, say) comes before `b` by their logits; equal logits go by number. A NaN is less than any
+// number.
 TUTTI_ANY_PROCESSOR inline bool comes_before(const float* logits, std::int32_t a, std::int32_t b) {
   const float left = logits[a], right = logits[b];
   const bool left_is_none = left != left, right_is_none = right != right;
@@ -149,12 +149,12 @@ class ElementwiseCompute : public Compute {
     const auto* const id = integers_of("ids", ids).data;
     const auto from = matrix_of(table), to = matrix_of(output);
     each(ids.count(), [=] TUTTI_ANY_PROCESSOR(std::size_t i) {
-      const auto row = static_cast<std::size_t>(id[i] - first);  // of those before the first, too large
+      const auto row = static_cast<std::size_t>(id[i] - first);  // huge for ids before the first
       for (std::size_t c = 0; c < to.columns; ++c) to[i][c] = row < from.rows ? from[row][c] : 0.0F;
     });
   }
 
-  // By columns: rows may be named several times.
+  // By columns, since ids may name a row several times.
   void embed_backward(const Tensor& ids, const Tensor& grad_output, std::int32_t first,
                       const Tensor& grad_table) override {
     const auto* const id = integers_of("ids", ids).data;
@@ -253,7 +253,7 @@ class ElementwiseCompute : public Compute {
       float sum = 0, total = 0;
       for (std::size_t i = 0; i < from.columns; ++i) sum += probability[i] = std::exp(logit[i] - maximum);
       for (std::size_t i = 0; i < from.columns; ++i) probability[i] /= sum;
-      // By logits: two that differ may have equal probabilities. Each choice is the first that comes after the last.
+      // By logits, since two that differ may have equal probabilities. Each choice is the first after the previous one.
       for (std::size_t j = 0; j < k; ++j) {
         std::int32_t best = -1;
         for (std::int32_t i = 0; i < static_cast<std::int32_t>(from.columns); ++i) {
@@ -296,7 +296,7 @@ class ElementwiseCompute : public Compute {
   void each(std::size_t count, Function function) {
     if (count > 0) static_cast<Derived*>(this)->for_each(count, function);
   }
-  // call(where the elements to copy are, where they go), as pointers to their types.
+  // Calls call(source, target) with pointers to their types.
   template <typename Call>
   static void ByTypes(const Tensor& from, const Tensor& to, const Call& call) {
     const auto to_any = [&](const auto* source) {

@@ -1,5 +1,5 @@
-// How the parallel layer says that something is wrong. Names in this layer are those of Megatron-Core, PyTorch and
-// vLLM, spelt as there.
+// The exception by which the parallel layer reports errors. Names in this layer are those of Megatron-Core, PyTorch and
+// vLLM, in their spelling.
 #pragma once
 
 #include <stdexcept>
@@ -9,8 +9,8 @@
 
 namespace tutti::parallel {
 
-// `code` is what a C function would have returned, what() the sentence for a person. After a code that leaves a
-// communicator dead (tutti.h), the group that it came from is dead.
+// `code` is what a C function would have returned, what() a sentence for people. If a code leaves a communicator dead
+// (tutti.h), its group is dead.
 class Error : public std::runtime_error {
  public:
   Error(tuttiResult_t code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -20,7 +20,7 @@ class Error : public std::runtime_error {
   tuttiResult_t code_;
 };
 
-// Throws Error with the library's own sentence (of `comm`, or of this thread) unless `result` is tuttiSuccess.
+// Throws Error with the library's own sentence (for `comm`, or for this thread) unless `result` is tuttiSuccess.
 void check(tuttiResult_t result, tuttiComm_t comm = nullptr);
 
 }  // namespace tutti::parallel

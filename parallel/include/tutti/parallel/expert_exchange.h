@@ -1,13 +1,13 @@
-// Rows to the ranks that hold their experts, and back: what every form of a token dispatcher is made of. Whoever holds
-// the experts gets rows sorted by expert, so that one grouped matrix product computes them.
+// Sends rows to the ranks that hold their experts, and back: every form of a token dispatcher builds on it. The ranks
+// that hold the experts get rows sorted by expert, so that one grouped matrix product computes them.
 //
 // Sources: Lepikhin et al. 2020, "GShard"; Gale et al. 2022, "MegaBlocks" (no row is dropped or padded); DeepSeek's
-// DeepEP (what a routing implies is worked out once, and kept in a handle that any number of exchanges use).
+// DeepEP (a routing's plan is worked out once, and kept in a handle that any number of exchanges use).
 //
-// Experts are divided evenly over the group, in order. Rows may come in segments - of where they have been before - and
-// arrive sorted by local expert, then segment, then source rank, then row: an order that depends on no timing.
+// Experts are divided evenly over the group, in order. Rows may come in segments - by where they have been before - and
+// arrive sorted by local expert, then segment, then source rank, then row, which does not depend on timing.
 //
-// Thread-safety: one thread at a time; a plan is a value, and used by one at a time.
+// Thread-safety: one thread at a time; a plan is a value, and used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@
 
 namespace tutti::parallel {
 
-// What a routing of `rows` rows means for this rank.
+// This rank's part of a routing of `rows` rows.
 struct ExchangePlan {
-  std::size_t rows = 0;                                  // at home
-  std::size_t sent = 0, received = 0;                    // rows, with those that stay on the rank
+  std::size_t rows = 0;                                  // of this rank
+  std::size_t sent = 0, received = 0;                    // rows, including those that stay on the rank
   std::vector<std::size_t> send_counts, receive_counts;  // rows, by rank
   std::vector<std::size_t> tokens_per_expert;            // received, by local expert
 
-  // As Compute::sum_rows and dot_rows take them.
-  Buffer sent_row_of;  // [rows, topk]: which sent row a choice became
-  Buffer home_row_of;  // [sent, 1]: which row a sent one is of
-  Buffer choice_of;    // [sent, 1]: which of rows * topk
-  Buffer arrived_at;   // [received, 1]: by sorted row, in the order of arrival
-  Buffer sorted_to;    // [received, 1]: the other way round
+  // In the form that Compute::sum_rows and dot_rows take.
+  Buffer sent_row_of;  // [rows, topk]: the sent row of each choice
+  Buffer home_row_of;  // [sent, 1]: the home row of each sent row
+  Buffer choice_of;    // [sent, 1]: the choice, of rows * topk, of each sent row
+  Buffer arrived_at;   // [received, 1]: the index in order of arrival of each sorted row
+  Buffer sorted_to;    // [received, 1]: the inverse
 };
 
 class ExpertExchange {
@@ -38,15 +38,15 @@ class ExpertExchange {
   // REQUIRES: the group's size divides num_experts.
   ExpertExchange(ProcessGroup& group, Compute& compute, std::size_t num_experts, std::size_t topk);
 
-  // Collective. experts: [rows, topk], the group's or -1; segments: how many of the rows, one segment after the other,
-  // equally many segments on every rank.
+  // Collective. experts: [rows, topk], the group's or -1; segments: the number of rows in each, one segment after the
+  // other, equally many segments on every rank.
   ExchangePlan plan(const std::vector<std::int32_t>& experts, const std::vector<std::size_t>& segments);
 
-  // Collective, each. rows [plan.rows, ..] to their experts: [plan.received, ..].
+  // Each of these is collective. Sends rows [plan.rows, ..] to their experts: [plan.received, ..].
   Buffer send(const ExchangePlan& plan, const Tensor& rows);
-  // The experts' rows [plan.received, ..] back: [plan.sent, ..].
+  // Sends the experts' rows [plan.received, ..] back: [plan.sent, ..].
   Buffer send_back(const ExchangePlan& plan, const Tensor& rows);
-  // Gradient of weighting what send_back() gave: to the experts, [plan.received, ..]. weights [plan.rows, topk].
+  // Sends the gradient of weighting send_back()'s rows to the experts, [plan.received, ..]. weights [plan.rows, topk].
   Buffer send_weighted(const ExchangePlan& plan, const Tensor& rows, const Tensor& weights);
 
  private:
@@ -57,7 +57,7 @@ class ExpertExchange {
   std::size_t num_experts_, topk_;
 };
 
-// Rows [.., columns] by an all-to-all whose counts are rows.
+// Exchanges rows [.., columns] by an all-to-all whose counts are rows.
 void all_to_all_rows(ProcessGroup& group, const Tensor& input, const std::vector<std::size_t>& send_rows,
                      const Tensor& output, const std::vector<std::size_t>& receive_rows, tuttiStream_t stream);
 

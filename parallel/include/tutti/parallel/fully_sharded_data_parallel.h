@@ -1,7 +1,7 @@
-// Data parallelism whose ranks share what a replica of the model would repeat: of the optimiser's state, of the
-// gradients and of the parameters each rank keeps a shard. The model is a list of units, such as transformer blocks,
-// whose parameters are gathered before they are used, while the unit before computes; a unit's gradients are
-// reduce-scattered while the next one's are computed.
+// Data parallelism whose ranks share what every replica of the model would repeat: each rank keeps a shard of the
+// optimiser's state, of the gradients and of the parameters. The model is a list of units, such as transformer blocks.
+// A unit's parameters are gathered while the unit before computes; its gradients are reduce-scattered while the next
+// one's are computed.
 //
 // Sources: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models" (the three
 // stages); Zhao et al. 2023, "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel" (units, flat
@@ -15,13 +15,13 @@
 //     backward, from the last: pre_backward(u); compute with data(u, i), add to grad(u, i); post_backward(u);
 //     finish_gradients(); the optimiser changes shard(u).data by shard(u).grad; parameters_updated();
 //
-// What is waited for: pre_forward and pre_backward end what the unit before began - this unit's all-gather, and the
-// reduce-scatter of the unit before that - and begin the next: so an all-gather and a reduce-scatter are under way
-// while a unit computes, never more. Units are used in the same order on all ranks.
+// pre_forward and pre_backward wait for what the previous unit began - this unit's all-gather, and the reduce-scatter
+// of the unit before that - and begin the next. So while a unit computes, at most one all-gather and one reduce-scatter
+// are under way. All ranks use units in the same order.
 //
 // In a pipeline, where a stage has several chunks of the model, a pass goes through the units of one. A backward may be
-// in two parts, as zero-bubble schedules have it (Qi et al. 2023): first what the layers before wait for, with
-// parameters and without gradients; then, perhaps after other passes, what the unit learns, the other way round:
+// in two parts, as in zero-bubble schedules (Qi et al. 2023): first what earlier layers wait for, with parameters but
+// no gradients; then, perhaps after other passes, what the unit learns, with gradients but no parameters:
 //
 //     for each unit, from the last: pre_backward_input(u); compute with data(u, i); post_backward_input(u);
 //     for each unit, from the last: pre_backward_weight(u); add to grad(u, i); post_backward_weight(u);
@@ -46,31 +46,31 @@
 
 namespace tutti::parallel {
 
-// What is sharded; each stage shards what the one before does, too.
+// The state that is sharded; each stage also shards what the one before does.
 enum class ZeroStage {
   optimizer_state = 1,  // Megatron's DistributedOptimizer
   gradients = 2,        // FSDP's SHARD_GRAD_OP
   parameters = 3,       // FSDP's FULL_SHARD
 };
 
-// Parameters that are gathered together; of one type, float32 or bfloat16. Their tensors' memory is not looked at.
+// Parameters that are gathered together; of one type, float32 or bfloat16. Their tensors' memory is not accessed.
 struct ShardedUnit {
   std::string name;
   std::vector<Parameter> parameters;
-  // Of the model's chunks on this rank, the one in whose passes the unit is used: what is gathered ahead is of the
-  // same. Units of a chunk follow each other.
+  // The chunk of the model, of those on this rank, in whose passes the unit is used: units gathered ahead are of the
+  // same chunk. Units of a chunk follow each other.
   int chunk = 0;
-  // Who has these parameters: of experts the ranks with the same ones, as ParallelState's
-  // get_expert_data_parallel_group(). Null: the whole group. Gradients are averaged over the whole group even so, whose
-  // samples an expert sees, or divided by gradient_divisor. A rank that is alone there keeps all.
+  // The ranks that have these parameters: for experts those with the same ones, as in ParallelState's
+  // get_expert_data_parallel_group(). Null: the whole group. Gradients are still averaged over the whole group, whose
+  // samples an expert sees, or divided by gradient_divisor. A rank that is alone in its group keeps all.
   ProcessGroup* group = nullptr;
-  // Of that group, as in the config; 0 without one.
+  // For that group, as in the config; 0 without one.
   int shard_group_size = 0;
 };
 
 struct FullyShardedDataParallelConfig {
   ZeroStage stage = ZeroStage::parameters;
-  // Ranks that share one model; the group has as many replicas as such groups. 0: all. Of units without a group of
+  // Ranks that share one model; the group has as many replicas as such groups. 0: all. For units without a group of
   // their own.
   int shard_group_size = 0;
   // As in DistributedDataParallelConfig.
@@ -91,59 +91,59 @@ class FullyShardedDataParallel {
                            const FullyShardedDataParallelConfig& config = {});
   FullyShardedDataParallel(const FullyShardedDataParallel&) = delete;
   FullyShardedDataParallel& operator=(const FullyShardedDataParallel&) = delete;
-  // Waits for what is under way, since it uses memory of this.
+  // Waits for collectives under way, since they use memory of this.
   ~FullyShardedDataParallel();
 
   std::size_t units() const { return units_.size(); }
-  // `fill` is called for each parameter with where its values go. Everybody gets those of rank 0 of the unit's group,
-  // and keeps its shard.
+  // Calls `fill` for each parameter with where its values go. Every rank gets those of rank 0 of the unit's group, and
+  // keeps its shard.
   void initialize(std::size_t unit, const std::function<void(std::size_t parameter, const Tensor& values)>& fill);
 
   void pre_forward(std::size_t unit);
   void post_forward(std::size_t unit);
   void pre_backward(std::size_t unit);
   void post_backward(std::size_t unit);
-  // A backward in two parts: as many of the second as of the first. Throw Error (tuttiInvalidUsage) for a second part
-  // without a first, and finish_gradients() for a first without a second.
+  // A backward in two parts: as many of the second as of the first. A second part without a first throws Error
+  // (tuttiInvalidUsage), and so does finish_gradients() after a first without a second.
   void pre_backward_input(std::size_t unit);
   void post_backward_input(std::size_t unit);
   void pre_backward_weight(std::size_t unit);
   void post_backward_weight(std::size_t unit);
-  // Before a pass's last unit is used: which one the next pass, through whichever chunk, begins with, so that it is
-  // gathered while that one computes. Unless it is said before each pass, the first unit of a pass is waited for. The
-  // same on all ranks. Throws Error (tuttiInvalidArgument) where there is no such unit.
+  // Call it before a pass's last unit is used: names the unit with which the next pass, through whichever chunk,
+  // begins, so that it is gathered while the last unit computes. Without a call before it, a pass waits for its first
+  // unit. Must be the same on all ranks. Throws Error (tuttiInvalidArgument) where there is no such unit.
   void set_next_pass(std::optional<std::size_t> first_unit);
-  // Both throw Error (tuttiInvalidUsage) where they are not there: parameters before pre_forward, pre_backward or
-  // pre_backward_input and - with ZeroStage::parameters - after the matching post; gradients outside of backward,
-  // except with ZeroStage::optimizer_state. What the tensors point to is another place each time - but that of the
-  // gradients is in both parts of a backward the same, so that layers may be told in the first where to add in the
-  // second, and no sooner: other gradients are there until then.
+  // Both throw Error (tuttiInvalidUsage) where there is nothing to return: parameters before pre_forward, pre_backward
+  // or pre_backward_input and - with ZeroStage::parameters - after the matching post; gradients outside of backward,
+  // except with ZeroStage::optimizer_state. The tensors point to another place each time. Only both parts of a backward
+  // have gradients in the same place, so that the first part may give layers the place to which the second adds. They
+  // must not add sooner: other gradients are there until then.
   Tensor data(std::size_t unit, std::size_t parameter) const;
   Tensor grad(std::size_t unit, std::size_t parameter) const;
 
   void zero_grad();
   // False: more micro-batches of this step follow. ZeroStage::optimizer_state then adds gradients up and sends none;
-  // the others reduce-scatter each micro-batch's, since they have no memory for all of them, and average across
+  // the other stages reduce-scatter each micro-batch's, since they have no memory for all of them, and average across
   // replicas only the last time.
   void set_requires_gradient_sync(bool on) { sync_ = on; }
   // Ends the pass: waits until every shard's gradient is the average over the group.
   void finish_gradients();
 
-  // What this rank's optimiser owns, float32; perhaps without elements. Of bfloat16 parameters, `data` is the master
-  // copy, which is part of the optimiser's state.
+  // The part that this rank's optimiser owns, float32; it may have no elements. For bfloat16 parameters, `data` is the
+  // master copy, which is part of the optimiser's state.
   struct Shard {
     Tensor data, grad;
   };
   Shard shard(std::size_t unit) const;
-  // The optimiser has changed the shards: from now on units are gathered anew.
+  // The optimiser has changed the shards: from now on units are gathered again.
   void parameters_updated();
 
   enum class UnitState { sharded, gathering, whole };
   UnitState state(std::size_t unit) const { return units_[unit].state; }
-  // What of the unit is shared: the config's, or where a rank has no others to share with as of
-  // ZeroStage::optimizer_state: all parameters and gradients stay, and these are added up.
+  // The sharded state of the unit: as in the config, or, where a rank has no others to share with, as with
+  // ZeroStage::optimizer_state: all parameters and gradients stay, and gradients are added up.
   ZeroStage stage(std::size_t unit) const { return units_[unit].stage; }
-  // By groups that are not one of those given; see HybridShardingGroups.
+  // Payload sent by groups that are not one of those given; see HybridShardingGroups.
   std::map<std::string, std::uint64_t> bytes_sent() const;
   const MemoryAccount& memory() const { return memory_; }
 
@@ -154,20 +154,20 @@ class FullyShardedDataParallel {
     FlatParameter flat;
     ZeroStage stage;
     std::size_t place = 0;  // of gradients, in backwards of two parts
-    Buffer full{};          // all parameters; with ZeroStage::parameters while they are used
+    Buffer full{};          // all parameters; with ZeroStage::parameters only while they are used
     Buffer kept{};          // this rank's, with ZeroStage::parameters
-    Buffer master{};        // this rank's in float32, where parameters are not
+    Buffer master{};        // this rank's in float32, if the parameters are not
     Buffer gradients{};     // all; from ZeroStage::gradients on until they are reduced
-    Buffer arrived{};       // of one pass, where the shard has others' already or is of another type
+    Buffer arrived{};       // of one pass, if the shard has others' already or is of another type
     Buffer reduced{};       // this rank's gradients in float32, unless they are a part of `gradients`
     UnitState state = UnitState::sharded;
     bool initialized = false;
     bool in_first_part = false;
-    bool in_backward = false;  // of which this is, or is not, the second part
-    bool in_place = false;     // the last pass's gradients are
+    bool in_backward = false;  // a whole one, or its second part
+    bool in_place = false;     // the last pass's gradients are in `places_`
     bool fresh = true;         // nothing has been reduced since zero_grad()
     bool last_pass = false;    // of the step
-    int owed = 0;              // second parts
+    int owed = 0;              // second parts to come
     bool shards(ZeroStage what) const { return stage >= what; }
     tuttiDataType_t dtype() const { return specs.parameters.front().data.dtype; }
     bool has_master() const { return dtype() != tuttiFloat32; }
@@ -184,11 +184,11 @@ class FullyShardedDataParallel {
   Tensor PlaceOf(const Unit& unit) const;
   Tensor GradientsOf(const Unit& unit) const { return unit.in_place ? PlaceOf(unit) : unit.gradients.tensor(); }
   Tensor ReducedOf(const Unit& unit) const;
-  // What is used next, in the order of a chunk's forward or backward; at its end, what the next pass begins with.
+  // The unit used next, in the order of a chunk's forward or backward; after its last, the next pass's first.
   std::optional<std::size_t> After(std::size_t unit);
   std::optional<std::size_t> Before(std::size_t unit);
   std::optional<std::size_t> NextPass() { return std::exchange(next_pass_, std::nullopt); }
-  // The last one of a chunk's pass.
+  // Whether the unit is the last one of a chunk's pass.
   bool EndsForward(std::size_t unit) const;
   bool EndsBackward(std::size_t unit) const;
   void Use(std::size_t unit, std::optional<std::size_t> next);
@@ -213,12 +213,12 @@ class FullyShardedDataParallel {
   FullyShardedDataParallelConfig config_;
   MemoryAccount own_memory_;
   MemoryAccount& memory_;
-  std::deque<Sharers> sharers_;               // stay where they are
-  std::vector<ProcessGroup*> communicating_;  // of those
+  std::deque<Sharers> sharers_;               // a deque, whose elements keep their addresses
+  std::vector<ProcessGroup*> communicating_;  // their groups of several ranks
   std::vector<Unit> units_;
   std::vector<Unit*> to_reduce_, reducing_;  // in the order of their backward passes
-  // Where backwards of two parts add: units take the two in turn, so that one's gradients are reduced while the next
-  // one's are computed.
+  // Memory where two-part backwards add gradients: units use the two in turn, so that one unit's gradients are reduced
+  // while the next one's are computed.
   std::array<Buffer, 2> places_;
   std::array<std::size_t, 2> place_bytes_{};
   std::size_t placed_ = 0;                // units

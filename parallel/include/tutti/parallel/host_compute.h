@@ -12,11 +12,11 @@ namespace tutti::parallel {
 
 class HostCompute : public ElementwiseCompute<HostCompute> {
  public:
-  // c (m x n) = op(a) (m x k) op(b) (k x n) [+ c], row-major and dense, as of cblas_sgemm.
+  // c (m x n) = op(a) (m x k) op(b) (k x n) [+ c], row-major and dense, as in cblas_sgemm.
   using Matmul = std::function<void(Transposed a_transposed, Transposed b_transposed, std::size_t m, std::size_t n,
                                     std::size_t k, const float* a, const float* b, float* c, bool accumulate)>;
 
-  // By default a plain loop.
+  // Multiplies by a plain loop.
   HostCompute();
   explicit HostCompute(Matmul matmul) : matmul_(std::move(matmul)) {}
   ~HostCompute() override;
@@ -26,7 +26,7 @@ class HostCompute : public ElementwiseCompute<HostCompute> {
   void* allocate(std::size_t bytes) override;
   void release(void* memory) noexcept override;
   tuttiStream_t communication_stream() override;
-  void fork_communication() override {}  // what was computed is there
+  void fork_communication() override {}  // results are there already
   void join_communication() override;
   void upload(const void* from, const Tensor& to) override;
   void download(const Tensor& from, void* to) override;

@@ -13,8 +13,8 @@
 // Sources: Shoeybi et al. 2019, "Megatron-LM" (f and g); Korthikanti et al. 2022, "Reducing Activation Recomputation in
 // Large Transformer Models" (the sequence).
 //
-// A tensor's sequence is its first dimension, what tensor parallelism splits its last. All shapes are checked, and
-// named in the error, before anything is sent. Thread-safety: one thread at a time.
+// A tensor's sequence is its first dimension; tensor parallelism splits its last. All shapes are checked, and named in
+// the error, before anything is sent. Thread-safety: one thread at a time.
 #pragma once
 
 #include "tutti/parallel/compute.h"
@@ -22,7 +22,7 @@
 
 namespace tutti::parallel {
 
-// Who shares the layers, and what computes.
+// The ranks that share the layers, and their processor.
 struct TensorParallel {
   ProcessGroup& group;
   Compute& compute;
@@ -33,19 +33,19 @@ struct TensorParallel {
 
 // tensor = the sum over the group, in place.
 void all_reduce(const TensorParallel& tp, const Tensor& tensor);
-// output [.., size * n] from everybody's input [.., n], and back.
+// output [.., size * n] from every rank's input [.., n], and back.
 void gather_last_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output);
 void split_last_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output);
-// output [size * s, ..] from everybody's input [s, ..], and back.
+// output [size * s, ..] from every rank's input [s, ..], and back.
 void gather_first_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output);
 void split_first_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output);
-// output [s, ..]: this rank's rows of the sum of everybody's input [size * s, ..].
+// output [s, ..]: this rank's rows of the sum of all ranks' inputs [size * s, ..].
 void reduce_scatter_first_dimension(const TensorParallel& tp, const Tensor& input, const Tensor& output);
 
-// The whole sequence's shape, for one rank. Throws Error unless the sequence's length divides.
+// The shape of one rank's part of the whole sequence. Throws Error unless the sequence's length divides.
 Shape part_of_sequence(const TensorParallel& tp, Shape whole);
 
-// The table above. What does nothing is given no function.
+// The table above. Entries that do nothing have no function.
 inline constexpr auto& copy_to_tensor_model_parallel_region_backward = all_reduce;
 inline constexpr auto& reduce_from_tensor_model_parallel_region = all_reduce;
 inline constexpr auto& scatter_to_tensor_model_parallel_region = split_last_dimension;

@@ -1,5 +1,5 @@
-// What a rank's training state takes, by what it is for: counted where memory is made and given back, so that what a
-// formula promises can be compared with what was there.
+// Counts the memory of a rank's training state, by its purpose, where it is made and given back, so that a formula's
+// promise can be compared with the memory taken.
 //
 // Source of the kinds: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models".
 //
@@ -21,13 +21,13 @@ class MemoryAccount {
   MemoryAccount(const MemoryAccount&) = delete;
   MemoryAccount& operator=(const MemoryAccount&) = delete;
 
-  // Counted until it is destroyed, which this outlives.
+  // Counted until it is destroyed; this outlives it.
   Buffer make(MemoryKind kind, Compute& compute, Shape shape, tuttiDataType_t dtype = tuttiFloat32);
 
-  // Bytes of tensors, without what their memory is rounded up to.
+  // Bytes of tensors, without the rounding up of their memory.
   std::size_t now(MemoryKind kind) const { return counts_[static_cast<std::size_t>(kind)].now; }
   std::size_t peak(MemoryKind kind) const { return counts_[static_cast<std::size_t>(kind)].peak; }
-  // Of all kinds together.
+  // All kinds together.
   std::size_t now() const { return all_.now; }
   std::size_t peak() const { return all_.peak; }
 

@@ -1,7 +1,6 @@
 // Queries, keys and values of attention's heads in one tensor, as Megatron-Core's projection gives them: [positions,
 // batch, kv_heads, heads / kv_heads + 2, width]. A group of heads / kv_heads queries is followed by the key and the
-// value that all of them see (Ainslie et al. 2023, "GQA"); with as many of these as heads that is [.., heads, 3,
-// width].
+// value that all of them see (Ainslie et al. 2023, "GQA"); if kv_heads equals heads, this is [.., heads, 3, width].
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -13,12 +12,12 @@ namespace tutti::parallel {
 // REQUIRES: kv_heads divides heads.
 Shape mixed_shape(std::size_t positions, std::size_t batch, std::size_t heads, std::size_t kv_heads, std::size_t width);
 
-// Each group as `copies` smaller ones: a part of its queries each, and all with the same key and value. mixed
-// [positions, batch, kv_heads, queries + 2, width], split [positions, batch, kv_heads * copies, queries / copies + 2,
-// width].
+// Splits each group into `copies` smaller ones, which have a part of its queries each, and all the same key and value.
+// mixed [positions, batch, kv_heads, queries + 2, width], split [positions, batch, kv_heads * copies, queries / copies
+// + 2, width].
 Shape split_groups_shape(Shape mixed, std::size_t copies);
 void split_groups(Compute& compute, const Tensor& mixed, const Tensor& split);
-// Its gradient: that of a key or a value is the sum of its copies', in float32, and rounded once.
+// Its gradient: that of a key or a value is the sum of its copies', added in float32, and rounded once.
 void split_groups_backward(Compute& compute, const Tensor& grad_split, const Tensor& grad_mixed);
 
 }  // namespace tutti::parallel

@@ -1,5 +1,5 @@
-// Sends and receives that run together, as one group, so that two ranks that both send do not wait for each other: any,
-// by the names of torch.distributed, and what neighbouring stages of a pipeline send each other, by those of
+// Sends and receives that run together, as one group, so that two ranks that both send do not wait for each other. The
+// general ones have torch.distributed's names, those between neighbouring stages of a pipeline have the names of
 // Megatron-Core's p2p_communication.py.
 //
 // Thread-safety: one thread at a time.
@@ -19,11 +19,11 @@ struct P2POp {
   int peer = 0;  // in the group
 };
 
-// `stream`: as in tutti.h. Messages from one rank to another meet in the order of both lists.
+// `stream`: as in tutti.h. Messages from one rank to another match in the order of both lists.
 // Throws Error.
 void batch_isend_irecv(ProcessGroup& group, const std::vector<P2POp>& operations, tuttiStream_t stream = nullptr);
 
-// Null: not this one. `next` has the next stage's rank in the pipeline's group, `prev` the previous one's.
+// Null: no such transfer. `next` is the next stage's rank in the pipeline's group, `prev` the previous one's.
 struct P2PTensors {
   const Tensor* send_next = nullptr;
   const Tensor* recv_prev = nullptr;
@@ -36,7 +36,7 @@ class P2PCommunicator {
   // `group`'s rank is the stage; it outlives this. `stream`: as in tutti.h.
   explicit P2PCommunicator(ProcessGroup& group, tuttiStream_t stream = nullptr) : group_(group), stream_(stream) {}
 
-  // As at Megatron's ends of the pipeline, what has no neighbour is left out. Throws Error.
+  // Leaves out transfers without a neighbour, as Megatron does at the pipeline's ends. Throws Error.
   void communicate(const P2PTensors& tensors);
 
   void recv_forward(const Tensor& input) { communicate({.recv_prev = &input}); }

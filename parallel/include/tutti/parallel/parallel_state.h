@@ -1,6 +1,5 @@
-// Who is in which group of a job that splits a model several ways at once, as Megatron-Core's parallel_state has it:
-// the same layout of ranks, and the same names to ask with. A second layout serves the experts of a mixture, whose
-// groups cut across the dense layers'.
+// The groups of a job that splits a model several ways at once, as in Megatron-Core's parallel_state: the same layout
+// of ranks, and the same names of getters. Experts have a second layout, whose groups cut across the dense layers'.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -18,18 +17,17 @@ struct ModelParallelSizes {
   int tensor_model_parallel_size = 1;
   int pipeline_model_parallel_size = 1;
   int context_parallel_size = 1;
-  int ulysses_size = 1;  // of the context-parallel ranks, so many exchange heads; the others are a ring across them
+  int ulysses_size = 1;  // how many of the context-parallel ranks exchange heads; the others are a ring across them
   int expert_model_parallel_size = 1;
   int expert_tensor_parallel_size = 0;  // 0: tensor_model_parallel_size
   int data_parallel_size = 0;           // 0: what is left of the world
-  // Of ranks, from the axis that varies fastest to the slowest; axes of size 1 may be left out.
+  // The axes of ranks, from the fastest-varying to the slowest; axes of size 1 may be left out.
   std::string order = "tp-cp-ep-dp-pp";
 };
 
 // The layouts, by arithmetic alone. Axes: dense layers "tp", "cp", "dp", "pp"; experts "tp", "ep", "dp", "pp"; context
-// is the dense layers' with "ulysses" and "ring" in the place of "cp", the first the faster: Ulysses' all-to-alls are
-// the heavier traffic, so they are between the nearer ranks, as Megatron's hierarchical_context_parallel_sizes and USP
-// have it.
+// is the dense layers' with "ulysses" and "ring" instead of "cp". "ulysses" varies faster: its all-to-alls are the
+// heavier traffic, so they are between the nearer ranks, as in Megatron's hierarchical_context_parallel_sizes and USP.
 // Source of the layouts: Megatron-Core, parallel_state.py, RankGenerator.
 struct ModelParallelLayouts {
   MeshLayout dense;
@@ -46,7 +44,7 @@ class ParallelState {
   // `config`: how the groups' communicators are made.
   ParallelState(tuttiComm_t world, const ModelParallelSizes& sizes, const tuttiConfig_t& config);
 
-  // For what has no getter of its own.
+  // For groups without a getter of their own.
   DeviceMesh& dense_mesh() { return dense_; }
   DeviceMesh& expert_mesh() { return expert_; }
   ProcessGroup& get_world_group() { return world_; }
@@ -54,7 +52,7 @@ class ParallelState {
   ProcessGroup& get_tensor_model_parallel_group() { return dense_.group("tp"); }
   int get_tensor_model_parallel_world_size() const { return dense_.size("tp"); }
   int get_tensor_model_parallel_rank() const { return dense_.local_rank("tp"); }
-  // The lowest rank of the world in this rank's group: who broadcasts what the group shares.
+  // The lowest rank of the world in this rank's group, which broadcasts what the group shares.
   int get_tensor_model_parallel_src_rank() { return dense_.group("tp").ranks().front(); }
 
   ProcessGroup& get_pipeline_model_parallel_group() { return dense_.group("pp"); }
@@ -64,13 +62,13 @@ class ParallelState {
   bool is_pipeline_last_stage() const {
     return get_pipeline_model_parallel_rank() == get_pipeline_model_parallel_world_size() - 1;
   }
-  // Ranks of the world; around the ends.
+  // Ranks of the world; next and prev wrap around.
   int get_pipeline_model_parallel_first_rank() { return dense_.group("pp").ranks().front(); }
   int get_pipeline_model_parallel_last_rank() { return dense_.group("pp").ranks().back(); }
   int get_pipeline_model_parallel_next_rank() { return pipeline_neighbour(1); }
   int get_pipeline_model_parallel_prev_rank() { return pipeline_neighbour(-1); }
 
-  // With context parallelism, of all ranks that have the same parameters; the same group if nothing is split so.
+  // With context parallelism: all ranks that have the same parameters; the same group if the context is not split.
   ProcessGroup& get_data_parallel_group(bool with_context_parallel = false) {
     return with_context_parallel && dense_.size("cp") > 1 ? dense_.flattened({"dp", "cp"}) : dense_.group("dp");
   }
@@ -81,7 +79,7 @@ class ParallelState {
   ProcessGroup& get_context_parallel_group() { return dense_.group("cp"); }
   int get_context_parallel_world_size() const { return dense_.size("cp"); }
   int get_context_parallel_rank() const { return dense_.local_rank("cp"); }
-  // Its two sub-groups, by the names of xDiT: rank i of the one and j of the other is rank j * ulysses_size + i of it.
+  // Its two sub-groups, in xDiT's names: rank i of the one and j of the other is rank j * ulysses_size + i of it.
   ProcessGroup& get_ulysses_parallel_group() { return context_.group("ulysses"); }
   int get_ulysses_parallel_world_size() const { return context_.size("ulysses"); }
   int get_ulysses_parallel_rank() const { return context_.local_rank("ulysses"); }
@@ -89,7 +87,7 @@ class ParallelState {
   int get_ring_parallel_world_size() const { return context_.size("ring"); }
   int get_ring_parallel_rank() const { return context_.local_rank("ring"); }
 
-  // All that hold a part of one replica of the model.
+  // All ranks that hold a part of one replica of the model.
   ProcessGroup& get_model_parallel_group() { return dense_.flattened({"tp", "pp"}); }
   // The pipeline's first and last stage, which may share an embedding. REQUIRES: this rank is in one of them.
   ProcessGroup& get_embedding_group();

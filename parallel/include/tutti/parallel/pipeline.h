@@ -1,13 +1,12 @@
 // Pipeline parallelism: each rank of a group holds one stage of a model - one chunk of it, or several with interleaving
-// - and a schedule says in which order it does the forwards and backwards of a batch's microbatches
-// (pipeline_schedule.h names the papers). What a stage makes goes to the stage that needs it in groups of sends and
-// receives between two actions.
+// - and a schedule orders the forwards and backwards of a batch's microbatches (pipeline_schedule.h names the papers).
+// Between two actions, groups of sends and receives carry a stage's results to the stages that need them.
 //
 //   PipelineParallel pipeline(state.get_pipeline_model_parallel_group(), takes, gives);
 //   pipeline.run(one_forward_one_backward(stages, microbatches), step);
 //
 // Invariants: nothing of a batch is sent unless all stages agree on the schedule and each chunk takes what the previous
-// one gives. Memory for as many tensors as the schedule ever has in flight here, used again and again.
+// one gives. Memory is for as many tensors as the schedule ever has in flight here, and is reused.
 // Thread-safety: one thread at a time, as for a communicator.
 #pragma once
 
@@ -31,8 +30,8 @@ struct TensorSpec {
 };
 std::string describe(const TensorSpec& spec);  // "float32 [2, 3]"
 
-// What a chunk of the model takes from the previous one and gives the next one, a microbatch; none at the model's ends.
-// Gradients are of the same type and shape.
+// A chunk's tensors from the previous chunk and for the next one, a microbatch; none at the model's ends. Gradients are
+// of the same type and shape.
 struct PipelineEnds {
   std::optional<TensorSpec> input;
   std::optional<TensorSpec> output;
@@ -42,51 +41,51 @@ struct PipelineEnds {
 class PipelineStep {
  public:
   virtual ~PipelineStep() = default;
-  // `input`: the previous stage's activation, there until this microbatch's backward has returned. `output`: to be
-  // filled for the next stage.
+  // `input`: the previous stage's activation, valid until this microbatch's backward returns. `output`: the step fills
+  // it for the next stage.
   virtual void forward(int microbatch, const Tensor* input, const Tensor* output) = 0;
-  // `grad_output`: of the loss by this microbatch's output. `grad_input`: by its input, to be filled for the previous
-  // stage.
+  // `grad_output`: gradient of the loss by this microbatch's output. `grad_input`: by its input; the step fills it for
+  // the previous stage.
   virtual void backward(int microbatch, const Tensor* input, const Tensor* grad_output, const Tensor* grad_input) = 0;
 };
 
-// One that can do a backward in two parts, as zero-bubble schedules need; by the names of PyTorch's pipelining.
+// A step that can do a backward in two parts, as zero-bubble schedules need; names are those of PyTorch's pipelining.
 class SplitBackwardStep : public PipelineStep {
  public:
-  // grad_input alone, which the previous stage waits for.
+  // grad_input alone, for which the previous stage waits.
   virtual void backward_input(int microbatch, const Tensor* input, const Tensor* grad_output,
                               const Tensor* grad_input) = 0;
-  // The parameters' gradients of the same microbatch, later; `input` and `grad_output` are as they were.
+  // The parameters' gradients of the same microbatch, later; `input` and `grad_output` are unchanged.
   virtual void backward_weight(int microbatch, const Tensor* input, const Tensor* grad_output) = 0;
 };
 
 // Memory that the group's communicator reaches, freed with the last pointer.
 using Allocate = std::function<std::shared_ptr<void>(std::size_t bytes)>;
-// By tuttiMemAlloc: of the device in a thread with a current CUDA context, else of the host. Throws Error.
+// Calls tuttiMemAlloc: memory of the device in a thread with a current CUDA context, else of the host. Throws Error.
 std::shared_ptr<void> allocate_memory(std::size_t bytes);
 
-// What each stage tells every other one at the start of a run, in bytes, for each of its chunks.
+// Bytes that each stage sends every other one at the start of a run, for each of its chunks.
 std::size_t negotiation_bytes();
 
 class PipelineParallel {
  public:
   // `group`'s rank is the stage; it outlives this. `chunks`: of this stage.
   PipelineParallel(ProcessGroup& group, std::vector<PipelineEnds> chunks, Allocate allocate = allocate_memory);
-  // Of one chunk, which takes `input` and gives `output`.
+  // A stage of one chunk, which takes `input` and gives `output`.
   PipelineParallel(ProcessGroup& group, std::optional<TensorSpec> input, std::optional<TensorSpec> output,
                    Allocate allocate = allocate_memory);
 
-  // Does one batch; collective over the group. On a stream, the step has to put its work behind what the stream does
-  // (kernels on the same CUDA stream; tuttiStreamSynchronize first on the host), and batches on two streams must not
-  // overlap, for they share the pipeline's memory, which outlives what is on the streams.
+  // Does one batch; collective over the group. With a stream, the step must put its work behind the stream's (kernels
+  // on the same CUDA stream; tuttiStreamSynchronize first on the host). Batches on two streams must not overlap, since
+  // they share the pipeline's memory, which outlives the work on the streams.
   //
   // Throws Error on every rank, before anything of the batch is sent, where a schedule cannot be run or the stages do
   // not agree: tuttiInvalidArgument or tuttiInvalidUsage with the quantity, the stages and both values; the group stays
-  // as it was. Whatever the step throws is thrown on; then, and when a stage dies, the group's communicator is dead,
-  // and the stages that still need something get an Error (tuttiRemoteError) naming the stage. One that has done its
-  // part may have returned, so that it can go on while earlier stages finish; it is told at its next call.
+  // as it was. Exceptions of the step pass through; then, and when a stage dies, the group's communicator is dead, and
+  // the stages that still need something get an Error (tuttiRemoteError) naming the stage. A stage that has done its
+  // part may have returned, so that it can go on while earlier stages finish; its next call throws the Error.
   void run(const PipelineSchedule& schedule, PipelineStep& step, tuttiStream_t stream = nullptr);
-  // `steps`: of each chunk; SplitBackwardSteps where the schedule does backwards in two parts.
+  // `steps`: one for each chunk; SplitBackwardSteps if the schedule does backwards in two parts.
   void run(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps, tuttiStream_t stream = nullptr);
 
  private:
@@ -94,7 +93,7 @@ class PipelineParallel {
   // Kept from batch to batch; by size.
   using Memory = std::map<std::size_t, std::vector<std::shared_ptr<void>>>;
 
-  // Proves the schedule and has memory for it.
+  // Proves the schedule and allocates memory for it.
   void Prepare(const PipelineSchedule& schedule, const std::vector<PipelineStep*>& steps);
   void Negotiate(const PipelineSchedule& schedule, const std::string& trouble);
 

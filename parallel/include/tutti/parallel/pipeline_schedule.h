@@ -1,9 +1,9 @@
-// What every stage of a pipeline does, in order: data, which is verified (pipeline_verify.h), played in virtual time
-// (pipeline_simulate.h), drawn (pipeline_draw.h) and run (pipeline.h). What has to be sent follows from the actions: a
+// The actions of every stage of a pipeline, in order, as data that is verified (pipeline_verify.h), played in virtual
+// time (pipeline_simulate.h), drawn (pipeline_draw.h) and run (pipeline.h). Transfers follow from the actions: a
 // forward needs the previous stage's activation and feeds the next stage, a backward needs the next stage's gradient
-// and feeds the previous one. When it is sent follows from them, too, unless a schedule says otherwise (`exchanges`):
-// between two actions of a stage there is one exchange, the send of what the last action made, grouped with the receive
-// of what the next one needs.
+// and feeds the previous one. Their times follow, too, unless a schedule says otherwise (`exchanges`): between two
+// actions of a stage there is one exchange, which groups the send of the last action's result with the receive of the
+// next one's input.
 //
 // A stage is a rank. It may hold several chunks of the model (Megatron-LM's virtual pipeline): chunk c of stage s is
 // number c * stages + s of the chunks that a microbatch goes through, so that the last stage sends to the first.
@@ -38,7 +38,7 @@ struct PipelineTransfer {
   bool operator==(const PipelineTransfer&) const = default;
 };
 
-// Done together: over when all are.
+// Transfers done together; the exchange ends when all have ended.
 struct PipelineExchange {
   std::vector<PipelineTransfer> sends;
   std::vector<PipelineTransfer> receives;
@@ -51,49 +51,49 @@ struct PipelineSchedule {
   int microbatches = 0;
   std::vector<std::vector<PipelineAction>> actions;  // by stage
   int chunks = 1;                                    // of the model, a stage
-  // What a stage exchanges before the action at a place, one exchange after the other; behind the last action, too. By
-  // stage and place; empty: as follows from the actions.
+  // A stage's exchanges before the action at a place, one after the other; behind the last action, too. By stage and
+  // place; empty: as follows from the actions.
   std::vector<std::vector<std::vector<PipelineExchange>>> exchanges = {};
 };
 
 // Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism", 2019: all forwards,
-// then all backwards. (The backwards in the microbatches' order, as in PyTorch and Megatron's figure; the paper's own
-// goes backwards through them, which takes as long.)
+// then all backwards. (The backwards are in the microbatches' order, as in PyTorch and Megatron's figure; the reverse
+// order of the paper takes as long.)
 PipelineSchedule gpipe(int stages, int microbatches);
 
 // Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training", 2021 (there: PipeDream-Flush), and "Efficient
 // Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021 (there: 1F1B): a stage starts with as
-// many forwards as there are stages from it to the end, then does one backward for each forward. As long as GPipe, but
-// a stage holds the activations of at most stages - stage microbatches.
+// many forwards as there are stages from it to the end, then does one backward for each forward. It takes as long as
+// GPipe, but a stage holds the activations of at most stages - stage microbatches.
 PipelineSchedule one_forward_one_backward(int stages, int microbatches);
 
 // Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021, section
 // 2.2.2 (there: interleaved 1F1B): every stage has several chunks of the model and takes them in turn, as many
-// microbatches of each as there are stages. The bubble is about a chunks-th of 1F1B's, for more messages. Throws
-// Error unless stages divides microbatches.
+// microbatches of each as there are stages. The bubble is about 1 / chunks of 1F1B's, for more messages. Throws Error
+// unless stages divides microbatches.
 PipelineSchedule interleaved_one_forward_one_backward(int stages, int microbatches, int chunks);
 
 // Qi et al., "Zero Bubble Pipeline Parallelism", 2023, section 2.2: 1F1B whose backwards are done in two parts. Stage s
 // does the weights' part s microbatches behind the input's, so that the previous stages get their gradients earlier and
 // the weights' parts fill the end. A stage holds the activations of at most `stages` microbatches, as 1F1B's first
-// does.
+// stage does.
 PipelineSchedule zero_bubble_h1(int stages, int microbatches);
 
-// By the name that PyTorch or the paper has for it: "GPipe", "1F1B", "Interleaved1F1B" or "ZB-H1". Throws Error for
-// another one, naming these, and where a schedule of one chunk is asked for with several.
+// By the name in PyTorch or the paper: "GPipe", "1F1B", "Interleaved1F1B" or "ZB-H1". Throws Error for another name,
+// listing these, and for several chunks of a schedule that has one.
 PipelineSchedule get_schedule(const std::string& name, int stages, int microbatches, int chunks = 1);
 
-// What `action` of `stage` makes for another chunk, and what it needs of one; none at the model's ends, and for the
-// weights' part of a backward.
+// The transfer that `action` of `stage` makes for another chunk, and the one that it needs; none at the model's ends,
+// and for the weights' part of a backward.
 std::optional<PipelineTransfer> transfer_of(const PipelineSchedule& schedule, int stage, const PipelineAction& action);
 std::optional<PipelineTransfer> transfer_for(const PipelineSchedule& schedule, int stage, const PipelineAction& action);
 
-// What `stage` exchanges before its action `place`; place == actions[stage].size(): after its last one.
+// The exchanges of `stage` before its action `place`; place == actions[stage].size(): after its last one.
 // REQUIRES: place <= actions[stage].size().
 std::vector<PipelineExchange> exchanges_before(const PipelineSchedule& schedule, int stage, std::size_t place);
 
-// Exchanges at times at which neither side computes, if backwards take twice as long as forwards (and their two parts
-// equally long): so that under rendezvous nobody waits for a receiver that still computes, though it does not need the
+// Places exchanges at times at which neither side computes, if backwards take twice as long as forwards (and their two
+// parts equally long). So under rendezvous no sender waits for a receiver that still computes and does not need the
 // tensor yet. A transfer is as late as it can be. Empty where the actions' order cannot be played.
 std::vector<std::vector<std::vector<PipelineExchange>>> plan_exchanges(const PipelineSchedule& schedule);
 

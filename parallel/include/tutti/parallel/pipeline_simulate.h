@@ -1,6 +1,6 @@
-// How long a schedule takes, in virtual time, and how much of it stages stand idle: the bubble. Megatron-LM's paper
-// (Narayanan et al. 2021) states the bubble as a share of the ideal time, (p - 1) / m; here it is a share of the time
-// that the pipeline takes, (p - 1) / (m + p - 1), as in GPipe's (Huang et al. 2019).
+// How long a schedule takes in virtual time, and how much of it stages stand idle: the bubble. Megatron-LM's paper
+// (Narayanan et al. 2021) states the bubble as a share of the ideal time, (p - 1) / m; here it is a share of the
+// pipeline's time, (p - 1) / (m + p - 1), as in GPipe's (Huang et al. 2019).
 //
 // Thread-safety: values and pure functions.
 #pragma once
@@ -16,7 +16,7 @@ struct PipelineDurations {
   std::vector<double> forward;  // of one microbatch through one chunk, by stage
   std::vector<double> backward;
   double transfer = 0;        // of one tensor between neighbours; transfers do not slow each other down
-  double weight_share = 0.5;  // of a backward that is done in two parts: the weights'
+  double weight_share = 0.5;  // the weights' share of a backward in two parts
 
   double of(PipelinePass pass, int stage) const;
   static PipelineDurations uniform(int stages, double forward, double backward, double transfer = 0);
@@ -27,7 +27,7 @@ struct PipelineSpan {
   double end = 0;
 };
 
-// When each action is done: as computed, or as measured.
+// When each action runs: computed or measured.
 struct PipelineTimeline {
   std::vector<std::vector<PipelineSpan>> spans;  // by stage and place, as the schedule's actions
 
@@ -37,20 +37,20 @@ struct PipelineTimeline {
   double bubble_fraction() const;
 };
 
-// rendezvous: as pipeline_verify.h says, and as the runner does. buffered: what is sent is there when it is needed,
-// `transfer` after it was made, and its maker goes on at once: nothing but the need for each other keeps stages
-// waiting. That is what the papers' formulas count.
+// rendezvous: as in pipeline_verify.h and in the runner. buffered: a tensor arrives `transfer` after it was made, and
+// its maker goes on at once, so that only the need for each other keeps stages waiting. The papers' formulas count
+// this.
 enum class PipelineTransport { rendezvous, buffered };
 
-// Every action as early as it can be. Throws Error if the schedule cannot be run or durations are missing or negative.
+// Actions run as early as they can. Throws Error if the schedule cannot be run or durations are missing or negative.
 PipelineTimeline pipeline_simulate(const PipelineSchedule& schedule, const PipelineDurations& durations,
                                    PipelineTransport transport = PipelineTransport::rendezvous);
 
-// Of equal stages, by GPipe or 1F1B, transfers for nothing: (p - 1) / (m + p - 1); interleaved with so many chunks,
-// that is with v m for m.
+// For equal stages and GPipe or 1F1B, if transfers take no time: (p - 1) / (m + p - 1); with v chunks interleaved, m
+// becomes v m.
 double ideal_bubble_fraction(int stages, int microbatches, int chunks = 1);
-// By ZB-H1, if a stage's passes take so long: (p - 1) (forward + input - weight), as a share of the whole. REQUIRES:
-// microbatches >= stages, weight <= forward.
+// For ZB-H1, if a stage's passes take these times: (p - 1) (forward + input - weight), as a share of the whole.
+// REQUIRES: microbatches >= stages, weight <= forward.
 double zero_bubble_h1_fraction(int stages, int microbatches, double forward, double input, double weight);
 
 }  // namespace tutti::parallel

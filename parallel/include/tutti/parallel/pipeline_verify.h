@@ -1,6 +1,6 @@
-// Proves that a schedule can be run, or says in a sentence why not. It is played with the hardest rules that a
+// Proves that a schedule can be run, or says in a sentence why not. It plays the schedule by the hardest rules that a
 // transport may have, rendezvous: a send completes only while its receiver is in the exchange that has the matching
-// receive. What passes here does not deadlock where sends are buffered, either.
+// receive. A schedule that passes does not deadlock where sends are buffered, either.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -14,8 +14,8 @@ namespace tutti::parallel {
 
 struct PipelineVerdict {
   // Empty: every stage does every microbatch's forward through each of its chunks exactly once and, later, its
-  // backward, at once or for the input and then for the weights; what is made is sent once, after it was made, and
-  // received before it is needed; every transfer carries what its receiver expects; nobody waits for ever.
+  // backward, at once or for the input and then for the weights; every result is sent once, after it was made, and
+  // received before it is needed; every transfer carries what its receiver expects; no stage waits forever.
   std::string problem;
   // The most activations that a stage holds, one for each microbatch and chunk whose forward it has done, but not yet
   // all of its backward; by stage.

@@ -1,5 +1,5 @@
-// Some ranks of a job that do something together. What is called a group in PyTorch and Megatron: ranks, and a
-// communicator that is made when it is first needed.
+// A group, as in PyTorch and Megatron: some ranks of a job that do something together, and a communicator that is made
+// when it is first needed.
 //
 // Thread-safety: one thread at a time, as for a communicator.
 #pragma once
@@ -16,8 +16,8 @@ class ProcessGroup {
  public:
   // All ranks of `world`, which stays the caller's and outlives this.
   explicit ProcessGroup(tuttiComm_t world);
-  // Those of `ranks` (of the world, ascending) of which this rank is one. `config`: how its communicator is made, from
-  // TUTTI_CONFIG_INITIALIZER. Talks to nobody yet. `world` outlives this.
+  // A group of `ranks` (of the world, ascending), this rank among them. `config`: how its communicator is made, from
+  // TUTTI_CONFIG_INITIALIZER. Communicates with no rank yet. `world` outlives this.
   ProcessGroup(ProcessGroup& world, std::string name, std::vector<int> ranks, const tuttiConfig_t& config);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
@@ -28,26 +28,26 @@ class ProcessGroup {
   int rank() const { return rank_; }                        // in this group
   int size() const { return static_cast<int>(ranks_.size()); }
 
-  // How its communicator will be made, instead of what the constructor was told: the same on all of its ranks. As
-  // Megatron-Core's options of NCCL by group. Throws Error (tuttiInvalidUsage) where it has been made.
+  // Sets how its communicator will be made, instead of the constructor's way: the same on all of its ranks. As
+  // Megatron-Core's options of NCCL by group. Throws Error (tuttiInvalidUsage) if it has been made.
   void configure(const tuttiConfig_t& config);
-  // Makes it at the first call, which is collective over the group: ranks that share several groups use new ones in
+  // Makes it at the first call, which is collective over the group: ranks that share several groups make new ones in
   // the same order. Throws Error; tuttiInvalidUsage naming both groups where the order differs.
   tuttiComm_t comm();
-  // Ends what is under way, here and on the others, for good (tuttiCommRevoke): this rank has left something in the
-  // middle. Nothing where there are no others, or no communicator yet, and where it has failed: then all are told why,
-  // or were.
+  // Ends everything under way, here and on the others, for good (tuttiCommRevoke): this rank has left something midway.
+  // Does nothing if there are no others, or no communicator yet, or if it has failed: then every rank gets the reason,
+  // or has it.
   void revoke() noexcept;
-  // Payload that this rank has sent by this group since its communicator was made, the library's own count.
+  // Payload that this rank has sent by this group since its communicator was made, as the library counts it.
   std::uint64_t bytes_sent() const;
 
-  // As the functions of tutti.h, whose text says more; each throws Error. In place where `input` and `output` are the
-  // same memory. Shapes need not match, counts do: they are checked, and so are types.
+  // As the functions of tutti.h, where they are described; each throws Error. In place where `input` and `output` are
+  // the same memory. Counts and types must match, and are checked; shapes need not.
   void all_reduce(const Tensor& input, const Tensor& output, tuttiRedOp_t op, tuttiStream_t stream = nullptr);
   void all_gather(const Tensor& input, const Tensor& output, tuttiStream_t stream = nullptr);
   void reduce_scatter(const Tensor& input, const Tensor& output, tuttiRedOp_t op, tuttiStream_t stream = nullptr);
   void reduce(const Tensor& input, const Tensor& output, tuttiRedOp_t op, int root, tuttiStream_t stream = nullptr);
-  // Of rank r as many elements as counts[r], which is the same on all ranks; nothing is padded.
+  // Rank r has counts[r] elements; counts are the same on all ranks; nothing is padded.
   void all_gather_v(const Tensor& input, const std::vector<std::size_t>& counts, const Tensor& output,
                     tuttiStream_t stream = nullptr);
   void reduce_scatter_v(const Tensor& input, const std::vector<std::size_t>& counts, const Tensor& output,

@@ -1,11 +1,11 @@
-// A token to each host that has an expert of it, once, however many experts it has there: the first level of a
-// two-level dispatch. It goes to the rank with the sender's place in its host - its rail - and so between hosts no two
-// rails share a network card. What comes back is one row a host, too: contributions are added up before they leave it.
+// Sends a token once to each host that has an expert of it, however many of its experts are there: the first level of a
+// two-level dispatch. The token goes to the rank with the sender's place in its host - its rail - so that no two rails
+// share a network card between hosts. One row a host comes back, too: contributions are added up before they leave it.
 //
 // Sources: DeepSeek's DeepEP (internode dispatch); NCCL's PXN for the name of rails.
 //
-// Without a group it does the same inside the rank and sends nothing: then contributions are added in the same order,
-// so that both ways give the same bits.
+// Without a group it does the same inside the rank and sends nothing: contributions are added in the same order, so
+// that both ways give the same bits.
 //
 // Thread-safety: as ExpertExchange.
 #pragma once
@@ -15,13 +15,13 @@
 namespace tutti::parallel {
 
 struct RailPlan {
-  std::size_t tokens = 0;                                // at home
+  std::size_t tokens = 0;                                // of this rank
   std::vector<std::size_t> send_counts, receive_counts;  // copies, by host
   Buffer token_of;                                       // [copies, 1]
   Buffer copy_of;                                        // [tokens, hosts]
 
-  // Of the rows that this rank passes on inside its host: their experts there, [rows, topk] or -1, and how many of them
-  // come from each host. Without a group: of all copies, with the experts' own numbers.
+  // For the rows that this rank passes on inside its host: their experts there, [rows, topk] or -1, and the number of
+  // rows from each host. Without a group: for all copies, with the experts' own numbers.
   std::vector<std::int32_t> experts;
   std::vector<std::size_t> segments;
 
@@ -36,11 +36,11 @@ class RailExchange {
 
   std::size_t hosts() const { return hosts_; }
 
-  // Collective, all. experts: [tokens, topk], or -1.
+  // All are collective. experts: [tokens, topk], or -1.
   RailPlan plan(const std::vector<std::int32_t>& experts);
-  // rows [plan.tokens, ..] to the hosts: [plan.rows(), ..].
+  // Sends rows [plan.tokens, ..] to the hosts: [plan.rows(), ..].
   Buffer send(const RailPlan& plan, const Tensor& rows);
-  // The hosts' rows [plan.rows(), ..] back, where a token's are added in the order of hosts. output [plan.tokens, ..].
+  // Sends the hosts' rows [plan.rows(), ..] back; adds a token's in the order of hosts. output [plan.tokens, ..].
   void send_back(const RailPlan& plan, const Tensor& rows, const Tensor& output);
 
  private:

@@ -1,17 +1,17 @@
-// Requests of inference to replicas of a model, each a group of ranks of its own: a front rank gives every request to
-// one of them, and takes replies in whatever order they come.
+// Inference requests to replicas of a model, each a group of ranks of its own: a front rank gives every request to one
+// replica, and takes replies in whatever order they come.
 //
 //   front:    ReplicaRouter router(world, layout, ReplicaPolicy::least_outstanding);
 //             router.submit(prompt, tokens); ... const Reply reply = router.wait(); ... router.stop();
 //   replicas: Replica replica(world, layout);
 //             replica.serve([&](const Bytes& prompt) { return model.generate(prompt); });
 //
-// A request is broadcast to all ranks of its replica, which compute it together; the lowest one's reply is sent back.
-// Requests and replies are bytes, which mean nothing here. A replica works off its requests in the order given.
+// A request is broadcast to all ranks of its replica, which compute it together; the lowest one sends the reply back.
+// Requests and replies are bytes without a meaning here. A replica serves its requests in the order given.
 //
-// Each replica has two communicators, so that a request need not wait for a reply, and the front has a stream for each:
-// a receive is posted wherever a reply is due, and whichever stream is idle first has one. A replica is gone when its
-// lowest rank is, or ends serving because another one is.
+// Each replica has two communicators, so that a request need not wait for a reply, and the front has a stream for each.
+// It posts a receive wherever a reply is due; the stream that is idle first has one. A replica is gone when its lowest
+// rank is, or stops serving because another one is.
 //
 // Sources: vLLM's data-parallel front end (least outstanding work); Li et al. 2023, "AlpaServe" (why replicas).
 //
@@ -41,7 +41,7 @@ struct ReplicaLayout {
   std::vector<std::vector<int>> replicas;  // the ranks of each
 };
 
-// Of equal costs, in turn.
+// Replicas of equal cost take turns.
 enum class ReplicaPolicy { round_robin, least_outstanding };
 
 struct ReplicaStatistics {
@@ -56,7 +56,7 @@ struct Reply {
   Bytes bytes;
 };
 
-// A replica is gone. Its outstanding requests, by id and in the order given, can be submitted again: others take them.
+// A replica is gone. The caller can submit its outstanding requests (ids, in the order given) again, to the others.
 class ReplicaError : public Error {
  public:
   ReplicaError(tuttiResult_t code, const std::string& message, std::size_t replica,
@@ -73,24 +73,24 @@ class ReplicaError : public Error {
 // The front's side.
 class ReplicaRouter {
  public:
-  // Collective over the front and all replicas. Throws Error naming the rank for a layout in which one is twice, or
-  // that this rank is not the front of. Waits of the groups last a day unless `config` says otherwise: that long a
-  // replica may be without requests.
+  // Collective over the front and all replicas. Throws Error naming the rank if the layout has a rank twice, or another
+  // front than this rank. Waits of the groups last a day unless `config` says otherwise: so long a replica may be
+  // without requests.
   ReplicaRouter(ProcessGroup& world, const ReplicaLayout& layout, ReplicaPolicy policy,
                 const tuttiConfig_t& config = TUTTI_CONFIG_INITIALIZER);
-  ~ReplicaRouter();  // revokes what is still going on
+  ~ReplicaRouter();  // revokes what is under way
   ReplicaRouter(const ReplicaRouter&) = delete;
   ReplicaRouter& operator=(const ReplicaRouter&) = delete;
 
-  // Queues it for a replica that lives; its id. `cost` counts as outstanding until the reply is taken: tokens, say.
-  // Throws Error if no replica is left.
+  // Queues the request for a live replica; returns its id. `cost`, such as tokens, counts as outstanding until the
+  // reply is taken. Throws Error if no replica is left.
   std::uint64_t submit(Bytes request, std::uint64_t cost = 1);
-  // A reply, if one is here. Throws ReplicaError once for each replica that is gone. Call it often: requests and
-  // replies move only in here, in wait() and in stop().
+  // Returns a reply, if one is here. Throws ReplicaError once for each replica that is gone. Call it often: requests
+  // and replies move only in poll(), wait() and stop().
   std::optional<Reply> poll();
-  // Waits for one. Throws Error if none is outstanding.
+  // Waits for a reply. Throws Error if none is outstanding.
   Reply wait();
-  // Every serve() returns. Throws Error (tuttiInvalidUsage) while requests are outstanding.
+  // Makes every serve() return. Throws Error (tuttiInvalidUsage) while requests are outstanding.
   void stop();
 
   std::size_t outstanding() const;  // requests
@@ -101,7 +101,7 @@ class ReplicaRouter {
 
   ReplicaPolicy policy_;
   std::vector<std::unique_ptr<ReplicaLink>> links_;
-  std::size_t next_ = 0;  // whose turn it is
+  std::size_t next_ = 0;  // the replica whose turn it is
   std::uint64_t next_id_ = 0;
 };
 
@@ -114,9 +114,9 @@ class Replica {
   Replica(ProcessGroup& world, const ReplicaLayout& layout, const tuttiConfig_t& config = TUTTI_CONFIG_INITIALIZER);
   ~Replica();
 
-  // Until the front stops: how many requests there were. All ranks get each of them, in the same order. Throws Error
-  // where the front or a rank of this replica is gone. What the handler throws passes through; then destroy this, and
-  // the front gets to know.
+  // Serves until the front stops; returns the number of requests. All ranks get each of them, in the same order. Throws
+  // Error if the front or a rank of this replica is gone. Exceptions of the handler pass through; then destroy this, so
+  // that the front gets an error.
   std::size_t serve(const Handler& handler);
 
  private:

@@ -1,4 +1,4 @@
-// Which experts a token goes to: those whose probabilities, the softmax of the router's logits, are the k largest.
+// Chooses each token's experts: those with the k largest probabilities, the softmax of the router's logits.
 //
 // Sources: Shazeer et al. 2017, "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer";
 // Fedus et al. 2021, "Switch Transformers" (the load-balancing loss, equations 4 to 6). Names are Megatron-Core's and,
@@ -17,13 +17,13 @@
 
 namespace tutti::parallel {
 
-// Where the tokens of a rank go.
+// The experts of a rank's tokens.
 struct Routing {
   std::size_t num_experts = 0;
   std::size_t topk = 0;
   std::vector<std::int32_t> topk_indices;  // [tokens, topk], on the host; -1: no expert
   Buffer topk_weights;                     // [tokens, topk]
-  Buffer probabilities;                    // [tokens, num_experts], what backward needs
+  Buffer probabilities;                    // [tokens, num_experts], for backward
 
   std::size_t tokens() const { return topk == 0 ? 0 : topk_indices.size() / topk; }
 };
@@ -34,12 +34,12 @@ struct LoadStatistics {
   std::int64_t dropped = 0;
 
   std::int64_t total() const;
-  // 1: all alike; the number of experts: one has them all. 1 without tokens.
+  // 1: all alike; the number of experts: one has all tokens. 1 without tokens.
   double max_over_mean() const;
-  // Those of all ranks of the group, on each of them.
+  // Adds up those of all ranks of the group, on each of them.
   void all_reduce(ProcessGroup& group);
 };
-// Of this rank, with nothing dropped.
+// Those of this rank, with nothing dropped.
 LoadStatistics load_statistics(const Routing& routing);
 
 struct TopKRouterConfig {
@@ -56,17 +56,17 @@ class TopKRouter {
 
   // logits [tokens, num_experts].
   Routing forward(const Tensor& logits);
-  // The load-balancing loss: coefficient * experts * sum over experts of (part of all choices that are for it) * (its
-  // mean probability over this rank's tokens). `load`: of all the ranks that share the batch; then the mean of their
-  // losses is the whole batch's, as with data parallelism's gradients, if they have equally many tokens.
+  // The load-balancing loss: coefficient * experts * sum over experts of (its share of all choices) * (its mean
+  // probability over this rank's tokens). `load`: of all the ranks that share the batch; then the mean of their losses
+  // is the whole batch's, as with data parallelism's gradients, if they have equally many tokens.
   float aux_loss(const Routing& routing, const LoadStatistics& load);
-  // Of the weights and, with a coefficient, of the load-balancing loss itself. grad_weights [tokens, topk],
+  // Gradient of the weights and, with a coefficient, of the load-balancing loss itself. grad_weights [tokens, topk],
   // grad_logits [tokens, num_experts].
   void backward(const Routing& routing, const LoadStatistics& load, const Tensor& grad_weights,
                 const Tensor& grad_logits);
 
  private:
-  // For each expert: what a token's probability of it adds to the loss.
+  // For each expert: the amount that a token's probability of it adds to the loss.
   std::vector<float> AuxLossGradient(const Routing& routing, const LoadStatistics& load) const;
 
   Compute& compute_;

@@ -1,5 +1,5 @@
-// What the layer's functions take and give: memory with a shape. The memory is the application's, on the host or on a
-// CUDA device; a Tensor is a value that may be copied freely and owns nothing.
+// The tensors of the layer's functions: memory with a shape. The application owns the memory, on the host or on a CUDA
+// device; a Tensor is a value that may be copied freely and owns nothing.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ using Shape = std::vector<std::size_t>;
 
 // "[2, 3]".
 std::string describe(const Shape& shape);
-// Bytes of an element. Throws Error for what is no type.
+// Bytes of an element. Throws Error for a value that is no type.
 std::size_t size_of(tuttiDataType_t dtype);
 const char* name_of(tuttiDataType_t dtype);
 
@@ -31,7 +31,7 @@ struct Tensor {
 
   std::size_t count() const;
   std::size_t bytes() const { return count() * size_of(dtype); }
-  // As a matrix: the last dimension, and all others together.
+  // As a matrix: columns are the last dimension, rows all others together.
   std::size_t columns() const { return shape.empty() ? 1 : shape.back(); }
   std::size_t rows() const { return columns() == 0 ? 0 : count() / columns(); }
   // Part `part` of `parts` equal ones along the first dimension. REQUIRES: it divides.

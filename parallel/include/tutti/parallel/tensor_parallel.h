@@ -1,14 +1,14 @@
-// Linear layers whose weight is split over a group: column-parallel by its outputs, row-parallel by its inputs, so that
-// the first followed by the second needs one all-reduce forward and one backward - or, with sequence parallelism, an
-// all-gather and a reduce-scatter, and everything between the pairs lies split along the sequence.
+// Linear layers whose weight is split over a group: column-parallel by its outputs, row-parallel by its inputs. The
+// first followed by the second needs one all-reduce forward and one backward - or, with sequence parallelism, an
+// all-gather and a reduce-scatter, and everything between the pairs is split along the sequence.
 //
 // Sources: Shoeybi et al. 2019, "Megatron-LM"; Korthikanti et al. 2022, "Reducing Activation Recomputation in Large
 // Transformer Models".
 //
-// Weights are the application's, [outputs, inputs] as in Megatron, and so are their gradients, which are added to.
-// Inputs and outputs are [.., features]; what backward needs of forward, the input, the caller keeps and passes again.
-// grad_input needs memory of its own: the weight's gradient is computed of the input and grad_output after, or while,
-// grad_input is written.
+// The application owns the weights, [outputs, inputs] as in Megatron, and their gradients, to which backward adds.
+// Inputs and outputs are [.., features]; the caller keeps the input of forward and passes it to backward. grad_input
+// needs memory of its own: the weight's gradient is computed from the input and grad_output after, or while, grad_input
+// is written.
 //
 // Thread-safety: one thread at a time.
 #pragma once
@@ -18,8 +18,8 @@
 
 namespace tutti::parallel {
 
-// What a layer learns, and its gradient; a bias may be left out (data null). `later`: where gradients are put while
-// that defers them; it outlives the layer.
+// A layer's parameters and their gradients; a bias may be left out (data null). `later`: takes gradients while it
+// defers them; it outlives the layer.
 struct LinearParameters {
   Tensor weight;
   Tensor bias;
@@ -44,7 +44,7 @@ class ColumnParallelLinear {
   // [rows, output_size] with gather_output.
   void forward(const Tensor& input, const Tensor& output);
   // Adds to the parameters' gradients, and writes grad_input, in the shape of the input. The communication of
-  // grad_input overlaps with the computing of the weight's gradient.
+  // grad_input overlaps with the computation of the weight's gradient.
   void backward(const Tensor& input, const Tensor& grad_output, const Tensor& grad_input);
 
  private:
@@ -71,7 +71,7 @@ class RowParallelLinear {
   // input [rows, input_size / size], or [rows, input_size] unless input_is_parallel; output [rows, output_size]
   // ([rows / size, ..] with sequence parallelism).
   void forward(const Tensor& input, const Tensor& output);
-  // grad_bias comes out equal on all ranks.
+  // grad_bias is equal on all ranks.
   void backward(const Tensor& input, const Tensor& grad_output, const Tensor& grad_input);
 
  private:

@@ -1,17 +1,17 @@
-// Expert parallelism: every rank has some of the experts; tokens travel to theirs, and what the experts made of them
-// travels back and is added up.
+// Expert parallelism: every rank has some of the experts; tokens travel to their experts, and the results travel back
+// and are added up.
 //
-//   const DispatchHandle handle = dispatcher.get_dispatch_layout(routing);       // who sends how many to whom
+//   const DispatchHandle handle = dispatcher.get_dispatch_layout(routing);       // rows between each two ranks
 //   const Buffer rows = dispatcher.dispatch(tokens, handle);                     // sorted by local expert
 //   ... the experts: handle.tokens_per_expert() rows each ...
 //   const Combined combined = dispatcher.combine(expert_output, routing.topk_weights, handle, output);
 //
-// Backward of a dispatch is a combine, and of a combine a dispatch. The handle serves them all, any number of times,
-// and counts are exchanged for it only once.
+// The backward of a dispatch is a combine, and that of a combine a dispatch. The handle serves them all, any number of
+// times, with a single exchange of counts.
 //
 // Two forms, equal bit for bit. Flat: every rank sends to every rank. Two-level: a token goes once to each host that
 // has an expert of it, to the rank with the sender's place in its host (its rail), and from there to the experts'
-// ranks; on the way back its contributions are added there before one row goes over the rail.
+// ranks; on the way back that rank adds the token's contributions before one row goes over the rail.
 //
 // Sources: Lepikhin et al. 2020, "GShard" (capacity); Gale et al. 2022, "MegaBlocks" (dropless); Megatron-Core's
 // MoEAlltoAllTokenDispatcher; DeepSeek's DeepEP (handles, rails).
@@ -19,7 +19,7 @@
 // Order: rows arrive sorted by local expert, then source rank, then token. A token's contributions are added in the
 // order of its choices, those of each host first, then the hosts' sums. So the results depend on nothing but the input.
 //
-// Thread-safety: one thread at a time. A handle is constant: one for several micro-batches is well.
+// Thread-safety: one thread at a time. A handle is constant: several micro-batches may share one.
 #pragma once
 
 #include <cstdint>
@@ -37,17 +37,17 @@ struct TokenDispatcherConfig {
   std::size_t topk = 2;
   std::size_t hidden_size = 0;
   tuttiDataType_t dtype = tuttiFloat32;
-  // 0: dropless. Else an expert takes ceil(factor * tokens * topk / num_experts) choices of a rank's tokens, the first
-  // ones; others contribute nothing.
+  // 0: dropless. Else an expert takes the first ceil(factor * tokens * topk / num_experts) choices of a rank's tokens;
+  // the others contribute nothing.
   double capacity_factor = 0;
-  // Of the group, host by host. Without rails it only says in which order contributions are added. 0: what the rails
-  // say, or all on one.
+  // Ranks per host; the group's ranks come host by host. Without rails it only sets the order in which contributions
+  // are added. 0: as in the rails, or all on one host.
   std::size_t ranks_per_host = 0;
 };
 
 // The groups of the two-level form.
 struct RailGroups {
-  // Those of `ep`, a group of `world`. Throws Error unless ranks_per_host divides ep's size. `world` outlives this.
+  // Splits `ep`, a group of `world`. Throws Error unless ranks_per_host divides ep's size. `world` outlives this.
   RailGroups(ProcessGroup& world, const ProcessGroup& ep, std::size_t ranks_per_host,
              const tuttiConfig_t& config = TUTTI_CONFIG_INITIALIZER);
 
@@ -58,7 +58,7 @@ struct RailGroups {
 struct DispatchHandle {
   std::size_t tokens = 0;
   std::int64_t dropped = 0;       // choices of this rank's tokens
-  std::optional<RailPlan> hosts;  // where there are several
+  std::optional<RailPlan> hosts;  // if there are several
   ExchangePlan plan;
 
   // Rows that dispatch() gives this rank, by local expert.
@@ -66,7 +66,7 @@ struct DispatchHandle {
   std::size_t received() const { return plan.received; }
 };
 
-// What a combine leaves for its backward pass.
+// A combine's results that its backward pass needs.
 struct Combined {
   Buffer returned;  // the experts' rows, unweighted
   Buffer weights;
@@ -74,7 +74,7 @@ struct Combined {
 
 class MoEAlltoAllTokenDispatcher {
  public:
-  // Flat, or two-level with `rails`. Collective over ep: ranks compare what they were given. Throws Error naming the
+  // Flat, or two-level with `rails`. Collective over ep: ranks compare their arguments. Throws Error naming the
   // quantity and both values, on every rank, before any token is sent, where they differ, num_experts is less than the
   // ranks or not divisible by them, or a size is not possible. Everything given outlives this.
   MoEAlltoAllTokenDispatcher(ProcessGroup& ep, Compute& compute, const TokenDispatcherConfig& config);
@@ -83,8 +83,8 @@ class MoEAlltoAllTokenDispatcher {
 
   const TokenDispatcherConfig& config() const { return config_; }
 
-  // All that follow are collective. They throw Error, on this rank alone and before it sends anything, for a routing or
-  // a shape that does not fit.
+  // All that follow are collective. For a routing or a shape that does not fit, they throw Error, on this rank alone
+  // and before it sends anything.
   DispatchHandle get_dispatch_layout(const Routing& routing);
   // tokens [handle.tokens, hidden_size]; the result is [handle.received(), hidden_size].
   Buffer dispatch(const Tensor& tokens, const DispatchHandle& handle);
@@ -92,7 +92,7 @@ class MoEAlltoAllTokenDispatcher {
   // expert_output [handle.received(), hidden_size], weights [handle.tokens, topk]; output as tokens.
   Combined combine(const Tensor& expert_output, const Tensor& weights, const DispatchHandle& handle,
                    const Tensor& output);
-  // Gives the gradient of expert_output, and writes that of the weights.
+  // Returns the gradient of expert_output, and writes that of the weights.
   Buffer combine_backward(const Tensor& grad_output, const Combined& combined, const DispatchHandle& handle,
                           const Tensor& grad_weights);
 
@@ -101,7 +101,7 @@ class MoEAlltoAllTokenDispatcher {
                              const TokenDispatcherConfig& config);
 
   std::int64_t Drop(std::vector<std::int32_t>& experts) const;
-  // Of what came back: the sum for each row that was exchanged, then for each token.
+  // Adds up the returned rows for each row that was exchanged, then for each token.
   void AddUp(const Tensor& returned, const Tensor& weights, const DispatchHandle& handle, const Tensor& output);
   void RequireTokens(const char* what, const Tensor& tensor, std::size_t rows) const;
 

@@ -1,14 +1,14 @@
-// A rank's part of the sequence with all heads becomes the whole sequence with its part of the heads, and back, so that
-// attention runs on whole sequences as if nothing was split.
+// Exchanges a rank's part of the sequence with all heads for the whole sequence with its part of the heads, and back,
+// so that attention runs on whole sequences as if nothing were split.
 //
 // Source: Jacobs et al. 2023, "DeepSpeed Ulysses": all-to-alls of queries, keys, values before attention and of its
-// output behind it, of N h elements each; a rank of P sends (P - 1) / P of its N h / P of each. The gradient of one
+// output after it, of N h elements each; each of P ranks sends (P - 1) / P of its N h / P of each. The gradient of one
 // exchange is the other one.
 //
-// Tensors lie [sequence, batch, heads, ..]: what is one head's may have any shape, such as mixed queries, keys and
-// values [3, width], which then are exchanged at once. A rank's rows of the sequence lie one behind the other, so the
-// side with the whole sequence is sent from and received into as it is. The other side's heads lie side by side in each
-// row: the all-to-all takes them from there, and puts them there (tuttiAlltoAllTensor).
+// Tensors are [sequence, batch, heads, ..]. A head's part may have any shape, such as mixed queries, keys and values
+// [3, width], which are then exchanged at once. A rank's rows of the sequence lie one behind the other, so the side
+// with the whole sequence is sent from and received into as it is. The other side's heads lie side by side in each row:
+// the all-to-all reads and writes them there (tuttiAlltoAllTensor).
 //
 // Elements are float32 or bfloat16. All shapes are checked, and named in the error, before anything is sent.
 // Thread-safety: one thread at a time.

@@ -1,5 +1,5 @@
-// The two ends of a language model whose vocabulary is split over a group: the embedding, and the loss over logits of
-// which every rank has its own columns, so that no rank ever holds a whole row of them.
+// The two ends of a language model whose vocabulary is split over a group: the embedding, and the loss over logits.
+// Every rank has its own columns of the logits, so that no rank ever holds a whole row of them.
 //
 // Source: Shoeybi et al. 2019, "Megatron-LM" (section 3; the fused loss sends two numbers a token instead of a row).
 //
@@ -10,7 +10,7 @@
 
 namespace tutti::parallel {
 
-// The ids of rank `tp.rank()`: [first, first + count). Throws Error unless the vocabulary divides.
+// The ids of rank `tp.rank()`: [first, first + count). Throws Error unless the group's size divides the vocabulary.
 struct VocabRange {
   std::int32_t first = 0;
   std::size_t count = 0;
@@ -19,7 +19,7 @@ VocabRange vocab_range(const TensorParallel& tp, std::size_t vocabulary_size);
 
 class VocabParallelEmbedding {
  public:
-  // weight: this rank's rows, [vocabulary_size / size, embedding_size]; grad_weight is added to.
+  // weight: this rank's rows, [vocabulary_size / size, embedding_size]; backward adds to grad_weight.
   VocabParallelEmbedding(TensorParallel tp, std::size_t vocabulary_size, std::size_t embedding_size, Tensor weight,
                          Tensor grad_weight, bool sequence_parallel = false);
 
@@ -41,7 +41,7 @@ class VocabParallelCrossEntropy {
   explicit VocabParallelCrossEntropy(TensorParallel tp, std::size_t vocabulary_size);
 
   // logits: this rank's columns, [rows, vocabulary_size / size]; targets (int32), losses: an element a row. Keeps what
-  // backward needs but the logits, which stay as they are until then.
+  // backward needs except the logits, which must not change until then.
   void forward(const Tensor& logits, const Tensor& targets, const Tensor& losses);
   // grad_losses: an element a row. grad_logits may be logits.
   void backward(const Tensor& logits, const Tensor& targets, const Tensor& grad_losses, const Tensor& grad_logits);

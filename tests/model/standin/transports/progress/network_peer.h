@@ -1,6 +1,6 @@
-// Replaces the network's side of the rings in models: a peer of another host, whose slots are counted.
+// Replaces the network's side of the rings in models: a peer on another host, whose slots are only counted.
 //
-// Thread-safety: one thread at a time; any thread may read what has landed.
+// Thread-safety: one thread at a time; any thread may read `landed`.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-// One connection: how many slots have landed.
+// One connection: the number of slots that have landed.
 struct ConnectionRings {
   std::atomic<int>* landed;
 };

@@ -1,5 +1,5 @@
-// Replaces the library's fabric in models: the control blocks of ranks that are threads, without connections, processes
-// or memory files. It has the functions that the checked sources call, under the same names.
+// Replaces the library's fabric in models: control blocks of ranks that are threads, without connections, processes or
+// memory files. It has the functions that the checked sources call, under the same names.
 //
 // Thread-safety: getters may be called from any thread.
 #pragma once
@@ -15,7 +15,7 @@ class NetworkEngine;
 
 class Fabric {
  public:
-  // `blocks`: those of all ranks, which are on one host. `bells`: theirs, if there are other hosts, too.
+  // `blocks`: those of all ranks, which share one host. `bells`: the ranks' bells, if there are other hosts, too.
   Fabric(int rank, std::vector<ControlBlock*> blocks, std::vector<int> bells = {})
       : rank_(rank), bells_(std::move(bells)), blocks_(std::move(blocks)) {
     for (int r = 0; r < static_cast<int>(blocks_.size()); ++r) local_.push_back(r);
