@@ -1,5 +1,5 @@
-# Finds every MPI on this machine, not one: Open MPI and MPICH side by side, by asking their compiler wrappers. For each
-# that works there is an imported target tutti_mpi::<name>, and <name> is in TUTTI_MPIS. May be included repeatedly.
+# Finds every MPI on this machine: Open MPI and MPICH side by side, by asking their compiler wrappers. Each working one
+# becomes an imported target tutti_mpi::<name>, with <name> in TUTTI_MPIS. May be included repeatedly.
 
 function(tutti_find_mpi name query)
   find_program(TUTTI_MPICC_${name} NAMES mpicc.${name})
@@ -23,7 +23,7 @@ function(tutti_find_mpi name query)
   add_library(tutti_mpi::${name} INTERFACE IMPORTED GLOBAL)
   target_include_directories(tutti_mpi::${name} SYSTEM INTERFACE ${includes})
   target_link_libraries(tutti_mpi::${name} INTERFACE ${links})
-  # The C++ bindings of old are neither needed nor free of warnings.
+  # The obsolete C++ bindings are not needed and cause warnings.
   target_compile_definitions(tutti_mpi::${name} INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
   set_property(GLOBAL APPEND PROPERTY TUTTI_MPIS ${name})
 endfunction()

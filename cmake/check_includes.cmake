@@ -13,7 +13,7 @@ foreach(file IN LISTS files)
   foreach(include IN LISTS includes)
     string(REGEX REPLACE ".*\"(.*)\".*" "\\1" header "${include}")
     cmake_path(GET header PARENT_PATH folder)
-    # Headers that are elsewhere (include/tutti/) are public.
+    # Headers elsewhere (include/tutti/) are public.
     if(EXISTS ${CMAKE_SOURCE_DIR}/${header} AND NOT folder STREQUAL MODULE AND NOT folder IN_LIST USED)
       message(SEND_ERROR "${file} includes ${header}, but ${MODULE} does not use ${folder}. If it may, say so in its CMakeLists.txt.")
     endif()

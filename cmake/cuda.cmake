@@ -1,5 +1,5 @@
-# The kernels, compiled by nvcc for every GPU that is supported and packed into one image that the library carries. No
-# GPU and nothing of CUDA is needed to link or to start it; without nvcc the library is built without them.
+# The kernels: nvcc compiles them for every supported GPU, and they are packed into one image inside the library.
+# Linking and starting the library needs no GPU and no CUDA; without nvcc it is built without kernels.
 set(TUTTI_CUDA AUTO CACHE STRING "Kernels for GPUs: ON (nvcc must be there), OFF, or AUTO")
 set(TUTTI_CUDA_ARCHITECTURES 80 90 100 CACHE STRING "Compute capabilities to compile kernels for; of the newest, PTX too")
 
@@ -20,10 +20,10 @@ set(TUTTI_NVCC_LAUNCHER)
 if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES ccache)
   set(TUTTI_NVCC_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
-# A multiply and an add stay two roundings, as on the host.
+# Multiply and add round separately, as on the host.
 set(nvcc_flags -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -I${PROJECT_SOURCE_DIR}
                -I${PROJECT_SOURCE_DIR}/include)
-# One ptxas of the kernels takes up to this much memory.
+# Each ptxas process for the kernels takes up to this much memory.
 set(mib_per_ptxas 2900)
 cmake_host_system_information(RESULT mib_of_memory QUERY AVAILABLE_PHYSICAL_MEMORY)
 math(EXPR most_ptxas "${mib_of_memory} / ${mib_per_ptxas}")

@@ -1,6 +1,7 @@
-# TUTTI_FUZZ: every *_fuzz.cc of a room becomes a libFuzzer program (clang), run for a few seconds by ctest. The target
-# `tutti_fuzz` builds them all; the preset `fuzz` configures for it. Seeds are in testdata/fuzz/<name>/ beside it; targets
-# that read a kind of file that tests have also start from those files. To hunt longer: scripts/fuzz.sh
+# TUTTI_FUZZ: every *_fuzz.cc of a module becomes a libFuzzer program (clang), which ctest runs for a few seconds. The
+# target `tutti_fuzz` builds them all; the preset `fuzz` configures for it. Seeds are in testdata/fuzz/<name>/ next to
+# the source; targets that read a kind of file that tests also use start from those files too. For longer runs:
+# scripts/fuzz.sh
 option(TUTTI_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 if(NOT TUTTI_FUZZ)
   return()
@@ -10,21 +11,21 @@ if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
 endif()
 set(TUTTI_FUZZ_SECONDS 5 CACHE STRING "How long ctest runs each fuzz target")
 
-# An input that exceeds these limits is a finding. They are the budgets promised in docs/security.md, times what the
-# sanitizers cost.
+# An input that exceeds these limits is a finding. They are the budgets promised in docs/security.md, multiplied by the
+# cost of the sanitizers.
 set(TUTTI_FUZZ_LIMITS -rss_limit_mb=1024 -timeout=20 -max_len=65536)
 set(tutti_seeds_of_program_fuzz ${PROJECT_SOURCE_DIR}/algorithms/msccl/testdata)
 set(tutti_seeds_of_xml_fuzz ${PROJECT_SOURCE_DIR}/topology/testdata)
 
-# Everything is compiled with this. Reductions are compiled for plain scalars: their vector code reads no strangers' data,
-# and clang takes minutes to compile it under sanitizers.
+# Everything is compiled with these flags. Reductions are compiled for plain scalars: their vector code reads no
+# untrusted data, and clang takes minutes to compile it under sanitizers.
 target_compile_options(tutti_options INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
 target_link_options(tutti_options INTERFACE -fsanitize=address,undefined)
 target_compile_definitions(tutti_options INTERFACE HWY_COMPILE_ONLY_SCALAR)
 
 enable_testing()
 add_custom_target(tutti_fuzz)
-# tutti_fuzz_target(SOURCE TARGET...): what the program links.
+# tutti_fuzz_target(SOURCE TARGET...): makes a program of SOURCE that links the TARGETs.
 function(tutti_fuzz_target source)
   cmake_path(GET source STEM name)
   cmake_path(GET source PARENT_PATH folder)
@@ -54,7 +55,7 @@ foreach(source IN LISTS fuzz_sources)
   list(TRANSFORM fuzzed REPLACE "/" "_")
   tutti_fuzz_target(${source} ${fuzzed})
 endforeach()
-# The tool's reader of dumps, without the tool's command line.
+# The tool's dump parser, without the tool's command line.
 add_library(tutti_diagnosis STATIC EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tools/inspect/diagnosis.cc)
 target_link_libraries(tutti_diagnosis PUBLIC tutti_src_bootstrap)
 tutti_fuzz_target(${PROJECT_SOURCE_DIR}/tools/inspect/diagnosis_fuzz.cc tutti_diagnosis)

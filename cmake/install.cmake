@@ -1,5 +1,6 @@
-# What `cmake --install` puts where, so that others find it: find_package(tutti) gives tutti::tutti, pkg-config gives
-# `tutti`. Included last by the top CMakeLists.txt. The library, its header and these two are the component `tutti`.
+# What `cmake --install` installs where, so that other projects find it: find_package(tutti) gives tutti::tutti,
+# pkg-config gives `tutti`. Included last by the top CMakeLists.txt. The library, its header and these two form the
+# component `tutti`.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -23,7 +24,7 @@ install(
   COMPONENT tutti)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/tuttiConfig.cmake
                               INSTALL_DESTINATION ${tutti_package_dir} NO_SET_AND_CHECK_MACRO)
-# Below 1.0 a new minor version may break what the last one promised.
+# Before 1.0 a minor version may break compatibility with the previous one.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(
   FILES ${PROJECT_BINARY_DIR}/tuttiConfig.cmake ${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake
@@ -38,7 +39,7 @@ install(
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
   COMPONENT tutti)
 
-# Installed programs find the library beside them, wherever the tree was put.
+# Installed programs find the library relative to themselves, wherever the tree is moved.
 file(RELATIVE_PATH tutti_lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 if(TARGET tutti-bench)
   set_target_properties(tutti-bench PROPERTIES INSTALL_RPATH "$ORIGIN/${tutti_lib_from_bin}")

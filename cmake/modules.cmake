@@ -61,7 +61,7 @@ function(tutti_module folder)
   if(arg_SOURCES)
     add_library(${name} STATIC ${arg_SOURCES})
     set(reach PUBLIC)
-    # The modules hold what only tools call: the linker leaves it out of the library.
+    # The modules contain code that only tools call; these flags let the linker drop it from the library.
     target_compile_options(${name} PRIVATE -ffunction-sections -fdata-sections)
     target_precompile_headers(${name} REUSE_FROM tutti_precompiled)
   else()

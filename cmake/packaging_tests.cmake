@@ -1,10 +1,9 @@
-# Tests of what is built rather than of what is written: the shared library's promises, the installed tree, the pages
-# that programs make.
-# Included by the top CMakeLists.txt when tests are on.
+# Tests of the build's products rather than the source: the shared library's promises, the installed tree, the generated
+# pages. Included by the top CMakeLists.txt when tests are on.
 find_program(TUTTI_BASH bash REQUIRED)
 
-# Test code is compiled once and run for milliseconds: less optimising saves a quarter of its compile time (and spares it
-# GCC 12's false alarms about std::vector at -O3). The library under test is the optimised one.
+# Test code is compiled once and runs for milliseconds: less optimisation saves a quarter of its compile time (and
+# avoids GCC 12's false alarms about std::vector at -O3). The library under test is still fully optimised.
 foreach(target tutti_unit_tests tutti_tests tutti_bench_tests tutti_nccl_tests tutti_torch_tests tutti_parallel_tests)
   if(TARGET ${target})
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)

@@ -1,1 +1,1 @@
-// Nothing: the target is there for the headers that it precompiles (CMakeLists.txt).
+// Empty: the target exists only for the headers that it precompiles (CMakeLists.txt).

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The main job, from nothing: installs what the bench needs, builds it (without tests and tools, and with kernels only for
-# a GPU that is here) and runs the all-reduce bench on 4 ranks of this machine, every result checked, beside every peer
-# that is installed. About three minutes after the build.
+# The main benchmark, from nothing: installs what the bench needs, builds it (without tests and tools, and with kernels
+# only for this machine's GPUs) and runs the all-reduce bench on 4 ranks of this machine with every result checked, next
+# to every installed peer. Takes about three minutes after the build.
 #   scripts/bench.sh                      as above
 #   scripts/bench.sh TUTTI-BENCH-ARGS     builds, then runs tutti-bench with these instead
 # Leaves nothing outside this checkout but apt packages.
@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/setup.sh --for bench
-# Compute capabilities of the GPUs that are here, as CMake wants them: 9.0 is 90.
+# Compute capabilities of this machine's GPUs, as CMake wants them: 9.0 is 90.
 gpus=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -un | paste -sd';') || gpus=
 if [ -n "$gpus" ]; then
   scripts/build.sh bench -DTUTTI_CUDA=AUTO "-DTUTTI_CUDA_ARCHITECTURES=$gpus"
@@ -18,7 +18,7 @@ else
 fi
 
 if [ $# -eq 0 ]; then
-  # Factor 8 visits a small, a middling and a large message of every kind without taking all day.
+  # Factor 8 covers small, medium and large messages in reasonable time.
   set -- all_reduce -b 8 -e 128M -f 8 --ranks 4 --vs all
 fi
 echo "[bench] build/bench/bench/tutti-bench $*"

@@ -11,7 +11,7 @@ while [[ ${1:-} == -D* ]]; do
   shift
 done
 
-# The vector kernels take a compiler about this much memory.
+# A compiler of the vector kernels takes about this much memory.
 kib_per_job=$((1500 * 1024))
 jobs=$(nproc)
 available=$(awk '/^MemAvailable:/ {print $2}' /proc/meminfo)

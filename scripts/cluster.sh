@@ -34,8 +34,8 @@
 # it ends, SIGKILL included, nothing is left: the kernel removes processes and namespaces when the topmost process is gone.
 set -euo pipefail
 
-# This script makes a process in namespaces of its own, the switch, which has the bridges, keeps the books and starts what
-# is to be started. Beneath it each host has a process 1, which only waits. Both are this script again, as --inside and
+# This script makes a process in namespaces of its own, the switch, which has the bridges, keeps the state and starts
+# the commands. Below it each host has a process 1, which only waits. Both run this script again, as --inside and
 # --hold-host, with cluster_switch.sh.
 
 self=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/cluster.sh
@@ -101,13 +101,14 @@ run_cluster() {  # run_cluster ARGS: those of this script
       "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"
   fi
   ! find_cluster "$name" || refuse "a cluster called $name is running already"
-  # The kernel kills the switch when this script ends, unless that was before it was told to. In a session of its own it
-  # gets no signals but those that this script passes on.
+  # The kernel kills the switch when this script ends, unless the script ended before it requested that. In a session of
+  # its own the switch gets only the signals that this script passes on.
   # shellcheck disable=SC2016
   setpriv --pdeathsig KILL setsid sh -c '[ "$PPID" = "$0" ] && exec "$@"' $$ \
     unshare "${as_user[@]}" "${namespaces[@]}" --mount-proc "$BASH" "$self" --inside "$name" "$@" &
   top=$!
-  # Nothing more is done in a trap: bash is confused by functions there when a signal comes twice, as those of timeout do.
+  # Traps only set a variable: bash gets confused by functions in traps when a signal comes twice, as those of timeout
+  # do.
   trap 'signal=${signal:-1}' HUP
   trap 'signal=${signal:-2}' INT
   trap 'signal=${signal:-15}' TERM
@@ -116,7 +117,8 @@ run_cluster() {  # run_cluster ARGS: those of this script
     kill -0 "$top" 2>/dev/null || break
     [ -n "$signal" ] && [ -z "$stopped" ] || continue
     stopped=yes
-    # If it cannot be told, it is still starting, or over. To open a fifo both ways never waits for a reader.
+    # If the message cannot be sent, the cluster is still starting, or over. Opening a fifo both ways never waits for a
+    # reader.
     { find_cluster "$name" && echo "stop $((128 + signal))" 1<>"$folder/events"; } 2>/dev/null || kill -KILL "$top" || true
   done
   [ -z "$signal" ] || result=$((128 + signal))

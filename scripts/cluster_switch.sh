@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What scripts/cluster.sh, which has this for its second half, runs in the namespaces that it made: the switch, the hosts and
-# what stands in for ssh. Uses its variables and functions.
+# The second half of scripts/cluster.sh, which runs in the namespaces that it made: the switch, the hosts, and the
+# replacement for ssh. Uses the variables and functions of cluster.sh.
 
 # ---- Hosts
 
@@ -10,32 +10,32 @@ hold_host() {  # hold_host INDEX: becomes process 1 of a host
   read -r pid _ </proc/self/stat  # its number for the switch, whose /proc this still is
   hostname "host$1"
   mount -t proc proc /proc
-  # What a new mount covers is still to be had by way of the working directory.
+  # A path covered by a new mount remains reachable through the working directory.
   cd "$shared"
   mount -t tmpfs -o mode=1777 shm /dev/shm
   mkdir "$shared"
   mount --no-canonicalize --bind . "$shared"
-  # /sys/class/net shows the network namespace that mounted it.
+  # /sys/class/net shows the network namespace of the process that mounted it.
   cd /sys/fs/cgroup
   mount -t sysfs sysfs /sys
   mount --no-canonicalize --rbind . /sys/fs/cgroup
   cd /
-  # Without duplicate detection IPv6 addresses are of use at once.
+  # Without duplicate detection, IPv6 addresses are usable at once.
   [ ! -e /proc/sys/net/ipv6 ] || echo 0 | tee /proc/sys/net/ipv6/conf/{all,default}/{accept_dad,disable_ipv6} >/dev/null
   echo "host $1 $pid" >"$shared/events"
-  # To ignore SIGCHLD is to be rid of orphans when they end.
+  # Ignoring SIGCHLD makes the kernel reap orphans.
   exec env --ignore-signal=CHLD sleep infinity
 }
 
 set_entry() {  # set_entry HOST: sets `entry`, before a command that is to run there, in this directory
-  # Programs would inherit that the switch ignores signals.
+  # Undo the switch's ignored signals, which programs would inherit.
   entry=(env "--default-signal=HUP,INT,QUIT,TERM")
   # shellcheck disable=SC2016
   [ "$1" = - ] || entry=(nsenter --target "${init[$1]}" --mount --net --uts --ipc --pid --
     sh -c 'cd "$0" && exec "$@"' "$PWD" "${entry[@]}")
 }
 
-# In place of ssh: agent [OPTIONS] HOST COMMAND...
+# Replaces ssh: agent [OPTIONS] HOST COMMAND...
 agent() {
   local init entry
   while [[ ${1:-} == -* ]]; do shift; done
@@ -46,19 +46,19 @@ agent() {
 
 # ---- Network
 
-# set_shaping MS: sets `shaping`, what tc is told of an interface: a bucket of so many milliseconds. tbf rather than htb:
-# one queue and one bucket are all that is needed.
+# set_shaping MS: sets `shaping`, the tc arguments for an interface: a bucket of MS milliseconds. tbf rather than htb,
+# because one queue and one bucket suffice.
 set_shaping() {
   local bits peak_bucket limit
   set_bits "$bandwidth"
-  # The bucket is large because on a busy machine neither the timer that wakes tbf nor the sending process is on time; what
-  # flows in beyond its size is lost. So that not every message after a pause has the bucket for free, it is emptied at
-  # 1.1 times the rate. That is a second bucket, which must hold a packet as TCP hands it over, 64 KB and the headers of
-  # the packets on a wire, or tbf cuts it up, at the processors' expense.
+  # The bucket is large because on a busy machine both the timer that wakes tbf and the sending process run late, and
+  # capacity that accrues beyond the bucket's size is lost. It drains at 1.1 times the rate, so that a message after a
+  # pause does not get the whole bucket at once. That requires a second bucket. It must hold a packet as TCP hands it
+  # over, 64 KB plus the headers of the packets on a wire, or tbf splits it at the expense of CPU time.
   peak_bucket=$((bits / 8 / 4000))
   [ "$peak_bucket" -ge 131072 ] || peak_bucket=131072
-  # A switch of small buffers: 5 ms, but at least 1 MB. A host's own sockets never fill that, as the kernel lets each have
-  # about a millisecond's worth in the queue; several hosts that send to one do.
+  # Models a switch with small buffers: 5 ms, but at least 1 MB. One host's sockets never fill it, because the kernel
+  # lets each queue only about a millisecond's worth; several hosts that send to one do.
   limit=$((bits / 8 / 200))
   [ "$limit" -ge 1048576 ] || limit=1048576
   shaping="tbf rate ${bits}bit burst $((bits * $1 / 8000 + 131072)) limit $limit"
@@ -67,8 +67,8 @@ set_shaping() {
 
 build_network() {
   local host rail id net shaping control='' batch=$shared/batch  # a file of commands, as a process for each takes longer
-  # The usual congestion control, wherever the machine's default is another: results are to be compared between machines,
-  # and bbr takes more of the processors. The default of a network namespace is not always free to choose, a route's is.
+  # Use the usual congestion control even if the machine's default differs: results must be comparable between machines,
+  # and bbr takes more CPU time. The default of a network namespace cannot always be set, but a route's can.
   ! grep -qw cubic /proc/sys/net/ipv4/tcp_available_congestion_control || control="congctl cubic"
   ip link set lo up
   for ((rail = 0; rail < nics; rail++)); do
@@ -97,7 +97,7 @@ build_network() {
     [ -n "$bandwidth" ] || continue
     set_shaping 2
     for ((rail = 0; rail < nics; rail++)); do echo "qdisc add dev eth$rail root $shaping"; done >"$batch"
-    # Twice the bucket on the way to a host: one sender that is slowed down already must not be slowed down again.
+    # The bucket towards a host is twice as large, so that a sender that is already throttled is not throttled again.
     set_shaping 4
     for ((rail = 0; rail < nics; rail++)); do echo "qdisc add dev host${host}eth$rail root $shaping"; done >"$batch.bridge"
     { nsenter --target "${init[host]}" --net tc -batch "$batch" && tc -batch "$batch.bridge"; } ||
@@ -119,7 +119,7 @@ name_hosts() {
   done
 }
 
-# ---- What runs in the cluster; it tells the switch its end by a line in the fifo `events`
+# ---- Commands in the cluster; each reports its end to the switch by a line in the fifo `events`
 
 start() {  # start ID HOST COMMAND...; HOST -: on the switch
   local entry
@@ -153,7 +153,7 @@ start_ranks() {
   done
 }
 
-# The launcher runs on the switch, as on a login node, so that it starts the ranks of all hosts in the same way.
+# The launcher runs on the switch, as on a login node, so that it starts the ranks of all hosts the same way.
 start_launcher() {
   local n=$((hosts * ranks_per_host)) slots='' subnets='' devices='' i more=()
   printf '#!/bin/sh\nexec "%s" "%s" --agent "$@"\n' "$BASH" "$self" >"$shared/agent"
@@ -162,11 +162,11 @@ start_launcher() {
   for ((i = 0; i < nics; i++)); do subnets+=,10.77.$i.0/24 devices+=,eth$i; done
   case $("$launcher" --version 2>&1) in
     *"Open MPI"* | *OpenRTE*)
-      # Each host counts all processors as its own, so this has to be said.
+      # Each host counts all processors as its own, so this must be set explicitly.
       [ "$n" -le "$(nproc)" ] || more=(--mca mpi_yield_when_idle 1)
-      # By variable, so that who starts it may say otherwise on the command line.
+      # Set as a variable, so that the user can override it on the command line.
       export OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}
-      # Its folder in /tmp would outlive the cluster, and two clusters could choose the same one.
+      # A folder in /tmp would outlive the cluster, and two clusters could choose the same one.
       start "$launcher" - "$launcher" --allow-run-as-root -n "$n" --host "${slots#,}" --map-by slot --bind-to none \
         --mca plm rsh --mca plm_rsh_agent "$shared/agent" --mca plm_rsh_no_tree_spawn 1 --mca orte_tmpdir_base /dev/shm \
         --mca oob_tcp_if_include 10.77.0.0/24 --mca btl self,vader,tcp \
@@ -223,7 +223,7 @@ answer_control() {  # answer_control VERB ARGS...: does it and sets `answer`; in
       done
       ;;
     traffic)
-      # The bridge's end receives what the host sends.
+      # The bridge's end of the link receives what the host sends.
       while IFS=' :' read -r name out _ _ _ _ _ _ _ in _; do
         for rail in "${rails[@]}"; do
           [ "$name" != "host${host}eth$rail" ] || sum_out=$((sum_out + out)) sum_in=$((sum_in + in))
@@ -254,7 +254,7 @@ run_switch() {
   name_hosts >"$shared/hosts"
   [ ! -e /etc/hosts ] || mount --bind "$shared/hosts" /etc/hosts
   for ((host = 0; host < hosts; host++)); do
-    # Not to be heard: some unshare complain when their child was killed.
+    # Suppress stderr: some versions of unshare complain when their child is killed.
     { unshare "${namespaces[@]}" "$BASH" "$self" --hold-host "$host" || echo "lost $host" >"$shared/events"; } \
       8>&- 9>&2 2>/dev/null &
     holders[host]=$!
@@ -270,7 +270,7 @@ run_switch() {
 
   export MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 HOSTS=$hosts TUTTI_CLUSTER=$shared
   export TUTTI_SECRET=${TUTTI_SECRET:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}
-  # Interfaces do not know how they are shaped.
+  # Interfaces do not report how they are shaped.
   if [ -n "$bandwidth" ]; then
     set_bits "$bandwidth"
     export TUTTI_SOCKET_SPEED=${TUTTI_SOCKET_SPEED:-$(((bits + 999999) / 1000000))}  # in Mbit/s
@@ -294,7 +294,7 @@ run_switch() {
           [ "$running" -eq 0 ] || what+="; ranks still running: $running, for at most $grace s"
           say "$id ended with status $what"
         fi
-        # Whoever still holds a pipe to a writer of prefixes is no rank.
+        # A process that still holds a pipe to a prefix writer is not a rank.
         [ "$running" -gt 0 ] || phase=over deadline=$((SECONDS + 1))
         ;;
       written) pending=$((pending - 1)) ;;

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Makes the parts of docs/ that programs know: tables between the lines <!-- made: NAME --> and <!-- end: NAME -->, and
-# pictures. What was measured on a GPU is in docs/data/gpu.json (scripts/gpu.sh); kernels are looked at where there is a
-# disassembler (scripts/kernels.sh).
+# Generates parts of docs/: tables between the lines <!-- made: NAME --> and <!-- end: NAME -->, and pictures. GPU
+# measurements come from docs/data/gpu.json (scripts/gpu.sh); kernels are inspected if there is a disassembler
+# (scripts/kernels.sh).
 #   scripts/docs.sh [PATH-OF-TUTTI]       default: build/release/tools/tutti
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tutti=${1:-build/release/tools/tutti}
 
-# between FILE NAME: puts what comes by standard input between the markers of that name.
+# between FILE NAME: puts standard input between the markers of that name.
 between() {
   local made
   made=$(mktemp)
@@ -29,5 +29,5 @@ scripts/draw_modules.py "$(dirname "$tutti")/../modules.tsv" >docs/modules.svg
 [ ! -f docs/data/gpu.json ] || scripts/gpu_tables.py docs/data/gpu.json | between docs/gpu.md gpu
 pipeline=$(dirname "$tutti")/../examples/pipeline
 "$pipeline" draw all 4 8 2 >docs/pipeline_schedules.svg
-# Where the library was built without kernels, or nothing reads them, the table stays as it is.
+# If the library was built without kernels, or there is no disassembler, the table is left unchanged.
 if kernels=$(scripts/kernels.sh "$(dirname "$tutti")/.." 2>/dev/null); then between docs/gpu.md kernels <<<"$kernels"; fi

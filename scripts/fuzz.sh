@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Hunts with the fuzz targets for as long as there is time, and keeps what it learns.
+# Runs the fuzz targets for the given time, and keeps the corpora.
 #   scripts/fuzz.sh [--hours H | --minutes M] [TARGET...]     default: an hour for each; all targets
-# Each target begins with the corpus of earlier hunts (build/fuzz/corpus/TARGET) and its seeds, and ends with the corpus
-# minimised. Prints executions, features and coverage, and the files that it found to break something
+# Each target starts with the corpus of earlier runs (build/fuzz/corpus/TARGET) and its seeds, and ends by minimising
+# the corpus. Prints executions, features and coverage, and the files that break something
 # (build/fuzz/findings/TARGET-...); the exit status is 0 only if there are none.
 set -euo pipefail
 cd "$(dirname "$0")/.."

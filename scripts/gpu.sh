@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Everything that only a machine with an NVIDIA GPU can tell: builds, runs the tests on the real driver, and measures the
-# device and the collectives on it, beside NCCL where NCCL can run. Writes one JSON, from which scripts/docs.sh makes
-# the tables of docs/gpu.md. What fails or does not fit into the time is recorded as such; the rest goes on.
+# Everything that needs a machine with an NVIDIA GPU: builds, runs the tests on the real driver, and measures the device
+# and the collectives on it, next to NCCL where NCCL can run. Writes one JSON file, from which scripts/docs.sh makes the
+# tables of docs/gpu.md. Parts that fail or do not fit into the time are recorded as such; the rest goes on.
 #
 #   scripts/gpu.sh [OPTIONS]
 #     --build DIR     a build to use as it is, for machines without a compiler; default: builds build/release
@@ -10,7 +10,7 @@
 #     --budget S      seconds after the build; default: 530
 #     --only REGEX    only the parts whose name matches
 #     --dry-run       the same steps over the stand-in for a GPU, with tiny sizes: tests this script, measures nothing
-# Exit status 1: a part failed. NCCL refusing is none; a part that there was no time for is.
+# Exit status 1: a part failed or there was no time for it. A refusal by NCCL is no failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -51,10 +51,10 @@ standin=$build/testing/fake_cuda
 [ -x "$bench" ] || { echo "$0: there is no $bench" >&2; exit 2; }
 
 if [ -n "$dry" ]; then
-  # A wrong $json would overwrite what a GPU told.
+  # A wrong $json would overwrite real measurements.
   [ "$json" != docs/data/gpu.json ] || json=$(mktemp --suffix=.json)
   export LD_LIBRARY_PATH=$standin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  # Tutti's own in NCCL's place: is the comparison made, and written down?
+  # Tutti's own libnccl in NCCL's place: checks that the comparison is made and recorded.
   export TUTTI_BENCH_OWN_NCCL=1 TUTTI_NCCL_VERSION=2.30.0
   nccl=$build/interop/nccl/lib/libnccl.so.2
   ranks_shared=2 large=() small=(-b 8 -e 4K -f 512) copies=(-b 4K -e 64K -f 16) reduced=(-b 4K -e 4K)
@@ -73,7 +73,7 @@ else
   pace=(--cell-ms 30) repeats=3
 fi
 
-# A build that was brought along finds its own library, wherever it lies now.
+# A prebuilt tree finds its own library, wherever the tree is now.
 export LD_LIBRARY_PATH=$build${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 work=$(mktemp -d)
@@ -85,8 +85,8 @@ failures=0
 # Text as a JSON string.
 quoted() { printf '"%s"' "$(tr -d '\000-\010\013-\037' | sed 's/\\/\\\\/g; s/"/\\"/g; s/\t/\\t/g' | sed ':a; N; $!ba; s/\n/\\n/g')"; }
 
-# part NAME LIMIT COMMAND...: runs it for at most LIMIT seconds and writes down what became of it. The command may leave
-# a JSON in $work/result.json and exit with 77 to say that it does not apply here.
+# part NAME LIMIT COMMAND...: runs the command for at most LIMIT seconds and records the outcome. The command may leave
+# a JSON in $work/result.json, and exit with 77 if it does not apply here.
 part() {
   local name=$1 limit=$2 begin=$SECONDS status=ok code=0
   shift 2
@@ -136,7 +136,7 @@ sanitizer() {
     { echo "compute-sanitizer is not installed"; return 77; }
   "$tool" --target-processes all --error-exitcode 1 "$bench" all_reduce --memory device --ranks 2 -t 2 -b 8 -e 64K -f 8192 -n 2 -w 1 -T 100
 }
-# The language model on the device, on one rank and split, beside one rank on the host.
+# Trains the language model on the device, on one rank and split, and on one rank on the host.
 train() {
   local programs=$build/examples/train_lm out
   [ -z "$dry" ] || { echo "the stand-in has no cuBLAS"; return 77; }
@@ -152,7 +152,7 @@ train() {
 export -f litmus sanitizer train
 export build bench dry
 
-# In the order of what would be missed most.
+# Ordered by importance, in case the time runs out.
 measure device 60 device "${copies[@]}" --cell-ms 100
 part litmus 30 bash -c litmus
 part tests 60 "$tests" --gtest_filter="$test_filter" --gtest_brief=1

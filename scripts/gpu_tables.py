@@ -98,7 +98,7 @@ def bandwidth(suite):
                 continue
             ranks = record["ranks"]
             label = "all-reduce of one rank" if name == "one_rank_copy" else f"{record['collective']}, {ranks} sources, direct"
-            # Every source is read once and one result written; a reduce-scatter's is in as many parts as ranks.
+            # Every source is read once and one result is written; a reduce-scatter's result has one part per rank.
             yield (f"| {label} | {size(record['bytes'])} | {time(mine)} | "
                    f"{share(suite, (ranks + 1) * record['size'], mine['median_us'])} |")
 
@@ -118,7 +118,7 @@ def collectives(suite):
             ranks = f"{record['ranks']}{' processes' if name.endswith('processes') else ''}"
             bound = "-"
             if "median_us" in mine and record["collective"] == "all_reduce" and suite.copy_gbs():
-                # Each rank's input read once, each output written once, as fast as the device copies.
+                # Each rank's input is read once and each output written once, at the device's copy speed.
                 least = 2 * record["ranks"] * record["size"] / GB_PER_S / suite.copy_gbs()
                 bound = f"{100 * least / mine['median_us']:.0f} %"
             yield (f"| {label} | {ranks} | {size(record['bytes'])} | {time(mine)} | {mine.get('algorithm', '-')} | "

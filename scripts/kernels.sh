@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# What the compiler made of the kernels: a row for every architecture of a build, as docs/gpu.md has them.
+# The compiler's output for the kernels: a row for every architecture of a build, as in docs/gpu.md.
 #
 #   scripts/kernels.sh [BUILD_DIR]           default: build/release
 #
-# Registers and stack are what the cubins say. The rest is counted in a disassembly: 128-bit loads and stores of global
-# memory in the reductions (but for packets, which are loaded and stored as atomics), and, in the innermost loops around
-# them, loads and stores of local memory, which is where spilled registers go. Functions that have such are listed below
-# the table.
+# Registers and stack come from the cubins. The rest is counted in a disassembly: 128-bit loads and stores of global
+# memory in the reductions (except packets, which are loaded and stored as atomics), and, in the innermost loops around
+# them, loads and stores of local memory, where spilled registers go. Functions that have such are listed below the
+# table.
 #
-# Loads at once are the most 128-bit loads in a loop that follow one another before an instruction needs what one of them
-# brings, in each function's innermost loop where that is least: what each thread has under way. "40x8, 14x4" are 40
+# "Loads at once" counts what each thread has in flight: the most consecutive 128-bit loads in a loop before an
+# instruction needs one of their results, in each function's innermost loop with the fewest. "40x8, 14x4" means 40
 # reductions with eight and 14 with four. The kernel for strided tensors is left out.
 #
-#   NVDISASM   the disassembler, default: nvdisasm in PATH, or beside nvcc
-#   PTXAS=1    also compiles each architecture anew with -Xptxas -v and prints what that says (a minute each)
-# Exit status 1: a reduction has no 128-bit loads and stores in a loop, so something is no longer vectorised; or one, or
-# the copy, has fewer loads at once than FEWEST_AT_ONCE. (Sums that are scaled or divided may, and fp8: they compute more.)
+#   NVDISASM   the disassembler, default: nvdisasm in PATH, or next to nvcc
+#   PTXAS=1    also recompiles each architecture with -Xptxas -v and prints the output (a minute each)
+# Exit status 1: a reduction has no 128-bit loads and stores in a loop, so something is no longer vectorised; or a
+# reduction or the copy has fewer loads at once than FEWEST_AT_ONCE. (Scaled or divided sums and fp8 may, because they
+# compute more.)
 set -euo pipefail
 
 [[ ${1:-} != -h && ${1:-} != --help ]] || { sed -n '2,/^set/p' "$0" | sed '/^set/d; s/^# \{0,1\}//'; exit 0; }
@@ -34,14 +35,14 @@ mapfile -t cubins < <(printf '%s\n' "${cubins[@]}" | sort -V)
 # line for each reduction with local memory in its loops.
 read -r -d '' count <<'AWK' || true
 function attribute(line) { sub(/.*\.word[ \t]+/, "", line); return line }
-# Of the loops around instruction i, the smallest; 0: none.
+# The smallest of the loops around instruction i; 0: none.
 function innermost(i,   l, best) {
   best = 0
   for (l = 1; l <= loops; ++l)
     if (from[l] <= i && i <= to[l] && (!best || to[l] - from[l] < to[best] - from[best])) best = l
   return best
 }
-# Does instruction i read what a load that is under way will bring? (Its first operand is where it writes.)
+# Whether instruction i reads the result of a load in flight. (Its first operand is its destination.)
 function needs(i,   text) {
   text = op[i]
   sub(/^[^,]*,/, "", text)
@@ -51,7 +52,7 @@ function needs(i,   text) {
   }
   return 0
 }
-# In the innermost loops around 128-bit loads: the longest run of each, of these the least.
+# The longest run in each innermost loop around 128-bit loads; returns the least of these.
 function loads_at_once(   i, l, m, r, run, most, least, around) {
   for (i = 1; i <= n; ++i) {
     l = innermost(i)

@@ -4,15 +4,15 @@
 #   scripts/nccl-tests.sh NCCL_TESTS_DIR [BUILD_DIR]
 #
 # NCCL_TESTS_DIR is a checkout of https://github.com/NVIDIA/nccl-tests; BUILD_DIR (default build) holds a build of Tutti
-# with its tests. Their objects are compiled by nvcc, unchanged, against our nccl.h, and linked with our libnccl and the
-# stand-in of the CUDA runtime (testing/fake_cuda). Each test runs with 1 to 8 ranks, as devices of one thread (-g) and as
-# threads (-t), with all types and operators, and must find nothing wrong; and, in a run whose results were corrupted on
-# purpose, exactly what was corrupted. Prints a table of the wrong elements.
+# with its tests. nvcc compiles their objects, unchanged, against our nccl.h; they are linked with our libnccl and the
+# stand-in for the CUDA runtime (testing/fake_cuda). Each test runs with 1 to 8 ranks, as devices of one thread (-g) and
+# as threads (-t), with all types and operators, and must find no errors; and in a run with deliberately corrupted
+# results, exactly the corrupted ones. Prints a table of the wrong elements.
 #
 #   NCCL_INCLUDE, NCCL_LIB  another nccl.h, another libnccl.so.2 (directories)
-#   NCCL_TESTS              which, default all
-#   NCCL_TESTS_RANKS        how many ranks, default "1 2 3 4 5 6 7 8"
-#   TUTTI_STANDIN_SYNC      default 0: streams are as on a GPU; 1: everything is done in the caller (testing/fake_cuda/README.md)
+#   NCCL_TESTS              which tests, default all
+#   NCCL_TESTS_RANKS        numbers of ranks, default "1 2 3 4 5 6 7 8"
+#   TUTTI_STANDIN_SYNC      default 0: streams as on a GPU; 1: all work is done in the caller (testing/fake_cuda/README.md)
 #   JOBS                    compilers at a time, default 1
 set -euo pipefail
 
@@ -34,9 +34,9 @@ for file in "$include/nccl.h" "$library/libnccl.so.2" "$standin/libcudart.so.13"
   [[ -f $file ]] || { echo "$0: $file is not there" >&2; exit 2; }
 done
 
-# --- Objects, again only if something that they are made of is newer.
+# --- Objects, recompiled only if one of their sources is newer.
 
-# Never run, the device code is compiled as far as PTX and not optimised.
+# The device code never runs, so it is compiled to unoptimised PTX.
 device_flags=(-gencode "arch=compute_90,code=compute_90" -Xcicc -O0)
 flags=(-std=c++17 -O1 -DNCCL_OS_LINUX -I"$include" -I"$source/src" -I"$source/verifiable" -I"$source/os" -I"$source")
 
@@ -73,7 +73,7 @@ export LD_LIBRARY_PATH=$library:$standin:$build${LD_LIBRARY_PATH:+:$LD_LIBRARY_P
 export TUTTI_STANDIN_SYNC=${TUTTI_STANDIN_SYNC-0}
 failures=0
 
-# Sets `wrong`: how many elements were, or why that is not known.
+# Sets `wrong` to the number of wrong elements, or to the reason why it is unknown.
 run() { # TEST RANKS_FLAG RANKS
   local log=$out/$1$2$3.log shape=(-g "$3")
   [[ $2 == -t ]] && shape=(-t "$3" -g 1)
@@ -81,15 +81,16 @@ run() { # TEST RANKS_FLAG RANKS
   TUTTI_STANDIN_DEVICES=$3 timeout "$run_limit" "$out/$1" "${shape[@]}" -b 8 -e 4K -f 8 -n 2 -w 1 -d all -o all >"$log" 2>&1 || status=$?
   local rows
   rows=$(grep -cE '^ *[0-9]' "$log" || true)
-  # The ends of both halves of a row; N/A counts for nothing.
+  # The last columns of both halves of a row; N/A counts as 0.
   wrong=$(awk '/^ *[0-9]/ { sum += $(NF - 4) + $NF } END { print sum + 0 }' "$log")
   [[ $rows -gt 0 && ($status -eq 0 || $wrong -gt 0) ]] || wrong="rc=$status"
-  # The program's own conclusion must be the same.
+  # The program's own conclusion must agree.
   [[ $wrong == rc=* ]] || grep -q "^# Out of bounds values : .* $( ((wrong)) && echo FAILED || echo OK)" "$log" || wrong='?'
 }
 
-# Hypercube runs with a power of two of ranks. Its steps depend on each other; ranks of one thread are in one group, whose
-# operations are all at the same time, so beyond two such ranks it asks for what no group promises.
+# Hypercube needs a power of two of ranks. Its steps depend on each other, but the ranks of one thread are in one group,
+# whose operations all run at the same time. With more than two such ranks it requires an order that no group
+# guarantees.
 meaningful() { # TEST RANKS_FLAG RANKS
   [[ $1 != hypercube ]] || { (($3 & ($3 - 1))) && return 1; [[ $2 == -t || $3 -le 2 ]]; }
 }
@@ -108,7 +109,7 @@ for test in "${tests[@]}"; do
       fi
       printf ' %5s' "$wrong"
     done
-    # One bit is changed in one buffer, so one element must be found wrong.
+    # One bit is flipped in one buffer, so exactly one element must be found wrong.
     TUTTI_STANDIN_CORRUPT=1 run "$test" "$flag" 2
     printf ' %10s\n' "$wrong"
     [[ $wrong == 1 ]] || failures=$((failures + 1))

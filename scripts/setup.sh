@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Sees to it that the packages that Tutti is built from, and measured against, are installed. The one place that lists
-# them. Installs what is missing through apt when run as root or with sudo at hand; otherwise says what to install.
+# Ensures that the packages that Tutti is built from, and measured against, are installed. The only list of them.
+# Installs missing ones through apt as root or with sudo; otherwise prints what to install.
 #   scripts/setup.sh                build, test and measure
 #   scripts/setup.sh --for bench    build and measure
 #   scripts/setup.sh --list         print the packages, one a line, and do nothing
 set -euo pipefail
 
-# Without these nothing is built.
+# Required by every build.
 build_packages=(
   g++ cmake ninja-build pkg-config
   libhwy-dev             # portable SIMD with run-time dispatch
@@ -18,20 +18,20 @@ build_packages=(
   libcli11-dev           # tools: command line
   nlohmann-json3-dev     # traces and results
 )
-# Without these the library has no verbs and no UCX, and the bench no hosts and fewer libraries to compare with.
-# libucx-dev: UCX's headers, and the library with them, which is loaded by who asks for it (docs/ucx.md).
+# Without these the library lacks verbs and UCX, and the bench lacks hosts and some of its peers.
+# libucx-dev: UCX's headers, and its library, which is loaded on request (docs/ucx.md).
 # iproute2: for the cluster on one machine that tests and bench use (scripts/cluster.sh).
 peer_packages=(libibverbs-dev ibverbs-providers libucx-dev iproute2 openmpi-bin libopenmpi-dev mpich libmpich-dev
                libgloo-dev)
-# Without this there are no tests.
+# Required by all tests.
 needed_by_tests=(libgtest-dev)
-# Without these the suite has no Python program that uses libnccl.so.2 and no PyTorch, and there are no microbenchmarks.
-# libopenblas-dev: matrices of examples/train_lm, which multiplies them by plain loops without.
+# Without these the tests lack a Python program that uses libnccl.so.2 and PyTorch, and there are no microbenchmarks.
+# libopenblas-dev: matrices of examples/train_lm; without it, plain loops multiply them.
 # python3-torch and the next four: PyTorch's backend is built against it and tested (interop/torch).
 test_packages=(libbenchmark-dev python3-numpy libopenblas-dev python3-torch libtorch-dev pybind11-dev python3-dev
                python3-setuptools)
-# Never installed by this script; used when there: ccache (faster builds), clang-14 (fuzz targets), clang-tidy-14,
-# abigail-tools (ABI check), librsvg2-bin (looking at plots).
+# Never installed by this script; used if present: ccache (faster builds), clang-14 (fuzz targets), clang-tidy-14,
+# abigail-tools (ABI check), librsvg2-bin (viewing plots).
 
 say() { echo "[setup] $*"; }
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Everything that must hold, from nothing: installs what is missing, builds Release and runs the tests.
+# All checks, from nothing: installs what is missing, builds Release and runs the tests.
 #   scripts/test.sh                       all tests; the fuzz targets too, for seconds, where clang-14 is installed
 #   scripts/test.sh --quick               without the tests labelled "slow" and without fuzzing
 #   scripts/test.sh --sanitize asan       under a sanitizer: asan, ubsan or tsan
 #   scripts/test.sh ... -- CTEST-ARGS     e.g. -- -R watch
-# If root runs it, it then runs the quick tests once more as an ordinary user, except those that are the same for any
-# user (labelled "any_user": CONTRIBUTING.md), with 1,024 descriptors, 64 KiB of locked memory, umask 077, and a
-# /dev/shm of 64 MB. If an ordinary user runs it, it runs the tests once.
-# A test that fails while others run is run again alone, twice. If it then passes, it is named at the end and not
-# counted, because on a busy machine some tests wait too long. The output of the tests that failed comes last.
+# If run by root, it then repeats the quick tests as an ordinary user, except those that are the same for any user
+# (labelled "any_user": CONTRIBUTING.md), with 1,024 descriptors, 64 KiB of locked memory, umask 077, and a /dev/shm of
+# 64 MB. If run by an ordinary user, it runs the tests once. It repeats a test that fails among others alone, twice. If
+# the test then passes, it is named at the end and not counted, because on a busy machine some tests wait too long. The
+# output of the failed tests comes last.
 # Leaves nothing outside this checkout but apt packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -55,7 +55,7 @@ built=$SECONDS
 failures=$(mktemp -d)
 trap 'rm -rf "$failures"' EXIT
 
-# Prints the last lines of output of each test that failed in the run that has just ended.
+# Prints the last lines of output of each test that failed in the run that just ended.
 outputs_of_failed() {
   awk '
     FNR == NR { failed[substr($0, index($0, ":") + 1)] = 1; next }
@@ -64,7 +64,7 @@ outputs_of_failed() {
     shown' "$1/LastTestsFailed.log" "$1/LastTest.log" | tail -n 120 | cut -c1-400
 }
 
-# run_tests PRESET USER CTEST-ARGS: USER is the command that ctest runs under. More failures than this are no accident.
+# run_tests PRESET USER CTEST-ARGS: USER is the command that runs ctest. More failures than this are not repeated.
 most_repeated=10
 run_tests() {
   local preset=$1 user=$2 log=build/$1/Testing/Temporary names
@@ -89,7 +89,7 @@ run_tests() {
   return 1
 }
 
-# Before the tests, so that theirs are the last lines.
+# Runs before the tests, whose output should come last.
 status=0
 if [ -z "$quick" ] && [ "$preset" = release ] && [ $# -eq 0 ]; then
   if command -v clang++-14 >/dev/null; then
@@ -119,7 +119,7 @@ rooted=$SECONDS
 as_ordinary_user() {
   local home status=0
   local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
-  # A checkout that others cannot enter must still be read; the capability allows only that.
+  # User 65534 must be able to read a checkout that others cannot enter; the capability allows only that.
   "${user[@]}" test -r "$PWD/CMakeLists.txt" 2>/dev/null ||
     user+=(--inh-caps=+dac_read_search --ambient-caps=+dac_read_search)
   home=$(mktemp -d)

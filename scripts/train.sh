@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Trains the language model of examples/train_lm on one rank and on every split, from nothing: installs what is missing,
-# builds Release, trains, and says how far each loss curve is from one rank's, and what each split sends.
+# builds Release, trains, and reports how far each loss curve is from one rank's, and what each split sends.
 #   scripts/train.sh [STEPS]        200 steps by default
-# Writes the losses and their chart to build/release/train. Ends with a failure if a curve is more than 1e-4 (relative)
-# from one rank's, or if two deterministic runs differ in a bit.
+# Writes the losses and their chart to build/release/train. Fails if a curve differs from one rank's by more than 1e-4
+# (relative), or if two deterministic runs differ in a bit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 steps=${1:-200}
@@ -57,7 +57,7 @@ sharded=(
   "TP x PP x DP = 2 x 2 x 2, ZeRO-1|8|--zero 1 --tensor 2 --pipeline 2"
   "TP+SP x PP x DP = 2 x 2 x 2, ZeRO-3|8|--zero 3 --tensor 2 --pipeline 2 --sequence-parallel"
 )
-# The same under every schedule of a pipeline, and with experts, which those that have the same ones share.
+# The same under every pipeline schedule, and with experts, which are shared by the ranks that hold the same ones.
 shared_experts=()
 for zero in 1 2 3; do
   sharded+=(
@@ -73,7 +73,7 @@ for zero in 1 2 3; do
   )
 done
 shared_experts+=("HSDP 2 x 2, EP 2|4|--zero 3 --shard-group 2 --expert 2 --expert-shard-group 1 --microbatches 1")
-# The papers count one micro-batch.
+# The papers count only one micro-batch.
 once=(
   "DP 4|4|--microbatches 1"
   "ZeRO-1, DP 4|4|--zero 1 --microbatches 1"
@@ -82,7 +82,7 @@ once=(
   "HSDP 2 x 2|4|--zero 3 --shard-group 2 --microbatches 1"
 )
 
-# Experts need each token whole: with tensor parallelism the sequence is split, experts are not. All compute the same
+# Experts need whole tokens: with tensor parallelism the sequence is split, experts are not. All compute the same
 # micro-batches.
 mixture=(
   "DP 2|2|--microbatches 2"
@@ -95,7 +95,7 @@ mixture=(
 )
 experts="--experts 4 --top-k 2 --feed-forward 128"
 
-# What data parallelism by rings is compared with.
+# Baselines for data parallelism by rings.
 baselines=(
   "DP 4, all-reduce|4|--microbatches 2"
   "DP 4, parameter server|4|--microbatches 2 --data-parallel parameter-server"
@@ -151,7 +151,7 @@ echo
 echo "[train] bytes that all ranks send in a step, by the library's counters and by the formula"
 echo "| split | by | sent | formula |"
 echo "|---|---|---|---|"
-# bytes WHAT FLAGS SPLITS...: the lines of train_lm that begin with WHAT.
+# bytes WHAT FLAGS SPLITS...: shows the lines of train_lm that begin with WHAT.
 bytes() {
   local what=$1 flags=$2 split name ranks more
   shift 2

@@ -1,5 +1,5 @@
-// The commands of the `tutti` tool. Each is one file that adds a subcommand with its options; running it is the
-// subcommand's callback, which throws Error with a message for a person.
+// The commands of the `tutti` tool. Each is one file that adds a subcommand with its options; the subcommand's callback
+// runs it and throws Error with a readable message.
 #pragma once
 
 namespace CLI {

@@ -1,4 +1,4 @@
-// tutti: what the library knows, for people: the machine, the schedules, and why one is chosen.
+// tutti: shows users what the library knows: the machine, the schedules, and why it chooses one.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

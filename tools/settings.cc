@@ -11,7 +11,7 @@
 namespace tutti::tools {
 namespace {
 
-// As docs/settings.md has it.
+// The table in docs/settings.md.
 void PrintTable() {
   fmt::print("| variable | takes | default | meaning |\n|---|---|---|---|\n");
   const auto docs = SettingDocs();

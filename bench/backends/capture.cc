@@ -8,13 +8,13 @@
 namespace tutti::bench {
 namespace {
 
-// Where the ranks of this process meet. One that fails on its way leaves the others waiting: the bench is told of it,
-// and ends the process.
+// Where the ranks of this process meet. A rank that fails before it arrives leaves the others waiting; the bench learns
+// of the failure and ends the process.
 class Meeting {
  public:
   explicit Meeting(int threads) : barrier_(threads) {}
 
-  // Before all ranks have come. Who is first, leads.
+  // Call before all ranks have arrived. The first caller is the leader.
   int Take() {
     const std::lock_guard lock(mutex_);
     return taken_++;
@@ -22,7 +22,7 @@ class Meeting {
   void Wait() { barrier_.arrive_and_wait(); }
 
   std::shared_ptr<void> begun;               // set by the leader
-  std::vector<std::shared_ptr<void>> ended;  // by number; set by the others
+  std::vector<std::shared_ptr<void>> ended;  // by number; set by all but the leader
 
  private:
   std::barrier<> barrier_;
@@ -30,7 +30,7 @@ class Meeting {
   int taken_ = 0;
 };
 
-// The meeting of the next `threads` ranks that ask.
+// The meeting shared by the next `threads` callers.
 std::shared_ptr<Meeting> NextMeeting(int threads) {
   static std::mutex mutex;
   static std::shared_ptr<Meeting> open;

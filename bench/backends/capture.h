@@ -13,8 +13,8 @@ namespace tutti::bench {
 // This rank's calls in a graph of its own.
 BoundCall CaptureAlone(const Gpu& gpu, const std::function<void()>& call, int calls);
 
-// The calls of all `threads` ranks of this process in one graph, which its first comer replays for all: ranks that
-// share a GPU are launched together, so their calls cannot be in graphs apart. Collective among those ranks.
+// The calls of all `threads` ranks of this process in one graph, which the first rank to arrive replays for all: ranks
+// that share a GPU are launched together, so their calls cannot be in separate graphs. Collective among those ranks.
 BoundCall CaptureTogether(const Gpu& gpu, const std::function<void()>& call, int calls, int threads);
 
 }  // namespace tutti::bench

@@ -13,7 +13,7 @@ namespace {
 
 using Pointer = std::uint64_t;  // CUdeviceptr
 
-// Of the driver's interface, as much as a bench needs; numbers and types as its ABI has them.
+// The part of the driver's interface that the bench needs; numbers and types are those of its ABI.
 struct Driver {
   int (*cuInit)(unsigned) = nullptr;
   int (*cuDeviceGetCount)(int*) = nullptr;
@@ -43,12 +43,12 @@ struct Driver {
   int (*cuEventRecord)(GpuEvent, GpuStream) = nullptr;
   int (*cuEventDestroy_v2)(GpuEvent) = nullptr;
   int (*cuGetErrorString)(int, const char**) = nullptr;
-  std::string missing;  // why it cannot be used; empty: it can
+  std::string missing;  // why it cannot be used; empty if it can
 };
 
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDisableTiming = 2;
-constexpr int kCaptureRelaxed = 2;  // threads that hold other ranks work on while one captures
+constexpr int kCaptureRelaxed = 2;  // other ranks' threads keep working during a capture
 constexpr int kAttributeClock = 13, kAttributeMultiprocessors = 16, kAttributeMemoryClock = 36, kAttributeMajor = 75,
               kAttributeMinor = 76;
 
@@ -138,7 +138,7 @@ Gpu::Gpu(int ordinal) : ordinal_(ordinal) {
   Check(TheDriver().cuStreamCreate(&stream_, kStreamNonBlocking), "cuStreamCreate");
 }
 
-// What fails here has failed before, and the process is about to end.
+// A failure here follows an earlier one, and the process is about to end.
 Gpu::~Gpu() {
   TheDriver().cuStreamDestroy_v2(stream_);
   TheDriver().cuCtxSetCurrent(nullptr);
@@ -148,7 +148,7 @@ Gpu::~Gpu() {
 GpuDescription Gpu::Describe() const {
   const Driver& driver = TheDriver();
   const auto attribute = [&](int which) {
-    int value = 0;  // stays so where a newer driver no longer knows it
+    int value = 0;  // remains 0 if a newer driver no longer knows the attribute
     driver.cuDeviceGetAttribute(&value, which, ordinal_);
     return value;
   };

@@ -1,5 +1,5 @@
-// A GPU as a measured rank uses it: memory, a stream, graphs, by the driver's own interface. The driver is loaded at
-// run time, so that the bench needs nothing of CUDA where there is no GPU.
+// A GPU as a measured rank uses it: memory, a stream and graphs, through the driver's own interface. The driver is
+// loaded at run time, so that the bench needs no CUDA on machines without a GPU.
 //
 // Thread-safety: a Gpu belongs to the thread that made it; the static functions may be called from any thread.
 #pragma once
@@ -25,11 +25,11 @@ struct GpuDescription {
 
 class Gpu {
  public:
-  // How many there are; 0 without a driver, with the reason in *why if that is not null.
+  // The number of GPUs; 0 without a driver, with the reason in *why if that is not null.
   static int Count(std::string* why = nullptr);
 
-  // The device's primary context becomes this thread's current one. `ordinal` counts on round the devices there are.
-  // Throws std::runtime_error, as does everything here.
+  // Makes the device's primary context current in this thread. `ordinal` wraps around the number of devices. Throws
+  // std::runtime_error, as do all functions here.
   explicit Gpu(int ordinal);
   ~Gpu();
   Gpu(const Gpu&) = delete;
@@ -41,19 +41,19 @@ class Gpu {
 
   std::byte* Allocate(std::size_t bytes) const;
   void Free(std::byte* memory) const;
-  // Between host and device, in the order of stream(); back when done.
+  // Copies between host and device, in the order of stream(); returns when done.
   void Write(std::byte* to, const std::byte* from, std::size_t bytes) const;
   void Read(std::byte* to, const std::byte* from, std::size_t bytes) const;
-  // Between two places of the device, enqueued.
+  // Enqueues a copy within the device.
   void Copy(std::byte* to, const std::byte* from, std::size_t bytes) const;
   void Synchronize() const;
 
-  // What is enqueued on stream() between the two is recorded, not run. Other threads may take part: their streams join
-  // by Follow.
+  // Work enqueued on stream() between the two is recorded, not run. Other threads take part if their streams join by
+  // Follow.
   void BeginCapture() const;
-  // Enqueues what was recorded, once a call.
+  // Each call of the result enqueues the recorded work once.
   std::function<void()> EndCapture() const;
-  // What is enqueued on stream() from now on comes after what was enqueued there before Mark.
+  // Work enqueued on stream() after Follow runs after the work that was enqueued before Mark.
   std::shared_ptr<void> Mark() const;
   void Follow(const std::shared_ptr<void>& mark) const;
 

@@ -1,5 +1,5 @@
-// A communication library as one rank of it is measured: Tutti itself, an MPI, Gloo. The worker (worker.h) drives any
-// of them through this interface, with the same loop, the same kind of buffers and the same pinning.
+// A communication library as seen by one measured rank: Tutti itself, an MPI, Gloo. The worker (worker.h) drives all of
+// them through this interface, with the same loop, the same kind of buffers and the same pinning.
 //
 // Thread-safety: one thread per object.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace tutti::bench {
 
-// How the calls are made; the same for every rank of a run.
+// How the calls are made; the same on every rank of a run.
 struct CallSettings {
   bool pin = true;          // rank r stays on the (r mod cores)th core
   bool registered = false;  // library memory, registered with all ranks, instead of malloc's
@@ -30,8 +30,8 @@ struct CallSettings {
 };
 
 using Blob = std::vector<std::uint8_t>;
-// Tells the bench who this rank is, gives it `mine` and returns all ranks' blobs, by rank. A library calls it exactly
-// once while it is being made: that is how its ranks find each other.
+// Sends the bench this rank's number and `mine`, and returns all ranks' blobs, by rank. A library calls it exactly
+// once, in its constructor, so that its ranks find each other.
 using Exchange = std::function<std::vector<Blob>(int rank, int ranks, Blob mine)>;
 
 struct Buffers {
@@ -41,7 +41,7 @@ struct Buffers {
 
 struct BoundCall {
   std::function<void()> run;     // one call
-  std::function<void()> finish;  // waits for the calls made; empty where a call returns when it is done
+  std::function<void()> finish;  // waits for the calls made; empty if calls return when done
 };
 
 class Library {
@@ -51,7 +51,7 @@ class Library {
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
   virtual bool Supports(const Operation& operation) const = 0;
-  // Where this library wants its buffers; differs from LayoutOf where "in place" means something else to it.
+  // Where this library wants its buffers; differs from LayoutOf where "in place" means something else to the library.
   virtual Layout LayoutFor(const Operation& operation) const { return LayoutOf(operation, ranks(), rank()); }
 
   // Collective. `bytes` may differ between ranks and be 0.
@@ -61,10 +61,10 @@ class Library {
   // REQUIRES: Supports(operation). The buffers outlive the result. Throws std::runtime_error, as does the call.
   virtual BoundCall Bind(const Operation& operation, const Buffers& buffers) = 0;
   virtual void Barrier() = 0;
-  // Into and out of memory that Allocate gave; only where the settings say that it is a device's.
+  // Copy into and out of memory from Allocate; used only if the settings put it on a device.
   virtual void Write(std::byte*, const std::byte*, std::size_t) {}
   virtual void Read(std::byte*, const std::byte*, std::size_t) {}
-  // `calls` of these, as one that is replayed. For settings with graphs. Throws std::runtime_error.
+  // A call that replays `calls` of the given ones. For settings with graphs. Throws std::runtime_error.
   virtual BoundCall Capture(const BoundCall&, int) {
     throw std::runtime_error("this library is not measured in graphs");
   }
@@ -73,11 +73,11 @@ class Library {
   virtual void GroupEnd() {}
   // The algorithm of the last call, "" if the library does not say.
   virtual std::string LastAlgorithm() const { return {}; }
-  // What was loaded and set, where that is worth a line.
+  // What was loaded and set, if worth a line of output.
   virtual std::string About() const { return {}; }
 };
 
-// A rank's place, for libraries that are not told by a launcher of their own.
+// A rank's place, for libraries without a launcher of their own.
 struct Place {
   int rank = 0;
   int ranks = 1;
@@ -87,7 +87,7 @@ struct Place {
 // Each worker executable links one of these. Throws std::runtime_error.
 std::unique_ptr<Library> MakeLibrary(const Place& place, const CallSettings& settings, const Exchange& exchange);
 
-// malloc's memory, as an application would have it; never null.
+// malloc's memory, as an application would use; never null.
 std::byte* AllocateOrdinary(std::size_t bytes);
 
 }  // namespace tutti::bench

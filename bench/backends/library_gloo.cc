@@ -1,4 +1,4 @@
-// Gloo over TCP on the loopback interface as the library under test. Its ranks meet over the bench's control channel.
+// Gloo over TCP on the loopback interface as the measured library. Its ranks meet over the bench's control channel.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/alltoall.h>
@@ -25,8 +25,8 @@
 namespace tutti::bench {
 namespace {
 
-// What Gloo's ranks tell each other when they meet: "rank_<n>" holds rank n's host, "<n>" the addresses it listens on.
-// All ranks are on this host, so only the addresses need to travel.
+// The store through which Gloo's ranks meet: "rank_<n>" holds rank n's host, "<n>" the addresses it listens on. All
+// ranks are on this host, so only the addresses need to be exchanged.
 class ExchangeStore final : public gloo::rendezvous::Store {
  public:
   ExchangeStore(const Place& place, const Exchange& exchange) : place_(place), exchange_(exchange) {}
@@ -54,7 +54,7 @@ class ExchangeStore final : public gloo::rendezvous::Store {
   std::vector<Blob> addresses_;
 };
 
-// Calls visit with a null T* for the C++ type behind `type`. Gloo's templates never look at the bits of moved data.
+// Calls visit with a null T* of the C++ type for `type`. Gloo's templates ignore the bits of data that is only moved.
 template <typename Visit>
 auto WithType(tuttiDataType_t type, Visit visit) {
   switch (type) {
@@ -94,7 +94,7 @@ const gloo::ReductionFunction<T>* OldFunctionOf(tuttiRedOp_t op) {
 class Gloo final : public Library {
  public:
   Gloo(const Place& place, const Exchange& exchange) : place_(place) {
-    // On a host of a cluster, by the host's name.
+    // On a cluster host, bind to the host's name.
     const bool in_cluster = std::getenv("TUTTI_CLUSTER") != nullptr;
     std::array<char, 256> host{"127.0.0.1"};
     if (in_cluster) ::gethostname(host.data(), host.size() - 1);
@@ -118,7 +118,7 @@ class Gloo final : public Library {
            (operation.op != tuttiAvg && (!IsFloat(operation.type) || SizeOf(operation.type) >= sizeof(float)));
   }
 
-  // Reduce needs memory for partial results on every rank; reduce-scatter leaves its block at the buffer's start.
+  // Reduce needs memory for partial results on every rank; reduce-scatter leaves its block at the start of the buffer.
   Layout LayoutFor(const Operation& operation) const override {
     Layout layout = LayoutOf(operation, place_.ranks, place_.rank);
     if (operation.collective == Collective::reduce_scatter) layout.recv_offset = 0;
@@ -205,7 +205,7 @@ class Gloo final : public Library {
     throw std::runtime_error("no such collective");
   }
 
-  // The one collective of Gloo's older, in-place kind; out of place its user copies.
+  // Gloo's only collective of the older, in-place kind; out of place, the caller must copy.
   template <typename T>
   std::function<void()> ReduceScatter(const Operation& operation, T* send, T* recv) {
     const std::size_t count = operation.count;

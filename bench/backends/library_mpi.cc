@@ -1,4 +1,4 @@
-// An MPI as the library under test. Compiled once per MPI that is installed: two of them cannot live in one process.
+// An MPI as the measured library. Compiled once per installed MPI, since two cannot share a process.
 #include <mpi.h>
 
 #include <cstdlib>
@@ -11,7 +11,7 @@
 namespace tutti::bench {
 namespace {
 
-// MPI moves what it cannot add as bits of the same width.
+// Types that MPI cannot add are moved as bits of the same width.
 MPI_Datatype DatatypeOf(tuttiDataType_t type) {
   switch (type) {
     case tuttiInt8: return MPI_INT8_T;
@@ -79,7 +79,7 @@ class Mpi final : public Library {
            (!Reduces(operation.collective) || CanReduce(operation));
   }
 
-  // MPI leaves an in-place reduce-scatter's block at the start of the buffer, NCCL where the block was.
+  // MPI leaves the block of an in-place reduce-scatter at the start of the buffer, NCCL where the block was.
   Layout LayoutFor(const Operation& operation) const override {
     Layout layout = LayoutOf(operation, ranks_, rank_);
     if (operation.collective == Collective::reduce_scatter) layout.recv_offset = 0;
@@ -120,7 +120,7 @@ class Mpi final : public Library {
                         blocks.recv_counts.data(), blocks.recv_displacements.data(), type, comm);
         };
       case Collective::broadcast: {
-        // MPI's broadcast has one buffer; out of place its user copies on the root.
+        // MPI's broadcast has one buffer; out of place, the caller copies on the root.
         const std::size_t copied = is_root && !operation.in_place ? operation.count * SizeOf(operation.type) : 0;
         void* const buffer = is_root ? send : recv;
         return [=] {

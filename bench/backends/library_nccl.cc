@@ -1,5 +1,5 @@
-// NVIDIA's NCCL as the library under test, loaded at run time. The few functions of its documented interface are
-// declared here; types, operators and result codes have the numbers that tutti.h has taken over from it.
+// NVIDIA's NCCL as the measured library, loaded at run time. The few functions needed from its documented interface are
+// declared here; types, operators and result codes have the same numbers as in tutti.h.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -21,7 +21,7 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr int kFirstWithMultiRankGpus = 23000;  // 2.30, as NCCL encodes versions since 2.9
 
-// Tests set it: Tutti's own libnccl.so.2 is measured as if it were NCCL.
+// Set by tests, to measure Tutti's own libnccl.so.2 as if it were NCCL.
 constexpr char kOwnAllowed[] = "TUTTI_BENCH_OWN_NCCL";
 
 struct NcclComm;
@@ -56,8 +56,8 @@ std::string VersionText(int version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-// NCCL refuses two ranks on a GPU. Since 2.30 a variable allows it; before, ranks that believe to be on different hosts
-// get through, and then talk over sockets.
+// NCCL refuses two ranks on one GPU. Since 2.30 a variable allows them; before, ranks pass if they believe that they
+// are on different hosts, and then use sockets.
 std::string AllowSharedGpus(int version, const Place& place, int devices) {
   if (place.ranks <= devices) return {};
   const bool by_host = version < kFirstWithMultiRankGpus;
@@ -103,7 +103,7 @@ Nccl Load(const std::string& file, const Place& place, int devices) {
   std::error_code error;
   nccl.file = info.dli_fname != nullptr ? info.dli_fname : file;
   if (const auto whole = std::filesystem::canonical(nccl.file, error); !error) nccl.file = whole;
-  // dlsym looks into what the library needs, too: libtutti.so is behind Tutti's own libnccl.so.2, and behind no other.
+  // dlsym also searches the library's dependencies, and only Tutti's own libnccl.so.2 depends on libtutti.so.
   const bool is_own = ::dlsym(library, "tuttiGetVersion") != nullptr;
   if (is_own && std::getenv(kOwnAllowed) == nullptr) {
     throw std::runtime_error(
@@ -119,7 +119,7 @@ Nccl Load(const std::string& file, const Place& place, int devices) {
   return nccl;
 }
 
-// Once a process: the first rank's reason to fail is every rank's.
+// Loads once per process: if the first rank fails, all ranks fail for the same reason.
 const Nccl& TheNccl(const std::string& file, const Place& place, int devices) {
   static std::mutex mutex;
   static std::optional<Nccl> loaded;
@@ -231,7 +231,7 @@ class NcclLibrary final : public Library {
         Send(send, operation, (place_.rank + 1) % place_.ranks);
         Recv(recv, operation, (place_.rank + place_.ranks - 1) % place_.ranks);
         return GroupEnd();
-      case Collective::alltoall: {  // as ncclAlltoAll, which not every version has
+      case Collective::alltoall: {  // like ncclAlltoAll, which not every version has
         const std::size_t block = count * SizeOf(operation.type);
         GroupStart();
         for (int peer = 0; peer < place_.ranks; ++peer) {

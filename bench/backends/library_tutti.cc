@@ -36,7 +36,7 @@ Blocks BlocksOf(const Operation& operation, int ranks, int rank) {
 
 class Tutti final : public Library {
  public:
-  // `gpu`: where the buffers are, null for the host's memory. `threads`: ranks of this process.
+  // `gpu`: holds the buffers, null for host memory. `threads`: ranks of this process.
   Tutti(tuttiComm_t comm, const CallSettings& settings, std::unique_ptr<Gpu> gpu, int threads)
       : gpu_(std::move(gpu)), comm_(comm), settings_(settings), threads_(threads) {
     Check(tuttiCommUserRank(comm_, &rank_), "tuttiCommUserRank");
@@ -70,7 +70,7 @@ class Tutti final : public Library {
   void Free(std::byte* memory) override {
     const auto window = windows_.find(memory);
     if (window == windows_.end()) return gpu_ != nullptr ? gpu_->Free(memory) : std::free(memory);
-    // A communicator that failed cannot deregister, and says so wherever it matters.
+    // A failed communicator cannot deregister; errors are reported where they matter.
     tuttiCommWindowDeregister(comm_, window->second);
     tuttiMemFree(memory);
     windows_.erase(window);
@@ -113,7 +113,7 @@ class Tutti final : public Library {
   void Synchronize() const {
     if (gpu_ == nullptr) return Check(tuttiStreamSynchronize(stream_), "tuttiStreamSynchronize");
     gpu_->Synchronize();
-    // A kernel that was told to stop ends like any other; what happened is said here.
+    // A kernel that is told to stop ends like any other; the error is available here.
     tuttiResult_t failure = tuttiSuccess;
     Check(tuttiCommGetAsyncError(comm_, &failure), "tuttiCommGetAsyncError");
     Check(failure, "on the GPU");
@@ -201,7 +201,7 @@ std::unique_ptr<Library> MakeLibrary(const Place& place, const CallSettings& set
   const std::vector<Blob> blobs = exchange(place.rank, place.ranks, mine);
   if (blobs.at(0).size() != sizeof id.internal) throw std::runtime_error("rank 0 sent no unique id");
   std::memcpy(id.internal, blobs[0].data(), sizeof id.internal);
-  // Current in this thread, so that the communicator is one for its memory.
+  // Made current in this thread, so that the communicator is for this GPU's memory.
   std::unique_ptr<Gpu> gpu = settings.device ? std::make_unique<Gpu>(place.rank) : nullptr;
   tuttiComm_t comm = nullptr;
   CheckTutti(tuttiCommInitRank(&comm, place.ranks, id, place.rank), nullptr, "tuttiCommInitRank");

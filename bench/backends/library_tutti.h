@@ -1,4 +1,4 @@
-// Tutti as the library under test.
+// Tutti as the measured library.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace tutti::bench {
 
-// Takes over `comm`; destroying the library destroys it.
+// Takes ownership of `comm` and destroys it with the library.
 std::unique_ptr<Library> WrapCommunicator(tuttiComm_t comm, const CallSettings& settings);
 // Throws std::runtime_error with the library's own message.
 void CheckTutti(tuttiResult_t result, tuttiComm_t comm, const char* call);

@@ -24,11 +24,11 @@ namespace {
 const tuttiMpiModule_t& LoadModule() {
   const std::string name = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr ? "openmpi" : "mpich";
   const std::string file = fmt::format("libtutti_mpi_{}.so", name);
-  // Beside the library in a build tree or an installation, then wherever the loader looks.
+  // Next to the library in a build tree or an installation, then wherever the loader looks.
   const std::array places = {OwnDirectory() + "/../interop/mpi/" + file, OwnDirectory() + "/../lib/" + file, file};
   std::string reason;
   for (const std::string& place : places) {
-    // Global: Open MPI's own plugins look for its symbols.
+    // RTLD_GLOBAL: Open MPI's own plugins look up its symbols.
     void* const handle = ::dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (handle == nullptr) {
       reason = ::dlerror();
@@ -43,9 +43,9 @@ const tuttiMpiModule_t& LoadModule() {
 
 void Check(tuttiResult_t result, const char* call) { CheckTutti(result, nullptr, call); }
 
-constexpr std::size_t kControlName = 108;  // an abstract socket's longest name
+constexpr std::size_t kControlName = 108;  // longest name of an abstract socket
 
-// The name the ranks find the bench by; empty: the bench has nothing to run.
+// The name by which the ranks find the bench; empty: the bench has nothing to run.
 std::string BroadcastName(const tuttiMpiModule_t& mpi, const std::string& name) {
   std::array<char, kControlName> text{};
   name.copy(text.data(), text.size() - 1);
@@ -85,7 +85,7 @@ int RunAsRankZero(const tuttiMpiModule_t& mpi, const Options& options) {
     } catch (const std::exception& error) {
       fmt::print(stderr, "tutti-bench: {}\n", error.what());
     }
-  }  // says goodbye to the ranks, this process's included
+  }  // ends the session with the ranks, including this process's
   rank.join();
   if (failure) std::rethrow_exception(failure);
   return status;
@@ -97,7 +97,7 @@ int RunUnderLauncher(int argc, char** argv) {
   const tuttiMpiModule_t& mpi = LoadModule();
   Check(mpi.init(), "MPI_Init");
   int status = EXIT_SUCCESS;
-  // Every rank reads the same command line; only rank 0 says what is wrong with it.
+  // Every rank parses the same command line; only rank 0 reports errors in it.
   const bool is_bench = mpi.rank() == 0;
   if (!is_bench) {
     const std::string control = BroadcastName(mpi, {});

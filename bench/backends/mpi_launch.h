@@ -1,5 +1,5 @@
-// tutti-bench under mpirun: rank 0 is the bench and, in a second thread, a rank; the others are ranks. The MPI that
-// started them is found by its environment, loaded at run time (interop/mpi), and carries only what is needed to start.
+// tutti-bench under mpirun: rank 0 is the bench and, in a second thread, a rank; the others are ranks. The environment
+// identifies the MPI that started them. It is loaded at run time (interop/mpi) and used only for startup.
 #pragma once
 
 namespace tutti::bench {

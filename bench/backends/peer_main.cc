@@ -1,4 +1,4 @@
-// Entry of the peers' worker executables; tutti-bench starts them.
+// Entry point of the peers' worker executables, which tutti-bench starts.
 #include <fmt/format.h>
 
 #include <cstdio>

@@ -23,14 +23,14 @@ namespace tutti::bench {
 namespace {
 
 struct Contents {
-  std::map<int, Limits> limits;  // measured anew for each number of ranks
+  std::map<int, Limits> limits;  // measured again for each number of ranks
   std::vector<Record> records;
 };
 
 Contents Load(const Options& options) {
   Contents contents;
   if (!options.resume || !std::filesystem::exists(options.json_file)) return contents;
-  constexpr std::size_t kMaxGrid = std::size_t{256} << 20;  // all cells of a large grid have some megabytes
+  constexpr std::size_t kMaxGrid = std::size_t{256} << 20;  // a large grid's cells take a few megabytes
   const Json json = Json::parse(ReadFile(options.json_file, kMaxGrid));
   for (const auto& [ranks, limits] : json.at("limits").items()) {
     contents.limits[std::stoi(ranks)] = LimitsFromJson(limits);
@@ -65,7 +65,7 @@ bool IsDone(const GridCell& cell, const Contents& contents) {
   });
 }
 
-// A library lost in one cell gets another chance in the next ones, but not for ever: each loss may cost a timeout.
+// A library lost in one cell gets further chances in later ones, but not indefinitely: each loss may cost a timeout.
 class Chances {
  public:
   bool Take(const std::string& library, int ranks) { return ++taken_[{library, ranks}] <= kMost; }
@@ -100,8 +100,8 @@ void PrintRecord(const GridCell& cell, const Record& record) {
 }
 
 void PrintTimeBudget(const std::vector<GridCell>& cells, const Options& options) {
-  // Beside the loop there is allocating, filling, calling at least half a dozen times and comparing; roughly, on a
-  // machine with two cores.
+  // Besides the loop: allocating, filling, at least half a dozen calls, and comparing. Rough figures for a machine with
+  // two cores.
   constexpr double kSecondsPerByte = 8e-9;
   constexpr double kSecondsPerLoop = 0.1;
   double seconds = 0;
@@ -171,7 +171,7 @@ int RunGrid(const Options& given) {
   for (const GridCell& cell : left) {
     progress.Step(fmt::format("{} {} {} ranks", cell.Name(), FormatSize(cell.bytes), cell.ranks));
     if (started != cell.ranks) {
-      teams.clear();  // first: no rank of the last number may still be there
+      teams.clear();  // first, so that no rank of the previous number is left
       contents.limits[cell.ranks] = MeasureLimits([](const std::string&) {});
       progress.Clear();
       PrintLimits(contents.limits[cell.ranks]);

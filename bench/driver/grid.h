@@ -1,7 +1,7 @@
 // `tutti-bench grid`: the whole comparison in one run. Six collectives (all-reduce in and out of place, reduce-scatter,
 // all-gather, all-to-all, broadcast in its one buffer) x six sizes x numbers of ranks x every installed peer, in three
-// interleaved repetitions, beside this machine's bounds measured just before. Kept as JSON after every cell, so that a
-// run that is cut off can be resumed.
+// interleaved repetitions, next to this machine's bounds measured just before. Saved as JSON after every cell, so that
+// an interrupted run can be resumed.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct GridCell {
 };
 
 std::vector<std::size_t> GridSizes(const Options& options);
-// In the order they are measured: by ranks, so that each number of ranks is started once.
+// In the order of measurement: by number of ranks, so that each is started once.
 std::vector<GridCell> GridCells(const Options& options);
 
 int RunGrid(const Options& options);

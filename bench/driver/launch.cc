@@ -16,15 +16,15 @@ namespace fs = std::filesystem;
 
 struct Peer {
   std::string name;
-  std::string worker;                  // executable beside tutti-bench, built if the library was there
-  std::vector<std::string> launchers;  // names to look for in PATH, best first; none: started directly
+  std::string worker;                  // executable next to tutti-bench, built if the library was found
+  std::vector<std::string> launchers;  // names to look up in PATH, best first; none: started directly
   std::vector<std::string> arguments;  // of the launcher
-  std::vector<std::string> on_hosts;   // likewise, when cluster.sh calls it, which adds what any launcher needs
+  std::vector<std::string> on_hosts;   // likewise, when called by cluster.sh, which adds what all launchers need
 };
 
 const std::vector<Peer>& Peers() {
-  // Ranks pin themselves, so that every library has the same placement. Over UCX, Open MPI must be told to believe that
-  // shared memory alone is worth it.
+  // Ranks pin themselves, so that every library has the same placement. Over UCX, Open MPI must be told to accept
+  // shared memory as the only transport.
   static const std::vector<std::string> kOversubscribe = {"--oversubscribe"};
   static const std::vector<std::string> kOpenMpi = {"--oversubscribe", "--bind-to", "none"};
   static const std::vector<std::string> kUcx = {
@@ -120,7 +120,7 @@ std::vector<std::string> ResolvePeers(const std::vector<std::string>& names, boo
 
 namespace {
 
-// cluster.sh starts the ranks, by itself or by the library's launcher, whose options come first.
+// cluster.sh starts the ranks, by itself or through the library's launcher, whose options come first.
 std::vector<std::string> ClusterCommand(const Peer* peer, const std::string& worker, int ranks,
                                         const ClusterShape& cluster) {
   // Relative to this executable, as built and as installed.
@@ -157,7 +157,7 @@ std::vector<std::vector<std::string>> CommandsFor(const std::string& library, in
 }
 
 Environment EnvironmentFor(const std::string& library) {
-  // Open MPI refuses to run as root (containers) unless told twice.
+  // In containers Open MPI refuses to run as root unless told twice.
   if (library.starts_with("openmpi")) {
     return {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
   }

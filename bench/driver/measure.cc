@@ -10,9 +10,9 @@
 namespace tutti::bench {
 namespace {
 
-constexpr double kLeastTrialUs = 500;  // a first estimate from less would be the cost of starting
+constexpr double kLeastTrialUs = 500;  // shorter trials would mostly measure startup cost
 constexpr int kMostTrialCalls = 4096;
-constexpr int kMostBatches = 2000;     // what the median gains beyond is less than what waiting costs
+constexpr int kMostBatches = 2000;     // beyond that, the median gains less than the time costs
 constexpr double kWarmupShare = 0.25;  // of the budget, at most
 
 double OverRanksOf(const std::vector<double>& times, OverRanks how) {
@@ -46,7 +46,7 @@ std::vector<double> Time(Team& team, const Loop& loop, const MeasurePlan& plan, 
   return result;
 }
 
-// The loop in a few parts: when calls turn out slower than estimated, the later parts are left out.
+// Runs the loop in a few parts: when calls turn out slower than estimated, the later parts are skipped.
 std::vector<double> TimeWithinBudget(Team& team, const Loop& loop, const MeasurePlan& plan, std::string* algorithm) {
   if (plan.iterations) return Time(team, loop, plan, algorithm);
   constexpr int kParts = 8;
@@ -57,7 +57,7 @@ std::vector<double> TimeWithinBudget(Team& team, const Loop& loop, const Measure
   do {
     const std::vector<double> us = Time(team, part, plan, algorithm);
     result.insert(result.end(), us.begin(), us.end());
-    part.warmup = std::min(loop.warmup, 1);  // back from the bench, nothing but the pipeline is cold
+    part.warmup = std::min(loop.warmup, 1);  // after a pause in the bench, only the pipeline is cold
   } while (std::ssize(result) < loop.batches && std::chrono::steady_clock::now() < deadline);
   return result;
 }
@@ -83,7 +83,7 @@ Loop PlanLoop(double call_us, const MeasurePlan& plan) {
     loop.batch = std::min(loop.batch, *plan.iterations);
     loop.batches = std::max(1, *plan.iterations / loop.batch);
   } else {
-    const double most_warmup = kWarmupShare * budget_us / call_us;  // the estimate has warmed up slow ones
+    const double most_warmup = kWarmupShare * budget_us / call_us;  // the estimate has already warmed up slow ones
     loop.warmup = static_cast<int>(std::min<double>(plan.warmup, most_warmup));
     const double affordable = budget_us / call_us / loop.batch;
     loop.batches = static_cast<int>(std::clamp<double>(affordable, plan.fewest_batches, kMostBatches));
@@ -91,7 +91,7 @@ Loop PlanLoop(double call_us, const MeasurePlan& plan) {
   return loop;
 }
 
-// After a repetition: who is so slow that more repetitions would only cost time?
+// Which libraries, after one repetition, are so slow that more repetitions would be a waste of time.
 std::vector<bool> Hopeless(const std::vector<std::vector<double>>& medians, double factor) {
   double best = std::numeric_limits<double>::infinity();
   for (const auto& repetitions : medians) {
@@ -144,7 +144,7 @@ std::vector<Result> MeasureInterleaved(const std::vector<std::unique_ptr<Team>>&
     this_time.check = plan.check && repetition == 0;
     const std::vector<bool> hopeless = Hopeless(medians, plan.hopeless_factor);
     for (std::size_t turn = 0; turn < teams.size(); ++turn) {
-      // Each repetition begins with another team: none always follows the same neighbour's warm or cold caches.
+      // Each repetition starts with another team, so that none always follows the same neighbour's warm or cold caches.
       const std::size_t i = (turn + static_cast<std::size_t>(repetition)) % teams.size();
       if (!teams[i]->alive() || (hopeless[i] && teams[i]->library() != kTutti)) continue;
       try {

@@ -24,7 +24,7 @@ constexpr int kMostRanks = 1024;
 constexpr int kMostHosts = 64;
 constexpr int kInterleaved = 3;  // repetitions when libraries are compared
 
-// What the command line says, before it is made sense of.
+// The command line's values, before they are interpreted.
 struct Raw {
   std::string begin = "32M", end, step = "1M";
   double factor = 1;
@@ -38,7 +38,7 @@ struct Raw {
   std::vector<std::string> peers, grid_sizes;
 };
 
-// nccl-tests' flags that have no meaning here, and why.
+// nccl-tests' flags that have no meaning here, and the reasons.
 const std::map<std::string, std::string>& Refused() {
   static const std::map<std::string, std::string> kRefused = {
       {"-G,--cudagraph", "use --memory device --graph"},
@@ -210,7 +210,7 @@ void ResolveCluster(const Options& options) {
 }
 
 void ResolveMemory(const Raw& raw, int launched_ranks, Options& options) {
-  constexpr double kLeastBatchUs = 1000;  // waiting for a stream is some 10 us
+  constexpr double kLeastBatchUs = 1000;  // waiting for a stream takes about 10 us
   constexpr int kMostCallsInGraph = 256;
   options.call.device = raw.memory == "device";
   if (options.call.graph && !options.call.device) throw std::invalid_argument("--graph needs --memory device");
@@ -220,7 +220,7 @@ void ResolveMemory(const Raw& raw, int launched_ranks, Options& options) {
   if (options.call.graph) options.plan.most_calls_in_batch = kMostCallsInGraph;
 }
 
-// Better now than when hours of measuring are done.
+// Checked up front rather than after hours of measuring.
 void CheckWritable(const std::string& file) {
   if (file.empty()) return;
   const std::string directory = std::filesystem::absolute(file).parent_path();

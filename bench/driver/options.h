@@ -29,7 +29,7 @@ struct Options {
   CallSettings call;
   MeasurePlan plan;
   int repetitions = 1;
-  int cycles = 1;  // 0: for ever
+  int cycles = 1;  // 0: forever
   bool timestamps = false;
 
   std::vector<std::string> peers;
@@ -40,7 +40,7 @@ struct Options {
   std::vector<std::size_t> grid_sizes;  // empty: the grid's own
 };
 
-// `most_ranks`: ranks that a launcher has already started, 0 if none. Returns nullopt with *status set when there is
+// `launched_ranks`: ranks that a launcher has already started, 0 if none. Returns nullopt and sets *status if there is
 // nothing to run (help, or an error that has been printed).
 std::optional<Options> ParseOptions(int argc, char** argv, int launched_ranks, int* status);
 

@@ -20,7 +20,7 @@ extern char** environ;
 namespace tutti::bench {
 namespace {
 
-constexpr Milliseconds kPatience{2000};  // an ended launcher removes its session files in this time
+constexpr Milliseconds kPatience{2000};  // in this time a finished launcher removes its session files
 
 std::string Describe(int status) {
   if (WIFSIGNALED(status)) {
@@ -62,11 +62,11 @@ Process::Process(const std::vector<std::string>& command, const Environment& add
     const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     ::dup2(null, STDIN_FILENO);
     if (output == Output::keep) ::dup2(output_.get(), STDERR_FILENO);
-    ::dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout belongs to the table
+    ::dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout is for the table
     ::execvpe(argv[0], argv.data(), envp.data());
     ::_exit(127);
   }
-  ::setpgid(pid_, pid_);  // on both sides: whoever comes first
+  ::setpgid(pid_, pid_);  // in parent and child, since either may run first
 }
 
 Process::Process(Process&& other) noexcept

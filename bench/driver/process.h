@@ -1,7 +1,7 @@
-// A child process that cannot be left behind: it leads its own process group, which is ended and reaped with the
-// object, and the kernel ends it when the bench dies first.
+// A child process that is never left behind: it leads its own process group, which the destructor ends and reaps, and
+// the kernel ends it if the bench dies first.
 //
-// Thread-safety: one thread; start from the thread that lives longest (the kernel watches that thread).
+// Thread-safety: one thread. Start from the longest-lived thread, because the kernel watches that thread.
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +20,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 
 class Process {
  public:
-  // Output: shown on our stderr, or kept for LastLines(). Throws std::runtime_error if it cannot be started.
+  // Output: shown on our stderr, or kept for LastLines(). Throws std::runtime_error if the process cannot start.
   enum class Output { show, keep };
   Process(const std::vector<std::string>& command, const Environment& additions, Output output);
   Process(Process&& other) noexcept;
@@ -28,11 +28,11 @@ class Process {
   ~Process();
 
   pid_t pid() const { return pid_; }
-  // Reaps if it has ended within the time; then "exited with status 1", "was killed by signal 9 (Killed)".
+  // Reaps the process if it ends within the time; returns "exited with status 1", "was killed by signal 9 (Killed)".
   std::optional<std::string> Outcome(Milliseconds wait);
-  // Asks, waits, then kills the whole group.
+  // Terminates, waits, then kills the whole group.
   void End();
-  // Of what it printed, when kept.
+  // The last lines of its output, if kept.
   std::string LastLines(int lines) const;
 
  private:

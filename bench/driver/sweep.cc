@@ -86,7 +86,7 @@ void WriteFiles(const Options& options, const std::vector<std::unique_ptr<Team>>
   if (!options.plot_file.empty()) WriteFile(options.plot_file, PlotSweep(records));
 }
 
-// Between the first ranks of the first two hosts, by the processes of the first library.
+// Between the first ranks of the first two hosts, in the processes of the first library.
 std::optional<TcpLimits> ProbeHosts(const Options& options, const std::vector<std::unique_ptr<Team>>& teams) {
   if (options.cluster.hosts == 1 || !teams.front()->alive()) return std::nullopt;
   Team& team = *teams.front();
@@ -135,7 +135,7 @@ int RunSweep(const Options& options, const std::vector<std::unique_ptr<Team>>& t
   shown.out_of_place = options.out_of_place || !shown.in_place;
   Table table(shown);
   PrintInit(teams);
-  // Before and after: what changes between them changes for the libraries, too.
+  // Probed before and after: a change between the two also affected the libraries.
   std::vector<TcpLimits> tcp;
   const auto probe = [&] {
     if (const auto limits = ProbeHosts(options, teams)) tcp.push_back(*limits);

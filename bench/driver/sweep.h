@@ -9,11 +9,11 @@
 
 namespace tutti::bench {
 
-// Starts Tutti's ranks and the peers', as the options say; peers that cannot be started are reported and left out.
-// Throws TeamLost if Tutti cannot.
+// Starts Tutti's and the peers' ranks according to the options; reports and skips peers that cannot start. Throws
+// TeamLost if Tutti cannot.
 std::vector<std::unique_ptr<Team>> StartTeams(const Options& options, int ranks);
 
-// Measures, prints, writes the files. Returns the exit status: 0 if every result was right and Tutti lived.
+// Measures, prints, and writes the files. Returns the exit status: 0 if every result was right and Tutti survived.
 int RunSweep(const Options& options, const std::vector<std::unique_ptr<Team>>& teams);
 
 }  // namespace tutti::bench

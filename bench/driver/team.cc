@@ -12,8 +12,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr Milliseconds kLastWords{1500};  // after one rank is lost, how long the others may say what they saw
-constexpr Milliseconds kFarewell{5000};   // for a library to shut down in good order
+constexpr Milliseconds kLastWords{1500};  // after losing a rank, time for the others to report errors
+constexpr Milliseconds kFarewell{5000};   // time for a library to shut down cleanly
 constexpr int kLinesOfOutput = 8;
 
 Milliseconds Until(Clock::time_point deadline) {
@@ -25,7 +25,7 @@ struct Complaint {
   std::string text;
 };
 
-// Ranks that say the same share a clause.
+// Ranks with the same complaint share a clause.
 std::string Join(const std::vector<Complaint>& complaints) {
   std::vector<std::pair<std::string, std::vector<std::size_t>>> clauses;
   for (const Complaint& complaint : complaints) {
@@ -49,7 +49,7 @@ std::string Join(const std::vector<Complaint>& complaints) {
 Team::Team(const std::string& library, int ranks, int threads, const ClusterShape& cluster,
            const CallSettings& settings, Milliseconds timeout)
     : library_(library), threads_(threads) {
-  // Other hosts see this machine's files, but not its names of sockets.
+  // Cluster hosts share this machine's files, but not its abstract socket names.
   Listener listener(cluster.hosts > 1 ? Listener::Place::file : Listener::Place::name);
   WorkerOrders orders{listener.name(), 0, ranks, threads, settings};
   for (const std::vector<std::string>& command : CommandsFor(library, ranks, threads, cluster)) {
@@ -77,14 +77,14 @@ Team::~Team() {
     try {
       if (alive_) channel.Send({{"do", "quit"}});
     } catch (const std::exception&) {
-      // It went first.
+      // The rank ended first.
     }
   }
   const auto deadline = Clock::now() + kFarewell;
   for (const auto& process : processes_) {
     if (alive_) process->Outcome(Until(deadline));
   }
-  channels_.clear();  // hangs up on whoever is left
+  channels_.clear();  // hangs up on the remaining ranks
 }
 
 void Team::Assemble(Listener& listener, int ranks, Milliseconds timeout) {
@@ -107,7 +107,7 @@ void Team::Assemble(Listener& listener, int ranks, Milliseconds timeout) {
       }
       continue;
     }
-    // A rank says hello as soon as it is connected; its library may take its time, but then so does the whole team.
+    // A rank says hello as soon as it connects. Its library may take long to start, but then the whole team does.
     if (WaitForAny({&*channel}, Until(deadline)).empty()) Lose("a rank connected and said nothing");
     const std::optional<Json> hello = channel->Receive();
     if (!hello) Lose("a rank ended while its library started");
@@ -170,7 +170,7 @@ std::vector<Json> Team::Collect(Milliseconds timeout) {
       const bool gone = !replies[rank];
       if (gone) replies[rank] = Json::object();
       if (!gone && !replies[rank]->contains("error")) continue;
-      // The first rank that goes may well take others along: only what those say is news.
+      // The first rank to go may take others down: only what those report is new.
       if (!gone) {
         complaints.push_back({rank, fmt::format(": {}", replies[rank]->at("error").get<std::string>())});
       } else if (!any_gone) {

@@ -1,5 +1,5 @@
-// The ranks of one library, started and ready to be measured, and the bench's line to each. A rank that dies, hangs or
-// fails loses the team: it is ended, and the exception says which rank and what it said. The bench itself goes on.
+// The ranks of one library, started and ready to be measured, and the bench's control line to each. If a rank dies,
+// hangs or fails, the team is lost: it is ended, and the exception names the rank and its message. The bench goes on.
 //
 // Thread-safety: one thread. Invariant: destroying a team leaves no process.
 #pragma once
@@ -23,12 +23,12 @@ class TeamLost : public std::runtime_error {
 
 class Team {
  public:
-  // Starts `ranks` ranks of the library named (launch.h), `threads` in a process. Throws TeamLost.
+  // Starts `ranks` ranks of the named library (launch.h), `threads` per process. Throws TeamLost.
   Team(const std::string& library, int ranks, int threads, const ClusterShape& cluster, const CallSettings& settings,
        Milliseconds timeout);
-  // Ranks that were started by someone else and will come to `listener`.
+  // Ranks that were started elsewhere and will connect to `listener`.
   Team(const std::string& library, int ranks, Listener& listener, Milliseconds timeout);
-  // None: it could not be started, and why. Never alive.
+  // A team that could not be started, with the reason. Never alive.
   static std::unique_ptr<Team> Refused(const std::string& library, const std::string& why);
   ~Team();
   Team(const Team&) = delete;
@@ -37,14 +37,14 @@ class Team {
   const std::string& library() const { return library_; }
   int ranks() const { return static_cast<int>(channels_.size()); }
   bool alive() const { return alive_; }
-  // The slowest rank's, from its first call into the library to the last one's return.
+  // The slowest rank's time from its first call into the library to the return of the last.
   double init_ms() const { return init_ms_; }
-  // What rank 0's library says of itself; "": nothing.
+  // What rank 0's library reports about itself; "" if nothing.
   const std::string& about() const { return about_; }
-  // Why it was never started; "": it was.
+  // Why it was not started; "" if it was.
   const std::string& refusal() const { return refusal_; }
 
-  // The same request to all ranks; their replies, by rank. Throws TeamLost.
+  // Sends the request to all ranks and returns their replies, by rank. Throws TeamLost.
   std::vector<Json> Ask(const Json& request, Milliseconds timeout);
 
  private:

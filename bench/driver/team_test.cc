@@ -18,7 +18,7 @@
 namespace tutti::bench {
 namespace {
 
-// What a call of this many elements does on rank 1.
+// How rank 1 misbehaves in a call of this many elements.
 enum Misbehaviour : std::size_t { kCrash = 101, kHang = 102, kThrow = 103, kMiscalculate = 104 };
 
 class Copier final : public Library {
@@ -100,7 +100,7 @@ TEST(Team, MeasuresAndFindsTheResultRight) {
 
 TEST(Team, CountsWrongElements) {
   const auto teams = Start(1, 1);
-  // One element in each of three looks: after the first call, after the timed loop, after the last call.
+  // One element in each of three checks: after the first call, after the timed loop, after the last call.
   EXPECT_EQ(MeasureInterleaved(teams, AllReduce(kMiscalculate), Quick(), 1)[0].wrong, 3u);
 }
 
@@ -168,7 +168,7 @@ TEST(Process, IsReapedWithItsOutputKept) {
   EXPECT_EQ(process.LastLines(5), "one\ntwo");
 }
 
-// Neither gone nor a zombie that its new parent has not reaped yet.
+// Neither gone nor a zombie that its new parent has not yet reaped.
 bool IsRunning(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;

@@ -18,7 +18,7 @@ struct Shares {
 };
 
 double Crossing(Collective collective, const Shares& s) {
-  const double others = s.n - s.local;  // ranks of other cores, seen from the fullest
+  const double others = s.n - s.local;  // ranks on cores other than the fullest
   switch (collective) {
     case Collective::all_reduce:
     case Collective::reduce: return 2 * (s.c - 1) / s.c * s.block;
@@ -61,7 +61,7 @@ Sides SidesOf(Collective collective, const Shares& s) {
   return {0, 0};
 }
 
-// Where the output lies inside the input, or the other way round.
+// Bytes that the output and the input share in place: the smaller lies inside the larger.
 double OverlapInPlace(const Sides& sides) { return std::min(sides.inputs, sides.outputs); }
 
 }  // namespace
@@ -97,7 +97,7 @@ double BoundUs(const Operation& operation, int ranks, const Limits& limits) {
   const CoreBandwidth& cores = limits.With(used);
   const BandwidthCurve curve =
       traffic.reduces ? Better(cores.add, cores.add_nontemporal) : Better(cores.copy, cores.copy_nontemporal);
-  // Cores that idle leave their share of the bandwidth: copies are what one core does.
+  // Idle cores leave their share of the bandwidth unused: a copy gets one core's share.
   const double gbs = curve.At(traffic.working_set) * traffic.busy_cores / used;
   const double streaming = traffic.streamed / gbs / kBytesPerUsOfOneGbs;
   const double crossing = traffic.crossing == 0 || limits.crossing.points().empty()

@@ -13,7 +13,7 @@ Operation Floats(Collective collective, std::size_t bytes, int ranks, bool in_pl
 
 BandwidthCurve Flat(double gbs) { return BandwidthCurve({{1, gbs}, {1e12, gbs}}); }
 
-// Two cores of a machine where every number is round.
+// A machine with two cores and round numbers.
 Limits RoundNumbers() {
   Limits limits;
   limits.cores = 2;

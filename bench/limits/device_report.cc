@@ -26,7 +26,7 @@ double MicrosecondsOf(const Gpu& gpu, std::byte* to, const std::byte* from, std:
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / copies;
 }
 
-// The same clockwork as for collectives: batches, the median over each repetition's.
+// Timed as collectives are: batches, and the median of the repetitions' medians.
 Json MeasureCopy(const Gpu& gpu, std::size_t bytes, const Options& options) {
   constexpr int kRepetitions = 3;
   const auto free = [&gpu](std::byte* memory) { gpu.Free(memory); };

@@ -1,4 +1,4 @@
-// `tutti-bench device`: what the first GPU is, and how fast it copies by itself: the measure of everything else on it.
+// `tutti-bench device`: describes the first GPU and measures its own copies, the yardstick for everything else on it.
 #pragma once
 
 #include "bench/driver/options.h"

@@ -1,6 +1,5 @@
-// What this machine can do at best, measured with nothing of any library in the way: how long a cache line or a core
-// takes to change hands, and how fast bytes stream by working set and number of cores. bound.h turns this into a bound
-// for each cell of a benchmark.
+// This machine's limits, measured without any library: how long a cache line or a core takes to change hands, and how
+// fast bytes stream, by working set and number of cores. bound.h derives a bound for each cell of a benchmark.
 //
 // Thread-safety: value types. MeasureLimits starts and joins threads of its own.
 #pragma once
@@ -25,7 +24,7 @@ class BandwidthCurve {
   BandwidthCurve() = default;
   explicit BandwidthCurve(std::vector<Point> points) : points_(std::move(points)) {}
 
-  // Straight lines between the points on logarithmic axes; beyond the ends the nearest point.
+  // Interpolates linearly on logarithmic axes; beyond the ends, uses the nearest point.
   double At(double working_set) const;
   const std::vector<Point>& points() const { return points_; }
 
@@ -33,10 +32,10 @@ class BandwidthCurve {
   std::vector<Point> points_;
 };
 
-// At each working set the better of the two. REQUIRES: the same working sets.
+// The better of the two at each working set. REQUIRES: the same working sets.
 BandwidthCurve Better(const BandwidthCurve& a, const BandwidthCurve& b);
 
-// Streaming with this many cores at once, all together.
+// The total bandwidth of this many cores streaming at once.
 struct CoreBandwidth {
   int cores = 1;
   BandwidthCurve copy, copy_nontemporal;  // d = a
@@ -47,20 +46,20 @@ struct Limits {
   int cores = 1;
   double line_round_trip_us = 0;   // a cache line, between two cores and back; 0 with a single core
   double yield_round_trip_us = 0;  // one core, between two threads and back by sched_yield
-  // A core copies what another has just written, while that one does the same with its writes. Over the bytes copied,
-  // counted once.
+  // Each of two cores copies what the other has just written, both at once. By the number of bytes copied, counted
+  // once.
   BandwidthCurve crossing;
   std::vector<CoreBandwidth> bandwidth;  // 1, 2, 4, ... cores
 
-  // Measured with the largest number of cores that is not above `cores`. REQUIRES: cores >= 1.
+  // The measurement with the most cores not above `cores`. REQUIRES: cores >= 1.
   const CoreBandwidth& With(int cores) const;
 };
 
-// About ten seconds. `report` hears what is being measured.
+// Takes about ten seconds. Calls `report` with what is being measured.
 Limits MeasureLimits(const std::function<void(const std::string&)>& report);
 
-// Measures anew what depends on where the cores are at the moment - round trips and crossing - in a fraction of a
-// second. The cores of a virtual machine may be moved at any time, and cells measured minutes apart differ by it.
+// Repeats, in a fraction of a second, the measurements that depend on where the cores are now: round trips and
+// crossing. A virtual machine's cores may move at any time, and so differ between cells measured minutes apart.
 void RefreshCoreDistance(Limits& limits);
 
 Json ToJson(const Limits& limits);

@@ -1,4 +1,4 @@
-// A description of this machine for the files that results are kept in. Reads /proc only.
+// A description of this machine for result files. Reads /proc only.
 #pragma once
 
 #include "bench/worker/channel.h"

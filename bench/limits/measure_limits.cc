@@ -1,5 +1,5 @@
-// Measures Limits. Every figure is the lower quartile of the times of many trials: what the machine does when nothing
-// disturbs it, yet not what it only once did.
+// Measures Limits. Every figure is the lower quartile of many trials: an undisturbed time, but not one that occurred
+// only once.
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -44,7 +44,7 @@ int CoresAllowed() {
   return std::max(1, CPU_COUNT(&allowed));
 }
 
-// Runs body(i) on `threads` threads, thread i on the core that core_of(i) says.
+// Runs body(i) on `threads` threads, thread i on core core_of(i).
 template <typename Body, typename CoreOf>
 void RunPinned(int threads, CoreOf core_of, Body body) {
   std::vector<std::thread> running;
@@ -57,7 +57,7 @@ void RunPinned(int threads, CoreOf core_of, Body body) {
   for (std::thread& thread : running) thread.join();
 }
 
-// Spins: for one thread per core.
+// Spins, so it suits one thread per core.
 class SpinBarrier {
  public:
   explicit SpinBarrier(int threads) : threads_(threads) {}
@@ -79,8 +79,8 @@ class SpinBarrier {
   alignas(kCacheLine) std::atomic<int> round_{0};
 };
 
-// Two threads pass a counter to and fro: the median over many short trials, so that an interruption spoils only its
-// own.
+// Two threads pass a counter back and forth. Takes the median over many short trials, so that an interruption spoils
+// only one.
 template <typename Pause>
 double RoundTripUs(bool same_core, int trips, Pause pause) {
   constexpr int kRoundTrips = 1001;
@@ -107,7 +107,7 @@ class Floats {
   explicit Floats(std::size_t bytes)
       : memory_(static_cast<float*>(std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage))) {
     if (memory_ == nullptr) throw std::bad_alloc();
-    std::fill_n(memory_.get(), bytes / sizeof(float), 1.0f);  // touched by the core that will use it
+    std::fill_n(memory_.get(), bytes / sizeof(float), 1.0f);  // first touched by the core that will use it
   }
   float* get() const { return memory_.get(); }
 
@@ -123,7 +123,7 @@ struct Kernel {
   void (*run)(const float* a, const float* b, float* d, std::size_t count);
 };
 
-// All cores together, each on buffers of its own.
+// All cores at the same time, each on its own buffers.
 double StreamGbs(int cores, std::size_t bytes, const Kernel& kernel) {
   SpinBarrier barrier(cores);
   std::vector<double> slowest(kTrials, 0);

@@ -1,4 +1,4 @@
-// The loops that memory bandwidth is measured with. Pure functions; thread-safe.
+// The loops that measure memory bandwidth. Pure functions; thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What a grid's records say: a table in Markdown with each cell beside the best peer and the bound, the geometric
-// means, and the cells that miss. Pure functions; thread-safe.
+// Reports a grid's records: a Markdown table of each cell next to the best peer and the bound, the geometric means, and
+// the missed cells. Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace tutti::bench {
 
-// A cell is missed when Tutti is slower than the best peer by more than the run's spread - its best repetition is
-// slower than the peer's worst - and further than this from the bound.
+// A cell is missed when Tutti is slower than the best peer by more than the run's spread - Tutti's best repetition is
+// slower than the peer's worst - and farther than this factor from the bound.
 inline constexpr double kCloseToBound = 1.25;
 bool IsMissed(const Record& record);
 

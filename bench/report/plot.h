@@ -9,8 +9,8 @@
 
 namespace tutti::bench {
 
-// Of the records, those of the first type, operator, root and place that occur. With fewer than one measured point the
-// picture has axes only.
+// Plots the records that share the first record's type, operator, root and place. Without measured points the picture
+// has only axes.
 std::string PlotSweep(const std::vector<Record>& records);
 
 }  // namespace tutti::bench

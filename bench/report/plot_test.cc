@@ -8,7 +8,7 @@
 namespace tutti::bench {
 namespace {
 
-// Enough of XML to notice a tag that is left open, a stray bracket or an unescaped ampersand.
+// Enough XML parsing to detect an unclosed tag, a stray bracket or an unescaped ampersand.
 ::testing::AssertionResult IsWellFormed(const std::string& xml) {
   std::vector<std::string> open;
   for (std::size_t i = 0; i < xml.size(); ++i) {

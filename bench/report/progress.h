@@ -1,4 +1,4 @@
-// A progress line on a terminal, and nothing anywhere else. Thread-safety: one thread.
+// A progress line on a terminal; prints nothing elsewhere. Thread-safety: one thread.
 #pragma once
 
 #include <chrono>
@@ -11,9 +11,9 @@ class Progress {
   explicit Progress(int steps);
   ~Progress() { Clear(); }
 
-  // The next step begins; `what` is what it is.
+  // Starts the next step, described by `what`.
   void Step(const std::string& what);
-  // Before anything else is printed.
+  // Call before printing anything else.
   void Clear();
   int done() const { return done_; }
 

@@ -1,4 +1,4 @@
-// One measured cell - an operation at a size, in or out of place - with every library's result, and its forms in files.
+// One measured cell - an operation at a size, in or out of place - with every library's result, and its file formats.
 //
 // Thread-safety: value types, pure functions except the writers.
 #pragma once
@@ -14,15 +14,15 @@ namespace tutti::bench {
 
 struct Record {
   Operation operation;
-  std::size_t bytes = 0;  // asked for
+  std::size_t bytes = 0;  // requested
   std::size_t size = 0;   // measured: the larger side, in whole elements and blocks
   int ranks = 0;
   std::vector<Result> results;
-  std::optional<double> bound_us;            // what this machine could do at best (bound.h)
+  std::optional<double> bound_us;            // the best this machine could do (bound.h)
   std::optional<double> line_round_trip_us;  // measured just before; absent when ranks outnumber cores
 };
 
-// Without results.
+// A record without results.
 Record MakeRecord(const Operation& operation, std::size_t bytes, int ranks);
 
 // Gigabytes (10^9) per second.

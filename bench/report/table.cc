@@ -30,7 +30,7 @@ std::string Number(double value) {
   return fmt::format("{:.3f}", value);
 }
 
-// In a number's place.
+// Shown in place of a number.
 std::string WhyNot(const std::optional<Record>& record, const std::string& library) {
   const auto refused = [&](const Result& result) { return result.library == library && result.refused; };
   if (!record || std::none_of(record->results.begin(), record->results.end(), refused)) return "-";

@@ -1,5 +1,5 @@
 // The table on stdout: nccl-tests' columns and footer, then the median, the 99th percentile and the algorithm, and with
-// peers each one's time and how Tutti compares (below 1: Tutti is faster).
+// peers each one's time and Tutti's ratio to it (below 1: Tutti is faster).
 //
 // Thread-safety: one thread.
 #pragma once
@@ -18,7 +18,7 @@ class Table {
   explicit Table(const Options& options);
 
   void PrintHeader() const;
-  // The same cell out of place and in place; absent where it is not measured.
+  // The same cell out of place and in place; absent if not measured.
   void PrintRow(const std::optional<Record>& out, const std::optional<Record>& in);
   void PrintFooter() const;
 
@@ -26,7 +26,7 @@ class Table {
 
  private:
   void Count(const Record& record);
-  // "algbw of the first library": the one whose columns are shown in full.
+  // "algbw of the first library": the library whose columns are shown in full.
   std::string Group(const std::optional<Record>& record) const;
   std::string GroupHeader(bool units) const;
 

@@ -39,7 +39,7 @@ Address AddressOf(const std::string& name) {
 }
 
 Descriptor MakeSocket() {
-  // Whole messages: no framing of our own.
+  // SOCK_SEQPACKET keeps messages whole, so that no framing is needed.
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket.valid()) ThrowErrno("cannot make a control socket");
   return socket;
@@ -92,7 +92,7 @@ void Channel::Send(const Json& message) {
 
 std::optional<Json> Channel::Receive() {
   for (;;) {
-    // A peeked length of 0 is the end: messages are never empty.
+    // A peeked length of 0 means the end, because messages are never empty.
     const ssize_t size = ::recv(socket_.get(), nullptr, 0, MSG_PEEK | MSG_TRUNC);
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return std::nullopt;
@@ -103,7 +103,7 @@ std::optional<Json> Channel::Receive() {
 }
 
 void Channel::WaitForHangUp() const {
-  pollfd entry{socket_.get(), 0, 0};  // POLLHUP needs no asking
+  pollfd entry{socket_.get(), 0, 0};  // POLLHUP is always reported
   PollRetrying(&entry, 1, -1);
 }
 

@@ -1,6 +1,6 @@
 // The control line between the bench and one rank: whole messages (JSON values, as CBOR) over a Unix socket in the
-// abstract name space, which leaves nothing in the file system and whose hang-up is seen at once when a side dies,
-// however it dies. Only processes of the same user are let in.
+// abstract name space. It leaves nothing in the file system, and each side sees at once that the other died, however it
+// died. Only processes of the same user may connect.
 //
 // Thread-safety: one thread per Channel, except that any thread may wait for the hang-up.
 #pragma once
@@ -37,7 +37,7 @@ class Channel {
   // Throws std::runtime_error.
   static Channel Connect(const std::string& name);
 
-  // Throws std::runtime_error when the other side is gone.
+  // Throws std::runtime_error if the other side is gone.
   void Send(const Json& message);
   // Blocks. nullopt: the other side hung up.
   std::optional<Json> Receive();
@@ -54,15 +54,15 @@ class Listener {
  public:
   enum class Place {
     name,  // in the abstract name space of this network namespace
-    file   // a socket in the folder for temporary files, gone with the listener
+    file   // a socket in the temporary folder, removed with the listener
   };
-  // Picks a name that no one can guess.
+  // Picks an unguessable name.
   explicit Listener(Place place = Place::name);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
   const std::string& name() const { return name_; }
-  // nullopt: nobody came in time.
+  // nullopt: no rank connected in time.
   std::optional<Channel> Accept(Milliseconds timeout);
 
  private:
@@ -70,7 +70,7 @@ class Listener {
   Descriptor socket_;
 };
 
-// Indices of the channels that have a message or hung up; empty: nothing happened in time.
+// Indices of the channels that have a message or hung up; empty: timed out.
 std::vector<std::size_t> WaitForAny(const std::vector<const Channel*>& channels, Milliseconds timeout);
 
 }  // namespace tutti::bench

@@ -1,8 +1,8 @@
-// The collectives that can be measured: their names, how many elements each side holds, where the buffers lie when the
-// call is in place, what the output must contain, and how a time becomes a bandwidth.
+// The measurable collectives: their names, the elements on each side, the buffer positions of calls in place, the
+// required output, and the conversion of times to bandwidths.
 //
 // Vocabulary: `count` is the count argument of the C API, so for block collectives (reduce-scatter, all-gather,
-// all-to-all, gather, scatter) it is one block. `bytes` is what a user asks for on the command line: the size of the
+// all-to-all, gather, scatter) it is one block. `bytes` is what the user requests on the command line: the size of the
 // LARGER side of one rank, as in nccl-tests. Pure functions on value types; thread-safe.
 #pragma once
 
@@ -35,7 +35,7 @@ std::optional<Collective> CollectiveNamed(std::string_view name);
 bool Reduces(Collective collective);
 bool HasRoot(Collective collective);
 bool CanBeInPlace(Collective collective);
-// Both sides hold one block per rank, or one of them does.
+// Whether both sides, or one of them, hold one block per rank.
 bool HasBlocks(Collective collective);
 
 struct Operation {
@@ -47,17 +47,17 @@ struct Operation {
   bool in_place = false;
 };
 
-// The count whose larger side has `bytes`, rounded down to whole elements, but at least one element a block: a
-// measurement of nothing helps nobody.
+// The count whose larger side has `bytes`, rounded down to whole elements, but at least one element per block, since an
+// empty measurement is useless.
 std::size_t CountFor(Collective collective, tuttiDataType_t type, std::size_t bytes, int ranks);
 // Bytes of the larger side of one rank.
 std::size_t SizeOfLargerSide(const Operation& operation, int ranks);
 
-// Elements of rank `from`'s block for rank `to`; only alltoallv's blocks differ in size: half, once and one and a half
-// times `count`, so that they average to it.
+// Elements of rank `from`'s block for rank `to`. Block sizes differ only in alltoallv: 0.5, 1 and 1.5 times `count`, so
+// that their average is `count`.
 std::size_t BlockElements(const Operation& operation, int from, int to);
 
-// Where one rank's elements are. In place there is one buffer, and the offsets point into it; otherwise both are zero.
+// Where one rank's elements are. In place, both offsets point into the single buffer; otherwise both are zero.
 struct Layout {
   std::size_t send_elements = 0;
   std::size_t recv_elements = 0;
@@ -68,8 +68,8 @@ struct Layout {
 Layout LayoutOf(const Operation& operation, int ranks, int rank);
 
 inline constexpr int kReduced = -1;
-// `length` elements of a rank's output starting at `output` are those of `source`'s input (or of the reduction of all
-// inputs, for kReduced) starting at `input`.
+// `length` elements of a rank's output from `output` on equal those of `source`'s input (for kReduced, of the reduction
+// of all inputs) from `input` on.
 struct Segment {
   std::size_t output = 0;
   std::size_t length = 0;
@@ -78,7 +78,7 @@ struct Segment {
 };
 std::vector<Segment> ExpectedOutput(const Operation& operation, int ranks, int rank);
 
-// Bus bandwidth is algorithm bandwidth times this: what each rank's link carries, whatever the algorithm.
+// Bus bandwidth is algorithm bandwidth times this factor: the load on each rank's link, independent of the algorithm.
 double BusFactor(Collective collective, int ranks);
 
 }  // namespace tutti::bench

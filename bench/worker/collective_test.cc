@@ -45,7 +45,7 @@ TEST(CountFor, NeverMeasuresNothing) {
 
 class Shapes : public ::testing::TestWithParam<std::tuple<int, int, bool>> {};
 
-// The segments of an output cover it once, without gaps, and never reach beyond their source's input.
+// The segments of an output cover it exactly once and never exceed their source's input.
 TEST_P(Shapes, ExpectedOutputTilesTheBuffer) {
   const auto [ranks, root_seed, in_place] = GetParam();
   for (const Collective collective : All()) {

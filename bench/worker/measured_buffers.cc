@@ -12,7 +12,7 @@ namespace tutti::bench {
 namespace {
 
 constexpr int kGarbage = 0xA5;
-constexpr std::size_t kPieceElements = 1 << 20;  // of a device's memory, looked at on the host at a time
+constexpr std::size_t kPieceElements = 1 << 20;  // of a device's memory, copied to the host at a time
 
 }  // namespace
 
@@ -80,7 +80,7 @@ std::size_t MeasuredBuffers::CountWrongAt(const Table& table, std::size_t first,
 
 std::size_t MeasuredBuffers::CountWrong() const {
   const Values values = ValuesFor(seed_);
-  std::map<int, Table> tables;  // one per source that occurs
+  std::map<int, Table> tables;  // one per source in use
   const auto table_of = [&](int source) -> const Table& {
     auto& table = tables[source];
     if (table.empty()) table = source == kReduced ? values.Reduced() : values.Input(source);

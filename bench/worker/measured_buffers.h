@@ -1,5 +1,5 @@
-// The buffers of one measured operation on one rank: allocated by the library under test, filled with predictable
-// inputs, compared element by element.
+// The buffers of one measured operation on one rank: the measured library allocates them, and this class fills them
+// with predictable inputs and compares every element.
 //
 // Thread-safety: one thread. Invariant: in place there is one allocation, else two.
 #pragma once
@@ -15,17 +15,17 @@ namespace tutti::bench {
 
 class MeasuredBuffers {
  public:
-  // Collective. Throws std::runtime_error.
-  // `on_device`: what the library allocates is reached by its Read and Write alone.
+  // Collective. Throws std::runtime_error. `on_device`: only the library's Read and Write reach the memory that it
+  // allocates.
   MeasuredBuffers(Library& library, const Operation& operation, bool on_device);
 
   const Buffers& buffers() const { return buffers_; }
 
-  // Writes this rank's inputs for `seed`, and garbage wherever the output will be.
+  // Writes this rank's inputs for `seed`, and garbage to the rest of the output.
   void FillInputs(std::uint64_t seed);
-  // Elements of the output that are not what the inputs demand, and of an input that should have been left alone.
+  // Counts wrong elements in the output, and changed elements in an input that must stay intact.
   std::size_t CountWrong() const;
-  // The same after further calls, which spend the inputs when in place: then 0.
+  // The same after more calls. In place these overwrite the inputs, so the result is 0.
   std::size_t CountWrongAfterRepeats() const { return operation_.in_place ? 0 : CountWrong(); }
 
  private:

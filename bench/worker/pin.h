@@ -1,9 +1,9 @@
-// Where a measured rank runs. Thread-safe.
+// Pins measured ranks to cores. Thread-safe.
 #pragma once
 
 namespace tutti::bench {
 
-// Keeps the calling thread, and threads it starts, on the (rank mod cores)th of the cores it may use.
+// Pins the calling thread, and threads it starts later, to the (rank mod cores)th of the cores it may use.
 void PinToCore(int rank);
 
 }  // namespace tutti::bench

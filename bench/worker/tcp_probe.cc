@@ -23,10 +23,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kPing = 8;
 constexpr int kRoundTrips = 2000;
-// What a library's largest messages are cut into, and long enough for a stream to find its pace.
+// The piece size into which libraries cut their largest messages. The stream lasts long enough to reach its pace.
 constexpr std::size_t kPiece = 256 * 1024;
 constexpr std::chrono::milliseconds kStreamTime{400};
-constexpr std::chrono::milliseconds kPace{100};  // of the stream, before it counts
+constexpr std::chrono::milliseconds kPace{100};  // time for the stream to reach its pace, not counted
 
 [[noreturn]] void Fail(const char* what) {
   throw std::runtime_error(fmt::format("plain TCP: {}: {}", what, std::strerror(errno)));
@@ -37,7 +37,7 @@ void Tune(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
-// By polling, as a library does that is waited for; when it takes longer, without holding on to the core.
+// Polls, like a library in a blocking wait; while it waits, it yields the core.
 void ReceiveAll(int fd, std::byte* data, std::size_t bytes, bool poll) {
   while (bytes > 0) {
     const ssize_t got = ::recv(fd, data, bytes, poll ? MSG_DONTWAIT : 0);
@@ -132,7 +132,7 @@ TcpLimits ProbeTcp(const Json& address) {
   const auto begin = Clock::now();
   Clock::time_point from = begin, to = begin;
   double bytes = 0;
-  // To the end of the stream, for who hangs up early breaks the other side's last call.
+  // Reads to the end of the stream, because closing early would break the other side's last call.
   for (;;) {
     const ssize_t got = ::recv(peer.get(), piece.data(), piece.size(), 0);
     if (got < 0 && errno == EINTR) continue;

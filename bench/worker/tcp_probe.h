@@ -1,5 +1,5 @@
-// What plain TCP does between two hosts: the yardstick of every library that uses it. One connection, one thread a side,
-// no library of ours: 8 bytes to and fro by polling, then a stream.
+// Measures plain TCP between two hosts, as the yardstick for every library that uses it. One connection, one thread per
+// side, none of our libraries: 8 bytes back and forth by polling, then a stream.
 //
 // Thread-safety: one thread.
 #pragma once
@@ -15,20 +15,20 @@ struct TcpLimits {
 Json ToJson(const TcpLimits& limits);
 TcpLimits TcpLimitsFromJson(const Json& json);
 
-// The side that is called. Throws std::runtime_error.
+// The accepting side. Throws std::runtime_error.
 class TcpProbeServer {
  public:
   TcpProbeServer();
-  // This host's name and the port, for the other side.
+  // This host's name and port, for the other side.
   Json Address() const;
-  // Blocks until the caller has measured.
+  // Blocks until the client has measured.
   void Serve();
 
  private:
   Descriptor listener_;
 };
 
-// The side that calls and measures. Throws std::runtime_error.
+// The connecting and measuring side. Throws std::runtime_error.
 TcpLimits ProbeTcp(const Json& address);
 
 }  // namespace tutti::bench

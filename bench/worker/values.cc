@@ -22,7 +22,7 @@ std::uint64_t Hash(std::uint64_t seed, std::uint64_t rank, std::uint64_t slot) {
   return Mix(Mix(seed ^ Mix(rank + 1)) + slot);
 }
 
-// All whole numbers up to this are exact in the type.
+// The type represents all whole numbers up to this one exactly.
 int ExactIntegers(tuttiDataType_t type) {
   switch (type) {
     case tuttiInt8: return 127;
@@ -35,7 +35,7 @@ int ExactIntegers(tuttiDataType_t type) {
   }
 }
 
-// Two to this power is exact in the type.
+// The type represents two to this power exactly.
 int ExactPower(tuttiDataType_t type) {
   switch (type) {
     case tuttiInt8: return 6;
@@ -47,22 +47,21 @@ int ExactPower(tuttiDataType_t type) {
   }
 }
 
-// A whole number in [-limit, limit], or in [0, limit] without sign.
+// A whole number in [-limit, limit], or in [0, limit] if unsigned.
 double Whole(std::uint64_t hash, int limit, bool is_signed) {
   const auto magnitude = static_cast<double>((hash >> 1) % (static_cast<std::uint64_t>(limit) + 1));
   return is_signed && (hash & 1) != 0 && magnitude != 0 ? -magnitude : magnitude;
 }
 
-// Which `active` of all ranks take part in an entry: a run that starts anywhere.
+// Whether `rank` is one of the `active` ranks of an entry: a cyclic run that starts at any rank.
 bool IsActive(std::uint64_t slot_hash, int rank, int ranks, int active) {
   const auto n = static_cast<std::uint64_t>(ranks);
   return (static_cast<std::uint64_t>(rank) + slot_hash) % n < static_cast<std::uint64_t>(active);
 }
 
-constexpr std::uint64_t kEveryRank = ~std::uint64_t{1};  // hash of an entry, not of a rank's entry
+constexpr std::uint64_t kEveryRank = ~std::uint64_t{1};  // for hashes of an entry rather than of a rank's entry
 
-// IEEE-like: exponents below the normal range share the smallest quantum, which makes subnormals fall out by
-// themselves.
+// IEEE-like: exponents below the normal range share the smallest quantum, which yields subnormals without extra code.
 std::uint32_t SmallFloat(double number, int exponent_bits, int mantissa_bits) {
   const std::uint32_t sign = std::signbit(number) ? 1u << (exponent_bits + mantissa_bits) : 0u;
   const double magnitude = std::fabs(number);
@@ -112,7 +111,7 @@ void Encode(tuttiDataType_t type, double number, std::byte* element) {
 Values::Values(tuttiDataType_t type, tuttiRedOp_t op, bool reduces, int ranks, std::uint64_t seed)
     : type_(type), op_(op), reduces_(reduces), ranks_(ranks), seed_(seed) {}
 
-// Ranks share the exact range; when there are more ranks than it has numbers, only some of them add anything.
+// Ranks share the exact range; if there are more ranks than numbers in it, only some of them contribute.
 double Values::SummandOf(int rank, std::size_t slot) const {
   const int limit = ExactIntegers(type_);
   const int active = std::min(ranks_, limit);
@@ -122,10 +121,10 @@ double Values::SummandOf(int rank, std::size_t slot) const {
                IsSigned(type_));
 }
 
-// A common value plus differences that cancel in pairs: the sum is a multiple of the number of ranks, so the quotient
-// is exact however it is computed. Common values and differences get half of the exact range each, whatever the order
-// in which they are added. Where the type is too small for that, the plain summands do: their quotients are never near
-// a rounding boundary of so small a type.
+// A common value plus differences that cancel in pairs. The sum is then a multiple of the number of ranks, so the
+// quotient is exact however it is computed. Common values and differences each get half of the exact range, whatever
+// the order of addition. Types too small for that use the plain summands, whose quotients are never near a rounding
+// boundary of so small a type.
 double Values::AverageSummandOf(int rank, std::size_t slot) const {
   const int limit = ExactIntegers(type_);
   const int share = limit / (2 * ranks_);

@@ -1,10 +1,10 @@
-// Inputs whose reduction is exactly predictable, whatever the order of the operations and however often partial results
-// are rounded to the element type: small whole numbers whose every partial sum is representable, and factors +-1 and
-// +-2 whose every partial product is. Collectives that only move data get arbitrary bits, NaNs included.
+// Inputs with an exactly predictable reduction, whatever the order of operations and however often partial results are
+// rounded to the element type: small whole numbers whose partial sums are all representable, and factors +-1 and +-2
+// whose partial products are. Collectives that only move data get arbitrary bits, including NaNs.
 //
-// Element i of a rank's input is entry i mod kPeriod of a table that depends on (seed, rank). The period is prime, so a
-// block that lands in the wrong place is as wrong as one from the wrong rank; tables make filling and comparing as fast
-// as memory.
+// Element i of a rank's input is entry i mod kPeriod of a table that depends on (seed, rank). The period is prime, so
+// that a block in the wrong place is as wrong as one from the wrong rank. Tables make filling and comparing as fast as
+// memory.
 //
 // Thread-safety: immutable after construction.
 #pragma once
@@ -27,7 +27,7 @@ class Values {
   Values(tuttiDataType_t type, tuttiRedOp_t op, bool reduces, int ranks, std::uint64_t seed);
 
   Table Input(int rank) const;
-  // REQUIRES: reduces. What op over all ranks' inputs must give, to the last bit.
+  // REQUIRES: reduces. The exact result of `op` over all ranks' inputs, to the last bit.
   Table Reduced() const;
 
   // The number behind an entry of Input(). REQUIRES: reduces.
@@ -49,9 +49,9 @@ class Values {
 // Writes `number`, rounded to nearest even, as one element. REQUIRES: within the type's finite range.
 void Encode(tuttiDataType_t type, double number, std::byte* element);
 
-// Entries first, first + 1, ... (mod kPeriod) of `table` into `count` elements at `out`.
+// Writes `count` elements to `out`: entries first, first + 1, ... (mod kPeriod) of `table`.
 void Fill(const Table& table, std::size_t element_size, std::size_t first, std::size_t count, std::byte* out);
-// How many of the elements at `data` differ from what Fill would write there.
+// The number of elements at `data` that differ from what Fill would write there.
 std::size_t CountWrong(const Table& table, std::size_t element_size, std::size_t first, std::size_t count,
                        const std::byte* data);
 

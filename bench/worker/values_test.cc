@@ -16,7 +16,7 @@
 namespace tutti::bench {
 namespace {
 
-// The number that an element holds: the definition of each format, written independently of Encode.
+// The number that an element holds, by each format's definition and independent of Encode.
 double Decode(tuttiDataType_t type, const std::byte* element) {
   const auto small = [](std::uint32_t bits, int exponent_bits, int mantissa_bits) {
     const double sign = (bits >> (exponent_bits + mantissa_bits)) != 0 ? -1 : 1;
@@ -54,7 +54,7 @@ double Rounded(tuttiDataType_t type, double number) {
   return Decode(type, element);
 }
 
-// Encoding what a code means gives the code back, for every finite code of the small types.
+// Encoding the value of a code returns that code, for every finite code of the small types.
 TEST(Encode, InvertsDecodeForEveryFiniteCode) {
   struct Kind {
     tuttiDataType_t type;
@@ -112,7 +112,7 @@ double Fold(tuttiDataType_t type, tuttiRedOp_t op, const std::vector<Table>& inp
   return type == tuttiFloat64 ? result / ranks : static_cast<float>(result) / static_cast<float>(ranks);
 }
 
-// Says whether the promised bits come out, for a sample of the entries.
+// Whether the promised bits result, for a sample of the entries.
 ::testing::AssertionResult IsExactInAnyOrder(tuttiDataType_t type, tuttiRedOp_t op, int ranks) {
   constexpr std::size_t kStride = 61;
   const Values values(type, op, true, ranks, 7);
@@ -145,8 +145,8 @@ TEST_P(EveryType, ReductionIsExactInAnyOrder) {
   }
 }
 
-// A library that forgets a rank, or counts one twice, is caught in a good part of the elements. (Not so with min and
-// max: most ranks do not hold the extreme.)
+// If a library omits a rank or counts it twice, many elements are wrong. (Not with min and max, where most ranks do not
+// hold the extreme.)
 TEST_P(EveryType, EveryRankCounts) {
   for (const tuttiRedOp_t op : {tuttiSum, tuttiProd, tuttiAvg}) {
     const double neutral = op == tuttiProd ? 1 : 0;

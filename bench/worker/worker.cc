@@ -74,7 +74,7 @@ class Rank {
   std::size_t Check(std::uint64_t seed) {
     buffers_->FillInputs(seed);
     library_.Barrier();
-    call_.run();  // once, also where calls are timed in groups: in place a second call would reduce again
+    call_.run();  // once, even if timing uses groups: in place a second call would reduce again
     if (call_.finish) call_.finish();
     return buffers_->CountWrong();
   }
@@ -94,7 +94,7 @@ class Rank {
     return {{"us", microseconds}, {"algorithm", library_.LastAlgorithm()}};
   }
 
-  // Captured by the first one who wants it.
+  // Captured at the first request for this number of calls.
   const BoundCall& Graph(int calls) {
     const auto known = graphs_.find(calls);
     if (known != graphs_.end()) return known->second;
@@ -102,7 +102,7 @@ class Rank {
     return graphs_[calls] = library_.Capture({call, call_.finish}, calls);
   }
 
-  // A graph is run once, whatever the number of calls in it.
+  // A graph runs once, whatever the number of calls in it.
   void Run(int calls, const BoundCall* graph) {
     if (graph != nullptr) {
       graph->run();
@@ -122,7 +122,7 @@ class Rank {
     library_.GroupEnd();
   }
 
-  // Two ranks are asked to; the others look on.
+  // Two ranks take part; the others only reply.
   Json Probe(const Json& request) {
     Json reply = Json::object();
     if (rank_ == request.at("server")) tcp_->Serve();
@@ -138,11 +138,11 @@ class Rank {
   const clockid_t clock_;
   std::unique_ptr<MeasuredBuffers> buffers_;
   std::optional<TcpProbeServer> tcp_;
-  BoundCall call_;                   // points into buffers_: goes first
-  std::map<int, BoundCall> graphs_;  // by the number of calls; point there, too
+  BoundCall call_;                   // points into buffers_, so it is destroyed first
+  std::map<int, BoundCall> graphs_;  // by the number of calls; also point into buffers_
 };
 
-// A rank that hangs inside its library cannot read its channel, so a thread of its own waits for the hang-up.
+// A rank that hangs inside its library cannot read its channel, so a separate thread waits for the hang-up.
 void EndWithBench(const std::shared_ptr<Channel>& channel) {
   std::thread([channel] {
     channel->WaitForHangUp();
@@ -160,7 +160,7 @@ void ServeRank(const WorkerOrders& orders, int rank) {
 }  // namespace
 
 void Serve(Channel& channel, const Place& place, const CallSettings& settings, const LibraryMaker& make) {
-  double waited_us = 0;  // for the other ranks to come: not the library's time
+  double waited_us = 0;  // waiting for the other ranks: not the library's time
   const Exchange exchange = [&](int rank, int ranks, Blob mine) {
     const double start = NowMicroseconds(CLOCK_MONOTONIC);
     channel.Send({{"rank", rank}, {"ranks", ranks}, {"pid", ::getpid()}, {"offer", Json::binary(std::move(mine))}});

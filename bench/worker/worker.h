@@ -1,5 +1,5 @@
-// One measured rank: does what the bench asks over its control channel, and sleeps in between. No rank spins while
-// another library is measured, and none outlives the bench: when the channel hangs up the process ends, wherever it is.
+// One measured rank: serves the bench's requests on its control channel and sleeps in between. No rank spins while
+// another library is measured, and none outlives the bench: when the channel hangs up, the process ends wherever it is.
 //
 // Requests (field "do") and replies; every reply may be {"error": text} instead:
 //   prepare {operation}              -> {supported}        allocates and fills
@@ -11,7 +11,7 @@
 //   tcp listen {}                    -> {host, port}       for a probe by
 //   tcp probe {server, client, address}                    two ranks
 //                                    -> {}, the client: TcpLimits
-//   quit                             -> none               the rank leaves its library in good order
+//   quit                             -> none               the rank shuts its library down cleanly
 #pragma once
 
 #include <functional>
@@ -29,10 +29,10 @@ using LibraryMaker = std::function<std::unique_ptr<Library>(const Place&, const 
 // Serves until quit or hang-up. Throws what `make` throws.
 void Serve(Channel& channel, const Place& place, const CallSettings& settings, const LibraryMaker& make);
 
-// What a started process needs to become a rank, carried in one environment variable.
+// What a process needs to become a rank, passed in one environment variable.
 struct WorkerOrders {
   std::string control;  // the bench's Listener
-  int first_rank = 0;   // of this process; a launcher's own numbering wins
+  int first_rank = 0;   // of this process; a launcher's own numbering takes precedence
   int ranks = 1;        // in all
   int threads = 1;      // ranks in this process
   CallSettings settings;
@@ -41,12 +41,12 @@ inline constexpr char kOrdersVariable[] = "TUTTI_BENCH_WORKER";
 Json ToJson(const WorkerOrders& orders);
 WorkerOrders OrdersFromJson(const Json& json);
 
-// The whole life of a worker process, except for MakeLibrary. Returns its exit status.
+// A worker process's main function, except for MakeLibrary. Returns its exit status.
 int WorkerMain(const WorkerOrders& orders);
-// The orders in this process's environment, if it was started as a worker; takes them out of the environment.
+// The orders in this process's environment, if it was started as a worker; removes them from the environment.
 std::optional<WorkerOrders> TakeOrders();
 
-// This process's rank as mpirun says, -1 without one.
+// This process's rank according to mpirun, -1 without one.
 int RankOfLauncher();
 
 Json ToJson(const Operation& operation);

@@ -2,39 +2,39 @@
  *
  * Porting from NCCL is a search-and-replace of `nccl` by `tutti`; every function below that NCCL has takes the same
  * arguments in the same order and returns the same codes. Buffers are ordinary host memory (malloc, mmap, stack) or,
- * on a communicator with a CUDA device, memory that this device reaches (cudaMalloc, managed, pinned); both of a call
- * are of one kind.
+ * on a communicator with a CUDA device, memory that this device can access (cudaMalloc, managed, pinned). Both buffers
+ * of a call must be of the same kind.
  *
  * Words used throughout
- *   rank, nranks   this process's (or thread's) place in the communicator, 0 .. nranks-1, and how many there are.
- *   count          a number of ELEMENTS of `datatype`, never of bytes. Zero is legal: the call only takes part in order.
- *   in place       the input and the output are the same memory; where, is said at each collective.
+ *   rank, nranks   this process's (or thread's) place in the communicator, 0 .. nranks-1, and the number of ranks.
+ *   count          a number of ELEMENTS of `datatype`, never of bytes. Zero is legal: the call only keeps the order.
+ *   in place       the input and the output are the same memory; each collective says where.
  *   stream         a tuttiStream_t orders calls and makes them asynchronous. Host memory: a stream made by
- *                  tuttiStreamCreate, or null, which means: do it now, in this thread, and return when this rank's part
- *                  is complete. Device memory: a cudaStream_t, which may be capturing a graph; null is CUDA's default
+ *                  tuttiStreamCreate, or null, which runs the call in this thread and returns when this rank's part is
+ *                  complete. Device memory: a cudaStream_t, which may be capturing a graph; null is CUDA's default
  *                  stream.
  *
- * Errors        Every function returns a tuttiResult_t. tuttiGetLastError() gives the whole sentence: which argument,
- *               which rank, host, process, operation and sequence number. No function aborts or writes to stdout.
+ * Errors        Every function returns a tuttiResult_t. tuttiGetLastError() gives the full message: argument, rank,
+ *               host, process, operation and sequence number. No function aborts or writes to stdout.
  *               After tuttiRemoteError, tuttiSystemError, tuttiInternalError or tuttiTimeoutError a communicator is
  *               dead: only its getters, tuttiCommAbort and tuttiCommDestroy may follow. tuttiInvalidArgument from a
- *               call that checks its own arguments leaves it alive, and nothing of that call was sent.
+ *               call that checks its own arguments leaves the communicator alive; that call has sent nothing.
  * Threads       Different communicators may be used from different threads at the same time. Calls on one
  *               communicator may come from any thread, one at a time; a second one waits for the first.
- *               tuttiCommAbort, tuttiCommGetAsyncError and the getters may be called at any time from any thread;
- *               also several of Finalize, Destroy and Abort at once: one of them frees, and each returns. A call on a
- *               communicator that was, or is being, freed returns tuttiInvalidArgument. docs/lifecycles.md has a table
- *               of which call is legal when.
+ *               tuttiCommAbort, tuttiCommGetAsyncError and the getters may be called at any time from any thread.
+ *               Finalize, Destroy and Abort may run at once: one of them frees, and each returns. A call on a
+ *               communicator that was, or is being, freed returns tuttiInvalidArgument. docs/lifecycles.md lists
+ *               which calls are legal when.
  *               Groups and the last error of a call without a communicator belong to the calling thread.
  * Order         All ranks of a communicator call the same collectives in the same order. A rank that does not is
- *               reported on every rank, naming both calls. Calls of several threads on one stream count in the order
- *               in which they return; all ranks must then have the same.
- * Processes     A communicator, and a stream, belongs to the process that made it. In a child of fork() every call on it
- *               returns tuttiInvalidUsage; the child may make communicators and streams of its own. A process may exit
- *               with all of them alive; its peers see it end. A rank that calls exec() ends unseen: its
- *               peers on the same host wait for the operation's timeout, so destroy or abort first. dlclose() leaves
- *               the library where it is.
- * Signals       No signal handler is installed and no mask changed; waits resume after EINTR. No function is
+ *               reported on every rank, naming both calls. Calls that several threads make on one stream are ordered by
+ *               when they return; this order must be the same on all ranks.
+ * Processes     A communicator or stream belongs to the process that made it. In a child of fork() every call on it
+ *               returns tuttiInvalidUsage; the child may make its own communicators and streams. A process may exit
+ *               while they are alive; its peers detect that. Peers on the same host do not detect that a rank calls
+ *               exec(), and wait for the operation's timeout, so destroy or abort first. dlclose() does not unload
+ *               the library.
+ * Signals       The library installs no signal handler and changes no mask; waits resume after EINTR. No function is
  *               async-signal-safe. Helper threads block all signals.
  */
 #ifndef TUTTI_TUTTI_H_
@@ -46,7 +46,7 @@
 #define TUTTI_MAJOR 0
 #define TUTTI_MINOR 1
 #define TUTTI_PATCH 0
-/* As NCCL encodes versions: 10000 * major + 100 * minor + patch. */
+/* Encoded as in NCCL: 10000 * major + 100 * minor + patch. */
 #define TUTTI_VERSION_CODE (TUTTI_MAJOR * 10000 + TUTTI_MINOR * 100 + TUTTI_PATCH)
 
 #if defined(__GNUC__)
@@ -55,7 +55,7 @@
 #define TUTTI_API
 #endif
 
-/* Callers may pass any int where an enumeration is asked for. It is refused, and in C++ it must not be undefined. */
+/* Callers may pass any int as an enumeration. The library refuses it; in C++ it must not be undefined behaviour. */
 #ifdef __cplusplus
 #define TUTTI_ENUM enum : int
 #else
@@ -72,7 +72,7 @@ typedef struct tuttiComm* tuttiComm_t;     /* a communicator, as one rank sees i
 typedef void* tuttiStream_t;               /* from tuttiStreamCreate, or a cudaStream_t; NULL: see above */
 typedef struct tuttiWindow* tuttiWindow_t; /* memory registered by all ranks together */
 
-/* Names one job-wide rendezvous and carries its secret; pass it to the other ranks by any private means. */
+/* Names one job-wide rendezvous and carries its secret; pass it to the other ranks over any private channel. */
 #define TUTTI_UNIQUE_ID_BYTES 128
 typedef struct {
   char internal[TUTTI_UNIQUE_ID_BYTES];
@@ -87,7 +87,7 @@ typedef TUTTI_ENUM {
   tuttiInvalidUsage = 5,    /* the call does not fit the state, or the ranks' calls do not fit each other */
   tuttiRemoteError = 6,     /* another rank died, aborted or failed */
   tuttiInProgress = 7,      /* a non-blocking communicator is still working */
-  tuttiTimeoutError = 8,    /* nothing moved for the time allowed */
+  tuttiTimeoutError = 8,    /* no progress within the time allowed */
   tuttiNumResults = 9
 } tuttiResult_t;
 
@@ -132,13 +132,13 @@ typedef TUTTI_ENUM {
 
 /* *version = TUTTI_VERSION_CODE of the library that is loaded. */
 TUTTI_API tuttiResult_t tuttiGetVersion(int* version);
-/* A constant phrase for a code; never NULL, also for unknown codes. */
+/* A constant phrase for any code, known or not; never NULL. */
 TUTTI_API const char* tuttiGetErrorString(tuttiResult_t result);
-/* The full message of the last failure on `comm`, or in this thread when comm is NULL. "" if there was none. Valid
- * until the next call on the communicator (or in this thread). */
+/* The full message of the last failure on `comm`, or in this thread if comm is NULL; "" if there was none. Valid until
+ * the next call on the communicator (or in this thread). */
 TUTTI_API const char* tuttiGetLastError(tuttiComm_t comm);
-/* The TUTTI_* settings of this process, one after the other: *name and *value (as text; of TUTTI_SECRET only whether it
- * is set) for index 0, 1, ... until tuttiInvalidArgument. The strings live as long as the process. */
+/* The TUTTI_* settings of this process, by index: *name and *value as text (for TUTTI_SECRET only whether it is set),
+ * for index 0, 1, ... until tuttiInvalidArgument. The strings live as long as the process. */
 TUTTI_API tuttiResult_t tuttiGetSetting(int index, const char** name, const char** value);
 
 /* ---------------------------------------------------------------------------------------------- communicators -- */
@@ -148,7 +148,7 @@ TUTTI_API tuttiResult_t tuttiGetSetting(int index, const char** name, const char
 #define TUTTI_DEVICE_NONE -1
 
 /* How to make a communicator. Start from TUTTI_CONFIG_INITIALIZER, then set fields; an undefined field takes the
- * TUTTI_* environment setting, or the default. `size` versions the struct: the library reads no further than it. */
+ * TUTTI_* environment setting, or the default. `size` versions the struct: the library reads no further than that. */
 typedef struct {
   size_t size;
   unsigned int magic;
@@ -158,12 +158,12 @@ typedef struct {
   int channels;             /* parallel shares of a message, 1..16; default: chosen by the library */
   int threads;              /* host threads per rank that move data, 1..16; default 1 */
   int deterministic;        /* 1: results do not depend on size, channels or algorithm (see docs/numerics.md) */
-  int initTimeoutMs;        /* > 0; how long to wait for all ranks to come; default 120,000 */
-  int operationTimeoutMs;   /* > 0; how long an operation may stand still; default 600,000 */
+  int initTimeoutMs;        /* > 0; how long to wait for all ranks to join; default 120,000 */
+  int operationTimeoutMs;   /* > 0; how long an operation may make no progress; default 600,000 */
   const char* algorithm;    /* "ring", "double_binary_tree", "direct", ...; default: the selector's choice */
   const char* name;         /* used in messages, logs and traces; copied */
   int splitShare;           /* accepted for NCCL's sake; has no effect */
-  int unused;               /* was padding, so that it may hold anything */
+  int unused;               /* was padding, so callers may have left any value in it */
   int device;               /* CUDA device of this rank's device buffers; TUTTI_DEVICE_NONE: host memory only; default:
                                that of the thread's current CUDA context, if it has one */
 } tuttiConfig_t;
@@ -177,12 +177,12 @@ typedef struct {
         TUTTI_CONFIG_UNDEF_INT, TUTTI_CONFIG_UNDEF_INT                                                           \
   }
 
-/* Makes a rendezvous: opens the port that the ranks will find each other at, served by this process until every rank
- * has joined. Address: TUTTI_SOCKET_IFNAME and TUTTI_SOCKET_FAMILY, or TUTTI_COMM_ID=host:port. */
+/* Makes a rendezvous: opens the port at which the ranks find each other; this process serves it until every rank has
+ * joined. Address: TUTTI_SOCKET_IFNAME and TUTTI_SOCKET_FAMILY, or TUTTI_COMM_ID=host:port. */
 TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId* id);
 /* Joins: returns when all `nranks` ranks have called it with the same id, or after the init timeout. Inside a group,
  * several ranks of one process may join from one thread. *comm is set at once, by one atomic store, so that another
- * thread may abort a join that waits; if a blocking join fails, it is set to NULL again. */
+ * thread may abort a waiting join; if a blocking join fails, *comm becomes NULL again. */
 TUTTI_API tuttiResult_t tuttiCommInitRank(tuttiComm_t* comm, int nranks, tuttiUniqueId id, int rank);
 /* config may be NULL. All ranks must agree on the fields that shape plans (channels, algorithm, deterministic). */
 TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int nranks, tuttiUniqueId id, int rank,
@@ -190,40 +190,40 @@ TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t* comm, int nranks, t
 /* Joins by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (as torchrun sets them); TUTTI_SECRET keys the
  * handshake, and must be set where MASTER_ADDR is not loopback. */
 TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t* comm, tuttiConfig_t* config);
-/* All ranks in one process: fills comms[0..ndev-1]. Where CUDA is in use, rank i has device devlist[i]; devlist may be
- * NULL: the devices there are, in turn. */
+/* All ranks in one process: fills comms[0..ndev-1]. If CUDA is in use, rank i has device devlist[i]; if devlist is
+ * NULL, ranks take the existing devices in turn. */
 TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ndev, const int* devlist);
 /* Collective over comm. Ranks with equal color >= 0 form a new communicator, ordered by key, then by old rank. Several
- * splits of comm, in a group or without blocking, are made in the order of the calls, as are tuttiCommGrow and windows.
+ * splits of comm, in a group or non-blocking, run in call order, as do tuttiCommGrow and window calls.
  * TUTTI_SPLIT_NOCOLOR: take part, get *newcomm = NULL. config may be NULL: inherit. */
 #define TUTTI_SPLIT_NOCOLOR -1
 TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t* newcomm,
                                        tuttiConfig_t* config);
-/* Collective over the ranks of comm that are left: all that live, but those in excludeRanks, which all must name alike
- * (NULL and 0: nobody). They find out together who is gone and form a new communicator, in the order of their old ranks.
- * comm may have failed or been revoked; it stays as it is, to be destroyed. Who is excluded does not call. A rank that
- * lives and does not call is waited for until the init timeout, and then named (tuttiTimeoutError). config may be NULL:
- * inherit. */
+/* Collective over the surviving ranks of comm, except those in excludeRanks, which do not call and which all callers
+ * must name alike (NULL and 0: none). The callers agree on which ranks are gone and form a new communicator, in the
+ * order of their old ranks. comm may have failed or been revoked; it is unchanged and still has to be destroyed. The
+ * init timeout limits the wait for a living rank that does not call; the error then names that rank
+ * (tuttiTimeoutError). config may be NULL: inherit. */
 TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, const int* excludeRanks, int excludeCount,
                                         tuttiComm_t* newcomm, tuttiConfig_t* config);
-/* Collective over the ranks of comm and new ones: makes a communicator of `nranks`, in which the ranks of comm keep theirs.
- * One rank, of comm, makes `id` by tuttiGetUniqueId and gives it; the others of comm pass NULL. `rank` of comm's ranks
- * is ignored. New ranks call it with comm NULL, the id and their rank, which is like tuttiCommInitRankConfig. */
+/* Collective over the ranks of comm and new ones: makes a communicator of `nranks`, in which the ranks of comm keep
+ * theirs. One rank of comm makes `id` with tuttiGetUniqueId and passes it; the others of comm pass NULL. `rank` is
+ * ignored on ranks of comm. New ranks pass comm NULL, the id and their rank, as with tuttiCommInitRankConfig. */
 TUTTI_API tuttiResult_t tuttiCommGrow(tuttiComm_t comm, int nranks, const tuttiUniqueId* id, int rank,
                                       tuttiComm_t* newcomm, tuttiConfig_t* config);
-/* Stops whatever is running on comm, here and (with tuttiRemoteError) on every other rank, for good, but does not free it:
- * afterwards comm can be shrunk, asked and destroyed. May be called while another thread is inside a call on comm. */
+/* Permanently stops everything on comm, here and (with tuttiRemoteError) on every other rank, without freeing it:
+ * afterwards comm can be shrunk, queried and destroyed. May be called while another thread is inside a call on comm. */
 TUTTI_API tuttiResult_t tuttiCommRevoke(tuttiComm_t comm);
-/* Waits for everything this rank has queued, on all streams, and for calls inside comm in other threads; from its
- * beginning on only getters, Destroy and Abort are legal. tuttiInvalidArgument if comm is aborted meanwhile. */
+/* Waits for everything this rank has queued, on all streams, and for calls inside comm in other threads. Once it has
+ * begun, only getters, Destroy and Abort are legal. tuttiInvalidArgument if comm is aborted while it waits. */
 TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
-/* Finalizes if needed and frees. Local: does not wait for other ranks, but for its own calls that do. */
+/* Finalizes if needed and frees. Local: waits for other ranks only where this rank's own calls do. */
 TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
-/* Stops whatever is running on comm, on this and (with tuttiRemoteError) on every other rank, and frees. May be called
- * while another thread is inside a call on comm, or makes it: that call returns first. What is queued on streams and has
- * not begun is left out, and gives its stream tuttiRemoteError. Does not wait for other communicators. Always returns. */
+/* Stops everything running on comm, on this and (with tuttiRemoteError) on every other rank, and frees. May be called
+ * while another thread is in, or enters, a call on comm: that call returns first. Work queued on streams that has not
+ * begun is skipped and gives its stream tuttiRemoteError. Does not wait for other communicators. Always returns. */
 TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
-/* *asyncError: tuttiSuccess, tuttiInProgress (non-blocking work pending), or what went wrong since. */
+/* *asyncError: tuttiSuccess, tuttiInProgress (non-blocking work pending), or the failure since. */
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError);
 TUTTI_API tuttiResult_t tuttiCommCount(const tuttiComm_t comm, int* count);
 TUTTI_API tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int* rank);
@@ -253,17 +253,17 @@ typedef TUTTI_ENUM {
   tuttiAlgorithmRecursive = 5, /* recursive halving and doubling */
   tuttiAlgorithmBruck = 6,
   tuttiAlgorithmBinomial = 7,
-  tuttiAlgorithmGrouped = 8, /* first ranks of groups reduce, everybody reads them */
+  tuttiAlgorithmGrouped = 8, /* the first ranks of groups reduce, all ranks read them */
   tuttiAlgorithmTwoLevel = 9,  /* inside nodes, rings between them, inside again */
   tuttiAlgorithmTwoLevelTree = 10, /* the same with double binary trees between nodes */
-  tuttiAlgorithmParameterServer = 11, /* one rank serves all: to compare with, as the next; only where forced */
-  tuttiAlgorithmAllToAllBroadcast = 12, /* everybody sends everything to everybody */
+  tuttiAlgorithmParameterServer = 11, /* one rank serves all: for comparison, as is the next; only if forced */
+  tuttiAlgorithmAllToAllBroadcast = 12, /* every rank sends everything to every rank */
   tuttiAlgorithmProgram = 13, /* a schedule from a file */
-  tuttiAlgorithmRecursiveDoubling = 14, /* partners exchange all that they have */
+  tuttiAlgorithmRecursiveDoubling = 14, /* partners exchange all the data they have */
   tuttiNumAlgorithms = 15
 } tuttiAlgorithm_t;
 
-/* Room for transports and algorithms to come, so that the layout stays. */
+/* Room for future transports and algorithms without changing the layout. */
 #define TUTTI_COUNTED_TRANSPORTS 16
 #define TUTTI_COUNTED_ALGORITHMS 16
 /* Since the communicator was made. Set `size` to sizeof(tuttiCounters_t) before the call. Bytes are payload. */
@@ -276,7 +276,7 @@ typedef struct {
   uint64_t waitSpins;  /* times a wait polled again at once */
   uint64_t waitYields; /* times it gave the core away */
   uint64_t waitSleeps; /* times it slept until a peer rang */
-  uint64_t waitLate;   /* of those: no ring came although there was something to do; 50 ms each. Should be 0 */
+  uint64_t waitLate;   /* sleeps that no ring ended although there was work, 50 ms each; should be 0 */
 } tuttiCounters_t;
 TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters);
 
@@ -284,9 +284,9 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* 
  * "all_reduce 1048576 B: two_shot, 1 channel, chunk 65536 B, bulk; shm, 4 ranks (size <= 4 MiB)". Writes at most
  * `size` bytes with the terminating zero. */
 TUTTI_API tuttiResult_t tuttiCommDescribeLastOperation(tuttiComm_t comm, char* text, size_t size);
-/* Writes this rank's last operations, finished or not, as JSON into the file `path`, in which %r stands for the rank and %p
- * for the process. At any time, from any thread, also while another waits in an operation, and of a dead communicator.
- * `tutti diagnose` says what the files of all ranks mean. (On failure TUTTI_DUMP does the same.) */
+/* Writes this rank's last operations, finished or not, as JSON into the file `path`, with %r for the rank and %p for
+ * the process. Legal at any time, from any thread, even while another waits in an operation, and on a dead
+ * communicator. `tutti diagnose` interprets the files of all ranks. (On failure TUTTI_DUMP does the same.) */
 TUTTI_API tuttiResult_t tuttiCommDump(tuttiComm_t comm, const char* path);
 /* The algorithm's short name: "direct", "two_shot", "ring", ...; never NULL. */
 TUTTI_API const char* tuttiAlgorithmName(tuttiAlgorithm_t algorithm);
@@ -328,7 +328,7 @@ TUTTI_API tuttiResult_t tuttiGather(const void* sendbuff, void* recvbuff, size_t
  * count. */
 TUTTI_API tuttiResult_t tuttiScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
                                      int root, tuttiComm_t comm, tuttiStream_t stream);
-/* No rank returns (on a stream: passes) before every rank has come. */
+/* No rank returns (on a stream: passes) before every rank has arrived. */
 TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream);
 
 /* The v-forms: counts and displacements are arrays of nranks, in elements; displacements count from the buffer's start
@@ -338,8 +338,8 @@ TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream);
 TUTTI_API tuttiResult_t tuttiAllGatherV(const void* sendbuff, size_t sendcount, void* recvbuff,
                                         const size_t* recvcounts, const size_t* recvdispls, tuttiDataType_t datatype,
                                         tuttiComm_t comm, tuttiStream_t stream);
-/* sendbuff: the blocks one behind the other, sum(recvcounts) elements; rank r gets recvcounts[r] elements. In place:
- * recvbuff == sendbuff + sum(recvcounts[0..rank-1]). */
+/* sendbuff: the blocks back to back, sum(recvcounts) elements; rank r gets recvcounts[r] elements. In place: recvbuff
+ * == sendbuff + sum(recvcounts[0..rank-1]). */
 TUTTI_API tuttiResult_t tuttiReduceScatterV(const void* sendbuff, void* recvbuff, const size_t* recvcounts,
                                             tuttiDataType_t datatype, tuttiRedOp_t op, tuttiComm_t comm,
                                             tuttiStream_t stream);
@@ -348,10 +348,10 @@ TUTTI_API tuttiResult_t tuttiAlltoAllV(const void* sendbuff, const size_t* sendc
                                        void* recvbuff, const size_t* recvcounts, const size_t* recvdispls,
                                        tuttiDataType_t datatype, tuttiComm_t comm, tuttiStream_t stream);
 
-/* The forms for tensors: blocks lie along a dimension, wherever in memory that is, and elements go from place to place
- * without being packed. Element (i0, i1, ...) lies at buffer + i0 * strides[0] + i1 * strides[1] + ..., in elements.
- * Ranks may have different strides; blocks must have one shape on all ranks. In a received tensor no two elements may
- * lie in one place. The layouts are read before the call returns. */
+/* The tensor forms: blocks lie along a dimension, whatever its place in memory, and elements are copied without
+ * packing. Element (i0, i1, ...) lies at buffer + i0 * strides[0] + i1 * strides[1] + ..., in elements. Ranks may have
+ * different strides; blocks must have one shape on all ranks. No two elements of a received tensor may share a place.
+ * The layouts are read before the call returns. */
 #define TUTTI_MAX_DIMS 8
 typedef struct tuttiTensorLayout {
   int ndims; /* 1 to TUTTI_MAX_DIMS */
@@ -369,14 +369,14 @@ TUTTI_API tuttiResult_t tuttiReduceScatterTensor(const void* sendbuff, const tut
                                                  void* recvbuff, const tuttiTensorLayout_t* recvlayout, int dim,
                                                  tuttiDataType_t datatype, tuttiRedOp_t op, tuttiComm_t comm,
                                                  tuttiStream_t stream);
-/* Rank r gets the r-th part of sendbuff along `senddim`, and what came from rank r is the r-th part of recvbuff along
+/* Rank r gets the r-th part of sendbuff along `senddim`; data from rank r becomes the r-th part of recvbuff along
  * `recvdim`: [s/n, h] split along 1 and joined along 0 becomes [s, h/n]. Not in place. */
 TUTTI_API tuttiResult_t tuttiAlltoAllTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout, int senddim,
                                             void* recvbuff, const tuttiTensorLayout_t* recvlayout, int recvdim,
                                             tuttiDataType_t datatype, tuttiComm_t comm, tuttiStream_t stream);
 
-/* Point to point: the k-th send from a to b meets the k-th recv at b from a; counts and types must match. Outside a
- * group each blocks until its data is taken or has come; put sends and receives that depend on each other in a group. */
+/* Point to point: the k-th send from a to b matches the k-th recv at b from a; counts and types must match. Outside a
+ * group each blocks until its data is taken or has come; put interdependent sends and receives in a group. */
 TUTTI_API tuttiResult_t tuttiSend(const void* sendbuff, size_t count, tuttiDataType_t datatype, int peer,
                                   tuttiComm_t comm, tuttiStream_t stream);
 TUTTI_API tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t datatype, int peer, tuttiComm_t comm,
@@ -387,27 +387,27 @@ TUTTI_API tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t 
 TUTTI_API tuttiResult_t tuttiGroupStart(void);
 TUTTI_API tuttiResult_t tuttiGroupEnd(void);
 
-/* op' (x0, x1, ...) = sum of scalar * xi. The scalar is one element of `datatype`. Local to this communicator and rank:
- * ranks may scale differently. Use it only with that datatype. */
+/* op' (x0, x1, ...) = sum of scalar * xi. The scalar is one element of `datatype`, and the operator works only with
+ * that datatype. Local to this communicator and rank: ranks may scale differently. */
 TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, void* scalar, tuttiDataType_t datatype,
                                                   tuttiScalarResidence_t residence, tuttiComm_t comm);
 TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
 
 /* ------------------------------------------------------------------------------------------------------- memory -- */
 
-/* Page-aligned, zeroed memory that peers can map once it is registered: the device's in a thread with a current CUDA
- * context, else the host's. */
+/* Page-aligned, zeroed memory that peers can map once it is registered: device memory in a thread with a current CUDA
+ * context, else host memory. */
 TUTTI_API tuttiResult_t tuttiMemAlloc(void** ptr, size_t size);
 TUTTI_API tuttiResult_t tuttiMemFree(void* ptr);
-/* Local, as in NCCL: tells this communicator that a buffer will be used again and again. A GPU's memory (cudaMalloc's,
- * tuttiMemAlloc's) becomes a window, once every other rank has made a call since: from then on peers read it where it
- * lies. Host memory is registered with the devices that carry slots to other hosts (verbs), which then read it where it
- * lies; inside a host it needs no such thing. Memory that cannot be registered (more than 64 GPU buffers, managed memory)
- * works as before. It stays allocated until it is deregistered. */
+/* Local, as in NCCL: declares to this communicator that a buffer will be reused. GPU memory (cudaMalloc's,
+ * tuttiMemAlloc's) becomes a window once every other rank has made a call since; from then on peers read it in place.
+ * Host memory is registered with the devices that carry slots to other hosts (verbs), which then read it in place;
+ * inside a host no registration is needed. Memory that cannot be registered (more than 64 GPU buffers, managed memory)
+ * works as before. The memory must stay allocated until it is deregistered. */
 TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size, void** handle);
 TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle);
-/* Collective over comm: every rank's [buff, buff + size) inside tuttiMemAlloc memory - or, on devices, cudaMalloc's - is
- * mapped by every other rank of this host, and collectives on it read and write it in place. Flags: 0. */
+/* Collective over comm: every other rank of this host maps each rank's [buff, buff + size), which lies in tuttiMemAlloc
+ * memory or, on devices, cudaMalloc's. Collectives on it read and write it in place. Flags: 0. */
 #define TUTTI_WIN_DEFAULT 0
 TUTTI_API tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size, tuttiWindow_t* win,
                                                 int winFlags);
@@ -415,12 +415,12 @@ TUTTI_API tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_
 
 /* ------------------------------------------------------------------------------------------------------ streams -- */
 
-/* A host stream: calls given to it run one after the other, in the order given, in a thread of the stream. */
+/* A host stream: its calls run one after the other, in the order given, in a thread of the stream. */
 TUTTI_API tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream);
-/* Waits for what is queued, then frees. If several threads do, one succeeds; the other calls, and calls that come
- * later, return tuttiInvalidArgument. */
+/* Waits for queued work, then frees. If several threads call it, one succeeds; the other calls, and later ones, return
+ * tuttiInvalidArgument. */
 TUTTI_API tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream);
-/* Waits for what is queued; returns the first failure since the last synchronise. */
+/* Waits for queued work; returns the first failure since the last synchronise. */
 TUTTI_API tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream);
 /* tuttiSuccess: idle; tuttiInProgress: busy; else the first failure since the last synchronise. */
 TUTTI_API tuttiResult_t tuttiStreamQuery(tuttiStream_t stream);

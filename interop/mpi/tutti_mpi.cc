@@ -8,7 +8,7 @@ namespace {
 
 tuttiResult_t FromMpi(int code) { return code == MPI_SUCCESS ? tuttiSuccess : tuttiSystemError; }
 
-// What rank 0 tells the others: an id, or that there is none.
+// Rank 0's message to the others: an id, or that there is none.
 struct Announcement {
   tuttiUniqueId id;
   tuttiResult_t result;
@@ -19,7 +19,7 @@ tuttiResult_t Init() {
   MPI_Initialized(&initialized);
   if (initialized != 0) return tuttiSuccess;
   int provided = 0;
-  // A caller may use a thread other than the one it was started with, one at a time.
+  // A caller may use another thread than the one it started with, but only one at a time.
   return FromMpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided));
 }
 

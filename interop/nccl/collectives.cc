@@ -1,4 +1,4 @@
-// Collectives, sends, receives and operators: Tutti's own, with Tutti's checks and messages.
+// Collectives, sends, receives and operators: forwarded to Tutti, with its checks and messages.
 #include "interop/nccl/convert.h"
 #include "interop/nccl/failure.h"
 
@@ -6,8 +6,8 @@ using namespace tutti::nccl;  // NOLINT: this file is the C boundary of that nam
 
 namespace {
 
-// A communicator without a device works on host memory in the caller's thread, and what a program passes as a stream
-// means nothing to it. Asked anew each time: it costs less than looking up what one remembers.
+// A communicator without a device works on host memory in the caller's thread and ignores the stream. Queried on each
+// call, since that is cheaper than looking up a cached answer.
 tuttiStream_t StreamFor(ncclComm_t comm, cudaStream_t stream) {
   int device = TUTTI_DEVICE_NONE;
   if (stream == nullptr || tuttiCommCuDevice(ToTutti(comm), &device) != tuttiSuccess) return nullptr;

@@ -1,4 +1,4 @@
-// Communicators: made, split, ended, and asked about themselves.
+// Makes, splits, ends and queries communicators.
 #include "interop/nccl/config.h"
 #include "interop/nccl/convert.h"
 #include "interop/nccl/failure.h"
@@ -8,7 +8,7 @@ using namespace tutti::nccl;  // NOLINT: this file is the C boundary of that nam
 
 namespace {
 
-// NCCL calls it a success to end what was never there: the communicator of a rank that a split left out.
+// NCCL succeeds when it ends a null communicator, such as that of a rank that a split left out.
 ncclResult_t End(ncclComm_t comm, tuttiResult_t (*end)(tuttiComm_t)) {
   if (comm == nullptr) return ncclSuccess;
   return Guard(comm, [&] {
@@ -23,7 +23,7 @@ bool WillNotBlock(const std::optional<tuttiConfig_t>& config, ncclComm_t parent)
   return config->blocking == 0;
 }
 
-// A non-blocking communicator is there, and may go again, before `made` is known: it is noted at once.
+// A non-blocking communicator exists, and may be destroyed, before `made` is known, so note it at once.
 ncclResult_t Made(ncclComm_t* comm, bool non_blocking, tuttiResult_t result) {
   if (non_blocking && (result == tuttiSuccess || result == tuttiInProgress) && *comm != nullptr) NoteNonBlocking(*comm);
   return FromTutti(result);
@@ -48,7 +48,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId c
   });
 }
 
-// Several ids only spread the work of meeting over several roots, which Tutti does not need: the first will do.
+// Several ids only spread the meeting over several roots, which Tutti does not need: it uses the first.
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
                                       ncclConfig_t* config) {
   return Guard(nullptr, [&] {
@@ -94,8 +94,8 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
   return FromTutti(tuttiCommUserRank(ToTutti(comm), rank));
 }
 
-// Programs hand the answer to cudaSetDevice or count from it, and NCCL has no word for "none". Where there is no device
-// there is nothing it could be confused with, so it is the first.
+// Programs pass the result to cudaSetDevice or count from it, and NCCL has no value for "none". Without devices the
+// first ordinal is unambiguous, so return that.
 ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
   const auto result = FromTutti(tuttiCommCuDevice(ToTutti(comm), device));
   if (result == ncclSuccess && *device == TUTTI_DEVICE_NONE) *device = 0;

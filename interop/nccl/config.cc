@@ -7,7 +7,7 @@
 namespace tutti::nccl {
 namespace {
 
-// What NCCL 2.30 has behind the fields of 2.27.
+// The fields that NCCL 2.30 appends to those of 2.27.
 struct NewestConfig {
   ncclConfig_t of_2_27;
   int nChannelsPerNetPeer;
@@ -79,7 +79,7 @@ std::optional<tuttiConfig_t> ToTutti(const ncclConfig_t* given) {
   for (const auto& field : kNumbers) CheckNumber(*given, field);
   const int least = ReadNumber(*given, offsetof(ncclConfig_t, minCTAs));
   const int most = ReadNumber(*given, offsetof(ncclConfig_t, maxCTAs));
-  if (most != NCCL_CONFIG_UNDEF_INT && least > most) {  // undefined is below everything
+  if (most != NCCL_CONFIG_UNDEF_INT && least > most) {  // an undefined value is below all others
     Refuse(ncclInvalidArgument, "config.minCTAs is {}, more than config.maxCTAs, {}", least, most);
   }
   tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;

@@ -1,5 +1,5 @@
-// ncclConfig_t, as any version of NCCL lays it out: which fields are there is decided by the struct's `size` and by its
-// `version`, because a field that came later may lie where an older struct has padding.
+// Reads ncclConfig_t as any version of NCCL lays it out. The struct's `size` and `version` together decide which fields
+// it has, because a later field may lie where an older struct has padding.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -11,8 +11,8 @@
 
 namespace tutti::nccl {
 
-// Nothing if `given` is null: Tutti's own way to say "the defaults" or "inherit". Throws Refusal for a struct that was
-// not initialised and for values that no version of NCCL takes.
+// Returns nothing if `given` is null, which Tutti takes as "the defaults" or "inherit". Throws Refusal for an
+// uninitialised struct and for values that no version of NCCL accepts.
 std::optional<tuttiConfig_t> ToTutti(const ncclConfig_t* given);
 
 inline tuttiConfig_t* OrNull(std::optional<tuttiConfig_t>& config) { return config ? &*config : nullptr; }

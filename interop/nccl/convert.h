@@ -1,5 +1,5 @@
-// NCCL's types as Tutti's. Tutti took NCCL's numbers, so a conversion is a cast; here it is proved for each of them.
-// An ncclComm_t is the tuttiComm_t itself, so that destroyed ones are recognised as Tutti recognises them.
+// Converts NCCL's types to Tutti's. Tutti uses NCCL's numbers, so a conversion is a cast; this file proves it for each.
+// An ncclComm_t is the tuttiComm_t itself, so Tutti also recognises destroyed ones.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -38,7 +38,7 @@ inline tuttiScalarResidence_t ToTutti(ncclScalarResidence_t where) {
 }
 inline tuttiUniqueId ToTutti(const ncclUniqueId& id) { return __builtin_bit_cast(tuttiUniqueId, id); }
 
-// The code alone, for a result that is told and not one of this call.
+// The code alone, for a reported result that is not this call's own.
 ncclResult_t CodeOf(tuttiResult_t result) noexcept;
 
 }  // namespace tutti::nccl

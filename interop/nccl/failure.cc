@@ -7,7 +7,7 @@ namespace tutti::nccl {
 namespace {
 
 struct LastRefusal {
-  bool is_last = false;  // nothing of Tutti's came after
+  bool is_last = false;  // no failure of Tutti's came after
   ncclComm_t comm = nullptr;
   std::string text;
 };
@@ -17,8 +17,7 @@ LastRefusal& ThisThreads() {
   return refusal;
 }
 
-// NCCL has a word of its own for it since 2.30. Before, programs understand it as the peer that it waits for being
-// gone.
+// NCCL has a code for timeouts since 2.30. Older programs take this one to mean that the awaited peer is gone.
 ncclResult_t Timeout() {
   constexpr auto kTimeout = static_cast<ncclResult_t>(8);
   return VersionOrDefault() >= NCCL_VERSION(2, 30, 0) ? kTimeout : ncclRemoteError;
@@ -43,7 +42,7 @@ ncclResult_t Remember(ncclComm_t comm, ncclResult_t code, std::string_view text)
   try {
     last.text = text;
   } catch (const std::exception&) {
-    last.text.clear();  // no memory for a message: the code must do
+    last.text.clear();  // no memory for a message; return the code alone
   }
   return code;
 }

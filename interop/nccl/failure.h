@@ -1,5 +1,5 @@
-// What went wrong, as NCCL's callers are told: a result code and a message for ncclGetLastError. Failures of Tutti keep
-// the message that Tutti has; what this interface refuses by itself is kept here, for the calling thread.
+// Failures as NCCL's callers see them: a result code, and a message for ncclGetLastError. For failures of Tutti, Tutti
+// has the message; for calls that this interface itself refuses, this file keeps it per thread.
 //
 // Thread-safety: every thread has its own last failure.
 #pragma once
@@ -33,7 +33,7 @@ inline void CheckGiven(const char* name, const void* pointer) {
   if (pointer == nullptr) Refuse(ncclInvalidArgument, "{} is NULL", name);
 }
 
-// Tutti refused, and has the message. Thrown by bodies under Guard.
+// Tutti refused and has the message. Thrown by bodies under Guard.
 struct TuttiFailure {
   tuttiResult_t result;
 };
@@ -41,7 +41,7 @@ inline void Check(tuttiResult_t result) {
   if (result != tuttiSuccess) throw TuttiFailure{result};
 }
 
-// The code that NCCL's callers know for it. A failure's message is then Tutti's.
+// The NCCL code for `result`. If it is a failure, the message is Tutti's.
 ncclResult_t FromTutti(tuttiResult_t result) noexcept;
 
 // Keeps `text` for LastFailure(comm) of this thread; returns `code`.
@@ -50,7 +50,7 @@ ncclResult_t Remember(ncclComm_t comm, ncclResult_t code, std::string_view text)
 // The message of this thread's last failure, or of comm's.
 const char* LastFailure(ncclComm_t comm) noexcept;
 
-// Runs a body that returns a result; what it throws becomes a code and a message. Nothing is thrown into C.
+// Runs a body that returns a result and turns its exceptions into a code and a message, so that none reaches C.
 template <typename Body>
 ncclResult_t Guard(ncclComm_t comm, Body&& body) noexcept {
   try {

@@ -35,7 +35,7 @@ struct Outcome {
   std::string message;
 };
 
-// Stops at the first failure. Messages belong to threads, so it is taken along.
+// Stops at the first failure. The outcome carries the message, because messages are per thread.
 Outcome RunInOrder(const WorksOfOne& these) {
   for (const auto& work : these.works) {
     const auto result = Guard(these.comm, work);
@@ -44,8 +44,8 @@ Outcome RunInOrder(const WorksOfOne& these) {
   return {};
 }
 
-// A thread made while this lives has all signals blocked, because they are the program's. Signals of the thread's own
-// faults stay unblocked: they must reach the program's handler.
+// A thread made during this object's lifetime has all signals blocked, because they are the program's. Signals for the
+// thread's own faults stay unblocked: they must reach the program's handler.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -62,7 +62,7 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
-// REQUIRES: there are some.
+// REQUIRES: `all` is not empty.
 ncclResult_t RunSideBySide(const std::vector<WorksOfOne>& all) {
   std::vector<Outcome> outcomes(all.size());
   {

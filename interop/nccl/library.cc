@@ -1,4 +1,4 @@
-// What is asked of the library rather than of a communicator.
+// Calls that concern the library rather than a communicator.
 #include "interop/nccl/convert.h"
 #include "interop/nccl/failure.h"
 #include "interop/nccl/version.h"
@@ -17,5 +17,5 @@ const char* ncclGetErrorString(ncclResult_t result) { return tuttiGetErrorString
 
 const char* ncclGetLastError(ncclComm_t comm) { return LastFailure(comm); }
 
-// Tutti's logging is set once, by TUTTI_DEBUG.
+// TUTTI_DEBUG sets Tutti's logging once.
 void ncclResetDebugInit() {}

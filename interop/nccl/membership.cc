@@ -1,4 +1,4 @@
-// Communicators with fewer ranks, or more, than the one they come from.
+// Communicators with fewer or more ranks than the one they are made from.
 #include "interop/nccl/config.h"
 #include "interop/nccl/convert.h"
 #include "interop/nccl/failure.h"
@@ -14,7 +14,7 @@ int SizeOf(ncclComm_t comm) {
   return size;
 }
 
-// A config for the new communicator: what is not said is as in `parent`.
+// A config for the new communicator; options that are not given are inherited from `parent`.
 tuttiConfig_t Inherit(const ncclConfig_t* given, ncclComm_t parent) {
   auto config = ToTutti(given).value_or(tuttiConfig_t(TUTTI_CONFIG_INITIALIZER));
   if (config.blocking == TUTTI_CONFIG_UNDEF_INT && IsNonBlocking(parent)) config.blocking = 0;

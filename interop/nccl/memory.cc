@@ -19,7 +19,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
 }
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags) {
-  // Hints for NCCL's kernels; every window of Tutti's is symmetric.
+  // Hints for NCCL's kernels; all of Tutti's windows are symmetric.
   constexpr int kKnownFlags = NCCL_WIN_COLL_SYMMETRIC | NCCL_WIN_STRICT_ORDERING;
   return Guard(comm, [&] {
     if ((winFlags & ~kKnownFlags) != 0)
@@ -47,7 +47,7 @@ ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void** outUser
   return Guard(comm, [&] {
     CheckGiven("outUserPtr", outUserPtr);
     int rank = 0;
-    Check(tuttiCommUserRank(ToTutti(comm), &rank));  // is it a communicator?
+    Check(tuttiCommUserRank(ToTutti(comm), &rank));  // fails unless comm is a communicator
     void* const buffer = BufferOf(comm, win);
     if (buffer == nullptr) Refuse(ncclInvalidArgument, "win is no window of this comm, or was deregistered before");
     *outUserPtr = buffer;

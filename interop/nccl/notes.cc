@@ -12,7 +12,7 @@ struct Notes {
   std::unordered_map<ncclWindow_t, void*> windows;
 };
 
-// Process-wide as Tutti's own book of handles, and for the same reason: C has nothing but the handle.
+// Process-wide like Tutti's own handle table, because C callers have only the handle.
 struct Book {
   std::mutex mutex;
   std::unordered_map<ncclComm_t, Notes> notes;
@@ -23,7 +23,7 @@ Book& TheBook() {
   return *book;
 }
 
-// `body` of comm's notes; Result{} if there are none.
+// Applies `body` to comm's notes; returns Result{} if there are none.
 template <typename Result, typename Body>
 Result IfNoted(ncclComm_t comm, Body&& body) {
   auto& book = TheBook();

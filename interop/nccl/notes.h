@@ -1,5 +1,5 @@
-// What must be remembered of a communicator and Tutti does not tell: whether it blocks, the id that it will grow by,
-// and where its windows lie.
+// Facts about a communicator that Tutti does not report: whether it blocks, the id for its next growth, and where its
+// windows are.
 //
 // Thread-safety: all functions may be called from any thread.
 #pragma once
@@ -15,7 +15,7 @@ void NoteNonBlocking(ncclComm_t comm);
 bool IsNonBlocking(ncclComm_t comm);
 
 void NoteGrowth(ncclComm_t comm, const ncclUniqueId& id);
-// The id, once.
+// Returns the id, once.
 std::optional<ncclUniqueId> TakeGrowth(ncclComm_t comm);
 
 void NoteWindow(ncclComm_t comm, ncclWindow_t window, void* buffer);
@@ -23,7 +23,7 @@ void ForgetWindow(ncclComm_t comm, ncclWindow_t window);
 // Null if comm has no such window.
 void* BufferOf(ncclComm_t comm, ncclWindow_t window);
 
-// Before the communicator goes: its address may come back.
+// Call before the communicator is freed, because its address may be reused.
 void Forget(ncclComm_t comm);
 
 }  // namespace tutti::nccl

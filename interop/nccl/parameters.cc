@@ -1,5 +1,5 @@
-// NCCL's parameters are Tutti's settings here: the keys are the TUTTI_* variables, the values those in force. Handles
-// and strings live as long as the process.
+// NCCL's parameters are Tutti's settings: the keys are the TUTTI_* variables, the values those in force. Handles and
+// strings live as long as the process.
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -83,7 +83,7 @@ ncclResult_t ncclParamGetStr(ncclParamHandle_t handle, const char** out) {
   });
 }
 
-// Bytes as they lie in memory: of a number 64 bits, of text its characters.
+// Raw bytes: a number has 64 bits, text its characters.
 ncclResult_t ncclParamGet(ncclParamHandle_t handle, void* out, int maxLen, int* len) {
   return Guard(nullptr, [&] {
     CheckGiven("out", out);
@@ -133,7 +133,7 @@ ncclResult_t ncclParamGetAllParameterKeys(const char*** table, int* tableLen) {
   });
 }
 
-// The one function that is asked to write to stdout.
+// The only function that writes to stdout.
 void ncclParamDumpAll() {
   Guard(nullptr, [] {
     for (const auto& setting : All()) std::printf("%s=%s\n", setting.key, setting.value);

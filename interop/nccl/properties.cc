@@ -1,12 +1,12 @@
-// ncclCommQueryProperties, for programs that ask what they may use before they use it.
+// ncclCommQueryProperties, for programs that query features before they use them.
 #include <algorithm>
 #include <cstddef>
 
 #include "interop/nccl/convert.h"
 #include "interop/nccl/failure.h"
 
-// The fields that every version of the struct begins with. Behind them come what Tutti does not have - the device API,
-// multicast, networks reached from kernels: 0 in all versions - and the caller's struct says how much of it.
+// The fields that every version of the struct begins with. The rest describes features that Tutti lacks (the device
+// API, multicast, networks reached from kernels): 0 in all versions. The caller's struct gives its size.
 struct ncclCommProperties {
   size_t size;
   unsigned int magic;
@@ -20,7 +20,7 @@ struct ncclCommProperties {
 using namespace tutti::nccl;  // NOLINT: this file is the C boundary of that namespace
 
 ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* props) {
-  constexpr std::size_t kMost = 4096;  // bytes; the largest known has less than 200, so more is no such struct
+  constexpr std::size_t kMost = 4096;  // bytes; the largest known has under 200, so a larger one is invalid
   return Guard(comm, [&] {
     CheckGiven("props", props);
     if (props->magic != NCCL_API_MAGIC || props->size < sizeof *props || props->size > kMost) {

@@ -1,11 +1,11 @@
-// What has no counterpart in Tutti: refused, with the reason.
+// Functions without a counterpart in Tutti: refused, with the reason.
 #include "interop/nccl/failure.h"
 
 using namespace tutti::nccl;  // NOLINT: this file is the C boundary of that namespace
 
 namespace {
 
-// The last words of what a caller passed are not looked at: any argument is as good as another.
+// The remaining arguments of the caller are ignored.
 ncclResult_t Unsupported(ncclComm_t comm, const char* name, const char* reason) {
   return Guard(comm, [&]() -> ncclResult_t { Refuse(ncclInvalidUsage, "{}: {}", name, reason); });
 }

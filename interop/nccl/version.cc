@@ -12,7 +12,7 @@ namespace {
 constexpr int kOldest = NCCL_VERSION(2, 9, 0);
 constexpr int kPastNewest = NCCL_VERSION(3, 0, 0);
 
-// The number at the start of `text`, which is removed.
+// Removes the number at the start of `text` and returns it.
 std::optional<int> TakeNumber(std::string_view& text) {
   int value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -21,7 +21,7 @@ std::optional<int> TakeNumber(std::string_view& text) {
   return value;
 }
 
-// Read once: settings do not change.
+// Read once, because settings do not change.
 const std::string& Setting() {
   static const std::string text = [] {
     const char *name = nullptr, *value = nullptr;

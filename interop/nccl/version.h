@@ -1,4 +1,4 @@
-// Which NCCL we say that we are: TUTTI_NCCL_VERSION, "2.27.7" or 22707, or that of our nccl.h.
+// The NCCL version that the library reports: TUTTI_NCCL_VERSION, "2.27.7" or 22707, or that of our nccl.h.
 //
 // Thread-safety: all functions may be called from any thread.
 #pragma once
@@ -8,12 +8,12 @@
 
 namespace tutti::nccl {
 
-// As NCCL_VERSION_CODE. Nothing if `text` is no version of NCCL since 2.9, when its codes took five digits.
+// Returns an NCCL_VERSION_CODE. Nothing if `text` is no version of NCCL since 2.9, when its codes became five digits.
 std::optional<int> ParseVersion(std::string_view text);
 
-// Throws Refusal if the setting is no version, TuttiFailure if any setting is wrong.
+// Throws Refusal if the setting is no version, TuttiFailure if any setting is invalid.
 int Version();
-// For where nothing may be thrown.
+// For callers that must not throw.
 int VersionOrDefault() noexcept;
 
 }  // namespace tutti::nccl

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# PyTorch's own distributed_test.py on backend tutti, on 2 and 4 ranks, and in the place of Gloo and of MPI; prints a table
-# and what failed. Takes some ten minutes. tutti_torch must be installed for PYTHON (docs/pytorch.md).
+# PyTorch's own distributed_test.py on backend tutti, on 2 and 4 ranks, also standing in for Gloo and for MPI; prints a
+# table and the failures. Takes about ten minutes. PYTHON must have tutti_torch installed (docs/pytorch.md).
 #   interop/torch/distributed_test.sh [PYTHON [OUTPUT_FOLDER]]
 set -euo pipefail
 python=${1:-python3}
@@ -16,7 +16,8 @@ if ! "$python" -c 'import torch, tutti_torch, torch.testing._internal.common_dis
   exit 77
 fi
 
-# one WHAT BACKEND RANKS [VARIABLE=VALUE...]: the suite once; its output in a file, a row of the table on standard output.
+# one WHAT BACKEND RANKS [VARIABLE=VALUE...]: runs the suite once; writes its output to a file and a table row to
+# stdout.
 one() {
   local what=$1 backend=$2 ranks=$3
   shift 3
@@ -45,5 +46,5 @@ for ranks in 2 4; do
   one gloo-itself gloo "$ranks"
   one tutti tutti "$ranks"
 done
-# On 2 ranks the suite asks MPI's for a group of ranks 1 and 2.
+# On 2 ranks the suite would ask the MPI backend for a group of ranks 1 and 2.
 one in-the-place-of-mpi mpi 4 TUTTI_SUITE_STAND_IN=1

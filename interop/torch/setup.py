@@ -62,7 +62,7 @@ def from_home():
     library = library_below(home)
     if library is None:
         sys.exit(f"TUTTI_HOME is {home}, but there is no libtutti.so below it")
-    # A build tree has no headers of its own: they are this source tree's.
+    # A build tree has no headers of its own and uses this source tree's.
     headers = home / "include"
     return library, headers if (headers / "tutti/tutti.h").exists() else SOURCE_TREE / "include"
 
@@ -109,7 +109,7 @@ def cuda_headers():
     if torch.version.cuda is None:
         return None
     packages = Path(torch.__file__).resolve().parent.parent
-    # The wheels of CUDA 13 and later share a folder; those before have one each.
+    # The wheels of CUDA 13 and later share a folder; earlier ones have one each.
     beside = [packages / f"nvidia/cu{torch.version.cuda.split('.')[0]}/include",
               packages / "nvidia/cuda_runtime/include"]
     places = beside + ([Path(CUDA_HOME) / "include"] if CUDA_HOME else [])
@@ -149,12 +149,12 @@ class BuildWithLibrary(BuildExtension):
 
 
 def sources(folder):
-    # Relative, as setuptools wants them.
+    # Relative, as setuptools requires.
     return sorted(os.path.relpath(path, ROOM) for path in (ROOM / folder).glob("*.cc")
                   if not path.stem.endswith("_test"))
 
 
-# PyTorch 1.13 is C++14 itself, and its headers are not made for C++20.
+# PyTorch 1.13 is built as C++14, and its headers do not support C++20.
 standard = "c++20" if int(torch.__version__.split(".")[0]) >= 2 else "c++17"
 cuda = cuda_headers()
 
@@ -179,7 +179,7 @@ setup(
         )
     ],
     cmdclass={"build_ext": BuildWithLibrary},
-    # PyTorch 2.5 and later imports it by itself; before, the program does.
+    # PyTorch 2.5 and later imports the package by itself; with older versions the program does.
     entry_points={"torch.backends": ["tutti = tutti_torch_autoload:register"]},
     python_requires=">=3.8",
     zip_safe=False,

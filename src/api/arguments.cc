@@ -31,7 +31,7 @@ Operation Make(Collective collective, const Buffers& buffers) {
   return operation;
 }
 
-// Buffers of equal size that are in place when they are the same.
+// Equal-sized buffers, in place if they are the same.
 Operation MakeSymmetric(Collective collective, const Buffers& buffers, std::size_t blocks) {
   CheckType(buffers.type);
   const auto bytes = CheckedBytes("count", buffers.count, blocks, buffers.type);
@@ -76,8 +76,8 @@ void CheckDisjoint(const char* counts_name, std::span<const std::size_t> counts,
   }
 }
 
-// The collectives with a root. Everybody has one block of `buffers.count` elements on one side; on the other side the
-// root alone has `blocks` of them, and what the others pass there is not looked at.
+// The rooted collectives. Every rank has one block of `buffers.count` elements on one side; on the other side only the
+// root has `blocks` of them, and the other ranks' argument is ignored.
 Operation MakeRooted(Collective collective, const Caller& caller, const Buffers& buffers, int root, bool root_receives,
                      std::size_t blocks) {
   CheckRank("root", root, caller);

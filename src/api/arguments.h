@@ -1,5 +1,5 @@
-// Checks a call's arguments and makes an Operation of it. Whatever is wrong on its own is found here, before anything
-// is sent; the message names the argument.
+// Checks a call's arguments and turns them into an Operation. Finds every argument that is wrong on its own before
+// anything is sent; the message names the argument.
 //
 // Thread-safety: pure functions. All throw tuttiInvalidArgument.
 #pragma once
@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-// Who calls.
+// The calling rank.
 struct Caller {
   int rank;
   int nranks;
@@ -41,7 +41,7 @@ Operation CheckedAllToAllV(const Caller& caller, const Buffers& buffers, const s
                            const std::size_t* send_places, const std::size_t* receive_counts,
                            const std::size_t* receive_places);
 
-// The forms for tensors; src/api/tensor_arguments.cc.
+// The tensor forms; src/api/tensor_arguments.cc.
 struct TensorBuffers {
   const void* send;
   const tuttiTensorLayout_t* send_layout;

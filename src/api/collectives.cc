@@ -6,7 +6,7 @@
 namespace tutti {
 namespace {
 
-// Checks with `check(caller)` and submits. The one way in for every call that moves data.
+// Checks with `check(caller)` and submits. Every call that moves data enters here.
 template <typename Check>
 tuttiResult_t Call(tuttiComm* handle, tuttiStream_t stream, Check&& check) noexcept {
   return GuardResult(handle, [&] {

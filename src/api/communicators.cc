@@ -1,4 +1,4 @@
-// The C boundary of the calls that end a communicator, and of all that ask about one.
+// The C boundary of the calls that end or query a communicator.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -11,9 +11,9 @@
 namespace tutti {
 namespace {
 
-// No operation begins from now on. Waits until those that have begun are done, on all streams. Returns an error if
-// ranks have made different calls and none has had to wait for another since. Ranks that wait for this one in a control
-// call learn that it made `call`.
+// Admits no further operations and waits until those that have begun are done, on all streams. Returns an error if
+// ranks made different calls and no rank has had to wait for another since. Tells ranks that wait for this one in a
+// control call that it made `call`.
 std::optional<Error> Finalise(tuttiComm* comm, std::string_view call) {
   const Asking asking(comm);
   auto& handle = asking.handle();
@@ -33,11 +33,11 @@ std::optional<Error> Finalise(tuttiComm* comm, std::string_view call) {
   return disagreement;
 }
 
-// Stops running operations, if there is a communicator and it is not being freed.
+// Stops running operations if the communicator exists and is not being freed.
 void Stop(tuttiComm& handle) {
   const auto entry = handle.life.EnterAbort();
   if (!entry.admitted) return;
-  // A communicator that is being made is stopped by `cancel`, or by the thread that makes it: see MakeIn.
+  // `cancel`, or the thread that makes it, stops a communicator that is being made: see MakeIn.
   if (entry.state.joined() && handle.communicator != nullptr) handle.communicator->Abort();
   handle.life.LeaveQuestion();
 }
@@ -91,7 +91,7 @@ tuttiResult_t tuttiCommAbort(tuttiComm_t comm) {
       Free(*handle);
       return;
     }
-    // Another call frees the communicator; it no longer waits for anything that might not end.
+    // Another call frees the communicator; nothing it still waits for can block forever.
     Patience patience;
     while (!handle->life.Look().retired()) patience.Pause();
   });

@@ -81,7 +81,7 @@ tuttiResult_t tuttiCommInitAll(tuttiComm_t* comms, int ndev, const int* devlist)
     CheckOutput("comms", comms);
     if (ndev < 1) Throw(tuttiInvalidArgument, "ndev is {}; it must be at least 1", ndev);
     const int devices = GlobalSettings().gpu ? CudaDevicesInUse() : 0;
-    // Everything is checked before the group begins, which must not stay open.
+    // Check everything before the group begins: an error must not leave the group open.
     std::vector<Options> options;
     for (int rank = 0; rank < ndev; ++rank) {
       tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;

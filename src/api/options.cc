@@ -10,7 +10,7 @@ namespace tutti {
 namespace {
 
 constexpr int kMaxChannelsOrThreads = 16;
-// The longest communicator name, which stands in every message; the rest is cut.
+// The longest communicator name, which appears in every message; the rest is cut off.
 constexpr std::size_t kLongestName = 256;
 
 void TakeNumber(const char* name, int value, int low, int high, int& field) {

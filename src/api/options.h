@@ -1,4 +1,4 @@
-// A communicator's configuration: the environment's, or its parent's, with a config's fields over it.
+// A communicator's configuration: the environment's or its parent's, overridden by a config's fields.
 //
 // Thread-safety: any thread.
 #pragma once
@@ -7,10 +7,10 @@
 
 namespace tutti {
 
-// The environment's options, with those that `given` sets. `given` may be null, and older (shorter) or newer (longer)
-// than this library's. Throws tuttiInvalidArgument.
+// The environment's options, overridden by those that `given` sets. `given` may be null, or older (shorter) or newer
+// (longer) than this library's struct. Throws tuttiInvalidArgument.
 Options OptionsOf(const tuttiConfig_t* given);
-// The options of a communicator that comes of `parent`: the parent's where its config sets nothing.
+// Options of a communicator derived from `parent`: the parent's where the config sets nothing.
 Options OptionsOf(const Communicator& parent, const tuttiConfig_t* given);
 
 }  // namespace tutti

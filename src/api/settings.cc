@@ -17,7 +17,7 @@ struct Told {
 };
 
 const std::vector<Told>& AllTold() {
-  static constinit MadeOnce<const std::vector<Told>> all;  // the texts handed out live as long as the process
+  static constinit MadeOnce<const std::vector<Told>> all;  // texts handed out live as long as the process
   return all.Get([] {
     const auto docs = SettingDocs();
     auto told = std::make_unique<std::vector<Told>>();
@@ -32,7 +32,7 @@ tuttiResult_t tuttiGetSetting(int index, const char** name, const char** value) 
   return Guard(nullptr, [&] {
     if (name == nullptr || value == nullptr) Throw(tuttiInvalidArgument, "name or value is NULL");
     const auto& all = AllTold();
-    const auto place = static_cast<std::size_t>(index);  // a negative one is too large, too
+    const auto place = static_cast<std::size_t>(index);  // a negative index becomes too large
     if (place >= all.size()) Throw(tuttiInvalidArgument, "index is {}; settings are 0 to {}", index, all.size() - 1);
     *name = all[place].name.data();
     *value = all[place].value.c_str();

@@ -1,4 +1,4 @@
-// The forms for tensors: what they are given, and where their blocks lie.
+// The arguments of the tensor forms, and where their blocks lie.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -49,7 +49,7 @@ void CheckDim(const char* name, int dim, const Side& side) {
   Throw(tuttiInvalidArgument, "{} is {}; {} has dimensions 0 to {}", name, dim, side.layout, dims - 1);
 }
 
-// The tensor's part that one rank has: a block. The outermost dimension of what is returned is the ranks'.
+// The part of the tensor that one rank has: a block. The outermost returned dimension is that of the ranks.
 Dims InBlocks(const Side& side, const char* dim_name, int dim, int nranks) {
   CheckDim(dim_name, dim, side);
   auto dims = side.dims;
@@ -84,8 +84,8 @@ std::size_t CheckedExtent(const Side& side, tuttiDataType_t type) {
   return CheckedBytes(side.layout, last, 1, type) + SizeOf(type);
 }
 
-// No two elements are in one place. Sufficient, and what tensors' strides are: each is at least what the smaller ones
-// reach over.
+// Checks that no two elements share a place: each stride must be at least the reach of the smaller ones. This is
+// sufficient, and tensors' strides satisfy it.
 void CheckDistinct(const Side& side) {
   Dims dims;
   std::copy_if(side.dims.begin(), side.dims.end(), std::back_inserter(dims), [](auto& dim) { return dim.size > 1; });
@@ -106,7 +106,7 @@ void RequireBlock(const Side& part, std::span<const StridedDim> block, const Sid
         part.layout, part.shape(), whole.layout, whole.shape(), dim, nranks, fmt::join(ShapeOf(block), ", "));
 }
 
-// `sends`, `receives`: with the ranks' dimension where that side has all blocks.
+// `sends`, `receives`: with the rank dimension on a side that has all blocks.
 Operation Make(Collective collective, const TensorBuffers& buffers, const Side& send, const Dims& sends,
                const Side& receive, const Dims& receives, std::span<const StridedDim> block, const void* own_sent,
                const void* own_received) {
@@ -134,8 +134,8 @@ Operation Make(Collective collective, const TensorBuffers& buffers, const Side& 
   return operation;
 }
 
-// Where the caller's block begins in a tensor of all blocks, if it lies there as it does in `part`: the place for the
-// in-place form.
+// Where the caller's block begins in a tensor of all blocks, if it has the same layout there as in `part`: the address
+// for the in-place form.
 const void* OwnBlock(const void* all, std::span<const StridedDim> in_blocks, const Dims& part, const Caller& caller,
                      tuttiDataType_t type) {
   const auto block = in_blocks.subspan(1);

@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-// A member whose time is over waits this long for the hub to say who is missing.
+// After its deadline, a member waits this long for the hub to name the missing ranks.
 constexpr Deadline::Milliseconds kLastAnswer{80};
 
 }  // namespace
@@ -18,7 +18,7 @@ ControlPlane::ControlPlane(int rank, std::vector<Process> roster)
     : rank_(rank), roster_(std::move(roster)), owner_(getpid()) {}
 
 ControlPlane::~ControlPlane() {
-  // Not from a forked child, which only holds copies.
+  // A forked child holds only copies and must not shut them down.
   if (getpid() == owner_) Shutdown();
 }
 
@@ -54,7 +54,7 @@ void ControlPlane::Refuse(const Error& why) noexcept {
       to_hub_->Queue(Encode(failure));
     }
   } catch (const std::exception&) {
-    // Without memory for the message, the end of the connection must do.
+    // Without memory for the message, closing the connection must suffice.
     Shutdown();
   }
 }

@@ -1,10 +1,9 @@
-// The control plane of a communicator, kept open for its life: small collectives over TCP, before and beside the fast
-// transports. A star: rank 0's process is its hub (hub.h), the others hold one proven connection to it.
+// The control plane of a communicator, kept open for its life: small collectives over TCP, before and alongside the
+// fast transports. A star: rank 0's process is its hub (hub.h); each other rank holds one proven connection to it.
 //
-// A call that fails tells the other ranks why, as far as they can still be reached, and leaves the control plane dead:
-// every later call throws the same error. Nobody watches the connections between calls: a rank that dies then is
-// noticed by the next call, which names it. Thread-safety: REQUIRES one call at a time. Belongs to the process that
-// made it.
+// A failing call sends the reason to the other ranks, as far as they can be reached, and leaves the control plane dead:
+// every later call throws the same error. No thread watches the connections between calls: the next call notices and
+// names a rank that died. Thread-safety: REQUIRES one call at a time. Belongs to the process that made it.
 #pragma once
 
 #include <sys/types.h>
@@ -34,36 +33,36 @@ class ControlPlane {
 
   using Blob = std::vector<std::byte>;
 
-  // Meets the other ranks: returns when all nranks have come and are connected. Throws tuttiTimeoutError naming the
+  // Meets the other ranks: returns when all nranks have arrived and are connected. Throws tuttiTimeoutError naming the
   // missing ranks; tuttiInvalidUsage when nranks or library versions disagree or a rank is taken twice (naming both),
-  // or on cancellation; tuttiRemoteError when a rank leaves meanwhile; tuttiInvalidArgument for a rank outside
-  // 0..nranks-1. `cancel` is looked at every kCancelPeriod, here and below.
+  // or on cancellation; tuttiRemoteError when a rank leaves before the end; tuttiInvalidArgument for a rank outside
+  // 0..nranks-1. Here and below, `cancel` is polled every kCancelPeriod.
   static std::unique_ptr<ControlPlane> Join(const JoinTicket& ticket, int nranks, int rank, const Settings& settings,
                                             Deadline deadline, Cancellation cancel = {});
-  // Tells the others by closing the connections; waits for nobody.
+  // Closes the connections, which the other ranks notice; does not wait for them.
   ~ControlPlane();
   ControlPlane(const ControlPlane&) = delete;
   ControlPlane& operator=(const ControlPlane&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(roster_.size()); }
-  // Who the ranks are, by rank.
+  // The process of each rank, by rank.
   const std::vector<Process>& roster() const { return roster_; }
 
-  // Addresses of this rank's at which the others can call it, without ports.
+  // This rank's addresses at which the others can call it, without ports.
   const std::vector<SocketAddress>& places() const { return places_; }
-  // Of the data connections' handshake: all ranks of this meeting have it, and nobody else.
+  // Key of the data connections' handshake, which only the ranks of this meeting have.
   const SecretKey& data_key() const { return data_key_; }
 
   // Collective: every rank's bytes, by rank; lengths may differ. REQUIRES: mine.size() <= kMaxBlob. Throws
-  // tuttiTimeoutError naming the ranks that did not come, tuttiRemoteError naming the rank, host and process that is
+  // tuttiTimeoutError naming the ranks that did not arrive, tuttiRemoteError naming the rank, host and process that is
   // gone, tuttiInvalidUsage on cancellation.
   std::vector<Blob> AllGather(std::span<const std::byte> mine, Deadline deadline, Cancellation cancel = {});
-  // This rank takes part no more. It tells the others why, and they fail with that in their current or next exchange.
-  // Does not wait. Does nothing if the control plane is dead; it is afterwards.
+  // Ends this rank's participation and sends the others the reason, with which their current or next exchange fails.
+  // Does not wait. Does nothing if the control plane is dead; leaves it dead.
   void Refuse(const Error& why) noexcept;
   bool dead() const { return failure_.has_value(); }
-  // Collective: returns after every rank has come.
+  // Collective: returns after every rank has arrived.
   void Barrier(Deadline deadline, Cancellation cancel = {}) { AllGather({}, deadline, cancel); }
 
  private:

@@ -60,7 +60,7 @@ TEST(ControlPlane, GathersTheLargestBlobsAndRefusesLarger) {
     const auto size = [](int r) { return r % 2 == 0 ? ControlPlane::kMaxBlob : ControlPlane::kMaxBlob - 1000 * r; };
     ExpectBlobs(plane->AllGather(BlobOf(rank, size(rank)), Ample()), kRanks, size);
     EXPECT_THROW(plane->AllGather(BlobOf(rank, ControlPlane::kMaxBlob + 1), Ample()), Error);
-    plane->Barrier(Ample());  // refusing has sent nothing
+    plane->Barrier(Ample());  // the refused call has sent nothing
   });
   ExpectNoErrors(errors);
 }
@@ -141,7 +141,7 @@ TEST(ControlPlane, CancelEndsTheExchangeEverywhere) {
     const auto errors = RunRanks(AllRanks(4), [&](int rank) {
       const auto plane = ControlPlane::Join(ticket, 4, rank, OnLoopback(), Ample());
       joined.arrive_and_wait();
-      if (rank == 1) {  // never comes, so that nobody else gets through
+      if (rank == 1) {  // never arrives, so that no other rank gets through
         cancel.store(true);
         return others.wait();
       }
@@ -158,7 +158,7 @@ TEST(ControlPlane, CancelEndsTheExchangeEverywhere) {
   }
 }
 
-// A rank as a process. Its exit status tells how it went.
+// A rank as a process. Its exit status gives the result.
 template <typename Body>
 pid_t Fork(Body body) {
   const pid_t child = fork();
@@ -174,8 +174,8 @@ pid_t Fork(Body body) {
   return child;
 }
 
-// Gives a ticket to processes that were forked before there was one: opening a rendezvous starts a thread, and what is
-// forked beside a thread may find the allocator's lock taken for ever (the address sanitizer's ignores forks).
+// Gives a ticket to processes that were forked before it existed. Opening a rendezvous starts a thread, and a process
+// forked while a thread runs may find the allocator's lock taken forever (the address sanitizer's ignores forks).
 class Handout {
  public:
   Handout() { EXPECT_EQ(pipe(ends_), 0); }
@@ -192,7 +192,7 @@ class Handout {
     for (int i = 0; i < takers; ++i) EXPECT_EQ(write(ends_[1], &id, sizeof id), static_cast<ssize_t>(sizeof id));
     return ticket;
   }
-  // REQUIRES: pipes give and take so little whole (PIPE_BUF).
+  // REQUIRES: pipes read and write this few bytes whole (PIPE_BUF).
   JoinTicket Take() const {
     tuttiUniqueId id{};
     EXPECT_EQ(read(ends_[0], &id, sizeof id), static_cast<ssize_t>(sizeof id));
@@ -209,7 +209,7 @@ int StatusOf(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// One job a process: the thread of an earlier job's rendezvous would stand beside the forks of the next.
+// One job per process: an earlier job's rendezvous thread would still run during the forks of the next.
 class Processes : public ::testing::TestWithParam<int> {};
 
 TEST_P(Processes, AreRanks) {

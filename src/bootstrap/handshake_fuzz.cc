@@ -1,4 +1,4 @@
-// libFuzzer target. What strangers send to the bootstrap's ports.
+// libFuzzer target. Bytes from strangers at the bootstrap's ports.
 #include <cstdint>
 
 #include "src/bootstrap/parsers_fuzz.h"

@@ -38,7 +38,7 @@ std::vector<std::vector<std::byte>> Seeds() {
 }
 
 void GiveToAll(std::span<const std::byte> input) {
-  // A copy of its exact size, so that a sanitizer sees a read beyond it.
+  // A copy of the exact size, so that a sanitizer detects a read beyond it.
   const std::vector<std::byte> exact(input.begin(), input.end());
   fuzzing::UniqueId(exact);
   fuzzing::Handshake(exact);
@@ -70,7 +70,7 @@ TEST(HostileBytes, RandomlyDamagedAndRandom) {
     if (trial % 4 == 0) input.assign(random() % 200, std::byte{0});
     const auto changes = trial % 4 == 0 ? input.size() : 1 + random() % 8;
     for (std::size_t i = 0; i < changes && !input.empty(); ++i) {
-      // Numbers near their limits are where parsers err.
+      // Parsers fail at numbers near their limits.
       constexpr std::array<unsigned, 5> kExtremes = {0x00, 0xff, 0x7f, 0x80, 0x01};
       const auto value = random() % 2 == 0 ? kExtremes[random() % kExtremes.size()] : random();
       input[random() % input.size()] = static_cast<std::byte>(value);
@@ -79,7 +79,7 @@ TEST(HostileBytes, RandomlyDamagedAndRandom) {
   }
 }
 
-// The seeds are not refused for a reason that would make the tests above idle.
+// The decoders accept the seeds; otherwise the tests above would test nothing.
 TEST(HostileBytes, SeedsAreValid) {
   const auto seeds = Seeds();
   EXPECT_TRUE(DecodeJoinRequest(seeds[3]));

@@ -1,4 +1,4 @@
-// Everything a stranger can do to a port, while a real job meets at it.
+// Attacks by strangers on a port while a real job meets at it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -31,7 +31,7 @@ void Send(const Socket& socket, std::span<const std::byte> bytes) {
   if (!bytes.empty()) SendSome(socket, bytes);
 }
 
-// Everything that arrives until the peer closes or nothing has come for a while.
+// All bytes that arrive until the peer closes or sends nothing for a while.
 std::vector<std::byte> Drain(const Socket& socket, Deadline::Milliseconds patience) {
   std::vector<std::byte> all;
   for (;;) {
@@ -50,7 +50,7 @@ ClientHello Hello(const KeyPair& pair = KeyPair::Fresh()) { return {Purpose::ren
 
 class HostileClients : public ::testing::Test {
  protected:
-  // A job of four joins while `attack` goes on; the attack began before and ends after it.
+  // A job of four joins during `attack`, which begins before it and ends after it.
   void MeetDuring(const std::function<void(const SocketAddress&, const std::atomic<bool>& over)>& attack) {
     std::atomic<bool> over{false};
     std::atomic<bool> begun{false};
@@ -127,7 +127,7 @@ TEST_F(HostileClients, AStrangerLearnsNothingAtWhichToTestGuesses) {
   ASSERT_EQ(ReceiveSome(socket, all).bytes, kServerHelloBytes) << "more than a share, which is random";
   const auto server = DecodeServerHello(std::span(all).first<kServerHelloBytes>());
   ASSERT_TRUE(server);
-  // The server's own proof is no client's proof, either.
+  // The server's own proof is not valid as a client's, either.
   Send(socket, ServerProof(RendezvousKey(ticket_), hello, *server));
   EXPECT_EQ(Drain(socket, std::chrono::seconds(60)), std::vector<std::byte>(kProofBytes)) << "more than a no";
   MeetDuring([](const auto&, const auto&) {});
@@ -151,7 +151,7 @@ TEST_F(HostileClients, ReplayedHandshake) {
     const auto proof = ClientProof(key, hello, *server);
     Send(socket, proof);
     recorded.insert(recorded.end(), proof.begin(), proof.end());
-    // The real one is admitted: it gets the server's proof.
+    // The server admits the real client and sends its proof.
     fd.revents = 0;
     ASSERT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
     Mac answer;
@@ -167,7 +167,7 @@ TEST_F(HostileClients, ReplayedHandshake) {
 }
 
 TEST_F(HostileClients, ProvenClientThatSaysAHugeLength) {
-  // Not even one that holds the secret makes the server allocate what it says.
+  // Even a client that holds the secret cannot make the server allocate the length it claims.
   const auto hello = Hello();
   const auto socket = Connect(ticket_.addresses.front());
   Send(socket, Encode(hello));

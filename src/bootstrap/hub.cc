@@ -7,10 +7,10 @@
 namespace tutti {
 namespace {
 
-// Parts are packed into frames of about this size: many small blobs cost one frame, and a member never has more than
-// one frame of big ones waiting for it.
+// Parts are packed into frames of about this size: many small blobs share one frame, and at most one frame of big ones
+// is queued for a member.
 constexpr std::size_t kPackBytes = 64 * 1024;
-// Telling members of a failure may not hold up the one who failed.
+// Informing members of a failure may not hold up the caller that failed.
 constexpr Deadline::Milliseconds kFarewell{50};
 
 }  // namespace
@@ -89,7 +89,7 @@ void Hub::HearRendezvous() {
   while (const auto frame = rendezvous_->Receive()) {
     if (const auto failure = DecodeFailure(*frame)) throw Error(failure->code, failure->message);
   }
-  if (rendezvous_->closed()) rendezvous_.reset();  // whose process need not live longer than the verdict
+  if (rendezvous_->closed()) rendezvous_.reset();  // its process need not outlive the verdict
 }
 
 void Hub::Listen(std::uint64_t sequence, int rank) {
@@ -118,7 +118,7 @@ void Hub::Listen(std::uint64_t sequence, int rank) {
 
 void Hub::Admit(std::vector<Admitted>& admitted) {
   for (auto& one : admitted) {
-    // The rendezvous has settled who is who, so anything else here is a fault of a program or of this library.
+    // The rendezvous has assigned the ranks, so anything else here is a fault of a program or of this library.
     if (one.nranks != static_cast<int>(members_.size()) || one.rank == 0 || member(one.rank).channel) {
       Throw(tuttiInternalError, "rank {} of {} came to a control plane of {} ranks where it is not expected", one.rank,
             one.nranks, members_.size());
@@ -137,14 +137,14 @@ void Hub::Distribute(std::uint64_t sequence, const std::vector<Blob>& blobs, Dea
                   [&](int rank) { return !member(rank).channel->sending() && member(rank).given == blobs.size(); });
     if (ranks.empty()) return;
     fds.clear();
-    // Only for room: a member that has everything may already be sending the next exchange's part.
+    // Poll for room only: a member that has everything may already be sending the next exchange's part.
     for (const int rank : ranks) fds.push_back({member(rank).channel->socket().fd(), POLLOUT, 0});
     const auto wake = Wait(fds, deadline, cancel);
     if (wake == Wake::cancelled) ThrowCancelled();
     if (wake == Wake::deadline) {
       Throw(tuttiTimeoutError, "{} does not take the result of this exchange from rank 0", Describe(ranks.front()));
     }
-    // Who is gone has given its part; the others still get theirs. It is missed in the next exchange, and named there.
+    // A rank that is gone has given its part; the others still get theirs. The next exchange reports it missing.
     for (std::size_t i = ranks.size(); i-- > 0;) {
       if ((fds[i].revents & (POLLERR | POLLHUP)) != 0) ranks.erase(ranks.begin() + static_cast<std::ptrdiff_t>(i));
     }
@@ -167,11 +167,11 @@ void Hub::Give(std::uint64_t sequence, const std::vector<Blob>& blobs, Member& m
 
 void Hub::Tell(const Failure& failure) {
   const auto bytes = Encode(failure);
-  if (rendezvous_) rendezvous_->Queue(bytes);  // for those who have not come here yet
+  if (rendezvous_) rendezvous_->Queue(bytes);  // for ranks that have not reached the hub yet
   for (auto& member : members_) {
     if (member.channel) member.channel->Queue(bytes);
   }
-  // Those in the middle of a big result have to take that first.
+  // Members in the middle of a big result have to receive that first.
   const auto farewell = Deadline::After(kFarewell);
   std::vector<pollfd> fds;
   do {

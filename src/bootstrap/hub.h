@@ -1,5 +1,5 @@
-// The middle of a control plane's star, in rank 0's process: admits the other ranks, collects one blob of each, and
-// gives all of them to everybody.
+// The centre of a control plane's star, in rank 0's process: admits the other ranks, collects one blob from each, and
+// gives all blobs to every rank.
 //
 // Ranks are admitted while the first all-gather collects, so meeting and exchanging is one wait with one deadline.
 // Thread-safety: one call at a time.
@@ -26,23 +26,23 @@ class Hub {
  public:
   using Blob = std::vector<std::byte>;
 
-  // `roster` by rank, this process first. `lobby` serves Purpose::hub. `rendezvous` tells of ranks that leave before
-  // they come here, and passes on a failure: every rank keeps its connection to it until the first all-gather has
+  // `roster` by rank, this process first. `lobby` serves Purpose::hub. `rendezvous` reports ranks that leave before
+  // they reach the hub, and passes on a failure: every rank keeps its connection to it until the first all-gather has
   // ended.
   Hub(std::vector<Process> roster, Lobby lobby, SecureChannel rendezvous);
 
-  // Every rank's blob. Before it throws it tells every member why. Dead afterwards.
+  // Returns every rank's blob. Before it throws, it sends every member the reason. Dead afterwards.
   std::vector<Blob> AllGather(std::uint64_t sequence, std::span<const std::byte> mine, Deadline deadline,
                               Cancellation cancel);
-  // Tells every member that this exchange fails, or the next one. Does not wait long for any of them.
+  // Informs every member that this exchange, or the next one, fails. Does not wait long for any of them.
   void Tell(const Failure& failure);
   void Shutdown();
 
  private:
   struct Member {
-    std::optional<SecureChannel> channel;  // none until it has come
+    std::optional<SecureChannel> channel;  // empty until it arrives
     std::optional<Blob> part;              // of the current all-gather
-    std::size_t given = 0;                 // parts that it has been sent
+    std::size_t given = 0;                 // parts already sent to it
   };
 
   void Collect(std::uint64_t sequence, Deadline deadline, Cancellation cancel);
@@ -56,7 +56,7 @@ class Hub {
   Member& member(int rank) { return members_[static_cast<std::size_t>(rank)]; }
 
   std::vector<Process> roster_;
-  // Until all members have come:
+  // Until all members have arrived:
   std::optional<Lobby> lobby_;
   std::optional<SecureChannel> rendezvous_;
   std::vector<Member> members_;  // by rank; the first is this process itself and has no channel

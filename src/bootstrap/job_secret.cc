@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-// Some 50 ms of a core. More memory would hurt: hundreds of ranks of one host may compute a key at the same moment.
+// About 50 ms of one core. More memory would hurt: hundreds of ranks on one host may compute a key at the same moment.
 constexpr unsigned long long kPasses = 3;
 constexpr std::size_t kMemory = std::size_t{16} << 20;
 
@@ -28,9 +28,9 @@ SecretKey Stretch(std::string_view secret, std::span<const std::byte> job_facts)
   return key;
 }
 
-// The last key that this process has computed: its ranks, and its communicators of one job, have the same one.
+// The last key that this process computed: its ranks, and its communicators of one job, share it.
 struct Last {
-  ForkSafeMutex mutex;  // else a child that is forked while a thread computes would wait for that thread for ever
+  ForkSafeMutex mutex;  // otherwise a child forked while a thread computes would wait for that thread forever
   std::array<std::byte, 32> of{};
   std::optional<SecretKey> key;
 };
@@ -48,7 +48,7 @@ SecretKey KeyOfSecret(std::string_view secret, std::span<const std::byte> job_fa
   if (secret.empty()) return DeriveKey(password, "tutti job secret", {job_facts});
   const auto of = KeyedHash<32>(password, "tutti stretched", {job_facts});
   auto& last = LastKey();
-  // Held while the key is computed: ranks that are threads of one process must wait for it rather than compute it, too.
+  // Held while the key is computed: ranks that are threads of one process must wait instead of computing it again.
   const std::scoped_lock lock(last.mutex);
   if (!last.key || last.of != of) {
     last.key = Stretch(secret, job_facts);

@@ -1,10 +1,10 @@
-// The key of a job whose ranks were given a text as their secret (TUTTI_SECRET).
+// The key of a job whose ranks got a text as their secret (TUTTI_SECRET).
 //
-// People choose short texts. An attacker who has seen one proof of a rank can try texts until one fits. So each try is
-// made expensive, by Argon2id (RFC 9106) with the job's own facts as salt, so that no table of tries serves for two
-// jobs. An empty text protects nothing and is not stretched; secrets of unique ids (256 random bits) never come here.
+// People choose short texts, and an attacker who has seen one proof of a rank can try texts until one fits. Argon2id
+// (RFC 9106) makes each try expensive, with the job's own facts as salt, so that no table of tries serves two jobs. An
+// empty text protects nothing and is not stretched; secrets of unique ids (256 random bits) never come here.
 //
-// Thread-safety: safe to call anywhere; a process computes the same key once, whatever its number of ranks.
+// Thread-safety: safe to call anywhere; a process computes the same key once, however many ranks it has.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-// Throws tuttiSystemError when there is no memory for it (16 MiB).
+// Throws tuttiSystemError if the memory for it (16 MiB) is missing.
 SecretKey KeyOfSecret(std::string_view secret, std::span<const std::byte> job_facts);
 
 }  // namespace tutti

@@ -14,8 +14,8 @@
 namespace tutti {
 namespace {
 
-// Equal on all ranks of a job, different for the next one. Not WORLD_SIZE: ranks that disagree on it must meet to be
-// told.
+// Equal on all ranks of a job, different for the next job. Not WORLD_SIZE: ranks that disagree on it must meet to learn
+// that.
 constexpr std::array<std::string_view, 3> kJobFacts = {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID"};
 
 JoinTicket MakeTicket(std::string_view variable, const HostPort& place, const Settings& settings,
@@ -32,7 +32,7 @@ JoinTicket MakeTicket(std::string_view variable, const HostPort& place, const Se
     constexpr std::size_t kLongestFact = 4096;
     facts.Text(environment(name).value_or(""), kLongestFact);
   }
-  // If rank 0 listens on all its addresses, its name may mean loopback on its own machine only.
+  // If rank 0 listens on all its addresses, its name may mean loopback only on its own machine.
   const bool local = !ticket.listen_everywhere &&
                      std::ranges::all_of(ticket.addresses, [](const auto& address) { return address.IsLoopback(); });
   if (settings.secret.empty() && !local) {
@@ -46,7 +46,7 @@ JoinTicket MakeTicket(std::string_view variable, const HostPort& place, const Se
   return ticket;
 }
 
-// What launchers call a rank's number and the number of ranks.
+// The launchers' names for the rank and the number of ranks.
 struct Launcher {
   std::string_view rank, size;
 };
@@ -89,10 +89,10 @@ int RequiredNumber(const Lookup& environment, std::string_view name, int low, in
   return value;
 }
 
-// On the job's first host, at a port that other jobs and steps are not likely to have.
+// On the job's first host, at a port that other jobs and steps are unlikely to use.
 HostPort SlurmMeetingPlace(const Lookup& environment) {
   const auto nodes = environment("SLURM_STEP_NODELIST").value_or(Required(environment, "SLURM_JOB_NODELIST"));
-  // Below what Linux gives to those who do not care (from 32768 on).
+  // Below Linux's ephemeral ports (from 32768 on).
   constexpr int kFirstPort = 15'000, kPorts = 15'000, kStepsApart = 97;
   const int job = RequiredNumber(environment, "SLURM_JOB_ID", 0, std::numeric_limits<int>::max());
   const int step = IsSet(environment, "SLURM_STEP_ID")

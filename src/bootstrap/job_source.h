@@ -1,8 +1,8 @@
-// Tickets for jobs that meet at a known address, rank 0 serving: TUTTI_COMM_ID=host:port, and the variables that
-// torchrun and its like set. Every rank makes the same ticket by itself; nothing needs to be passed around.
+// Tickets for jobs that meet at a known address, served by rank 0: TUTTI_COMM_ID=host:port, and the variables that
+// torchrun and similar launchers set. Every rank makes the same ticket by itself; ranks need not pass anything on.
 //
-// The secret comes from TUTTI_SECRET (job_secret.h). Without it, on loopback only, it comes from facts of the job, and
-// others may guess those. Thread-safety: pure but for name resolution.
+// The secret comes from TUTTI_SECRET (job_secret.h). Without it, on loopback only, it comes from facts of the job,
+// which others may guess. Thread-safety: pure but for name resolution.
 #pragma once
 
 #include "base/settings.h"
@@ -10,8 +10,9 @@
 
 namespace tutti {
 
-// REQUIRES: settings.comm_id is not empty. Throws tuttiInvalidUsage naming TUTTI_COMM_ID and its value, also when it
-// leads off loopback and there is no secret. `environment` gives job facts that tell jobs on one address apart (kJobFacts in the .cc).
+// REQUIRES: settings.comm_id is not empty. Throws tuttiInvalidUsage naming TUTTI_COMM_ID and its value, also when the
+// address is not loopback and there is no secret. `environment` gives facts that distinguish jobs on one address
+// (kJobFacts in the .cc).
 JoinTicket TicketFromCommId(const Settings& settings, const Lookup& environment);
 
 struct EnvironmentTicket {
@@ -19,11 +20,11 @@ struct EnvironmentTicket {
   int rank = 0;
   int nranks = 1;
 };
-// Who this rank is, from the launcher's variables: RANK and WORLD_SIZE (torchrun), SLURM_PROCID and SLURM_NTASKS, or
-// those of Open MPI or MPICH. Where the ranks meet: MASTER_ADDR and MASTER_PORT, else TUTTI_COMM_ID, else (Slurm) on
-// the job's first host at a port made of the job's number. Under torchrun with TORCHELASTIC_USE_AGENT_STORE=True its
-// own store has MASTER_PORT, so the ranks meet at MASTER_PORT + 1. Throws tuttiInvalidUsage naming the variable and its
-// value, or TUTTI_SECRET where that must be set.
+// This rank's identity, from the launcher's variables: RANK and WORLD_SIZE (torchrun), SLURM_PROCID and SLURM_NTASKS,
+// or those of Open MPI or MPICH. Where the ranks meet: MASTER_ADDR and MASTER_PORT, else TUTTI_COMM_ID, else (Slurm) on
+// the job's first host at a port derived from the job's number. Under torchrun with TORCHELASTIC_USE_AGENT_STORE=True
+// torchrun's own store uses MASTER_PORT, so the ranks meet at MASTER_PORT + 1. Throws tuttiInvalidUsage naming the
+// variable and its value, or TUTTI_SECRET where that must be set.
 EnvironmentTicket TicketFromEnvironment(const Settings& settings, const Lookup& environment);
 
 // "node[07-09,12]-ib,other3" is "node07-ib".

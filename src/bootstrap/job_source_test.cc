@@ -67,7 +67,7 @@ TEST(TicketFromEnvironment, KnowsLaunchers) {
     EXPECT_EQ(mpi.ticket.addresses.front().port, 4711);
     EXPECT_THROW(TicketFromEnvironment({}, In(mpirun)), Error);  // where do they meet?
   }
-  // What the user sets wins.
+  // The user's settings win.
   auto both = srun;
   both.insert(kTorchrun.begin(), kTorchrun.end());
   EXPECT_EQ(TicketFromEnvironment(settings, In(both)).rank, 1);
@@ -156,7 +156,7 @@ TEST(TicketFromEnvironment, OffLoopbackAnEmptySecretIsRefused) {
 }
 
 TEST(TicketFromEnvironment, AWeakSecretCostsWorkForEachGuess) {
-  // The key comes from Argon2id, so guesses cannot be tested by a mere hash.
+  // The key comes from Argon2id, so a mere hash cannot test guesses.
   Settings settings;
   settings.secret = "123456";
   const auto ticket = TicketFromEnvironment(settings, In(kTorchrun)).ticket;

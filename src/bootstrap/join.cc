@@ -2,7 +2,7 @@
 //
 //   1. rank 0 listens for the others (the future hub of the control plane);
 //   2. each rank proves itself to the rendezvous, says who it is, and waits for the verdict: all ranks, and where rank
-//      0 listens. The rendezvous may live in any process; afterwards it only tells of ranks that leave on the way;
+//      0 listens. The rendezvous may live in any process; after that it only reports ranks that leave on the way;
 //   3. each rank proves itself to rank 0, with a key that is fresh for this meeting;
 //   4. a barrier, so that Join returns only when all ranks have arrived.
 #include <sys/resource.h>
@@ -19,11 +19,11 @@
 namespace tutti {
 namespace {
 
-// A rank whose time is over waits this long for the rendezvous to say who is missing.
+// After its deadline, a rank waits this long for the rendezvous to name the missing ranks.
 constexpr Deadline::Milliseconds kLastAnswer{80};
 
-// Where ranks listen for each other. Ranks that meet on loopback are all on this machine, and need no other network -
-// unless loopback is only what a machine's name means to that machine itself.
+// Where ranks listen for each other. Ranks that meet on loopback are all on this machine and need no other network,
+// unless a machine's name means loopback only to that machine itself.
 std::vector<SocketAddress> PlacesToListen(const JoinTicket& ticket, const Settings& settings) {
   const bool local = !ticket.listen_everywhere && std::ranges::all_of(ticket.addresses, &SocketAddress::IsLoopback);
   if (!local) return ChooseAddresses(LocalInterfaces(), settings.socket_ifname, settings.socket_family);
@@ -35,8 +35,8 @@ std::vector<SocketAddress> PlacesToListen(const JoinTicket& ticket, const Settin
   return places;
 }
 
-// Every other rank keeps a connection to rank 0, and one more to the rendezvous while the ranks meet. Without this
-// check rank 0 would let them wait.
+// Every other rank keeps a connection to rank 0, and another to the rendezvous while the ranks meet. Without this check
+// rank 0 would make them wait.
 void RequireDescriptors(int nranks, bool serves_rendezvous) {
   const auto needed = static_cast<rlim_t>(nranks) * (serves_rendezvous ? 2 : 1);
   rlimit limit{};
@@ -77,7 +77,7 @@ Verdict AwaitVerdict(SecureChannel& rendezvous, int rank, Deadline deadline, Can
   }
 }
 
-// What the rendezvous has to say about a failure to meet at rank 0: who has left.
+// The rendezvous's reason for a failure to meet at rank 0: the ranks that left.
 std::optional<Error> ReasonFrom(SecureChannel& rendezvous) {
   const auto until = Deadline::After(kLastAnswer);
   while (!rendezvous.closed()) {

@@ -1,5 +1,5 @@
-// What ranks, the rendezvous and the hub say to each other in frames (frame.h), as bytes and back. A decoder gives
-// nullopt for anything that an encoder of this version would not have made; it never throws and never trusts a count.
+// The messages between ranks, the rendezvous and the hub in frames (frame.h), encoded and decoded. A decoder gives
+// nullopt for anything that no encoder of this version makes; it never throws and never trusts a count.
 //
 // Thread-safety: pure functions and value types.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace tutti {
 
-// Who a rank is, for messages to people.
+// The process of a rank, for messages to people.
 struct Process {
   std::string host;
   std::int64_t pid = 0;
@@ -40,11 +40,11 @@ struct JoinRequest {
 
   friend bool operator==(const JoinRequest&, const JoinRequest&) = default;
 };
-// Also to the rendezvous or the hub: my time is over, tell me who is missing.
+// From a rank to the rendezvous or the hub: my deadline has passed, name the missing ranks.
 struct Impatience {
   friend bool operator==(const Impatience&, const Impatience&) = default;
 };
-// The rendezvous to a rank: everybody is there, or why nothing will come of it.
+// From the rendezvous to a rank: every rank has arrived, or the reason why joining fails.
 struct Verdict {
   tuttiResult_t code = tuttiSuccess;
   std::string message;
@@ -62,7 +62,7 @@ struct Contribution {
 
   friend bool operator==(const Contribution&, const Contribution&) = default;
 };
-// The hub to a rank: some of the parts, those of ranks first, first + 1, ...
+// The hub to a rank: a run of parts, those of ranks first, first + 1, ...
 struct Parts {
   std::uint64_t sequence = 0;
   std::uint32_t first = 0;
@@ -71,7 +71,7 @@ struct Parts {
   friend bool operator==(const Parts&, const Parts&) = default;
 };
 // From the hub to a rank, or by way of the rendezvous to a rank that has not reached the hub: the hub failed. From a
-// rank to the hub: the rank takes part no more.
+// rank to the hub: the rank no longer takes part.
 struct Failure {
   tuttiResult_t code = tuttiInternalError;
   std::string message;
@@ -86,7 +86,7 @@ std::vector<std::byte> Encode(const Contribution& message);
 std::vector<std::byte> Encode(const Parts& message);
 std::vector<std::byte> Encode(const Failure& message);
 
-// A request of another version keeps only its version.
+// For a request of another version, only the version is set.
 std::optional<JoinRequest> DecodeJoinRequest(std::span<const std::byte> payload);
 std::optional<Impatience> DecodeImpatience(std::span<const std::byte> payload);
 std::optional<Verdict> DecodeVerdict(std::span<const std::byte> payload);

@@ -1,4 +1,4 @@
-// libFuzzer target. What proven peers send to each other.
+// libFuzzer target. Messages from proven peers.
 #include <cstdint>
 
 #include "src/bootstrap/parsers_fuzz.h"

@@ -1,4 +1,4 @@
-// What the fuzz targets run, and a test with random and damaged inputs as well (hostile_bytes_test.cc): each function
+// The functions that the fuzz targets run, and also a test with random and damaged inputs (hostile_bytes_test.cc): each
 // gives any bytes to one family of parsers and traps when a promise does not hold.
 #pragma once
 
@@ -27,7 +27,7 @@ inline std::string_view TextOf(std::span<const std::byte> input) {
   return {reinterpret_cast<const char*>(input.data()), input.size()};
 }
 
-// As many bytes as N, padded with zeros.
+// The input cut to N bytes, or padded with zeros.
 template <std::size_t N>
 std::array<std::byte, N> Padded(std::span<const std::byte> input) {
   std::array<std::byte, N> bytes{};
@@ -50,7 +50,7 @@ inline void UniqueId(std::span<const std::byte> input) {
   const auto bytes = Padded<sizeof(id.internal)>(input);
   std::memcpy(id.internal, bytes.data(), bytes.size());
   DecodeId(id);
-  // Neither magic nor checksum is a secret, so a stranger's id may have both right: what is behind them must hold as
+  // Neither magic nor checksum is secret, so a stranger's id may have both right: the parser must handle the rest as
   // well.
   constexpr std::size_t kMagic = 8;
   JoinTicket ticket;
@@ -84,7 +84,7 @@ inline void Handshake(std::span<const std::byte> input) {
   const auto server_bytes = Padded<kServerHelloBytes>(input);
   if (const auto hello = DecodeServerHello(server_bytes)) Require(Encode(*hello) == server_bytes);
 
-  // Nobody without the key makes a frame, however the bytes are cut.
+  // Without the key no one can make a frame, however the bytes are cut.
   const SecretKey key = DeriveKey(SecretKey(), "fuzz", {});
   FrameOpener opener(key);
   const auto cut = input.empty() ? 0 : std::to_integer<std::size_t>(input[0]) % input.size();
@@ -94,7 +94,7 @@ inline void Handshake(std::span<const std::byte> input) {
   }
 }
 
-// What comes out of proven frames.
+// Parsers of the contents of proven frames.
 inline void Messages(std::span<const std::byte> input) {
   if (const auto request = DecodeJoinRequest(input); request && request->version == TUTTI_VERSION_CODE) {
     RequireSameAgain(request, input);

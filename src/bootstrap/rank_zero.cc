@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-// The keys of the reply that has the reason why nothing was found.
+// Keys of the reply that gives the reason why nothing was found.
 constexpr char kError[] = "error";
 constexpr char kCode[] = "code";
 

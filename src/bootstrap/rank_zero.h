@@ -1,4 +1,4 @@
-// What rank 0 finds out alone - from files that its settings name - and every rank must know alike.
+// Facts that rank 0 alone finds, from files that its settings name, and that every rank must share.
 //
 // Thread-safety: a collective function without state.
 #pragma once
@@ -13,7 +13,7 @@ namespace tutti {
 
 // Collective. Calls `find` on rank 0; every rank gets the object that it returned. If `find` throws, every rank throws:
 // for an Error tuttiInvalidArgument with its message, else tuttiSystemError (memory ran out) or tuttiInternalError. The
-// object is read within limits, and its types are checked as values are taken out.
+// object is read within limits; its types are checked when values are extracted.
 JsonDocument FromRankZero(int rank, const AllGather& all_gather, const std::function<nlohmann::json()>& find);
 
 }  // namespace tutti

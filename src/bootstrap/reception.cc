@@ -7,13 +7,13 @@
 namespace tutti {
 namespace {
 
-// A program may make its unique id long before its ranks are ready to join (they load their models first).
+// A program may make its unique id long before its ranks are ready to join (they may first load models).
 constexpr Deadline::Milliseconds kUnused = std::chrono::hours(1);
-// The ranks' own deadlines come first; this is for ranks that are stopped and cannot even give up.
+// The ranks' own deadlines come first; this covers stopped ranks, which cannot even give up.
 constexpr Deadline::Milliseconds kSlack = std::chrono::seconds(10);
-// All were told; their closing is only awaited so that nothing of it is cut off.
+// Every rank has its verdict; waits for the ranks to close only so that no message is cut off.
 constexpr Deadline::Milliseconds kSuccessLinger = std::chrono::seconds(5);
-// A rank that comes after the failure hears of it, rather than meet a closed port.
+// A rank that arrives after the failure gets its reason instead of a closed port.
 constexpr Deadline::Milliseconds kFailureLinger = std::chrono::seconds(30);
 
 }  // namespace
@@ -30,7 +30,7 @@ Deadline Reception::NextDeadline() const { return std::min(lobby_.NextDeadline()
 
 void Reception::Advance(std::span<const pollfd> fds) {
   const auto lobby_fds = fds.first(lobby_.watched());
-  // All are heard before anybody's leaving counts: one rank leaves because of what another says.
+  // Reads all messages before any departure counts: one rank may leave because of another's message.
   auto event = fds.begin() + static_cast<std::ptrdiff_t>(lobby_fds.size());
   for (auto& guest : guests_) {
     if ((event++)->revents == 0) continue;
@@ -78,7 +78,7 @@ void Reception::Listen(Guest& guest) {
       Forward(*failure);
       continue;
     }
-    if (verdict_) continue;  // it will be told
+    if (verdict_) continue;  // it will get the verdict
     if (DecodeImpatience(*frame) && guest.joined) {
       Fail(tuttiTimeoutError, fmt::format("joining timed out at {}: {}",
                                           Describe(guest.rank, joined_.at(guest.rank).process), DescribeMissing()));
@@ -122,7 +122,7 @@ void Reception::Complete() {
   randombytes_buf(verdict.session.data(), verdict.session.size());
   verdict.hub = hub_;
   for (const auto& [rank, joined] : joined_) verdict.roster.push_back(joined.process);
-  // First of all, so that a rank's next job finds this port free or its own.
+  // Closes first, so that a rank's next job finds this port free or its own.
   lobby_.Close();
   Decide(std::move(verdict), kSuccessLinger);
 }
@@ -141,7 +141,7 @@ void Reception::Decide(Verdict verdict, Deadline::Milliseconds linger) {
   deadline_ = Deadline::After(linger);
 }
 
-// This process may end as soon as one of its own ranks knows the verdict; messages that were not sent end with it.
+// This process may end as soon as one of its own ranks has the verdict, and unsent messages are lost then.
 template <typename Tell>
 void Reception::ForAllOwnLast(Tell&& tell) {
   const auto here = Process::Current();

@@ -1,10 +1,10 @@
-// The rendezvous' logic: receives the ranks of one job, and gives all of them the same verdict - who everybody is and
-// where rank 0 listens, or why nothing will come of it (somebody missing, a rank taken twice, another nranks or library
-// version, somebody who left). It only ever reacts; its thread lives elsewhere (rendezvous.h).
+// The rendezvous' logic: receives the ranks of one job and gives all of them the same verdict: the roster and where
+// rank 0 listens, or the reason for failure (a rank missing or taken twice, another nranks or library version, a rank
+// that left). It only reacts; its thread lives elsewhere (rendezvous.h).
 //
-// Invariant: there is at most one verdict, and once there is one it never changes; whoever comes later gets it too.
-// Ranks stay connected until all have met at rank 0. If that fails - somebody leaves before, or rank 0 says why - those
-// who are still here are told, once.
+// Invariant: there is at most one verdict, and it never changes; ranks that come later get it too. Ranks stay connected
+// until all have met at rank 0. If that fails, because a rank leaves before or rank 0 reports a failure, the ranks
+// still connected get the reason, once.
 // Thread-safety: one thread at a time. Nothing here blocks.
 #pragma once
 
@@ -25,18 +25,18 @@ namespace tutti {
 class Reception {
  public:
   // After the first rank has joined, waits at most `patience` for each further one. The ranks' own deadlines are
-  // usually shorter and then decide.
+  // usually shorter and take effect first.
   Reception(Lobby lobby, Deadline::Milliseconds patience);
 
   // As in Lobby.
   void Watch(std::vector<pollfd>& fds) const;
   Deadline NextDeadline() const;
   void Advance(std::span<const pollfd> fds);
-  // Everybody has been told, or nobody will come any more.
+  // Every rank has its verdict, or no more ranks will come.
   bool done() const { return done_; }
   // There is a verdict.
   bool decided() const { return verdict_.has_value(); }
-  // Ends it: ranks that wait learn that the rendezvous has gone.
+  // Closes the rendezvous; waiting ranks notice.
   void Close();
 
  private:
@@ -66,7 +66,7 @@ class Reception {
 
   Lobby lobby_;
   Deadline::Milliseconds patience_;
-  Deadline deadline_;  // before a verdict: for the next rank to come; after: for the last to be told
+  Deadline deadline_;  // before a verdict: for the next rank to join; after: for the last to get it
   std::list<Guest> guests_;
   std::map<int, Joined> joined_;  // by rank
   std::vector<SocketAddress> hub_;

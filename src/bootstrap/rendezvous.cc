@@ -23,7 +23,7 @@ namespace {
 constexpr Deadline::Milliseconds kPortPatience = std::chrono::seconds(5);
 constexpr Deadline::Milliseconds kPortRetry{20};
 
-// Owns the servers that run in the background of this process.
+// Owns this process's background servers.
 class Background {
  public:
   void Keep(std::unique_ptr<RendezvousServer> server) {
@@ -31,7 +31,7 @@ class Background {
     std::erase_if(servers_, [](const auto& one) { return one->finished(); });
     servers_.push_back(std::move(server));
   }
-  // A failed job's server stays for late ranks; but when its process tries again, that matters more.
+  // A failed job's server stays for late ranks, but a new attempt by its process takes precedence.
   void RetireDecided() {
     const std::scoped_lock lock(mutex_);
     std::erase_if(servers_, [](const auto& one) { return one->decided(); });
@@ -42,9 +42,9 @@ class Background {
   std::vector<std::unique_ptr<RendezvousServer>> servers_;
 };
 
-// One per process, as the rendezvous of tuttiGetUniqueId belongs to no other object. A forked child gets its own: the
-// parent's threads are not there, and its mutex may be locked for ever. Never destroyed: other threads may still join
-// while the process exits.
+// One per process, as the rendezvous of tuttiGetUniqueId belongs to no other object. A forked child gets its own: it
+// lacks the parent's threads, and the mutex may be locked forever. Never destroyed: other threads may still join while
+// the process exits.
 Background& ThisProcess() {
   struct Owned {
     const std::uint64_t mark = OwnProcessMark();
@@ -54,7 +54,7 @@ Background& ThisProcess() {
   auto* owned = current.load(std::memory_order_acquire);
   if (owned != nullptr && owned->mark == OwnProcessMark()) return owned->background;
   auto fresh = std::make_unique<Owned>();
-  // If another thread was faster, its object counts. The parent's object stays as it is.
+  // If another thread was faster, its object is used. The parent's object stays unchanged.
   if (current.compare_exchange_strong(owned, fresh.get(), std::memory_order_acq_rel)) owned = fresh.release();
   return owned->background;
 }
@@ -71,7 +71,7 @@ std::vector<Socket> ListenEverywhere(std::uint16_t port, std::string_view family
 std::vector<Socket> ListenFor(const JoinTicket& ticket, const Settings& settings, int& error) {
   if (!ticket.listen_everywhere) {
     auto listeners = ListenOn(ticket.addresses, error);
-    // An address that others use for this machine but that it does not have itself: a service's, a router's.
+    // Other hosts reach this machine by an address that it does not have itself: a service's, a router's.
     if (!listeners.empty() || error != EADDRNOTAVAIL) return listeners;
   }
   return ListenEverywhere(ticket.addresses.front().port, settings.socket_family, error);
@@ -87,7 +87,7 @@ RendezvousServer::RendezvousServer(std::vector<Socket> listeners, const SecretKe
   if (!shared_->wake) ThrowErrno("cannot make an eventfd for the rendezvous");
   Reception reception(Lobby(std::move(listeners), rendezvous_key, Purpose::rendezvous, kCentre), patience);
   try {
-    // Detached, because its owner is never destroyed: a thread sanitizer would take it for one that was forgotten.
+    // Detached because its owner is never destroyed: a thread sanitizer would report it as leaked.
     QuietThread(&Serve, shared_, std::move(reception)).detach();
   } catch (const std::system_error& error) {
     ThrowSystem("cannot start the rendezvous' thread", error.code().value());
@@ -114,11 +114,11 @@ void RendezvousServer::Serve(const std::shared_ptr<Shared>& of_owner, Reception 
       if (reception.decided()) shared.decided.store(true, std::memory_order_relaxed);
     }
   } catch (const std::exception& error) {
-    // Nobody is here to take it. The ranks see the rendezvous close.
+    // No caller can catch this. The ranks see the rendezvous close.
     Log(Subject::init, "rendezvous: {}", error.what());
   }
   reception.Close();
-  // Release: an owner that waits for the end also sees that the port is closed.
+  // Release: an owner that waits for `finished` also sees the port closed.
   shared.finished.store(true, std::memory_order_release);
   shared.finished.notify_all();
 }
@@ -147,7 +147,7 @@ std::vector<SocketAddress> OpenRendezvousFor(const JoinTicket& ticket, const Set
   auto listeners = ListenFor(ticket, settings, error);
   while (listeners.empty() && error == EADDRINUSE && !patience.Passed()) {
     if (Wait({}, std::min(patience, Deadline::After(kPortRetry)), cancel) == Wake::cancelled) ThrowCancelled();
-    ThisProcess().RetireDecided();  // it may have told its ranks a moment before it says so itself
+    ThisProcess().RetireDecided();  // its ranks may have the verdict a moment before `decided` is set
     listeners = ListenFor(ticket, settings, error);
   }
   if (listeners.empty()) {

@@ -1,8 +1,8 @@
 // The rendezvous: a port and a background thread that serve one job's joining (reception.h).
 //
-// It goes away by itself: when every rank has been served, a while after joining failed or when nobody ever came, and
-// at the latest when the process exits or unloads the library. In a forked child it does not exist. Thread-safety: the
-// free functions may be called from any thread; a RendezvousServer belongs to one thread at a time, except finished().
+// It ends by itself: when every rank has been served, a while after joining failed or when no rank ever came, and at
+// the latest when the process exits or unloads the library. A forked child does not have it. Thread-safety: the free
+// functions may be called from any thread; a RendezvousServer belongs to one thread at a time, except finished().
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +21,7 @@ namespace tutti {
 
 class RendezvousServer {
  public:
-  // Serves the key's job on these listeners. Throws tuttiSystemError when there is no thread to be had.
+  // Serves the key's job on these listeners. Throws tuttiSystemError if it cannot start a thread.
   RendezvousServer(std::vector<Socket> listeners, const SecretKey& rendezvous_key, Deadline::Milliseconds patience);
   // Stops serving. Does not wait for ranks. In a forked child: leaves the parent's server alone.
   ~RendezvousServer();
@@ -31,7 +31,7 @@ class RendezvousServer {
   const std::vector<SocketAddress>& addresses() const { return addresses_; }
   // The job has been served, or failed; its port is closed or soon will be.
   bool decided() const { return shared_->decided.load(std::memory_order_relaxed); }
-  // The thread has nothing more to do, and the port is closed.
+  // The thread has nothing left to do, and the port is closed.
   bool finished() const { return shared_->finished.load(std::memory_order_acquire); }
 
  private:
@@ -43,17 +43,17 @@ class RendezvousServer {
   static void Serve(const std::shared_ptr<Shared>& of_owner, Reception reception);
 
   std::vector<SocketAddress> addresses_;
-  std::shared_ptr<Shared> shared_;  // of this object and its thread
+  std::shared_ptr<Shared> shared_;  // shared by this object and its thread
   pid_t owner_;
 };
 
 // For tuttiGetUniqueId: opens a rendezvous with a fresh secret on the addresses that the settings choose, and keeps it
-// in the background. Throws as ChooseAddresses, or tuttiSystemError.
+// running in the background. Throws as ChooseAddresses, or tuttiSystemError.
 JoinTicket OpenRendezvous(const Settings& settings);
 
-// For rank 0 of a job that meets at a known address (ticket.served_by_rank0): opens it there and returns addresses by
+// For rank 0 of a job that meets at a known address (ticket.served_by_rank0): opens it there and returns addresses at
 // which this process reaches it. Waits a few seconds for an earlier job to leave the port. Throws tuttiInvalidUsage
-// naming the address when it is taken or not this machine's.
+// naming the address if it is taken or not this machine's.
 std::vector<SocketAddress> OpenRendezvousFor(const JoinTicket& ticket, const Settings& settings, Deadline deadline,
                                              Cancellation cancel);
 

@@ -36,7 +36,7 @@ JoinTicket FixedTicket(std::uint16_t port, const std::string& secret = "a job") 
   return TicketFromCommId(settings, [](std::string_view) { return std::nullopt; });
 }
 
-// Joins as far as waiting for the verdict, as any rank of any library version.
+// Joins up to waiting for the verdict, as any rank of any library version.
 SecureChannel Knock(const JoinTicket& ticket, int nranks, int rank, const JoinRequest& request) {
   auto channel = Dial({.addresses = ticket.addresses,
                        .purpose = Purpose::rendezvous,
@@ -54,7 +54,7 @@ TEST(Rendezvous, MissingRanksAreNamedToEverybodyWhoCame) {
   const auto errors =
       RunRanks({0, 2, 4}, [&](int rank) { Join(ticket, 5, rank, Deadline::After(std::chrono::milliseconds(200))); });
   for (const auto& error : errors) ExpectError(error, tuttiTimeoutError, {"ranks 1 and 3", "of 5"});
-  // And to those who come too late.
+  // Late ranks get the same reason.
   const auto late = RunRanks({3}, [&](int rank) { Join(ticket, 5, rank); });
   ExpectError(late[0], tuttiTimeoutError, {"ranks 1 and 3"});
 }
@@ -91,7 +91,7 @@ TEST(Rendezvous, RankThatLeavesIsNamed) {
   for (const auto& error : errors) ExpectError(error, tuttiRemoteError, {"rank 2 (host elsewhere, pid 4711)"});
 }
 
-// Between the verdict and rank 0: the rendezvous sees it go, and the others need not wait for their deadline.
+// Between the verdict and rank 0: the rendezvous sees the rank leave, so the others need not wait for their deadline.
 TEST(Rendezvous, RankThatLeavesAfterTheVerdictIsNamed) {
   const auto ticket = OpenRendezvous(OnLoopback());
   std::thread leaver([&] {
@@ -117,7 +117,7 @@ TEST(Rendezvous, CancelEndsJoining) {
   ExpectError(errors[0], tuttiRemoteError, {"rank 1", "left"});
   ExpectError(errors[1], tuttiInvalidUsage, {"aborted"});
 
-  // Also while nobody listens yet.
+  // Also before any process listens.
   const auto nobody = FixedTicket(testing::FreePort());
   const auto early = RunRanks({1}, [&](int rank) { Join(nobody, 2, rank, Ample(), Cancellation(cancel)); });
   ExpectError(early[0], tuttiInvalidUsage, {"aborted"});
@@ -154,7 +154,7 @@ TEST(Rendezvous, ServerStopsAtOnceWhenDestroyed) {
   for (const auto& error : errors) ExpectError(error, tuttiRemoteError, {"rendezvous"});
 }
 
-// Exit must not hang on a rendezvous that nobody came to.
+// Exit must not hang on a rendezvous that no rank joined.
 TEST(RendezvousDeathTest, ProcessExitsWithOneOpen) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
@@ -166,7 +166,7 @@ TEST(RendezvousDeathTest, ProcessExitsWithOneOpen) {
       ::testing::ExitedWithCode(7), "");
 }
 
-// Nor may a forked child's exit touch its parent's.
+// A forked child's exit must not touch its parent's rendezvous.
 TEST(Rendezvous, ForkedChildExitsAndHasItsOwn) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "sanitizers misjudge a forked child: its parent's threads and what they own look lost";
@@ -201,7 +201,7 @@ TEST(Rendezvous, ManyJobsOneAfterAnotherLeaveNothingOpen) {
   run();
   const auto before = OpenDescriptors();
   for (int job = 0; job < 50; ++job) run();
-  // A server that has just finished is swept up by the next one.
+  // The next server cleans up one that has just finished.
   constexpr std::size_t kSlack = 12;
   EXPECT_LE(OpenDescriptors(), before + kSlack);
 }
@@ -214,7 +214,7 @@ TEST(FixedAddress, RanksMayComeBeforeRankZero) {
     const auto ticket = TicketFromCommId(settings, [](std::string_view) { return std::nullopt; });
     const auto errors = RunRanks(AllRanks(4), [&](int rank) {
       if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(30));
-      // As tuttiGetUniqueId and tuttiCommInitRank would pass it on.
+      // As tuttiGetUniqueId and tuttiCommInitRank pass it on.
       ControlPlane::Join(DecodeUniqueId(EncodeUniqueId(ticket)), 4, rank, settings, Ample());
     });
     ExpectNoErrors(errors);
@@ -232,7 +232,7 @@ TEST(FixedAddress, SecondJobOnTheSamePortIsTold) {
   const auto port = testing::FreePort();
   std::atomic<bool> second_over{false};
   std::vector<std::optional<Error>> second;
-  // The first job's rank 1 comes only when the second job has given up, so its rendezvous stays open meanwhile.
+  // The first job's rank 1 joins only after the second job has given up, so the first rendezvous stays open until then.
   const auto first = RunRanks({0, 1, 2}, [&](int rank) {
     if (rank < 2) {
       while (rank == 1 && !second_over.load()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -260,7 +260,7 @@ TEST(FixedAddress, NobodyThereIsATimeoutThatSaysWhere) {
 
 TEST(FixedAddress, SameProcessMayTryAgainAfterAFailure) {
   const auto port = testing::FreePort();
-  const auto ticket = FixedTicket(port);  // takes a while, for which the deadline makes no allowance
+  const auto ticket = FixedTicket(port);  // takes a while, which the deadline does not include
   const auto errors =
       RunRanks({0}, [&](int rank) { Join(ticket, 2, rank, Deadline::After(std::chrono::milliseconds(100))); });
   ExpectError(errors[0], tuttiTimeoutError, {"rank 1"});

@@ -62,7 +62,7 @@ JoinTicket DecodeUniqueId(const tuttiUniqueId& id) {
     Throw(tuttiInvalidArgument, "the unique id is damaged (wrong checksum); pass all {} bytes on as they are",
           TUTTI_UNIQUE_ID_BYTES);
   }
-  // The checksum is no secret, so what follows may still be anybody's.
+  // The checksum is not secret, so the rest may still come from anyone.
   ByteReader reader(bytes.first(kChecked).subspan(kMagic.size()));
   JoinTicket ticket;
   const auto flags = reader.Number<std::uint8_t>();

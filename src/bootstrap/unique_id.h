@@ -1,11 +1,11 @@
-// What a tuttiUniqueId says: where the ranks of one job meet, and the secret by which they know each other.
+// The contents of a tuttiUniqueId: where the ranks of one job meet, and the secret by which they recognise each other.
 //
 //     bytes 0..7     magic and version
 //           8..9     flags, number of addresses
-//          10..25    job: tells jobs apart
+//          10..25    job: distinguishes jobs
 //          26..57    secret
 //          58..119   addresses: family (4 or 6), IP, for IPv6 its scope, port
-//         120..127   checksum, so that an id damaged on its way is told from a stranger's
+//         120..127   checksum, which distinguishes an id damaged on its way from a stranger's
 //
 // Thread-safety: value types and pure functions.
 #pragma once
@@ -25,7 +25,7 @@ struct JoinTicket {
   std::array<std::byte, 16> job{};
   SecretKey secret;
   // Rank 0's process opens the rendezvous when it joins, so others may come too early (TUTTI_COMM_ID, MASTER_ADDR).
-  // Otherwise it was open before the ticket existed.
+  // Otherwise the rendezvous was open before the ticket existed.
   bool served_by_rank0 = false;
   // Only with served_by_rank0: the address is a name, which may mean something else on rank 0's own machine, so rank 0
   // listens on all its addresses.
@@ -37,17 +37,17 @@ struct JoinTicket {
 
 // Throws tuttiInvalidArgument: an id that tuttiGetUniqueId did not make, or of another version, or damaged.
 JoinTicket DecodeUniqueId(const tuttiUniqueId& id);
-// REQUIRES: at least one address. Those beyond the room (two of each family always fit) are left out.
+// REQUIRES: at least one address. Addresses that do not fit (two of each family always fit) are left out.
 tuttiUniqueId EncodeUniqueId(const JoinTicket& ticket);
 
-// Makes the checksum fit the rest: the last step of encoding.
+// Makes the checksum match the rest: the last step of encoding.
 void SetChecksum(tuttiUniqueId& id);
 
-// The key of the rendezvous' handshake, and of the hub's, which differs with every rendezvous (`session`).
+// The keys of the rendezvous' handshake, and of the hub's, which differs for every rendezvous (`session`).
 SecretKey RendezvousKey(const JoinTicket& ticket);
 SecretKey HubKey(const SecretKey& rendezvous_key, const std::array<std::byte, 16>& session);
 
-// Addresses as bytes, also used in the rendezvous' messages. Read: fails the reader when there is none.
+// Addresses as bytes, also used in the rendezvous' messages. ReadAddress fails the reader if there is none.
 void WriteAddress(ByteWriter& writer, const SocketAddress& address);
 std::optional<SocketAddress> ReadAddress(ByteReader& reader);
 

@@ -54,7 +54,7 @@ void Communicator::SetUp(Deadline deadline) {
 
   const int channels =
       std::max({kMinChannels, options_.settings.channels, agreement_.threads, programs_.connections()});
-  // One more for messages between pairs, which keep an order of their own.
+  // One more channel for messages between pairs, which are ordered separately.
   fabric_ = std::make_unique<Fabric>(rank, hosts, channels + 1, options_.settings, MakeAllGather(), deadline);
   const Processors processors = ProcessorsOf(hosts, rank, agreement_);
   network_ = ConnectHosts(*fabric_, control_plane_->roster(), control_plane_->data_key(), options_.settings,
@@ -63,7 +63,7 @@ void Communicator::SetUp(Deadline deadline) {
   watch_ = std::make_unique<Watch>(*fabric_, control_plane_->roster(), options_.name,
                                    std::chrono::milliseconds(options_.settings.operation_timeout_ms));
   recorder_ = std::make_unique<Recorder>(fabric_->control(rank));
-  std::vector<std::string> names;  // hosts' numbers tell apart those that are called alike
+  std::vector<std::string> names;  // host numbers distinguish hosts of the same name
   for (std::size_t r = 0; r < hosts.host_of.size(); ++r) {
     names.push_back(fmt::format("{}, {}", control_plane_->roster()[r].host, hosts.host_of[r]));
   }
@@ -103,12 +103,12 @@ void Communicator::SetUp(Deadline deadline) {
     helper_drivers_.assign(static_cast<std::size_t>(helpers), driver_);
   }
   if (!options_.settings.trace.empty()) trace_ = std::make_unique<Trace>(options_.settings.trace, rank, options_.name);
-  // Nobody begins before everybody can be waited for.
+  // No rank begins before every rank's state can be watched.
   const auto joining = std::exchange(cancel_, Cancellation(cancelled_));
   try {
     control_plane_->Barrier(deadline, joining);
   } catch (const Error& error) {
-    watch_->Fail(error);  // for those who have passed it
+    watch_->Fail(error);  // for ranks that have passed the barrier
     throw;
   }
 }
@@ -248,7 +248,7 @@ void Communicator::BindBuffers(const Active& active, Launch& launch) {
   const auto& schedule = plan.plan.schedule();
   const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
   if (plan.plan.shape().wire == Wire::bulk && may_refer && options_.settings.zero_copy) {
-    // What is fetched from other processes needs a dense place to go to.
+    // Data fetched from other processes needs a dense destination.
     const auto reach = [&](const void* buffer, std::size_t bytes, const Strided* strided) {
       if (strided != nullptr) return Reach{};
       const auto found = ReachOf(buffer, bytes);
@@ -286,7 +286,7 @@ void Communicator::DumpRecorder() const {
     try {
       WriteDump(settings.dump);
     } catch (const std::exception& exception) {
-      LogLine(Subject::faults, exception.what());  // beside the failure itself this is no more than a pity
+      LogLine(Subject::faults, exception.what());  // the failure itself matters more
     }
   } else if (settings.recorder != 0) {
     const auto text = DumpRecords();
@@ -307,7 +307,7 @@ void Communicator::WriteDump(const std::string& path) const {
 
 std::optional<Error> Communicator::Look(const Active& active, const Awaited& awaited,
                                         std::chrono::steady_clock::duration waited) {
-  // Prefers a rank that has not begun the call: it is the reason, and may wait for this rank in another call.
+  // Prefers a rank that has not begun the call: it is the cause, and may wait for this rank in another call.
   const auto has_not_begun = [&](int peer) {
     return !active.operation->point_to_point() &&
            fabric_->control(peer).started.load(std::memory_order_acquire) < active.sequence;

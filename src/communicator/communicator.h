@@ -1,4 +1,4 @@
-// A communicator as one rank sees it: who is in it, how they are connected, and the operations that run on it.
+// A communicator as one rank sees it: its members, their connections, and the operations that run on it.
 //
 // Thread-safety: Begin, Finish and the control calls need the lock (std::lock_guard); getters, Abort and failure() do
 // not.
@@ -40,7 +40,7 @@ struct Options {
   int device = TUTTI_DEVICE_NONE;
 };
 
-// The order of operations that follow one another.
+// The sequence and digest of consecutive operations.
 struct CallOrder {
   std::uint64_t sequence = 0;
   std::uint64_t digest = 0;
@@ -66,8 +66,8 @@ struct Active {
 
 class Communicator {
  public:
-  // Collective. `cancel` is looked at while waiting for other ranks, and `joining` until all have come, in its place:
-  // from then on what ends one of them is known to all.
+  // Collective. Polls `cancel` while it waits for other ranks; until all have come, polls `joining` instead. From then
+  // on all ranks learn what ends one of them.
   Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel,
                std::optional<Cancellation> joining = std::nullopt);
   // Tells the peers that this rank has left. Local.
@@ -83,7 +83,7 @@ class Communicator {
   void lock();
   void unlock() { busy_.store(false, std::memory_order_release); }
 
-  // Throws tuttiInvalidArgument if the call cannot be run as it is: in place by a program that does not work so. Local.
+  // Throws tuttiInvalidArgument if the call cannot run as given: in place by a program that does not support it. Local.
   void Check(const Operation& operation) const {
     if (!programs_.empty()) programs_.CheckPlace(operation);
   }
@@ -94,15 +94,15 @@ class Communicator {
   void SideBySide(bool several) {
     fabric_->control(fabric_->rank()).several.store(several ? 1 : 0, std::memory_order_release);
   }
-  // Ends it well, and counts the run's traffic. Returns an error if it turns out, now and then, that another rank has
-  // called something else in one of the operations so far, or has failed.
+  // Ends an operation successfully, and counts the run's traffic. From time to time checks the other ranks; returns an
+  // error if one has called something else in one of the operations so far, or has failed.
   std::optional<Error> End(const Active& active);
-  // For Driver: looks for a reason to stop. `awaited`: what Run::WaitsFor says of the operation's channels.
+  // For Driver: looks for a reason to stop. `awaited`: the result of Run::WaitsFor for the operation's channels.
   std::optional<Error> Look(const Active& active, const Awaited& awaited, std::chrono::steady_clock::duration waited);
-  // This rank makes no more calls. Compares its calls with those of every rank that can be seen; fails the communicator
-  // if they differ.
+  // This rank makes no more calls. Compares its calls with those of every rank it can see; fails the communicator if
+  // they differ.
   std::optional<Error> LastAudit();
-  // Makes the communicator dead; returns the failure that did (perhaps an earlier one).
+  // Makes the communicator dead; returns the failure that killed it (perhaps an earlier one).
   Error Fail(const Error& failure);
   Error Explain(const Active& active, const Fault& fault) { return watch_->Explain(active.undertaking(), fault); }
   std::optional<Error> failure() const { return watch_->failure(); }
@@ -118,11 +118,11 @@ class Communicator {
     driver.Use(wait_policy(who));
     return driver;
   }
-  // Wakes this host's sleeping ranks, this one's other threads among them.
+  // Wakes this host's sleeping ranks, including this rank's other threads.
   void WakeOwn() { WakeSleepers(*fabric_); }
-  // The helper threads; null with one thread a rank.
+  // The helper threads; null with one thread per rank.
   Crew* crew() { return crew_.get(); }
-  // Null where all ranks are on one host.
+  // Null if all ranks are on one host.
   NetworkEngine* network() const { return network_.engine.get(); }
   const WaitPolicy& wait_policy(WhoWaits who) const {
     return who == WhoWaits::stream ? stream_wait_policy_ : wait_policy_;
@@ -131,57 +131,57 @@ class Communicator {
     if (plans_->full()) [[unlikely]]
       ForgetPlans();
   }
-  // Where calls on memory of the GPU go; null unless every rank has a device.
+  // Where calls on GPU memory go; null unless every rank has a device.
   DeviceSide* device() const { return device_.get(); }
   // Why device() is null, for a person.
   const std::string& why_no_device() const { return why_no_device_; }
-  // The operation was enqueued, by the device side's last plan.
+  // Records that the device side's last plan has enqueued the operation.
   void NoteEnqueued(const Operation& operation);
-  // Waits for what this rank's GPU still does. Returns early when the communicator has failed.
+  // Waits for this rank's pending GPU work. Returns early if the communicator has failed.
   void AwaitDevice() const;
 
-  // For tools: other plans from now on. REQUIRES: nothing runs; all ranks do it alike between the same operations.
+  // For tools: changes plans from now on. REQUIRES: nothing runs; all ranks call it between the same operations.
   void UseTable(SelectionTable table);
   const SelectionTable& table() const { return selector_->table(); }
 
-  // A kernel that finds a fault stops at once, so that its stream is idle before there is an error message. If there is
-  // a fault, waits for the message for as long as a fault is promised to take. From any thread.
+  // A kernel that finds a fault stops at once, so its stream is idle before there is an error message. If there is a
+  // fault, waits for the message for as long as a fault report is promised to take. From any thread.
   void AwaitDeviceFault() const;
 
-  // From any thread: whatever runs here, or on another rank, ends with an error soon, and nothing begins any more.
+  // From any thread: anything that runs here, or on another rank, soon ends with an error, and nothing begins any more.
   void Revoke() { Stop("revoked"); }
   // Likewise; Shrink() ends, too.
   void Abort();
 
-  // Local: slots may refer to this memory, on the network, too, until it is deregistered. `handle` is its beginning.
-  // Throws tuttiSystemError if a device cannot take it.
+  // Local: slots, including network slots, may refer to this memory until it is deregistered. `handle` is its
+  // beginning. Throws tuttiSystemError if a device cannot register it.
   void RegisterBuffer(std::byte* begin, std::size_t bytes);
   void DeregisterBuffer(std::byte* handle);
 
   // Collective control calls. They throw, and leave the communicator alive unless a rank is gone or has made another
-  // call. A rank that fails in one for a reason of its own tells the others, which fail with the same error; after that
-  // none of these calls works any more, but operations go on.
+  // call. A rank that fails on its own account sends its error to the others, which fail with it; after that none of
+  // these calls works any more, but operations continue.
   tuttiWindow* RegisterWindow(void* buffer, std::size_t bytes);
   void DeregisterWindow(tuttiWindow* window);
   // Null for a negative color.
   std::unique_ptr<Communicator> Split(int color, int key, Options options, const std::atomic<bool>& cancel);
-  // Of the ranks that are left, but those in `excluded` (ascending). Also when this one has failed. See Reunion.
+  // Makes a communicator of the surviving ranks except `excluded` (ascending). Works after a failure, too. See Reunion.
   std::unique_ptr<Communicator> Shrink(const std::vector<int>& excluded, const Options& options,
                                        const std::atomic<bool>& cancel);
-  // With ranks that join by the id that one of this one's ranks gives.
+  // Makes one with additional ranks, which join by the id that one rank of this communicator provides.
   std::unique_ptr<Communicator> Grow(int nranks, const std::optional<tuttiUniqueId>& id, const Options& options,
                                      const std::atomic<bool>& cancel);
 
-  // This rank makes no more control calls, because it called `what`. The other ranks' control calls fail with that, or
-  // with what has ended the communicator before. REQUIRES: not locked.
+  // Called when this rank makes no more control calls because it called `what`. The other ranks' control calls fail
+  // with that, or with the communicator's earlier failure. REQUIRES: not locked.
   void RefuseControlCalls(std::string_view what);
 
   void ReadCounters(tuttiCounters_t& counters);
   tuttiAlgorithm_t last_algorithm() const { return last_algorithm_.load(std::memory_order_relaxed); }
   std::string DescribeLast() const;
-  // The flight recorder, for people.
+  // The flight recorder, as text.
   std::string DumpRecords() const;
-  // This rank's, for `tutti diagnose`, as JSON into a file. From any thread. Throws tuttiSystemError.
+  // Writes this rank's records, for `tutti diagnose`, as JSON into a file. From any thread. Throws tuttiSystemError.
   void WriteDump(const std::string& path) const;
 
  private:
@@ -200,7 +200,7 @@ class Communicator {
   // Collective, and the first exchange of every control call. Throws tuttiInvalidUsage on all ranks if they are in
   // different control calls, or have made different collective calls so far.
   void RequireSameCalls(ControlCall call, const AllGather& all_gather);
-  // Runs this rank's part of a control call. Tells the other ranks of a failure that they cannot know.
+  // Runs this rank's part of a control call. Reports a failure to the other ranks if they cannot see it themselves.
   template <typename Body>
   auto InControlCall(ControlCall call, Body&& body) {
     try {
@@ -221,9 +221,9 @@ class Communicator {
   Agreement agreement_;
   Programs programs_;
   System system_;         // of all hosts
-  std::string identity_;  // equal on all ranks, and of no other communicator
+  std::string identity_;  // equal on all ranks, unique to this communicator
   TickCalendar calendar_;
-  std::atomic<int> waits_for_{-1};  // a rank, when it was last looked; for dumps
+  std::atomic<int> waits_for_{-1};  // a rank, as of the last look; for dumps
   std::unique_ptr<Fabric> fabric_;
   HostNetwork network_;
   std::multimap<std::byte*, std::size_t> registered_;  // with the network
@@ -248,9 +248,9 @@ class Communicator {
   CallOrder collectives_;
   std::vector<CallOrder> sent_, received_;  // messages by peer
   std::byte barrier_input_{}, barrier_output_{};
-  tuttiCounters_t counters_{};  // of plans that were forgotten
+  tuttiCounters_t counters_{};  // of forgotten plans
   std::atomic<tuttiAlgorithm_t> last_algorithm_{tuttiAlgorithmNone};
-  // The last operation: its plan while that is kept, else a summary of it.
+  // The last operation: its plan while cached, else a summary.
   const BoundPlan* last_plan_ = nullptr;
   std::optional<PlanSummary> forgotten_plan_;
   std::uint64_t last_call_ = 0, last_count_ = 0;

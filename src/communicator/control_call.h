@@ -19,7 +19,7 @@ std::string_view NameOf(ControlCall call);
 // The beginning of every message about calls that do not match.
 inline constexpr std::string_view kMismatch = "the ranks' calls do not match: ";
 
-// The exception that is being handled, as a failure that ranks send each other. REQUIRES: called in a catch block.
+// The current exception, as a failure that ranks send each other. REQUIRES: called in a catch block.
 Error CurrentFailure();
 
 }  // namespace tutti

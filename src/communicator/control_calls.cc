@@ -1,4 +1,4 @@
-// How a rank's part of a control call ends when something goes wrong, and how the other ranks hear of it.
+// How a rank's part of a control call ends on failure, and how the other ranks learn of it.
 #include <algorithm>
 #include <mutex>
 #include <new>
@@ -42,8 +42,8 @@ Error CurrentFailure() {
   }
 }
 
-// The failure as the other ranks are told it. If it happened to this rank alone, its name is added; if another rank is
-// to blame, the message names that one already.
+// The failure as sent to the other ranks. If it concerns this rank alone, its name is added; if another rank is to
+// blame, the message already names that one.
 Error Communicator::RefusalOf(const Error& failure, std::string_view where) const {
   if (failure.code() == tuttiRemoteError || failure.code() == tuttiTimeoutError) return failure;
   const auto who = tutti::Describe(rank(), control_plane_->roster()[static_cast<std::size_t>(rank())]);
@@ -55,12 +55,12 @@ void Communicator::EndControlCall(ControlCall call) {
   const bool invalid = failure.code() == tuttiInvalidUsage || failure.code() == tuttiInvalidArgument;
   const bool mismatch = IsMismatch(failure);
   if (!control_plane_->dead()) {
-    // The exchanges went well. All ranks see by themselves that what was exchanged is invalid.
+    // The exchanges succeeded. All ranks see by themselves that the exchanged values are invalid.
     if (!invalid) control_plane_->Refuse(RefusalOf(failure, fmt::format("in {}", NameOf(call))));
     throw failure;
   }
-  // The other ranks know: the failure comes from one of them, or the exchange that failed here told them. The message
-  // gets this rank and its call, unless it names them itself.
+  // The other ranks already have the failure: it comes from one of them, or the failed exchange sent it. Adds this rank
+  // and its call to the message, unless the others name them.
   const bool remote = failure.code() == tuttiRemoteError || failure.code() == tuttiTimeoutError;
   if (!mismatch && !remote) throw failure;
   const Error named(failure.code(), fmt::format("{}; {} called {}", failure.what(), watch_->Who(rank()), NameOf(call)));
@@ -94,7 +94,7 @@ tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
 
 void Communicator::DeregisterWindow(tuttiWindow* window) {
   InControlCall(ControlCall::window_deregister, [&] {
-    // Meets once: then all ranks have stopped using the window.
+    // One exchange: after it all ranks have stopped using the window.
     const AllGather meet = [this](std::span<const std::byte>) {
       RequireSameCalls(ControlCall::window_deregister, MakeAllGather());
       return std::vector<std::vector<std::byte>>();

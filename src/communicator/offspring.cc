@@ -1,4 +1,4 @@
-// Communicators that come from others: by splitting, shrinking and growing.
+// Communicators derived from others: by splitting, shrinking and growing.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -14,9 +14,9 @@
 namespace tutti {
 namespace {
 
-// While it lives, some ranks become a communicator: asks them to give up when one of them ends, of which its process
-// (on this host) tells or its tie to who led the reunion. Who has not come yet cannot be told from who is late by those
-// who wait at the rendezvous.
+// Lives while some ranks become a communicator, and asks them to give up when one ends. Detects that by the process (on
+// this host) or by the tie to the reunion's leader. Ranks that wait at the rendezvous cannot distinguish an ended rank
+// from a late one.
 class WhileAllLive {
  public:
   WhileAllLive(const Watch& watch, ReunionTies& ties, const std::vector<int>& ranks)
@@ -43,7 +43,7 @@ class WhileAllLive {
 
   std::atomic<bool> done_{false};
   std::atomic<bool> one_died_{false};
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last: it uses the members above
 };
 
 }  // namespace
@@ -53,7 +53,7 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options op
   struct Choice {
     std::int32_t color, key;
   };
-  // An abort of this communicator or of the new one.
+  // Cancelled by an abort of this communicator or of the new one.
   const Cancellation either(cancelled_, &cancel);
   std::vector<std::pair<int, int>> members;  // key, old rank
   const auto ids = InControlCall(ControlCall::split, [&] {
@@ -70,7 +70,7 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options op
     try {
       if (leads) id = EncodeUniqueId(OpenRendezvous(options_.settings));
     } catch (...) {
-      // Only this rank knows of this failure.
+      // Only this rank has seen this failure.
       control_plane_->Refuse(RefusalOf(CurrentFailure(), "in split"));
       throw;
     }
@@ -85,9 +85,9 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options op
 
 std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& excluded, const Options& options,
                                                    const std::atomic<bool>& cancel) {
-  // This one may have failed or been revoked; only an abort takes its reunion away.
+  // This communicator may have failed or been revoked; only an abort cancels its reunion.
   const Cancellation either(aborted_, &cancel);
-  // Other ranks may still wait for this one in a control call, without having seen what has ended the communicator.
+  // Other ranks may still wait for this one in a control call, unaware of what ended the communicator.
   if (const auto before = failure()) control_plane_->Refuse(*before);
   const auto deadline = InitDeadline();
   const auto open = [this] { return EncodeUniqueId(OpenRendezvous(options_.settings)); };
@@ -104,7 +104,7 @@ std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& exclu
       reunion_->ties().SayJoined();
       return joined;
     } catch (const Error& error) {
-      // One more may have died since; who is left finds that out together.
+      // Another rank may have died since; the survivors find that out together.
       const bool remote = error.code() == tuttiRemoteError || error.code() == tuttiTimeoutError;
       if (!remote && !alive->one_died()) throw;
       if (deadline.Passed() && remote) throw;

@@ -1,5 +1,4 @@
-// Where a communicator's ranks compare their collective calls outside those calls: in collective control calls, and
-// when a rank has made its last one.
+// Compares the ranks' collective calls outside those calls: in collective control calls, and after a rank's last call.
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -11,7 +10,7 @@
 namespace tutti {
 namespace {
 
-// A collective call, as other ranks are told it.
+// A collective call, as sent to other ranks.
 struct Told {
   std::uint64_t sequence, signature, call, count;
 };
@@ -28,7 +27,7 @@ std::vector<std::vector<T>> GatherLists(const AllGather& all_gather, const std::
   return lists;
 }
 
-// Compares the newest mark that is in both: marks are cumulative. With streams, ranks may be at different calls.
+// Compares the newest mark present in both: marks are cumulative. With streams, ranks may be at different calls.
 bool Differ(const std::vector<std::uint64_t>& one, const std::vector<std::uint64_t>& other) {
   for (auto mark = one.rbegin(); mark != one.rend(); ++mark) {
     const auto same = std::ranges::find(other, MarkedSequence(*mark), MarkedSequence);
@@ -64,7 +63,7 @@ void Communicator::RequireSameCalls(ControlCall call, const AllGather& all_gathe
   auto marks = GatherLists(all_gather, words);
   for (std::size_t r = 0; r < marks.size(); ++r) {
     if (marks[r].empty()) Throw(tuttiInternalError, "rank {} does not say which call it is in", r);
-    // Every rank sees the same here.
+    // Every rank gets the same result here.
     if (marks[r].front() != marks.front().front()) {
       throw Fail(
           {tuttiInvalidUsage, fmt::format("{}{} called {}, but {} called {}", kMismatch, watch_->Who(0),
@@ -94,7 +93,7 @@ std::optional<Error> Communicator::LastAudit() {
     engine->Progress();
   }
   auto found = failed() ? failure() : watch_->Compare();
-  // This rank is done with its calls, so failures that other ranks' calls ended in do not concern it.
+  // This rank has finished its calls, so failures that ended other ranks' calls do not concern it.
   if (!found || found->code() != tuttiInvalidUsage) return std::nullopt;
   return Fail(*found);
 }

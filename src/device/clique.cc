@@ -8,8 +8,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A rank whose calls came from the thread that now waits for it can hardly come; this long it may yet come from
-// another.
+// A rank whose calls came from the thread that now waits for it is unlikely to come; for this long, another thread may
+// still bring it.
 constexpr std::chrono::seconds kPatienceWithOwnThread{10};
 constexpr std::chrono::milliseconds kLookEvery{20};
 
@@ -26,7 +26,7 @@ const DeviceCalls* Collectives(const DevicePart& part) {
   return nullptr;
 }
 
-// The messages of `part` that meet `calls` of another rank.
+// The messages of `part` that match `calls` of another rank.
 const DeviceCalls* Counterpart(const DevicePart& part, int rank, const DeviceCalls& calls) {
   for (const auto& theirs : part.queues) {
     if (theirs.peer == rank && theirs.sends != calls.sends) return &theirs;
@@ -36,14 +36,14 @@ const DeviceCalls* Counterpart(const DevicePart& part, int rank, const DeviceCal
 
 }  // namespace
 
-// What one launch is made of.
+// The inputs of one launch.
 struct DeviceClique::Bundle {
   std::vector<DeviceWorkQueue> queues;
   std::vector<DeviceWork> works;
-  std::vector<CuStream> streams;  // the first one is launched on
+  std::vector<CuStream> streams;  // the first is the launch stream
   std::uint32_t blocks = 0;
   std::uint32_t threads = 0;
-  bool per_thread_elsewhere = false;  // some other thread's own default stream is to be one of them
+  bool per_thread_elsewhere = false;  // one of them is another thread's own default stream
 
   void AddStream(CuStream stream) {
     if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
@@ -59,7 +59,7 @@ DeviceClique::DeviceClique(std::vector<int> members, std::shared_ptr<const Kerne
       launched_(device_.driver(), device_.context()),
       captured_(device_.driver(), device_.context()) {}
 
-// The largest set of the ranks here that can run without any other rank of the clique.
+// The largest subset of the deposited ranks that can run without any other rank of the clique.
 std::vector<int> DeviceClique::Ready() const {
   std::set<int> ready;
   for (const auto& [rank, deposit] : deposits_) ready.insert(rank);
@@ -90,7 +90,7 @@ std::vector<int> DeviceClique::Ready() const {
 }
 
 std::optional<Error> DeviceClique::LaunchReady(const std::vector<int>& ranks) {
-  // Ranks may bring the same collectives in groups of different length: as many as all have run now.
+  // Ranks may bring the same collectives in groups of different length: runs as many as all have brought.
   std::size_t together = SIZE_MAX;
   for (const int rank : ranks) {
     const auto* collectives = Collectives(deposits_.at(rank).part);
@@ -162,8 +162,8 @@ void DeviceClique::Enqueue(const Bundle& bundle) {
         "them in one thread, in one group, or not at all",
         device_.ordinal());
   }
-  // Operations of one communicator run in order, whatever the streams, also in a graph that forks. Between a graph and
-  // anything else the user keeps them apart.
+  // Operations of one communicator run in order, whatever the streams, also in a graph that forks. The user orders a
+  // graph against everything else.
   if (!capture) {
     launched_.Block(leader);
   } else if (last_capture_ == capture) {
@@ -179,7 +179,7 @@ void DeviceClique::Enqueue(const Bundle& bundle) {
       std::any_of(bundle.works.begin(), bundle.works.end(), [](const DeviceWork& work) { return work.strided; });
   kernels_->Launch(launch, strided, bundle.blocks, bundle.threads, leader);
   pinned_.Enqueued(leader, capture.has_value());
-  // In a graph the event is one of the graph's; launched_ must stay one that can be waited for outside.
+  // In a graph the event belongs to the graph; launched_ must remain an event that can be waited for outside.
   CudaEvent& after = capture ? captured_ : launched_;
   after.Record(leader);
   for (const auto stream : bundle.streams) {

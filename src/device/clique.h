@@ -1,6 +1,6 @@
-// Ranks of one communicator that share a process and a GPU. Their kernels wait for each other, and two launches on one
-// GPU need not run at the same time: so what must run together is launched together. Each rank brings its calls;
-// whoever completes a set that can run launches it, ordered behind the streams of all.
+// Ranks of one communicator that share a process and a GPU. Their kernels wait for each other, but two launches on one
+// GPU may run one after the other, so kernels that must run together are launched together. Each rank brings its calls;
+// the rank that completes a runnable set launches it, ordered behind the streams of all.
 //
 // Thread-safety: all member functions may be called from any thread.
 #pragma once
@@ -23,19 +23,19 @@
 
 namespace tutti {
 
-// Operations of one rank that follow one another.
+// Consecutive operations of one rank.
 struct DeviceCalls {
   DeviceRank* rank = nullptr;
   DeviceQueue* queue = nullptr;
   std::uint64_t* lanes = nullptr;
-  int peer = -1;  // of messages; -1: collectives
+  int peer = -1;  // for messages; -1: collectives
   bool sends = false;
   std::vector<DeviceWork> works;
   std::vector<std::uint32_t> blocks;  // by work
   std::uint32_t threads = 0;
 };
 
-// What one rank brings to a launch.
+// One rank's part of a launch.
 struct DevicePart {
   int rank = 0;
   std::vector<DeviceCalls> queues;
@@ -49,21 +49,21 @@ struct DevicePart {
 
 class DeviceClique {
  public:
-  // Looked at while waiting for the other ranks: the reason to give up, if there is one.
+  // Polled while waiting for the other ranks: the reason to give up, if any.
   using Check = std::function<std::optional<Error>()>;
 
   // `members`: ranks. `kernels` are those of the shared device.
   DeviceClique(std::vector<int> members, std::shared_ptr<const KernelModule> kernels);
 
-  // Launches the parts of one thread, together with those of the other threads that they wait for. Returns when all
-  // are launched; what went wrong, if anything. `timeout`: how long others may not come.
+  // Launches one thread's parts, together with the other threads' parts that they wait for. Returns when all are
+  // launched, with the failure, if any. `timeout`: how long to wait for other ranks.
   std::optional<Error> Launch(std::vector<DevicePart> parts, std::chrono::milliseconds timeout, const Check& check);
-  // Has any launch been captured? Its graph may run again at any time.
+  // Whether any launch was captured: its graph may run again at any time.
   bool captured() const {
     const std::lock_guard lock(mutex_);
     return last_capture_.has_value();
   }
-  // Waits for the kernels that were launched. False after `most`.
+  // Waits for the launched kernels. False after `most`.
   bool AwaitIdle(std::chrono::milliseconds most);
 
  private:
@@ -82,19 +82,19 @@ class DeviceClique {
 
   const std::vector<int> members_;
   const std::shared_ptr<const KernelModule> kernels_;
-  const CudaDevice& device_;  // the kernels', which lives as long
+  const CudaDevice& device_;  // the kernels' device, kept alive by them
   PinnedWorks pinned_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<int, Deposit> deposits_;             // by rank
   std::map<std::uint64_t, Error> failures_;     // by ticket
-  std::map<int, std::thread::id> last_thread_;  // that a rank's calls came from
+  std::map<int, std::thread::id> last_thread_;  // the thread of a rank's latest calls
   std::uint64_t next_ticket_ = 1;
   CudaEvent arrived_;                          // recorded on each other stream in turn
   CudaEvent launched_;                         // after the last launch that was not captured
-  CudaEvent captured_;                         // after the last one that was, ...
-  std::optional<std::uint64_t> last_capture_;  // ... and in which capture
+  CudaEvent captured_;                         // after the last captured one, ...
+  std::optional<std::uint64_t> last_capture_;  // ... and its capture
 };
 
 }  // namespace tutti

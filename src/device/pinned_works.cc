@@ -6,7 +6,7 @@
 namespace tutti {
 namespace {
 
-// Launches of a group differ in length: in steps of this, old blocks fit new launches.
+// Launches of a group differ in length: rounded up to this, old blocks fit new launches.
 constexpr std::size_t kBlockUnit = std::size_t{16} << 10;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Memory for launches that are longer than a kernel's parameter: pinned, written by the host, read by the kernel, and
-// used again when that has ended. A captured launch keeps its memory: its graph may be replayed at any time.
+// Memory for launches that exceed a kernel's parameter: pinned, written by the host, read by the kernel, and reused
+// when the kernel has ended. A captured launch keeps its memory, as its graph may be replayed at any time.
 //
 // Thread-safety: used by one thread at a time.
 #pragma once
@@ -16,9 +16,9 @@ class PinnedWorks {
  public:
   explicit PinnedWorks(const CudaDevice& device) : device_(device) {}
 
-  // A launch's queues and works, as its kernel will find them.
+  // A launch's queues and works, as its kernel reads them.
   DeviceLaunch Write(const std::vector<DeviceWorkQueue>& queues, const std::vector<DeviceWork>& works);
-  // The launch that was written last has been enqueued on this stream.
+  // Records that the launch written last has been enqueued on this stream.
   void Enqueued(CuStream stream, bool captured);
 
  private:

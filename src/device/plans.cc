@@ -16,7 +16,7 @@
 namespace tutti {
 namespace {
 
-// What the driver does not tell, for pricing alone: an A100's.
+// An A100's, for pricing only, if the driver does not report it.
 constexpr double kUnknownMemoryBandwidth = 1555;  // GB/s
 constexpr int kMajorToSm = 10;
 
@@ -27,8 +27,8 @@ double MemoryBandwidth(const CudaDevice& device) {
   return bandwidth > 0 ? bandwidth : kUnknownMemoryBandwidth;
 }
 
-// Several hosts. Where the topology does not tell of GPUs and NICs, or hosts are not alike, what is between hosts
-// decides more than what is inside: GPUs are priced as if they were processors.
+// For several hosts. If the topology lacks GPUs or NICs, or hosts differ, the network between hosts matters more than
+// the links inside them, so GPUs are priced as if they were processors.
 Machine MachineOfHosts(const DevicePlanContext& context, const System& system) {
   const auto& where = context.conditions.where;
   try {
@@ -43,7 +43,7 @@ Machine MachineOfHosts(const DevicePlanContext& context, const System& system) {
   return HostMachine(DefaultHostCosts(1), where, context.network_costs);
 }
 
-// What prices are computed on. A topology that does not tell of a GPU for every rank is no reason to fail.
+// The machine that prices are computed on. A topology without a GPU for every rank is no reason to fail.
 Machine MachineFor(const DevicePlanContext& context, const System& system) {
   const int nranks = context.conditions.nranks;
   if (!context.conditions.one_host) return MachineOfHosts(context, system);
@@ -59,11 +59,11 @@ Machine MachineFor(const DevicePlanContext& context, const System& system) {
   return MachineOfOneGpu(nranks, sm, MemoryBandwidth(device));
 }
 
-// A message's share that one block moves in good time, and the slots' pieces of it.
+// The part of a message that one block moves in good time, and its pieces in slots.
 constexpr std::size_t kBytesPerMessageChannel = std::size_t{256} << 10;
 constexpr std::size_t kMessageChunk = std::size_t{128} << 10;
 
-// So few that a group has room to send to and receive from every rank at the same time.
+// Few enough that a group can send to and receive from every rank at the same time.
 int MessageChannels(std::size_t bytes, const Conditions& conditions) {
   const int most = std::clamp(conditions.most_lanes / std::max(1, 2 * (conditions.nranks - 1)), 1, kMessageChannels);
   return static_cast<int>(std::clamp<std::size_t>(bytes / kBytesPerMessageChannel, 1, static_cast<std::size_t>(most)));
@@ -74,7 +74,7 @@ Shape MessageShape(std::size_t bytes, const GpuSlots& slots) {
   return {Wire::bulk, std::min(kMessageChunk, slots.bulk)};
 }
 
-// A GPU's plan says where a tensor's bytes lie; the host's are told by each call.
+// A GPU's plan contains a tensor's addresses; on the host, each call passes them.
 void AddPlaces(const Tensors& tensors, PlanKey& key) {
   for (const Strided* const side : {&tensors.input, &tensors.output}) {
     key.further.push_back(side->run_bytes());
@@ -82,7 +82,7 @@ void AddPlaces(const Tensors& tensors, PlanKey& key) {
       key.further.push_back(dim.size.value());
       key.further.push_back(dim.stride);
     }
-    key.further.push_back(side->outer().size());  // last: what is before it can be told apart
+    key.further.push_back(side->outer().size());  // last, so that keys with different counts differ
   }
 }
 
@@ -171,8 +171,8 @@ std::vector<Schedule> DevicePlans::SchedulesOfAll(const Operation& operation, co
   return all;
 }
 
-// Makes the candidate one that all ranks of a GPU have room for at the same time, and whose chunks fit the slots that
-// carry data; its schedule. What a user insists on is not changed: the launch refuses it with the numbers.
+// Adjusts the candidate until all ranks of a GPU have room for it at the same time and its chunks fit the slots that
+// carry data; returns its schedule. Leaves the user's settings unchanged: the launch refuses them with the numbers.
 Schedule DevicePlans::Fitted(const Operation& operation, Candidate& candidate) const {
   const auto& conditions = context_.conditions;
   auto schedules = SchedulesOfAll(operation, candidate);
@@ -185,7 +185,7 @@ Schedule DevicePlans::Fitted(const Operation& operation, Candidate& candidate) c
     --candidate.channels;
     schedules = SchedulesOfAll(operation, candidate);
   }
-  // A contribution that is scaled first is nowhere in memory, and a tensor's chunk not in one piece.
+  // A contribution that is scaled first does not exist in memory, and a tensor's chunk is not contiguous.
   const bool may_refer = !operation.scaled && operation.tensors == nullptr &&
                          std::all_of(schedules.begin(), schedules.end(), MayAlwaysRefer);
   auto& shape = candidate.shape;

@@ -1,5 +1,5 @@
-// Plans of a communicator's calls on GPUs: which algorithm, and the program it becomes. As on the host (selector.h,
-// plan_cache.h), one table of breakpoints is priced by rank 0 and shipped, and a repeated call costs a look-up.
+// Plans of a communicator's calls on GPUs: the algorithm and the program made from it. As on the host (selector.h,
+// plan_cache.h), rank 0 prices and ships one table of breakpoints, and a repeated call costs a look-up.
 //
 // Thread-safety: used by one thread at a time.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace tutti {
 
-// Messages between pairs keep an order of their own, so they have channels of their own behind the collectives'.
+// Messages between pairs are ordered separately, so they have their own channels, behind the collectives'.
 inline constexpr int kMessageChannels = 4;
 
 struct DevicePlanContext {
@@ -44,24 +44,24 @@ struct DevicePlanEntry {
 
 class DevicePlans {
  public:
-  // What the operations of a plan have moved.
+  // The traffic of a plan's operations.
   struct Done {
     std::uint64_t operations = 0;
     DeviceProgram::Traffic on_host, by_network;
     Done& operator+=(const DevicePlanEntry& plan);
   };
-  // A job uses some dozens of shapes; one that never repeats itself must not grow the cache for ever.
+  // A job uses a few dozen shapes; one that never repeats itself must not grow the cache forever.
   static constexpr std::size_t kMostPlans = 512;
 
   // Collective.
   DevicePlans(DevicePlanContext context, const System& system, int rank, const AllGather& all_gather);
 
-  // The plan for this call; it lives until Forget(). Making one takes memory of the GPU.
+  // The plan for this call; it lives until Forget(). Making one allocates GPU memory.
   DevicePlanEntry& Find(const Operation& operation, std::uint64_t packed);
-  // Forgets all plans, and what they used of the arena. REQUIRES: no kernel and no graph uses them.
+  // Forgets all plans and releases their part of the arena. REQUIRES: no kernel and no graph uses them.
   void Forget();
   std::size_t size() const { return plans_.size(); }
-  // Adds what was done so far.
+  // Adds the traffic so far.
   void AddTraffic(tuttiCounters_t& counters) const;
   const Conditions& conditions() const { return context_.conditions; }
 

@@ -13,14 +13,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
-// A look costs some us. Between two it waits for this share of the time in which nothing has moved, so that it adds no
-// more than that to what the kernel has waited for anyhow,
+// A look costs a few us. Between looks the proxy waits for this share of the time since anything moved, so that it
+// extends the kernel's wait by no more than that,
 constexpr int kShareOfQuiet = 64;
-// but does not ask for a nap that is shorter than a timer's slack: then others may have the core, and it looks again;
+// but never naps for less than a timer's slack: it yields the core instead and looks again;
 constexpr microseconds kShortestNap{20};
-// nor, with a thousand looks a second costing two percent of a core, for a longer one.
+// nor for more than this, as a thousand looks a second cost only two percent of a core.
 constexpr microseconds kLongestNap{1000};
-// Without anything to expect, only a wake-up or the network ends its sleep; but nothing is lost by a look.
+// If it expects nothing, only a wake-up or the network ends its sleep; an extra look does no harm.
 constexpr microseconds kSleep{1'000'000};
 
 }  // namespace
@@ -37,7 +37,7 @@ DeviceProxy::~DeviceProxy() {
 }
 
 void DeviceProxy::Wake() {
-  // With the alarm that the sleeper sets, a Dekker pair: see doorbell.h.
+  // Forms a Dekker pair with the alarm that the sleeper sets: see doorbell.h.
   wakes_.fetch_add(1, std::memory_order_release);
   WakeSleepers(control_);
 }

@@ -1,11 +1,11 @@
-// Drives the network of a communicator's GPU, whose kernels can only fill and empty slots: a thread, which is busy
-// while there may be something to move, and asleep otherwise.
+// Drives the network for a communicator's GPU, whose kernels can only fill and empty slots: a thread that is busy while
+// there may be something to move, and asleep otherwise.
 //
-// Nobody tells it that a kernel has filled a slot, so it looks; the less often, the longer nothing has moved. What
-// comes from the network wakes it, and so does who enqueues calls. Replays of a captured graph are not seen from here:
-// once there is one, it looks now and then for ever.
+// Kernels do not signal that they have filled a slot, so the thread polls, less often the longer nothing has moved.
+// Network traffic and threads that enqueue calls wake it. It cannot see replays of a captured graph: once a graph
+// exists, it polls occasionally forever.
 //
-// Thread-safety: has a thread of its own; Wake() from any thread.
+// Thread-safety: has its own thread; Wake() from any thread.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ namespace tutti {
 
 class DeviceProxy {
  public:
-  // `control` is the fabric that `engine` serves. `expects`: may kernels be running, or about to run? Called by the
-  // thread. All outlive this.
+  // `control` is the fabric that `engine` serves. `expects`: whether kernels may be running or about to run; the thread
+  // calls it. All outlive this.
   DeviceProxy(Fabric& control, NetworkEngine& engine, std::function<bool()> expects);
   ~DeviceProxy();
   DeviceProxy(const DeviceProxy&) = delete;

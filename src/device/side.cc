@@ -16,13 +16,13 @@
 namespace tutti {
 namespace {
 
-// Of the collectives' queue: more than any schedule has that fits a GPU.
+// For the collectives' queue: more than any schedule that fits a GPU.
 constexpr std::size_t kMostLanes = 1024;
 
-// A barrier's input and output, of a byte each, on lines of their own.
+// A barrier's input and output, one byte each, on separate cache lines.
 constexpr std::size_t kBarrierPart = kCacheLine;
 
-// Where what lies in a rank's state; the queues' order is DeviceRank's.
+// Offsets in a rank's state; the queues are in DeviceRank's order.
 struct StateLayout {
   explicit StateLayout(int nranks)
       : queues(1 + 2 * static_cast<std::size_t>(nranks)),
@@ -65,9 +65,9 @@ std::shared_ptr<const KernelModule> KernelsOf(const CudaDevice& device) {
 
 std::unique_ptr<DeviceSide> DeviceSide::Make(const DeviceSetup& setup, int rank, int nranks,
                                              const AllGather& all_gather, Deadline deadline, std::string* why) {
-  // Whatever is wrong with one rank's device must be known to all before any goes on.
+  // All ranks must know of a fault of any rank's device before any continues.
   std::string mine;
-  std::shared_ptr<const KernelModule> kernels;  // stay loaded until the constructor asks for them again
+  std::shared_ptr<const KernelModule> kernels;  // keeps the module loaded until the constructor asks for it again
   if (const auto* const driver = LoadedCudaDriver(&mine)) {
     mine = WhyNoKernels(*driver);
     try {
@@ -91,7 +91,7 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, int rank, int nranks, const All
   const auto& driver = *LoadedCudaDriver();
   device_ = std::make_unique<CudaDevice>(driver, setup.device);
   kernels_ = KernelsOf(*device_);
-  // Blocks and ranks of the GPU that has least room for each.
+  // Blocks and ranks of the GPU with the least room for each.
   struct Room {
     CuUuid uuid;
     std::uint32_t blocks;
@@ -123,7 +123,7 @@ DeviceSide::DeviceSide(const DeviceSetup& setup, int rank, int nranks, const All
                                   all_refer && fabric_->one_device() && fabric_->one_process()};
   context.conditions.bulk_capacity = fabric_->bulk_capacity();
   if (!one_host) {
-    context.conditions.forced.wire = Wire::bulk;  // lines do not travel
+    context.conditions.forced.wire = Wire::bulk;  // the network does not carry the line format
     network_ = ConnectHosts(*shm_, *setup.roster, setup.key, *setup.settings, 1, all_gather,
                             [this](int peer) { return fabric_->across()->With(peer); });
     context.network_costs = network_.costs;
@@ -177,7 +177,7 @@ void DeviceSide::MakeState() {
   side.Copy(state_.data(), &state, sizeof state);
 }
 
-// The lowest rank of the process on this GPU makes the clique; the others find it by its address.
+// The lowest rank of the process on this GPU makes the clique; the others get its address.
 void DeviceSide::JoinClique(const AllGather& all_gather) {
   const auto& members = fabric_->fused();
   if (members.front() == rank_) clique_ = std::make_shared<DeviceClique>(members, kernels_);
@@ -186,16 +186,16 @@ void DeviceSide::JoinClique(const AllGather& all_gather) {
     clique_ =
         *reinterpret_cast<const std::shared_ptr<DeviceClique>*>(addresses[static_cast<std::size_t>(members.front())]);
   }
-  all_gather({});  // it stays where it is until everybody has it
+  all_gather({});  // the original stays in place until every rank has copied it
 }
 
 DeviceSide::~DeviceSide() {
   if (clique_ == nullptr) return;
-  // Long enough for any kernel to see that it is to stop.
+  // Long enough for any kernel to see the stop request.
   constexpr std::chrono::seconds kToStop{5};
   if (!AwaitIdle(kToStop)) Stop();
   const bool idle = AwaitIdle(kToStop);
-  // A graph's kernel whose peers have died waits on, and no event tells. It looks at the abort word every millisecond.
+  // A graph's kernel whose peers have died waits on without any event. It polls the abort word every millisecond.
   constexpr std::chrono::milliseconds kToSeeAbort{20};
   if (clique_->captured()) {
     Stop();
@@ -207,7 +207,7 @@ DeviceSide::~DeviceSide() {
   const bool leaves =
       own.compare_exchange_strong(alive, RankState::left, std::memory_order_release, std::memory_order_relaxed);
   if (leaves && network_.engine != nullptr) network_.engine->Leave();
-  // Other processes' kernels may still have a last word to write into our memory. They leave soon, too, as a rule.
+  // Other processes' kernels may still write into our memory. Normally they leave soon, too.
   constexpr std::chrono::seconds kToLeave{1};
   const auto deadline = Deadline::After(kToLeave);
   const auto others_use_it = [&] {
@@ -229,7 +229,7 @@ std::uint64_t DeviceSide::Done(int peer, bool sends) const {
   return std::atomic_ref(done_[StateLayout::Queue(nranks_, peer, sends)]).load(std::memory_order_acquire);
 }
 
-// A call that was refused after Prepare() counts as one that may run for ever: its proxy goes on looking now and then.
+// A call refused after Prepare() counts as one that may run forever: its proxy keeps looking occasionally.
 bool DeviceSide::MayRun() const {
   if (shm_->control(rank_).state.load(std::memory_order_acquire) == RankState::failed) return false;
   if (clique_->captured()) return true;
@@ -305,7 +305,7 @@ DeviceWork DeviceSide::WorkOf(const Operation& operation, const DevicePlanEntry&
   const auto& schedule = plan.program.schedule();
   const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
   if (plan.program.shape().wire == Wire::bulk && may_refer) {
-    // Peers read what lies in one piece.
+    // Peers read contiguous buffers in place.
     const Reach input = dense_input ? ReachOf(work.input, plan.used.input) : Reach{};
     const Reach output = dense_output ? ReachOf(work.output, plan.used.output) : Reach{};
     work.input_kind = static_cast<std::uint8_t>(input.kind);
@@ -318,7 +318,7 @@ DeviceWork DeviceSide::WorkOf(const Operation& operation, const DevicePlanEntry&
   return work;
 }
 
-// Not while kernels or graphs use plans: then the cache grows on.
+// Does nothing while kernels or graphs use plans: the cache then keeps growing.
 void DeviceSide::TrimPlans() {
   constexpr std::chrono::milliseconds kPatience{100};
   if (plans_->size() < DevicePlans::kMostPlans || clique_->captured() || !AwaitIdle(kPatience)) return;

@@ -1,8 +1,8 @@
-// A communicator's half on the GPU: its rank's state in device memory, the plans of its calls, and what becomes a
-// launch.
+// A communicator's half on the GPU: its rank's state in device memory, the plans of its calls, and the parts of
+// launches made from them.
 //
-// Calls are enqueued and return; the GPU keeps the sequence numbers, so that a captured graph can be replayed. Who
-// waits, died, or called something else is found out by the device watch, from what the kernels publish.
+// Calls are enqueued and return; the GPU keeps the sequence numbers, so that a captured graph can be replayed. The
+// device watch finds ranks that wait, died, or called something else, from what the kernels publish.
 //
 // Thread-safety: Prepare and Find need the communicator's lock; the rest may be called from any thread.
 #pragma once
@@ -21,21 +21,21 @@
 
 namespace tutti {
 
-// What a rank knows of its communicator when its device side is made.
+// The facts about a communicator that its device side is made from.
 struct DeviceSetup {
   int device = TUTTI_DEVICE_NONE;
   const Settings* settings = nullptr;
   const System* system = nullptr;
   const Hosts* hosts = nullptr;
   const std::vector<Process>* roster = nullptr;
-  SecretKey key;          // of connections to other hosts
-  Conditions conditions;  // of the host's side: what is forced, what is deterministic
+  SecretKey key;          // for connections to other hosts
+  Conditions conditions;  // the host side's: what is forced, what is deterministic
 };
 
 class DeviceSide {
  public:
-  // Collective. Null, on every rank, unless every rank can use its device; then why not in *why. REQUIRES: every rank
-  // names one.
+  // Collective. Null, on every rank, unless every rank can use its device; *why then gives the reason. REQUIRES: every
+  // rank names a device.
   static std::unique_ptr<DeviceSide> Make(const DeviceSetup& setup, int rank, int nranks, const AllGather& all_gather,
                                           Deadline deadline, std::string* why);
   // Waits for the kernels, or stops them if the communicator has failed.
@@ -50,23 +50,23 @@ class DeviceSide {
   RegisteredBuffers& registered() { return *registered_; }
   Fabric& control() { return *shm_; }
   DeviceProgress& progress() const { return *progress_; }
-  // Operations that are done on the GPU: collectives, or (peer >= 0) messages to or from it.
+  // Operations completed on the GPU: collectives, or (peer >= 0) messages to or from that peer.
   std::uint64_t Done(int peer, bool sends) const;
 
-  // What these calls, in their order, are for a launch; all of one communicator, on `stream` and `others`.
+  // A launch's part made from these calls, in order; all of one communicator, on `stream` and `others`.
   DevicePart Prepare(std::span<const Operation* const> operations, CuStream stream, std::vector<CuStream> others);
-  // Calls that are done by a copy, in stream order, without a launch: of one rank alone, or to oneself.
+  // Calls done by a copy in stream order, without a launch: those of a single rank, or (Copy) to oneself.
   bool DoneByCopy(const Operation& operation, CuStream stream) const;
-  // `from` is what it will be in `reader`'s order, and stays it until the copy is done.
+  // Copies `from` as it is in `reader`'s order, and keeps `reader` from changing it until the copy is done.
   void Copy(void* to, CuStream writer, const void* from, CuStream reader, std::size_t bytes) const;
 
-  // Some kernel of this rank may be running, or about to: also once a call was captured, for replays are not seen.
+  // Whether a kernel of this rank may be running or about to; always once a call was captured, as replays are not seen.
   bool MayRun() const;
-  // Every kernel of this rank ends soon.
+  // Makes every kernel of this rank end soon.
   void Stop();
-  // Of launches; of graphs' replays, only their user knows when they have ended.
+  // Waits for launches only; for graphs' replays, only their user knows when they have ended.
   bool AwaitIdle(std::chrono::milliseconds most) const { return clique_->AwaitIdle(most); }
-  // The summary of the plan of the last operation that was prepared, even if the plan itself was forgotten.
+  // The summary of the plan of the last prepared operation, even if the plan itself was forgotten.
   std::optional<PlanSummary> last_plan() const {
     return last_plan_ != nullptr ? last_plan_->summary() : forgotten_plan_;
   }

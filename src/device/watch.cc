@@ -11,12 +11,12 @@
 namespace tutti {
 namespace {
 
-// Kernels end in microseconds: what lasts longer than this is worth a closer look.
+// Kernels end in microseconds, so a longer one is worth a closer look.
 constexpr std::chrono::milliseconds kLookEvery{2};
-// While no call is under way: who enqueues one does not ring, and 500 looks a second take one percent of a core.
+// Period while no call runs: enqueuing a call does not ring, and 500 looks a second take one percent of a core.
 constexpr std::chrono::milliseconds kIdleLookEvery{20};
-// Until then a peer's watch has published what the peer calls, also on a host that is busy. Sooner, the peer's call
-// could not be named.
+// By then a peer's watch has published the peer's call, even on a busy host. Earlier, the error could not name that
+// call.
 constexpr std::chrono::milliseconds kPatience{200};
 
 template <typename T>
@@ -55,7 +55,7 @@ DeviceWatch::~DeviceWatch() {
   }
   ending_.notify_all();
   thread_.join();
-  Read();  // peers may look at what was done last when we are gone
+  Read();  // peers may read the last calls after this rank is gone
 }
 
 void DeviceWatch::Fail(const Error& failure) {
@@ -70,7 +70,7 @@ bool DeviceWatch::Faulted() const {
 
 void DeviceWatch::LookNow() {
   std::unique_lock lock(mutex_);
-  wanted_ = looks_ + 2;  // one may be half done
+  wanted_ = looks_ + 2;  // one look may be half done
   ending_.notify_all();
   ending_.wait(lock, [this, wanted = wanted_] { return looks_ >= wanted; });
 }
@@ -107,7 +107,7 @@ bool DeviceWatch::Read() {
     DeviceCall call{Published(entry.index),     Published(entry.sequence), Published(entry.digest),
                     Published(entry.signature), Published(entry.call),     Published(entry.count),
                     Published(entry.check)};
-    // Overwritten by a later one: the watch slept for long, and goes on with the oldest that is still there.
+    // A later entry overwrote it: the watch slept long, and continues with the oldest entry left.
     if (call.index > seen_ + 1 && call.check == CheckOf(call)) {
       seen_ = call.index - kProgressEntries;
       news = true;
@@ -140,8 +140,8 @@ bool DeviceWatch::Done(const Running& running) const {
   return side_.Done(peer, operation.collective == Collective::send) >= running.sequence;
 }
 
-// Whom a kernel waits for it does not tell: on other hosts anybody who has not left in order after the operation. What
-// else has completed it may have sent nothing yet. (Of ranks of this host the watch knows.)
+// A kernel does not report which rank it waits for: on other hosts it may be any rank except those that completed the
+// operation and left in order; a rank that only completed it may have data unsent. (The watch sees its own host's.)
 std::vector<int> DeviceWatch::MayBeAwaited(const Running& running) const {
   auto& control = side_.control();
   if (running.operation.point_to_point()) return {running.operation.root};
@@ -158,7 +158,7 @@ std::vector<int> DeviceWatch::MayBeAwaited(const Running& running) const {
 std::optional<Error> DeviceWatch::Look(Clock::duration waited) {
   const auto& progress = side_.progress();
   const auto kind = static_cast<DeviceFaultKind>(Published(progress.fault_kind));
-  // The peer's watch wants to know what this rank calls, as this one does of the peer; nothing else is said any more.
+  // The peer's watch needs this rank's call, as this watch needs the peer's; the kernels send nothing any more.
   if (auto* const network = side_.control().network(); network != nullptr && kind != DeviceFaultKind::none) {
     network->Announce();
   }
@@ -170,15 +170,15 @@ std::optional<Error> DeviceWatch::Look(Clock::duration waited) {
     }
     const Fault fault{FaultOf(kind), Published(progress.fault_peer), Published(progress.fault_expected),
                       Published(progress.fault_got)};
-    // The operation that the faulty slot was in is the latest that meets that peer.
+    // The faulty slot belongs to the latest operation that involves that peer.
     const bool message = running.operation.point_to_point();
     if (message && running.operation.root != fault.peer) continue;
-    // What the peer calls is told by its own watch, which may be a look behind.
+    // The peer's own watch publishes its call, and may be one look behind.
     if (waited < kPatience) return std::nullopt;
     return watch_.Explain(undertaking, fault);
   }
   if (kind != DeviceFaultKind::none) return std::nullopt;
-  // Includes calls that are over: kernels that only send wait for no other rank.
+  // Also announces calls that are over: kernels that only send wait for no other rank.
   if (auto* const network = side_.control().network(); network != nullptr && std::exchange(untold_, false)) {
     network->Announce();
   }

@@ -1,7 +1,7 @@
 // Watches a rank's kernels from the host: writes what they publish into the flight recorder, where peers read it, and
-// turns a wait that goes nowhere into a failure that stops them (watch.h).
+// turns a wait that makes no progress into a failure that stops them (watch.h).
 //
-// Thread-safety: has a thread of its own; failure() and Fail from any thread.
+// Thread-safety: has its own thread; failure() and Fail from any thread.
 #pragma once
 
 #include <condition_variable>
@@ -18,19 +18,19 @@ namespace tutti {
 
 class DeviceWatch {
  public:
-  // `outside`: the communicator's own failure, if it has one. `fail` is told the first failure found here, in the
-  // watch's thread. `side` outlives this.
+  // `outside`: the communicator's own failure, if any. `fail` receives the first failure found here, in the watch's
+  // thread. `side` outlives this.
   DeviceWatch(DeviceSide& side, std::vector<Process> roster, std::string name, std::chrono::milliseconds timeout,
               std::function<std::optional<Error>()> outside, std::function<void(const Error&)> fail);
   ~DeviceWatch();
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
 
-  // Stops the kernels of this rank and, through what peers read, of all.
+  // Stops the kernels of this rank and, through the state that peers read, those of all ranks.
   void Fail(const Error& failure);
-  // Reads what kernels have published by now, and looks.
+  // Reads what kernels have published so far, and looks.
   void LookNow();
-  // A kernel of this rank has stopped, or is about to, for what it found or was found here.
+  // A kernel of this rank has stopped, or is about to, because of a fault that it or this watch found.
   bool Faulted() const;
 
  private:
@@ -56,14 +56,14 @@ class DeviceWatch {
   Recorder recorder_;
   std::function<std::optional<Error>()> outside_;
   std::function<void(const Error&)> fail_;
-  std::map<std::uint64_t, Running> running_;  // by the device's number of the call
+  std::map<std::uint64_t, Running> running_;  // by the device's call number
   std::uint64_t seen_ = 0;                    // calls read
-  bool untold_ = false;                       // a call may have ended alone, and ranks of other hosts do not know
+  bool untold_ = false;                       // a call may have ended alone, unannounced to other hosts' ranks
 
   std::mutex mutex_;
   std::condition_variable ending_;
   bool end_ = false;
-  std::uint64_t looks_ = 0, wanted_ = 0;  // looks done, and asked for
+  std::uint64_t looks_ = 0, wanted_ = 0;  // looks done, and looks requested
   std::thread thread_;                    // last: it uses all of the above
 };
 

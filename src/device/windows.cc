@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-// A rank's part of a window, as it offers it to the others.
+// A rank's part of a window, as offered to the others.
 struct Offer {
   ShareableBuffer buffer;
   std::uint64_t address;  // for ranks of the same process
@@ -67,7 +67,7 @@ tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const AllG
   }
   SideStream(device_.driver(), device_.context())
       .Copy(Row(windows_.size()), parts.data(), parts.size() * sizeof parts.front());
-  all_gather({});  // nobody may use the window before everybody has it
+  all_gather({});  // no rank may use the window before every rank has it
   windows_.push_back(std::move(window));
   return windows_.back().handle.get();
 }
@@ -75,7 +75,7 @@ tuttiWindow* DeviceWindows::Register(void* buffer, std::size_t bytes, const AllG
 bool DeviceWindows::Deregister(const tuttiWindow* handle, const AllGather& all_gather) {
   for (auto& window : windows_) {
     if (window.handle == nullptr || window.handle.get() != handle) continue;
-    all_gather({});  // everybody has stopped using it
+    all_gather({});  // every rank has stopped using it
     SideStream(device_.driver(), device_.context())
         .Zero(Row(handle->number), static_cast<std::size_t>(shm_.nranks()) * sizeof(DeviceWindow));
     window = Window{};

@@ -1,8 +1,8 @@
-// Memory of GPUs that all ranks of a communicator have registered: every rank's GPU reaches the part of a window that
-// is any rank's of its host, so slots can say where data lies instead of carrying it.
+// GPU memory that all ranks of a communicator have registered: every rank's GPU can access the window parts of all
+// ranks of its host, so slots can refer to data instead of carrying it.
 //
-// Thread-safety: Register and Deregister are collective control calls; Find may run beside neither. The communicator's
-// lock sees to that.
+// Thread-safety: Register and Deregister are collective control calls; Find may not run concurrently with either. The
+// communicator's lock ensures that.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ namespace tutti {
 
 class DeviceWindows {
  public:
-  // Registered buffers have the other rows of the kernels' table.
+  // Registered buffers use the remaining rows of the kernels' table.
   static constexpr std::size_t kMostWindows = kDeviceWindows - RegisteredBuffers::kMost;
 
   DeviceWindows(const CudaDevice& device, const Fabric& shm);
 
-  // Collective. Throws tuttiInvalidArgument, on every rank, if some rank's memory cannot be given to other processes;
-  // tuttiInternalError if a rank offers memory that is not all in one allocation.
+  // Collective. Throws tuttiInvalidArgument, on every rank, if some rank's memory cannot be shared with other
+  // processes; tuttiInternalError if a rank offers memory that is not all in one allocation.
   tuttiWindow* Register(void* buffer, std::size_t bytes, const AllGather& all_gather);
-  // Collective. False if the window is none of these; then nothing was done.
+  // Collective. False, without effect, if the window is not one of these.
   bool Deregister(const tuttiWindow* window, const AllGather& all_gather);
-  // How peers reach [pointer, pointer + bytes), if a window of this rank holds it.
+  // How peers access [pointer, pointer + bytes), if a window of this rank holds it.
   std::optional<Reach> Find(const void* pointer, std::size_t bytes) const;
   // For kernels: by window * nranks + rank.
   DeviceWindow* table() const { return reinterpret_cast<DeviceWindow*>(table_.data()); }

@@ -1,9 +1,9 @@
-// When a rank compares its collectives with other ranks' although it waits for none of them: a root that broadcasts
-// gets nothing from other ranks, nor do two roots that both do.
+// Decides when a rank compares its collectives with other ranks' although it waits for none of them: a broadcasting
+// root gets nothing from other ranks, so two ranks that both act as root would not notice.
 //
-// After a collective that may end alone (operation.h) the rank looks at one other rank of this host, the witness, every
-// few operations, until the witness has begun the same collective. All ranks of a host have the same witness, except
-// the witness itself, which has another. So of two ranks that differ at least one differs from its own witness.
+// After a collective that may end alone (operation.h), every few operations the rank looks at one other rank of this
+// host, the witness, until the witness has begun the same collective. All ranks of a host have the same witness, except
+// the witness itself, which has another. So of two ranks that differ, at least one differs from its own witness.
 //
 // Thread-safety: used by one thread at a time, the one that drives the communicator.
 #pragma once
@@ -18,12 +18,12 @@ namespace tutti {
 
 class Audit {
  public:
-  // Operations between two looks: reading a line that another core has written costs as much as a small operation.
+  // Operations between two looks: reading another core's cache line costs as much as a small operation.
   static constexpr int kEvery = 8;
 
   Audit(const Fabric& fabric, History& history);
 
-  // An operation has ended. True: it is time to look.
+  // Called after each operation. True if it is time to look.
   bool Due(const Operation& operation) {
     if (MayEndAlone(operation)) {
       alone_ = history_.newest();
@@ -33,7 +33,7 @@ class Audit {
   }
   // Returns a rank whose collectives differ from this one's. Looks at the witness, and at marks from other hosts.
   std::optional<int> Look();
-  // Likewise, at every rank.
+  // Likewise, but looks at every rank.
   std::optional<int> LookAtAll();
   // Some rank of this host has failed.
   bool SomeoneFailed() const { return failures_.load(std::memory_order_acquire) != 0; }

@@ -1,5 +1,5 @@
-// libFuzzer target. Another process writes anything into its control block, or into that of the rank that reads. The
-// watch looks at it and explains faults by it, and the flight recorder prints it.
+// libFuzzer target. Another process writes arbitrary bytes into its control block or the reading rank's. The watch
+// looks at that block and explains faults with it, and the flight recorder prints it.
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -20,11 +20,11 @@ void Require(bool promise) {
   if (!promise) __builtin_trap();
 }
 
-// The fabric of rank 0. Its peers were threads, which have gone.
+// The fabric of rank 0. Its peers were threads that have ended.
 struct Stage {
   std::vector<std::unique_ptr<Fabric>> fabrics{kRanks};
   std::unique_ptr<Watch> watch;
-  // The rank of this watch has failed, so the watch explains a fault without waiting until peers name theirs.
+  // This watch's rank has failed, so the watch explains a fault without waiting for peers to name theirs.
   std::unique_ptr<Watch> failed;
 
   Stage() {

@@ -1,7 +1,7 @@
-// A rank's flight recorder as a file: what it did last, what it is in, and what became of it. `tutti diagnose` reads
-// the files of all ranks.
+// A rank's flight recorder as a file: its last operations, the current one, and the outcome. `tutti diagnose` reads the
+// files of all ranks.
 //
-// Thread-safety: a pure function; the control block may be written meanwhile.
+// Thread-safety: a pure function; the control block may be written concurrently.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct DumpedRank {
   int rank = 0;
   std::vector<Process> roster;
   std::optional<Error> failure;
-  int waits_for = -1;  // a rank; -1: nobody, as far as is known
+  int waits_for = -1;  // a rank; -1: none known
   TickScale scale;
 };
 

@@ -9,7 +9,7 @@ std::vector<std::uint64_t> History::Marks(std::size_t most) const {
   for (const auto mark : kept_) {
     if (mark != 0) marks.push_back(mark);
   }
-  // By sequence, which wraps: no kept mark is further back than kKept.
+  // By sequence, which wraps: no kept mark is older than kKept.
   std::sort(marks.begin(), marks.end(), [this](std::uint64_t a, std::uint64_t b) {
     return newest() - MarkedSequence(a) > newest() - MarkedSequence(b);
   });

@@ -1,8 +1,8 @@
-// The collectives that this rank has begun, in order, and whether another rank has begun the same ones. Both are known
-// by marks (control_block.h). Their digests are cumulative, so one equal mark proves everything before it equal.
+// The collectives that this rank has begun, in order, and whether another rank has begun the same ones. Marks
+// (control_block.h) represent both. Their digests are cumulative, so one equal mark proves all earlier calls equal.
 //
 // A rank compares a peer's mark with its own mark of the same number. If the peer is ahead, the rank keeps the peer's
-// mark, and compares it when it has come as far.
+// mark and compares it on reaching that number.
 //
 // Thread-safety: used by one thread at a time; peers read what Begin publishes.
 #pragma once
@@ -18,7 +18,7 @@ namespace tutti {
 
 class History {
  public:
-  // How many of the last marks are kept: a peer that is further behind cannot be compared yet.
+  // Number of recent marks kept: a peer that is further behind cannot be compared yet.
   static constexpr std::size_t kKept = 256;
 
   // `blocks`: the ranks' control blocks, by rank. They outlive this.
@@ -49,7 +49,7 @@ class History {
     return false;
   }
 
-  // How many collectives this rank has begun, modulo 2^32, and how many of them have been compared with that rank's.
+  // Number of collectives this rank has begun, modulo 2^32, and how many were compared with that rank's.
   std::uint32_t newest() const { return MarkedSequence(newest_); }
   std::uint32_t compared(int rank) const { return peers_[static_cast<std::size_t>(rank)].compared; }
   // The last marks, oldest first.

@@ -47,7 +47,7 @@ TEST_F(HistoryTest, OneOddCallIsSeenHoweverLongAgo) {
   }
 }
 
-// Whichever of the two is ahead, they are compared where both have been.
+// Whichever rank is ahead, they are compared at a call that both have reached.
 TEST_F(HistoryTest, RanksThatAreApartAreComparedWhereBothHaveBeen) {
   one_.Call(kUsual);
   for (int i = 0; i < 100; ++i) one_.Call(kUsual);
@@ -64,7 +64,7 @@ TEST_F(HistoryTest, RanksThatAreApartAreComparedWhereBothHaveBeen) {
   EXPECT_TRUE(other_.history.Contradicts(0)) << "as far as the other was when it was looked at first";
 }
 
-// Its mark is no longer kept: the two are not compared until it has come nearer.
+// The peer's mark is no longer kept: the two are not compared until the peer catches up.
 TEST_F(HistoryTest, ARankThatIsTooFarBehindIsNotCompared) {
   other_.Call(kOdd);
   for (std::size_t i = 0; i < 2 * History::kKept; ++i) one_.Call(kUsual);

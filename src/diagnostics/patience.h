@@ -1,4 +1,4 @@
-// Waits of control calls for other threads of this process: yields at first, then short naps, because nothing rings.
+// How control calls wait for other threads of this process: yields first, then short naps, because nothing wakes them.
 //
 // Thread-safety: a Patience belongs to one wait of one thread.
 #pragma once
@@ -13,7 +13,7 @@ namespace tutti {
 class Patience {
  public:
   void Pause() {
-    // A call that is about to leave needs some microseconds. A stream's work may take minutes.
+    // A call about to leave needs a few microseconds. A stream's work may take minutes.
     if (++pauses_ < kYields) {
       sched_yield();
     } else {

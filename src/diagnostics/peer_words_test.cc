@@ -1,4 +1,4 @@
-// Other processes write anything into memory that this rank reads: the rank always ends with an answer.
+// Other processes write arbitrary values into memory that this rank reads: the rank still always returns an answer.
 #include <gtest/gtest.h>
 
 #include <cstring>

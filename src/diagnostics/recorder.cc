@@ -23,7 +23,7 @@ std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_
 std::vector<RecordedCall> ReadRecords(const ControlBlock& control) {
   std::vector<RecordedCall> whole;
   const auto newest = NewestRecord(control);
-  // Counted, not compared: another process may have written the largest of all numbers there.
+  // Counts instead of comparing: another process may have written the largest possible number.
   const auto kept = std::min<std::uint64_t>(newest, kRecords);
   for (std::uint64_t i = 0; i < kept; ++i) {
     if (const auto record = ReadRecord(control, newest - kept + 1 + i)) whole.push_back(*record);

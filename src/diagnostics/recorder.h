@@ -1,8 +1,7 @@
-// The flight recorder: this rank's last operations, written into shared memory where every peer can read them - while
-// they run, to see who called something else; after a failure, to print.
+// The flight recorder: this rank's last operations, in shared memory that every peer can read - while they run, to see
+// which rank called something else; after a failure, to print.
 //
-// Thread-safety: Begin, End and Completed are called by the thread that drives the communicator; readers may be
-// anybody.
+// Thread-safety: the thread that drives the communicator calls Begin, End and Completed; any thread may read.
 #pragma once
 
 #include <algorithm>
@@ -50,13 +49,13 @@ class Recorder {
 inline std::uint64_t NewestRecord(const ControlBlock& control) {
   return control.newest.load(std::memory_order_acquire);
 }
-// Nothing if it is being written at this moment or no longer kept.
+// Nothing if the record is being written or no longer kept.
 std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_t index);
-// Complete records, oldest first. At most kRecords, whatever the block says.
+// Complete records, oldest first. At most kRecords, whatever the block contains.
 std::vector<RecordedCall> ReadRecords(const ControlBlock& control);
 
-// The newest record in a rank's block that `matches` accepts. Most often that is the first one read: whoever waits asks
-// this of every rank again and again.
+// The newest record in a rank's block that `matches` accepts. Usually that is the first one read: a waiting rank asks
+// this of every rank repeatedly.
 template <typename Matches>
 std::optional<RecordedCall> FindRecord(const ControlBlock& control, Matches&& matches) {
   const auto newest = NewestRecord(control);

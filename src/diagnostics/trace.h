@@ -1,6 +1,6 @@
-// TUTTI_TRACE: a timeline of this rank's operations, in the trace-event format that browsers' trace viewers open.
+// TUTTI_TRACE: a timeline of this rank's operations, in the trace-event format of browsers' trace viewers.
 //
-// Thread-safety: used by whoever drives the communicator.
+// Thread-safety: used by the thread that drives the communicator.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace tutti {
 
 class Trace {
  public:
-  // `path` may contain %r (the rank) and %p (the process). The file is written when the object goes.
+  // `path` may contain %r (the rank) and %p (the process). The destructor writes the file.
   Trace(const std::string& path, int rank, const std::string& communicator);
   ~Trace();
   Trace(const Trace&) = delete;

@@ -74,7 +74,7 @@ std::optional<Error> Watch::LookAtFailures() const {
   return std::nullopt;
 }
 
-// Whoever has completed the operation, or every message of a pair, may be gone.
+// A rank that has completed the operation, or every message of a pair, may be gone.
 bool Watch::NeedsNothingFrom(int rank, const Undertaking& undertaking) const {
   if (undertaking.operation->point_to_point()) return rank != undertaking.operation->root;
   return fabric_.control(rank).completed.load(std::memory_order_acquire) >= undertaking.sequence;
@@ -98,29 +98,29 @@ std::optional<std::string> Watch::HowItEnded(int rank) const {
 std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking, const Awaited& awaited,
                                          std::chrono::steady_clock::duration waited) {
   int missed = -1;
-  std::optional<std::string> died;  // rather than left, which may be another death's consequence
+  std::optional<std::string> died;  // preferred to a rank that left, which may follow from another death
   for (int r = 0; r < fabric_.nranks() && !died; ++r) {
     if (r == fabric_.rank()) continue;
     const bool local = fabric_.is_local(r), completed = NeedsNothingFrom(r, undertaking);
-    if (local && completed) continue;  // spares the system call below, too
-    // What a rank of another host has completed is not always known here; who waits for it says that it is missed.
+    if (local && completed) continue;  // also avoids the system call below
+    // This rank does not always know what a rank of another host has completed; `awaited` shows whether it is missed.
     const auto& ranks = awaited.ranks;
     if (!local && (!awaited.confirmed || std::find(ranks.begin(), ranks.end(), r) == ranks.end())) continue;
     const bool left = fabric_.control(r).state.load(std::memory_order_acquire) == RankState::left;
     const auto ended = left && local ? std::nullopt : HowItEnded(r);
     if (!left && !ended) continue;
-    // News that a rank of another host has completed may overtake what it sent. That may still come until its
-    // connections have ended, and then has to be taken.
+    // The report that a rank of another host has completed may overtake its data. Data may arrive until the connections
+    // have ended, and must be taken.
     if (completed && (!ended || waited < kLastSlots)) continue;
-    // A rank of another host that has failed for a reason of its own closes its connections, too. A rank that is not
-    // connected to it hears of the reason from others, or finds that others are gone.
+    // A rank of another host that fails on its own account also closes its connections. A rank not connected to it
+    // learns the reason from others, or finds that others are gone.
     if (!local && !left && waited < kLastSlots) {
       fabric_.network()->NeedAll();
       continue;
     }
-    // A rank that left in order has sent everything that it had to. A kernel may not have taken it yet.
+    // A rank that left in order has sent everything it had to. A kernel may not have taken it yet.
     if (left && waited < kLastSlots) continue;
-    // What it had published before is still to be read: only when another look finds us waiting still is it missed.
+    // Its earlier data is still to be read: it counts as missed only if this rank still waits at the next look.
     if (!seen_dead_[static_cast<std::size_t>(r)]) {
       seen_dead_[static_cast<std::size_t>(r)] = true;
       continue;
@@ -135,7 +135,7 @@ std::optional<Error> Watch::LookForDeath(const Undertaking& undertaking, const A
                                              Describe(undertaking), died ? WhoElseEnded(missed) : "")};
 }
 
-// The missing rank may have ended because another one did, and may not have been able to report that.
+// The missing rank may have ended because another one did, without being able to report that.
 std::string Watch::WhoElseEnded(int missed) const {
   std::string text;
   for (int r = 0; r < fabric_.nranks(); ++r) {

@@ -1,6 +1,6 @@
-// Turns a wait that goes nowhere into an answer: who died, left, aborted, called something else, or never came.
+// Explains a wait that makes no progress: which rank died, left, aborted, called something else, or never came.
 //
-// Thread-safety: Look* are called by whoever drives the communicator; Fail and failure() from any thread.
+// Thread-safety: the thread that drives the communicator calls Look*; Fail and failure() from any thread.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace tutti {
 
-// What this rank is in the middle of.
+// The operation that this rank is in.
 struct Undertaking {
   const Operation* operation = nullptr;
   std::uint64_t sequence = 0;
@@ -29,30 +29,30 @@ struct Undertaking {
 // The ranks that an operation waits for.
 struct Awaited {
   std::vector<int> ranks;
-  bool confirmed = true;  // since the look before, each was found to be awaited still
+  bool confirmed = true;  // whether each was found still awaited since the look before
 };
 
 class Watch {
  public:
   Watch(Fabric& fabric, std::vector<Process> roster, std::string name, std::chrono::milliseconds timeout);
 
-  // Called while `undertaking` waits for `awaited`, `waited` since anything moved. The failure it ends in, if it must
-  // end.
+  // Called while `undertaking` waits for `awaited`; `waited`: time since anything moved. Returns the failure that must
+  // end the wait, if any.
   std::optional<Error> Look(const Undertaking& undertaking, const Awaited& awaited,
                             std::chrono::steady_clock::duration waited);
-  // The code that drives the communicator tells history() of each collective that begins, and asks MustAudit() after
+  // The code that drives the communicator reports each collective that begins to history(), and asks MustAudit() after
   // each operation.
   History& history() { return history_; }
   bool MustAudit(const Operation& operation) { return audit_.Due(operation); }
   // Looks for ranks whose collectives differ, and for ranks of this host that have failed. Does not wait for any rank.
   std::optional<Error> Audit();
-  // Likewise for differing collectives, at every rank whose memory can be read or whose word has come.
+  // Likewise for differing collectives, at every rank whose memory is readable or whose report has arrived.
   std::optional<Error> Compare();
   // The failure behind a fault of the data path.
   Error Explain(const Undertaking& undertaking, const Fault& fault);
 
-  // Makes the communicator dead, for this rank and (through shared memory) for every other; the first call wins and its
-  // failure is returned.
+  // Makes the communicator dead, for this rank and (through shared memory) for every other; the first call wins, and
+  // every call returns its failure.
   Error Fail(const Error& failure);
   std::optional<Error> failure() const;
   bool failed() const { return failed_.load(std::memory_order_acquire); }
@@ -72,7 +72,7 @@ class Watch {
   std::optional<Error> LookForCrossing(const Undertaking& undertaking, std::chrono::steady_clock::duration waited);
   std::optional<Error> LookForDeath(const Undertaking& undertaking, const Awaited& awaited,
                                     std::chrono::steady_clock::duration waited);
-  // Nothing if it has not, as far as can be seen from here. "died", ...
+  // "died", ...; nothing if the rank has not ended as far as this rank can see.
   std::optional<std::string> HowItEnded(int rank) const;
   // "; so was rank 2 (...)" for each other rank that has ended, too.
   std::string WhoElseEnded(int missed) const;
@@ -87,7 +87,7 @@ class Watch {
   std::optional<Error> AwaitName(int rank) const;
   std::string WhereOthersAre(const Undertaking& undertaking) const;
 
-  // By then everything that has come was taken, even by a kernel, or by a helper thread on a busy machine.
+  // By then even a kernel, or a helper thread on a busy machine, has taken everything that arrived.
   static constexpr std::chrono::milliseconds kLastSlots{500};
 
   Fabric& fabric_;
@@ -107,7 +107,7 @@ class Watch {
   };
   Crossing crossing_;           // as it was first seen
   Passed withheld_;             // the collective that an awaited rank was first seen to have ended, and when
-  std::vector<Passed> passed_;  // by rank: the message that it was first seen to have left behind, and when
+  std::vector<Passed> passed_;  // by rank: the message that it was first seen to have passed, and when
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
   std::optional<Error> failure_;

@@ -20,12 +20,12 @@ bool IsMessageFor(int rank, Collective direction, const RecordedCall& call) {
 
 }  // namespace
 
-// The call that `rank` makes (or made) in the place of this rank's call.
+// The call that `rank` makes (or made) in place of this rank's call.
 std::optional<RecordedCall> Watch::Counterpart(int rank, const Undertaking& undertaking) const {
   const auto& control = fabric_.control(rank);
   const auto& operation = *undertaking.operation;
   if (!operation.point_to_point()) {
-    // One load decides in the usual case: the peer has not come yet.
+    // In the usual case one load decides: the peer has not come yet.
     if (control.started.load(std::memory_order_acquire) < undertaking.sequence) return std::nullopt;
     return FindRecord(control, [&](const RecordedCall& call) {
       return !IsPointToPoint(call) && call.sequence == undertaking.sequence;
@@ -36,8 +36,8 @@ std::optional<RecordedCall> Watch::Counterpart(int rank, const Undertaking& unde
   });
 }
 
-// The last message of the pair, in the same direction, that the other side has begun, if it comes after this rank's:
-// the other side begins a message only after all earlier ones.
+// The other side's last message of this pair and direction, if it comes after this rank's: the other side begins a
+// message only after all earlier ones.
 std::optional<RecordedCall> Watch::LaterMessage(const Undertaking& undertaking) const {
   const auto& operation = *undertaking.operation;
   return FindRecord(fabric_.control(operation.root), [&](const RecordedCall& call) {
@@ -45,12 +45,12 @@ std::optional<RecordedCall> Watch::LaterMessage(const Undertaking& undertaking) 
   });
 }
 
-// The sender may have sent this rank's message in a form that the receiver does not look at, because shorter messages
-// travel by other slots. It then goes on to the next messages, until its record of this one is gone.
+// The sender may have sent this rank's message in a form that the receiver does not check, because shorter messages use
+// other slots. The sender then goes on to later messages, until its record of this one is gone.
 std::optional<Error> Watch::LookForPassedMessage(const Undertaking& undertaking,
                                                  std::chrono::steady_clock::duration waited) {
   const auto& operation = *undertaking.operation;
-  // Data of another host may still be on its way.
+  // Data from another host may still be on its way.
   if (operation.collective != Collective::receive || !fabric_.is_local(operation.root)) return std::nullopt;
   const auto later = LaterMessage(undertaking);
   if (!later) return std::nullopt;
@@ -64,7 +64,7 @@ std::optional<Error> Watch::LookForPassedMessage(const Undertaking& undertaking,
                   Who(fabric_.rank()), Describe(undertaking), Who(operation.root), later->Describe(), later->sequence)};
 }
 
-// This rank waits in a collective for a rank of this host that has ended it: the pair's counts differ.
+// This rank waits in a collective for a rank of this host that has ended the collective: the pair's counts differ.
 std::optional<Error> Watch::LookForWithheld(const Undertaking& undertaking, const Awaited& awaited,
                                             std::chrono::steady_clock::duration waited) {
   if (undertaking.operation->point_to_point() || !awaited.confirmed) return std::nullopt;
@@ -85,8 +85,8 @@ std::optional<Error> Watch::LookForWithheld(const Undertaking& undertaking, cons
                            theirs ? theirs->Describe() : "something else")};
 }
 
-// Whether `rank` cannot end that collective before this rank has begun it. (A root of a broadcast need not wait for any
-// rank, nor one of its leaves for another.)
+// Whether `rank` cannot end that collective before this rank has begun it. (The root of a broadcast need not wait for
+// any rank, nor one of its leaves for another leaf.)
 bool Watch::NeedsUs(int rank, const RecordedCall& theirs) const {
   const Operation call = UnpackCall(theirs.call, theirs.count);
   if (!MayEndAlone(call)) return true;
@@ -95,8 +95,8 @@ bool Watch::NeedsUs(int rank, const RecordedCall& theirs) const {
   return gathers ? call.root == rank : call.root == fabric_.rank();
 }
 
-// Whether `rank` says that it waits for this rank in a collective that this rank has not begun, or for a rank that says
-// so, and so on. Only its counts tell what a rank of a v-form needs.
+// Whether `rank` publishes that it waits for this rank in a collective that this rank has not begun, or for a rank that
+// does so, and so on. Only the counts of a v-form's rank show which ranks it needs.
 bool Watch::AwaitsUs(int rank) const {
   const auto begun = fabric_.control(fabric_.rank()).started.load(std::memory_order_relaxed);
   for (int hop = 0; hop < fabric_.nranks(); ++hop) {
@@ -113,11 +113,11 @@ bool Watch::AwaitsUs(int rank) const {
   return false;
 }
 
-// This rank waits in a message for a rank that waits for it in something else; both do nothing else.
+// This rank waits in a message for a rank that waits for this rank in another operation; both do nothing else.
 std::optional<Error> Watch::LookForCrossing(const Undertaking& undertaking,
                                             std::chrono::steady_clock::duration waited) {
   const auto& operation = *undertaking.operation;
-  // Earlier data of another host may still be on its way.
+  // Earlier data from another host may still be on its way.
   if (!operation.point_to_point() || !fabric_.is_local(operation.root)) return std::nullopt;
   const int peer = operation.root;
   const auto& own = fabric_.control(fabric_.rank());
@@ -136,7 +136,7 @@ std::optional<Error> Watch::LookForCrossing(const Undertaking& undertaking,
   const Crossing now{undertaking.sequence, theirs->index, waited};
   const bool seen = crossing_.sequence == now.sequence && crossing_.record == now.record && waited >= crossing_.waited;
   if (!seen) crossing_ = now;
-  // What was sent before may still come, and short messages end without this rank.
+  // Earlier data may still arrive, and short messages end without this rank.
   if (waited - crossing_.waited < kLastSlots) return std::nullopt;
   return Error{tuttiInvalidUsage,
                fmt::format("the ranks' calls do not match: {} called {}, but {} called {} as {} {}, and each waits for "
@@ -152,8 +152,8 @@ Error Watch::Mismatch(const Undertaking& undertaking, int rank, const RecordedCa
                                          WhereAlike(PackCall(operation), operation.count, theirs.call, theirs.count))};
 }
 
-// The oldest operation on record that this rank and `rank` called differently. A rank with nothing to send or to wait
-// for (a count of zero) has left it behind.
+// The oldest recorded operation that this rank and `rank` called differently. A rank that need not send or wait (a
+// count of zero) has passed it.
 std::optional<Error> Watch::EarlierMismatch(int rank) const {
   const auto& control = fabric_.control(rank);
   for (const auto& mine : ReadRecords(fabric_.control(fabric_.rank()))) {
@@ -231,8 +231,8 @@ std::string Watch::WhereOthersAre(const Undertaking& undertaking) const {
   return text;
 }
 
-// Names the calls that do not match. The peer may be about to publish its own call, or know both calls although they
-// are no longer on record here.
+// Waits for the mismatched calls to be named. The peer may be about to publish its own call, or have both calls
+// although they are no longer on record here.
 std::optional<Error> Watch::AwaitName(int rank) const {
   constexpr std::chrono::milliseconds kPatience{300}, kLookEvery{1};
   for (auto waited = kPatience * 0; waited < kPatience; waited += kLookEvery) {

@@ -1,4 +1,4 @@
-// When a rank that waits gives up.
+// When a waiting rank gives up.
 #include "src/diagnostics/watch.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A kernel, or a helper thread, may not have taken yet what a rank sent before it left.
+// A kernel, or a helper thread, may not yet have taken what a rank sent before it left.
 TEST(Watch, ARankThatLeftIsMissedLate) {
   std::vector<std::optional<Error>> seen;
   const auto thrown = RunThreadRanks(2, [&](int rank, const AllGather& all_gather) {

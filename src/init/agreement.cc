@@ -24,7 +24,7 @@ struct Terms {
   std::int32_t threads;
   std::int32_t virtual_nodes;
   std::int32_t virtual_hosts;
-  std::int32_t programs;  // named by rank 0's settings, which count
+  std::int32_t programs;  // named by rank 0's settings, which are the ones used
   std::int32_t device;
   std::array<char, 16> wire;
   std::array<char, 16> net;
@@ -32,7 +32,7 @@ struct Terms {
   std::array<char, 256> algorithm;
 };
 
-// Names are compared up to here: longer ones that differ only beyond are not told apart.
+// Names are compared only up to this length: longer ones that differ beyond it count as equal.
 template <std::size_t N>
 std::array<char, N> Padded(const std::string& text) {
   std::array<char, N> padded{};
@@ -50,7 +50,7 @@ void RequireEqual(std::string_view what, const T& first, const T& other, std::si
 template <std::size_t N>
 void RequireEqual(std::string_view what, const std::array<char, N>& first, const std::array<char, N>& other,
                   std::size_t rank) {
-  // The texts are as the ranks sent them, so they may lack a terminator.
+  // The ranks' texts arrive unchecked and may lack a terminator.
   const auto text = [](const std::array<char, N>& padded) {
     return Printable({padded.data(), strnlen(padded.data(), N)});
   };

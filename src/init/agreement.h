@@ -1,5 +1,5 @@
-// What ranks tell each other of their settings when a communicator is made: what plans depend on must be equal, what
-// waiting depends on is shared.
+// The settings that ranks exchange when a communicator is made: those that plans depend on must be equal, those that
+// waiting depends on are shared.
 //
 // Thread-safety: a collective function without state.
 #pragma once
@@ -13,8 +13,8 @@ namespace tutti {
 
 struct Agreement {
   int cores = 1;              // that this machine's ranks share
-  int neighbours = 0;         // so many ranks, this one included
-  int threads = 1;            // most of any rank
+  int neighbours = 0;         // number of those ranks, this one included
+  int threads = 1;            // the most of any rank
   bool programs = false;      // rank 0 names some
   std::string why_no_device;  // empty: every rank has one
 };

@@ -14,14 +14,14 @@
 namespace tutti {
 namespace {
 
-// What moves slots between hosts if every rank can use it. UCX would be no better where verbs work, and over TCP it is
-// slower than ours, so it is used by who asks for it.
+// The carrier that moves slots between hosts if every rank can use it. UCX is no better where verbs work, and slower
+// over TCP than our own transport, so it is used only on request.
 tuttiTransport_t CandidateOf(const Settings& settings) {
   if (settings.net == "tcp") return tuttiTransportTcp;
   return settings.net == "ucx" ? tuttiTransportUcx : tuttiTransportVerbs;
 }
 
-// Why this process cannot use it; "" if it can.
+// Why this process cannot use the transport; "" if it can.
 std::string WhyNot(tuttiTransport_t transport, const Settings& settings) {
   switch (transport) {
     case tuttiTransportVerbs: return WhyNoVerbs(settings);
@@ -32,7 +32,7 @@ std::string WhyNot(tuttiTransport_t transport, const Settings& settings) {
 
 NetworkCosts CostsOf(const HostNetwork& network, const Settings& settings, double crowding) {
   if (network.transport == tuttiTransportVerbs) return RdmaNetworkCosts(network.engine->bandwidth());
-  // What UCX has found it does not say: at least that.
+  // UCX does not report what it has found; assumes at least TCP.
   const TcpInterfaces tcp = DescribeTcp(settings);
   return DefaultNetworkCosts(tcp.bandwidth, tcp.by_processor, crowding);
 }

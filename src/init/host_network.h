@@ -1,5 +1,4 @@
-// How ranks of several hosts come together: which carrier moves slots between them, and what it costs them that they
-// share processors.
+// Connects ranks of several hosts: which carrier moves slots between them, and the cost to them of sharing processors.
 //
 // Thread-safety: functions without state.
 #pragma once
@@ -22,11 +21,11 @@ namespace tutti {
 struct HostNetwork {
   std::unique_ptr<NetworkEngine> engine;  // null where all ranks are on one host
   tuttiTransport_t transport = tuttiTransportTcp;
-  std::optional<NetworkCosts> costs;  // by what this rank knows
+  std::optional<NetworkCosts> costs;  // as far as this rank knows
 };
 
-// Collective. One carrier for all: the one that TUTTI_NET insists on, else verbs where every rank can use them, else
-// TCP, which rank 0 logs. Throws tuttiInvalidUsage if TUTTI_NET insists on what a rank cannot use, naming it and the
+// Collective. One carrier for all: the one that TUTTI_NET requires, else verbs if every rank can use them, else TCP,
+// which rank 0 logs. Throws tuttiInvalidUsage if TUTTI_NET requires a carrier that a rank cannot use, naming it and the
 // reason. `crowding`: see Processors. `polled`: see NetworkEngine.
 HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, const SecretKey& key,
                          const Settings& settings, double crowding, const AllGather& all_gather,

@@ -15,7 +15,7 @@
 namespace tutti {
 namespace {
 
-// First byte of what a rank sends: a topology follows, or the reason why there is none.
+// First byte of a rank's answer: a topology follows, or the reason for its absence.
 constexpr char kFound = 'T';
 constexpr char kFailed = 'E';
 

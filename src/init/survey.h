@@ -1,5 +1,5 @@
-// The topology of a communicator: on each host the lowest rank looks at its machine - or reads the file that it is told
-// to believe -, all ranks exchange what was found, and it becomes one system.
+// The topology of a communicator: on each host the lowest rank examines its machine, or reads the file it is configured
+// to trust; all ranks exchange the results and merge them into one system.
 //
 // Thread-safety: pure but for the machine and the files.
 #pragma once
@@ -14,8 +14,8 @@
 namespace tutti {
 
 // Collective. `hosts`: each rank's, by rank; equal names are one host. Hosts are numbered in the order of their lowest
-// ranks. Throws on every rank, naming the rank whose file is wrong or unreadable. TUTTI_TOPO_DUMP_FILE is written by
-// the rank that detects.
+// ranks. Throws on every rank, naming the rank whose file is wrong or unreadable. The rank that detects writes
+// TUTTI_TOPO_DUMP_FILE.
 System Survey(const Settings& settings, int rank, const std::vector<std::string>& hosts, const AllGather& all_gather);
 
 // "2 CPUs, 8 GPUs, 8 NICs on 1 host".

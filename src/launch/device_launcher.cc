@@ -42,7 +42,7 @@ void Add(RankCalls& rank, const DeviceLaunched& call) {
   if (MustCheck(*rank.communicator, operation)) rank.operations.push_back(&CheckingBarrier());
 }
 
-// The k-th message to oneself meets the k-th from oneself.
+// The k-th message to oneself matches the k-th from oneself.
 void CopyToItself(const RankCalls& rank) {
   const auto& [sends, send_streams] = rank.to_itself;
   const auto& [receives, receive_streams] = rank.from_itself;
@@ -58,8 +58,8 @@ struct CliqueCalls {
   std::vector<DevicePart> parts;
 };
 
-// May take and give back memory, which a driver may put off until kernels have ended: before anything is launched.
-// Throws what is wrong with the calls.
+// May allocate and free memory, which a driver may defer until kernels have ended: call before any launch. Throws
+// errors in the calls.
 void Prepare(CliqueCalls& calls) {
   for (const auto& rank : calls.ranks) {
     RequireOwnMessagesMatch(rank.communicator->rank(), rank.to_itself.operations, rank.from_itself.operations);
@@ -103,7 +103,7 @@ std::optional<Error> EnqueueAll(std::span<const DeviceLaunched> group) {
     for (auto& [clique, calls] : cliques) {
       const auto failure = LaunchTogether(*clique, calls);
       if (!failure) continue;
-      // A call that was refused has left nothing behind. After anything else nobody knows what ran.
+      // A refused call has left nothing behind. After any other failure it is unknown what ran.
       for (const auto& rank : calls.ranks) {
         if (Kills(*failure)) rank.communicator->Fail(*failure);
       }

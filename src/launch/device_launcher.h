@@ -17,9 +17,9 @@ struct DeviceLaunched {
   CuStream stream;
 };
 
-// Returns when all are enqueued on their streams - which, where several ranks share a process and a GPU, is when all of
-// those have come. What went wrong, if anything; never throws. A communicator that could not enqueue is dead, unless
-// its call was refused for what it is. REQUIRES: the communicators are locked, and each has a device.
+// Returns when all calls are enqueued on their streams; where several ranks share a process and a GPU, that is when all
+// of those ranks have come. Returns the failure, if any; never throws. A communicator that could not enqueue is dead,
+// unless the call itself was invalid. REQUIRES: the communicators are locked, and each has a device.
 std::optional<Error> EnqueueAll(std::span<const DeviceLaunched> group);
 
 }  // namespace tutti

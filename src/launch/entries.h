@@ -1,5 +1,5 @@
-// Several handles at once. They are entered for a group's calls, or counted as pending while the calls wait on streams.
-// A handle that is given more than once counts once.
+// Several handles at once, entered for a group's calls, or counted as pending while the calls wait on streams. A handle
+// given more than once counts once.
 //
 // Thread-safety: each object is used by one thread at a time.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-// Entered handles. The destructor leaves those that are still entered.
+// Entered handles. The destructor leaves those still entered.
 class Entries {
  public:
   Entries() = default;

@@ -41,8 +41,8 @@ Group& ThisThreadsGroup() {
   return group;
 }
 
-// Where a call runs: on the GPU whose memory its buffers are; else on its stream; in the communicator's own thread if
-// the call must not block; else here. Throws tuttiInvalidArgument if stream, buffers and communicator do not fit.
+// Where a call runs: on the GPU that holds its buffers; else on its stream; in the communicator's own thread if the
+// call must not block; else here. Throws tuttiInvalidArgument if stream, buffers and communicator do not fit together.
 RunPlace PlaceOf(tuttiComm& handle, const Operation& operation, tuttiStream_t stream) {
   if (stream != nullptr) {
     if (auto ours = FindStream(stream)) return {std::move(ours)};
@@ -73,7 +73,7 @@ tuttiResult_t Conclude(tuttiComm& handle, const std::optional<Error>& failure) {
   return failure ? Remember(&handle, *failure) : tuttiSuccess;
 }
 
-// Calls on GPUs: nothing is waited for but other ranks' calls, where launches are shared.
+// Enqueues calls on GPUs. Waits only for other ranks' calls, where launches are shared.
 tuttiResult_t EnqueueOnDevices(const std::vector<Call>& calls) {
   std::vector<DeviceLaunched> launched;
   LockedTogether::Members communicators;
@@ -108,7 +108,7 @@ tuttiResult_t RunCalls(const std::vector<Call>& calls, Entries& entries, WhoWait
 }
 
 // Calls that wait on streams until they run. An abort does not wait for them: the calls of an aborted communicator are
-// left out, and the others run without them.
+// skipped, and the others run without them.
 class QueuedCalls {
  public:
   // REQUIRES: all calls' handles are entered. Throws tuttiSystemError if there are too many.
@@ -118,12 +118,12 @@ class QueuedCalls {
 
   tuttiResult_t Run(WhoWaits who) {
     const auto result = GuardResult(nullptr, [&] { return RunThose(who); });
-    // Before the result is visible.
+    // Must end before the result is visible.
     pending_.End();
     return result;
   }
 
-  // Returns a predicate: whether no call that was given to `stream` will run.
+  // Returns a predicate that is true if none of the calls on `stream` will run.
   static std::function<bool()> IsVoid(const std::vector<Call>& calls, const Stream* stream) {
     std::vector<std::shared_ptr<tuttiComm>> handles;
     for (const auto& call : calls) {
@@ -173,7 +173,7 @@ tuttiResult_t Queue(std::vector<Call> calls, Entries& entries) {
   const auto queued = std::make_shared<QueuedCalls>(std::move(calls));
   const auto outcome = std::make_shared<std::promise<tuttiResult_t>>();
   auto future = outcome->get_future();
-  // A caller that waits for some of them computes nothing meanwhile.
+  // A caller that waits for some of them does no other work.
   const auto who = waits ? WhoWaits::caller : WhoWaits::stream;
   const auto sentence = std::make_shared<std::string>();
   EnqueueOnAll(parts, [queued, outcome, who, sentence] {
@@ -183,7 +183,7 @@ tuttiResult_t Queue(std::vector<Call> calls, Entries& entries) {
     return result;
   });
   if (!waits) return in_progress ? tuttiInProgress : tuttiSuccess;
-  entries.LeaveAll();  // counted as pending; an abort of one must not wait for the others' streams
+  entries.LeaveAll();  // they count as pending; aborting one must not wait for the others' streams
   const auto result = future.get();
   return result == tuttiSuccess ? result : Remember(nullptr, Error(result, *sentence));
 }
@@ -209,7 +209,7 @@ tuttiResult_t Dispatch(std::vector<Call> calls) {
   return synchronous ? RunCalls(calls, entries, WhoWaits::caller) : Queue(std::move(calls), entries);
 }
 
-// Runs all joins at once, each in a thread of its own. Returns the first failure, which this thread remembers.
+// Runs all joins at once, each in its own thread. Returns the first failure, which this thread remembers.
 tuttiResult_t RunJoins(std::vector<Join> joins) {
   if (joins.size() == 1) return joins[0].body(false);
   std::vector<Error> results(joins.size(), Error(tuttiSuccess, ""));
@@ -220,7 +220,7 @@ tuttiResult_t RunJoins(std::vector<Join> joins) {
       threads.push_back(QuietThread([&, i] {
         const auto code = joins[i].body(false);
         if (code != tuttiSuccess) results[i] = Error(code, LastError(nullptr));
-        joins[i].body = nullptr;  // and with it its turn among the parent's control calls
+        joins[i].body = nullptr;  // also ends its turn among the parent's control calls
       }));
     }
   } catch (const std::system_error& error) {
@@ -270,7 +270,7 @@ tuttiResult_t DispatchJoins(std::vector<Join> joins) {
       continue;
     }
     const auto refused = Guard(nullptr, [&] {
-      Entries entries;  // until it is counted
+      Entries entries;  // until it counts as pending
       const auto pending = std::make_shared<PendingHandles>();
       for (const auto& handle : join.waiting) {
         entries.EnterJoin(handle);

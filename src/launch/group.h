@@ -1,5 +1,5 @@
-// Between GroupStart and GroupEnd a thread's calls are collected; at the outermost End they run together. Outside a
-// group a call is a group of one. Also where calls meet streams.
+// Collects a thread's calls between GroupStart and GroupEnd, and runs them together at the outermost End. Outside a
+// group a call is a group of one. Also puts calls on streams.
 //
 // Thread-safety: the group belongs to the calling thread.
 #pragma once
@@ -13,8 +13,8 @@
 namespace tutti {
 
 void StartGroup();
-// Throws tuttiInvalidUsage without a start. Runs what was collected if this was the outermost one; the result is that
-// of the first call that failed.
+// Throws tuttiInvalidUsage without a start. If this was the outermost group, runs the collected calls; returns the
+// result of the first call that failed.
 tuttiResult_t EndGroup();
 
 // Forgets what the open groups of this thread have collected since `mark`, and closes those opened since.
@@ -25,20 +25,20 @@ struct GroupMark {
 GroupMark MarkGroup();
 void AbandonGroup(const GroupMark& mark);
 
-// Runs the operation, or queues it on the stream, or collects it. `stream` may be null. Throws tuttiInvalidArgument if
-// `stream` is no stream of this library's. Returns tuttiInProgress if a non-blocking communicator took it. REQUIRES:
+// Runs the operation, queues it on the stream, or collects it. `stream` may be null. Throws tuttiInvalidArgument if
+// `stream` is not a stream of this library. Returns tuttiInProgress if a non-blocking communicator took it. REQUIRES:
 // the caller is Operating.
 tuttiResult_t Submit(tuttiComm& handle, const Operation& operation, tuttiStream_t stream);
 
-// Joins a communicator, or takes part in a join for other ranks' sake.
+// Joins a communicator, or takes part in a join that other ranks need.
 struct Join {
-  std::shared_ptr<tuttiComm> runner;                // blocking: here; else in its background
-  std::vector<std::shared_ptr<tuttiComm>> waiting;  // Finalize and Destroy of these wait for it once it is queued
+  std::shared_ptr<tuttiComm> runner;                // runs the join: blocking, here; else in its background
+  std::vector<std::shared_ptr<tuttiComm>> waiting;  // once the join is queued, their Finalize and Destroy wait for it
   // `pending`: whether the handles in `waiting` count it as pending.
   std::function<tuttiResult_t(bool pending)> body;
-  std::function<void(const Error&)> fail;  // in place of the body, where that cannot begin
+  std::function<void(const Error&)> fail;  // called instead of `body` if that cannot begin
 };
-// Like Submit. The joins of one group run side by side.
+// Like Submit. The joins of one group run concurrently.
 tuttiResult_t SubmitJoin(Join join);
 
 }  // namespace tutti

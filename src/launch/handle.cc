@@ -12,11 +12,11 @@
 namespace tutti {
 namespace {
 
-// So many destroyed communicators can still be recognised; a job makes some dozens.
+// This many destroyed communicators can still be recognised; a job makes a few dozen.
 constexpr std::size_t kQuarantine = 1024;
 
-// Process-wide, because a handle is a bare pointer in the hands of C: only a book can tell a live one from a dead one
-// without touching memory that may be gone.
+// Process-wide, because C callers hold a handle as a bare pointer: only a register can distinguish a live handle from a
+// dead one without touching memory that may be gone.
 struct Book {
   ForkSafeMutex mutex;
   std::unordered_map<const tuttiComm*, std::shared_ptr<tuttiComm>> known;
@@ -28,7 +28,7 @@ Book& TheBook() {
   return book.Get();
 }
 
-// Null if this process has made no such handle, or does not know it any more.
+// Null if this process has not made the handle, or no longer keeps it.
 std::shared_ptr<tuttiComm> Known(const tuttiComm* handle) {
   auto& book = TheBook();
   const std::lock_guard lock(book.mutex);
@@ -123,7 +123,7 @@ void ControlTurn::Await(const std::atomic<bool>* cancel) const {
 }
 
 tuttiResult_t Remember(tuttiComm* handle, const Error& error) {
-  // Every message to a person passes here, also those from peers.
+  // Every message to a person passes here, including those from peers.
   const std::string text = Printable(error.what());
   ThreadError() = text;
   if (const auto known = handle == nullptr ? nullptr : Known(handle)) {
@@ -136,7 +136,7 @@ tuttiResult_t Remember(tuttiComm* handle, const Error& error) {
 const char* LastError(tuttiComm* handle) {
   if (const auto known = handle == nullptr ? nullptr : Known(handle)) {
     const std::lock_guard lock(known->mutex);
-    // A copy of this thread's own: another thread's failure must not move the text under the reader.
+    // A copy for this thread: another thread's failure must not move the text under the reader.
     ThreadError() = known->last_error;
   }
   return ThreadError().c_str();

@@ -1,5 +1,5 @@
-// What a tuttiComm_t points to: the communicator once it is there, and what must be answerable before, after and beside
-// it - from any thread, also for a communicator that was destroyed or inherited over fork().
+// The object behind a tuttiComm_t: the communicator once it exists, and the state that any thread can query before,
+// after and alongside it, also for a communicator that was destroyed or inherited over fork().
 //
 // Thread-safety: see each member.
 #pragma once
@@ -17,15 +17,15 @@
 #include "src/launch/lifecycle.h"
 #include "src/launch/stream.h"
 
-// Everything that outlives a call on it (queued calls, a group's calls, waits for its end) shares the handle. So the
-// handle stays, though the communicator in it may go.
+// Everything that outlives a call on the handle (queued calls, a group's calls, waits for its end) shares it. So the
+// handle stays, even if the communicator in it goes.
 struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
   tutti::Lifecycle<> life;
 
-  // Written by the thread that joins, then published by life.Joined(). Read by threads that found it joined on entry.
+  // Written by the joining thread, then published by life.Joined(). Read by threads that found it joined on entry.
   std::unique_ptr<tutti::Communicator> communicator;
   const tutti::Birthmark birthmark;
-  // -1 and 0 until they are known: a child of a communicator learns them by joining.
+  // -1 and 0 until known: a child of a communicator learns them by joining.
   std::atomic<int> rank{-1};
   std::atomic<int> nranks{0};
   bool blocking = true;
@@ -36,7 +36,7 @@ struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
 
   std::mutex mutex;                           // guards the rest
   tuttiResult_t join_failure = tuttiSuccess;  // of a non-blocking communicator
-  std::string last_error;                     // what tuttiGetLastError hands out; kept until the next failure
+  std::string last_error;                     // returned by tuttiGetLastError; kept until the next failure
   struct UserOp {
     tuttiDataType_t type;
     tutti::Scalar scalar;
@@ -52,7 +52,7 @@ struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
 
 namespace tutti {
 
-// A fresh handle. A destroyed one stays in quarantine for long, so that its later use can be told.
+// A fresh handle. A destroyed handle stays in quarantine for a long time, so that later use is detected.
 std::shared_ptr<tuttiComm> NewHandle();
 // Frees the communicator once no thread is inside. REQUIRES: the caller has won life.Claim(), and is not inside.
 void Free(tuttiComm& handle);
@@ -82,7 +82,7 @@ inline tuttiComm& Enter(tuttiComm* handle) {
   return *handle;
 }
 
-// While it lives, the communicator is not freed. Throws if the handle takes no calls of that kind.
+// While this lives, the communicator is not freed. Throws if the handle takes no calls of that kind.
 class Operating {
  public:
   explicit Operating(tuttiComm* handle) : handle_(Enter(handle)) {}
@@ -107,7 +107,7 @@ class Asking {
   tuttiComm& handle_;
 };
 
-// Returns dead communicators, too. Throws if there is none: it is being made, or could not be made. REQUIRES: the
+// Also returns dead communicators. Throws if there is none: it is being made, or could not be made. REQUIRES: the
 // caller is Operating or Asking.
 Communicator& Made(tuttiComm& handle);
 // The communicator, alive. Throws the failure that killed it. REQUIRES: the caller is Operating.
@@ -118,16 +118,16 @@ inline Communicator& Usable(tuttiComm& handle) {
   return communicator;
 }
 
-// The place of a control call among those of one communicator. It is taken when the user makes the call. The calls run
-// one after the other in this order, on every rank, whichever threads run them.
+// The place of a control call among those of one communicator, taken when the user makes the call. The calls run one
+// after the other in this order, on every rank, whichever threads run them.
 class ControlTurn {
  public:
   explicit ControlTurn(std::shared_ptr<tuttiComm> handle);
   ~ControlTurn() { End(); }
   ControlTurn(const ControlTurn&) = delete;
   ControlTurn& operator=(const ControlTurn&) = delete;
-  // Returns when all turns before this one are over; the destructor of the result ends this one. Throws if the
-  // communicator, or the one that is being made with `cancel`, is aborted meanwhile.
+  // Returns when all turns before this one are over; the result's destructor ends this one. Throws if the communicator,
+  // or the one being made with `cancel`, is aborted before that.
   struct Taken {
     ControlTurn& turn;
     explicit Taken(ControlTurn& mine) : turn(mine) {}
@@ -169,7 +169,7 @@ tuttiResult_t Guard(tuttiComm* handle, Body&& body) noexcept {
   }
 }
 
-// A Guard whose body has a result of its own.
+// A Guard whose body returns its own result.
 template <typename Body>
 tuttiResult_t GuardResult(tuttiComm* handle, Body&& body) noexcept {
   tuttiResult_t result = tuttiSuccess;

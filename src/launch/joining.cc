@@ -7,11 +7,11 @@
 namespace tutti {
 namespace {
 
-// A blocking join that fails leaves no communicator behind. A non-blocking one keeps its handle, to be asked why.
+// A failed blocking join leaves no communicator behind. A failed non-blocking one keeps its handle for queries.
 void FailToJoin(tuttiComm& handle, tuttiComm_t* out, const Error& failure) {
   if (handle.blocking) {
     Show(out, nullptr);
-    // If an abort or another call has claimed the handle first, that one frees it.
+    // If an abort or another call has claimed the handle first, that call frees it.
     if (handle.life.Claim(false)) Free(handle);
     return;
   }
@@ -31,14 +31,14 @@ void EnterWork(Entries& entries, const std::shared_ptr<tuttiComm>& handle, bool 
   }
 }
 
-// Makes the communicator and publishes it. Throws if it cannot be made, or was aborted meanwhile.
+// Makes the communicator and publishes it. Throws if it cannot be made, or was aborted before it was ready.
 void MakeIn(tuttiComm& handle, const Make& make) {
   auto communicator = make(handle);
   handle.rank.store(communicator->rank(), std::memory_order_relaxed);
   handle.nranks.store(communicator->size(), std::memory_order_relaxed);
   handle.communicator = std::move(communicator);
   if (!handle.life.Joined().aborting()) return;
-  // The abort has found nothing to stop. It must reach the other ranks, too.
+  // The abort found nothing to stop here, but it must also reach the other ranks.
   handle.communicator->Abort();
   Throw(tuttiInvalidUsage, "the communicator was aborted in this process while it was being made");
 }

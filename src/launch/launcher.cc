@@ -19,8 +19,8 @@ Error AsError(const std::exception& exception) {
   return error != nullptr ? *error : Error(tuttiInternalError, exception.what());
 }
 
-// What was filled goes out at once, and what has come in is there at the next sweep. Who is done waits for nothing, but
-// peers may wait for the news of what it has emptied. True: something moved.
+// Sends filled slots at once; arrivals are there at the next sweep. A rank that is done waits for nothing, but its peers
+// may wait to learn which slots it has emptied. True: something moved.
 bool MoveNetwork(const Communicator& communicator, bool done) {
   auto* const network = communicator.network();
   return network != nullptr && (done ? network->Push() : network->Progress());
@@ -35,16 +35,16 @@ Run::Progress Sweep(const Active& active, Communicator& communicator, std::size_
 }
 
 // The ranks that the threads of one operation wait for. Only the thread that drives a lane may read it, so each thread
-// tells what it waits for when it looks at the clock, and the caller takes what all have told.
+// reports what it waits for when it looks at the clock, and the caller combines the reports.
 class AwaitedByThreads {
  public:
   explicit AwaitedByThreads(int threads) : threads_(static_cast<std::size_t>(threads)) {}
   void Tell(int thread, std::vector<int> ranks) {
     const std::lock_guard lock(mutex_);
-    told_.resize(threads_);  // not before: most operations end before anybody looks at the clock
+    told_.resize(threads_);  // not earlier: most operations end before any thread looks at the clock
     told_[static_cast<std::size_t>(thread)] = {std::move(ranks), true};
   }
-  // Confirmed: every thread that waits has told since the last call.
+  // Confirmed: every waiting thread has reported since the last call.
   Awaited All() {
     const std::lock_guard lock(mutex_);
     Awaited all;
@@ -71,7 +71,7 @@ class AwaitedByThreads {
 std::optional<Error> DriveTogether(const Active& active, Communicator& communicator, Crew& crew, WhoWaits who) {
   const auto stride = static_cast<std::size_t>(crew.size());
   std::optional<Error> failure;
-  // Release: when the caller sees that a helper is done, it also sees what the helper has written and streamed.
+  // Release: a caller that sees that a helper is done also sees what it has written and streamed.
   std::atomic<int> helpers_at_work{crew.size() - 1};
   AwaitedByThreads awaited(crew.size());
   crew.Work([&](int index) {
@@ -96,7 +96,7 @@ std::optional<Error> DriveTogether(const Active& active, Communicator& communica
         return !failure;
       });
       if (result == DriveResult::faulted) failure = communicator.Explain(active, active.plan->run.fault(own, stride));
-      // Frees the helpers from their waits.
+      // Ends the helpers' waits.
       if (failure) failure = communicator.Fail(*failure);
     } else {
       const auto result = communicator.helper_driver(index, who).Drive(sweep, [&](auto) {
@@ -143,7 +143,7 @@ std::optional<Error> RunOne(Communicator& communicator, const Operation& operati
     if (failure) return communicator.Fail(*failure);
     if (const auto disagreement = communicator.End(active)) return communicator.Fail(*disagreement);
   } catch (const std::exception& exception) {
-    // Half-begun on this rank only: the peers must not wait for the rest.
+    // Only this rank may have begun it: the peers must not wait for the rest.
     return communicator.Fail(AsError(exception));
   }
   return MustCheck(communicator, operation) ? RunOne(communicator, CheckingBarrier(), who) : std::nullopt;
@@ -151,7 +151,7 @@ std::optional<Error> RunOne(Communicator& communicator, const Operation& operati
 
 namespace {
 
-// Operations of one communicator that must keep an order among themselves.
+// Operations of one communicator that must keep their order.
 struct Queue {
   std::deque<const Operation*> waiting;
   std::optional<Active> active;
@@ -302,7 +302,7 @@ class GroupRun {
     }
   }
 
-  // The k-th send to oneself meets the k-th receive from oneself; without a partner it would wait for ever.
+  // The k-th send to oneself matches the k-th receive from oneself; without a partner it would wait forever.
   static void CopyMessagesToOneself(const Communicator& communicator, Part& part) {
     const auto& [queues, sends, receives, failure] = part;
     try {

@@ -19,19 +19,18 @@ struct Launched {
 };
 
 // With TUTTI_CHECK, a barrier follows every operation that may end alone. A rank that leaves the barrier has heard from
-// all ranks, and the tags of the barrier's slots tell which calls came before.
+// all ranks, and the tags of the barrier's slots show which calls came before.
 inline bool MustCheck(const Communicator& communicator, const Operation& operation) {
   return communicator.options().settings.check && communicator.size() > 1 && MayEndAlone(operation);
 }
 const Operation& CheckingBarrier();
 
-// Runs one operation in this thread. Returns what went wrong, if anything; never throws. REQUIRES: the communicator is
-// locked.
+// Runs one operation in this thread. Returns the failure, if any; never throws. REQUIRES: the communicator is locked.
 std::optional<Error> RunOne(Communicator& communicator, const Operation& operation, WhoWaits who);
 
 // Runs all of them in this thread. On one communicator, collectives run in the order given, messages of one pair and
-// direction likewise; everything else side by side. Messages to oneself are copied. A communicator that fails takes its
-// own operations with it, not the others'. Returns the first failure; never throws.
+// direction likewise; everything else runs concurrently. Messages to oneself are copied. A failing communicator ends
+// its own operations, not the others'. Returns the first failure; never throws.
 //
 // `left(communicator, failure)` is called once for each communicator, as soon as its own part is over. Nothing here
 // uses the communicator after that, so it may be aborted and freed while the others' operations go on.

@@ -1,22 +1,22 @@
-// The life of a communicator's handle, as one word: every transition is one atomic step, and each that may happen once
-// is claimed by the thread whose step set its bit. docs/lifecycles.md draws it.
+// The life of a communicator's handle, as one word: every transition is one atomic step, and the thread whose step sets
+// the bit of a one-time transition claims it. docs/lifecycles.md draws it.
 //
 //   joining -> joined -> finalised -> closing -> freeing -> retired
 //
 // The protocol:
 // - A thread enters before it touches the communicator and leaves afterwards. The count and the bits share the word, so
-//   one order holds for all. Either the entry comes before the claim, and the thread that frees waits for it; or it
-//   comes after the claim, sees the bit, and is refused.
-// - Operations (calls that may begin work) are refused before the communicator is there and after it is finalised;
+//   one order holds for all. Either the entry precedes the claim, and the freeing thread waits for it; or it follows
+//   the claim, sees the bit, and is refused.
+// - Operations (calls that may begin work) are refused before the communicator exists and after it is finalised;
 //   questions (getters) are refused once it is closing. A call that waits on a stream is pending: Finalize and Destroy
-//   wait for it, Abort does not. It enters only when it runs, and is refused then if an abort was faster.
+//   wait for it, Abort does not. It enters only when it runs, and is refused then if an abort came first.
 // - Exactly one of all threads that abort, destroy, or fail to join wins Claim(). Only the winner may call TryFree()
-//   and then Retire(). A later Abort still enters until the communicator is being freed, to stop what the winner waits
+//   and then Retire(). Until the communicator is being freed, a later Abort still enters, to stop what the winner waits
 //   for.
 //
 // Memory order: leaving releases, freeing acquires, and all steps in between are read-modify-writes of one word. So
-// everything that was done inside happens before the communicator is freed. Joined() releases the communicator to the
-// threads that enter (acquire) and find it there. There is no second variable that the word must be ordered with.
+// everything done inside happens before the communicator is freed. Joined() releases the communicator to the threads
+// that enter (acquire) and find it. The word need not be ordered with any second variable.
 //
 // Thread-safety: all members, from any thread. `Word` is std::atomic<std::uint64_t>, or a checker's model of it.
 #pragma once
@@ -48,7 +48,7 @@ class LifeState {
   constexpr std::uint64_t operations() const { return word_ >> 8 & 0xffff; }
   constexpr std::uint64_t questions() const { return word_ >> 24 & 0xffff; }
   constexpr std::uint64_t pending() const { return word_ >> 40; }
-  // Nothing is under way that Finalize waits for.
+  // Finalize has nothing left to wait for.
   constexpr bool idle() const { return operations() == 0 && pending() == 0; }
   constexpr bool can_be_freed() const {
     return operations() == 0 && questions() == 0 && (aborting() || pending() == 0);
@@ -65,7 +65,7 @@ class Lifecycle {
  public:
   LifeState Look() const { return LifeState(word_.load(std::memory_order_acquire)); }
 
-  // An attempt to enter, and the state that it met. A refused attempt leaves nothing to undo.
+  // An attempt to enter, and the state it found. A refused attempt leaves nothing to undo.
   struct Entry {
     bool admitted;
     LifeState state;
@@ -103,7 +103,7 @@ class Lifecycle {
   }
   void EndPending() { word_.fetch_sub(LifeState::kPending, std::memory_order_release); }
 
-  // The communicator is there, or never will be. Returns the state before that.
+  // The communicator exists now, or never will. Returns the state before that.
   LifeState Joined() { return LifeState(word_.fetch_or(LifeState::kJoined, std::memory_order_acq_rel)); }
   // No operation enters from now on.
   void Finalise() { word_.fetch_or(LifeState::kFinalised, std::memory_order_acq_rel); }
@@ -128,7 +128,7 @@ class Lifecycle {
   Entry Enter(std::uint64_t count, Admits&& admits) {
     const LifeState before(word_.fetch_add(count, std::memory_order_acquire));
     const bool admitted = admits(before);
-    // The refused entry was counted for a moment: the thread that frees looks again.
+    // The refused entry was counted briefly: the freeing thread looks again.
     if (!admitted) [[unlikely]]
       word_.fetch_sub(count, std::memory_order_release);
     return {admitted, before};

@@ -1,4 +1,4 @@
-// One task of several streams: where they meet.
+// One task of several streams: how the streams meet.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -19,7 +19,7 @@ class SharedTask {
 
   // Runs in the thread of each stream.
   tuttiResult_t Arrive(const std::function<bool()>& is_void) {
-    // The last stream to come does the work for all. acq_rel: it must see what the others' earlier tasks have done.
+    // The last stream to arrive does the work for all. acq_rel: it must see what the others' earlier tasks have done.
     if (missing_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       Conclude(work_());
       work_ = nullptr;
@@ -32,7 +32,7 @@ class SharedTask {
     return *result_;
   }
 
-  // Some streams will not come, so the work is not done.
+  // Some streams will not arrive, so the work is not done.
   void Cancel() { Conclude(tuttiInvalidArgument); }
 
  private:
@@ -53,7 +53,7 @@ class SharedTask {
   std::optional<tuttiResult_t> result_;
 };
 
-// Held while a task is put on its streams, so that all streams have shared tasks in one order.
+// Held while a task is put on its streams, so that all streams have shared tasks in the same order.
 ForkSafeMutex& OneAtATime() {
   static constinit MadeOnce<ForkSafeMutex> mutex;
   return mutex.Get();

@@ -33,7 +33,7 @@ class Stream {
 
   // Takes no more tasks and waits until those queued are done. REQUIRES: called once at most, and not after Leave().
   void Finish();
-  // Takes no more tasks. Waits if nothing is queued; otherwise the thread goes on alone and ends with the last task.
+  // Takes no more tasks. Waits if nothing is queued; otherwise the thread continues alone and ends with the last task.
   void Leave();
 
   std::uint64_t birthmark() const { return birthmark_; }
@@ -48,29 +48,29 @@ class Stream {
   std::thread thread_;
 };
 
-// One task of several streams. Each stream stops at the task until all have come and `work` is done, in the thread of
-// one of them. The task is put on all of them in one step. A stream leaves early, with tuttiRemoteError, once its
-// `is_void` returns true; it is called now and then. Throws tuttiInvalidArgument if one of the streams takes no more
-// tasks; then nothing is run.
+// One task shared by several streams. Each stream stops at the task until all have arrived and `work` is done, in the
+// thread of one of them. The task is put on all of them in one step. A stream leaves early, with tuttiRemoteError, once
+// its `is_void`, which it calls from time to time, returns true. Throws tuttiInvalidArgument, without running anything,
+// if one of the streams takes no more tasks.
 //
-// Streams cannot block each other for ever in this way. A task waits for the tasks before it on its streams, for those
-// of its other streams to come to it, and for nothing else in this process. "Put on before" is one order for all tasks,
-// because a task is put on all its streams in one step. So all streams of the first task that is not done have come to
-// it. It then waits only for other ranks, and every operation bounds that wait by its own watch and timeout.
+// Streams cannot block each other forever this way. A task waits for earlier tasks on its streams, for its other
+// streams to arrive, and for nothing else in this process. "Put on before" is one order for all tasks, because a task
+// is put on all its streams in one step. So all streams of the first unfinished task have arrived at it. It then waits
+// only for other ranks, and every operation bounds that wait by its own watch and timeout.
 struct SharedPart {
   std::shared_ptr<Stream> stream;
   std::function<bool()> is_void;
 };
 void EnqueueOnAll(std::span<const SharedPart> parts, std::function<tuttiResult_t()> work);
 
-// What a tuttiStream_t of ours points to. Such a handle may also be a CUDA stream, and be used after it was destroyed:
-// only the register can tell.
+// The object behind a tuttiStream_t of this library. Such a handle may also be a CUDA stream, or be used after it was
+// destroyed: only the register distinguishes these.
 tuttiStream_t NewStream();
 // Waits for queued tasks. Throws what CheckedStream throws.
 void DestroyStream(tuttiStream_t handle);
-// Null if the handle is no stream of this library's. Throws tuttiInvalidUsage if it is a stream of the parent process.
+// Null if the handle is not a stream of this library. Throws tuttiInvalidUsage if it is a stream of the parent process.
 std::shared_ptr<Stream> FindStream(tuttiStream_t handle);
-// Throws tuttiInvalidArgument if the handle is no stream of this library's, and what FindStream throws.
+// Throws tuttiInvalidArgument if the handle is not a stream of this library, and what FindStream throws.
 std::shared_ptr<Stream> CheckedStream(tuttiStream_t handle);
 
 }  // namespace tutti

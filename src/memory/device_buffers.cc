@@ -25,7 +25,7 @@ Buffer Look(const CudaDriver& driver, const void* pointer) {
   int ordinal = -1;
   int attributes[] = {kCuPointerMemoryType, kCuPointerIsManaged, kCuPointerDeviceOrdinal};
   void* values[] = {&type, &managed, &ordinal};
-  // This form of the question takes any address and answers 0 for what it does not know.
+  // This query takes any address and returns 0 for unknown ones.
   const auto result =
       driver.cuPointerGetAttributes(std::size(attributes), attributes, values, reinterpret_cast<CuPointer>(pointer));
   if (result != kCuSuccess || type == 0) return {Memory::plain};
@@ -44,17 +44,17 @@ const char* PhraseOf(Memory memory) {
 
 bool OnGpu(const Buffer& buffer) { return buffer.memory == Memory::device || buffer.memory == Memory::managed; }
 
-// The driver, once this process was seen to have loaded it.
+// Whether this process was seen to have loaded the driver.
 std::atomic<bool> driver_in_use{false};
 
-// Held while the loader is asked: a child that is forked meanwhile would find the loader's tables half-changed, and
-// crash when it asks.
+// Held while the loader is queried: a child forked during the query would find the loader's tables half-changed, and
+// crash in its own query.
 ForkSafeMutex& AskingLoader() {
   static constinit MadeOnce<ForkSafeMutex> mutex;
   return mutex.Get();
 }
 
-// The driver, if this process has loaded it already; asking must not start it.
+// The driver, if this process has already loaded it; the query must not start it.
 const CudaDriver* DriverInUse() {
   if (!driver_in_use.load(std::memory_order_relaxed)) {
     const std::lock_guard lock(AskingLoader());
@@ -98,8 +98,8 @@ bool IsForDevice(const CudaDevice& device, const Operation& operation, tuttiStre
           PhraseOf(receive.memory));
   }
   if (send.memory == Memory::plain || receive.memory == Memory::plain) return false;
-  // Pinned memory is the host's, unless a stream says otherwise. Where there are no buffers at all, a rank takes part
-  // with nothing of its own: on a communicator with a device that is the device's.
+  // Pinned memory is the host's, unless there is a stream. A rank without any buffers takes part with no data of its
+  // own: on a communicator with a device, that is a call for the device.
   const bool pinned_only =
       !OnGpu(send) && !OnGpu(receive) && (send.memory == Memory::pinned || receive.memory == Memory::pinned);
   return stream != nullptr || !pinned_only;

@@ -1,4 +1,4 @@
-// What memory a call's buffers are, and so which executor it is for.
+// The kind of memory of a call's buffers, and thus the executor that runs the call.
 //
 // Thread-safety: pure functions of the driver's answers.
 #pragma once
@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-// True if the call is for the GPU, false if it is for the host. `stream` is null or not one of ours. Throws
-// tuttiInvalidArgument for buffers of two kinds, of another device, or of the host where the stream is CUDA's.
+// True if the call is for the GPU, false if it is for the host. `stream` is null or not this library's. Throws
+// tuttiInvalidArgument for buffers of two kinds, of another device, or of the host with a CUDA stream.
 bool IsForDevice(const CudaDevice& device, const Operation& operation, tuttiStream_t stream);
 
 // This process has loaded CUDA's driver, as far as it was looked at: at each communicator's init.
@@ -21,16 +21,16 @@ void RequireHostCall(const Operation& operation, tuttiStream_t stream, std::stri
 
 // The device of the calling thread's current CUDA context; TUTTI_DEVICE_NONE if it has none. Does not start CUDA.
 int CurrentCudaDevice();
-// How many devices this process has; 0 if it does not use CUDA.
+// The number of this process's devices; 0 if it does not use CUDA.
 int CudaDevicesInUse();
 
-// Memory of a GPU alone, as cudaMalloc gives it.
+// Whether this is memory of a GPU alone, as cudaMalloc gives it.
 bool IsGpuMemory(const CudaDevice& device, const void* pointer);
-// Can a kernel on `device` read this?
+// Whether a kernel on `device` can read this.
 bool DeviceReads(const CudaDevice& device, const void* pointer);
 
-// Can kernels on other devices of this process, to which peer access is enabled, read this memory of `device`? Not so
-// for memory of pools and of mappings (cudaMallocAsync, cuMemMap), whose access is a matter of their own.
+// Whether kernels on other devices of this process, with peer access enabled, can read this memory of `device`. They
+// cannot read pools and mappings (cudaMallocAsync, cuMemMap), whose access is controlled separately.
 bool PeersMayReach(const CudaDevice& device, const void* pointer);
 
 }  // namespace tutti

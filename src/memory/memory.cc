@@ -29,7 +29,7 @@ Book& TheBook() {
   return book.Get();
 }
 
-// Null where this thread has no device.
+// Null if this thread has no device.
 void* AllocateOnDevice(std::size_t bytes) {
   if (CurrentCudaDevice() == TUTTI_DEVICE_NONE) return nullptr;
   const auto& driver = *LoadedCudaDriver();
@@ -63,7 +63,7 @@ void* AllocateShared(std::size_t bytes) {
 void FreeShared(void* pointer) {
   if (pointer == nullptr) return;
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  // They are destroyed after the lock is released.
+  // Both are destroyed after the lock is released.
   decltype(Book::segments)::node_type segment;
   decltype(Book::on_devices)::node_type on_device;
   {

@@ -1,8 +1,8 @@
-// tuttiMemAlloc's memory: memfds that peers can map - or, in a thread with a CUDA context, memory of its device - and
-// the book of them.
+// tuttiMemAlloc's memory: memfds that peers can map or, in a thread with a CUDA context, memory of its device; and the
+// book of all of it.
 //
-// Thread-safety: all functions may be called from any thread. The book is process-wide because a pointer is all that
-// tuttiMemFree and a registration get.
+// Thread-safety: all functions may be called from any thread. The book is process-wide because tuttiMemFree and a
+// registration get only a pointer.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,16 @@
 namespace tutti {
 
 struct AllocationView {
-  std::shared_ptr<Mapping> mapping;  // of the whole allocation
+  std::shared_ptr<Mapping> mapping;  // maps the whole allocation
   FileDescriptor fd;                 // of its memfd
-  std::size_t offset;                // of the range asked for, in the allocation
+  std::size_t offset;                // of the requested range in the allocation
 };
 
 // Zeroed. Throws tuttiInvalidArgument (bytes == 0), tuttiSystemError, tuttiUnhandledCudaError.
 void* AllocateShared(std::size_t bytes);
 // Throws tuttiInvalidArgument if the pointer is not the start of a live allocation. Null is allowed.
 void FreeShared(void* pointer);
-// The host's allocation that holds all of [pointer, pointer + bytes), if there is one. The result outlives FreeShared.
+// The host allocation that holds all of [pointer, pointer + bytes), if any. The result outlives FreeShared.
 std::optional<AllocationView> FindAllocation(const void* pointer, std::size_t bytes);
 
 }  // namespace tutti

@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-// Written by its owner; `generation` last. Odd: there is a buffer. Even: there is none, or no longer.
+// Written by its owner, `generation` last. Odd: holds a buffer. Even: holds none, or no longer.
 struct RegisteredBuffers::Entry {
   std::atomic<std::uint32_t> generation;
   CuIpcHandle handle;                 // of the allocation
@@ -21,7 +21,7 @@ struct RegisteredBuffers::Entry {
 struct RegisteredBuffers::Board {
   std::atomic<std::uint32_t> changes;  // of the entries
   std::array<Entry, kMost> entries;
-  // Behind it: what the rank has seen of every rank's entries.
+  // Followed in memory by the generations that the rank has seen of every rank's entries.
 };
 
 RegisteredBuffers::RegisteredBuffers(const CudaDevice& device, const Fabric& shm, DeviceWindow* table,

@@ -1,7 +1,7 @@
 // Windows: memory of every rank that every other rank of the host has mapped.
 //
 // Thread-safety: Register and Deregister are collective control calls. Both Finds may run concurrently with each other,
-// but not with those two. The communicator's lock sees to that.
+// but not with those two. The communicator's lock ensures that.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct tuttiWindow {
 
 namespace tutti {
 
-// Of windows with a handle, begin and bytes, in the order of their numbers: how peers reach [pointer, pointer + bytes).
+// For windows with a handle, begin and bytes, ordered by number: how peers access [pointer, pointer + bytes).
 template <typename Window>
 std::optional<Reach> FindWindow(const std::vector<Window>& windows, const void* pointer, std::size_t bytes) {
   const auto* const begin = static_cast<const std::byte*>(pointer);
@@ -34,14 +34,14 @@ std::optional<Reach> FindWindow(const std::vector<Window>& windows, const void* 
 class Windows : public WindowMap {
  public:
   // Collective. Throws tuttiInvalidArgument if [buffer, buffer + bytes) is not inside one tuttiMemAlloc allocation on
-  // every rank (naming the ranks where it is not), after telling everybody.
+  // every rank (naming the ranks where it is not), after reporting that to every rank.
   tuttiWindow* Register(Fabric& fabric, void* buffer, std::size_t bytes, const AllGather& all_gather,
                         Deadline deadline);
-  // Collective: nobody's mapping goes before everybody has stopped using the window.
-  // Throws tuttiInvalidArgument for a window that is not (or no longer) registered here.
+  // Collective: no rank's mapping ends before every rank has stopped using the window. Throws tuttiInvalidArgument for
+  // a window that is not (or no longer) registered here.
   void Deregister(tuttiWindow* window, const AllGather& all_gather);
 
-  // How peers reach [pointer, pointer + bytes), if a window of this rank holds it.
+  // How peers access [pointer, pointer + bytes), if a window of this rank holds it.
   std::optional<Reach> Find(const void* pointer, std::size_t bytes) const;
   const std::byte* Find(int rank, std::uint16_t window, std::uint64_t offset, std::size_t bytes) const override;
   bool empty() const { return live_ == 0; }

@@ -24,7 +24,7 @@ Operation Barrier() {
 
 std::uint64_t SignatureOf(const Operation& operation) {
   if (operation.point_to_point()) {
-    // The pair agrees on type and length only; who sends is clear from the connection.
+    // The pair agrees on type and length only; the connection shows which rank sends.
     return Combine(Combine(0, static_cast<std::uint64_t>(operation.type)), operation.count);
   }
   std::uint64_t hash = Combine(PackCall(operation), operation.count);
@@ -41,7 +41,7 @@ Operation UnpackCall(std::uint64_t packed, std::uint64_t count) {
   Operation operation;
   operation.collective = static_cast<Collective>(packed & 0xff);
   operation.count = count;
-  // A peer wrote this, so it may be anything. The ends of the enumerations are values without a name.
+  // A peer wrote this, so it may be anything. The end values of the enumerations have no name.
   const auto type = packed >> kTypeShift & 0xff, op = packed >> kOpShift & 0xff;
   operation.type = type < tuttiNumTypes ? static_cast<tuttiDataType_t>(type) : tuttiNumTypes;
   operation.op = op < tuttiNumOps ? static_cast<tuttiRedOp_t>(op) : tuttiNumOps;

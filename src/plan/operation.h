@@ -1,4 +1,4 @@
-// One call, checked and without its C clothes.
+// One checked call, independent of the C API.
 //
 // Thread-safety: value types.
 #pragma once
@@ -17,8 +17,8 @@
 
 namespace tutti {
 
-// What the v-forms say, in elements. all_gather, reduce_scatter: the counts of all blocks, and their places on the side
-// that has all of them. all_to_all: what is sent and what is received.
+// Arguments of the v-forms, in elements. all_gather, reduce_scatter: the counts of all blocks, and their places on the
+// side that has all of them. all_to_all: the blocks sent and the blocks received.
 struct Uneven {
   std::vector<std::size_t> counts;
   std::vector<std::size_t> places;
@@ -26,10 +26,10 @@ struct Uneven {
   std::vector<std::size_t> receive_places = {};
 };
 
-// What the forms for tensors say.
+// Arguments of the tensor forms.
 struct Tensors {
   Strided input, output;
-  // What ranks must agree on beside the count: the shape of a block, and the dimensions along which blocks lie.
+  // Values besides the count that ranks must agree on: the shape of a block, and the dimensions along which blocks lie.
   std::vector<std::size_t> agreed;
 };
 
@@ -47,25 +47,25 @@ struct Operation {
   bool in_place = false;
 
   std::shared_ptr<const Uneven> uneven = {};    // the v-forms'
-  std::shared_ptr<const Tensors> tensors = {};  // the forms' for tensors
+  std::shared_ptr<const Tensors> tensors = {};  // the tensor forms'
 
-  // PackCall and the count say all of it but for buffers and scalars.
+  // PackCall and the count describe the whole operation except for buffers and scalars.
   bool plain() const { return uneven == nullptr && tensors == nullptr; }
   bool pairwise() const { return uneven != nullptr && !uneven->receive_counts.empty(); }
   bool point_to_point() const { return collective == Collective::send || collective == Collective::receive; }
 };
 
-// An all-reduce of one byte that nobody looks at; the communicator has it.
+// An all-reduce of one byte whose result is unused; the communicator holds the byte.
 Operation Barrier();
 
-// Whether a rank may do its part of the collective without hearing from any other rank: a root that only sends, a
-// contribution that is only sent, blocks that are empty.
+// Whether a rank may finish its part of the collective without hearing from any other rank: a root that only sends, a
+// contribution that is only sent, empty blocks.
 inline bool MayEndAlone(const Operation& operation) {
   if (operation.point_to_point() || operation.collective == Collective::barrier) return false;
   return HasRoot(operation.collective) || operation.count == 0 || operation.uneven != nullptr;
 }
 
-// What all ranks of the operation must agree on, as a hash. Counts that only pairs know are left out.
+// Hash of everything that all ranks of the operation must agree on. Omits counts that only pairs share.
 std::uint64_t SignatureOf(const Operation& operation);
 
 // A call in 64 bits, for the flight recorder: collective, type, op, root, and whether it scales, is uneven or on
@@ -92,7 +92,7 @@ std::string DescribeCall(std::uint64_t packed, std::uint64_t count);
 // How calls with equal descriptions differ: " with other recvcounts". Empty if the descriptions differ.
 std::string_view WhereAlike(std::uint64_t packed, std::uint64_t count, std::uint64_t other, std::uint64_t other_count);
 
-// The k-th message of a group to oneself meets the k-th from oneself. Throws tuttiInvalidUsage if they do not match.
+// The k-th message of a group to oneself matches the k-th from oneself. Throws tuttiInvalidUsage if they do not match.
 void RequireOwnMessagesMatch(int rank, std::span<const Operation* const> sends,
                              std::span<const Operation* const> receives);
 

@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-// Pieces of a long message: they stay in a core's L2 beside what they are copied from.
+// Pieces of a long message: they stay in a core's L2 together with their source.
 constexpr std::size_t kMessageChunk = 128 * 1024;
 
 Shape MessageShape(std::size_t bytes, const Conditions& conditions) {
@@ -49,7 +49,7 @@ BoundPlan& PlanCache::FindSlowly(const Operation& operation, std::uint64_t packe
 static_assert(tuttiNumTransports <= TUTTI_COUNTED_TRANSPORTS && tuttiNumAlgorithms <= TUTTI_COUNTED_ALGORITHMS);
 
 void PlanCache::AddTraffic(tuttiCounters_t& counters) const {
-  // As Traffic: value, pointer, window, cma, by network.
+  // In the order of Traffic: value, pointer, window, cma, by network.
   const tuttiTransport_t transports[] = {tuttiTransportShm, tuttiTransportDirect, tuttiTransportDirect,
                                          tuttiTransportCma, context_.network};
   for (const auto& [key, plan] : plans_) {
@@ -89,7 +89,7 @@ std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
   } else {
     const Kind kind = KindOf(operation);
     const std::size_t bytes = LargestBlockBytes(operation);
-    // A barrier borrows a collective; no program is meant for that.
+    // A barrier borrows a collective's plan; no program is meant for it.
     const ServingProgram* serving = context_.programs->For(asked);
     if (serving != nullptr) {
       choice = context_.selector->Choose(*serving, kind, bytes);

@@ -1,6 +1,6 @@
 // Bound plans by call. A repeated call finds its plan without allocating or locking.
 //
-// Thread-safety: used by whoever drives the communicator.
+// Thread-safety: used by the thread that drives the communicator.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace tutti {
 
-// Everything about plans that is the same for the life of a communicator. All ranks agree on `select`.
+// Everything about plans that is constant for the life of a communicator. All ranks agree on `selector`.
 struct PlanContext {
   const Selector* selector;
   const Programs* programs;
@@ -22,7 +22,7 @@ struct PlanContext {
   const WindowMap* windows;
   int collective_channels;   // channels 0.. are the collectives'; the next one is point-to-point
   std::size_t stream_bytes;  // results are stored past the caches when the host's ranks together touch more than this
-  tuttiTransport_t network;  // what carries slots between hosts
+  tuttiTransport_t network;  // the carrier of slots between hosts
 };
 
 struct BoundPlan {
@@ -43,8 +43,8 @@ struct BoundPlan {
 
 class PlanCache {
  public:
-  // A job uses some dozens of shapes. One that never repeats itself (random all-to-all-v counts) must not grow the
-  // cache for ever.
+  // A job uses a few dozen shapes. One that never repeats itself (random all-to-all-v counts) must not grow the cache
+  // forever.
   static constexpr std::size_t kMaxPlans = 512;
 
   explicit PlanCache(PlanContext context) : context_(context) {}
@@ -56,9 +56,9 @@ class PlanCache {
   }
   // There are so many plans that all should be forgotten.
   bool full() const { return plans_.size() >= kMaxPlans; }
-  // Forgets all plans, after adding what they did to `counters`. REQUIRES: no plan is running or kept by a caller.
+  // Forgets all plans, after adding their traffic to `counters`. REQUIRES: no plan is running or kept by a caller.
   void Forget(tuttiCounters_t& counters);
-  // Adds what the plans have done so far.
+  // Adds the plans' traffic so far.
   void AddTraffic(tuttiCounters_t& counters) const;
   const PlanContext& context() const { return context_; }
 

@@ -16,7 +16,7 @@ std::vector<std::size_t> InBytes(std::vector<std::size_t> elements, std::size_t 
   return elements;
 }
 
-// Where the last block ends. The unused entries of a side that holds one block lie at its start.
+// The end of the last block. The unused entries of a side that holds one block lie at its start.
 std::size_t EndOf(const std::vector<std::size_t>& offsets, std::span<const std::size_t> lengths) {
   std::size_t end = 0;
   for (std::size_t b = 0; b < offsets.size(); ++b) end = std::max(end, offsets[b] + lengths[b]);

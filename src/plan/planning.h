@@ -1,5 +1,5 @@
-// What a call asks of whoever makes a plan for it, on the host or on a GPU: which kind it is, how long its blocks are,
-// and the schedules that algorithms have for it.
+// The facts about a call that planning needs, on the host or on a GPU: its kind, the length of its blocks, and the
+// algorithms' schedules for it.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -13,11 +13,11 @@ namespace tutti {
 // Two-level trees take four channels (FabricChannels), so a communicator has at least that many.
 inline constexpr int kMinChannels = 4;
 
-// What tells plans apart.
+// The values that distinguish plans.
 struct PlanKey {
   std::uint64_t call;  // PackCall
   std::uint64_t count;
-  // Counts and places of the v-forms, one behind the other; what the forms for tensors agree on.
+  // Counts and places of the v-forms, back to back; the values that the tensor forms agree on.
   std::vector<std::size_t> further;
 
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
@@ -27,7 +27,7 @@ struct PlanKeyHash {
 };
 PlanKey KeyOf(const Operation& operation, std::uint64_t packed);
 
-// A barrier is an all-reduce of one byte that nobody looks at; everything else is itself.
+// Turns a barrier into an all-reduce of one byte whose result is unused; returns any other operation as it is.
 Operation Scheduled(const Operation& operation);
 Kind KindOf(const Operation& operation);
 std::size_t LargestBlockBytes(const Operation& operation);

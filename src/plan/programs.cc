@@ -16,11 +16,11 @@
 namespace tutti {
 namespace {
 
-// What rank 0 ships.
+// Keys of what rank 0 ships.
 constexpr char kPrograms[] = "programs";
 constexpr char kPath[] = "path";
 constexpr char kText[] = "text";
-// What Prove has found out.
+// Keys of Prove's results.
 constexpr char kInPlace[] = "in_place";
 constexpr char kWholeScratch[] = "whole_scratch";
 constexpr char kReference[] = "reference_safe";
@@ -40,7 +40,7 @@ std::vector<std::string> PathsIn(const std::string& list) {
   return paths;
 }
 
-// Throws if the program is wrong or must not serve beside these settings.
+// Throws if the program is wrong or conflicts with these settings.
 void Check(ServingProgram& serving, const Settings& settings, const Forced& forced) {
   const Collective collective = serving.own().collective;
   const auto c = static_cast<std::size_t>(collective);

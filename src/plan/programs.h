@@ -1,6 +1,6 @@
 // The programs (algorithms/msccl/program.h) that TUTTI_PROGRAM gives a communicator: rank 0 reads, checks and proves
-// them and ships their text, so that all ranks have the same or none. A program serves every call of its collective, by
-// its root if it has one, but those whose blocks differ in length; and no call of anything else.
+// them and ships their text, so that all ranks have the same or none. A program serves every call of its collective
+// (with its root, if it has one), except calls whose blocks differ in length. It serves no other collective.
 //
 // Thread-safety: immutable after construction.
 #pragma once
@@ -19,7 +19,7 @@ namespace tutti {
 
 struct ServingProgram {
   std::string path;
-  // Proved. On rank 0 everybody's schedules, which the selector prices; elsewhere this rank's only.
+  // Proved. On rank 0 all ranks' schedules, which the selector prices; elsewhere only this rank's.
   Program program;
 
   const Schedule& own() const { return program.ranks.front(); }
@@ -29,23 +29,23 @@ class Programs {
  public:
   Programs() = default;  // none
   // Collective. `forced` is equal on all ranks. Throws tuttiInvalidArgument, on every rank, if a file is missing, too
-  // long or wrong, two are for one collective, or one contradicts other settings. Programs for other numbers of ranks
-  // are passed over, and the log says so.
+  // long or wrong, two are for one collective, or one contradicts other settings. Skips and logs programs for other
+  // numbers of ranks.
   Programs(const Settings& settings, const Forced& forced, int rank, int nranks, const AllGather& all_gather);
 
   bool empty() const { return connections_ == 0; }
-  // Most connections that any of them has from rank to rank; 0 without programs.
+  // The most connections that any program has between two ranks; 0 without programs.
   int connections() const { return connections_; }
-  // Null: none.
+  // Null if there is none.
   const ServingProgram* Of(Collective collective) const {
     const auto c = static_cast<std::size_t>(collective);
     return c < by_collective_.size() ? by_collective_[c].get() : nullptr;
   }
-  // The one that serves this call. The same on all ranks, whatever is different between them in the call.
+  // The program that serves this call. The same on all ranks, however their calls differ.
   const ServingProgram* For(const Operation& operation) const;
-  // Throws tuttiInvalidArgument if the call is in place and its program does not work so.
+  // Throws tuttiInvalidArgument if the call is in place and its program does not support that.
   void CheckPlace(const Operation& operation) const;
-  // `conditions` under which only programs serve, each its collective.
+  // `conditions` restricted so that only programs serve, each for its collective.
   Conditions Among(Conditions conditions) const;
 
  private:

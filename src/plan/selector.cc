@@ -14,19 +14,19 @@
 namespace tutti {
 namespace {
 
-// What rank 0 ships: JSON, so that one reader serves files and ranks.
+// Keys of what rank 0 ships: JSON, so that one reader serves files and ranks.
 constexpr char kOrigin[] = "origin";
 constexpr char kCosts[] = "costs";
 constexpr char kTable[] = "table";
 constexpr char kProgramTable[] = "program_table";
 
-// Every rank is a process of this host, or there are several like it.
+// Every rank is a process of this host, or there are several hosts like it.
 Machine MachineOf(const HostCosts& costs, const Conditions& conditions, const std::optional<NetworkCosts>& network) {
   if (conditions.one_host) return HostMachine(costs, ArrangeEvenly(conditions.nranks, 1));
   return HostMachine(costs, conditions.where, network);
 }
 
-// What programs serve, and nothing else.
+// The table of the calls that programs serve, and nothing else.
 SelectionTable PriceOfPrograms(const Machine& machine, const Conditions& conditions) {
   Pricing pricing(machine, conditions);
   SelectionTable table;
@@ -42,7 +42,7 @@ Selector::Selector(Conditions conditions, const Programs& programs, const Proces
                    const std::optional<NetworkCosts>& network, const Settings& settings, int rank,
                    const AllGather& all_gather)
     : conditions_(std::move(conditions)), program_conditions_(programs.Among(conditions_)), network_(network) {
-  // What was measured was one host; and more channels, for a program's connections, make slots shorter.
+  // The calibration measured one host, and additional channels for a program's connections make slots shorter.
   const bool as_calibrated = conditions_.one_host && conditions_.max_channels <= kMinChannels;
   const auto shipped = FromRankZero(rank, all_gather, [&] {
     const Calibration calibration = LoadCalibration(settings.calibration, processors.of_host);
@@ -54,7 +54,7 @@ Selector::Selector(Conditions conditions, const Programs& programs, const Proces
       origin_ = calibration.name;
     }
     const Machine machine = MachineOf(costs_, conditions_, network_);
-    // Until the table has come the others wait: their cores are free. A few ranks' is not worth a thread.
+    // The others wait for the table, so their cores are free. Pricing for a few ranks is not worth a thread.
     constexpr int kWorthThreads = 32;
     Pricing(machine, conditions_).Complete(table_, conditions_.nranks >= kWorthThreads ? processors.of_host : 1);
     program_table_ = PriceOfPrograms(machine, program_conditions_);

@@ -1,5 +1,5 @@
-// Which plan a call gets on one communicator. Rank 0 knows the machine's constants - calibrated or defaults -, prices
-// all candidates and ships one table to everybody; afterwards a choice is a look-up.
+// Chooses the plan of each call on one communicator. Rank 0 knows the machine's constants (calibrated or defaults),
+// prices all candidates and ships one table to all ranks; afterwards a choice is a look-up.
 //
 // Thread-safety: Choose and Explain by one thread at a time.
 #pragma once
@@ -49,12 +49,12 @@ class Selector {
 
  private:
   Conditions conditions_;
-  Conditions program_conditions_;  // where programs serve
+  Conditions program_conditions_;  // with only programs serving
   HostCosts costs_;
-  std::optional<NetworkCosts> network_;  // rank 0's count; null where there is one host
+  std::optional<NetworkCosts> network_;  // rank 0's are used; null with one host
   std::string origin_;                   // of the table: "" if it was priced
   SelectionTable table_;
-  SelectionTable program_table_;  // its rows are those of the programs' collectives
+  SelectionTable program_table_;  // rows for the programs' collectives
 };
 
 }  // namespace tutti

@@ -15,13 +15,13 @@ namespace {
 
 constexpr double kMargin = 28;
 constexpr double kTitleHeight = 56;
-constexpr double kArcHeight = 26;  // by which a link to the next but one CPU rises, and each further one
+constexpr double kArcHeight = 26;  // extra height of a link for each CPU between its two ends
 constexpr double kStub = 16;       // of a port's link to the network
 constexpr double kBelowLeaves = 58;
-constexpr double kNvlinkDrop = 34;        // below the numbers of ports, before NVLinks between GPUs turn aside
-constexpr double kNvlinkDepth = 15;       // by which such an NVLink hangs lower for each GPU that it passes
+constexpr double kNvlinkDrop = 34;        // below the port numbers, before NVLinks between GPUs bend sideways
+constexpr double kNvlinkDepth = 15;       // extra depth of such an NVLink for each GPU that it passes
 constexpr double kNvlinkPitch = 9;        // between the NVLinks of one GPU
-constexpr std::size_t kLabelledCpus = 4;  // among more CPUs the numbers of all links would cover each other
+constexpr std::size_t kLabelledCpus = 4;  // with more CPUs the links' numbers would overlap
 
 constexpr std::string_view kPciColor = "#7b8794";
 constexpr std::string_view kNvlinkColor = "#3f9142";
@@ -81,7 +81,7 @@ class Drawing {
   }
 
  private:
-  static constexpr double kLeastWidth = 320;  // the title's
+  static constexpr double kLeastWidth = 320;  // width of the title
 
   const Box& At(int device) const { return layout_.boxes.at(device); }
 
@@ -107,7 +107,7 @@ class Drawing {
     if (!detail.empty()) FittedText({box.center().x, middle + 8}, detail, box.width, {.size = 9, .color = "#52606d"});
   }
 
-  // Smaller, where it would be wider than its box.
+  // Reduces the font size if the text would be wider than its box.
   void FittedText(Point at, const std::string& text, double width, TextStyle style) {
     constexpr double kCharacterWidth = 0.58;  // of the size, for the widest usual sans-serif fonts
     const double fitting = (width - 6) / (kCharacterWidth * static_cast<double>(std::max<std::size_t>(1, text.size())));
@@ -152,7 +152,7 @@ class Drawing {
       const double rise = kArcHeight * static_cast<double>(apart - 1);
       const Point from = {left.center().x + 12, left.y};
       const Point to = {right.center().x - 12, right.y};
-      // A cubic rises three quarters of the way to its control points.
+      // A cubic rises to three quarters of its control points' height.
       const double top = from.y - rise * 4 / 3;
       svg_.Curve(from, {from.x + 20, top}, {to.x - 20, top}, to, kSocketColor, 1.6);
       if (cpus.size() <= kLabelledCpus)
@@ -202,10 +202,10 @@ class Drawing {
   }
 
   void NvlinksBetweenGpus() {
-    std::vector<std::pair<Point, std::string>> numbers;  // over all lines
+    std::vector<std::pair<Point, std::string>> numbers;  // drawn on top of all lines
     for (const Link& link : system_.links) {
       if (link.kind != LinkKind::nvlink || !IsGpuHere(link.from) || !IsGpuHere(link.to)) continue;
-      if (PlaceOf(link.from) > PlaceOf(link.to)) continue;  // the other direction
+      if (PlaceOf(link.from) > PlaceOf(link.to)) continue;  // skips the other direction
       const auto apart = static_cast<double>(PlaceOf(link.to) - PlaceOf(link.from));
       const double turn = leaves_bottom_ + kNvlinkDrop;
       const double depth = kNvlinkDepth * (apart + 0.4);

@@ -1,4 +1,4 @@
-// A picture of one host: what it is made of, its links with their bandwidth, and the rings found in it, each in a
+// A picture of one host: its devices, its links with their bandwidths, and the rings found in it, each in its own
 // colour.
 //
 // Thread-safety: pure functions.

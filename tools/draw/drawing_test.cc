@@ -49,7 +49,7 @@ TEST(Drawing, StaysOnItsPaper) {
     const double width = svg.attribute("width").as_double();
     const double height = svg.attribute("height").as_double();
     for (const pugi::xml_node& shape : svg.children("rect")) {
-      if (!shape.attribute("x")) continue;  // the paper itself
+      if (!shape.attribute("x")) continue;  // the background
       EXPECT_GE(shape.attribute("x").as_double(), 0);
       EXPECT_LE(shape.attribute("x").as_double() + shape.attribute("width").as_double(), width);
       EXPECT_LE(shape.attribute("y").as_double() + shape.attribute("height").as_double(), height);

@@ -8,9 +8,9 @@ namespace {
 constexpr double kBoxWidth = 68;
 constexpr double kBoxHeight = 36;
 constexpr double kBoxGap = 10;
-constexpr double kRowGap = 30;     // room for a link's number
+constexpr double kRowGap = 30;     // room for the label of a link
 constexpr double kCpuWidth = 130;  // at least
-constexpr double kCpuGap = 64;     // room for the number of the link between CPUs
+constexpr double kCpuGap = 64;     // room for the label of the link between CPUs
 
 class Layout {
  public:
@@ -20,7 +20,7 @@ class Layout {
     for (const int cpu : cpus) placed_[cpu] = true;
     for (const int cpu : cpus) Adopt(cpu);
     roots_ = cpus;
-    // What hangs nowhere stands for itself.
+    // Devices that are not attached to any CPU become roots of their own.
     for (const DeviceKind kind : {DeviceKind::pci_switch, DeviceKind::gpu, DeviceKind::nic}) {
       for (const int device : system.All(kind, host)) {
         if (placed_[device]) continue;
@@ -63,7 +63,7 @@ class Layout {
     }
   }
 
-  // The row that leaves below this device need at least; CPUs are in row 0.
+  // The first row in which leaves below this device can stand; CPUs are in row 0.
   int Depth(int device) const {
     int deepest = 0;
     for (const int child : children_[device]) deepest = std::max(deepest, IsLeaf(child) ? 0 : Depth(child));

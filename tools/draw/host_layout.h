@@ -1,7 +1,7 @@
-// Where everything of one host stands in a picture: CPUs in the top row, below each what hangs on it by PCI - switches
-// as bars over all that hangs on them -, GPUs and NICs in the bottom row.
+// Positions of one host's devices in a picture: CPUs in the top row, below each the devices attached to it by PCI (a
+// switch is a bar over the devices below it), GPUs and NICs in the bottom row.
 //
-// Invariants: no two boxes overlap; a device stands within the width of what it hangs on.
+// Invariants: no two boxes overlap; a device stands within the width of its parent.
 //
 // Thread-safety: value types and pure functions.
 #pragma once
@@ -16,13 +16,13 @@ namespace tutti {
 
 struct HostLayout {
   std::map<int, Box> boxes = {};     // by device: CPUs, switches, GPUs, NICs
-  std::vector<int> tree_links = {};  // from each device to one that hangs on it
+  std::vector<int> tree_links = {};  // from each device to one attached to it
   std::vector<int> gpus = {};        // from left to right
   double width = 0;
   double height = 0;
 };
 
-// With its upper left corner at the origin.
+// Places the upper left corner at the origin.
 HostLayout LayOutHost(const System& system, int host);
 
 }  // namespace tutti

@@ -51,7 +51,7 @@ std::string Cell(const Device& from, const Path& path) {
   return std::string(NameOf(path.path_class));
 }
 
-// Rows of cells, each column as wide as its widest cell.
+// Aligns rows of cells; each column is as wide as its widest cell.
 std::string Align(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const auto& row : rows) {

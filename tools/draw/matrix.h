@@ -1,5 +1,5 @@
-// How everything is joined to everything, as the table that people know from `nvidia-smi topo -m`: GPUs (or NUMA nodes,
-// where there are none) and NICs, the class of the path between each two, and which CPUs are near.
+// The connections of a host as the familiar table of `nvidia-smi topo -m`: GPUs (or NUMA nodes, if there are none) and
+// NICs, the class of the path between each two, and the nearby CPUs.
 //
 //             GPU0  GPU1  NIC0  CPU affinity  NUMA affinity
 //       GPU0   X    NV12  PIX   0-23          0
@@ -16,13 +16,13 @@
 
 namespace tutti {
 
-// With its legend; ends with a newline.
+// Includes the legend; ends with a newline.
 std::string TopologyMatrix(const System& system, int host);
 
-// "0-3,8,10-11" of ascending numbers; "N/A" of none.
+// "0-3,8,10-11" for ascending numbers; "N/A" for none.
 std::string NumberRanges(const std::vector<int>& numbers);
 
-// How many NVLinks make so much bandwidth from this GPU.
+// The number of NVLinks of this GPU that add up to `bandwidth`.
 int NvlinkCount(const Device& gpu, double bandwidth);
 
 }  // namespace tutti

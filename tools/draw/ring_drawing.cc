@@ -24,7 +24,7 @@ constexpr std::size_t kMostRows = 24;
 constexpr double kRingPitch = 12;   // between two rings' chords, at most,
 constexpr double kRingSpread = 76;  // and of all of them together
 
-// Twelve colours that remain apart side by side on white (after Paul Tol's "bright" and "muted" schemes, 2021).
+// Twelve colours that stay distinguishable on white (after Paul Tol's "bright" and "muted" schemes, 2021).
 constexpr std::array<std::string_view, 12> kColors = {"#4477aa", "#ee6677", "#228833", "#aa3377", "#cc9911", "#33aacc",
                                                       "#882255", "#44aa99", "#999933", "#332288", "#dd7733", "#777777"};
 
@@ -68,7 +68,8 @@ class RingPanel {
     }
   }
 
-  // A chord, and each further ring's bent more towards the centre, so that rings over the same hop lie side by side.
+  // Draws a chord. Each further ring's chord bends more towards the centre, so that rings over the same hop are side by
+  // side.
   void Hop(std::size_t ring, int from, int to) {
     const auto count = static_cast<double>(rings_.rings.size());
     const double pitch = std::min(kRingPitch, kRingSpread / count);
@@ -80,7 +81,7 @@ class RingPanel {
     const auto index = static_cast<double>(ring);
     Point bend = {(center.x - middle.x) / inward * pitch * (index + 1),
                   (center.y - middle.y) / inward * pitch * (index + 1)};
-    if (inward < 1) {  // a chord through the centre: to either side, the same one for both directions
+    if (inward < 1) {  // for a chord through the centre, bend to either side, the same one for both directions
       const double sign = from < to ? 1 : -1;
       const double side = sign * pitch * (index - (count - 1) / 2) / kRadius / 2;
       bend = {(a.y - b.y) * side, (b.x - a.x) * side};
@@ -116,7 +117,7 @@ class RingPanel {
     return {corner.x, corner.y, right - corner.x, y - corner.y};
   }
 
-  // Returns where the next one begins.
+  // Returns the left end of the next chip.
   double Chip(std::size_t ring, int device, Point left, bool more) {
     const Box box = {left.x, left.y - kChipHeight / 2, kChipWidth, kChipHeight};
     const bool nic = system_.devices[device].kind == DeviceKind::nic;
@@ -131,7 +132,7 @@ class RingPanel {
   const System& system_;
   const Rings& rings_;
   Point corner_;
-  std::map<int, Point> direction_;  // from the circle's centre, by device
+  std::map<int, Point> direction_;  // as seen from the circle's centre, by device
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The part of a host's picture that shows its rings: GPUs on a circle with the rings as coloured arrows between them,
-// and beside it each ring's order, spelt out.
+// Draws a host's rings in its picture: GPUs on a circle with the rings as coloured arrows between them, and next to it
+// the order of each ring as text.
 //
 // Thread-safety: the picture's.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-// Draws with its upper left corner there, and returns what it has covered.
+// Draws with the upper left corner at `corner`, and returns the covered area.
 Box DrawRings(Svg& svg, const System& system, int host, const RingPicture& picture, Point corner);
 
 }  // namespace tutti

@@ -12,7 +12,7 @@ namespace {
 constexpr double kCorner = 5;
 constexpr double kArrowLength = 8;
 constexpr double kArrowHalfWidth = 3.2;
-// Digits and capitals of a sans-serif font reach up about 0.7 of its size: half of that centres them.
+// Digits and capitals of a sans-serif font are about 0.7 of its size high; half of that centres them.
 constexpr double kTextDrop = 0.35;
 
 std::string Number(double value) { return fmt::format("{:.7g}", std::round(value * 100) / 100); }

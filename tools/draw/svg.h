@@ -40,14 +40,14 @@ class Svg {
 
   void Rectangle(const Box& box, std::string_view fill, std::string_view stroke);
   void Line(Point from, Point to, std::string_view color, double width);
-  // A cubic curve, which leaves towards the first control point and arrives from the second one; with an arrow's head
-  // at its end if asked.
+  // Draws a cubic curve, which leaves towards the first control point and arrives from the second one, with an
+  // arrowhead at its end if `arrow`.
   void Curve(Point from, Point control1, Point control2, Point to, std::string_view color, double width,
              bool arrow = false);
-  // Centred on the point vertically.
+  // Centres the text vertically on the point.
   void Text(Point at, const std::string& text, const TextStyle& style = {});
 
-  // Everything so far, on white, of this size.
+  // A document of this size with all shapes so far, on white.
   std::string Document(double width, double height) const;
 
  private:

@@ -12,7 +12,7 @@
 namespace tutti::tools {
 namespace {
 
-// Schedules number ranks with 16 bits, and whoever looks at one has patience for no more.
+// Schedules number ranks with 16 bits, and output for more ranks would be unreadable.
 constexpr int kMaxRanks = 4096;
 constexpr int kMaxChannels = 64;
 

@@ -1,4 +1,4 @@
-// Which schedules a command is about: a program's file, or an algorithm's form of a collective on so many ranks.
+// The schedules that a command works on: a program's file, or an algorithm's form of a collective on a number of ranks.
 //
 // Thread-safety: value type, pure functions.
 #pragma once
@@ -17,10 +17,10 @@ namespace tutti::tools {
 struct ScheduleChoice {
   std::string what = {};  // FILE.xml or an algorithm
   std::string collective = {};
-  std::string topology = {};  // of hosts whose GPUs the ranks are; empty: of no machine in particular
+  std::string topology = {};  // of hosts whose GPUs are the ranks; empty: no particular machine
   int ranks = 0;              // 0: one for each GPU
   int nodes = 1;
-  std::vector<int> ranks_on = {};  // by node; not empty: instead of ranks and nodes
+  std::vector<int> ranks_on = {};  // by node; if not empty, replaces ranks and nodes
   int root = 0;
   int channels = 1;
 };
@@ -28,9 +28,9 @@ struct ScheduleChoice {
 // Adds the options that fill `choice`, which must outlive the app.
 void AddScheduleOptions(CLI::App& command, ScheduleChoice& choice);
 
-// All ranks' schedules. Throws Error with the reason if there are none such.
+// All ranks' schedules. Throws Error with the reason if there are none.
 Program ChosenSchedules(const ScheduleChoice& choice);
-// The same, and proved to be right where a connection has so many slots or more.
+// The same, proved correct for connections with at least `slots` slots.
 Program ProvedSchedules(const ScheduleChoice& choice, int slots = kBulkDepth);
 
 }  // namespace tutti::tools

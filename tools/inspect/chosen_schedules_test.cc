@@ -38,7 +38,7 @@ TEST(ChosenSchedules, AreThoseOfATopology) {
   const auto program =
       ProvedSchedules({.what = "ring", .collective = "all_gather", .topology = kDgx, .nodes = 2, .channels = 2});
   ASSERT_EQ(program.ranks.size(), 16U);
-  // The second channel's ring enters each node at its second GPU, so that another NIC has its part.
+  // The second channel's ring enters each node at its second GPU, so that it uses another NIC.
   const auto next = [&](int rank, int channel) {
     return program.ranks[rank].channels[channel].lanes.front().steps.front().writes.back().peer;
   };
@@ -60,7 +60,7 @@ TEST(ChosenSchedules, AreRefusedWithTheReason) {
             "--ranks-on is for nodes of no machine in particular; --topo has nodes of its own");
 }
 
-// Every rank has its column, every slot that travels its arrow.
+// Each rank has a column, and each slot that travels has an arrow.
 TEST(DrawSchedules, HasARankAColumnAndASlotAnArrow) {
   const auto program = ProvedSchedules({.what = "ring", .collective = "all_gather", .ranks = 4});
   const std::string svg = DrawSchedules(program.ranks, 0, "a <ring>");

@@ -14,11 +14,11 @@ namespace tutti::tools {
 namespace {
 
 constexpr double kUsPerSecond = 1e6;
-// Microseconds since 1970: until the year 5138.
+// Upper bound for microseconds since 1970; reached in the year 5138.
 constexpr double kLatestUs = 1e17;
-// More ranks than a job has. Also bounds a message's peer, which is shown as it stands.
+// More ranks than any job has. Also bounds a message's peer, which is printed unchecked.
 constexpr int kMostRanks = 1 << 20;
-// A name of a host, a communicator or a call in a sentence.
+// Longest name of a host, a communicator or a call in a sentence.
 constexpr std::size_t kMaxName = 256;
 
 std::string NameIn(const JsonValue& json, const char* key) { return Printable(json.Text(key), kMaxName); }
@@ -37,7 +37,7 @@ DumpedOperation OperationOf(const JsonValue& json) {
   return operation;
 }
 
-// One communicator's dumps, one a rank.
+// One communicator's dumps, one per rank.
 class Case {
  public:
   explicit Case(std::vector<Dump> dumps) : dumps_(std::move(dumps)), by_rank_(dumps_.front().ranks.size()) {
@@ -65,7 +65,7 @@ class Case {
     return fmt::format("{:.3f} s before its dump", (dump.time_us - then_us) / kUsPerSecond);
   }
 
-  // Ranks that failed alike share a line.
+  // Ranks with the same failure share a line.
   void TellFailures() {
     std::map<std::string, std::vector<int>> failures;
     for (const auto& dump : dumps_) {
@@ -86,7 +86,7 @@ class Case {
       if (const auto* newest = NewestCollective(dump)) furthest = std::max(furthest, newest->sequence);
     }
     std::map<std::string, std::vector<int>> called;  // by call, of the furthest
-    std::map<std::string, int> signatures;           // likewise: who made such a call
+    std::map<std::string, int> signatures;           // likewise; a rank that made such a call
     std::vector<int> inside, late;
     for (const auto& dump : dumps_) {
       const auto* const newest = NewestCollective(dump);
@@ -128,7 +128,7 @@ class Case {
     }
   }
 
-  // Messages that have not ended, and what the other side has done of them.
+  // Unfinished messages, and how far the other side has come.
   void TellMessages() {
     for (const auto& dump : dumps_) {
       for (const auto& message : dump.operations) {
@@ -206,7 +206,7 @@ std::string Diagnose(const std::vector<Dump>& dumps) {
   std::map<std::string, std::vector<Dump>> communicators;
   for (const auto& dump : dumps) {
     auto& known = communicators[dump.communicator];
-    // A rank may have been dumped twice: the later counts.
+    // If a rank was dumped twice, the later dump counts.
     const auto same =
         std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.rank == dump.rank; });
     if (same == known.end()) {

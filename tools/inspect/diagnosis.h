@@ -1,5 +1,5 @@
-// Reads the flight recorders of a job together (src/diagnostics/dump.h): where each rank stands, whose calls
-// differ, and who is waited for.
+// Combines the flight recorders of a job (src/diagnostics/dump.h): where each rank is, whose calls differ, and which
+// rank the others wait for.
 //
 // Thread-safety: pure functions and value types.
 #pragma once
@@ -29,10 +29,10 @@ struct Dump {
   std::vector<DumpedOperation> operations;  // oldest first
 };
 
-// Throws tuttiInvalidArgument naming `file` if the text is no such dump.
+// Throws tuttiInvalidArgument naming `file` if the text is no valid dump.
 Dump ParseDump(const std::string& text, const std::string& file);
 
-// Sentences, a line each; a paragraph for each communicator.
+// One sentence per line, and one paragraph per communicator.
 std::string Diagnose(const std::vector<Dump>& dumps);
 
 }  // namespace tutti::tools

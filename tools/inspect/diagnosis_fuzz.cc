@@ -19,7 +19,7 @@ void Require(bool promise) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // A form feed ends the first dump: JSON has none.
+  // A form feed ends the first dump, since it cannot occur in JSON.
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto end = text.find('\f');
   try {

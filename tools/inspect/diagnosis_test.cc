@@ -22,7 +22,7 @@ Operation MakeOperation(Collective collective, std::size_t count, tuttiDataType_
 
 Operation AllReduceOf(std::size_t count) { return MakeOperation(Collective::all_reduce, count, tuttiFloat32); }
 
-// A rank's recorder, and what the tool reads of it.
+// A rank's recorder, and the tool's parsed dump of it.
 class Recorded {
  public:
   Recorded(int rank, int ranks) : block_(std::make_unique<ControlBlock>()), recorder_(*block_) {
@@ -97,7 +97,7 @@ TEST(Diagnosis, FollowsMessages) {
   EXPECT_TRUE(Says(text, "rank 1, has come to receive 1 of that pair")) << text;
 }
 
-// The dump of one rank, with one of its parts replaced by something else.
+// The dump of one rank, with one part replaced.
 std::string DumpWith(const std::string& part, const std::string& by) {
   std::string text =
       R"json({"tutti_dump": 1, "communicator": "0123456789abcdef", "name": "dp", "rank": 0, "time_us": 2e15,

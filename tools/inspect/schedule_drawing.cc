@@ -40,7 +40,7 @@ struct Arrow {
   std::size_t from, to;  // of `steps`
 };
 
-// When every step begins.
+// Computes when every step begins.
 class Timetable {
  public:
   Timetable(std::span<const Schedule> ranks, int channel) {
@@ -68,7 +68,7 @@ class Timetable {
     int index;                      // of the rank's lanes
     std::vector<std::size_t> done;  // of steps_, by step
   };
-  // Writer, reader, connection; a post has a queue for every reader.
+  // Writer, reader, connection; a post has one queue per reader.
   using Way = std::tuple<int, int, int>;
   static constexpr int kPost = -1;
 
@@ -155,7 +155,7 @@ class Drawing {
   }
 
   void DrawArrow(const Placed& from, const Placed& to) {
-    // Many colours, so that neighbours differ; by where the slot comes from.
+    // Colours vary by the slot's origin, so that neighbours differ.
     constexpr std::array<std::string_view, 6> kColors = {"#2f6db5", "#b5532f", "#3d8b40",
                                                          "#7d4fb0", "#a8841c", "#2c8f93"};
     const Box start = BoxOf(from);

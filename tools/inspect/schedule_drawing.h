@@ -1,6 +1,6 @@
-// A picture of a schedule: ranks as columns with a track for each lane, time downwards, arrows where slots travel. Time
-// is counted in steps: each begins as soon as the one before it in its lane, what it comes after and what it receives
-// are there, and slots are never short.
+// A picture of a schedule: ranks as columns with a track for each lane, time downwards, arrows for travelling slots.
+// Time is counted in steps. Each step begins once the step before it in its lane, the steps it depends on and its input
+// are done; slots never run out.
 //
 // Thread-safety: pure function.
 #pragma once
@@ -12,8 +12,8 @@
 
 namespace tutti::tools {
 
-// One channel, one chunk of every block, as an SVG document. Steps that never begin are left out, and counted.
-// REQUIRES: one schedule per rank, in order, which keep the rules of schedule.h.
+// Draws one channel, and one chunk of every block, as an SVG document. Omits and counts steps that never begin.
+// REQUIRES: one schedule per rank, in order, each obeying the rules of schedule.h.
 std::string DrawSchedules(std::span<const Schedule> ranks, int channel, const std::string& name);
 
 }  // namespace tutti::tools

@@ -23,7 +23,7 @@
 namespace tutti::tools {
 namespace {
 
-// More hosts than any cluster has; catches slips of the finger.
+// More hosts than any cluster has; catches typing errors.
 constexpr int kMostNodes = 1'000'000;
 
 struct Options {
@@ -35,7 +35,7 @@ struct Options {
   std::string table;
 };
 
-// All there is to say about how one host, or several of its kind, can be ringed.
+// The rings found for one host, or for several of its kind, and their capacity.
 struct Answer {
   std::string heading;
   Rings rings;

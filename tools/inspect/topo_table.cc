@@ -29,7 +29,7 @@ References ReadReferences(const std::string& path) {
   References references;
   std::ifstream file(path);
   std::string line;
-  std::getline(file, line);  // the columns' names
+  std::getline(file, line);  // column names
   while (std::getline(file, line)) {
     std::replace(line.begin(), line.end(), ',', ' ');
     std::istringstream row(line);
@@ -43,7 +43,7 @@ References ReadReferences(const std::string& path) {
   return references;
 }
 
-// The kinds of links that the rings fill: what keeps them from carrying more.
+// The kinds of links that the rings saturate, and that therefore limit them.
 std::string FullLinks(const System& system, const Rings& rings) {
   constexpr double kFull = 0.999;  // of a link's bandwidth; the rest is rounding
   std::vector<double> used(system.links.size(), 0);
@@ -59,7 +59,7 @@ std::string FullLinks(const System& system, const Rings& rings) {
 
 std::string Percent(double part, double whole) { return whole > 0 ? fmt::format("{:.0f} %", 100 * part / whole) : "-"; }
 
-// "96 %", or "96 % (100 %)" where the cards' slots allow less than their ports.
+// "96 %", or "96 % (100 %)" if the cards' slots allow less than their ports.
 std::string Shares(double total, double capacity, double reachable) {
   const std::string share = Percent(total, capacity);
   return reachable < capacity ? fmt::format("{} ({})", share, Percent(total, reachable)) : share;

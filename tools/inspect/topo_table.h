@@ -7,8 +7,8 @@
 
 namespace tutti::tools {
 
-// Markdown. Beside our search stands a reference's, if the directory has graphs.csv: name, inter (0: one host, 1:
-// several), domain, channels, bandwidth_intra, bandwidth_inter.
+// Markdown. Shows our search next to a reference's results if the directory has graphs.csv: name, inter (0: one host,
+// 1: several), domain, channels, bandwidth_intra, bandwidth_inter.
 std::string RingTable(const std::string& directory);
 
 }  // namespace tutti::tools

@@ -1,4 +1,4 @@
-// tutti verify: proves a schedule, or says what is wrong with it.
+// tutti verify: proves a schedule, or reports what is wrong with it.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -12,7 +12,7 @@
 namespace tutti::tools {
 namespace {
 
-// More than any connection has.
+// More slots than any connection has.
 constexpr int kMaxSlots = 1024;
 
 struct Options {

@@ -1,4 +1,4 @@
-// tutti plan: how to split a model over a cluster, what it would take, and what rules the other ways out.
+// tutti plan: how to split a model over a cluster, what it would cost, and what rules out the alternatives.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -22,7 +22,8 @@
 namespace tutti::tools {
 namespace {
 
-// By compute capability. Dense bf16 (V100: fp16), and memory; NVIDIA's data sheets of V100 SXM2, A100 SXM and H100 SXM.
+// By compute capability: dense bf16 rate (V100: fp16) and memory, from NVIDIA's data sheets of V100 SXM2, A100 SXM and
+// H100 SXM.
 struct GpuSheet {
   int sm;
   double tflops;
@@ -34,8 +35,8 @@ struct Options {
   std::string model;
   std::vector<std::string> cluster;
   double tflops = 0, memory_gb = 0;
-  // Megatron-LM reaches 0.52 of an A100's peak in a whole step (Narayanan et al. 2021), communication and bubbles
-  // included; Llama 3 0.43 of an H100's. What is left for multiplications alone:
+  // For whole steps, including communication and bubbles, Megatron-LM reaches 0.52 of an A100's peak (Narayanan et al.
+  // 2021) and Llama 3 0.43 of an H100's. This is the share for multiplications alone:
   double efficiency = 0.6;
   double reserved_gb = 6;
   int most_tp = 0;
@@ -72,7 +73,7 @@ Cluster ClusterOf(const Options& options, std::string& name) {
   return cluster;
 }
 
-// "tp=8,pp=16,zero=1": what is not named is 1 (zero: 0), dp what is left.
+// "tp=8,pp=16,zero=1": unnamed fields are 1 (zero: 0), and dp is what remains.
 std::optional<Strategy> GivenStrategy(const std::string& text, int ranks) {
   if (text.empty()) return std::nullopt;
   Strategy strategy;
@@ -141,7 +142,7 @@ std::string Memory(const MemoryNeed& need) {
                      need.activations / 1e9);
 }
 
-// What `other` spends more on than `best`, the most first.
+// The parts in which `other` takes longer than `best`, largest difference first.
 std::string Losses(const StepTime& other, const StepTime& best) {
   std::vector<std::pair<double, std::string>> losses;
   for (const auto& [name, part] : kParts) {
@@ -154,8 +155,8 @@ std::string Losses(const StepTime& other, const StepTime& best) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// For values of each axis that the winner does not have, the best first: the fastest strategy that fits, or the least
-// memory that is needed.
+// For values of each axis other than the winner's, best first: the fastest strategy that fits, or the least memory that
+// is needed.
 void PrintRuledOut(PlanRanking& ranking, const Evaluated& best, const std::vector<Strategy>& legal, double room) {
   constexpr std::size_t kMostValues = 6;
   constexpr std::array<std::pair<const char*, int Strategy::*>, 7> kAxes = {{{"tp", &Strategy::tp},
@@ -185,7 +186,7 @@ void PrintRuledOut(PlanRanking& ranking, const Evaluated& best, const std::vecto
       fmt::print("  {} {}: {:.2f} x as long ({}) as {}\n", name, row.strategy.*axis,
                  row.time.total() / best.time.total(), Losses(row.time, best.time), ToString(row.strategy));
     }
-    // What is left fits nowhere: in the order of what it needs.
+    // The remaining values fit nowhere: ordered by the memory they need.
     for (const auto& row : ranking.too_large()) {
       if (values.erase(row.strategy.*axis) == 0) continue;
       if (printed++ >= kMostValues) break;

@@ -12,7 +12,7 @@
 namespace tutti::tools {
 namespace {
 
-// More than anybody has; catches slips of the finger.
+// More than any model has; catches typing errors.
 constexpr std::uint64_t kMost = 1'000'000'000;
 
 class Reader {
@@ -21,7 +21,7 @@ class Reader {
     if (!json.IsObject()) json.Refuse("a model is an object with names and numbers");
   }
 
-  // A whole number of at least `least`; `otherwise` where it is not told, unless that is below zero.
+  // A whole number of at least `least`; `otherwise` if it is missing, unless `otherwise` is negative.
   double Number(const char* name, std::uint64_t least, int otherwise = -1) {
     known_.insert(name);
     if (otherwise >= 0 && !json_.Has(name)) return otherwise;
@@ -67,7 +67,7 @@ double LanguageModel::parameters() const {
 
 double LanguageModel::layer_flops() const {
   const double used = attention_parameters() + std::max(top_k, 1) * expert_parameters() + router_parameters();
-  const double scores = 2 * sequence * hidden;  // queries by keys and weights by values, half of each
+  const double scores = 2 * sequence * hidden;  // queries by keys and weights by values, each half computed
   return 2 * used + scores;
 }
 

@@ -13,17 +13,17 @@ namespace {
 
 constexpr double kParameterBytes = 2, kGradientBytes = 4, kActivationBytes = 2;
 constexpr double kUsPerSecond = 1e6;
-// Prices are taken at 4^k bytes.
+// Prices are computed at 4^k bytes.
 constexpr int kBitsPerPower = 2;
 
-// As powers of four, a rank's bytes that are played at the most: where one node stands for all, and where every rank is
-// played. Collectives of more are long enough for times to grow as prices do.
+// The most bytes of a rank, as powers of four, that are simulated: where one node stands for all, and where every rank
+// is simulated. Larger collectives are long enough that times grow in proportion to prices.
 constexpr int kMostPlayed = 13, kMostPlayedByEveryRank = 10;  // 64 MiB, 1 MiB
 
-// What of `work` is left when it runs beside `cover`.
+// The part of `work` that remains exposed when it overlaps with `cover`.
 double Exposed(double work, double cover) { return std::max(0.0, work - cover); }
 
-// GPUs that share a NIC, where groups of one GPU a node use them all at the same time.
+// The number of GPUs that share a NIC, if groups of one GPU per node all use their NICs at the same time.
 double GpusPerNic(const Cluster& cluster) {
   const auto nics = cluster.node.All(DeviceKind::nic, 0).size();
   return nics == 0 ? 1 : std::max(1.0, static_cast<double>(cluster.gpus) / static_cast<double>(nics));
@@ -100,19 +100,20 @@ double StepPricing::SendSeconds(int stride, double bytes) { return Seconds(Colle
 
 StepTime StepPricing::TimeOf(const Strategy& s) {
   const double rate = cluster_.tflops * 1e12 * cluster_.efficiency;
-  const double tokens = s.micro_batch * model_.sequence / s.cp;  // of a micro-batch, on a tensor-parallel group
+  const double tokens = s.micro_batch * model_.sequence / s.cp;  // of a micro-batch, per tensor-parallel group
   const int layers = s.stage_layers(model_), last_layers = std::max(0, model_.layers - (s.pp - 1) * layers);
   const int microbatches = s.microbatches(model_);
-  const double passes = s.recompute ? 4 : 3;  // a backward pass computes as much as two forward ones
+  const double passes = s.recompute ? 4 : 3;  // a backward pass computes twice as much as a forward one
   const auto seconds = [&](double flops_of_token) { return tokens * flops_of_token / s.tp / rate; };
 
-  // One micro-batch on the fullest stage: the last one has the head, too.
+  // One micro-batch on the fullest stage; the last stage also has the head.
   const double stage_flops =
       std::max(layers * model_.layer_flops(), last_layers * model_.layer_flops() + model_.head_flops());
   const double forward_compute = seconds(stage_flops);
 
-  // Megatron-LM with sequence parallelism: an all-gather and a reduce-scatter before and after attention, and MLP;
-  // backward the same, and the inputs are gathered once more. Experts are whole: their tokens stay split.
+  // Megatron-LM with sequence parallelism: an all-gather before and a reduce-scatter after attention, and the same for
+  // the MLP. The backward pass does the same and gathers the inputs once more. Experts are whole: their tokens stay
+  // split.
   const GroupShape tensor{s.tp, 1};
   const double activations = tokens * model_.hidden * kActivationBytes;
   const double pairs = model_.experts > 0 ? 1 : 2;
@@ -121,12 +122,13 @@ StepTime StepPricing::TimeOf(const Strategy& s) {
   const double tensor_forward = layers * pairs * (gather + scatter);
   const double tensor_all = tensor_forward * (s.recompute ? 3 : 2) + layers * pairs * gather;
 
-  // Tokens go to their experts and come back; backward likewise.
+  // Tokens go to their experts and come back; the same in the backward pass.
   const double dispatched = activations / s.tp * model_.top_k;
   const double expert_forward = 2 * layers * Seconds(Collective::all_to_all, {s.ep, 1}, dispatched);
   const double experts_all = expert_forward * (s.recompute ? 3 : 2);
 
-  // Keys and values go round the ring while attention computes; backward again, with their gradients in fp32.
+  // Keys and values go around the ring while attention computes; in the backward pass again, with their gradients in
+  // fp32.
   const double attention = seconds(2 * model_.sequence * model_.hidden) * layers;
   const double ring_bytes = tokens * 2 * model_.hidden * model_.kv_heads / model_.heads / s.tp * kActivationBytes;
   const double ring = s.cp > 1 ? layers * (s.cp - 1) * SendSeconds(s.tp, ring_bytes) : 0;
@@ -148,7 +150,7 @@ StepTime StepPricing::TimeOf(const Strategy& s) {
     time.pipeline_sends = 2.0 * s.virtual_stages * microbatches * SendSeconds(stride, activations / s.tp);
   }
 
-  // Gradients in fp32, parameters in bf16; experts have replicas of their own.
+  // Gradients are in fp32, parameters in bf16; experts have their own replicas.
   const auto share = ShareOf(s, model_);
   const GroupShape replicas{s.dp * s.cp, s.tp}, expert_replicas{s.tp * s.cp * s.dp / s.ep, s.ep};
   const auto sum = [&](Collective collective, double bytes) {

@@ -1,5 +1,5 @@
-// What a step of a strategy takes on a cluster: computing at a rate, communication as the selector prices it on the
-// group's own GPUs, or as the simulator plays it there, and what of it computing hides.
+// The time of one step of a strategy on a cluster: computing at a given rate, communication as priced by the selector
+// on the group's own GPUs, or as simulated there, less the part that computing hides.
 //
 // Thread-safety: an object is used by one thread.
 #pragma once
@@ -17,36 +17,37 @@ namespace tutti::tools {
 struct Cluster {
   System node;
   int nodes = 1;
-  int gpus = 0;            // of a node
-  double tflops = 0;       // of a GPU, bf16, as its data sheet says
-  double efficiency = 0;   // of that, in matrix multiplications of this kind
-  double memory_gb = 0;    // of a GPU; GB = 10^9 bytes
-  double reserved_gb = 0;  // for contexts, kernels' workspace and fragments
+  int gpus = 0;            // per node
+  double tflops = 0;       // per GPU, bf16, from its data sheet
+  double efficiency = 0;   // fraction of that reached in matrix multiplications of this kind
+  double memory_gb = 0;    // per GPU; GB = 10^9 bytes
+  double reserved_gb = 0;  // for contexts, kernel workspaces and fragmentation
 
   int ranks() const { return nodes * gpus; }
-  double room() const { return (memory_gb - reserved_gb) * 1e9; }  // bytes of a GPU
+  double room() const { return (memory_gb - reserved_gb) * 1e9; }  // bytes per GPU
 };
 
-// Ranks `stride` apart, `size` of them; tensor parallelism has stride 1.
+// `size` ranks that are `stride` apart; tensor parallelism has stride 1.
 struct GroupShape {
   int size = 1;
   int stride = 1;
 };
 
-// Seconds of a step, by what they go to.
+// Seconds of a step, by cause.
 struct StepTime {
   double compute = 0;  // of the fullest stage, all its micro-batches, recomputing included
   double tensor = 0;   // all-gathers and reduce-scatters of tensor parallelism
   double experts = 0;  // all-to-alls
-  double context = 0;  // of the ring, what attention does not hide
+  double context = 0;  // of the ring, the part not hidden by attention
   double bubble = 0;   // pipeline
   double pipeline_sends = 0;
-  double data = 0;  // gradients and parameters, what computing does not hide
+  double data = 0;  // gradients and parameters, the part not hidden by computing
   double total() const { return compute + tensor + experts + context + bubble + pipeline_sends + data; }
 };
 
-// Of a collective's time: the selector's price of what it takes, or a simulation of that. Beyond what is worth playing
-// a simulation grows as the price does; where it would have to play more than 64 ranks one by one, the price stands.
+// Source of a collective's time: the selector's price of its choice, or a simulation of that choice. Beyond the largest
+// simulated size, simulated times grow in proportion to prices; a simulation that would play more than 64 ranks one by
+// one is replaced by the price.
 enum class TimeSource { price, simulation };
 
 class StepPricing {
@@ -58,7 +59,7 @@ class StepPricing {
   // Seconds of a collective of `bytes` (as nccl-tests count: the larger side of a rank) in each of the groups that
   // share the cluster, all at the same time. Priced at powers of four, and in between by a straight line.
   double Seconds(Collective collective, const GroupShape& group, double bytes);
-  // Between neighbours of a pipeline.
+  // Time of a send between neighbours of a pipeline.
   double SendSeconds(int stride, double bytes);
 
  private:
@@ -67,14 +68,14 @@ class StepPricing {
     Conditions conditions;
     Pricing pricing;
     double sharing = 1;                                    // groups that share a NIC
-    std::map<std::pair<Collective, int>, double> seconds;  // by power of four bytes
-    std::map<std::pair<Collective, int>, double> played;   // simulation by price, likewise
+    std::map<std::pair<Collective, int>, double> seconds;  // by bytes as a power of four
+    std::map<std::pair<Collective, int>, double> played;   // ratio of simulation to price, likewise
     Place(Machine its_machine, double groups);
     std::size_t BlockBytes(Collective collective, int power) const;
     Priced Choice(Collective collective, int power);  // the selector's
   };
   Place& PlaceOf(const GroupShape& group);
-  // Of 4^power bytes.
+  // Seconds for 4^power bytes.
   double AtPower(Collective collective, const GroupShape& group, int power);
   double Microseconds(Place& place, Collective collective, int power) const;
   double SimulationByPrice(Place& place, Collective collective, int power) const;
@@ -82,7 +83,7 @@ class StepPricing {
   const Cluster& cluster_;
   const LanguageModel& model_;
   const TimeSource source_;
-  std::map<std::pair<int, int>, std::unique_ptr<Place>> places_;  // by ranks of a node, and nodes
+  std::map<std::pair<int, int>, std::unique_ptr<Place>> places_;  // by ranks per node, and nodes
 };
 
 }  // namespace tutti::tools

@@ -1,5 +1,5 @@
-// The strategies that fit a cluster's memory, the fastest first. All are priced; those whose price is not above what is
-// already found are then played in the simulator.
+// The strategies that fit a cluster's memory, fastest first. All are priced; only strategies whose price does not
+// exceed the best times found so far are simulated.
 //
 // Thread-safety: an object is used by one thread.
 #pragma once
@@ -22,7 +22,7 @@ class PlanRanking {
  public:
   using Filter = std::function<bool(const Strategy&)>;
 
-  // Cluster and model outlive it.
+  // The cluster and the model must outlive it.
   PlanRanking(const Cluster& cluster, const LanguageModel& model, const std::vector<Strategy>& legal,
               TimeSource source);
 
@@ -30,11 +30,11 @@ class PlanRanking {
   // often, docs/selection.md says), so a simulated rank is as sure as that.
   std::vector<Evaluated> Fastest(std::size_t most, const Filter& filter);
   Evaluated Of(const Strategy& strategy);
-  // How many take less than so many seconds.
+  // The number of strategies that take less than `seconds`.
   std::size_t Faster(double seconds);
 
   std::size_t fitting() const { return by_price_.size(); }
-  // By the memory that they need, the least first.
+  // Ordered by the memory that they need, the least first.
   const std::vector<Evaluated>& too_large() const { return too_large_; }
 
  private:

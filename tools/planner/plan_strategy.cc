@@ -11,7 +11,7 @@ namespace {
 constexpr double kParameterBytes = 2, kGradientBytes = 4, kOptimizerBytes = 12, kActivationBytes = 2, kLogitBytes = 4;
 constexpr int kMostVirtualStages = 8, kMostMicroBatch = 16, kMostZero = 3;
 
-// Of one layer and token, in elements, before tensor and context parallelism split them. Flash attention keeps no
+// For one layer and token, in elements, before tensor and context parallelism split them. Flash attention keeps no
 // scores (Dao et al. 2022); there is no dropout. With recomputing, a layer keeps its input (Korthikanti et al. 2022).
 double KeptPerToken(const LanguageModel& model, bool recompute) {
   if (recompute) return model.hidden;
@@ -23,12 +23,12 @@ double KeptPerToken(const LanguageModel& model, bool recompute) {
 
 double ActivationBytes(const Strategy& strategy, const LanguageModel& model, bool first) {
   const double tokens = strategy.micro_batch * model.sequence / strategy.cp / strategy.tp;
-  // 1F1B: a stage holds as many micro-batches as stages follow it, itself included; interleaving adds the warm-up of
+  // 1F1B: a stage holds as many micro-batches as there are stages from it to the last; interleaving adds the warm-up of
   // its other chunks (Narayanan et al. 2021).
   double held = std::min(first ? strategy.pp : 1, strategy.microbatches(model));
   if (strategy.virtual_stages > 1) held *= 1 + (strategy.pp - 1.0) / (strategy.pp * strategy.virtual_stages);
   double elements = held * strategy.stage_layers(model) * KeptPerToken(model, strategy.recompute);
-  if (strategy.recompute) elements += KeptPerToken(model, false);  // of the layer at work
+  if (strategy.recompute) elements += KeptPerToken(model, false);  // for the layer being computed
   double bytes = tokens * elements * kActivationBytes;
   if (!first || strategy.pp == 1) bytes += tokens * model.vocabulary * kLogitBytes;
   return bytes;

@@ -1,4 +1,4 @@
-// A way to split a model's training over GPUs: what is legal, and what each GPU has to hold.
+// Ways to split a model's training over GPUs: which are legal, and the memory that each GPU needs.
 //
 // Thread-safety: value types and pure functions.
 #pragma once
@@ -22,31 +22,31 @@ struct Strategy {
   bool recompute = false;
 
   int ranks() const { return tp * cp * dp * pp; }
-  // Of a replica in a step. REQUIRES: legal.
+  // Micro-batches of a replica in a step. REQUIRES: legal.
   int microbatches(const LanguageModel& model) const { return model.global_batch / dp / micro_batch; }
-  // Layers of the fullest stage: the last ones have fewer where they do not divide.
+  // Layers of the fullest stage: where layers do not divide evenly, the last stages have fewer.
   int stage_layers(const LanguageModel& model) const;
 };
 
-// Why it cannot be run at all, for a person; empty if it can.
+// Why the strategy cannot run at all, as a readable message; empty if it can.
 std::string WhyIllegal(const Strategy& strategy, const LanguageModel& model);
 
-// Bytes of the fullest GPU. bf16 parameters, fp32 gradients, and fp32 master parameters with Adam's two moments:
-// 2 + 4 + 12 bytes a parameter, of which ZeRO-1 shares the last, ZeRO-2 also the gradients, ZeRO-3 all (Rajbhandari et
-// al. 2020).
+// Bytes on the fullest GPU: bf16 parameters, fp32 gradients, and fp32 master parameters with Adam's two moments, or 2 +
+// 4 + 12 bytes per parameter. ZeRO-1 shards the last, ZeRO-2 also the gradients, ZeRO-3 all (Rajbhandari et al. 2020).
 struct MemoryNeed {
   double parameters = 0, gradients = 0, optimizer = 0, activations = 0;
   double total() const { return parameters + gradients + optimizer + activations; }
 };
 MemoryNeed MemoryOf(const Strategy& strategy, const LanguageModel& model);
 
-// Parameters of one GPU before ZeRO shares them: of the dense layers, and of experts.
+// Parameters of one GPU before ZeRO shards them: of the dense layers, and of experts.
 struct Share {
   double dense = 0, experts = 0;
 };
 Share ShareOf(const Strategy& strategy, const LanguageModel& model);
 
-// Every legal one of so many ranks, in powers of two (and of the rest, where ranks are no power of two, by pipelines).
+// Every legal strategy for this number of ranks, in powers of two (if ranks are no power of two, pipelines cover the
+// rest).
 std::vector<Strategy> LegalStrategies(const LanguageModel& model, int ranks, int most_tp);
 
 // "tp 8 pp 16 dp 64, zero 1, micro-batch 1, recompute".

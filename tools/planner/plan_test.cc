@@ -33,7 +33,7 @@ TEST(PlanModel, CountsParametersAndOperations) {
   // Narayanan et al. 2021, table 1.
   EXPECT_NEAR(Model("gpt_145b").parameters() / 145.6e9, 1, 0.01);
   EXPECT_NEAR(Model("gpt_530b").parameters() / 529.6e9, 1, 0.01);
-  // Six operations for each parameter and token, and a little for attention's square.
+  // Six operations per parameter and token, and a little for attention's square.
   const auto model = Model("llama3_405b");
   const double tokens = model.global_batch * model.sequence;
   EXPECT_GT(model.step_flops() / tokens, 6 * (model.parameters() - model.embedding_parameters()));
@@ -79,7 +79,7 @@ TEST(PlanStrategy, EveryOneIsLegalOnceAndUsesAllRanks) {
   EXPECT_EQ(why({.zero = 1}), "zero 1 has nobody to share with");
 }
 
-// Rajbhandari et al. 2020, figure 1, with fp32 gradients: 18 bytes a parameter, shared more and more.
+// Rajbhandari et al. 2020, figure 1, with fp32 gradients: 18 bytes per parameter, of which each level shards more.
 TEST(PlanStrategy, ZeroSharesWhatItsPapersSay) {
   const auto model = Model("gpt_145b");
   const double all = model.parameters();
@@ -133,7 +133,7 @@ TEST(PlanPrice, GroupsOfANodeAreFasterAndTimesGrowWithBytes) {
   EXPECT_EQ(pricing.Seconds(Collective::all_reduce, {1, 1}, 1e9), 0);
 }
 
-// Prices and simulations are of one kind; docs/selection.md says how far they are apart.
+// Prices and simulations agree roughly; docs/selection.md says how far apart they are.
 TEST(PlanPrice, TheSimulatorAgreesToAFactor) {
   const auto model = Model("gpt_145b");
   const auto cluster = ClusterOf("dgxh100", 256, 989);
@@ -149,8 +149,8 @@ TEST(PlanPrice, TheSimulatorAgreesToAFactor) {
   }
 }
 
-// Strategies whose price is above what is found are not played: what is found is nevertheless what playing all finds,
-// but for the few per cent by which a simulation may be shorter than its price.
+// Strategies with a price above the best found are not simulated. The result is still that of simulating all, up to the
+// few per cent by which a simulation may be shorter than its price.
 TEST(PlanRanking, FindsWhatPlayingEverythingFinds) {
   const auto model = Model("gpt_145b");
   const auto cluster = ClusterOf("dgxh100", 16, 989);
@@ -194,7 +194,7 @@ TEST(PlanRanking, FindsTheFastestOfAKind) {
   }
 }
 
-// What was published, and what is foretold at 0.6 of the data sheet's rate.
+// Published speeds, and those predicted at 0.6 of the data sheet's rate.
 TEST(PlanPrice, PublishedRunsAreForetoldToASixth) {
   struct Run {
     const char* model;
@@ -203,7 +203,7 @@ TEST(PlanPrice, PublishedRunsAreForetoldToASixth) {
     double sheet, published;  // TFLOP/s of a GPU
     Strategy strategy;
   };
-  // Megatron-LM's (Narayanan et al. 2021, table 1: 148 and 163) count recomputing, which is a quarter.
+  // Megatron-LM's numbers (Narayanan et al. 2021, table 1: 148 and 163) include recomputing, which is a quarter.
   for (const auto& run :
        {Run{"gpt_145b", "dgxa100", 192, 312, 148 * 0.75, {.tp = 8, .dp = 24, .pp = 8, .recompute = true}},
         Run{"gpt_530b", "dgxa100", 315, 312, 163 * 0.75, {.tp = 8, .dp = 9, .pp = 35, .recompute = true}},

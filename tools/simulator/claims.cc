@@ -16,10 +16,10 @@ namespace {
 constexpr std::size_t KiB = 1024;
 constexpr std::size_t MiB = 1024 * KiB;
 
-// Eight H100 and eight NDR ports a node; where one rank a node is enough, its first GPU and port.
+// Nodes with eight H100 and eight NDR ports; with one rank per node, its first GPU and port.
 constexpr const char* kHost = "topology/testdata/dgxh100.xml";
 
-// Enough for one GPU to fill its port: rings wait for each slot's way, trees send the next one meanwhile.
+// Enough for one GPU to fill its port: rings wait while each slot travels, trees send the next one during that time.
 constexpr int kRingChannels = 8;
 constexpr int kTreeChannels = 2;
 constexpr Shape kLarge{Wire::bulk, 512 * KiB};
@@ -35,7 +35,7 @@ SimulatedCall Call(tuttiAlgorithm_t algorithm, std::size_t bytes, int channels, 
   return {Collective::all_reduce, algorithm, bytes, pairs ? std::max(1, channels / 2) : channels, shape};
 }
 
-// What leaves the busiest rank, as a multiple of the buffer.
+// Bytes sent by the busiest rank, as a multiple of the buffer.
 double BytesSent(const Machine& machine, tuttiAlgorithm_t algorithm) {
   const auto bytes = static_cast<std::size_t>(machine.nranks()) * 64 * KiB;
   Timeline timeline;
@@ -66,12 +66,12 @@ void DrawBytes(const System& host, const std::string& directory) {
         false});
 }
 
-// Once the pipeline is full: of the second half of a message with enough chunks.
+// Bandwidth once the pipeline is full: that of the second half of a message with enough chunks.
 double SteadyBusBandwidth(const Machine& machine, tuttiAlgorithm_t algorithm) {
   constexpr std::size_t kChunks = 64;  // in each channel, several for every step down a tree of 24,576
   const bool ring = algorithm == tuttiAlgorithmRing;
   const int channels = ring ? kRingChannels : kTreeChannels;
-  // A ring's chunks come from as many blocks as there are ranks.
+  // A ring has one block, and so its chunks, per rank.
   const std::size_t bytes = static_cast<std::size_t>(channels) * kLarge.chunk_bytes *
                             (ring ? static_cast<std::size_t>(machine.nranks()) : kChunks);
   const double once = Run(machine, Call(algorithm, bytes, channels, kLarge), Folds::beyond_64_ranks).result.duration_us;

@@ -1,4 +1,4 @@
-// What the field claims of these algorithms, as pictures that the simulator draws: docs/simulator.md shows them.
+// Draws the field's claims about these algorithms with the simulator; docs/simulator.md shows the pictures.
 //
 // Thread-safety: functions without state.
 #pragma once
@@ -7,7 +7,7 @@
 
 namespace tutti::tools {
 
-// Into an existing directory, as simulator-*.svg. REQUIRES: the working directory is the project's root.
+// Writes simulator-*.svg into an existing directory. REQUIRES: the working directory is the project's root.
 void DrawClaims(const std::string& directory);
 
 }  // namespace tutti::tools

@@ -17,8 +17,8 @@
 namespace tutti::tools {
 namespace {
 
-// Where the published systems are described, by how their names begin; and how many channels the library that was
-// measured has there in the end.
+// Descriptions of the published systems, by the beginning of their names, and the number of channels that the measured
+// library finally uses there.
 struct Described {
   std::string_view name;
   const char* file;
@@ -38,7 +38,7 @@ const Described& DescriptionOf(const std::string& system) {
   return *found;
 }
 
-// Comma-separated; fields may be quoted. No field holds a quote or a line's end.
+// Comma-separated; fields may be quoted. No field contains a quote or a newline.
 std::vector<std::string> Fields(const std::string& line) {
   std::vector<std::string> fields(1);
   bool quoted = false;
@@ -64,7 +64,7 @@ T Number(const std::string& text, const std::string& where) {
   return value;
 }
 
-// Only algorithms that the measured library has. On one node its own tuner takes rings at every size.
+// Only algorithms that the measured library has. On one node its own tuner chooses rings at every size.
 tuttiAlgorithm_t AlgorithmOf(const std::string& published) {
   return published == "tree" ? tuttiAlgorithmDoubleBinaryTree : tuttiAlgorithmRing;
 }

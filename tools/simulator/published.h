@@ -1,4 +1,4 @@
-// Published measurements beside what the simulator says of them: docs/simulator.md's table.
+// Published measurements next to the simulator's predictions: docs/simulator.md's table.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -16,17 +16,17 @@ struct Comparison {
   std::size_t bytes = 0;
   double published_us = 0;
   double simulated_us = 0;
-  std::string how = {};  // channels, wire and chunk that are fastest
+  std::string how = {};  // the fastest channels, wire and chunk
   double Error() const { return simulated_us / published_us - 1; }
 };
 
-// Simulates every row of a file like selection/simulator/testdata/published.csv. Throws if a row is about a system that
-// the simulator has no description of. REQUIRES: the working directory is the project's root.
+// Simulates every row of a file like selection/simulator/testdata/published.csv. Throws if the simulator has no
+// description of a row's system. REQUIRES: the working directory is the project's root.
 std::vector<Comparison> ComparePublished(const std::string& path);
 double MedianError(const std::vector<Comparison>& comparisons);  // absolute
 double LargestError(const std::vector<Comparison>& comparisons);
 
-// The same as a table in Markdown, to stdout.
+// Prints the same as a Markdown table to stdout.
 void PrintPublished(const std::string& path);
 
 }  // namespace tutti::tools

@@ -5,7 +5,7 @@
 namespace tutti::tools {
 namespace {
 
-// The constants are calibrated once per type of machine; this is what they must reach together.
+// The constants are calibrated once per type of machine; together they must meet these limits.
 TEST(Published, AreReachedWithinTheLimits) {
   const auto comparisons = ComparePublished("selection/simulator/testdata/published.csv");
   EXPECT_EQ(comparisons.size(), 20u);

@@ -45,7 +45,7 @@ std::optional<Wire> WireNamed(const std::string& name) {
   Throw(tuttiInvalidArgument, "\"{}\" is no wire format; there are line, inline and bulk", name);
 }
 
-// What is compared: an algorithm, the fastest of all, or a program.
+// A row's competitor: an algorithm, the fastest of all, or a program.
 struct Entrant {
   std::string name;
   std::vector<tuttiAlgorithm_t> algorithms = {};  // empty: all
@@ -70,7 +70,7 @@ std::vector<Entrant> EntrantsOf(const Options& options) {
   return entrants;
 }
 
-// Programs are for one number of ranks, which is the default, and one collective; and have channels of their own.
+// Programs fix the collective, the channels and the number of ranks, which becomes the default.
 void FitToPrograms(Options& options, Collective collective, const std::vector<Entrant>& entrants) {
   for (const Entrant& entrant : entrants) {
     if (!entrant.program) continue;
@@ -90,7 +90,7 @@ void FitToPrograms(Options& options, Collective collective, const std::vector<En
   }
 }
 
-// What of a sweep goes into one line of the table.
+// One line of the table.
 struct Row {
   std::size_t bytes;
   Outcome outcome;
@@ -114,7 +114,7 @@ void Print(const Machine& machine, const Row& row) {
              row.outcome.folding ? row.outcome.folding->classes() : machine.arrangement().nodes());
 }
 
-// Of the nodes that were simulated, whatever carried something.
+// Prints the links, in the simulated nodes, that carried data.
 void PrintLinks(const Machine& machine, const Outcome& outcome) {
   fmt::print("#   {:<48} {:>14} {:>6}\n", "link", "bytes", "used");
   for (int i = 0; i < machine.resources(); ++i) {

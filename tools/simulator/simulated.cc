@@ -11,7 +11,7 @@
 namespace tutti::tools {
 namespace {
 
-// A price is not so far off that a candidate beyond this could be the fastest.
+// Prices are accurate enough that candidates above this multiple of the lowest price cannot be the fastest.
 constexpr double kWorthSimulating = 2;
 
 Conditions ConditionsOf(const Target& target, const Wish& wish) {
@@ -22,7 +22,7 @@ Conditions ConditionsOf(const Target& target, const Wish& wish) {
   conditions.forced.chunk_bytes = wish.chunk_bytes;
   if (wish.program != nullptr) {
     conditions.programs[static_cast<std::size_t>(wish.collective)] = wish.program;
-    conditions.forced.channels = 1;  // it has the channels that it has
+    conditions.forced.channels = 1;  // it has its own channels
   }
   return conditions;
 }

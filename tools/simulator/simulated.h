@@ -1,4 +1,4 @@
-// Simulations by the dozen: every way to run a call on a machine that is worth trying, and the fastest of them.
+// Batches of simulations: every way of running a call on a machine that is worth trying, and the fastest of them.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -12,25 +12,25 @@
 
 namespace tutti::tools {
 
-// Who plays all ranks does so up to here: beyond, it takes too long.
+// The most ranks that are simulated one by one; beyond, it takes too long.
 inline constexpr int kRanksInFull = 64;
-// When one node stands for all that do the same (fold.h).
+// When one node stands for all nodes that do the same (fold.h).
 enum class Folds {
   never,
   beyond_64_ranks,  // kRanksInFull; also where it is an approximation
   wherever_exact,   // and beyond 64 ranks
 };
 
-// What is asked; everything left open is tried.
+// The request; everything left open is tried.
 struct Wish {
   Collective collective = Collective::all_reduce;
-  std::vector<tuttiAlgorithm_t> algorithms = {};  // empty: all that may serve, as far as their price is not far off
+  std::vector<tuttiAlgorithm_t> algorithms = {};  // empty: all usable ones whose price is close enough to the lowest
   std::size_t bytes = 0;                          // of the larger side of a rank, as in nccl-tests
   int channels = 0;                               // 0: try some
   std::optional<Wire> wire = {};
   std::size_t chunk_bytes = 0;  // 0: try some
   Folds folds = Folds::beyond_64_ranks;
-  // Instead of algorithms: all ranks' schedules, of this collective and of as many ranks as the machine has.
+  // Replaces `algorithms`: all ranks' schedules, for this collective and as many ranks as the machine has.
   const std::vector<Schedule>* program = nullptr;
 };
 
@@ -46,11 +46,11 @@ Outcome Fastest(const Target& target, const Wish& wish);
 std::vector<SimulatedCall> Candidates(const Target& target, const Wish& wish);
 Outcome Run(const Machine& machine, const SimulatedCall& call, Folds folds, Timeline* timeline = nullptr);
 
-// What pricing and simulating take, of `bytes` on a rank's larger side: those of a rank's block, or all.
+// Converts `bytes` on a rank's larger side to what pricing and simulating take: a rank's block, or all.
 std::size_t BytesOfBlock(Collective collective, std::size_t bytes, int ranks);
 
-// nccl-tests: bytes of the larger side by time; and times BusFactor, what each rank's link carries whatever the
-// algorithm.
+// As in nccl-tests: algorithm bandwidth is bytes of the larger side over time; times BusFactor, it is the load on each
+// rank's link, independent of the algorithm.
 double BusFactor(Collective collective, int ranks);
 double AlgorithmBandwidth(std::size_t bytes, double us);  // GB/s
 

@@ -54,8 +54,8 @@ TEST(Candidates, AreNotFarFromTheCheapest) {
   EXPECT_FALSE(left.contains(tuttiAlgorithmRecursive)) << "each of its steps leaves most links idle";
 }
 
-// The formula and the events know the same machine. The events also know what meets on a link when, and slots that run
-// out, so the formula may be somewhat below.
+// The formula and the events model the same machine. Only the events include contention on links and slots that run
+// out, so the formula may be somewhat lower.
 TEST(Candidates, ArePricedLikeTheyAreSimulated) {
   for (const int nodes : {1, 2}) {
     const Target target{Dgx(nodes)};
@@ -83,7 +83,7 @@ TEST(Run, FoldsOnlyLargeMachines) {
   EXPECT_FALSE(tools::Run(Dgx(64), call, Folds::never).folding.has_value());
 }
 
-// Two ranks on one core cost yields; each on its own do not.
+// Two ranks on one core cost yields; ranks with a core each do not.
 TEST(Run, KnowsHosts) {
   const Machine shared = HostMachine(DefaultHostCosts(1), ArrangeEvenly(2, 1));
   const Machine apart = HostMachine(DefaultHostCosts(2), ArrangeEvenly(2, 1));
@@ -91,7 +91,7 @@ TEST(Run, KnowsHosts) {
   EXPECT_GT(Fastest({shared, false}, wish).result.duration_us, Fastest({apart, false}, wish).result.duration_us);
 }
 
-// Hosts of processes that TCP joins: no way around their links, and on one machine they share its cores.
+// Hosts of processes joined by TCP: all traffic uses their links, and on one machine they share its cores.
 TEST(Target, IsHostsOfProcesses) {
   TargetOptions options;
   options.nodes = 4;
@@ -131,7 +131,7 @@ TEST(Candidates, OfAProgramMoveItsData) {
   }
 }
 
-// What a rank sends in a program is what the machine's links carry.
+// The machine's links carry what each rank sends in a program.
 TEST(Run, CarriesAProgramsBytes) {
   const Program program = ReadProgram("algorithms/msccl/testdata/star_gather.xml");
   const Machine machine = HostMachine(DefaultHostCosts(3), ArrangeEvenly(3, 1));
@@ -140,7 +140,7 @@ TEST(Run, CarriesAProgramsBytes) {
   EXPECT_EQ(Fastest({machine, false}, wish).result.steps, 5u);  // two sends, two receives, a copy
 }
 
-// The command's output, or the reason why there is none.
+// The command's output, or its error.
 std::string Simulated(const std::string& arguments) {
   CLI::App app;
   AddSimulate(app);

@@ -11,7 +11,7 @@
 namespace tutti::tools {
 namespace {
 
-// Steps of a rank's schedule, spelt as in schedule.h; looked up many times.
+// Text of the steps of a rank's schedule, as in schedule.h; cached, since steps are looked up many times.
 class Spelling {
  public:
   Spelling(const Machine& machine, const SimulatedCall& call) : machine_(machine), call_(call) {}
@@ -43,8 +43,8 @@ nlohmann::ordered_json Span(std::string name, int process, int thread, double be
 void WriteTrace(const std::string& path, const Machine& machine, const SimulatedCall& call, const Timeline& timeline) {
   auto events = nlohmann::ordered_json::array();
   Spelling spell(machine, call);
-  std::map<std::tuple<int, int, int>, int> threads;  // of a rank, by channel and lane
-  std::map<int, int> lanes;                          // how many a rank has
+  std::map<std::tuple<int, int, int>, int> threads;  // by rank, channel and lane
+  std::map<int, int> lanes;                          // per rank, so far
   for (const Timeline::Step& step : timeline.steps) {
     if (!lanes.contains(step.rank)) {
       events.push_back(Named("process_name", step.rank, 0, fmt::format("rank {}", step.rank)));
@@ -58,7 +58,7 @@ void WriteTrace(const std::string& path, const Machine& machine, const Simulated
     events.push_back(Span(spell(step), step.rank, thread->second, step.begin, step.end,
                           {{"step", step.step}, {"chunk", step.chunk}}));
   }
-  // Resources after the ranks; flows that cross one at the same time lie side by side.
+  // Resources come after the ranks; concurrent flows over one resource are shown side by side.
   std::map<int, std::vector<double>> free_at;  // by resource and thread
   for (const Timeline::Flow& flow : timeline.flows) {
     for (const int resource : flow.route) {

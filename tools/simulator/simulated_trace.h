@@ -1,5 +1,5 @@
-// A simulated timeline in the trace-event format that browsers' trace viewers open: a process for each rank with a
-// thread for each lane, and one for each resource with what crosses it.
+// Writes a simulated timeline in the trace-event format of browsers' trace viewers: a process for each rank with a
+// thread for each lane, and one for each resource with the flows that cross it.
 //
 // Thread-safety: functions without state.
 #pragma once

@@ -1,5 +1,5 @@
-// The machine that a command's options describe: processes in the shared memory of a host, or of several that TCP
-// joins, or hosts of GPUs from a topology.
+// The machine that a command's options describe: processes in the shared memory of one host, on several hosts joined by
+// TCP, or hosts of GPUs from a topology.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -19,14 +19,14 @@ struct TargetOptions {
   std::string topology;  // a file; empty: shared memory
   int nodes = 1;
   int ranks = 0;             // in all; 0: one for each GPU, or core
-  int cores = 0;             // that ranks in shared memory have together; set by AddTargetOptions to this host's
+  int cores = 0;             // shared by all ranks in shared memory; AddTargetOptions sets it to this host's
   double network = 10'000;   // Mbit/s, each way, of a host without a topology
-  bool one_machine = false;  // such hosts are namespaces of one machine, whose cores they share
+  bool one_machine = false;  // such hosts are namespaces of one machine and share its cores
   std::string calibration;
 };
 void AddTargetOptions(CLI::App& command, TargetOptions& options);
 
-// A machine and what its ranks are.
+// A machine and the kind of its ranks.
 struct Target {
   Machine machine;
   bool gpus = true;
@@ -34,7 +34,7 @@ struct Target {
 // Throws tuttiInvalidArgument if the options contradict each other or a file is wrong.
 Target TargetOf(const TargetOptions& options);
 
-// What a communicator of all its ranks would have, free in every choice.
+// The conditions of a communicator of all its ranks, with every choice free.
 Conditions ConditionsOf(const Target& target);
 
 }  // namespace tutti::tools

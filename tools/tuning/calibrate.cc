@@ -1,4 +1,4 @@
-// tutti calibrate: measures this machine's constants and, for some numbers of ranks, which plan really is the fastest;
+// tutti calibrate: measures this machine's constants and, for some numbers of ranks, which plan is really the fastest;
 // saves both to a file that later runs load.
 #include <fmt/format.h>
 
@@ -28,15 +28,15 @@ struct CalibrateOptions {
   std::vector<int> ranks = {2, 4, 8};
   std::string output;
   int repetitions = 10;
-  double loop_ms = 20;  // several of a scheduler's ticks
+  double loop_ms = 20;  // several scheduler ticks
 };
 
 constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
-// The sizes at which crossovers are measured; a plan holds up to the middle between two (on a logarithmic scale).
+// The sizes at which crossovers are measured; a plan applies up to the midpoint between two (on a logarithmic scale).
 constexpr std::size_t kSmallest = 8;
 constexpr std::size_t kLargest = std::size_t{16} << 20;
 constexpr double kSizeFactor = 4;
-// A plan that is so much slower than the fastest may be it another time.
+// A plan slower than the fastest by up to this factor may be the fastest another time.
 constexpr double kNoise = 1.15;
 
 Rate ToRate(const bench::BandwidthCurve& curve, double footprints_per_buffer) {
@@ -48,14 +48,14 @@ Rate ToRate(const bench::BandwidthCurve& curve, double footprints_per_buffer) {
   return rate;
 }
 
-// What follows from the machine's limits without running a collective; the rest keeps its defaults.
+// The constants that follow from the machine's limits without running a collective; the others keep their defaults.
 HostCosts FromLimits(const bench::Limits& limits) {
   HostCosts host = DefaultHostCosts(limits.cores);
   host.costs.executor_bandwidth = ToRate(limits.With(1).copy, 1);
   if (!limits.crossing.points().empty()) host.costs.crossing_bandwidth = ToRate(limits.crossing, 1);
   host.costs.yield_us = limits.yield_round_trip_us / 2;
   if (limits.line_round_trip_us > 0) {
-    // A longer wire's latency, in lines that have to come before the data can be read.
+    // A longer wire's latency is in proportion to the lines that must arrive before the data can be read.
     const HostCosts defaults = DefaultHostCosts(limits.cores);
     for (int wire = 0; wire < kWires; ++wire) {
       host.latency[wire] = limits.line_round_trip_us / 2 * defaults.latency[wire] / defaults.latency[0];
@@ -64,8 +64,8 @@ HostCosts FromLimits(const bench::Limits& limits) {
   return host;
 }
 
-// The measured winner of each size, unless the one before or the one that is predicted is as good: of many that were
-// timed the least was also the luckiest.
+// The measured winner of each size, unless the previous size's winner or the predicted one is as good: the smallest of
+// many timings was also the luckiest.
 std::vector<TableEntry> WinnersOf(const std::vector<const TimedCell*>& cells, Pricing& pricing) {
   std::vector<TableEntry> row;
   for (const TimedCell* cell : cells) {
@@ -78,7 +78,7 @@ std::vector<TableEntry> WinnersOf(const std::vector<const TimedCell*>& cells, Pr
     };
     if (!row.empty() && as_good(row.back().candidate)) continue;
     const std::size_t winner = as_good(pricing.Compare(cell->kind, cell->bytes).front().candidate).value_or(best);
-    // Half-way from the size before: the geometric mean.
+    // Half-way from the previous size: the geometric mean.
     const double from = row.empty() ? 0 : static_cast<double>(cell->bytes) / std::sqrt(kSizeFactor) + 1;
     row.push_back({static_cast<std::size_t>(from), cell->candidates[winner], cell->us[winner]});
   }
@@ -98,7 +98,7 @@ std::string MeasuredTable(int nranks, const HostCosts& costs, const CalibrateOpt
       if (cell.kind == kind) of_kind.push_back(&cell);
     }
     if (of_kind.empty()) continue;
-    // Blocks of small buffers are rounded up to an element, so several cells may have one size.
+    // Blocks of small buffers are rounded up to an element, so several cells may have the same size.
     of_kind.erase(std::unique(of_kind.begin(), of_kind.end(), [](auto* a, auto* b) { return a->bytes == b->bytes; }),
                   of_kind.end());
     table.Set(kind, WinnersOf(of_kind, pricing));

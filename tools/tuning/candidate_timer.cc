@@ -29,24 +29,24 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kPage = 4096;
 constexpr int kWarmUps = 2;
-constexpr std::size_t kRoundStride = 5;  // no small multiple of it is a usual number of candidates
+constexpr std::size_t kRoundStride = 5;  // so that no small multiple is a likely number of candidates
 constexpr std::size_t kElement = sizeof(float);
-// Enough of them that a loop's ends do not count, also for calls of a microsecond.
+// Enough calls to make a loop's ends negligible, even for calls of a microsecond.
 constexpr int kMinCalls = 3;
 constexpr int kMaxCalls = 20'000;
 
 double Microseconds(Clock::duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
 
-// What the processes share.
+// State shared by the processes.
 struct Shared {
   std::atomic<int> id_is_there{0};
-  std::atomic<int> calls{0};  // of the loop that comes; set by rank 0
+  std::atomic<int> calls{0};  // of the next loop; set by rank 0
   std::atomic<int> failed{0};
   tuttiUniqueId id;
   char reason[512];
 };
 
-// Anonymous memory that forked children see.
+// Anonymous memory shared with forked children.
 template <typename T>
 class SharedMemory {
  public:
@@ -78,7 +78,7 @@ Buffer Allocate(std::size_t bytes) {
   return Buffer(memory);
 }
 
-// One rank of a cell's calls.
+// One rank's operation in a cell.
 Operation OperationOf(const TimedCell& cell, const Buffer& input, const Buffer& output) {
   Operation operation;
   operation.collective = cell.kind.collective;
@@ -115,8 +115,8 @@ class Rank {
                                                    Options{settings, "candidates", true}, Cancellation());
   }
 
-  // Mean time of a call by each candidate, once round, from another one in each round: who comes first finds the ranks
-  // out of step.
+  // Mean time of a call for each candidate. Each round starts with another candidate, because the first one finds the
+  // ranks out of step.
   void TimeAll(const TimedCell& cell, int round, double* us) {
     const Operation operation = OperationOf(cell, input_, output_);
     for (std::size_t k = 0; k < cell.candidates.size(); ++k) {
@@ -158,7 +158,7 @@ class Rank {
   std::unique_ptr<Communicator> communicator_;
 };
 
-// Where a rank writes the times of one cell in one repetition.
+// Where a rank writes its times for one cell in one repetition.
 class Results {
  public:
   Results(const std::vector<TimedCell>& cells, const TimingOptions& options) : options_(options), first_(1, 0) {
@@ -180,8 +180,8 @@ class Results {
                        const Results& results) {
   try {
     Rank self(rank, options, shared, LargestBuffer(cells, options.nranks));
-    // A machine that others use has moods that last for seconds, so a cell's repetitions lie far apart. The first round
-    // touches memory for the first time; what it writes is written again.
+    // On a shared machine, disturbances last for seconds, so a cell's repetitions are spread far apart. The first round
+    // touches memory for the first time; the next round overwrites its results.
     for (int round = 0; round <= options.repetitions; ++round) {
       for (std::size_t c = 0; c < cells.size(); ++c) {
         self.TimeAll(cells[c], round, results.At(c, rank, std::max(0, round - 1)));
@@ -245,7 +245,7 @@ std::vector<TimedCell> EveryCandidate(const Conditions& conditions, const std::v
     for (const std::size_t total : total_bytes) {
       const bool whole = collective == all_reduce || collective == broadcast;
       const auto n = static_cast<std::size_t>(conditions.nranks);
-      // At least an element a rank.
+      // At least one element per rank.
       const std::size_t bytes = whole ? total : std::max(kElement, total / n / kElement * kElement);
       TimedCell cell{{collective}, bytes, {}};
       for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {

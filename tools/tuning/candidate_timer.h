@@ -1,5 +1,5 @@
-// Times every candidate of a call on this machine, side by side: ranks are processes of their own, all candidates run
-// on one communicator in turn, and every rank's clock counts.
+// Times every candidate of a call on this machine in turn: ranks are separate processes, all candidates run on one
+// communicator, and every rank's clock counts.
 //
 // Thread-safety: none. REQUIRES a process with one thread (it forks).
 #pragma once
@@ -15,7 +15,7 @@ struct TimedCell {
   Kind kind;
   std::size_t bytes = 0;  // as for SelectionTable::At
   std::vector<Candidate> candidates;
-  std::vector<double> us = {};  // of each candidate: the slowest rank's mean; of repetitions, the interquartile mean
+  std::vector<double> us = {};  // by candidate: the slowest rank's mean; over repetitions, the interquartile mean
 };
 
 struct TimingOptions {
@@ -24,14 +24,14 @@ struct TimingOptions {
   double loop_ms = 10;  // of one candidate in one repetition
 };
 
-// The conditions of a communicator of so many ranks of this host, one thread each, free in every choice.
+// The conditions of a communicator of `nranks` ranks on this host, one thread each, with every choice free.
 Conditions HostConditions(int nranks);
 
 // Fills `us` of every cell. Throws tuttiInternalError if a rank fails, with its reason.
 void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options);
 
-// All collectives but gather, scatter and reduce, of which nobody measures peers; float32; every candidate of every
-// algorithm. `total_bytes`: of a rank's larger buffer.
+// All collectives except gather, scatter and reduce, whose peers are not measured; float32; every candidate of every
+// algorithm. `total_bytes`: sizes of a rank's larger buffer.
 std::vector<TimedCell> EveryCandidate(const Conditions& conditions, const std::vector<std::size_t>& total_bytes);
 
 }  // namespace tutti::tools

@@ -1,4 +1,4 @@
-// tutti explain: why a plan is chosen.
+// tutti explain: shows why a plan is chosen.
 #include "selection/tuner/explain.h"
 
 #include <fmt/format.h>

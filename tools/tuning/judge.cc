@@ -1,4 +1,4 @@
-// tutti judge: the selector against exhaustive measurement.
+// tutti judge: compares the selector with exhaustive measurement.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -20,15 +20,15 @@ namespace {
 struct JudgeOptions {
   std::vector<int> ranks = {2, 4, 8};
   std::vector<std::string> sizes = {"8", "1K", "64K", "1M", "16M", "128M"};
-  int repetitions = 20;  // a shared machine has several moods, and all candidates need their share of each
-  double loop_ms = 20;   // several of a scheduler's ticks
+  int repetitions = 20;  // a shared machine's speed varies, and all candidates need their share of each phase
+  double loop_ms = 20;   // several scheduler ticks
   std::string calibration;
   bool all = false;
 };
 
 int Cores() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
 
-// The table that a communicator of these ranks would have.
+// The table that a communicator under these conditions would have.
 SelectionTable TableFor(const Conditions& conditions, const Calibration& calibration) {
   SelectionTable table;
   calibration.TableFor(conditions, table);
@@ -37,7 +37,7 @@ SelectionTable TableFor(const Conditions& conditions, const Calibration& calibra
   return table;
 }
 
-// Where the chosen one is in the list; at its end if it had to be added.
+// The index of the chosen candidate in the list; appends it if it is missing.
 std::size_t FindOrAdd(std::vector<Candidate>& candidates, const Candidate& chosen) {
   const auto found = std::find(candidates.begin(), candidates.end(), chosen);
   const auto index = static_cast<std::size_t>(found - candidates.begin());

@@ -1,5 +1,5 @@
-// Every function, called as wrongly as a program can: NULLs, numbers that are no enumerator, communicators that are
-// gone. An error code with a message each time, never a crash; and the communicator works on.
+// Calls every function as wrongly as a program can: NULLs, invalid enumerators, destroyed communicators. Each call
+// returns an error code with a message, never crashes, and leaves the communicator usable.
 #include <functional>
 
 #include "interop/nccl/tests/testing.h"
@@ -18,7 +18,7 @@ struct Call {
 float buffer[64];
 void* const kData = buffer;
 
-// With a good communicator and otherwise bad arguments.
+// Each has a good communicator and otherwise bad arguments.
 const std::vector<Call>& BadCalls() {
   static const std::vector<Call> calls = {
       {"all_reduce type", [](auto c) { return ncclAllReduce(kData, kData, 1, kNoType, ncclSum, c, nullptr); }},
@@ -73,7 +73,7 @@ const std::vector<Call>& BadCalls() {
   return calls;
 }
 
-// Whatever the arguments.
+// These fail whatever the arguments.
 const std::vector<Call>& UnsupportedCalls() {
   static const std::vector<Call> calls = {
       {"ncclCommSuspend", [](auto c) { return ncclCommSuspend(c, NCCL_SUSPEND_MEM); }},
@@ -88,7 +88,7 @@ const std::vector<Call>& UnsupportedCalls() {
   return calls;
 }
 
-// Calls that are right but for the communicator.
+// Calls that are valid except for the communicator.
 const std::vector<Call>& GoodCalls() {
   static const std::vector<Call> calls = {
       {"all_reduce", [](auto c) { return ncclAllReduce(kData, kData, 1, ncclFloat, ncclSum, c, nullptr); }},
@@ -166,7 +166,7 @@ TEST(NcclArguments, NullAndDestroyedCommunicatorsAreRefused) {
     }
     EXPECT_TRUE(Fails(ncclCommDestroy(gone), ncclInvalidArgument, "destroyed"));
     EXPECT_TRUE(Fails(ncclCommAbort(gone), ncclInvalidArgument, "destroyed"));
-    // NCCL calls these a success.
+    // NCCL returns success for these.
     EXPECT_TRUE(Ok(ncclCommDestroy(nullptr)));
     EXPECT_TRUE(Ok(ncclCommAbort(nullptr)));
   });

@@ -13,7 +13,7 @@ TEST(NcclCollectives, FromC99) {
 }
 
 constexpr std::size_t kCount = 1000;
-// On a communicator without a device a stream means nothing, whatever it is.
+// A communicator without a device ignores the stream.
 const auto kSomeStream = reinterpret_cast<cudaStream_t>(0x10);
 
 // A rank's input: small whole numbers that differ by rank and place.
@@ -41,7 +41,7 @@ Element Reduced(ncclRedOp_t op, int nranks, std::size_t i) {
 template <typename Element>
 std::vector<Element> AllReduced(ncclRedOp_t op, int nranks, std::size_t count) {
   std::vector<Element> values(count);
-  // Inputs repeat every five places.
+  // Inputs repeat every five elements.
   for (std::size_t i = 0; i < count; ++i) values[i] = i < 5 ? Reduced<Element>(op, nranks, i) : values[i - 5];
   return values;
 }
@@ -141,12 +141,12 @@ TEST(NcclCollectives, KnowEveryType) {
       EXPECT_TRUE(
           Ok(ncclAllReduce(zeros.data(), output.data(), 8, static_cast<ncclDataType_t>(type), ncclSum, comm, nullptr)))
           << type;
-      EXPECT_EQ(output[7], 0) << type;  // written at least as far as eight bytes
+      EXPECT_EQ(output[7], 0) << type;  // each type writes at least eight bytes
     }
   });
 }
 
-// One thread for several communicators, which only a group can do.
+// One thread serves several communicators, which works only in a group.
 TEST(NcclCollectives, RunInGroupsOfOneThread) {
   RunAlone([] {
     constexpr int kRanks = 4;

@@ -1,4 +1,4 @@
-// How communicators come, part, shrink, grow and describe themselves; memory and windows.
+// Communicators: making, splitting, shrinking, growing, queries; memory and windows.
 #include "interop/nccl/tests/testing.h"
 
 namespace tutti::nccl::testing {
@@ -58,7 +58,7 @@ TEST(NcclCommunicators, Split) {
   });
 }
 
-// Rank 1 leaves: it neither calls nor waits. The new communicator blocks or not as its parent does.
+// Rank 1 leaves without a call, and without waiting. The new communicator inherits blocking mode from its parent.
 void ShrinkWithout1(Rank& self, int blocking) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = blocking;
@@ -138,13 +138,13 @@ TEST(NcclCommunicators, RevokeStopsWhatRunsAndLeavesTheRestToShrink) {
 
 TEST(NcclCommunicators, GrowByThoseWhoHaveTheId) {
   constexpr int kOld = 2, kNew = 4;
-  ncclUniqueId id;  // which threads can tell each other
+  ncclUniqueId id;  // shared between the threads
   RunRanks(kNew,
            [&](Rank& self) {
              Comm comm, more;
              if (self.rank() < kOld) {
                ASSERT_TRUE(Ok(ncclCommInitRank(comm.address(), kOld, IdOf(self), self.rank())));
-               if (self.rank() == 1) {  // any one of them
+               if (self.rank() == 1) {  // any one old rank
                  ASSERT_TRUE(Ok(ncclCommGetUniqueId(comm, &id)));
                }
                self.Meet();
@@ -176,7 +176,7 @@ struct Window {
 };
 constexpr std::size_t kWindowBytes = 8192;
 
-// Registering waits for all ranks, and one thread has them all: only possible in a group.
+// Registering waits for all ranks, and one thread has them all, so it works only in a group.
 TEST(NcclMemory, WindowsAreRegisteredInAGroup) {
   RunAlone([] {
     constexpr int kRanks = 3;
@@ -213,7 +213,7 @@ TEST(NcclMemory, WindowsAreRegisteredInAGroup) {
   });
 }
 
-// What fails in a thread of the group's end is told to the thread that called it.
+// A failure in a thread of the group's end is reported to the thread that called it.
 TEST(NcclMemory, AGroupTellsWhatFailedInIt) {
   RunAlone([] {
     const auto good = Alone(), bad = Alone();

@@ -1,4 +1,4 @@
-// The configs that programs built against any version of NCCL pass, as the bytes that they are.
+// Configs as the raw bytes that programs built against each version of NCCL pass.
 #include <cstring>
 
 #include "interop/nccl/tests/testing.h"
@@ -6,7 +6,7 @@
 namespace tutti::nccl::testing {
 namespace {
 
-// Where the fields lie, written down here once more because this is what compiled programs do.
+// The fields' offsets, repeated here because compiled programs hard-code them.
 constexpr std::size_t kMagicAt = 8, kVersionAt = 12, kBlockingAt = 16, kMaxCtasAt = 28, kSplitShareAt = 40,
                       kTrafficClassAt = 44, kNameAt = 48, kNvlsCtasAt = 68, kCentricAt = 76, kRmaCtxAt = 84,
                       kPeersAt = 88;
@@ -14,7 +14,7 @@ constexpr std::size_t kMagicAt = 8, kVersionAt = 12, kBlockingAt = 16, kMaxCtasA
 struct Version {
   int code;
   std::size_t size;
-  std::size_t last_field;  // of its own; behind it, padding
+  std::size_t last_field;  // added by this version; after it, padding
 };
 constexpr Version kVersions[] = {
     {21400, 24, kBlockingAt}, {21700, 40, kMaxCtasAt}, {21805, 48, kSplitShareAt}, {22602, 48, kTrafficClassAt},
@@ -66,7 +66,7 @@ TEST(NcclConfig, IsLaidOutAsNcclLaysItOut) {
 TEST(NcclConfig, OfEveryVersionIsReadAsFarAsItGoes) {
   RunAlone([] {
     for (const auto& version : kVersions) {
-      // Whatever lies in padding and behind the struct is not its own.
+      // Bytes in the padding and after the struct are not part of it.
       for (const unsigned char padding : {0x00, 0xff, 0x5a}) {
         Bytes bytes(version, padding);
         EXPECT_TRUE(Ok(Try(bytes))) << version.code << ", padding " << static_cast<int>(padding);
@@ -74,7 +74,7 @@ TEST(NcclConfig, OfEveryVersionIsReadAsFarAsItGoes) {
       Bytes bytes(version, 0);
       bytes.Set(version.last_field, -7);
       if (version.last_field == kTrafficClassAt) {
-        EXPECT_TRUE(Ok(Try(bytes)));  // any number is one
+        EXPECT_TRUE(Ok(Try(bytes)));  // any number is valid
       } else {
         EXPECT_TRUE(Fails(Try(bytes), ncclInvalidArgument, "config.")) << version.code;
       }
@@ -86,7 +86,7 @@ TEST(NcclConfig, IsNotReadPastItsSize) {
   RunAlone([] {
     for (const auto& version : kVersions) {
       Bytes bytes(version, 0x5a);
-      bytes.Set(kVersionAt, 23007);  // says more than there is; within its size, every field is there
+      bytes.Set(kVersionAt, 23007);  // claims a newer version; all fields within its size count
       for (auto at = version.last_field; at < version.size; at += sizeof(int)) bytes.Set(at, NCCL_CONFIG_UNDEF_INT);
       EXPECT_TRUE(Ok(Try(bytes))) << version.size;
     }

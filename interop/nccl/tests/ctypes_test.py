@@ -166,7 +166,7 @@ def run_rank(*arguments):
 
 
 def run_ranks(path, ranks, unique_id):
-    # Processes of their own: what a rank does must not depend on what its parent loaded.
+    # Spawned processes: what a rank does must not depend on what its parent loaded.
     spawn = multiprocessing.get_context("spawn")
     processes = [spawn.Process(target=run_rank, args=(path, rank, ranks, unique_id)) for rank in range(ranks)]
     for process in processes:

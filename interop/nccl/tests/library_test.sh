@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What libnccl.so.2 promises to whoever loads it: its name, exactly NCCL's symbols, and that it is found only by those
-# who name its directory, where it finds libtutti by itself.
+# libnccl.so.2's promises to programs that load it: its name and exactly NCCL's symbols; only programs that name its
+# directory find it, and it finds libtutti by itself.
 #   library_test.sh libnccl.so.2 SOURCE_DIR BUILD_DIR
 set -euo pipefail
 library=$1
@@ -26,7 +26,7 @@ check() {  # check WHAT COMMAND...
 
 has_soname() { readelf -dW "$library" | grep 'SONAME.*\[libnccl\.so\.2\]'; }
 
-# Every name as a function, once more with a p in front for profilers, and nothing else.
+# Every name as a function, and again with a p in front for profilers, and nothing else.
 exports_nccl() {
   sed 'p;s/^/p/' "$expected" | LC_ALL=C sort >"$work/wanted"
   readelf --dyn-syms -W "$library" | awk '$7 != "UND" && $5 == "GLOBAL" && $4 == "FUNC" {print $8}' |
@@ -45,7 +45,7 @@ declares_what_it_exports() {
   diff "$expected" "$work/declared"
 }
 
-# With the CUDA toolkit if the compiler finds one by itself, and in any case without.
+# With the CUDA toolkit if the compiler finds one by itself, and always without.
 compiles_alone() {
   local cc=${CC:-cc} cxx=${CXX:-c++} warnings="-Wall -Wextra -Wpedantic -Werror -fsyntax-only"
   local bare="-nostdinc -isystem $("$cc" -print-file-name=include) -isystem /usr/include"
@@ -57,7 +57,7 @@ compiles_alone() {
   done
 }
 
-# Installed, moved, and loaded by name with nothing but its own directory in the search path.
+# Installed, moved, and loaded by name with only its own directory in the search path.
 is_found_where_it_is_installed() {
   cmake --install "$build" --prefix "$work/first" --component tutti
   cmake --install "$build" --prefix "$work/first" --component tutti_nccl

@@ -1,4 +1,4 @@
-// The version that is claimed, and parameters: what TUTTI_* settings look like to NCCL's callers.
+// The reported version, and parameters: TUTTI_* settings as NCCL's callers see them.
 #include <set>
 
 #include "interop/nccl/tests/testing.h"
@@ -29,12 +29,12 @@ TEST(NcclVersion, NonsenseIsRefused) {
     WithVersion(text, [] {
       int version = 0;
       EXPECT_TRUE(Fails(ncclGetVersion(&version), ncclInvalidArgument, "TUTTI_NCCL_VERSION"));
-      EXPECT_EQ(Sum(Alone(), 3), 3);  // no reason to refuse anything else
+      EXPECT_EQ(Sum(Alone(), 3), 3);  // an invalid version affects no other call
     });
   }
 }
 
-// NCCL has a word for it since 2.30.
+// NCCL has a code for timeouts since 2.30.
 void TimesOutAs(ncclResult_t wanted, const std::string& version) {
   RunRanks(2,
            [&](Rank& self) {

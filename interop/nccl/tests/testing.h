@@ -1,4 +1,4 @@
-// What the tests of libnccl.so.2 share: ranks that join by NCCL's calls, and what a result should be.
+// Shared by the tests of libnccl.so.2: ranks that join by NCCL's calls, and checks of results.
 //
 // Thread-safety: pure functions; a Comm belongs to its thread.
 #pragma once
@@ -15,13 +15,13 @@ using tutti::testing::Rank;
 using tutti::testing::RunAlone;
 using tutti::testing::RunRanks;
 
-// Success, or the message of this thread's last failure.
+// Succeeds, or fails with the message of this thread's last failure.
 inline ::testing::AssertionResult Ok(ncclResult_t result) {
   if (result == ncclSuccess) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << ncclGetErrorString(result) << ": " << ncclGetLastError(nullptr);
 }
 
-// `result` is `wanted`, and the message contains `word`.
+// Succeeds if `result` is `wanted` and the message contains `word`.
 inline ::testing::AssertionResult Fails(ncclResult_t result, ncclResult_t wanted, const std::string& word) {
   const std::string text = ncclGetLastError(nullptr);
   if (result == wanted && text.find(word) != std::string::npos) return ::testing::AssertionSuccess();
@@ -78,13 +78,13 @@ inline int SizeOf(ncclComm_t comm) {
   return size;
 }
 
-// The sum of everybody's `value`.
+// The sum of all ranks' `value`.
 inline double Sum(ncclComm_t comm, double value) {
   EXPECT_TRUE(Ok(ncclAllReduce(&value, &value, 1, ncclFloat64, ncclSum, comm, nullptr)));
   return value;
 }
 
-// What a non-blocking communicator's work ends in.
+// The final result of a non-blocking communicator's operation.
 inline ncclResult_t Await(ncclComm_t comm) {
   ncclResult_t state = ncclInProgress;
   while (state == ncclInProgress) {

@@ -55,7 +55,7 @@ def make_calls(rank, ranks, count):
             dist.send(data, peer, group=group)
 
     def batch(group):
-        # The tensors are what matters; batch_isend_irecv does the same on CPU tensors.
+        # Transfers the tensors as batch_isend_irecv does for CPU tensors.
         requests = [dist.isend(data, peer, group=group), dist.irecv(out, peer, group=group)]
         for request in requests:
             request.wait()

@@ -10,7 +10,7 @@
 namespace tutti::pytorch {
 namespace {
 
-// When the store's host has gone, the store throws PyTorch's exception, with a stack trace in it.
+// When the store's host is gone, the store throws PyTorch's exception, whose text contains a stack trace.
 class StoreBoard : public Board {
  public:
   explicit StoreBoard(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
@@ -48,7 +48,7 @@ class StoreBoard : public Board {
   const c10::intrusive_ptr<c10d::Store> store_;
 };
 
-// Python destroys groups with its lock held, which callbacks of operations that are still running may be waiting for.
+// Python holds its lock while it destroys a group, and callbacks of running operations may be waiting for that lock.
 class WithoutPythonsLock {
  public:
   WithoutPythonsLock() : state_(Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
@@ -62,7 +62,7 @@ class WithoutPythonsLock {
   PyThreadState* const state_;
 };
 
-// By PyTorch 2.x's `device`, or else by `device_ids`, which are CUDA's.
+// Uses PyTorch 2.x's `device` if it is set, else `device_ids`, which are CUDA devices.
 Optional<c10::Device> DeviceOfBarrier(const c10d::BarrierOptions& options) {
   auto type = options.device_ids.empty() ? c10::kCPU : c10::kCUDA;
   Optional<c10::DeviceIndex> index;
@@ -125,7 +125,7 @@ const Scratches& Backend::ScratchesFor(const at::Tensor& tensor) {
   return tensor.device().is_cpu() ? host_scratches_ : channels_->Collectives(tensor.device()).lane->scratches();
 }
 
-// On the host, unless a device is asked for.
+// Runs on the host unless the caller names a device.
 Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
   Call call{c10d::OpType::BARRIER, "tutti:barrier", {}, {}};
   auto body = [](const On& on) { Check(tuttiBarrier(on.comm, on.stream), on.comm); };
@@ -136,13 +136,13 @@ Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions& options) {
   return IssueCollective(std::move(call), std::move(body));
 }
 
-// All ranks count from the same: nothing.
+// All ranks count from zero, so there is nothing to agree on.
 void Backend::setSequenceNumberForGroup() {}
 
 std::uint64_t Backend::getSequenceNumberForGroup() { return issued_; }
 
 #if TUTTI_TORCH_2
-// What is issued in between is begun as ever; the caller only gets one Work for all of it.
+// Operations issued in between start as usual; the caller only gets one Work for all of them.
 void Backend::startCoalescing() {
   coalescing_ = true;
   coalesced_.clear();

@@ -1,17 +1,16 @@
-// The c10d backend `tutti`: what torch.distributed calls, on tensors in host memory and on devices (devices.h).
+// The c10d backend `tutti`: implements torch.distributed's calls on tensors in host memory and on devices (devices.h).
 //
-// A call checks its tensors in the caller's thread, gives the channel an operation, and returns its Work without
-// waiting (channel.h says who runs it; device_operation.h what is different on a device). Calls of one group run in the
-// order of issue; sends and receives in theirs, for each partner, direction and tag. Each device has an order of its
-// own.
+// A call checks its tensors in the caller's thread, issues an operation on a channel and returns its Work without
+// waiting (channel.h describes which thread runs it, device_operation.h what differs on a device). Collectives of one
+// group run in the order of issue; sends and receives run in order per partner, direction and tag. Each device has its
+// own order.
 //
-// Some of these calls are younger than others: a PyTorch that does not know one never calls it. So they are declared
-// without `override` where not every version that this is built against has them.
+// Older PyTorch versions lack some of these calls and never make them, so those calls are declared without `override`.
 //
 // Files: backend.cc, groups.cc, reductions.cc, moves.cc, point_to_point.cc.
 //
-// Thread-safety: as c10d asks: calls that are to run in an order come from one thread, or are ordered by the caller.
-// Destroying it waits for what is running (Channel).
+// Thread-safety: as c10d requires: the caller issues ordered calls from one thread or orders them itself. The
+// destructor waits for running operations (Channel).
 #pragma once
 
 #include <memory>
@@ -80,10 +79,10 @@ class Backend : public BackendBase {
 
   // groups.cc
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
-  // For communicators that are made later, and for waits in this group from now on.
+  // Applies to communicators made later, and to waits in this group from now on.
   void setTimeout(std::chrono::milliseconds timeout);
   c10::intrusive_ptr<BackendBase::Options> getBackendOptions() { return options_; }
-  // From now on Work::getDuration returns how long an operation ran, if it ran on the host.
+  // From now on Work::getDuration returns the run time of operations on the host.
   void enableCollectivesTiming() { timed_ = true; }
   bool supportsSplitting() const { return true; }
   c10::intrusive_ptr<BackendBase> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
@@ -106,7 +105,7 @@ class Backend : public BackendBase {
   void CheckReduceScatterFrom(const char* call, const at::Tensor& output, const at::Tensor& input) const;
   WorkPtr IssueCollective(Call call, Operation::Body body);
   WorkPtr IssueOnDevice(DeviceChannel channel, Call call, Operation::Body body, Waits waits = Waits::stream);
-  // Of the channel of the collectives on tensors such as this one.
+  // The scratch of the channel that runs collectives on tensors such as this one.
   const Scratches& ScratchesFor(const at::Tensor& tensor);
   WorkPtr Issue(std::shared_ptr<Channel> channel, Call call, Operation::Body body);
   WorkPtr Issue(c10::intrusive_ptr<OperationWork> work);

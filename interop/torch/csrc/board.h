@@ -1,9 +1,9 @@
-// A board on which all ranks of a group can write and read: c10d's Store.
+// A board that all ranks of a group can write and read: c10d's Store.
 //
-// No rank waits inside the board: a c10d Store serves one caller at a time, and a rank that waited in it for a key
-// would keep its own other threads from writing the key that the other side waits for. So boards are polled.
+// No rank blocks inside the board. A c10d Store serves one caller at a time, so a rank that blocked in it on a key
+// would keep its own other threads from writing the key that the peer waits for. Callers poll instead.
 //
-// Thread-safety: all functions may be called from any thread. They throw Failure if the board has gone.
+// Thread-safety: all functions may be called from any thread. They throw Failure if the board is gone.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +19,11 @@ class Board {
   virtual ~Board() = default;
   virtual void Write(const std::string& key, const std::string& value) = 0;
   virtual bool Has(const std::string& key) = 0;
-  // REQUIRES: it has the key.
+  // REQUIRES: the board has the key.
   virtual std::string Read(const std::string& key) = 0;
 };
 
-// How often the board is looked at: often at first, since the others are usually on their way; later less often.
+// Pauses between polls of the board: short at first, since the other ranks usually arrive soon, then longer.
 class Pauses {
  public:
   void Sleep() {
@@ -35,7 +35,7 @@ class Pauses {
   std::chrono::nanoseconds pause_ = std::chrono::microseconds(200);
 };
 
-// How long a wait lasts: until a point in time, or until it is cancelled.
+// The limit of a wait: a point in time, or a cancellation.
 struct Patience {
   std::chrono::steady_clock::time_point until;
   const std::atomic<bool>& cancelled;

@@ -10,15 +10,15 @@
 namespace tutti::pytorch {
 namespace {
 
-// The worker lets a task lie for one to two of these, for somebody may be about to wait for it. Much longer than from
-// issuing to waiting in a synchronous call; short beside what is worth doing at the same time.
+// The worker leaves a task queued for one to two of these, because a thread may be about to wait for it. This is much
+// longer than a synchronous call takes from issue to wait, and short compared with work worth overlapping.
 constexpr auto kPatience = std::chrono::microseconds(400);
-// So often in a row it finds nothing before it sleeps until it is woken.
+// After this many polls in a row that find nothing, the worker sleeps until it is woken.
 constexpr int kLooksBeforeSleep = 50;
-// How long a closing channel goes on with what nobody waited for.
+// How long a closing channel keeps running tasks that no thread waited for.
 constexpr auto kGrace = std::chrono::seconds(5);
 
-// The tasks whose callbacks the calling thread is in: one in the callbacks of the next.
+// The tasks whose callbacks the calling thread is in, innermost first.
 struct InCallbacks {
   const Task* task;
   const InCallbacks* outer;
@@ -104,7 +104,7 @@ bool Channel::RunHead(std::unique_lock<std::mutex>& lock, Runner runner) {
   running_ = false;
   if (closing_) changed_.notify_all();
   if (!queue_.empty()) {
-    // Who waits for one of these may as well run it; if nobody does, the worker is to.
+    // A thread that waits for one of these may run it; if none waits, the worker must.
     changed_.notify_all();
     if (hurry_) worker_wakes_.notify_one();
   }
@@ -114,8 +114,8 @@ bool Channel::RunHead(std::unique_lock<std::mutex>& lock, Runner runner) {
   if (current_ == task) current_.reset();
   const bool has_callbacks = task->HasCallbacks();
   if (has_callbacks) RunCallbacks(*task, lock, runner);
-  // Released for IsDone, which is asked without the lock. Under the lock, so that a waiter that saw it undone is
-  // already waiting to be notified.
+  // Released for IsDone, which does not take the lock. Stored under the lock, so that a waiter that saw the task undone
+  // is already waiting for the notification.
   task->done_.store(true, std::memory_order_release);
   changed_.notify_all();
   return has_callbacks;
@@ -127,8 +127,8 @@ void Channel::RunCallbacks(Task& task, std::unique_lock<std::mutex>& lock, Runne
     try {
       if (!queue_.empty()) EnsureWorker();
     } catch (const Failure&) {
-      // The system has no thread left. If the callbacks wait for a task in the queue, they wait for ever; if they do
-      // not, this worker is soon back.
+      // The system has no thread left. If the callbacks wait for a queued task, they hang; otherwise this worker is
+      // back soon.
     }
   }
   if (closing_) changed_.notify_all();
@@ -142,7 +142,7 @@ void Channel::RunCallbacks(Task& task, std::unique_lock<std::mutex>& lock, Runne
   lock.lock();
 }
 
-// Only one thread is here at a time (running_), and the lock orders one's writes before the next one's reads.
+// Only one thread is here at a time (running_), and the lock orders its writes before the next thread's reads.
 void Channel::RunOnCommunicator(Task& task) {
   if (!make_) return task.Run(nullptr);
   if (not_made_ != nullptr) std::rethrow_exception(not_made_);
@@ -162,13 +162,13 @@ void Channel::RunOnCommunicator(Task& task) {
 
 void Channel::Work() {
   std::unique_lock lock(mutex_);
-  unsigned seen = 0;    // how many had begun at the last look
-  bool waited = false;  // whether there was one waiting then
+  unsigned seen = 0;    // begun_ at the last look
+  bool waited = false;  // whether a runnable task was queued then
   int idle = 0;
   for (;;) {
     const bool can_run = !running_ && !queue_.empty();
     if (can_run && (hurry_ || closing_ || (waited && seen == begun_))) {
-      hurry_ = true;  // it turned out that nobody waits: the rest is taken without looking twice
+      hurry_ = true;  // no thread is waiting, so take the rest without a second look
       if (RunHead(lock, Runner::worker) && !workers_.Return(lock)) break;
       waited = false;
       idle = 0;
@@ -216,14 +216,14 @@ void Channel::Close() {
   workers_.Dismiss();
   changed_.wait_for(lock, kGrace, [this] { return OnlyAbandonableLeft(); });
   if (current_ != nullptr || !queue_.empty()) StopCommunicator();
-  // If the group's last owner was a callback of a worker, that worker finds the queue empty when it comes back, and is
+  // If a worker's callback was the group's last owner, that worker finds the queue empty when it returns, and becomes
   // the last owner.
   const bool in_callback = workers_.IsOneOfThem();
   workers_.Join(lock);
   if (in_callback) return;
   changed_.wait(lock, [this] { return !running_; });
   const auto freed = std::move(communicator_);
-  lock.unlock();  // before it is freed
+  lock.unlock();  // unlock before it is freed
 }
 
 }  // namespace tutti::pytorch

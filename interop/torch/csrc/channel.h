@@ -1,40 +1,40 @@
-// A channel: a communicator and the tasks that wait for it, which run one after the other in the order of issue. A
-// process group has one for its collectives, and one for each direction, partner and tag of its sends and receives.
+// A channel: a communicator and the tasks queued for it, which run one at a time in the order of issue. A process group
+// has one channel for its collectives, and one for each direction, partner and tag of its sends and receives.
 //
-// Who runs a task. A thread that waits has nothing better to do, so Wait runs the tasks itself, up to its own: an
-// operation that is waited for at once costs no change of thread, which would take longer than a small all-reduce. For
-// tasks that nobody waits for the channel has a worker. To wake it for every task would cost what running in the caller
-// saves, so:
-//   - it looks at the queue by itself, twice a kPatience while tasks come, and takes what it has seen before;
-//   - it is woken at once (Hurry) when there are two tasks in the queue, for then nobody waits for the first; when
-//     somebody asks for a future or polls; and when somebody is about to block in another channel of the group, for
-//     what he waits for may depend on this one.
-// Whoever runs a task runs it without the lock, and nobody else runs one meanwhile (`running_`).
+// Which thread runs a task. A waiting thread is idle anyway, so Wait runs the queued tasks itself, up to its own. An
+// operation that is waited for at once thus costs no thread switch, which would take longer than a small all-reduce. A
+// worker of the channel runs the tasks that no thread waits for. Waking it for every task would cost what running in
+// the caller saves, so:
+//   - it polls the queue every kPatience while tasks arrive, and runs a task that it saw at its previous look;
+//   - it is woken at once (Hurry) when two tasks are queued, since then no thread waits for the first; when a caller
+//     asks for a future or polls; and when a thread is about to block in another channel of the group, since that
+//     operation may depend on a task in this one.
+// A thread runs a task without holding the lock; `running_` keeps other threads from running one at the same time.
 //
-// Why nothing waits for ever on account of this. Every task in a queue is run by a waiter or, within two kPatience, by
-// its channel's own worker; so it is as if each channel had a thread of its own, and two ranks may wait in different
-// orders in different channels. Within a channel the order of issue is the only one, as c10d demands. An operation that
-// has begun ends by itself: it is matched, or fails by the communicator's rules (docs/faults.md).
+// Why this cannot deadlock. A waiter runs every queued task or, within two kPatience, the channel's worker does. Each
+// channel thus behaves as if it had its own thread, and two ranks may wait in different orders in different channels.
+// Within a channel, tasks run only in the order of issue, as c10d requires. A started operation always ends: it is
+// matched, or it fails by the communicator's rules (docs/faults.md).
 //
-// Callbacks. A task may have callbacks (futures), and these may issue tasks on this same channel and wait for them, in
-// any way. A thread in Wait runs tasks, but a thread that waits in a future runs none. So callbacks run after the
-// channel is free for the next task, and a worker that enters callbacks is off duty: as soon as there is a task in the
-// queue, another worker is on duty (workers.h). So there is always a thread outside callbacks that can take the next
-// task, however deeply callbacks wait in each other. The number of workers is at most that of callbacks that run at the
-// same time, plus two.
+// Callbacks. A task's callbacks (futures) may issue tasks on this same channel and wait for them in any way. A thread
+// in Wait runs tasks, but a thread that waits in a future runs none. So callbacks run after the channel is free for the
+// next task, and a worker that enters callbacks goes off duty: once a task is queued, another worker goes on duty
+// (workers.h). Some thread outside callbacks can therefore always take the next task, however deeply callbacks wait for
+// each other. The number of workers is at most the number of concurrently running callbacks plus two.
 //
-// The order. Tasks that callbacks issue have their place in the order of issue, as all others do. When the callbacks of
-// one task run at the same time as those of another, or as a program that issues, the program must make sure that all
-// ranks issue in the same order.
+// Order. Tasks issued by callbacks take their place in the order of issue like all others. When one task's callbacks
+// run concurrently with another task's, or with a program that issues tasks, the program must ensure that all ranks
+// issue in the same order.
 //
-// A task is `done` when its callbacks have run: after Wait its future is completed. In a callback of the task itself,
-// where Wait would last for ever, it returns at once.
+// A task is `done` when its callbacks have run: after Wait its future is completed. Called in one of the task's own
+// callbacks, Wait returns at once, because it would otherwise deadlock.
 //
-// Closing runs what is still queued, for a while (kGrace), since an operation that nobody waited for may be one that
-// another rank needs; then the communicator is stopped, and the rest fails. Tasks that say so (Abandonable) are not
-// waited for.
+// Closing keeps running queued tasks for a while (kGrace), since another rank may need an operation that no thread here
+// waited for. Then the communicator is stopped, and the remaining tasks fail. Closing does not wait for Abandonable
+// tasks.
 //
-// Thread-safety: all functions may be called from any thread. The worker owns the channel with the others, so a
+// Thread-safety: all functions may be called from any thread. The worker shares ownership of the channel, so a callback
+// may release the last other reference.
 // callback may give up the last other owner.
 #pragma once
 
@@ -56,7 +56,7 @@ class Task {
  public:
   virtual ~Task() = default;
 
-  // Once true, results are in memory, and Error may be asked. Also true in the task's own callbacks.
+  // Once true, results are in memory and Error may be called. Also true in the task's own callbacks.
   bool IsDone() const { return done_.load(std::memory_order_acquire) || CallbacksRunHere(); }
   // REQUIRES: IsDone().
   std::exception_ptr Error() const { return error_; }
@@ -65,9 +65,9 @@ class Task {
   friend class Channel;
 
   virtual void Run(tuttiComm_t comm) = 0;
-  // `error` is how the task ended: null, or the exception. Returns what Error() is to return.
+  // `error` is how the task ended: null, or the exception. Returns the value for Error().
   virtual std::exception_ptr Ended(std::exception_ptr error) noexcept { return error; }
-  // The program's callbacks, which may take as long as they like. Both REQUIRE that Ended was called.
+  // The program's callbacks, which may take arbitrarily long. Both REQUIRE that Ended was called.
   virtual bool HasCallbacks() const { return false; }
   virtual void RunCallbacks() noexcept {}
   virtual bool Abandonable() const { return false; }
@@ -82,7 +82,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
  public:
   using Maker = std::function<std::unique_ptr<Communicator>(const std::atomic<bool>& cancelled)>;
 
-  // `make` is called by whoever runs the first task; not at all if there is none. Empty: these tasks need no
+  // The thread that runs the first task calls `make`; without tasks it is never called. Empty: these tasks need no
   // communicator.
   explicit Channel(Maker make);
   ~Channel();  // REQUIRES: closed, or never used
@@ -90,17 +90,17 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Channel& operator=(const Channel&) = delete;
 
   void Issue(std::shared_ptr<Task> task);
-  // REQUIRES, of both: the task was issued here.
+  // Both REQUIRE: the task was issued here.
   void Wait(const Task& task);
-  // False: it took longer. Does not run anything itself, because what runs cannot be left.
+  // Returns false if the time ran out. Runs no task itself, because it could not leave a running task.
   bool WaitFor(const Task& task, std::chrono::milliseconds time);
-  // Whatever is queued is begun now.
+  // Starts all queued tasks now.
   void Hurry();
-  // How many tasks have been issued and not begun. Another thread may change that at any time.
+  // The number of tasks issued and not yet started. Another thread may change it at any time.
   int waiting() const { return waiting_.load(std::memory_order_relaxed); }
-  // Ends the running task for good: it fails, and so does every later one.
+  // Permanently stops the channel: the running task and every later one fail.
   void Stop();
-  // See above. Whatever is issued afterwards is refused. Also frees the communicator.
+  // Closes the channel (see above), refuses later tasks, and frees the communicator.
   void Close();
 
  private:
@@ -124,7 +124,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::condition_variable changed_;
   std::condition_variable worker_wakes_;
   std::deque<std::shared_ptr<Task>> queue_;  // not begun
-  std::shared_ptr<Task> current_;            // begun, and not ended
+  std::shared_ptr<Task> current_;            // started, not ended
   bool running_ = false;
   bool hurry_ = false;
   bool worker_sleeps_ = false;
@@ -132,7 +132,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   unsigned begun_ = 0;  // tasks, so far
   Workers workers_;
 
-  // Written by whoever runs a task, and read under the lock by who stops it.
+  // Written by the thread that runs a task, and read under the lock by the thread that stops it.
   std::unique_ptr<Communicator> communicator_;
   std::exception_ptr not_made_;
 };
@@ -141,9 +141,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
 class Siblings {
  public:
   virtual ~Siblings() = default;
-  // Begins every task in the group's other channels that no thread waits for.
+  // Starts every task in the group's other channels that no thread waits for.
   virtual void HurryAllBut(const Channel& channel) = 0;
-  // The longest wait, as set when there were communicators already, which have a timeout of their own; 0: their
+  // The longest wait, if it was set after communicators were made, since those have their own timeouts; 0: their
   // timeouts apply.
   virtual std::chrono::milliseconds LimitOfWaits() const = 0;
 };

@@ -12,7 +12,7 @@
 
 namespace tutti::pytorch {
 
-// A communicator that is none: here it only matters who makes it, stops it and frees it, and when.
+// A communicator stub: these tests only check which thread makes, stops and frees it, and when.
 std::unique_ptr<Communicator> Communicator::Meet(const Meeting&, Board&, const std::atomic<bool>&) {
   return std::unique_ptr<Communicator>(new Communicator(nullptr));
 }
@@ -26,7 +26,7 @@ namespace {
 constexpr int kThreads = 4;
 constexpr int kTasksOfEach = 100;
 constexpr int kRounds = 20;
-constexpr int kFailing = 17;  // every so manieth task fails
+constexpr int kFailing = 17;  // every kFailing-th task fails
 constexpr auto kHang = std::chrono::seconds(60);
 
 class NoBoard : public Board {
@@ -35,7 +35,7 @@ class NoBoard : public Board {
   std::string Read(const std::string&) override { return ""; }
 };
 
-// What the tasks of one channel did; written without a lock, for they come one at a time.
+// The tasks that one channel ran; written without a lock, since they run one at a time.
 using Log = std::vector<std::pair<int, int>>;  // thread, number
 
 class Noting : public Task {
@@ -44,7 +44,7 @@ class Noting : public Task {
       : log_(log), thread_(thread), number_(number), then_(std::move(then)) {}
 
   bool has_ended() const { return has_ended_; }
-  // Waits as a program waits in a future: runs no task.
+  // Waits as a program waits in a future, without running tasks.
   bool WaitForCallbacks() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kHang, [this] { return called_back_; });
@@ -72,7 +72,7 @@ class Noting : public Task {
   const int thread_;
   const int number_;
   const std::function<void()> then_;
-  bool has_ended_ = false;  // read without a lock by who sees it done
+  bool has_ended_ = false;  // read without a lock by threads that see the task done
   std::mutex mutex_;
   std::condition_variable changed_;
   bool called_back_ = false;
@@ -95,7 +95,7 @@ void ExpectEnded(const Noting& task) {
   EXPECT_EQ(task.Error() != nullptr, task.is_to_fail());
 }
 
-// What a program may do with an operation that it has just issued, or with an earlier one.
+// Does something a program may do with the operation just issued, or with an earlier one.
 void UseSomehow(unsigned how, const std::vector<Issued>& issued, std::mt19937& random) {
   const auto& last = issued.back();
   const auto& any = issued[random() % issued.size()];
@@ -161,7 +161,7 @@ TEST(Channel, ACallbackMayIssueOnItsOwnChannelAndWait) {
   channel->Close();
 }
 
-// Issues a task whose callbacks issue the next one, down to a depth of 0, and wait for its callbacks as a future does.
+// Issues a task whose callbacks issue the next one, down to depth 0, and wait for its callbacks as a future does.
 std::shared_ptr<Noting> IssueNested(Channel& channel, Log& log, int thread, int depth) {
   auto task = std::make_shared<Noting>(log, thread, depth, [&channel, &log, thread, depth] {
     if (depth == 0) return;

@@ -7,10 +7,10 @@
 namespace tutti::pytorch {
 namespace {
 
-// Keys that are no sender and receiver.
+// Key values that stand for no single sender and receiver.
 constexpr int kEverybody = -1;
 constexpr int kAnybody = -2;
-// And no device.
+// Key value for the host instead of a device.
 constexpr int kHost = -1;
 
 Meeting MeetingOfAll(const GroupIdentity& identity, std::shared_ptr<Gathering> gathering) {

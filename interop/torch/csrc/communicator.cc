@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often a rank that waits checks whether the others live.
+// How often a waiting rank checks whether the other ranks are alive.
 constexpr auto kLookAfterOthers = std::chrono::milliseconds(100);
 
 std::string Key(const Meeting& meeting, const Roster& roster, const std::string& what) {
@@ -23,7 +23,7 @@ std::string HereKey(const Meeting& meeting, const Roster& roster, int rank) {
 }
 std::string IdKey(const Meeting& meeting, const Roster& roster) { return Key(meeting, roster, "id"); }
 
-// What rank 0 tells the others: an id, or why there is none.
+// First byte of rank 0's message to the others: an id follows, or the reason why there is none.
 constexpr char kId = '+';
 constexpr char kNone = '-';
 
@@ -55,8 +55,8 @@ std::vector<int> Absent(const Meeting& meeting, const Roster& roster, Board& boa
   return absent;
 }
 
-// A rank may end because another one has ended. So the first rank that was missed is written on the board, before the
-// rank that missed it fails; every later rank reads there which one to name. `missed`, result: ranks of the group.
+// A rank may end because another one has. So before a rank that missed another fails, it writes on the board which rank
+// it missed first, and later ranks name that one. `missed`, result: ranks of the group.
 int FirstThatEnded(int missed, const Meeting& meeting, const Roster& roster, Board& board) {
   const auto key = roster.token + "/missed-first";
   try {
@@ -66,7 +66,7 @@ int FirstThatEnded(int missed, const Meeting& meeting, const Roster& roster, Boa
       if (written == std::to_string(rank) && meeting.gathering->HasEnded(rank)) return rank;
     }
   } catch (const Failure&) {
-    // The board has gone, perhaps with the rank that has ended.
+    // The board is gone, perhaps with the rank that has ended.
   }
   return missed;
 }
@@ -111,13 +111,13 @@ void WaitFor(const std::string& key, const Meeting& meeting, const Roster& roste
     try {
       CheckThatOthersLive(meeting, roster, board);
     } catch (const Failure&) {
-      if (!board.Has(key)) throw;  // else it wrote the key before it ended
+      if (!board.Has(key)) throw;  // else the rank wrote the key before it ended
     }
     next_look = now + kLookAfterOthers;
   }
 }
 
-// Rank 0's wait for the other ranks. If it gives up, they learn why.
+// Rank 0's wait for the other ranks. If it gives up, it writes the reason for them.
 void WaitForOthers(const Meeting& meeting, const Roster& roster, Board& board, const Patience& patience) {
   try {
     for (int rank = 1; rank < meeting.ranks; ++rank) {
@@ -154,7 +154,7 @@ tuttiUniqueId ReadId(const Meeting& meeting, const Roster& roster, Board& board)
 }
 
 int Milliseconds(std::chrono::milliseconds time) {
-  constexpr std::int64_t kDay = 86'400'000;  // the library's longest
+  constexpr std::int64_t kDay = 86'400'000;  // the library's longest timeout
   return static_cast<int>(std::clamp<std::int64_t>(time.count(), 1, kDay));
 }
 
@@ -183,7 +183,7 @@ std::unique_ptr<Communicator> Communicator::Meet(const Meeting& meeting, Board& 
   return std::unique_ptr<Communicator>(new Communicator(comm));
 }
 
-// Nobody can be told of a failure here, and none leaves anything behind.
+// A destructor cannot report failures, and these leave nothing behind.
 Communicator::~Communicator() {
   if (before_end_) before_end_();
   static_cast<void>(tuttiCommDestroy(comm_));

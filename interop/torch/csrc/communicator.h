@@ -1,11 +1,10 @@
-// A communicator with an owner, and how its ranks meet: over the group's board (board.h), below the token of the
-// group's gathering, once that is complete.
+// A communicator with an owner, and how its ranks meet: over the group's board (board.h), under the token of the
+// group's completed gathering.
 //
-// No rank enters the library before every rank is known to be there. So the part that cannot be interrupted is short,
-// and a rank that does not come is known by its number. If a rank dies before it comes, the others see that within a
-// second if its process is on their host.
+// No rank enters the library before every rank is known to have arrived. This keeps the uninterruptible part short and
+// identifies a missing rank by number. If a rank dies before it arrives, ranks on its host notice within a second.
 //
-// Thread-safety: Stop may be called from any thread at any time; the rest belongs to one thread at a time.
+// Thread-safety: Stop may be called from any thread at any time; all else belongs to one thread at a time.
 #pragma once
 
 #include <tutti/tutti.h>
@@ -23,17 +22,17 @@
 namespace tutti::pytorch {
 
 struct Meeting {
-  std::string name;  // of the communicator: for the board's keys, and for people
+  std::string name;  // of the communicator: for the board's keys and messages
   int rank = 0;
   int ranks = 1;
   int device = TUTTI_DEVICE_NONE;
-  std::chrono::milliseconds timeout{0};           // for the meeting, and for each operation to stand still
-  std::function<std::string(int)> describe_rank;  // the name of a rank of the group, for people
-  std::vector<int> group_ranks;                   // what each rank of this communicator is in the group
+  std::chrono::milliseconds timeout{0};           // for the meeting, and for an operation without progress
+  std::function<std::string(int)> describe_rank;  // the name of a rank of the group, for messages
+  std::vector<int> group_ranks;                   // the group rank of each rank of this communicator
   std::shared_ptr<Gathering> gathering;           // of the group
 };
 
-// What calls of the library are made on. Host memory: no stream, and who calls waits.
+// The communicator and stream that library calls use. For host memory there is no stream, and calls block.
 struct On {
   tuttiComm_t comm;
   tuttiStream_t stream = nullptr;
@@ -50,9 +49,9 @@ class Communicator {
 
   tuttiComm_t get() const { return comm_; }
 
-  // Ends whatever is running on it, here and on the other ranks, for good.
+  // Permanently stops whatever runs on it, here and on the other ranks.
   void Stop();
-  // `last` is called before it is freed. REQUIRES: it throws nothing.
+  // `last` is called before the communicator is freed. REQUIRES: `last` does not throw.
   void BeforeEnd(std::function<void()> last) { before_end_ = std::move(last); }
 
  private:

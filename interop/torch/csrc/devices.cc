@@ -10,7 +10,7 @@ namespace {
 
 constexpr auto kTypes = static_cast<std::size_t>(c10::COMPILE_TIME_MAX_DEVICE_TYPES);
 
-// By type. Written when modules are loaded.
+// Indexed by type. Written while modules load.
 std::array<std::atomic<NativeStream>, kTypes>& Taken() {
   static std::array<std::atomic<NativeStream>, kTypes> taken{};
   return taken;

@@ -1,6 +1,6 @@
-// The devices, beside the host, on which tensors may lie: types of PyTorch whose memory is CUDA's for the library. What
-// there is to do with their streams and events goes through PyTorch's interfaces for all devices; only the library's
-// own calls want a stream as the driver knows it.
+// The device types, besides the host, whose tensors the backend accepts: PyTorch types whose memory the library treats
+// as CUDA's. PyTorch's device-independent interfaces handle their streams and events; only the library's own calls need
+// the driver's stream.
 //
 // Thread-safety: functions may be called from any thread.
 #pragma once
@@ -13,12 +13,12 @@
 
 namespace tutti::pytorch {
 
-// The cudaStream_t behind a stream of PyTorch.
+// Returns the cudaStream_t behind a PyTorch stream.
 using NativeStream = tuttiStream_t (*)(const c10::Stream& stream);
 
-// From now on tensors on devices of this type are taken.
+// From now on the backend accepts tensors on devices of this type.
 void TakeDevices(c10::DeviceType type, NativeStream native_stream);
-// Null: such devices are not taken.
+// Null: such devices are not accepted.
 NativeStream NativeStreamOf(c10::DeviceType type);
 // "cpu and cuda"
 std::string NamesOfTakenDevices();

@@ -1,4 +1,4 @@
-// What a call of the library that did not succeed becomes inside this room: an exception with the library's sentence.
+// Turns a failed library call into an exception with the library's message.
 //
 // Thread-safety: functions may be called from any thread.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace tutti::pytorch {
 
-// Something that a communicator, or the making of one, answered. It becomes torch.distributed.DistBackendError.
+// A failure of a communicator, or of making one. Python sees it as torch.distributed.DistBackendError.
 class Failure : public std::runtime_error {
  public:
   Failure(tuttiResult_t code, const std::string& message);
@@ -20,14 +20,15 @@ class Failure : public std::runtime_error {
   tuttiResult_t code_;
 };
 
-// Throws unless `result` is success. `comm` had the call; null: it had none, and this thread made it.
+// Throws unless `result` is success. `comm` is the communicator of the call; null: the call had none, and this thread
+// made it.
 void Check(tuttiResult_t result, tuttiComm_t comm);
 
-// The calls that this thread makes while it lives are collected, and run together at End.
+// Collects the library calls that this thread makes during its lifetime; End runs them together.
 class Together {
  public:
   explicit Together(tuttiComm_t comm);
-  ~Together();  // without End, after an exception: ends it all the same, for a group belongs to the thread
+  ~Together();  // without End, after an exception: still ends the group, which is the thread's state
   Together(const Together&) = delete;
   Together& operator=(const Together&) = delete;
 

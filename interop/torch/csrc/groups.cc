@@ -1,4 +1,4 @@
-// Backend's calls on a group as a whole: its options, its timeout, and groups made from it.
+// Backend's calls on a whole group: its options, its timeout, and groups made from it.
 #include <algorithm>
 #include <string>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -30,7 +30,7 @@ void Backend::setTimeout(std::chrono::milliseconds timeout) {
   channels_->SetTimeout(timeout);
 }
 
-// A group of some of this group's ranks, in the order of `ranks`; over this group's store, or another that they share.
+// A group of some of this group's ranks, in the order of `ranks`, over this group's store or another that they share.
 c10::intrusive_ptr<BackendBase> Backend::MakeFrom(const c10::intrusive_ptr<c10d::Store>& store, const char* call,
                                                   const std::vector<int>& ranks, std::chrono::milliseconds timeout,
                                                   const std::string& name) const {

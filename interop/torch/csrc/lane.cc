@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a closing lane goes on with what is on its stream, and how often it looks.
+// How long a closing lane waits for the work on its stream, and how often it checks.
 constexpr auto kLaneGrace = std::chrono::seconds(5);
 constexpr auto kPause = std::chrono::microseconds(200);
 
@@ -39,13 +39,13 @@ void Lane::WaitForStream() const {
     while (!stream_.query() && Clock::now() < until) std::this_thread::sleep_for(kPause);
     if (!stream_.query()) static_cast<void>(tuttiCommRevoke(comm_));
   } catch (const std::exception&) {
-    // The device is lost, or the process is ending: there is nothing to wait for.
+    // The device is lost or the process is exiting, so there is nothing to wait for.
   }
 }
 
 void Lane::Close() {
   if (Failure() == nullptr) WaitForStream();
-  static_cast<void>(Failure());  // from now on it is what it is now
+  static_cast<void>(Failure());  // fixes failure_ before comm_ is gone
   const std::lock_guard lock(mutex_);
   comm_ = nullptr;
 }
@@ -57,7 +57,7 @@ std::exception_ptr Lane::Failure() {
   try {
     Check(tuttiCommGetAsyncError(comm_, &result), comm_);
     if (result == tuttiSuccess) return nullptr;
-    // The code is known; the sentence is what the next call says.
+    // Only the code is known; the next call gives the message.
     Check(tuttiBarrier(comm_, native_stream_), comm_);
     throw pytorch::Failure(result, std::string("tutti: ") + tuttiGetErrorString(result));
   } catch (...) {

@@ -1,15 +1,14 @@
-// What a channel of device memory has beside its communicator: the stream on which its operations run, one after the
-// other, and what became of those that have been enqueued. The collectives of a group have one lane for each device,
-// and so has each sender, receiver and tag: with streams of their own they wait for nobody else's turn, as channels do
-// not.
+// The device part of a channel: the stream on which its operations run one at a time, and the outcome of those
+// enqueued. A group's collectives have one lane per device, and each (sender, receiver, tag) has its own. Separate
+// streams keep them from waiting for each other's turn, as separate channels do on the host.
 //
-// Ends. A call of the library enqueues and returns. If anything goes wrong afterwards, the communicator knows it, and
-// stops what is on the stream (docs/faults.md); Failure() asks the communicator. When the group is destroyed, the lane
-// waits a while (kLaneGrace) for what is on its stream, and then stops it: a receive without a sender would otherwise
+// Ending. A library call enqueues and returns. If anything fails afterwards, the communicator records it and stops the
+// work on the stream (docs/faults.md); Failure() asks the communicator. When the group is destroyed, the lane waits a
+// while (kLaneGrace) for the work on its stream and then stops it, since a receive without a sender would otherwise
 // last until its timeout.
 //
 // Thread-safety: Failure, IsOpen and the constants may be used from any thread; the scratch belongs to the channel's
-// operations, which come one at a time.
+// operations, which run one at a time.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -26,7 +25,7 @@ namespace tutti::pytorch {
 
 class Lane {
  public:
-  // Of a device that is taken (devices.h).
+  // REQUIRES: the device is accepted (devices.h).
   explicit Lane(c10::Device device);
 
   c10::Device device() const { return stream_.device(); }
@@ -34,13 +33,13 @@ class Lane {
   tuttiStream_t native_stream() const { return native_stream_; }
   const Scratches& scratches() const { return scratches_; }
 
-  // Whether the communicator has been made, so that to enqueue waits for no other rank.
+  // Whether the communicator exists, so that enqueuing waits for no other rank.
   bool IsOpen() const { return open_.load(std::memory_order_acquire); }
   void Open(tuttiComm_t comm);
-  // Before the communicator is freed.
+  // Call before the communicator is freed.
   void Close();
 
-  // What has gone wrong with what was enqueued; null: nothing so far.
+  // The failure of an enqueued operation; null: none so far.
   std::exception_ptr Failure();
 
  private:

@@ -13,7 +13,7 @@
 namespace tutti::pytorch {
 namespace {
 
-constexpr std::size_t kMostWatchers = 16;  // strangers included
+constexpr std::size_t kMostWatchers = 16;  // including unknown ones
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
@@ -31,7 +31,7 @@ std::unique_ptr<Descriptor> NewSocket(const addrinfo& address) {
       socket(address.ai_family, address.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, address.ai_protocol));
 }
 
-// "address port" of this end. Empty: the socket has none.
+// "address port" of this end. Empty: the socket has neither.
 std::string OwnEnd(const Descriptor& socket) {
   sockaddr_storage own{};
   socklen_t length = sizeof own;
@@ -44,7 +44,7 @@ std::string OwnEnd(const Descriptor& socket) {
   return std::string(host) + " " + port;
 }
 
-// The address that packets to the store's host leave from. Nothing is sent to find out.
+// The source address of packets to the store's host. Finding it sends nothing.
 std::string OwnAddress() {
   char name[256] = {};
   const char* const store = std::getenv("MASTER_ADDR");
@@ -57,7 +57,7 @@ std::string OwnAddress() {
   return end.substr(0, end.find(' '));
 }
 
-// Null: this host cannot be called.
+// Null: other hosts cannot connect to this one.
 std::unique_ptr<Descriptor> Listen() {
   const auto host = OwnAddress();
   if (host.empty()) return nullptr;
@@ -71,7 +71,7 @@ std::unique_ptr<Descriptor> Listen() {
   return listener;
 }
 
-// The rank that watches `rank`. The n-th rank of a host is watched by the n-th of the ranks after it on other hosts.
+// The rank that watches `rank`. The n-th later rank on another host watches the n-th rank of a host.
 int WatcherOf(int rank, const std::vector<Process>& processes) {
   const auto ranks = static_cast<int>(processes.size());
   const auto& system = processes[static_cast<std::size_t>(rank)].system;
@@ -87,7 +87,7 @@ int WatcherOf(int rank, const std::vector<Process>& processes) {
 
 std::string LineKey(const std::string& base, int rank) { return base + "line/" + std::to_string(rank); }
 std::string EndedKey(const std::string& base, int rank) { return base + "ended/" + std::to_string(rank); }
-// Whether any rank has ended: one question for all.
+// Set once any rank has ended, so that one lookup covers all ranks.
 std::string AnyEndedKey(const std::string& base) { return base + "ended"; }
 
 }  // namespace
@@ -125,9 +125,9 @@ void Lifeline::Accept() {
   while (listener_ != nullptr) {
     Descriptor watcher(accept4(listener_->number(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!watcher.IsOpen()) return;
-    // A watcher that is turned away must not get the word: it would take the end of its connection for this process's.
+    // A rejected watcher must not get the word: it would take its closed connection for this process's end.
     if (watchers_.size() == kMostWatchers) continue;
-    // A new connection takes such a short word at once.
+    // A new connection's send buffer always has room for so short a word.
     const auto sent = send(watcher.number(), word_.data(), word_.size(), MSG_NOSIGNAL);
     if (sent == static_cast<ssize_t>(word_.size())) watchers_.push_back(std::move(watcher));
   }

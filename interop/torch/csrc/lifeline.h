@@ -1,14 +1,14 @@
-// How ranks of different hosts see each other's processes end.
+// How ranks on different hosts notice that each other's processes have ended.
 //
-// A process of this host can be looked up (process.h); one of another host cannot. So in a group of several hosts each
-// rank is watched by a rank of another host. The watcher holds a connection to it, over which it gets one word that
-// identifies the process, and nothing else. When a process ends, however it ends, its connections are closed, and the
-// kernel reports that to the watcher at once. The watcher writes it on the board, where every rank that waits finds it.
+// A process on this host can be looked up (process.h); one on another host cannot. So in a group that spans hosts, a
+// rank of another host watches each rank. The watcher holds a connection to it and receives over it one word that
+// identifies the process, and nothing else. When a process ends, for whatever reason, its connections close, and the
+// kernel reports that to the watcher at once. The watcher writes it on the board, where every waiting rank finds it.
 //
-// Silence proves nothing: a process that is stopped does not count as ended, nor does one behind a host or network that
-// fails. A connection that never gave the right word proves nothing either: another machine may be behind the address.
-// An end that no watcher sees shows only by the timeout of the ranks that wait. A watcher that ends together with the
-// rank that it watches reports nothing.
+// Silence proves nothing: a stopped process has not ended, nor has one behind a failed host or network. A connection
+// that never gave the right word proves nothing either, since another machine may have the address. An end that no
+// watcher sees only shows when the waiting ranks time out. A watcher that ends together with the rank it watches
+// reports nothing.
 //
 // The address is the one from which this host reaches the store's host (MASTER_ADDR; else the host's name).
 //
@@ -24,10 +24,10 @@
 
 namespace tutti::pytorch {
 
-// Whether some of the processes cannot be looked up.
+// Whether some of the processes are on different hosts and so cannot be looked up.
 bool AreOfSeveralHosts(const std::vector<Process>& processes);
 
-// REQUIRES: `base` is where this group writes on the board.
+// REQUIRES: `base` is this group's key prefix on the board.
 bool HasBeenSeenToEnd(const std::string& base, int rank, Board& board);
 
 class Descriptor {
@@ -45,17 +45,17 @@ class Descriptor {
 
 class Lifeline {
  public:
-  // `word`: no other process has it.
+  // `word` is unique to this process.
   Lifeline(std::string base, int rank, const std::vector<Process>& processes, std::string word,
            std::shared_ptr<Board> board);
-  // To be called often: answers the ranks that watch this one, and looks at those that it watches. Throws Failure if
-  // the board has gone.
+  // Call often: answers the ranks that watch this one, and checks those that it watches. Throws Failure if the board is
+  // gone.
   void Tend();
 
  private:
   struct Watched {
     int rank;
-    std::unique_ptr<Descriptor> connection;  // null: not yet
+    std::unique_ptr<Descriptor> connection;  // null: not yet connected
     std::string word;                        // the word that it must send
     std::string said;
     bool over = false;

@@ -1,5 +1,4 @@
-// The Python module tutti_torch._C: makes a backend for torch.distributed, which has registered it
-// (tutti_torch/__init__.py).
+// The Python module tutti_torch._C: makes backends for torch.distributed, where tutti_torch/__init__.py registers it.
 #include <torch/csrc/utils/pybind.h>
 
 #include "interop/torch/csrc/backend.h"
@@ -30,8 +29,7 @@ std::string LibraryVersion() {
          std::to_string(version % 100);
 }
 
-// For PyTorch's devices of other makers that stand for CUDA's (tests/): `native_stream` is the address of a
-// NativeStream.
+// For devices of other vendors that stand in for CUDA's (tests/): `native_stream` is the address of a NativeStream.
 void TakeDevicesOf(const std::string& type, std::uintptr_t native_stream) {
   TakeDevices(c10::Device(type).type(), reinterpret_cast<NativeStream>(native_stream));
 }
@@ -48,7 +46,7 @@ PYBIND11_MODULE(_C, module) {
   TakeDevices(c10::kCUDA, &CudaNativeStream);
 #endif
   module.attr("has_cuda") = NativeStreamOf(c10::kCUDA) != nullptr;
-  module.attr("torch_version") = TORCH_VERSION;  // that it was built against
+  module.attr("torch_version") = TORCH_VERSION;  // the version it was built against
 }
 
 }  // namespace tutti::pytorch

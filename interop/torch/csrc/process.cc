@@ -11,7 +11,7 @@
 namespace tutti::pytorch {
 namespace {
 
-constexpr char kBetween = '|';  // in a word
+constexpr char kBetween = '|';  // separates the parts of a word
 
 std::string Contents(const std::string& path) {
   std::ifstream file(path);
@@ -25,7 +25,7 @@ struct Status {
   std::uint64_t started = 0;
 };
 
-// `pid (name) state ppid ... started`: the 22nd field; the name may have anything in it.
+// `pid (name) state ppid ... started`: the 22nd field; the name may contain any characters.
 Status StatusOf(const std::string& process) {
   errno = 0;
   std::ifstream file("/proc/" + process + "/stat");
@@ -77,7 +77,7 @@ bool Process::HasEnded() const {
   const auto status = StatusOf(std::to_string(number));
   if (!status.exists) return true;
   if (status.started == 0) return false;
-  // Z: the process has ended, and its parent has not waited for it.
+  // Z: the process has ended, but its parent has not reaped it.
   return status.state == 'Z' || status.state == 'X' || status.started != started;
 }
 

@@ -1,4 +1,4 @@
-// Threads of this room get no signals, which belong to the program.
+// Starts threads that receive no signals, since signals belong to the program.
 //
 // Thread-safety: may be used in any thread.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace tutti::pytorch {
 
-// A thread made while this lives has all signals blocked but those of its own faults, which must reach the program's
-// handler.
+// A thread made during this object's lifetime has all signals blocked except those for its own faults, which must reach
+// the program's handler.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -1,5 +1,5 @@
-// What differs between the PyTorch versions that this room is built against: 1.13, where a backend is a ProcessGroup,
-// and 2.x, where it is a Backend inside one.
+// The differences between the supported PyTorch versions: 1.13, where a backend is a ProcessGroup, and 2.x, where it is
+// a Backend inside one.
 #pragma once
 
 #include <c10/util/Optional.h>

@@ -37,10 +37,10 @@ bool Workers::Return(std::unique_lock<std::mutex>& lock) {
 
 void Workers::End() {
   const auto self = std::find_if(threads_.begin(), threads_.end(), IsCaller);
-  if (self != threads_.end()) ended_.splice(ended_.end(), threads_, self);  // else it is being joined
+  if (self != threads_.end()) ended_.splice(ended_.end(), threads_, self);  // else another thread is joining it
 }
 
-// Threads in `ended_` have taken the lock for the last time, so this does not wait for long.
+// Threads in `ended_` have released the lock for the last time, so this does not block for long.
 void Workers::JoinEnded() {
   for (auto& thread : ended_) thread.join();
   ended_.clear();

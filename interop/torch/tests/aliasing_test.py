@@ -29,11 +29,11 @@ def coalesced_all_reduce(rank, n):
         memory = value(rank, 3 * count)
         dist.all_reduce_coalesced([memory[:2 * count], memory[count:]])
         assert torch.equal(memory, total(n, 3 * count)), count
-        # Types that the library has no operator for are gathered.
+        # The library has no operator for this type, so the backend gathers.
         words = value(rank, count).short()
         dist.all_reduce_coalesced([words, words])
         assert torch.equal(words, total(n, count).short())
-        # On one rank only: each rank's memory layout is its own affair.
+        # On one rank only: the memory layout may differ between ranks.
         first, second = value(rank, count), value(rank, count)
         dist.all_reduce_coalesced([first, first if rank == 0 else second])
         assert torch.equal(first, total(n, count))
@@ -57,7 +57,7 @@ def gathers(rank, n):
         memory[place] = value(rank, count)
         dist.gather(memory[place], list(memory) if rank == 0 else None, 0)
         assert rank != 0 or torch.equal(memory, torch.stack([value(r, count) for r in range(n)])), count
-        # A list of calls, in which the first writes what the second reads.
+        # A list of calls, the first of which writes what the second reads.
         first = value(rank, count)
         outputs = [[torch.zeros(count), torch.zeros(count)] for _ in range(n)]
         second = outputs[place][0]

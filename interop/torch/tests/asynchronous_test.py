@@ -21,7 +21,7 @@ def order(rank, n):
         work.wait()
     for i, tensor in enumerate(tensors):
         assert torch.equal(tensor, torch.full_like(tensor, sum(r + i for r in range(n)))), (i, tensor)
-    # Each on the same tensor: order is all that makes the result.
+    # All on the same tensor, so the result depends on the order alone.
     tensor = torch.full((10,), float(rank + 1))
     works = []
     for _ in range(5):
@@ -41,14 +41,14 @@ def not_waited_for(rank, n, signs):
         assert time.monotonic() < deadline, "not completed"
         time.sleep(0.001)
     assert work.is_success() and tensor[0] == n
-    # Rank 0 does not wait, and does something that is no call of ours.
+    # Rank 0 does not wait, and blocks in something that is not a call of the backend.
     tensor = torch.ones(10)
     work = dist.all_reduce(tensor, async_op=True)
     if rank == 0:
         signs.wait_for(*range(1, n))
     work.wait()
     signs.give(rank)
-    # Given up at once, and then the group destroyed: still done for the others.
+    # The Work is dropped at once and the group then destroyed: the operation still completes for the other ranks.
     dist.all_reduce(tensor, async_op=True)
     if rank != 0:
         dist.barrier()
@@ -63,7 +63,7 @@ def futures(rank, n):
     chained = future.then(lambda done: calls.append("first") or done.value()[0] * 2)
     assert torch.equal(chained.wait(), torch.full((10,), 2.0 * n))
     assert future.done() and calls == ["first"]
-    # A callback that uses the same group, and waits.
+    # A callback that uses the same group and waits.
     inner = torch.ones(3)
 
     def again(done):
@@ -132,7 +132,7 @@ def both_send_first(rank, n):
         for work in works:
             work.wait()
         assert torch.equal(got, torch.full((LARGE,), float(peer)))
-    # A send in flight holds up no collective.
+    # A send in flight does not block collectives.
     work = dist.isend(torch.full((LARGE,), 5.0), peer) if rank == 0 else None
     tensor = torch.ones(1)
     dist.all_reduce(tensor)
@@ -179,7 +179,7 @@ def any_source(rank, n):
             assert got.eq(source * 100 + seen.count(source)).all(), (source, seen, got)
             seen.append(source)
         assert sorted(seen) == sorted(list(range(1, n)) * rounds)
-        # What is held for nobody in particular goes to who asks by name.
+        # A receive by name gets a held message.
         for source in range(1, n):
             dist.send(got, source)
         for source in range(1, n):

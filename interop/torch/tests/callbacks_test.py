@@ -23,7 +23,7 @@ def nested(group, n, depth):
 
 def future_in_callback(rank, n, depth):
     assert nested(None, n, depth).wait().eq(depth).all()
-    # One chain for each group: within a group the program must order what callbacks issue.
+    # One chain per group: within a group the program must order what callbacks issue.
     groups = [dist.new_group() for _ in range(4)]
     for _ in range(5):
         for future in [nested(group, n, depth) for group in groups]:

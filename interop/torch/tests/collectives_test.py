@@ -83,7 +83,7 @@ def reductions(rank, n):
             if rank == root:
                 same(tensor, want, f"reduce, {what}")
 
-            # Rank r gets block r; the blocks are of one size, then of several.
+            # Rank r gets block r; first the blocks have one size, then several.
             blocks = [[value_of(r, count, dtype, salt) for salt in range(n)] for r in range(n)]
             want = reduced([blocks[r][rank] for r in range(n)], op)
             output = torch.empty(count, dtype=dtype)

@@ -70,7 +70,7 @@ class Ddp(unittest.TestCase):
                         for a, b in zip(losses, gloo_losses):
                             self.assertAlmostEqual(a, b, places=5)
                         for a, b in zip(parameters, gloo_parameters):
-                            # Of two addends a sum is the same in any order; of three rounding may differ.
+                            # A sum of two addends is the same in any order; with three, rounding may differ.
                             torch.testing.assert_close(torch.from_numpy(a), torch.from_numpy(b),
                                                        **({"rtol": 0, "atol": 0} if n == 2 else {}))
                     for _, parameters in on_tutti[1:]:

@@ -138,7 +138,7 @@ def messages(rank, n, path):
     device = standin.Device(path)
     following, previous = (rank + 1) % n, (rank - 1) % n
     for count in (1, SMALL, LARGE, 20 * LARGE):
-        # Everybody sends first; and by tags, in any order.
+        # All ranks send first, then receive by tag in any order.
         sends = [dist.isend(device.full(count, 10 * rank + tag), following, tag=tag) for tag in range(2)]
         received = [device.empty(count) for _ in range(2)]
         receives = [dist.irecv(received[tag], previous, tag=tag) for tag in (1, 0)]
@@ -175,7 +175,7 @@ def order(rank, n, path):
         future = work.get_future().then(lambda done: done.value()[0])
         work.wait()
         seen.copy_(tensor)
-        # Were the host to wait anywhere above, it would never come here.
+        # If the host waited anywhere above, it would never get here.
         assert not work.is_completed() and not work.is_success()
         try:
             work.wait(ranks.timedelta(milliseconds=50))
@@ -217,7 +217,7 @@ def memory(rank, n, path):
     dist.all_reduce(first)
     check(first, 0)
     assert torch.equal(output.cpu(), torch.arange(1, n + 1).repeat_interleave(SMALL).float())
-    # Then it is.
+    # Now it has been reused.
     assert where in [device.empty(SMALL).data_ptr() for _ in range(1)]
 
 
@@ -244,7 +244,7 @@ def callbacks(rank, n, path):
     device.module.open_gate()
     check(twice_later.wait(), n * n)
     check(seen, n)
-    # Of several devices' worth of parts, one.
+    # One joint work for operations on several tensors.
     tensors = [device.full(SMALL, rank) for _ in range(3)]
     joint = group().reduce_scatter_tensor_coalesced(tensors, [device.full(n * SMALL, 1.0) for _ in range(3)])
     for tensor in joint.get_future().wait():
@@ -267,7 +267,7 @@ def graphs(rank, n, path):
         capture.replay()
         check(tensor, n**replay)
         check(output, n**replay)
-    # And others between them.
+    # Other operations between the replays.
     dist.all_reduce(tensor)
     capture.replay()
     check(output, n**5)
@@ -295,7 +295,7 @@ def refusals(rank, n, path):
     refused(["recv", "anybody", "privateuseone:0"], tutti.recv_anysource, [mine], 0)
     dist.all_reduce(mine)
     check(mine, n * (n - 1) / 2)
-    # Each device has a communicator.
+    # Each device has its own communicator.
     dist.all_reduce(other)
     check(other, n)
 

@@ -49,8 +49,8 @@ elif BACKEND == "tutti":
 from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend  # noqa: E402
 
 
-# Upstream starts a new interpreter for each rank of each test, most of whose time goes into importing PyTorch. The
-# parent here has made no group and no thread, so a fork of it is as good: hundreds of tests take minutes, not an hour.
+# Upstream starts a new interpreter for each rank of each test and spends most of the time importing PyTorch. The parent
+# here has made no group and no thread, so a fork works as well: hundreds of tests take minutes, not an hour.
 CONTEXT = torch.multiprocessing.get_context(os.environ.get("TUTTI_SUITE_START", "fork"))
 
 

@@ -239,7 +239,7 @@ class Faults(unittest.TestCase):
         self.expect(ranks.run(2, different_messages, 2, ranks.Signs())[1], "rank 0", "count=10", "count=20")
 
     def test_absent(self):
-        # Long enough for the ranks that do come, also on a busy machine.
+        # Long enough for the present ranks, even on a busy machine.
         first = ranks.run(3, absent, 3, ranks.Signs(), 0, timeout=4)
         later = ranks.run(3, absent, 3, ranks.Signs(), 1, timeout=4)
         for rank in (0, 2):

@@ -28,7 +28,7 @@ FSDP, REASON = fsdp_or_reason()
 
 def make_model():
     torch.manual_seed(0)
-    # 33: shards are uneven.
+    # 33 makes the shards uneven.
     return torch.nn.Sequential(torch.nn.Linear(16, 33), torch.nn.ReLU(), torch.nn.Linear(33, 16), torch.nn.ReLU(),
                                torch.nn.Linear(16, 4))
 

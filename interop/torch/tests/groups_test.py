@@ -45,7 +45,7 @@ def some_are_missing(rank, n, wait_all):
         failed(lambda: group.monitored_barrier(timedelta(seconds=30), wait_all),
                f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv "
                "from rank 0", "failed to pass monitoredBarrier")
-    # The group works on.
+    # The group still works.
     tensor = torch.ones(1)
     dist.all_reduce(tensor)
     assert tensor.item() == n

@@ -112,7 +112,7 @@ def run(ranks, body, *arguments, **options):
     """What each rank's body returned. Raises if any did not."""
     result = outcomes(ranks, body, *arguments, **options)
     wrong = [(rank, outcome.error or "died") for rank, outcome in enumerate(result) if outcome.error or outcome.died]
-    # Those that only saw another one fail come last.
+    # Ranks that only report another rank's failure come last.
     wrong.sort(key=lambda one: "DistBackendError" in one[1] or one[1] == "died")
     if wrong:
         raise AssertionError(f"{len(wrong)} of {ranks} ranks failed; rank {wrong[0][0]}: {wrong[0][1]}")

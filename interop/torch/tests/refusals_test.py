@@ -48,7 +48,7 @@ def bad_tensors(rank, n):
     for tensors in ([good, good],):
         refused(["all_reduce", f"{len(tensors)} tensors were given", "one"], group.allreduce, tensors)
         refused(["all_gather", f"{len(tensors)} tensors were given", "one"], group.allgather, [others], tensors)
-    # In coalesced lists every rank refuses a size that differs, also if it is in another rank's place.
+    # In coalesced lists every rank refuses a differing size, even in another rank's place.
     for place in range(n):
         lists = [[torch.zeros(4)] for _ in range(n)]
         lists[place] = [torch.zeros(5)]
@@ -61,7 +61,7 @@ def bad_tensors(rank, n):
     refused(["broadcast", "src", "-1"], group.broadcast, [good], broadcast_options(-1))
     refused(["send", "caller"], group.send, [good], rank, 0)
     refused(["recv", "src", "99"], group.recv, [good], 99, 0)
-    # Nothing of that was sent.
+    # None of the above was sent.
     dist.all_reduce(good)
     assert good.eq(n).all()
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the backend against a Python's PyTorch, in a folder of its own, and runs the tests beside this file.
+# Builds the backend against a Python's PyTorch, in a folder of its own, and runs the tests next to this file.
 #   run.sh PYTHON FOLDER_OF_LIBTUTTI BUILD_FOLDER [UNITTEST-ARGS]
-# Exit status 77, with a word why: this Python has no PyTorch, or none that can be built against.
+# Exit status 77, with the reason: this Python has no PyTorch that can be built against.
 set -euo pipefail
 python=$1
 library=$(cd "$2" && pwd)
@@ -28,7 +28,7 @@ sys.exit(not all(map(there, ["torch/csrc/distributed/c10d/Store.hpp", "pybind11/
 EOF
 
 cd "$room"
-# Whether the built module is newer than everything that it is made of.
+# Whether the built module is newer than all its sources.
 up_to_date() {
   local module
   module=$(find "$build/lib" -name '_C*.so' -print -quit 2>/dev/null)
@@ -36,13 +36,13 @@ up_to_date() {
     [ -z "$(find . ../../include "$library"/libtutti.so.*.*.* "$("$python" -c 'import torch; print(torch.__file__)')" \
       -type f ! -path './tests/*' -newer "$module" -print -quit)" ]
 }
-# A second run of the tests uses what the first run built, even as a user who may not write there.
+# A second run of the tests reuses the first build, even as a user without write permission there.
 if ! up_to_date; then
   if [ ! -w "$build" ]; then
     build=$(mktemp -d)
     trap 'rm -rf "$build"' EXIT
   fi
-  # setup.py's egg-info would lie in the source tree; so the module is run from where it is built.
+  # setup.py would put egg-info into the source tree; so the module runs from its build folder.
   if ! TUTTI_HOME=$library "$python" setup.py -q build --build-base "$build" --build-temp "$build/temp" \
       --build-lib "$build/lib" >"$build/log" 2>&1; then
     cat "$build/log"
@@ -50,9 +50,9 @@ if ! up_to_date; then
   fi
 fi
 cd tests
-# What is tested is what was built here, not what may be installed and would be loaded first.
+# Test the module built here, not an installed one that might be loaded first.
 export TORCH_DEVICE_BACKEND_AUTOLOAD=0 PYTHONPATH="$build/lib${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1 TUTTI_TIMEOUT_MS=60000
-# Where libtutti.so lies in a build tree, that tree has CUDA's driver over the host's memory.
+# In a build tree, the folder of libtutti.so also has the fake CUDA driver over host memory.
 export TUTTI_STANDIN="${TUTTI_STANDIN-$library/testing/fake_cuda}" TUTTI_TEST_BUILD="$build"
 unset TORCH_SHOW_CPP_STACKTRACES
 "$python" -W ignore -m unittest discover -p '*_test.py' "$@"

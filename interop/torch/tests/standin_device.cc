@@ -1,9 +1,9 @@
-// A device of PyTorch over CUDA's driver, for tests where there is no GPU: with testing/fake_cuda in the driver's place
-// its memory is the host's, its streams are threads, and nobody takes it for a real one. It is PyTorch's PrivateUse1,
-// with what a backend of torch.distributed needs: an allocator that caches as CUDA's does, streams, events, copies. All
+// A PyTorch device over CUDA's driver, for tests without a GPU. With testing/fake_cuda as the driver, its memory is the
+// host's, its streams are threads, and it cannot be mistaken for a real GPU. It uses PyTorch's PrivateUse1 and provides
+// what a backend of torch.distributed needs: an allocator that caches as CUDA's does, streams, events, copies. All
 // other operators run on the CPU.
 //
-// Nothing of the driver is used before the first tensor, so that a process may fork after it has loaded this.
+// It does not touch the driver before the first tensor, so that a process may still fork after loading this.
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/as_strided_native.h>
@@ -63,8 +63,8 @@ c10::Stream CurrentStream(c10::DeviceIndex device) {
 
 CUstream CurrentHandle(c10::DeviceIndex device) { return StreamOf(CurrentStream(device).id()); }
 
-// As CUDA's: memory goes back to those who allocate on the same stream, and if other streams were recorded, once these
-// have done what they had been given when it was freed.
+// Like CUDA's: memory is reused for allocations on the same stream, and if other streams were recorded, only after they
+// have finished the work that they had when it was freed.
 class CachingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
@@ -137,7 +137,7 @@ class CachingAllocator final : public c10::Allocator {
 };
 
 CachingAllocator& Memory() {
-  static auto* const memory = new CachingAllocator();  // tensors may be freed when the process ends
+  static auto* const memory = new CachingAllocator();  // tensors may be freed while the process exits
   return *memory;
 }
 
@@ -225,7 +225,7 @@ at::Tensor EmptyStrided(at::IntArrayRef sizes, at::IntArrayRef strides, std::opt
       sizes, strides, &Memory(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::dtype_or_default(type));
 }
 
-// Bytes; anything else the CPU converts. Copies of the device's memory are enqueued, others end with the call.
+// Copies bytes; the CPU converts anything else. Copies within device memory are enqueued, others finish in the call.
 at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool /*non_blocking*/) {
   if (from.scalar_type() != to.scalar_type() || from.sizes() != to.sizes() || !from.is_contiguous() ||
       !to.is_contiguous()) {
@@ -272,7 +272,7 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
 
 TORCH_LIBRARY_IMPL(_, AutogradPrivateUse1, library) { library.fallback(torch::CppFunction::makeFallthrough()); }
 
-// What is behind it on a stream waits until it is opened.
+// Work behind a closed gate on a stream waits until the gate opens.
 class Gate {
  public:
   void CloseOn(c10::DeviceIndex device) {
@@ -302,7 +302,7 @@ Gate& TheGate() {
   return *gate;
 }
 
-// What the current stream is given while this is open becomes a graph, as in torch.cuda.graph.
+// Work enqueued on the current stream during this object's lifetime becomes a graph, as in torch.cuda.graph.
 class Capture {
  public:
   explicit Capture(c10::DeviceIndex device) : device_(device) {

@@ -6,10 +6,10 @@
 namespace tutti {
 namespace {
 
-// Before an address is tried again to which there was no way a moment ago.
+// Pause before retrying an address that was unreachable.
 constexpr Deadline::Milliseconds kRetryPause{100};
 
-// How often a port that does not answer is called again, while its system does.
+// Interval between calls to a port that does not answer while its system does.
 constexpr Deadline::Milliseconds kCallAgain{1'000};
 
 }  // namespace
@@ -57,12 +57,12 @@ void ReunionCaller::AdvanceConnecting() {
       return;
     }
     refused = refused || error == ECONNREFUSED;
-    // Its system took the call a moment before the port was closed.
+    // The callee's system accepted the call just before the port was closed.
     reset = reset || error == ECONNRESET || error == ENOTCONN;
     attempt = attempts_.erase(attempt);
     if (attempts_.empty()) retry_ = Deadline::After(kRetryPause);
   }
-  // One address that answers says that the host is there: the other ones need not be waited for.
+  // One answering address proves that the host is there; the others need no further wait.
   if (refused) {
     state_ = State::refused;
   } else if (reset) {
@@ -84,7 +84,7 @@ void ReunionCaller::AdvanceRinging(const SecretKey& key) {
       case ClientHandshake::State::waiting: return;
       case ClientHandshake::State::proven: break;
       case ClientHandshake::State::dropped: state_ = State::dropped; return;
-      // Another program has the port by now.
+      // Another program now has the port.
       case ClientHandshake::State::foreign:
       case ClientHandshake::State::stranger:
       case ClientHandshake::State::misled:
@@ -94,7 +94,7 @@ void ReunionCaller::AdvanceRinging(const SecretKey& key) {
     channel_.emplace(handshake_->TakeSocket(), keys.client_to_server, keys.server_to_client);
     proven_ = true;
   }
-  // The callee's first, empty frame says that it has come to the reunion.
+  // The callee's first, empty frame means that it has come to the reunion.
   if (channel_->Receive()) {
     state_ = State::talking;
   } else if (channel_->closed()) {

@@ -1,4 +1,4 @@
-// One call to a rank of a communicator, as far as it gets without blocking: connects to whichever of its addresses
+// One call to a rank of a communicator, advanced without blocking: connects to whichever of the rank's addresses
 // answers first, and proves itself there.
 //
 // Thread-safety: one thread at a time.
@@ -21,24 +21,24 @@ class ReunionCaller {
  public:
   enum class State {
     connecting,
-    ringing,  // its system took the call: it lives
+    ringing,  // the callee's system accepted the call: it lives
     talking,  // channel()
-    refused,  // its process has ended: nobody listens any more
-    silent,   // its system, or the way to it, has
-    dropped   // it lives, and hung up
+    refused,  // the callee's process has ended: its port is closed
+    silent,   // the callee's system, or the route to it, is gone
+    dropped   // the callee lives, and hung up
   };
 
-  // Rank `rank` of `nranks` calls `callee`, at once. A system that does not answer within `silence` is silent, also
-  // later. If `lives` then says that it answers elsewhere, the port may be full of other callers: it is called again.
+  // Rank `rank` of `nranks` calls `callee` at once. A system that does not answer within `silence` stays silent for
+  // this call. If `lives` says that it answers elsewhere, the port may be full of other callers: the caller retries.
   ReunionCaller(const std::vector<SocketAddress>& addresses, int rank, int callee, int nranks,
                 Deadline::Milliseconds silence, std::function<bool()> lives);
 
-  // Does what can be done now.
+  // Advances as far as possible without blocking.
   State Advance(const SecretKey& key);
   State state() const { return state_; }
-  // Appends what this waits for.
+  // Appends the descriptors that this waits for.
   void Watch(std::vector<pollfd>& fds) const;
-  // When Advance must be called even if nothing happens.
+  // When Advance must be called even without an event.
   Deadline NextDeadline() const { return state_ == State::connecting ? std::min(give_up_, retry_) : Deadline::Never(); }
   // REQUIRES: talking.
   SecureChannel& channel() { return *channel_; }
@@ -54,7 +54,7 @@ class ReunionCaller {
   Deadline::Milliseconds silence_;
   std::function<bool()> lives_;
   Deadline give_up_;
-  Deadline retry_ = Deadline::Never();  // while there is no way to any of the addresses
+  Deadline retry_ = Deadline::Never();  // while none of the addresses is reachable
   State state_ = State::connecting;
   std::vector<Socket> attempts_;
   std::optional<ClientHandshake> handshake_;

@@ -1,5 +1,5 @@
-// The calls that come to a rank's port at a reunion (reunion.h), also those that came before it. Reads each caller's
-// first message.
+// Accepts the calls to a rank's port at a reunion (reunion.h), including earlier ones. Reads each caller's first
+// message.
 //
 // Thread-safety: one thread at a time. Nothing here blocks.
 #pragma once
@@ -23,14 +23,14 @@ class ReunionDoor {
     SecureChannel channel;
   };
 
-  // The door of rank `rank` of `nranks`. `told` keeps the connections of callers that were answered, so that the
-  // answers arrive. Keeper and `told` outlive this.
+  // The door of rank `rank` of `nranks`. `told` keeps the connections of answered callers, so that the answers arrive.
+  // Keeper and `told` outlive this.
   ReunionDoor(Doorkeeper& keeper, int rank, int nranks, std::vector<SecureChannel>& told)
       : keeper_(keeper), rank_(rank), nranks_(nranks), told_(told) {}
 
-  // Appends what this waits for.
+  // Appends the descriptors that this waits for.
   void Watch(std::vector<pollfd>& fds) const;
-  // Passes each caller that has said something, with its message, to `hear`.
+  // Passes each caller whose first message has arrived, with that message, to `hear`.
   void Receive(const std::function<void(Contact, const Presence&)>& hear);
   void Tell(SecureChannel channel, const std::vector<std::byte>& message);
 
@@ -38,7 +38,7 @@ class ReunionDoor {
   Doorkeeper& keeper_;
   int rank_;
   int nranks_;
-  std::list<Contact> newcomers_;  // who has not said anything yet
+  std::list<Contact> newcomers_;  // callers whose first message has not arrived
   std::vector<SecureChannel>& told_;
 };
 

@@ -1,5 +1,5 @@
-// What ranks say to each other at a reunion (reunion.h) in frames, as bytes and back. As in join_messages.h, a decoder
-// gives nullopt for whatever no encoder of this version would have made.
+// The messages between ranks at a reunion (reunion.h) in frames, encoded and decoded. As in join_messages.h, a decoder
+// gives nullopt for anything that no encoder of this version makes.
 //
 // Thread-safety: pure functions and value types.
 #pragma once
@@ -14,21 +14,21 @@
 
 namespace tutti {
 
-// The first thing that whoever calls another says: I am here, and this is what I know.
+// A caller's first message: its presence and its knowledge of the others.
 struct Presence {
-  bool leads = false;         // otherwise the one who is called should
-  std::vector<int> excluded;  // by this rank's caller
-  std::vector<int> ended;     // whose processes are known to have ended
+  bool leads = false;         // otherwise the callee should lead
+  std::vector<int> excluded;  // by the user of this rank
+  std::vector<int> ended;     // ranks whose processes are known to have ended
 
   friend bool operator==(const Presence&, const Presence&) = default;
 };
-// The answer to it, where the one who is called does not simply note it: whom this rank follows, perhaps itself.
+// The callee's answer to a Presence, unless it merely records it: the rank that the callee follows, perhaps itself.
 struct Following {
   int leader = 0;
 
   friend bool operator==(const Following&, const Following&) = default;
 };
-// The leader to those who follow it: who goes on, and where they meet; or why nobody does.
+// The leader to its followers: the members that continue and where they meet, or the reason why none do.
 struct Decision {
   tuttiResult_t code = tuttiSuccess;
   std::string message;
@@ -37,7 +37,7 @@ struct Decision {
   tuttiUniqueId id{};
 };
 
-// Leader and followers to each other, once they are one communicator: that I go from now on is no loss to you.
+// Leader and followers to each other, once they are one communicator: my later departure does not affect you.
 struct Joined {};
 
 std::vector<std::byte> Encode(const Presence& message);

@@ -15,11 +15,11 @@
 namespace tutti {
 namespace {
 
-// Most ranks come by themselves; those who have not by then are called.
+// Most ranks come by themselves; the leader calls those that have not come by then.
 constexpr Deadline::Milliseconds kCallAfter{100};
 // Between two calls to a rank that lives but hung up.
 constexpr Deadline::Milliseconds kCallAgain{500};
-// A follower whose time is over waits this long for the leader to say who is missing.
+// After its deadline, a follower waits this long for the leader to name the missing ranks.
 constexpr Deadline::Milliseconds kLastAnswer{80};
 // Before looking for a leader again.
 constexpr Deadline::Milliseconds kPause{50};
@@ -74,8 +74,8 @@ class Meeting {
             [this, rank] { return SystemAnswers(rank); }};
   }
   int HostOf(int rank) const { return call_.ranks.host_of[static_cast<std::size_t>(rank)]; }
-  // Whether the system of `rank` answers, whatever becomes of a call to `rank`. On this host, a process that has ended
-  // is known without a call.
+  // Whether the system of `rank` answers, regardless of the outcome of a call to `rank`. On this host no call is needed
+  // to detect an ended process.
   bool SystemAnswers(int rank) const {
     if (HostOf(rank) == HostOf(call_.rank)) return true;
     for (int r = 0; r < size(); ++r) {
@@ -83,7 +83,7 @@ class Meeting {
     }
     return false;
   }
-  // A silent host is that for all its ranks; a process that has ended only for itself.
+  // A silent host counts as gone for all its ranks; an ended process only for itself.
   void NoteGone(int rank, ReunionCaller::State state) {
     for (int r = 0; r < size(); ++r) {
       const bool same_host = HostOf(r) == HostOf(rank);
@@ -100,7 +100,7 @@ class Meeting {
     return wake;
   }
 
-  // The lowest rank below this one whose system takes calls; none: this one leads.
+  // The lowest rank below this one whose system takes calls; if none, this rank leads.
   std::optional<Candidate> FindLeader() {
     for (int rank = 0; rank < call_.rank; ++rank) {
       if (excluded_.contains(rank) || gone_.contains(rank)) continue;
@@ -125,7 +125,7 @@ class Meeting {
                     Who(rank))};
   }
 
-  // Nothing: look for a leader again.
+  // Returns nothing if the caller must look for a leader again.
   std::optional<Reunited> Follow(Candidate& leader) {
     bool introduced = false, asked = false, yields = false;
     auto deadline = call_.deadline;
@@ -180,14 +180,13 @@ class Meeting {
     return std::nullopt;
   }
 
-  // What was out of reach may have come back; who has ended has not.
+  // Unreachable ranks may have come back; ended ones have not.
   void Forgive() {
     gone_ = {call_.ended.begin(), call_.ended.end()};
     Pause();
   }
 
-  // REQUIRES: the process of who is followed has not ended. Whoever follows one that has will find that out in a
-  // moment.
+  // REQUIRES: the process of the followed rank has not ended. (A rank that follows an ended one finds out in a moment.)
   void CheckSameLeader(int called, const Following& following) const {
     if (following.leader == called || following.leader == call_.rank) return;
     Throw(tuttiRemoteError, "the others go on without {}: {} follows {}, which cannot be reached from here",
@@ -206,7 +205,7 @@ class Meeting {
     return {decision.members, decision.id};
   }
 
-  // Nothing: a lower rank leads after all.
+  // Returns nothing if a lower rank leads after all.
   std::optional<Reunited> Lead() {
     came_.clear();
     calls_.clear();
@@ -234,7 +233,7 @@ class Meeting {
     return found == call_at_.end() ? std::nullopt : std::optional(found->first);
   }
 
-  // Returns when to do it again even if nothing happens.
+  // Returns when to call this again even without an event.
   Deadline CallMissing() {
     auto next = Deadline::Never();
     for (auto& [rank, at] : call_at_) {
@@ -260,7 +259,7 @@ class Meeting {
     return next;
   }
 
-  // Waits until somebody says something, and hears it.
+  // Waits for messages and handles them.
   void HearThose(Deadline until) {
     std::vector<pollfd> fds;
     door_.Watch(fds);
@@ -270,9 +269,9 @@ class Meeting {
     door_.Receive([&](Contact contact, const Presence& presence) { Hear(std::move(contact), presence); });
     bool impatient = false;
     for (auto each = came_.begin(); each != came_.end();) {
-      // Who has come speaks again when its time is over.
+      // A rank that has come sends again after its deadline.
       impatient = each->second.Receive().has_value() || impatient;
-      // Whether it has ended is found out as for those who never came.
+      // A later call finds out whether it has ended, as for ranks that never came.
       each = each->second.closed() ? came_.erase(each) : std::next(each);
     }
     if (impatient) FailForLate();
@@ -303,7 +302,7 @@ class Meeting {
     }
   }
 
-  // Tells everybody who came.
+  // Sends the error to every rank that came.
   [[noreturn]] void Fail(const Error& error) {
     for (auto& [rank, channel] : came_) {
       door_.Tell(std::move(channel), Encode(Decision{error.code(), error.what(), {}, {}}));
@@ -333,7 +332,7 @@ class Meeting {
     return {decision.members, decision.id};
   }
 
-  // The leader to a rank that is missing: where are you?
+  // Sent by the leader to a missing rank: where are you?
   ReunionCaller::State Speak(int rank, ReunionCaller& caller) {
     const bool silent_before = caller.state() != ReunionCaller::State::talking;
     const auto state = caller.Advance(call_.key);
@@ -353,13 +352,13 @@ class Meeting {
   Call call_;
   std::set<int> excluded_;
   std::set<int> gone_;
-  std::set<int> ended_;  // of those, whose process has ended
+  std::set<int> ended_;  // the part of gone_ whose processes have ended
   ReunionDoor door_;
-  // Of the leader, by rank:
+  // For the leader, by rank:
   std::map<int, SecureChannel> came_;
-  std::map<int, ReunionCaller> calls_;  // to those who have not
-  std::map<int, Deadline> call_at_;     // everybody who should come
-  std::optional<Error> disagreement_;   // of those who came; told when everybody is here to hear it
+  std::map<int, ReunionCaller> calls_;  // to ranks that have not come
+  std::map<int, Deadline> call_at_;     // every rank that should come
+  std::optional<Error> disagreement_;   // among the ranks that came; sent when all are here to receive it
   bool yields_ = false;                 // to a lower rank that leads
 };
 

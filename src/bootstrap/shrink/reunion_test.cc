@@ -57,7 +57,7 @@ class Ranks {
   ReunionTies& TiesOf(int rank) { return reunions_[static_cast<std::size_t>(rank)]->ties(); }
   void End(int rank) { reunions_[static_cast<std::size_t>(rank)].reset(); }
   const SecretKey& key() const { return key_; }
-  // From now on a proven connection to it answers.
+  // From now on a proven connection to `rank` answers.
   void Reach(int rank) { reached_.insert(rank); }
   const SocketAddress& AddressOf(int rank) const { return addresses_[static_cast<std::size_t>(rank)]; }
 
@@ -68,7 +68,7 @@ class Ranks {
   std::vector<std::unique_ptr<Reunion>> reunions_;
 };
 
-// Those of `ranks` meet, and all are told of exactly `members`, who meet where the first says.
+// `ranks` meet; each learns exactly these members, who meet where the first of them says.
 void ExpectToMeet(Ranks& all, const std::vector<int>& ranks, const std::vector<int>& excluded = {}) {
   ExpectNoErrors(RunRanks(ranks, [&](int rank) {
     const auto reunited = all.Meet(rank, excluded);
@@ -128,7 +128,7 @@ TEST(Reunion, NamesThoseWhoLiveAndDoNotCome) {
                 std::string::npos)
           << error->what();
     }
-    ExpectToMeet(all, ranks, {absent});  // what the message advises
+    ExpectToMeet(all, ranks, {absent});  // as the message advises
   }
 }
 
@@ -172,7 +172,7 @@ TEST(Reunion, GoesOnWhenTheLeaderEndsInTheMiddle) {
   ExpectNoErrors(errors);
 }
 
-// Some hear of the leader's end before those who follow it do: nobody is left over for that.
+// Some ranks learn of the leader's end before its followers do; still no rank is left over.
 TEST(Reunion, GoesOnWhoeverHearsFirstThatTheLeaderEnded) {
   for (unsigned seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -182,7 +182,7 @@ TEST(Reunion, GoesOnWhoeverHearsFirstThatTheLeaderEnded) {
       std::mt19937 random(seed * kRanks + static_cast<unsigned>(rank));
       const std::chrono::microseconds some_time(random() % 4'000);
       if (rank > 0) {
-        // The leader does not see the last rank, for by then it has ended.
+        // The last rank ends before the leader sees it.
         std::this_thread::sleep_for(rank + 1 < kRanks ? some_time : std::chrono::milliseconds(60));
         EXPECT_EQ(all.Meet(rank).members, (std::vector<int>{1, 2, 3, 4, 5, 6, 7}));
         return;
@@ -214,8 +214,8 @@ TEST(Reunion, AmongStrangers) {
   ExpectToMeet(all, {0, 2});
 }
 
-// Ranks end before and while the others meet. Whoever goes on, all who were told anything were told the same, and
-// nobody who stayed to the end was left out.
+// Ranks end before and while the others meet. Whichever continue, all that got a decision got the same one, and no rank
+// that stayed to the end was left out.
 TEST(Reunion, StrangersWhoFillThePortOfARankThatComputesAreNoAlarm) {
   constexpr auto kSilence = std::chrono::seconds(1);
   Ranks all(4, kSilence, /*backlog=*/8);
@@ -227,7 +227,7 @@ TEST(Reunion, StrangersWhoFillThePortOfARankThatComputesAreNoAlarm) {
   }));
 }
 
-// A port that is not served, because its process is stopped, and that strangers have filled.
+// Strangers have filled a port that is not served because its process is stopped.
 TEST(Reunion, AFullPortOfASystemThatAnswersElsewhereIsNoAlarm) {
   for (const bool answers : {false, true}) {
     Ranks all(3, std::chrono::seconds(1));
@@ -284,7 +284,7 @@ TEST(Reunion, AgreesWhoeverEndsAtRandom) {
       });
       try {
         all.Meet(rank, {}, Ample(), Cancellation(stop));
-      } catch (const Error&) {  // cancelled, unless it was done
+      } catch (const Error&) {  // cancelled, unless it had finished
       }
       after.join();
       all.End(rank);
@@ -304,7 +304,7 @@ TEST(Reunion, AgreesWhoeverEndsAtRandom) {
   }
 }
 
-// Between the agreement and the communicator that comes of it.
+// Between the agreement and the new communicator.
 TEST(Reunion, SeesWhoEndsBeforeItHasJoined) {
   const auto ends = [](Ranks& all, int rank) {
     const auto give_up = Ample();

@@ -1,6 +1,6 @@
-// What holds those who agreed at a reunion (reunion.h) together until they are a communicator: the leader's connections
-// to its followers. Whoever ends in between cannot be told from who is late where the new communicator is made; here
-// its connection ends.
+// Keeps the ranks that agreed at a reunion (reunion.h) together until they are a communicator, over the leader's
+// connections to its followers. While the new communicator is made, a rank that ended looks the same as a late one;
+// here its connection ends.
 //
 // Thread-safety: one thread at a time. Nothing here blocks.
 #pragma once
@@ -14,22 +14,22 @@ namespace tutti {
 
 class ReunionTies {
  public:
-  // `silence`: a system that has answered nothing for so long is gone.
+  // `silence`: a system that has not answered for this long is gone.
   explicit ReunionTies(Deadline::Milliseconds silence) : silence_(silence) {}
 
-  // Between this rank and one that joins with it.
+  // Keeps a connection between this rank and one that joins with it.
   void Keep(SecureChannel channel);
-  // Whether one of those has ended, left or fallen silent before it said that it had joined.
+  // Whether a tied rank ended, left or fell silent before it reported that it had joined.
   bool OneEnded();
-  // This rank has joined; it may go before the others have.
+  // Reports that this rank has joined; it may end before the others have.
   void SayJoined();
-  // The ties of the meeting before.
+  // Drops the previous meeting's ties.
   void Cut() { ties_.clear(); }
 
  private:
   struct Tie {
     SecureChannel channel;
-    bool joined = false;  // the other end
+    bool joined = false;  // whether the other end has joined
   };
 
   Deadline::Milliseconds silence_;

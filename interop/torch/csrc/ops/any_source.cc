@@ -14,14 +14,14 @@
 
 namespace tutti::pytorch {
 
-// Messages that arrive tell it, so it may outlive AnySource.
+// Shared with arriving messages, so it may outlive AnySource.
 struct AnySource::State {
   using From = std::pair<int, int>;  // sender, tag
 
-  std::mutex mutex;  // guards what follows. Channels' locks are taken under it, never the other way round
+  std::mutex mutex;  // guards what follows. Channel locks are taken under it, never the reverse
   std::condition_variable changed;
   bool closed = false;
-  std::map<From, std::deque<std::shared_ptr<HeldMessage>>> held;  // posted, and nobody's
+  std::map<From, std::deque<std::shared_ptr<HeldMessage>>> held;  // posted, not yet claimed
   std::map<From, std::exception_ptr> failed;                      // channels that gave an error instead of a message
 };
 
@@ -32,7 +32,7 @@ class HeldMessage : public Task {
 
   const at::Tensor& memory() const { return memory_; }
   int from() const { return from_; }
-  // REQUIRES, of both: the state's lock is held, or this is a later task of its channel.
+  // Both REQUIRE: the state's lock is held, or the caller is a later task of its channel.
   bool has_ended() const { return has_ended_; }
   const std::exception_ptr& error() const { return error_; }
 
@@ -101,7 +101,7 @@ std::shared_ptr<HeldMessage> AnySource::Claim(int from, int tag) {
   if (found == state_->held.end() || found->second.empty()) return nullptr;
   auto message = std::move(found->second.front());
   found->second.pop_front();
-  state_->changed.notify_all();  // who waits for anybody posts another
+  state_->changed.notify_all();  // a waiting receive-from-any posts another
   return message;
 }
 

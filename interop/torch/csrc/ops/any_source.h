@@ -1,14 +1,14 @@
-// Receiving from whoever sends first.
+// Receiving from whichever rank sends first.
 //
-// The library receives from a rank, and cannot be asked whether something has come. So while somebody waits for a
-// message from anybody, a receive into memory of our own is posted for every rank that it may come from: a *held*
-// message. The first that arrives is copied to who waits. The others stay posted, and are the next messages of their
-// ranks: whatever is received from such a rank next, by name or from anybody, gets them.
+// The library receives from a named rank, and cannot report whether a message has arrived. So while a receive-from-any
+// waits, AnySource posts a receive into its own memory for every rank that may send: a *held* message. The first to
+// arrive is copied to the waiting receive. The others stay posted as the next messages of their ranks: the next receive
+// from such a rank, by name or from any, gets them.
 //
-// Invariants: while a receive-from-anybody waits, every other rank has a held message that is nobody's yet, except
-// those whose channel failed. Held messages of a sender and tag are given out in the order of posting. A held message
-// has the size and type of the receive that posted it; if that which gets it has another, that is an error, as it would
-// be if the two had met without it.
+// Invariants: while a receive-from-any waits, every other rank whose channel has not failed has an unclaimed held
+// message. Held messages of a sender and tag are handed out in the order of posting. A held message has the size and
+// type of the receive that posted it; if the receive that gets it differs, that is an error, as it would be if the two
+// had met directly.
 //
 // Thread-safety: all functions may be called from any thread.
 #pragma once
@@ -29,13 +29,13 @@ class AnySource {
   AnySource(const AnySource&) = delete;
   AnySource& operator=(const AnySource&) = delete;
 
-  // Waits for a message with `tag` and copies it to `tensor`; returns who sent it.
+  // Waits for a message with `tag` and copies it to `tensor`; returns the sender.
   int Receive(const at::Tensor& tensor, int tag);
-  // The next message from `from`, if it is held; null: it is not.
+  // The next message from `from` if it is held, else null.
   std::shared_ptr<HeldMessage> Claim(int from, int tag);
-  // REQUIRES: Claim gave it, and it has arrived, as it has for tasks of its channel.
+  // REQUIRES: Claim returned it, and it has arrived, as is always so in later tasks of its channel.
   static void CopyTo(const HeldMessage& message, const at::Tensor& tensor);
-  // Receive throws from now on, also where it is waiting.
+  // From now on Receive throws, also where it is already waiting.
   void Close();
 
  private:

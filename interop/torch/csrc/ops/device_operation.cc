@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often the host looks whether an operation has run: soon at first, for many are short.
+// How often the host checks whether an operation has run: soon at first, since many are short.
 constexpr auto kFirstPause = std::chrono::microseconds(10);
 constexpr auto kLongestPause = std::chrono::milliseconds(1);
 
@@ -34,7 +34,7 @@ DeviceOperation::DeviceOperation(std::shared_ptr<Lane> lane, Body body, const Ca
   before_.record(CurrentStream(lane_->device()));
   Record(call.inputs, lane_->stream());
   Record(call.results, lane_->stream());
-  // Made now, so that it is completed when this has been enqueued: then the lane's stream has nothing later.
+  // Made now, so that the future completes when this is enqueued: then nothing later is on the lane's stream.
   static_cast<void>(Future());
 }
 
@@ -51,7 +51,7 @@ void DeviceOperation::Complete(c10::ivalue::Future& future, const std::exception
     const c10::StreamGuard guard(lane_->stream());
     Operation::Complete(future, error);
   } catch (const std::exception&) {
-    // The device cannot even be asked any more.
+    // The device can no longer even be queried.
     if (!future.completed()) future.setError(std::current_exception());
   }
 }
@@ -106,7 +106,7 @@ void DeviceWork::BlockHost(std::chrono::milliseconds timeout) const {
     std::this_thread::sleep_for(pause);
     pause = std::min<Clock::duration>(2 * pause, kLongestPause);
   }
-  // Whatever stopped it before its end also made the event come.
+  // A failure that stopped the operation early also completed the event.
   if (const auto failure = exception()) std::rethrow_exception(failure);
 }
 

@@ -1,15 +1,16 @@
-// One c10d operation on a device's memory. It is *done* for its channel (operation.h) when it has been enqueued on its
-// lane's stream, behind what the caller's current stream had been given before. What c10d asks for after that is on the
-// device: wait() puts the caller's current stream behind the operation and does not block the host, is_completed() asks
-// an event, and futures are completed at once, with the lane's stream, behind which their callbacks' streams then are.
+// One c10d operation on a device's memory. For its channel it is *done* (operation.h) when it has been enqueued on its
+// lane's stream, behind the work already on the caller's current stream. The rest of c10d's interface refers to the
+// device: wait() puts the caller's current stream behind the operation without blocking the host, is_completed()
+// queries an event, and futures complete at once with the lane's stream, so that their callbacks' streams are behind
+// it.
 //
-// Who enqueues. As soon as there is a communicator, the caller, in the call. Until then the channel's worker: to make
-// one waits for the other ranks, which may need something else of this one first - its receive before its send. So
-// failures to enqueue are raised by the call, or by wait() where the communicator was yet to be made; failures of what
-// runs by wait(), is_completed() and the next call.
+// Which thread enqueues. Once the communicator exists, the caller does, in the call. Before that, the channel's worker
+// does: making a communicator waits for the other ranks, which may first need something else of this one, such as its
+// receive before its send. So the call raises failures to enqueue, or wait() does where the communicator did not exist
+// yet; wait(), is_completed() and the next call raise failures of the running operation.
 //
 // Memory. Tensors live until they have been enqueued, and are recorded on the lane's stream, so that PyTorch's caching
-// allocator gives their memory to nobody before the operation has run.
+// allocator does not reuse their memory before the operation has run.
 //
 // Thread-safety: as operation.h's.
 #pragma once
@@ -26,10 +27,10 @@ namespace tutti::pytorch {
 
 class DeviceOperation : public Operation {
  public:
-  // It comes after what the current stream of the lane's device has been given by now.
+  // The operation runs after what is now on the current stream of the lane's device.
   DeviceOperation(std::shared_ptr<Lane> lane, Body body, const Call& call);
 
-  // REQUIRES, of both: IsDone(), and no Error.
+  // Both REQUIRE: IsDone(), and no Error.
   bool HasRun() const { return after_.query(); }
   void PutBefore(const c10::Stream& stream) const { after_.block(stream); }
 

@@ -1,5 +1,5 @@
-// PyTorch's types in the library's. Data that is only moved is only counted, so what the library has no type for moves
-// as bytes.
+// Maps PyTorch's types to the library's. Data that is only moved needs no arithmetic, so types that the library lacks
+// move as bytes.
 //
 // Thread-safety: functions may be called from any thread.
 #pragma once
@@ -13,13 +13,13 @@
 
 namespace tutti::pytorch {
 
-// How many elements of which type an element of a tensor is.
+// The library's type, and the number of its elements in one element of a tensor.
 struct Elements {
   tuttiDataType_t type;
   std::size_t each;
 };
 
-// As the library can reduce them. None: it does not know the type.
+// For reductions. None: the library lacks the type.
 Optional<Elements> ToReduce(c10::ScalarType type);
 Elements ToMove(c10::ScalarType type);
 

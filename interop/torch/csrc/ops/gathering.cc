@@ -14,10 +14,10 @@ namespace {
 // How often a thread that waits for the roster checks whether the wait was cancelled.
 constexpr auto kLook = std::chrono::milliseconds(10);
 
-// How often this rank answers the ranks that watch it, and looks at those that it watches.
+// How often this rank answers its watchers and checks the ranks that it watches.
 constexpr auto kTend = std::chrono::milliseconds(100);
 
-// A word that was never used before: 128 random bits.
+// A unique word: 128 random bits.
 std::string NewWord() {
   std::random_device random;
   std::string word;
@@ -84,7 +84,7 @@ void Gathering::Tend(const Roster& roster) {
       changed_.wait_for(lock, kTend, [this] { return IsStopped(); });
     }
   } catch (...) {
-    // The board has gone. A rank that waits sees that, too.
+    // The board is gone. Waiting ranks see that, too.
   }
 }
 
@@ -155,7 +155,7 @@ std::vector<int> Gathering::Absent() {
     token = token_;
   }
   std::vector<int> absent;
-  // All ranks have answered to an old token, and rank 0 has not called with another.
+  // No token yet, or all ranks have answered an old one: rank 0 has not called with a new one.
   if (token.empty() || (rank_ != 0 && board_->Has(Key(token, "roster")))) return {0};
   for (int rank = 1; rank < ranks_; ++rank) {
     if (!board_->Has(Key(token, "here/" + std::to_string(rank)))) absent.push_back(rank);

@@ -1,17 +1,17 @@
-// The ranks of a group find each other over its board, before any of them makes a communicator.
+// The ranks of a group find each other over its board before any of them makes a communicator.
 //
-// Why. A board may be older than the group. A restarted job finds on it what the previous attempt wrote (torchrun keeps
-// one store for all attempts), and a program may make a group of the same name again. A rank that took an old rank's
-// word for a new one's would look for a rendezvous that is gone. So rank 0 chooses a word that was never used before,
-// the *token*, and writes it on the board. Every rank answers below that token with a word of its own. When all have
-// answered, rank 0 writes the *roster*, the list of their answers. A rank believes a roster that has its own answer:
-// the others in it live now, not earlier. An old token leads to no roster with the rank's answer, so a rank that meets
-// one first goes on looking until the token changes. Everything else of the group is written below the token.
+// Why. A board may be older than the group: torchrun keeps one store for all attempts, so a restarted job finds what
+// the previous attempt wrote, and a program may make another group of the same name. A rank that took an old rank's
+// word for a new one's would look for a rendezvous that is gone. So rank 0 picks a unique word, the *token*, and writes
+// it on the board. Every rank answers under that token with a word of its own. When all have answered, rank 0 writes
+// the *roster*, the list of their answers. A rank trusts a roster that contains its own answer, because the other ranks
+// in it are then of the current attempt. No roster under an old token contains the rank's answer, so a rank that finds
+// one keeps looking until the token changes. Everything else of the group is written under the token.
 //
-// The roster also lists every rank's process. So a rank that waits for another before they have a connection can see
-// that it died (HasEnded): on its own host by looking, on another by what the other's watcher writes (lifeline.h).
+// The roster also lists every rank's process. So a rank that waits for another before they are connected can detect
+// that it died (HasEnded): on its own host by looking it up, on another by what the watcher writes (lifeline.h).
 //
-// A thread does this from the beginning, in the background. It ends with the roster or, in a group of several hosts,
+// A background thread does this from construction on. It ends once it has the roster or, in a group that spans hosts,
 // when it is stopped.
 //
 // Thread-safety: all functions may be called from any thread.
@@ -44,7 +44,7 @@ class Gathering {
   Gathering(const Gathering&) = delete;
   Gathering& operator=(const Gathering&) = delete;
 
-  // Waits for the roster. Null: `patience` ran out first. Throws Failure if the board has gone.
+  // Waits for the roster. Null: `patience` ran out first. Throws Failure if the board is gone.
   const Roster* Wait(const Patience& patience);
   // The ranks that have not answered, as far as this rank can see.
   std::vector<int> Absent();
@@ -71,8 +71,8 @@ class Gathering {
   std::condition_variable changed_;
   std::unique_ptr<const Roster> roster_;
   std::exception_ptr failure_;
-  bool has_far_ranks_ = false;  // written before the roster, and not after it
-  std::string token_;           // the last that was seen
+  bool has_far_ranks_ = false;  // written before the roster, never after
+  std::string token_;           // the latest one seen
   std::thread thread_;
 };
 

@@ -27,7 +27,7 @@ std::string Missing(const std::vector<int>& ranks, std::chrono::milliseconds tim
          InMilliseconds(timeout);
 }
 
-// Whether the key came before the time was over, and before rank `writer`, which is to write it, died.
+// Whether the key appeared before `until` and before its writer, rank `writer`, died.
 bool Comes(const std::string& key, Board& board, const Gathering& gathering, int writer, Clock::time_point until) {
   auto next_look = Clock::now();
   for (Pauses pauses; !board.Has(key); pauses.Sleep()) {

@@ -1,4 +1,4 @@
-// The collectives of Backend that move data and leave it as it is.
+// Backend's collectives that move data unchanged.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -14,8 +14,8 @@ namespace {
 
 using Counts = std::vector<std::size_t>;
 
-// From so many bytes a rank on, lists are read and written where they lie, by the v-forms; below, the copy costs less
-// than they do. It is the same on all ranks, because the bytes are.
+// From this many bytes per rank on, the v-forms read and write lists in place; below, a copy is cheaper. All ranks
+// decide alike, because the sizes are the same on all.
 constexpr std::size_t kInPlaceBytes = 64 * 1024;
 
 tuttiDataType_t TypeOf(const at::Tensor& tensor) { return ToMove(tensor.scalar_type()).type; }
@@ -39,7 +39,7 @@ void CheckSizes(const char* call, const std::string& what, const Tensors& list, 
   }
 }
 
-// What every rank gives and gets of its dimension 0. Empty `splits`: equal shares.
+// The number of elements that each rank gets of dimension 0. Empty `splits`: equal shares.
 Counts CheckedSplits(const char* call, const std::string& what, const at::Tensor& tensor,
                      const std::vector<std::int64_t>& splits, int ranks) {
   const auto rows = tensor.dim() == 0 ? 1 : tensor.size(0);
@@ -68,18 +68,18 @@ void AllGather(const On& on, int rank, const Memory& output, const at::Tensor& i
         on.comm);
 }
 
-// Whether the library is given a list as one piece of memory. REQUIRES: the tensors are all of that size.
+// Whether the list is passed to the library as one piece of memory. REQUIRES: all tensors have this size.
 bool IsOnePiece(const at::Tensor& tensor) { return tensor.nbytes() < kInPlaceBytes; }
 
-// Input and output are read and written where they lie; or from and to scratch if they overlap or are not orderly.
+// Reads and writes in place, or through scratch if input and output overlap or are not orderly.
 void Separate(Pieces& from, Pieces& to, const Scratches& scratches) {
   if (!from.IsOrderly()) from.Pack(*scratches.input);
   if (!to.IsOrderly() || from.Overlap(to)) to.Copy(*scratches.output);
-  if (from.Overlap(to)) from.Copy(*scratches.input);  // scratch lies anywhere, also between the pieces of the other
+  if (from.Overlap(to)) from.Copy(*scratches.input);  // scratch may lie anywhere, even between the other's pieces
   from.Load();
 }
 
-// outputs[r] is rank r's; all of a size, or of sizes that all ranks know.
+// outputs[r] is rank r's; all of one size, or of sizes that all ranks know.
 void AllGatherList(const On& on, int rank, const Tensors& outputs, const at::Tensor& input,
                    const Scratches& scratches) {
   Pieces from({input}), to(outputs);
@@ -95,11 +95,10 @@ void AllGatherList(const On& on, int rank, const Tensors& outputs, const at::Ten
   to.Store();
 }
 
-// What a rank gives to, or gets from, each of the others in an exchange: a piece each, or one piece to or from one
-// rank, or nothing at all.
+// One side of this rank's exchange: one piece per rank, one piece to or from a single rank, or nothing.
 struct Share {
   Pieces pieces;
-  int partner;  // whom the one piece is for or from
+  int partner;  // the rank that the single piece goes to or comes from
   int ranks;
 
   static constexpr int kEverybody = -1;
@@ -176,14 +175,14 @@ Backend::WorkPtr Backend::_allgather_base(at::Tensor& output, at::Tensor& input,
                          [output, input, rank = rank_](const On& on) { AllGather(on, rank, MemoryOf(output), input); });
 }
 
-// outputs[r][i] is for rank r's inputs[i].
+// outputs[r][i] receives rank r's inputs[i].
 Backend::WorkPtr Backend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                               const c10d::AllgatherOptions&) {
   constexpr auto kCall = "all_gather_coalesced";
   TORCH_CHECK_VALUE(!inputs.empty(), kCall, ": the list of inputs is empty");
   CheckCount(kCall, "the number of output lists", static_cast<std::int64_t>(outputs.size()), "the number of ranks",
              size_);
-  std::vector<Tensors> lists(inputs.size());  // of an input, from all ranks
+  std::vector<Tensors> lists(inputs.size());  // the outputs for one input, from all ranks
   Tensors results;
   for (const auto& of_rank : outputs) {
     CheckCount(kCall, "the length of an output list", static_cast<std::int64_t>(of_rank.size()), "the number of inputs",
@@ -307,7 +306,7 @@ Backend::WorkPtr Backend::alltoall_base(at::Tensor& output, at::Tensor& input, s
   CheckCount(kCall, "what this rank gets of itself", static_cast<std::int64_t>(output_counts[self]),
              "what it gives itself", static_cast<std::int64_t>(input_counts[self]));
   const Call call{c10d::OpType::ALLTOALL_BASE, "tutti:all_to_all", {input}, {output}};
-  // Takes the v-form even without splits: another rank may have passed splits that fit.
+  // Uses the v-form even without splits, since another rank may have passed matching splits.
   return IssueCollective(call, [=, output = output, input = input](const On& on) {
     const auto read = ReadApart(input, MemoryOf(output), nullptr);
     Check(tuttiAlltoAllV(read.data_ptr(), input_counts.data(), PlacesOf(input_counts).data(), output.data_ptr(),

@@ -48,7 +48,7 @@ void Operation::RunBody(const On& on) {
 
 std::exception_ptr Operation::Ended(std::exception_ptr error) noexcept {
   const auto how = ForPython(std::move(error));
-  body_ = nullptr;  // and with it the inputs
+  body_ = nullptr;  // releases the inputs too
   if (on_end_) on_end_();
   const std::lock_guard lock(mutex_);
   ended_ = true;
@@ -58,7 +58,7 @@ std::exception_ptr Operation::Ended(std::exception_ptr error) noexcept {
 }
 
 void Operation::RunCallbacks() noexcept {
-  Complete(*to_complete_, how_);  // how_ is not written any more
+  Complete(*to_complete_, how_);  // how_ is no longer written
   to_complete_.reset();
 }
 
@@ -67,7 +67,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Operation::Future() {
   if (!future_) {
     future_ = NewFuture(devices_);
     if (ended_) {
-      lock.unlock();  // it has no callbacks yet; and nobody else completes it, since it had ended
+      lock.unlock();  // it has no callbacks yet, and an ended operation has no other completer
       Complete(*future_, how_);
     }
   }
@@ -94,7 +94,7 @@ OperationWork::OperationWork(std::shared_ptr<Channel> channel, std::shared_ptr<S
       siblings_(std::move(siblings)),
       operation_(std::move(operation)),
       title_(call.title) {
-  // The profiler's, who was asked by Work's constructor.
+  // The profiler's callback, set up by Work's constructor.
   if (recordFunctionEndCallback_) operation_->OnEnd(std::exchange(recordFunctionEndCallback_, nullptr));
 }
 
@@ -108,7 +108,7 @@ void OperationWork::Issue() {
 
 bool OperationWork::isCompleted() {
   if (operation_->IsDone()) return true;
-  channel_->Hurry();  // who polls does not wait
+  channel_->Hurry();  // a polling caller does not run tasks itself
   return operation_->IsDone();
 }
 
@@ -203,7 +203,7 @@ void JointWork::abort() {
   for (const auto& part : parts_) part->abort();
 }
 
-// Completed by whichever part ends last; with the error of the first that failed.
+// Completed by the part that ends last, with the error of the first failed part in the list.
 c10::intrusive_ptr<c10::ivalue::Future> JointWork::getFuture() {
   auto left = std::make_shared<std::atomic<std::size_t>>(parts_.size());
   std::vector<c10::intrusive_ptr<c10::ivalue::Future>> futures;
@@ -222,7 +222,7 @@ c10::intrusive_ptr<c10::ivalue::Future> JointWork::getFuture() {
       if (left->fetch_sub(1, std::memory_order_acq_rel) != 1) return;
       for (const auto& each : futures) {
         if (each->hasError()) return joint->setError(each->exception_ptr());
-        each->wait();  // it is completed; the current streams come to be behind it
+        each->wait();  // already completed; puts the current streams behind it
       }
       joint->markCompleted(c10::IValue(results));
     });

@@ -1,9 +1,9 @@
-// One c10d operation: the task that a channel runs, and the Work that its caller gets.
+// One c10d operation: the task that a channel runs, and the Work that the caller gets.
 //
 // An operation is done when its results are in the tensors. It fails with one exception, which wait(), the future and
-// exception() all give.
+// exception() all report.
 //
-// Thread-safety: as c10d asks of Work: all functions may be called from any thread.
+// Thread-safety: as c10d requires of Work: all functions may be called from any thread.
 #pragma once
 
 #include <chrono>
@@ -18,22 +18,21 @@
 
 namespace tutti::pytorch {
 
-// The tensors are those that future and result() give; the body keeps alive what else it needs.
+// `results` are the tensors that future and result() give; the body keeps alive whatever else it needs.
 class Operation : public Task {
  public:
   using Body = std::function<void(const On&)>;
 
-  // abandonable: no other rank misses it if it is not done (Channel::Close). devices: those of the results, if they are
-  // on any.
+  // abandonable: no other rank needs it to run (Channel::Close). devices: those of the results, if any.
   Operation(Body body, std::vector<at::Tensor> results, bool abandonable, std::vector<c10::Device> devices = {});
 
-  // Completed when the operation is, its callbacks running in the thread that completes it.
+  // Completes with the operation; callbacks run in the thread that completes it.
   c10::intrusive_ptr<c10::ivalue::Future> Future();
   const std::vector<at::Tensor>& results() const { return results_; }
   // Time REQUIRES: not yet issued. duration REQUIRES: IsDone.
   void Time() { timed_ = true; }
   std::chrono::duration<float, std::milli> duration() const { return duration_; }
-  // `callback` is called once it has ended. REQUIRES: not yet issued.
+  // `callback` is called when the operation has ended. REQUIRES: not yet issued.
   void OnEnd(std::function<void()> callback) { on_end_ = std::move(callback); }
 
  protected:
@@ -43,7 +42,7 @@ class Operation : public Task {
  private:
   void Run(tuttiComm_t comm) override { RunBody({comm}); }
   std::exception_ptr Ended(std::exception_ptr error) noexcept override;
-  // The future's callbacks.
+  // Complete the future and run its callbacks.
   bool HasCallbacks() const override { return to_complete_.defined(); }
   void RunCallbacks() noexcept override;
   bool Abandonable() const override { return abandonable_; }
@@ -55,7 +54,7 @@ class Operation : public Task {
   std::function<void()> on_end_;
   bool timed_ = false;
   std::chrono::duration<float, std::milli> duration_{0};
-  c10::intrusive_ptr<c10::ivalue::Future> to_complete_;  // set when it ended: the future, if there was one
+  c10::intrusive_ptr<c10::ivalue::Future> to_complete_;  // set at the end: the future, if one was requested
 
   std::mutex mutex_;  // guards what follows
   c10::intrusive_ptr<c10::ivalue::Future> future_;
@@ -63,7 +62,7 @@ class Operation : public Task {
   std::exception_ptr how_;
 };
 
-// What is issued: for c10d, the profiler and people.
+// Description of an issued call: for c10d, the profiler and messages.
 struct Call {
   c10d::OpType type;
   const char* title;
@@ -77,7 +76,7 @@ class OperationWork : public c10d::Work {
   OperationWork(std::shared_ptr<Channel> channel, std::shared_ptr<Siblings> siblings, int rank, Call call,
                 Operation::Body body);
 
-  // Apart from the constructor, because it may throw.
+  // Separate from the constructor, because it may throw.
   virtual void Issue();
   // REQUIRES: not yet issued.
   void Time() { operation_->Time(); }
@@ -90,7 +89,7 @@ class OperationWork : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout) override;
   void abort() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-  // How long the operation ran, in milliseconds. PyTorch 1.13 does not ask for it.
+  // The operation's run time in milliseconds. PyTorch 1.13 does not use it.
   float getDuration() const;
 
  protected:
@@ -107,7 +106,7 @@ class OperationWork : public c10d::Work {
   const char* const title_;
 };
 
-// Failures of the library as Python's exception for backends' errors; anything else, and null, as it is.
+// Turns the library's failures into Python's backend exception; other exceptions, and null, stay as they are.
 std::exception_ptr ForPython(std::exception_ptr error) noexcept;
 
 // Several operations that the caller treats as one.

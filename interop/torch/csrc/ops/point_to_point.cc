@@ -1,4 +1,4 @@
-// Sends and receives of Backend.
+// Backend's sends and receives.
 #include <atomic>
 #include <memory>
 #include <utility>
@@ -14,7 +14,7 @@ void CheckPartner(const char* call, const char* what, int partner, int rank, int
   TORCH_CHECK_VALUE(partner != rank, call, ": ", what, " is rank ", partner, ", and so is the caller; copy the tensor");
 }
 
-// A receive from anybody, which can be asked whom it received from.
+// A receive from any rank, which can report its sender.
 class AnySourceWork : public OperationWork {
  public:
   AnySourceWork(std::shared_ptr<Channel> channel, std::shared_ptr<Siblings> siblings, int rank, Call call,
@@ -22,7 +22,7 @@ class AnySourceWork : public OperationWork {
       : OperationWork(std::move(channel), std::move(siblings), rank, std::move(call), std::move(body)),
         source_(std::move(source)) {}
 
-  // -1 until it is completed.
+  // -1 until the receive is completed.
   int sourceRank() const override { return source_->load(std::memory_order_acquire); }
 
  private:
@@ -69,7 +69,7 @@ Backend::WorkPtr Backend::recvAnysource(Tensors& tensors, int tag) {
       channels_->WithoutCommunicator(tag), channels_, rank_,
       Call{c10d::OpType::RECVANYSOURCE, "tutti:recvAnySource", {tensor}, {tensor}, true},
       [this, tensor, tag, source](const On&) {
-        // The group outlives its operations: destroying it ends them.
+        // The group outlives its operations, because its destructor ends them.
         source->store(any_source_.Receive(tensor, tag), std::memory_order_release);
       },
       source));

@@ -24,7 +24,7 @@ Optional<tuttiRedOp_t> Known(ReduceOp::RedOpType op) {
 
 bool IsBitwise(ReduceOp::RedOpType op) { return op == ReduceOp::BAND || op == ReduceOp::BOR || op == ReduceOp::BXOR; }
 
-// PREMUL_SUM's factor where it was given as a tensor of one element; else undefined.
+// PREMUL_SUM's factor if it was given as a one-element tensor; else undefined.
 at::Tensor FactorTensor(const c10d::NCCLPreMulSumSupplement& supplement) {
 #if TUTTI_TORCH_2
   return supplement.tensor_factor;
@@ -80,7 +80,7 @@ Reduction ToReduce(const char* call, const at::Tensor& tensor, const ReduceOp& o
   const auto type = tensor.scalar_type();
   const auto elements = ToReduce(type);
   if (op.op_ == ReduceOp::PREMUL_SUM) {
-    auto scale = ScaleOf(call, tensor, op);  // refuses what has no elements here
+    auto scale = ScaleOf(call, tensor, op);  // throws for types without Elements
     return {*elements, tuttiSum, false, std::move(scale)};
   }
   if (IsBitwise(op.op_)) {

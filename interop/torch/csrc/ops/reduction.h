@@ -1,8 +1,8 @@
-// PyTorch's reductions in the library's words, and what the library has no word for:
+// Maps PyTorch's reductions to the library's, and covers what the library lacks:
 //   - complex numbers are added as pairs of reals;
-//   - bool is uint8 of 0 and 1: SUM is MAX (either), PRODUCT is as it is (both), as in PyTorch's NCCL backend;
-//   - int16, bitwise operators and products of complex numbers are unknown to the library: every rank gathers what it
-//     needs and folds it here (Folded).
+//   - bool is uint8 of 0 and 1: SUM becomes MAX (or), PRODUCT stays (and), as in PyTorch's NCCL backend;
+//   - for int16, bitwise operators and products of complex numbers, every rank gathers what it needs and folds it here
+//     (Fold).
 //
 // Thread-safety: functions may be called from any thread.
 #pragma once
@@ -23,16 +23,16 @@ struct Reduction {
   at::Tensor scale;  // PREMUL_SUM's factor, one element of the tensor's type; else undefined
 };
 
-// Refuses, naming `call`, what has no meaning.
+// Throws, naming `call`, if the operator has no meaning for the tensor.
 Reduction ToReduce(const char* call, const at::Tensor& tensor, const c10d::ReduceOp& op);
 
 const char* Name(const c10d::ReduceOp& op);
 
-// result[i] = rows[0][i] op rows[1][i] op ...; rows has one row a rank, and is overwritten. REQUIRES: a Folded
+// result[i] = rows[0][i] op rows[1][i] op ...; `rows` has one row per rank and is overwritten. REQUIRES: a folded
 // reduction.
 void Fold(at::Tensor rows, at::Tensor result, const c10d::ReduceOp& op);
 
-// The operator on a communicator: the library's own, or PREMUL_SUM's for as long as this lives.
+// The operator on a communicator: the library's own, or PREMUL_SUM's for the lifetime of this object.
 class Operator {
  public:
   Operator(const Reduction& reduction, tuttiComm_t comm);

@@ -1,4 +1,4 @@
-// The collectives of Backend that reduce.
+// Backend's collectives that reduce.
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -13,7 +13,7 @@ namespace {
 
 using Counts = std::vector<std::size_t>;
 
-// One row of bytes-for-bytes the size of `tensor` for each rank.
+// One row per rank, each with as many elements as `tensor`.
 at::Tensor NewRows(int ranks, const at::Tensor& tensor) {
   return at::empty({ranks, tensor.numel()}, tensor.options().requires_grad(false));
 }
@@ -41,7 +41,7 @@ void ReduceScatter(const On& on, int rank, const at::Tensor& output, const Memor
   to.Store();
 }
 
-// counts: of each rank's part of the input.
+// counts: the size of each rank's part of the input.
 void FoldedReduceScatter(const On& on, const at::Tensor& output, const void* input, const Counts& counts,
                          const Reduction& reduction, const c10d::ReduceOp& op) {
   const auto rows = NewRows(static_cast<int>(counts.size()), output);

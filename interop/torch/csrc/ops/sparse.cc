@@ -20,7 +20,7 @@ using Numbers = std::vector<std::int64_t>;
 
 constexpr std::int64_t kMostDimensions = 16;
 
-// What the ranks tell each other first: how many dimensions are sparse, the shape, and how many elements they have.
+// The ranks exchange this first: the number of sparse dimensions, the shape, and the number of elements.
 Numbers Describe(const at::Tensor& tensor) {
   Numbers words{tensor.sparse_dim(), tensor.dim()};
   words.insert(words.end(), tensor.sizes().begin(), tensor.sizes().end());
@@ -65,7 +65,7 @@ void AllReduceSparse(tuttiComm_t comm, int ranks, const at::Tensor& tensor) {
   Numbers elements;
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
     const auto* const its = all_words.data() + rank * words.size();
-    // Compared with rank 0's, so that all ranks say the same.
+    // Compared with rank 0's, so that all ranks report the same pair.
     TORCH_CHECK_VALUE(ShapeOf(its) == ShapeOf(all_words.data()), "all_reduce: rank 0's sparse tensor has the shape ",
                       ShapeOf(all_words.data()), ", but rank ", rank, "'s ", ShapeOf(its));
     elements.push_back(its[words.size() - 1]);
@@ -87,7 +87,8 @@ void AllReduceSparse(tuttiComm_t comm, int ranks, const at::Tensor& tensor) {
   GatherV(comm, indices, all_indices, Count(indices), index_counts);
   GatherV(comm, values, all_values, Count(values), value_counts);
 
-  // A rank's indices are a matrix of sparse dimensions by elements: side by side they are everybody's.
+  // A rank's indices form a matrix of sparse dimensions by elements; placed side by side, the matrices hold all ranks'
+  // indices.
   std::vector<at::Tensor> matrices;
   std::int64_t begin = 0;
   for (const auto count : elements) {

@@ -16,7 +16,7 @@ std::byte* Begin(const at::Tensor& tensor) { return static_cast<std::byte*>(tens
 
 std::byte* End(const at::Tensor& tensor) { return Begin(tensor) + tensor.nbytes(); }
 
-// The memory at `place`, as a tensor like that one.
+// The memory at `place`, as a tensor of the shape and type of `like`.
 at::Tensor At(std::byte* place, const at::Tensor& like) {
   return at::for_blob(place, like.sizes())
       .options(like.options().requires_grad(false))
@@ -114,7 +114,7 @@ std::size_t Count(const at::Tensor& tensor) {
 
 void* Scratch::AtLeast(std::size_t bytes) {
   if (!memory_.defined() || memory_.nbytes() < bytes) {
-    memory_ = at::Tensor();  // before there are two
+    memory_ = at::Tensor();  // frees the old memory before allocating
     memory_ = at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte).device(device_));
   }
   return memory_.data_ptr();
@@ -131,7 +131,7 @@ Pieces::Pieces(Tensors tensors) : tensors_(std::move(tensors)) {
   bytes_ = static_cast<std::size_t>(end - begin_);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const auto& tensor = tensors_[i];
-    const auto size = counts_[i] == 0 ? 1 : tensor.nbytes() / counts_[i];  // of the library's element
+    const auto size = counts_[i] == 0 ? 1 : tensor.nbytes() / counts_[i];  // bytes of one of the library's elements
     const auto distance = tensor.numel() == 0 ? 0 : static_cast<std::size_t>(Begin(tensor) - begin_);
     whole_elements_ = whole_elements_ && distance % size == 0;
     places_.push_back(distance / size);

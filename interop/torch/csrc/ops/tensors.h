@@ -1,7 +1,7 @@
-// What a call's tensors must be, checked before anything is sent; and memory for lists of them.
+// Checks a call's tensors before anything is sent, and provides memory for lists of them.
 //
-// Refusals name the call, the tensor, the quantity and both values (ValueError in Python). What only the ranks together
-// can know - that their counts, types or operators differ - the library finds, and names both ranks.
+// Errors name the call, the tensor, the quantity and both values (ValueError in Python). The library detects what only
+// the ranks together can know, such as differing counts, types or operators, and names both ranks.
 //
 // Thread-safety: functions may be called from any thread; a Block belongs to one at a time.
 #pragma once
@@ -19,26 +19,26 @@ namespace tutti::pytorch {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Dense, contiguous, in host memory or on a device that is taken (devices.h). `what` names it: "output",
+// Requires a dense, contiguous tensor in host memory or on an accepted device (devices.h). `what` names it: "output",
 // "input_list[2]".
 void CheckTensor(const char* call, const std::string& what, const at::Tensor& tensor);
-// The same for a tensor that the call only reads, and packs if it has other strides.
+// The same for a tensor that the call only reads, and packs if its strides differ.
 void CheckReadTensor(const char* call, const std::string& what, const at::Tensor& tensor);
-// That, of each, and alike with `like`.
+// CheckTensor for each, and CheckAlike with `like`.
 void CheckTensors(const char* call, const std::string& what, const Tensors& tensors, const at::Tensor& like);
-// c10d's calls take lists of tensors, of which only the first means anything to one process.
+// c10d's calls take lists of tensors, of which one process uses only the first.
 const at::Tensor& CheckSingle(const char* call, const std::string& what, const Tensors& tensors);
 const at::Tensor& CheckSingleRead(const char* call, const std::string& what, const Tensors& tensors);
-// Of one type, on one device.
+// Requires one type and one device.
 void CheckAlike(const char* call, const std::string& a_name, const at::Tensor& a, const std::string& b_name,
                 const at::Tensor& b);
 void CheckSameDevice(const char* call, const std::string& a_name, const at::Tensor& a, const std::string& b_name,
                      const at::Tensor& b);
-// In calls that take lists of calls.
+// For calls that take lists of tensors.
 void CheckOneDevice(const char* call, const Tensors& tensors);
 // For lists of calls with one tensor on each side: both lists are equally long, and not empty.
 void CheckCalls(const char* call, const Tensors& outputs, const Tensors& inputs);
-// For calls that know host memory only; `why` is said of the others.
+// For calls that support host memory only; `why` is part of the error for other tensors.
 void CheckOnHost(const char* call, const at::Tensor& tensor, const char* why);
 void CheckCount(const char* call, const std::string& quantity, std::int64_t is, const std::string& must_be_name,
                 std::int64_t must_be);
@@ -48,9 +48,9 @@ bool AllOfOneSize(const Tensors& tensors);
 // In the library's elements.
 std::size_t Count(const at::Tensor& tensor);
 
-// Memory that is kept from one operation to the next, because to get as much anew takes longer than to fill it. One for
-// all operations of a channel, which come one at a time; that of a device is for one stream, the current one of whoever
-// uses it.
+// Memory that is kept from one operation to the next, because allocating it takes longer than filling it. All
+// operations of a channel share one, since they run one at a time; a device's scratch is for one stream, the user's
+// current one.
 class Scratch {
  public:
   explicit Scratch(c10::Device device) : device_(device) {}
@@ -67,28 +67,27 @@ struct Scratches {
   std::shared_ptr<Scratch> output;
 };
 
-// The tensors of a list as the library wants them: where they lie (a start and displacements), or one behind the other
-// - where they lie if they lie so, else in scratch. REQUIRES: CheckTensors; and that the scratch is nobody else's
-// meanwhile.
+// The tensors of a list as the library wants them: in place (a start and displacements), or consecutive - in place if
+// they already are, else in scratch. REQUIRES: CheckTensors; and no other user of the scratch for the duration.
 class Pieces {
  public:
   explicit Pieces(Tensors tensors);
 
-  // Whether they can be read and written where they lie: they do not overlap, and are whole elements apart.
+  // Whether they can be read and written in place: they do not overlap, and their distances are whole elements.
   bool IsOrderly() const;
-  // Makes them one piece: Pack in place if they are one already, else in scratch; Copy always in scratch.
+  // Make them one piece: Pack in place if they already are one, else in scratch; Copy always in scratch.
   void Pack(Scratch& scratch) { Pack(scratch, false); }
   void Copy(Scratch& scratch) { Pack(scratch, true); }
   bool Overlap(const Pieces& other) const;
 
   void* data() const { return begin_; }
-  std::size_t bytes() const { return bytes_; }                        // from there to the end of the last
+  std::size_t bytes() const { return bytes_; }                        // from data() to the end of the last
   const std::vector<std::size_t>& counts() const { return counts_; }  // in the library's elements
   const std::vector<std::size_t>& places() const { return places_; }  // the same
 
   // On a device these are enqueued on its current stream.
-  void Load() const;   // tensors to scratch, if that is where they are packed
-  void Store() const;  // scratch to tensors, if so
+  void Load() const;   // tensors to scratch, if they are packed there
+  void Store() const;  // scratch to tensors, if they are packed there
 
  private:
   void Pack(Scratch& scratch, bool always);
@@ -98,7 +97,7 @@ class Pieces {
   std::vector<std::size_t> places_;
   std::byte* begin_ = nullptr;
   bool whole_elements_ = true;
-  std::size_t bytes_ = 0;  // from the begin of the first in memory to the end of the last
+  std::size_t bytes_ = 0;  // from the start of the first in memory to the end of the last
   bool copied_ = false;
 };
 

@@ -1,4 +1,4 @@
-// One message on a channel of two ranks, of whom the sender is rank 0.
+// One message on a channel of two ranks; the sender is rank 0.
 //
 // Thread-safety: as the communicator's.
 #pragma once
@@ -8,8 +8,8 @@
 
 namespace tutti::pytorch {
 
-// REQUIRES, of both: CheckTensor. They return when the tensor may be used again; on a stream, when
-// that is enqueued. Throw Failure.
+// Both REQUIRE: CheckTensor. They return when the tensor may be reused; with a stream, when the transfer is enqueued.
+// Throw Failure.
 void SendTo(const On& on, const at::Tensor& tensor);
 void ReceiveFrom(const On& on, const at::Tensor& tensor);
 

@@ -40,7 +40,7 @@ def _register():
     if "TUTTI" in backend._plugins:
         return
     if int(torch.__version__.split(".")[0]) >= 2:
-        # Some versions of PyTorch also make it the backend of CUDA for programs that name none. Importing is not naming.
+        # Some PyTorch versions would also make it the default backend for CUDA. Importing the package must not do that.
         defaults = dict(backend.default_device_backend_map)
         backend.register_backend("tutti", _create, extended_api=True, devices=list(DEVICES))
         backend.default_device_backend_map.clear()
