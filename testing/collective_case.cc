@@ -116,7 +116,7 @@ struct Blocks {
   }
 };
 
-std::size_t UnevenCount(const Case& c, int from, int to) {
+std::size_t VectorCount(const Case& c, int from, int to) {
   const auto key = static_cast<std::size_t>(from * 64 + to);
   const auto pick = Mixed(c.seed, key, 77);
   return pick % 4 == 0 ? 0 : c.count * static_cast<std::size_t>(pick % 3) / 2 + static_cast<std::size_t>(pick % 5);
@@ -253,27 +253,27 @@ class Runner {
         Expect(0, c, from((rank_ - root % n_ + n_) % n_, 0));
         break;
       case What::all_gather_v:
-        for (int r = 0; r < n_; ++r) receives_.Add(UnevenCount(case_, r, 0), case_.seed % 2);
+        for (int r = 0; r < n_; ++r) receives_.Add(VectorCount(case_, r, 0), case_.seed % 2);
         part_ = {receives_.counts[me], receives_.end, {}, receives_.places[me]};
         for (int r = 0; r < n_; ++r)
           Expect(receives_.places[static_cast<std::size_t>(r)], receives_.counts[static_cast<std::size_t>(r)],
                  from(r, 0));
         break;
       case What::reduce_scatter_v:
-        for (int r = 0; r < n_; ++r) receives_.Add(UnevenCount(case_, r, 0), 0);
+        for (int r = 0; r < n_; ++r) receives_.Add(VectorCount(case_, r, 0), 0);
         part_ = {receives_.end, receives_.counts[me], {}, receives_.places[me]};
         Expect(0, receives_.counts[me], reduced_from(receives_.places[me]));
         break;
       case What::alltoall_v:
         for (int r = 0; r < n_; ++r) {
-          sends_.Add(UnevenCount(case_, rank_, r), case_.seed % 2);
-          receives_.Add(UnevenCount(case_, r, rank_), case_.seed / 2 % 2);
+          sends_.Add(VectorCount(case_, rank_, r), case_.seed % 2);
+          receives_.Add(VectorCount(case_, r, rank_), case_.seed / 2 % 2);
         }
         part_ = {sends_.end, receives_.end, {}, std::nullopt};
         for (int r = 0; r < n_; ++r) {
           // Where this rank's block begins in the sender's buffer.
           std::size_t begin = case_.seed % 2;
-          for (int to = 0; to < rank_; ++to) begin += UnevenCount(case_, r, to) + case_.seed % 2;
+          for (int to = 0; to < rank_; ++to) begin += VectorCount(case_, r, to) + case_.seed % 2;
           Expect(receives_.places[static_cast<std::size_t>(r)], receives_.counts[static_cast<std::size_t>(r)],
                  from(r, begin));
         }

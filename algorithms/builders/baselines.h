@@ -11,11 +11,11 @@ namespace tutti {
 // nranks - 1 times the data each way. Li et al., "Scaling Distributed Machine Learning with the Parameter Server"
 // (2014).
 // REQUIRES: all_reduce, broadcast or reduce; nranks > 1.
-Schedule BuildParameterServer(const Question& question);
+Schedule BuildParameterServer(const ScheduleRequest& request);
 
 // Every rank sends everything to all others, and sums for itself: nranks * (nranks - 1) times the data. Grama et al.,
 // "Introduction to Parallel Computing" (2003), chapter 4, which names the pattern.
 // REQUIRES: all_reduce; nranks > 1.
-Schedule BuildAllToAllBroadcast(const Question& question);
+Schedule BuildAllToAllBroadcast(const ScheduleRequest& request);
 
 }  // namespace tutti

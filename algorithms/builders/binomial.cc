@@ -26,7 +26,7 @@ class Node {
   // Smallest subtree first.
   std::vector<int> children() const {
     std::vector<int> children;
-    for (int bit = 1; bit < Reach() && node_ + bit < n_; bit *= 2) children.push_back(RankOf(node_ + bit));
+    for (int bit = 1; bit < RemoteAccess() && node_ + bit < n_; bit *= 2) children.push_back(RankOf(node_ + bit));
     return children;
   }
 
@@ -37,7 +37,7 @@ class Node {
   };
   std::vector<Descendant> descendants() const {
     std::vector<Descendant> all;
-    for (int bit = 1; bit < Reach(); bit *= 2) {
+    for (int bit = 1; bit < RemoteAccess(); bit *= 2) {
       for (int v = node_ + bit; v < std::min(node_ + 2 * bit, n_); ++v) {
         all.push_back({RankOf(v), RankOf(node_ + bit)});
       }
@@ -47,7 +47,7 @@ class Node {
 
  private:
   // The length of the subtree's interval, uncut.
-  int Reach() const { return is_root() ? n_ : node_ & -node_; }
+  int RemoteAccess() const { return is_root() ? n_ : node_ & -node_; }
   int RankOf(int node) const { return Around(node + root_, n_); }
 
   int node_;
@@ -107,10 +107,10 @@ std::vector<Step> StepsFor(Collective collective, const Node& node, int rank) {
 
 }  // namespace
 
-Schedule BuildBinomial(const Question& question) {
-  const auto& [collective, rank, n, root, channels, where, posts] = question;
+Schedule BuildBinomial(const ScheduleRequest& request) {
+  const auto& [collective, rank, n, root, channels, where, posts] = request;
   const bool whole = collective == Collective::broadcast || collective == Collective::reduce;
-  Schedule schedule = Answer(question, tuttiAlgorithmBinomial, whole ? 1 : n,
+  Schedule schedule = Answer(request, tuttiAlgorithmBinomial, whole ? 1 : n,
                              ChannelOf(Lane{StepsFor(collective, Node(rank, n, root), rank)}));
   // Inputs are only read, outputs written once.
   schedule.reference_safe = true;

@@ -9,6 +9,6 @@
 namespace tutti {
 
 // REQUIRES: broadcast, reduce, gather or scatter; nranks > 1.
-Schedule BuildBinomial(const Question& question);
+Schedule BuildBinomial(const ScheduleRequest& request);
 
 }  // namespace tutti

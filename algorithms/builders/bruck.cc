@@ -77,10 +77,10 @@ class AllToAll {
 
 }  // namespace
 
-Schedule BuildBruck(const Question& question) {
-  const auto& [collective, rank, n, root, channels, where, posts] = question;
+Schedule BuildBruck(const ScheduleRequest& request) {
+  const auto& [collective, rank, n, root, channels, where, posts] = request;
   const bool exchange = collective == Collective::all_to_all;
-  Schedule schedule = Answer(question, tuttiAlgorithmBruck, n,
+  Schedule schedule = Answer(request, tuttiAlgorithmBruck, n,
                              ChannelOf(Lane{exchange ? AllToAll(rank, n).steps() : AllGather(rank, n)}));
   schedule.scratch_blocks = exchange ? n : 0;
   schedule.reference_safe = true;

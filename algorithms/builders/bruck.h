@@ -11,6 +11,6 @@ namespace tutti {
 
 // REQUIRES: all_gather or all_to_all; nranks > 1. All-to-all passes other ranks' blocks on, so all blocks must have the
 // same length: it has no v-form.
-Schedule BuildBruck(const Question& question);
+Schedule BuildBruck(const ScheduleRequest& request);
 
 }  // namespace tutti

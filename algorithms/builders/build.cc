@@ -19,7 +19,7 @@
 namespace tutti {
 namespace {
 
-using Builder = Schedule (*)(const Question&);
+using Builder = Schedule (*)(const ScheduleRequest&);
 
 constexpr unsigned Bit(Collective collective) { return 1u << static_cast<unsigned>(collective); }
 template <typename... Collectives>
@@ -58,10 +58,10 @@ constexpr std::array<Entry, tuttiNumAlgorithms> kAlgorithms = {{
 
 }  // namespace
 
-std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const Question& question) {
-  if (!Supports(algorithm, question.collective, question.nranks)) return std::nullopt;
+std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const ScheduleRequest& request) {
+  if (!Supports(algorithm, request.collective, request.nranks)) return std::nullopt;
   // With one rank, every algorithm is the same copy.
-  Schedule schedule = question.nranks == 1 ? BuildDirect(question) : kAlgorithms[algorithm].build(question);
+  Schedule schedule = request.nranks == 1 ? BuildDirect(request) : kAlgorithms[algorithm].build(request);
   schedule.algorithm = algorithm;
   return schedule;
 }

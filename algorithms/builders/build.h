@@ -6,25 +6,25 @@
 #include <optional>
 #include <span>
 
-#include "algorithms/schedule/arrangement.h"
+#include "algorithms/schedule/rank_layout.h"
 #include "algorithms/schedule/schedule.h"
 
 namespace tutti {
 
 // The schedule that is wanted, and the rank that it is for.
-struct Question {
+struct ScheduleRequest {
   Collective collective;
   int rank;
   int nranks;
   int root = 0;
   int channels = 1;  // ring and direct repeat their schedule this often; trees use a multiple of their own
-  const Arrangement* where = nullptr;  // null: all on one node, rings in the order of ranks
-  bool posts = true;                   // every rank can read every other's posts: they are on one host
+  const RankLayout* where = nullptr;  // null: all on one node, rings in the order of ranks
+  bool posts = true;                  // every rank can read every other's posts: they are on one host
 };
 
 // REQUIRES: 0 <= rank, root < nranks; nranks >= 1; channels >= 1; `where`, if given, arranges nranks ranks.
 // nullopt: the algorithm has no form of this collective at this size (Bruck is for all-gather, ...).
-std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const Question& question);
+std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const ScheduleRequest& request);
 
 // Whether the algorithm has a form of the collective, the same on all ranks. REQUIRES: collective is scheduled.
 bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks);
@@ -32,11 +32,11 @@ bool Supports(tuttiAlgorithm_t algorithm, Collective collective, int nranks);
 // Whether the algorithm works only with posts.
 bool NeedsPosts(tuttiAlgorithm_t algorithm);
 
-// How the ranks' schedules resemble each other (ensemble.h).
+// How the ranks' schedules resemble each other (representative_ranks.h).
 enum class Symmetry { none, rotation, exchange };
 Symmetry SymmetryOf(tuttiAlgorithm_t algorithm, Collective collective);
 
-// Whether its channels go around Arrangement::rings, each around its own.
+// Whether its channels go around RankLayout::rings, each around its own.
 bool FollowsRings(tuttiAlgorithm_t algorithm);
 
 // Whether an all-to-all's blocks pass through third ranks: they must all have one length, so it has no pairwise form.

@@ -49,12 +49,12 @@ TEST(Build, BuildsExactlyWhatItSupportsAndSaysWhatItBuilt) {
   for (const auto algorithm : kAlgorithms) {
     for (int c = 0; c < kScheduledCollectives; ++c) {
       for (const int n : {1, 2, 5, 64, 65}) {
-        const Question question{static_cast<Collective>(c), n / 2, n, n - 1, 2};
-        const auto schedule = Build(algorithm, question);
-        ASSERT_EQ(schedule.has_value(), Supports(algorithm, question.collective, n));
+        const ScheduleRequest request{static_cast<Collective>(c), n / 2, n, n - 1, 2};
+        const auto schedule = Build(algorithm, request);
+        ASSERT_EQ(schedule.has_value(), Supports(algorithm, request.collective, n));
         if (!schedule) continue;
         EXPECT_EQ(schedule->algorithm, algorithm);
-        EXPECT_EQ(schedule->collective, question.collective);
+        EXPECT_EQ(schedule->collective, request.collective);
         EXPECT_EQ(schedule->rank, n / 2);
         EXPECT_EQ(schedule->nranks, n);
         EXPECT_EQ(schedule->root, n - 1);

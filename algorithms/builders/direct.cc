@@ -84,8 +84,8 @@ Channel Scatter(int rank, int n, int root) {
   return ChannelOf(std::move(lane));
 }
 
-Channel BuildChannel(const Question& question) {
-  const auto [collective, rank, n, root, channels, where, posts] = question;
+Channel BuildChannel(const ScheduleRequest& request) {
+  const auto [collective, rank, n, root, channels, where, posts] = request;
   switch (collective) {
     case Collective::all_reduce: return AllReduce(rank, n, posts);
     case Collective::reduce_scatter: return ReduceScatter(rank, n);
@@ -100,27 +100,27 @@ Channel BuildChannel(const Question& question) {
 }
 
 // One block where all ranks' whole buffers are combined; else one block per rank.
-int BlocksOf(const Question& question) {
-  switch (question.collective) {
+int BlocksOf(const ScheduleRequest& request) {
+  switch (request.collective) {
     case Collective::all_reduce:
     case Collective::broadcast:
     case Collective::reduce: return 1;
-    default: return question.nranks;
+    default: return request.nranks;
   }
 }
 
 // In place, an all-reduce or all-to-all overwrites data that a slow peer may still have to read.
-bool ReferenceSafeInPlace(const Question& question) {
-  return question.nranks == 1 ||
-         (question.collective != Collective::all_reduce && question.collective != Collective::all_to_all);
+bool ReferenceSafeInPlace(const ScheduleRequest& request) {
+  return request.nranks == 1 ||
+         (request.collective != Collective::all_reduce && request.collective != Collective::all_to_all);
 }
 
 }  // namespace
 
-Schedule BuildDirect(const Question& question) {
-  Schedule schedule = Answer(question, tuttiAlgorithmDirect, BlocksOf(question), BuildChannel(question));
+Schedule BuildDirect(const ScheduleRequest& request) {
+  Schedule schedule = Answer(request, tuttiAlgorithmDirect, BlocksOf(request), BuildChannel(request));
   schedule.reference_safe = true;
-  schedule.reference_safe_in_place = ReferenceSafeInPlace(question);
+  schedule.reference_safe_in_place = ReferenceSafeInPlace(request);
   return schedule;
 }
 

@@ -6,6 +6,6 @@
 
 namespace tutti {
 
-Schedule BuildDirect(const Question& question);
+Schedule BuildDirect(const ScheduleRequest& request);
 
 }  // namespace tutti

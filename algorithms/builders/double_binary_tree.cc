@@ -59,9 +59,9 @@ Channel BuildChannel(Collective collective, const TreeNode& node) {
 
 }  // namespace
 
-Schedule BuildDoubleBinaryTree(const Question& question) {
-  const auto& [collective, rank, n, root, channels, where, posts] = question;
-  Schedule schedule = Answer(question, tuttiAlgorithmDoubleBinaryTree, 1, {});
+Schedule BuildDoubleBinaryTree(const ScheduleRequest& request) {
+  const auto& [collective, rank, n, root, channels, where, posts] = request;
+  Schedule schedule = Answer(request, tuttiAlgorithmDoubleBinaryTree, 1, {});
   schedule.channels.clear();
   for (int i = 0; i < channels; ++i) {
     for (const TreeNode& node : HasRoot(collective) ? RootedDoubleTree(rank, n, root) : DoubleTree(rank, n)) {

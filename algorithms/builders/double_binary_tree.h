@@ -8,6 +8,6 @@ namespace tutti {
 
 // Two channels for each one asked for: channel 2i is the first tree, 2i + 1 the second.
 // REQUIRES: all_reduce, broadcast or reduce; nranks > 1.
-Schedule BuildDoubleBinaryTree(const Question& question);
+Schedule BuildDoubleBinaryTree(const ScheduleRequest& request);
 
 }  // namespace tutti

@@ -16,7 +16,7 @@ constexpr int kStride = kEveryRankCount ? 1 : 51;
 
 TEST(DoubleBinaryTreeSlow, AllReducesOnEveryNumberOfRanks) {
   for (int n = 1; n <= kMaxRanks; n += kStride) {
-    const auto ranks = BuildEverywhere(tuttiAlgorithmDoubleBinaryTree, Question{Collective::all_reduce, 0, n});
+    const auto ranks = BuildEverywhere(tuttiAlgorithmDoubleBinaryTree, ScheduleRequest{Collective::all_reduce, 0, n});
     for (const bool in_place : {false, true}) {
       // Two chunks, twice, with the fewest slots.
       const VerifyOptions options{.lengths = {{2}}, .in_place = in_place, .by_reference = true, .operations = 2};

@@ -37,8 +37,8 @@ Channel AllReduce(int rank, int n) {
 }  // namespace
 
 // Never by reference: a first rank's Out changes while its post is read.
-Schedule BuildGrouped(const Question& question) {
-  return Answer(question, tuttiAlgorithmGrouped, 1, AllReduce(question.rank, question.nranks));
+Schedule BuildGrouped(const ScheduleRequest& request) {
+  return Answer(request, tuttiAlgorithmGrouped, 1, AllReduce(request.rank, request.nranks));
 }
 
 }  // namespace tutti

@@ -17,6 +17,6 @@ namespace tutti {
 inline constexpr int kMaxGroupedRanks = kMaxReads * kMaxReads;
 
 // REQUIRES: all_reduce; 1 < nranks <= kMaxGroupedRanks.
-Schedule BuildGrouped(const Question& question);
+Schedule BuildGrouped(const ScheduleRequest& request);
 
 }  // namespace tutti

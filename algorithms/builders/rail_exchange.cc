@@ -14,8 +14,8 @@ namespace {
 // one after the other, as in `senders`.
 class Exchange {
  public:
-  Exchange(const Question& question, const Rails& rails)
-      : rails_(rails), rank_(question.rank), node_(rails.NodeOf(rank_)), sent_(question.nranks) {
+  Exchange(const ScheduleRequest& request, const Rails& rails)
+      : rails_(rails), rank_(request.rank), node_(rails.NodeOf(rank_)), sent_(request.nranks) {
     const int nodes = rails.nodes();
     // A block must have left before its place is taken, so the lane of sends is written ahead of the others.
     for (int turn = 0; turn < nodes; ++turn) Send(Around(turn - node_, nodes));
@@ -104,8 +104,8 @@ class Exchange {
 
 }  // namespace
 
-Schedule ExchangeOverRails(const Question& question, const Rails& rails) {
-  Schedule schedule = Answer(question, tuttiAlgorithmTwoLevel, question.nranks, Exchange(question, rails).channel());
+Schedule ExchangeOverRails(const ScheduleRequest& request, const Rails& rails) {
+  Schedule schedule = Answer(request, tuttiAlgorithmTwoLevel, request.nranks, Exchange(request, rails).channel());
   schedule.reference_safe = true;
   // In place, a result overwrites what a slow server may still have to read.
   schedule.reference_safe_in_place = false;

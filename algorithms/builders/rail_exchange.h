@@ -7,6 +7,6 @@
 namespace tutti {
 
 // REQUIRES: all_to_all with blocks of one length; nranks > 1.
-Schedule ExchangeOverRails(const Question& question, const Rails& rails);
+Schedule ExchangeOverRails(const ScheduleRequest& request, const Rails& rails);
 
 }  // namespace tutti

@@ -4,10 +4,10 @@
 
 namespace tutti {
 
-Rails::Rails(const Question& question)
-    : alone_(question.where == nullptr ? ArrangeEvenly(question.nranks, 1) : Arrangement{}),
-      ranks_on_(question.where == nullptr ? alone_.ranks_on : question.where->ranks_on),
-      node_of_(question.where == nullptr ? alone_.node_of : question.where->node_of) {
+Rails::Rails(const ScheduleRequest& request)
+    : alone_(request.where == nullptr ? ArrangeEvenly(request.nranks, 1) : RankLayout{}),
+      ranks_on_(request.where == nullptr ? alone_.ranks_on : request.where->ranks_on),
+      node_of_(request.where == nullptr ? alone_.node_of : request.where->node_of) {
   const auto [least, most] = std::ranges::minmax_element(ranks_on_, {}, [](const auto& ranks) { return ranks.size(); });
   width_ = static_cast<int>(least->size());
   rails_ = static_cast<int>(most->size());

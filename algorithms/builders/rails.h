@@ -17,7 +17,7 @@ namespace tutti {
 class Rails {
  public:
   // As `question.where` says; without it all ranks are on one node. REQUIRES: question outlives this.
-  explicit Rails(const Question& question);
+  explicit Rails(const ScheduleRequest& request);
 
   int nodes() const { return static_cast<int>(ranks_on_.size()); }
   // The number of ranks of the largest node.
@@ -32,7 +32,7 @@ class Rails {
   int IndexOf(int rank) const;
 
  private:
-  Arrangement alone_;  // unused if the question has an arrangement
+  RankLayout alone_;  // unused if the request has a rank layout
   const std::vector<std::vector<int>>& ranks_on_;
   const std::vector<int>& node_of_;
   int rails_ = 0;

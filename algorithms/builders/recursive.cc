@@ -54,13 +54,13 @@ std::vector<int> UnfoldOrder(const RankFolding& fold, int active_rank) {
 
 class ActiveRank {
  public:
-  ActiveRank(const Question& question, const RankFolding& fold)
-      : collective_(question.collective),
-        rank_(question.rank),
-        folded_(fold.FoldedInto(question.rank)),
-        number_(fold.NumberOf(question.rank)),
+  ActiveRank(const ScheduleRequest& request, const RankFolding& fold)
+      : collective_(request.collective),
+        rank_(request.rank),
+        folded_(fold.FoldedInto(request.rank)),
+        number_(fold.NumberOf(request.rank)),
         fold_(fold),
-        held_(question.nranks) {
+        held_(request.nranks) {
     if (IsReducing(collective_)) Halve();
     if (collective_ != Collective::reduce_scatter) Double();
   }
@@ -122,19 +122,19 @@ class ActiveRank {
 };
 
 // Gives its data to its neighbour, and gets the result. Two lanes, so that it may give ahead.
-Channel FoldedRank(const Question& question, const RankFolding& fold) {
-  const int rank = question.rank;
+Channel FoldedRank(const ScheduleRequest& request, const RankFolding& fold) {
+  const int rank = request.rank;
   const int worker = rank + 1;
   Lane give;
   Lane get;
-  if (IsReducing(question.collective)) {
+  if (IsReducing(request.collective)) {
     for (const int b : FoldOrder(fold, worker)) give.steps.push_back(MakeStep(b, {Scaled(b)}, {To(worker)}));
   } else {
     give.steps.push_back(MakeStep(rank, {In(rank)}, {Out(rank), To(worker)}));
   }
   for (const int b : UnfoldOrder(fold, worker)) {
-    const bool wanted = question.collective == Collective::all_reduce ||
-                        (question.collective == Collective::reduce_scatter) == (b == rank);
+    const bool wanted = request.collective == Collective::all_reduce ||
+                        (request.collective == Collective::reduce_scatter) == (b == rank);
     if (wanted) get.steps.push_back(MakeStep(b, {From(worker)}, {Out(b)}));
   }
   return {{std::move(give), std::move(get)}};
@@ -142,12 +142,12 @@ Channel FoldedRank(const Question& question, const RankFolding& fold) {
 
 }  // namespace
 
-Schedule BuildRecursive(const Question& question) {
-  const RankFolding fold(question.nranks);
+Schedule BuildRecursive(const ScheduleRequest& request) {
+  const RankFolding fold(request.nranks);
   Channel channel =
-      fold.IsFolded(question.rank) ? FoldedRank(question, fold) : ChannelOf(Lane{ActiveRank(question, fold).steps()});
-  Schedule schedule = Answer(question, tuttiAlgorithmRecursive, question.nranks, std::move(channel));
-  schedule.scratch_blocks = question.collective == Collective::reduce_scatter ? question.nranks : 0;
+      fold.IsFolded(request.rank) ? FoldedRank(request, fold) : ChannelOf(Lane{ActiveRank(request, fold).steps()});
+  Schedule schedule = Answer(request, tuttiAlgorithmRecursive, request.nranks, std::move(channel));
+  schedule.scratch_blocks = request.collective == Collective::reduce_scatter ? request.nranks : 0;
   schedule.reference_safe = true;
   schedule.reference_safe_in_place = true;
   return schedule;

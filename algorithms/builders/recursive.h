@@ -12,6 +12,6 @@
 namespace tutti {
 
 // REQUIRES: all_reduce, reduce_scatter or all_gather; nranks > 1.
-Schedule BuildRecursive(const Question& question);
+Schedule BuildRecursive(const ScheduleRequest& request);
 
 }  // namespace tutti

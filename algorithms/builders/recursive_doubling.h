@@ -11,6 +11,6 @@
 namespace tutti {
 
 // REQUIRES: all_reduce; nranks > 1.
-Schedule BuildRecursiveDoubling(const Question& question);
+Schedule BuildRecursiveDoubling(const ScheduleRequest& request);
 
 }  // namespace tutti

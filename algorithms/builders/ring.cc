@@ -10,15 +10,15 @@ namespace tutti {
 namespace {
 
 // The order in which the channel's ring visits the ranks.
-std::vector<int> OrderOf(const Question& question, int channel) {
+std::vector<int> OrderOf(const ScheduleRequest& request, int channel) {
   std::vector<int> order;
-  if (question.where == nullptr) {
-    order.resize(static_cast<std::size_t>(question.nranks));
+  if (request.where == nullptr) {
+    order.resize(static_cast<std::size_t>(request.nranks));
     std::iota(order.begin(), order.end(), 0);
-  } else if (const auto& rings = question.where->rings; !rings.empty()) {
+  } else if (const auto& rings = request.where->rings; !rings.empty()) {
     order = rings[static_cast<std::size_t>(channel) % rings.size()];
   } else {
-    for (const auto& ranks : question.where->ranks_on) order.insert(order.end(), ranks.begin(), ranks.end());
+    for (const auto& ranks : request.where->ranks_on) order.insert(order.end(), ranks.begin(), ranks.end());
   }
   return order;
 }
@@ -99,24 +99,24 @@ std::vector<Step> Reduce(const Position& at, int root) {
   return {MakeStep(0, sum, {To(at.next())})};
 }
 
-std::vector<Step> StepsFor(const Question& question, int channel) {
-  const Position at(OrderOf(question, channel), question.rank);
-  switch (question.collective) {
+std::vector<Step> StepsFor(const ScheduleRequest& request, int channel) {
+  const Position at(OrderOf(request, channel), request.rank);
+  switch (request.collective) {
     case Collective::all_reduce: return AllReduce(at);
     case Collective::reduce_scatter: return ReduceScatter(at);
     case Collective::all_gather: return AllGather(at);
-    case Collective::broadcast: return Broadcast(at, question.root);
-    case Collective::reduce: return Reduce(at, question.root);
+    case Collective::broadcast: return Broadcast(at, request.root);
+    case Collective::reduce: return Reduce(at, request.root);
     default: return {};
   }
 }
 
 }  // namespace
 
-Schedule BuildRing(const Question& question) {
-  const bool chain = HasRoot(question.collective);
-  Schedule schedule = Answer(question, tuttiAlgorithmRing, chain ? 1 : question.nranks, {});
-  for (int c = 0; c < question.channels; ++c) schedule.channels[c] = ChannelOf(Lane{StepsFor(question, c)});
+Schedule BuildRing(const ScheduleRequest& request) {
+  const bool chain = HasRoot(request.collective);
+  Schedule schedule = Answer(request, tuttiAlgorithmRing, chain ? 1 : request.nranks, {});
+  for (int c = 0; c < request.channels; ++c) schedule.channels[c] = ChannelOf(Lane{StepsFor(request, c)});
   schedule.reference_safe = true;
   // A block's result comes to a rank only after every rank has read that rank's contribution to it.
   schedule.reference_safe_in_place = true;

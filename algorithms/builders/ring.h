@@ -10,8 +10,8 @@
 namespace tutti {
 
 // REQUIRES: all_reduce, reduce_scatter, all_gather, broadcast or reduce; nranks > 1. Channel c visits the ranks in the
-// order of the arrangement's ring c, or node by node where it names none, or 0, 1, ..., nranks-1 where there is no
-// arrangement.
-Schedule BuildRing(const Question& question);
+// order of the rank layout's ring c, or node by node where it names none, or 0, 1, ..., nranks-1 where there is no
+// rank layout.
+Schedule BuildRing(const ScheduleRequest& request);
 
 }  // namespace tutti

@@ -88,15 +88,15 @@ inline std::vector<Channel> Repeated(Channel channel, int times) {
   return channels;
 }
 
-// The answer to `question`: the same channel as often as it asks for.
-inline Schedule Answer(const Question& question, tuttiAlgorithm_t algorithm, int blocks, Channel channel) {
-  return {.collective = question.collective,
+// The answer to `request`: the same channel as often as it asks for.
+inline Schedule Answer(const ScheduleRequest& request, tuttiAlgorithm_t algorithm, int blocks, Channel channel) {
+  return {.collective = request.collective,
           .algorithm = algorithm,
-          .rank = question.rank,
-          .nranks = question.nranks,
-          .root = question.root,
+          .rank = request.rank,
+          .nranks = request.nranks,
+          .root = request.root,
           .blocks = blocks,
-          .channels = Repeated(std::move(channel), question.channels)};
+          .channels = Repeated(std::move(channel), request.channels)};
 }
 
 }  // namespace tutti

@@ -19,11 +19,11 @@ namespace {
 // each other in a circle.
 class RailRing {
  public:
-  RailRing(const Question& question, const Rails& rails)
-      : collective_(question.collective),
+  RailRing(const ScheduleRequest& request, const Rails& rails)
+      : collective_(request.collective),
         rails_(rails),
-        lanes_(rails, question.rank),
-        index_(rails.IndexOf(question.rank)),
+        lanes_(rails, request.rank),
+        index_(rails.IndexOf(request.rank)),
         n_(rails.nodes()) {
     for (int first = 0; first < rails.rails(); first += rails.width()) {
       const int end = std::min(first + rails.width(), rails.rails());
@@ -110,16 +110,16 @@ class RailRing {
 // One block a rail, which goes up a tree of nodes, or down, or both. `tree` is this rank's node in it.
 class RailTree {
  public:
-  RailTree(const Question& question, const Rails& rails, const TreeNode& tree)
-      : root_(question.root),
-        rank_(question.rank),
-        has_root_(HasRoot(question.collective)),
+  RailTree(const ScheduleRequest& request, const Rails& rails, const TreeNode& tree)
+      : root_(request.root),
+        rank_(request.rank),
+        has_root_(HasRoot(request.collective)),
         rails_(rails),
         tree_(tree),
-        lanes_(rails, question.rank) {
+        lanes_(rails, request.rank) {
     for (int rail = 0; rail < rails.rails(); ++rail) {
-      if (IsReducing(question.collective)) Up(rail);
-      if (question.collective != Collective::reduce) Down(rail, question.collective == Collective::all_reduce);
+      if (IsReducing(request.collective)) Up(rail);
+      if (request.collective != Collective::reduce) Down(rail, request.collective == Collective::all_reduce);
     }
   }
 
@@ -179,8 +179,8 @@ TreeNode Chain(int node, int nodes, int root) {
 
 // ---- both ----
 
-Schedule Finish(const Question& question, const Rails& rails, tuttiAlgorithm_t algorithm, int blocks) {
-  Schedule schedule = Answer(question, algorithm, blocks, {});
+Schedule Finish(const ScheduleRequest& request, const Rails& rails, tuttiAlgorithm_t algorithm, int blocks) {
+  Schedule schedule = Answer(request, algorithm, blocks, {});
   schedule.channels.clear();
   schedule.connections = kNodeConnections;
   // A server adds all contributions of its node to what two more nodes send it.
@@ -193,30 +193,30 @@ Schedule Finish(const Question& question, const Rails& rails, tuttiAlgorithm_t a
 
 }  // namespace
 
-Schedule BuildTwoLevel(const Question& question) {
-  const Rails rails(question);
-  const Collective collective = question.collective;
-  if (collective == Collective::all_to_all) return ExchangeOverRails(question, rails);
+Schedule BuildTwoLevel(const ScheduleRequest& request) {
+  const Rails rails(request);
+  const Collective collective = request.collective;
+  if (collective == Collective::all_to_all) return ExchangeOverRails(request, rails);
   const bool whole = HasRoot(collective);
   const bool cut = collective == Collective::all_reduce;
-  Schedule schedule = Finish(question, rails, tuttiAlgorithmTwoLevel,
+  Schedule schedule = Finish(request, rails, tuttiAlgorithmTwoLevel,
                              whole ? rails.rails()
                              : cut ? rails.rails() * rails.nodes()
-                                   : question.nranks);
-  const auto chain = [&] { return Chain(rails.NodeOf(question.rank), rails.nodes(), rails.NodeOf(question.root)); };
-  schedule.channels = Repeated(
-      whole ? RailTree(question, rails, chain()).channel() : RailRing(question, rails).channel(), question.channels);
+                                   : request.nranks);
+  const auto chain = [&] { return Chain(rails.NodeOf(request.rank), rails.nodes(), rails.NodeOf(request.root)); };
+  schedule.channels = Repeated(whole ? RailTree(request, rails, chain()).channel() : RailRing(request, rails).channel(),
+                               request.channels);
   return schedule;
 }
 
-Schedule BuildTwoLevelTree(const Question& question) {
-  const Rails rails(question);
-  Schedule schedule = Finish(question, rails, tuttiAlgorithmTwoLevelTree, rails.rails());
-  const int node = rails.NodeOf(question.rank);
-  const auto trees = HasRoot(question.collective) ? RootedDoubleTree(node, rails.nodes(), rails.NodeOf(question.root))
-                                                  : DoubleTree(node, rails.nodes());
-  for (int i = 0; i < question.channels; ++i) {
-    for (const TreeNode& tree : trees) schedule.channels.push_back(RailTree(question, rails, tree).channel());
+Schedule BuildTwoLevelTree(const ScheduleRequest& request) {
+  const Rails rails(request);
+  Schedule schedule = Finish(request, rails, tuttiAlgorithmTwoLevelTree, rails.rails());
+  const int node = rails.NodeOf(request.rank);
+  const auto trees = HasRoot(request.collective) ? RootedDoubleTree(node, rails.nodes(), rails.NodeOf(request.root))
+                                                 : DoubleTree(node, rails.nodes());
+  for (int i = 0; i < request.channels; ++i) {
+    for (const TreeNode& tree : trees) schedule.channels.push_back(RailTree(request, rails, tree).channel());
   }
   return schedule;
 }

@@ -17,10 +17,10 @@ namespace tutti {
 
 // REQUIRES: all_reduce, reduce_scatter, all_gather, all_to_all (blocks of one length: they pass through third ranks),
 // broadcast or reduce; nranks > 1.
-Schedule BuildTwoLevel(const Question& question);
+Schedule BuildTwoLevel(const ScheduleRequest& request);
 
 // Two channels for each one asked for: channel 2i is the first tree, 2i + 1 the second.
 // REQUIRES: all_reduce, broadcast or reduce; nranks > 1.
-Schedule BuildTwoLevelTree(const Question& question);
+Schedule BuildTwoLevelTree(const ScheduleRequest& request);
 
 }  // namespace tutti

@@ -47,9 +47,9 @@ Channel Reduce(int rank, int n, int root) {
 
 }  // namespace
 
-Schedule BuildTwoShot(const Question& question) {
-  const auto& [collective, rank, n, root, channels, where, posts] = question;
-  Schedule schedule = Answer(question, tuttiAlgorithmTwoShot, n,
+Schedule BuildTwoShot(const ScheduleRequest& request) {
+  const auto& [collective, rank, n, root, channels, where, posts] = request;
+  Schedule schedule = Answer(request, tuttiAlgorithmTwoShot, n,
                              collective == Collective::reduce ? Reduce(rank, n, root) : AllReduce(rank, n, posts));
   if (collective == Collective::all_reduce && !posts) schedule.connections = kTwoShotConnections;
   schedule.reference_safe = true;

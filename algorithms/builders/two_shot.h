@@ -11,6 +11,6 @@ namespace tutti {
 inline constexpr int kTwoShotConnections = 2;
 
 // REQUIRES: all_reduce or reduce; nranks > 1.
-Schedule BuildTwoShot(const Question& question);
+Schedule BuildTwoShot(const ScheduleRequest& request);
 
 }  // namespace tutti

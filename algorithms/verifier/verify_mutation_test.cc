@@ -20,7 +20,7 @@ using enum Collective;
 using Ranks = std::vector<Schedule>;
 
 Ranks BuildAll(tuttiAlgorithm_t algorithm, Collective collective, int n, int root = 0) {
-  return BuildEverywhere(algorithm, Question{collective, 0, n, root});
+  return BuildEverywhere(algorithm, ScheduleRequest{collective, 0, n, root});
 }
 
 std::vector<Step>& Steps(Schedule& schedule, int lane = 0) { return schedule.channels[0].lanes[lane].steps; }
@@ -361,8 +361,8 @@ TEST(Mutation, EveryDamageToEveryStepIsFound) {
       damaged += DamageEverything(ranks);
       for (const NodeLayout& layout : kNodeLayouts) {
         if (!Arranges(algorithm)) continue;
-        const Arrangement where = layout.arrange(kRanks);
-        damaged += DamageEverything(BuildEverywhere(algorithm, Question{collective, 0, kRanks, 2, 1, &where}));
+        const RankLayout where = layout.arrange(kRanks);
+        damaged += DamageEverything(BuildEverywhere(algorithm, ScheduleRequest{collective, 0, kRanks, 2, 1, &where}));
       }
     }
   }

@@ -39,12 +39,12 @@ constexpr Pattern kFirstOnly = [](int b, int) { return b == 0 ? 5 : 0; };
 struct Kind {
   tuttiAlgorithm_t algorithm;
   Collective collective;
-  const NodeLayout* layout = nullptr;  // null: no arrangement
+  const NodeLayout* layout = nullptr;  // null: no rank layout
   bool posts = true;
 };
 
 std::vector<Schedule> BuildAll(const Kind& kind, int n, int root, int channels) {
-  const Arrangement where = kind.layout == nullptr ? Arrangement{} : kind.layout->arrange(n);
+  const RankLayout where = kind.layout == nullptr ? RankLayout{} : kind.layout->arrange(n);
   return BuildEverywhere(
       kind.algorithm, {kind.collective, 0, n, root, channels, kind.layout == nullptr ? nullptr : &where, kind.posts});
 }

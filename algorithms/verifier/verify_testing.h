@@ -1,4 +1,4 @@
-// Helpers for tests of schedules: all ranks' schedules at once, and arrangements to try.
+// Helpers for tests of schedules: all ranks' schedules at once, and rank layouts to try.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -17,11 +17,11 @@ inline constexpr bool kEveryRankCount = true;
 inline constexpr bool kEveryRankCount = false;
 #endif
 
-// `question` as every rank asks it.
-inline std::vector<Schedule> BuildEverywhere(tuttiAlgorithm_t algorithm, Question question) {
+// `request` as every rank asks it.
+inline std::vector<Schedule> BuildEverywhere(tuttiAlgorithm_t algorithm, ScheduleRequest request) {
   std::vector<Schedule> ranks;
-  for (question.rank = 0; question.rank < question.nranks; ++question.rank) {
-    ranks.push_back(*Build(algorithm, question));
+  for (request.rank = 0; request.rank < request.nranks; ++request.rank) {
+    ranks.push_back(*Build(algorithm, request));
   }
   return ranks;
 }
@@ -29,12 +29,12 @@ inline std::vector<Schedule> BuildEverywhere(tuttiAlgorithm_t algorithm, Questio
 // A way to put any number of ranks on nodes.
 struct NodeLayout {
   const char* name;
-  Arrangement (*arrange)(int nranks);
+  RankLayout (*arrange)(int nranks);
 };
 
 // Nodes of these sizes, repeated.
 template <std::size_t kSizes>
-Arrangement ArrangeBySizes(int nranks, const std::array<int, kSizes>& sizes) {
+RankLayout ArrangeBySizes(int nranks, const std::array<int, kSizes>& sizes) {
   std::vector<int> labels;
   for (int node = 0; std::ssize(labels) < nranks; ++node) labels.insert(labels.end(), sizes[node % kSizes], node);
   labels.resize(static_cast<std::size_t>(nranks));
@@ -60,17 +60,17 @@ inline const std::array kNodeLayouts = {
     // For algorithms that go round rings: backwards, and every other rank first.
     NodeLayout{"two_rings",
                [](int n) {
-                 Arrangement arrangement = ArrangeEvenly(n, (n + 1) / 2);
-                 arrangement.rings.resize(2);
-                 for (int rank = n - 1; rank >= 0; --rank) arrangement.rings[0].push_back(rank);
+                 RankLayout rank_layout = ArrangeEvenly(n, (n + 1) / 2);
+                 rank_layout.rings.resize(2);
+                 for (int rank = n - 1; rank >= 0; --rank) rank_layout.rings[0].push_back(rank);
                  for (const int parity : {0, 1}) {
-                   for (int rank = parity; rank < n; rank += 2) arrangement.rings[1].push_back(rank);
+                   for (int rank = parity; rank < n; rank += 2) rank_layout.rings[1].push_back(rank);
                  }
-                 return arrangement;
+                 return rank_layout;
                }},
 };
 
-// Whether the algorithm uses arrangements.
+// Whether the algorithm uses rank layouts.
 inline bool Arranges(tuttiAlgorithm_t algorithm) {
   return algorithm == tuttiAlgorithmRing || algorithm == tuttiAlgorithmTwoLevel ||
          algorithm == tuttiAlgorithmTwoLevelTree;

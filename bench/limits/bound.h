@@ -2,9 +2,10 @@
 //
 //     bound = latency + max(crossing, streaming)
 //
-// latency    Ranks <= cores: one cache line's round trip. A rank's result depends on every other rank's input, so a line
-//            must cross; and before the buffers are reused, the reader's acknowledgement must return. Ranks > cores: in
-//            addition every rank of a core must run once: (ranks / cores) switches, each half a sched_yield round trip.
+// latency    Ranks <= cores: one cache line's round trip. A rank's result depends on every other rank's input, so a
+//            line must cross; and before the buffers are reused, the reader's acknowledgement must return. Ranks >
+//            cores: in addition every rank of a core must run once: (ranks / cores) switches, each half a sched_yield
+//            round trip.
 // crossing   Data that the busiest core must take from the other cores, at the bandwidth of copying lines that another
 //            core has just written, both ways at once. Ranks are on core (rank mod cores), and the model assumes that a
 //            core combines its own ranks' data before passing them on:

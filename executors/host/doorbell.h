@@ -8,8 +8,8 @@
 //                                                              the network
 //   something can be read from, or written to, the network     the system: the sleep is a poll() NetworkEngine::Sleep
 //   the last helper thread has done its share                  that helper                           DriveTogether
-//   a rank of this host has failed, or was aborted             the thread that reports it            Watch::Fail
-//   a GPU's proxy has something new to do                      the thread that gives it work         DeviceProxy::Wake
+//   a rank of this host has failed, or was aborted             the thread that reports it FailureDetector::Fail a GPU's
+//   proxy has something new to do                      the thread that gives it work         DeviceProxy::Wake
 //
 // No thread can ring for some events: a dead process, a time-out, and a failure on another host. A sleeper checks for
 // those by the clock, at least every 50 ms. A thread that drives several communicators only naps (drive.h).

@@ -20,10 +20,11 @@ Run::Run(const Plan& plan, Fabric& fabric, const WindowMap& windows)
 }
 
 void Run::Restart() {
-  input_here_ = output_here_ = Reach{};
+  input_here_ = output_here_ = RemoteAccess{};
   if (launch_.send_in_place) {
     const auto here = [](const std::byte* buffer, const Strided* strided) {
-      return strided == nullptr ? Reach{SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(buffer)} : Reach{};
+      return strided == nullptr ? RemoteAccess{SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(buffer)}
+                                : RemoteAccess{};
     };
     input_here_ = here(launch_.input, launch_.input_strided);
     output_here_ = here(launch_.output, launch_.output_strided);
@@ -157,12 +158,13 @@ std::byte* Run::Memory(ChannelState& state, const BoundOperand& operand, std::si
 }
 
 // The reach of the memory that the step's slots may refer to; null: they carry the data.
-const Reach* Run::ReferenceFor(const BoundStep& step, const Reach& input, const Reach& output) const {
+const RemoteAccess* Run::ReferenceFor(const BoundStep& step, const RemoteAccess& input,
+                                      const RemoteAccess& output) const {
   if (step.referable == nullptr) return nullptr;
   const bool from_input = step.referable->place == Place::input;
-  const Reach& reach = from_input ? input : output;
-  if (reach.kind == SlotKind::value || (from_input && launch_.scaled && step.referable->scaled)) return nullptr;
-  return &reach;
+  const RemoteAccess& access = from_input ? input : output;
+  if (access.kind == SlotKind::value || (from_input && launch_.scaled && step.referable->scaled)) return nullptr;
+  return &access;
 }
 
 // Finds where a slot's data can be read. Data in another process is fetched to `fetch_to`. False: it could not be.
@@ -218,9 +220,9 @@ bool Run::SourceElsewhere(ChannelState& state, const BoundOperand& operand, Slot
 template <bool kMayRefer>
 Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_t done, std::size_t bytes) {
   const bool may_refer = kMayRefer && step.fills;
-  const Reach* const local_reference =
-      may_refer ? ReferenceFor(step, launch_.input_reach, launch_.output_reach) : nullptr;
-  const Reach* const network_reference = may_refer ? ReferenceFor(step, input_here_, output_here_) : nullptr;
+  const RemoteAccess* const local_reference =
+      may_refer ? ReferenceFor(step, launch_.input_access, launch_.output_access) : nullptr;
+  const RemoteAccess* const network_reference = may_refer ? ReferenceFor(step, input_here_, output_here_) : nullptr;
   const auto reference_of = [&](const BoundOperand& write) {
     return write.by_network ? network_reference : local_reference;
   };

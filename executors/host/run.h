@@ -15,7 +15,7 @@
 namespace tutti {
 
 // How peers may reach a buffer of this rank, if at all, instead of receiving copies.
-struct Reach {
+struct RemoteAccess {
   SlotKind kind = SlotKind::value;
   std::uint16_t window = 0;
   std::uint64_t base = 0;  // of the buffer's first byte: an address, or an offset into the window
@@ -42,8 +42,8 @@ struct Launch {
   Scalar scalar;
   bool stream_output = false;  // results are larger than the caches: store past them
   // For ranks of this host.
-  Reach input_reach;
-  Reach output_reach;
+  RemoteAccess input_access;
+  RemoteAccess output_access;
   // Slots to ranks of other hosts may be sent from where the data lies.
   bool send_in_place = false;
 };
@@ -146,7 +146,7 @@ class Run {
   bool SourceElsewhere(ChannelState& state, const BoundOperand& operand, SlotKind kind, std::size_t bytes,
                        const std::byte*& source, std::byte* fetch_to);
   std::byte* Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const;
-  const Reach* ReferenceFor(const BoundStep& step, const Reach& input, const Reach& output) const;
+  const RemoteAccess* ReferenceFor(const BoundStep& step, const RemoteAccess& input, const RemoteAccess& output) const;
   bool Drained(const BoundChannel& channel, bool all) const;
   void AddWaits(std::size_t channel, std::vector<int>& ranks) const;
 
@@ -154,7 +154,7 @@ class Run {
   Fabric& fabric_;
   const WindowMap& windows_;
   Launch launch_;
-  Reach input_here_, output_here_;  // as the network engine reaches them
+  RemoteAccess input_here_, output_here_;  // as the network engine reaches them
   std::vector<ChannelState> states_;
 };
 

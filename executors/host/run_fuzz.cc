@@ -93,21 +93,21 @@ void Fuzz(std::span<const std::byte> input) {
   static RankBesideStranger beside(kChannels);
   static OneWindow window(2 * kMostBytes);
   Choices choices(input);
-  Question question{static_cast<Collective>(choices.Below(kScheduledCollectives)), 0, 2};
-  question.root = HasRoot(question.collective) ? static_cast<int>(choices.Below(2)) : 0;
-  question.channels = 1 + static_cast<int>(choices.Below(2));
-  question.posts = choices.Below(4) != 0;
+  ScheduleRequest request{static_cast<Collective>(choices.Below(kScheduledCollectives)), 0, 2};
+  request.root = HasRoot(request.collective) ? static_cast<int>(choices.Below(2)) : 0;
+  request.channels = 1 + static_cast<int>(choices.Below(2));
+  request.posts = choices.Below(4) != 0;
   const auto algorithm = kAlgorithms[choices.Below(std::size(kAlgorithms))];
   const auto type = kTypes[choices.Below(std::size(kTypes))];
-  if (FabricChannels(algorithm, question.posts) * question.channels > kChannels) return;
-  const auto schedule = Build(algorithm, question);
+  if (FabricChannels(algorithm, request.posts) * request.channels > kChannels) return;
+  const auto schedule = Build(algorithm, request);
   if (!schedule) return;
 
   const auto wire = static_cast<Wire>(choices.Below(kWires));
   const std::size_t most = std::min<std::size_t>(beside.fabric().layout().Shape(wire, 0).capacity, 1024);
   const Shape shape{wire, std::max<std::size_t>(most / (1 + choices.Below(4)) / 16 * 16, 16)};
   const std::size_t bytes = (choices.Next<std::uint16_t>() % kMostBytes) / SizeOf(type) * SizeOf(type);
-  const auto extents = UniformExtents(question.collective, 2, schedule->blocks, bytes);
+  const auto extents = UniformExtents(request.collective, 2, schedule->blocks, bytes);
   const Plan plan(*schedule, extents, shape, type, tuttiSum, beside.fabric(), 0);
   Run run(plan, beside.fabric(), window);
 
@@ -123,7 +123,7 @@ void Fuzz(std::span<const std::byte> input) {
     launch.output = strided_output ? wide.data() : out.data();
     if (strided_output) launch.output_strided = &strided;
     launch.tag = kTag;
-    launch.scaled = IsReducing(question.collective) && choices.Below(4) == 0;
+    launch.scaled = IsReducing(request.collective) && choices.Below(4) == 0;
     launch.stream_output = choices.Below(2) == 0;
   });
   for (int i = 0; i < kMostWrites && !choices.empty(); ++i) {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "net/auth/client_handshake.h"
-#include "net/auth/lobby.h"
+#include "net/auth/handshake_pool.h"
 
 namespace tutti {
 namespace {

@@ -25,7 +25,8 @@ Socket MakeEvent() {
 
 Doorkeeper::Doorkeeper(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose, int rank)
     : owner_(getpid()),
-      shared_(new Shared{Lobby(std::move(listeners), key, purpose, rank), MakeEvent(), MakeEvent(), {}, {}, {}}) {
+      shared_(
+          new Shared{HandshakePool(std::move(listeners), key, purpose, rank), MakeEvent(), MakeEvent(), {}, {}, {}}) {
   try {
     thread_ = std::make_unique<std::thread>(QuietThread(&Serve, std::ref(*shared_)));
   } catch (const std::system_error& error) {
@@ -42,7 +43,7 @@ Doorkeeper::~Doorkeeper() {
   }
   eventfd_write(shared_->stop.fd(), 1);
   thread_->join();
-  shared_->lobby.Close();
+  shared_->handshakes.Close();
 }
 
 std::vector<Admitted> Doorkeeper::Take() {
@@ -61,14 +62,14 @@ void Doorkeeper::Serve(Shared& shared) {
   try {
     for (;;) {
       fds.assign(1, {shared.stop.fd(), POLLIN, 0});
-      shared.lobby.Watch(fds);
-      Wait(fds, shared.lobby.NextDeadline());
+      shared.handshakes.Watch(fds);
+      Wait(fds, shared.handshakes.NextDeadline());
       if (fds[0].revents != 0) return;
       admitted.clear();
       // Set before a caller can get this side's proof. The system calls that carry the proof to the caller, and the
       // caller's bytes back to this process, order this store before a load that follows them.
       shared.proving.store(true, std::memory_order_seq_cst);
-      shared.lobby.Advance(std::span<const pollfd>(fds).subspan(1), admitted);
+      shared.handshakes.Advance(std::span<const pollfd>(fds).subspan(1), admitted);
       if (!admitted.empty()) {
         const std::scoped_lock lock(shared.mutex);
         shared.admitted.insert(shared.admitted.end(), std::make_move_iterator(admitted.begin()),

@@ -1,9 +1,9 @@
 // A thread that accepts calls at a rank's ports while the rank's program computes.
 //
 // A port that is not drained fills up: then the system leaves new calls unanswered, and a living rank looks as dead as
-// one whose system has gone. So a thread accepts every call, and keeps the connections that prove themselves (lobby.h)
-// until the caller takes them. It sleeps while there are no calls. Strangers cost the data path nothing: it looks at
-// one descriptor, which only proven connections make readable.
+// one whose system has gone. So a thread accepts every call, and keeps the connections that prove themselves
+// (handshake_pool.h) until the caller takes them. It sleeps while there are no calls. Strangers cost the data path
+// nothing: it looks at one descriptor, which only proven connections make readable.
 //
 // Thread-safety: one thread at a time. In a forked child the object does nothing.
 #pragma once
@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "net/auth/lobby.h"
+#include "net/auth/handshake_pool.h"
 
 namespace tutti {
 
@@ -39,8 +39,8 @@ class Doorkeeper {
 
  private:
   struct Shared {
-    Lobby lobby;  // the thread's
-    Socket stop;  // eventfds
+    HandshakePool handshakes;  // the thread's
+    Socket stop;               // eventfds
     Socket news;
     std::mutex mutex;
     std::vector<Admitted> admitted;  // under mutex

@@ -86,7 +86,8 @@ TEST(Doorkeeper, TellsACallerThatMeansAnotherRank) {
   std::optional<ClientHandshake> client;
   EXPECT_EQ(Call(port.address, port.key, {Purpose::data, 0, 2, 4}, client), ClientHandshake::State::misled);
   EXPECT_EQ(client->answers_for(), 3);
-  EXPECT_EQ(Call(port.address, port.key, {Purpose::reunion, 0, 3, 4}, client), ClientHandshake::State::dropped);
+  EXPECT_EQ(Call(port.address, port.key, {Purpose::membership_agreement, 0, 3, 4}, client),
+            ClientHandshake::State::dropped);
   EXPECT_TRUE(port.keeper->Take().empty());
 }
 
@@ -108,17 +109,17 @@ TEST(Doorkeeper, ClosesThePortAndLeavesTheParentsAloneInAChild) {
 }
 
 // A flood from one address evicts that address's own connections; loopback has many addresses.
-TEST(Lobby, AFloodFromOnePlacePutsOutItsOwn) {
+TEST(HandshakePool, AFloodFromOnePlacePutsOutItsOwn) {
   auto listener = Listen(SocketAddress::Wildcard(false, 0)).socket;
   auto address = SocketAddress::Loopback(false, LocalAddress(listener).port);
   const SecretKey key = SecretKey::Random();
-  Lobby lobby(One(std::move(listener)), key, Purpose::data, 3);
+  HandshakePool handshakes(One(std::move(listener)), key, Purpose::data, 3);
   std::vector<Admitted> admitted;
   const auto advance = [&] {
     std::vector<pollfd> fds;
-    lobby.Watch(fds);
+    handshakes.Watch(fds);
     poll(fds.data(), fds.size(), 0);
-    lobby.Advance(fds, admitted);
+    handshakes.Advance(fds, admitted);
   };
   // A slow client from 127.0.0.2, which is the oldest, then more than there is room for from 127.0.0.1.
   address.ip[3] = 2;

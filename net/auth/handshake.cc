@@ -60,7 +60,7 @@ std::optional<ClientHello> DecodeClientHello(std::span<const std::byte, kClientH
   if (!TakeMagic(reader)) return std::nullopt;
   const auto purpose = reader.Number<std::uint8_t>();
   if (purpose < static_cast<std::uint8_t>(Purpose::rendezvous) ||
-      purpose > static_cast<std::uint8_t>(Purpose::reunion)) {
+      purpose > static_cast<std::uint8_t>(Purpose::membership_agreement)) {
     return std::nullopt;
   }
   ClientHello hello{.purpose = static_cast<Purpose>(purpose)};

@@ -29,7 +29,7 @@
 namespace tutti {
 
 // The client's request to the server.
-enum class Purpose : std::uint8_t { rendezvous = 1, hub = 2, data = 3, reunion = 4 };
+enum class Purpose : std::uint8_t { rendezvous = 1, hub = 2, data = 3, membership_agreement = 4 };
 
 // Keeps hostile numbers out of every table that is sized by ranks, and a roster of as many within one frame.
 inline constexpr std::uint32_t kMaxRanks = 8192;

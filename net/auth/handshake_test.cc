@@ -12,7 +12,7 @@ ClientHello Hello() { return {Purpose::data, 3, 5, 8, KeyPair::Fresh().share}; }
 ServerHello Reply() { return {5, KeyPair::Fresh().share}; }
 
 TEST(Handshake, HellosRoundTrip) {
-  for (const auto purpose : {Purpose::rendezvous, Purpose::hub, Purpose::data, Purpose::reunion}) {
+  for (const auto purpose : {Purpose::rendezvous, Purpose::hub, Purpose::data, Purpose::membership_agreement}) {
     const ClientHello hello{purpose, kMaxRanks - 1, kMaxRanks - 2, kMaxRanks, KeyPair::Fresh().share};
     EXPECT_EQ(DecodeClientHello(Encode(hello)), hello);
   }

@@ -62,12 +62,12 @@ bool RoundsOnce(tuttiAlgorithm_t algorithm) {
 }
 
 // Channel counts to try for an algorithm that takes `unit` of the fabric's for each; one unit carries `block_bytes`.
-std::vector<int> ChannelCounts(const Conditions& conditions, int unit, int lanes, std::size_t block_bytes) {
-  int most = std::max(1, conditions.max_channels / unit);
+std::vector<int> ChannelCounts(const TuningContext& tuning, int unit, int lanes, std::size_t block_bytes) {
+  int most = std::max(1, tuning.max_channels / unit);
   // A count that the user forces is not fitted to the GPU: a launch refuses it with the numbers.
-  if (conditions.forced.channels != 0) return {std::clamp(conditions.forced.channels / unit, 1, most)};
-  if (conditions.most_lanes != 0) most = std::clamp(conditions.most_lanes / lanes, 1, most);
-  if (conditions.threads == 0) {
+  if (tuning.forced.channels != 0) return {std::clamp(tuning.forced.channels / unit, 1, most)};
+  if (tuning.most_lanes != 0) most = std::clamp(tuning.most_lanes / lanes, 1, most);
+  if (tuning.threads == 0) {
     std::vector<int> counts;
     for (const int count : kGpuChannels) {
       const int asked = std::clamp(count / unit, 1, most);
@@ -76,22 +76,22 @@ std::vector<int> ChannelCounts(const Conditions& conditions, int unit, int lanes
     return counts;
   }
   // One channel per thread, once each channel gets at least a line.
-  const int threads = std::clamp(conditions.threads / unit, 1, most);
+  const int threads = std::clamp(tuning.threads / unit, 1, most);
   if (threads == 1 || block_bytes / static_cast<std::size_t>(threads) < kCacheLine) return {1};
   return {1, threads};
 }
 
 // Shapes in which GPUs could move a channel's share of every block.
-std::vector<Shape> GpuShapes(const Kind& kind, const Conditions& conditions, std::size_t share, bool refers) {
-  const Forced& forced = conditions.forced;
+std::vector<Shape> GpuShapes(const Kind& kind, const TuningContext& tuning, std::size_t share, bool refers) {
+  const Forced& forced = tuning.forced;
   std::vector<Shape> shapes;
   for (Shape shape : kGpuShapes) {
     if (forced.wire ? *forced.wire != shape.wire : kind.pairwise && shape.wire != Wire::bulk) continue;
-    if (shape.wire == Wire::inlined && !conditions.gpu_slots.inlined) continue;
-    if (shape.wire == Wire::line && !conditions.gpu_slots.lines) continue;
+    if (shape.wire == Wire::inlined && !tuning.gpu_slots.inlined) continue;
+    if (shape.wire == Wire::line && !tuning.gpu_slots.lines) continue;
     const bool longest = shape == kGpuShapes.back();
     if (forced.chunk_bytes != 0) shape.chunk_bytes = std::max(kCacheLine, RoundDown(forced.chunk_bytes, kCacheLine));
-    shape.chunk_bytes = std::min(shape.chunk_bytes, ChunkCapacity(shape.wire, conditions, refers));
+    shape.chunk_bytes = std::min(shape.chunk_bytes, ChunkCapacity(shape.wire, tuning, refers));
     // Chunks beyond a whole share are all the same.
     const bool same = !shapes.empty() && shapes.back().wire == shape.wire &&
                       (shapes.back().chunk_bytes >= share || shapes.back().chunk_bytes == shape.chunk_bytes);
@@ -102,9 +102,9 @@ std::vector<Shape> GpuShapes(const Kind& kind, const Conditions& conditions, std
 }
 
 // Likewise for a host's ranks.
-std::vector<Shape> HostShapes(const Kind& kind, const Conditions& conditions, std::size_t share) {
-  const Forced& forced = conditions.forced;
-  const std::size_t most = RoundDown(conditions.bulk_capacity, kCacheLine);
+std::vector<Shape> HostShapes(const Kind& kind, const TuningContext& tuning, std::size_t share) {
+  const Forced& forced = tuning.forced;
+  const std::size_t most = RoundDown(tuning.bulk_capacity, kCacheLine);
   std::vector<Shape> shapes;
   const auto short_wire = [&](Wire wire, const SlotShape& shape) {
     if (kind.pairwise || (forced.wire ? *forced.wire != wire : forced.chunk_bytes != 0 && share > shape.capacity))
@@ -192,50 +192,50 @@ void ParseForcedAlgorithms(const std::string& text, int nranks, Forced& forced) 
   }
 }
 
-std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions) {
+std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {
   if (algorithm == tuttiAlgorithmProgram) {
-    const auto* program = conditions.programs[static_cast<std::size_t>(kind.collective)];
+    const auto* program = tuning.programs[static_cast<std::size_t>(kind.collective)];
     if (program == nullptr) return "has no form of it: TUTTI_PROGRAM gives none";
     return kind.pairwise ? "has no form of it for lengths that only pairs know" : "";
   }
-  if (!Supports(algorithm, kind.collective, conditions.nranks)) return "has no form of it on so many ranks";
+  if (!Supports(algorithm, kind.collective, tuning.nranks)) return "has no form of it on so many ranks";
   if (kind.pairwise && PassesBlocksOn(algorithm, kind.collective))
     return "passes on blocks whose lengths only others know";
-  if (!conditions.one_host && NeedsPosts(algorithm)) return "posts to ranks that are on other hosts";
-  if (IsReducing(kind.collective) && conditions.deterministic && !RoundsOnce(algorithm)) {
+  if (!tuning.one_host && NeedsPosts(algorithm)) return "posts to ranks that are on other hosts";
+  if (IsReducing(kind.collective) && tuning.deterministic && !RoundsOnce(algorithm)) {
     return "is not deterministic: other orders, more roundings";
   }
   return "";
 }
 
-std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions) {
-  if (auto why = WhyImpossible(algorithm, kind, conditions); !why.empty()) return why;
-  const auto forced = conditions.forced.algorithm[static_cast<std::size_t>(kind.collective)];
-  if (forced && WhyImpossible(*forced, kind, conditions).empty()) {
+std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning) {
+  if (auto why = WhyImpossible(algorithm, kind, tuning); !why.empty()) return why;
+  const auto forced = tuning.forced.algorithm[static_cast<std::size_t>(kind.collective)];
+  if (forced && WhyImpossible(*forced, kind, tuning).empty()) {
     return *forced == algorithm ? "" : fmt::format("{} is forced", NameOf(*forced));
   }
   if (IsBaseline(algorithm)) return "is there to be compared with: on request only";
-  if (IsTwoLevel(algorithm) && conditions.where.nodes() <= 1) return "is for several nodes; here is one";
+  if (IsTwoLevel(algorithm) && tuning.where.nodes() <= 1) return "is for several nodes; here is one";
   if (IsReducing(kind.collective) && kind.low_precision && !RoundsOnce(algorithm) &&
-      WhyImpossible(tuttiAlgorithmDirect, kind, conditions).empty()) {
+      WhyImpossible(tuttiAlgorithmDirect, kind, tuning).empty()) {
     return "rounds partial sums of a low-precision type on the way";
   }
   // Pricing them would take longer than it could ever save.
   constexpr int kMaxFullExchange = 64;
-  if (algorithm == tuttiAlgorithmRecursive && conditions.nranks > kMaxFullExchange &&
-      (conditions.nranks & (conditions.nranks - 1)) != 0) {
+  if (algorithm == tuttiAlgorithmRecursive && tuning.nranks > kMaxFullExchange &&
+      (tuning.nranks & (tuning.nranks - 1)) != 0) {
     return "is considered beyond 64 ranks for powers of two only";
   }
   if (algorithm == tuttiAlgorithmBruck && kind.collective == Collective::all_to_all &&
-      conditions.nranks > kMaxFullExchange) {
+      tuning.nranks > kMaxFullExchange) {
     return "is considered up to 64 ranks only: it moves n/2 log n blocks, a slot each";
   }
   return "";
 }
 
-std::size_t SlotCapacity(Wire wire, const Conditions& conditions) {
-  if (conditions.threads == 0) {
-    const std::size_t known = wire == Wire::line ? conditions.gpu_slots.line : conditions.gpu_slots.bulk;
+std::size_t SlotCapacity(Wire wire, const TuningContext& tuning) {
+  if (tuning.threads == 0) {
+    const std::size_t known = wire == Wire::line ? tuning.gpu_slots.line : tuning.gpu_slots.bulk;
     return known != 0 ? known : std::numeric_limits<std::size_t>::max();
   }
   switch (wire) {
@@ -243,12 +243,12 @@ std::size_t SlotCapacity(Wire wire, const Conditions& conditions) {
     case Wire::inlined: return kInlineShape.capacity;
     case Wire::bulk: break;
   }
-  return conditions.bulk_capacity;
+  return tuning.bulk_capacity;
 }
 
-std::size_t ChunkCapacity(Wire wire, const Conditions& conditions, bool may_refer) {
-  const bool any = wire == Wire::bulk && may_refer && conditions.gpu_slots.refer;
-  return any ? kLongestChunk : SlotCapacity(wire, conditions);
+std::size_t ChunkCapacity(Wire wire, const TuningContext& tuning, bool may_refer) {
+  const bool any = wire == Wire::bulk && may_refer && tuning.gpu_slots.refer;
+  return any ? kLongestChunk : SlotCapacity(wire, tuning);
 }
 
 std::size_t BlockBytes(int pieces, std::size_t bytes) {
@@ -264,15 +264,15 @@ Shape Fitting(Shape shape, std::size_t block_bytes, int channels) {
   return {shape.wire, RoundDown(shape.chunk_bytes, kCacheLine)};
 }
 
-std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions,
+std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning,
                                   std::size_t block_bytes, const UnitOnGpu& on_gpu) {
-  const int unit = FabricChannels(algorithm, conditions.one_host);
+  const int unit = FabricChannels(algorithm, tuning.one_host);
   const std::size_t unit_bytes = (block_bytes + unit - 1) / unit;
   std::vector<Candidate> ways;
-  for (const int channels : ChannelCounts(conditions, unit, on_gpu.lanes, unit_bytes)) {
+  for (const int channels : ChannelCounts(tuning, unit, on_gpu.lanes, unit_bytes)) {
     const std::size_t share = (unit_bytes + channels - 1) / channels;
-    const auto shapes = conditions.threads == 0 ? GpuShapes(kind, conditions, share, on_gpu.refers)
-                                                : HostShapes(kind, conditions, share);
+    const auto shapes =
+        tuning.threads == 0 ? GpuShapes(kind, tuning, share, on_gpu.refers) : HostShapes(kind, tuning, share);
     for (const Shape& shape : shapes) ways.push_back({algorithm, channels, shape});
   }
   return ways;

@@ -61,10 +61,10 @@ struct GpuSlots {
 };
 
 // Facts that are the same for all calls of a communicator and on all its ranks.
-struct Conditions {
+struct TuningContext {
   int nranks = 1;
-  Arrangement where = {};  // empty: one node
-  bool one_host = true;    // every rank can read every post
+  RankLayout where = {};  // empty: one node
+  bool one_host = true;   // every rank can read every post
   int max_channels = 1;
   int most_lanes = 0;  // lanes that one rank's GPU can run at the same time; 0: any number
   int threads = 1;  // that move data, on the rank with the most; 0: ranks are GPUs, with an executor for every channel
@@ -75,30 +75,30 @@ struct Conditions {
   // All ranks' schedules of the programs (program.h) that tuttiAlgorithmProgram stands for; null: there is none.
   std::array<const std::vector<Schedule>*, kScheduledCollectives> programs = {};
 
-  Question Ask(Collective collective) const {
+  ScheduleRequest Ask(Collective collective) const {
     return {collective, 0, nranks, 0, 1, where.node_of.empty() ? nullptr : &where, one_host};
   }
 };
 
 // Data bytes of a slot; SIZE_MAX for GPUs whose slots are not known.
-std::size_t SlotCapacity(Wire wire, const Conditions& conditions);
+std::size_t SlotCapacity(Wire wire, const TuningContext& tuning);
 // The longest chunk, also for TUTTI_CHUNK: more than any pipeline wants, and within the 32 bits of a slot's length.
 inline constexpr std::size_t kLongestChunk = std::size_t{1} << 30;
 // Likewise for a chunk. `may_refer`: the schedule may always refer; if slots then do, they need not hold the chunk.
-std::size_t ChunkCapacity(Wire wire, const Conditions& conditions, bool may_refer);
+std::size_t ChunkCapacity(Wire wire, const TuningContext& tuning, bool may_refer);
 
 struct Candidate {
   tuttiAlgorithm_t algorithm = tuttiAlgorithmNone;
-  int channels = 1;  // Question::channels
+  int channels = 1;  // ScheduleRequest::channels
   Shape shape = {};
 
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
 
 // Returns "" if the algorithm works and keeps the promised guarantees, else a readable reason.
-std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions);
+std::string WhyImpossible(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning);
 // Likewise, but also returns why the algorithm is not considered: another one is forced, ...
-std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions);
+std::string WhyNot(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning);
 
 // Properties of an algorithm on a GPU, for one unit of its channels.
 struct UnitOnGpu {
@@ -106,7 +106,7 @@ struct UnitOnGpu {
   bool refers = false;  // MayAlwaysRefer, of all ranks' schedules
 };
 // How an algorithm that may serve could move blocks of `block_bytes`. Never empty.
-std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const Conditions& conditions,
+std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning,
                                   std::size_t block_bytes, const UnitOnGpu& on_gpu = {});
 
 // The shape itself, or the next one that can carry blocks of `block_bytes` in each of `channels`: a short wire takes

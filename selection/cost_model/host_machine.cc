@@ -139,7 +139,7 @@ NetworkCosts RdmaNetworkCosts(double bandwidth) {
   return {bandwidth, {1.5, 1.5, 2}, 0.5};
 }
 
-Machine HostMachine(const HostCosts& host, Arrangement arrangement, const std::optional<NetworkCosts>& network) {
+Machine HostMachine(const HostCosts& host, RankLayout rank_layout, const std::optional<NetworkCosts>& network) {
   std::vector<NodeType> types;
   std::vector<int> type_of_node;
   const Route through_memory{{}, host.latency, false};
@@ -150,7 +150,7 @@ Machine HostMachine(const HostCosts& host, Arrangement arrangement, const std::o
   };
   Costs costs = host.costs;
   if (network) costs.message_us = network->message_us;
-  for (const auto& ranks : arrangement.ranks_on) {
+  for (const auto& ranks : rank_layout.ranks_on) {
     const std::size_t n = ranks.size();
     type_of_node.push_back(static_cast<int>(types.size()));
     NodeType type{{}, std::vector<std::vector<Route>>(n, std::vector<Route>(n, through_memory)), {}, {}};
@@ -163,7 +163,7 @@ Machine HostMachine(const HostCosts& host, Arrangement arrangement, const std::o
     }
     types.push_back(std::move(type));
   }
-  return {std::move(types), std::move(type_of_node), std::move(arrangement), std::move(costs)};
+  return {std::move(types), std::move(type_of_node), std::move(rank_layout), std::move(costs)};
 }
 
 }  // namespace tutti

@@ -49,9 +49,9 @@ std::string ToJson(const HostCosts& costs);
 HostCosts HostCostsFromJson(const std::string& text, const std::string& name);
 HostCosts HostCostsFromJson(const JsonValue& json);
 
-// Every node of `arrangement` is a host with these costs. Between nodes, slots cross the same memory (virtual nodes) or
+// Every node of `rank_layout` is a host with these costs. Between nodes, slots cross the same memory (virtual nodes) or
 // a network.
-Machine HostMachine(const HostCosts& costs, Arrangement arrangement,
+Machine HostMachine(const HostCosts& costs, RankLayout rank_layout,
                     const std::optional<NetworkCosts>& network = std::nullopt);
 
 }  // namespace tutti

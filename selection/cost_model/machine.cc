@@ -11,23 +11,23 @@ double At(const Rate& rate, std::size_t footprint) {
   return found != rate.end() ? found->bandwidth : rate.back().bandwidth;
 }
 
-Machine::Machine(std::vector<NodeType> types, std::vector<int> type_of_node, Arrangement arrangement, Costs costs)
+Machine::Machine(std::vector<NodeType> types, std::vector<int> type_of_node, RankLayout rank_layout, Costs costs)
     : types_(std::move(types)),
       type_of_node_(std::move(type_of_node)),
-      place_(arrangement.node_of.size()),
-      arrangement_(std::move(arrangement)),
+      place_(rank_layout.node_of.size()),
+      rank_layout_(std::move(rank_layout)),
       costs_(std::move(costs)) {
   int next = 0;
-  for (int node = 0; node < arrangement_.nodes(); ++node) {
+  for (int node = 0; node < rank_layout_.nodes(); ++node) {
     first_resource_.push_back(next);
     next += static_cast<int>(types_.at(type_of_node_.at(node)).resources.size());
-    const auto& ranks = arrangement_.ranks_on[node];
+    const auto& ranks = rank_layout_.ranks_on[node];
     for (std::size_t i = 0; i < ranks.size(); ++i) place_[ranks[i]] = static_cast<int>(i);
   }
   first_resource_.push_back(next);
   if (costs_.cores == 0) return;
   std::size_t most = 0;
-  for (const auto& ranks : arrangement_.ranks_on) most = std::max(most, ranks.size());
+  for (const auto& ranks : rank_layout_.ranks_on) most = std::max(most, ranks.size());
   ranks_per_core_ = std::max(1.0, static_cast<double>(most) / costs_.cores);
 }
 
@@ -48,8 +48,8 @@ const Resource& Machine::resource(int index) const {
 }
 
 Route Machine::RouteOf(int from, int to, int channel) const {
-  const int from_node = arrangement_.node_of[from];
-  const int to_node = arrangement_.node_of[to];
+  const int from_node = rank_layout_.node_of[from];
+  const int to_node = rank_layout_.node_of[to];
   const auto numbered = [this](Route route, int node) {
     for (int& resource : route.resources) resource += first_resource_[node];
     return route;

@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/schedule/arrangement.h"
+#include "algorithms/schedule/rank_layout.h"
 #include "transports/ring/slot.h"
 
 namespace tutti {
@@ -83,12 +83,12 @@ struct NodeType {
 
 class Machine {
  public:
-  // `type_of_node` by node of the arrangement, indices into `types`. The k-th rank of a node is its type's rank k.
+  // `type_of_node` by node of the rank layout, indices into `types`. The k-th rank of a node is its type's rank k.
   // REQUIRES: every node has as many ranks as its type.
-  Machine(std::vector<NodeType> types, std::vector<int> type_of_node, Arrangement arrangement, Costs costs);
+  Machine(std::vector<NodeType> types, std::vector<int> type_of_node, RankLayout rank_layout, Costs costs);
 
-  int nranks() const { return arrangement_.nranks(); }
-  const Arrangement& arrangement() const { return arrangement_; }
+  int nranks() const { return rank_layout_.nranks(); }
+  const RankLayout& rank_layout() const { return rank_layout_; }
   const Costs& costs() const { return costs_; }
   int resources() const { return first_resource_.back(); }
   const Resource& resource(int index) const;
@@ -107,7 +107,7 @@ class Machine {
   std::vector<int> type_of_node_;
   std::vector<int> first_resource_;  // by node, and one past
   std::vector<int> place_;           // of a rank on its node
-  Arrangement arrangement_;
+  RankLayout rank_layout_;
   Costs costs_;
   double ranks_per_core_ = 1;
 };

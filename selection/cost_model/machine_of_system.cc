@@ -87,11 +87,11 @@ class NodeMaker {
 
 // Flat rings cross from node to node at another rank in each channel, so that every NIC gets its share: channel c
 // enters each node at its c-th rank and leaves it at the one before.
-std::vector<std::vector<int>> TurnedRings(const Arrangement& arrangement) {
+std::vector<std::vector<int>> TurnedRings(const RankLayout& rank_layout) {
   std::vector<std::vector<int>> rings;
-  for (std::size_t first = 0; first < arrangement.ranks_on.front().size(); ++first) {
+  for (std::size_t first = 0; first < rank_layout.ranks_on.front().size(); ++first) {
     auto& ring = rings.emplace_back();
-    for (const auto& ranks : arrangement.ranks_on) {
+    for (const auto& ranks : rank_layout.ranks_on) {
       for (std::size_t i = 0; i < ranks.size(); ++i) ring.push_back(ranks[(first + i) % ranks.size()]);
     }
   }
@@ -131,11 +131,11 @@ Machine MachineOfSystem(const System& system, int nodes, int ranks_per_node) {
   gpus.resize(wanted);
   const GpuConstants constants = GpuConstantsOf(system.devices[gpus.front()].sm);
   NodeType type = NodeMaker(system, constants).Make(gpus, nodes > 1);
-  Arrangement arrangement = ArrangeEvenly(static_cast<int>(wanted) * nodes, nodes);
-  if (nodes > 1) arrangement.rings = TurnedRings(arrangement);
+  RankLayout rank_layout = ArrangeEvenly(static_cast<int>(wanted) * nodes, nodes);
+  if (nodes > 1) rank_layout.rings = TurnedRings(rank_layout);
   return {{std::move(type)},
           std::vector<int>(static_cast<std::size_t>(nodes), 0),
-          std::move(arrangement),
+          std::move(rank_layout),
           CostsOf(constants)};
 }
 

@@ -42,7 +42,7 @@ TEST(MachineOfSystem, ChannelsOfOneGpuTakeItsPortsInTurn) {
 TEST(MachineOfSystem, FlatRingsLeaveTheNodesByAllPorts) {
   const Machine machine = MachineOfSystem(Dgx(), 2);
   std::set<int> last;
-  for (const auto& ring : machine.arrangement().rings) {
+  for (const auto& ring : machine.rank_layout().rings) {
     ASSERT_EQ(ring.size(), 16u);
     EXPECT_LT(ring[7], 8);
     last.insert(ring[7]);

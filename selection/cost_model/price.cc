@@ -10,9 +10,9 @@
 namespace tutti {
 namespace {
 
-UnitOnGpu OnGpu(const Ensemble& ensemble) {
+UnitOnGpu OnGpu(const RepresentativeRanks& representatives) {
   UnitOnGpu unit{1, true};
-  for (const auto& member : ensemble.members()) {
+  for (const auto& member : representatives.members()) {
     unit.lanes = std::max(unit.lanes, static_cast<int>(LanesOf(member)));
     unit.refers = unit.refers && MayAlwaysRefer(member);
   }
@@ -39,17 +39,17 @@ void Price::Path::Add(const Path& other, double times) {
   network_us_per_byte += times * other.network_us_per_byte;
 }
 
-Price::Price(const Machine& machine, const Ensemble& ensemble)
+Price::Price(const Machine& machine, const RepresentativeRanks& representatives)
     : machine_(machine),
-      unit_channels_(static_cast<int>(ensemble.members().front().channels.size())),
-      pieces_(ensemble.members().front().pieces()),
-      on_gpu_(OnGpu(ensemble)),
-      blocks_(ensemble.members().front().blocks),
-      graph_(machine, ensemble) {
-  FindShares(ensemble);
+      unit_channels_(static_cast<int>(representatives.members().front().channels.size())),
+      pieces_(representatives.members().front().pieces()),
+      on_gpu_(OnGpu(representatives)),
+      blocks_(representatives.members().front().blocks),
+      graph_(machine, representatives) {
+  FindShares(representatives);
   FindProxies();
-  const auto& rings = machine.arrangement().rings;
-  if (rings.empty() || !FollowsRings(ensemble.members().front().algorithm)) return;
+  const auto& rings = machine.rank_layout().rings;
+  if (rings.empty() || !FollowsRings(representatives.members().front().algorithm)) return;
   place_in_ring_.resize(rings.front().size());
   for (std::size_t i = 0; i < rings.front().size(); ++i) place_in_ring_[rings.front()[i]] = static_cast<int>(i);
 }
@@ -72,8 +72,8 @@ void Price::FindProxies() {
 
 // A core divides itself among its ranks by their work: with equal work each is slowed by the number of ranks; one that
 // works while the others poll is not slowed.
-void Price::FindShares(const Ensemble& ensemble) {
-  const auto members = ensemble.members().size();
+void Price::FindShares(const RepresentativeRanks& representatives) {
+  const auto members = representatives.members().size();
   std::vector<double> work(members);
   std::vector<int> fills(members);
   for (std::size_t i = 0; i + 1 < graph_.nodes.size(); ++i) {
@@ -84,8 +84,8 @@ void Price::FindShares(const Ensemble& ensemble) {
   slots_in_flight_ = *std::max_element(fills.begin(), fills.end());
   slowdown_.assign(members, machine_.ranks_per_core());
   turn_us_ = machine_.ranks_per_core() > 1 ? machine_.ranks_per_core() * machine_.costs().yield_us : 0;
-  if (machine_.costs().cores == 0 || !ensemble.complete() || machine_.ranks_per_core() <= 1) return;
-  for (const auto& ranks : machine_.arrangement().ranks_on) {
+  if (machine_.costs().cores == 0 || !representatives.complete() || machine_.ranks_per_core() <= 1) return;
+  for (const auto& ranks : machine_.rank_layout().ranks_on) {
     const auto cores = static_cast<std::size_t>(machine_.costs().cores);
     for (std::size_t core = 0; core < std::min(cores, ranks.size()); ++core) {
       double sum = 0;
@@ -272,7 +272,7 @@ const Price::Paths& Price::PathsOf(Wire wire, std::size_t grid_point) const {
 
 // The rank at the place in `channel`'s ring that `rank` has in the first ring.
 int Price::InChannel(int rank, int channel) const {
-  const auto& rings = machine_.arrangement().rings;
+  const auto& rings = machine_.rank_layout().rings;
   return place_in_ring_.empty() ? rank : rings[static_cast<std::size_t>(channel) % rings.size()][place_in_ring_[rank]];
 }
 

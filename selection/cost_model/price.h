@@ -39,8 +39,8 @@ struct Load {
 
 class Price {
  public:
-  // REQUIRES: machine and ensemble have equally many ranks; the machine outlives the price.
-  Price(const Machine& machine, const Ensemble& ensemble);
+  // REQUIRES: machine and representatives have equally many ranks; the machine outlives the price.
+  Price(const Machine& machine, const RepresentativeRanks& representatives);
 
   double Microseconds(const Load& load) const;
   // Channels that one unit takes (a double binary tree: two).
@@ -82,7 +82,7 @@ class Price {
     std::vector<Path> further;  // for each further chunk, at an executor or in a lane
   };
 
-  void FindShares(const Ensemble& ensemble);
+  void FindShares(const RepresentativeRanks& representatives);
   void FindProxies();
   Path StepPath(const StepGraph::Work& work, Wire wire, const Rates& rates) const;
   Path WayPath(const StepGraph::Way& way, Wire wire) const;

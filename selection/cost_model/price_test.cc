@@ -25,8 +25,8 @@ Machine Cluster(int nodes, int ranks_per_node = 1) {
 }
 
 Price PriceOf(tuttiAlgorithm_t algorithm, Collective collective, const Machine& machine) {
-  const Arrangement& where = machine.arrangement();
-  return {machine, *Ensemble::Of(algorithm, {collective, 0, machine.nranks(), 0, 1, &where})};
+  const RankLayout& where = machine.rank_layout();
+  return {machine, *RepresentativeRanks::Of(algorithm, {collective, 0, machine.nranks(), 0, 1, &where})};
 }
 
 Load Bulk(std::size_t block, std::size_t chunk, int channels = 1) {
@@ -64,8 +64,8 @@ TEST(Price, AFewStandForMany) {
     const auto of = [&](const Machine& machine) {
       return PriceOf(algorithm, Collective::all_gather, machine).Microseconds(Bulk(1000, 1000));
     };
-    ASSERT_TRUE(Ensemble::Of(algorithm, {Collective::all_gather, 0, 16})->complete());
-    ASSERT_EQ(Ensemble::Of(algorithm, {Collective::all_gather, 0, 32})->members().size(), 1U);
+    ASSERT_TRUE(RepresentativeRanks::Of(algorithm, {Collective::all_gather, 0, 16})->complete());
+    ASSERT_EQ(RepresentativeRanks::Of(algorithm, {Collective::all_gather, 0, 32})->members().size(), 1U);
     const double hop = 10 + 1.02 + 1000e-4;
     if (algorithm == tuttiAlgorithmRing) {
       EXPECT_NEAR(of(many) - of(some), 16 * (hop + 0.01), 1e-6);

@@ -48,8 +48,8 @@ int IndexIn(std::vector<T>& known, const T& value) {
 
 class Builder {
  public:
-  Builder(StepGraph& graph, const Machine& machine, const Ensemble& ensemble)
-      : graph_(graph), machine_(machine), ensemble_(ensemble) {}
+  Builder(StepGraph& graph, const Machine& machine, const RepresentativeRanks& representatives)
+      : graph_(graph), machine_(machine), representatives_(representatives) {}
 
   void Build() {
     FindLanes();
@@ -76,7 +76,7 @@ class Builder {
   };
 
   void FindLanes() {
-    const auto& members = ensemble_.members();
+    const auto& members = representatives_.members();
     for (std::size_t m = 0; m < members.size(); ++m) {
       for (std::size_t c = 0; c < members[m].channels.size(); ++c) {
         const int channel_lane = static_cast<int>(lanes_.size());
@@ -100,14 +100,14 @@ class Builder {
           } else if (shared_memory_) {
             filled_.push_back({lane.member, kEverybody, lane.channel, kPosts, step});
           } else {
-            for (const int peer : Others(RankOf(lane.member), ensemble_.nranks())) {
+            for (const int peer : Others(RankOf(lane.member), representatives_.nranks())) {
               filled_.push_back({lane.member, peer, lane.channel, kPosts, step});
             }
           }
         }
         for (const auto& read : each.reads) {
           if (!IsSlot(read)) continue;
-          const auto [stand_in, seen_as] = ensemble_.For(lane.member, read.peer);
+          const auto [stand_in, seen_as] = representatives_.For(lane.member, read.peer);
           const bool posted = read.place == Place::post;
           const int reader = posted && shared_memory_ ? kEverybody : seen_as;
           emptied_.push_back({{stand_in, reader, lane.channel, posted ? kPosts : read.connection, step},
@@ -248,7 +248,7 @@ class Builder {
       } else if (shared_memory_) {
         ++work.slot_writes;
       } else {
-        for (const int peer : Others(RankOf(member), ensemble_.nranks())) {
+        for (const int peer : Others(RankOf(member), representatives_.nranks())) {
           ++work.slot_writes;
           Cross(RankOf(member), peer);
         }
@@ -274,7 +274,7 @@ class Builder {
     }
   }
 
-  int RankOf(int member) const { return ensemble_.members()[member].rank; }
+  int RankOf(int member) const { return representatives_.members()[member].rank; }
 
   int WayBetween(int from, int to) {
     const auto [found, fresh] =
@@ -290,7 +290,7 @@ class Builder {
 
   StepGraph& graph_;
   const Machine& machine_;
-  const Ensemble& ensemble_;
+  const RepresentativeRanks& representatives_;
   // Ranks that share a node's cores share its memory too.
   const bool shared_memory_ = machine_.costs().cores > 0;
   std::vector<LaneOf> lanes_;
@@ -310,6 +310,8 @@ class Builder {
 
 }  // namespace
 
-StepGraph::StepGraph(const Machine& machine, const Ensemble& ensemble) { Builder(*this, machine, ensemble).Build(); }
+StepGraph::StepGraph(const Machine& machine, const RepresentativeRanks& representatives) {
+  Builder(*this, machine, representatives).Build();
+}
 
 }  // namespace tutti

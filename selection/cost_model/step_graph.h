@@ -1,5 +1,5 @@
-// The steps that an ensemble's ranks take for one chunk, in a runnable order and with the waits of each. Pricing walks
-// this graph.
+// The steps that the representatives' ranks take for one chunk, in a runnable order and with the waits of each. Pricing
+// walks this graph.
 //
 // Thread-safety: value type.
 #pragma once
@@ -7,8 +7,8 @@
 #include <array>
 #include <vector>
 
-#include "selection/cost_model/ensemble.h"
 #include "selection/cost_model/machine.h"
+#include "selection/cost_model/representative_ranks.h"
 
 namespace tutti {
 
@@ -46,9 +46,9 @@ struct StepGraph {
     int way;
   };
 
-  // REQUIRES: machine and ensemble have equally many ranks. A step does not wait for a slot that no order can fill: an
-  // ensemble's stand-ins are not perfect.
-  StepGraph(const Machine& machine, const Ensemble& ensemble);
+  // REQUIRES: machine and representatives have equally many ranks. A step does not wait for a slot that no order
+  // can fill: the representatives' stand-ins are not perfect.
+  StepGraph(const Machine& machine, const RepresentativeRanks& representatives);
 
   int lanes = 0;
   std::vector<Node> nodes;  // and one past the end, for its first_wait

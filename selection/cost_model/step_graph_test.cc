@@ -7,9 +7,9 @@
 namespace tutti {
 namespace {
 
-int StepsOf(const Ensemble& ensemble) {
+int StepsOf(const RepresentativeRanks& representatives) {
   int steps = 0;
-  for (const auto& member : ensemble.members()) {
+  for (const auto& member : representatives.members()) {
     for (const auto& channel : member.channels) {
       for (const auto& lane : channel.lanes) steps += static_cast<int>(lane.steps.size());
     }
@@ -33,12 +33,13 @@ TEST(StepGraph, OrdersEveryStepBehindWhatItWaitsFor) {
       for (int a = tuttiAlgorithmNone + 1; a < tuttiNumAlgorithms; ++a) {
         const auto collective = static_cast<Collective>(c);
         const auto algorithm = static_cast<tuttiAlgorithm_t>(a);
-        const auto ensemble = Ensemble::Of(algorithm, {collective, 0, nranks, 0, 1, &machine.arrangement()});
-        if (!ensemble) continue;
-        const StepGraph graph(machine, *ensemble);
+        const auto representatives =
+            RepresentativeRanks::Of(algorithm, {collective, 0, nranks, 0, 1, &machine.rank_layout()});
+        if (!representatives) continue;
+        const StepGraph graph(machine, *representatives);
         SCOPED_TRACE(std::string(NameOf(algorithm)) + " " + std::string(NameOf(collective)) + " on " +
                      std::to_string(nranks) + " ranks, " + std::to_string(nodes) + " nodes");
-        ASSERT_EQ(static_cast<int>(graph.nodes.size()) - 1, StepsOf(*ensemble));
+        ASSERT_EQ(static_cast<int>(graph.nodes.size()) - 1, StepsOf(*representatives));
         int slots = 0;
         for (int i = 0; i + 1 < static_cast<int>(graph.nodes.size()); ++i) {
           for (int w = graph.nodes[i].first_wait; w < graph.nodes[i + 1].first_wait; ++w) {
@@ -54,7 +55,7 @@ TEST(StepGraph, OrdersEveryStepBehindWhatItWaitsFor) {
 
 TEST(StepGraph, CountsWhatEachRankSends) {
   const Machine machine = HostMachine(DefaultHostCosts(2), ArrangeEvenly(6, 1));
-  const StepGraph graph(machine, *Ensemble::Of(tuttiAlgorithmRing, {Collective::all_gather, 0, 6}));
+  const StepGraph graph(machine, *RepresentativeRanks::Of(tuttiAlgorithmRing, {Collective::all_gather, 0, 6}));
   ASSERT_EQ(graph.sends.size(), 6U);
   for (const auto& send : graph.sends) {
     EXPECT_EQ(send.peer, (send.member + 1) % 6);

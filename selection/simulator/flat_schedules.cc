@@ -62,19 +62,19 @@ class Flattener {
             const Folding& folding)
       : flat_(flat),
         machine_(machine),
-        arrangement_(machine.arrangement()),
+        rank_layout_(machine.rank_layout()),
         source_(source),
         wire_(static_cast<std::size_t>(shape.wire)),
         folding_(folding),
-        place_(arrangement_.node_of.size()) {
-    for (const auto& ranks : arrangement_.ranks_on) {
+        place_(rank_layout_.node_of.size()) {
+    for (const auto& ranks : rank_layout_.ranks_on) {
       for (std::size_t i = 0; i < ranks.size(); ++i) place_[ranks[i]] = i;
     }
   }
 
   void Run() {
     for (const int node : folding_.node_of) {
-      for (const int rank : arrangement_.ranks_on[node]) Add(source_(rank));
+      for (const int rank : rank_layout_.ranks_on[node]) Add(source_(rank));
     }
     for (const auto& [writer, reads] : strangers_) Resolve(writer, reads);
     for (std::size_t e = 0; e < flat_.edges_.size(); ++e) Join(static_cast<int>(e));
@@ -88,7 +88,7 @@ class Flattener {
   };
 
   int StandInFor(int rank) const {
-    return arrangement_.ranks_on[folding_.StandInFor(arrangement_.node_of[rank])][place_[rank]];
+    return rank_layout_.ranks_on[folding_.StandInFor(rank_layout_.node_of[rank])][place_[rank]];
   }
 
   void Add(const Schedule& schedule) {
@@ -163,7 +163,7 @@ class Flattener {
       if (reader == lane.rank) continue;
       const std::uint32_t connection = ConnectionOf({lane.rank, reader, lane.channel, kPost}, number);
       flat_.operands_.push_back(connection);
-      if (arrangement_.node_of[reader] != arrangement_.node_of[lane.rank]) continue;
+      if (rank_layout_.node_of[reader] != rank_layout_.node_of[lane.rank]) continue;
       flat_.connections_[connection].rides_along = shared_memory && !first;
       first = false;
     }
@@ -176,7 +176,7 @@ class Flattener {
       FlatConnection connection{name.from, name.to, name.channel, lane};
       connection.network = route.network;
       connection.per_byte = 1 / machine_.costs().wire_efficiency[wire_];
-      const int node = arrangement_.node_of[name.from];
+      const int node = rank_layout_.node_of[name.from];
       for (const int resource : route.resources) {
         if (machine_.NodeOfResource(resource) == node) connection.route.push_back(resource);
       }
@@ -238,8 +238,8 @@ class Flattener {
     FlatConnection& connection = flat_.connections_[edge.connection];
     edge.next = connection.edge;
     connection.edge = index;
-    const int node = arrangement_.node_of[name.to];
-    if (node == arrangement_.node_of[name.from]) return;
+    const int node = rank_layout_.node_of[name.to];
+    if (node == rank_layout_.node_of[name.from]) return;
     for (const int resource : machine_.RouteOf(name.from, name.to, name.channel).resources) {
       if (machine_.NodeOfResource(resource) == node) connection.route.push_back(resource);
     }
@@ -247,7 +247,7 @@ class Flattener {
 
   FlatSchedules& flat_;
   const Machine& machine_;
-  const Arrangement& arrangement_;
+  const RankLayout& rank_layout_;
   const FlatSchedules::Source& source_;
   const std::size_t wire_;
   const Folding& folding_;

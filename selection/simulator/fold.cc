@@ -91,34 +91,34 @@ std::vector<std::vector<int>> Themselves(int nodes) {
   return selves;
 }
 
-bool Even(const Arrangement& arrangement) {
-  return std::all_of(arrangement.ranks_on.begin(), arrangement.ranks_on.end(),
-                     [&](const auto& ranks) { return ranks.size() == arrangement.ranks_on.front().size(); });
+bool Even(const RankLayout& rank_layout) {
+  return std::all_of(rank_layout.ranks_on.begin(), rank_layout.ranks_on.end(),
+                     [&](const auto& ranks) { return ranks.size() == rank_layout.ranks_on.front().size(); });
 }
 
 // Only then do partners by exclusive-or keep their place on the node.
-bool PowersOfTwo(const Arrangement& arrangement) {
-  return std::has_single_bit(static_cast<unsigned>(arrangement.nranks())) &&
-         std::has_single_bit(static_cast<unsigned>(arrangement.nodes()));
+bool PowersOfTwo(const RankLayout& rank_layout) {
+  return std::has_single_bit(static_cast<unsigned>(rank_layout.nranks())) &&
+         std::has_single_bit(static_cast<unsigned>(rank_layout.nodes()));
 }
 
 }  // namespace
 
-std::optional<Folding> Fold(tuttiAlgorithm_t algorithm, Collective collective, const Arrangement& arrangement) {
-  if (!Even(arrangement)) return std::nullopt;
+std::optional<Folding> Fold(tuttiAlgorithm_t algorithm, Collective collective, const RankLayout& rank_layout) {
+  if (!Even(rank_layout)) return std::nullopt;
   if (collective == Collective::all_reduce && algorithm == tuttiAlgorithmDoubleBinaryTree) {
-    return FoldTree(arrangement.ranks_on, arrangement.nranks());
+    return FoldTree(rank_layout.ranks_on, rank_layout.nranks());
   }
   if (collective == Collective::all_reduce && algorithm == tuttiAlgorithmTwoLevelTree) {
-    return FoldTree(Themselves(arrangement.nodes()), arrangement.nodes());
+    return FoldTree(Themselves(rank_layout.nodes()), rank_layout.nodes());
   }
-  // Nodes exchange in turns, each with another partner: no node does the same as its neighbour. (An ensemble still
-  // treats it as a rotation, which is good enough for a price.)
+  // Nodes exchange in turns, each with another partner: no node does the same as its neighbour. (The representative
+  // ranks still treats it as a rotation, which is good enough for a price.)
   if (collective == Collective::all_to_all && algorithm == tuttiAlgorithmTwoLevel) return std::nullopt;
   switch (SymmetryOf(algorithm, collective)) {
-    case Symmetry::rotation: return OneForAll(arrangement.nodes());
+    case Symmetry::rotation: return OneForAll(rank_layout.nodes());
     case Symmetry::exchange:
-      if (PowersOfTwo(arrangement)) return OneForAll(arrangement.nodes());
+      if (PowersOfTwo(rank_layout)) return OneForAll(rank_layout.nodes());
       return std::nullopt;
     default: return std::nullopt;
   }

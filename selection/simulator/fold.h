@@ -17,6 +17,6 @@
 namespace tutti {
 
 // nullopt: no symmetry is known, so every rank has to be simulated.
-std::optional<Folding> Fold(tuttiAlgorithm_t algorithm, Collective collective, const Arrangement& arrangement);
+std::optional<Folding> Fold(tuttiAlgorithm_t algorithm, Collective collective, const RankLayout& rank_layout);
 
 }  // namespace tutti

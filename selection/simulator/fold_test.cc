@@ -28,7 +28,7 @@ double Ratio(tuttiAlgorithm_t algorithm, const Case& machine_of, std::size_t byt
   const Machine machine = SwitchedMachine(machine_of.nodes, machine_of.ranks, SomeCosts());
   const auto blocks = collective == Collective::all_reduce ? static_cast<std::size_t>(machine.nranks()) : 1;
   const SimulatedCall call{collective, algorithm, bytes_per_rank * blocks, 1, {Wire::bulk, chunk}};
-  const auto folding = Fold(algorithm, call.collective, machine.arrangement());
+  const auto folding = Fold(algorithm, call.collective, machine.rank_layout());
   EXPECT_TRUE(folding.has_value());
   return Simulate(machine, call, &*folding).duration_us / Simulate(machine, call).duration_us;
 }
@@ -84,7 +84,7 @@ TEST(Fold, KnowsWhatHasNoSymmetry) {
 
 // The number of stand-ins does not grow with the machine.
 TEST(Fold, NeedsFewStandInsForManyRanks) {
-  const Arrangement large = ArrangeEvenly(24'576, 3'072);
+  const RankLayout large = ArrangeEvenly(24'576, 3'072);
   EXPECT_EQ(Fold(tuttiAlgorithmRing, Collective::all_reduce, large)->classes(), 1);
   EXPECT_LT(Fold(tuttiAlgorithmDoubleBinaryTree, Collective::all_reduce, large)->classes(), 100);
 }

@@ -17,7 +17,7 @@ double Footprint(const Machine& machine, Collective collective, const Extents& e
                           : collective == Collective::all_to_all ? sum
                                                                  : sum + longest;
   std::size_t ranks = 0;
-  for (const auto& node : machine.arrangement().ranks_on) ranks = std::max(ranks, node.size());
+  for (const auto& node : machine.rank_layout().ranks_on) ranks = std::max(ranks, node.size());
   return static_cast<double>(ranks) * per_rank;
 }
 
@@ -30,7 +30,7 @@ double SimulationResult::Utilisation(const Machine& machine, int resource) const
 }
 
 SimulationResult Simulate(const SimulationInput& input) {
-  const Folding all = Unfolded(input.machine.arrangement().nodes());
+  const Folding all = Unfolded(input.machine.rank_layout().nodes());
   const FlatSchedules schedules(input.machine, input.source, input.extents, input.shape,
                                 input.folding != nullptr ? *input.folding : all);
   return SimulationRun(schedules, input).Run();
@@ -38,7 +38,7 @@ SimulationResult Simulate(const SimulationInput& input) {
 
 Schedule ScheduleOf(const Machine& machine, const SimulatedCall& call, int rank) {
   if (call.program != nullptr) return (*call.program)[rank];
-  const auto& where = machine.arrangement();
+  const auto& where = machine.rank_layout();
   const bool one_host = where.nodes() == 1;
   return Build(call.algorithm, {call.collective, rank, machine.nranks(), call.root, call.channels, &where, one_host})
       .value();

@@ -207,7 +207,7 @@ double BytesWritten(const Machine& machine, const SimulatedCall& call) {
   double bytes = 0;
   for (int rank = 0; rank < machine.nranks(); ++rank) {
     const auto schedule = Build(call.algorithm, {call.collective, rank, machine.nranks(), call.root, call.channels,
-                                                 &machine.arrangement()})
+                                                 &machine.rank_layout()})
                               .value();
     const auto extents = UniformExtents(call.collective, machine.nranks(), schedule.blocks, call.bytes);
     for (std::size_t c = 0; c < schedule.channels.size(); ++c) {

@@ -50,15 +50,15 @@ SimulationRun::SimulationRun(const FlatSchedules& schedules, const SimulationInp
 }
 
 void SimulationRun::GiveOutCores() {
-  const Arrangement& arrangement = input_.machine.arrangement();
+  const RankLayout& rank_layout = input_.machine.rank_layout();
   const auto cores = static_cast<std::size_t>(input_.machine.costs().cores);
   std::map<std::pair<int, std::size_t>, std::uint32_t> numbers;  // by node and core
   for (std::uint32_t first = 0; first < lanes_.size();) {
     const int rank = Flat(first).rank;
     std::uint32_t end = first;
     while (end < lanes_.size() && Flat(end).rank == rank) ++end;
-    const int node = arrangement.node_of[rank];
-    const auto& ranks = arrangement.ranks_on[node];
+    const int node = rank_layout.node_of[rank];
+    const auto& ranks = rank_layout.ranks_on[node];
     const auto place = static_cast<std::size_t>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
     const auto number = numbers.emplace(std::pair(node, place % cores), cores_.size()).first->second;
     if (number == cores_.size()) cores_.emplace_back();

@@ -62,16 +62,16 @@ std::string ToJson(const Calibration& calibration) {
   return JsonText(json);
 }
 
-bool Calibration::TableFor(const Conditions& conditions, SelectionTable& table) const {
+bool Calibration::TableFor(const TuningContext& tuning, SelectionTable& table) const {
   // Measurements hold for free choices, with one thread a rank.
-  const Forced& forced = conditions.forced;
-  bool free = forced.channels == 0 && forced.chunk_bytes == 0 && !forced.wire && !conditions.deterministic &&
-              conditions.threads == 1;
+  const Forced& forced = tuning.forced;
+  bool free =
+      forced.channels == 0 && forced.chunk_bytes == 0 && !forced.wire && !tuning.deterministic && tuning.threads == 1;
   for (const auto& algorithm : forced.algorithm) free = free && !algorithm;
   if (!free) return false;
   for (const auto& text : tables) {
-    if (!SelectionTable::IsFor(text, name, conditions)) continue;
-    table = SelectionTable::FromJson(text, name, conditions);
+    if (!SelectionTable::IsFor(text, name, tuning)) continue;
+    table = SelectionTable::FromJson(text, name, tuning);
     return true;
   }
   return false;

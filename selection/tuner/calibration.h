@@ -18,7 +18,7 @@ struct Calibration {
   std::vector<std::string> tables = {};  // SelectionTable::ToJson, one for each number of ranks
 
   // Fills `table` with the measurements under such conditions. False: there are none.
-  bool TableFor(const Conditions& conditions, SelectionTable& table) const;
+  bool TableFor(const TuningContext& tuning, SelectionTable& table) const;
 };
 
 // The largest calibration or selection-table file that is read. The calibration of one machine has some 100 KB.

@@ -37,10 +37,10 @@ std::size_t Pieces(const Candidate& way, const Price& price, std::size_t block) 
 const Price& Pricing::PriceOf(tuttiAlgorithm_t algorithm, Collective collective) {
   auto& price = prices_[{algorithm, collective}];
   if (price == nullptr) {
-    const auto* program = conditions_.programs[static_cast<std::size_t>(collective)];
+    const auto* program = tuning_.programs[static_cast<std::size_t>(collective)];
     price = std::make_unique<Price>(machine_, algorithm == tuttiAlgorithmProgram
-                                                  ? Ensemble::Of(*program)
-                                                  : *Ensemble::Of(algorithm, conditions_.Ask(collective)));
+                                                  ? RepresentativeRanks::Of(*program)
+                                                  : *RepresentativeRanks::Of(algorithm, tuning_.Ask(collective)));
   }
   return *price;
 }
@@ -48,8 +48,8 @@ const Price& Pricing::PriceOf(tuttiAlgorithm_t algorithm, Collective collective)
 // Input and output of all ranks of the fullest node.
 std::size_t Pricing::Footprint(Collective collective, std::size_t bytes) const {
   std::size_t ranks = 0;
-  for (const auto& node : machine_.arrangement().ranks_on) ranks = std::max(ranks, node.size());
-  const auto n = static_cast<std::size_t>(conditions_.nranks);
+  for (const auto& node : machine_.rank_layout().ranks_on) ranks = std::max(ranks, node.size());
+  const auto n = static_cast<std::size_t>(tuning_.nranks);
   switch (collective) {
     case Collective::all_reduce:
     case Collective::broadcast:
@@ -73,7 +73,7 @@ double Pricing::Microseconds(const Candidate& candidate, const Kind& kind, std::
 Priced Pricing::Best(tuttiAlgorithm_t algorithm, const Kind& kind, std::size_t bytes) {
   const Price& price = PriceOf(algorithm, kind.collective);
   const std::size_t block = BlockBytes(price.pieces(), bytes);
-  const auto ways = WaysToMove(algorithm, kind, conditions_, block, price.on_gpu());
+  const auto ways = WaysToMove(algorithm, kind, tuning_, block, price.on_gpu());
   std::vector<double> us;
   for (const auto& way : ways) us.push_back(Microseconds(way, kind, bytes));
   const double alike = kAlike * *std::min_element(us.begin(), us.end());
@@ -92,7 +92,7 @@ std::vector<Priced> Pricing::Compare(const Kind& kind, std::size_t bytes) {
   std::vector<Priced> all;
   for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
     const auto algorithm = static_cast<tuttiAlgorithm_t>(i);
-    const auto why_not = WhyNot(algorithm, kind, conditions_);
+    const auto why_not = WhyNot(algorithm, kind, tuning_);
     all.push_back(why_not.empty() ? Best(algorithm, kind, bytes) : Priced{algorithm, why_not});
   }
   std::stable_sort(all.begin(), all.end(), [](const Priced& a, const Priced& b) {
@@ -164,7 +164,7 @@ void Pricing::Complete(SelectionTable& table, int threads) {
   try {
     for (int i = 1; i < std::min(threads, kScheduledCollectives); ++i) {
       helpers.push_back(QuietThread([&] {
-        Pricing own(machine_, conditions_);
+        Pricing own(machine_, tuning_);
         price_collectives(own);
       }));
     }

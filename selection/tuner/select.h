@@ -24,7 +24,7 @@ struct Priced {
 class Pricing {
  public:
   // Both arguments outlive this. REQUIRES: they have equally many ranks.
-  Pricing(const Machine& machine, const Conditions& conditions) : machine_(machine), conditions_(conditions) {}
+  Pricing(const Machine& machine, const TuningContext& tuning) : machine_(machine), tuning_(tuning) {}
 
   // One candidate. REQUIRES: its algorithm may serve.
   double Microseconds(const Candidate& candidate, const Kind& kind, std::size_t bytes);
@@ -42,7 +42,7 @@ class Pricing {
   std::size_t Footprint(Collective collective, std::size_t bytes) const;
 
   const Machine& machine_;
-  const Conditions& conditions_;
+  const TuningContext& tuning_;
   std::map<std::pair<tuttiAlgorithm_t, Collective>, std::unique_ptr<Price>> prices_;
 };
 

@@ -14,21 +14,21 @@ namespace {
 
 constexpr std::size_t kCapacity = 200'000;
 
-Conditions On(int nranks) {
-  Conditions conditions;
-  conditions.nranks = nranks;
-  conditions.max_channels = 2;
-  conditions.threads = 1;
-  conditions.bulk_capacity = kCapacity;
-  return conditions;
+TuningContext On(int nranks) {
+  TuningContext tuning;
+  tuning.nranks = nranks;
+  tuning.max_channels = 2;
+  tuning.threads = 1;
+  tuning.bulk_capacity = kCapacity;
+  return tuning;
 }
 
 Machine Host(int nranks, int cores = 2) { return HostMachine(DefaultHostCosts(cores), ArrangeEvenly(nranks, 1)); }
 
-SelectionTable TableFor(const Conditions& conditions) {
-  const Machine machine = Host(conditions.nranks);
+SelectionTable TableFor(const TuningContext& tuning) {
+  const Machine machine = Host(tuning.nranks);
   SelectionTable table;
-  Pricing(machine, conditions).Complete(table);
+  Pricing(machine, tuning).Complete(table);
   return table;
 }
 
@@ -40,20 +40,20 @@ std::size_t CapacityOf(Wire wire) {
 TEST(Select, AlwaysAnswersWithSomethingThatWorks) {
   for (const int nranks : {1, 2, 3, 8, 20, 65}) {
     for (const int forced : {0, 1, 2, 3, 4, 5, 6, 7, 8}) {
-      Conditions conditions = On(nranks);
+      TuningContext tuning = On(nranks);
       if (forced != 0)
-        ParseForcedAlgorithms(std::string(NameOf(static_cast<tuttiAlgorithm_t>(forced))), nranks, conditions.forced);
-      const auto table = TableFor(conditions);
+        ParseForcedAlgorithms(std::string(NameOf(static_cast<tuttiAlgorithm_t>(forced))), nranks, tuning.forced);
+      const auto table = TableFor(tuning);
       for (const auto& kind : AllKinds()) {
         for (const std::size_t bytes : {0, 1, 48, 49, 1456, 1457, 16'384, 32'769, 1 << 20, 1 << 30}) {
           const auto& candidate = table.At(kind, bytes).candidate;
-          ASSERT_EQ(WhyNot(candidate.algorithm, kind, conditions), "");
-          Question question = conditions.Ask(kind.collective);
-          question.channels = candidate.channels;
-          const auto schedule = Build(candidate.algorithm, question);
+          ASSERT_EQ(WhyNot(candidate.algorithm, kind, tuning), "");
+          ScheduleRequest request = tuning.Ask(kind.collective);
+          request.channels = candidate.channels;
+          const auto schedule = Build(candidate.algorithm, request);
           ASSERT_TRUE(schedule.has_value()) << ToString(kind) << ' ' << nranks << ' ' << forced;
           const auto channels = static_cast<int>(schedule->channels.size());
-          ASSERT_LE(channels, conditions.max_channels);
+          ASSERT_LE(channels, tuning.max_channels);
           const auto block = BlockBytes(schedule->pieces(), bytes);
           const auto shape = Fitting(candidate.shape, block, channels);
           ASSERT_GT(shape.chunk_bytes, 0U);
@@ -74,14 +74,14 @@ TEST(Select, AlwaysAnswersWithSomethingThatWorks) {
 TEST(Select, ProgramsServeTheirCollective) {
   const Program program = ReadProgram("algorithms/msccl/testdata/ring_all_gather.xml");
   EXPECT_EQ(program.ranks.front().pieces(), 2);
-  Conditions conditions = On(4);
-  EXPECT_NE(WhyNot(tuttiAlgorithmProgram, {Collective::all_gather}, conditions), "");
+  TuningContext tuning = On(4);
+  EXPECT_NE(WhyNot(tuttiAlgorithmProgram, {Collective::all_gather}, tuning), "");
   const auto c = static_cast<std::size_t>(Collective::all_gather);
-  conditions.max_channels = 1;
-  conditions.programs[c] = &program.ranks;
-  conditions.forced.algorithm[c] = tuttiAlgorithmProgram;
-  const auto table = TableFor(conditions);
-  EXPECT_EQ(SelectionTable::FromJson(table.ToJson(conditions), "here", conditions), table);
+  tuning.max_channels = 1;
+  tuning.programs[c] = &program.ranks;
+  tuning.forced.algorithm[c] = tuttiAlgorithmProgram;
+  const auto table = TableFor(tuning);
+  EXPECT_EQ(SelectionTable::FromJson(table.ToJson(tuning), "here", tuning), table);
   for (const auto& entry : table.Row({Collective::all_gather})) {
     EXPECT_EQ(entry.candidate.algorithm, tuttiAlgorithmProgram);
     EXPECT_EQ(entry.candidate.channels, 1);
@@ -93,9 +93,9 @@ TEST(Select, ProgramsServeTheirCollective) {
 }
 
 TEST(Select, ForcesPerCollective) {
-  Conditions conditions = On(4);
-  ParseForcedAlgorithms("ring,broadcast:binomial", 4, conditions.forced);
-  const auto table = TableFor(conditions);
+  TuningContext tuning = On(4);
+  ParseForcedAlgorithms("ring,broadcast:binomial", 4, tuning.forced);
+  const auto table = TableFor(tuning);
   EXPECT_EQ(table.At({Collective::all_reduce}, 1 << 20).candidate.algorithm, tuttiAlgorithmRing);
   EXPECT_EQ(table.At({Collective::broadcast}, 1 << 20).candidate.algorithm, tuttiAlgorithmBinomial);
   EXPECT_NE(table.At({Collective::all_to_all}, 1 << 20).candidate.algorithm, tuttiAlgorithmRing) << "has no such form";
@@ -120,23 +120,23 @@ TEST(Select, RefusesImpossibleForces) {
 }
 
 TEST(Select, HonoursForcedWireChunkAndChannels) {
-  Conditions conditions = On(4);
-  conditions.threads = 2;
-  conditions.forced.chunk_bytes = 4096;
-  conditions.forced.channels = 2;
-  const auto forced = TableFor(conditions).At({Collective::all_gather}, 1 << 20).candidate;
+  TuningContext tuning = On(4);
+  tuning.threads = 2;
+  tuning.forced.chunk_bytes = 4096;
+  tuning.forced.channels = 2;
+  const auto forced = TableFor(tuning).At({Collective::all_gather}, 1 << 20).candidate;
   EXPECT_EQ(forced.shape, (Shape{Wire::bulk, 4096}));
   EXPECT_EQ(forced.channels, 2);
-  conditions.forced = {};
-  conditions.forced.wire = Wire::bulk;
-  EXPECT_EQ(TableFor(conditions).At({Collective::all_gather}, 8).candidate.shape.wire, Wire::bulk);
+  tuning.forced = {};
+  tuning.forced.wire = Wire::bulk;
+  EXPECT_EQ(TableFor(tuning).At({Collective::all_gather}, 8).candidate.shape.wire, Wire::bulk);
 }
 
 TEST(Select, DeterministicMeansAProvenAlgorithm) {
-  Conditions conditions = On(4);
-  conditions.deterministic = true;
-  ParseForcedAlgorithms("ring", 4, conditions.forced);
-  const auto table = TableFor(conditions);
+  TuningContext tuning = On(4);
+  tuning.deterministic = true;
+  ParseForcedAlgorithms("ring", 4, tuning.forced);
+  const auto table = TableFor(tuning);
   for (const std::size_t bytes : {8, 1 << 20}) {
     const auto algorithm = table.At({Collective::all_reduce}, bytes).candidate.algorithm;
     EXPECT_TRUE(algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot);
@@ -161,24 +161,24 @@ TEST(Select, BlocksThatOnlyAPairKnowsTravelInBulkByOnePlan) {
 }
 
 TEST(Select, ThreadsGetChannels) {
-  Conditions conditions = On(2);
-  EXPECT_EQ(TableFor(conditions).At({Collective::all_reduce}, 1 << 24).candidate.channels, 1);
-  conditions.threads = 2;
-  EXPECT_EQ(TableFor(conditions).At({Collective::all_reduce}, 1 << 24).candidate.channels, 2);
-  EXPECT_EQ(TableFor(conditions).At({Collective::all_reduce}, 8).candidate.channels, 1);
+  TuningContext tuning = On(2);
+  EXPECT_EQ(TableFor(tuning).At({Collective::all_reduce}, 1 << 24).candidate.channels, 1);
+  tuning.threads = 2;
+  EXPECT_EQ(TableFor(tuning).At({Collective::all_reduce}, 1 << 24).candidate.channels, 2);
+  EXPECT_EQ(TableFor(tuning).At({Collective::all_reduce}, 8).candidate.channels, 1);
 }
 
 // The slots of all ranks of a core have to stay in its cache.
 TEST(Select, RanksThatShareACoreTakeShorterChunks) {
   constexpr int kRanks = 8;
   constexpr std::size_t kBytes = 64 << 20;
-  Conditions conditions = On(kRanks);
-  conditions.bulk_capacity = 512 << 10;
+  TuningContext tuning = On(kRanks);
+  tuning.bulk_capacity = 512 << 10;
   for (const auto collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
     std::size_t last = 0;
     for (const int cores : {1, 2, 8}) {
       const Machine machine = Host(kRanks, cores);
-      const auto chunk = Pricing(machine, conditions).Compare({collective}, kBytes).front().candidate.shape.chunk_bytes;
+      const auto chunk = Pricing(machine, tuning).Compare({collective}, kBytes).front().candidate.shape.chunk_bytes;
       EXPECT_GT(chunk, last) << NameOf(collective) << " with " << cores << " cores";
       last = chunk;
     }
@@ -187,22 +187,21 @@ TEST(Select, RanksThatShareACoreTakeShorterChunks) {
 
 // Slots that refer do not bound chunks, but 32-bit lengths do; and a GPU has room for only some lanes.
 TEST(Select, GpusBoundChunksAndChannels) {
-  Conditions conditions = On(2);
-  conditions.threads = 0;
-  conditions.max_channels = 96;
-  conditions.most_lanes = 33;
-  conditions.gpu_slots = {false, true, 1024, 64 * 1024, true};
-  EXPECT_EQ(ChunkCapacity(Wire::bulk, conditions, true), kLongestChunk);
+  TuningContext tuning = On(2);
+  tuning.threads = 0;
+  tuning.max_channels = 96;
+  tuning.most_lanes = 33;
+  tuning.gpu_slots = {false, true, 1024, 64 * 1024, true};
+  EXPECT_EQ(ChunkCapacity(Wire::bulk, tuning, true), kLongestChunk);
   EXPECT_LE(kLongestChunk, std::numeric_limits<std::uint32_t>::max());
-  EXPECT_EQ(ChunkCapacity(Wire::bulk, conditions, false), 64 * 1024);
-  EXPECT_EQ(ChunkCapacity(Wire::line, conditions, true), 1024);
+  EXPECT_EQ(ChunkCapacity(Wire::bulk, tuning, false), 64 * 1024);
+  EXPECT_EQ(ChunkCapacity(Wire::line, tuning, true), 1024);
   constexpr std::size_t kBlock = std::size_t{64} << 20;
   int most = 0;
   std::size_t longest = 0;
   for (const bool refers : {false, true}) {
     longest = 0;
-    for (const auto& way :
-         WaysToMove(tuttiAlgorithmTwoShot, {Collective::all_reduce}, conditions, kBlock, {3, refers})) {
+    for (const auto& way : WaysToMove(tuttiAlgorithmTwoShot, {Collective::all_reduce}, tuning, kBlock, {3, refers})) {
       most = std::max(most, way.channels);
       longest = std::max(longest, way.shape.chunk_bytes);
     }
@@ -212,33 +211,33 @@ TEST(Select, GpusBoundChunksAndChannels) {
 }
 
 TEST(Select, TwoLevelsAreForSeveralNodes) {
-  Conditions conditions = On(16);
+  TuningContext tuning = On(16);
   const Kind all_reduce{Collective::all_reduce};
-  EXPECT_EQ(WhyNot(tuttiAlgorithmTwoLevel, all_reduce, conditions), "is for several nodes; here is one");
-  EXPECT_EQ(WhyImpossible(tuttiAlgorithmTwoLevel, all_reduce, conditions), "") << "but it may be forced";
-  conditions.where = ArrangeEvenly(16, 2);
-  EXPECT_EQ(WhyNot(tuttiAlgorithmTwoLevel, all_reduce, conditions), "");
+  EXPECT_EQ(WhyNot(tuttiAlgorithmTwoLevel, all_reduce, tuning), "is for several nodes; here is one");
+  EXPECT_EQ(WhyImpossible(tuttiAlgorithmTwoLevel, all_reduce, tuning), "") << "but it may be forced";
+  tuning.where = ArrangeEvenly(16, 2);
+  EXPECT_EQ(WhyNot(tuttiAlgorithmTwoLevel, all_reduce, tuning), "");
 }
 
 TEST(Select, ThreadsShareTheWorkNotTheAnswer) {
-  const Conditions conditions = On(24);
+  const TuningContext tuning = On(24);
   const Machine machine = Host(24);
   SelectionTable table;
-  Pricing(machine, conditions).Complete(table, 3);
-  EXPECT_EQ(table, TableFor(conditions));
+  Pricing(machine, tuning).Complete(table, 3);
+  EXPECT_EQ(table, TableFor(tuning));
 }
 
 TEST(Select, TablesSurviveJson) {
-  const Conditions conditions = On(8);
-  const auto table = TableFor(conditions);
-  EXPECT_EQ(SelectionTable::FromJson(table.ToJson(conditions), "here", conditions), table);
+  const TuningContext tuning = On(8);
+  const auto table = TableFor(tuning);
+  EXPECT_EQ(SelectionTable::FromJson(table.ToJson(tuning), "here", tuning), table);
 }
 
 TEST(Select, RefusesBrokenTables) {
-  const Conditions conditions = On(8);
+  const TuningContext tuning = On(8);
   const auto refused = [&](const std::string& text) {
     try {
-      SelectionTable::FromJson(text, "file", conditions);
+      SelectionTable::FromJson(text, "file", tuning);
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -269,9 +268,9 @@ TEST(Select, RefusesBrokenTables) {
 }
 
 TEST(Explain, NamesEveryAlgorithm) {
-  const Conditions conditions = On(4);
+  const TuningContext tuning = On(4);
   const Machine machine = Host(4);
-  Pricing pricing(machine, conditions);
+  Pricing pricing(machine, tuning);
   const auto chosen = pricing.Compare({Collective::all_reduce}, 1 << 20).front().candidate;
   const auto text = Explain(pricing, {Collective::all_reduce}, 1 << 20, chosen);
   for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {

@@ -14,35 +14,35 @@ void Require(bool promise) {
   if (!promise) __builtin_trap();
 }
 
-void RequireSound(const tutti::SelectionTable& table, const tutti::Conditions& conditions) {
+void RequireSound(const tutti::SelectionTable& table, const tutti::TuningContext& tuning) {
   for (const auto& kind : tutti::AllKinds()) {
     if (!table.Has(kind)) continue;
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{4096}, SIZE_MAX}) {
       const auto& candidate = table.At(kind, bytes).candidate;
-      Require(candidate.channels >= 1 && candidate.channels <= conditions.max_channels);
+      Require(candidate.channels >= 1 && candidate.channels <= tuning.max_channels);
       Require(candidate.shape.chunk_bytes >= 1);
     }
   }
-  const auto again = tutti::SelectionTable::FromJson(table.ToJson(conditions), "again", conditions);
+  const auto again = tutti::SelectionTable::FromJson(table.ToJson(tuning), "again", tuning);
   Require(again == table);
 }
 
-tutti::Conditions FourRanks() {
-  tutti::Conditions conditions;
-  conditions.nranks = 4;
-  conditions.max_channels = 2;
-  conditions.threads = 1;
-  conditions.bulk_capacity = std::size_t{1} << 20;
-  return conditions;
+tutti::TuningContext FourRanks() {
+  tutti::TuningContext tuning;
+  tuning.nranks = 4;
+  tuning.max_channels = 2;
+  tuning.threads = 1;
+  tuning.bulk_capacity = std::size_t{1} << 20;
+  return tuning;
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const tutti::Conditions conditions = FourRanks();
+  static const tutti::TuningContext tuning = FourRanks();
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
-    RequireSound(tutti::SelectionTable::FromJson(text, "table.json", conditions), conditions);
+    RequireSound(tutti::SelectionTable::FromJson(text, "table.json", tuning), tuning);
   } catch (const tutti::Error& error) {
     Require(error.code() == tuttiInvalidArgument);
   }
@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto calibration = tutti::ParseCalibration(text, "calibration.json", 2);
     Require(calibration.costs.costs.operation_us > 0 && !calibration.costs.costs.executor_bandwidth.empty());
     tutti::SelectionTable table;
-    if (calibration.TableFor(conditions, table)) RequireSound(table, conditions);
+    if (calibration.TableFor(tuning, table)) RequireSound(table, tuning);
   } catch (const tutti::Error& error) {
     Require(error.code() == tuttiInvalidArgument);
   }

@@ -31,7 +31,7 @@ constexpr char kWire[] = "wire";
 constexpr char kChunk[] = "chunk_bytes";
 constexpr char kUs[] = "us";
 
-int NodesOf(const Conditions& conditions) { return std::max(1, conditions.where.nodes()); }
+int NodesOf(const TuningContext& tuning) { return std::max(1, tuning.where.nodes()); }
 
 Kind ReadKind(const JsonValue& row) {
   const auto word = row.Text(kCollective);
@@ -44,24 +44,23 @@ Kind ReadKind(const JsonValue& row) {
   row.Refuse("there is no row for collective {} with these flags", Quoted(word));
 }
 
-TableEntry ReadEntry(const JsonValue& object, const Kind& kind, const Conditions& conditions) {
+TableEntry ReadEntry(const JsonValue& object, const Kind& kind, const TuningContext& tuning) {
   TableEntry entry;
   entry.from_bytes = object.Whole(kFrom, 0, std::numeric_limits<std::size_t>::max());
   const auto word = object.Text(kAlgorithm);
   const auto algorithm = AlgorithmFromName(word);
   if (!algorithm) object.Refuse("algorithm {} is unknown", Quoted(word));
-  if (const auto why = WhyNot(*algorithm, kind, conditions); !why.empty()) {
+  if (const auto why = WhyNot(*algorithm, kind, tuning); !why.empty()) {
     object.Refuse("{} cannot serve {}: it {}", word, ToString(kind), why);
   }
   auto& candidate = entry.candidate;
   candidate.algorithm = *algorithm;
-  candidate.channels =
-      static_cast<int>(object.Whole(kChannels, 1, static_cast<std::uint64_t>(conditions.max_channels)));
+  candidate.channels = static_cast<int>(object.Whole(kChannels, 1, static_cast<std::uint64_t>(tuning.max_channels)));
   const auto wire = WireFromName(object.Text(kWire));
   if (!wire) object.Refuse("wire {} is unknown; there are line, inline and bulk", Quoted(object.Text(kWire)));
   candidate.shape.wire = *wire;
   if (kind.pairwise && *wire != Wire::bulk) object.Refuse("blocks that only a pair knows travel in bulk");
-  const std::size_t most = ChunkCapacity(*wire, conditions, true);
+  const std::size_t most = ChunkCapacity(*wire, tuning, true);
   candidate.shape.chunk_bytes = object.Whole(kChunk, 1, most);
   const bool short_wire = *wire != Wire::bulk && candidate.shape.chunk_bytes == most;
   if (candidate.shape.chunk_bytes % kCacheLine != 0 && !short_wire) {
@@ -85,11 +84,11 @@ const TableEntry& SelectionTable::At(const Kind& kind, std::size_t bytes) const 
   return *(next - 1);
 }
 
-std::string SelectionTable::ToJson(const Conditions& conditions) const {
+std::string SelectionTable::ToJson(const TuningContext& tuning) const {
   nlohmann::ordered_json json;
   json[kFormat] = kVersion;
-  json[kRanks] = conditions.nranks;
-  json[kNodes] = NodesOf(conditions);
+  json[kRanks] = tuning.nranks;
+  json[kNodes] = NodesOf(tuning);
   json[kRows] = nlohmann::ordered_json::array();
   for (const auto& kind : AllKinds()) {
     if (!Has(kind)) continue;
@@ -112,30 +111,28 @@ std::string SelectionTable::ToJson(const Conditions& conditions) const {
   return JsonText(json);
 }
 
-bool SelectionTable::IsFor(const std::string& text, const std::string& name, const Conditions& conditions) {
+bool SelectionTable::IsFor(const std::string& text, const std::string& name, const TuningContext& tuning) {
   const JsonDocument document(text, name);
   const auto root = document.root();
-  return root.Whole(kRanks, 0, kMostRanks, 0) == static_cast<std::uint64_t>(conditions.nranks) &&
-         root.Whole(kNodes, 0, kMostRanks, 0) == static_cast<std::uint64_t>(NodesOf(conditions));
+  return root.Whole(kRanks, 0, kMostRanks, 0) == static_cast<std::uint64_t>(tuning.nranks) &&
+         root.Whole(kNodes, 0, kMostRanks, 0) == static_cast<std::uint64_t>(NodesOf(tuning));
 }
 
-SelectionTable SelectionTable::FromJson(const std::string& text, const std::string& name,
-                                        const Conditions& conditions) {
+SelectionTable SelectionTable::FromJson(const std::string& text, const std::string& name, const TuningContext& tuning) {
   const JsonDocument document(text, name);
   const auto root = document.root();
   root.Whole(kFormat, kVersion, kVersion);
   const auto ranks = static_cast<int>(root.Whole(kRanks, 1, kMostRanks));
   const auto nodes = static_cast<int>(root.Whole(kNodes, 1, kMostRanks));
-  if (ranks != conditions.nranks || nodes != NodesOf(conditions)) {
-    root.Refuse("it is for {} ranks on {} nodes; here are {} on {}", ranks, nodes, conditions.nranks,
-                NodesOf(conditions));
+  if (ranks != tuning.nranks || nodes != NodesOf(tuning)) {
+    root.Refuse("it is for {} ranks on {} nodes; here are {} on {}", ranks, nodes, tuning.nranks, NodesOf(tuning));
   }
   SelectionTable table;
   for (const auto& row : root.List(kRows)) {
     const Kind kind = ReadKind(row);
     std::vector<TableEntry> entries;
     for (const auto& object : row.List(kEntries)) {
-      entries.push_back(ReadEntry(object, kind, conditions));
+      entries.push_back(ReadEntry(object, kind, tuning));
       const std::size_t from = entries.back().from_bytes;
       if (entries.size() == 1 ? from != 0 : from <= entries[entries.size() - 2].from_bytes) {
         object.Refuse("the entries of {} must begin at 0 and ascend; there is {}", ToString(kind), from);

@@ -31,12 +31,12 @@ class SelectionTable {
   const TableEntry& At(const Kind& kind, std::size_t bytes) const;
 
   // Writes only the rows that are set.
-  std::string ToJson(const Conditions& conditions) const;
+  std::string ToJson(const TuningContext& tuning) const;
   // Whether it is a table for that many ranks and nodes. Throws tuttiInvalidArgument if the text lacks these numbers.
-  static bool IsFor(const std::string& text, const std::string& name, const Conditions& conditions);
+  static bool IsFor(const std::string& text, const std::string& name, const TuningContext& tuning);
   // Throws tuttiInvalidArgument with `name`, the row and the reason if it is malformed, is for other numbers of ranks
   // or nodes, or names a candidate that cannot serve.
-  static SelectionTable FromJson(const std::string& text, const std::string& name, const Conditions& conditions);
+  static SelectionTable FromJson(const std::string& text, const std::string& name, const TuningContext& tuning);
 
   friend bool operator==(const SelectionTable&, const SelectionTable&) = default;
 

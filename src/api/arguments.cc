@@ -196,7 +196,7 @@ Operation CheckedAllGatherV(const Caller& caller, const Buffers& buffers, const 
   CheckPointer("recvbuff", buffers.receive, end, buffers.type);
   auto operation = Make(Collective::all_gather, buffers);
   operation.count = 0;  // differs between ranks; the counts are compared instead
-  operation.uneven = std::make_shared<Uneven>(Uneven{ToVector(counts), ToVector(places)});
+  operation.vector_counts = std::make_shared<VectorCounts>(VectorCounts{ToVector(counts), ToVector(places)});
   operation.in_place =
       CheckOverlap({buffers.send, own}, {buffers.receive, end}, buffers.send,
                    At(buffers.receive, places[static_cast<std::size_t>(caller.rank)] * SizeOf(buffers.type)));
@@ -222,7 +222,7 @@ Operation CheckedReduceScatterV(const Caller& caller, const Buffers& buffers, co
   auto operation = Make(Collective::reduce_scatter, buffers);
   operation.count = 0;
   operation.op = op;
-  operation.uneven = std::make_shared<Uneven>(Uneven{ToVector(counts), places});
+  operation.vector_counts = std::make_shared<VectorCounts>(VectorCounts{ToVector(counts), places});
   operation.in_place = CheckOverlap(
       {buffers.send, all}, {buffers.receive, own},
       At(buffers.send, places[static_cast<std::size_t>(caller.rank)] * SizeOf(buffers.type)), buffers.receive);
@@ -251,8 +251,8 @@ Operation CheckedAllToAllV(const Caller& caller, const Buffers& buffers, const s
   CheckOverlap({buffers.send, send_end}, {buffers.receive, receive_end}, nullptr, nullptr);
   auto operation = Make(Collective::all_to_all, buffers);
   operation.count = 0;
-  operation.uneven = std::make_shared<Uneven>(
-      Uneven{ToVector(send_counts), ToVector(send_places), ToVector(receive_counts), ToVector(receive_places)});
+  operation.vector_counts = std::make_shared<VectorCounts>(
+      VectorCounts{ToVector(send_counts), ToVector(send_places), ToVector(receive_counts), ToVector(receive_places)});
   return operation;
 }
 

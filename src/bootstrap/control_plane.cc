@@ -88,7 +88,7 @@ std::vector<ControlPlane::Blob> ControlPlane::GatherAsMember(std::span<const std
           Throw(tuttiTimeoutError, "an exchange between the ranks timed out at rank {}: {} did not answer", rank_, hub);
         }
         asked = true;
-        to_hub_->Queue(Encode(Impatience{}));
+        to_hub_->Queue(Encode(TimeoutQuery{}));
         deadline = Deadline::After(kLastAnswer);
         break;
     }

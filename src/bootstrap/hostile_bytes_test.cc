@@ -25,7 +25,7 @@ std::vector<std::vector<std::byte>> Seeds() {
       Bytes(Encode(ClientHello{Purpose::hub, 1, 4, {}})),
       Bytes(Encode(ServerHello{})),
       Encode(JoinRequest{.version = TUTTI_VERSION_CODE, .process = process, .hub = ticket.addresses}),
-      Encode(Impatience{}),
+      Encode(TimeoutQuery{}),
       Encode(Verdict{tuttiSuccess, "", {}, ticket.addresses, {process, process}}),
       Encode(Contribution{3, blob}),
       Encode(Parts{3, 1, {blob, {}, blob}}),

@@ -15,9 +15,9 @@ constexpr Deadline::Milliseconds kFarewell{50};
 
 }  // namespace
 
-Hub::Hub(std::vector<Process> roster, Lobby lobby, SecureChannel rendezvous)
+Hub::Hub(std::vector<Process> roster, HandshakePool handshakes, SecureChannel rendezvous)
     : roster_(std::move(roster)),
-      lobby_(std::move(lobby)),
+      handshakes_(std::move(handshakes)),
       rendezvous_(std::move(rendezvous)),
       members_(roster_.size()) {}
 
@@ -31,9 +31,9 @@ std::vector<Hub::Blob> Hub::AllGather(std::uint64_t sequence, std::span<const st
     members_[0].part = Blob(mine.begin(), mine.end());
     missing_ = members_.size() - 1;
     Collect(sequence, deadline, cancel);
-    if (lobby_) {
-      lobby_->Close();
-      lobby_.reset();
+    if (handshakes_) {
+      handshakes_->Close();
+      handshakes_.reset();
       rendezvous_.reset();
     }
     std::vector<Blob> blobs;
@@ -48,7 +48,7 @@ std::vector<Hub::Blob> Hub::AllGather(std::uint64_t sequence, std::span<const st
 }
 
 void Hub::Shutdown() {
-  if (lobby_) lobby_->Close();
+  if (handshakes_) handshakes_->Close();
   for (auto& member : members_) {
     if (member.channel) member.channel->Shutdown();
   }
@@ -56,11 +56,11 @@ void Hub::Shutdown() {
 
 void Hub::Collect(std::uint64_t sequence, Deadline deadline, Cancellation cancel) {
   std::vector<pollfd> fds;
-  std::vector<int> ranks;  // of the entries after the lobby's
+  std::vector<int> ranks;  // of the entries after the handshake pool's
   while (missing_ > 0) {
     fds.clear();
     ranks.clear();
-    if (lobby_) lobby_->Watch(fds);
+    if (handshakes_) handshakes_->Watch(fds);
     const auto strangers = fds.size();
     HearRendezvous();
     if (rendezvous_) fds.push_back(rendezvous_->Watch());
@@ -70,14 +70,14 @@ void Hub::Collect(std::uint64_t sequence, Deadline deadline, Cancellation cancel
       fds.push_back(member(rank).channel->Watch());
       ranks.push_back(rank);
     }
-    const auto wake = Wait(fds, lobby_ ? std::min(deadline, lobby_->NextDeadline()) : deadline, cancel);
+    const auto wake = Wait(fds, handshakes_ ? std::min(deadline, handshakes_->NextDeadline()) : deadline, cancel);
     if (wake == Wake::cancelled) ThrowCancelled();
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       if (fds[others + i].revents != 0) Listen(sequence, ranks[i]);
     }
-    if (lobby_) {
+    if (handshakes_) {
       std::vector<Admitted> admitted;
-      lobby_->Advance(std::span<const pollfd>(fds).first(strangers), admitted);
+      handshakes_->Advance(std::span<const pollfd>(fds).first(strangers), admitted);
       Admit(admitted);
     }
     if (missing_ > 0 && deadline.Passed()) ThrowMissing(Describe(0));

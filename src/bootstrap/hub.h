@@ -17,7 +17,7 @@
 #include "base/deadline.h"
 #include "base/error.h"
 #include "net/auth/channel.h"
-#include "net/auth/lobby.h"
+#include "net/auth/handshake_pool.h"
 #include "src/bootstrap/join_messages.h"
 
 namespace tutti {
@@ -26,10 +26,10 @@ class Hub {
  public:
   using Blob = std::vector<std::byte>;
 
-  // `roster` by rank, this process first. `lobby` serves Purpose::hub. `rendezvous` reports ranks that leave before
-  // they reach the hub, and passes on a failure: every rank keeps its connection to it until the first all-gather has
-  // ended.
-  Hub(std::vector<Process> roster, Lobby lobby, SecureChannel rendezvous);
+  // `roster` by rank, this process first. `handshakes` serves Purpose::hub. `rendezvous` reports ranks that leave
+  // before they reach the hub, and passes on a failure: every rank keeps its connection to it until the first
+  // all-gather has ended.
+  Hub(std::vector<Process> roster, HandshakePool handshakes, SecureChannel rendezvous);
 
   // Returns every rank's blob. Before it throws, it sends every member the reason. Dead afterwards.
   std::vector<Blob> AllGather(std::uint64_t sequence, std::span<const std::byte> mine, Deadline deadline,
@@ -57,7 +57,7 @@ class Hub {
 
   std::vector<Process> roster_;
   // Until all members have arrived:
-  std::optional<Lobby> lobby_;
+  std::optional<HandshakePool> handshakes_;
   std::optional<SecureChannel> rendezvous_;
   std::vector<Member> members_;  // by rank; the first is this process itself and has no channel
   std::size_t missing_ = 0;      // parts of the current all-gather

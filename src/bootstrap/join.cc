@@ -70,7 +70,7 @@ Verdict AwaitVerdict(SecureChannel& rendezvous, int rank, Deadline deadline, Can
                 rank);
         }
         asked = true;
-        rendezvous.Queue(Encode(Impatience{}));
+        rendezvous.Queue(Encode(TimeoutQuery{}));
         deadline = Deadline::After(kLastAnswer);
         break;
     }
@@ -130,7 +130,7 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
   plane->data_key_ = DeriveKey(hub_key, "tutti data", {});
   plane->places_ = places;
   if (rank == 0) {
-    plane->hub_.emplace(verdict.roster, Lobby(std::move(listeners), hub_key, Purpose::hub, kCentre),
+    plane->hub_.emplace(verdict.roster, HandshakePool(std::move(listeners), hub_key, Purpose::hub, kCentre),
                         std::move(rendezvous));
     plane->Barrier(deadline, cancel);
   } else {

@@ -114,7 +114,7 @@ std::vector<std::byte> Encode(const JoinRequest& message) {
   return writer.Take();
 }
 
-std::vector<std::byte> Encode(const Impatience&) { return Begin(Kind::impatience).Take(); }
+std::vector<std::byte> Encode(const TimeoutQuery&) { return Begin(Kind::impatience).Take(); }
 
 std::vector<std::byte> Encode(const Verdict& message) {
   auto writer = Begin(Kind::verdict);
@@ -165,9 +165,9 @@ std::optional<JoinRequest> DecodeJoinRequest(std::span<const std::byte> payload)
   return IfComplete(reader, std::move(message));
 }
 
-std::optional<Impatience> DecodeImpatience(std::span<const std::byte> payload) {
+std::optional<TimeoutQuery> DecodeImpatience(std::span<const std::byte> payload) {
   ByteReader reader(payload);
-  return Is(reader, Kind::impatience) ? IfComplete(reader, Impatience{}) : std::nullopt;
+  return Is(reader, Kind::impatience) ? IfComplete(reader, TimeoutQuery{}) : std::nullopt;
 }
 
 std::optional<Verdict> DecodeVerdict(std::span<const std::byte> payload) {

@@ -41,8 +41,8 @@ struct JoinRequest {
   friend bool operator==(const JoinRequest&, const JoinRequest&) = default;
 };
 // From a rank to the rendezvous or the hub: my deadline has passed, name the missing ranks.
-struct Impatience {
-  friend bool operator==(const Impatience&, const Impatience&) = default;
+struct TimeoutQuery {
+  friend bool operator==(const TimeoutQuery&, const TimeoutQuery&) = default;
 };
 // From the rendezvous to a rank: every rank has arrived, or the reason why joining fails.
 struct Verdict {
@@ -80,7 +80,7 @@ struct Failure {
 };
 
 std::vector<std::byte> Encode(const JoinRequest& message);
-std::vector<std::byte> Encode(const Impatience& message);
+std::vector<std::byte> Encode(const TimeoutQuery& message);
 std::vector<std::byte> Encode(const Verdict& message);
 std::vector<std::byte> Encode(const Contribution& message);
 std::vector<std::byte> Encode(const Parts& message);
@@ -88,7 +88,7 @@ std::vector<std::byte> Encode(const Failure& message);
 
 // For a request of another version, only the version is set.
 std::optional<JoinRequest> DecodeJoinRequest(std::span<const std::byte> payload);
-std::optional<Impatience> DecodeImpatience(std::span<const std::byte> payload);
+std::optional<TimeoutQuery> DecodeImpatience(std::span<const std::byte> payload);
 std::optional<Verdict> DecodeVerdict(std::span<const std::byte> payload);
 std::optional<Contribution> DecodeContribution(std::span<const std::byte> payload);
 std::optional<Parts> DecodeParts(std::span<const std::byte> payload);

@@ -85,10 +85,11 @@ RendezvousServer::RendezvousServer(std::vector<Socket> listeners, const SecretKe
   for (const auto& listener : listeners) addresses_.push_back(LocalAddress(listener));
   shared_->wake = Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!shared_->wake) ThrowErrno("cannot make an eventfd for the rendezvous");
-  Reception reception(Lobby(std::move(listeners), rendezvous_key, Purpose::rendezvous, kCentre), patience);
+  RendezvousState rendezvous_state(HandshakePool(std::move(listeners), rendezvous_key, Purpose::rendezvous, kCentre),
+                                   patience);
   try {
     // Detached because its owner is never destroyed: a thread sanitizer would report it as leaked.
-    QuietThread(&Serve, shared_, std::move(reception)).detach();
+    QuietThread(&Serve, shared_, std::move(rendezvous_state)).detach();
   } catch (const std::system_error& error) {
     ThrowSystem("cannot start the rendezvous' thread", error.code().value());
   }
@@ -100,24 +101,24 @@ RendezvousServer::~RendezvousServer() {
   shared_->finished.wait(false, std::memory_order_acquire);
 }
 
-void RendezvousServer::Serve(const std::shared_ptr<Shared>& of_owner, Reception reception) {
+void RendezvousServer::Serve(const std::shared_ptr<Shared>& of_owner, RendezvousState rendezvous_state) {
   auto& shared = *of_owner;
   pthread_setname_np(pthread_self(), "tutti-join");
   try {
     std::vector<pollfd> fds;
-    while (!reception.done()) {
+    while (!rendezvous_state.done()) {
       fds.assign(1, {shared.wake.fd(), POLLIN, 0});
-      reception.Watch(fds);
-      Wait(fds, reception.NextDeadline());
+      rendezvous_state.Watch(fds);
+      Wait(fds, rendezvous_state.NextDeadline());
       if (fds[0].revents != 0) break;
-      reception.Advance(std::span<const pollfd>(fds).subspan(1));
-      if (reception.decided()) shared.decided.store(true, std::memory_order_relaxed);
+      rendezvous_state.Advance(std::span<const pollfd>(fds).subspan(1));
+      if (rendezvous_state.decided()) shared.decided.store(true, std::memory_order_relaxed);
     }
   } catch (const std::exception& error) {
     // No caller can catch this. The ranks see the rendezvous close.
     Log(Subject::init, "rendezvous: {}", error.what());
   }
-  reception.Close();
+  rendezvous_state.Close();
   // Release: an owner that waits for `finished` also sees the port closed.
   shared.finished.store(true, std::memory_order_release);
   shared.finished.notify_all();

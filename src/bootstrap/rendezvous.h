@@ -1,4 +1,4 @@
-// The rendezvous: a port and a background thread that serve one job's joining (reception.h).
+// The rendezvous: a port and a background thread that serve one job's joining (rendezvous_state.h).
 //
 // It ends by itself: when every rank has been served, a while after joining failed or when no rank ever came, and at
 // the latest when the process exits or unloads the library. A forked child does not have it. Thread-safety: the free
@@ -13,8 +13,8 @@
 
 #include "base/deadline.h"
 #include "base/settings.h"
-#include "src/bootstrap/reception.h"
 #include "net/socket.h"
+#include "src/bootstrap/rendezvous_state.h"
 #include "src/bootstrap/unique_id.h"
 
 namespace tutti {
@@ -36,11 +36,11 @@ class RendezvousServer {
 
  private:
   struct Shared {
-    Socket wake;  // an eventfd: readable means stop
+    Socket wake;                       // an eventfd: readable means stop
     std::atomic<bool> decided{false};  // relaxed: a hint that carries no data
     std::atomic<bool> finished{false};
   };
-  static void Serve(const std::shared_ptr<Shared>& of_owner, Reception reception);
+  static void Serve(const std::shared_ptr<Shared>& of_owner, RendezvousState rendezvous_state);
 
   std::vector<SocketAddress> addresses_;
   std::shared_ptr<Shared> shared_;  // shared by this object and its thread

@@ -39,8 +39,8 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
 
 void Communicator::SetUp(Deadline deadline) {
   const int nranks = size(), rank = this->rank();
-  Conditions conditions;
-  ParseForcedAlgorithms(options_.settings.algorithm, nranks, conditions.forced);
+  TuningContext tuning;
+  ParseForcedAlgorithms(options_.settings.algorithm, nranks, tuning.forced);
   if (options_.settings.deterministic && nranks > kMaxReads) {
     Throw(tuttiInvalidUsage,
           "deterministic mode reduces all contributions at once, which works for up to {} ranks; there are {}",
@@ -50,7 +50,7 @@ void Communicator::SetUp(Deadline deadline) {
   agreement_ = Agree(options_.settings, options_.device, rank, hosts, MakeAllGather());
   why_no_device_ = agreement_.why_no_device;
   identity_ = fmt::format("{:02x}", fmt::join(KeyedHash<16>(control_plane_->data_key(), "tutti communicator", {}), ""));
-  if (agreement_.programs) programs_ = Programs(options_.settings, conditions.forced, rank, nranks, MakeAllGather());
+  if (agreement_.programs) programs_ = Programs(options_.settings, tuning.forced, rank, nranks, MakeAllGather());
 
   const int channels =
       std::max({kMinChannels, options_.settings.channels, agreement_.threads, programs_.connections()});
@@ -59,9 +59,10 @@ void Communicator::SetUp(Deadline deadline) {
   const Processors processors = ProcessorsOf(hosts, rank, agreement_);
   network_ = ConnectHosts(*fabric_, control_plane_->roster(), control_plane_->data_key(), options_.settings,
                           processors.crowding, MakeAllGather());
-  reunion_ = MakeReunion(hosts);
-  watch_ = std::make_unique<Watch>(*fabric_, control_plane_->roster(), options_.name,
-                                   std::chrono::milliseconds(options_.settings.operation_timeout_ms));
+  membership_agreement_ = MakeMembershipAgreement(hosts);
+  failure_detector_ =
+      std::make_unique<FailureDetector>(*fabric_, control_plane_->roster(), options_.name,
+                                        std::chrono::milliseconds(options_.settings.operation_timeout_ms));
   recorder_ = std::make_unique<Recorder>(fabric_->control(rank));
   std::vector<std::string> names;  // host numbers distinguish hosts of the same name
   for (std::size_t r = 0; r < hosts.host_of.size(); ++r) {
@@ -69,23 +70,23 @@ void Communicator::SetUp(Deadline deadline) {
   }
   system_ = Survey(options_.settings, rank, names, MakeAllGather());
   if (rank == 0) Log(Subject::init, "{} ranks on {} cores; {}", nranks, agreement_.cores, Summary(system_));
-  conditions.nranks = nranks;
-  conditions.one_host = hosts.count() == 1;
-  if (!conditions.one_host) {
-    conditions.where = ArrangeByNode(hosts.host_of);
+  tuning.nranks = nranks;
+  tuning.one_host = hosts.count() == 1;
+  if (!tuning.one_host) {
+    tuning.where = ArrangeByNode(hosts.host_of);
   } else if (options_.settings.virtual_nodes > 1) {
-    conditions.where = ArrangeEvenly(nranks, std::min(nranks, options_.settings.virtual_nodes));
+    tuning.where = ArrangeEvenly(nranks, std::min(nranks, options_.settings.virtual_nodes));
   }
-  conditions.max_channels = channels;
-  conditions.threads = agreement_.threads;
-  conditions.bulk_capacity = fabric_->layout().bulk_capacity();
-  conditions.deterministic = options_.settings.deterministic;
-  conditions.forced.channels = options_.settings.channels;
-  conditions.forced.chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
-  conditions.forced.wire = WireFromName(options_.settings.wire);
-  if (why_no_device_.empty()) MakeDeviceSide(conditions, deadline);
-  selector_ = std::make_unique<Selector>(std::move(conditions), programs_, processors, network_.costs,
-                                         options_.settings, rank, MakeAllGather());
+  tuning.max_channels = channels;
+  tuning.threads = agreement_.threads;
+  tuning.bulk_capacity = fabric_->layout().bulk_capacity();
+  tuning.deterministic = options_.settings.deterministic;
+  tuning.forced.channels = options_.settings.channels;
+  tuning.forced.chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
+  tuning.forced.wire = WireFromName(options_.settings.wire);
+  if (why_no_device_.empty()) MakeDeviceContext(tuning, deadline);
+  selector_ = std::make_unique<PlanSelector>(std::move(tuning), programs_, processors, network_.costs,
+                                             options_.settings, rank, MakeAllGather());
   const auto stream_bytes = static_cast<std::size_t>(options_.settings.stream_bytes);
   plans_ = std::make_unique<PlanCache>(PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels,
                                                    stream_bytes != 0 ? stream_bytes : LastLevelCacheBytes(),
@@ -99,7 +100,7 @@ void Communicator::SetUp(Deadline deadline) {
   received_.resize(static_cast<std::size_t>(nranks));
   if (options_.settings.threads > 1) {
     const int helpers = options_.settings.threads - 1;
-    crew_ = std::make_unique<Crew>(helpers);
+    helper_threads_ = std::make_unique<HelperThreads>(helpers);
     helper_drivers_.assign(static_cast<std::size_t>(helpers), driver_);
   }
   if (!options_.settings.trace.empty()) trace_ = std::make_unique<Trace>(options_.settings.trace, rank, options_.name);
@@ -108,22 +109,22 @@ void Communicator::SetUp(Deadline deadline) {
   try {
     control_plane_->Barrier(deadline, joining);
   } catch (const Error& error) {
-    watch_->Fail(error);  // for ranks that have passed the barrier
+    failure_detector_->Fail(error);  // for ranks that have passed the barrier
     throw;
   }
 }
 
-void Communicator::MakeDeviceSide(Conditions conditions, Deadline deadline) {
+void Communicator::MakeDeviceContext(TuningContext tuning, Deadline deadline) {
   const auto& roster = control_plane_->roster();
   const auto key = DeriveKey(control_plane_->data_key(), "tutti GPUs", {});
-  device_ = DeviceSide::Make(
-      {options_.device, &options_.settings, &system_, &fabric_->hosts(), &roster, key, std::move(conditions)}, rank(),
+  device_ = DeviceContext::Make(
+      {options_.device, &options_.settings, &system_, &fabric_->hosts(), &roster, key, std::move(tuning)}, rank(),
       size(), MakeAllGather(), deadline, &why_no_device_);
   if (device_ == nullptr) {
     if (rank() == 0) Log(Subject::init, "host memory only: {}", why_no_device_);
     return;
   }
-  device_watch_ = std::make_unique<DeviceWatch>(
+  device_failure_detector_ = std::make_unique<DeviceFailureDetector>(
       *device_, roster, options_.name, std::chrono::milliseconds(options_.settings.operation_timeout_ms),
       [this] { return failure(); }, [this](const Error& failure) { Fail(failure); });
 }
@@ -136,9 +137,9 @@ void Communicator::AwaitDevice() const {
 
 void Communicator::AwaitDeviceFault() const {
   constexpr std::chrono::milliseconds kLookEvery{1}, kPromised{1000};  // docs/faults.md
-  if (device_watch_ == nullptr) return;
+  if (device_failure_detector_ == nullptr) return;
   const auto deadline = std::chrono::steady_clock::now() + kPromised;
-  while (device_watch_->Faulted() && !failed() && std::chrono::steady_clock::now() < deadline) {
+  while (device_failure_detector_->Faulted() && !failed() && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(kLookEvery);
   }
 }
@@ -154,12 +155,13 @@ Communicator::~Communicator() {
   if (leaves && network_.engine != nullptr) network_.engine->Leave();
 }
 
-std::unique_ptr<Reunion> Communicator::MakeReunion(const Hosts& hosts) {
+std::unique_ptr<MembershipAgreement> Communicator::MakeMembershipAgreement(const Hosts& hosts) {
   auto listeners = ListenOnAll(control_plane_->places(), fmt::format("rank {}", rank()));
   auto addresses = GatherAddresses(MakeAllGather(), listeners);
-  return std::make_unique<Reunion>(
-      rank(), Reunion::Ranks{control_plane_->roster(), hosts.host_of, std::move(addresses)}, std::move(listeners),
-      DeriveKey(control_plane_->data_key(), "tutti reunion", {}), Deadline::Milliseconds(options_.settings.silence_ms),
+  return std::make_unique<MembershipAgreement>(
+      rank(), MembershipAgreement::Ranks{control_plane_->roster(), hosts.host_of, std::move(addresses)},
+      std::move(listeners), DeriveKey(control_plane_->data_key(), "tutti reunion", {}),
+      Deadline::Milliseconds(options_.settings.silence_ms),
       [this](int rank) { return network_.engine != nullptr && network_.engine->Reaches(rank); });
 }
 
@@ -195,7 +197,7 @@ Active Communicator::Begin(const Operation& operation) {
     active.record = recorder_->Begin(record());
     // After the record, so that a rank that sees the number finds the record.
     control.started.store(active.sequence, std::memory_order_release);
-    watch_->history().Begin(active.sequence, collectives_.digest);
+    failure_detector_->history().Begin(active.sequence, collectives_.digest);
   }
   last_plan_ = active.plan;
   last_call_ = packed;
@@ -217,11 +219,11 @@ void Communicator::ForgetPlans() {
   plans_->Forget(counters_);
 }
 
-Reach Communicator::ReachOf(const void* buffer, std::size_t bytes) const {
+RemoteAccess Communicator::RemoteAccessOf(const void* buffer, std::size_t bytes) const {
   const auto address = reinterpret_cast<std::uint64_t>(buffer);
   if (fabric_->all_same_process()) return {SlotKind::pointer, 0, address};
   if (!windows_.empty()) {
-    if (const auto reach = windows_.Find(buffer, bytes)) return *reach;
+    if (const auto access = windows_.Find(buffer, bytes)) return *access;
   }
   if (fabric_->cma()) return {SlotKind::cma, 0, address};
   return {};
@@ -249,13 +251,13 @@ void Communicator::BindBuffers(const Active& active, Launch& launch) {
   const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
   if (plan.plan.shape().wire == Wire::bulk && may_refer && options_.settings.zero_copy) {
     // Data fetched from other processes needs a dense destination.
-    const auto reach = [&](const void* buffer, std::size_t bytes, const Strided* strided) {
-      if (strided != nullptr) return Reach{};
-      const auto found = ReachOf(buffer, bytes);
-      return operation.tensors != nullptr && found.kind == SlotKind::cma ? Reach{} : found;
+    const auto access = [&](const void* buffer, std::size_t bytes, const Strided* strided) {
+      if (strided != nullptr) return RemoteAccess{};
+      const auto found = RemoteAccessOf(buffer, bytes);
+      return operation.tensors != nullptr && found.kind == SlotKind::cma ? RemoteAccess{} : found;
     };
-    launch.input_reach = reach(launch.input, plan.input_bytes, launch.input_strided);
-    launch.output_reach = reach(launch.output, plan.output_bytes, launch.output_strided);
+    launch.input_access = access(launch.input, plan.input_bytes, launch.input_strided);
+    launch.output_access = access(launch.output, plan.output_bytes, launch.output_strided);
     launch.send_in_place = true;
   }
 }
@@ -270,12 +272,12 @@ std::optional<Error> Communicator::End(const Active& active) {
     trace_->Add(PackCall(*active.operation), active.operation->count, active.sequence,
                 active.plan->choice.candidate.algorithm, active.started, Ticks());
   }
-  return watch_->MustAudit(*active.operation) ? watch_->Audit() : std::nullopt;
+  return failure_detector_->MustAudit(*active.operation) ? failure_detector_->Audit() : std::nullopt;
 }
 
 Error Communicator::Fail(const Error& failure) {
-  const bool first = !watch_->failed();
-  const Error kept = watch_->Fail(failure);
+  const bool first = !failure_detector_->failed();
+  const Error kept = failure_detector_->Fail(failure);
   if (first) DumpRecorder();
   return kept;
 }
@@ -317,14 +319,14 @@ std::optional<Error> Communicator::Look(const Active& active, const Awaited& awa
   const int first = found != ranks.end() ? *found : ranks.empty() ? -1 : ranks.front();
   waits_for_.store(first, std::memory_order_relaxed);
   fabric_->control(rank()).awaits.store(PackAwaited(active.record, first), std::memory_order_release);
-  return watch_->Look(active.undertaking(), awaited, waited);
+  return failure_detector_->Look(active.in_flight(), awaited, waited);
 }
 
 void Communicator::Stop(std::string_view what) {
   cancelled_.store(true, std::memory_order_release);
-  const Error stopped(tuttiRemoteError, fmt::format("{} {} the communicator", watch_->Who(rank()), what));
-  watch_->Fail(stopped);
-  if (device_watch_ != nullptr) device_watch_->Fail(stopped);
+  const Error stopped(tuttiRemoteError, fmt::format("{} {} the communicator", failure_detector_->Who(rank()), what));
+  failure_detector_->Fail(stopped);
+  if (device_failure_detector_ != nullptr) device_failure_detector_->Fail(stopped);
 }
 
 void Communicator::Abort() {
@@ -384,7 +386,7 @@ std::string Communicator::DescribeLast() const {
 std::string Communicator::DumpRecords() const {
   std::string text;
   for (int r = 0; r < size(); ++r) {
-    text += fmt::format("{}:\n", watch_->Who(r));
+    text += fmt::format("{}:\n", failure_detector_->Who(r));
     for (const auto& record : ReadRecords(fabric_->control(r))) {
       text += fmt::format("  #{} operation {}: {}{}\n", record.index, record.sequence, record.Describe(),
                           !record.done() ? "  <- not finished" : "");

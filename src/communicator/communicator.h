@@ -13,21 +13,21 @@
 #include <string_view>
 #include <vector>
 
-#include "executors/host/crew.h"
 #include "executors/host/drive.h"
+#include "executors/host/helper_threads.h"
 #include "src/bootstrap/control_plane.h"
-#include "src/bootstrap/shrink/reunion.h"
+#include "src/bootstrap/shrink/membership_agreement.h"
 #include "src/communicator/control_call.h"
-#include "src/device/watch.h"
+#include "src/device/failure_detector.h"
+#include "src/diagnostics/failure_detector.h"
 #include "src/diagnostics/recorder.h"
 #include "src/diagnostics/trace.h"
-#include "src/diagnostics/watch.h"
 #include "src/init/agreement.h"
 #include "src/init/host_network.h"
 #include "src/memory/windows.h"
 #include "src/plan/plan_cache.h"
+#include "src/plan/plan_selector.h"
 #include "src/plan/programs.h"
-#include "src/plan/selector.h"
 #include "topology/graph/system.h"
 
 namespace tutti {
@@ -61,7 +61,7 @@ struct Active {
   std::uint64_t record = 0;
   std::int64_t started = 0;  // ticks
 
-  Undertaking undertaking() const { return {operation, sequence, plan->signature}; }
+  InFlight in_flight() const { return {operation, sequence, plan->signature}; }
 };
 
 class Communicator {
@@ -104,15 +104,17 @@ class Communicator {
   std::optional<Error> LastAudit();
   // Makes the communicator dead; returns the failure that killed it (perhaps an earlier one).
   Error Fail(const Error& failure);
-  Error Explain(const Active& active, const Fault& fault) { return watch_->Explain(active.undertaking(), fault); }
-  std::optional<Error> failure() const { return watch_->failure(); }
-  bool failed() const { return watch_->failed(); }
+  Error Explain(const Active& active, const Fault& fault) {
+    return failure_detector_->Explain(active.in_flight(), fault);
+  }
+  std::optional<Error> failure() const { return failure_detector_->failure(); }
+  bool failed() const { return failure_detector_->failed(); }
   // For a wait of that kind. REQUIRES: locked.
   Driver& driver(WhoWaits who) {
     driver_.Use(wait_policy(who));
     return driver_;
   }
-  // The same for helper thread `index` of the crew, 1, 2, ...
+  // The same for helper thread `index`: 1, 2, ...
   Driver& helper_driver(int index, WhoWaits who) {
     auto& driver = helper_drivers_[static_cast<std::size_t>(index) - 1];
     driver.Use(wait_policy(who));
@@ -121,7 +123,7 @@ class Communicator {
   // Wakes this host's sleeping ranks, including this rank's other threads.
   void WakeOwn() { WakeSleepers(*fabric_); }
   // The helper threads; null with one thread per rank.
-  Crew* crew() { return crew_.get(); }
+  HelperThreads* helper_threads() { return helper_threads_.get(); }
   // Null if all ranks are on one host.
   NetworkEngine* network() const { return network_.engine.get(); }
   const WaitPolicy& wait_policy(WhoWaits who) const {
@@ -132,7 +134,7 @@ class Communicator {
       ForgetPlans();
   }
   // Where calls on GPU memory go; null unless every rank has a device.
-  DeviceSide* device() const { return device_.get(); }
+  DeviceContext* device() const { return device_.get(); }
   // Why device() is null, for a person.
   const std::string& why_no_device() const { return why_no_device_; }
   // Records that the device side's last plan has enqueued the operation.
@@ -165,7 +167,8 @@ class Communicator {
   void DeregisterWindow(tuttiWindow* window);
   // Null for a negative color.
   std::unique_ptr<Communicator> Split(int color, int key, Options options, const std::atomic<bool>& cancel);
-  // Makes a communicator of the surviving ranks except `excluded` (ascending). Works after a failure, too. See Reunion.
+  // Makes a communicator of the surviving ranks except `excluded` (ascending). Works after a failure, too. See
+  // MembershipAgreement.
   std::unique_ptr<Communicator> Shrink(const std::vector<int>& excluded, const Options& options,
                                        const std::atomic<bool>& cancel);
   // Makes one with additional ranks, which join by the id that one rank of this communicator provides.
@@ -185,10 +188,10 @@ class Communicator {
   void WriteDump(const std::string& path) const;
 
  private:
-  std::unique_ptr<Reunion> MakeReunion(const Hosts& hosts);
+  std::unique_ptr<MembershipAgreement> MakeMembershipAgreement(const Hosts& hosts);
   void Stop(std::string_view what);
   void ForgetPlans();
-  void MakeDeviceSide(Conditions conditions, Deadline deadline);
+  void MakeDeviceContext(TuningContext tuning, Deadline deadline);
   void DumpRecorder() const;
   AllGather MakeAllGather() { return MakeAllGather(cancel_); }
   AllGather MakeAllGather(Cancellation cancel);
@@ -211,7 +214,7 @@ class Communicator {
   }
   [[noreturn]] void EndControlCall(ControlCall call);
   Error RefusalOf(const Error& failure, std::string_view where) const;
-  Reach ReachOf(const void* buffer, std::size_t bytes) const;
+  RemoteAccess RemoteAccessOf(const void* buffer, std::size_t bytes) const;
 
   Options options_;
   std::atomic<bool> cancelled_{false};
@@ -228,21 +231,21 @@ class Communicator {
   HostNetwork network_;
   std::multimap<std::byte*, std::size_t> registered_;  // with the network
   Windows windows_;
-  std::unique_ptr<Reunion> reunion_;
-  std::unique_ptr<Watch> watch_;
+  std::unique_ptr<MembershipAgreement> membership_agreement_;
+  std::unique_ptr<FailureDetector> failure_detector_;
   std::unique_ptr<Recorder> recorder_;
-  std::unique_ptr<Selector> selector_;
+  std::unique_ptr<PlanSelector> selector_;
   std::unique_ptr<PlanCache> plans_;
   WaitPolicy wait_policy_;
   WaitPolicy stream_wait_policy_;
   std::unique_ptr<Sleeper> sleeper_;
   Driver driver_{nullptr, {}};
   std::vector<Driver> helper_drivers_;  // by helper thread
-  std::unique_ptr<Crew> crew_;
+  std::unique_ptr<HelperThreads> helper_threads_;
   std::unique_ptr<Trace> trace_;
-  std::unique_ptr<DeviceSide> device_;
+  std::unique_ptr<DeviceContext> device_;
   std::string why_no_device_;
-  std::unique_ptr<DeviceWatch> device_watch_;
+  std::unique_ptr<DeviceFailureDetector> device_failure_detector_;
 
   std::atomic<bool> busy_{false};
   CallOrder collectives_;

@@ -63,7 +63,8 @@ void Communicator::EndControlCall(ControlCall call) {
   // and its call to the message, unless the others name them.
   const bool remote = failure.code() == tuttiRemoteError || failure.code() == tuttiTimeoutError;
   if (!mismatch && !remote) throw failure;
-  const Error named(failure.code(), fmt::format("{}; {} called {}", failure.what(), watch_->Who(rank()), NameOf(call)));
+  const Error named(failure.code(),
+                    fmt::format("{}; {} called {}", failure.what(), failure_detector_->Who(rank()), NameOf(call)));
   if (mismatch) throw Fail(named);
   throw named;
 }
@@ -71,8 +72,9 @@ void Communicator::EndControlCall(ControlCall call) {
 void Communicator::RefuseControlCalls(std::string_view what) {
   const std::lock_guard lock(*this);
   const auto before = failure();
-  control_plane_->Refuse(
-      before ? *before : Error(tuttiInvalidUsage, fmt::format("{}{} called {}", kMismatch, watch_->Who(rank()), what)));
+  control_plane_->Refuse(before ? *before
+                                : Error(tuttiInvalidUsage, fmt::format("{}{} called {}", kMismatch,
+                                                                       failure_detector_->Who(rank()), what)));
 }
 
 tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {

@@ -15,14 +15,14 @@ namespace tutti {
 namespace {
 
 // Lives while some ranks become a communicator, and asks them to give up when one ends. Detects that by the process (on
-// this host) or by the tie to the reunion's leader. Ranks that wait at the rendezvous cannot distinguish an ended rank
-// from a late one.
+// this host) or by the tie to the agreement's leader. Ranks that wait at the rendezvous cannot distinguish an ended
+// rank from a late one.
 class WhileAllLive {
  public:
-  WhileAllLive(const Watch& watch, ReunionTies& ties, const std::vector<int>& ranks)
-      : thread_(QuietThread([this, &watch, &ties, &ranks] {
+  WhileAllLive(const FailureDetector& failure_detector, LivenessLinks& ties, const std::vector<int>& ranks)
+      : thread_(QuietThread([this, &failure_detector, &ties, &ranks] {
           while (!done_.load(std::memory_order_acquire)) {
-            const auto dead = watch.Dead();
+            const auto dead = failure_detector.Dead();
             const auto is_dead = [&](int rank) { return std::ranges::find(dead, rank) != dead.end(); };
             if (ties.OneEnded() || std::ranges::any_of(ranks, is_dead))
               one_died_.store(true, std::memory_order_relaxed);
@@ -85,23 +85,23 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options op
 
 std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& excluded, const Options& options,
                                                    const std::atomic<bool>& cancel) {
-  // This communicator may have failed or been revoked; only an abort cancels its reunion.
+  // This communicator may have failed or been revoked; only an abort cancels its agreement.
   const Cancellation either(aborted_, &cancel);
   // Other ranks may still wait for this one in a control call, unaware of what ended the communicator.
   if (const auto before = failure()) control_plane_->Refuse(*before);
   const auto deadline = InitDeadline();
   const auto open = [this] { return EncodeUniqueId(OpenRendezvous(options_.settings)); };
   for (;;) {
-    const auto reunited = reunion_->Meet(excluded, watch_->Dead(), open, deadline, either);
+    const auto reunited = membership_agreement_->Meet(excluded, failure_detector_->Dead(), open, deadline, either);
     const auto& members = reunited.members;
     const auto place = std::ranges::find(members, rank()) - members.begin();
-    std::optional<WhileAllLive> alive(std::in_place, *watch_, reunion_->ties(), members);
+    std::optional<WhileAllLive> alive(std::in_place, *failure_detector_, membership_agreement_->ties(), members);
     try {
       auto joined = std::make_unique<Communicator>(DecodeUniqueId(reunited.id), static_cast<int>(members.size()),
                                                    static_cast<int>(place), options, either,
                                                    Cancellation(aborted_, &cancel, &alive->one_died()));
       alive.reset();
-      reunion_->ties().SayJoined();
+      membership_agreement_->ties().SayJoined();
       return joined;
     } catch (const Error& error) {
       // Another rank may have died since; the survivors find that out together.
@@ -109,10 +109,11 @@ std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& exclu
       if (!remote && !alive->one_died()) throw;
       if (deadline.Passed() && remote) throw;
       if (deadline.Passed()) {
-        Throw(tuttiTimeoutError,
-              "rank {}: the {} ranks that are left did not become a communicator in the time allowed; one of them ended "
-              "or gave up meanwhile",
-              rank(), members.size());
+        Throw(
+            tuttiTimeoutError,
+            "rank {}: the {} ranks that are left did not become a communicator in the time allowed; one of them ended "
+            "or gave up meanwhile",
+            rank(), members.size());
       }
       Log(Subject::faults, "rank {}: {} ranks did not become a communicator, so those who are left meet again: {}",
           rank(), members.size(), error.what());

@@ -58,17 +58,17 @@ std::string WhichDiffer(const std::vector<Told>& one, const std::string& who, co
 }  // namespace
 
 void Communicator::RequireSameCalls(ControlCall call, const AllGather& all_gather) {
-  auto words = watch_->history().Marks(kRecords);
+  auto words = failure_detector_->history().Marks(kRecords);
   words.insert(words.begin(), static_cast<std::uint64_t>(call));
   auto marks = GatherLists(all_gather, words);
   for (std::size_t r = 0; r < marks.size(); ++r) {
     if (marks[r].empty()) Throw(tuttiInternalError, "rank {} does not say which call it is in", r);
     // Every rank gets the same result here.
     if (marks[r].front() != marks.front().front()) {
-      throw Fail(
-          {tuttiInvalidUsage, fmt::format("{}{} called {}, but {} called {}", kMismatch, watch_->Who(0),
-                                          NameOf(ControlCall{marks.front().front()}), watch_->Who(static_cast<int>(r)),
-                                          NameOf(ControlCall{marks[r].front()}))});
+      throw Fail({tuttiInvalidUsage,
+                  fmt::format("{}{} called {}, but {} called {}", kMismatch, failure_detector_->Who(0),
+                              NameOf(ControlCall{marks.front().front()}), failure_detector_->Who(static_cast<int>(r)),
+                              NameOf(ControlCall{marks[r].front()}))});
     }
   }
   for (auto& theirs : marks) theirs.erase(theirs.begin());
@@ -80,19 +80,20 @@ void Communicator::RequireSameCalls(ControlCall call, const AllGather& all_gathe
   }
   const auto calls = GatherLists(all_gather, mine);
   const auto which = static_cast<std::size_t>(odd - marks.begin());
-  throw Fail({tuttiInvalidUsage, std::string(kMismatch) + WhichDiffer(calls.front(), watch_->Who(0), calls[which],
-                                                                      watch_->Who(static_cast<int>(which)))});
+  throw Fail(
+      {tuttiInvalidUsage, std::string(kMismatch) + WhichDiffer(calls.front(), failure_detector_->Who(0), calls[which],
+                                                               failure_detector_->Who(static_cast<int>(which)))});
 }
 
 std::optional<Error> Communicator::LastAudit() {
   if (failed()) return std::nullopt;
-  if (device_watch_ != nullptr) device_watch_->LookNow();
+  if (device_failure_detector_ != nullptr) device_failure_detector_->LookNow();
   const std::lock_guard lock(*this);
   if (auto* const engine = network()) {
     engine->Announce();
     engine->Progress();
   }
-  auto found = failed() ? failure() : watch_->Compare();
+  auto found = failed() ? failure() : failure_detector_->Compare();
   // This rank has finished its calls, so failures that ended other ranks' calls do not concern it.
   if (!found || found->code() != tuttiInvalidUsage) return std::nullopt;
   return Fail(*found);

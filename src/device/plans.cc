@@ -30,13 +30,13 @@ double MemoryBandwidth(const CudaDevice& device) {
 // For several hosts. If the topology lacks GPUs or NICs, or hosts differ, the network between hosts matters more than
 // the links inside them, so GPUs are priced as if they were processors.
 Machine MachineOfHosts(const DevicePlanContext& context, const System& system) {
-  const auto& where = context.conditions.where;
+  const auto& where = context.tuning.where;
   try {
     const int nodes = where.nodes();
-    if (where.node_of != ArrangeEvenly(context.conditions.nranks, nodes).node_of) {
+    if (where.node_of != ArrangeEvenly(context.tuning.nranks, nodes).node_of) {
       Throw(tuttiInvalidArgument, "hosts have different numbers of ranks, or ranks do not follow hosts");
     }
-    return MachineOfSystem(system, nodes, context.conditions.nranks / nodes);
+    return MachineOfSystem(system, nodes, context.tuning.nranks / nodes);
   } catch (const Error& error) {
     Log(Subject::select, "GPUs of several hosts are priced like processors of several hosts: {}", error.what());
   }
@@ -45,8 +45,8 @@ Machine MachineOfHosts(const DevicePlanContext& context, const System& system) {
 
 // The machine that prices are computed on. A topology without a GPU for every rank is no reason to fail.
 Machine MachineFor(const DevicePlanContext& context, const System& system) {
-  const int nranks = context.conditions.nranks;
-  if (!context.conditions.one_host) return MachineOfHosts(context, system);
+  const int nranks = context.tuning.nranks;
+  if (!context.tuning.one_host) return MachineOfHosts(context, system);
   if (!context.fabric->one_device()) {
     try {
       return MachineOfSystem(system, 1, nranks);
@@ -64,8 +64,8 @@ constexpr std::size_t kBytesPerMessageChannel = std::size_t{256} << 10;
 constexpr std::size_t kMessageChunk = std::size_t{128} << 10;
 
 // Few enough that a group can send to and receive from every rank at the same time.
-int MessageChannels(std::size_t bytes, const Conditions& conditions) {
-  const int most = std::clamp(conditions.most_lanes / std::max(1, 2 * (conditions.nranks - 1)), 1, kMessageChannels);
+int MessageChannels(std::size_t bytes, const TuningContext& tuning) {
+  const int most = std::clamp(tuning.most_lanes / std::max(1, 2 * (tuning.nranks - 1)), 1, kMessageChannels);
   return static_cast<int>(std::clamp<std::size_t>(bytes / kBytesPerMessageChannel, 1, static_cast<std::size_t>(most)));
 }
 
@@ -112,10 +112,10 @@ DevicePlans::DevicePlans(DevicePlanContext context, const System& system, int ra
     : context_(std::move(context)), rank_(rank) {
   const auto shipped = FromRankZero(rank, all_gather, [&] {
     const Machine machine = MachineFor(context_, system);
-    Pricing(machine, context_.conditions).Complete(table_, 1);
-    return nlohmann::json{{kTable, table_.ToJson(context_.conditions)}};
+    Pricing(machine, context_.tuning).Complete(table_, 1);
+    return nlohmann::json{{kTable, table_.ToJson(context_.tuning)}};
   });
-  table_ = SelectionTable::FromJson(shipped.root().RawText(kTable), "rank 0's table for GPUs", context_.conditions);
+  table_ = SelectionTable::FromJson(shipped.root().RawText(kTable), "rank 0's table for GPUs", context_.tuning);
 }
 
 DevicePlanEntry& DevicePlans::Find(const Operation& operation, std::uint64_t packed) {
@@ -154,10 +154,10 @@ void DevicePlans::AddTraffic(tuttiCounters_t& counters) const {
 
 Choice DevicePlans::Choose(const Kind& kind, std::size_t bytes) const {
   const TableEntry& entry = table_.At(kind, bytes);
-  const auto forced = context_.conditions.forced.algorithm[static_cast<std::size_t>(kind.collective)];
+  const auto forced = context_.tuning.forced.algorithm[static_cast<std::size_t>(kind.collective)];
   std::string reason = fmt::format("predicted {:.1f} us at {} B", entry.us, std::max<std::size_t>(1, entry.from_bytes));
   if (forced) {
-    const auto why_not = WhyImpossible(*forced, kind, context_.conditions);
+    const auto why_not = WhyImpossible(*forced, kind, context_.tuning);
     reason = why_not.empty() ? "forced" : fmt::format("{} is forced, but {}", NameOf(*forced), why_not);
   }
   return {entry.candidate, std::move(reason)};
@@ -165,8 +165,8 @@ Choice DevicePlans::Choose(const Kind& kind, std::size_t bytes) const {
 
 std::vector<Schedule> DevicePlans::SchedulesOfAll(const Operation& operation, const Candidate& candidate) const {
   std::vector<Schedule> all;
-  for (int rank = 0; rank < context_.conditions.nranks; ++rank) {
-    all.push_back(BuiltSchedule(operation, candidate, context_.conditions, rank));
+  for (int rank = 0; rank < context_.tuning.nranks; ++rank) {
+    all.push_back(BuiltSchedule(operation, candidate, context_.tuning, rank));
   }
   return all;
 }
@@ -174,14 +174,14 @@ std::vector<Schedule> DevicePlans::SchedulesOfAll(const Operation& operation, co
 // Adjusts the candidate until all ranks of a GPU have room for it at the same time and its chunks fit the slots that
 // carry data; returns its schedule. Leaves the user's settings unchanged: the launch refuses them with the numbers.
 Schedule DevicePlans::Fitted(const Operation& operation, Candidate& candidate) const {
-  const auto& conditions = context_.conditions;
+  const auto& tuning = context_.tuning;
   auto schedules = SchedulesOfAll(operation, candidate);
   const auto fits = [&] {
     return std::all_of(schedules.begin(), schedules.end(), [&](const Schedule& schedule) {
-      return LanesOf(schedule) <= static_cast<std::size_t>(conditions.most_lanes);
+      return LanesOf(schedule) <= static_cast<std::size_t>(tuning.most_lanes);
     });
   };
-  while (conditions.forced.channels == 0 && candidate.channels > 1 && !fits()) {
+  while (tuning.forced.channels == 0 && candidate.channels > 1 && !fits()) {
     --candidate.channels;
     schedules = SchedulesOfAll(operation, candidate);
   }
@@ -189,13 +189,13 @@ Schedule DevicePlans::Fitted(const Operation& operation, Candidate& candidate) c
   const bool may_refer = !operation.scaled && operation.tensors == nullptr &&
                          std::all_of(schedules.begin(), schedules.end(), MayAlwaysRefer);
   auto& shape = candidate.shape;
-  shape.chunk_bytes = std::min(shape.chunk_bytes, ChunkCapacity(shape.wire, conditions, may_refer));
+  shape.chunk_bytes = std::min(shape.chunk_bytes, ChunkCapacity(shape.wire, tuning, may_refer));
   return std::move(schedules[static_cast<std::size_t>(rank_)]);
 }
 
 std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const Operation& asked, std::uint64_t packed) const {
   const Operation operation = Scheduled(asked);
-  const auto& conditions = context_.conditions;
+  const auto& tuning = context_.tuning;
   Choice choice;
   Schedule schedule;
   Shape shape;
@@ -203,9 +203,9 @@ std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const Operation& asked, std::
   if (operation.point_to_point()) {
     const std::size_t bytes = operation.count * SizeOf(operation.type);
     choice = {{}, "point to point"};
-    schedule = MessageSchedule(operation, rank_, conditions.nranks, MessageChannels(bytes, conditions));
-    shape = MessageShape(bytes, conditions.gpu_slots);
-    first_channel = conditions.max_channels;
+    schedule = MessageSchedule(operation, rank_, tuning.nranks, MessageChannels(bytes, tuning));
+    shape = MessageShape(bytes, tuning.gpu_slots);
+    first_channel = tuning.max_channels;
   } else {
     const std::size_t bytes = LargestBlockBytes(operation);
     choice = Choose(KindOf(operation), bytes);
@@ -213,7 +213,7 @@ std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const Operation& asked, std::
     shape = Fitting(choice.candidate.shape, BlockBytes(schedule.pieces(), bytes),
                     static_cast<int>(schedule.channels.size()));
   }
-  auto extents = ExtentsOf(operation, conditions.nranks, schedule.blocks);
+  auto extents = ExtentsOf(operation, tuning.nranks, schedule.blocks);
   const auto used = BytesUsed(extents);
   const CallIdentity identity{SignatureOf(asked), packed, asked.count};
   Log(Subject::select, "rank {}: {} on the GPU: {}, {} channels, chunk {} B, {} ({})", rank_,

@@ -12,8 +12,8 @@
 #include "executors/cuda/device_program.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/tuner/select.h"
+#include "src/plan/plan_selector.h"
 #include "src/plan/planning.h"
-#include "src/plan/selector.h"
 #include "topology/graph/system.h"
 
 namespace tutti {
@@ -28,7 +28,7 @@ struct DevicePlanContext {
   tuttiTransport_t transport;
   std::optional<NetworkCosts> network_costs;
   DeviceArena* arena;
-  Conditions conditions;  // equal on all ranks
+  TuningContext tuning;  // equal on all ranks
 };
 
 struct DevicePlanEntry {
@@ -63,7 +63,7 @@ class DevicePlans {
   std::size_t size() const { return plans_.size(); }
   // Adds the traffic so far.
   void AddTraffic(tuttiCounters_t& counters) const;
-  const Conditions& conditions() const { return context_.conditions; }
+  const TuningContext& tuning() const { return context_.tuning; }
 
  private:
   std::unique_ptr<DevicePlanEntry> Make(const Operation& operation, std::uint64_t packed) const;

@@ -84,7 +84,7 @@ bool DeviceWindows::Deregister(const tuttiWindow* handle, const AllGather& all_g
   return false;
 }
 
-std::optional<Reach> DeviceWindows::Find(const void* pointer, std::size_t bytes) const {
+std::optional<RemoteAccess> DeviceWindows::Find(const void* pointer, std::size_t bytes) const {
   return FindWindow(windows_, pointer, bytes);
 }
 

@@ -30,7 +30,7 @@ class DeviceWindows {
   // Collective. False, without effect, if the window is not one of these.
   bool Deregister(const tuttiWindow* window, const AllGather& all_gather);
   // How peers access [pointer, pointer + bytes), if a window of this rank holds it.
-  std::optional<Reach> Find(const void* pointer, std::size_t bytes) const;
+  std::optional<RemoteAccess> Find(const void* pointer, std::size_t bytes) const;
   // For kernels: by window * nranks + rank.
   DeviceWindow* table() const { return reinterpret_cast<DeviceWindow*>(table_.data()); }
 

@@ -7,8 +7,8 @@
 
 #include "base/json.h"
 #include "src/diagnostics/dump.h"
+#include "src/diagnostics/failure_detector.h"
 #include "src/diagnostics/recorder.h"
-#include "src/diagnostics/watch.h"
 #include "transports/shm/fabric_testing.h"
 
 namespace tutti {
@@ -23,9 +23,9 @@ void Require(bool promise) {
 // The fabric of rank 0. Its peers were threads that have ended.
 struct Stage {
   std::vector<std::unique_ptr<Fabric>> fabrics{kRanks};
-  std::unique_ptr<Watch> watch;
+  std::unique_ptr<FailureDetector> failure_detector;
   // This watch's rank has failed, so the watch explains a fault without waiting for peers to name theirs.
-  std::unique_ptr<Watch> failed;
+  std::unique_ptr<FailureDetector> failed;
 
   Stage() {
     const std::vector<int> together(kRanks, 0);
@@ -33,8 +33,9 @@ struct Stage {
       fabrics[static_cast<std::size_t>(rank)] =
           std::make_unique<Fabric>(rank, Hosts{together, together}, 1, Settings{}, all_gather, Deadline::Never());
     });
-    for (auto* const each : {&watch, &failed}) {
-      *each = std::make_unique<Watch>(*fabrics[0], std::vector<Process>(kRanks), "", std::chrono::milliseconds(1));
+    for (auto* const each : {&failure_detector, &failed}) {
+      *each = std::make_unique<FailureDetector>(*fabrics[0], std::vector<Process>(kRanks), "",
+                                                std::chrono::milliseconds(1));
     }
     failed->Fail({tuttiInternalError, "has failed"});
   }
@@ -77,13 +78,13 @@ void LookAt(Stage& stage) {
   for (const auto collective : {Collective::all_reduce, Collective::send, Collective::receive}) {
     operation.collective = collective;
     operation.root = 1;
-    const Undertaking undertaking{&operation, 5, 17};
+    const InFlight in_flight{&operation, 5, 17};
     for (const auto waited : {std::chrono::hours(0), std::chrono::hours(1)}) {
       const bool confirmed = operation.collective != Collective::all_reduce;
-      const auto seen = stage.watch->Look(undertaking, {{1}, confirmed}, waited);
+      const auto seen = stage.failure_detector->Look(in_flight, {{1}, confirmed}, waited);
       Require(seen ? seen->code() > tuttiSuccess && seen->code() < tuttiNumResults : waited == std::chrono::hours(0));
     }
-    const auto why = stage.failed->Explain(undertaking, {Fault::Kind::foreign, 1, 0, 0}).code();
+    const auto why = stage.failed->Explain(in_flight, {Fault::Kind::foreign, 1, 0, 0}).code();
     Require(why > tuttiSuccess && why < tuttiNumResults);
   }
 }

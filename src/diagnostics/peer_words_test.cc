@@ -6,8 +6,8 @@
 
 #include "base/datatype.h"
 #include "src/diagnostics/dump.h"
+#include "src/diagnostics/failure_detector.h"
 #include "src/diagnostics/recorder.h"
-#include "src/diagnostics/watch.h"
 #include "transports/shm/fabric_testing.h"
 
 namespace tutti {
@@ -22,11 +22,11 @@ std::optional<Error> LookAt(const std::function<void(ControlBlock&)>& forge) {
     Fabric fabric(rank, {{0, 0}, {0, 0}}, 1, Settings{}, all_gather, Deadline::After(std::chrono::seconds(60)));
     if (rank == 0) {
       forge(fabric.control(1));
-      Watch watch(fabric, std::vector<Process>(2), "", std::chrono::hours(1));
+      FailureDetector failure_detector(fabric, std::vector<Process>(2), "", std::chrono::hours(1));
       Operation operation;
       operation.collective = Collective::all_reduce;
       operation.count = 10;
-      seen = watch.Look({&operation, 5, 17}, {{1}}, std::chrono::milliseconds(1));
+      seen = failure_detector.Look({&operation, 5, 17}, {{1}}, std::chrono::milliseconds(1));
     }
     all_gather({});
   });

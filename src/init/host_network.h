@@ -12,7 +12,7 @@
 #include "selection/cost_model/host_machine.h"
 #include "src/bootstrap/join_messages.h"
 #include "src/init/agreement.h"
-#include "src/plan/selector.h"
+#include "src/plan/plan_selector.h"
 #include "transports/progress/network.h"
 #include "transports/shm/fabric.h"
 

@@ -52,15 +52,15 @@ void CopyToItself(const RankCalls& rank) {
   }
 }
 
-// Calls of the ranks of one clique.
-struct CliqueCalls {
+// Calls of the ranks of one launch group.
+struct LaunchGroupCalls {
   std::vector<RankCalls> ranks;
   std::vector<DevicePart> parts;
 };
 
 // May allocate and free memory, which a driver may defer until kernels have ended: call before any launch. Throws
 // errors in the calls.
-void Prepare(CliqueCalls& calls) {
+void Prepare(LaunchGroupCalls& calls) {
   for (const auto& rank : calls.ranks) {
     RequireOwnMessagesMatch(rank.communicator->rank(), rank.to_itself.operations, rank.from_itself.operations);
     if (rank.operations.empty()) continue;
@@ -70,17 +70,17 @@ void Prepare(CliqueCalls& calls) {
   }
 }
 
-std::optional<Error> LaunchTogether(DeviceClique& clique, CliqueCalls& calls) {
+std::optional<Error> LaunchTogether(LaunchGroup& launch_group, LaunchGroupCalls& calls) {
   for (const auto& rank : calls.ranks) CopyToItself(rank);
   if (calls.parts.empty()) return std::nullopt;
   const auto& settings = calls.ranks.front().communicator->options().settings;
-  return clique.Launch(std::move(calls.parts), std::chrono::milliseconds(settings.operation_timeout_ms),
-                       [&]() -> std::optional<Error> {
-                         for (const auto& rank : calls.ranks) {
-                           if (auto failure = rank.communicator->failure()) return failure;
-                         }
-                         return std::nullopt;
-                       });
+  return launch_group.Launch(std::move(calls.parts), std::chrono::milliseconds(settings.operation_timeout_ms),
+                             [&]() -> std::optional<Error> {
+                               for (const auto& rank : calls.ranks) {
+                                 if (auto failure = rank.communicator->failure()) return failure;
+                               }
+                               return std::nullopt;
+                             });
 }
 
 bool Kills(const Error& error) { return error.code() != tuttiInvalidUsage && error.code() != tuttiInvalidArgument; }
@@ -88,20 +88,20 @@ bool Kills(const Error& error) { return error.code() != tuttiInvalidUsage && err
 }  // namespace
 
 std::optional<Error> EnqueueAll(std::span<const DeviceLaunched> group) {
-  // By clique, in the order of their addresses, so that two threads never wait for each other's next one.
-  std::map<std::shared_ptr<DeviceClique>, CliqueCalls> cliques;
+  // By launch group, in the order of their addresses, so that two threads never wait for each other's next one.
+  std::map<std::shared_ptr<LaunchGroup>, LaunchGroupCalls> launch_groups;
   std::optional<Error> first;
   try {
     for (const auto& call : group) {
-      auto& ranks = cliques[call.communicator->device()->clique()].ranks;
+      auto& ranks = launch_groups[call.communicator->device()->launch_group()].ranks;
       auto rank = std::find_if(ranks.begin(), ranks.end(),
                                [&](const RankCalls& each) { return each.communicator == call.communicator; });
       if (rank == ranks.end()) rank = ranks.insert(ranks.end(), {call.communicator, {}, {}, {}, {}});
       Add(*rank, call);
     }
-    for (auto& [clique, calls] : cliques) Prepare(calls);
-    for (auto& [clique, calls] : cliques) {
-      const auto failure = LaunchTogether(*clique, calls);
+    for (auto& [launch_group, calls] : launch_groups) Prepare(calls);
+    for (auto& [launch_group, calls] : launch_groups) {
+      const auto failure = LaunchTogether(*launch_group, calls);
       if (!failure) continue;
       // A refused call has left nothing behind. After any other failure it is unknown what ran.
       for (const auto& rank : calls.ranks) {

@@ -19,8 +19,8 @@ Error AsError(const std::exception& exception) {
   return error != nullptr ? *error : Error(tuttiInternalError, exception.what());
 }
 
-// Sends filled slots at once; arrivals are there at the next sweep. A rank that is done waits for nothing, but its peers
-// may wait to learn which slots it has emptied. True: something moved.
+// Sends filled slots at once; arrivals are there at the next sweep. A rank that is done waits for nothing, but its
+// peers may wait to learn which slots it has emptied. True: something moved.
 bool MoveNetwork(const Communicator& communicator, bool done) {
   auto* const network = communicator.network();
   return network != nullptr && (done ? network->Push() : network->Progress());
@@ -68,13 +68,14 @@ class AwaitedByThreads {
 
 // With helper threads, each drives its own channels. The caller also looks for faults, until the last helper is done;
 // that helper rings, because the caller may be asleep.
-std::optional<Error> DriveTogether(const Active& active, Communicator& communicator, Crew& crew, WhoWaits who) {
-  const auto stride = static_cast<std::size_t>(crew.size());
+std::optional<Error> DriveTogether(const Active& active, Communicator& communicator, HelperThreads& helper_threads,
+                                   WhoWaits who) {
+  const auto stride = static_cast<std::size_t>(helper_threads.size());
   std::optional<Error> failure;
   // Release: a caller that sees that a helper is done also sees what it has written and streamed.
-  std::atomic<int> helpers_at_work{crew.size() - 1};
-  AwaitedByThreads awaited(crew.size());
-  crew.Work([&](int index) {
+  std::atomic<int> helpers_at_work{helper_threads.size() - 1};
+  AwaitedByThreads awaited(helper_threads.size());
+  helper_threads.Work([&](int index) {
     const auto own = static_cast<std::size_t>(index);
     bool told = false;
     const auto tell = [&](std::vector<int> ranks) {
@@ -137,9 +138,9 @@ std::optional<Error> RunOne(Communicator& communicator, const Operation& operati
   try {
     communicator.TrimPlans();
     const Active active = communicator.Begin(operation);
-    Crew* const crew = active.plan->run.channels() > 1 ? communicator.crew() : nullptr;
-    const auto failure =
-        crew == nullptr ? DriveAlone(active, communicator, who) : DriveTogether(active, communicator, *crew, who);
+    HelperThreads* const helper_threads = active.plan->run.channels() > 1 ? communicator.helper_threads() : nullptr;
+    const auto failure = helper_threads == nullptr ? DriveAlone(active, communicator, who)
+                                                   : DriveTogether(active, communicator, *helper_threads, who);
     if (failure) return communicator.Fail(*failure);
     if (const auto disagreement = communicator.End(active)) return communicator.Fail(*disagreement);
   } catch (const std::exception& exception) {

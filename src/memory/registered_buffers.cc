@@ -87,7 +87,7 @@ bool RegisteredBuffers::Remove(void* handle) {
   return false;
 }
 
-std::optional<Reach> RegisteredBuffers::Find(const void* pointer, std::size_t bytes) const {
+std::optional<RemoteAccess> RegisteredBuffers::Find(const void* pointer, std::size_t bytes) const {
   const auto address = reinterpret_cast<std::uint64_t>(pointer);
   const auto& entries = BoardOf(shm_.rank()).entries;
   for (std::size_t e = 0; e < kMost; ++e) {
@@ -98,7 +98,7 @@ std::optional<Reach> RegisteredBuffers::Find(const void* pointer, std::size_t by
     if (generation % 2 == 0 || address < begin) continue;
     const auto offset = address - begin;
     if (offset > length || bytes > length - offset || !Answered(e, generation)) continue;
-    return Reach{SlotKind::window, static_cast<std::uint16_t>(first_ + e), offset};
+    return RemoteAccess{SlotKind::window, static_cast<std::uint16_t>(first_ + e), offset};
   }
   return std::nullopt;
 }

@@ -31,7 +31,7 @@ class RegisteredBuffers {
   // open until their next call, but no longer read it.
   bool Remove(void* handle);
   // How peers access [pointer, pointer + bytes), if it is registered and all have answered.
-  std::optional<Reach> Find(const void* pointer, std::size_t bytes) const;
+  std::optional<RemoteAccess> Find(const void* pointer, std::size_t bytes) const;
 
   // Opens what the others have registered since, and closes what they removed. Leaves what it cannot open unanswered.
   void Answer();

@@ -72,7 +72,7 @@ void Windows::Deregister(tuttiWindow* handle, const AllGather& all_gather) {
   Throw(tuttiInvalidArgument, "win {} is not registered on this communicator", static_cast<const void*>(handle));
 }
 
-std::optional<Reach> Windows::Find(const void* pointer, std::size_t bytes) const {
+std::optional<RemoteAccess> Windows::Find(const void* pointer, std::size_t bytes) const {
   return FindWindow(windows_, pointer, bytes);
 }
 

@@ -20,13 +20,13 @@ namespace tutti {
 
 // For windows with a handle, begin and bytes, ordered by number: how peers access [pointer, pointer + bytes).
 template <typename Window>
-std::optional<Reach> FindWindow(const std::vector<Window>& windows, const void* pointer, std::size_t bytes) {
+std::optional<RemoteAccess> FindWindow(const std::vector<Window>& windows, const void* pointer, std::size_t bytes) {
   const auto* const begin = static_cast<const std::byte*>(pointer);
   for (const auto& window : windows) {
     if (window.handle == nullptr || begin < window.begin) continue;
     const auto offset = static_cast<std::size_t>(begin - window.begin);
     if (offset > window.bytes || bytes > window.bytes - offset) continue;
-    return Reach{SlotKind::window, window.handle->number, offset};
+    return RemoteAccess{SlotKind::window, window.handle->number, offset};
   }
   return std::nullopt;
 }
@@ -42,7 +42,7 @@ class Windows : public WindowMap {
   void Deregister(tuttiWindow* window, const AllGather& all_gather);
 
   // How peers access [pointer, pointer + bytes), if a window of this rank holds it.
-  std::optional<Reach> Find(const void* pointer, std::size_t bytes) const;
+  std::optional<RemoteAccess> Find(const void* pointer, std::size_t bytes) const;
   const std::byte* Find(int rank, std::uint16_t window, std::uint64_t offset, std::size_t bytes) const override;
   bool empty() const { return live_ == 0; }
 

@@ -28,8 +28,8 @@ std::uint64_t SignatureOf(const Operation& operation) {
     return Combine(Combine(0, static_cast<std::uint64_t>(operation.type)), operation.count);
   }
   std::uint64_t hash = Combine(PackCall(operation), operation.count);
-  if (operation.uneven != nullptr && !operation.pairwise()) {
-    for (const auto count : operation.uneven->counts) hash = Combine(hash, count);
+  if (operation.vector_counts != nullptr && !operation.pairwise()) {
+    for (const auto count : operation.vector_counts->counts) hash = Combine(hash, count);
   }
   if (operation.tensors != nullptr) {
     for (const auto number : operation.tensors->agreed) hash = Combine(hash, number);
@@ -48,18 +48,18 @@ Operation UnpackCall(std::uint64_t packed, std::uint64_t count) {
   operation.root = static_cast<int>(packed >> kRootShift);
   const auto flags = packed >> kFlagShift & 0xff;
   operation.scaled = (flags & kScaledFlag) != 0;
-  if ((flags & kUnevenFlag) != 0) operation.uneven = std::make_shared<Uneven>();
+  if ((flags & kVectorFlag) != 0) operation.vector_counts = std::make_shared<VectorCounts>();
   if ((flags & kTensorsFlag) != 0) operation.tensors = std::make_shared<Tensors>();
   return operation;
 }
 
 std::string DescribeCall(std::uint64_t packed, std::uint64_t count) {
   const Operation call = UnpackCall(packed, count);
-  const bool uneven = call.uneven != nullptr;
+  const bool vector_counts = call.vector_counts != nullptr;
   if (call.collective == Collective::barrier) return "barrier()";
-  const char* const form = uneven ? "_v" : call.tensors != nullptr ? "_tensor" : "";
+  const char* const form = vector_counts ? "_v" : call.tensors != nullptr ? "_tensor" : "";
   std::string text = fmt::format("{}{}(", NameOf(call.collective), form);
-  if (!uneven) {
+  if (!vector_counts) {
     text += fmt::format("count={}", count);
   } else {
     text += call.collective == Collective::all_to_all ? "counts per pair" : "counts per rank";

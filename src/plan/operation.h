@@ -19,7 +19,7 @@ namespace tutti {
 
 // Arguments of the v-forms, in elements. all_gather, reduce_scatter: the counts of all blocks, and their places on the
 // side that has all of them. all_to_all: the blocks sent and the blocks received.
-struct Uneven {
+struct VectorCounts {
   std::vector<std::size_t> counts;
   std::vector<std::size_t> places;
   std::vector<std::size_t> receive_counts = {};
@@ -46,12 +46,12 @@ struct Operation {
   const void* scalar_source = nullptr;  // if set, the scalar is read from here when the operation runs
   bool in_place = false;
 
-  std::shared_ptr<const Uneven> uneven = {};    // the v-forms'
-  std::shared_ptr<const Tensors> tensors = {};  // the tensor forms'
+  std::shared_ptr<const VectorCounts> vector_counts = {};  // the v-forms'
+  std::shared_ptr<const Tensors> tensors = {};             // the tensor forms'
 
   // PackCall and the count describe the whole operation except for buffers and scalars.
-  bool plain() const { return uneven == nullptr && tensors == nullptr; }
-  bool pairwise() const { return uneven != nullptr && !uneven->receive_counts.empty(); }
+  bool plain() const { return vector_counts == nullptr && tensors == nullptr; }
+  bool pairwise() const { return vector_counts != nullptr && !vector_counts->receive_counts.empty(); }
   bool point_to_point() const { return collective == Collective::send || collective == Collective::receive; }
 };
 
@@ -62,7 +62,7 @@ Operation Barrier();
 // contribution that is only sent, empty blocks.
 inline bool MayEndAlone(const Operation& operation) {
   if (operation.point_to_point() || operation.collective == Collective::barrier) return false;
-  return HasRoot(operation.collective) || operation.count == 0 || operation.uneven != nullptr;
+  return HasRoot(operation.collective) || operation.count == 0 || operation.vector_counts != nullptr;
 }
 
 // Hash of everything that all ranks of the operation must agree on. Omits counts that only pairs share.
@@ -72,9 +72,10 @@ std::uint64_t SignatureOf(const Operation& operation);
 // tensors.
 // PackCall's fields, lowest bits first; the collective is in the first eight.
 inline constexpr int kTypeShift = 8, kOpShift = 16, kFlagShift = 24, kRootShift = 32;
-inline constexpr std::uint64_t kScaledFlag = 1, kUnevenFlag = 2, kTensorsFlag = 4;
+inline constexpr std::uint64_t kScaledFlag = 1, kVectorFlag = 2, kTensorsFlag = 4;
 inline std::uint64_t PackCall(const Operation& operation) {
-  const std::uint64_t flags = (operation.scaled ? kScaledFlag : 0) | (operation.uneven != nullptr ? kUnevenFlag : 0) |
+  const std::uint64_t flags = (operation.scaled ? kScaledFlag : 0) |
+                              (operation.vector_counts != nullptr ? kVectorFlag : 0) |
                               (operation.tensors != nullptr ? kTensorsFlag : 0);
   const std::uint64_t op = IsReducing(operation.collective) ? static_cast<std::uint64_t>(operation.op) : 0;
   const bool has_root = HasRoot(operation.collective) || operation.point_to_point();

@@ -12,11 +12,11 @@ namespace {
 // Pieces of a long message: they stay in a core's L2 together with their source.
 constexpr std::size_t kMessageChunk = 128 * 1024;
 
-Shape MessageShape(std::size_t bytes, const Conditions& conditions) {
+Shape MessageShape(std::size_t bytes, const TuningContext& tuning) {
   if (bytes <= kLineShape.capacity) return {Wire::line, kLineShape.capacity};
   if (bytes <= kInlineShape.capacity) return {Wire::inlined, kInlineShape.capacity};
-  const std::size_t chunk = conditions.forced.chunk_bytes != 0 ? conditions.forced.chunk_bytes : kMessageChunk;
-  return {Wire::bulk, std::clamp(chunk, kCacheLine, conditions.bulk_capacity) / kCacheLine * kCacheLine};
+  const std::size_t chunk = tuning.forced.chunk_bytes != 0 ? tuning.forced.chunk_bytes : kMessageChunk;
+  return {Wire::bulk, std::clamp(chunk, kCacheLine, tuning.bulk_capacity) / kCacheLine * kCacheLine};
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
   const Operation operation = Scheduled(asked);
   const int rank = context_.fabric->rank();
   const int nranks = context_.fabric->nranks();
-  const Conditions& conditions = context_.selector->conditions();
+  const TuningContext& tuning = context_.selector->tuning();
   Choice choice;
   Schedule schedule;
   Shape shape;
@@ -84,7 +84,7 @@ std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
   if (operation.point_to_point()) {
     choice = {{}, "point to point"};
     schedule = MessageSchedule(operation, rank, nranks, 1);
-    shape = MessageShape(operation.count * SizeOf(operation.type), conditions);
+    shape = MessageShape(operation.count * SizeOf(operation.type), tuning);
     first_channel = context_.collective_channels;
   } else {
     const Kind kind = KindOf(operation);
@@ -96,7 +96,7 @@ std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
       schedule = serving->own();
     } else {
       choice = context_.selector->Choose(kind, bytes);
-      schedule = BuiltSchedule(operation, choice.candidate, conditions, rank);
+      schedule = BuiltSchedule(operation, choice.candidate, tuning, rank);
     }
     shape = Fitting(choice.candidate.shape, BlockBytes(schedule.pieces(), bytes),
                     static_cast<int>(schedule.channels.size()));

@@ -9,14 +9,14 @@
 #include <unordered_map>
 
 #include "executors/host/run.h"
+#include "src/plan/plan_selector.h"
 #include "src/plan/planning.h"
-#include "src/plan/selector.h"
 
 namespace tutti {
 
 // Everything about plans that is constant for the life of a communicator. All ranks agree on `selector`.
 struct PlanContext {
-  const Selector* selector;
+  const PlanSelector* selector;
   const Programs* programs;
   Fabric* fabric;
   const WindowMap* windows;

@@ -33,8 +33,9 @@ std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
 
 PlanKey KeyOf(const Operation& operation, std::uint64_t packed) {
   PlanKey key{packed, operation.count, {}};
-  if (const auto* uneven = operation.uneven.get()) {
-    for (const auto* part : {&uneven->counts, &uneven->places, &uneven->receive_counts, &uneven->receive_places}) {
+  if (const auto* vector_counts = operation.vector_counts.get()) {
+    for (const auto* part : {&vector_counts->counts, &vector_counts->places, &vector_counts->receive_counts,
+                             &vector_counts->receive_places}) {
       key.further.insert(key.further.end(), part->begin(), part->end());
     }
   }
@@ -55,8 +56,8 @@ Kind KindOf(const Operation& operation) {
 
 std::size_t LargestBlockBytes(const Operation& operation) {
   std::size_t count = operation.count;
-  if (operation.uneven != nullptr) {
-    for (const auto each : operation.uneven->counts) count = std::max(count, each);
+  if (operation.vector_counts != nullptr) {
+    for (const auto each : operation.vector_counts->counts) count = std::max(count, each);
   }
   return count * SizeOf(operation.type);
 }
@@ -65,13 +66,13 @@ Extents ExtentsOf(const Operation& operation, int nranks, int blocks) {
   const std::size_t size = SizeOf(operation.type);
   if (operation.point_to_point()) return MessageExtents(operation.count * size);
   if (operation.pairwise()) {
-    const auto& uneven = *operation.uneven;
-    return PairwiseExtents(InBytes(uneven.counts, size), InBytes(uneven.places, size),
-                           InBytes(uneven.receive_counts, size), InBytes(uneven.receive_places, size));
+    const auto& vector_counts = *operation.vector_counts;
+    return PairwiseExtents(InBytes(vector_counts.counts, size), InBytes(vector_counts.places, size),
+                           InBytes(vector_counts.receive_counts, size), InBytes(vector_counts.receive_places, size));
   }
-  if (operation.uneven != nullptr) {
-    return UnevenExtents(operation.collective, InBytes(operation.uneven->counts, size),
-                         InBytes(operation.uneven->places, size));
+  if (operation.vector_counts != nullptr) {
+    return UnevenExtents(operation.collective, InBytes(operation.vector_counts->counts, size),
+                         InBytes(operation.vector_counts->places, size));
   }
   return UniformExtents(operation.collective, nranks, blocks, operation.count * size);
 }
@@ -94,15 +95,15 @@ Schedule MessageSchedule(const Operation& operation, int rank, int nranks, int c
           .reference_safe = true};
 }
 
-Schedule BuiltSchedule(const Operation& operation, const Candidate& candidate, const Conditions& conditions, int rank) {
-  Question question = conditions.Ask(operation.collective);
-  question.rank = rank;
-  question.root = operation.root;
-  question.channels = candidate.channels;
-  auto built = Build(candidate.algorithm, question);
+Schedule BuiltSchedule(const Operation& operation, const Candidate& candidate, const TuningContext& tuning, int rank) {
+  ScheduleRequest request = tuning.Ask(operation.collective);
+  request.rank = rank;
+  request.root = operation.root;
+  request.channels = candidate.channels;
+  auto built = Build(candidate.algorithm, request);
   if (!built) {
     Throw(tuttiInternalError, "no schedule of {} by {} on {} ranks", NameOf(operation.collective),
-          NameOf(candidate.algorithm), conditions.nranks);
+          NameOf(candidate.algorithm), tuning.nranks);
   }
   return std::move(*built);
 }

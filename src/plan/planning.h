@@ -43,6 +43,6 @@ UsedBytes BytesUsed(const Extents& extents);
 // One message, in `channels` shares.
 Schedule MessageSchedule(const Operation& operation, int rank, int nranks, int channels);
 // This rank's part of a collective by one of our algorithms. Throws tuttiInternalError if it has none.
-Schedule BuiltSchedule(const Operation& operation, const Candidate& candidate, const Conditions& conditions, int rank);
+Schedule BuiltSchedule(const Operation& operation, const Candidate& candidate, const TuningContext& tuning, int rank);
 
 }  // namespace tutti

@@ -127,7 +127,7 @@ void Programs::Serve(ServingProgram serving) {
 }
 
 const ServingProgram* Programs::For(const Operation& operation) const {
-  if (operation.uneven != nullptr) return nullptr;
+  if (operation.vector_counts != nullptr) return nullptr;
   const ServingProgram* serving = Of(operation.collective);
   if (serving == nullptr || (HasRoot(operation.collective) && operation.root != serving->own().root)) return nullptr;
   return serving;
@@ -143,14 +143,14 @@ void Programs::CheckPlace(const Operation& operation) const {
         NameOf(operation.collective), serving->program.name, serving->path);
 }
 
-Conditions Programs::Among(Conditions conditions) const {
-  conditions.max_channels = 1;
+TuningContext Programs::Among(TuningContext tuning) const {
+  tuning.max_channels = 1;
   for (std::size_t c = 0; c < by_collective_.size(); ++c) {
     if (by_collective_[c] == nullptr) continue;
-    conditions.programs[c] = &by_collective_[c]->program.ranks;
-    conditions.forced.algorithm[c] = tuttiAlgorithmProgram;
+    tuning.programs[c] = &by_collective_[c]->program.ranks;
+    tuning.forced.algorithm[c] = tuttiAlgorithmProgram;
   }
-  return conditions;
+  return tuning;
 }
 
 }  // namespace tutti

@@ -45,8 +45,8 @@ class Programs {
   const ServingProgram* For(const Operation& operation) const;
   // Throws tuttiInvalidArgument if the call is in place and its program does not support that.
   void CheckPlace(const Operation& operation) const;
-  // `conditions` restricted so that only programs serve, each for its collective.
-  Conditions Among(Conditions conditions) const;
+  // `tuning` restricted so that only programs serve, each for its collective.
+  TuningContext Among(TuningContext tuning) const;
 
  private:
   void Serve(ServingProgram serving);

@@ -254,9 +254,9 @@ TEST(Average, IsTheSumDividedByTheRanks) {
     std::vector<std::int32_t> whole = {-7, 7, -1, 1, 100};
     ASSERT_TRUE(Ok(tuttiAllReduce(whole.data(), whole.data(), whole.size(), tuttiInt32, tuttiAvg, comm, nullptr)));
     EXPECT_EQ(whole, (std::vector<std::int32_t>{-7, 7, -1, 1, 100}));
-    std::int32_t uneven = self.rank() == 0 ? -5 : 0;
-    ASSERT_TRUE(Ok(tuttiAllReduce(&uneven, &uneven, 1, tuttiInt32, tuttiAvg, comm, nullptr)));
-    EXPECT_EQ(uneven, -1) << "towards zero";
+    std::int32_t vector_counts = self.rank() == 0 ? -5 : 0;
+    ASSERT_TRUE(Ok(tuttiAllReduce(&vector_counts, &vector_counts, 1, tuttiInt32, tuttiAvg, comm, nullptr)));
+    EXPECT_EQ(vector_counts, -1) << "towards zero";
   });
 }
 

@@ -84,7 +84,8 @@ TEST(RecorderModel, BegunOperationsHaveTheirRecords) {
   EXPECT_NE(result([](auto& c) { Weaken(c.started, Operation::load); }).failure, "");
 }
 
-// Like Watch::Fail and Watch::LookAtFailures: writes or reads the text and the code, then the state.
+// Like FailureDetector::Fail and FailureDetector::LookAtFailures: writes or reads the text and the code, then the
+// state.
 TEST(FaultModel, FailuresAreReadWithTheirSentence) {
   const auto result = [](const MutateBlock& mutate) {
     return Explore([&] {

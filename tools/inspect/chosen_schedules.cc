@@ -16,7 +16,7 @@ namespace {
 constexpr int kMaxRanks = 4096;
 constexpr int kMaxChannels = 64;
 
-Arrangement ArrangementOf(const ScheduleChoice& choice) {
+RankLayout RankLayoutOf(const ScheduleChoice& choice) {
   if (!choice.topology.empty()) {
     if (!choice.ranks_on.empty()) {
       Throw(tuttiInvalidArgument, "--ranks-on is for nodes of no machine in particular; --topo has nodes of its own");
@@ -25,7 +25,7 @@ Arrangement ArrangementOf(const ScheduleChoice& choice) {
     options.topology = choice.topology;
     options.nodes = choice.nodes;
     options.ranks = choice.ranks;
-    return TargetOf(options).machine.arrangement();
+    return TargetOf(options).machine.rank_layout();
   }
   if (!choice.ranks_on.empty()) {
     std::vector<int> node_of;
@@ -63,15 +63,15 @@ Program ChosenSchedules(const ScheduleChoice& choice) {
     Throw(tuttiInvalidArgument, "\"{}\" is neither a FILE.xml nor an algorithm that Tutti knows", choice.what);
   }
   const Collective collective = ParseCollective(choice.collective);
-  const Arrangement where = ArrangementOf(choice);
+  const RankLayout where = RankLayoutOf(choice);
   if (where.nranks() > kMaxRanks) Throw(tuttiInvalidArgument, "{} ranks; {} is the most", where.nranks(), kMaxRanks);
   if (choice.root >= where.nranks()) {
     Throw(tuttiInvalidArgument, "the root is rank {}; the last one is {}", choice.root, where.nranks() - 1);
   }
-  Question question{collective, 0, where.nranks(), choice.root, choice.channels, &where};
+  ScheduleRequest request{collective, 0, where.nranks(), choice.root, choice.channels, &where};
   Program program{choice.what, true, {}};
-  for (; question.rank < question.nranks; ++question.rank) {
-    auto schedule = Build(*algorithm, question);
+  for (; request.rank < request.nranks; ++request.rank) {
+    auto schedule = Build(*algorithm, request);
     if (!schedule) {
       Throw(tuttiInvalidArgument, "{} has no form of {} on {} ranks", choice.what, choice.collective, where.nranks());
     }

@@ -33,8 +33,8 @@ double GpusPerNic(const Cluster& cluster) {
 
 StepPricing::Place::Place(Machine its_machine, double groups)
     : machine(std::move(its_machine)),
-      conditions(ConditionsOf({machine, true})),
-      pricing(machine, conditions),
+      tuning(ConditionsOf({machine, true})),
+      pricing(machine, tuning),
       sharing(groups) {}
 
 std::size_t StepPricing::Place::BlockBytes(Collective collective, int power) const {
@@ -69,7 +69,7 @@ double StepPricing::Microseconds(Place& place, Collective collective, int power)
 }
 
 double StepPricing::SimulationByPrice(Place& place, Collective collective, int power) const {
-  const auto& where = place.machine.arrangement();
+  const auto& where = place.machine.rank_layout();
   const auto folds = [&](int played) {
     return Fold(place.Choice(collective, played).algorithm, collective, where).has_value();
   };

@@ -65,7 +65,7 @@ class StepPricing {
  private:
   struct Place {
     Machine machine;
-    Conditions conditions;
+    TuningContext tuning;
     Pricing pricing;
     double sharing = 1;                                    // groups that share a NIC
     std::map<std::pair<Collective, int>, double> seconds;  // by bytes as a power of four

@@ -111,7 +111,7 @@ void Print(const Machine& machine, const Row& row) {
   fmt::print("  {:>12}  {:>12.2f}  {:>8.2f}  {:>8.2f}  {:<20} {:>8} {:>7} {:>6}  {}\n", row.bytes, us, algbw,
              algbw * BusFactor(call.collective, machine.nranks()), NameOf(call.algorithm), call.channels,
              NameOf(call.shape.wire), FormatSize(call.shape.chunk_bytes),
-             row.outcome.folding ? row.outcome.folding->classes() : machine.arrangement().nodes());
+             row.outcome.folding ? row.outcome.folding->classes() : machine.rank_layout().nodes());
 }
 
 // Prints the links, in the simulated nodes, that carried data.

@@ -14,22 +14,22 @@ namespace {
 // Prices are accurate enough that candidates above this multiple of the lowest price cannot be the fastest.
 constexpr double kWorthSimulating = 2;
 
-Conditions ConditionsOf(const Target& target, const Wish& wish) {
-  Conditions conditions = tools::ConditionsOf(target);
-  conditions.forced.channels = wish.channels;
-  conditions.max_channels = std::max(conditions.max_channels, wish.channels);
-  conditions.forced.wire = wish.wire;
-  conditions.forced.chunk_bytes = wish.chunk_bytes;
+TuningContext ConditionsOf(const Target& target, const Wish& wish) {
+  TuningContext tuning = tools::ConditionsOf(target);
+  tuning.forced.channels = wish.channels;
+  tuning.max_channels = std::max(tuning.max_channels, wish.channels);
+  tuning.forced.wire = wish.wire;
+  tuning.forced.chunk_bytes = wish.chunk_bytes;
   if (wish.program != nullptr) {
-    conditions.programs[static_cast<std::size_t>(wish.collective)] = wish.program;
-    conditions.forced.channels = 1;  // it has its own channels
+    tuning.programs[static_cast<std::size_t>(wish.collective)] = wish.program;
+    tuning.forced.channels = 1;  // it has its own channels
   }
-  return conditions;
+  return tuning;
 }
 
-int PiecesOf(tuttiAlgorithm_t algorithm, const Conditions& conditions, const Wish& wish) {
+int PiecesOf(tuttiAlgorithm_t algorithm, const TuningContext& tuning, const Wish& wish) {
   if (algorithm == tuttiAlgorithmProgram) return wish.program->front().pieces();
-  return Build(algorithm, conditions.Ask(wish.collective))->pieces();
+  return Build(algorithm, tuning.Ask(wish.collective))->pieces();
 }
 
 }  // namespace
@@ -50,23 +50,23 @@ double AlgorithmBandwidth(std::size_t bytes, double us) {
 }
 
 std::vector<SimulatedCall> Candidates(const Target& target, const Wish& wish) {
-  const Conditions conditions = ConditionsOf(target, wish);
+  const TuningContext tuning = ConditionsOf(target, wish);
   const Kind kind{wish.collective};
-  const std::size_t bytes = BytesOfBlock(wish.collective, wish.bytes, conditions.nranks);
+  const std::size_t bytes = BytesOfBlock(wish.collective, wish.bytes, tuning.nranks);
   const auto wanted = wish.program != nullptr ? std::vector{tuttiAlgorithmProgram} : wish.algorithms;
   std::vector<Candidate> candidates;
   for (int a = tuttiAlgorithmNone + 1; a < tuttiNumAlgorithms; ++a) {
     const auto algorithm = static_cast<tuttiAlgorithm_t>(a);
     const bool named = std::find(wanted.begin(), wanted.end(), algorithm) != wanted.end();
     if (!wanted.empty() && !named) continue;
-    const auto why_not = named ? WhyImpossible(algorithm, kind, conditions) : WhyNot(algorithm, kind, conditions);
+    const auto why_not = named ? WhyImpossible(algorithm, kind, tuning) : WhyNot(algorithm, kind, tuning);
     if (!why_not.empty()) continue;
-    const std::size_t block = BlockBytes(PiecesOf(algorithm, conditions, wish), bytes);
-    const auto ways = WaysToMove(algorithm, kind, conditions, block);
+    const std::size_t block = BlockBytes(PiecesOf(algorithm, tuning, wish), bytes);
+    const auto ways = WaysToMove(algorithm, kind, tuning, block);
     candidates.insert(candidates.end(), ways.begin(), ways.end());
   }
   if (wanted.empty() && !candidates.empty()) {
-    Pricing pricing(target.machine, conditions);
+    Pricing pricing(target.machine, tuning);
     std::vector<double> prices;
     for (const auto& candidate : candidates) prices.push_back(pricing.Microseconds(candidate, kind, bytes));
     const double enough = kWorthSimulating * *std::min_element(prices.begin(), prices.end());
@@ -84,7 +84,7 @@ std::vector<SimulatedCall> Candidates(const Target& target, const Wish& wish) {
 Outcome Run(const Machine& machine, const SimulatedCall& call, Folds folds, Timeline* timeline) {
   Outcome outcome{call, {}, std::nullopt};
   if (folds != Folds::never) {
-    auto folding = Fold(call.algorithm, call.collective, machine.arrangement());
+    auto folding = Fold(call.algorithm, call.collective, machine.rank_layout());
     const bool exact = folding && folding->classes() == 1;
     if (machine.nranks() > kRanksInFull || (exact && folds == Folds::wherever_exact)) {
       outcome.folding = std::move(folding);

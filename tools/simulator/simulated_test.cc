@@ -59,8 +59,8 @@ TEST(Candidates, AreNotFarFromTheCheapest) {
 TEST(Candidates, ArePricedLikeTheyAreSimulated) {
   for (const int nodes : {1, 2}) {
     const Target target{Dgx(nodes)};
-    const Conditions conditions = ConditionsOf(target);
-    Pricing pricing(target.machine, conditions);
+    const TuningContext tuning = ConditionsOf(target);
+    Pricing pricing(target.machine, tuning);
     for (const auto collective : {Collective::all_reduce, Collective::all_gather, Collective::broadcast}) {
       for (const std::size_t bytes : {std::size_t{64} << 10, std::size_t{16} << 20}) {
         for (const Priced& priced : pricing.Compare({collective}, bytes)) {
@@ -100,7 +100,7 @@ TEST(Target, IsHostsOfProcesses) {
   options.network = 1'000;
   options.calibration = "none";
   const Target target = TargetOf(options);
-  EXPECT_EQ(target.machine.arrangement().nodes(), 4);
+  EXPECT_EQ(target.machine.rank_layout().nodes(), 4);
   EXPECT_FALSE(ConditionsOf(target).one_host);
   constexpr std::size_t kBytes = 16 << 20;
   constexpr double kBytesPerUs = 125;

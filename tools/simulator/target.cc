@@ -63,16 +63,16 @@ Target TargetOf(const TargetOptions& options) {
   return {MachineOfSystem(system, options.nodes, options.ranks / options.nodes), true};
 }
 
-Conditions ConditionsOf(const Target& target) {
-  Conditions conditions = HostConditions(target.machine.nranks());
-  conditions.where = target.machine.arrangement();
-  conditions.one_host = target.machine.arrangement().nodes() == 1;
-  if (!target.gpus) return conditions;
+TuningContext ConditionsOf(const Target& target) {
+  TuningContext tuning = HostConditions(target.machine.nranks());
+  tuning.where = target.machine.rank_layout();
+  tuning.one_host = target.machine.rank_layout().nodes() == 1;
+  if (!target.gpus) return tuning;
   constexpr std::size_t kLongestGpuSlot = 512 * 1024;
-  conditions.max_channels = kMostGpuChannels;
-  conditions.threads = 0;
-  conditions.bulk_capacity = kLongestGpuSlot;
-  return conditions;
+  tuning.max_channels = kMostGpuChannels;
+  tuning.threads = 0;
+  tuning.bulk_capacity = kLongestGpuSlot;
+  return tuning;
 }
 
 }  // namespace tutti::tools

@@ -35,6 +35,6 @@ struct Target {
 Target TargetOf(const TargetOptions& options);
 
 // The conditions of a communicator of all its ranks, with every choice free.
-Conditions ConditionsOf(const Target& target);
+TuningContext ConditionsOf(const Target& target);
 
 }  // namespace tutti::tools

@@ -86,10 +86,10 @@ std::vector<TableEntry> WinnersOf(const std::vector<const TimedCell*>& cells, Pr
 }
 
 std::string MeasuredTable(int nranks, const HostCosts& costs, const CalibrateOptions& options) {
-  const Conditions conditions = HostConditions(nranks);
+  const TuningContext tuning = HostConditions(nranks);
   const Machine machine = HostMachine(costs, ArrangeEvenly(nranks, 1));
-  Pricing pricing(machine, conditions);
-  auto cells = EveryCandidate(conditions, Sweep(kSmallest, kLargest, kSizeFactor, 0));
+  Pricing pricing(machine, tuning);
+  auto cells = EveryCandidate(tuning, Sweep(kSmallest, kLargest, kSizeFactor, 0));
   TimeCandidates(cells, {nranks, options.repetitions, options.loop_ms});
   SelectionTable table;
   for (const auto& kind : AllKinds()) {
@@ -103,7 +103,7 @@ std::string MeasuredTable(int nranks, const HostCosts& costs, const CalibrateOpt
                   of_kind.end());
     table.Set(kind, WinnersOf(of_kind, pricing));
   }
-  return table.ToJson(conditions);
+  return table.ToJson(tuning);
 }
 
 void Calibrate(const CalibrateOptions& options) {

@@ -198,13 +198,13 @@ class Results {
 
 }  // namespace
 
-Conditions HostConditions(int nranks) {
-  Conditions conditions;
-  conditions.nranks = nranks;
-  conditions.max_channels = kMinChannels;
-  conditions.threads = 1;
-  conditions.bulk_capacity = Layout(nranks, kMinChannels + 1).bulk_capacity();
-  return conditions;
+TuningContext HostConditions(int nranks) {
+  TuningContext tuning;
+  tuning.nranks = nranks;
+  tuning.max_channels = kMinChannels;
+  tuning.threads = 1;
+  tuning.bulk_capacity = Layout(nranks, kMinChannels + 1).bulk_capacity();
+  return tuning;
 }
 
 void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options) {
@@ -238,22 +238,22 @@ void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options)
   }
 }
 
-std::vector<TimedCell> EveryCandidate(const Conditions& conditions, const std::vector<std::size_t>& total_bytes) {
+std::vector<TimedCell> EveryCandidate(const TuningContext& tuning, const std::vector<std::size_t>& total_bytes) {
   using enum Collective;
   std::vector<TimedCell> cells;
   for (const auto collective : {all_reduce, reduce_scatter, all_gather, all_to_all, broadcast}) {
     for (const std::size_t total : total_bytes) {
       const bool whole = collective == all_reduce || collective == broadcast;
-      const auto n = static_cast<std::size_t>(conditions.nranks);
+      const auto n = static_cast<std::size_t>(tuning.nranks);
       // At least one element per rank.
       const std::size_t bytes = whole ? total : std::max(kElement, total / n / kElement * kElement);
       TimedCell cell{{collective}, bytes, {}};
       for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
         const auto algorithm = static_cast<tuttiAlgorithm_t>(i);
-        if (!WhyNot(algorithm, cell.kind, conditions).empty()) continue;
-        const auto schedule = Build(algorithm, conditions.Ask(collective));
+        if (!WhyNot(algorithm, cell.kind, tuning).empty()) continue;
+        const auto schedule = Build(algorithm, tuning.Ask(collective));
         const std::size_t block = BlockBytes(schedule->pieces(), bytes);
-        for (const auto& way : WaysToMove(algorithm, cell.kind, conditions, block)) cell.candidates.push_back(way);
+        for (const auto& way : WaysToMove(algorithm, cell.kind, tuning, block)) cell.candidates.push_back(way);
       }
       cells.push_back(std::move(cell));
     }

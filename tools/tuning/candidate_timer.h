@@ -25,13 +25,13 @@ struct TimingOptions {
 };
 
 // The conditions of a communicator of `nranks` ranks on this host, one thread each, with every choice free.
-Conditions HostConditions(int nranks);
+TuningContext HostConditions(int nranks);
 
 // Fills `us` of every cell. Throws tuttiInternalError if a rank fails, with its reason.
 void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options);
 
 // All collectives except gather, scatter and reduce, whose peers are not measured; float32; every candidate of every
 // algorithm. `total_bytes`: sizes of a rank's larger buffer.
-std::vector<TimedCell> EveryCandidate(const Conditions& conditions, const std::vector<std::size_t>& total_bytes);
+std::vector<TimedCell> EveryCandidate(const TuningContext& tuning, const std::vector<std::size_t>& total_bytes);
 
 }  // namespace tutti::tools

@@ -39,24 +39,24 @@ std::string Describe(const TargetOptions& options, int nranks, const std::string
 
 void ExplainOne(const ExplainOptions& options) {
   const Target target = TargetOf(options.target);
-  Conditions conditions = ConditionsOf(target);
-  conditions.deterministic = options.deterministic;
-  ParseForcedAlgorithms(options.algorithm, conditions.nranks, conditions.forced);
-  Pricing pricing(target.machine, conditions);
+  TuningContext tuning = ConditionsOf(target);
+  tuning.deterministic = options.deterministic;
+  ParseForcedAlgorithms(options.algorithm, tuning.nranks, tuning.forced);
+  Pricing pricing(target.machine, tuning);
   SelectionTable table;
   Calibration calibration;
   if (!target.gpus) calibration = LoadCalibration(options.target.calibration, options.target.cores);
-  const bool measured = !target.gpus && conditions.one_host && calibration.TableFor(conditions, table);
+  const bool measured = !target.gpus && tuning.one_host && calibration.TableFor(tuning, table);
   if (options.size.empty()) {
     pricing.Complete(table, options.target.cores);
-    fmt::print("{}", table.ToJson(conditions));
+    fmt::print("{}", table.ToJson(tuning));
     return;
   }
   const Collective collective = ParseCollective(options.collective);
   const Kind kind{collective, options.low_precision && IsReducing(collective)};
   const std::size_t bytes = ParseSize(options.size);
   if (!table.Has(kind)) table.Set(kind, pricing.MakeRow(kind));
-  fmt::print("{}, {} B, {}{}\n", ToString(kind), bytes, Describe(options.target, conditions.nranks, calibration.name),
+  fmt::print("{}, {} B, {}{}\n", ToString(kind), bytes, Describe(options.target, tuning.nranks, calibration.name),
              measured ? ", table measured" : "");
   fmt::print("{}", Explain(pricing, kind, bytes, table.At(kind, bytes).candidate));
 }

@@ -29,11 +29,11 @@ struct JudgeOptions {
 int Cores() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
 
 // The table that a communicator under these conditions would have.
-SelectionTable TableFor(const Conditions& conditions, const Calibration& calibration) {
+SelectionTable TableFor(const TuningContext& tuning, const Calibration& calibration) {
   SelectionTable table;
-  calibration.TableFor(conditions, table);
-  const Machine machine = HostMachine(calibration.costs, ArrangeEvenly(conditions.nranks, 1));
-  Pricing(machine, conditions).Complete(table);
+  calibration.TableFor(tuning, table);
+  const Machine machine = HostMachine(calibration.costs, ArrangeEvenly(tuning.nranks, 1));
+  Pricing(machine, tuning).Complete(table);
   return table;
 }
 
@@ -53,11 +53,11 @@ void Judge(const JudgeOptions& options) {
   fmt::print("| collective | ranks | size | chosen | us | predicted us | best | us | chosen / best |\n");
   fmt::print("|---|--:|--:|---|--:|--:|---|--:|--:|\n");
   for (const int nranks : options.ranks) {
-    const Conditions conditions = HostConditions(nranks);
-    const SelectionTable table = TableFor(conditions, calibration);
+    const TuningContext tuning = HostConditions(nranks);
+    const SelectionTable table = TableFor(tuning, calibration);
     const Machine machine = HostMachine(calibration.costs, ArrangeEvenly(nranks, 1));
-    Pricing pricing(machine, conditions);
-    auto cells = EveryCandidate(conditions, sizes);
+    Pricing pricing(machine, tuning);
+    auto cells = EveryCandidate(tuning, sizes);
     std::vector<std::size_t> chosen;
     for (auto& cell : cells) chosen.push_back(FindOrAdd(cell.candidates, table.At(cell.kind, cell.bytes).candidate));
     TimeCandidates(cells, {nranks, options.repetitions, options.loop_ms});

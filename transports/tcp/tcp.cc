@@ -237,7 +237,7 @@ void TcpCarrier::Add(int rank, Socket socket, const SecretKey& sending, const Se
   const auto who = WhoIs(rank, peer.lines.size());
   const std::size_t turn = TurnOf(socket, own_, rank_);
   TcpStream stream(std::move(socket), rank, {TcpSeal(protection_, sending), TcpSeal(protection_, receiving)});
-  peer.lines.push_back(std::make_unique<TcpLine>(TcpLine{std::move(stream), turn}));
+  peer.lines.push_back(std::make_unique<TcpConnection>(TcpConnection{std::move(stream), turn}));
   auto& line = *peer.lines.back();
   Watched(line.stream.socket().fd(), EPOLLIN, EPOLL_CTL_ADD, who);
   peer.dial_at.reset();
@@ -279,7 +279,7 @@ void TcpCarrier::SendControl(int rank, std::span<const std::byte> message) {
   }
 }
 
-void TcpCarrier::FlushLine(int rank, TcpLine& line) {
+void TcpCarrier::FlushLine(int rank, TcpConnection& line) {
   if (!line.stream.Flush(events_)) {
     NoteEnd(rank, line.stream.why());
     return;

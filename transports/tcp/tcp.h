@@ -20,8 +20,8 @@
 #include "transports/progress/carrier.h"
 #include "transports/shm/hosts.h"
 #include "transports/shm/segment.h"
-#include "transports/tcp/line.h"
-#include "transports/tcp/warm_lines.h"
+#include "transports/tcp/connection.h"
+#include "transports/tcp/hot_connections.h"
 
 namespace tutti {
 
@@ -72,7 +72,7 @@ class TcpCarrier final : public Carrier {
   };
   struct Peer {
     std::vector<SocketAddress> addresses;
-    std::vector<std::unique_ptr<TcpLine>> lines;
+    std::vector<std::unique_ptr<TcpConnection>> lines;
     std::list<Dialling> dials;
     bool wanted = false;
     bool broken = false;
@@ -95,7 +95,7 @@ class TcpCarrier final : public Carrier {
   void Missed(Peer& peer, Dialling& dial, bool alive, const std::string& reason);
   void Add(int rank, Socket socket, const SecretKey& sending, const SecretKey& receiving);
   bool AdmitCallers();
-  void FlushLine(int rank, TcpLine& line);
+  void FlushLine(int rank, TcpConnection& line);
   bool AdvanceLine(std::uint64_t who, std::uint32_t events);
   bool ConnectionsAreMade(const Peer& peer) const;
   void NoteEnd(int rank, std::string why);
@@ -113,7 +113,7 @@ class TcpCarrier final : public Carrier {
   std::optional<Doorkeeper> keeper_;
   std::vector<SocketAddress> own_;  // where this rank listens
   std::map<int, Peer> peers_;
-  WarmLines warm_;
+  HotConnections warm_;
   std::vector<int> dialling_;  // peers with dials, or with dial_at
   std::vector<int> ending_;    // peers to which a connection has ended
   Deadline next_look_;         // for silence

@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "transports/verbs/rail.h"
+#include "transports/verbs/port.h"
 
 namespace tutti {
 
-using Rails = std::vector<std::unique_ptr<VerbsRail>>;
+using Rails = std::vector<std::unique_ptr<VerbsPort>>;
 
 // A range of memory, on every rail.
 class RailRegions {

@@ -35,7 +35,7 @@ constexpr const char* SaysMtu(std::uint8_t mtu) {
 
 }  // namespace
 
-VerbsQueue::VerbsQueue(VerbsRail& rail, int peer, bool messages)
+VerbsQueue::VerbsQueue(VerbsPort& rail, int peer, bool messages)
     : rail_(rail), peer_(static_cast<std::uint32_t>(peer)), messages_(messages), packet_(RandomPacket()) {
   const auto limit = static_cast<std::uint32_t>(rail.most_requests());
   most_ = std::min(kSends, limit);

@@ -20,7 +20,7 @@
 
 #include "transports/verbs/messages.h"
 #include "transports/verbs/numbers.h"
-#include "transports/verbs/rail.h"
+#include "transports/verbs/port.h"
 
 namespace tutti {
 
@@ -30,9 +30,9 @@ class VerbsQueue {
   static constexpr std::size_t kPartBytes = 256;
 
   // `messages`: it carries short messages, too. Throws tuttiSystemError.
-  VerbsQueue(VerbsRail& rail, int peer, bool messages);
+  VerbsQueue(VerbsPort& rail, int peer, bool messages);
 
-  VerbsRail& rail() const { return rail_; }
+  VerbsPort& rail() const { return rail_; }
   const ibv_qp* pair() const { return pair_.get(); }
   // This end, to be sent to the peer.
   QueuePlace place() const;
@@ -73,7 +73,7 @@ class VerbsQueue {
 
   void Create();
 
-  VerbsRail& rail_;
+  VerbsPort& rail_;
   std::uint32_t peer_;
   bool messages_;
   std::uint32_t packet_;

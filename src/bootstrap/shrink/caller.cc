@@ -14,17 +14,17 @@ constexpr Deadline::Milliseconds kCallAgain{1'000};
 
 }  // namespace
 
-ReunionCaller::ReunionCaller(const std::vector<SocketAddress>& addresses, int rank, int callee, int nranks,
-                             Deadline::Milliseconds silence, std::function<bool()> lives)
+AgreementCaller::AgreementCaller(const std::vector<SocketAddress>& addresses, int rank, int callee, int nranks,
+                                 Deadline::Milliseconds silence, std::function<bool()> lives)
     : addresses_(addresses),
-      errand_{Purpose::reunion, rank, callee, nranks},
+      errand_{Purpose::membership_agreement, rank, callee, nranks},
       silence_(silence),
       lives_(std::move(lives)),
       give_up_(Deadline::After(silence)) {
   Call();
 }
 
-void ReunionCaller::Call() {
+void AgreementCaller::Call() {
   retry_ = Deadline::Never();
   for (const auto& address : addresses_) {
     auto result = StartConnect(address);
@@ -34,13 +34,13 @@ void ReunionCaller::Call() {
   if (attempts_.empty()) retry_ = Deadline::After(kRetryPause);
 }
 
-ReunionCaller::State ReunionCaller::Advance(const SecretKey& key) {
+AgreementCaller::State AgreementCaller::Advance(const SecretKey& key) {
   if (state_ == State::connecting) AdvanceConnecting();
   if (state_ == State::ringing) AdvanceRinging(key);
   return state_;
 }
 
-void ReunionCaller::AdvanceConnecting() {
+void AgreementCaller::AdvanceConnecting() {
   bool refused = false, reset = false;
   for (auto attempt = attempts_.begin(); attempt != attempts_.end();) {
     pollfd fd{attempt->fd(), POLLOUT, 0};
@@ -78,7 +78,7 @@ void ReunionCaller::AdvanceConnecting() {
   }
 }
 
-void ReunionCaller::AdvanceRinging(const SecretKey& key) {
+void AgreementCaller::AdvanceRinging(const SecretKey& key) {
   if (!proven_) {
     switch (handshake_->Advance(key)) {
       case ClientHandshake::State::waiting: return;
@@ -94,7 +94,7 @@ void ReunionCaller::AdvanceRinging(const SecretKey& key) {
     channel_.emplace(handshake_->TakeSocket(), keys.client_to_server, keys.server_to_client);
     proven_ = true;
   }
-  // The callee's first, empty frame means that it has come to the reunion.
+  // The callee's first, empty frame means that it has come to the agreement.
   if (channel_->Receive()) {
     state_ = State::talking;
   } else if (channel_->closed()) {
@@ -102,7 +102,7 @@ void ReunionCaller::AdvanceRinging(const SecretKey& key) {
   }
 }
 
-void ReunionCaller::Watch(std::vector<pollfd>& fds) const {
+void AgreementCaller::Watch(std::vector<pollfd>& fds) const {
   switch (state_) {
     case State::connecting:
       for (const auto& attempt : attempts_) fds.push_back({attempt.fd(), POLLOUT, 0});

@@ -17,7 +17,7 @@
 
 namespace tutti {
 
-class ReunionCaller {
+class AgreementCaller {
  public:
   enum class State {
     connecting,
@@ -30,8 +30,8 @@ class ReunionCaller {
 
   // Rank `rank` of `nranks` calls `callee` at once. A system that does not answer within `silence` stays silent for
   // this call. If `lives` says that it answers elsewhere, the port may be full of other callers: the caller retries.
-  ReunionCaller(const std::vector<SocketAddress>& addresses, int rank, int callee, int nranks,
-                Deadline::Milliseconds silence, std::function<bool()> lives);
+  AgreementCaller(const std::vector<SocketAddress>& addresses, int rank, int callee, int nranks,
+                  Deadline::Milliseconds silence, std::function<bool()> lives);
 
   // Advances as far as possible without blocking.
   State Advance(const SecretKey& key);

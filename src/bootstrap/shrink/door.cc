@@ -5,12 +5,12 @@
 
 namespace tutti {
 
-void ReunionDoor::Watch(std::vector<pollfd>& fds) const {
+void AgreementListener::Watch(std::vector<pollfd>& fds) const {
   fds.push_back({keeper_.descriptor(), POLLIN, 0});
   for (const auto& newcomer : newcomers_) fds.push_back(newcomer.channel.Watch());
 }
 
-void ReunionDoor::Receive(const std::function<void(Contact, const Presence&)>& hear) {
+void AgreementListener::Receive(const std::function<void(Contact, const Presence&)>& hear) {
   for (auto& one : keeper_.Take()) {
     if (one.nranks != nranks_ || one.rank == rank_) continue;
     const int rank = one.rank;
@@ -27,7 +27,7 @@ void ReunionDoor::Receive(const std::function<void(Contact, const Presence&)>& h
   }
 }
 
-void ReunionDoor::Tell(SecureChannel channel, const std::vector<std::byte>& message) {
+void AgreementListener::Tell(SecureChannel channel, const std::vector<std::byte>& message) {
   channel.Queue(message);
   told_.push_back(std::move(channel));
 }

@@ -1,5 +1,5 @@
-// Accepts the calls to a rank's port at a reunion (reunion.h), including earlier ones. Reads each caller's first
-// message.
+// Accepts the calls to a rank's port at an agreement (membership_agreement.h), including earlier ones. Reads each
+// caller's first message.
 //
 // Thread-safety: one thread at a time. Nothing here blocks.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-class ReunionDoor {
+class AgreementListener {
  public:
   // A rank and the connection to it.
   struct Contact {
@@ -25,7 +25,7 @@ class ReunionDoor {
 
   // The door of rank `rank` of `nranks`. `told` keeps the connections of answered callers, so that the answers arrive.
   // Keeper and `told` outlive this.
-  ReunionDoor(Doorkeeper& keeper, int rank, int nranks, std::vector<SecureChannel>& told)
+  AgreementListener(Doorkeeper& keeper, int rank, int nranks, std::vector<SecureChannel>& told)
       : keeper_(keeper), rank_(rank), nranks_(nranks), told_(told) {}
 
   // Appends the descriptors that this waits for.

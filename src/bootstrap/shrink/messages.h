@@ -1,5 +1,5 @@
-// The messages between ranks at a reunion (reunion.h) in frames, encoded and decoded. As in join_messages.h, a decoder
-// gives nullopt for anything that no encoder of this version makes.
+// The messages between ranks at an agreement (membership_agreement.h) in frames, encoded and decoded. As in
+// join_messages.h, a decoder gives nullopt for anything that no encoder of this version makes.
 //
 // Thread-safety: pure functions and value types.
 #pragma once

@@ -6,12 +6,12 @@
 
 namespace tutti {
 
-void ReunionTies::Keep(SecureChannel channel) {
+void LivenessLinks::Keep(SecureChannel channel) {
   KeepAlive(channel.socket(), silence_);
   ties_.push_back({std::move(channel)});
 }
 
-bool ReunionTies::OneEnded() {
+bool LivenessLinks::OneEnded() {
   bool one_ended = false;
   for (auto& tie : ties_) {
     while (const auto frame = tie.channel.Receive()) tie.joined = tie.joined || DecodeJoined(*frame);
@@ -20,7 +20,7 @@ bool ReunionTies::OneEnded() {
   return one_ended;
 }
 
-void ReunionTies::SayJoined() {
+void LivenessLinks::SayJoined() {
   for (auto& tie : ties_) tie.channel.Queue(Encode(Joined{}));
 }
 

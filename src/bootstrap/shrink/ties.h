@@ -1,6 +1,6 @@
-// Keeps the ranks that agreed at a reunion (reunion.h) together until they are a communicator, over the leader's
-// connections to its followers. While the new communicator is made, a rank that ended looks the same as a late one;
-// here its connection ends.
+// Keeps the ranks that took part in an agreement (membership_agreement.h) together until they are a communicator, over
+// the leader's connections to its followers. While the new communicator is made, a rank that ended looks the same as a
+// late one; here its connection ends.
 //
 // Thread-safety: one thread at a time. Nothing here blocks.
 #pragma once
@@ -12,10 +12,10 @@
 
 namespace tutti {
 
-class ReunionTies {
+class LivenessLinks {
  public:
   // `silence`: a system that has not answered for this long is gone.
-  explicit ReunionTies(Deadline::Milliseconds silence) : silence_(silence) {}
+  explicit LivenessLinks(Deadline::Milliseconds silence) : silence_(silence) {}
 
   // Keeps a connection between this rank and one that joins with it.
   void Keep(SecureChannel channel);

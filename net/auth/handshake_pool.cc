@@ -1,0 +1,164 @@
+#include "net/auth/handshake_pool.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/log.h"
+#include "net/peer_user.h"
+
+namespace tutti {
+namespace {
+
+// New connections taken before the others are served again.
+constexpr int kTakenAtOnce = 64;
+// Without descriptors a listener stays readable; asking again at once would only burn the core.
+constexpr Deadline::Milliseconds kExhaustedPause{20};
+
+}  // namespace
+
+SecureChannel Admitted::OpenChannel() && {
+  SecureChannel channel(std::move(socket), keys.server_to_client, keys.client_to_server);
+  channel.Queue({});
+  return channel;
+}
+
+HandshakePool::HandshakePool(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose, int rank)
+    : listeners_(std::move(listeners)), key_(key), purpose_(purpose), rank_(static_cast<std::uint32_t>(rank)) {}
+
+void HandshakePool::Watch(std::vector<pollfd>& fds) const {
+  if (!paused_) {
+    for (const auto& listener : listeners_) fds.push_back({listener.fd(), POLLIN, 0});
+  }
+  for (const auto& stranger : strangers_) fds.push_back({stranger.socket.fd(), POLLIN, 0});
+}
+
+Deadline HandshakePool::NextDeadline() const {
+  const auto oldest = strangers_.empty() ? Deadline::Never() : strangers_.front().deadline;
+  return paused_ ? std::min(oldest, resume_) : oldest;
+}
+
+void HandshakePool::Advance(std::span<const pollfd> fds, std::vector<Admitted>& admitted) {
+  const auto listening = paused_ ? std::span<const pollfd>() : fds.first(listeners_.size());
+  auto event = fds.begin() + static_cast<std::ptrdiff_t>(listening.size());
+  for (auto stranger = strangers_.begin(); stranger != strangers_.end(); ++event) {
+    auto step = event->revents != 0 ? Advance(*stranger, admitted) : Step::waiting;
+    if (step == Step::waiting && stranger->deadline.Passed()) step = Step::put_out;
+    if (step == Step::put_out) stranger->socket.Shutdown();
+    stranger = step == Step::waiting ? std::next(stranger) : strangers_.erase(stranger);
+  }
+  if (paused_ && resume_.Passed()) paused_ = false;
+  for (std::size_t i = 0; i < listening.size(); ++i) {
+    if (listening[i].revents != 0) TakeNew(listeners_[i]);
+  }
+}
+
+void HandshakePool::Close() {
+  for (auto& listener : listeners_) listener.Shutdown();
+  for (auto& stranger : strangers_) stranger.socket.Shutdown();
+  listeners_.clear();
+  strangers_.clear();
+  paused_ = false;
+}
+
+void HandshakePool::TakeNew(const Socket& listener) {
+  for (int taken = 0; taken < kTakenAtOnce; ++taken) {
+    auto result = Accept(listener);
+    if (result.status == AcceptStatus::none) return;
+    if (result.status == AcceptStatus::exhausted) {
+      if (strangers_.empty()) {
+        paused_ = true;
+        resume_ = Deadline::After(kExhaustedPause);
+        return;
+      }
+      PutOutOne();
+      continue;
+    }
+    if (const auto user = UserOfTcpPeer(result.socket); !user.taken()) {
+      Log(Subject::init, "a connection to port {} was closed unheard: {}", LocalAddress(listener).port, user.why);
+      continue;
+    }
+    if (strangers_.size() >= kMaxStrangers) PutOutOne();
+    const auto from = PeerAddress(result.socket).value_or(SocketAddress());
+    strangers_.push_back({.socket = std::move(result.socket),
+                          .deadline = Deadline::After(kHandshakeTime),
+                          .from = from,
+                          .buffer = {},
+                          .hello = {},
+                          .secret = {},
+                          .reply = {}});
+  }
+}
+
+void HandshakePool::PutOutOne() {
+  // Finds the address with the most connections: once sorted, the connections of one address are a run.
+  std::vector<std::array<std::uint8_t, 16>> all;
+  for (const auto& stranger : strangers_) all.push_back(stranger.from.ip);
+  std::ranges::sort(all);
+  auto crowd = all.front();
+  std::ptrdiff_t most = 0;
+  for (auto run = all.begin(); run != all.end();) {
+    const auto end = std::upper_bound(run, all.end(), *run);
+    if (end - run > most) {
+      most = end - run;
+      crowd = *run;
+    }
+    run = end;
+  }
+  const auto of_crowd = [&](const Stranger& stranger) { return stranger.from.ip == crowd; };
+  auto one = std::ranges::find_if(strangers_, [&](const auto& each) { return of_crowd(each) && !each.greeted; });
+  if (one == strangers_.end()) one = std::ranges::find_if(strangers_, of_crowd);
+  one->socket.Shutdown();
+  strangers_.erase(one);
+}
+
+HandshakePool::Step HandshakePool::Advance(Stranger& stranger, std::vector<Admitted>& admitted) {
+  for (;;) {
+    // Never read beyond the handshake: what follows belongs to the channel.
+    const std::size_t needed = stranger.greeted ? kProofBytes : kClientHelloBytes;
+    const auto room = std::span(stranger.buffer).first(needed).subspan(stranger.received);
+    const auto result = ReceiveSome(stranger.socket, room);
+    if (result.status == IoStatus::would_block) return Step::waiting;
+    if (result.status == IoStatus::closed) return Step::put_out;
+    stranger.received += result.bytes;
+    if (stranger.received < needed) continue;
+    if (!stranger.greeted) {
+      if (!Greet(stranger)) return Step::put_out;
+      continue;
+    }
+    return Prove(stranger, admitted) ? Step::admitted : Step::put_out;
+  }
+}
+
+bool HandshakePool::Greet(Stranger& stranger) {
+  const auto hello = DecodeClientHello(std::span(stranger.buffer).first<kClientHelloBytes>());
+  if (!hello || hello->purpose != purpose_) return false;
+  const auto pair = KeyPair::Fresh();
+  stranger.hello = *hello;
+  stranger.secret = pair.secret;
+  stranger.reply = {rank_, pair.share};
+  const auto reply = Encode(stranger.reply);
+  // A new connection's buffer takes these few bytes at once, unless the client plays tricks with its window.
+  const auto result = SendSome(stranger.socket, reply);
+  if (result.bytes != reply.size()) return false;
+  stranger.greeted = true;
+  stranger.received = 0;
+  // A client that means another rank was told which one it has reached.
+  return hello->callee == rank_;
+}
+
+bool HandshakePool::Prove(Stranger& stranger, std::vector<Admitted>& admitted) {
+  Mac proof;
+  std::copy_n(stranger.buffer.begin(), proof.size(), proof.begin());
+  std::optional<SessionKeys> keys;
+  if (SameMac(proof, ClientProof(key_, stranger.hello, stranger.reply))) {
+    keys = DeriveSessionKeys(key_, stranger.hello, stranger.reply, stranger.secret, stranger.hello.share);
+  }
+  const Mac answer = keys ? ServerProof(key_, stranger.hello, stranger.reply) : Mac{};
+  const bool told = SendSome(stranger.socket, answer).bytes == answer.size();
+  if (!keys || !told) return false;
+  admitted.push_back({std::move(stranger.socket), *keys, static_cast<int>(stranger.hello.rank),
+                      static_cast<int>(stranger.hello.nranks)});
+  return true;
+}
+
+}  // namespace tutti

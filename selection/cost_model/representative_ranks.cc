@@ -1,0 +1,81 @@
+#include "selection/cost_model/representative_ranks.h"
+
+#include <bit>
+#include <utility>
+
+#include "algorithms/builders/steps.h"
+
+namespace tutti {
+namespace {
+
+// Up to this many ranks every rank's schedule is built: exact, and in less than a millisecond.
+constexpr int kFewRanks = 16;
+
+// The first ring, which the representatives' only channel takes, visits every node in the same way.
+bool Repeats(const std::vector<int>& ring, int period) {
+  const int n = static_cast<int>(ring.size());
+  for (int i = 0; i < n; ++i) {
+    if (ring[(i + period) % n] != (ring[i] + period) % n) return false;
+  }
+  return true;
+}
+
+// The number of ranks after which everything repeats. That takes equal nodes of consecutive ranks, and rings that visit
+// every node in the same way; otherwise nranks.
+int Period(const ScheduleRequest& request) {
+  const auto* where = request.where;
+  if (where == nullptr || where->nodes() == 1) return 1;
+  const int n = request.nranks;
+  if (n % where->nodes() != 0) return n;
+  const int period = n / where->nodes();
+  if (!where->rings.empty() && !Repeats(where->rings.front(), period)) return n;
+  for (int rank = 0; rank < n; ++rank) {
+    if (where->node_of[rank] != rank / period) return n;
+  }
+  return period;
+}
+
+int MembersOf(Symmetry symmetry, const ScheduleRequest& request) {
+  const int n = request.nranks;
+  if (n <= kFewRanks || symmetry == Symmetry::none) return n;
+  const int period = Period(request);
+  // Ranks keep their place on the node only if a node is a power of two, too.
+  const bool powers =
+      std::has_single_bit(static_cast<unsigned>(n)) && std::has_single_bit(static_cast<unsigned>(period));
+  return symmetry == Symmetry::exchange && !powers ? n : period;
+}
+
+}  // namespace
+
+std::optional<RepresentativeRanks> RepresentativeRanks::Of(tuttiAlgorithm_t algorithm, const ScheduleRequest& request) {
+  RepresentativeRanks representatives;
+  representatives.nranks_ = request.nranks;
+  representatives.symmetry_ = SymmetryOf(algorithm, request.collective);
+  const int count = MembersOf(representatives.symmetry_, request);
+  for (int rank = 0; rank < count; ++rank) {
+    ScheduleRequest asked = request;
+    asked.rank = rank;
+    asked.channels = 1;
+    auto schedule = Build(algorithm, asked);
+    if (!schedule) return std::nullopt;
+    representatives.members_.push_back(std::move(*schedule));
+  }
+  return representatives;
+}
+
+RepresentativeRanks RepresentativeRanks::Of(std::vector<Schedule> schedules) {
+  RepresentativeRanks representatives;
+  representatives.nranks_ = static_cast<int>(schedules.size());
+  representatives.members_ = std::move(schedules);
+  return representatives;
+}
+
+RepresentativeRanks::StandIn RepresentativeRanks::For(int member, int peer) const {
+  if (complete()) return {peer, member};
+  const int period = static_cast<int>(members_.size());
+  const int stand_in = peer % period;
+  if (symmetry_ == Symmetry::exchange) return {stand_in, member ^ (peer ^ stand_in)};
+  return {stand_in, Around(member - (peer - stand_in), nranks_)};
+}
+
+}  // namespace tutti

@@ -1,0 +1,43 @@
+// The ranks whose schedules stand for all ranks' schedules: every rank where that is little work, else one of each
+// kind, because the others' schedules differ only in the names of the peers:
+//   rotation   rank r + u does to peer p + u what rank r does to peer p (ring; u is 1 on one node, and
+//              a node's size on several)
+//   exchange   rank r xor u does to peer p xor u what rank r does to peer p (recursive halving and doubling)
+// Pricing walks the dependencies between the members; a peer that is no member is replaced by its stand-in.
+//
+// Thread-safety: value type.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "algorithms/builders/build.h"
+
+namespace tutti {
+
+class RepresentativeRanks {
+ public:
+  // For one channel. nullopt: the algorithm has no form of it. `question.rank` and `.channels` are not used.
+  static std::optional<RepresentativeRanks> Of(tuttiAlgorithm_t algorithm, const ScheduleRequest& request);
+  // From all ranks' schedules, as they are.
+  static RepresentativeRanks Of(std::vector<Schedule> schedules);
+
+  const std::vector<Schedule>& members() const { return members_; }
+  int nranks() const { return nranks_; }
+  bool complete() const { return static_cast<int>(members_.size()) == nranks_; }
+
+  // The member that stands for `peer`, and the rank as which it sees member number `member`: if the member fills a slot
+  // to(peer), the stand-in reads it from(seen_as), and vice versa.
+  struct StandIn {
+    int member;
+    int seen_as;
+  };
+  StandIn For(int member, int peer) const;
+
+ private:
+  std::vector<Schedule> members_;  // of ranks 0, 1, ...
+  int nranks_ = 0;
+  Symmetry symmetry_ = Symmetry::none;
+};
+
+}  // namespace tutti

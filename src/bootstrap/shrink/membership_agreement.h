@@ -1,0 +1,72 @@
+// How the ranks of a communicator find each other again when some may be gone, and agree on which are left.
+//
+// Every rank keeps a port open as long as its communicator lives, and all ranks know all ports, so each rank can judge
+// by itself whether another is there. If the other's process has ended, its system refuses calls; if the host is gone
+// or cut off, nothing answers. A rank that accepts a call but does not answer lives and has not come yet. An unanswered
+// call proves nothing if the other's system answers on a proven connection, or is this rank's own: then the port is
+// full, and the caller retries. The lowest rank that is there leads. It hears from every rank that has come, and calls
+// the others. When each has come or is gone, it sends those that came the list of members and where they meet as a new
+// communicator. If a leader ends before that, its followers look for the next.
+//
+// Limits: ranks that a partition separates cannot detect each other, so each side continues without the other. Where
+// sides overlap, a rank that reaches only some ranks may be left over; it gets an error.
+//
+// Thread-safety: REQUIRES one call at a time. Belongs to the process that made it.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "base/cancellation.h"
+#include "base/deadline.h"
+#include "net/auth/doorkeeper.h"
+#include "src/bootstrap/join_messages.h"
+#include "src/bootstrap/shrink/ties.h"
+#include "tutti/tutti.h"
+
+namespace tutti {
+
+// The ranks that continue.
+struct Reunited {
+  std::vector<int> members;  // ranks of the old communicator, ascending
+  tuttiUniqueId id{};        // where they meet
+};
+
+class MembershipAgreement {
+ public:
+  // A communicator's ranks: their processes, their hosts, and the addresses at which each can be called.
+  struct Ranks {
+    std::vector<Process> roster;
+    std::vector<int> host_of;
+    std::vector<std::vector<SocketAddress>> addresses;
+  };
+
+  // `listeners` are this rank's entry in ranks.addresses. `silence`: a system that has not answered for that long is
+  // gone. `reaches`: whether another proven connection to that rank is open and answered.
+  MembershipAgreement(int rank, Ranks ranks, std::vector<Socket> listeners, const SecretKey& key,
+                      Deadline::Milliseconds silence, std::function<bool(int rank)> reaches);
+  MembershipAgreement(const MembershipAgreement&) = delete;
+  MembershipAgreement& operator=(const MembershipAgreement&) = delete;
+
+  // Collective over the surviving ranks except those in `excluded`, which must be equal everywhere. `ended`: ranks
+  // known to be gone, even if something still answers for them. `open` makes the id; the leader calls it. Throws
+  // tuttiTimeoutError naming the ranks that live and did not come; tuttiInvalidUsage if `excluded` differs (naming
+  // both), or on cancellation; tuttiRemoteError if the others have gone on without this rank.
+  Reunited Meet(const std::vector<int>& excluded, const std::vector<int>& ended,
+                const std::function<tuttiUniqueId()>& open, Deadline deadline, Cancellation cancel);
+  // The ties between the members of the last meeting, while they become a communicator.
+  LivenessLinks& ties() { return ties_; }
+
+ private:
+  int rank_;
+  Ranks ranks_;
+  SecretKey key_;
+  Deadline::Milliseconds silence_;
+  std::function<bool(int rank)> reaches_;
+  Doorkeeper keeper_;
+  // Connections of the last meeting stay open until the next; otherwise its last messages might be lost.
+  std::vector<SecureChannel> last_;
+  LivenessLinks ties_;
+};
+
+}  // namespace tutti

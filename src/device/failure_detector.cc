@@ -1,0 +1,189 @@
+#include "src/device/failure_detector.h"
+
+#include <atomic>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/quiet_thread.h"
+#include "transports/progress/network.h"
+
+namespace tutti {
+namespace {
+
+// Kernels end in microseconds, so a longer one is worth a closer look.
+constexpr std::chrono::milliseconds kLookEvery{2};
+// Period while no call runs: enqueuing a call does not ring, and 500 looks a second take one percent of a core.
+constexpr std::chrono::milliseconds kIdleLookEvery{20};
+// By then a peer's watch has published the peer's call, even on a busy host. Earlier, the error could not name that
+// call.
+constexpr std::chrono::milliseconds kPatience{200};
+
+template <typename T>
+T Published(const T& word) {
+  return std::atomic_ref(const_cast<T&>(word)).load(std::memory_order_acquire);
+}
+
+Fault::Kind FaultOf(DeviceFaultKind kind) {
+  switch (kind) {
+    case DeviceFaultKind::foreign: return Fault::Kind::foreign;
+    case DeviceFaultKind::length: return Fault::Kind::length;
+    case DeviceFaultKind::forged: return Fault::Kind::forged;
+    case DeviceFaultKind::none: break;
+  }
+  return Fault::Kind::none;
+}
+
+}  // namespace
+
+DeviceFailureDetector::DeviceFailureDetector(DeviceContext& side, std::vector<Process> roster, std::string name,
+                                             std::chrono::milliseconds timeout,
+                                             std::function<std::optional<Error>()> outside,
+                                             std::function<void(const Error&)> fail)
+    : side_(side),
+      failure_detector_(side.control(), std::move(roster), std::move(name), timeout),
+      recorder_(side.control().control(side.control().rank())),
+      outside_(std::move(outside)),
+      fail_(std::move(fail)) {
+  side.control().control(side.control().rank()).several.store(1, std::memory_order_release);  // streams and graphs
+  thread_ = QuietThread([this] { Work(); });
+}
+
+DeviceFailureDetector::~DeviceFailureDetector() {
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = true;
+  }
+  ending_.notify_all();
+  thread_.join();
+  Read();  // peers may read the last calls after this rank is gone
+}
+
+void DeviceFailureDetector::Fail(const Error& failure) {
+  failure_detector_.Fail(failure);
+  side_.Stop();
+}
+
+bool DeviceFailureDetector::Faulted() const {
+  return failure_detector_.failed() ||
+         static_cast<DeviceFaultKind>(Published(side_.progress().fault_kind)) != DeviceFaultKind::none;
+}
+
+void DeviceFailureDetector::LookNow() {
+  std::unique_lock lock(mutex_);
+  wanted_ = looks_ + 2;  // one look may be half done
+  ending_.notify_all();
+  ending_.wait(lock, [this, wanted = wanted_] { return looks_ >= wanted; });
+}
+
+void DeviceFailureDetector::Work() {
+  auto moved = Clock::now();
+  std::unique_lock lock(mutex_);
+  const auto pause = [this] { return side_.MayRun() || !running_.empty() ? kLookEvery : kIdleLookEvery; };
+  for (;;) {
+    ending_.wait_for(lock, pause(), [this] { return end_ || looks_ < wanted_; });
+    if (end_) return;
+    lock.unlock();
+    const auto now = Clock::now();
+    if (Read() || running_.empty()) moved = now;
+    if (!failure_detector_.failed()) {
+      if (const auto outside = outside_()) {
+        Fail(*outside);
+      } else if (const auto failure = Look(now - moved)) {
+        Fail(*failure);
+        fail_(*failure);
+      }
+    }
+    lock.lock();
+    if (++looks_ == wanted_) ending_.notify_all();
+  }
+}
+
+bool DeviceFailureDetector::Read() {
+  auto& progress = side_.progress();
+  auto& control = side_.control().control(side_.control().rank());
+  bool news = false;
+  for (;; ++seen_) {
+    const DeviceCall& entry = progress.calls[(seen_ + 1) % kProgressEntries];
+    DeviceCall call{Published(entry.index),     Published(entry.sequence), Published(entry.digest),
+                    Published(entry.signature), Published(entry.call),     Published(entry.count),
+                    Published(entry.check)};
+    // A later entry overwrote it: the watch slept long, and continues with the oldest entry left.
+    if (call.index > seen_ + 1 && call.check == CheckOf(call)) {
+      seen_ = call.index - kProgressEntries;
+      news = true;
+      running_.clear();
+      continue;
+    }
+    if (call.index != seen_ + 1 || call.check != CheckOf(call)) break;
+    news = true;
+    Running running{UnpackCall(call.call, call.count), call.sequence, call.signature, 0};
+    running.record = recorder_.Begin({call.sequence, call.signature, call.call, call.count, Ticks()});
+    if (!running.operation.point_to_point()) {
+      control.started.store(call.sequence, std::memory_order_release);
+      failure_detector_.history().Begin(call.sequence, call.digest);
+      untold_ = untold_ || MayEndAlone(running.operation);
+    }
+    running_.emplace(call.index, std::move(running));
+  }
+  control.completed.store(side_.Done(-1, false), std::memory_order_release);
+  const auto ended = std::erase_if(running_, [&](const auto& entry) {
+    if (!Done(entry.second)) return false;
+    recorder_.End(entry.second.record);
+    return true;
+  });
+  return news || ended > 0;
+}
+
+bool DeviceFailureDetector::Done(const Running& running) const {
+  const auto& operation = running.operation;
+  const int peer = operation.point_to_point() ? operation.root : -1;
+  return side_.Done(peer, operation.collective == Collective::send) >= running.sequence;
+}
+
+// A kernel does not report which rank it waits for: on other hosts it may be any rank except those that completed the
+// operation and left in order; a rank that only completed it may have data unsent. (The watch sees its own host's.)
+std::vector<int> DeviceFailureDetector::MayBeAwaited(const Running& running) const {
+  auto& control = side_.control();
+  if (running.operation.point_to_point()) return {running.operation.root};
+  std::vector<int> ranks;
+  for (int r = 0; r < control.nranks(); ++r) {
+    const auto& theirs = control.control(r);
+    const bool needs_nothing = theirs.state.load(std::memory_order_acquire) == RankState::left &&
+                               theirs.completed.load(std::memory_order_acquire) >= running.sequence;
+    if (!control.is_local(r) && !needs_nothing) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+std::optional<Error> DeviceFailureDetector::Look(Clock::duration waited) {
+  const auto& progress = side_.progress();
+  const auto kind = static_cast<DeviceFaultKind>(Published(progress.fault_kind));
+  // The peer's watch needs this rank's call, as this watch needs the peer's; the kernels send nothing any more.
+  if (auto* const network = side_.control().network(); network != nullptr && kind != DeviceFaultKind::none) {
+    network->Announce();
+  }
+  for (const auto& [index, running] : running_) {
+    const InFlight in_flight{&running.operation, running.sequence, running.signature};
+    if (kind == DeviceFaultKind::none) {
+      if (auto failure = failure_detector_.Look(in_flight, {MayBeAwaited(running)}, waited)) return failure;
+      continue;
+    }
+    const Fault fault{FaultOf(kind), Published(progress.fault_peer), Published(progress.fault_expected),
+                      Published(progress.fault_got)};
+    // The faulty slot belongs to the latest operation that involves that peer.
+    const bool message = running.operation.point_to_point();
+    if (message && running.operation.root != fault.peer) continue;
+    // The peer's own watch publishes its call, and may be one look behind.
+    if (waited < kPatience) return std::nullopt;
+    return failure_detector_.Explain(in_flight, fault);
+  }
+  if (kind != DeviceFaultKind::none) return std::nullopt;
+  // Also announces calls that are over: kernels that only send wait for no other rank.
+  if (auto* const network = side_.control().network(); network != nullptr && std::exchange(untold_, false)) {
+    network->Announce();
+  }
+  return failure_detector_.Compare();
+}
+
+}  // namespace tutti

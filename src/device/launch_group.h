@@ -1,0 +1,100 @@
+// Ranks of one communicator that share a process and a GPU. Their kernels wait for each other, but two launches on one
+// GPU may run one after the other, so kernels that must run together are launched together. Each rank brings its calls;
+// the rank that completes a runnable set launches it, ordered behind the streams of all.
+//
+// Thread-safety: all member functions may be called from any thread.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "executors/cuda/kernel_module.h"
+#include "src/device/pinned_works.h"
+
+namespace tutti {
+
+// Consecutive operations of one rank.
+struct DeviceCalls {
+  DeviceRank* rank = nullptr;
+  DeviceQueue* queue = nullptr;
+  std::uint64_t* lanes = nullptr;
+  int peer = -1;  // for messages; -1: collectives
+  bool sends = false;
+  std::vector<DeviceWork> works;
+  std::vector<std::uint32_t> blocks;  // by work
+  std::uint32_t threads = 0;
+};
+
+// One rank's part of a launch.
+struct DevicePart {
+  int rank = 0;
+  std::vector<DeviceCalls> queues;
+  CuStream stream = nullptr;
+  std::vector<CuStream> other_streams;  // their earlier work comes first, their later work after
+
+  bool HasStream(CuStream wanted) const {
+    return stream == wanted || std::find(other_streams.begin(), other_streams.end(), wanted) != other_streams.end();
+  }
+};
+
+class LaunchGroup {
+ public:
+  // Polled while waiting for the other ranks: the reason to give up, if any.
+  using Check = std::function<std::optional<Error>()>;
+
+  // `members`: ranks. `kernels` are those of the shared device.
+  LaunchGroup(std::vector<int> members, std::shared_ptr<const KernelModule> kernels);
+
+  // Launches one thread's parts, together with the other threads' parts that they wait for. Returns when all are
+  // launched, with the failure, if any. `timeout`: how long to wait for other ranks.
+  std::optional<Error> Launch(std::vector<DevicePart> parts, std::chrono::milliseconds timeout, const Check& check);
+  // Whether any launch was captured: its graph may run again at any time.
+  bool captured() const {
+    const std::lock_guard lock(mutex_);
+    return last_capture_.has_value();
+  }
+  // Waits for the launched kernels. False after `most`.
+  bool AwaitIdle(std::chrono::milliseconds most);
+
+ private:
+  struct Deposit {
+    DevicePart part;
+    std::uint64_t ticket;
+    std::thread::id thread;
+  };
+  struct Bundle;
+
+  std::vector<int> Ready() const;
+  std::optional<Error> LaunchReady(const std::vector<int>& ranks);
+  void Enqueue(const Bundle& bundle);
+  std::optional<Error> Missing(int rank, std::chrono::steady_clock::duration waited,
+                               std::chrono::milliseconds timeout) const;
+
+  const std::vector<int> members_;
+  const std::shared_ptr<const KernelModule> kernels_;
+  const CudaDevice& device_;  // the kernels' device, kept alive by them
+  PinnedWorks pinned_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int, Deposit> deposits_;             // by rank
+  std::map<std::uint64_t, Error> failures_;     // by ticket
+  std::map<int, std::thread::id> last_thread_;  // the thread of a rank's latest calls
+  std::uint64_t next_ticket_ = 1;
+  CudaEvent arrived_;                          // recorded on each other stream in turn
+  CudaEvent launched_;                         // after the last launch that was not captured
+  CudaEvent captured_;                         // after the last captured one, ...
+  std::optional<std::uint64_t> last_capture_;  // ... and its capture
+};
+
+}  // namespace tutti

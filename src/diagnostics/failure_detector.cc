@@ -1,0 +1,173 @@
+#include "src/diagnostics/failure_detector.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "executors/host/doorbell.h"
+#include "transports/progress/network.h"
+#include "transports/shm/process_register.h"
+
+namespace tutti {
+namespace {
+
+std::vector<ControlBlock*> BlocksOf(const Fabric& fabric) {
+  std::vector<ControlBlock*> blocks;
+  for (int r = 0; r < fabric.nranks(); ++r) blocks.push_back(&fabric.control(r));
+  return blocks;
+}
+
+}  // namespace
+
+FailureDetector::FailureDetector(Fabric& fabric, std::vector<Process> roster, std::string name,
+                                 std::chrono::milliseconds timeout)
+    : fabric_(fabric),
+      roster_(std::move(roster)),
+      name_(std::move(name)),
+      timeout_(timeout),
+      history_(BlocksOf(fabric), fabric.rank()),
+      audit_(fabric, history_),
+      seen_dead_(static_cast<std::size_t>(fabric.nranks()), false),
+      passed_(static_cast<std::size_t>(fabric.nranks())) {}
+
+std::string FailureDetector::Who(int rank) const {
+  return tutti::Describe(rank, roster_[static_cast<std::size_t>(rank)]);
+}
+
+std::string FailureDetector::Describe(const InFlight& in_flight) const {
+  const auto& operation = *in_flight.operation;
+  return fmt::format("{} as {} {}{}", DescribeCall(PackCall(operation), operation.count),
+                     operation.point_to_point() ? "message" : "operation", in_flight.sequence,
+                     name_.empty() ? "" : fmt::format(" of \"{}\"", name_));
+}
+
+Error FailureDetector::Fail(const Error& failure) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return *failure_;
+    failure_ = failure;
+    const std::string_view message = failure.what();
+    auto& control = fabric_.control(fabric_.rank());
+    const auto length = std::min(message.size(), kFaultText - 1);
+    std::memcpy(control.fault_text.data(), message.data(), length);
+    control.fault_text[length] = '\0';
+    control.fault_code.store(static_cast<std::uint32_t>(failure.code()), std::memory_order_relaxed);
+    control.state.store(RankState::failed, std::memory_order_release);
+    fabric_.control(fabric_.local().front()).failures.fetch_add(1, std::memory_order_release);
+    failed_.store(true, std::memory_order_release);
+  }
+  Log(Subject::faults, "rank {}: {}: {}", fabric_.rank(), ResultPhrase(failure.code()), failure.what());
+  WakeAll(fabric_);
+  if (auto* const network = fabric_.network()) network->TellFailure(failure.code(), failure.what());
+  return failure;
+}
+
+std::optional<Error> FailureDetector::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+std::optional<Error> FailureDetector::LookAtFailures() const {
+  for (int r = 0; r < fabric_.nranks(); ++r) {
+    const auto& control = fabric_.control(r);
+    if (r == fabric_.rank() || control.state.load(std::memory_order_acquire) != RankState::failed) continue;
+    return ReadFailure(control);
+  }
+  return std::nullopt;
+}
+
+// A rank that has completed the operation, or every message of a pair, may be gone.
+bool FailureDetector::NeedsNothingFrom(int rank, const InFlight& in_flight) const {
+  if (in_flight.operation->point_to_point()) return rank != in_flight.operation->root;
+  return fabric_.control(rank).completed.load(std::memory_order_acquire) >= in_flight.sequence;
+}
+
+std::vector<int> FailureDetector::Dead() const {
+  std::vector<int> dead;
+  for (int r = 0; r < fabric_.nranks(); ++r) {
+    if (r != fabric_.rank() && fabric_.is_local(r) && HasEnded(fabric_.pidfd(r))) dead.push_back(r);
+  }
+  return dead;
+}
+
+std::optional<std::string> FailureDetector::HowItEnded(int rank) const {
+  if (fabric_.is_local(rank)) return HasEnded(fabric_.pidfd(rank)) ? std::optional<std::string>("died") : std::nullopt;
+  auto why = fabric_.network()->Lost(rank);
+  if (why) why = fmt::format("was lost ({})", *why);
+  return why;
+}
+
+std::optional<Error> FailureDetector::LookForDeath(const InFlight& in_flight, const Awaited& awaited,
+                                                   std::chrono::steady_clock::duration waited) {
+  int missed = -1;
+  std::optional<std::string> died;  // preferred to a rank that left, which may follow from another death
+  for (int r = 0; r < fabric_.nranks() && !died; ++r) {
+    if (r == fabric_.rank()) continue;
+    const bool local = fabric_.is_local(r), completed = NeedsNothingFrom(r, in_flight);
+    if (local && completed) continue;  // also avoids the system call below
+    // This rank does not always know what a rank of another host has completed; `awaited` shows whether it is missed.
+    const auto& ranks = awaited.ranks;
+    if (!local && (!awaited.confirmed || std::find(ranks.begin(), ranks.end(), r) == ranks.end())) continue;
+    const bool left = fabric_.control(r).state.load(std::memory_order_acquire) == RankState::left;
+    const auto ended = left && local ? std::nullopt : HowItEnded(r);
+    if (!left && !ended) continue;
+    // The report that a rank of another host has completed may overtake its data. Data may arrive until the connections
+    // have ended, and must be taken.
+    if (completed && (!ended || waited < kLastSlots)) continue;
+    // A rank of another host that fails on its own account also closes its connections. A rank not connected to it
+    // learns the reason from others, or finds that others are gone.
+    if (!local && !left && waited < kLastSlots) {
+      fabric_.network()->NeedAll();
+      continue;
+    }
+    // A rank that left in order has sent everything it had to. A kernel may not have taken it yet.
+    if (left && waited < kLastSlots) continue;
+    // Its earlier data is still to be read: it counts as missed only if this rank still waits at the next look.
+    if (!seen_dead_[static_cast<std::size_t>(r)]) {
+      seen_dead_[static_cast<std::size_t>(r)] = true;
+      continue;
+    }
+    if (missed >= 0 && left) continue;
+    missed = r;
+    if (!left) died = ended;
+  }
+  if (missed < 0) return std::nullopt;
+  return Error{tuttiRemoteError, fmt::format("{} {} while {} waited for it in {}{}", Who(missed),
+                                             died.value_or("destroyed its communicator"), Who(fabric_.rank()),
+                                             Describe(in_flight), died ? WhoElseEnded(missed) : "")};
+}
+
+// The missing rank may have ended because another one did, without being able to report that.
+std::string FailureDetector::WhoElseEnded(int missed) const {
+  std::string text;
+  for (int r = 0; r < fabric_.nranks(); ++r) {
+    const bool left = fabric_.control(r).state.load(std::memory_order_acquire) == RankState::left;
+    if (r == missed || r == fabric_.rank() || left || !HowItEnded(r)) continue;
+    text += fmt::format("; {} {}, too", Who(r), fabric_.is_local(r) ? "died" : "was lost");
+  }
+  return text;
+}
+
+std::optional<Error> FailureDetector::Look(const InFlight& in_flight, const Awaited& awaited,
+                                           std::chrono::steady_clock::duration waited) {
+  if (auto* const network = fabric_.network()) {
+    network->Announce();
+    network->LookForSilence();
+  }
+  if (auto own = failure()) return own;
+  if (auto theirs = LookAtFailures()) return theirs;
+  if (auto mismatch = LookForMismatch(in_flight)) return mismatch;
+  if (auto passed = LookForPassedMessage(in_flight, waited)) return passed;
+  if (auto crossing = LookForCrossing(in_flight, waited)) return crossing;
+  if (auto withheld = LookForWithheld(in_flight, awaited, waited)) return withheld;
+  if (auto death = LookForDeath(in_flight, awaited, waited)) return death;
+  if (waited < timeout_) return std::nullopt;
+  return Error{
+      tuttiTimeoutError,
+      fmt::format("nothing moved for {} ms in {} of {}{}{}", timeout_.count(), Describe(in_flight), Who(fabric_.rank()),
+                  awaited.ranks.empty() ? "" : fmt::format(", which waits for {}", Who(awaited.ranks.front())),
+                  WhereOthersAre(in_flight))};
+}
+
+}  // namespace tutti

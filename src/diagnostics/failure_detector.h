@@ -1,0 +1,116 @@
+// Explains a wait that makes no progress: which rank died, left, aborted, called something else, or never came.
+//
+// Thread-safety: the thread that drives the communicator calls Look*; Fail and failure() from any thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "executors/host/run.h"
+#include "src/bootstrap/join_messages.h"
+#include "src/diagnostics/audit.h"
+#include "src/diagnostics/recorder.h"
+#include "transports/shm/fabric.h"
+
+namespace tutti {
+
+// The operation that this rank is in.
+struct InFlight {
+  const Operation* operation = nullptr;
+  std::uint64_t sequence = 0;
+  std::uint64_t signature = 0;
+};
+
+// The ranks that an operation waits for.
+struct Awaited {
+  std::vector<int> ranks;
+  bool confirmed = true;  // whether each was found still awaited since the look before
+};
+
+class FailureDetector {
+ public:
+  FailureDetector(Fabric& fabric, std::vector<Process> roster, std::string name, std::chrono::milliseconds timeout);
+
+  // Called while `in_flight` waits for `awaited`; `waited`: time since anything moved. Returns the failure that must
+  // end the wait, if any.
+  std::optional<Error> Look(const InFlight& in_flight, const Awaited& awaited,
+                            std::chrono::steady_clock::duration waited);
+  // The code that drives the communicator reports each collective that begins to history(), and asks MustAudit() after
+  // each operation.
+  History& history() { return history_; }
+  bool MustAudit(const Operation& operation) { return audit_.Due(operation); }
+  // Looks for ranks whose collectives differ, and for ranks of this host that have failed. Does not wait for any rank.
+  std::optional<Error> Audit();
+  // Likewise for differing collectives, at every rank whose memory is readable or whose report has arrived.
+  std::optional<Error> Compare();
+  // The failure behind a fault of the data path.
+  Error Explain(const InFlight& in_flight, const Fault& fault);
+
+  // Makes the communicator dead, for this rank and (through shared memory) for every other; the first call wins, and
+  // every call returns its failure.
+  Error Fail(const Error& failure);
+  std::optional<Error> failure() const;
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+
+  // Ranks of this host whose processes have ended.
+  std::vector<int> Dead() const;
+  // "rank 3 (host node1, pid 4711)".
+  std::string Who(int rank) const;
+  std::string Describe(const InFlight& in_flight) const;
+
+ private:
+  std::optional<Error> LookAtFailures() const;
+  std::optional<Error> LookForMismatch(const InFlight& in_flight);
+  std::optional<Error> LookForPassedMessage(const InFlight& in_flight, std::chrono::steady_clock::duration waited);
+  std::optional<Error> LookForWithheld(const InFlight& in_flight, const Awaited& awaited,
+                                       std::chrono::steady_clock::duration waited);
+  std::optional<Error> LookForCrossing(const InFlight& in_flight, std::chrono::steady_clock::duration waited);
+  std::optional<Error> LookForDeath(const InFlight& in_flight, const Awaited& awaited,
+                                    std::chrono::steady_clock::duration waited);
+  // "died", ...; nothing if the rank has not ended as far as this rank can see.
+  std::optional<std::string> HowItEnded(int rank) const;
+  // "; so was rank 2 (...)" for each other rank that has ended, too.
+  std::string WhoElseEnded(int missed) const;
+  bool NeedsUs(int rank, const RecordedCall& theirs) const;
+  bool AwaitsUs(int rank) const;
+  bool NeedsNothingFrom(int rank, const InFlight& in_flight) const;
+  std::optional<RecordedCall> Counterpart(int rank, const InFlight& in_flight) const;
+  std::optional<RecordedCall> LaterMessage(const InFlight& in_flight) const;
+  Error Mismatch(const InFlight& in_flight, int rank, const RecordedCall& theirs) const;
+  std::optional<Error> EarlierMismatch(int rank) const;
+  Error Disagreement(int rank) const;
+  std::optional<Error> AwaitName(int rank) const;
+  std::string WhereOthersAre(const InFlight& in_flight) const;
+
+  // By then even a kernel, or a helper thread on a busy machine, has taken everything that arrived.
+  static constexpr std::chrono::milliseconds kLastSlots{500};
+
+  Fabric& fabric_;
+  std::vector<Process> roster_;
+  std::string name_;
+  std::chrono::milliseconds timeout_;
+  History history_;
+  class Audit audit_;
+  std::vector<bool> seen_dead_;  // by rank: dead at the previous look
+  struct Passed {
+    std::uint64_t sequence = 0;
+    std::chrono::steady_clock::duration waited{};
+  };
+  struct Crossing {
+    std::uint64_t sequence = 0, record = 0;  // this rank's message, and the peer's newest operation
+    std::chrono::steady_clock::duration waited{};
+  };
+  Crossing crossing_;           // as it was first seen
+  Passed withheld_;             // the collective that an awaited rank was first seen to have ended, and when
+  std::vector<Passed> passed_;  // by rank: the message that it was first seen to have passed, and when
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mutex_;
+  std::optional<Error> failure_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,278 @@
+// The half of the watch that compares this rank's calls with the other ranks'.
+#include <algorithm>
+#include <thread>
+
+#include "src/diagnostics/failure_detector.h"
+#include "transports/progress/network.h"
+
+namespace tutti {
+namespace {
+
+Collective OtherSide(const Operation& operation) {
+  return operation.collective == Collective::send ? Collective::receive : Collective::send;
+}
+
+int PeerOf(const RecordedCall& call) { return static_cast<int>(call.call >> 32); }
+
+bool IsMessageFor(int rank, Collective direction, const RecordedCall& call) {
+  return static_cast<Collective>(call.call & 0xff) == direction && PeerOf(call) == rank;
+}
+
+}  // namespace
+
+// The call that `rank` makes (or made) in place of this rank's call.
+std::optional<RecordedCall> FailureDetector::Counterpart(int rank, const InFlight& in_flight) const {
+  const auto& control = fabric_.control(rank);
+  const auto& operation = *in_flight.operation;
+  if (!operation.point_to_point()) {
+    // In the usual case one load decides: the peer has not come yet.
+    if (control.started.load(std::memory_order_acquire) < in_flight.sequence) return std::nullopt;
+    return FindRecord(control, [&](const RecordedCall& call) {
+      return !IsPointToPoint(call) && call.sequence == in_flight.sequence;
+    });
+  }
+  return FindRecord(control, [&](const RecordedCall& call) {
+    return IsMessageFor(fabric_.rank(), OtherSide(operation), call) && call.sequence == in_flight.sequence;
+  });
+}
+
+// The other side's last message of this pair and direction, if it comes after this rank's: the other side begins a
+// message only after all earlier ones.
+std::optional<RecordedCall> FailureDetector::LaterMessage(const InFlight& in_flight) const {
+  const auto& operation = *in_flight.operation;
+  return FindRecord(fabric_.control(operation.root), [&](const RecordedCall& call) {
+    return IsMessageFor(fabric_.rank(), OtherSide(operation), call) && call.sequence > in_flight.sequence;
+  });
+}
+
+// The sender may have sent this rank's message in a form that the receiver does not check, because shorter messages use
+// other slots. The sender then goes on to later messages, until its record of this one is gone.
+std::optional<Error> FailureDetector::LookForPassedMessage(const InFlight& in_flight,
+                                                           std::chrono::steady_clock::duration waited) {
+  const auto& operation = *in_flight.operation;
+  // Data from another host may still be on its way.
+  if (operation.collective != Collective::receive || !fabric_.is_local(operation.root)) return std::nullopt;
+  const auto later = LaterMessage(in_flight);
+  if (!later) return std::nullopt;
+  auto& passed = passed_[static_cast<std::size_t>(operation.root)];
+  if (passed.sequence != in_flight.sequence || waited < passed.waited) passed = {in_flight.sequence, waited};
+  if (waited - passed.waited < kLastSlots) return std::nullopt;
+  return Error{
+      tuttiInvalidUsage,
+      fmt::format("the ranks' calls do not match: {} called {}, but {} has sent another message in its place, "
+                  "and gone on to {} as message {}",
+                  Who(fabric_.rank()), Describe(in_flight), Who(operation.root), later->Describe(), later->sequence)};
+}
+
+// This rank waits in a collective for a rank of this host that has ended the collective: the pair's counts differ.
+std::optional<Error> FailureDetector::LookForWithheld(const InFlight& in_flight, const Awaited& awaited,
+                                                      std::chrono::steady_clock::duration waited) {
+  if (in_flight.operation->point_to_point() || !awaited.confirmed) return std::nullopt;
+  const auto ended = std::find_if(awaited.ranks.begin(), awaited.ranks.end(), [&](int rank) {
+    return fabric_.is_local(rank) && NeedsNothingFrom(rank, in_flight);
+  });
+  if (ended == awaited.ranks.end()) return std::nullopt;
+  if (withheld_.sequence != in_flight.sequence || waited < withheld_.waited) {
+    withheld_ = {in_flight.sequence, waited};
+  }
+  // It may have ended since the awaited ranks were listed.
+  if (waited - withheld_.waited < kLastSlots) return std::nullopt;
+  const auto theirs = Counterpart(*ended, in_flight);
+  return Error{tuttiInvalidUsage,
+               fmt::format("the ranks' calls do not match: {} called {}, and waits for {}, which called {} with other "
+                           "counts and has ended it",
+                           Who(fabric_.rank()), Describe(in_flight), Who(*ended),
+                           theirs ? theirs->Describe() : "something else")};
+}
+
+// Whether `rank` cannot end that collective before this rank has begun it. (The root of a broadcast need not wait for
+// any rank, nor one of its leaves for another leaf.)
+bool FailureDetector::NeedsUs(int rank, const RecordedCall& theirs) const {
+  const Operation call = UnpackCall(theirs.call, theirs.count);
+  if (!MayEndAlone(call)) return true;
+  if (!HasRoot(call.collective) || call.count == 0) return false;
+  const bool gathers = call.collective == Collective::gather || call.collective == Collective::reduce;
+  return gathers ? call.root == rank : call.root == fabric_.rank();
+}
+
+// Whether `rank` publishes that it waits for this rank in a collective that this rank has not begun, or for a rank that
+// does so, and so on. Only the counts of a v-form's rank show which ranks it needs.
+bool FailureDetector::AwaitsUs(int rank) const {
+  const auto begun = fabric_.control(fabric_.rank()).started.load(std::memory_order_relaxed);
+  for (int hop = 0; hop < fabric_.nranks(); ++hop) {
+    if (rank < 0 || rank >= fabric_.nranks() || !fabric_.is_local(rank)) return false;
+    const auto& control = fabric_.control(rank);
+    if (control.several.load(std::memory_order_acquire) != 0) return false;
+    const auto newest = ReadRecord(control, NewestRecord(control));
+    if (!newest || newest->done() || IsPointToPoint(*newest) || newest->sequence <= begun) return false;
+    rank = AwaitedIn(control.awaits.load(std::memory_order_acquire), newest->index);
+    if (rank == fabric_.rank()) return true;
+    // In an all-to-all the pairs are independent: the awaited rank's own wait does not matter.
+    if (static_cast<Collective>(newest->call & 0xff) == Collective::all_to_all) return false;
+  }
+  return false;
+}
+
+// This rank waits in a message for a rank that waits for this rank in another operation; both do nothing else.
+std::optional<Error> FailureDetector::LookForCrossing(const InFlight& in_flight,
+                                                      std::chrono::steady_clock::duration waited) {
+  const auto& operation = *in_flight.operation;
+  // Earlier data from another host may still be on its way.
+  if (!operation.point_to_point() || !fabric_.is_local(operation.root)) return std::nullopt;
+  const int peer = operation.root;
+  const auto& own = fabric_.control(fabric_.rank());
+  const auto& control = fabric_.control(peer);
+  const auto several = [](const ControlBlock& block) { return block.several.load(std::memory_order_acquire) != 0; };
+  if (several(own) || several(control)) return std::nullopt;
+  const auto theirs = ReadRecord(control, NewestRecord(control));
+  if (!theirs || theirs->done()) return std::nullopt;
+  if (IsPointToPoint(*theirs)) {
+    if (!IsMessageFor(fabric_.rank(), operation.collective, *theirs)) return std::nullopt;
+  } else {
+    const bool ended = control.completed.load(std::memory_order_acquire) >= theirs->sequence;
+    const bool begun = own.started.load(std::memory_order_relaxed) >= theirs->sequence;
+    if (ended || begun || (!NeedsUs(peer, *theirs) && !AwaitsUs(peer))) return std::nullopt;
+  }
+  const Crossing now{in_flight.sequence, theirs->index, waited};
+  const bool seen = crossing_.sequence == now.sequence && crossing_.record == now.record && waited >= crossing_.waited;
+  if (!seen) crossing_ = now;
+  // Earlier data may still arrive, and short messages end without this rank.
+  if (waited - crossing_.waited < kLastSlots) return std::nullopt;
+  return Error{tuttiInvalidUsage,
+               fmt::format("the ranks' calls do not match: {} called {}, but {} called {} as {} {}, and each waits for "
+                           "the other",
+                           Who(fabric_.rank()), Describe(in_flight), Who(peer), theirs->Describe(),
+                           IsPointToPoint(*theirs) ? "message" : "operation", theirs->sequence)};
+}
+
+Error FailureDetector::Mismatch(const InFlight& in_flight, int rank, const RecordedCall& theirs) const {
+  const auto& operation = *in_flight.operation;
+  return {tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {}, but {} called {}{}",
+                                         Who(fabric_.rank()), Describe(in_flight), Who(rank), theirs.Describe(),
+                                         WhereAlike(PackCall(operation), operation.count, theirs.call, theirs.count))};
+}
+
+// The oldest recorded operation that this rank and `rank` called differently. A rank that need not send or wait (a
+// count of zero) has passed it.
+std::optional<Error> FailureDetector::EarlierMismatch(int rank) const {
+  const auto& control = fabric_.control(rank);
+  for (const auto& mine : ReadRecords(fabric_.control(fabric_.rank()))) {
+    if (IsPointToPoint(mine)) continue;
+    const auto theirs = FindRecord(control, [&](const RecordedCall& call) {
+      return !IsPointToPoint(call) && call.sequence == mine.sequence && call.signature != mine.signature;
+    });
+    if (!theirs) continue;
+    return Error{tuttiInvalidUsage,
+                 fmt::format("the ranks' calls do not match: {} called {} as operation {}, but {} called {}{}",
+                             Who(fabric_.rank()), mine.Describe(), mine.sequence, Who(rank), theirs->Describe(),
+                             WhereAlike(mine.call, mine.count, theirs->call, theirs->count))};
+  }
+  return std::nullopt;
+}
+
+// `rank`'s collectives differ from this rank's, up to one that both have begun.
+Error FailureDetector::Disagreement(int rank) const {
+  if (auto earlier = EarlierMismatch(rank)) return *earlier;
+  const auto is_collective = [](const RecordedCall& call) { return !IsPointToPoint(call); };
+  const auto last = [&](int which) {
+    const auto record = FindRecord(fabric_.control(which), is_collective);
+    return record ? fmt::format("{} as operation {}", record->Describe(), record->sequence) : "nothing on record";
+  };
+  return {
+      tuttiInvalidUsage,
+      fmt::format("the ranks' calls do not match: {} and {} have called different collectives, too long ago to be on "
+                  "record; last {} called {}, and {} called {}",
+                  Who(fabric_.rank()), Who(rank), Who(fabric_.rank()), last(fabric_.rank()), Who(rank), last(rank))};
+}
+
+std::optional<Error> FailureDetector::Audit() {
+  if (auto* const network = fabric_.network()) network->Progress();
+  if (const auto rank = audit_.Look()) return Disagreement(*rank);
+  if (audit_.SomeoneFailed() || fabric_.network() != nullptr) return LookAtFailures();
+  return std::nullopt;
+}
+
+std::optional<Error> FailureDetector::Compare() {
+  if (const auto rank = audit_.LookAtAll()) return Disagreement(*rank);
+  return std::nullopt;
+}
+
+std::optional<Error> FailureDetector::LookForMismatch(const InFlight& in_flight) {
+  for (int r = 0; r < fabric_.nranks(); ++r) {
+    if (r == fabric_.rank()) continue;
+    if (in_flight.operation->point_to_point() && r != in_flight.operation->root) continue;
+    const auto theirs = Counterpart(r, in_flight);
+    if (theirs && theirs->signature != in_flight.signature) return Mismatch(in_flight, r, *theirs);
+  }
+  return Compare();
+}
+
+std::string FailureDetector::WhereOthersAre(const InFlight& in_flight) const {
+  const auto& operation = *in_flight.operation;
+  if (operation.point_to_point()) {
+    const auto last = FindRecord(fabric_.control(operation.root), [&](const RecordedCall& call) {
+      return IsMessageFor(fabric_.rank(), OtherSide(operation), call);
+    });
+    if (!last) return "";
+    return fmt::format("; {} has come to {} as message {}", Who(operation.root), last->Describe(), last->sequence);
+  }
+  std::string text;
+  for (int r = 0; r < fabric_.nranks(); ++r) {
+    if (r == fabric_.rank() || fabric_.control(r).completed.load(std::memory_order_acquire) >= in_flight.sequence)
+      continue;
+    const auto last = FindRecord(fabric_.control(r), [](const RecordedCall& call) { return !IsPointToPoint(call); });
+    const bool came = last && last->sequence >= in_flight.sequence;
+    text += fmt::format(
+        "; {} {}", Who(r),
+        came   ? "is in it, too"
+        : last ? fmt::format("has not called it (its last was operation {}, {})", last->sequence, last->Describe())
+               : std::string("has not called anything yet"));
+  }
+  return text;
+}
+
+// Waits for the mismatched calls to be named. The peer may be about to publish its own call, or have both calls
+// although they are no longer on record here.
+std::optional<Error> FailureDetector::AwaitName(int rank) const {
+  constexpr std::chrono::milliseconds kPatience{300}, kLookEvery{1};
+  for (auto waited = kPatience * 0; waited < kPatience; waited += kLookEvery) {
+    if (auto earlier = EarlierMismatch(rank)) return earlier;
+    if (auto own = failure()) return own;
+    if (auto theirs = LookAtFailures()) return theirs;
+    if (auto* const network = fabric_.network()) {
+      network->Announce();
+      network->Progress();
+    }
+    std::this_thread::sleep_for(kLookEvery);
+  }
+  return std::nullopt;
+}
+
+Error FailureDetector::Explain(const InFlight& in_flight, const Fault& fault) {
+  switch (fault.kind) {
+    case Fault::Kind::foreign:
+      if (const auto theirs = Counterpart(fault.peer, in_flight); theirs && theirs->signature != in_flight.signature) {
+        return Mismatch(in_flight, fault.peer, *theirs);
+      }
+      if (auto named = AwaitName(fault.peer)) return *named;
+      return {tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {}, but what {} sent belongs to "
+                                             "another operation",
+                                             Who(fabric_.rank()), Describe(in_flight), Who(fault.peer))};
+    case Fault::Kind::length:
+      return {tuttiInvalidUsage, fmt::format("{} expects {} bytes from {} in {}, but {} were sent", Who(fabric_.rank()),
+                                             fault.expected, Who(fault.peer), Describe(in_flight), fault.got)};
+    case Fault::Kind::unreachable:
+      return {tuttiRemoteError, fmt::format("{} could not read the memory of {} in {}; it may have died",
+                                            Who(fabric_.rank()), Who(fault.peer), Describe(in_flight))};
+    case Fault::Kind::forged:
+      return {
+          tuttiRemoteError,
+          fmt::format("{} sent {} a slot in {} that refers to memory which that rank may not refer to (kind {}): its "
+                      "memory is damaged, or it means harm",
+                      Who(fault.peer), Who(fabric_.rank()), Describe(in_flight), fault.got)};
+    case Fault::Kind::none: break;
+  }
+  return {tuttiInternalError, fmt::format("an unnamed fault in {}", Describe(in_flight))};
+}
+
+}  // namespace tutti

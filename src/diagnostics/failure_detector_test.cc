@@ -1,0 +1,41 @@
+// When a waiting rank gives up.
+#include "src/diagnostics/failure_detector.h"
+
+#include <gtest/gtest.h>
+
+#include "transports/shm/fabric_testing.h"
+
+namespace tutti {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A kernel, or a helper thread, may not yet have taken what a rank sent before it left.
+TEST(FailureDetector, ARankThatLeftIsMissedLate) {
+  std::vector<std::optional<Error>> seen;
+  const auto thrown = RunThreadRanks(2, [&](int rank, const AllGather& all_gather) {
+    Fabric fabric(rank, {{0, 0}, {0, 0}}, 1, Settings{}, all_gather, Deadline::After(std::chrono::seconds(60)));
+    if (rank == 0) {
+      fabric.control(1).state.store(RankState::left);
+      FailureDetector failure_detector(fabric, std::vector<Process>(2), "", std::chrono::hours(1));
+      Operation operation;
+      operation.collective = Collective::receive;
+      operation.count = 10;
+      operation.root = 1;
+      for (const auto waited :
+           {milliseconds(1), milliseconds(3), milliseconds(5), milliseconds(900), milliseconds(950)}) {
+        seen.push_back(failure_detector.Look({&operation, 2, 17}, {{1}}, waited));
+      }
+    }
+    all_gather({});
+  });
+  EXPECT_EQ(thrown, std::vector<std::string>(2));
+  for (std::size_t look = 0; look < 4; ++look) EXPECT_FALSE(seen.at(look)) << seen.at(look)->what();
+  ASSERT_TRUE(seen.at(4));
+  EXPECT_EQ(seen.at(4)->code(), tuttiRemoteError);
+  EXPECT_NE(std::string(seen.at(4)->what()).find("destroyed its communicator while"), std::string::npos)
+      << seen.at(4)->what();
+}
+
+}  // namespace
+}  // namespace tutti
