@@ -12,8 +12,8 @@
 #              BENCHMARKS file...     for tutti-microbench
 #              FUZZ file...           one program each (fuzz.cmake)
 #              FUZZ_USES module...)   what those need besides the module itself
-# FOLDER and the files are relative to the calling CMakeLists.txt. The target is tutti_ and the folder from the project's
-# root, with _ for /. Tests, benchmarks and fuzz targets, and headers named *_testing.h, may include any module.
+# FOLDER and the files are relative to the calling CMakeLists.txt. The target is tutti_ and the folder from the
+# project's root, with _ for /. Tests, benchmarks, fuzz targets and headers named *_testing.h may include any module.
 set(TUTTI_CHECK_INCLUDES ${CMAKE_CURRENT_LIST_DIR}/check_includes.cmake)
 
 # tutti_describe(FOLDER ABOUT USES...): a line of build/PRESET/modules.tsv, which scripts/draw_modules.py draws.

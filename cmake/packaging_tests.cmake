@@ -21,6 +21,8 @@ if(TUTTI_PARALLEL AND TUTTI_MPI AND TUTTI_NCCL AND TARGET tutti_tool)  # the pic
                                           ${PROJECT_BINARY_DIR}/modules.tsv ${PROJECT_SOURCE_DIR})
 endif()
 
+add_test(NAME configures_without
+         COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/configures_without_test.sh ${PROJECT_SOURCE_DIR})
 if(NOT TUTTI_SANITIZE)
   # Sanitizers change the size, the symbols and the link line.
   add_test(NAME library COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/library_test.sh $<TARGET_FILE:tutti>

@@ -1,37 +1,38 @@
 #!/usr/bin/env bash
-# A cluster on one machine, for tests and benchmarks between hosts: every host is a set of namespaces (network, host name,
-# processes, IPC, /dev/shm, /sys), joined to the others by a bridge for each rail, at a bandwidth of your choice.
+# A cluster on one machine, for tests and benchmarks between hosts. Every host is a set of namespaces (network, host
+# name, processes, IPC, /dev/shm, /sys), joined to the others by one bridge per rail, at a bandwidth of your choice.
 #
 #   scripts/cluster.sh [OPTIONS] [--] COMMAND ARGS...       runs COMMAND on every rank
 #     --hosts N             hosts, called host0, host1, ...; default: 2
 #     --ranks-per-host N    default: 1
-#     --nics N              interfaces of a host, eth0, eth1, ..., each on a rail (bridge and subnets) of its own; default: 1
+#     --nics N              interfaces per host, eth0, eth1, ..., each on its own rail (bridge and subnets); default: 1
 #     --bandwidth RATE      of every interface in each direction, such as 1gbit or 500mbit; default: as fast as it goes
 #     --mtu BYTES           default: 9000
-#     --each-host           one process a host; RANK and the other variables of ranks are for COMMAND to set
-#     --launcher PROGRAM    Open MPI's mpirun or MPICH's mpiexec.hydra, by name or path, starts COMMAND, before which its
-#                           own options may stand
+#     --each-host           one process per host; COMMAND sets RANK and the ranks' other variables
+#     --launcher PROGRAM    Open MPI's mpirun or MPICH's mpiexec.hydra, by name or path, starts COMMAND; options of the
+#                           launcher may precede COMMAND
 #     --prefix              [rank] in front of every line
-#     --grace SECONDS       how long the others go on once a rank has failed; then they are killed; default: 30
+#     --grace SECONDS       how long the others continue after a rank has failed, before they are killed; default: 30
 #     --name NAME           what --control calls this cluster; default: this script's process number
 #
 #   scripts/cluster.sh [--name NAME] --control VERB ...      from within COMMAND or from outside
-#     power-off HOST          its links go down, then SIGKILL to all its processes: no FIN and no RST gets out
+#     power-off HOST          takes its links down, then sends SIGKILL to all its processes: no FIN or RST gets out
 #     link-down HOST [NIC]    unplugs its cables, or that of one interface (0, 1, ...)
 #     link-up HOST [NIC]      plugs them in again
-#     partition HOST,...      these only reach one another from now on; again, with others, for a third part
+#     partition HOST,...      from now on these only reach one another; repeat with others for a third part
 #     heal                    undoes partition and link-down
 #     traffic HOST [NIC]      prints the bytes that it sent and received, headers included
-#   Without --name: the cluster that the caller is in, or the only one. Waits up to 5 s for a cluster that is starting.
+#   Without --name: the caller's cluster, or the only one. Waits up to 5 s for a cluster that is starting.
 #
-# COMMAND finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torchrun sets them; HOSTS and
-# HOST_INDEX; unless set, a random TUTTI_SECRET and, with --bandwidth, TUTTI_SOCKET_SPEED; and TUTTI_CLUSTER, for --control.
-# On rail R, host I has 10.77.R.(I+1) and fd74:7574:7469:R::(I+1) (in hex), named hostI-railR; hostI is its IPv4 address on
-# rail 0. Hosts share all files but those in /dev/shm. Standard input is empty.
+# COMMAND gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT as from torchrun; HOSTS and
+# HOST_INDEX; unless set, a random TUTTI_SECRET and, with --bandwidth, TUTTI_SOCKET_SPEED; and TUTTI_CLUSTER, for
+# --control. On rail R, host I has 10.77.R.(I+1) and fd74:7574:7469:R::(I+1) (in hex), named hostI-railR; hostI is its
+# IPv4 address on rail 0. Hosts share all files except those in /dev/shm. Standard input is empty.
 #
-# Exit status: that of the first rank to fail, else 0. Ranks of a host that was powered off have not failed. 77: this
-# machine cannot do it, and why is said. It takes iproute2, util-linux, and root or unprivileged user namespaces. However
-# it ends, SIGKILL included, nothing is left: the kernel removes processes and namespaces when the topmost process is gone.
+# Exit status: that of the first rank to fail, else 0. Ranks of a powered-off host have not failed. 77: this machine
+# cannot run a cluster, and the reason is printed. It needs iproute2, util-linux, and root or unprivileged user
+# namespaces. However it ends, SIGKILL included, nothing is left: the kernel removes processes and namespaces when the
+# topmost process is gone.
 set -euo pipefail
 
 # This script makes a process in namespaces of its own, the switch, which has the bridges, keeps the state and starts

@@ -31,8 +31,8 @@ cubins=("$build"/kernels/kernels_sm_*.cubin)
 readonly FEWEST_AT_ONCE=4  # of 16 bytes by 512 threads: 32 KB under way on a multiprocessor
 mapfile -t cubins < <(printf '%s\n' "${cubins[@]}" | sort -V)
 
-# Reads a disassembly, writes "registers stack reductions loads stores local_in_loops bare few copy_at_once at_once", then a
-# line for each reduction with local memory in its loops.
+# Reads a disassembly, writes "registers stack reductions loads stores local_in_loops bare few copy_at_once at_once",
+# then a line for each reduction with local memory in its loops.
 read -r -d '' count <<'AWK' || true
 function attribute(line) { sub(/.*\.word[ \t]+/, "", line); return line }
 # The smallest of the loops around instruction i; 0: none.

@@ -12,7 +12,7 @@
 #   NCCL_INCLUDE, NCCL_LIB  another nccl.h, another libnccl.so.2 (directories)
 #   NCCL_TESTS              which tests, default all
 #   NCCL_TESTS_RANKS        numbers of ranks, default "1 2 3 4 5 6 7 8"
-#   TUTTI_STANDIN_SYNC      default 0: streams as on a GPU; 1: all work is done in the caller (testing/fake_cuda/README.md)
+#   TUTTI_STANDIN_SYNC      default 0: streams as on a GPU; 1: the caller does all work (testing/fake_cuda/README.md)
 #   JOBS                    compilers at a time, default 1
 set -euo pipefail
 

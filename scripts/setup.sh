@@ -25,7 +25,7 @@ peer_packages=(libibverbs-dev ibverbs-providers libucx-dev iproute2 openmpi-bin 
                libgloo-dev)
 # Required by all tests.
 needed_by_tests=(libgtest-dev)
-# Without these the tests lack a Python program that uses libnccl.so.2 and PyTorch, and there are no microbenchmarks.
+# Without these the suite lacks the Python program that uses libnccl.so.2, PyTorch and the microbenchmarks.
 # libopenblas-dev: matrices of examples/train_lm; without it, plain loops multiply them.
 # python3-torch and the next four: PyTorch's backend is built against it and tested (interop/torch).
 test_packages=(libbenchmark-dev python3-numpy libopenblas-dev python3-torch libtorch-dev pybind11-dev python3-dev

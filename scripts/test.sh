@@ -6,9 +6,9 @@
 #   scripts/test.sh ... -- CTEST-ARGS     e.g. -- -R watch
 # If run by root, it then repeats the quick tests as an ordinary user, except those that are the same for any user
 # (labelled "any_user": CONTRIBUTING.md), with 1,024 descriptors, 64 KiB of locked memory, umask 077, and a /dev/shm of
-# 64 MB. If run by an ordinary user, it runs the tests once. It repeats a test that fails among others alone, twice. If
-# the test then passes, it is named at the end and not counted, because on a busy machine some tests wait too long. The
-# output of the failed tests comes last.
+# 64 MB. If run by an ordinary user, it runs the tests once.
+# A test that fails while others run is run again alone, twice. If it then passes, it is named at the end and not
+# counted, because on a busy machine some tests wait too long. The output of the failed tests comes last.
 # Leaves nothing outside this checkout but apt packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -102,12 +102,13 @@ void Plan::Bind(const Channel& channel, int index, Fabric& fabric, int fabric_ch
           continue;
         }
         bound.fills = true;
-        bytes_sent_ += bytes * (write.place == Place::post ? static_cast<std::size_t>(schedule_.nranks - 1) : 1);
         if (std::find(bound_lane.fills.begin(), bound_lane.fills.end(), write.fill) == bound_lane.fills.end()) {
           bound_lane.fills.push_back(write.fill);
         }
       }
-      for (const auto& read : bound.reads) (read.is_slot ? bytes_received_ : footprint_) += bytes;
+      for (const auto& read : bound.reads) {
+        if (!read.is_slot) footprint_ += bytes;
+      }
       bound_lane.chunks = std::max(bound_lane.chunks, bound.length);
       bound_lane.steps.push_back(bound);
       operands_.push_back(std::move(operands));

@@ -71,9 +71,6 @@ class Plan {
   std::size_t scratch_bytes() const { return binding_.scratch_bytes(); }  // of one channel
   // Bytes of one channel for fetching a reduction's sources that cannot be read in place. 0: they all can.
   std::size_t fetch_bytes() const { return fetch_bytes_; }
-  // Payload that this rank sends and receives in one run.
-  std::size_t bytes_sent() const { return bytes_sent_; }
-  std::size_t bytes_received() const { return bytes_received_; }
   // Bytes of input read and output written by this rank; decides whether stores bypass the caches.
   std::size_t footprint() const { return footprint_; }
 
@@ -92,8 +89,6 @@ class Plan {
   // BoundStep's spans point into these.
   std::vector<std::unique_ptr<std::vector<BoundOperand>>> operands_;
   std::size_t fetch_bytes_ = 0;
-  std::size_t bytes_sent_ = 0;
-  std::size_t bytes_received_ = 0;
   std::size_t footprint_ = 0;
 };
 

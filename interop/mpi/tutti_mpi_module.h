@@ -1,6 +1,6 @@
-/* What a program needs that was started by mpirun but links no MPI: it loads the module of the MPI that started it and
- * calls it through this table, over MPI_COMM_WORLD. All functions but the getters are collective; results are those of
- * tutti.h.
+/* For programs that mpirun starts but that link no MPI: such a program loads the module of the MPI that started it and
+ * calls it through this table, over MPI_COMM_WORLD. All functions except the getters are collective; results are those
+ * of tutti.h.
  *
  * Thread-safety: one thread at a time.
  */
@@ -18,7 +18,7 @@ extern "C" {
 #define TUTTI_MPI_MODULE_VERSION 1
 
 typedef struct {
-  int version; /* TUTTI_MPI_MODULE_VERSION; nothing below means anything if it differs */
+  int version; /* TUTTI_MPI_MODULE_VERSION; if it differs, ignore all fields below */
   const char* name; /* "openmpi", "mpich" */
   tuttiResult_t (*init)(void);
   int (*rank)(void);
@@ -28,7 +28,7 @@ typedef struct {
   tuttiResult_t (*finalize)(void);
 } tuttiMpiModule_t;
 
-/* The one symbol to look up in a loaded module. Never returns NULL. */
+/* The only symbol to look up in a loaded module. Never returns NULL. */
 #define TUTTI_MPI_MODULE_SYMBOL "tuttiMpiModule"
 TUTTI_API const tuttiMpiModule_t* tuttiMpiModule(void);
 

@@ -1,12 +1,12 @@
-/* NCCL's C interface as Tutti's libnccl.so.2 offers it: a program written for NCCL, built against this header or
- * against NVIDIA's, runs on Tutti. What each function does here, and which ones refuse, is in docs/nccl.md; the words
- * (rank, count, in place) and the rules for threads, errors and fork() are those of tutti/tutti.h.
+/* NCCL's C interface as provided by Tutti's libnccl.so.2: a program written for NCCL, built against this header or
+ * NVIDIA's, runs on Tutti. docs/nccl.md describes what each function does here and which ones are refused; terms (rank,
+ * count, in place) and the rules for threads, errors and fork() are those of tutti/tutti.h.
  *
- * This header claims NCCL 2.27.7, the last version without functions for use inside kernels, so that programs that ask
- * for the version do not ask for nccl_device.h. Host functions that came later are declared all the same.
+ * This header claims NCCL 2.27.7, the last version without functions for use inside kernels, so that programs that
+ * check the version do not include nccl_device.h. Later host functions are declared nevertheless.
  *
- * With a CUDA toolkit on the include path the types are CUDA's, and its headers are included as NVIDIA's nccl.h
- * includes them. Without one this header needs nothing: buffers are then ordinary memory and streams are NULL.
+ * With a CUDA toolkit on the include path the types are CUDA's, and this header includes CUDA's headers as NVIDIA's
+ * nccl.h does. Without one it needs no other headers: buffers are then ordinary memory and streams are NULL.
  */
 #ifndef NCCL_H_
 #define NCCL_H_
@@ -39,10 +39,10 @@ typedef struct CUstream_st* cudaStream_t;
 /* Two digits for the minor number since 2.9; one before. */
 #define NCCL_VERSION(X, Y, Z) \
   ((X) < 2 || ((X) == 2 && (Y) < 9) ? (X) * 1000 + (Y) * 100 + (Z) : (X) * 10000 + (Y) * 100 + (Z))
-/* A plain number, because some programs paste it: a test compares it with the three above. */
+/* A plain number, because some programs paste it as a token; a test compares it with the three above. */
 #define NCCL_VERSION_CODE 22707
 
-/* Callers may pass any int where an enumeration is asked for. It is refused, and in C++ it must not be undefined. */
+/* Callers may pass any int as an enumeration. The library refuses it, and in C++ it must not be undefined. */
 #ifdef __cplusplus
 #define TUTTI_NCCL_ENUM enum : int
 extern "C" {
@@ -124,10 +124,10 @@ typedef TUTTI_NCCL_ENUM {
 #define NCCL_CTA_POLICY_EFFICIENCY 1
 #define NCCL_CTA_POLICY_ZERO 2
 
-/* The struct of 2.27. The library also reads the shorter ones of programs that are older, and the fields it knows of
- * those that are newer. `blocking` and `commName` have a meaning here; the others are checked and have no effect. */
+/* The struct of 2.27. The library also reads older programs' shorter structs, and the known fields of newer ones.
+ * `blocking` and `commName` take effect; the others are checked and have no effect. */
 typedef struct {
-  size_t size; /* the first three are set by NCCL_CONFIG_INITIALIZER */
+  size_t size; /* NCCL_CONFIG_INITIALIZER sets the first three */
   unsigned int magic;
   unsigned int version;
   int blocking;
@@ -181,7 +181,7 @@ typedef struct {
   int ctx;
 } ncclWaitSignalDesc_t;
 
-/* Laid out in NVIDIA's nccl_device.h; its users bring it. */
+/* Defined in NVIDIA's nccl_device.h, which its users provide. */
 typedef struct ncclCommProperties ncclCommProperties_t;
 typedef struct ncclDevComm ncclDevComm_t;
 typedef struct ncclDevCommRequirements ncclDevCommRequirements_t;
@@ -189,7 +189,7 @@ typedef struct ncclDevCommRequirements ncclDevCommRequirements_t;
 typedef struct ncclParamHandle* ncclParamHandle_t;
 
 /* ------------------------------------------------------------------------------------------------- functions --
- * Each comes twice: as ncclX, which a profiler may put itself in front of, and as pncclX, which it then calls. */
+ * Each has two names: ncclX, which a profiler may intercept, and pncclX, which the profiler then calls. */
 #define TUTTI_NCCL_FUNCTION(result, name, arguments)            \
   __attribute__((visibility("default"))) result name arguments; \
   __attribute__((visibility("default"))) result p##name arguments
@@ -283,7 +283,7 @@ TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGroupStart, (void));
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGroupEnd, (void));
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t* simInfo));
 
-/* Operators of one's own */
+/* User-defined operators */
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclRedOpCreatePreMulSum,
                     (ncclRedOp_t* op, void* scalar, ncclDataType_t datatype, ncclScalarResidence_t residence,
                      ncclComm_t comm));

@@ -182,8 +182,8 @@ class Drawing {
     return std::find(layout_.gpus.begin(), layout_.gpus.end(), gpu) - layout_.gpus.begin();
   }
 
-  // Where the NVLink to `other` leaves a GPU: those to the left leave left of those to the right, and on either side
-  // the farther a link goes, the nearer to the middle, so that it crosses no other of the same GPU.
+  // The x position at which the NVLink to `other` leaves a GPU. Links to the left start left of those to the right. On
+  // either side, links that go farther start nearer to the middle, so that links of one GPU do not cross.
   double NvlinkX(int gpu, int other) const {
     std::vector<std::ptrdiff_t> ways;
     const std::ptrdiff_t here = PlaceOf(gpu);

@@ -57,7 +57,7 @@ class StepPricing {
 
   StepTime TimeOf(const Strategy& strategy);
   // Seconds of a collective of `bytes` (as nccl-tests count: the larger side of a rank) in each of the groups that
-  // share the cluster, all at the same time. Priced at powers of four, and in between by a straight line.
+  // share the cluster, all at the same time. Priced at powers of four, and interpolated linearly.
   double Seconds(Collective collective, const GroupShape& group, double bytes);
   // Time of a send between neighbours of a pipeline.
   double SendSeconds(int stride, double bytes);

@@ -15,7 +15,7 @@ namespace tutti::tools {
 struct Evaluated {
   Strategy strategy;
   MemoryNeed memory;
-  StepTime time;  // zeros for what does not fit
+  StepTime time;  // zeros if it does not fit
 };
 
 class PlanRanking {
@@ -26,8 +26,8 @@ class PlanRanking {
   PlanRanking(const Cluster& cluster, const LanguageModel& model, const std::vector<Strategy>& legal,
               TimeSource source);
 
-  // At most so many, by price or by simulation, as was asked for. A simulation may be shorter than its price (how
-  // often, docs/selection.md says), so a simulated rank is as sure as that.
+  // At most `most`, by price or by simulation, according to the source. A simulated time may be shorter than its price
+  // (docs/selection.md says how often), and a simulated ranking is only as reliable as that.
   std::vector<Evaluated> Fastest(std::size_t most, const Filter& filter);
   Evaluated Of(const Strategy& strategy);
   // The number of strategies that take less than `seconds`.

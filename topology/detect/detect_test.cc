@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "topology/detect/host.h"
+#include "topology/detect/hwloc_host.h"
 #include "topology/graph/link_constants.h"
 #include "topology/graph/paths.h"
 #include "topology/xml/xml.h"
@@ -180,6 +181,7 @@ TEST(Detect, VirtualAndLoopbackInterfacesOnlyIfThereIsNothingElse) {
 }
 
 TEST(Detect, SyntheticCpus) {
+  if (!HasHwloc()) GTEST_SKIP() << "this build has no hwloc";
   FakeSysfs sysfs;
   const System system = DetectHost(Options(sysfs, "pack:2 [numa] [numa] core:4 pu:2"));
   for (const int cpu : system.All(DeviceKind::cpu)) EXPECT_EQ(system.devices[cpu].cores.size(), 8U);
@@ -188,6 +190,7 @@ TEST(Detect, SyntheticCpus) {
 }
 
 TEST(Detect, AnotherMachineFromHwlocXml) {
+  if (!HasHwloc()) GTEST_SKIP() << "this build has no hwloc";
   const DetectOptions options = {.hwloc_xml = "topology/testdata/hwloc/two_sockets.xml", .sysfs = "", .nvml = ""};
   const System system = DetectHost(options);
   ASSERT_EQ(system.All(DeviceKind::cpu).size(), 2U);

@@ -67,4 +67,10 @@ std::size_t LastLevelCacheBytes() {
   return largest != 0 ? largest : kDefaultCacheBytes;
 }
 
+std::string ArchitectureName(std::string_view kernel_name) {
+  if (kernel_name == "aarch64") return "arm64";
+  if (kernel_name == "ppc64le") return "ppc64";
+  return std::string(kernel_name);
+}
+
 }  // namespace tutti

@@ -7,6 +7,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace tutti {
 
@@ -19,5 +21,7 @@ int CountCpus(const CpuMask& mask);
 int QuotaCpus();
 // Bytes of the largest data cache of processor 0; a documented default where the system does not report it.
 std::size_t LastLevelCacheBytes();
+// The name that topology files use for the kernel's name of an architecture: "arm64" for "aarch64".
+std::string ArchitectureName(std::string_view kernel_name);
 
 }  // namespace tutti

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/plain_text.h"
+#include "topology/detect/host.h"
 #include "topology/graph/complete.h"
 #include "topology/graph/link_constants.h"
 #include "topology/graph/pci_text.h"
@@ -135,11 +136,7 @@ HostDescription Describe(hwloc_topology_t topology) {
 
 }  // namespace
 
-std::string ArchitectureName(std::string_view kernel_name) {
-  if (kernel_name == "aarch64") return "arm64";
-  if (kernel_name == "ppc64le") return "ppc64";
-  return std::string(kernel_name);
-}
+bool HasHwloc() { return true; }
 
 std::optional<HostDescription> DescribeThisByHwloc() {
   const Topology topology = NewTopology();

@@ -10,19 +10,18 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "topology/graph/description.h"
 
 namespace tutti {
+
+// False: this build has no hwloc, so the functions below return nothing or throw.
+bool HasHwloc();
 
 // The processors are those that this process may use (by its control group). nullopt if hwloc fails.
 std::optional<HostDescription> DescribeThisByHwloc();
 // Throw tuttiInvalidArgument if hwloc does not understand them.
 HostDescription DescribeByHwlocXml(const std::string& path);
 HostDescription DescribeByHwlocSynthetic(const std::string& text);
-
-// The name that topology files use for the kernel's name of an architecture: "arm64" for "aarch64".
-std::string ArchitectureName(std::string_view kernel_name);
 
 }  // namespace tutti

@@ -1,9 +1,9 @@
-/* That C callers compile our nccl.h as C99, with every warning, and get a library that works. */
+/* Tests that our nccl.h compiles as C99 with all warnings, and that the library works from C. */
 #include "interop/nccl/nccl.h"
 
 #include <stdio.h>
 
-/* A single-process program as NCCL's users write it. Called by the suite. */
+/* A typical single-process NCCL program. Called by the suite. */
 int NcclFromC99(void);
 int NcclFromC99(void) {
   enum { kRanks = 3 };

@@ -35,7 +35,6 @@
 //
 // Thread-safety: all functions may be called from any thread. The worker shares ownership of the channel, so a callback
 // may release the last other reference.
-// callback may give up the last other owner.
 #pragma once
 
 #include <atomic>

@@ -214,8 +214,6 @@ TEST(MembershipAgreement, AmongStrangers) {
   ExpectToMeet(all, {0, 2});
 }
 
-// Ranks end before and while the others meet. Whichever continue, all that got a decision got the same one, and no rank
-// that stayed to the end was left out.
 TEST(MembershipAgreement, StrangersWhoFillThePortOfARankThatComputesAreNoAlarm) {
   constexpr auto kSilence = std::chrono::seconds(1);
   Ranks all(4, kSilence, /*backlog=*/8);
@@ -260,6 +258,8 @@ TEST(MembershipAgreement, ACallThatIsLedToAnotherRankIsNotBelieved) {
   EXPECT_EQ(caller.state(), AgreementCaller::State::refused);
 }
 
+// Ranks end before and while the others meet. Whichever continue, all that got a decision got the same one, and no rank
+// that stayed to the end was left out.
 TEST(MembershipAgreement, AgreesWhoeverEndsAtRandom) {
   for (unsigned seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));

@@ -1,0 +1,19 @@
+// Replaces hwloc_host.cc in builds without hwloc.
+#include "base/error.h"
+#include "topology/detect/hwloc_host.h"
+
+namespace tutti {
+
+bool HasHwloc() { return false; }
+
+std::optional<HostDescription> DescribeThisByHwloc() { return std::nullopt; }
+
+HostDescription DescribeByHwlocXml(const std::string& path) {
+  Throw(tuttiInvalidArgument, "{}: this build has no hwloc, which reads such files", path);
+}
+
+HostDescription DescribeByHwlocSynthetic(const std::string& /*text*/) {
+  Throw(tuttiInvalidArgument, "this build has no hwloc, which makes up machines");
+}
+
+}  // namespace tutti
