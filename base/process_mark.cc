@@ -54,8 +54,7 @@ std::atomic<std::uint64_t>& OwnWord() {
   return page.Get().word();
 }
 
-}  // namespace
-
+// Never 0, and different in every process: a child of fork() gets a new mark. Only the first call makes system calls.
 std::uint64_t OwnProcessMark() {
   auto& word = OwnWord();
   auto mark = word.load(std::memory_order_relaxed);
@@ -64,6 +63,8 @@ std::uint64_t OwnProcessMark() {
   // Two threads may mark the page at once: the first one's mark counts.
   return word.compare_exchange_strong(mark, fresh, std::memory_order_relaxed) ? fresh : mark;
 }
+
+}  // namespace
 
 Birthmark::Birthmark() : own_(OwnWord()), mark_(OwnProcessMark()) {}
 

@@ -8,9 +8,6 @@
 
 namespace tutti {
 
-// Never 0, and different in every process: a child of fork() has a new one. Only the first call needs system calls.
-std::uint64_t OwnProcessMark();
-
 // The process that made an object. To ask whether that is the calling process costs one load and a comparison.
 class Birthmark {
  public:

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
@@ -14,6 +12,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "net/interfaces.h"
+#include "testing/free_port.h"
 
 namespace tutti::testing {
 
@@ -28,17 +27,6 @@ inline Settings OnLoopback(bool v6 = false) {
 }
 
 inline bool HasV6Loopback() { return static_cast<bool>(Listen(SocketAddress::Loopback(true, 0)).socket); }
-
-// A port of loopback that was free a moment ago. It lies below Linux's ephemeral ports (32768 on), so that no test that
-// listens at an arbitrary port takes it. Processes start at different ports.
-inline std::uint16_t FreePort(bool v6 = false) {
-  constexpr unsigned kFirst = 20'000, kPorts = 12'000, kApart = 37;
-  static std::atomic<unsigned> next{static_cast<unsigned>(getpid()) * kApart};
-  for (;;) {
-    const auto port = static_cast<std::uint16_t>(kFirst + next++ % kPorts);
-    if (Listen(SocketAddress::Loopback(v6, port)).socket) return port;
-  }
-}
 
 // Runs fn(rank) in a thread for each rank; returns what each threw, by rank.
 inline std::vector<std::optional<Error>> RunRanks(const std::vector<int>& ranks, const std::function<void(int)>& fn) {

@@ -53,7 +53,7 @@ set_shaping() {
   set_bits "$bandwidth"
   # The bucket is large because on a busy machine both the timer that wakes tbf and the sending process run late, and
   # capacity that accrues beyond the bucket's size is lost. It drains at 1.1 times the rate, so that a message after a
-  # pause does not get the whole bucket at once. That requires a second bucket. It must hold a packet as TCP hands it
+  # pause does not get the whole bucket at once. tbf needs a second bucket for this. It must hold a packet as TCP hands it
   # over, 64 KB plus the headers of the packets on a wire, or tbf splits it at the expense of CPU time.
   peak_bucket=$((bits / 8 / 4000))
   [ "$peak_bucket" -ge 131072 ] || peak_bucket=131072

@@ -6,6 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tutti=${1:-build/release/tools/tutti}
+[ -x "$tutti" ] || { echo "$0: there is no $tutti; build it, or give its path" >&2 && exit 1; }
 
 # between FILE NAME: puts standard input between the markers of that name.
 between() {

@@ -45,7 +45,7 @@ bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective);
 // Whether it serves only for comparison (baselines.h): never chosen unless forced.
 bool IsBaseline(tuttiAlgorithm_t algorithm);
 
-// How many of a fabric's channels a schedule takes for each channel that the question asks for: channels it makes,
+// How many of a fabric's channels a schedule takes for each channel that the request asks for: channels it makes,
 // times connections (schedule.h).
 int FabricChannels(tuttiAlgorithm_t algorithm, bool posts);
 

@@ -73,7 +73,7 @@ class Library {
   virtual void GroupEnd() {}
   // The algorithm of the last call, "" if the library does not say.
   virtual std::string LastAlgorithm() const { return {}; }
-  // What was loaded and set, if worth a line of output.
+  // The loaded library and its settings, if worth a line of output.
   virtual std::string About() const { return {}; }
 };
 

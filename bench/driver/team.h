@@ -39,7 +39,7 @@ class Team {
   bool alive() const { return alive_; }
   // The slowest rank's time from its first call into the library to the return of the last.
   double init_ms() const { return init_ms_; }
-  // What rank 0's library reports about itself; "" if nothing.
+  // Library::About() of rank 0; "" if nothing.
   const std::string& about() const { return about_; }
   // Why it was not started; "" if it was.
   const std::string& refusal() const { return refusal_; }

@@ -29,7 +29,7 @@ using LibraryMaker = std::function<std::unique_ptr<Library>(const Place&, const 
 // Serves until quit or hang-up. Throws what `make` throws.
 void Serve(Channel& channel, const Place& place, const CallSettings& settings, const LibraryMaker& make);
 
-// What a process needs to become a rank, passed in one environment variable.
+// The data that a process needs to become a rank. One environment variable carries it.
 struct WorkerOrders {
   std::string control;  // the bench's Listener
   int first_rank = 0;   // of this process; a launcher's own numbering takes precedence

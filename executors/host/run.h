@@ -137,7 +137,14 @@ class Run {
   void MoveBytes(const Move& move, std::size_t bytes) const;
   // The same for a step with strided memory.
   void MoveStrided(const BoundStep& step, Move move, std::size_t done, std::size_t bytes) const;
-  const Strided* StridedOf(const BoundOperand& operand) const;
+  // Null: the operand is dense.
+  const Strided* StridedOf(const BoundOperand& operand) const {
+    switch (operand.place) {
+      case Place::input: return launch_.input_strided;
+      case Place::output: return launch_.output_strided;
+      default: return nullptr;
+    }
+  }
   // kMayRefer: the plan's slots may refer to memory.
   template <bool kMayRefer>
   Outcome Execute(ChannelState& state, const BoundStep& step, std::size_t done, std::size_t bytes);

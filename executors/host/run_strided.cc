@@ -6,14 +6,6 @@
 
 namespace tutti {
 
-const Strided* Run::StridedOf(const BoundOperand& operand) const {
-  switch (operand.place) {
-    case Place::input: return launch_.input_strided;
-    case Place::output: return launch_.output_strided;
-    default: return nullptr;
-  }
-}
-
 // Moves piece by piece, each piece within one run of every strided operand. `move` points to the packed bytes from
 // `done` on, where that is memory; pointers of strided operands are recomputed.
 void Run::MoveStrided(const BoundStep& step, Move move, std::size_t done, std::size_t bytes) const {

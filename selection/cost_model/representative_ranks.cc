@@ -20,8 +20,8 @@ bool Repeats(const std::vector<int>& ring, int period) {
   return true;
 }
 
-// The number of ranks after which everything repeats. That takes equal nodes of consecutive ranks, and rings that visit
-// every node in the same way; otherwise nranks.
+// The number of ranks after which everything repeats. It is smaller than nranks only if nodes are equal, their
+// ranks consecutive, and rings visit every node in the same way.
 int Period(const ScheduleRequest& request) {
   const auto* where = request.where;
   if (where == nullptr || where->nodes() == 1) return 1;

@@ -47,12 +47,12 @@ class Background {
 // the process exits.
 Background& ThisProcess() {
   struct Owned {
-    const std::uint64_t mark = OwnProcessMark();
+    const Birthmark birthmark;
     Background background;
   };
   static std::atomic<Owned*> current{nullptr};
   auto* owned = current.load(std::memory_order_acquire);
-  if (owned != nullptr && owned->mark == OwnProcessMark()) return owned->background;
+  if (owned != nullptr && owned->birthmark.OfThisProcess()) return owned->background;
   auto fresh = std::make_unique<Owned>();
   // If another thread was faster, its object is used. The parent's object stays unchanged.
   if (current.compare_exchange_strong(owned, fresh.get(), std::memory_order_acq_rel)) owned = fresh.release();

@@ -83,7 +83,7 @@ class DeviceContext {
   bool zero_copy_;
   std::unique_ptr<CudaDevice> device_;
   std::shared_ptr<const KernelModule> kernels_;
-  std::unique_ptr<Fabric> shm_;  // control blocks, for the watch
+  std::unique_ptr<Fabric> shm_;  // control blocks, for the failure detector
   std::unique_ptr<DeviceFabric> fabric_;
   HostNetwork network_;
   std::unique_ptr<DeviceArena> arena_;

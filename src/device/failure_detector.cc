@@ -108,7 +108,7 @@ bool DeviceFailureDetector::Read() {
     DeviceCall call{Published(entry.index),     Published(entry.sequence), Published(entry.digest),
                     Published(entry.signature), Published(entry.call),     Published(entry.count),
                     Published(entry.check)};
-    // A later entry overwrote it: the watch slept long, and continues with the oldest entry left.
+    // A later entry overwrote it: the detector slept long, and continues with the oldest entry left.
     if (call.index > seen_ + 1 && call.check == CheckOf(call)) {
       seen_ = call.index - kProgressEntries;
       news = true;
@@ -174,7 +174,7 @@ std::optional<Error> DeviceFailureDetector::Look(Clock::duration waited) {
     // The faulty slot belongs to the latest operation that involves that peer.
     const bool message = running.operation.point_to_point();
     if (message && running.operation.root != fault.peer) continue;
-    // The peer's own watch publishes its call, and may be one look behind.
+    // The peer's own detector publishes its call, and may be one look behind.
     if (waited < kPatience) return std::nullopt;
     return failure_detector_.Explain(in_flight, fault);
   }

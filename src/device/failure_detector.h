@@ -18,7 +18,7 @@ namespace tutti {
 
 class DeviceFailureDetector {
  public:
-  // `outside`: the communicator's own failure, if any. `fail` receives the first failure found here, in the watch's
+  // `outside`: the communicator's own failure, if any. `fail` receives the first failure found here, in the detector's
   // thread. `side` outlives this.
   DeviceFailureDetector(DeviceContext& side, std::vector<Process> roster, std::string name,
                         std::chrono::milliseconds timeout, std::function<std::optional<Error>()> outside,

@@ -24,7 +24,7 @@ void Require(bool promise) {
 struct Stage {
   std::vector<std::unique_ptr<Fabric>> fabrics{kRanks};
   std::unique_ptr<FailureDetector> failure_detector;
-  // This watch's rank has failed, so the watch explains a fault without waiting for peers to name theirs.
+  // This detector's rank has failed, so the detector explains a fault without waiting for peers to name theirs.
   std::unique_ptr<FailureDetector> failed;
 
   Stage() {

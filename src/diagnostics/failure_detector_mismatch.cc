@@ -1,4 +1,4 @@
-// The half of the watch that compares this rank's calls with the other ranks'.
+// The half of the failure detector that compares this rank's calls with the other ranks'.
 #include <algorithm>
 #include <thread>
 

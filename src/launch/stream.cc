@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/float_modes.h"
-#include "base/process_mark.h"
 #include "base/quiet_thread.h"
 
 namespace tutti {
@@ -29,7 +28,7 @@ struct Stream::State {
   bool idle() const { return tasks.empty() && !running; }
 };
 
-Stream::Stream() : birthmark_(OwnProcessMark()), state_(std::make_shared<State>()) {
+Stream::Stream() : state_(std::make_shared<State>()) {
   thread_ = QuietThread([state = state_] { Work(*state); });
 }
 

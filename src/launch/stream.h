@@ -9,6 +9,7 @@
 #include <span>
 #include <thread>
 
+#include "base/process_mark.h"
 #include "tutti/tutti.h"
 
 namespace tutti {
@@ -36,14 +37,14 @@ class Stream {
   // Takes no more tasks. Waits if nothing is queued; otherwise the thread continues alone and ends with the last task.
   void Leave();
 
-  std::uint64_t birthmark() const { return birthmark_; }
+  const Birthmark& birthmark() const { return birthmark_; }
 
  private:
   struct State;
   static void Work(State& state);
   bool End();  // true: it is idle
 
-  std::uint64_t birthmark_;       // of the process whose thread this is
+  const Birthmark birthmark_;     // of the process whose thread this is
   std::shared_ptr<State> state_;  // shared with the thread
   std::thread thread_;
 };
@@ -56,7 +57,7 @@ class Stream {
 // Streams cannot block each other forever this way. A task waits for earlier tasks on its streams, for its other
 // streams to arrive, and for nothing else in this process. "Put on before" is one order for all tasks, because a task
 // is put on all its streams in one step. So all streams of the first unfinished task have arrived at it. It then waits
-// only for other ranks, and every operation bounds that wait by its own watch and timeout.
+// only for other ranks, and every operation bounds that wait by its own failure detector and timeout.
 struct SharedPart {
   std::shared_ptr<Stream> stream;
   std::function<bool()> is_void;

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/fork_safe_mutex.h"
 #include "base/made_once.h"
-#include "base/process_mark.h"
 #include "src/launch/stream.h"
 
 namespace tutti {
@@ -29,7 +28,7 @@ Register& TheRegister() {
 }
 
 void RequireOwn(const Stream& stream) {
-  if (stream.birthmark() == OwnProcessMark()) return;
+  if (stream.birthmark().OfThisProcess()) return;
   Throw(tuttiInvalidUsage, "stream {} belongs to the parent process; after fork() a child must make its own",
         static_cast<const void*>(&stream));
 }

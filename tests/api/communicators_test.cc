@@ -1,12 +1,11 @@
 // Communicators: all ways to join, non-blocking ones, Split, configs, and how they describe themselves.
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
 
+#include "testing/free_port.h"
 #include "testing/ranks.h"
 
 extern "C" int TuttiFromC99(void);
@@ -18,23 +17,6 @@ namespace {
 double Sum(tuttiComm_t comm, double value) {
   EXPECT_TRUE(Ok(tuttiAllReduce(&value, &value, 1, tuttiFloat64, tuttiSum, comm, nullptr)));
   return value;
-}
-
-// Below Linux's ephemeral ports, so that no test that listens at an arbitrary port takes it.
-int FreePort() {
-  constexpr int kFirst = 20'000, kPorts = 12'000, kApart = 37;
-  static int next = getpid() * kApart;
-  for (;;) {
-    const int port = kFirst + next++ % kPorts;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const bool free = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-    close(fd);
-    if (free) return port;
-  }
 }
 
 TEST(Joining, ByEnvironment) {

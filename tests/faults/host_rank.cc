@@ -200,8 +200,8 @@ class HostRank {
     return 0;
   }
 
-  // Makes the all-reduce, unless this rank's deed is to call something else. That may even succeed: a broadcast root
-  // does not wait for the others.
+  // Makes the all-reduce, unless this rank's deed is to call something else. Another call may succeed: a broadcast
+  // root does not wait for the others.
   tuttiResult_t Call(tuttiComm_t comm) {
     const auto due = [&](const char* name) {
       const auto after = generation_ == 0 ? options_.Deed(name, rank_) : std::nullopt;

@@ -56,7 +56,7 @@ struct SlotHeader {
   std::uint16_t window;
   // Wire::bulk only from here on; in the other formats the data begins here.
   std::uint64_t address;  // see SlotKind
-  std::uint64_t unused;   // GPUs have arrays of headers: no header lies on two cache lines
+  std::uint64_t unused;   // pads to 32 bytes: in an array of headers, as GPUs have, none lies on two cache lines
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "flags are shared between processes");
 

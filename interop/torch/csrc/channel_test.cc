@@ -12,7 +12,7 @@
 
 namespace tutti::pytorch {
 
-// A communicator stub: these tests only check which thread makes, stops and frees it, and when.
+// Replaces the communicator: these tests only check which thread makes, stops and frees it, and when.
 std::unique_ptr<Communicator> Communicator::Meet(const Meeting&, Board&, const std::atomic<bool>&) {
   return std::unique_ptr<Communicator>(new Communicator(nullptr));
 }
