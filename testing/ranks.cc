@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -90,7 +91,8 @@ struct Process {
   std::string received = {};
 };
 
-void RunOneRank(int rank, int size, Board& board, Sender& sender, bool alone, const std::function<void(Rank&)>& body) {
+// Returns whether the rank's process can be checked for leaks.
+bool RunOneRank(int rank, int size, Board& board, Sender& sender, bool alone, const std::function<void(Rank&)>& body) {
   using Reporter = ::testing::ScopedFakeTestPartResultReporter;
   Rank self(
       rank, size, board,
@@ -116,6 +118,7 @@ void RunOneRank(int rank, int size, Board& board, Sender& sender, bool alone, co
     sender.Send({Kind::failure, rank, result.line_number(), file == nullptr ? "" : file, result.message()});
   }
   sender.Send({Kind::finished, rank, 0, "", ""});
+  return !self.exits_with_live_comm();
 }
 
 [[noreturn]] void BeProcess(int first_rank, int ranks_here, int size, Board& board, int fd, const RunOptions& options,
@@ -125,16 +128,20 @@ void RunOneRank(int rank, int size, Board& board, Sender& sender, bool alone, co
   setenv("TUTTI_SOCKET_IFNAME", "=lo", 1);  // tests use only loopback
   {
     Sender sender(fd);
+    std::atomic<bool> all_freed = true;
+    const auto run = [&](int rank, bool alone) {
+      if (!RunOneRank(rank, size, board, sender, alone, body)) all_freed = false;
+    };
     if (ranks_here == 1) {
-      RunOneRank(first_rank, size, board, sender, true, body);
+      run(first_rank, true);
     } else {
       std::vector<std::thread> threads;
       for (int r = 0; r < ranks_here; ++r) {
-        threads.emplace_back([&, r] { RunOneRank(first_rank + r, size, board, sender, false, body); });
+        threads.emplace_back(run, first_rank + r, false);
       }
       for (auto& thread : threads) thread.join();
     }
-    if (__lsan_do_recoverable_leak_check != nullptr && __lsan_do_recoverable_leak_check() != 0) {
+    if (all_freed && __lsan_do_recoverable_leak_check != nullptr && __lsan_do_recoverable_leak_check() != 0) {
       sender.Send({Kind::failure, first_rank, 0, "", "memory leaked; the sanitizer's report is above"});
     }
   }
@@ -225,6 +232,11 @@ Comm Rank::Join(tuttiConfig_t* config, int which) const {
   Comm comm;
   EXPECT_TRUE(Ok(tuttiCommInitRankConfig(comm.address(), size_, IdOf(which), rank_, config)));
   return comm;
+}
+
+void Rank::ExitWithLive(Comm comm) {
+  comm.Release();
+  exits_with_live_comm_ = true;
 }
 
 void Rank::Meet() {

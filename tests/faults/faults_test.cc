@@ -82,7 +82,7 @@ TEST(Leaving, AfterOnesPartIsNoFailure) {
         ASSERT_TRUE(Ok(tuttiBroadcast(data.data(), data.data(), count, tuttiFloat32, 0, comm, nullptr)));
         EXPECT_EQ(data.back(), 1);
         if (self.rank() == 0) {
-          if (!destroys) comm.Release();
+          if (!destroys) self.ExitWithLive(std::move(comm));
           return;
         }
         if (self.rank() == 1) usleep(60'000);
