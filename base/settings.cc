@@ -45,7 +45,7 @@ const std::vector<Variable>& Variables() {
        0,
        {"", "inet", "inet6"},
        "address family of the rendezvous"},
-      {"TUTTI_NET", &Settings::net, 0, 0, {"", "tcp", "verbs", "ucx"}, "carrier between hosts; empty: verbs where every rank can, else tcp; all ranks alike"},
+      {"TUTTI_NET", &Settings::net, 0, 0, {"", "tcp", "verbs", "ucx"}, "transport between hosts; empty: verbs where every rank can, else tcp; all ranks alike"},
       {"TUTTI_SOCKETS", &Settings::sockets, 0, 16, {}, "TCP connections to each rank of another host; 0: one an interface"},
       {"TUTTI_SOCKET_SPEED", &Settings::socket_speed, 0, 1'000'000, {}, "Mbit/s of an interface between hosts; 0: what the system says; rank 0's counts"},
       {"TUTTI_IB_HCA", &Settings::ib_hca, 0, 0, {}, "RDMA devices to use: prefixes of mlx5_0 or mlx5_0:1, '=' exact, '^' excluded; empty: the fastest"},
@@ -63,7 +63,7 @@ const std::vector<Variable>& Variables() {
       {"TUTTI_ALGO", &Settings::algorithm, 0, 0, {}, "force algorithms: ring or all_reduce:ring,...; all ranks alike"},
       {"TUTTI_CHANNELS", &Settings::channels, 0, 16, {}, "parallel shares of a message; 0: chosen; all ranks alike"},
       {"TUTTI_CHUNK", &Settings::chunk_bytes, 0, 1LL << 30, {}, "bytes of a block moved at a time; 0: chosen; all ranks alike"},
-      {"TUTTI_WIRE", &Settings::wire, 0, 0, {"", "line", "inline", "bulk"}, "force a wire format; all ranks alike"},
+      {"TUTTI_PROTO", &Settings::protocol, 0, 0, {"", "line", "inline", "bulk"}, "force a protocol; all ranks alike"},
       {"TUTTI_VIRTUAL_NODES", &Settings::virtual_nodes, 1, 1024, {}, "pretend that the ranks are on so many nodes; all ranks alike"},
       {"TUTTI_VIRTUAL_HOSTS", &Settings::virtual_hosts, 1, 1024, {}, "connect the ranks as if they were on so many hosts; all ranks alike"},
       {"TUTTI_CALIBRATION", &Settings::calibration, 0, 0, {}, "file of `tutti calibrate`; none: defaults; empty: the usual place; rank 0's counts"},
@@ -88,22 +88,24 @@ const std::vector<Variable>& Variables() {
   // clang-format on
 }
 
-// Names of others that are read if ours is not set.
+// Other names that are read if a setting's own name is not set: those of other libraries, and a setting's former name.
 struct Alias {
-  std::string_view theirs;
+  std::string_view other;
   std::string_view ours;
+  bool former = false;  // read for one version after the renaming
 };
-constexpr std::array<Alias, 4> kAliases = {{
+constexpr std::array<Alias, 5> kAliases = {{
     {"MSCCL_XML_FILES", "TUTTI_PROGRAM"},
     {"NCCL_SOCKET_IFNAME", "TUTTI_SOCKET_IFNAME"},
     {"NCCL_TOPO_FILE", "TUTTI_TOPO_FILE"},
     {"NCCL_TOPO_DUMP_FILE", "TUTTI_TOPO_DUMP_FILE"},
+    {"TUTTI_WIRE", "TUTTI_PROTO", true},
 }};
 
 std::optional<std::string> LookUp(const Lookup& lookup, std::string_view name) {
   auto text = lookup(name);
   for (const auto& alias : kAliases) {
-    if (!text && alias.ours == name) text = lookup(alias.theirs);
+    if (!text && alias.ours == name) text = lookup(alias.other);
   }
   return text;
 }
@@ -158,13 +160,25 @@ Settings ReadSettings(const Lookup& lookup) {
   return settings;
 }
 
+std::string FormerNamesIn(const Lookup& lookup) {
+  std::string told;
+  for (const auto& alias : kAliases) {
+    if (!alias.former || !lookup(alias.other)) continue;
+    told += fmt::format("tutti: {} is now {}; the next version will not read the former name{}\n", alias.other,
+                        alias.ours, lookup(alias.ours) ? ", and this one does not because both are set" : "");
+  }
+  return told;
+}
+
 const Settings& GlobalSettings() {
   static constinit MadeOnce<const Settings> settings;
   return settings.Get([] {
-    return std::make_unique<Settings>(ReadSettings([](std::string_view name) -> std::optional<std::string> {
+    const auto environment = [](std::string_view name) -> std::optional<std::string> {
       const char* text = std::getenv(std::string(name).c_str());
       return text ? std::optional<std::string>(text) : std::nullopt;
-    }));
+    };
+    fmt::print(stderr, "{}", FormerNamesIn(environment));
+    return std::make_unique<Settings>(ReadSettings(environment));
   });
 }
 

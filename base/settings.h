@@ -45,7 +45,7 @@ struct Settings {
   std::string algorithm;       // TUTTI_ALGO                    force: "ring", "all_reduce:ring,broadcast:direct"
   int channels = 0;            // TUTTI_CHANNELS                parallel shares, 1..16; 0: chosen
   long long chunk_bytes = 0;   // TUTTI_CHUNK                   bytes of a block moved at a time; 0: chosen
-  std::string wire;            // TUTTI_WIRE                    "line", "inline", "bulk"; "": chosen
+  std::string protocol;        // TUTTI_PROTO                   "line", "inline", "bulk"; "": chosen
   bool check = false;          // TUTTI_CHECK=1                 a barrier behind calls that could miss a disagreement
   bool deterministic = false;  // TUTTI_DETERMINISTIC=1         results independent of size, channels and algorithm
   int virtual_nodes = 1;       // TUTTI_VIRTUAL_NODES           pretend that the ranks are on this many nodes
@@ -77,7 +77,11 @@ using Lookup = std::function<std::optional<std::string>(std::string_view name)>;
 // Reads settings through `lookup`. Throws tuttiInvalidArgument naming the variable, its value and what is allowed.
 Settings ReadSettings(const Lookup& lookup);
 
-// The process's settings, from its environment. Throws as ReadSettings, at the first call and every later one.
+// A line for each former name of a setting that is set, for the user; empty if there is none.
+std::string FormerNamesIn(const Lookup& lookup);
+
+// The process's settings, from its environment. Throws as ReadSettings, at the first call and every later one. The
+// first call prints FormerNamesIn() to stderr.
 const Settings& GlobalSettings();
 
 struct SettingDoc {

@@ -78,6 +78,21 @@ TEST(Settings, OthersNamesAreReadIfOursIsNotSet) {
   EXPECT_EQ(Read({{"NCCL_TOPO_DUMP_FILE", "c.xml"}}).topo_file, "");
 }
 
+TEST(Settings, FormerNamesAreReadAndReported) {
+  const auto told = [](const std::map<std::string, std::string, std::less<>>& given) {
+    return FormerNamesIn([&](std::string_view name) -> std::optional<std::string> {
+      const auto found = given.find(name);
+      return found == given.end() ? std::nullopt : std::optional(found->second);
+    });
+  };
+  EXPECT_EQ(Read({{"TUTTI_WIRE", "bulk"}}).protocol, "bulk");
+  EXPECT_EQ(Read({{"TUTTI_WIRE", "bulk"}, {"TUTTI_PROTO", "line"}}).protocol, "line");
+  EXPECT_EQ(told({{"TUTTI_WIRE", "bulk"}}),
+            "tutti: TUTTI_WIRE is now TUTTI_PROTO; the next version will not read the former name\n");
+  EXPECT_NE(told({{"TUTTI_WIRE", "bulk"}, {"TUTTI_PROTO", "line"}}).find("both are set"), std::string::npos);
+  EXPECT_EQ(told({{"TUTTI_PROTO", "line"}, {"NCCL_TOPO_FILE", "a.xml"}}), "");
+}
+
 TEST(Settings, AreToldAsTheTextThatSetsThem) {
   const std::map<std::string, std::string, std::less<>> given = {
       {"TUTTI_ALGO", "ring"}, {"TUTTI_CMA", "1"}, {"TUTTI_CHUNK", "65536"}, {"TUTTI_THREADS", "3"}};
@@ -87,7 +102,7 @@ TEST(Settings, AreToldAsTheTextThatSetsThem) {
   for (std::size_t i = 0; i < docs.size(); ++i) told.emplace(docs[i].name, SettingText(settings, i));
   for (const auto& [name, value] : given) EXPECT_EQ(told[name], value) << name;
   EXPECT_EQ(told["TUTTI_ZERO_COPY"], "1");
-  EXPECT_EQ(told["TUTTI_WIRE"], "");
+  EXPECT_EQ(told["TUTTI_PROTO"], "");
 }
 
 TEST(Settings, SecretsAreNotTold) {

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/plain_text.h"
 
-namespace tutti {
+namespace tutti::net {
 namespace {
 
 constexpr std::string_view kIfname = "TUTTI_SOCKET_IFNAME";
@@ -214,4 +214,4 @@ std::vector<SocketAddress> Resolve(std::string_view variable, const HostPort& pl
   return addresses;
 }
 
-}  // namespace tutti
+}  // namespace tutti::net

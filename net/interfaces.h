@@ -10,7 +10,7 @@
 
 #include "net/socket.h"
 
-namespace tutti {
+namespace tutti::net {
 
 // The value of TUTTI_SOCKET_IFNAME: "eth,ib" interfaces whose names begin so, "=eth0,eth1" exactly these, "^docker" all
 // but those that begin so, "^=lo" all but exactly these. Empty: all.
@@ -69,4 +69,4 @@ std::uint16_t ParsePort(std::string_view variable, std::string_view text);
 // preference. Throws tuttiInvalidUsage naming the variable when there are none of this family.
 std::vector<SocketAddress> Resolve(std::string_view variable, const HostPort& place, std::string_view family);
 
-}  // namespace tutti
+}  // namespace tutti::net

@@ -4,7 +4,7 @@
 
 #include "net/net_testing.h"
 
-namespace tutti {
+namespace tutti::net {
 namespace {
 
 InterfaceAddress At(std::string interface, const std::string& ip) {
@@ -115,4 +115,4 @@ TEST(Resolve, NumbersNeedNoNameServer) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::net

@@ -26,7 +26,7 @@ inline Settings OnLoopback(bool v6 = false) {
   return settings;
 }
 
-inline bool HasV6Loopback() { return static_cast<bool>(Listen(SocketAddress::Loopback(true, 0)).socket); }
+inline bool HasV6Loopback() { return static_cast<bool>(net::Listen(net::SocketAddress::Loopback(true, 0)).socket); }
 
 // Runs fn(rank) in a thread for each rank; returns what each threw, by rank.
 inline std::vector<std::optional<Error>> RunRanks(const std::vector<int>& ranks, const std::function<void(int)>& fn) {
@@ -69,30 +69,30 @@ inline void ExpectError(const std::optional<Error>& error, tuttiResult_t code, c
 // Connections to a port that send nothing, for as long as this lives.
 class IdleCalls {
  public:
-  IdleCalls(const SocketAddress& address, int count) {
-    for (int i = 0; i < count; ++i) calls_.push_back(StartConnect(address).socket);
+  IdleCalls(const net::SocketAddress& address, int count) {
+    for (int i = 0; i < count; ++i) calls_.push_back(net::StartConnect(address).socket);
   }
 
  private:
-  std::vector<Socket> calls_;
+  std::vector<net::Socket> calls_;
 };
 
 struct SocketPair {
-  Socket client;
-  Socket server;
+  net::Socket client;
+  net::Socket server;
 };
 
 // Two ends of a connection to a port of `address`'s host.
-inline SocketPair ConnectedAt(const SocketAddress& address) {
-  const auto listener = Listen(address).socket;
-  auto client = StartConnect(LocalAddress(listener)).socket;
+inline SocketPair ConnectedAt(const net::SocketAddress& address) {
+  const auto listener = net::Listen(address).socket;
+  auto client = net::StartConnect(net::LocalAddress(listener)).socket;
   pollfd fd{listener.fd(), POLLIN, 0};
-  EXPECT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
-  auto accepted = Accept(listener);
-  EXPECT_EQ(accepted.status, AcceptStatus::accepted);
+  EXPECT_EQ(net::Wait({&fd, 1}, Ample()), net::Wake::event);
+  auto accepted = net::Accept(listener);
+  EXPECT_EQ(accepted.status, net::AcceptStatus::accepted);
   fd = {client.fd(), POLLOUT, 0};
-  EXPECT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
-  EXPECT_EQ(ConnectError(client), 0);
+  EXPECT_EQ(net::Wait({&fd, 1}, Ample()), net::Wake::event);
+  EXPECT_EQ(net::ConnectError(client), 0);
   return {std::move(client), std::move(accepted.socket)};
 }
 

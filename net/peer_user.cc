@@ -16,7 +16,7 @@
 
 #include "base/settings.h"
 
-namespace tutti {
+namespace tutti::net {
 namespace {
 
 // The addresses of a connection's two ends, as the socket of the first end has them.
@@ -186,4 +186,4 @@ PeerUser UserOfTcpPeer(const Socket& socket) {
       "with TUTTI_ALLOW_OTHER_USERS=1 it need not");
 }
 
-}  // namespace tutti
+}  // namespace tutti::net

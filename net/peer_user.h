@@ -11,7 +11,7 @@
 
 #include "net/socket.h"
 
-namespace tutti {
+namespace tutti::net {
 
 struct PeerUser {
   enum class Verdict {
@@ -32,4 +32,4 @@ PeerUser UserOfUnixPeer(int socket);
 // REQUIRES: the peer has connected, or (if it accepts) has answered: before that, its end has no owner yet.
 PeerUser UserOfTcpPeer(const Socket& socket);
 
-}  // namespace tutti
+}  // namespace tutti::net

@@ -15,7 +15,7 @@
 
 #include "base/deadline.h"
 
-namespace tutti {
+namespace tutti::net {
 namespace {
 
 constexpr uid_t kNobody = 65534;
@@ -137,4 +137,4 @@ TEST(PeerUser, AUnixPeerOfAnotherUserIsRefused) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::net

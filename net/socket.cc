@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::net {
 namespace {
 
 // All ranks of a big job may connect in the same millisecond; a dropped SYN costs a second. The kernel lowers this to
@@ -301,4 +301,4 @@ Wake Wait(std::span<pollfd> fds, Deadline deadline, Cancellation cancel) {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::net

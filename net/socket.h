@@ -21,7 +21,7 @@
 
 struct sockaddr;
 
-namespace tutti {
+namespace tutti::net {
 
 // An IPv4 or IPv6 address with a port.
 struct SocketAddress {
@@ -126,4 +126,4 @@ Wake Wait(std::span<pollfd> fds, Deadline deadline, Cancellation cancel = {});
 
 inline constexpr Deadline::Milliseconds kCancelPeriod{50};
 
-}  // namespace tutti
+}  // namespace tutti::net

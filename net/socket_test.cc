@@ -11,7 +11,7 @@
 
 #include "net/net_testing.h"
 
-namespace tutti {
+namespace tutti::net {
 namespace {
 
 testing::SocketPair Connected(bool v6) { return testing::ConnectedAt(SocketAddress::Loopback(v6, 0)); }
@@ -124,4 +124,4 @@ TEST(Deadline, OrdersAndEnds) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::net

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tutti {
+namespace tutti::net {
 
 inline std::span<const std::byte> BytesOf(std::string_view text) { return std::as_bytes(std::span(text)); }
 
@@ -95,4 +95,4 @@ class ByteReader {
   bool failed_ = false;
 };
 
-}  // namespace tutti
+}  // namespace tutti::net

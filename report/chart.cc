@@ -10,7 +10,7 @@
 
 #include "report/sizes.h"
 
-namespace tutti {
+namespace tutti::report {
 namespace {
 
 constexpr double kPanelWidth = 520;
@@ -265,4 +265,4 @@ std::string Draw(const Chart& chart) {
   return drawing.Finish();
 }
 
-}  // namespace tutti
+}  // namespace tutti::report

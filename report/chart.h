@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace tutti {
+namespace tutti::report {
 
 struct Curve {
   std::string name;
@@ -32,4 +32,4 @@ std::string Draw(const Chart& chart);
 // Escapes the five characters that have a meaning in XML.
 std::string EscapeXml(const std::string& text);
 
-}  // namespace tutti
+}  // namespace tutti::report

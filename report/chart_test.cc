@@ -6,7 +6,7 @@
 #include <pugixml.hpp>
 #include <string>
 
-namespace tutti {
+namespace tutti::report {
 namespace {
 
 std::size_t Count(const pugi::xml_document& svg, const std::string& element) {
@@ -75,4 +75,4 @@ TEST(Chart, MoreNamesAndCurvesThanThereAreLinesAndColours) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::report

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <stdexcept>
 
-namespace tutti {
+namespace tutti::report {
 namespace {
 
 // A sweep longer than this is a typing error, not a wish.
@@ -74,4 +74,4 @@ std::vector<std::size_t> Sweep(std::size_t begin, std::size_t end, double factor
   return sizes;
 }
 
-}  // namespace tutti
+}  // namespace tutti::report

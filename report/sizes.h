@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tutti {
+namespace tutti::report {
 
 // Powers of 1024 with the suffixes K, M, G (either case, "KiB" and "KB" too); a fraction is allowed before a suffix
 // ("1.5M"). Throws std::invalid_argument with a message for a person.
@@ -19,4 +19,4 @@ std::string FormatSize(std::size_t bytes);
 // REQUIRES: begin <= end, and begin > 0 when factor > 1. Throws std::invalid_argument otherwise.
 std::vector<std::size_t> Sweep(std::size_t begin, std::size_t end, double factor, std::size_t step);
 
-}  // namespace tutti
+}  // namespace tutti::report

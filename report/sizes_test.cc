@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-namespace tutti {
+namespace tutti::report {
 namespace {
 
 TEST(ParseSize, UnderstandsUnits) {
@@ -46,4 +46,4 @@ TEST(Sweep, RefusesWhatWouldNeverEnd) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::report

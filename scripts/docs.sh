@@ -20,15 +20,15 @@ between() {
   rm "$made"
 }
 
-scripts/draw_modules.py "$(dirname "$tutti")/../modules.tsv" >docs/modules.svg
+scripts/draw_modules.py "$(dirname "$tutti")/../modules.tsv" >docs/pictures/modules.svg
 "$tutti" settings --markdown | between docs/settings.md settings
 "$tutti" topo --table topology/testdata | between docs/topology.md rings
-"$tutti" topo --topo topology/testdata/dgxh100.xml --nodes 2 --svg docs/topology-dgxh100.svg >/dev/null
-"$tutti" topo --topo topology/testdata/dgx1v.xml --nodes 2 --svg docs/topology-dgx1v.svg >/dev/null
+"$tutti" topo --topo topology/testdata/dgxh100.xml --nodes 2 --svg docs/pictures/topology-dgxh100.svg >/dev/null
+"$tutti" topo --topo topology/testdata/dgx1v.xml --nodes 2 --svg docs/pictures/topology-dgx1v.svg >/dev/null
 "$tutti" simulate --published selection/simulator/testdata/published.csv | between docs/simulator.md published
-"$tutti" simulate --claims docs
+"$tutti" simulate --claims docs/pictures
 [ ! -f docs/data/gpu.json ] || scripts/gpu_tables.py docs/data/gpu.json | between docs/gpu.md gpu
 pipeline=$(dirname "$tutti")/../examples/pipeline
-"$pipeline" draw all 4 8 2 >docs/pipeline_schedules.svg
+"$pipeline" draw all 4 8 2 >docs/pictures/pipeline_schedules.svg
 # If the library was built without kernels, or there is no disassembler, the table is left unchanged.
 if kernels=$(scripts/kernels.sh "$(dirname "$tutti")/.." 2>/dev/null); then between docs/gpu.md kernels <<<"$kernels"; fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the modules of a build and what uses what, for docs/architecture.md.
 
-    scripts/draw_modules.py BUILD_DIR/modules.tsv >docs/modules.svg
+    scripts/draw_modules.py BUILD_DIR/modules.tsv >docs/pictures/modules.svg
 
 A row for each module, the highest first. A dot in the row of a module stands in the column of a module that it names in
 its CMakeLists.txt; below the dot, on the diagonal, is that module's own row. Dots above the diagonal only: nothing uses

@@ -4,7 +4,7 @@
 
 #include "algorithms/builders/steps.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 // Room for the partial sums of more contributions than one step reads (Append).
@@ -61,4 +61,4 @@ Schedule BuildAllToAllBroadcast(const ScheduleRequest& request) {
   return schedule;
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -5,7 +5,7 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::builders {
 
 // Every rank sends everything to one server, rank 0 or the root, which sums and sends everything back: its link carries
 // nranks - 1 times the data each way. Li et al., "Scaling Distributed Machine Learning with the Parameter Server"
@@ -18,4 +18,4 @@ Schedule BuildParameterServer(const ScheduleRequest& request);
 // REQUIRES: all_reduce; nranks > 1.
 Schedule BuildAllToAllBroadcast(const ScheduleRequest& request);
 
-}  // namespace tutti
+}  // namespace tutti::builders

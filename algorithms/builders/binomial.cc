@@ -5,7 +5,7 @@
 
 #include "algorithms/builders/steps.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 // Nodes are ranks counted from the root. Node v's parent is v without its lowest bit; its subtree is the interval
@@ -118,4 +118,4 @@ Schedule BuildBinomial(const ScheduleRequest& request) {
   return schedule;
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

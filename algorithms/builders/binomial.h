@@ -6,9 +6,9 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::builders {
 
 // REQUIRES: broadcast, reduce, gather or scatter; nranks > 1.
 Schedule BuildBinomial(const ScheduleRequest& request);
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -4,7 +4,7 @@
 
 #include "algorithms/builders/steps.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 // Before round k a rank has the blocks of itself and the 2^k - 1 ranks in front of it. It sends them backwards and gets
@@ -62,7 +62,7 @@ class AllToAll {
     // In place, the block from distance i behind replaces the one for the same rank, which is n - i in front. If that
     // one has not left yet, it moves to scratch.
     Operand& replaced = here_[n_ - i];
-    if (replaced.place == Place::input) {
+    if (replaced.kind == OperandKind::input) {
       Move({replaced}, {Scratch(n_ - i)});
       replaced = Scratch(n_ - i);
     }
@@ -89,4 +89,4 @@ Schedule BuildBruck(const ScheduleRequest& request) {
   return schedule;
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

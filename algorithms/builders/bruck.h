@@ -7,10 +7,10 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::builders {
 
 // REQUIRES: all_gather or all_to_all; nranks > 1. All-to-all passes other ranks' blocks on, so all blocks must have the
 // same length: it has no v-form.
 Schedule BuildBruck(const ScheduleRequest& request);
 
-}  // namespace tutti
+}  // namespace tutti::builders

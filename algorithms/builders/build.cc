@@ -16,7 +16,7 @@
 #include "algorithms/builders/two_level.h"
 #include "algorithms/builders/two_shot.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 using Builder = Schedule (*)(const ScheduleRequest&);
@@ -102,4 +102,4 @@ int FabricChannels(tuttiAlgorithm_t algorithm, bool posts) {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -9,7 +9,10 @@
 #include "algorithms/schedule/rank_layout.h"
 #include "algorithms/schedule/schedule.h"
 
-namespace tutti {
+namespace tutti::builders {
+
+// A builder writes in the words of the schedule: In(0), To(next), Step.
+using namespace schedule;
 
 // The schedule that is wanted, and the rank that it is for.
 struct ScheduleRequest {
@@ -49,4 +52,4 @@ bool IsBaseline(tuttiAlgorithm_t algorithm);
 // times connections (schedule.h).
 int FabricChannels(tuttiAlgorithm_t algorithm, bool posts);
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -7,7 +7,7 @@
 
 #include "algorithms/builders/steps.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 constexpr auto kAlgorithms = {
@@ -123,4 +123,4 @@ TEST(Schedule, IsPrintedOneStepALine) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::builders

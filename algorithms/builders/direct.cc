@@ -4,7 +4,7 @@
 
 #include "algorithms/builders/steps.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 Channel AllReduce(int rank, int n, bool posts) {
@@ -124,4 +124,4 @@ Schedule BuildDirect(const ScheduleRequest& request) {
   return schedule;
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -4,8 +4,8 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::builders {
 
 Schedule BuildDirect(const ScheduleRequest& request);
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -5,7 +5,7 @@
 #include "algorithms/builders/steps.h"
 #include "algorithms/builders/trees.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 std::vector<Operand> FromChildren(const TreeNode& node) {
@@ -74,4 +74,4 @@ Schedule BuildDoubleBinaryTree(const ScheduleRequest& request) {
   return schedule;
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

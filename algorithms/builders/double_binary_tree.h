@@ -4,10 +4,10 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::builders {
 
 // Two channels for each one asked for: channel 2i is the first tree, 2i + 1 the second.
 // REQUIRES: all_reduce, broadcast or reduce; nranks > 1.
 Schedule BuildDoubleBinaryTree(const ScheduleRequest& request);
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -8,22 +8,24 @@
 #include "algorithms/verifier/verify.h"
 #include "algorithms/verifier/verify_testing.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 constexpr int kMaxRanks = 256;
-constexpr int kStride = kEveryRankCount ? 1 : 51;
+constexpr int kStride = verifier::kEveryRankCount ? 1 : 51;
 
 TEST(DoubleBinaryTreeSlow, AllReducesOnEveryNumberOfRanks) {
   for (int n = 1; n <= kMaxRanks; n += kStride) {
-    const auto ranks = BuildEverywhere(tuttiAlgorithmDoubleBinaryTree, ScheduleRequest{Collective::all_reduce, 0, n});
+    const auto ranks =
+        verifier::BuildEverywhere(tuttiAlgorithmDoubleBinaryTree, ScheduleRequest{Collective::all_reduce, 0, n});
     for (const bool in_place : {false, true}) {
       // Two chunks, twice, with the fewest slots.
-      const VerifyOptions options{.lengths = {{2}}, .in_place = in_place, .by_reference = true, .operations = 2};
-      ASSERT_EQ(Verify(ranks, options), std::nullopt) << n << " ranks";
+      const verifier::VerifyOptions options{
+          .lengths = {{2}}, .in_place = in_place, .by_reference = true, .operations = 2};
+      ASSERT_EQ(verifier::Verify(ranks, options), std::nullopt) << n << " ranks";
     }
   }
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::builders

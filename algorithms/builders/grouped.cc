@@ -5,7 +5,7 @@
 
 #include "algorithms/builders/steps.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 // The least s with s * s >= n.
@@ -41,4 +41,4 @@ Schedule BuildGrouped(const ScheduleRequest& request) {
   return Answer(request, tuttiAlgorithmGrouped, 1, AllReduce(request.rank, request.nranks));
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

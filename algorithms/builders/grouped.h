@@ -11,7 +11,7 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::builders {
 
 // The most ranks: a first rank reads a group at once, and every rank reads a partial sum of each group.
 inline constexpr int kMaxGroupedRanks = kMaxReads * kMaxReads;
@@ -19,4 +19,4 @@ inline constexpr int kMaxGroupedRanks = kMaxReads * kMaxReads;
 // REQUIRES: all_reduce; 1 < nranks <= kMaxGroupedRanks.
 Schedule BuildGrouped(const ScheduleRequest& request);
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -10,7 +10,7 @@
 #include "algorithms/builders/rails.h"
 #include "algorithms/builders/steps.h"
 
-namespace tutti {
+namespace tutti::builders {
 
 // Connections between the ranks of a node (two_level.h).
 inline constexpr int kGiving = 0;
@@ -70,4 +70,4 @@ class NodeLanes {
   std::vector<Step> give_, up_, down_, take_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::builders

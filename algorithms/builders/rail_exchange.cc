@@ -5,7 +5,7 @@
 
 #include "algorithms/builders/steps.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 // In turn t, node k and node t - k (modulo nodes) exchange both ways. In place, a block must be gone before another
@@ -112,4 +112,4 @@ Schedule ExchangeOverRails(const ScheduleRequest& request, const Rails& rails) {
   return schedule;
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

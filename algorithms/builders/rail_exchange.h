@@ -4,9 +4,9 @@
 
 #include "algorithms/builders/rails.h"
 
-namespace tutti {
+namespace tutti::builders {
 
 // REQUIRES: all_to_all with blocks of one length; nranks > 1.
 Schedule ExchangeOverRails(const ScheduleRequest& request, const Rails& rails);
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::builders {
 
 Rails::Rails(const ScheduleRequest& request)
     : alone_(request.where == nullptr ? ArrangeEvenly(request.nranks, 1) : RankLayout{}),
@@ -18,4 +18,4 @@ int Rails::IndexOf(int rank) const {
   return static_cast<int>(std::ranges::find(ranks, rank) - ranks.begin());
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

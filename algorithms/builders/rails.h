@@ -12,7 +12,7 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::builders {
 
 class Rails {
  public:
@@ -39,4 +39,4 @@ class Rails {
   int width_ = 0;
 };
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -8,7 +8,7 @@
 #include <bit>
 #include <vector>
 
-namespace tutti {
+namespace tutti::builders {
 
 class RankFolding {
  public:
@@ -37,4 +37,4 @@ class RankFolding {
   int active_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::builders

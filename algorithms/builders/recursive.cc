@@ -6,7 +6,7 @@
 #include "algorithms/builders/rank_folding.h"
 #include "algorithms/builders/steps.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 // An exchange with one partner, seen from one side.
@@ -153,4 +153,4 @@ Schedule BuildRecursive(const ScheduleRequest& request) {
   return schedule;
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -9,9 +9,9 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::builders {
 
 // REQUIRES: all_reduce, reduce_scatter or all_gather; nranks > 1.
 Schedule BuildRecursive(const ScheduleRequest& request);
 
-}  // namespace tutti
+}  // namespace tutti::builders

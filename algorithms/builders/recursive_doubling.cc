@@ -5,7 +5,7 @@
 #include "algorithms/builders/rank_folding.h"
 #include "algorithms/builders/steps.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 // The one block that is exchanged: everything.
@@ -55,4 +55,4 @@ Schedule BuildRecursiveDoubling(const ScheduleRequest& request) {
   return schedule;
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -8,9 +8,9 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::builders {
 
 // REQUIRES: all_reduce; nranks > 1.
 Schedule BuildRecursiveDoubling(const ScheduleRequest& request);
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -6,7 +6,7 @@
 
 #include "algorithms/builders/steps.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 // The order in which the channel's ring visits the ranks.
@@ -123,4 +123,4 @@ Schedule BuildRing(const ScheduleRequest& request) {
   return schedule;
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -7,11 +7,11 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::builders {
 
 // REQUIRES: all_reduce, reduce_scatter, all_gather, broadcast or reduce; nranks > 1. Channel c visits the ranks in the
 // order of the rank layout's ring c, or node by node where it names none, or 0, 1, ..., nranks-1 where there is no
 // rank layout.
 Schedule BuildRing(const ScheduleRequest& request);
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -12,7 +12,7 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::builders {
 
 inline Step MakeStep(int block, std::vector<Operand> reads, std::vector<Operand> writes) {
   return {static_cast<std::int16_t>(block), std::move(reads), std::move(writes)};
@@ -99,4 +99,4 @@ inline Schedule Answer(const ScheduleRequest& request, tuttiAlgorithm_t algorith
           .channels = Repeated(std::move(channel), request.channels)};
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

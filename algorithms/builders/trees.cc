@@ -2,7 +2,7 @@
 
 #include "algorithms/builders/steps.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 // The number in [low, high) that the highest power of two divides; -1 if there is none.
@@ -67,4 +67,4 @@ std::array<TreeNode, kTrees> RootedDoubleTree(int rank, int nranks, int root) {
   return {Renamed(first, turn), Renamed(second, turn)};
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -8,7 +8,7 @@
 
 #include <array>
 
-namespace tutti {
+namespace tutti::builders {
 
 inline constexpr int kTrees = 2;
 
@@ -26,4 +26,4 @@ std::array<TreeNode, kTrees> DoubleTree(int rank, int nranks);
 // REQUIRES: 0 <= rank, root < nranks.
 std::array<TreeNode, kTrees> RootedDoubleTree(int rank, int nranks, int root);
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 constexpr int kMaxRanks = 64;  // of the reference
@@ -123,4 +123,4 @@ TEST(Trees, RootedOnesHangOnTheRootAndOnlyItWorksInBoth) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -7,7 +7,7 @@
 #include "algorithms/builders/rail_exchange.h"
 #include "algorithms/builders/trees.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 // ---- rings ----
@@ -221,4 +221,4 @@ Schedule BuildTwoLevelTree(const ScheduleRequest& request) {
   return schedule;
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -13,7 +13,7 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::builders {
 
 // REQUIRES: all_reduce, reduce_scatter, all_gather, all_to_all (blocks of one length: they pass through third ranks),
 // broadcast or reduce; nranks > 1.
@@ -23,4 +23,4 @@ Schedule BuildTwoLevel(const ScheduleRequest& request);
 // REQUIRES: all_reduce, broadcast or reduce; nranks > 1.
 Schedule BuildTwoLevelTree(const ScheduleRequest& request);
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -4,7 +4,7 @@
 
 #include "algorithms/builders/steps.h"
 
-namespace tutti {
+namespace tutti::builders {
 namespace {
 
 Step SendContribution(int q) { return MakeStep(q, {Scaled(q)}, {To(q)}); }
@@ -57,4 +57,4 @@ Schedule BuildTwoShot(const ScheduleRequest& request) {
   return schedule;
 }
 
-}  // namespace tutti
+}  // namespace tutti::builders

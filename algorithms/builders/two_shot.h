@@ -5,7 +5,7 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::builders {
 
 // Connections in each channel of an all-reduce without posts.
 inline constexpr int kTwoShotConnections = 2;
@@ -13,4 +13,4 @@ inline constexpr int kTwoShotConnections = 2;
 // REQUIRES: all_reduce or reduce; nranks > 1.
 Schedule BuildTwoShot(const ScheduleRequest& request);
 
-}  // namespace tutti
+}  // namespace tutti::builders

@@ -11,7 +11,7 @@
 #include "algorithms/msccl/lanes.h"
 #include "algorithms/verifier/verify_rules.h"
 
-namespace tutti {
+namespace tutti::msccl {
 namespace {
 
 // Visits of thread blocks. Each thread block is visited until none can advance. A ring of 256 GPUs with 16 thread
@@ -49,8 +49,8 @@ class Flow {
     }
   }
 
-  std::vector<Schedule> schedules() && {
-    std::vector<Schedule> schedules;
+  std::vector<schedule::Schedule> schedules() && {
+    std::vector<schedule::Schedule> schedules;
     for (auto& rank : ranks_) schedules.push_back(std::move(rank.schedule));
     return schedules;
   }
@@ -63,7 +63,7 @@ class Flow {
     int step = 0;
   };
   struct Rank {
-    Schedule schedule;
+    schedule::Schedule schedule;
     std::vector<Cell> inputs, outputs, scratch;
     std::vector<Actor> actors;
     ProgramLanes lanes;
@@ -85,9 +85,9 @@ class Flow {
               .actors = {},
               .lanes = ProgramLanes(program)};
     for (int b = 0; b < text_.blocks; ++b) {
-      if (!HasInput(rank.schedule, b)) continue;
+      if (!verifier::HasInput(rank.schedule, b)) continue;
       Data data{b};
-      if (IsReducing(text_.collective)) data.contributions.set(number);
+      if (schedule::IsReducing(text_.collective)) data.contributions.set(number);
       rank.inputs[b].data = data;
     }
     for (const ThreadBlock& block : program.thread_blocks) {
@@ -101,9 +101,9 @@ class Flow {
 
   // Where a buffer holds one rank's block, the file counts from that block's start.
   int BlockAt(const Rank& rank, const Instruction::Range& range, int i) const {
-    const bool alone = range.buffer == Buffer::input
-                           ? text_.collective == Collective::all_gather || text_.collective == Collective::gather
-                           : text_.collective == Collective::reduce_scatter;
+    const bool alone = range.buffer == Buffer::input ? text_.collective == schedule::Collective::all_gather ||
+                                                           text_.collective == schedule::Collective::gather
+                                                     : text_.collective == schedule::Collective::reduce_scatter;
     return range.first + i + (alone ? rank.schedule.rank * rank.schedule.parts() : 0);
   }
 
@@ -114,18 +114,19 @@ class Flow {
     return range.buffer == Buffer::input || text_.in_place ? rank.inputs[block] : rank.outputs[block];
   }
 
-  Operand OperandOf(Rank& rank, const Instruction::Range& range, int i, bool written) const {
+  schedule::Operand OperandOf(Rank& rank, const Instruction::Range& range, int i, bool written) const {
     Cell& cell = CellAt(rank, range, i);
     if (range.buffer != Buffer::scratch) {
       const int block = BlockAt(rank, range, i);
       const bool untouched = !written && !cell.written;
-      if (untouched && (range.buffer == Buffer::input || text_.in_place) && HasInput(rank.schedule, block)) {
-        return IsReducing(text_.collective) ? Scaled(block) : In(block);
+      if (untouched && (range.buffer == Buffer::input || text_.in_place) && verifier::HasInput(rank.schedule, block)) {
+        return schedule::IsReducing(text_.collective) ? schedule::Scaled(block) : schedule::In(block);
       }
-      if ((range.buffer == Buffer::output || text_.in_place) && HasOutput(rank.schedule, block)) return Out(block);
+      if ((range.buffer == Buffer::output || text_.in_place) && verifier::HasOutput(rank.schedule, block))
+        return schedule::Out(block);
     }
     if (cell.scratch == -1) cell.scratch = rank.schedule.scratch_blocks++;
-    return Scratch(cell.scratch);
+    return schedule::Scratch(cell.scratch);
   }
 
   // ---- steps ----
@@ -171,18 +172,18 @@ class Flow {
     }
   }
 
-  Step Translate(Rank& rank, const Actor& actor, const Instruction& step, int i) {
+  schedule::Step Translate(Rank& rank, const Actor& actor, const Instruction& step, int i) {
     const auto& [send, receive, connection, steps] = *actor.block;
     const auto& operation = *step.operation;
     const bool adds = operation.name == "re";
     std::vector<std::optional<Data>> read;
-    Step made = MakeStep(0, {}, {});
+    schedule::Step made = builders::MakeStep(0, {}, {});
     const auto load = [&](const Instruction::Range& range) {
       made.reads.push_back(OperandOf(rank, range, i, false));
       read.push_back(CellAt(rank, range, i).data);
     };
     if (operation.receives) {
-      made.reads.push_back(By(connection, From(receive)));
+      made.reads.push_back(schedule::By(connection, schedule::From(receive)));
       auto& slots = Slots(receive, rank.schedule.rank, connection);
       read.push_back(slots.empty() ? std::nullopt : slots.front());
       if (!slots.empty()) slots.pop_front();
@@ -200,7 +201,7 @@ class Flow {
       cell.data = result;
     }
     if (operation.sends) {
-      made.writes.push_back(By(connection, To(send)));
+      made.writes.push_back(schedule::By(connection, schedule::To(send)));
       Slots(rank.schedule.rank, send, connection).push_back(result);
     }
     return made;
@@ -208,7 +209,7 @@ class Flow {
 
   // The data that the step computes from its reads. The step that completes a sum is final.
   std::optional<Data> Reduced(const Rank& rank, const Instruction& step, const std::vector<std::optional<Data>>& read,
-                              Step& made) const {
+                              schedule::Step& made) const {
     std::optional<Data> result = read.front();
     for (std::size_t i = 1; i < read.size() && result; ++i) {
       if (!read[i]) return std::nullopt;
@@ -221,7 +222,7 @@ class Flow {
       }
       result->contributions |= read[i]->contributions;
     }
-    if (result && IsReducing(text_.collective)) {
+    if (result && schedule::IsReducing(text_.collective)) {
       const auto complete = static_cast<std::size_t>(n_);
       const bool grown = read.size() > 1 || made.reads.front().scaled;
       made.final = grown && result->contributions.count() == complete;
@@ -233,7 +234,7 @@ class Flow {
   int NameOfLength(const Rank& rank, const Instruction& step, int i, const std::optional<Data>& data) const {
     const int block =
         data ? data->block : ((step.operation->reads ? step.source : step.destination).first + i) % text_.blocks;
-    if (text_.collective != Collective::all_to_all) return block;
+    if (text_.collective != schedule::Collective::all_to_all) return block;
     const int parts = rank.schedule.parts();
     return rank.schedule.rank * parts + block % parts;
   }
@@ -247,6 +248,6 @@ class Flow {
 
 }  // namespace
 
-std::vector<Schedule> FollowData(const ProgramText& text) { return Flow(text).schedules(); }
+std::vector<schedule::Schedule> FollowData(const ProgramText& text) { return Flow(text).schedules(); }
 
-}  // namespace tutti
+}  // namespace tutti::msccl

@@ -9,10 +9,10 @@
 
 #include "algorithms/msccl/text.h"
 
-namespace tutti {
+namespace tutti::msccl {
 
 // One schedule per rank. Steps that would wait forever are written down as far as they are understood; the verifier
 // says why. Throws tuttiInvalidArgument with file, line and reason where a contribution is added that is there already.
-std::vector<Schedule> FollowData(const ProgramText& text);
+std::vector<schedule::Schedule> FollowData(const ProgramText& text);
 
-}  // namespace tutti
+}  // namespace tutti::msccl

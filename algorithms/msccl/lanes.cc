@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace tutti {
+namespace tutti::msccl {
 namespace {
 
 // Limit on steps that only wait for steps that only wait: real programs have one or two in a row.
@@ -24,8 +24,8 @@ ProgramLanes::ProgramLanes(const ProgramRank& rank) : rank_(rank) {
   }
 }
 
-std::vector<After> ProgramLanes::Awaited(int block, int step) {
-  std::vector<After> after;
+std::vector<schedule::After> ProgramLanes::Awaited(int block, int step) {
+  std::vector<schedule::After> after;
   for (const auto& [lane, place] : Before(block, step, 0)) {
     if (lane != block) after.push_back({static_cast<std::int16_t>(lane), static_cast<std::int16_t>(place)});
   }
@@ -71,4 +71,4 @@ void ProgramLanes::Add(Steps& steps, const Steps& more, const Instruction& instr
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::msccl

@@ -9,7 +9,7 @@
 
 #include "algorithms/msccl/text.h"
 
-namespace tutti {
+namespace tutti::msccl {
 
 class ProgramLanes {
  public:
@@ -17,7 +17,7 @@ class ProgramLanes {
   explicit ProgramLanes(const ProgramRank& rank);
 
   // The steps that the first chunk of a step waits for, besides the earlier ones in its lane.
-  std::vector<After> Awaited(int block, int step);
+  std::vector<schedule::After> Awaited(int block, int step);
 
  private:
   // By lane, the last step of it that must be done.
@@ -33,4 +33,4 @@ class ProgramLanes {
   long waits_ = 0;
 };
 
-}  // namespace tutti
+}  // namespace tutti::msccl

@@ -8,15 +8,15 @@
 #include "algorithms/verifier/verify.h"
 #include "base/files.h"
 
-namespace tutti {
+namespace tutti::msccl {
 namespace {
 
 // The effort for all proofs of one program, in units of some 20 ns (symbolic_run.cc): about a second.
 constexpr std::int64_t kProofEffort = 60'000'000;
 
 // Two chunks of every block, except one of the last block of a buffer (or of a rank).
-std::vector<int> TwoChunks(const Schedule& schedule) {
-  const bool exchange = schedule.collective == Collective::all_to_all;
+std::vector<int> TwoChunks(const schedule::Schedule& schedule) {
+  const bool exchange = schedule.collective == schedule::Collective::all_to_all;
   const int period = schedule.pieces();
   std::vector<int> lengths(static_cast<std::size_t>(schedule.blocks) * (exchange ? schedule.nranks : 1), 2);
   for (std::size_t b = static_cast<std::size_t>(period) - 1; period > 1 && b < lengths.size();
@@ -29,41 +29,43 @@ std::vector<int> TwoChunks(const Schedule& schedule) {
 }  // namespace
 
 Program ParseProgram(std::string_view text, const std::string& name) {
-  const XmlDocument document(text, name);
+  const xml::XmlDocument document(text, name);
   const ProgramText program = ReadProgramText(document);
   return {program.name, program.in_place, FollowData(program)};
 }
 
-int RanksOfProgram(std::string_view text, const std::string& name) { return ReadProgramRanks(XmlDocument(text, name)); }
+int RanksOfProgram(std::string_view text, const std::string& name) {
+  return ReadProgramRanks(xml::XmlDocument(text, name));
+}
 
-Program ReadProgram(const std::string& path) { return ParseProgram(ReadFile(path, kMaxXmlBytes), path); }
+Program ReadProgram(const std::string& path) { return ParseProgram(ReadFile(path, xml::kMaxXmlBytes), path); }
 
 std::optional<std::string> Prove(Program& program, int slot_depth) {
-  VerifyOptions options{.lengths = {TwoChunks(program.ranks.front())},
-                        .slot_depth = slot_depth,
-                        .post_depth = slot_depth,
-                        .operations = 2};
+  verifier::VerifyOptions options{.lengths = {TwoChunks(program.ranks.front())},
+                                  .slot_depth = slot_depth,
+                                  .post_depth = slot_depth,
+                                  .operations = 2};
   std::int64_t effort = kProofEffort;
   options.effort = &effort;
   const auto proves = [&](bool in_place, bool by_reference) {
     options.in_place = in_place;
     options.by_reference = by_reference;
-    return Verify(program.ranks, options);
+    return verifier::Verify(program.ranks, options);
   };
   const auto wrong = [&] {
     auto message = proves(false, false);
     return message || !program.in_place ? message : proves(true, false);
   };
-  const auto set = [&](bool Schedule::*what, bool value) {
-    for (Schedule& schedule : program.ranks) schedule.*what = value;
+  const auto set = [&](bool schedule::Schedule::*what, bool value) {
+    for (schedule::Schedule& schedule : program.ranks) schedule.*what = value;
   };
-  set(&Schedule::whole_scratch, false);
-  if (wrong()) set(&Schedule::whole_scratch, true);
+  set(&schedule::Schedule::whole_scratch, false);
+  if (wrong()) set(&schedule::Schedule::whole_scratch, true);
   if (auto message = wrong()) return message;
   program.in_place = program.in_place || !proves(true, false);
-  set(&Schedule::reference_safe, !proves(false, true));
-  set(&Schedule::reference_safe_in_place, program.in_place && !proves(true, true));
+  set(&schedule::Schedule::reference_safe, !proves(false, true));
+  set(&schedule::Schedule::reference_safe_in_place, program.in_place && !proves(true, true));
   return std::nullopt;
 }
 
-}  // namespace tutti
+}  // namespace tutti::msccl

@@ -24,14 +24,14 @@
 #include "algorithms/schedule/schedule.h"
 #include "transports/ring/layout.h"
 
-namespace tutti {
+namespace tutti::msccl {
 
 struct Program {
   std::string name;
   // Also works where input and output are the same memory. Read from the file, which must keep that promise; Prove also
   // sets it where the file makes none.
   bool in_place = false;
-  std::vector<Schedule> ranks;
+  std::vector<schedule::Schedule> ranks;
 };
 
 // Throws tuttiInvalidArgument with the file's line and the reason if this is no such program, is larger than can be
@@ -45,6 +45,6 @@ Program ReadProgram(const std::string& path);
 // nullopt: the program does what its collective promises wherever connections have `slot_depth` slots or more. Marks
 // whether it works in place and where its slots may refer to memory, and gives every chunk scratch of its own if less
 // does not suffice. Otherwise the reason, which may be that the proof costs too much. REQUIRES: slot_depth >= 1.
-std::optional<std::string> Prove(Program& program, int slot_depth = kBulkDepth);
+std::optional<std::string> Prove(Program& program, int slot_depth = ring::kBulkDepth);
 
-}  // namespace tutti
+}  // namespace tutti::msccl

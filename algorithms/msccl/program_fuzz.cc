@@ -9,8 +9,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::size_t kFewRanks = 8;
   try {
-    auto program = tutti::ParseProgram({reinterpret_cast<const char*>(data), size}, "program.xml");
-    if (program.ranks.size() <= kFewRanks && program.ranks.front().blocks <= 64) tutti::Prove(program);
+    auto program = tutti::msccl::ParseProgram({reinterpret_cast<const char*>(data), size}, "program.xml");
+    if (program.ranks.size() <= kFewRanks && program.ranks.front().blocks <= 64) tutti::msccl::Prove(program);
   } catch (const tutti::Error&) {
     // Refused.
   }

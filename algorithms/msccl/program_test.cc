@@ -10,7 +10,7 @@
 #include "algorithms/verifier/verify.h"
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::msccl {
 namespace {
 
 Program Read(const std::string& name) { return ReadProgram("algorithms/msccl/testdata/" + name + ".xml"); }
@@ -52,7 +52,7 @@ TEST(Program, RightOnesAreProved) {
 TEST(Program, BecomesTheStepsItDescribes) {
   const Program program = Read("hierarchical_all_reduce");
   EXPECT_TRUE(program.in_place);
-  EXPECT_EQ(ToString(program.ranks[2]),
+  EXPECT_EQ(schedule::ToString(program.ranks[2]),
             "all_reduce by program, rank 2 of 4, 2 blocks\n"
             "channel 0\n"
             "  lane 0\n"
@@ -69,7 +69,7 @@ TEST(Program, ChunksOfARanksBlockAreBlocks) {
   const Program program = Read("ring_all_gather");
   EXPECT_EQ(program.ranks[1].blocks, 8);
   EXPECT_EQ(program.ranks[1].parts(), 2);
-  EXPECT_EQ(OutputExpression(program.ranks, 3, 5), "in2[5]");
+  EXPECT_EQ(verifier::OutputExpression(program.ranks, 3, 5), "in2[5]");
 }
 
 // A lane reads what another lane's next chunk overwrites, so one chunk of scratch is not enough.
@@ -98,10 +98,10 @@ TEST(Program, WorksInPlaceIfThatCanBeProved) {
 }
 
 TEST(Program, IsDeterministicOnlyInTheOrderOfRanks) {
-  EXPECT_TRUE(IsDeterministic(Read("pair_all_reduce").ranks));
-  EXPECT_FALSE(IsDeterministic(Read("chain_reduce").ranks));  // the order, but rounded twice
-  EXPECT_FALSE(IsDeterministic(Read("ring_reduce_scatter").ranks));
-  EXPECT_TRUE(IsDeterministic(Read("ring_all_gather").ranks));
+  EXPECT_TRUE(verifier::IsDeterministic(Read("pair_all_reduce").ranks));
+  EXPECT_FALSE(verifier::IsDeterministic(Read("chain_reduce").ranks));  // the order, but rounded twice
+  EXPECT_FALSE(verifier::IsDeterministic(Read("ring_reduce_scatter").ranks));
+  EXPECT_TRUE(verifier::IsDeterministic(Read("ring_all_gather").ranks));
 }
 
 // The program sends two chunks at once round a ring.
@@ -178,4 +178,4 @@ TEST(Program, WaitsInACircleAreRefused) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::msccl

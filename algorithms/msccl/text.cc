@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-namespace tutti {
+namespace tutti::msccl {
 namespace {
 
 constexpr std::array<Instruction::Operation, 9> kOperations = {{
@@ -19,50 +19,51 @@ constexpr std::array<Instruction::Operation, 9> kOperations = {{
     {"nop", false, false, false, false},  // wait only
 }};
 
-constexpr std::array<std::pair<std::string_view, Collective>, 8> kCollectives = {{
-    {"allreduce", Collective::all_reduce},
-    {"reducescatter", Collective::reduce_scatter},
-    {"reduce_scatter", Collective::reduce_scatter},
-    {"allgather", Collective::all_gather},
-    {"alltoall", Collective::all_to_all},
-    {"broadcast", Collective::broadcast},
-    {"reduce", Collective::reduce},
-    {"gather", Collective::gather},
+constexpr std::array<std::pair<std::string_view, schedule::Collective>, 8> kCollectives = {{
+    {"allreduce", schedule::Collective::all_reduce},
+    {"reducescatter", schedule::Collective::reduce_scatter},
+    {"reduce_scatter", schedule::Collective::reduce_scatter},
+    {"allgather", schedule::Collective::all_gather},
+    {"alltoall", schedule::Collective::all_to_all},
+    {"broadcast", schedule::Collective::broadcast},
+    {"reduce", schedule::Collective::reduce},
+    {"gather", schedule::Collective::gather},
 }};
 
-int Required(const XmlElement& element, const char* attribute, int low, int high) {
+int Required(const xml::XmlElement& element, const char* attribute, int low, int high) {
   return static_cast<int>(element.RequiredInteger(attribute, low, high));
 }
 
-int Optional(const XmlElement& element, const char* attribute, int low, int high, int fallback) {
+int Optional(const xml::XmlElement& element, const char* attribute, int low, int high, int fallback) {
   return static_cast<int>(element.Integer(attribute, low, high, fallback));
 }
 
 // The element's children, all named `name`, in the order of the numbers that they carry.
-std::vector<XmlElement> Numbered(const XmlElement& parent, std::string_view name, const char* number, int most) {
+std::vector<xml::XmlElement> Numbered(const xml::XmlElement& parent, std::string_view name, const char* number,
+                                      int most) {
   auto children = parent.children();
   if (std::ssize(children) > most)
     parent.Refuse("<{}> has {} <{}>; {} is the most", parent.name(), children.size(), name, most);
-  std::vector<const XmlElement*> by_number(children.size());
-  for (const XmlElement& child : children) {
+  std::vector<const xml::XmlElement*> by_number(children.size());
+  for (const xml::XmlElement& child : children) {
     if (child.name() != name) child.Refuse("<{}> in <{}>, where only <{}> belong", child.name(), parent.name(), name);
     auto& place = by_number[Required(child, number, 0, static_cast<int>(children.size()) - 1)];
     if (place != nullptr) child.Refuse("a second <{}> with {}={}", name, number, child.Text(number));
     place = &child;
   }
-  std::vector<XmlElement> sorted;
-  for (const XmlElement* child : by_number) sorted.push_back(*child);
+  std::vector<xml::XmlElement> sorted;
+  for (const xml::XmlElement* child : by_number) sorted.push_back(*child);
   return sorted;
 }
 
-int RanksIn(const XmlElement& root) {
+int RanksIn(const xml::XmlElement& root) {
   if (root.name() != "algo") root.Refuse("<{}> where <algo> belongs", root.name());
   return Required(root, "ngpus", 1, kMaxProgramRanks);
 }
 
 class Reader {
  public:
-  explicit Reader(const XmlElement& root) {
+  explicit Reader(const xml::XmlElement& root) {
     if (root.name() != "algo") root.Refuse("<{}> where <algo> belongs", root.name());
     text_.name = root.Text("name", "unnamed");
     const auto word = root.RequiredText("coll");
@@ -75,19 +76,19 @@ class Reader {
     text_.root = Optional(root, "root", 0, n - 1, 0);
     text_.blocks = Required(root, "nchunksperloop", 1, kMaxProgramBlocks);
     CountChunks(root, 2 * n * text_.blocks);  // 16 Mi at most
-    if (HasBlocksOfRanks(text_.collective) && text_.blocks % n != 0) {
+    if (schedule::HasBlocksOfRanks(text_.collective) && text_.blocks % n != 0) {
       root.Refuse("nchunksperloop is {}, which is no multiple of the {} GPUs", text_.blocks, n);
     }
     text_.in_place = Optional(root, "inplace", 0, 1, 0) == 1;
     const auto gpus = Numbered(root, "gpu", "id", kMaxProgramRanks);
     if (std::ssize(gpus) != n) root.Refuse("{} <gpu> where ngpus is {}", gpus.size(), n);
-    for (const XmlElement& gpu : gpus) ReadRank(gpu);
+    for (const xml::XmlElement& gpu : gpus) ReadRank(gpu);
   }
 
   ProgramText text() && { return std::move(text_); }
 
  private:
-  void CountChunks(const XmlElement& element, int more) {
+  void CountChunks(const xml::XmlElement& element, int more) {
     chunks_ += more;
     if (chunks_ <= kMaxProgramChunks) return;
     element.Refuse("{} chunks in all GPUs' buffers and more; {} is the most", chunks_, kMaxProgramChunks);
@@ -97,15 +98,16 @@ class Reader {
     const int own = text_.blocks / nranks_;
     switch (buffer) {
       case Buffer::input:
-        return text_.collective == Collective::all_gather || text_.collective == Collective::gather ? own
-                                                                                                    : text_.blocks;
-      case Buffer::output: return text_.collective == Collective::reduce_scatter ? own : text_.blocks;
+        return text_.collective == schedule::Collective::all_gather || text_.collective == schedule::Collective::gather
+                   ? own
+                   : text_.blocks;
+      case Buffer::output: return text_.collective == schedule::Collective::reduce_scatter ? own : text_.blocks;
       case Buffer::scratch: break;
     }
     return text_.ranks.back().scratch;
   }
 
-  void ReadRank(const XmlElement& gpu) {
+  void ReadRank(const xml::XmlElement& gpu) {
     ProgramRank& rank = text_.ranks.emplace_back();
     rank.scratch = Optional(gpu, "s_chunks", 0, kMaxProgramBlocks, 0);
     CountChunks(gpu, rank.scratch);
@@ -118,13 +120,13 @@ class Reader {
     if (thread_blocks_ > kMaxProgramThreadBlocks) {
       gpu.Refuse("{} thread blocks so far; {} is the most of all GPUs", thread_blocks_, kMaxProgramThreadBlocks);
     }
-    for (const XmlElement& block : blocks) ReadThreadBlock(block, rank);
+    for (const xml::XmlElement& block : blocks) ReadThreadBlock(block, rank);
     for (const ThreadBlock& block : rank.thread_blocks) {
       for (const Instruction& step : block.steps) CheckAwaited(rank, block, step);
     }
   }
 
-  void ReadThreadBlock(const XmlElement& element, ProgramRank& rank) {
+  void ReadThreadBlock(const xml::XmlElement& element, ProgramRank& rank) {
     ThreadBlock& block = rank.thread_blocks.emplace_back();
     block.send = Optional(element, "send", -1, nranks_ - 1, -1);
     block.receive = Optional(element, "recv", -1, nranks_ - 1, -1);
@@ -135,7 +137,7 @@ class Reader {
                      kMaxProgramWays / (nranks_ * nranks_));
     }
     int lane_steps = 0;
-    for (const XmlElement& step : Numbered(element, "step", "s", kMaxProgramLaneSteps)) {
+    for (const xml::XmlElement& step : Numbered(element, "step", "s", kMaxProgramLaneSteps)) {
       block.steps.push_back(ReadStep(step, block));
       lane_steps += block.steps.back().count;
       steps_ += block.steps.back().count;
@@ -146,7 +148,7 @@ class Reader {
     }
   }
 
-  Instruction ReadStep(const XmlElement& element, const ThreadBlock& block) const {
+  Instruction ReadStep(const xml::XmlElement& element, const ThreadBlock& block) const {
     const auto word = element.RequiredText("type");
     const auto known = std::ranges::find(kOperations, word, &Instruction::Operation::name);
     if (known == kOperations.end()) element.Refuse("type is s, r, rcs, rrs, rrc, rrcs, cpy, re or nop; not this one");
@@ -165,7 +167,8 @@ class Reader {
     return step;
   }
 
-  Instruction::Range ReadRange(const XmlElement& element, const char* buffer, const char* offset, int count) const {
+  Instruction::Range ReadRange(const xml::XmlElement& element, const char* buffer, const char* offset,
+                               int count) const {
     const auto word = element.RequiredText(buffer);
     if (word != "i" && word != "o" && word != "s") element.Refuse("{} is i, o or s; not this one", buffer);
     Instruction::Range range{word == "i" ? Buffer::input : word == "o" ? Buffer::output : Buffer::scratch};
@@ -202,8 +205,8 @@ class Reader {
 
 }  // namespace
 
-int ReadProgramRanks(const XmlDocument& document) { return RanksIn(document.root()); }
+int ReadProgramRanks(const xml::XmlDocument& document) { return RanksIn(document.root()); }
 
-ProgramText ReadProgramText(const XmlDocument& document) { return Reader(document.root()).text(); }
+ProgramText ReadProgramText(const xml::XmlDocument& document) { return Reader(document.root()).text(); }
 
-}  // namespace tutti
+}  // namespace tutti::msccl

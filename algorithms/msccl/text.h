@@ -10,7 +10,7 @@
 #include "algorithms/schedule/schedule.h"
 #include "topology/xml/xml_element.h"
 
-namespace tutti {
+namespace tutti::msccl {
 
 // The most ranks that can be checked in reasonable time and memory: connections grow with their square.
 inline constexpr int kMaxProgramRanks = 256;
@@ -46,7 +46,7 @@ struct Instruction {
   int awaited_block = -1;     // thread block and step that must be done; -1: none
   int awaited_step = -1;
   bool is_awaited = false;  // by some other thread block
-  XmlElement element;
+  xml::XmlElement element;
 
   bool is_nop() const { return !operation->receives && !operation->reads; }
 };
@@ -65,7 +65,7 @@ struct ProgramRank {
 
 struct ProgramText {
   std::string name;
-  Collective collective;
+  schedule::Collective collective;
   int root = 0;
   int blocks = 1;
   int connections = 1;
@@ -74,9 +74,9 @@ struct ProgramText {
 };
 
 // The program's number of GPUs. A program for another number of GPUs need not be read any further.
-int ReadProgramRanks(const XmlDocument& document);
+int ReadProgramRanks(const xml::XmlDocument& document);
 
 // Throws tuttiInvalidArgument with file, line and reason. REQUIRES: document outlives the result.
-ProgramText ReadProgramText(const XmlDocument& document);
+ProgramText ReadProgramText(const xml::XmlDocument& document);
 
-}  // namespace tutti
+}  // namespace tutti::msccl

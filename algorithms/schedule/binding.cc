@@ -5,7 +5,7 @@
 #include "base/rounding.h"
 #include "transports/ring/slot_arithmetic.h"
 
-namespace tutti {
+namespace tutti::schedule {
 
 Binding::Binding(const Schedule& schedule, const Extents& extents, std::size_t chunk_bytes)
     : schedule_(schedule), extents_(extents), chunk_bytes_(chunk_bytes), scratch_stride_(chunk_bytes) {
@@ -26,9 +26,9 @@ std::size_t Binding::scratch_bytes() const {
 
 std::size_t Binding::OffsetOf(const Operand& operand, int channel) const {
   const auto block = static_cast<std::size_t>(operand.block);
-  switch (operand.place) {
-    case Place::input: return extents_.input_offset.at(block) + ShareOf(extents_.length.at(block), channel);
-    case Place::output: {
+  switch (operand.kind) {
+    case OperandKind::input: return extents_.input_offset.at(block) + ShareOf(extents_.length.at(block), channel);
+    case OperandKind::output: {
       // The data that all_to_all receives from q has the length of block nranks + q.
       const auto length_of =
           extents_.length.size() > extents_.output_offset.size() ? block + extents_.output_offset.size() : block;
@@ -44,15 +44,15 @@ std::size_t Binding::BytesOf(const Step& step, int channel) const {
 }
 
 std::uint32_t Binding::ChunksOf(const Step& step, int channel) const {
-  const auto chunks = ChunkCount(BytesOf(step, channel), chunk_bytes_);
-  const auto is_slot = [](const Operand& operand) { return IsSlot(operand.place); };
+  const auto chunks = ring::ChunkCount(BytesOf(step, channel), chunk_bytes_);
+  const auto is_slot = [](const Operand& operand) { return IsSlot(operand.kind); };
   const bool talks = std::any_of(step.reads.begin(), step.reads.end(), is_slot) ||
                      std::any_of(step.writes.begin(), step.writes.end(), is_slot);
   return extents_.pairwise && talks ? std::max(chunks, 1U) : chunks;
 }
 
 int ReferableOf(const Step& step) {
-  const auto is_memory = [](const Operand& o) { return o.place == Place::input || o.place == Place::output; };
+  const auto is_memory = [](const Operand& o) { return o.kind == OperandKind::input || o.kind == OperandKind::output; };
   if (step.reads.size() == 1 && is_memory(step.reads.front())) return 0;
   const auto written = std::find_if(step.writes.begin(), step.writes.end(), is_memory);
   if (written == step.writes.end()) return -1;
@@ -68,7 +68,7 @@ std::size_t LanesOf(const Schedule& schedule) {
 bool MayAlwaysRefer(const Schedule& schedule) {
   const auto refers = [](const Step& step) {
     const auto& writes = step.writes;
-    return std::none_of(writes.begin(), writes.end(), [](const Operand& write) { return IsSlot(write.place); }) ||
+    return std::none_of(writes.begin(), writes.end(), [](const Operand& write) { return IsSlot(write.kind); }) ||
            ReferableOf(step) >= 0;
   };
   for (const auto& channel : schedule.channels) {
@@ -79,4 +79,4 @@ bool MayAlwaysRefer(const Schedule& schedule) {
   return schedule.reference_safe && schedule.reference_safe_in_place;
 }
 
-}  // namespace tutti
+}  // namespace tutti::schedule

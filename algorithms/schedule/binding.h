@@ -10,9 +10,11 @@
 #include "algorithms/schedule/extents.h"
 #include "algorithms/schedule/schedule.h"
 
-namespace tutti {
+namespace tutti::schedule {
 
-constexpr bool IsSlot(Place place) { return place == Place::from || place == Place::to || place == Place::post; }
+constexpr bool IsSlot(OperandKind kind) {
+  return kind == OperandKind::from || kind == OperandKind::to || kind == OperandKind::post;
+}
 
 class Binding {
  public:
@@ -45,4 +47,4 @@ std::size_t LanesOf(const Schedule& schedule);
 // Whether a slot can refer to memory wherever the schedule fills one, in place or not; then no slot need carry data.
 bool MayAlwaysRefer(const Schedule& schedule);
 
-}  // namespace tutti
+}  // namespace tutti::schedule

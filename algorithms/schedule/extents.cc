@@ -4,7 +4,7 @@
 
 #include "base/rounding.h"
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 // Blocks of one buffer begin on cache lines, so that no two ranks write the same line of a shared result.
@@ -87,4 +87,4 @@ std::size_t ShareBegin(std::size_t length, std::size_t channel, std::size_t chan
   return std::min(length, channel * RoundUp((length + channels - 1) / channels, kBlockUnit));
 }
 
-}  // namespace tutti
+}  // namespace tutti::schedule

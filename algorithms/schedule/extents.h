@@ -9,7 +9,7 @@
 
 #include "algorithms/schedule/schedule.h"
 
-namespace tutti {
+namespace tutti::schedule {
 
 // In bytes, indexed by block id (schedule.h). For all_to_all the ids q and nranks + q are the blocks sent to and
 // received from rank q.
@@ -41,4 +41,4 @@ Extents MessageExtents(std::size_t bytes);
 // at ShareBegin(length, channels, channels) = length. Channels meet on cache lines.
 std::size_t ShareBegin(std::size_t length, std::size_t channel, std::size_t channels);
 
-}  // namespace tutti
+}  // namespace tutti::schedule

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 TEST(Extents, BlocksOfABufferTileIt) {
@@ -53,4 +53,4 @@ TEST(Extents, PairsHaveTwoLengthsEach) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::schedule

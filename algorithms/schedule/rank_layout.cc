@@ -2,7 +2,7 @@
 
 #include <map>
 
-namespace tutti {
+namespace tutti::schedule {
 
 RankLayout ArrangeByNode(std::span<const int> labels) {
   RankLayout rank_layout;
@@ -25,4 +25,4 @@ RankLayout ArrangeEvenly(int nranks, int nodes) {
   return ArrangeByNode(labels);
 }
 
-}  // namespace tutti
+}  // namespace tutti::schedule

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace tutti {
+namespace tutti::schedule {
 
 struct RankLayout {
   std::vector<int> node_of = {};                // by rank; nodes are numbered 0.. in the order of their first ranks
@@ -26,4 +26,4 @@ RankLayout ArrangeByNode(std::span<const int> labels);
 // REQUIRES: 1 <= nodes <= nranks.
 RankLayout ArrangeEvenly(int nranks, int nodes);
 
-}  // namespace tutti
+}  // namespace tutti::schedule

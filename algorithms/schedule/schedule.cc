@@ -5,21 +5,21 @@
 
 #include <array>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 std::string Spell(const Operand& operand, bool written) {
-  switch (operand.place) {
-    case Place::input: return fmt::format("{}in[{}]", operand.scaled ? "scaled " : "", operand.block);
-    case Place::output: return fmt::format("out[{}]", operand.block);
-    case Place::scratch: return fmt::format("scratch[{}]", operand.block);
-    case Place::from:
-    case Place::to: {
-      const auto* const name = operand.place == Place::from ? "from" : "to";
+  switch (operand.kind) {
+    case OperandKind::input: return fmt::format("{}in[{}]", operand.scaled ? "scaled " : "", operand.block);
+    case OperandKind::output: return fmt::format("out[{}]", operand.block);
+    case OperandKind::scratch: return fmt::format("scratch[{}]", operand.block);
+    case OperandKind::from:
+    case OperandKind::to: {
+      const auto* const name = operand.kind == OperandKind::from ? "from" : "to";
       if (operand.connection == 0) return fmt::format("{}({})", name, operand.peer);
       return fmt::format("{}({}, {})", name, operand.peer, operand.connection);
     }
-    case Place::post: return written ? "post" : fmt::format("post({})", operand.peer);
+    case OperandKind::post: return written ? "post" : fmt::format("post({})", operand.peer);
   }
   return "?";
 }
@@ -32,10 +32,21 @@ std::string Spell(const std::vector<Operand>& operands, bool written) {
 }
 
 // Indexed by tuttiAlgorithm_t.
-constexpr std::array<std::string_view, tuttiNumAlgorithms> kAlgorithmNames = {
-    "none",     "direct",  "two_shot",  "ring",           "double_binary_tree", "recursive",            "bruck",
-    "binomial", "grouped", "two_level", "two_level_tree", "parameter_server",   "all_to_all_broadcast", "program",
-    "recursive_doubling"};
+constexpr std::array<std::string_view, tuttiNumAlgorithms> kAlgorithmNames = {"none",
+                                                                              "direct",
+                                                                              "two_shot",
+                                                                              "ring",
+                                                                              "double_binary_tree",
+                                                                              "recursive",
+                                                                              "bruck",
+                                                                              "binomial",
+                                                                              "grouped",
+                                                                              "two_level",
+                                                                              "two_level_tree",
+                                                                              "parameter_server",
+                                                                              "all_to_all_broadcast",
+                                                                              "program",
+                                                                              "recursive_doubling"};
 
 }  // namespace
 
@@ -85,4 +96,4 @@ std::string ToString(const Schedule& schedule) {
   return text;
 }
 
-}  // namespace tutti
+}  // namespace tutti::schedule

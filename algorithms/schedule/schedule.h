@@ -39,7 +39,7 @@
 
 #include "tutti/tutti.h"
 
-namespace tutti {
+namespace tutti::schedule {
 
 enum class Collective : std::uint8_t {
   all_reduce,
@@ -70,7 +70,7 @@ constexpr bool HasRoot(Collective c) {
   return c == Collective::broadcast || c == Collective::reduce || c == Collective::gather || c == Collective::scatter;
 }
 
-enum class Place : std::uint8_t {
+enum class OperandKind : std::uint8_t {
   input,    // block of the user's input
   output,   // block of the user's output
   scratch,  // block of memory that lasts one chunk
@@ -80,7 +80,7 @@ enum class Place : std::uint8_t {
 };
 
 struct Operand {
-  Place place;
+  OperandKind kind;
   std::int16_t peer = -1;       // from, to, post
   std::int16_t block = -1;      // input, output, scratch
   bool scaled = false;          // reads of raw contributions: a PreMulSum's scalar is applied here
@@ -151,22 +151,22 @@ struct Schedule {
 };
 
 // Operands, spelt as in the examples above.
-inline Operand In(int block) { return {Place::input, -1, static_cast<std::int16_t>(block)}; }
-inline Operand Scaled(int block) { return {Place::input, -1, static_cast<std::int16_t>(block), true}; }
-inline Operand Out(int block) { return {Place::output, -1, static_cast<std::int16_t>(block)}; }
-inline Operand Scratch(int block) { return {Place::scratch, -1, static_cast<std::int16_t>(block)}; }
-inline Operand From(int peer) { return {Place::from, static_cast<std::int16_t>(peer)}; }
-inline Operand To(int peer) { return {Place::to, static_cast<std::int16_t>(peer)}; }
+inline Operand In(int block) { return {OperandKind::input, -1, static_cast<std::int16_t>(block)}; }
+inline Operand Scaled(int block) { return {OperandKind::input, -1, static_cast<std::int16_t>(block), true}; }
+inline Operand Out(int block) { return {OperandKind::output, -1, static_cast<std::int16_t>(block)}; }
+inline Operand Scratch(int block) { return {OperandKind::scratch, -1, static_cast<std::int16_t>(block)}; }
+inline Operand From(int peer) { return {OperandKind::from, static_cast<std::int16_t>(peer)}; }
+inline Operand To(int peer) { return {OperandKind::to, static_cast<std::int16_t>(peer)}; }
 // The same by another connection with that peer.
 inline Operand By(int connection, Operand slot) {
   slot.connection = static_cast<std::int16_t>(connection);
   return slot;
 }
-inline Operand Post(int writer) { return {Place::post, static_cast<std::int16_t>(writer)}; }
+inline Operand Post(int writer) { return {OperandKind::post, static_cast<std::int16_t>(writer)}; }
 
 // "{in[0], from(1)} -> {out[0], post}".
 std::string ToString(const Step& step);
 // The whole schedule, one step a line, for people.
 std::string ToString(const Schedule& schedule);
 
-}  // namespace tutti
+}  // namespace tutti::schedule

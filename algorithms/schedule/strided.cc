@@ -1,6 +1,6 @@
 #include "algorithms/schedule/strided.h"
 
-namespace tutti {
+namespace tutti::schedule {
 
 Strided::Strided(std::span<const StridedDim> dims, std::size_t element_bytes) {
   std::size_t run = element_bytes;
@@ -49,4 +49,4 @@ void StridedCursor::Advance(std::size_t bytes) {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::schedule

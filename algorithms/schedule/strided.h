@@ -14,7 +14,7 @@
 
 #include "base/divisor.h"
 
-namespace tutti {
+namespace tutti::schedule {
 
 // One dimension of a tensor, in elements or bytes as its user says.
 struct StridedDim {
@@ -107,4 +107,4 @@ class StridedCursor {
   std::size_t in_run_ = 0;
 };
 
-}  // namespace tutti
+}  // namespace tutti::schedule

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 // The place of each packed byte, by loops.
@@ -109,4 +109,4 @@ TEST(Strided, NeighboursThatAreOnePieceAreOneDimension) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::schedule

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace tutti {
+namespace tutti::verifier {
 namespace {
 
 // Sums may refer to one another, so a few of them can spell an endless expression, which ends up in messages.
@@ -109,4 +109,4 @@ void Expressions::Spell(Id id, std::string& text) const {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::verifier

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace tutti {
+namespace tutti::verifier {
 
 class Expressions {
  public:
@@ -54,4 +54,4 @@ class Expressions {
   std::vector<const Node*> nodes_;  // by id; the map owns them
 };
 
-}  // namespace tutti
+}  // namespace tutti::verifier

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-namespace tutti {
+namespace tutti::verifier {
 
 // Per actor, the number of its events before now.
 using Clock = std::vector<std::uint32_t>;
@@ -68,4 +68,4 @@ class Cell {
   std::vector<Event> reads_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::verifier

@@ -6,7 +6,7 @@
 
 #include "algorithms/verifier/verify_rules.h"
 
-namespace tutti {
+namespace tutti::verifier {
 namespace {
 
 // A unit of effort is one look at a lane that cannot go on, some 20 ns. A step costs kStepEffort units. Copying or
@@ -15,7 +15,8 @@ constexpr int kStepEffort = 32;
 constexpr int kClocksPerEffort = 64;
 
 bool IsMemory(const Operand& operand) {
-  return operand.place == Place::input || operand.place == Place::output || operand.place == Place::scratch;
+  return operand.kind == OperandKind::input || operand.kind == OperandKind::output ||
+         operand.kind == OperandKind::scratch;
 }
 
 bool FillsSlots(const Step& step) {
@@ -92,22 +93,22 @@ int SymbolicRun::LengthOf(int rank, int block, int chunk) const {
 Cell& SymbolicRun::CellOf(int rank, const Operand& operand, int chunk) {
   auto& memory = memory_[rank].memory;
   const int block = operand.block;
-  if (operand.place == Place::scratch) {
+  if (operand.kind == OperandKind::scratch) {
     return memory[2 * blocks_ * chunks_ + (ranks_[rank].whole_scratch ? block * chunks_ + chunk : block)];
   }
   const bool same = options_.in_place && HasInput(ranks_[rank], block) && HasOutput(ranks_[rank], block);
-  const int buffer = operand.place == Place::input || same ? 0 : 1;
+  const int buffer = operand.kind == OperandKind::input || same ? 0 : 1;
   return memory[(buffer * blocks_ + block) * chunks_ + chunk];
 }
 
 // The connection that a read empties, and the reader's index in it.
 std::pair<SymbolicRun::Connection*, int> SymbolicRun::SourceOf(const Operand& operand, int reader) {
-  if (operand.place == Place::from) return {&Pairwise(operand.peer, reader, operand.connection), 0};
+  if (operand.kind == OperandKind::from) return {&Pairwise(operand.peer, reader, operand.connection), 0};
   return {&posts_[operand.peer], reader};
 }
 
 SymbolicRun::Connection& SymbolicRun::TargetOf(const Operand& operand, int writer) {
-  return operand.place == Place::to ? Pairwise(writer, operand.peer, operand.connection) : posts_[writer];
+  return operand.kind == OperandKind::to ? Pairwise(writer, operand.peer, operand.connection) : posts_[writer];
 }
 
 // ---- cost ----
@@ -146,7 +147,7 @@ void SymbolicRun::BeginOperation(Rank& rank, int number) {
     Cell& cell = CellOf(number, operand, chunk);
     if (const auto earlier = cell.Write(event, first.clock, value)) {
       Fail(*earlier, fmt::format("is not ordered before the caller's next use of {}[{}]",
-                                 operand.place == Place::input ? "in" : "out", operand.block));
+                                 operand.kind == OperandKind::input ? "in" : "out", operand.block));
     }
   };
   for (int b = 0; b < blocks_; ++b) {
@@ -311,12 +312,12 @@ void SymbolicRun::Order(Actor& actor, const Step& step) {
 
 // A block of the input or output must be as long as the block that the step says it moves.
 void SymbolicRun::CheckLength(const Actor& actor, const Operand& operand, int length) const {
-  if (operand.place != Place::input && operand.place != Place::output) return;
-  const bool received = operand.place == Place::output && ranks_.front().collective == Collective::all_to_all;
+  if (operand.kind != OperandKind::input && operand.kind != OperandKind::output) return;
+  const bool received = operand.kind == OperandKind::output && ranks_.front().collective == Collective::all_to_all;
   const int own = LengthOf(actor.rank, operand.block + (received ? blocks_ : 0), actor.chunk);
   if (own == length) return;
   Fail(EventOf(actor), fmt::format("the step's chunk is {} long, that of {}[{}] is {}", length,
-                                   operand.place == Place::input ? "in" : "out", operand.block, own));
+                                   operand.kind == OperandKind::input ? "in" : "out", operand.block, own));
 }
 
 Expressions::Id SymbolicRun::Load(Actor& actor, const Operand& operand, const Event& event) {
@@ -326,7 +327,7 @@ Expressions::Id SymbolicRun::Load(Actor& actor, const Operand& operand, const Ev
   }
   if (cell.value() == Expressions::kNothing) Fail(event, fmt::format("nothing was written to block {}", operand.block));
   const Event& written = cell.last_write();
-  if (operand.place == Place::scratch && (written.chunk != event.chunk || written.operation != event.operation)) {
+  if (operand.kind == OperandKind::scratch && (written.chunk != event.chunk || written.operation != event.operation)) {
     Fail(event, fmt::format("scratch[{}] is of another chunk, written by {}", operand.block, Where(written)));
   }
   return operand.scaled ? expressions_.Scaled(cell.value()) : cell.value();
@@ -373,7 +374,7 @@ Expressions::Id SymbolicRun::Empty(Actor& actor, const Operand& operand, const E
 void SymbolicRun::Fill(Actor& actor, const Operand& operand, Slot slot) {
   Connection& connection = TargetOf(operand, actor.rank);
   if (connection.slots.empty()) {
-    const bool post = operand.place == Place::post;
+    const bool post = operand.kind == OperandKind::post;
     connection.slots.resize(post ? options_.post_depth : options_.slot_depth);
     connection.readers = post ? nranks_ - 1 : 1;
     connection.emptied.resize(post ? nranks_ : 1);
@@ -390,7 +391,7 @@ std::vector<std::pair<Cell*, Expressions::Id>> SymbolicRun::References(const Act
   std::vector<std::pair<Cell*, Id>> references;
   if (!options_.by_reference) return references;
   const auto add = [&](const Operand& operand) {
-    if (operand.place != Place::input && operand.place != Place::output) return;
+    if (operand.kind != OperandKind::input && operand.kind != OperandKind::output) return;
     Cell& cell = CellOf(actor.rank, operand, actor.chunk);
     references.emplace_back(&cell, cell.value());
   };
@@ -404,4 +405,4 @@ bool SymbolicRun::Finished() const {
                      [&](const Rank& rank) { return rank.operation == options_.operations; });
 }
 
-}  // namespace tutti
+}  // namespace tutti::verifier

@@ -17,7 +17,7 @@
 #include "algorithms/verifier/happens_before.h"
 #include "algorithms/verifier/verify.h"
 
-namespace tutti {
+namespace tutti::verifier {
 
 class SymbolicRun {
  public:
@@ -156,4 +156,4 @@ class SymbolicRun {
   std::vector<Actor> actors_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::verifier

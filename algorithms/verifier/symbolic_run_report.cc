@@ -4,7 +4,7 @@
 #include "algorithms/verifier/symbolic_run.h"
 #include "algorithms/verifier/verify_rules.h"
 
-namespace tutti {
+namespace tutti::verifier {
 
 std::string SymbolicRun::WhyStuck() {
   constexpr int kNamed = 4;  // enough to see the circle, few enough to read
@@ -25,10 +25,12 @@ std::string SymbolicRun::Spell(const Obstacle& obstacle, const Actor& actor) {
     return fmt::format("waits for lane {}, step {}", obstacle.after->lane, obstacle.after->step);
   }
   const Operand& operand = *obstacle.operand;
-  const bool filling = operand.place == Place::to || (operand.place == Place::post && operand.peer == actor.rank);
+  const bool filling =
+      operand.kind == OperandKind::to || (operand.kind == OperandKind::post && operand.peer == actor.rank);
   if (!filling) return fmt::format("waits for rank {} to fill a slot", operand.peer);
   const auto slots = TargetOf(operand, actor.rank).slots.size();
-  if (operand.place == Place::to) return fmt::format("waits for rank {} to empty one of {} slots", operand.peer, slots);
+  if (operand.kind == OperandKind::to)
+    return fmt::format("waits for rank {} to empty one of {} slots", operand.peer, slots);
   return fmt::format("waits for everybody else to empty one of {} posted slots", slots);
 }
 
@@ -47,7 +49,7 @@ std::string SymbolicRun::Where(const Event& event) const {
   const Actor& actor = actors_[event.actor];
   if (event.step == -1) return fmt::format("the caller on rank {} before operation {}", actor.rank, event.operation);
   return fmt::format("{}, operation {}",
-                     tutti::Spell(ranks_[actor.rank], {channel_, actor.lane, event.step, event.chunk}),
+                     verifier::Spell(ranks_[actor.rank], {channel_, actor.lane, event.step, event.chunk}),
                      event.operation);
 }
 
@@ -57,4 +59,4 @@ void SymbolicRun::Fail(const Event& event, const std::string& what) const {
   throw Violation(fmt::format("{}: {}{}", Where(event), step, what));
 }
 
-}  // namespace tutti
+}  // namespace tutti::verifier

@@ -6,11 +6,11 @@
 #include "algorithms/verifier/verify_rules.h"
 #include "transports/ring/layout.h"
 
-namespace tutti {
+namespace tutti::verifier {
 namespace {
 
 // One chunk of every block, once, with the fewest slots that connections have.
-VerifyOptions Once() { return {.slot_depth = kBulkDepth, .post_depth = kBulkDepth}; }
+VerifyOptions Once() { return {.slot_depth = ring::kBulkDepth, .post_depth = ring::kBulkDepth}; }
 
 // Whether channel `c` equals channel `earlier` on every rank, with the same lengths: then it needs no second proof.
 bool IsRepetition(std::span<const Schedule> ranks, const VerifyOptions& options, int c, int earlier) {
@@ -61,4 +61,4 @@ bool IsDeterministic(std::span<const Schedule> ranks) {
   return true;
 }
 
-}  // namespace tutti
+}  // namespace tutti::verifier

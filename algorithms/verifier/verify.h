@@ -31,7 +31,10 @@
 
 #include "algorithms/schedule/schedule.h"
 
-namespace tutti {
+namespace tutti::verifier {
+
+// The verifier reads schedules, in their own words.
+using namespace schedule;
 
 struct VerifyOptions {
   // Channel c's share of each block, in arbitrary units; c counts modulo the size. One length per block; for all_to_all
@@ -64,4 +67,4 @@ std::string OutputExpression(std::span<const Schedule> ranks, int rank, int bloc
 // rounded once. True for collectives that reduce nothing. REQUIRES: the schedules verify.
 bool IsDeterministic(std::span<const Schedule> ranks);
 
-}  // namespace tutti
+}  // namespace tutti::verifier

@@ -13,14 +13,14 @@
 #include "algorithms/verifier/verify.h"
 #include "algorithms/verifier/verify_testing.h"
 
-namespace tutti {
+namespace tutti::verifier {
 namespace {
 
 using enum Collective;
 using Ranks = std::vector<Schedule>;
 
 Ranks BuildAll(tuttiAlgorithm_t algorithm, Collective collective, int n, int root = 0) {
-  return BuildEverywhere(algorithm, ScheduleRequest{collective, 0, n, root});
+  return BuildEverywhere(algorithm, builders::ScheduleRequest{collective, 0, n, root});
 }
 
 std::vector<Step>& Steps(Schedule& schedule, int lane = 0) { return schedule.channels[0].lanes[lane].steps; }
@@ -52,7 +52,7 @@ TEST(Mutation, DoubledContribution) {
   ranks[2].scratch_blocks = 1;
   auto& steps = Steps(ranks[2]);
   steps[0].reads.push_back(Scratch(0));
-  steps.insert(steps.begin(), MakeStep(0, {Scaled(0)}, {Scratch(0)}));
+  steps.insert(steps.begin(), builders::MakeStep(0, {Scaled(0)}, {Scratch(0)}));
   ExpectFound(ranks, Twice(1), {"rank 0", "channel 0", "lane 0", "step 0", "chunk 0", "rank 2's contribution twice"});
 }
 
@@ -102,7 +102,7 @@ TEST(Mutation, MissingScale) {
 // In place, the output of a step that scales is the input that the next one scales.
 TEST(Mutation, DoubleScale) {
   auto ranks = BuildAll(tuttiAlgorithmRing, all_reduce, 2);
-  Steps(ranks[0]).insert(Steps(ranks[0]).begin(), MakeStep(1, {Scaled(1)}, {Out(1)}));
+  Steps(ranks[0]).insert(Steps(ranks[0]).begin(), builders::MakeStep(1, {Scaled(1)}, {Out(1)}));
   VerifyOptions options = Twice(2);
   EXPECT_EQ(Verify(ranks, options), std::nullopt) << "out of place it is only useless";
   options.in_place = true;
@@ -114,7 +114,7 @@ TEST(Mutation, PostNotRead) {
   ranks[2].channels[0].lanes.clear();
   ExpectFound(ranks, {.lengths = {{1}}}, {"rank 2, channel 0", "no step wrote it"});
   ranks = BuildAll(tuttiAlgorithmDirect, all_gather, 3);
-  Steps(ranks[2], 1)[0] = MakeStep(0, {Out(2)}, {Out(0)});
+  Steps(ranks[2], 1)[0] = builders::MakeStep(0, {Out(2)}, {Out(0)});
   ExpectFound(ranks, Twice(3), {"rank"});
 }
 
@@ -150,7 +150,8 @@ TEST(Mutation, DeadlockByDepth) {
   for (auto& rank : ranks) {
     auto& steps = Steps(rank);
     const auto first = steps.end() - 8;  // the last round: four sends, four receives
-    std::stable_partition(first, steps.end(), [](const Step& step) { return step.reads[0].place == Place::output; });
+    std::stable_partition(first, steps.end(),
+                          [](const Step& step) { return step.reads[0].kind == OperandKind::output; });
   }
   VerifyOptions options{.slot_depth = 4};
   EXPECT_EQ(Verify(ranks, options), std::nullopt);
@@ -172,8 +173,8 @@ TEST(Mutation, ReferenceHazard) {
 TEST(Mutation, ScratchRaceBetweenChunks) {
   auto ranks = BuildAll(tuttiAlgorithmDirect, reduce, 2);
   ranks[1].scratch_blocks = 1;
-  Step keep = MakeStep(0, {Scaled(0)}, {Scratch(0)});
-  Step send = MakeStep(0, {Scratch(0)}, {To(0)});
+  Step keep = builders::MakeStep(0, {Scaled(0)}, {Scratch(0)});
+  Step send = builders::MakeStep(0, {Scratch(0)}, {To(0)});
   send.after = {{0, 0}};
   ranks[1].channels[0].lanes = {Lane{{keep}}, Lane{{send}}};
   EXPECT_EQ(Verify(ranks, {}), std::nullopt) << "with one chunk it is safe";
@@ -186,9 +187,10 @@ TEST(Mutation, ScratchRaceBetweenChunks) {
 TEST(Mutation, ScratchCarriesOver) {
   auto ranks = BuildAll(tuttiAlgorithmDirect, reduce, 2);
   ranks[1].scratch_blocks = 1;
-  Steps(ranks[1]) = {MakeStep(0, {Scaled(0)}, {To(0), Scratch(0)}), MakeStep(1, {Scratch(0)}, {Scratch(0)})};
+  Steps(ranks[1]) = {builders::MakeStep(0, {Scaled(0)}, {To(0), Scratch(0)}),
+                     builders::MakeStep(1, {Scratch(0)}, {Scratch(0)})};
   for (auto& rank : ranks) rank.blocks = 2;
-  Steps(ranks[0]).push_back(Finally(MakeStep(1, {Scaled(1)}, {Out(1)})));
+  Steps(ranks[0]).push_back(builders::Finally(builders::MakeStep(1, {Scaled(1)}, {Out(1)})));
   VerifyOptions options{.lengths = {{1, 2}}};
   ExpectFound(ranks, options, {"rank 1 of 2, channel 0, lane 0, step 1, chunk 1", "scratch[0] is of another chunk"});
 }
@@ -265,7 +267,7 @@ TEST(Mutation, TwoLanesFillOneConnection) {
 
 TEST(Mutation, SchedulesThatDoNotBelongTogether) {
   auto ranks = BuildAll(tuttiAlgorithmDirect, gather, 3);
-  ranks[2] = *Build(tuttiAlgorithmDirect, {gather, 2, 3, 1});
+  ranks[2] = *builders::Build(tuttiAlgorithmDirect, {gather, 2, 3, 1});
   ExpectFound(ranks, {}, {"ranks 0 and 2 differ"});
   std::swap(ranks[0], ranks[1]);
   ExpectFound(ranks, {}, {"schedule 0 of 3 is for rank 1 of 3"});
@@ -336,7 +338,7 @@ int DamageEverything(const Ranks& ranks) {
   }
   expect("final", [&](Step& step) { return IsReducing(ranks[0].collective) && (step.final = !step.final, true); });
   expect("scale", [&](Step& step) {
-    if (!IsReducing(ranks[0].collective) || step.reads[0].place != Place::input) return false;
+    if (!IsReducing(ranks[0].collective) || step.reads[0].kind != OperandKind::input) return false;
     step.reads[0].scaled = !step.reads[0].scaled;
     return true;
   });
@@ -344,7 +346,7 @@ int DamageEverything(const Ranks& ranks) {
     if (ranks[0].connections == 1) return false;
     auto& operand = step.writes.back();
     operand.connection = static_cast<std::int16_t>((operand.connection + 1) % ranks[0].connections);
-    return operand.place == Place::to;
+    return operand.kind == OperandKind::to;
   });
   return damaged;
 }
@@ -356,13 +358,14 @@ TEST(Mutation, EveryDamageToEveryStepIsFound) {
     for (int c = 0; c < kScheduledCollectives; ++c) {
       const auto algorithm = static_cast<tuttiAlgorithm_t>(a);
       const auto collective = static_cast<Collective>(c);
-      if (!Supports(algorithm, collective, kRanks)) continue;
+      if (!builders::Supports(algorithm, collective, kRanks)) continue;
       const auto ranks = BuildAll(algorithm, collective, kRanks, 2);
       damaged += DamageEverything(ranks);
       for (const NodeLayout& layout : kNodeLayouts) {
         if (!Arranges(algorithm)) continue;
         const RankLayout where = layout.arrange(kRanks);
-        damaged += DamageEverything(BuildEverywhere(algorithm, ScheduleRequest{collective, 0, kRanks, 2, 1, &where}));
+        damaged += DamageEverything(
+            BuildEverywhere(algorithm, builders::ScheduleRequest{collective, 0, kRanks, 2, 1, &where}));
       }
     }
   }
@@ -370,4 +373,4 @@ TEST(Mutation, EveryDamageToEveryStepIsFound) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::verifier

@@ -9,7 +9,7 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::verifier {
 namespace {
 
 enum class End { filling, emptying };
@@ -72,18 +72,18 @@ class RankRules {
   }
 
   std::string CheckOperand(const Operand& operand, bool written) {
-    if (operand.scaled && (operand.place != Place::input || !IsReducing(schedule_.collective))) {
+    if (operand.scaled && (operand.kind != OperandKind::input || !IsReducing(schedule_.collective))) {
       return "only an input that is to be reduced can be scaled";
     }
-    switch (operand.place) {
-      case Place::input: return written ? "the input is not written" : CheckBuffer(operand, HasInput, "input");
-      case Place::output: return CheckBuffer(operand, HasOutput, "output");
-      case Place::scratch:
+    switch (operand.kind) {
+      case OperandKind::input: return written ? "the input is not written" : CheckBuffer(operand, HasInput, "input");
+      case OperandKind::output: return CheckBuffer(operand, HasOutput, "output");
+      case OperandKind::scratch:
         if (operand.block >= 0 && operand.block < schedule_.scratch_blocks) return {};
         return fmt::format("there is no scratch[{}]", operand.block);
-      case Place::from: return written ? "from() is read, not written" : CheckConnection(operand, End::emptying);
-      case Place::to: return written ? CheckConnection(operand, End::filling) : "to() is written, not read";
-      case Place::post:
+      case OperandKind::from: return written ? "from() is read, not written" : CheckConnection(operand, End::emptying);
+      case OperandKind::to: return written ? CheckConnection(operand, End::filling) : "to() is written, not read";
+      case OperandKind::post:
         if (!written) return CheckConnection(operand, End::emptying);
         if (operand.peer != schedule_.rank) return "a rank posts for itself";
         return CheckOneLane(operand, End::filling);
@@ -106,8 +106,7 @@ class RankRules {
   }
 
   std::string CheckOneLane(const Operand& operand, End end) {
-    const auto [entry, added] =
-        lane_of_.try_emplace({operand.place, operand.peer, operand.connection, end}, site_.lane);
+    const auto [entry, added] = lane_of_.try_emplace({operand.kind, operand.peer, operand.connection, end}, site_.lane);
     if (added || entry->second == site_.lane) return {};
     return fmt::format("lane {} is {} that connection already; the order of its slots would be chance", entry->second,
                        end == End::filling ? "filling" : "emptying");
@@ -115,7 +114,7 @@ class RankRules {
 
   const Schedule& schedule_;
   Site site_{};
-  std::map<std::tuple<Place, int, int, End>, int> lane_of_;
+  std::map<std::tuple<OperandKind, int, int, End>, int> lane_of_;
 };
 
 }  // namespace
@@ -152,8 +151,8 @@ std::optional<std::string> CheckRules(std::span<const Schedule> ranks) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const Schedule& schedule = ranks[r];
     if (schedule.blocks < 1 || (HasBlocksOfRanks(schedule.collective) && schedule.blocks % schedule.nranks != 0)) {
-      return fmt::format("rank {} has {} blocks, which are not the same number for each of {} ranks", r, schedule.blocks,
-                         schedule.nranks);
+      return fmt::format("rank {} has {} blocks, which are not the same number for each of {} ranks", r,
+                         schedule.blocks, schedule.nranks);
     }
     if (schedule.rank != static_cast<int>(r) || schedule.nranks != static_cast<int>(ranks.size())) {
       return fmt::format("schedule {} of {} is for rank {} of {}", r, ranks.size(), schedule.rank, schedule.nranks);
@@ -170,4 +169,4 @@ std::optional<std::string> CheckRules(std::span<const Schedule> ranks) {
   return std::nullopt;
 }
 
-}  // namespace tutti
+}  // namespace tutti::verifier

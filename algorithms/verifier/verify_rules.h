@@ -7,9 +7,9 @@
 #include <span>
 #include <string>
 
-#include "algorithms/schedule/schedule.h"
+#include "algorithms/verifier/verify.h"
 
-namespace tutti {
+namespace tutti::verifier {
 
 // Whether this rank's input (output) has that block. REQUIRES: 0 <= block < schedule.blocks.
 bool HasInput(const Schedule& schedule, int block);
@@ -27,4 +27,4 @@ std::string Spell(const Schedule& schedule, const Site& site);
 // nullopt: the schedules belong together and every step is a legal sentence.
 std::optional<std::string> CheckRules(std::span<const Schedule> ranks);
 
-}  // namespace tutti
+}  // namespace tutti::verifier

@@ -11,7 +11,7 @@
 #include "algorithms/builders/build.h"
 #include "algorithms/verifier/verify_testing.h"
 
-namespace tutti {
+namespace tutti::verifier {
 namespace {
 
 constexpr int kMaxRanks = 64;
@@ -79,7 +79,7 @@ std::vector<Kind> EveryKind() {
   for (int a = 0; a < tuttiNumAlgorithms; ++a) {
     for (int c = 0; c < kScheduledCollectives; ++c) {
       const Kind kind{static_cast<tuttiAlgorithm_t>(a), static_cast<Collective>(c)};
-      if (!Supports(kind.algorithm, kind.collective, kMaxRanks)) continue;
+      if (!builders::Supports(kind.algorithm, kind.collective, kMaxRanks)) continue;
       kinds.push_back(kind);
       if (PostsWhereItCan(kind.algorithm)) kinds.push_back({kind.algorithm, kind.collective, nullptr, false});
       for (const NodeLayout& layout : kNodeLayouts) {
@@ -108,7 +108,7 @@ TEST_P(Verified, OnFewRanksInEveryWay) {
       const auto ranks = BuildAll(GetParam(), n, root, 2);
       for (const Pattern pattern :
            {kNothing, kOneUnit, kTwoChunks, kLastShorter, kMoreBlocksThanUnits, kUneven, kFirstOnly}) {
-        if (PassesBlocksOn(GetParam().algorithm, GetParam().collective) && !IsUniform(pattern)) continue;
+        if (builders::PassesBlocksOn(GetParam().algorithm, GetParam().collective) && !IsUniform(pattern)) continue;
         for (const bool in_place : {false, true}) {
           if (all_to_all && in_place && !IsUniform(pattern)) continue;
           for (const bool by_reference : {false, true}) {
@@ -122,7 +122,8 @@ TEST_P(Verified, OnFewRanksInEveryWay) {
                                     .by_reference = by_reference,
                                     .operations = kOperations};
               ASSERT_EQ(Verify(ranks, options), std::nullopt) << n << " ranks, root " << root;
-              if (!all_to_all || in_place || PassesBlocksOn(GetParam().algorithm, GetParam().collective)) continue;
+              if (!all_to_all || in_place || builders::PassesBlocksOn(GetParam().algorithm, GetParam().collective))
+                continue;
               options.pairwise = true;
               ASSERT_EQ(Verify(ranks, options), std::nullopt) << n << " ranks, pairwise";
             }
@@ -145,7 +146,7 @@ TEST_P(Verified, OnAllNumbersOfRanks) {
     const auto ranks = BuildAll(GetParam(), n, roots[n % roots.size()], 1);
     for (const bool in_place : {false, true}) {
       const bool uniform = GetParam().collective == Collective::all_to_all &&
-                           (in_place || PassesBlocksOn(GetParam().algorithm, GetParam().collective));
+                           (in_place || builders::PassesBlocksOn(GetParam().algorithm, GetParam().collective));
       const auto [slots, posts] = kDepths[(n + in_place) % kDepths.size()];
       const VerifyOptions options{.lengths = {Lengths(ranks.front(), uniform ? kTwoChunks : kLastShorter)},
                                   .chunk = kChunk,
@@ -176,7 +177,7 @@ TEST_P(Verified, ClaimsReferencesExactlyWhereTheyAreSafe) {
 TEST_P(Verified, IsDeterministicWhereOneStepReducesInRankOrder) {
   const auto [algorithm, collective, layout, posts] = GetParam();
   const bool one_step =
-      algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot || IsBaseline(algorithm);
+      algorithm == tuttiAlgorithmDirect || algorithm == tuttiAlgorithmTwoShot || builders::IsBaseline(algorithm);
   for (const int n : {4, 7, 16}) {
     EXPECT_EQ(IsDeterministic(BuildAll(GetParam(), n, n / 2, 2)), one_step || !IsReducing(collective)) << n;
   }
@@ -204,4 +205,4 @@ TEST(OutputExpression, SaysWhatAnElementIsMadeOf) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::verifier

@@ -8,7 +8,7 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::verifier {
 
 // Proving every number of ranks takes a minute without optimisation or under a sanitizer; there only edges are proved.
 #if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -18,10 +18,10 @@ inline constexpr bool kEveryRankCount = false;
 #endif
 
 // `request` as every rank asks it.
-inline std::vector<Schedule> BuildEverywhere(tuttiAlgorithm_t algorithm, ScheduleRequest request) {
+inline std::vector<Schedule> BuildEverywhere(tuttiAlgorithm_t algorithm, builders::ScheduleRequest request) {
   std::vector<Schedule> ranks;
   for (request.rank = 0; request.rank < request.nranks; ++request.rank) {
-    ranks.push_back(*Build(algorithm, request));
+    ranks.push_back(*builders::Build(algorithm, request));
   }
   return ranks;
 }
@@ -76,4 +76,4 @@ inline bool Arranges(tuttiAlgorithm_t algorithm) {
          algorithm == tuttiAlgorithmTwoLevelTree;
 }
 
-}  // namespace tutti
+}  // namespace tutti::verifier

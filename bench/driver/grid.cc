@@ -87,7 +87,7 @@ void Revive(std::vector<std::unique_ptr<Team>>& teams, const Options& options, i
 }
 
 void PrintRecord(const GridCell& cell, const Record& record) {
-  fmt::print("{:>14} {:>5} {:>6}", cell.Name(), cell.ranks, FormatSize(cell.bytes));
+  fmt::print("{:>14} {:>5} {:>6}", cell.Name(), cell.ranks, report::FormatSize(cell.bytes));
   for (const Result& result : record.results) {
     fmt::print("  {} {}", result.library, result.measured ? fmt::format("{:.3f}", result.median_us) : "-");
     if (result.wrong != 0) fmt::print(" ({} WRONG)", result.wrong);
@@ -169,7 +169,7 @@ int RunGrid(const Options& given) {
   Chances chances;
   int started = 0;
   for (const GridCell& cell : left) {
-    progress.Step(fmt::format("{} {} {} ranks", cell.Name(), FormatSize(cell.bytes), cell.ranks));
+    progress.Step(fmt::format("{} {} {} ranks", cell.Name(), report::FormatSize(cell.bytes), cell.ranks));
     if (started != cell.ranks) {
       teams.clear();  // first, so that no rank of the previous number is left
       contents.limits[cell.ranks] = MeasureLimits([](const std::string&) {});

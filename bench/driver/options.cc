@@ -175,9 +175,9 @@ std::vector<tuttiRedOp_t> OpsOf(const std::string& text) {
 }
 
 std::vector<std::size_t> SizesOf(const Raw& raw) {
-  const std::size_t begin = ParseSize(raw.begin);
-  const std::size_t end = raw.end.empty() ? std::max(begin, ParseSize("32M")) : ParseSize(raw.end);
-  return Sweep(begin, end, raw.factor, ParseSize(raw.step));
+  const std::size_t begin = report::ParseSize(raw.begin);
+  const std::size_t end = raw.end.empty() ? std::max(begin, report::ParseSize("32M")) : report::ParseSize(raw.end);
+  return report::Sweep(begin, end, raw.factor, report::ParseSize(raw.step));
 }
 
 void ResolveRanks(const Raw& raw, int launched_ranks, Options& options) {
@@ -267,7 +267,7 @@ void Resolve(const Raw& raw, int launched_ranks, Options& options) {
   options.call.blocking = raw.blocking != 0;
   options.call.cpu_time = raw.cpu_time != 0;
   if (options.grid_ranks.empty()) options.grid_ranks = {2, 4, 8};
-  for (const std::string& size : raw.grid_sizes) options.grid_sizes.push_back(ParseSize(size));
+  for (const std::string& size : raw.grid_sizes) options.grid_sizes.push_back(report::ParseSize(size));
   if (options.resume && options.json_file.empty()) throw std::invalid_argument("--resume needs the --json file");
 }
 

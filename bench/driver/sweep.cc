@@ -66,9 +66,8 @@ void WriteFiles(const Options& options, const std::vector<std::unique_ptr<Team>>
     json["memory"] = options.call.device ? "device" : "host";
     json["graph"] = options.call.graph;
     json["threads"] = options.threads;
-    json["cluster"] = {{"hosts", options.cluster.hosts},
-                       {"nics", options.cluster.nics},
-                       {"bandwidth", options.cluster.bandwidth}};
+    json["cluster"] = {
+        {"hosts", options.cluster.hosts}, {"nics", options.cluster.nics}, {"bandwidth", options.cluster.bandwidth}};
     for (const TcpLimits& limits : tcp) json["plain_tcp"].push_back(ToJson(limits));
     for (const auto& team : teams) {
       if (team->refusal().empty()) json["init_ms"][team->library()] = team->init_ms();
@@ -147,7 +146,7 @@ int RunSweep(const Options& options, const std::vector<std::unique_ptr<Team>>& t
     Progress progress(static_cast<int>(rows.size()));
     for (const Row& row : rows) {
       if (!AnyAlive(teams)) break;
-      progress.Step(fmt::format("{} {}", FormatSize(row.bytes), NameOf(row.operation.type)));
+      progress.Step(fmt::format("{} {}", report::FormatSize(row.bytes), NameOf(row.operation.type)));
       const auto measure = [&](bool wanted, bool in_place) -> std::optional<Record> {
         if (!wanted) return std::nullopt;
         Record record = MakeRecord(row.operation, row.bytes, options.ranks);

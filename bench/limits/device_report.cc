@@ -71,12 +71,12 @@ int ReportDevice(const Options& options) {
                {"copies", Json::array()}};
   fmt::print("# {}, {} multiprocessors, driver for CUDA {}.{}, {} MHz, memory {} MHz, {}\n", about.name,
              about.multiprocessors, about.driver / 1000, about.driver % 1000 / 10, about.clock_mhz,
-             about.memory_clock_mhz, FormatSize(about.memory));
+             about.memory_clock_mhz, report::FormatSize(about.memory));
   fmt::print("# copies inside the device, by the driver (read + written)\n# {:>8} {:>12} {:>9}\n", "size", "time (us)",
              "GB/s");
   for (const std::size_t bytes : options.sizes) {
     const Json copy = MeasureCopy(gpu, bytes, options);
-    fmt::print("{:>10} {:>12.2f} {:>9.1f}\n", FormatSize(bytes), copy.at("median_us").get<double>(),
+    fmt::print("{:>10} {:>12.2f} {:>9.1f}\n", report::FormatSize(bytes), copy.at("median_us").get<double>(),
                copy.at("gbs").get<double>());
     json["copies"].push_back(copy);
   }

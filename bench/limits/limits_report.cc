@@ -21,7 +21,7 @@ void PrintLimits(const Limits& limits) {
   if (!limits.crossing.points().empty()) {
     fmt::print("# a core copies what another has just written, both ways at once (GB/s, bytes copied)\n");
     for (const auto& point : limits.crossing.points()) {
-      fmt::print("  {:>9}  {:>7.1f}\n", FormatSize(static_cast<std::size_t>(point.working_set)), point.gbs);
+      fmt::print("  {:>9}  {:>7.1f}\n", report::FormatSize(static_cast<std::size_t>(point.working_set)), point.gbs);
     }
   }
   fmt::print("#\n# streaming (GB/s, read + written); nt: non-temporal stores\n");
@@ -30,7 +30,7 @@ void PrintLimits(const Limits& limits) {
     for (std::size_t i = 0; i < entry.copy.points().size(); ++i) {
       const auto& point = entry.copy.points()[i];
       fmt::print("  {:>8} {:>7.1f} {:>7.1f} {:>7.1f} {:>9.1f}\n",
-                 FormatSize(static_cast<std::size_t>(point.working_set / 2)), point.gbs,
+                 report::FormatSize(static_cast<std::size_t>(point.working_set / 2)), point.gbs,
                  entry.copy_nontemporal.points()[i].gbs, entry.add.points()[i].gbs,
                  entry.add_nontemporal.points()[i].gbs);
     }
@@ -49,7 +49,7 @@ int ReportLimits(const Options& options) {
   for (const GridCell& cell : cells) {
     const std::string row = fmt::format("{:>14} {:>5}", cell.Name(), cell.ranks);
     if (previous.empty()) {
-      for (const std::size_t bytes : GridSizes(options)) fmt::print(" {:>9}", FormatSize(bytes));
+      for (const std::size_t bytes : GridSizes(options)) fmt::print(" {:>9}", report::FormatSize(bytes));
     }
     if (row != previous) fmt::print("\n  {}", row);
     fmt::print(" {:>9.3f}", BoundUs(cell.operation, cell.ranks, limits));

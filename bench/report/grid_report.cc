@@ -70,7 +70,7 @@ void AppendCells(const std::vector<Record>& records, std::string& text) {
     const Result* mine = FindResult(record, kTutti);
     const Result* best = BestPeer(record);
     fmt::format_to(std::back_inserter(text), "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {}{} | {} | {} |\n",
-                   NameOf(record), record.ranks, FormatSize(record.bytes), Microseconds(mine), spread(mine),
+                   NameOf(record), record.ranks, report::FormatSize(record.bytes), Microseconds(mine), spread(mine),
                    mine != nullptr ? mine->algorithm : "-", Microseconds(best), spread(best),
                    best != nullptr ? best->library : "-", Format(ToBestPeer(record)),
                    IsMissed(record) ? " (missed)" : "", record.bound_us ? fmt::format("{:.3f}", *record.bound_us) : "-",

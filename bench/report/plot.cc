@@ -16,8 +16,8 @@ bool SameKind(const Record& a, const Record& b) {
 }  // namespace
 
 std::string PlotSweep(const std::vector<Record>& records) {
-  Panel time{"time (us, median)"};
-  Panel bandwidth{"bus bandwidth (GB/s)"};
+  report::Panel time{"time (us, median)"};
+  report::Panel bandwidth{"bus bandwidth (GB/s)"};
   std::string heading = "tutti-bench";
   if (!records.empty()) {
     const Record& first = records.front();
@@ -26,8 +26,8 @@ std::string PlotSweep(const std::vector<Record>& records) {
                           Reduces(first.operation.collective) ? fmt::format(" {}", NameOf(first.operation.op)) : "",
                           first.operation.in_place ? "in place" : "out of place");
     for (const Result& result : first.results) {
-      Curve times{result.library, {}};
-      Curve bandwidths{result.library, {}};
+      report::Curve times{result.library, {}};
+      report::Curve bandwidths{result.library, {}};
       for (const Record& record : records) {
         const Result* measured = FindResult(record, result.library);
         if (measured == nullptr || !SameKind(record, first) || record.size == 0) continue;
@@ -39,7 +39,7 @@ std::string PlotSweep(const std::vector<Record>& records) {
       bandwidth.curves.push_back(std::move(bandwidths));
     }
   }
-  return Draw({heading, {time, bandwidth}});
+  return report::Draw({heading, {time, bandwidth}});
 }
 
 }  // namespace tutti::bench

@@ -50,10 +50,11 @@ std::vector<double> Differences(const Curve& curve, const Curve& reference) {
 }
 
 void Plot(const std::string& file, const std::vector<Curve>& curves) {
-  tutti::Panel losses{.title = "mean loss of a byte (nats)", .logarithmic = false};
-  tutti::Panel differences{.title = fmt::format("relative difference from {} (equal ones left out)", curves[0].name)};
+  tutti::report::Panel losses{.title = "mean loss of a byte (nats)", .logarithmic = false};
+  tutti::report::Panel differences{
+      .title = fmt::format("relative difference from {} (equal ones left out)", curves[0].name)};
   for (const auto& curve : curves) {
-    tutti::Curve loss{.name = curve.name}, difference{.name = curve.name};
+    tutti::report::Curve loss{.name = curve.name}, difference{.name = curve.name};
     const auto apart = Differences(curve, curves[0]);
     for (std::size_t i = 0; i < apart.size(); ++i) {
       const auto step = static_cast<double>(i + 1);
@@ -63,11 +64,11 @@ void Plot(const std::string& file, const std::vector<Curve>& curves) {
     losses.curves.push_back(std::move(loss));
     differences.curves.push_back(std::move(difference));
   }
-  tutti::WriteFile(file, tutti::Draw({.heading = "One model, split several ways",
-                                      .panels = {losses, differences},
-                                      .horizontal = "step",
-                                      .bytes = false,
-                                      .logarithmic = false}));
+  tutti::WriteFile(file, tutti::report::Draw({.heading = "One model, split several ways",
+                                              .panels = {losses, differences},
+                                              .horizontal = "step",
+                                              .bytes = false,
+                                              .logarithmic = false}));
 }
 
 int Compare(const std::string& chart, const std::vector<std::string>& arguments) {

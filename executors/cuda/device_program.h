@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "algorithms/schedule/binding.h"
-#include "algorithms/schedule/shape.h"
+#include "algorithms/schedule/protocol_config.h"
 #include "executors/cuda/kernels/device_plan.h"
 #include "transports/cuda/arena.h"
 
-namespace tutti {
+namespace tutti::cuda {
 
 // Identifies a plan's calls, for code that compares them.
 struct CallIdentity {
@@ -22,25 +22,25 @@ struct CallIdentity {
 
 // Layouts of strided tensors; null: dense, as in all calls without tensors.
 struct StridedSides {
-  const Strided* input = nullptr;
-  const Strided* output = nullptr;
+  const schedule::Strided* input = nullptr;
+  const schedule::Strided* output = nullptr;
 };
 
 class DeviceProgram {
  public:
   // Uses channels first_channel, first_channel + 1, ... of `fabric`, one for each connection of each channel. Copies
-  // the plan to the device, which takes some ten us. REQUIRES: the shape's wire is line or bulk. Throws
+  // the plan to the device, which takes some ten us. REQUIRES: the protocol is line or bulk. Throws
   // tuttiUnhandledCudaError; tuttiInternalError if a chunk does not fit a slot.
-  DeviceProgram(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op,
-                const StridedSides& strided, const CallIdentity& identity, const DeviceFabric& fabric,
-                DeviceArena& arena, int first_channel);
+  DeviceProgram(schedule::Schedule schedule, schedule::Extents extents, schedule::ProtocolConfig config,
+                tuttiDataType_t type, tuttiRedOp_t op, const StridedSides& strided, const CallIdentity& identity,
+                const cuda_transport::DeviceFabric& fabric, cuda_transport::DeviceArena& arena, int first_channel);
   DeviceProgram(const DeviceProgram&) = delete;
   DeviceProgram& operator=(const DeviceProgram&) = delete;
 
-  const Schedule& schedule() const { return schedule_; }
-  const Shape& shape() const { return shape_; }
-  const Extents& extents() const { return extents_; }
-  const DevicePlan* plan() const { return reinterpret_cast<const DevicePlan*>(memory_); }
+  const schedule::Schedule& schedule() const { return schedule_; }
+  const schedule::ProtocolConfig& config() const { return config_; }
+  const schedule::Extents& extents() const { return extents_; }
+  const cuda_kernels::DevicePlan* plan() const { return reinterpret_cast<const cuda_kernels::DevicePlan*>(memory_); }
   std::uint32_t lanes() const { return lanes_; }
   // Threads that a block needs for the data of a chunk.
   std::uint32_t threads() const { return threads_; }
@@ -57,16 +57,17 @@ class DeviceProgram {
   struct BoundLane;
   struct Image;
 
-  void AddChannel(Image& image, int channel, const DeviceFabric& fabric, int first_channel);
-  DeviceStep AddStep(BoundLane& lane, const Step& step, int channel, const DeviceFabric& fabric, int fabric_channel);
-  DeviceOperand Bind(const Operand& operand, bool written, int channel, const DeviceFabric& fabric,
-                     int fabric_channel) const;
-  Traffic& TrafficWith(const Operand& slot, const DeviceFabric& fabric);
+  void AddChannel(Image& image, int channel, const cuda_transport::DeviceFabric& fabric, int first_channel);
+  cuda_kernels::DeviceStep AddStep(BoundLane& lane, const schedule::Step& step, int channel,
+                                   const cuda_transport::DeviceFabric& fabric, int fabric_channel);
+  cuda_kernels::DeviceOperand Bind(const schedule::Operand& operand, bool written, int channel,
+                                   const cuda_transport::DeviceFabric& fabric, int fabric_channel) const;
+  Traffic& TrafficWith(const schedule::Operand& slot, const cuda_transport::DeviceFabric& fabric);
 
-  Schedule schedule_;
-  Extents extents_;
-  Shape shape_;
-  Binding binding_;
+  schedule::Schedule schedule_;
+  schedule::Extents extents_;
+  schedule::ProtocolConfig config_;
+  schedule::Binding binding_;
   std::byte* memory_ = nullptr;  // of the arena
   std::uint32_t lanes_ = 0;
   std::uint32_t threads_ = 0;
@@ -74,4 +75,4 @@ class DeviceProgram {
   std::vector<int> network_peers_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::cuda

@@ -20,7 +20,7 @@ __asm__(
 extern "C" const std::byte tutti_kernel_image_begin[];
 #endif
 
-namespace tutti {
+namespace tutti::cuda {
 namespace {
 
 // Code for every supported GPU, as the driver takes it.
@@ -35,54 +35,55 @@ const std::byte* KernelImage() {
 }  // namespace
 
 // Code from one major version of nvcc runs on drivers of that version and later.
-std::string WhyNoKernels(const CudaDriver& driver) {
+std::string WhyNoKernels(const cuda_transport::CudaDriver& driver) {
 #ifdef TUTTI_KERNEL_IMAGE
   constexpr int kNeeded = TUTTI_KERNEL_CUDA_MAJOR * 1000;
-  return WhyTooOld(driver, kNeeded);
+  return cuda_transport::WhyTooOld(driver, kNeeded);
 #else
   static_cast<void>(driver);
   return "this libtutti was built without nvcc and has no code for GPUs";
 #endif
 }
 
-KernelModule::KernelModule(const CudaDevice& device) : device_(device) {
+KernelModule::KernelModule(const cuda_transport::CudaDevice& device) : device_(device) {
   if (const auto why = WhyNoKernels(device.driver()); !why.empty()) {
     Throw(tuttiInvalidUsage, "device {} cannot be used: {}", device.ordinal(), why);
   }
   const auto& driver = device.driver();
-  const CurrentDevice current(driver, device.context());
+  const cuda_transport::CurrentDevice current(driver, device.context());
   driver.Check(driver.cuModuleLoadData(&module_, KernelImage()), "cuModuleLoadData");
   // Asking for a function and its occupancy loads the function even where modules are loaded lazily.
   int fewest = std::numeric_limits<int>::max();
-  for (const auto& [function, name] :
-       {std::pair(&interpreter_, kInterpreterName), std::pair(&strided_interpreter_, kStridedInterpreterName)}) {
+  for (const auto& [function, name] : {std::pair(&interpreter_, cuda_kernels::kInterpreterName),
+                                       std::pair(&strided_interpreter_, cuda_kernels::kStridedInterpreterName)}) {
     driver.Check(driver.cuModuleGetFunction(function, module_, name), "cuModuleGetFunction");
     int blocks = 0;
-    driver.Check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, *function, kMaxThreads, 0),
+    driver.Check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, *function, cuda_kernels::kMaxThreads, 0),
                  "cuOccupancyMaxActiveBlocksPerMultiprocessor");
     fewest = std::min(fewest, blocks);
   }
-  resident_blocks_ = static_cast<std::uint32_t>(fewest * device.Attribute(kCuMultiprocessors));
+  resident_blocks_ = static_cast<std::uint32_t>(fewest * device.Attribute(cuda_transport::kCuMultiprocessors));
   // A kernel's first launch may enlarge the context's local memory, which waits for all kernels that run there. An
   // empty launch takes that wait here, before any kernel waits for another.
-  SideStream(driver, device.context()).Run([&](CuStream stream) {
-    for (const bool strided : {false, true}) Launch(DeviceLaunch{}, strided, 1, kMaxThreads, stream);
+  cuda_transport::SideStream(driver, device.context()).Run([&](cuda_transport::CuStream stream) {
+    for (const bool strided : {false, true})
+      Launch(cuda_kernels::DeviceLaunch{}, strided, 1, cuda_kernels::kMaxThreads, stream);
   });
 }
 
 KernelModule::~KernelModule() {
   const auto& driver = device_.driver();
-  ReleaseIn(driver, device_.context(), [&] { driver.cuModuleUnload(module_); });
+  cuda_transport::ReleaseIn(driver, device_.context(), [&] { driver.cuModuleUnload(module_); });
 }
 
-void KernelModule::Launch(const DeviceLaunch& launch, bool strided, std::uint32_t blocks, std::uint32_t threads,
-                          CuStream stream) const {
+void KernelModule::Launch(const cuda_kernels::DeviceLaunch& launch, bool strided, std::uint32_t blocks,
+                          std::uint32_t threads, cuda_transport::CuStream stream) const {
   const auto& driver = device_.driver();
-  const CurrentDevice current(driver, device_.context());
-  void* parameter = const_cast<DeviceLaunch*>(&launch);
+  const cuda_transport::CurrentDevice current(driver, device_.context());
+  void* parameter = const_cast<cuda_kernels::DeviceLaunch*>(&launch);
   driver.Check(driver.cuLaunchKernel(strided ? strided_interpreter_ : interpreter_, blocks, 1, 1, threads, 1, 1, 0,
                                      stream, &parameter, nullptr),
                "cuLaunchKernel");
 }
 
-}  // namespace tutti
+}  // namespace tutti::cuda

@@ -10,32 +10,32 @@
 #include "executors/cuda/kernels/device_plan.h"
 #include "transports/cuda/fabric.h"
 
-namespace tutti {
+namespace tutti::cuda {
 
 // Why the driver cannot run the kernels of this library, or "".
-std::string WhyNoKernels(const CudaDriver& driver);
+std::string WhyNoKernels(const cuda_transport::CudaDriver& driver);
 
 class KernelModule {
  public:
   // Throws tuttiUnhandledCudaError if the driver refuses the code; tuttiInvalidUsage if there is none.
-  explicit KernelModule(const CudaDevice& device);
+  explicit KernelModule(const cuda_transport::CudaDevice& device);
   ~KernelModule();
   KernelModule(const KernelModule&) = delete;
   KernelModule& operator=(const KernelModule&) = delete;
 
-  const CudaDevice& device() const { return device_; }
+  const cuda_transport::CudaDevice& device() const { return device_; }
   // Blocks of kMaxThreads that the device runs at the same time. A launch of more would wait for itself.
   std::uint32_t resident_blocks() const { return resident_blocks_; }
   // Enqueues. `strided`: some works are. REQUIRES: blocks <= resident_blocks(). Throws tuttiUnhandledCudaError.
-  void Launch(const DeviceLaunch& launch, bool strided, std::uint32_t blocks, std::uint32_t threads,
-              CuStream stream) const;
+  void Launch(const cuda_kernels::DeviceLaunch& launch, bool strided, std::uint32_t blocks, std::uint32_t threads,
+              cuda_transport::CuStream stream) const;
 
  private:
-  const CudaDevice& device_;
-  CuModule module_ = nullptr;
-  CuFunction interpreter_ = nullptr;
-  CuFunction strided_interpreter_ = nullptr;
+  const cuda_transport::CudaDevice& device_;
+  cuda_transport::CuModule module_ = nullptr;
+  cuda_transport::CuFunction interpreter_ = nullptr;
+  cuda_transport::CuFunction strided_interpreter_ = nullptr;
   std::uint32_t resident_blocks_ = 0;
 };
 
-}  // namespace tutti
+}  // namespace tutti::cuda

@@ -12,7 +12,7 @@
 
 #include "transports/progress/network.h"
 
-namespace tutti {
+namespace tutti::host {
 namespace {
 
 // Without membarrier, here or in a peer's process, a ring can be missed, so no thread sleeps longer than this.
@@ -24,7 +24,7 @@ long Futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
 
 }  // namespace
 
-void WakeAll(Fabric& fabric) {
+void WakeAll(shm::Fabric& fabric) {
   // Pairs with the sleeper's increment of `sleepers`: a thread that sees it also sees `sleeping`.
   if (fabric.sleepers().load(std::memory_order_acquire) == 0) return;
   for (const int rank : fabric.local()) {
@@ -40,7 +40,7 @@ void WakeAll(Fabric& fabric) {
   }
 }
 
-Sleeper::Sleeper(Fabric& fabric) : fabric_(fabric) {
+Sleeper::Sleeper(shm::Fabric& fabric) : fabric_(fabric) {
   const bool registered = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
   fabric_.control(fabric_.rank()).hears_barriers.store(registered ? 1 : 0, std::memory_order_relaxed);
 }
@@ -78,4 +78,4 @@ void Sleeper::ClearAlarm(const Alarm& alarm) {
   if (auto* const network = fabric_.network()) network->ReturnBell(alarm.own_bell);
 }
 
-}  // namespace tutti
+}  // namespace tutti::host

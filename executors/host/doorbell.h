@@ -3,13 +3,13 @@
 // A thread sleeps only after a long wait. It waits for one of the events below. The thread that causes the event rings
 // *after* it has made the event visible:
 //
-//   a slot was filled or emptied by a rank of this host        that rank, after each step            Run::Execute
-//   a slot from another host has landed, or one to it is sent  the thread of this rank that drove    NetworkEngine
+//   a slot was filled or emptied by a rank of this host        that rank, after each step         Run::Execute
+//   a slot from another host has landed, or one to it is sent  the thread of this rank that drove NetworkEngine
 //                                                              the network
-//   something can be read from, or written to, the network     the system: the sleep is a poll() NetworkEngine::Sleep
-//   the last helper thread has done its share                  that helper                           DriveTogether
-//   a rank of this host has failed, or was aborted             the thread that reports it FailureDetector::Fail a GPU's
-//   proxy has something new to do                      the thread that gives it work         DeviceProxy::Wake
+//   something can be read from, or written to, the network     the system: the sleep is a poll()  NetworkEngine::Sleep
+//   the last helper thread has done its share                  that helper                        DriveTogether
+//   a rank of this host has failed, or was aborted             the thread that reports it         FailureDetector::Fail
+//   a GPU's proxy has something new to do                      the thread that gives it work      DeviceProxy::Wake
 //
 // No thread can ring for some events: a dead process, a time-out, and a failure on another host. A sleeper checks for
 // those by the clock, at least every 50 ms. A thread that drives several communicators only naps (drive.h).
@@ -35,11 +35,11 @@
 
 #include "transports/shm/fabric.h"
 
-namespace tutti {
+namespace tutti::host {
 
-void WakeAll(Fabric& fabric);
+void WakeAll(shm::Fabric& fabric);
 
-inline void WakeSleepers(Fabric& fabric) {
+inline void WakeSleepers(shm::Fabric& fabric) {
   // Keeps the compiler from moving the load before the publishing stores; the sleeper's membarrier binds the processor.
   std::atomic_signal_fence(std::memory_order_seq_cst);
   if (fabric.sleepers().load(std::memory_order_relaxed) != 0) [[unlikely]]
@@ -48,7 +48,7 @@ inline void WakeSleepers(Fabric& fabric) {
 
 class Sleeper {
  public:
-  explicit Sleeper(Fabric& fabric);
+  explicit Sleeper(shm::Fabric& fabric);
 
   // Sleeps until rung, or `limit` has passed, or `ready()` is true after the alarm was set. False: there was no ring.
   template <typename Ready>
@@ -69,8 +69,8 @@ class Sleeper {
   void ClearAlarm(const Alarm& alarm);
   bool AllHearBarriers() const;
 
-  Fabric& fabric_;
+  shm::Fabric& fabric_;
   std::atomic<bool> guarded_{false};  // every process of the host executes our barriers; stays true
 };
 
-}  // namespace tutti
+}  // namespace tutti::host

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-namespace tutti {
+namespace tutti::host {
 namespace {
 
 using std::chrono::microseconds;
@@ -89,4 +89,4 @@ void Driver::OfferCore(Clock::time_point now) {
   phase_ = Phase::yield;
 }
 
-}  // namespace tutti
+}  // namespace tutti::host

@@ -12,7 +12,7 @@
 #include "executors/host/doorbell.h"
 #include "executors/host/run.h"
 
-namespace tutti {
+namespace tutti::host {
 
 struct WaitPolicy {
   std::chrono::microseconds spin{0};   // poll, and check now and then whether another thread wants the core
@@ -118,4 +118,4 @@ class Driver {
   Clock::time_point checked_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::host

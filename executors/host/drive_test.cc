@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-namespace tutti {
+namespace tutti::host {
 namespace {
 
 using std::chrono::milliseconds;
@@ -64,4 +64,4 @@ TEST(WaitPolicy, IsWhatTheSettingSays) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::host

@@ -4,7 +4,7 @@
 
 #include "base/quiet_thread.h"
 
-namespace tutti {
+namespace tutti::host {
 namespace {
 
 void End(std::atomic<bool>& ending, std::atomic<std::uint32_t>& generation, std::vector<std::thread>& threads) {
@@ -51,4 +51,4 @@ void HelperThreads::Serve(int index) {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::host

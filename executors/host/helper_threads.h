@@ -11,7 +11,7 @@
 
 #include "base/float_modes.h"
 
-namespace tutti {
+namespace tutti::host {
 
 class HelperThreads {
  public:
@@ -39,4 +39,4 @@ class HelperThreads {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::host

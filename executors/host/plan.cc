@@ -7,34 +7,35 @@
 #include "base/rounding.h"
 #include "transports/progress/network.h"
 
-namespace tutti {
+namespace tutti::host {
 namespace {
 
 // Takes the page faults of the part of a ring that chunks of this size will touch, the first time a plan uses it.
 // Repeating it for present pages is cheap.
 template <typename End>
-void PopulateRing(const End& end, Wire wire, std::size_t chunk_bytes) {
+void PopulateRing(const End& end, ring::Protocol protocol, std::size_t chunk_bytes) {
   const auto& shape = end.shape();
-  if (wire != Wire::bulk) return Segment::Populate(end.slots(), std::size_t{shape.stride} * shape.depth);
+  if (protocol != ring::Protocol::bulk)
+    return shm::Segment::Populate(end.slots(), std::size_t{shape.stride} * shape.depth);
   for (std::uint32_t i = 0; i < shape.depth; ++i) {
-    Segment::Populate(end.slots() + std::size_t{i} * shape.stride, shape.data_offset + chunk_bytes);
+    shm::Segment::Populate(end.slots() + std::size_t{i} * shape.stride, shape.data_offset + chunk_bytes);
   }
 }
 
 }  // namespace
 
-Plan::Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op, Fabric& fabric,
-           int first_channel)
+Plan::Plan(schedule::Schedule schedule, schedule::Extents extents, schedule::ProtocolConfig config,
+           tuttiDataType_t type, tuttiRedOp_t op, shm::Fabric& fabric, int first_channel)
     : schedule_(std::move(schedule)),
       extents_(std::move(extents)),
-      shape_(shape),
-      binding_(schedule_, extents_, shape.chunk_bytes),
+      config_(config),
+      binding_(schedule_, extents_, config.chunk_bytes),
       type_(type),
-      reduce_(SelectReduce(type, op == tuttiAvg ? tuttiSum : op)),
+      reduce_(host_kernels::SelectReduce(type, op == tuttiAvg ? tuttiSum : op)),
       divisor_(op == tuttiAvg ? schedule_.nranks : 0) {
-  const auto capacity = fabric.layout().Shape(shape_.wire, 0).capacity;
-  if (shape_.chunk_bytes == 0 || shape_.chunk_bytes > capacity) {
-    Throw(tuttiInternalError, "a chunk of {} bytes does not fit a slot of {}", shape_.chunk_bytes, capacity);
+  const auto capacity = fabric.layout().SlotShapeOf(config_.protocol, 0).capacity;
+  if (config_.chunk_bytes == 0 || config_.chunk_bytes > capacity) {
+    Throw(tuttiInternalError, "a chunk of {} bytes does not fit a slot of {}", config_.chunk_bytes, capacity);
   }
   for (std::size_t i = 0; i < schedule_.channels.size(); ++i) {
     const int index = static_cast<int>(i);
@@ -42,34 +43,38 @@ Plan::Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type
   }
 }
 
-BoundOperand Plan::BindOperand(const Operand& operand, bool written, int channel, Fabric& fabric,
+BoundOperand Plan::BindOperand(const schedule::Operand& operand, bool written, int channel, shm::Fabric& fabric,
                                int fabric_channel) const {
-  BoundOperand bound{operand.place, operand.scaled, IsSlot(operand.place)};
-  if (operand.place == Place::to || operand.place == Place::from) {
+  BoundOperand bound{operand.kind, operand.scaled, schedule::IsSlot(operand.kind)};
+  if (operand.kind == schedule::OperandKind::to || operand.kind == schedule::OperandKind::from) {
     bound.peer = operand.peer;
     bound.by_network = !fabric.is_local(operand.peer);
     if (bound.by_network) fabric.network()->Need(operand.peer);
   }
-  switch (operand.place) {
-    case Place::input:
-    case Place::output:
-    case Place::scratch: bound.offset = binding_.OffsetOf(operand, channel); break;
-    case Place::to: bound.fill = &fabric.To(fabric_channel + operand.connection, shape_.wire, operand.peer); break;
-    case Place::from: bound.empty = &fabric.From(fabric_channel + operand.connection, shape_.wire, operand.peer); break;
-    case Place::post:
+  switch (operand.kind) {
+    case schedule::OperandKind::input:
+    case schedule::OperandKind::output:
+    case schedule::OperandKind::scratch: bound.offset = binding_.OffsetOf(operand, channel); break;
+    case schedule::OperandKind::to:
+      bound.fill = &fabric.To(fabric_channel + operand.connection, config_.protocol, operand.peer);
+      break;
+    case schedule::OperandKind::from:
+      bound.empty = &fabric.From(fabric_channel + operand.connection, config_.protocol, operand.peer);
+      break;
+    case schedule::OperandKind::post:
       if (written) {
-        bound.fill = &fabric.Post(fabric_channel, shape_.wire);
+        bound.fill = &fabric.Post(fabric_channel, config_.protocol);
       } else {
-        bound.empty = &fabric.PostOf(fabric_channel, shape_.wire, operand.peer);
+        bound.empty = &fabric.PostOf(fabric_channel, config_.protocol, operand.peer);
       }
       break;
   }
-  if (bound.fill != nullptr) PopulateRing(*bound.fill, shape_.wire, shape_.chunk_bytes);
-  if (bound.empty != nullptr) PopulateRing(*bound.empty, shape_.wire, shape_.chunk_bytes);
+  if (bound.fill != nullptr) PopulateRing(*bound.fill, config_.protocol, config_.chunk_bytes);
+  if (bound.empty != nullptr) PopulateRing(*bound.empty, config_.protocol, config_.chunk_bytes);
   return bound;
 }
 
-void Plan::Bind(const Channel& channel, int index, Fabric& fabric, int fabric_channel) {
+void Plan::Bind(const schedule::Channel& channel, int index, shm::Fabric& fabric, int fabric_channel) {
   BoundChannel bound_channel;
   for (std::size_t l = 0; l < channel.lanes.size(); ++l) {
     const auto& lane = channel.lanes[l];
@@ -91,9 +96,9 @@ void Plan::Bind(const Channel& channel, int index, Fabric& fabric, int fabric_ch
       bound.final = step.final;
       bound.arithmetic = step.reads.size() > 1;
       if (bound.arithmetic && fabric.cma()) {
-        fetch_bytes_ = std::max(fetch_bytes_, step.reads.size() * shape_.chunk_bytes);
+        fetch_bytes_ = std::max(fetch_bytes_, step.reads.size() * config_.chunk_bytes);
       }
-      if (const int referable = ReferableOf(step); referable >= 0) {
+      if (const int referable = schedule::ReferableOf(step); referable >= 0) {
         bound.referable = &(*operands)[static_cast<std::size_t>(referable)];
       }
       for (const auto& write : bound.writes) {
@@ -118,4 +123,4 @@ void Plan::Bind(const Channel& channel, int index, Fabric& fabric, int fabric_ch
   channels_.push_back(std::move(bound_channel));
 }
 
-}  // namespace tutti
+}  // namespace tutti::host

@@ -9,21 +9,21 @@
 #include <vector>
 
 #include "algorithms/schedule/binding.h"
-#include "algorithms/schedule/shape.h"
+#include "algorithms/schedule/protocol_config.h"
 #include "executors/host/kernels/reduce.h"
 #include "transports/shm/fabric.h"
 
-namespace tutti {
+namespace tutti::host {
 
 struct BoundOperand {
-  Place place;
+  schedule::OperandKind kind;
   bool scaled = false;
   bool is_slot = false;
-  int peer = -1;              // of a connection's slot
-  bool by_network = false;    // the slot crosses hosts
-  FillEnd* fill = nullptr;    // written slots
-  EmptyEnd* empty = nullptr;  // read slots
-  std::size_t offset = 0;     // memory: bytes from the start of input, output or scratch, channel share included
+  int peer = -1;                    // of a connection's slot
+  bool by_network = false;          // the slot crosses hosts
+  ring::FillEnd* fill = nullptr;    // written slots
+  ring::EmptyEnd* empty = nullptr;  // read slots
+  std::size_t offset = 0;           // memory: bytes from the start of input, output or scratch, channel share included
 };
 
 struct BoundStep {
@@ -31,7 +31,7 @@ struct BoundStep {
   std::size_t bytes = 0;     // of the step's block in this channel
   std::span<const BoundOperand> reads;
   std::span<const BoundOperand> writes;
-  std::span<const After> after;
+  std::span<const schedule::After> after;
   bool arithmetic = false;  // reduces or scales; otherwise it copies
   bool final = false;
   bool fills = false;  // writes at least one slot
@@ -44,7 +44,7 @@ struct BoundLane {
   std::vector<BoundStep> steps;
   std::uint32_t chunks = 0;  // the longest step's
   // Ends whose slots must be drained before the operation may return, when slots refer to user memory.
-  std::vector<FillEnd*> fills;
+  std::vector<ring::FillEnd*> fills;
 };
 
 struct BoundChannel {
@@ -54,19 +54,19 @@ struct BoundChannel {
 class Plan {
  public:
   // Connects the schedule's steps to `fabric`, using channels first_channel, first_channel + 1, ..., one for each
-  // connection of each channel, and takes the page faults of every ring it will use. REQUIRES: shape.chunk_bytes fits
-  // the wire's slots; type and op are valid.
-  Plan(Schedule schedule, Extents extents, Shape shape, tuttiDataType_t type, tuttiRedOp_t op, Fabric& fabric,
-       int first_channel);
+  // connection of each channel, and takes the page faults of every ring it will use. REQUIRES: config.chunk_bytes fits
+  // the protocol's slots; type and op are valid.
+  Plan(schedule::Schedule schedule, schedule::Extents extents, schedule::ProtocolConfig config, tuttiDataType_t type,
+       tuttiRedOp_t op, shm::Fabric& fabric, int first_channel);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  const Schedule& schedule() const { return schedule_; }
-  const Extents& extents() const { return extents_; }
-  const Shape& shape() const { return shape_; }
+  const schedule::Schedule& schedule() const { return schedule_; }
+  const schedule::Extents& extents() const { return extents_; }
+  const schedule::ProtocolConfig& config() const { return config_; }
   tuttiDataType_t type() const { return type_; }
   std::span<const BoundChannel> channels() const { return channels_; }
-  ReduceFunction reduce() const { return reduce_; }
+  host_kernels::ReduceFunction reduce() const { return reduce_; }
   int divisor() const { return divisor_; }
   std::size_t scratch_bytes() const { return binding_.scratch_bytes(); }  // of one channel
   // Bytes of one channel for fetching a reduction's sources that cannot be read in place. 0: they all can.
@@ -75,15 +75,16 @@ class Plan {
   std::size_t footprint() const { return footprint_; }
 
  private:
-  void Bind(const Channel& channel, int index, Fabric& fabric, int fabric_channel);
-  BoundOperand BindOperand(const Operand& operand, bool written, int channel, Fabric& fabric, int fabric_channel) const;
+  void Bind(const schedule::Channel& channel, int index, shm::Fabric& fabric, int fabric_channel);
+  BoundOperand BindOperand(const schedule::Operand& operand, bool written, int channel, shm::Fabric& fabric,
+                           int fabric_channel) const;
 
-  Schedule schedule_;
-  Extents extents_;
-  Shape shape_;
-  Binding binding_;
+  schedule::Schedule schedule_;
+  schedule::Extents extents_;
+  schedule::ProtocolConfig config_;
+  schedule::Binding binding_;
   tuttiDataType_t type_;
-  ReduceFunction reduce_;
+  host_kernels::ReduceFunction reduce_;
   int divisor_;
   std::vector<BoundChannel> channels_;
   // BoundStep's spans point into these.
@@ -92,4 +93,4 @@ class Plan {
   std::size_t footprint_ = 0;
 };
 
-}  // namespace tutti
+}  // namespace tutti::host

@@ -4,11 +4,13 @@
 #include "executors/host/doorbell.h"
 #include "executors/host/kernels/copy.h"
 
-namespace tutti {
+namespace tutti::host {
 
-static_assert(kMaxReads <= kMaxReduceSources && kMaxWrites <= kMaxReduceDestinations, "a step fits one reduction");
+static_assert(schedule::kMaxReads <= host_kernels::kMaxReduceSources &&
+                  schedule::kMaxWrites <= host_kernels::kMaxReduceDestinations,
+              "a step fits one reduction");
 
-Run::Run(const Plan& plan, Fabric& fabric, const WindowMap& windows)
+Run::Run(const Plan& plan, shm::Fabric& fabric, const WindowMap& windows)
     : plan_(plan), fabric_(fabric), windows_(windows), states_(plan.channels().size()) {
   for (std::size_t c = 0; c < states_.size(); ++c) {
     states_[c].lanes.resize(plan.channels()[c].lanes.size());
@@ -20,8 +22,8 @@ Run::Run(const Plan& plan, Fabric& fabric, const WindowMap& windows)
 void Run::Restart() {
   input_here_ = output_here_ = RemoteAccess{};
   if (launch_.send_in_place) {
-    const auto here = [](const std::byte* buffer, const Strided* strided) {
-      return strided == nullptr ? RemoteAccess{SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(buffer)}
+    const auto here = [](const std::byte* buffer, const schedule::Strided* strided) {
+      return strided == nullptr ? RemoteAccess{ring::SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(buffer)}
                                 : RemoteAccess{};
     };
     input_here_ = here(launch_.input, launch_.input_strided);
@@ -77,7 +79,7 @@ Run::Progress Run::AdvanceChannel(ChannelState& state, const BoundChannel& bound
   const auto waiting = moved ? Progress::moved : Progress::blocked;
   if (!state.finished) return waiting;
   // Results that bypass the caches must be in memory before the caller tells another thread of them.
-  if (state.streamed) StreamFence();
+  if (state.streamed) host_kernels::StreamFence();
   state.streamed = false;
   // The caller may reuse its buffers after this, so no rank may still be reading them. And the network must have taken
   // this rank's slots, because the caller may not drive it again soon.
@@ -90,7 +92,7 @@ Run::Progress Run::AdvanceChannel(ChannelState& state, const BoundChannel& bound
 // this one has just brought into the cache.
 inline Run::Progress Run::AdvanceLane(ChannelState& state, const BoundChannel& channel, LaneState& lane,
                                       const BoundLane& bound) {
-  if (lane.blocked_on != nullptr && lane.blocked_on->Look(launch_.tag) == EmptyEnd::State::waiting) {
+  if (lane.blocked_on != nullptr && lane.blocked_on->Look(launch_.tag) == ring::EmptyEnd::State::waiting) {
     return Progress::blocked;
   }
   lane.blocked_on = nullptr;
@@ -124,8 +126,8 @@ inline Run::Outcome Run::TryStep(ChannelState& state, const BoundChannel& channe
     const auto* empty = step.reads[i].empty;
     if (empty == nullptr) continue;
     const auto look = empty->Look(launch_.tag);
-    if (look == EmptyEnd::State::ready) continue;
-    if (look == EmptyEnd::State::foreign) {
+    if (look == ring::EmptyEnd::State::ready) continue;
+    if (look == ring::EmptyEnd::State::foreign) {
       state.fault = {Fault::Kind::foreign, empty->peer(), 0, 0};
       return Outcome::faulted;
     }
@@ -139,18 +141,18 @@ inline Run::Outcome Run::TryStep(ChannelState& state, const BoundChannel& channe
     }
   }
   lane.ready_reads = 0;
-  const std::size_t chunk_bytes = plan_.shape().chunk_bytes;
-  const auto begin = ChunkBegin(lane.chunk, chunk_bytes);
-  const auto bytes = ChunkLength(step.bytes, lane.chunk, chunk_bytes);
-  return plan_.shape().wire == Wire::bulk ? Execute<true>(state, step, begin, bytes)
-                                          : Execute<false>(state, step, begin, bytes);
+  const std::size_t chunk_bytes = plan_.config().chunk_bytes;
+  const auto begin = ring::ChunkBegin(lane.chunk, chunk_bytes);
+  const auto bytes = ring::ChunkLength(step.bytes, lane.chunk, chunk_bytes);
+  return plan_.config().protocol == ring::Protocol::bulk ? Execute<true>(state, step, begin, bytes)
+                                                         : Execute<false>(state, step, begin, bytes);
 }
 
 std::byte* Run::Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const {
-  switch (operand.place) {
+  switch (operand.kind) {
     // Never written through: the schedule's inputs are only read.
-    case Place::input: return const_cast<std::byte*>(launch_.input) + operand.offset + done;
-    case Place::output: return launch_.output + operand.offset + done;
+    case schedule::OperandKind::input: return const_cast<std::byte*>(launch_.input) + operand.offset + done;
+    case schedule::OperandKind::output: return launch_.output + operand.offset + done;
     default: return state.scratch.data() + operand.offset + (plan_.schedule().whole_scratch ? done : 0);
   }
 }
@@ -159,9 +161,9 @@ std::byte* Run::Memory(ChannelState& state, const BoundOperand& operand, std::si
 const RemoteAccess* Run::ReferenceFor(const BoundStep& step, const RemoteAccess& input,
                                       const RemoteAccess& output) const {
   if (step.referable == nullptr) return nullptr;
-  const bool from_input = step.referable->place == Place::input;
+  const bool from_input = step.referable->kind == schedule::OperandKind::input;
   const RemoteAccess& access = from_input ? input : output;
-  if (access.kind == SlotKind::value || (from_input && launch_.scaled && step.referable->scaled)) return nullptr;
+  if (access.kind == ring::SlotKind::value || (from_input && launch_.scaled && step.referable->scaled)) return nullptr;
   return &access;
 }
 
@@ -177,10 +179,10 @@ inline bool Run::Source(ChannelState& state, const BoundOperand& operand, std::s
     state.fault = {Fault::Kind::length, operand.empty->peer(), bytes, content.bytes};
     return false;
   }
-  if (content.kind != SlotKind::value) {
+  if (content.kind != ring::SlotKind::value) {
     return SourceElsewhere(state, operand, content.kind, bytes, source, fetch_to);
   }
-  state.traffic.received[Traffic::IndexOf(operand, SlotKind::value)] += bytes;
+  state.traffic.received[Traffic::IndexOf(operand, ring::SlotKind::value)] += bytes;
   source = operand.empty->Data();
   return true;
 }
@@ -188,19 +190,19 @@ inline bool Run::Source(ChannelState& state, const BoundOperand& operand, std::s
 // The same for a slot that refers to its data. Every process of the host can write into the slot, so only references
 // that an honest rank makes are accepted: a pointer where all ranks share a process, else the peer's windows or, where
 // the system permits it, the peer's memory.
-bool Run::SourceElsewhere(ChannelState& state, const BoundOperand& operand, SlotKind kind, std::size_t bytes,
+bool Run::SourceElsewhere(ChannelState& state, const BoundOperand& operand, ring::SlotKind kind, std::size_t bytes,
                           const std::byte*& source, std::byte* fetch_to) {
   const int peer = operand.empty->peer();
   source = operand.empty->Data();
   if (bytes == 0) return true;  // no bytes, so the reference does not matter
-  const bool may_refer = plan_.shape().wire == Wire::bulk && !operand.by_network;
-  const auto reference = may_refer ? operand.empty->Reference() : SlotReference{};
+  const bool may_refer = plan_.config().protocol == ring::Protocol::bulk && !operand.by_network;
+  const auto reference = may_refer ? operand.empty->Reference() : ring::SlotReference{};
   source = nullptr;
-  if (may_refer && kind == SlotKind::pointer && fabric_.all_same_process()) {
+  if (may_refer && kind == ring::SlotKind::pointer && fabric_.all_same_process()) {
     source = reinterpret_cast<const std::byte*>(reference.address);
-  } else if (may_refer && kind == SlotKind::window) {
+  } else if (may_refer && kind == ring::SlotKind::window) {
     source = windows_.Find(peer, reference.window, reference.address, bytes);
-  } else if (may_refer && kind == SlotKind::cma && fabric_.cma() && fetch_to != nullptr) {
+  } else if (may_refer && kind == ring::SlotKind::cma && fabric_.cma() && fetch_to != nullptr) {
     source = fabric_.ReadMemory(peer, reference.address, fetch_to, bytes) ? fetch_to : nullptr;
     if (source == nullptr) {
       state.fault = {Fault::Kind::unreachable, peer, 0, 0};
@@ -237,7 +239,7 @@ Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_
     strided = strided || StridedOf(write) != nullptr;
     // A block that peers will read right away had better be in the cache.
     const bool read_soon = local_reference != nullptr || network_reference != nullptr;
-    if (launch_.stream_output && write.place == Place::output && !read_soon) {
+    if (launch_.stream_output && write.kind == schedule::OperandKind::output && !read_soon) {
       move.streamed |= 1U << move.destination_count;
     }
     move.written[move.destination_count] = &write;
@@ -249,7 +251,7 @@ Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_
     // A single source is fetched straight to its destination, if that is one piece. Null: it cannot be fetched.
     auto* const fetch_to = !kMayRefer        ? nullptr
                            : step.arithmetic ? state.fetched.data() + static_cast<std::size_t>(move.source_count) *
-                                                                          plan_.shape().chunk_bytes
+                                                                          plan_.config().chunk_bytes
                            : move.destination_count > 0 && !strided ? static_cast<std::byte*>(move.destinations[0])
                                                                     : nullptr;
     if (!Source(state, read, done, bytes, source, fetch_to)) return Outcome::faulted;
@@ -272,13 +274,13 @@ Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_
     // order non-temporal stores, and a reader that sees the flag (a peer, or another thread that drives the network)
     // reads the block at once. A slot that carries its data needs no fence: slots are never streamed into.
     if (state.streamed && (local_reference != nullptr || network_reference != nullptr)) [[unlikely]] {
-      StreamFence();
+      host_kernels::StreamFence();
       state.streamed = false;
     }
     for (const auto& write : step.writes) {
       if (!write.is_slot) continue;
       const auto* const reference = reference_of(write);
-      const auto kind = reference == nullptr ? SlotKind::value : reference->kind;
+      const auto kind = reference == nullptr ? ring::SlotKind::value : reference->kind;
       auto& header = write.fill->Header();
       header.bytes = static_cast<std::uint32_t>(bytes);
       header.kind = kind;
@@ -313,7 +315,7 @@ void Run::MoveBytes(const Move& move, std::size_t bytes) const {
   }
   for (int d = 0; d < move.destination_count; ++d) {
     if (move.destinations[d] == move.sources[0]) continue;
-    CopyBytes(move.destinations[d], move.sources[0], bytes, (move.streamed >> d & 1) != 0);
+    host_kernels::CopyBytes(move.destinations[d], move.sources[0], bytes, (move.streamed >> d & 1) != 0);
   }
 }
 
@@ -349,7 +351,8 @@ void Run::AddWaits(std::size_t channel, std::vector<int>& ranks) const {
       continue;
     }
     for (const auto& read : lanes[l].steps[lane.step].reads) {
-      if (read.is_slot && read.empty->Look(launch_.tag) != EmptyEnd::State::ready) ranks.push_back(read.empty->peer());
+      if (read.is_slot && read.empty->Look(launch_.tag) != ring::EmptyEnd::State::ready)
+        ranks.push_back(read.empty->peer());
     }
     for (const auto& write : lanes[l].steps[lane.step].writes) {
       if (write.fill != nullptr && write.peer >= 0 && !write.fill->HasRoom()) ranks.push_back(write.peer);
@@ -357,4 +360,4 @@ void Run::AddWaits(std::size_t channel, std::vector<int>& ranks) const {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::host

@@ -12,11 +12,11 @@
 #include "algorithms/schedule/strided.h"
 #include "executors/host/plan.h"
 
-namespace tutti {
+namespace tutti::host {
 
 // How peers may reach a buffer of this rank, if at all, instead of receiving copies.
 struct RemoteAccess {
-  SlotKind kind = SlotKind::value;
+  ring::SlotKind kind = ring::SlotKind::value;
   std::uint16_t window = 0;
   std::uint64_t base = 0;  // of the buffer's first byte: an address, or an offset into the window
 };
@@ -35,11 +35,11 @@ struct Launch {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   // Null: dense. Otherwise buffer offsets count packed bytes, and no slot may refer to the buffer.
-  const Strided* input_strided = nullptr;
-  const Strided* output_strided = nullptr;
+  const schedule::Strided* input_strided = nullptr;
+  const schedule::Strided* output_strided = nullptr;
   std::uint32_t tag = 0;  // OperationTag of this call
   bool scaled = false;    // PreMulSum: multiply contributions by `scalar`
-  Scalar scalar;
+  host_kernels::Scalar scalar;
   bool stream_output = false;  // results are larger than the caches: store past them
   // For ranks of this host.
   RemoteAccess input_access;
@@ -63,7 +63,7 @@ struct Traffic {
   std::array<std::uint64_t, 5> sent{};
   std::array<std::uint64_t, 5> received{};
 
-  static std::size_t IndexOf(const BoundOperand& operand, SlotKind kind) {
+  static std::size_t IndexOf(const BoundOperand& operand, ring::SlotKind kind) {
     return operand.by_network ? kByNetwork : static_cast<std::size_t>(kind);
   }
 };
@@ -73,7 +73,7 @@ class Run {
   enum class Progress : std::uint8_t { blocked, moved, done, faulted };
 
   // `plan` and `fabric` outlive the run; a run is reused for every call of its plan.
-  Run(const Plan& plan, Fabric& fabric, const WindowMap& windows);
+  Run(const Plan& plan, shm::Fabric& fabric, const WindowMap& windows);
 
   // REQUIRES: not running. `bind(launch)` sets what this call differs in from a default Launch; afterwards advance
   // every channel until done.
@@ -102,10 +102,10 @@ class Run {
     std::uint16_t step = 0;
     std::uint16_t ready_reads = 0;  // leading operands already seen to be ready
     // The operand that blocked the lane: until its slot comes, a poll looks at nothing else. Null: something else did.
-    const EmptyEnd* blocked_on = nullptr;
+    const ring::EmptyEnd* blocked_on = nullptr;
   };
   // Channels are advanced by different threads: keep their states on lines of their own.
-  struct alignas(kCacheLine) ChannelState {
+  struct alignas(ring::kCacheLine) ChannelState {
     std::vector<LaneState> lanes;
     std::vector<std::byte> scratch;
     std::vector<std::byte> fetched;
@@ -124,9 +124,9 @@ class Run {
   Outcome TryStep(ChannelState& state, const BoundChannel& channel, LaneState& lane, const BoundStep& step);
   // A step's sources, destinations and arithmetic.
   struct Move {
-    std::array<const void*, kMaxReduceSources> sources;
-    std::array<void*, kMaxReduceDestinations> destinations;
-    std::array<const BoundOperand*, kMaxReduceDestinations> written;  // the operands of the destinations
+    std::array<const void*, host_kernels::kMaxReduceSources> sources;
+    std::array<void*, host_kernels::kMaxReduceDestinations> destinations;
+    std::array<const BoundOperand*, host_kernels::kMaxReduceDestinations> written;  // the operands of the destinations
     int source_count = 0;
     int destination_count = 0;
     std::uint32_t streamed = 0;
@@ -138,10 +138,10 @@ class Run {
   // The same for a step with strided memory.
   void MoveStrided(const BoundStep& step, Move move, std::size_t done, std::size_t bytes) const;
   // Null: the operand is dense.
-  const Strided* StridedOf(const BoundOperand& operand) const {
-    switch (operand.place) {
-      case Place::input: return launch_.input_strided;
-      case Place::output: return launch_.output_strided;
+  const schedule::Strided* StridedOf(const BoundOperand& operand) const {
+    switch (operand.kind) {
+      case schedule::OperandKind::input: return launch_.input_strided;
+      case schedule::OperandKind::output: return launch_.output_strided;
       default: return nullptr;
     }
   }
@@ -150,7 +150,7 @@ class Run {
   Outcome Execute(ChannelState& state, const BoundStep& step, std::size_t done, std::size_t bytes);
   bool Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
               const std::byte*& source, std::byte* fetch_to);
-  bool SourceElsewhere(ChannelState& state, const BoundOperand& operand, SlotKind kind, std::size_t bytes,
+  bool SourceElsewhere(ChannelState& state, const BoundOperand& operand, ring::SlotKind kind, std::size_t bytes,
                        const std::byte*& source, std::byte* fetch_to);
   std::byte* Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const;
   const RemoteAccess* ReferenceFor(const BoundStep& step, const RemoteAccess& input, const RemoteAccess& output) const;
@@ -158,11 +158,11 @@ class Run {
   void AddWaits(std::size_t channel, std::vector<int>& ranks) const;
 
   const Plan& plan_;
-  Fabric& fabric_;
+  shm::Fabric& fabric_;
   const WindowMap& windows_;
   Launch launch_;
   RemoteAccess input_here_, output_here_;  // as the network engine reaches them
   std::vector<ChannelState> states_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::host

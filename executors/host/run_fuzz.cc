@@ -12,7 +12,7 @@
 #include "base/datatype.h"
 #include "executors/host/run_testing.h"
 
-namespace tutti {
+namespace tutti::host {
 namespace {
 
 using testing::OneWindow;
@@ -52,31 +52,33 @@ class Choices {
 };
 
 // The number of slots that this rank has filled for the stranger. At the end, an honest peer has emptied as many.
-std::uint32_t Filled(Fabric& fabric, int channel, Wire wire, bool post) {
+std::uint32_t Filled(shm::Fabric& fabric, int channel, ring::Protocol protocol, bool post) {
   const int ring = post ? fabric.nranks() : RankBesideStranger::kStranger;
-  const auto shape = fabric.layout().Shape(wire, ring);
+  const auto shape = fabric.layout().SlotShapeOf(protocol, ring);
   std::uint32_t most = 0;
   for (std::uint32_t i = 0; i < shape.depth; ++i) {
-    const auto* const slot =
-        fabric.segment(fabric.rank()) + fabric.layout().RingOffset(channel, wire, ring) + std::size_t{i} * shape.stride;
-    most = std::max(most, FlagNumber(reinterpret_cast<const SlotHeader*>(slot)->flag.load()));
+    const auto* const slot = fabric.segment(fabric.rank()) + fabric.layout().RingOffset(channel, protocol, ring) +
+                             std::size_t{i} * shape.stride;
+    most = std::max(most, ring::FlagNumber(reinterpret_cast<const ring::SlotHeader*>(slot)->flag.load()));
   }
   return most;
 }
 
 // The stranger writes one slot or one head, which is honest except for some words.
-void Write(Choices& choices, RankBesideStranger& beside, int channels, const Shape& shape, std::uint64_t window_bytes) {
+void Write(Choices& choices, RankBesideStranger& beside, int channels, const schedule::ProtocolConfig& config,
+           std::uint64_t window_bytes) {
   const int channel = static_cast<int>(choices.Below(static_cast<std::size_t>(channels)));
   const bool post = choices.Below(2) != 0;
   if (choices.Below(4) == 0) {
-    const auto honest = Filled(beside.fabric(), channel, shape.wire, post);
-    beside.Emptied(channel, shape.wire, post) = choices.Below(2) == 0 ? honest : choices.Next<std::uint32_t>();
+    const auto honest = Filled(beside.fabric(), channel, config.protocol, post);
+    beside.Emptied(channel, config.protocol, post) = choices.Below(2) == 0 ? honest : choices.Next<std::uint32_t>();
     return;
   }
-  auto slot = beside.Next(channel, shape.wire, post);
+  auto slot = beside.Next(channel, config.protocol, post);
   slot.header->bytes =
-      choices.Below(4) == 0 ? choices.Next<std::uint32_t>() : static_cast<std::uint32_t>(shape.chunk_bytes);
-  slot.header->kind = static_cast<SlotKind>(choices.Below(8) == 0 ? choices.Next<std::uint16_t>() : choices.Below(4));
+      choices.Below(4) == 0 ? choices.Next<std::uint32_t>() : static_cast<std::uint32_t>(config.chunk_bytes);
+  slot.header->kind =
+      static_cast<ring::SlotKind>(choices.Below(8) == 0 ? choices.Next<std::uint16_t>() : choices.Below(4));
   slot.header->window = choices.Below(4) == 0 ? choices.Next<std::uint16_t>() : OneWindow::kNumber;
   const auto address =
       choices.Below(2) == 0 ? choices.Next<std::uint64_t>() : choices.Next<std::uint16_t>() % window_bytes;
@@ -93,29 +95,31 @@ void Fuzz(std::span<const std::byte> input) {
   static RankBesideStranger beside(kChannels);
   static OneWindow window(2 * kMostBytes);
   Choices choices(input);
-  ScheduleRequest request{static_cast<Collective>(choices.Below(kScheduledCollectives)), 0, 2};
-  request.root = HasRoot(request.collective) ? static_cast<int>(choices.Below(2)) : 0;
+  builders::ScheduleRequest request{static_cast<schedule::Collective>(choices.Below(schedule::kScheduledCollectives)),
+                                    0, 2};
+  request.root = schedule::HasRoot(request.collective) ? static_cast<int>(choices.Below(2)) : 0;
   request.channels = 1 + static_cast<int>(choices.Below(2));
   request.posts = choices.Below(4) != 0;
   const auto algorithm = kAlgorithms[choices.Below(std::size(kAlgorithms))];
   const auto type = kTypes[choices.Below(std::size(kTypes))];
-  if (FabricChannels(algorithm, request.posts) * request.channels > kChannels) return;
-  const auto schedule = Build(algorithm, request);
+  if (builders::FabricChannels(algorithm, request.posts) * request.channels > kChannels) return;
+  const auto schedule = builders::Build(algorithm, request);
   if (!schedule) return;
 
-  const auto wire = static_cast<Wire>(choices.Below(kWires));
-  const std::size_t most = std::min<std::size_t>(beside.fabric().layout().Shape(wire, 0).capacity, 1024);
-  const Shape shape{wire, std::max<std::size_t>(most / (1 + choices.Below(4)) / 16 * 16, 16)};
+  const auto protocol = static_cast<ring::Protocol>(choices.Below(ring::kProtocols));
+  const std::size_t most = std::min<std::size_t>(beside.fabric().layout().SlotShapeOf(protocol, 0).capacity, 1024);
+  const schedule::ProtocolConfig config{protocol, std::max<std::size_t>(most / (1 + choices.Below(4)) / 16 * 16, 16)};
   const std::size_t bytes = (choices.Next<std::uint16_t>() % kMostBytes) / SizeOf(type) * SizeOf(type);
-  const auto extents = UniformExtents(request.collective, 2, schedule->blocks, bytes);
-  const Plan plan(*schedule, extents, shape, type, tuttiSum, beside.fabric(), 0);
+  const auto extents = schedule::UniformExtents(request.collective, 2, schedule->blocks, bytes);
+  const Plan plan(*schedule, extents, config, type, tuttiSum, beside.fabric(), 0);
   Run run(plan, beside.fabric(), window);
 
   // Long enough for a tensor of this size in which every other run of elements belongs to another tensor.
   std::vector<std::byte> in(4 * bytes + 16), out(4 * bytes + 16);
   const std::size_t elements = 2 * bytes / SizeOf(type), run_elements = 4;
-  const std::array<StridedDim, 2> dims = {{{elements / run_elements + 1, 2 * run_elements}, {run_elements, 1}}};
-  const Strided strided(dims, SizeOf(type));
+  const std::array<schedule::StridedDim, 2> dims = {
+      {{elements / run_elements + 1, 2 * run_elements}, {run_elements, 1}}};
+  const schedule::Strided strided(dims, SizeOf(type));
   std::vector<std::byte> wide(2 * (2 * bytes + 2 * run_elements * SizeOf(type)));
   const bool strided_output = choices.Below(4) == 0;
   run.Start([&](Launch& launch) {
@@ -123,11 +127,11 @@ void Fuzz(std::span<const std::byte> input) {
     launch.output = strided_output ? wide.data() : out.data();
     if (strided_output) launch.output_strided = &strided;
     launch.tag = kTag;
-    launch.scaled = IsReducing(request.collective) && choices.Below(4) == 0;
+    launch.scaled = schedule::IsReducing(request.collective) && choices.Below(4) == 0;
     launch.stream_output = choices.Below(2) == 0;
   });
   for (int i = 0; i < kMostWrites && !choices.empty(); ++i) {
-    Write(choices, beside, kChannels, shape, window.memory().size());
+    Write(choices, beside, kChannels, config, window.memory().size());
     const auto progress = run.Advance(0, 1);
     if (progress == Run::Progress::faulted) {
       const auto& fault = run.fault(0, 1);
@@ -140,15 +144,15 @@ void Fuzz(std::span<const std::byte> input) {
   // The next run finds empty rings.
   for (int channel = 0; channel < kChannels; ++channel) {
     for (const bool post : {false, true}) {
-      beside.Emptied(channel, wire, post) = Filled(beside.fabric(), channel, wire, post);
+      beside.Emptied(channel, protocol, post) = Filled(beside.fabric(), channel, protocol, post);
     }
   }
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::host
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tutti::Fuzz(std::as_bytes(std::span(data, size)));
+  tutti::host::Fuzz(std::as_bytes(std::span(data, size)));
   return 0;
 }

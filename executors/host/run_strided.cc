@@ -4,22 +4,22 @@
 
 #include "executors/host/run.h"
 
-namespace tutti {
+namespace tutti::host {
 
 // Moves piece by piece, each piece within one run of every strided operand. `move` points to the packed bytes from
 // `done` on, where that is memory; pointers of strided operands are recomputed.
 void Run::MoveStrided(const BoundStep& step, Move move, std::size_t done, std::size_t bytes) const {
   struct Walk {
-    StridedCursor cursor;
+    schedule::StridedCursor cursor;
     std::byte* base = nullptr;  // null: dense
   };
-  std::array<Walk, kMaxReduceSources> sources;
-  std::array<Walk, kMaxReduceDestinations> destinations;
+  std::array<Walk, host_kernels::kMaxReduceSources> sources;
+  std::array<Walk, host_kernels::kMaxReduceDestinations> destinations;
   const auto walk = [&](Walk& along, const BoundOperand& operand) {
     const auto* const strided = StridedOf(operand);
     if (strided == nullptr) return;
-    along.cursor = StridedCursor(*strided, operand.offset + done);
-    along.base = operand.place == Place::input ? const_cast<std::byte*>(launch_.input) : launch_.output;
+    along.cursor = schedule::StridedCursor(*strided, operand.offset + done);
+    along.base = operand.kind == schedule::OperandKind::input ? const_cast<std::byte*>(launch_.input) : launch_.output;
   };
   for (int i = 0; i < move.source_count; ++i) walk(sources[static_cast<std::size_t>(i)], step.reads[i]);
   for (int i = 0; i < move.destination_count; ++i) walk(destinations[static_cast<std::size_t>(i)], *move.written[i]);
@@ -48,4 +48,4 @@ void Run::MoveStrided(const BoundStep& step, Move move, std::size_t done, std::s
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::host

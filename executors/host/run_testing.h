@@ -30,7 +30,7 @@ class RankBesideStranger {
     if (child_ < 0) std::abort();
     const bool parent = child_ != 0;
     close(ends[parent ? 1 : 0]);
-    socket_ = FileDescriptor(ends[parent ? 0 : 1]);
+    socket_ = shm::FileDescriptor(ends[parent ? 0 : 1]);
     if (!parent) BeTheStranger(channels);
     fabric_ = Make(0, channels);
   }
@@ -41,35 +41,35 @@ class RankBesideStranger {
   RankBesideStranger(const RankBesideStranger&) = delete;
   RankBesideStranger& operator=(const RankBesideStranger&) = delete;
 
-  Fabric& fabric() { return *fabric_; }
+  shm::Fabric& fabric() { return *fabric_; }
 
   // The slot that this rank empties next, in the stranger's ring for this rank or in its post, and the slot's number.
   struct Slot {
-    SlotHeader* header;
+    ring::SlotHeader* header;
     std::byte* data;
     std::uint32_t number;
-    void Publish(std::uint32_t tag) { header->flag.store(SlotFlag(number, tag), std::memory_order_release); }
+    void Publish(std::uint32_t tag) { header->flag.store(ring::SlotFlag(number, tag), std::memory_order_release); }
   };
-  Slot Next(int channel, Wire wire, bool post) {
+  Slot Next(int channel, ring::Protocol protocol, bool post) {
     const int ring = post ? fabric_->nranks() : fabric_->rank();
-    const auto shape = fabric_->layout().Shape(wire, ring);
-    const auto count = Head(fabric_->rank(), channel, wire, kStranger, post).load(std::memory_order_relaxed);
-    auto* const at = fabric_->segment(kStranger) + fabric_->layout().RingOffset(channel, wire, ring) +
-                     std::size_t{SlotIndex(count, shape.depth)} * shape.stride;
-    return {reinterpret_cast<SlotHeader*>(at), at + shape.data_offset, count + 1};
+    const auto shape = fabric_->layout().SlotShapeOf(protocol, ring);
+    const auto count = Head(fabric_->rank(), channel, protocol, kStranger, post).load(std::memory_order_relaxed);
+    auto* const at = fabric_->segment(kStranger) + fabric_->layout().RingOffset(channel, protocol, ring) +
+                     std::size_t{ring::SlotIndex(count, shape.depth)} * shape.stride;
+    return {reinterpret_cast<ring::SlotHeader*>(at), at + shape.data_offset, count + 1};
   }
   // The number of this rank's slots that the stranger says it has emptied.
-  std::atomic<std::uint32_t>& Emptied(int channel, Wire wire, bool post) {
-    return Head(kStranger, channel, wire, fabric_->rank(), post);
+  std::atomic<std::uint32_t>& Emptied(int channel, ring::Protocol protocol, bool post) {
+    return Head(kStranger, channel, protocol, fabric_->rank(), post);
   }
 
  private:
-  std::atomic<std::uint32_t>& Head(int reader, int channel, Wire wire, int writer, bool post) {
-    return *reinterpret_cast<std::atomic<std::uint32_t>*>(fabric_->segment(reader) +
-                                                          fabric_->layout().HeadOffset(channel, wire, writer, post));
+  std::atomic<std::uint32_t>& Head(int reader, int channel, ring::Protocol protocol, int writer, bool post) {
+    return *reinterpret_cast<std::atomic<std::uint32_t>*>(
+        fabric_->segment(reader) + fabric_->layout().HeadOffset(channel, protocol, writer, post));
   }
 
-  std::unique_ptr<Fabric> Make(int rank, int channels) {
+  std::unique_ptr<shm::Fabric> Make(int rank, int channels) {
     const auto all_gather = [this, rank](std::span<const std::byte> mine) {
       std::uint64_t size = mine.size();
       std::vector<std::vector<std::byte>> all(2);
@@ -84,7 +84,8 @@ class RankBesideStranger {
     };
     Settings settings;
     settings.cma = true;
-    return std::make_unique<Fabric>(rank, Hosts{{0, 0}, {0, 0}}, channels, settings, all_gather, Deadline::Never());
+    return std::make_unique<shm::Fabric>(rank, shm::Hosts{{0, 0}, {0, 0}}, channels, settings, all_gather,
+                                         Deadline::Never());
   }
   [[noreturn]] void BeTheStranger(int channels) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -98,13 +99,13 @@ class RankBesideStranger {
     if (bytes > 0 && recv(socket_.get(), data, bytes, MSG_WAITALL) != static_cast<ssize_t>(bytes)) std::abort();
   }
 
-  FileDescriptor socket_;
+  shm::FileDescriptor socket_;
   pid_t child_ = 0;
-  std::unique_ptr<Fabric> fabric_;
+  std::unique_ptr<shm::Fabric> fabric_;
 };
 
 // One window of the stranger, number kNumber.
-class OneWindow : public WindowMap {
+class OneWindow : public host::WindowMap {
  public:
   static constexpr std::uint16_t kNumber = 3;
 

@@ -13,30 +13,30 @@ struct Notes {
 };
 
 // Process-wide like Tutti's own handle table, because C callers have only the handle.
-struct Book {
+struct Registry {
   std::mutex mutex;
   std::unordered_map<ncclComm_t, Notes> notes;
 };
 
-Book& TheBook() {
-  static auto* const book = new Book;  // never destroyed: communicators may be used while the process exits
-  return *book;
+Registry& TheRegistry() {
+  static auto* const registry = new Registry;  // never destroyed: communicators may be used while the process exits
+  return *registry;
 }
 
 // Applies `body` to comm's notes; returns Result{} if there are none.
 template <typename Result, typename Body>
 Result IfNoted(ncclComm_t comm, Body&& body) {
-  auto& book = TheBook();
-  const std::lock_guard lock(book.mutex);
-  const auto found = book.notes.find(comm);
-  return found == book.notes.end() ? Result{} : body(found->second);
+  auto& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  const auto found = registry.notes.find(comm);
+  return found == registry.notes.end() ? Result{} : body(found->second);
 }
 
 template <typename Body>
 void Note(ncclComm_t comm, Body&& body) {
-  auto& book = TheBook();
-  const std::lock_guard lock(book.mutex);
-  body(book.notes[comm]);
+  auto& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  body(registry.notes[comm]);
 }
 
 }  // namespace
@@ -74,9 +74,9 @@ void* BufferOf(ncclComm_t comm, ncclWindow_t window) {
 }
 
 void Forget(ncclComm_t comm) {
-  auto& book = TheBook();
-  const std::lock_guard lock(book.mutex);
-  book.notes.erase(comm);
+  auto& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  registry.notes.erase(comm);
 }
 
 }  // namespace tutti::nccl

@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace tutti {
+namespace tutti::auth {
 
 void SecureChannel::Queue(std::span<const std::byte> payload) {
   sealer_.Seal(payload, out_);
@@ -11,11 +11,11 @@ void SecureChannel::Queue(std::span<const std::byte> payload) {
 
 void SecureChannel::Flush() {
   while (sending()) {
-    const auto result = SendSome(socket_, std::span<const std::byte>(out_).subspan(sent_));
+    const auto result = net::SendSome(socket_, std::span<const std::byte>(out_).subspan(sent_));
     sent_ += result.bytes;
-    if (result.status == IoStatus::would_block) return;
+    if (result.status == net::IoStatus::would_block) return;
     // Data from the peer may still be there to read, so this alone does not close the channel.
-    if (result.status == IoStatus::closed) cannot_send_ = true;
+    if (result.status == net::IoStatus::closed) cannot_send_ = true;
   }
   out_.clear();
   sent_ = 0;
@@ -28,11 +28,11 @@ std::optional<std::vector<std::byte>> SecureChannel::Receive() {
     if (opener_.broken()) closed_ = true;
     if (closed_) return std::nullopt;
     std::array<std::byte, kPiece> piece;
-    const auto result = ReceiveSome(socket_, piece);
-    if (result.status == IoStatus::would_block) return std::nullopt;
-    if (result.status == IoStatus::closed) closed_ = true;
+    const auto result = net::ReceiveSome(socket_, piece);
+    if (result.status == net::IoStatus::would_block) return std::nullopt;
+    if (result.status == net::IoStatus::closed) closed_ = true;
     opener_.Feed(std::span(piece).first(result.bytes));
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::auth

@@ -15,11 +15,11 @@
 #include "net/auth/frame.h"
 #include "net/socket.h"
 
-namespace tutti {
+namespace tutti::auth {
 
 class SecureChannel {
  public:
-  SecureChannel(Socket socket, const SecretKey& sending, const SecretKey& receiving)
+  SecureChannel(net::Socket socket, const SecretKey& sending, const SecretKey& receiving)
       : socket_(std::move(socket)), sealer_(sending), opener_(receiving) {}
 
   // Seals a frame and tries to send it at once. REQUIRES: payload.size() <= kMaxFramePayload.
@@ -36,12 +36,12 @@ class SecureChannel {
   pollfd Watch() const {
     return {.fd = socket_.fd(), .events = static_cast<short>(POLLIN | (sending() ? POLLOUT : 0)), .revents = 0};
   }
-  const Socket& socket() const { return socket_; }
+  const net::Socket& socket() const { return socket_; }
   // Ends the connection for the peer, even if another process holds a copy of the socket.
   void Shutdown() { socket_.Shutdown(); }
 
  private:
-  Socket socket_;
+  net::Socket socket_;
   FrameSealer sealer_;
   FrameOpener opener_;
   std::vector<std::byte> out_;
@@ -50,4 +50,4 @@ class SecureChannel {
   bool closed_ = false;
 };
 
-}  // namespace tutti
+}  // namespace tutti::auth

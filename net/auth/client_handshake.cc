@@ -4,28 +4,28 @@
 
 #include "net/peer_user.h"
 
-namespace tutti {
+namespace tutti::auth {
 
-ClientHandshake::ClientHandshake(Socket socket, const Errand& errand)
+ClientHandshake::ClientHandshake(net::Socket socket, const Errand& errand)
     : socket_(std::move(socket)),
       hello_{errand.purpose, static_cast<std::uint32_t>(errand.rank), static_cast<std::uint32_t>(errand.callee),
              static_cast<std::uint32_t>(errand.nranks), pair_.share} {}
 
 // Fresh connections take these few bytes at once.
 bool ClientHandshake::Send(std::span<const std::byte> bytes) const {
-  return SendSome(socket_, bytes).bytes == bytes.size();
+  return net::SendSome(socket_, bytes).bytes == bytes.size();
 }
 
 ClientHandshake::State ClientHandshake::Read(std::size_t needed) {
   while (received_ < needed) {
-    const auto result = ReceiveSome(socket_, std::span(bytes_).first(needed).subspan(received_));
-    if (result.status == IoStatus::closed) return State::dropped;
+    const auto result = net::ReceiveSome(socket_, std::span(bytes_).first(needed).subspan(received_));
+    if (result.status == net::IoStatus::closed) return State::dropped;
     if (step_ == Step::await_hello && received_ == 0 && result.bytes > 0) {
       // The server has answered, so its end has an owner. Nothing of the answer has been looked at yet.
       // If the server has closed meanwhile, its owner is unknown. Its hello may then still say why it is not the rank
       // that was called, but nothing more is sent to it.
-      auto user = UserOfTcpPeer(socket_);
-      gone_ = user.verdict == PeerUser::Verdict::gone;
+      auto user = net::UserOfTcpPeer(socket_);
+      gone_ = user.verdict == net::PeerUser::Verdict::gone;
       if (!gone_ && !user.taken()) {
         refusal_ = std::move(user.why);
         return State::refused;
@@ -35,7 +35,7 @@ ClientHandshake::State ClientHandshake::Read(std::size_t needed) {
     // A wrong beginning shows a foreign protocol at once; a stranger may keep us waiting for the rest.
     const bool begun = step_ == Step::await_hello && received_ >= kMagicBytes;
     if (begun && !DecodeServerHello(std::span(bytes_).first<kServerHelloBytes>())) return State::foreign;
-    if (result.status == IoStatus::would_block) return State::waiting;
+    if (result.status == net::IoStatus::would_block) return State::waiting;
   }
   received_ = 0;
   return State::proven;
@@ -62,4 +62,4 @@ ClientHandshake::State ClientHandshake::Advance(const SecretKey& key) {
   return keys_ ? State::proven : State::stranger;
 }
 
-}  // namespace tutti
+}  // namespace tutti::auth

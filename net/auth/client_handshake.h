@@ -13,7 +13,7 @@
 #include "net/auth/handshake.h"
 #include "net/socket.h"
 
-namespace tutti {
+namespace tutti::auth {
 
 // The calling and the called rank, and the purpose.
 struct Errand {
@@ -36,11 +36,11 @@ class ClientHandshake {
   };
 
   // REQUIRES: `socket` is connected.
-  ClientHandshake(Socket socket, const Errand& errand);
+  ClientHandshake(net::Socket socket, const Errand& errand);
 
   // Does what can be done now; nothing beyond the server's proof is read.
   State Advance(const SecretKey& key);
-  const Socket& socket() const { return socket_; }
+  const net::Socket& socket() const { return socket_; }
   // The server has sent its hello, but not yet its proof.
   bool answered() const { return step_ == Step::await_proof; }
   // The rank that the server answers for, if it has said so; it may lie until `proven`.
@@ -48,7 +48,7 @@ class ClientHandshake {
   // Why this process does not talk to it. REQUIRES: refused.
   const std::string& refusal() const { return refusal_; }
   // REQUIRES: proven.
-  Socket TakeSocket() { return std::move(socket_); }
+  net::Socket TakeSocket() { return std::move(socket_); }
   const SessionKeys& keys() const { return *keys_; }
 
  private:
@@ -58,7 +58,7 @@ class ClientHandshake {
   // waiting: some of the `needed` bytes are missing; proven: all are here.
   State Read(std::size_t needed);
 
-  Socket socket_;
+  net::Socket socket_;
   KeyPair pair_ = KeyPair::Fresh();
   ClientHello hello_;
   Step step_ = Step::hello;
@@ -70,4 +70,4 @@ class ClientHandshake {
   bool gone_ = false;  // it had closed before its owner was looked up
 };
 
-}  // namespace tutti
+}  // namespace tutti::auth

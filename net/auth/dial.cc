@@ -9,7 +9,7 @@
 #include "net/auth/client_handshake.h"
 #include "net/auth/handshake_pool.h"
 
-namespace tutti {
+namespace tutti::auth {
 namespace {
 
 // An address that has not answered by then gets company (RFC 8305 recommends 250 ms for the internet; ranks are near).
@@ -50,10 +50,10 @@ class Dialler {
               "rank {}: {} is gone: {}. Its process has ended, or joining has failed or timed out before", call_.rank,
               call_.whom, attempt.reason);
       }
-      if (Wait({}, std::min(deadline_, Deadline::After(pause)), cancel_) == Wake::cancelled) ThrowCancelled();
+      if (net::Wait({}, std::min(deadline_, Deadline::After(pause)), cancel_) == net::Wake::cancelled) ThrowCancelled();
       if (deadline_.Passed()) {
         Throw(tuttiTimeoutError, "rank {} could not reach {} at {} in the time allowed: {}", call_.rank, call_.whom,
-              TextOf(call_.addresses), attempt.reason);
+              net::TextOf(call_.addresses), attempt.reason);
       }
     }
   }
@@ -72,8 +72,8 @@ class Dialler {
       first = false;
     };
     struct Pending {
-      Socket socket;
-      SocketAddress address;
+      net::Socket socket;
+      net::SocketAddress address;
     };
     std::vector<Pending> pending;
     std::size_t next = 0;
@@ -82,7 +82,7 @@ class Dialler {
     while (next < call_.addresses.size() || !pending.empty()) {
       if (next < call_.addresses.size()) {
         const auto& address = call_.addresses[next++];
-        auto result = StartConnect(address);
+        auto result = net::StartConnect(address);
         if (!result.socket) {
           note(Refused(address, result.error));
           continue;
@@ -93,9 +93,9 @@ class Dialler {
       const auto patience = more ? std::min(round_ends, Deadline::After(kNextAddressAfter)) : round_ends;
       std::vector<pollfd> fds;
       for (const auto& one : pending) fds.push_back({one.socket.fd(), POLLOUT, 0});
-      const auto wake = Wait(fds, patience, cancel_);
-      if (wake == Wake::cancelled) ThrowCancelled();
-      if (wake == Wake::deadline && round_ends.Passed()) {
+      const auto wake = net::Wait(fds, patience, cancel_);
+      if (wake == net::Wake::cancelled) ThrowCancelled();
+      if (wake == net::Wake::deadline && round_ends.Passed()) {
         for (const auto& one : pending) {
           note({std::nullopt, Failure::unreachable, fmt::format("{} does not answer", one.address.Text())});
         }
@@ -105,7 +105,7 @@ class Dialler {
         if (fds[i].revents == 0) continue;
         auto one = std::move(pending[i]);
         pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
-        const int error = ConnectError(one.socket);
+        const int error = net::ConnectError(one.socket);
         auto attempt = error == 0 ? Prove(std::move(one.socket), one.address) : Refused(one.address, error);
         if (attempt.channel) return attempt;
         note(std::move(attempt));
@@ -114,12 +114,12 @@ class Dialler {
     return worst;
   }
 
-  static Attempt Refused(const SocketAddress& address, int error) {
+  static Attempt Refused(const net::SocketAddress& address, int error) {
     return {std::nullopt, error == ECONNREFUSED ? Failure::nobody : Failure::unreachable,
             fmt::format("{}: {}", address.Text(), std::generic_category().message(error))};
   }
 
-  Attempt Prove(Socket socket, const SocketAddress& address) {
+  Attempt Prove(net::Socket socket, const net::SocketAddress& address) {
     const auto fail = [&](Failure failure, std::string_view what) {
       return Attempt{std::nullopt, failure, fmt::format("{} {}", address.Text(), what)};
     };
@@ -155,11 +155,11 @@ class Dialler {
     return {std::move(channel), {}, {}};
   }
 
-  bool AwaitInput(const Socket& socket, Deadline until) {
+  bool AwaitInput(const net::Socket& socket, Deadline until) {
     pollfd fd{socket.fd(), POLLIN, 0};
-    const auto wake = Wait({&fd, 1}, until, cancel_);
-    if (wake == Wake::cancelled) ThrowCancelled();
-    return wake == Wake::event;
+    const auto wake = net::Wait({&fd, 1}, until, cancel_);
+    if (wake == net::Wake::cancelled) ThrowCancelled();
+    return wake == net::Wake::event;
   }
 
   const Call& call_;
@@ -178,4 +178,4 @@ void ThrowCancelled() {
   Throw(tuttiInvalidUsage, "the communicator was aborted in this process while it waited for other ranks");
 }
 
-}  // namespace tutti
+}  // namespace tutti::auth

@@ -10,11 +10,11 @@
 #include "net/auth/channel.h"
 #include "net/auth/handshake.h"
 
-namespace tutti {
+namespace tutti::auth {
 
 struct Call {
-  std::vector<SocketAddress> addresses;   // tried in order; the next one when all before it have failed or are slow
-  Purpose purpose = Purpose::rendezvous;  // or the hub's
+  std::vector<net::SocketAddress> addresses;  // tried in order; the next one when all before it have failed or are slow
+  Purpose purpose = Purpose::rendezvous;      // or the hub's
   int rank = 0;
   int nranks = 1;
   bool may_be_early = false;  // the port may have no listener yet, or still that of an earlier job
@@ -27,4 +27,4 @@ SecureChannel Dial(const Call& call, const SecretKey& key, Deadline deadline, Ca
 
 [[noreturn]] void ThrowCancelled();
 
-}  // namespace tutti
+}  // namespace tutti::auth

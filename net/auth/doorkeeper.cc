@@ -12,18 +12,18 @@
 #include "base/log.h"
 #include "base/quiet_thread.h"
 
-namespace tutti {
+namespace tutti::auth {
 namespace {
 
-Socket MakeEvent() {
-  Socket event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+net::Socket MakeEvent() {
+  net::Socket event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event) ThrowErrno("cannot make an eventfd for a port's thread");
   return event;
 }
 
 }  // namespace
 
-Doorkeeper::Doorkeeper(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose, int rank)
+Doorkeeper::Doorkeeper(std::vector<net::Socket> listeners, const SecretKey& key, Purpose purpose, int rank)
     : owner_(getpid()),
       shared_(
           new Shared{HandshakePool(std::move(listeners), key, purpose, rank), MakeEvent(), MakeEvent(), {}, {}, {}}) {
@@ -63,7 +63,7 @@ void Doorkeeper::Serve(Shared& shared) {
     for (;;) {
       fds.assign(1, {shared.stop.fd(), POLLIN, 0});
       shared.handshakes.Watch(fds);
-      Wait(fds, shared.handshakes.NextDeadline());
+      net::Wait(fds, shared.handshakes.NextDeadline());
       if (fds[0].revents != 0) return;
       admitted.clear();
       // Set before a caller can get this side's proof. The system calls that carry the proof to the caller, and the
@@ -85,4 +85,4 @@ void Doorkeeper::Serve(Shared& shared) {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::auth

@@ -18,12 +18,12 @@
 
 #include "net/auth/handshake_pool.h"
 
-namespace tutti {
+namespace tutti::auth {
 
 class Doorkeeper {
  public:
   // Serves rank `rank`'s ports. REQUIRES: the listeners listen. Throws tuttiSystemError if no thread starts.
-  Doorkeeper(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose, int rank);
+  Doorkeeper(std::vector<net::Socket> listeners, const SecretKey& key, Purpose purpose, int rank);
   // Stops listening, also on copies of the ports in forked children. In such a child: leaves the parent's ports alone.
   ~Doorkeeper();
   Doorkeeper(const Doorkeeper&) = delete;
@@ -40,8 +40,8 @@ class Doorkeeper {
  private:
   struct Shared {
     HandshakePool handshakes;  // the thread's
-    Socket stop;               // eventfds
-    Socket news;
+    net::Socket stop;          // eventfds
+    net::Socket news;
     std::mutex mutex;
     std::vector<Admitted> admitted;  // under mutex
     std::atomic<bool> proving{false};
@@ -53,4 +53,4 @@ class Doorkeeper {
   std::unique_ptr<std::thread> thread_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::auth

@@ -9,15 +9,15 @@
 #include "net/auth/client_handshake.h"
 #include "net/net_testing.h"
 
-namespace tutti {
+namespace tutti::auth {
 namespace {
 
 using testing::Ample;
 
 constexpr Errand kErrand{Purpose::data, 0, 3, 4};
 
-std::vector<Socket> One(Socket socket) {
-  std::vector<Socket> sockets;
+std::vector<net::Socket> One(net::Socket socket) {
+  std::vector<net::Socket> sockets;
   sockets.push_back(std::move(socket));
   return sockets;
 }
@@ -26,27 +26,27 @@ std::vector<Socket> One(Socket socket) {
 class Port {
  public:
   explicit Port(int backlog = 8) {
-    auto listener = Listen(SocketAddress::Loopback(false, 0)).socket;
+    auto listener = net::Listen(net::SocketAddress::Loopback(false, 0)).socket;
     EXPECT_EQ(listen(listener.fd(), backlog), 0);
-    address = LocalAddress(listener);
+    address = net::LocalAddress(listener);
     keeper.emplace(One(std::move(listener)), key, Purpose::data, 3);
   }
 
-  SocketAddress address;
+  net::SocketAddress address;
   SecretKey key = SecretKey::Random();
   std::optional<Doorkeeper> keeper;
 };
 
-ClientHandshake::State Call(const SocketAddress& address, const SecretKey& key, const Errand& errand,
+ClientHandshake::State Call(const net::SocketAddress& address, const SecretKey& key, const Errand& errand,
                             std::optional<ClientHandshake>& handshake) {
-  auto socket = StartConnect(address).socket;
+  auto socket = net::StartConnect(address).socket;
   pollfd fd{socket.fd(), POLLOUT, 0};
-  EXPECT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
+  EXPECT_EQ(net::Wait({&fd, 1}, Ample()), net::Wake::event);
   handshake.emplace(std::move(socket), errand);
   auto state = handshake->Advance(key);
   while (state == ClientHandshake::State::waiting) {
     fd = {handshake->socket().fd(), POLLIN, 0};
-    EXPECT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
+    EXPECT_EQ(net::Wait({&fd, 1}, Ample()), net::Wake::event);
     state = handshake->Advance(key);
   }
   return state;
@@ -57,7 +57,7 @@ TEST(Doorkeeper, TakesInThoseWhoProveThemselvesWhileNobodyAsks) {
   std::vector<std::optional<ClientHandshake>> clients(40);
   for (auto& client : clients) EXPECT_EQ(Call(port.address, port.key, kErrand, client), ClientHandshake::State::proven);
   pollfd fd{port.keeper->descriptor(), POLLIN, 0};
-  EXPECT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
+  EXPECT_EQ(net::Wait({&fd, 1}, Ample()), net::Wake::event);
   auto admitted = port.keeper->Take();
   const auto give_up = Ample();
   while (admitted.size() < clients.size() && !give_up.Passed()) {
@@ -104,14 +104,14 @@ TEST(Doorkeeper, ClosesThePortAndLeavesTheParentsAloneInAChild) {
   std::optional<ClientHandshake> client;
   EXPECT_EQ(Call(port.address, port.key, kErrand, client), ClientHandshake::State::proven);
   port.keeper.reset();
-  const auto late = StartConnect(port.address);
-  EXPECT_TRUE(!late.socket || ConnectError(late.socket) == ECONNREFUSED);
+  const auto late = net::StartConnect(port.address);
+  EXPECT_TRUE(!late.socket || net::ConnectError(late.socket) == ECONNREFUSED);
 }
 
 // A flood from one address evicts that address's own connections; loopback has many addresses.
 TEST(HandshakePool, AFloodFromOnePlacePutsOutItsOwn) {
-  auto listener = Listen(SocketAddress::Wildcard(false, 0)).socket;
-  auto address = SocketAddress::Loopback(false, LocalAddress(listener).port);
+  auto listener = net::Listen(net::SocketAddress::Wildcard(false, 0)).socket;
+  auto address = net::SocketAddress::Loopback(false, net::LocalAddress(listener).port);
   const SecretKey key = SecretKey::Random();
   HandshakePool handshakes(One(std::move(listener)), key, Purpose::data, 3);
   std::vector<Admitted> admitted;
@@ -123,7 +123,7 @@ TEST(HandshakePool, AFloodFromOnePlacePutsOutItsOwn) {
   };
   // A slow client from 127.0.0.2, which is the oldest, then more than there is room for from 127.0.0.1.
   address.ip[3] = 2;
-  Socket slow(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  net::Socket slow(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   sockaddr_in from{};
   from.sin_family = AF_INET;
   from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
@@ -146,4 +146,4 @@ TEST(HandshakePool, AFloodFromOnePlacePutsOutItsOwn) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::auth

@@ -5,7 +5,7 @@
 
 #include "net/wire.h"
 
-namespace tutti {
+namespace tutti::auth {
 namespace {
 
 static_assert(kFrameTagBytes == crypto_aead_chacha20poly1305_ietf_ABYTES);
@@ -34,7 +34,7 @@ void FrameSealer::Seal(std::span<const std::byte> payload, std::vector<std::byte
           kMaxFramePayload);
   }
   EnsureSodium();
-  ByteWriter length;
+  net::ByteWriter length;
   length.Number(static_cast<std::uint32_t>(payload.size()));
   const auto nonce = NonceOf(counter_++);
   const std::size_t begin = out.size();
@@ -57,7 +57,7 @@ std::optional<std::vector<std::byte>> FrameOpener::Next() {
   if (broken_) return std::nullopt;
   const auto input = std::span<const std::byte>(buffer_).subspan(taken_);
   if (input.size() < kFrameHeaderBytes) return std::nullopt;
-  ByteReader reader(input);
+  net::ByteReader reader(input);
   const std::size_t size = reader.Number<std::uint32_t>();
   const auto tag = reader.Bytes(kFrameTagBytes);
   if (size > max_payload_) {
@@ -79,4 +79,4 @@ std::optional<std::vector<std::byte>> FrameOpener::Next() {
   return payload;
 }
 
-}  // namespace tutti
+}  // namespace tutti::auth

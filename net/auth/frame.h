@@ -18,7 +18,7 @@
 
 #include "net/auth/secret_key.h"
 
-namespace tutti {
+namespace tutti::auth {
 
 inline constexpr std::size_t kFrameTagBytes = 16;
 inline constexpr std::size_t kFrameHeaderBytes = 4 + kFrameTagBytes;
@@ -59,4 +59,4 @@ class FrameOpener {
   bool broken_ = false;
 };
 
-}  // namespace tutti
+}  // namespace tutti::auth

@@ -5,20 +5,20 @@
 
 #include "net/wire.h"
 
-namespace tutti {
+namespace tutti::auth {
 namespace {
 
 // The last byte is the version of the handshake and of the frames that follow it.
 constexpr std::string_view kMagic("tuttiHS\x02", kMagicBytes);
 
 template <std::size_t N>
-std::array<std::byte, N> Fixed(const ByteWriter& writer) {
+std::array<std::byte, N> Fixed(const net::ByteWriter& writer) {
   std::array<std::byte, N> bytes{};
   std::copy(writer.bytes().begin(), writer.bytes().end(), bytes.begin());
   return bytes;
 }
 
-bool TakeMagic(ByteReader& reader) { return std::ranges::equal(reader.Bytes(kMagicBytes), BytesOf(kMagic)); }
+bool TakeMagic(net::ByteReader& reader) { return std::ranges::equal(reader.Bytes(kMagicBytes), net::BytesOf(kMagic)); }
 
 Mac Proof(const SecretKey& key, std::string_view label, const ClientHello& client, const ServerHello& server) {
   return KeyedHash<sizeof(Mac)>(key, label, {Encode(client), Encode(server)});
@@ -37,8 +37,8 @@ KeyPair KeyPair::Fresh() {
 bool SameMac(const Mac& a, const Mac& b) { return sodium_memcmp(a.data(), b.data(), a.size()) == 0; }
 
 std::array<std::byte, kClientHelloBytes> Encode(const ClientHello& hello) {
-  ByteWriter writer;
-  writer.Bytes(BytesOf(kMagic));
+  net::ByteWriter writer;
+  writer.Bytes(net::BytesOf(kMagic));
   writer.Number(static_cast<std::uint8_t>(hello.purpose));
   writer.Number(hello.rank);
   writer.Number(hello.callee);
@@ -48,15 +48,15 @@ std::array<std::byte, kClientHelloBytes> Encode(const ClientHello& hello) {
 }
 
 std::array<std::byte, kServerHelloBytes> Encode(const ServerHello& hello) {
-  ByteWriter writer;
-  writer.Bytes(BytesOf(kMagic));
+  net::ByteWriter writer;
+  writer.Bytes(net::BytesOf(kMagic));
   writer.Number(hello.rank);
   writer.Bytes(hello.share);
   return Fixed<kServerHelloBytes>(writer);
 }
 
 std::optional<ClientHello> DecodeClientHello(std::span<const std::byte, kClientHelloBytes> bytes) {
-  ByteReader reader(bytes);
+  net::ByteReader reader(bytes);
   if (!TakeMagic(reader)) return std::nullopt;
   const auto purpose = reader.Number<std::uint8_t>();
   if (purpose < static_cast<std::uint8_t>(Purpose::rendezvous) ||
@@ -74,7 +74,7 @@ std::optional<ClientHello> DecodeClientHello(std::span<const std::byte, kClientH
 }
 
 std::optional<ServerHello> DecodeServerHello(std::span<const std::byte, kServerHelloBytes> bytes) {
-  ByteReader reader(bytes);
+  net::ByteReader reader(bytes);
   if (!TakeMagic(reader)) return std::nullopt;
   ServerHello hello;
   hello.rank = reader.Number<std::uint32_t>();
@@ -103,4 +103,4 @@ std::optional<SessionKeys> DeriveSessionKeys(const SecretKey& key, const ClientH
                      DeriveKey(session, "tutti server to client", {})};
 }
 
-}  // namespace tutti
+}  // namespace tutti::auth

@@ -26,7 +26,7 @@
 
 #include "net/auth/secret_key.h"
 
-namespace tutti {
+namespace tutti::auth {
 
 // The client's request to the server.
 enum class Purpose : std::uint8_t { rendezvous = 1, hub = 2, data = 3, membership_agreement = 4 };
@@ -89,4 +89,4 @@ struct SessionKeys {
 std::optional<SessionKeys> DeriveSessionKeys(const SecretKey& key, const ClientHello& client, const ServerHello& server,
                                              const SecretKey& own, const Share& theirs);
 
-}  // namespace tutti
+}  // namespace tutti::auth

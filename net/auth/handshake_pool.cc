@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "net/peer_user.h"
 
-namespace tutti {
+namespace tutti::auth {
 namespace {
 
 // New connections taken before the others are served again.
@@ -22,7 +22,7 @@ SecureChannel Admitted::OpenChannel() && {
   return channel;
 }
 
-HandshakePool::HandshakePool(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose, int rank)
+HandshakePool::HandshakePool(std::vector<net::Socket> listeners, const SecretKey& key, Purpose purpose, int rank)
     : listeners_(std::move(listeners)), key_(key), purpose_(purpose), rank_(static_cast<std::uint32_t>(rank)) {}
 
 void HandshakePool::Watch(std::vector<pollfd>& fds) const {
@@ -60,11 +60,11 @@ void HandshakePool::Close() {
   paused_ = false;
 }
 
-void HandshakePool::TakeNew(const Socket& listener) {
+void HandshakePool::TakeNew(const net::Socket& listener) {
   for (int taken = 0; taken < kTakenAtOnce; ++taken) {
-    auto result = Accept(listener);
-    if (result.status == AcceptStatus::none) return;
-    if (result.status == AcceptStatus::exhausted) {
+    auto result = net::Accept(listener);
+    if (result.status == net::AcceptStatus::none) return;
+    if (result.status == net::AcceptStatus::exhausted) {
       if (strangers_.empty()) {
         paused_ = true;
         resume_ = Deadline::After(kExhaustedPause);
@@ -73,12 +73,12 @@ void HandshakePool::TakeNew(const Socket& listener) {
       PutOutOne();
       continue;
     }
-    if (const auto user = UserOfTcpPeer(result.socket); !user.taken()) {
-      Log(Subject::init, "a connection to port {} was closed unheard: {}", LocalAddress(listener).port, user.why);
+    if (const auto user = net::UserOfTcpPeer(result.socket); !user.taken()) {
+      Log(Subject::init, "a connection to port {} was closed unheard: {}", net::LocalAddress(listener).port, user.why);
       continue;
     }
     if (strangers_.size() >= kMaxStrangers) PutOutOne();
-    const auto from = PeerAddress(result.socket).value_or(SocketAddress());
+    const auto from = net::PeerAddress(result.socket).value_or(net::SocketAddress());
     strangers_.push_back({.socket = std::move(result.socket),
                           .deadline = Deadline::After(kHandshakeTime),
                           .from = from,
@@ -116,9 +116,9 @@ HandshakePool::Step HandshakePool::Advance(Stranger& stranger, std::vector<Admit
     // Never read beyond the handshake: what follows belongs to the channel.
     const std::size_t needed = stranger.greeted ? kProofBytes : kClientHelloBytes;
     const auto room = std::span(stranger.buffer).first(needed).subspan(stranger.received);
-    const auto result = ReceiveSome(stranger.socket, room);
-    if (result.status == IoStatus::would_block) return Step::waiting;
-    if (result.status == IoStatus::closed) return Step::put_out;
+    const auto result = net::ReceiveSome(stranger.socket, room);
+    if (result.status == net::IoStatus::would_block) return Step::waiting;
+    if (result.status == net::IoStatus::closed) return Step::put_out;
     stranger.received += result.bytes;
     if (stranger.received < needed) continue;
     if (!stranger.greeted) {
@@ -138,7 +138,7 @@ bool HandshakePool::Greet(Stranger& stranger) {
   stranger.reply = {rank_, pair.share};
   const auto reply = Encode(stranger.reply);
   // A new connection's buffer takes these few bytes at once, unless the client plays tricks with its window.
-  const auto result = SendSome(stranger.socket, reply);
+  const auto result = net::SendSome(stranger.socket, reply);
   if (result.bytes != reply.size()) return false;
   stranger.greeted = true;
   stranger.received = 0;
@@ -154,11 +154,11 @@ bool HandshakePool::Prove(Stranger& stranger, std::vector<Admitted>& admitted) {
     keys = DeriveSessionKeys(key_, stranger.hello, stranger.reply, stranger.secret, stranger.hello.share);
   }
   const Mac answer = keys ? ServerProof(key_, stranger.hello, stranger.reply) : Mac{};
-  const bool told = SendSome(stranger.socket, answer).bytes == answer.size();
+  const bool told = net::SendSome(stranger.socket, answer).bytes == answer.size();
   if (!keys || !told) return false;
   admitted.push_back({std::move(stranger.socket), *keys, static_cast<int>(stranger.hello.rank),
                       static_cast<int>(stranger.hello.nranks)});
   return true;
 }
 
-}  // namespace tutti
+}  // namespace tutti::auth

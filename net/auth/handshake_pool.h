@@ -21,14 +21,14 @@
 #include "net/auth/handshake.h"
 #include "net/socket.h"
 
-namespace tutti {
+namespace tutti::auth {
 
 inline constexpr Deadline::Milliseconds kHandshakeTime{5'000};
 inline constexpr std::size_t kMaxStrangers = 256;
 
 // A connection whose two ends have proven themselves; nothing beyond the client's proof has been read.
 struct Admitted {
-  Socket socket;
+  net::Socket socket;
   SessionKeys keys;
   int rank;
   int nranks;
@@ -40,7 +40,7 @@ struct Admitted {
 class HandshakePool {
  public:
   // The handshake pool of rank `rank`, or of kCentre. REQUIRES: the listeners listen.
-  HandshakePool(std::vector<Socket> listeners, const SecretKey& key, Purpose purpose, int rank);
+  HandshakePool(std::vector<net::Socket> listeners, const SecretKey& key, Purpose purpose, int rank);
 
   // Appends the descriptors that this waits for; the same entries, in the same order, then go to Advance.
   void Watch(std::vector<pollfd>& fds) const;
@@ -56,9 +56,9 @@ class HandshakePool {
 
  private:
   struct Stranger {
-    Socket socket;
+    net::Socket socket;
     Deadline deadline;
-    SocketAddress from;
+    net::SocketAddress from;
     bool greeted = false;  // its ClientHello is here and our ServerHello went out; now its proof is awaited
     std::size_t received = 0;
     std::array<std::byte, std::max(kClientHelloBytes, kProofBytes)> buffer;
@@ -68,13 +68,13 @@ class HandshakePool {
   };
   enum class Step { waiting, admitted, put_out };
 
-  void TakeNew(const Socket& listener);
+  void TakeNew(const net::Socket& listener);
   void PutOutOne();
   Step Advance(Stranger& stranger, std::vector<Admitted>& admitted);
   bool Greet(Stranger& stranger);
   bool Prove(Stranger& stranger, std::vector<Admitted>& admitted);
 
-  std::vector<Socket> listeners_;
+  std::vector<net::Socket> listeners_;
   SecretKey key_;
   Purpose purpose_;
   std::uint32_t rank_;
@@ -83,4 +83,4 @@ class HandshakePool {
   Deadline resume_ = Deadline::Never();
 };
 
-}  // namespace tutti
+}  // namespace tutti::auth

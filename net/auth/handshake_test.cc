@@ -5,7 +5,7 @@
 #include "net/auth/frame.h"
 #include "net/wire.h"
 
-namespace tutti {
+namespace tutti::auth {
 namespace {
 
 ClientHello Hello() { return {Purpose::data, 3, 5, 8, KeyPair::Fresh().share}; }
@@ -156,7 +156,7 @@ TEST(Frame, CannotBeRepeatedDroppedOrSwapped) {
 
 TEST(Frame, HugeLengthIsRefusedAtItsHeader) {
   FrameOpener opener(SecretKey::Random());
-  ByteWriter header;
+  net::ByteWriter header;
   header.Number(static_cast<std::uint32_t>(kMaxFramePayload + 1));
   header.Bytes(std::vector<std::byte>(kFrameTagBytes));
   opener.Feed(header.bytes());
@@ -167,4 +167,4 @@ TEST(Frame, HugeLengthIsRefusedAtItsHeader) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::auth

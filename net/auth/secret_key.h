@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::auth {
 
 // Done while the library is loaded: libsodium prepares itself under a lock, which would stay locked forever in a child
 // that is forked during that time.
@@ -84,4 +84,4 @@ inline SecretKey DeriveKey(const SecretKey& key, std::string_view label,
   return derived;
 }
 
-}  // namespace tutti
+}  // namespace tutti::auth

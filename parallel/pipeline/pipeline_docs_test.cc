@@ -21,7 +21,7 @@ TEST(PipelineDocs, ThePictureIsWhatIsDrawn) {
     const double forward = 1.0 / schedule.chunks;
     charts.push_back({schedule, pipeline_simulate(schedule, PipelineDurations::uniform(4, forward, 2 * forward))});
   }
-  EXPECT_EQ(draw(charts), Read("docs/pipeline_schedules.svg")) << "scripts/docs.sh draws it again";
+  EXPECT_EQ(draw(charts), Read("docs/pictures/pipeline_schedules.svg")) << "scripts/docs.sh draws it again";
 }
 
 }  // namespace

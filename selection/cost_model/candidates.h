@@ -1,4 +1,4 @@
-// Candidate plans for a call: algorithm x channels x wire x chunk, and why the other algorithms cannot serve it.
+// Candidate plans for a call: algorithm x channels x protocol x chunk, and why the other algorithms cannot serve it.
 //
 // Thread-safety: pure functions and value types.
 #pragma once
@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "algorithms/builders/build.h"
-#include "algorithms/schedule/shape.h"
+#include "algorithms/schedule/protocol_config.h"
 
-namespace tutti {
+namespace tutti::cost_model {
 
 // A class of calls whose plans differ by size alone.
 struct Kind {
-  Collective collective = Collective::all_reduce;
+  schedule::Collective collective = schedule::Collective::all_reduce;
   bool low_precision = false;  // a reduction whose partial sums are rounded when they travel
   bool pairwise = false;       // all_to_all with lengths that only each pair has: one plan for all sizes
 
@@ -29,15 +29,16 @@ int IndexOf(const Kind& kind);
 std::string ToString(const Kind& kind);  // "all_reduce, low precision"
 
 // "all_reduce" and so on. Throws tuttiInvalidArgument for other words, listing the valid ones.
-Collective ParseCollective(std::string_view word);
+schedule::Collective ParseCollective(std::string_view word);
 
 // Choices that the user forces; the same on all ranks.
 struct Forced {
-  std::array<std::optional<tuttiAlgorithm_t>, kScheduledCollectives> algorithm = {};
-  std::array<bool, kScheduledCollectives> by_name = {};  // the algorithm was forced for this collective by name
-  int channels = 0;                                      // 0: free
-  std::size_t chunk_bytes = 0;                           // 0: free
-  std::optional<Wire> wire;
+  std::array<std::optional<tuttiAlgorithm_t>, schedule::kScheduledCollectives> algorithm = {};
+  std::array<bool, schedule::kScheduledCollectives> by_name =
+      {};                       // the algorithm was forced for this collective by name
+  int channels = 0;             // 0: free
+  std::size_t chunk_bytes = 0;  // 0: free
+  std::optional<ring::Protocol> protocol;
 };
 
 // TUTTI_ALGO: algorithms and collective:algorithm pairs, separated by commas; pairs win. An algorithm alone is ignored
@@ -50,7 +51,7 @@ inline constexpr int kMostGpuChannels = 24;
 // KiB in flight per block, about a hundred blocks fill an H200's 4.8 TB/s.
 inline constexpr int kMostChannelsOfOneGpu = 96;
 
-// The slots of GPUs, where they are known: which wires there are, and the data bytes of each; 0: any.
+// The slots of GPUs, where they are known: which protocols there are, and the data bytes of each; 0: any.
 struct GpuSlots {
   bool inlined = true;
   bool lines = true;  // a network takes whole slots only
@@ -63,8 +64,8 @@ struct GpuSlots {
 // Facts that are the same for all calls of a communicator and on all its ranks.
 struct TuningContext {
   int nranks = 1;
-  RankLayout where = {};  // empty: one node
-  bool one_host = true;   // every rank can read every post
+  schedule::RankLayout where = {};  // empty: one node
+  bool one_host = true;             // every rank can read every post
   int max_channels = 1;
   int most_lanes = 0;  // lanes that one rank's GPU can run at the same time; 0: any number
   int threads = 1;  // that move data, on the rank with the most; 0: ranks are GPUs, with an executor for every channel
@@ -73,24 +74,24 @@ struct TuningContext {
   bool deterministic = false;
   Forced forced = {};
   // All ranks' schedules of the programs (program.h) that tuttiAlgorithmProgram stands for; null: there is none.
-  std::array<const std::vector<Schedule>*, kScheduledCollectives> programs = {};
+  std::array<const std::vector<schedule::Schedule>*, schedule::kScheduledCollectives> programs = {};
 
-  ScheduleRequest Ask(Collective collective) const {
+  builders::ScheduleRequest Ask(schedule::Collective collective) const {
     return {collective, 0, nranks, 0, 1, where.node_of.empty() ? nullptr : &where, one_host};
   }
 };
 
 // Data bytes of a slot; SIZE_MAX for GPUs whose slots are not known.
-std::size_t SlotCapacity(Wire wire, const TuningContext& tuning);
+std::size_t SlotCapacity(ring::Protocol protocol, const TuningContext& tuning);
 // The longest chunk, also for TUTTI_CHUNK: more than any pipeline wants, and within the 32 bits of a slot's length.
 inline constexpr std::size_t kLongestChunk = std::size_t{1} << 30;
 // Likewise for a chunk. `may_refer`: the schedule may always refer; if slots then do, they need not hold the chunk.
-std::size_t ChunkCapacity(Wire wire, const TuningContext& tuning, bool may_refer);
+std::size_t ChunkCapacity(ring::Protocol protocol, const TuningContext& tuning, bool may_refer);
 
 struct Candidate {
   tuttiAlgorithm_t algorithm = tuttiAlgorithmNone;
   int channels = 1;  // ScheduleRequest::channels
-  Shape shape = {};
+  schedule::ProtocolConfig config = {};
 
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
@@ -109,12 +110,12 @@ struct UnitOnGpu {
 std::vector<Candidate> WaysToMove(tuttiAlgorithm_t algorithm, const Kind& kind, const TuningContext& tuning,
                                   std::size_t block_bytes, const UnitOnGpu& on_gpu = {});
 
-// The shape itself, or the next one that can carry blocks of `block_bytes` in each of `channels`: a short wire takes
-// whole blocks, or pieces that are multiples of 64 bytes.
-Shape Fitting(Shape shape, std::size_t block_bytes, int channels);
+// The config itself, or the next one that can carry blocks of `block_bytes` in each of `channels`: a short protocol
+// takes whole blocks, or pieces that are multiples of 64 bytes.
+schedule::ProtocolConfig Fitting(schedule::ProtocolConfig config, std::size_t block_bytes, int channels);
 
 // Bytes of one of the `pieces` (Schedule::pieces) that a call of `bytes` is cut into. `bytes`: of the buffer for
 // all_reduce, broadcast and reduce; otherwise of the largest rank's block.
 std::size_t BlockBytes(int pieces, std::size_t bytes);
 
-}  // namespace tutti
+}  // namespace tutti::cost_model

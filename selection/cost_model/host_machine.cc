@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 
-namespace tutti {
+namespace tutti::cost_model {
 namespace {
 
 constexpr std::size_t KiB = 1024;
@@ -88,10 +88,10 @@ std::string ToJson(const HostCosts& host) {
   json[kChannelSkew] = host.costs.channel_skew_us;
   json[kStep] = host.costs.step_us;
   json[kYield] = host.costs.yield_us;
-  json[kSlot] = host.costs.slot_us[static_cast<std::size_t>(Wire::bulk)];
+  json[kSlot] = host.costs.slot_us[static_cast<std::size_t>(ring::Protocol::bulk)];
   json[kCores] = host.costs.cores;
-  for (int wire = 0; wire < kWires; ++wire)
-    json[kLatency][std::string(NameOf(static_cast<Wire>(wire)))] = host.latency[wire];
+  for (int protocol = 0; protocol < ring::kProtocols; ++protocol)
+    json[kLatency][std::string(ring::NameOf(static_cast<ring::Protocol>(protocol)))] = host.latency[protocol];
   json[kBandwidth] = ToJson(host.costs.executor_bandwidth);
   json[kCrossing] = ToJson(host.costs.crossing_bandwidth);
   return JsonText(json, 2);
@@ -103,11 +103,12 @@ HostCosts HostCostsFromJson(const JsonValue& json) {
   host.costs.channel_skew_us = Positive(json, kChannelSkew, kLongestUs);
   host.costs.step_us = Positive(json, kStep, kLongestUs);
   host.costs.yield_us = Positive(json, kYield, kLongestUs);
-  host.costs.slot_us[static_cast<std::size_t>(Wire::bulk)] = Positive(json, kSlot, kLongestUs);
+  host.costs.slot_us[static_cast<std::size_t>(ring::Protocol::bulk)] = Positive(json, kSlot, kLongestUs);
   host.costs.cores = static_cast<int>(json.Whole(kCores, 1, kMostCores));
   const auto latency = json.At(kLatency);
-  for (int wire = 0; wire < kWires; ++wire) {
-    host.latency[wire] = Positive(latency, std::string(NameOf(static_cast<Wire>(wire))).c_str(), kLongestUs);
+  for (int protocol = 0; protocol < ring::kProtocols; ++protocol) {
+    host.latency[protocol] =
+        Positive(latency, std::string(ring::NameOf(static_cast<ring::Protocol>(protocol))).c_str(), kLongestUs);
   }
   host.costs.executor_bandwidth = RateFromJson(json, kBandwidth);
   host.costs.crossing_bandwidth = RateFromJson(json, kCrossing);
@@ -139,12 +140,13 @@ NetworkCosts RdmaNetworkCosts(double bandwidth) {
   return {bandwidth, {1.5, 1.5, 2}, 0.5};
 }
 
-Machine HostMachine(const HostCosts& host, RankLayout rank_layout, const std::optional<NetworkCosts>& network) {
+Machine HostMachine(const HostCosts& host, schedule::RankLayout rank_layout,
+                    const std::optional<NetworkCosts>& network) {
   std::vector<NodeType> types;
   std::vector<int> type_of_node;
   const Route through_memory{{}, host.latency, false};
   // Half of the latency on each side.
-  const auto half_of = [](std::array<double, kWires> latency) {
+  const auto half_of = [](std::array<double, ring::kProtocols> latency) {
     for (double& each : latency) each /= 2;
     return latency;
   };
@@ -166,4 +168,4 @@ Machine HostMachine(const HostCosts& host, RankLayout rank_layout, const std::op
   return {std::move(types), std::move(type_of_node), std::move(rank_layout), std::move(costs)};
 }
 
-}  // namespace tutti
+}  // namespace tutti::cost_model

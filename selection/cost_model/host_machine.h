@@ -9,13 +9,13 @@
 #include "base/json.h"
 #include "selection/cost_model/machine.h"
 
-namespace tutti {
+namespace tutti::cost_model {
 
 // The network between hosts, for a rank that moves its own slots.
 struct NetworkCosts {
-  double bandwidth;                    // GB/s of a host's interfaces together, each way
-  std::array<double, kWires> latency;  // us from the writer's slot to the reader's, by Wire
-  double message_us;                   // system calls for each slot sent or received
+  double bandwidth;                              // GB/s of a host's interfaces together, each way
+  std::array<double, ring::kProtocols> latency;  // us from the writer's slot to the reader's, by Protocol
+  double message_us;                             // system calls for each slot sent or received
 };
 
 // Processors that the ranks of a host share.
@@ -30,7 +30,7 @@ Processors ShareProcessors(int cores, int hosts, int ranks, int of_host);
 // Costs measured on one host (`tutti calibrate`), or the defaults of a small server.
 struct HostCosts {
   Costs costs;
-  std::array<double, kWires> latency;  // us until the reader sees the writer's flag, by Wire
+  std::array<double, ring::kProtocols> latency;  // us until the reader sees the writer's flag, by Protocol
 };
 
 // Measured on a virtual machine of two Zen 3 cores (docs/performance.md). Ratios carry over to other hosts, absolute
@@ -51,7 +51,7 @@ HostCosts HostCostsFromJson(const JsonValue& json);
 
 // Every node of `rank_layout` is a host with these costs. Between nodes, slots cross the same memory (virtual nodes) or
 // a network.
-Machine HostMachine(const HostCosts& costs, RankLayout rank_layout,
+Machine HostMachine(const HostCosts& costs, schedule::RankLayout rank_layout,
                     const std::optional<NetworkCosts>& network = std::nullopt);
 
-}  // namespace tutti
+}  // namespace tutti::cost_model

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace tutti {
+namespace tutti::cost_model {
 
 double At(const Rate& rate, std::size_t footprint) {
   const auto found =
@@ -11,7 +11,8 @@ double At(const Rate& rate, std::size_t footprint) {
   return found != rate.end() ? found->bandwidth : rate.back().bandwidth;
 }
 
-Machine::Machine(std::vector<NodeType> types, std::vector<int> type_of_node, RankLayout rank_layout, Costs costs)
+Machine::Machine(std::vector<NodeType> types, std::vector<int> type_of_node, schedule::RankLayout rank_layout,
+                 Costs costs)
     : types_(std::move(types)),
       type_of_node_(std::move(type_of_node)),
       place_(rank_layout.node_of.size()),
@@ -61,9 +62,10 @@ Route Machine::RouteOf(int from, int to, int channel) const {
   Route route = numbered(outs[channel % outs.size()], from_node);
   const Route in = numbered(ins[channel % ins.size()], to_node);
   route.resources.insert(route.resources.end(), in.resources.begin(), in.resources.end());
-  for (std::size_t wire = 0; wire < route.latency.size(); ++wire) route.latency[wire] += in.latency[wire];
+  for (std::size_t protocol = 0; protocol < route.latency.size(); ++protocol)
+    route.latency[protocol] += in.latency[protocol];
   route.network = true;
   return route;
 }
 
-}  // namespace tutti
+}  // namespace tutti::cost_model

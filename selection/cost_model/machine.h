@@ -11,7 +11,8 @@
 //     lasts until its bytes are across. On a route over the network the step ends when the slot is filled; the bytes
 //     follow behind the slots before them. Each slot that is sent or received takes the rank's network proxy
 //     message_us, one after the other.
-//   - The reader sees a slot the route's latency (by wire) after its last byte. The writer sees it emptied a latency
+//   - The reader sees a slot the route's latency (by protocol) after its last byte. The writer sees it emptied a
+//   latency
 //     after the reader's step.
 //   - An operation costs operation_us once, and the ranks of a core pay for it one after the other. Its channels
 //     begin channel_skew_us one after the other.
@@ -29,7 +30,7 @@
 #include "algorithms/schedule/rank_layout.h"
 #include "transports/ring/slot.h"
 
-namespace tutti {
+namespace tutti::cost_model {
 
 struct Resource {
   std::string name;      // "GPU3 -> NVSwitch", "mlx5_0 out", "memory"
@@ -38,7 +39,7 @@ struct Resource {
 
 struct Route {
   std::vector<int> resources;
-  std::array<double, kWires> latency = {};  // us, by Wire
+  std::array<double, ring::kProtocols> latency = {};  // us, by Protocol
   bool network = false;
 };
 
@@ -58,17 +59,17 @@ struct Costs {
   // Small, but lets channels that share a link take turns, each using it during the others' slot latency.
   double channel_skew_us = 0;
   double step_us = 0;
-  // Cost of a slot to its writer and its reader besides its bytes, by wire: they fetch the lines of the flag and the
-  // count from another core.
-  std::array<double, kWires> slot_us = {};
+  // Cost of a slot to its writer and its reader besides its bytes, by protocol: they fetch the lines of the flag and
+  // the count from another core.
+  std::array<double, ring::kProtocols> slot_us = {};
   Rate executor_bandwidth;  // by the bytes that a node's ranks touch together
   // By the bytes of a slot, times the ranks that share a core and its cache; empty: slots are read like other memory.
   Rate crossing_bandwidth;
   double yield_us = 0;
   double message_us = 0;
   int cores = 0;
-  // Data bytes per byte that crosses a link: a GPU's inline wire sends a flag with every 4 or 120 bytes.
-  std::array<double, kWires> wire_efficiency = {1, 1, 1};
+  // Data bytes per byte that crosses a link: a GPU's inline protocol sends a flag with every 4 or 120 bytes.
+  std::array<double, ring::kProtocols> protocol_efficiency = {1, 1, 1};
 };
 
 // One node, its ranks and resources numbered from 0.
@@ -85,10 +86,10 @@ class Machine {
  public:
   // `type_of_node` by node of the rank layout, indices into `types`. The k-th rank of a node is its type's rank k.
   // REQUIRES: every node has as many ranks as its type.
-  Machine(std::vector<NodeType> types, std::vector<int> type_of_node, RankLayout rank_layout, Costs costs);
+  Machine(std::vector<NodeType> types, std::vector<int> type_of_node, schedule::RankLayout rank_layout, Costs costs);
 
   int nranks() const { return rank_layout_.nranks(); }
-  const RankLayout& rank_layout() const { return rank_layout_; }
+  const schedule::RankLayout& rank_layout() const { return rank_layout_; }
   const Costs& costs() const { return costs_; }
   int resources() const { return first_resource_.back(); }
   const Resource& resource(int index) const;
@@ -107,9 +108,9 @@ class Machine {
   std::vector<int> type_of_node_;
   std::vector<int> first_resource_;  // by node, and one past
   std::vector<int> place_;           // of a rank on its node
-  RankLayout rank_layout_;
+  schedule::RankLayout rank_layout_;
   Costs costs_;
   double ranks_per_core_ = 1;
 };
 
-}  // namespace tutti
+}  // namespace tutti::cost_model

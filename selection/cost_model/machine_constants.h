@@ -8,7 +8,7 @@
 
 #include "transports/ring/slot.h"
 
-namespace tutti {
+namespace tutti::cost_model {
 
 // Blocks of a launch begin one after the other. This is a guess, not a measurement: a microsecond for a launch of 24.
 // The value matters little (from a quarter of it on, large messages change by less than 7 %). At zero, channels would
@@ -19,19 +19,19 @@ inline constexpr double kGpuChannelSkewUs = 0.04;
 // ib_write_bw post 2 to 4 million 8-byte messages a second from a core that does nothing else and polls one queue.
 inline constexpr double kProxyMessageUs = 1.0;
 
-// A lane is a thread block of one launch. By wire (slot.h): line is 8-byte words of 4 data bytes and a flag;
+// A lane is a thread block of one launch. By protocol (slot.h): line is 8-byte words of 4 data bytes and a flag;
 // inline is 128-byte lines of 120 data bytes and a flag; bulk is a flag after the data.
-inline constexpr std::array<double, kWires> kGpuWireEfficiency = {4.0 / 8, 120.0 / 128, 1};
+inline constexpr std::array<double, ring::kProtocols> kGpuProtocolEfficiency = {4.0 / 8, 120.0 / 128, 1};
 
 struct GpuConstants {
   int sm;                  // from this compute capability on
   double operation_us;     // launch, and the host's part of a call
   double step_us;          // poll a slot that is there, load, reduce, store
   double block_bandwidth;  // GB/s that one block of 512 threads reads and writes
-  // Added by the wire to a link's latency: fences and barriers make a slot's data visible before its flag.
-  std::array<double, kWires> synchronisation_us;
+  // Added by the protocol to a link's latency: fences and barriers make a slot's data visible before its flag.
+  std::array<double, ring::kProtocols> synchronisation_us;
   // Added by the host's proxy to a network's latency: it polls a slot in pinned memory, posts it, polls the completion.
-  std::array<double, kWires> proxy_us;
+  std::array<double, ring::kProtocols> proxy_us;
 };
 
 // Sources:
@@ -46,7 +46,8 @@ struct GpuConstants {
 //     256 MiB. inline: a vote of the warp on each line and no fence: NCCL's table has 1.9 us for such a hop where a
 //     line has 0.6.
 //   H100 (90). The same, shorter by the clock: 1.755 GHz to A100's 1.41 (data sheets).
-//   proxy: NCCL's table of network latencies: 5, 8.5 and 14 us a hop by its three wires, less the card's own way (1.2),
+//   proxy: NCCL's table of network latencies: 5, 8.5 and 14 us a hop by its three protocols, less the card's own way
+//   (1.2),
 //     which link_constants.h has.
 inline constexpr std::array<GpuConstants, 2> kGpuGenerations = {{
     {80, 4.775, 1.275, 60, {0, 2, 7}, {3.8, 7.3, 12.8}},
@@ -55,4 +56,4 @@ inline constexpr std::array<GpuConstants, 2> kGpuGenerations = {{
 // Returns the newest generation that is not newer than `sm`; the oldest if `sm` is older or unknown (0).
 GpuConstants GpuConstantsOf(int sm);
 
-}  // namespace tutti
+}  // namespace tutti::cost_model

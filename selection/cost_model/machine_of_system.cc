@@ -9,7 +9,7 @@
 #include "topology/graph/paths.h"
 #include "topology/graph/rails.h"
 
-namespace tutti {
+namespace tutti::cost_model {
 namespace {
 
 constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
@@ -17,10 +17,10 @@ constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max();
 // One host's part of the system, as resources and routes.
 class NodeMaker {
  public:
-  NodeMaker(const System& system, const GpuConstants& constants)
+  NodeMaker(const topology::System& system, const GpuConstants& constants)
       : system_(system), constants_(constants), resource_of_(system.links.size(), -1) {
     for (std::size_t i = 0; i < system.links.size(); ++i) {
-      const Link& link = system.links[i];
+      const topology::Link& link = system.links[i];
       if (!IsHere(link.from) && !IsHere(link.to)) continue;
       resource_of_[i] = static_cast<int>(type_.resources.size());
       type_.resources.push_back(
@@ -29,9 +29,9 @@ class NodeMaker {
   }
 
   NodeType Make(const std::vector<int>& gpus, bool network) {
-    const auto nics = NearestNics(system_, 0);
+    const auto nics = topology::NearestNics(system_, 0);
     for (std::size_t i = 0; i < gpus.size(); ++i) {
-      const auto paths = PathsFrom(system_, gpus[i]);
+      const auto paths = topology::PathsFrom(system_, gpus[i]);
       auto& local = type_.local.emplace_back();
       for (const int other : gpus) local.push_back(LocalRoute(paths[other], gpus[i], other));
       auto& outward = type_.outward.emplace_back();
@@ -42,7 +42,7 @@ class NodeMaker {
       }
       for (const int nic : nics[i]) {
         outward.push_back(NetworkRoute(paths[nic], nic, true));
-        inward.push_back(NetworkRoute(PathsFrom(system_, nic)[gpus[i]], nic, false));
+        inward.push_back(NetworkRoute(topology::PathsFrom(system_, nic)[gpus[i]], nic, false));
       }
     }
     return std::move(type_);
@@ -52,19 +52,19 @@ class NodeMaker {
   bool IsHere(int device) const { return system_.devices[device].host == 0; }
   const std::string& NameOf(int device) const { return system_.devices[device].name; }
 
-  Route LocalRoute(const Path& path, int from, int to) const {
-    if (path.path_class >= PathClass::NET) {
+  Route LocalRoute(const topology::Path& path, int from, int to) const {
+    if (path.path_class >= topology::PathClass::NET) {
       Throw(tuttiInvalidArgument, "there is no path from {} to {}", NameOf(from), NameOf(to));
     }
     return RouteOver(path, constants_.synchronisation_us);
   }
 
   // The route includes the NIC's port to the network. The writer's side bears the proxy's cost.
-  Route NetworkRoute(const Path& path, int nic, bool outward) const {
-    Route route = RouteOver(path, outward ? constants_.proxy_us : std::array<double, kWires>{});
+  Route NetworkRoute(const topology::Path& path, int nic, bool outward) const {
+    Route route = RouteOver(path, outward ? constants_.proxy_us : std::array<double, ring::kProtocols>{});
     for (std::size_t i = 0; i < system_.links.size(); ++i) {
-      const Link& link = system_.links[i];
-      if (link.kind != LinkKind::network || (outward ? link.from : link.to) != nic) continue;
+      const topology::Link& link = system_.links[i];
+      if (link.kind != topology::LinkKind::network || (outward ? link.from : link.to) != nic) continue;
       route.resources.insert(outward ? route.resources.end() : route.resources.begin(), resource_of_[i]);
       for (double& latency : route.latency) latency += link.latency;
     }
@@ -72,14 +72,15 @@ class NodeMaker {
     return route;
   }
 
-  Route RouteOver(const Path& path, const std::array<double, kWires>& added_us) const {
+  Route RouteOver(const topology::Path& path, const std::array<double, ring::kProtocols>& added_us) const {
     Route route;
     for (const int link : path.links) route.resources.push_back(resource_of_[link]);
-    for (std::size_t wire = 0; wire < route.latency.size(); ++wire) route.latency[wire] = path.latency + added_us[wire];
+    for (std::size_t protocol = 0; protocol < route.latency.size(); ++protocol)
+      route.latency[protocol] = path.latency + added_us[protocol];
     return route;
   }
 
-  const System& system_;
+  const topology::System& system_;
   const GpuConstants& constants_;
   std::vector<int> resource_of_;  // by link; -1: of another host
   NodeType type_;
@@ -87,7 +88,7 @@ class NodeMaker {
 
 // Flat rings cross from node to node at another rank in each channel, so that every NIC gets its share: channel c
 // enters each node at its c-th rank and leaves it at the one before.
-std::vector<std::vector<int>> TurnedRings(const RankLayout& rank_layout) {
+std::vector<std::vector<int>> TurnedRings(const schedule::RankLayout& rank_layout) {
   std::vector<std::vector<int>> rings;
   for (std::size_t first = 0; first < rank_layout.ranks_on.front().size(); ++first) {
     auto& ring = rings.emplace_back();
@@ -105,7 +106,7 @@ Costs CostsOf(const GpuConstants& constants) {
   costs.channel_skew_us = kGpuChannelSkewUs;
   costs.message_us = kProxyMessageUs;
   costs.executor_bandwidth = {{kAnySize, constants.block_bandwidth}};
-  costs.wire_efficiency = kGpuWireEfficiency;
+  costs.protocol_efficiency = kGpuProtocolEfficiency;
   return costs;
 }
 
@@ -119,8 +120,8 @@ GpuConstants GpuConstantsOf(int sm) {
   return constants;
 }
 
-Machine MachineOfSystem(const System& system, int nodes, int ranks_per_node) {
-  std::vector<int> gpus = system.All(DeviceKind::gpu, 0);
+Machine MachineOfSystem(const topology::System& system, int nodes, int ranks_per_node) {
+  std::vector<int> gpus = system.All(topology::DeviceKind::gpu, 0);
   const auto wanted = ranks_per_node > 0 ? static_cast<std::size_t>(ranks_per_node) : gpus.size();
   if (gpus.empty() || wanted > gpus.size()) {
     Throw(tuttiInvalidArgument, "{} ranks on a node of {} GPUs; at least one GPU, and at most one rank on each", wanted,
@@ -131,7 +132,7 @@ Machine MachineOfSystem(const System& system, int nodes, int ranks_per_node) {
   gpus.resize(wanted);
   const GpuConstants constants = GpuConstantsOf(system.devices[gpus.front()].sm);
   NodeType type = NodeMaker(system, constants).Make(gpus, nodes > 1);
-  RankLayout rank_layout = ArrangeEvenly(static_cast<int>(wanted) * nodes, nodes);
+  schedule::RankLayout rank_layout = schedule::ArrangeEvenly(static_cast<int>(wanted) * nodes, nodes);
   if (nodes > 1) rank_layout.rings = TurnedRings(rank_layout);
   return {{std::move(type)},
           std::vector<int>(static_cast<std::size_t>(nodes), 0),
@@ -149,7 +150,7 @@ Machine MachineOfOneGpu(int nranks, int sm, double memory_bandwidth) {
   type.local.assign(n, std::vector<Route>(n, through_memory));
   type.outward.resize(n);
   type.inward.resize(n);
-  return {{std::move(type)}, {0}, ArrangeEvenly(nranks, 1), CostsOf(constants)};
+  return {{std::move(type)}, {0}, schedule::ArrangeEvenly(nranks, 1), CostsOf(constants)};
 }
 
-}  // namespace tutti
+}  // namespace tutti::cost_model

@@ -6,15 +6,15 @@
 #include "selection/cost_model/machine.h"
 #include "topology/graph/system.h"
 
-namespace tutti {
+namespace tutti::cost_model {
 
 // `nodes` copies of the system's host 0. Its first `ranks_per_node` GPUs (0: all) have a rank each, in the order of
 // their numbers. Resources are the host's directed links and its ports' ways to the network, routes are paths.h's, and
 // each rank uses the NICs of its rail (rails.h).
 // Throws if there are fewer GPUs, no path between two, or several nodes and no NIC.
-Machine MachineOfSystem(const System& system, int nodes, int ranks_per_node = 0);
+Machine MachineOfSystem(const topology::System& system, int nodes, int ranks_per_node = 0);
 
 // `nranks` ranks that share one GPU of compute capability `sm`, whose memory reads and writes `memory_bandwidth` GB/s.
 Machine MachineOfOneGpu(int nranks, int sm, double memory_bandwidth);
 
-}  // namespace tutti
+}  // namespace tutti::cost_model

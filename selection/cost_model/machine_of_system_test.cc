@@ -8,10 +8,10 @@
 #include "selection/cost_model/machine_constants.h"
 #include "topology/xml/xml.h"
 
-namespace tutti {
+namespace tutti::cost_model {
 namespace {
 
-System Dgx() { return ReadTopologyFile("topology/testdata/dgxh100.xml").system; }
+topology::System Dgx() { return xml::ReadTopologyFile("topology/testdata/dgxh100.xml").system; }
 
 double Narrowest(const Machine& machine, const Route& route) {
   double bandwidth = 1e9;
@@ -33,7 +33,8 @@ TEST(MachineOfSystem, CrossesNvlinkOnTheNodeAndARankSOwnPortBetweenNodes) {
 }
 
 TEST(MachineOfSystem, ChannelsOfOneGpuTakeItsPortsInTurn) {
-  const Machine machine = MachineOfSystem(ReadTopologyFile("selection/cost_model/testdata/h100_4nics.xml").system, 2);
+  const Machine machine =
+      MachineOfSystem(xml::ReadTopologyFile("selection/cost_model/testdata/h100_4nics.xml").system, 2);
   std::set<std::vector<int>> routes;
   for (int channel = 0; channel < 8; ++channel) routes.insert(machine.RouteOf(0, 1, channel).resources);
   EXPECT_EQ(routes.size(), 4u);
@@ -52,11 +53,11 @@ TEST(MachineOfSystem, FlatRingsLeaveTheNodesByAllPorts) {
 
 TEST(MachineOfSystem, RefusesWhatThereIsNotEnoughOf) {
   EXPECT_THROW(MachineOfSystem(Dgx(), 1, 9), Error);
-  EXPECT_THROW(MachineOfSystem(System{}, 1), Error);
-  System lonely = Dgx();
-  std::erase_if(lonely.links, [](const Link& link) { return link.kind == LinkKind::network; });
-  for (Device& device : lonely.devices) {
-    if (device.kind == DeviceKind::nic) device.host = 1;
+  EXPECT_THROW(MachineOfSystem(topology::System{}, 1), Error);
+  topology::System lonely = Dgx();
+  std::erase_if(lonely.links, [](const topology::Link& link) { return link.kind == topology::LinkKind::network; });
+  for (topology::Device& device : lonely.devices) {
+    if (device.kind == topology::DeviceKind::nic) device.host = 1;
   }
   EXPECT_THROW(MachineOfSystem(lonely, 2), Error);
 }
@@ -70,4 +71,4 @@ TEST(GpuConstants, AreOfTheNewestGenerationThatIsNotNewer) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::cost_model

@@ -5,7 +5,7 @@
 
 #include "algorithms/builders/steps.h"
 
-namespace tutti {
+namespace tutti::cost_model {
 namespace {
 
 // Up to this many ranks every rank's schedule is built: exact, and in less than a millisecond.
@@ -22,7 +22,7 @@ bool Repeats(const std::vector<int>& ring, int period) {
 
 // The number of ranks after which everything repeats. It is smaller than nranks only if nodes are equal, their
 // ranks consecutive, and rings visit every node in the same way.
-int Period(const ScheduleRequest& request) {
+int Period(const builders::ScheduleRequest& request) {
   const auto* where = request.where;
   if (where == nullptr || where->nodes() == 1) return 1;
   const int n = request.nranks;
@@ -35,35 +35,36 @@ int Period(const ScheduleRequest& request) {
   return period;
 }
 
-int MembersOf(Symmetry symmetry, const ScheduleRequest& request) {
+int MembersOf(builders::Symmetry symmetry, const builders::ScheduleRequest& request) {
   const int n = request.nranks;
-  if (n <= kFewRanks || symmetry == Symmetry::none) return n;
+  if (n <= kFewRanks || symmetry == builders::Symmetry::none) return n;
   const int period = Period(request);
   // Ranks keep their place on the node only if a node is a power of two, too.
   const bool powers =
       std::has_single_bit(static_cast<unsigned>(n)) && std::has_single_bit(static_cast<unsigned>(period));
-  return symmetry == Symmetry::exchange && !powers ? n : period;
+  return symmetry == builders::Symmetry::exchange && !powers ? n : period;
 }
 
 }  // namespace
 
-std::optional<RepresentativeRanks> RepresentativeRanks::Of(tuttiAlgorithm_t algorithm, const ScheduleRequest& request) {
+std::optional<RepresentativeRanks> RepresentativeRanks::Of(tuttiAlgorithm_t algorithm,
+                                                           const builders::ScheduleRequest& request) {
   RepresentativeRanks representatives;
   representatives.nranks_ = request.nranks;
-  representatives.symmetry_ = SymmetryOf(algorithm, request.collective);
+  representatives.symmetry_ = builders::SymmetryOf(algorithm, request.collective);
   const int count = MembersOf(representatives.symmetry_, request);
   for (int rank = 0; rank < count; ++rank) {
-    ScheduleRequest asked = request;
+    builders::ScheduleRequest asked = request;
     asked.rank = rank;
     asked.channels = 1;
-    auto schedule = Build(algorithm, asked);
+    auto schedule = builders::Build(algorithm, asked);
     if (!schedule) return std::nullopt;
     representatives.members_.push_back(std::move(*schedule));
   }
   return representatives;
 }
 
-RepresentativeRanks RepresentativeRanks::Of(std::vector<Schedule> schedules) {
+RepresentativeRanks RepresentativeRanks::Of(std::vector<schedule::Schedule> schedules) {
   RepresentativeRanks representatives;
   representatives.nranks_ = static_cast<int>(schedules.size());
   representatives.members_ = std::move(schedules);
@@ -74,8 +75,8 @@ RepresentativeRanks::StandIn RepresentativeRanks::For(int member, int peer) cons
   if (complete()) return {peer, member};
   const int period = static_cast<int>(members_.size());
   const int stand_in = peer % period;
-  if (symmetry_ == Symmetry::exchange) return {stand_in, member ^ (peer ^ stand_in)};
-  return {stand_in, Around(member - (peer - stand_in), nranks_)};
+  if (symmetry_ == builders::Symmetry::exchange) return {stand_in, member ^ (peer ^ stand_in)};
+  return {stand_in, builders::Around(member - (peer - stand_in), nranks_)};
 }
 
-}  // namespace tutti
+}  // namespace tutti::cost_model

@@ -13,16 +13,16 @@
 
 #include "algorithms/builders/build.h"
 
-namespace tutti {
+namespace tutti::cost_model {
 
 class RepresentativeRanks {
  public:
   // For one channel. nullopt: the algorithm has no form of it. `question.rank` and `.channels` are not used.
-  static std::optional<RepresentativeRanks> Of(tuttiAlgorithm_t algorithm, const ScheduleRequest& request);
+  static std::optional<RepresentativeRanks> Of(tuttiAlgorithm_t algorithm, const builders::ScheduleRequest& request);
   // From all ranks' schedules, as they are.
-  static RepresentativeRanks Of(std::vector<Schedule> schedules);
+  static RepresentativeRanks Of(std::vector<schedule::Schedule> schedules);
 
-  const std::vector<Schedule>& members() const { return members_; }
+  const std::vector<schedule::Schedule>& members() const { return members_; }
   int nranks() const { return nranks_; }
   bool complete() const { return static_cast<int>(members_.size()) == nranks_; }
 
@@ -35,9 +35,9 @@ class RepresentativeRanks {
   StandIn For(int member, int peer) const;
 
  private:
-  std::vector<Schedule> members_;  // of ranks 0, 1, ...
+  std::vector<schedule::Schedule> members_;  // of ranks 0, 1, ...
   int nranks_ = 0;
-  Symmetry symmetry_ = Symmetry::none;
+  builders::Symmetry symmetry_ = builders::Symmetry::none;
 };
 
-}  // namespace tutti
+}  // namespace tutti::cost_model

@@ -8,11 +8,12 @@
 
 #include "algorithms/builders/steps.h"
 
-namespace tutti {
+namespace tutti::cost_model {
 namespace {
 
-bool IsSlot(const Operand& operand) {
-  return operand.place == Place::from || operand.place == Place::to || operand.place == Place::post;
+bool IsSlot(const schedule::Operand& operand) {
+  return operand.kind == schedule::OperandKind::from || operand.kind == schedule::OperandKind::to ||
+         operand.kind == schedule::OperandKind::post;
 }
 
 // A slot that a step fills or empties. A connection's slots are filled and emptied in the same order: the k-th filled
@@ -67,7 +68,7 @@ class Builder {
     int channel;
     int channel_lane;  // lane 0 of the channel, in lanes_
     int first_step;
-    const std::vector<Step>* steps;
+    const std::vector<schedule::Step>* steps;
   };
   // The origin of an awaited slot.
   struct Source {
@@ -95,12 +96,12 @@ class Builder {
         first_source_.push_back(static_cast<int>(emptied_.size()));
         for (const auto& write : each.writes) {
           if (!IsSlot(write)) continue;
-          if (write.place == Place::to) {
+          if (write.kind == schedule::OperandKind::to) {
             filled_.push_back({lane.member, write.peer, lane.channel, write.connection, step});
           } else if (shared_memory_) {
             filled_.push_back({lane.member, kEverybody, lane.channel, kPosts, step});
           } else {
-            for (const int peer : Others(RankOf(lane.member), representatives_.nranks())) {
+            for (const int peer : builders::Others(RankOf(lane.member), representatives_.nranks())) {
               filled_.push_back({lane.member, peer, lane.channel, kPosts, step});
             }
           }
@@ -108,7 +109,7 @@ class Builder {
         for (const auto& read : each.reads) {
           if (!IsSlot(read)) continue;
           const auto [stand_in, seen_as] = representatives_.For(lane.member, read.peer);
-          const bool posted = read.place == Place::post;
+          const bool posted = read.kind == schedule::OperandKind::post;
           const int reader = posted && shared_memory_ ? kEverybody : seen_as;
           emptied_.push_back({{stand_in, reader, lane.channel, posted ? kPosts : read.connection, step},
                               lane.member,
@@ -204,7 +205,7 @@ class Builder {
     return false;
   }
 
-  int StepOf(const LaneOf& lane, const After& after) const {
+  int StepOf(const LaneOf& lane, const schedule::After& after) const {
     return lanes_[lane.channel_lane + after.lane].first_step + after.step;
   }
 
@@ -223,7 +224,7 @@ class Builder {
 
   void Put(int index, int step) {
     const LaneOf& lane = lanes_[index];
-    const Step& described = (*lane.steps)[done_[index]];
+    const schedule::Step& described = (*lane.steps)[done_[index]];
     const int number = static_cast<int>(graph_.nodes.size());
     graph_.nodes.push_back({lane.member, index, IndexIn(graph_.works, WorkOf(lane.member, described)),
                             static_cast<int>(graph_.waits.size())});
@@ -235,20 +236,20 @@ class Builder {
     number_[step] = number;
   }
 
-  StepGraph::Work WorkOf(int member, const Step& step) {
+  StepGraph::Work WorkOf(int member, const schedule::Step& step) {
     StepGraph::Work work;
     for (const auto& read : step.reads) ++(IsSlot(read) ? work.slot_reads : work.memory_operands);
     crossed_.clear();
     for (const auto& write : step.writes) {
       if (!IsSlot(write)) {
         ++work.memory_operands;
-      } else if (write.place == Place::to) {
+      } else if (write.kind == schedule::OperandKind::to) {
         ++work.slot_writes;
         Cross(RankOf(member), write.peer);
       } else if (shared_memory_) {
         ++work.slot_writes;
       } else {
-        for (const int peer : Others(RankOf(member), representatives_.nranks())) {
+        for (const int peer : builders::Others(RankOf(member), representatives_.nranks())) {
           ++work.slot_writes;
           Cross(RankOf(member), peer);
         }
@@ -314,4 +315,4 @@ StepGraph::StepGraph(const Machine& machine, const RepresentativeRanks& represen
   Builder(*this, machine, representatives).Build();
 }
 
-}  // namespace tutti
+}  // namespace tutti::cost_model

@@ -10,7 +10,7 @@
 #include "selection/cost_model/machine.h"
 #include "selection/cost_model/representative_ranks.h"
 
-namespace tutti {
+namespace tutti::cost_model {
 
 struct StepGraph {
   // A step waits for the one before it in its lane, for others of its rank, and for slots.
@@ -34,7 +34,7 @@ struct StepGraph {
   };
   // Pairs of ranks with the same latency and bandwidth go the same way.
   struct Way {
-    std::array<double, kWires> latency;
+    std::array<double, ring::kProtocols> latency;
     double us_per_byte;  // of the narrowest link
     bool network;        // bytes pass after the writer's step has ended, not while it lasts
     friend bool operator==(const Way&, const Way&) = default;
@@ -58,4 +58,4 @@ struct StepGraph {
   std::vector<Send> sends;
 };
 
-}  // namespace tutti
+}  // namespace tutti::cost_model

@@ -4,7 +4,7 @@
 
 #include "selection/cost_model/host_machine.h"
 
-namespace tutti {
+namespace tutti::cost_model {
 namespace {
 
 int StepsOf(const RepresentativeRanks& representatives) {
@@ -28,17 +28,17 @@ int SlotsRead(const StepGraph& graph) {
 TEST(StepGraph, OrdersEveryStepBehindWhatItWaitsFor) {
   for (const auto& [nranks, nodes] :
        {std::pair{1, 1}, {2, 1}, {7, 1}, {16, 1}, {40, 1}, {64, 1}, {8, 2}, {12, 3}, {64, 8}}) {
-    const Machine machine = HostMachine(DefaultHostCosts(2), ArrangeEvenly(nranks, nodes));
-    for (int c = 0; c < kScheduledCollectives; ++c) {
+    const Machine machine = HostMachine(DefaultHostCosts(2), schedule::ArrangeEvenly(nranks, nodes));
+    for (int c = 0; c < schedule::kScheduledCollectives; ++c) {
       for (int a = tuttiAlgorithmNone + 1; a < tuttiNumAlgorithms; ++a) {
-        const auto collective = static_cast<Collective>(c);
+        const auto collective = static_cast<schedule::Collective>(c);
         const auto algorithm = static_cast<tuttiAlgorithm_t>(a);
         const auto representatives =
             RepresentativeRanks::Of(algorithm, {collective, 0, nranks, 0, 1, &machine.rank_layout()});
         if (!representatives) continue;
         const StepGraph graph(machine, *representatives);
-        SCOPED_TRACE(std::string(NameOf(algorithm)) + " " + std::string(NameOf(collective)) + " on " +
-                     std::to_string(nranks) + " ranks, " + std::to_string(nodes) + " nodes");
+        SCOPED_TRACE(std::string(schedule::NameOf(algorithm)) + " " + std::string(schedule::NameOf(collective)) +
+                     " on " + std::to_string(nranks) + " ranks, " + std::to_string(nodes) + " nodes");
         ASSERT_EQ(static_cast<int>(graph.nodes.size()) - 1, StepsOf(*representatives));
         int slots = 0;
         for (int i = 0; i + 1 < static_cast<int>(graph.nodes.size()); ++i) {
@@ -54,8 +54,9 @@ TEST(StepGraph, OrdersEveryStepBehindWhatItWaitsFor) {
 }
 
 TEST(StepGraph, CountsWhatEachRankSends) {
-  const Machine machine = HostMachine(DefaultHostCosts(2), ArrangeEvenly(6, 1));
-  const StepGraph graph(machine, *RepresentativeRanks::Of(tuttiAlgorithmRing, {Collective::all_gather, 0, 6}));
+  const Machine machine = HostMachine(DefaultHostCosts(2), schedule::ArrangeEvenly(6, 1));
+  const StepGraph graph(machine,
+                        *RepresentativeRanks::Of(tuttiAlgorithmRing, {schedule::Collective::all_gather, 0, 6}));
   ASSERT_EQ(graph.sends.size(), 6U);
   for (const auto& send : graph.sends) {
     EXPECT_EQ(send.peer, (send.member + 1) % 6);
@@ -64,4 +65,4 @@ TEST(StepGraph, CountsWhatEachRankSends) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::cost_model

@@ -8,7 +8,7 @@
 
 #include "selection/cost_model/machine.h"
 
-namespace tutti {
+namespace tutti::cost_model {
 
 inline constexpr double kSwitchBandwidth = 100;  // GB/s, in and out of every rank on its node
 inline constexpr double kNetworkBandwidth = 20;
@@ -28,19 +28,21 @@ inline Costs FreeCosts() {
 inline Machine SwitchedMachine(int nodes, int ranks, const Costs& costs = FreeCosts(),
                                double switch_bandwidth = kSwitchBandwidth) {
   NodeType type;
-  const auto at_every_wire = [](double latency) { return std::array<double, kWires>{latency, latency, latency}; };
+  const auto at_every_protocol = [](double latency) {
+    return std::array<double, ring::kProtocols>{latency, latency, latency};
+  };
   for (int i = 0; i < ranks; ++i) {
     type.resources.push_back({"out", switch_bandwidth});
     type.resources.push_back({"in", switch_bandwidth});
     type.resources.push_back({"network out", kNetworkBandwidth});
     type.resources.push_back({"network in", kNetworkBandwidth});
     auto& local = type.local.emplace_back();
-    for (int j = 0; j < ranks; ++j) local.push_back({{4 * i, 4 * j + 1}, at_every_wire(kLocalLatency)});
-    type.outward.push_back({{{4 * i + 2}, at_every_wire(kNetworkLatency)}});
-    type.inward.push_back({{{4 * i + 3}, at_every_wire(0)}});
+    for (int j = 0; j < ranks; ++j) local.push_back({{4 * i, 4 * j + 1}, at_every_protocol(kLocalLatency)});
+    type.outward.push_back({{{4 * i + 2}, at_every_protocol(kNetworkLatency)}});
+    type.inward.push_back({{{4 * i + 3}, at_every_protocol(0)}});
   }
-  return Machine({type}, std::vector<int>(static_cast<std::size_t>(nodes), 0), ArrangeEvenly(nodes * ranks, nodes),
-                 costs);
+  return Machine({type}, std::vector<int>(static_cast<std::size_t>(nodes), 0),
+                 schedule::ArrangeEvenly(nodes * ranks, nodes), costs);
 }
 
-}  // namespace tutti
+}  // namespace tutti::cost_model

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tutti {
+namespace tutti::simulator {
 
 using Time = std::int64_t;  // ps; a hundred days fit
 
@@ -47,4 +47,4 @@ class EventQueue {
   std::vector<Event> heap_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::simulator

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::simulator {
 namespace {
 
 // A connection as its writer names it. A post counts once for each reader.
@@ -24,8 +24,8 @@ struct Name {
 struct NameHash {
   std::size_t operator()(const Name& name) const {
     // Ranks are below 2^16 (Operand::peer) and channels few.
-    return Mix(static_cast<std::uint64_t>(name.from) << 40 | static_cast<std::uint64_t>(name.to) << 24 |
-               static_cast<std::uint64_t>(name.channel) << 8 | static_cast<std::uint64_t>(name.number + 1));
+    return ring::Mix(static_cast<std::uint64_t>(name.from) << 40 | static_cast<std::uint64_t>(name.to) << 24 |
+                     static_cast<std::uint64_t>(name.channel) << 8 | static_cast<std::uint64_t>(name.number + 1));
   }
 };
 
@@ -33,7 +33,7 @@ struct NameHash {
 struct Position {
   std::size_t lane, step, write;
 };
-std::optional<Position> PositionOf(const Channel& channel, const Operand& operand) {
+std::optional<Position> PositionOf(const schedule::Channel& channel, const schedule::Operand& operand) {
   for (std::size_t l = 0; l < channel.lanes.size(); ++l) {
     const auto& steps = channel.lanes[l].steps;
     for (std::size_t s = 0; s < steps.size(); ++s) {
@@ -48,24 +48,24 @@ std::optional<Position> PositionOf(const Channel& channel, const Operand& operan
 
 }  // namespace
 
-Folding Unfolded(int nodes) {
-  Folding folding;
-  folding.class_of.resize(static_cast<std::size_t>(nodes));
-  std::iota(folding.class_of.begin(), folding.class_of.end(), 0);
-  folding.node_of = folding.class_of;
-  return folding;
+NodeClasses EveryNodeItself(int nodes) {
+  NodeClasses node_classes;
+  node_classes.class_of.resize(static_cast<std::size_t>(nodes));
+  std::iota(node_classes.class_of.begin(), node_classes.class_of.end(), 0);
+  node_classes.node_of = node_classes.class_of;
+  return node_classes;
 }
 
 class Flattener {
  public:
-  Flattener(FlatSchedules& flat, const Machine& machine, const FlatSchedules::Source& source, const Shape& shape,
-            const Folding& folding)
+  Flattener(FlatSchedules& flat, const cost_model::Machine& machine, const FlatSchedules::Source& source,
+            const schedule::ProtocolConfig& config, const NodeClasses& node_classes)
       : flat_(flat),
         machine_(machine),
         rank_layout_(machine.rank_layout()),
         source_(source),
-        wire_(static_cast<std::size_t>(shape.wire)),
-        folding_(folding),
+        wire_(static_cast<std::size_t>(config.protocol)),
+        node_classes_(node_classes),
         place_(rank_layout_.node_of.size()) {
     for (const auto& ranks : rank_layout_.ranks_on) {
       for (std::size_t i = 0; i < ranks.size(); ++i) place_[ranks[i]] = i;
@@ -73,7 +73,7 @@ class Flattener {
   }
 
   void Run() {
-    for (const int node : folding_.node_of) {
+    for (const int node : node_classes_.node_of) {
       for (const int rank : rank_layout_.ranks_on[node]) Add(source_(rank));
     }
     for (const auto& [writer, reads] : strangers_) Resolve(writer, reads);
@@ -88,10 +88,10 @@ class Flattener {
   };
 
   int StandInFor(int rank) const {
-    return rank_layout_.ranks_on[folding_.StandInFor(rank_layout_.node_of[rank])][place_[rank]];
+    return rank_layout_.ranks_on[node_classes_.StandInFor(rank_layout_.node_of[rank])][place_[rank]];
   }
 
-  void Add(const Schedule& schedule) {
+  void Add(const schedule::Schedule& schedule) {
     if (flat_.channels_ == 0) Begin(schedule);
     for (std::size_t c = 0; c < schedule.channels.size(); ++c) {
       const auto first = static_cast<std::uint32_t>(flat_.lanes_.size());
@@ -105,46 +105,48 @@ class Flattener {
                       static_cast<std::uint32_t>(flat_.steps_.size()),
                       static_cast<std::uint32_t>(lanes[l].steps.size()),
                       0};
-        for (const Step& step : lanes[l].steps) AddStep(lane, step);
+        for (const schedule::Step& step : lanes[l].steps) AddStep(lane, step);
         flat_.lanes_.push_back(lane);
       }
-      for (const Lane& lane : lanes) {
-        for (const Step& step : lane.steps) {
-          for (const After& after : step.after)
+      for (const schedule::Lane& lane : lanes) {
+        for (const schedule::Step& step : lane.steps) {
+          for (const schedule::After& after : step.after)
             flat_.lanes_[first + static_cast<std::size_t>(after.lane)].awaited = true;
         }
       }
     }
   }
 
-  void Begin(const Schedule& schedule) {
+  void Begin(const schedule::Schedule& schedule) {
     flat_.channels_ = static_cast<int>(schedule.channels.size());
     for (const std::size_t length : flat_.length_) {
-      flat_.share_unit_.push_back(flat_.channels_ == 1 ? length : ShareBegin(length, 1, schedule.channels.size()));
+      flat_.share_unit_.push_back(flat_.channels_ == 1 ? length
+                                                       : schedule::ShareBegin(length, 1, schedule.channels.size()));
     }
   }
 
-  void AddStep(FlatLane& lane, const Step& step) {
+  void AddStep(FlatLane& lane, const schedule::Step& step) {
     FlatStep flat{.block = step.block, .first = static_cast<std::uint32_t>(flat_.operands_.size())};
     flat.touches = static_cast<std::uint16_t>(step.reads.size() + step.writes.size());
     flat.afters = static_cast<std::uint8_t>(step.after.size());
     const auto number = static_cast<std::uint32_t>(flat_.lanes_.size());
-    for (const Operand& read : step.reads) {
-      if (read.place != Place::from && read.place != Place::post) continue;
-      flat_.operands_.push_back(
-          EdgeOf({read.peer, lane.rank, lane.channel, read.place == Place::post ? kPost : read.connection}, number));
+    for (const schedule::Operand& read : step.reads) {
+      if (read.kind != schedule::OperandKind::from && read.kind != schedule::OperandKind::post) continue;
+      flat_.operands_.push_back(EdgeOf(
+          {read.peer, lane.rank, lane.channel, read.kind == schedule::OperandKind::post ? kPost : read.connection},
+          number));
       ++flat.empties;
     }
-    for (const Operand& write : step.writes) {
-      if (write.place == Place::to) {
+    for (const schedule::Operand& write : step.writes) {
+      if (write.kind == schedule::OperandKind::to) {
         flat_.operands_.push_back(ConnectionOf({lane.rank, write.peer, lane.channel, write.connection}, number));
         ++flat.fills;
-      } else if (write.place == Place::post) {
+      } else if (write.kind == schedule::OperandKind::post) {
         AddPost(lane, number);
         flat.fills += static_cast<std::uint16_t>(machine_.nranks() - 1);
       }
     }
-    for (const After& after : step.after) {
+    for (const schedule::After& after : step.after) {
       flat_.operands_.push_back(static_cast<std::uint32_t>(after.lane));
       flat_.operands_.push_back(static_cast<std::uint32_t>(after.step));
     }
@@ -172,10 +174,10 @@ class Flattener {
   std::uint32_t ConnectionOf(const Name& name, std::uint32_t lane) {
     const auto [found, added] = connections_.emplace(name, flat_.connections_.size());
     if (added) {
-      const Route route = machine_.RouteOf(name.from, name.to, name.channel);
+      const cost_model::Route route = machine_.RouteOf(name.from, name.to, name.channel);
       FlatConnection connection{name.from, name.to, name.channel, lane};
       connection.network = route.network;
-      connection.per_byte = 1 / machine_.costs().wire_efficiency[wire_];
+      connection.per_byte = 1 / machine_.costs().protocol_efficiency[wire_];
       const int node = rank_layout_.node_of[name.from];
       for (const int resource : route.resources) {
         if (machine_.NodeOfResource(resource) == node) connection.route.push_back(resource);
@@ -199,19 +201,19 @@ class Flattener {
 
   // Connects reads from a rank that is simulated as another to what the stand-in fills at the same position.
   void Resolve(int writer, const std::vector<Read>& reads) {
-    const Schedule theirs = source_(writer);
-    const Schedule ours = source_(StandInFor(writer));
+    const schedule::Schedule theirs = source_(writer);
+    const schedule::Schedule ours = source_(StandInFor(writer));
     for (const Read& read : reads) flat_.edges_[read.edge].connection = Counterpart(theirs, ours, read.name);
   }
 
-  int Counterpart(const Schedule& theirs, const Schedule& ours, const Name& name) const {
+  int Counterpart(const schedule::Schedule& theirs, const schedule::Schedule& ours, const Name& name) const {
     const auto& channel = theirs.channels.at(name.channel);
     if (name.number != kPost) {
-      if (const auto position = PositionOf(channel, By(name.number, To(name.to)))) {
+      if (const auto position = PositionOf(channel, schedule::By(name.number, schedule::To(name.to)))) {
         const auto& lanes = ours.channels.at(name.channel).lanes;
         if (position->lane < lanes.size() && position->step < lanes[position->lane].steps.size()) {
           const auto& writes = lanes[position->lane].steps[position->step].writes;
-          if (position->write < writes.size() && writes[position->write].place == Place::to) {
+          if (position->write < writes.size() && writes[position->write].kind == schedule::OperandKind::to) {
             return Find({ours.rank, writes[position->write].peer, name.channel, writes[position->write].connection});
           }
         }
@@ -246,22 +248,22 @@ class Flattener {
   }
 
   FlatSchedules& flat_;
-  const Machine& machine_;
-  const RankLayout& rank_layout_;
+  const cost_model::Machine& machine_;
+  const schedule::RankLayout& rank_layout_;
   const FlatSchedules::Source& source_;
   const std::size_t wire_;
-  const Folding& folding_;
+  const NodeClasses& node_classes_;
   std::vector<std::size_t> place_;  // of a rank on its node
   std::unordered_map<Name, std::uint32_t, NameHash> connections_, edges_;
   std::vector<Name> names_;                     // by edge
   std::map<int, std::vector<Read>> strangers_;  // by writer
 };
 
-FlatSchedules::FlatSchedules(const Machine& machine, const Source& source, const Extents& extents, const Shape& shape,
-                             const Folding& folding)
-    : length_(extents.length), chunk_bytes_(shape.chunk_bytes), pairwise_(extents.pairwise) {
+FlatSchedules::FlatSchedules(const cost_model::Machine& machine, const Source& source, const schedule::Extents& extents,
+                             const schedule::ProtocolConfig& config, const NodeClasses& node_classes)
+    : length_(extents.length), chunk_bytes_(config.chunk_bytes), pairwise_(extents.pairwise) {
   if (chunk_bytes_ == 0) Throw(tuttiInvalidArgument, "a chunk of 0 bytes; at least 1 is needed");
-  Flattener(*this, machine, source, shape, folding).Run();
+  Flattener(*this, machine, source, config, node_classes).Run();
 }
 
-}  // namespace tutti
+}  // namespace tutti::simulator

@@ -1,6 +1,6 @@
 // The schedules of all simulated ranks in flat arrays, with every operand bound to a connection, for the simulator to
-// walk. Ranks may stand for others (fold.h): then a rank that is read from may be simulated as its representative, and
-// one connection may serve several readers.
+// walk. Ranks may stand for others (node_classes.h): then a rank that is read from may be simulated as its
+// representative, and one connection may serve several readers.
 //
 // Thread-safety: immutable once made.
 #pragma once
@@ -14,12 +14,12 @@
 #include "algorithms/schedule/schedule.h"
 #include "selection/cost_model/machine.h"
 #include "selection/simulator/event_queue.h"
-#include "selection/tuner/select.h"
+#include "selection/tuner/tuner.h"
 
-namespace tutti {
+namespace tutti::simulator {
 
 // Classes of nodes that behave alike: one node of each class is simulated.
-struct Folding {
+struct NodeClasses {
   std::vector<int> class_of = {};  // by node
   std::vector<int> node_of = {};   // by class: the one that stands for it
 
@@ -27,7 +27,7 @@ struct Folding {
   int StandInFor(int node) const { return node_of[class_of[node]]; }
 };
 // Every node stands for itself.
-Folding Unfolded(int nodes);
+NodeClasses EveryNodeItself(int nodes);
 
 struct FlatStep {
   std::int32_t block;
@@ -73,11 +73,11 @@ struct FlatEdge {
 
 class FlatSchedules {
  public:
-  using Source = std::function<Schedule(int rank)>;
+  using Source = std::function<schedule::Schedule(int rank)>;
 
   // Asks `source` for one rank's schedule at a time. Throws if a schedule reads from a rank that does not write to it.
-  FlatSchedules(const Machine& machine, const Source& source, const Extents& extents, const Shape& shape,
-                const Folding& folding);
+  FlatSchedules(const cost_model::Machine& machine, const Source& source, const schedule::Extents& extents,
+                const schedule::ProtocolConfig& config, const NodeClasses& node_classes);
 
   std::span<const FlatLane> lanes() const { return lanes_; }
   const FlatStep& step(const FlatLane& lane, std::uint32_t number) const { return steps_[lane.first_step + number]; }
@@ -125,4 +125,4 @@ class FlatSchedules {
   bool pairwise_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::simulator

@@ -5,7 +5,7 @@
 #include <functional>
 #include <limits>
 
-namespace tutti {
+namespace tutti::simulator {
 namespace {
 
 // 1 GB/s in bytes a picosecond.
@@ -184,4 +184,4 @@ void Flows::Settle(Time now) {
   by_share_.clear();
 }
 
-}  // namespace tutti
+}  // namespace tutti::simulator

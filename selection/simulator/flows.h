@@ -16,7 +16,7 @@
 
 #include "selection/simulator/event_queue.h"
 
-namespace tutti {
+namespace tutti::simulator {
 
 class Flows {
  public:
@@ -93,4 +93,4 @@ class Flows {
   std::vector<std::pair<double, int>> by_share_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::simulator

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace tutti {
+namespace tutti::simulator {
 namespace {
 
 constexpr double kFree = std::numeric_limits<double>::infinity();
@@ -132,4 +132,4 @@ TEST(Flows, AreMaxMinFairAfterAnyStartsAndEnds) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::simulator

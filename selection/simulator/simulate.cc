@@ -5,17 +5,18 @@
 
 #include "selection/simulator/simulation_run.h"
 
-namespace tutti {
+namespace tutti::simulator {
 namespace {
 
 // Bytes that the ranks of the fullest node read and write.
-double Footprint(const Machine& machine, Collective collective, const Extents& extents) {
+double Footprint(const cost_model::Machine& machine, schedule::Collective collective,
+                 const schedule::Extents& extents) {
   const auto sum = static_cast<double>(std::accumulate(extents.length.begin(), extents.length.end(), std::size_t{0}));
   const auto longest = static_cast<double>(*std::max_element(extents.length.begin(), extents.length.end()));
   // all_to_all's extents name both sides' blocks already.
-  const double per_rank = !HasBlocksOfRanks(collective)          ? 2 * sum
-                          : collective == Collective::all_to_all ? sum
-                                                                 : sum + longest;
+  const double per_rank = !schedule::HasBlocksOfRanks(collective)          ? 2 * sum
+                          : collective == schedule::Collective::all_to_all ? sum
+                                                                           : sum + longest;
   std::size_t ranks = 0;
   for (const auto& node : machine.rank_layout().ranks_on) ranks = std::max(ranks, node.size());
   return static_cast<double>(ranks) * per_rank;
@@ -23,38 +24,39 @@ double Footprint(const Machine& machine, Collective collective, const Extents& e
 
 }  // namespace
 
-double SimulationResult::Utilisation(const Machine& machine, int resource) const {
+double SimulationResult::Utilisation(const cost_model::Machine& machine, int resource) const {
   constexpr double kBytesPerGBus = 1e3;  // 1 GB/s for 1 us
   const double could = machine.resource(resource).bandwidth * duration_us * kBytesPerGBus;
   return could > 0 ? bytes_over[resource] / could : 0;
 }
 
 SimulationResult Simulate(const SimulationInput& input) {
-  const Folding all = Unfolded(input.machine.rank_layout().nodes());
-  const FlatSchedules schedules(input.machine, input.source, input.extents, input.shape,
-                                input.folding != nullptr ? *input.folding : all);
+  const NodeClasses all = EveryNodeItself(input.machine.rank_layout().nodes());
+  const FlatSchedules schedules(input.machine, input.source, input.extents, input.config,
+                                input.node_classes != nullptr ? *input.node_classes : all);
   return SimulationRun(schedules, input).Run();
 }
 
-Schedule ScheduleOf(const Machine& machine, const SimulatedCall& call, int rank) {
+schedule::Schedule ScheduleOf(const cost_model::Machine& machine, const SimulatedCall& call, int rank) {
   if (call.program != nullptr) return (*call.program)[rank];
   const auto& where = machine.rank_layout();
   const bool one_host = where.nodes() == 1;
-  return Build(call.algorithm, {call.collective, rank, machine.nranks(), call.root, call.channels, &where, one_host})
+  return builders::Build(call.algorithm,
+                         {call.collective, rank, machine.nranks(), call.root, call.channels, &where, one_host})
       .value();
 }
 
-SimulationResult Simulate(const Machine& machine, const SimulatedCall& call, const Folding* folding,
-                          Timeline* timeline) {
+SimulationResult Simulate(const cost_model::Machine& machine, const SimulatedCall& call,
+                          const NodeClasses* node_classes, Timeline* timeline) {
   const auto source = [&](int rank) { return ScheduleOf(machine, call, rank); };
-  Extents extents = UniformExtents(call.collective, machine.nranks(), source(0).blocks, call.bytes);
+  schedule::Extents extents = schedule::UniformExtents(call.collective, machine.nranks(), source(0).blocks, call.bytes);
   // A node stands for others whatever their blocks, so all blocks are as long as the longest.
-  if (folding != nullptr) {
+  if (node_classes != nullptr) {
     std::fill(extents.length.begin(), extents.length.end(),
               *std::max_element(extents.length.begin(), extents.length.end()));
   }
   const double footprint = Footprint(machine, call.collective, extents);
-  return Simulate({machine, source, std::move(extents), call.shape, call.depth, folding, timeline, footprint});
+  return Simulate({machine, source, std::move(extents), call.config, call.depth, node_classes, timeline, footprint});
 }
 
-}  // namespace tutti
+}  // namespace tutti::simulator

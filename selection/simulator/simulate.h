@@ -12,9 +12,9 @@
 #include "algorithms/schedule/extents.h"
 #include "selection/cost_model/machine.h"
 #include "selection/simulator/flat_schedules.h"
-#include "selection/tuner/select.h"
+#include "selection/tuner/tuner.h"
 
-namespace tutti {
+namespace tutti::simulator {
 
 // When everything happened, in us.
 struct Timeline {
@@ -46,19 +46,19 @@ struct SimulationResult {
   std::vector<double> bytes_over = {};
   std::size_t steps = 0;  // done by all simulated ranks
   // A resource's utilisation while the operation runs; 0 .. 1.
-  double Utilisation(const Machine& machine, int resource) const;
+  double Utilisation(const cost_model::Machine& machine, int resource) const;
 };
 
 // The schedules to run, and the machine. All ranks' blocks have the same lengths; `source` gives a rank's schedule.
 struct SimulationInput {
-  const Machine& machine;
+  const cost_model::Machine& machine;
   FlatSchedules::Source source;
-  Extents extents;
-  Shape shape;
-  int depth = 0;                     // slots of a connection; 0: SlotDepth
-  const Folding* folding = nullptr;  // null: every rank is simulated
-  Timeline* timeline = nullptr;      // filled if given
-  double footprint_bytes = 0;        // that a node's ranks touch together, see Costs::executor_bandwidth
+  schedule::Extents extents;
+  schedule::ProtocolConfig config;
+  int depth = 0;                              // slots of a connection; 0: SlotDepth
+  const NodeClasses* node_classes = nullptr;  // null: every rank is simulated
+  Timeline* timeline = nullptr;               // filled if given
+  double footprint_bytes = 0;                 // that a node's ranks touch together, see Costs::executor_bandwidth
 };
 
 // Throws, naming a lane that waits, if the schedules cannot end.
@@ -66,19 +66,19 @@ SimulationResult Simulate(const SimulationInput& input);
 
 // A collective of `bytes` (as in UniformExtents) by an algorithm.
 struct SimulatedCall {
-  Collective collective = Collective::all_reduce;
+  schedule::Collective collective = schedule::Collective::all_reduce;
   tuttiAlgorithm_t algorithm = tuttiAlgorithmRing;
   std::size_t bytes = 0;
   int channels = 1;
-  Shape shape = {};
+  schedule::ProtocolConfig config = {};
   int root = 0;
   int depth = 0;
-  const std::vector<Schedule>* program = nullptr;  // tuttiAlgorithmProgram: all ranks' schedules
+  const std::vector<schedule::Schedule>* program = nullptr;  // tuttiAlgorithmProgram: all ranks' schedules
 };
 // The rank's schedule in the call. REQUIRES: a program, or Supports(algorithm, collective, machine.nranks()).
-Schedule ScheduleOf(const Machine& machine, const SimulatedCall& call, int rank);
+schedule::Schedule ScheduleOf(const cost_model::Machine& machine, const SimulatedCall& call, int rank);
 // REQUIRES: as above.
-SimulationResult Simulate(const Machine& machine, const SimulatedCall& call, const Folding* folding = nullptr,
-                          Timeline* timeline = nullptr);
+SimulationResult Simulate(const cost_model::Machine& machine, const SimulatedCall& call,
+                          const NodeClasses* node_classes = nullptr, Timeline* timeline = nullptr);
 
-}  // namespace tutti
+}  // namespace tutti::simulator

@@ -7,13 +7,13 @@
 #include "base/error.h"
 #include "selection/cost_model/test_machines.h"
 
-namespace tutti {
+namespace tutti::simulator {
 namespace {
 
-constexpr Shape kBulk{Wire::bulk, 1'000'000};
+constexpr schedule::ProtocolConfig kBulk{ring::Protocol::bulk, 1'000'000};
 
-Schedule Only(int rank, int nranks, std::vector<Lane> lanes) {
-  return {.collective = Collective::broadcast,
+schedule::Schedule Only(int rank, int nranks, std::vector<schedule::Lane> lanes) {
+  return {.collective = schedule::Collective::broadcast,
           .algorithm = tuttiAlgorithmRing,
           .rank = rank,
           .nranks = nranks,
@@ -21,41 +21,42 @@ Schedule Only(int rank, int nranks, std::vector<Lane> lanes) {
           .channels = {{std::move(lanes)}}};
 }
 
-SimulationInput InputOf(const Machine& machine, const std::vector<Schedule>& ranks, std::size_t bytes, Shape shape,
-                        int depth = 0) {
+SimulationInput InputOf(const cost_model::Machine& machine, const std::vector<schedule::Schedule>& ranks,
+                        std::size_t bytes, schedule::ProtocolConfig config, int depth = 0) {
   return {machine, [&ranks](int rank) { return ranks[rank]; },
-          UniformExtents(Collective::broadcast, machine.nranks(), 1, bytes), shape, depth};
+          schedule::UniformExtents(schedule::Collective::broadcast, machine.nranks(), 1, bytes), config, depth};
 }
 
-double DurationOf(const Machine& machine, const std::vector<Schedule>& ranks, std::size_t bytes, Shape shape,
-                  int depth = 0) {
-  return Simulate(InputOf(machine, ranks, bytes, shape, depth)).duration_us;
+double DurationOf(const cost_model::Machine& machine, const std::vector<schedule::Schedule>& ranks, std::size_t bytes,
+                  schedule::ProtocolConfig config, int depth = 0) {
+  return Simulate(InputOf(machine, ranks, bytes, config, depth)).duration_us;
 }
 
 // Rank 0 sends its block to rank 1.
-std::vector<Schedule> OneMessage() {
-  return {Only(0, 2, {{{MakeStep(0, {In(0)}, {To(1)})}}}), Only(1, 2, {{{MakeStep(0, {From(0)}, {Out(0)})}}})};
+std::vector<schedule::Schedule> OneMessage() {
+  return {Only(0, 2, {{{builders::MakeStep(0, {schedule::In(0)}, {schedule::To(1)})}}}),
+          Only(1, 2, {{{builders::MakeStep(0, {schedule::From(0)}, {schedule::Out(0)})}}})};
 }
 
 TEST(Simulate, AMessageOverOneLinkTakesItsBytesItsLatencyAndTheSteps) {
-  Costs costs = FreeCosts();
+  cost_model::Costs costs = cost_model::FreeCosts();
   costs.operation_us = 5;
   costs.step_us = 0.25;
-  const Machine machine = SwitchedMachine(1, 2, costs);
+  const cost_model::Machine machine = cost_model::SwitchedMachine(1, 2, costs);
   // 1 MB at 100 GB/s, a step, the latency, and the reader's step.
   EXPECT_NEAR(DurationOf(machine, OneMessage(), 1'000'000, kBulk), 5 + 10 + 0.25 + 1 + 0.25, 0.001);
 }
 
 TEST(Simulate, AnExecutorPaysForWhatItTouches) {
-  Costs costs = FreeCosts();
+  cost_model::Costs costs = cost_model::FreeCosts();
   costs.executor_bandwidth = {{std::numeric_limits<std::size_t>::max(), 10}};
-  const Machine machine = SwitchedMachine(1, 2, costs);
+  const cost_model::Machine machine = cost_model::SwitchedMachine(1, 2, costs);
   // Each step reads and writes 1 MB at 10 GB/s; the writer's bytes cross no faster than that.
   EXPECT_DOUBLE_EQ(DurationOf(machine, OneMessage(), 1'000'000, kBulk), 200 + 1 + 200);
 }
 
 TEST(Simulate, OverTheNetworkTheStepEndsBeforeTheBytesAreAcross) {
-  const Machine machine = SwitchedMachine(2, 1);
+  const cost_model::Machine machine = cost_model::SwitchedMachine(2, 1);
   Timeline timeline;
   const auto ranks = OneMessage();
   auto input = InputOf(machine, ranks, 1'000'000, kBulk);
@@ -68,25 +69,26 @@ TEST(Simulate, OverTheNetworkTheStepEndsBeforeTheBytesAreAcross) {
 }
 
 TEST(Simulate, FlagsTakeTheirPartOfALink) {
-  Costs costs = FreeCosts();
-  costs.wire_efficiency = {0.5, 1, 1};
-  const Machine machine = SwitchedMachine(1, 2, costs);
+  cost_model::Costs costs = cost_model::FreeCosts();
+  costs.protocol_efficiency = {0.5, 1, 1};
+  const cost_model::Machine machine = cost_model::SwitchedMachine(1, 2, costs);
   const auto ranks = OneMessage();
-  EXPECT_NEAR(DurationOf(machine, ranks, 1'000'000, {Wire::line, 1'000'000}), 20 + 1, 0.01);
-  EXPECT_NEAR(Simulate(InputOf(machine, ranks, 1'000'000, {Wire::line, 1'000'000})).bytes_over[0], 2e6, 1e-3);
+  EXPECT_NEAR(DurationOf(machine, ranks, 1'000'000, {ring::Protocol::line, 1'000'000}), 20 + 1, 0.01);
+  EXPECT_NEAR(Simulate(InputOf(machine, ranks, 1'000'000, {ring::Protocol::line, 1'000'000})).bytes_over[0], 2e6, 1e-3);
 }
 
 TEST(Simulate, TwoFlowsShareALink) {
-  const Machine machine = SwitchedMachine(1, 3);
-  const std::vector<Schedule> ranks = {Only(0, 3, {{{MakeStep(0, {In(0)}, {To(1), To(2)})}}}),
-                                       Only(1, 3, {{{MakeStep(0, {From(0)}, {Out(0)})}}}),
-                                       Only(2, 3, {{{MakeStep(0, {From(0)}, {Out(0)})}}})};
+  const cost_model::Machine machine = cost_model::SwitchedMachine(1, 3);
+  const std::vector<schedule::Schedule> ranks = {
+      Only(0, 3, {{{builders::MakeStep(0, {schedule::In(0)}, {schedule::To(1), schedule::To(2)})}}}),
+      Only(1, 3, {{{builders::MakeStep(0, {schedule::From(0)}, {schedule::Out(0)})}}}),
+      Only(2, 3, {{{builders::MakeStep(0, {schedule::From(0)}, {schedule::Out(0)})}}})};
   EXPECT_NEAR(DurationOf(machine, ranks, 1'000'000, kBulk), 20 + 1, 0.01);
 }
 
 TEST(Simulate, TwoSlotsHideTheRoundTrip) {
-  const Machine machine = SwitchedMachine(1, 2);
-  const Shape chunks{Wire::bulk, 100'000};  // 1 us each; ten of them
+  const cost_model::Machine machine = cost_model::SwitchedMachine(1, 2);
+  const schedule::ProtocolConfig chunks{ring::Protocol::bulk, 100'000};  // 1 us each; ten of them
   // With one slot a chunk waits for the one before to be read and for the writer to see it: 1 + 1 + 1 us each.
   EXPECT_NEAR(DurationOf(machine, OneMessage(), 1'000'000, chunks, 1), 9 * 3 + 2, 0.01);
   // With two, two chunks cross in that time: a round trip, but for the last two.
@@ -96,32 +98,39 @@ TEST(Simulate, TwoSlotsHideTheRoundTrip) {
 }
 
 TEST(Simulate, ChunksOverlapAlongAChain) {
-  const Machine machine = SwitchedMachine(1, 4);
-  std::vector<Schedule> ranks = {Only(0, 4, {{{MakeStep(0, {In(0)}, {To(1)})}}})};
+  const cost_model::Machine machine = cost_model::SwitchedMachine(1, 4);
+  std::vector<schedule::Schedule> ranks = {
+      Only(0, 4, {{{builders::MakeStep(0, {schedule::In(0)}, {schedule::To(1)})}}})};
   for (int rank = 1; rank < 3; ++rank) {
-    ranks.push_back(Only(rank, 4, {{{MakeStep(0, {From(rank - 1)}, {Out(0), To(rank + 1)})}}}));
+    ranks.push_back(Only(
+        rank, 4, {{{builders::MakeStep(0, {schedule::From(rank - 1)}, {schedule::Out(0), schedule::To(rank + 1)})}}}));
   }
-  ranks.push_back(Only(3, 4, {{{MakeStep(0, {From(2)}, {Out(0)})}}}));
+  ranks.push_back(Only(3, 4, {{{builders::MakeStep(0, {schedule::From(2)}, {schedule::Out(0)})}}}));
   EXPECT_NEAR(DurationOf(machine, ranks, 1'000'000, kBulk), 3 * (10 + 1), 0.01);
   // In ten chunks of 1 us: the first needs 3 hops of 2 us, nine more follow a microsecond apart.
-  EXPECT_NEAR(DurationOf(machine, ranks, 1'000'000, {Wire::bulk, 100'000}), 3 * 2 + 9, 0.01);
+  EXPECT_NEAR(DurationOf(machine, ranks, 1'000'000, {ring::Protocol::bulk, 100'000}), 3 * 2 + 9, 0.01);
 }
 
 TEST(Simulate, AStepWaitsForTheStepThatItIsAfter) {
-  const Machine machine = SwitchedMachine(1, 2);
-  std::vector<Schedule> ranks = OneMessage();
-  Step sent = MakeStep(0, {In(0)}, {To(1)});
+  const cost_model::Machine machine = cost_model::SwitchedMachine(1, 2);
+  std::vector<schedule::Schedule> ranks = OneMessage();
+  schedule::Step sent = builders::MakeStep(0, {schedule::In(0)}, {schedule::To(1)});
   sent.after = {{1, 0}};
-  ranks[0].channels[0].lanes = {Lane{{sent}}, Lane{{MakeStep(0, {From(1)}, {Out(0)})}}};
-  ranks[1].channels[0].lanes.push_back({{MakeStep(0, {In(0)}, {To(0)})}});
+  ranks[0].channels[0].lanes = {schedule::Lane{{sent}},
+                                schedule::Lane{{builders::MakeStep(0, {schedule::From(1)}, {schedule::Out(0)})}}};
+  ranks[1].channels[0].lanes.push_back({{builders::MakeStep(0, {schedule::In(0)}, {schedule::To(0)})}});
   EXPECT_NEAR(DurationOf(machine, ranks, 1'000'000, kBulk), 2 * (10 + 1), 0.01);
 }
 
 TEST(Simulate, SaysWhoWaitsForEver) {
-  const Machine machine = SwitchedMachine(1, 2);
-  const std::vector<Schedule> ranks = {
-      Only(0, 2, {{{MakeStep(0, {From(1)}, {Out(0)}), MakeStep(0, {In(0)}, {To(1)})}}}),
-      Only(1, 2, {{{MakeStep(0, {From(0)}, {Out(0)}), MakeStep(0, {In(0)}, {To(0)})}}})};
+  const cost_model::Machine machine = cost_model::SwitchedMachine(1, 2);
+  const std::vector<schedule::Schedule> ranks = {
+      Only(0, 2,
+           {{{builders::MakeStep(0, {schedule::From(1)}, {schedule::Out(0)}),
+              builders::MakeStep(0, {schedule::In(0)}, {schedule::To(1)})}}}),
+      Only(1, 2,
+           {{{builders::MakeStep(0, {schedule::From(0)}, {schedule::Out(0)}),
+              builders::MakeStep(0, {schedule::In(0)}, {schedule::To(0)})}}})};
   try {
     DurationOf(machine, ranks, 100, kBulk);
     FAIL() << "nobody can begin";
@@ -131,36 +140,41 @@ TEST(Simulate, SaysWhoWaitsForEver) {
 }
 
 TEST(Simulate, RefusesAReadThatNobodyServes) {
-  const Machine machine = SwitchedMachine(1, 2);
-  std::vector<Schedule> ranks = OneMessage();
+  const cost_model::Machine machine = cost_model::SwitchedMachine(1, 2);
+  std::vector<schedule::Schedule> ranks = OneMessage();
   ranks[0].channels[0].lanes.clear();
   EXPECT_THROW(DurationOf(machine, ranks, 100, kBulk), Error);
 }
 
 // On the host, two ranks share one core; the second runs when the first has passed the core on.
 TEST(Simulate, RanksOfACoreTakeTurns) {
-  Costs costs = FreeCosts();
+  cost_model::Costs costs = cost_model::FreeCosts();
   costs.cores = 1;
   costs.step_us = 1;
   costs.yield_us = 10;
-  const Machine machine = SwitchedMachine(1, 2, costs, kNoLimit);
-  const std::vector<Schedule> both = {
-      Only(0, 2, {{{MakeStep(0, {In(0)}, {To(1)}), MakeStep(0, {From(1)}, {Out(0)})}}}),
-      Only(1, 2, {{{MakeStep(0, {In(0)}, {To(0)}), MakeStep(0, {From(0)}, {Out(0)})}}})};
+  const cost_model::Machine machine = cost_model::SwitchedMachine(1, 2, costs, cost_model::kNoLimit);
+  const std::vector<schedule::Schedule> both = {
+      Only(0, 2,
+           {{{builders::MakeStep(0, {schedule::In(0)}, {schedule::To(1)}),
+              builders::MakeStep(0, {schedule::From(1)}, {schedule::Out(0)})}}}),
+      Only(1, 2,
+           {{{builders::MakeStep(0, {schedule::In(0)}, {schedule::To(0)}),
+              builders::MakeStep(0, {schedule::From(0)}, {schedule::Out(0)})}}})};
   // Rank 0 sends (1), passes the core on (10); rank 1 sends and receives (2), passes it back (10); rank 0 receives (1).
   EXPECT_NEAR(DurationOf(machine, both, 100, kBulk), 1 + 10 + 2 + 10 + 1, 0.01);
   costs.cores = 2;
   // A core each: a step, the line's way, a step.
-  EXPECT_NEAR(DurationOf(SwitchedMachine(1, 2, costs, kNoLimit), both, 100, kBulk), 1 + 1 + 1, 0.01);
+  EXPECT_NEAR(DurationOf(cost_model::SwitchedMachine(1, 2, costs, cost_model::kNoLimit), both, 100, kBulk), 1 + 1 + 1,
+              0.01);
 }
 
 TEST(Simulate, APostCrossesSharedMemoryOnceAndALinkForEachReader) {
-  const SimulatedCall call{Collective::broadcast, tuttiAlgorithmDirect, 1'000'000, 1, kBulk};
-  const Machine gpus = SwitchedMachine(1, 4);
+  const SimulatedCall call{schedule::Collective::broadcast, tuttiAlgorithmDirect, 1'000'000, 1, kBulk};
+  const cost_model::Machine gpus = cost_model::SwitchedMachine(1, 4);
   EXPECT_DOUBLE_EQ(Simulate(gpus, call).bytes_over[0], 3e6);
-  Costs costs = FreeCosts();
+  cost_model::Costs costs = cost_model::FreeCosts();
   costs.cores = 4;
-  EXPECT_DOUBLE_EQ(Simulate(SwitchedMachine(1, 4, costs), call).bytes_over[0], 1e6);
+  EXPECT_DOUBLE_EQ(Simulate(cost_model::SwitchedMachine(1, 4, costs), call).bytes_over[0], 1e6);
 }
 
 class RingOf : public testing::TestWithParam<int> {};
@@ -169,15 +183,15 @@ class RingOf : public testing::TestWithParam<int> {};
 // the last step, which stores what it received, has nothing to send.
 TEST_P(RingOf, TakesItsClosedForm) {
   const int n = GetParam();
-  Costs costs = FreeCosts();
+  cost_model::Costs costs = cost_model::FreeCosts();
   costs.operation_us = 4;
   costs.step_us = 0.5;
-  const Machine machine = SwitchedMachine(1, n, costs);
+  const cost_model::Machine machine = cost_model::SwitchedMachine(1, n, costs);
   constexpr std::size_t kBlock = 64'000;
-  const double crossing = static_cast<double>(kBlock) / (kSwitchBandwidth * 1e3);
-  const double expected = 4 + 2 * (n - 1) * (crossing + 0.5 + kLocalLatency) + 0.5;
-  const auto result =
-      Simulate(machine, {Collective::all_reduce, tuttiAlgorithmRing, kBlock * n, 1, {Wire::bulk, kBlock}});
+  const double crossing = static_cast<double>(kBlock) / (cost_model::kSwitchBandwidth * 1e3);
+  const double expected = 4 + 2 * (n - 1) * (crossing + 0.5 + cost_model::kLocalLatency) + 0.5;
+  const auto result = Simulate(
+      machine, {schedule::Collective::all_reduce, tuttiAlgorithmRing, kBlock * n, 1, {ring::Protocol::bulk, kBlock}});
   EXPECT_NEAR(result.duration_us, expected, 1e-3);
   for (int rank = 0; rank < n; ++rank) {
     EXPECT_DOUBLE_EQ(result.bytes_over[4 * rank], 2.0 * (n - 1) * kBlock);
@@ -188,14 +202,14 @@ INSTANTIATE_TEST_SUITE_P(Ranks, RingOf, testing::Values(2, 3, 4, 8, 31, 64));
 
 struct Kind {
   tuttiAlgorithm_t algorithm;
-  Collective collective;
+  schedule::Collective collective;
 };
 std::vector<Kind> EveryKind() {
   std::vector<Kind> kinds;
   for (int a = tuttiAlgorithmNone + 1; a < tuttiNumAlgorithms; ++a) {
-    for (int c = 0; c < kScheduledCollectives; ++c) {
-      const Kind kind{static_cast<tuttiAlgorithm_t>(a), static_cast<Collective>(c)};
-      if (Supports(kind.algorithm, kind.collective, 6)) kinds.push_back(kind);
+    for (int c = 0; c < schedule::kScheduledCollectives; ++c) {
+      const Kind kind{static_cast<tuttiAlgorithm_t>(a), static_cast<schedule::Collective>(c)};
+      if (builders::Supports(kind.algorithm, kind.collective, 6)) kinds.push_back(kind);
     }
   }
   return kinds;
@@ -203,22 +217,22 @@ std::vector<Kind> EveryKind() {
 class Kinds : public testing::TestWithParam<Kind> {};
 
 // Bytes that all ranks' schedules write into slots, posts included.
-double BytesWritten(const Machine& machine, const SimulatedCall& call) {
+double BytesWritten(const cost_model::Machine& machine, const SimulatedCall& call) {
   double bytes = 0;
   for (int rank = 0; rank < machine.nranks(); ++rank) {
-    const auto schedule = Build(call.algorithm, {call.collective, rank, machine.nranks(), call.root, call.channels,
-                                                 &machine.rank_layout()})
+    const auto schedule = builders::Build(call.algorithm, {call.collective, rank, machine.nranks(), call.root,
+                                                           call.channels, &machine.rank_layout()})
                               .value();
-    const auto extents = UniformExtents(call.collective, machine.nranks(), schedule.blocks, call.bytes);
+    const auto extents = schedule::UniformExtents(call.collective, machine.nranks(), schedule.blocks, call.bytes);
     for (std::size_t c = 0; c < schedule.channels.size(); ++c) {
-      for (const Lane& lane : schedule.channels[c].lanes) {
-        for (const Step& step : lane.steps) {
+      for (const schedule::Lane& lane : schedule.channels[c].lanes) {
+        for (const schedule::Step& step : lane.steps) {
           const std::size_t length = extents.length[static_cast<std::size_t>(step.block)];
-          const auto share = static_cast<double>(ShareBegin(length, c + 1, schedule.channels.size()) -
-                                                 ShareBegin(length, c, schedule.channels.size()));
-          for (const Operand& write : step.writes) {
-            if (write.place == Place::to) bytes += share;
-            if (write.place == Place::post) bytes += share * (machine.nranks() - 1);
+          const auto share = static_cast<double>(schedule::ShareBegin(length, c + 1, schedule.channels.size()) -
+                                                 schedule::ShareBegin(length, c, schedule.channels.size()));
+          for (const schedule::Operand& write : step.writes) {
+            if (write.kind == schedule::OperandKind::to) bytes += share;
+            if (write.kind == schedule::OperandKind::post) bytes += share * (machine.nranks() - 1);
           }
         }
       }
@@ -228,8 +242,8 @@ double BytesWritten(const Machine& machine, const SimulatedCall& call) {
 }
 
 TEST_P(Kinds, NothingIsLostBetweenScheduleAndLinks) {
-  const Machine machine = SwitchedMachine(2, 3);
-  SimulatedCall call{GetParam().collective, GetParam().algorithm, 1'000'003, 2, {Wire::bulk, 10'000}};
+  const cost_model::Machine machine = cost_model::SwitchedMachine(2, 3);
+  SimulatedCall call{GetParam().collective, GetParam().algorithm, 1'000'003, 2, {ring::Protocol::bulk, 10'000}};
   const auto result = Simulate(machine, call);
   double out = 0;
   double in = 0;
@@ -243,12 +257,12 @@ TEST_P(Kinds, NothingIsLostBetweenScheduleAndLinks) {
 }
 
 TEST_P(Kinds, AreFasterOnFasterLinksAndTheSameEachTime) {
-  Costs costs = FreeCosts();
+  cost_model::Costs costs = cost_model::FreeCosts();
   costs.step_us = 0.5;
-  const SimulatedCall call{GetParam().collective, GetParam().algorithm, 3'000'000, 1, {Wire::bulk, 50'000}};
+  const SimulatedCall call{GetParam().collective, GetParam().algorithm, 3'000'000, 1, {ring::Protocol::bulk, 50'000}};
   double before = std::numeric_limits<double>::infinity();
   for (const double bandwidth : {10.0, 20.0, 40.0, 80.0}) {
-    const Machine machine = SwitchedMachine(1, 6, costs, bandwidth);
+    const cost_model::Machine machine = cost_model::SwitchedMachine(1, 6, costs, bandwidth);
     const double duration = Simulate(machine, call).duration_us;
     EXPECT_LT(duration, before);
     EXPECT_EQ(duration, Simulate(machine, call).duration_us);
@@ -258,20 +272,20 @@ TEST_P(Kinds, AreFasterOnFasterLinksAndTheSameEachTime) {
 
 // Shared cores change when things happen, not what happens.
 TEST_P(Kinds, EndOnSharedCores) {
-  Costs costs = FreeCosts();
+  cost_model::Costs costs = cost_model::FreeCosts();
   costs.cores = 2;
   costs.step_us = 0.1;
   costs.yield_us = 1.1;
-  const Machine machine = SwitchedMachine(1, 6, costs);
-  const SimulatedCall call{GetParam().collective, GetParam().algorithm, 100'000, 1, {Wire::bulk, 8'000}};
-  Costs own = costs;
+  const cost_model::Machine machine = cost_model::SwitchedMachine(1, 6, costs);
+  const SimulatedCall call{GetParam().collective, GetParam().algorithm, 100'000, 1, {ring::Protocol::bulk, 8'000}};
+  cost_model::Costs own = costs;
   own.cores = 6;
-  EXPECT_GT(Simulate(machine, call).duration_us, Simulate(SwitchedMachine(1, 6, own), call).duration_us);
+  EXPECT_GT(Simulate(machine, call).duration_us, Simulate(cost_model::SwitchedMachine(1, 6, own), call).duration_us);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Kinds, testing::ValuesIn(EveryKind()), [](const auto& info) {
-  return fmt::format("{}_by_{}", NameOf(info.param.collective), NameOf(info.param.algorithm));
+  return fmt::format("{}_by_{}", schedule::NameOf(info.param.collective), schedule::NameOf(info.param.algorithm));
 });
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::simulator

@@ -7,13 +7,13 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::simulator {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kPicosecondsPerByteAtOneGB = 1e3;
 
-std::vector<double> Bandwidths(const Machine& machine) {
+std::vector<double> Bandwidths(const cost_model::Machine& machine) {
   std::vector<double> bandwidths;
   bandwidths.reserve(static_cast<std::size_t>(machine.resources()));
   for (int i = 0; i < machine.resources(); ++i) bandwidths.push_back(machine.resource(i).bandwidth);
@@ -25,8 +25,9 @@ std::vector<double> Bandwidths(const Machine& machine) {
 SimulationRun::SimulationRun(const FlatSchedules& schedules, const SimulationInput& input)
     : schedules_(schedules),
       input_(input),
-      depth_(static_cast<std::uint32_t>(input.depth != 0 ? input.depth : SlotDepth(input.shape.wire))),
-      executor_(At(input.machine.costs().executor_bandwidth, static_cast<std::size_t>(input.footprint_bytes))),
+      depth_(static_cast<std::uint32_t>(input.depth != 0 ? input.depth : schedule::SlotDepth(input.config.protocol))),
+      executor_(
+          cost_model::At(input.machine.costs().executor_bandwidth, static_cast<std::size_t>(input.footprint_bytes))),
       step_time_(FromMicroseconds(input.machine.costs().step_us)),
       yield_time_(FromMicroseconds(input.machine.costs().yield_us)),
       message_time_(FromMicroseconds(input.machine.costs().message_us)),
@@ -50,7 +51,7 @@ SimulationRun::SimulationRun(const FlatSchedules& schedules, const SimulationInp
 }
 
 void SimulationRun::GiveOutCores() {
-  const RankLayout& rank_layout = input_.machine.rank_layout();
+  const schedule::RankLayout& rank_layout = input_.machine.rank_layout();
   const auto cores = static_cast<std::size_t>(input_.machine.costs().cores);
   std::map<std::pair<int, std::size_t>, std::uint32_t> numbers;  // by node and core
   for (std::uint32_t first = 0; first < lanes_.size();) {
@@ -344,4 +345,4 @@ void SimulationRun::CheckFinished() {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::simulator

@@ -11,7 +11,7 @@
 #include "selection/simulator/flows.h"
 #include "selection/simulator/simulate.h"
 
-namespace tutti {
+namespace tutti::simulator {
 
 class SimulationRun {
  public:
@@ -108,4 +108,4 @@ class SimulationRun {
   Time last_ = 0;
 };
 
-}  // namespace tutti
+}  // namespace tutti::simulator

@@ -10,7 +10,7 @@
 #include "base/files.h"
 #include "base/json.h"
 
-namespace tutti {
+namespace tutti::tuner {
 namespace {
 
 constexpr int kVersion = 1;
@@ -37,7 +37,7 @@ Calibration LoadCalibration(const std::string& path, int cores) {
     std::error_code error;
     if (name.empty() || !std::filesystem::exists(name, error)) name = "none";
   }
-  if (name == "none") return {"", DefaultHostCosts(cores)};
+  if (name == "none") return {"", cost_model::DefaultHostCosts(cores)};
   return ParseCalibration(ReadFile(name, kMaxTableFile), name, cores);
 }
 
@@ -45,7 +45,7 @@ Calibration ParseCalibration(const std::string& text, const std::string& name, i
   const JsonDocument document(text, name);
   const auto root = document.root();
   root.Whole(kFormat, kVersion, kVersion);
-  Calibration calibration{name, HostCostsFromJson(root.At(kCosts))};
+  Calibration calibration{name, cost_model::HostCostsFromJson(root.At(kCosts))};
   // The ranks of this job may share fewer cores than the measured ones did.
   calibration.costs.costs.cores = cores;
   if (!root.Has(kTables)) return calibration;
@@ -56,17 +56,17 @@ Calibration ParseCalibration(const std::string& text, const std::string& name, i
 std::string ToJson(const Calibration& calibration) {
   nlohmann::ordered_json json;
   json[kFormat] = kVersion;
-  json[kCosts] = nlohmann::ordered_json::parse(ToJson(calibration.costs));
+  json[kCosts] = nlohmann::ordered_json::parse(cost_model::ToJson(calibration.costs));
   json[kTables] = nlohmann::ordered_json::array();
   for (const auto& table : calibration.tables) json[kTables].push_back(nlohmann::ordered_json::parse(table));
   return JsonText(json);
 }
 
-bool Calibration::TableFor(const TuningContext& tuning, SelectionTable& table) const {
+bool Calibration::TableFor(const cost_model::TuningContext& tuning, SelectionTable& table) const {
   // Measurements hold for free choices, with one thread a rank.
-  const Forced& forced = tuning.forced;
-  bool free =
-      forced.channels == 0 && forced.chunk_bytes == 0 && !forced.wire && !tuning.deterministic && tuning.threads == 1;
+  const cost_model::Forced& forced = tuning.forced;
+  bool free = forced.channels == 0 && forced.chunk_bytes == 0 && !forced.protocol && !tuning.deterministic &&
+              tuning.threads == 1;
   for (const auto& algorithm : forced.algorithm) free = free && !algorithm;
   if (!free) return false;
   for (const auto& text : tables) {
@@ -77,4 +77,4 @@ bool Calibration::TableFor(const TuningContext& tuning, SelectionTable& table) c
   return false;
 }
 
-}  // namespace tutti
+}  // namespace tutti::tuner

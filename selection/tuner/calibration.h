@@ -10,15 +10,15 @@
 #include "selection/cost_model/host_machine.h"
 #include "selection/tuner/selection_table.h"
 
-namespace tutti {
+namespace tutti::tuner {
 
 struct Calibration {
   std::string name;  // of the file; empty: these are defaults
-  HostCosts costs;
+  cost_model::HostCosts costs;
   std::vector<std::string> tables = {};  // SelectionTable::ToJson, one for each number of ranks
 
   // Fills `table` with the measurements under such conditions. False: there are none.
-  bool TableFor(const TuningContext& tuning, SelectionTable& table) const;
+  bool TableFor(const cost_model::TuningContext& tuning, SelectionTable& table) const;
 };
 
 // The largest calibration or selection-table file that is read. The calibration of one machine has some 100 KB.
@@ -34,4 +34,4 @@ Calibration LoadCalibration(const std::string& path, int cores);
 Calibration ParseCalibration(const std::string& text, const std::string& name, int cores);
 std::string ToJson(const Calibration& calibration);
 
-}  // namespace tutti
+}  // namespace tutti::tuner

@@ -2,22 +2,24 @@
 
 #include <fmt/format.h>
 
-namespace tutti {
+namespace tutti::tuner {
 
-std::string ToString(const Candidate& candidate) {
-  return fmt::format("{}, {} channel{}, chunk {} B, {}", NameOf(candidate.algorithm), candidate.channels,
-                     candidate.channels == 1 ? "" : "s", candidate.shape.chunk_bytes, NameOf(candidate.shape.wire));
+std::string ToString(const cost_model::Candidate& candidate) {
+  return fmt::format("{}, {} channel{}, chunk {} B, {}", schedule::NameOf(candidate.algorithm), candidate.channels,
+                     candidate.channels == 1 ? "" : "s", candidate.config.chunk_bytes,
+                     ring::NameOf(candidate.config.protocol));
 }
 
-std::string Explain(Pricing& pricing, const Kind& kind, std::size_t bytes, const Candidate& chosen) {
-  const auto all = pricing.Compare(kind, bytes);
+std::string Explain(Tuner& tuner, const cost_model::Kind& kind, std::size_t bytes,
+                    const cost_model::Candidate& chosen) {
+  const auto all = tuner.Compare(kind, bytes);
   const double least = all.front().us;
-  const double chosen_us = pricing.Microseconds(chosen, kind, bytes);
+  const double chosen_us = tuner.Microseconds(chosen, kind, bytes);
   std::string text = fmt::format("  {:>12.1f} us  {}: chosen{}\n", chosen_us, ToString(chosen),
                                  chosen_us > least ? fmt::format(", {:.2f} x the least", chosen_us / least) : "");
   for (const auto& each : all) {
     if (!each.why_not.empty()) {
-      text += fmt::format("  {:>12}     {}: {}\n", "-", NameOf(each.algorithm), each.why_not);
+      text += fmt::format("  {:>12}     {}: {}\n", "-", schedule::NameOf(each.algorithm), each.why_not);
     } else if (each.candidate != chosen) {
       const double times = each.us / chosen_us;
       const auto verdict = times >= 1.005  ? fmt::format("{:.2f} x as long", times)
@@ -29,4 +31,4 @@ std::string Explain(Pricing& pricing, const Kind& kind, std::size_t bytes, const
   return text;
 }
 
-}  // namespace tutti
+}  // namespace tutti::tuner

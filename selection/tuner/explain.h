@@ -1,19 +1,19 @@
 // Why a plan was chosen, for people: every candidate with its predicted time, and for each loser why not.
 //
-// Thread-safety: as Pricing.
+// Thread-safety: as Tuner.
 #pragma once
 
 #include <string>
 
-#include "selection/tuner/select.h"
+#include "selection/tuner/tuner.h"
 
-namespace tutti {
+namespace tutti::tuner {
 
 // "ring, 2 channels, chunk 131072 B, bulk".
-std::string ToString(const Candidate& candidate);
+std::string ToString(const cost_model::Candidate& candidate);
 
 // One line a candidate, the winner first, ended by newlines. `chosen`: what the table says, which may be measured or
 // forced rather than the cheapest.
-std::string Explain(Pricing& pricing, const Kind& kind, std::size_t bytes, const Candidate& chosen);
+std::string Explain(Tuner& tuner, const cost_model::Kind& kind, std::size_t bytes, const cost_model::Candidate& chosen);
 
-}  // namespace tutti
+}  // namespace tutti::tuner

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/plain_text.h"
 
-namespace tutti {
+namespace tutti::tuner {
 namespace {
 
 constexpr int kVersion = 1;
@@ -27,44 +27,46 @@ constexpr char kEntries[] = "entries";
 constexpr char kFrom[] = "from_bytes";
 constexpr char kAlgorithm[] = "algorithm";
 constexpr char kChannels[] = "channels";
-constexpr char kWire[] = "wire";
+constexpr char kProtocol[] = "protocol";
+constexpr char kFormerProtocol[] = "wire";  // in tables of version 0.1 and before
 constexpr char kChunk[] = "chunk_bytes";
 constexpr char kUs[] = "us";
 
-int NodesOf(const TuningContext& tuning) { return std::max(1, tuning.where.nodes()); }
+int NodesOf(const cost_model::TuningContext& tuning) { return std::max(1, tuning.where.nodes()); }
 
-Kind ReadKind(const JsonValue& row) {
+cost_model::Kind ReadKind(const JsonValue& row) {
   const auto word = row.Text(kCollective);
   const bool low_precision = row.Flag(kLowPrecision, false);
   const bool pairwise = row.Flag(kPairwise, false);
-  for (const auto& kind : AllKinds()) {
-    if (NameOf(kind.collective) == word && kind.low_precision == low_precision && kind.pairwise == pairwise)
+  for (const auto& kind : cost_model::AllKinds()) {
+    if (schedule::NameOf(kind.collective) == word && kind.low_precision == low_precision && kind.pairwise == pairwise)
       return kind;
   }
   row.Refuse("there is no row for collective {} with these flags", Quoted(word));
 }
 
-TableEntry ReadEntry(const JsonValue& object, const Kind& kind, const TuningContext& tuning) {
+TableEntry ReadEntry(const JsonValue& object, const cost_model::Kind& kind, const cost_model::TuningContext& tuning) {
   TableEntry entry;
   entry.from_bytes = object.Whole(kFrom, 0, std::numeric_limits<std::size_t>::max());
   const auto word = object.Text(kAlgorithm);
-  const auto algorithm = AlgorithmFromName(word);
+  const auto algorithm = schedule::AlgorithmFromName(word);
   if (!algorithm) object.Refuse("algorithm {} is unknown", Quoted(word));
-  if (const auto why = WhyNot(*algorithm, kind, tuning); !why.empty()) {
-    object.Refuse("{} cannot serve {}: it {}", word, ToString(kind), why);
+  if (const auto why = cost_model::WhyNot(*algorithm, kind, tuning); !why.empty()) {
+    object.Refuse("{} cannot serve {}: it {}", word, cost_model::ToString(kind), why);
   }
   auto& candidate = entry.candidate;
   candidate.algorithm = *algorithm;
   candidate.channels = static_cast<int>(object.Whole(kChannels, 1, static_cast<std::uint64_t>(tuning.max_channels)));
-  const auto wire = WireFromName(object.Text(kWire));
-  if (!wire) object.Refuse("wire {} is unknown; there are line, inline and bulk", Quoted(object.Text(kWire)));
-  candidate.shape.wire = *wire;
-  if (kind.pairwise && *wire != Wire::bulk) object.Refuse("blocks that only a pair knows travel in bulk");
-  const std::size_t most = ChunkCapacity(*wire, tuning, true);
-  candidate.shape.chunk_bytes = object.Whole(kChunk, 1, most);
-  const bool short_wire = *wire != Wire::bulk && candidate.shape.chunk_bytes == most;
-  if (candidate.shape.chunk_bytes % kCacheLine != 0 && !short_wire) {
-    object.Refuse("\"{}\" is {}, which is no multiple of {}", kChunk, candidate.shape.chunk_bytes, kCacheLine);
+  const auto protocol_word = object.Text(object.Has(kFormerProtocol) ? kFormerProtocol : kProtocol);
+  const auto protocol = ring::ProtocolFromName(protocol_word);
+  if (!protocol) object.Refuse("protocol {} is unknown; there are line, inline and bulk", Quoted(protocol_word));
+  candidate.config.protocol = *protocol;
+  if (kind.pairwise && *protocol != ring::Protocol::bulk) object.Refuse("blocks that only a pair knows travel in bulk");
+  const std::size_t most = cost_model::ChunkCapacity(*protocol, tuning, true);
+  candidate.config.chunk_bytes = object.Whole(kChunk, 1, most);
+  const bool short_protocol = *protocol != ring::Protocol::bulk && candidate.config.chunk_bytes == most;
+  if (candidate.config.chunk_bytes % ring::kCacheLine != 0 && !short_protocol) {
+    object.Refuse("\"{}\" is {}, which is no multiple of {}", kChunk, candidate.config.chunk_bytes, ring::kCacheLine);
   }
   // Only informs people: a hand-written file may leave it out.
   entry.us = object.Number(kUs, 0, std::numeric_limits<double>::max(), 0);
@@ -73,36 +75,36 @@ TableEntry ReadEntry(const JsonValue& object, const Kind& kind, const TuningCont
 
 }  // namespace
 
-void SelectionTable::Set(const Kind& kind, std::vector<TableEntry> entries) {
-  rows_[static_cast<std::size_t>(IndexOf(kind))] = std::move(entries);
+void SelectionTable::Set(const cost_model::Kind& kind, std::vector<TableEntry> entries) {
+  rows_[static_cast<std::size_t>(cost_model::IndexOf(kind))] = std::move(entries);
 }
 
-const TableEntry& SelectionTable::At(const Kind& kind, std::size_t bytes) const {
+const TableEntry& SelectionTable::At(const cost_model::Kind& kind, std::size_t bytes) const {
   const auto row = Row(kind);
   const auto next = std::upper_bound(row.begin(), row.end(), bytes,
                                      [](std::size_t size, const TableEntry& entry) { return size < entry.from_bytes; });
   return *(next - 1);
 }
 
-std::string SelectionTable::ToJson(const TuningContext& tuning) const {
+std::string SelectionTable::ToJson(const cost_model::TuningContext& tuning) const {
   nlohmann::ordered_json json;
   json[kFormat] = kVersion;
   json[kRanks] = tuning.nranks;
   json[kNodes] = NodesOf(tuning);
   json[kRows] = nlohmann::ordered_json::array();
-  for (const auto& kind : AllKinds()) {
+  for (const auto& kind : cost_model::AllKinds()) {
     if (!Has(kind)) continue;
     nlohmann::ordered_json row;
-    row[kCollective] = NameOf(kind.collective);
+    row[kCollective] = schedule::NameOf(kind.collective);
     if (kind.low_precision) row[kLowPrecision] = true;
     if (kind.pairwise) row[kPairwise] = true;
     for (const auto& [from, candidate, us] : Row(kind)) {
       nlohmann::ordered_json entry;
       entry[kFrom] = from;
-      entry[kAlgorithm] = NameOf(candidate.algorithm);
+      entry[kAlgorithm] = schedule::NameOf(candidate.algorithm);
       entry[kChannels] = candidate.channels;
-      entry[kWire] = NameOf(candidate.shape.wire);
-      entry[kChunk] = candidate.shape.chunk_bytes;
+      entry[kProtocol] = ring::NameOf(candidate.config.protocol);
+      entry[kChunk] = candidate.config.chunk_bytes;
       entry[kUs] = us;
       row[kEntries].push_back(std::move(entry));
     }
@@ -111,14 +113,15 @@ std::string SelectionTable::ToJson(const TuningContext& tuning) const {
   return JsonText(json);
 }
 
-bool SelectionTable::IsFor(const std::string& text, const std::string& name, const TuningContext& tuning) {
+bool SelectionTable::IsFor(const std::string& text, const std::string& name, const cost_model::TuningContext& tuning) {
   const JsonDocument document(text, name);
   const auto root = document.root();
   return root.Whole(kRanks, 0, kMostRanks, 0) == static_cast<std::uint64_t>(tuning.nranks) &&
          root.Whole(kNodes, 0, kMostRanks, 0) == static_cast<std::uint64_t>(NodesOf(tuning));
 }
 
-SelectionTable SelectionTable::FromJson(const std::string& text, const std::string& name, const TuningContext& tuning) {
+SelectionTable SelectionTable::FromJson(const std::string& text, const std::string& name,
+                                        const cost_model::TuningContext& tuning) {
   const JsonDocument document(text, name);
   const auto root = document.root();
   root.Whole(kFormat, kVersion, kVersion);
@@ -129,19 +132,19 @@ SelectionTable SelectionTable::FromJson(const std::string& text, const std::stri
   }
   SelectionTable table;
   for (const auto& row : root.List(kRows)) {
-    const Kind kind = ReadKind(row);
+    const cost_model::Kind kind = ReadKind(row);
     std::vector<TableEntry> entries;
     for (const auto& object : row.List(kEntries)) {
       entries.push_back(ReadEntry(object, kind, tuning));
       const std::size_t from = entries.back().from_bytes;
       if (entries.size() == 1 ? from != 0 : from <= entries[entries.size() - 2].from_bytes) {
-        object.Refuse("the entries of {} must begin at 0 and ascend; there is {}", ToString(kind), from);
+        object.Refuse("the entries of {} must begin at 0 and ascend; there is {}", cost_model::ToString(kind), from);
       }
     }
-    if (entries.empty()) row.Refuse("{} has no entries", ToString(kind));
+    if (entries.empty()) row.Refuse("{} has no entries", cost_model::ToString(kind));
     table.Set(kind, std::move(entries));
   }
   return table;
 }
 
-}  // namespace tutti
+}  // namespace tutti::tuner

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::api {
 
 void RefuseType(tuttiDataType_t type) {
   Throw(tuttiInvalidArgument, "datatype {} is none; there are 0 to {}", static_cast<int>(type), tuttiNumTypes - 1);
@@ -33,4 +33,4 @@ void RefuseOverlap(const Range& send, const Range& receive) {
         send.begin, send.bytes, receive.begin, receive.bytes);
 }
 
-}  // namespace tutti
+}  // namespace tutti::api

@@ -9,7 +9,7 @@
 #include "base/datatype.h"
 #include "tutti/tutti.h"
 
-namespace tutti {
+namespace tutti::api {
 
 struct Range {
   const void* begin;
@@ -64,4 +64,4 @@ inline bool CheckOverlap(const Range& send, const Range& receive, const void* a,
   return false;
 }
 
-}  // namespace tutti
+}  // namespace tutti::api

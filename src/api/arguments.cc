@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "src/api/argument_checks.h"
 
-namespace tutti {
+namespace tutti::api {
 namespace {
 
 void CheckRank(const char* name, int value, const Caller& caller) {
@@ -21,8 +21,8 @@ const void* At(const void* base, std::size_t bytes) {
   return base == nullptr ? nullptr : static_cast<const std::byte*>(base) + bytes;
 }
 
-Operation Make(Collective collective, const Buffers& buffers) {
-  Operation operation;
+plan::Operation Make(schedule::Collective collective, const Buffers& buffers) {
+  plan::Operation operation;
   operation.collective = collective;
   operation.input = buffers.send;
   operation.output = buffers.receive;
@@ -32,7 +32,7 @@ Operation Make(Collective collective, const Buffers& buffers) {
 }
 
 // Equal-sized buffers, in place if they are the same.
-Operation MakeSymmetric(Collective collective, const Buffers& buffers, std::size_t blocks) {
+plan::Operation MakeSymmetric(schedule::Collective collective, const Buffers& buffers, std::size_t blocks) {
   CheckType(buffers.type);
   const auto bytes = CheckedBytes("count", buffers.count, blocks, buffers.type);
   CheckPointer("sendbuff", buffers.send, bytes, buffers.type);
@@ -78,8 +78,8 @@ void CheckDisjoint(const char* counts_name, std::span<const std::size_t> counts,
 
 // The rooted collectives. Every rank has one block of `buffers.count` elements on one side; on the other side only the
 // root has `blocks` of them, and the other ranks' argument is ignored.
-Operation MakeRooted(Collective collective, const Caller& caller, const Buffers& buffers, int root, bool root_receives,
-                     std::size_t blocks) {
+plan::Operation MakeRooted(schedule::Collective collective, const Caller& caller, const Buffers& buffers, int root,
+                           bool root_receives, std::size_t blocks) {
   CheckRank("root", root, caller);
   CheckType(buffers.type);
   const auto all = CheckedBytes("count", buffers.count, blocks, buffers.type);
@@ -104,32 +104,32 @@ Operation MakeRooted(Collective collective, const Caller& caller, const Buffers&
 
 }  // namespace
 
-Operation CheckedAllReduce(const Caller&, const Buffers& buffers, tuttiRedOp_t op) {
-  auto operation = MakeSymmetric(Collective::all_reduce, buffers, 1);
+plan::Operation CheckedAllReduce(const Caller&, const Buffers& buffers, tuttiRedOp_t op) {
+  auto operation = MakeSymmetric(schedule::Collective::all_reduce, buffers, 1);
   CheckOp(op);
   operation.op = op;
   return operation;
 }
 
-Operation CheckedReduce(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op, int root) {
-  auto operation = MakeRooted(Collective::reduce, caller, buffers, root, true, 1);
+plan::Operation CheckedReduce(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op, int root) {
+  auto operation = MakeRooted(schedule::Collective::reduce, caller, buffers, root, true, 1);
   CheckOp(op);
   operation.op = op;
   return operation;
 }
 
-Operation CheckedBroadcast(const Caller& caller, const Buffers& buffers, int root) {
-  return MakeRooted(Collective::broadcast, caller, buffers, root, false, 1);
+plan::Operation CheckedBroadcast(const Caller& caller, const Buffers& buffers, int root) {
+  return MakeRooted(schedule::Collective::broadcast, caller, buffers, root, false, 1);
 }
 
-Operation CheckedReduceScatter(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op) {
+plan::Operation CheckedReduceScatter(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op) {
   CheckType(buffers.type);
   CheckOp(op);
   const auto n = static_cast<std::size_t>(caller.nranks);
   const auto all = CheckedBytes("recvcount", buffers.count, n, buffers.type);
   CheckPointer("sendbuff", buffers.send, all, buffers.type);
   CheckPointer("recvbuff", buffers.receive, all / n, buffers.type);
-  auto operation = Make(Collective::reduce_scatter, buffers);
+  auto operation = Make(schedule::Collective::reduce_scatter, buffers);
   operation.in_place =
       CheckOverlap({buffers.send, all}, {buffers.receive, all / n},
                    At(buffers.send, static_cast<std::size_t>(caller.rank) * (all / n)), buffers.receive);
@@ -137,50 +137,51 @@ Operation CheckedReduceScatter(const Caller& caller, const Buffers& buffers, tut
   return operation;
 }
 
-Operation CheckedAllGather(const Caller& caller, const Buffers& buffers) {
+plan::Operation CheckedAllGather(const Caller& caller, const Buffers& buffers) {
   CheckType(buffers.type);
   const auto n = static_cast<std::size_t>(caller.nranks);
   const auto all = CheckedBytes("sendcount", buffers.count, n, buffers.type);
   CheckPointer("sendbuff", buffers.send, all / n, buffers.type);
   CheckPointer("recvbuff", buffers.receive, all, buffers.type);
-  auto operation = Make(Collective::all_gather, buffers);
+  auto operation = Make(schedule::Collective::all_gather, buffers);
   operation.in_place = CheckOverlap({buffers.send, all / n}, {buffers.receive, all}, buffers.send,
                                     At(buffers.receive, static_cast<std::size_t>(caller.rank) * (all / n)));
   return operation;
 }
 
-Operation CheckedAllToAll(const Caller& caller, const Buffers& buffers) {
-  return MakeSymmetric(Collective::all_to_all, buffers, static_cast<std::size_t>(caller.nranks));
+plan::Operation CheckedAllToAll(const Caller& caller, const Buffers& buffers) {
+  return MakeSymmetric(schedule::Collective::all_to_all, buffers, static_cast<std::size_t>(caller.nranks));
 }
 
-Operation CheckedGather(const Caller& caller, const Buffers& buffers, int root) {
-  return MakeRooted(Collective::gather, caller, buffers, root, true, static_cast<std::size_t>(caller.nranks));
+plan::Operation CheckedGather(const Caller& caller, const Buffers& buffers, int root) {
+  return MakeRooted(schedule::Collective::gather, caller, buffers, root, true, static_cast<std::size_t>(caller.nranks));
 }
 
-Operation CheckedScatter(const Caller& caller, const Buffers& buffers, int root) {
-  return MakeRooted(Collective::scatter, caller, buffers, root, false, static_cast<std::size_t>(caller.nranks));
+plan::Operation CheckedScatter(const Caller& caller, const Buffers& buffers, int root) {
+  return MakeRooted(schedule::Collective::scatter, caller, buffers, root, false,
+                    static_cast<std::size_t>(caller.nranks));
 }
 
-Operation CheckedSend(const Caller& caller, const Buffers& buffers, int peer) {
+plan::Operation CheckedSend(const Caller& caller, const Buffers& buffers, int peer) {
   CheckRank("peer", peer, caller);
   CheckType(buffers.type);
   CheckPointer("sendbuff", buffers.send, CheckedBytes("count", buffers.count, 1, buffers.type), buffers.type);
-  auto operation = Make(Collective::send, {buffers.send, nullptr, buffers.count, buffers.type});
+  auto operation = Make(schedule::Collective::send, {buffers.send, nullptr, buffers.count, buffers.type});
   operation.root = peer;
   return operation;
 }
 
-Operation CheckedReceive(const Caller& caller, const Buffers& buffers, int peer) {
+plan::Operation CheckedReceive(const Caller& caller, const Buffers& buffers, int peer) {
   CheckRank("peer", peer, caller);
   CheckType(buffers.type);
   CheckPointer("recvbuff", buffers.receive, CheckedBytes("count", buffers.count, 1, buffers.type), buffers.type);
-  auto operation = Make(Collective::receive, {nullptr, buffers.receive, buffers.count, buffers.type});
+  auto operation = Make(schedule::Collective::receive, {nullptr, buffers.receive, buffers.count, buffers.type});
   operation.root = peer;
   return operation;
 }
 
-Operation CheckedAllGatherV(const Caller& caller, const Buffers& buffers, const std::size_t* counts_array,
-                            const std::size_t* places_array) {
+plan::Operation CheckedAllGatherV(const Caller& caller, const Buffers& buffers, const std::size_t* counts_array,
+                                  const std::size_t* places_array) {
   CheckType(buffers.type);
   const auto counts = CheckArray("recvcounts", counts_array, caller);
   const auto places = CheckArray("recvdispls", places_array, caller);
@@ -194,17 +195,18 @@ Operation CheckedAllGatherV(const Caller& caller, const Buffers& buffers, const 
   const auto own = CheckedBytes("sendcount", mine, 1, buffers.type);
   CheckPointer("sendbuff", buffers.send, own, buffers.type);
   CheckPointer("recvbuff", buffers.receive, end, buffers.type);
-  auto operation = Make(Collective::all_gather, buffers);
+  auto operation = Make(schedule::Collective::all_gather, buffers);
   operation.count = 0;  // differs between ranks; the counts are compared instead
-  operation.vector_counts = std::make_shared<VectorCounts>(VectorCounts{ToVector(counts), ToVector(places)});
+  operation.vector_counts =
+      std::make_shared<plan::VectorCounts>(plan::VectorCounts{ToVector(counts), ToVector(places)});
   operation.in_place =
       CheckOverlap({buffers.send, own}, {buffers.receive, end}, buffers.send,
                    At(buffers.receive, places[static_cast<std::size_t>(caller.rank)] * SizeOf(buffers.type)));
   return operation;
 }
 
-Operation CheckedReduceScatterV(const Caller& caller, const Buffers& buffers, const std::size_t* counts_array,
-                                tuttiRedOp_t op) {
+plan::Operation CheckedReduceScatterV(const Caller& caller, const Buffers& buffers, const std::size_t* counts_array,
+                                      tuttiRedOp_t op) {
   CheckType(buffers.type);
   CheckOp(op);
   const auto counts = CheckArray("recvcounts", counts_array, caller);
@@ -219,19 +221,19 @@ Operation CheckedReduceScatterV(const Caller& caller, const Buffers& buffers, co
   const auto all = total * SizeOf(buffers.type);
   CheckPointer("sendbuff", buffers.send, all, buffers.type);
   CheckPointer("recvbuff", buffers.receive, own, buffers.type);
-  auto operation = Make(Collective::reduce_scatter, buffers);
+  auto operation = Make(schedule::Collective::reduce_scatter, buffers);
   operation.count = 0;
   operation.op = op;
-  operation.vector_counts = std::make_shared<VectorCounts>(VectorCounts{ToVector(counts), places});
+  operation.vector_counts = std::make_shared<plan::VectorCounts>(plan::VectorCounts{ToVector(counts), places});
   operation.in_place = CheckOverlap(
       {buffers.send, all}, {buffers.receive, own},
       At(buffers.send, places[static_cast<std::size_t>(caller.rank)] * SizeOf(buffers.type)), buffers.receive);
   return operation;
 }
 
-Operation CheckedAllToAllV(const Caller& caller, const Buffers& buffers, const std::size_t* send_counts_array,
-                           const std::size_t* send_places_array, const std::size_t* receive_counts_array,
-                           const std::size_t* receive_places_array) {
+plan::Operation CheckedAllToAllV(const Caller& caller, const Buffers& buffers, const std::size_t* send_counts_array,
+                                 const std::size_t* send_places_array, const std::size_t* receive_counts_array,
+                                 const std::size_t* receive_places_array) {
   CheckType(buffers.type);
   const auto send_counts = CheckArray("sendcounts", send_counts_array, caller);
   const auto send_places = CheckArray("senddispls", send_places_array, caller);
@@ -249,11 +251,11 @@ Operation CheckedAllToAllV(const Caller& caller, const Buffers& buffers, const s
   CheckPointer("sendbuff", buffers.send, send_end, buffers.type);
   CheckPointer("recvbuff", buffers.receive, receive_end, buffers.type);
   CheckOverlap({buffers.send, send_end}, {buffers.receive, receive_end}, nullptr, nullptr);
-  auto operation = Make(Collective::all_to_all, buffers);
+  auto operation = Make(schedule::Collective::all_to_all, buffers);
   operation.count = 0;
-  operation.vector_counts = std::make_shared<VectorCounts>(
-      VectorCounts{ToVector(send_counts), ToVector(send_places), ToVector(receive_counts), ToVector(receive_places)});
+  operation.vector_counts = std::make_shared<plan::VectorCounts>(plan::VectorCounts{
+      ToVector(send_counts), ToVector(send_places), ToVector(receive_counts), ToVector(receive_places)});
   return operation;
 }
 
-}  // namespace tutti
+}  // namespace tutti::api

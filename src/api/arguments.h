@@ -6,7 +6,7 @@
 
 #include "src/plan/operation.h"
 
-namespace tutti {
+namespace tutti::api {
 
 // The calling rank.
 struct Caller {
@@ -21,25 +21,25 @@ struct Buffers {
   tuttiDataType_t type;
 };
 
-Operation CheckedAllReduce(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op);
-Operation CheckedReduce(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op, int root);
-Operation CheckedBroadcast(const Caller& caller, const Buffers& buffers, int root);
-Operation CheckedReduceScatter(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op);
-Operation CheckedAllGather(const Caller& caller, const Buffers& buffers);
-Operation CheckedAllToAll(const Caller& caller, const Buffers& buffers);
-Operation CheckedGather(const Caller& caller, const Buffers& buffers, int root);
-Operation CheckedScatter(const Caller& caller, const Buffers& buffers, int root);
-Operation CheckedSend(const Caller& caller, const Buffers& buffers, int peer);
-Operation CheckedReceive(const Caller& caller, const Buffers& buffers, int peer);
+plan::Operation CheckedAllReduce(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op);
+plan::Operation CheckedReduce(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op, int root);
+plan::Operation CheckedBroadcast(const Caller& caller, const Buffers& buffers, int root);
+plan::Operation CheckedReduceScatter(const Caller& caller, const Buffers& buffers, tuttiRedOp_t op);
+plan::Operation CheckedAllGather(const Caller& caller, const Buffers& buffers);
+plan::Operation CheckedAllToAll(const Caller& caller, const Buffers& buffers);
+plan::Operation CheckedGather(const Caller& caller, const Buffers& buffers, int root);
+plan::Operation CheckedScatter(const Caller& caller, const Buffers& buffers, int root);
+plan::Operation CheckedSend(const Caller& caller, const Buffers& buffers, int peer);
+plan::Operation CheckedReceive(const Caller& caller, const Buffers& buffers, int peer);
 
 // The v-forms; buffers.count is this rank's own (all_gather) or unused.
-Operation CheckedAllGatherV(const Caller& caller, const Buffers& buffers, const std::size_t* counts,
-                            const std::size_t* places);
-Operation CheckedReduceScatterV(const Caller& caller, const Buffers& buffers, const std::size_t* counts,
-                                tuttiRedOp_t op);
-Operation CheckedAllToAllV(const Caller& caller, const Buffers& buffers, const std::size_t* send_counts,
-                           const std::size_t* send_places, const std::size_t* receive_counts,
-                           const std::size_t* receive_places);
+plan::Operation CheckedAllGatherV(const Caller& caller, const Buffers& buffers, const std::size_t* counts,
+                                  const std::size_t* places);
+plan::Operation CheckedReduceScatterV(const Caller& caller, const Buffers& buffers, const std::size_t* counts,
+                                      tuttiRedOp_t op);
+plan::Operation CheckedAllToAllV(const Caller& caller, const Buffers& buffers, const std::size_t* send_counts,
+                                 const std::size_t* send_places, const std::size_t* receive_counts,
+                                 const std::size_t* receive_places);
 
 // The tensor forms; src/api/tensor_arguments.cc.
 struct TensorBuffers {
@@ -49,8 +49,10 @@ struct TensorBuffers {
   const tuttiTensorLayout_t* receive_layout;
   tuttiDataType_t type;
 };
-Operation CheckedAllGatherTensor(const Caller& caller, const TensorBuffers& buffers, int dim);
-Operation CheckedReduceScatterTensor(const Caller& caller, const TensorBuffers& buffers, int dim, tuttiRedOp_t op);
-Operation CheckedAllToAllTensor(const Caller& caller, const TensorBuffers& buffers, int send_dim, int receive_dim);
+plan::Operation CheckedAllGatherTensor(const Caller& caller, const TensorBuffers& buffers, int dim);
+plan::Operation CheckedReduceScatterTensor(const Caller& caller, const TensorBuffers& buffers, int dim,
+                                           tuttiRedOp_t op);
+plan::Operation CheckedAllToAllTensor(const Caller& caller, const TensorBuffers& buffers, int send_dim,
+                                      int receive_dim);
 
-}  // namespace tutti
+}  // namespace tutti::api

@@ -3,21 +3,21 @@
 #include "src/api/arguments.h"
 #include "src/launch/group.h"
 
-namespace tutti {
+namespace tutti::api {
 namespace {
 
 // Checks with `check(caller)` and submits. Every call that moves data enters here.
 template <typename Check>
 tuttiResult_t Call(tuttiComm* handle, tuttiStream_t stream, Check&& check) noexcept {
-  return GuardResult(handle, [&] {
-    const Operating operating(handle);
+  return launch::GuardResult(handle, [&] {
+    const launch::Operating operating(handle);
     const Caller caller{handle->rank.load(std::memory_order_relaxed), handle->nranks.load(std::memory_order_relaxed)};
-    return Submit(*handle, check(caller), stream);
+    return launch::Submit(*handle, check(caller), stream);
   });
 }
 
 // A user-made operator becomes a sum that scales. Throws tuttiInvalidArgument.
-Operation WithUserOp(tuttiComm* handle, Operation operation, tuttiRedOp_t op, tuttiDataType_t type) {
+plan::Operation WithUserOp(tuttiComm* handle, plan::Operation operation, tuttiRedOp_t op, tuttiDataType_t type) {
   const auto index = static_cast<std::size_t>(op) - tuttiNumOps;
   const std::lock_guard lock(handle->mutex);
   const auto& user = handle->user_ops.at(index);
@@ -47,9 +47,10 @@ tuttiResult_t Reducing(tuttiComm* handle, tuttiStream_t stream, tuttiRedOp_t op,
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::api
 
-using namespace tutti;  // NOLINT: this file is the C boundary of that namespace
+using namespace tutti;       // NOLINT: this file is the C boundary of these namespaces
+using namespace tutti::api;  // NOLINT
 
 tuttiResult_t tuttiAllReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
                              tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
@@ -160,7 +161,7 @@ tuttiResult_t tuttiScatter(const void* sendbuff, void* recvbuff, size_t count, t
 }
 
 tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream) {
-  return Call(comm, stream, [](const Caller&) { return Barrier(); });
+  return Call(comm, stream, [](const Caller&) { return plan::Barrier(); });
 }
 
 tuttiResult_t tuttiSend(const void* sendbuff, size_t count, tuttiDataType_t datatype, int peer, tuttiComm_t comm,
@@ -178,17 +179,17 @@ tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t datatype, 
 }
 
 tuttiResult_t tuttiGroupStart(void) {
-  return Guard(nullptr, [] { StartGroup(); });
+  return launch::Guard(nullptr, [] { launch::StartGroup(); });
 }
 
 tuttiResult_t tuttiGroupEnd(void) {
-  return GuardResult(nullptr, [] { return EndGroup(); });
+  return launch::GuardResult(nullptr, [] { return launch::EndGroup(); });
 }
 
 tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, void* scalar, tuttiDataType_t datatype,
                                         tuttiScalarResidence_t residence, tuttiComm_t comm) {
-  return Guard(comm, [&] {
-    const Operating operating(comm);
+  return launch::Guard(comm, [&] {
+    const launch::Operating operating(comm);
     if (op == nullptr) Throw(tuttiInvalidArgument, "op is NULL");
     if (scalar == nullptr) Throw(tuttiInvalidArgument, "scalar is NULL");
     if (!IsDataType(datatype)) Throw(tuttiInvalidArgument, "datatype {} is none", static_cast<int>(datatype));
@@ -198,15 +199,16 @@ tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t* op, void* scalar, tuttiDat
     }
     const bool later = residence == tuttiScalarDevice;
     const std::lock_guard lock(comm->mutex);
-    comm->user_ops.push_back(
-        {datatype, later ? Scalar{} : Scalar::From(scalar, SizeOf(datatype)), later ? scalar : nullptr, true});
+    comm->user_ops.push_back({datatype,
+                              later ? host_kernels::Scalar{} : host_kernels::Scalar::From(scalar, SizeOf(datatype)),
+                              later ? scalar : nullptr, true});
     *op = static_cast<tuttiRedOp_t>(tuttiNumOps + comm->user_ops.size() - 1);
   });
 }
 
 tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm) {
-  return Guard(comm, [&] {
-    const Asking asking(comm);
+  return launch::Guard(comm, [&] {
+    const launch::Asking asking(comm);
     if (!IsUserOp(comm, op)) {
       Throw(tuttiInvalidArgument, "op {} is not a live operator made on this comm", static_cast<int>(op));
     }

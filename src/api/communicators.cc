@@ -8,25 +8,25 @@
 #include "src/diagnostics/patience.h"
 #include "src/launch/handle.h"
 
-namespace tutti {
+namespace tutti::api {
 namespace {
 
 // Admits no further operations and waits until those that have begun are done, on all streams. Returns an error if
 // ranks made different calls and no rank has had to wait for another since. Tells ranks that wait for this one in a
 // control call that it made `call`.
 std::optional<Error> Finalise(tuttiComm* comm, std::string_view call) {
-  const Asking asking(comm);
+  const launch::Asking asking(comm);
   auto& handle = asking.handle();
   handle.life.Finalise();
-  Patience patience;
+  diagnostics::Patience patience;
   for (;;) {
     const auto state = handle.life.Look();
-    if (state.aborting()) ThrowGone();
+    if (state.aborting()) launch::ThrowGone();
     if (state.idle()) break;
     patience.Pause();
   }
   if (handle.communicator != nullptr) handle.communicator->AwaitDevice();
-  if (handle.life.Look().aborting()) ThrowGone();
+  if (handle.life.Look().aborting()) launch::ThrowGone();
   if (handle.communicator == nullptr) return std::nullopt;
   auto disagreement = handle.communicator->LastAudit();
   handle.communicator->RefuseControlCalls(call);
@@ -43,65 +43,66 @@ void Stop(tuttiComm& handle) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::api
 
-using namespace tutti;  // NOLINT: this file is the C boundary of that namespace
+using namespace tutti;       // NOLINT: this file is the C boundary of these namespaces
+using namespace tutti::api;  // NOLINT
 
 tuttiResult_t tuttiGetVersion(int* version) {
-  return Guard(nullptr, [&] {
-    CheckOutput("version", version);
+  return launch::Guard(nullptr, [&] {
+    launch::CheckOutput("version", version);
     *version = TUTTI_VERSION_CODE;
   });
 }
 
 const char* tuttiGetErrorString(tuttiResult_t result) { return ResultPhrase(result); }
 
-const char* tuttiGetLastError(tuttiComm_t comm) { return LastError(comm); }
+const char* tuttiGetLastError(tuttiComm_t comm) { return launch::LastError(comm); }
 
 tuttiResult_t tuttiCommRevoke(tuttiComm_t comm) {
-  return Guard(comm, [&] {
-    const Operating operating(comm);
-    Made(operating.handle()).Revoke();
+  return launch::Guard(comm, [&] {
+    const launch::Operating operating(comm);
+    launch::Made(operating.handle()).Revoke();
   });
 }
 
 tuttiResult_t tuttiCommFinalize(tuttiComm_t comm) {
-  return Guard(comm, [&] {
+  return launch::Guard(comm, [&] {
     if (const auto disagreement = Finalise(comm, "finalize")) throw *disagreement;
   });
 }
 
 tuttiResult_t tuttiCommDestroy(tuttiComm_t comm) {
-  return Guard(comm, [&] {
-    const auto handle = Checked(comm).shared_from_this();  // keeps the handle, whichever call frees it
+  return launch::Guard(comm, [&] {
+    const auto handle = launch::Checked(comm).shared_from_this();  // keeps the handle, whichever call frees it
     const auto disagreement = Finalise(comm, "destroy");
-    if (!handle->life.Claim(false)) ThrowGone();
-    Free(*handle);
+    if (!handle->life.Claim(false)) launch::ThrowGone();
+    launch::Free(*handle);
     if (disagreement) throw *disagreement;
   });
 }
 
 tuttiResult_t tuttiCommAbort(tuttiComm_t comm) {
-  return Guard(comm, [&] {
-    const auto handle = Checked(comm).shared_from_this();
+  return launch::Guard(comm, [&] {
+    const auto handle = launch::Checked(comm).shared_from_this();
     handle->cancel.store(true, std::memory_order_relaxed);
     const bool mine = handle->life.Claim(true);
     Stop(*handle);
     if (mine) {
-      Free(*handle);
+      launch::Free(*handle);
       return;
     }
     // Another call frees the communicator; nothing it still waits for can block forever.
-    Patience patience;
+    diagnostics::Patience patience;
     while (!handle->life.Look().retired()) patience.Pause();
   });
 }
 
 tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError) {
-  return Guard(comm, [&] {
-    const Asking asking(comm);
+  return launch::Guard(comm, [&] {
+    const launch::Asking asking(comm);
     auto& handle = asking.handle();
-    CheckOutput("asyncError", asyncError);
+    launch::CheckOutput("asyncError", asyncError);
     const auto state = handle.life.Look();
     const bool there = state.joined() && handle.communicator != nullptr;
     if (there) handle.communicator->AwaitDeviceFault();
@@ -120,37 +121,37 @@ tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t* asyncError
 }
 
 tuttiResult_t tuttiCommCount(const tuttiComm_t comm, int* count) {
-  return Guard(comm, [&] {
-    const Asking asking(comm);
-    CheckOutput("count", count);
+  return launch::Guard(comm, [&] {
+    const launch::Asking asking(comm);
+    launch::CheckOutput("count", count);
     const int nranks = asking.handle().nranks.load(std::memory_order_relaxed);
-    *count = nranks > 0 ? nranks : Made(asking.handle()).size();
+    *count = nranks > 0 ? nranks : launch::Made(asking.handle()).size();
   });
 }
 
 tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int* rank) {
-  return Guard(comm, [&] {
-    const Asking asking(comm);
-    CheckOutput("rank", rank);
+  return launch::Guard(comm, [&] {
+    const launch::Asking asking(comm);
+    launch::CheckOutput("rank", rank);
     const int known = asking.handle().rank.load(std::memory_order_relaxed);
-    *rank = known >= 0 ? known : Made(asking.handle()).rank();
+    *rank = known >= 0 ? known : launch::Made(asking.handle()).rank();
   });
 }
 
 tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int* device) {
-  return Guard(comm, [&] {
-    const Asking asking(comm);
-    CheckOutput("device", device);
-    const auto* const side = Made(asking.handle()).device();
+  return launch::Guard(comm, [&] {
+    const launch::Asking asking(comm);
+    launch::CheckOutput("device", device);
+    const auto* const side = launch::Made(asking.handle()).device();
     *device = side == nullptr ? TUTTI_DEVICE_NONE : side->device().ordinal();
   });
 }
 
 tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters) {
-  return Guard(comm, [&] {
-    const Asking asking(comm);
-    auto& communicator = Made(asking.handle());
-    CheckOutput("counters", counters);
+  return launch::Guard(comm, [&] {
+    const launch::Asking asking(comm);
+    auto& communicator = launch::Made(asking.handle());
+    launch::CheckOutput("counters", counters);
     if (counters->size < sizeof(size_t)) {
       Throw(tuttiInvalidArgument, "counters->size is {}; set it to sizeof(tuttiCounters_t)", counters->size);
     }
@@ -160,10 +161,10 @@ tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t* counters) 
 }
 
 tuttiResult_t tuttiCommDescribeLastOperation(tuttiComm_t comm, char* text, size_t size) {
-  return Guard(comm, [&] {
-    const Asking asking(comm);
-    auto& communicator = Made(asking.handle());
-    CheckOutput("text", text);
+  return launch::Guard(comm, [&] {
+    const launch::Asking asking(comm);
+    auto& communicator = launch::Made(asking.handle());
+    launch::CheckOutput("text", text);
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
     const auto description = [&] {
       const std::lock_guard lock(communicator);
@@ -176,20 +177,20 @@ tuttiResult_t tuttiCommDescribeLastOperation(tuttiComm_t comm, char* text, size_
 }
 
 tuttiResult_t tuttiCommDump(tuttiComm_t comm, const char* path) {
-  return Guard(comm, [&] {
-    const Asking asking(comm);
-    const auto& communicator = Made(asking.handle());
-    CheckOutput("path", path);
+  return launch::Guard(comm, [&] {
+    const launch::Asking asking(comm);
+    const auto& communicator = launch::Made(asking.handle());
+    launch::CheckOutput("path", path);
     communicator.WriteDump(path);
   });
 }
 
-const char* tuttiAlgorithmName(tuttiAlgorithm_t algorithm) { return NameOf(algorithm).data(); }
+const char* tuttiAlgorithmName(tuttiAlgorithm_t algorithm) { return schedule::NameOf(algorithm).data(); }
 
 tuttiResult_t tuttiCommGetLastAlgorithm(tuttiComm_t comm, tuttiAlgorithm_t* algorithm) {
-  return Guard(comm, [&] {
-    const Asking asking(comm);
-    CheckOutput("algorithm", algorithm);
-    *algorithm = Made(asking.handle()).last_algorithm();
+  return launch::Guard(comm, [&] {
+    const launch::Asking asking(comm);
+    launch::CheckOutput("algorithm", algorithm);
+    *algorithm = launch::Made(asking.handle()).last_algorithm();
   });
 }

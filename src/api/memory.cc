@@ -1,27 +1,28 @@
 // The C boundary of memory, windows and streams.
-#include "src/launch/group.h"
 #include "src/memory/memory.h"
+
+#include "src/launch/group.h"
 
 using namespace tutti;  // NOLINT: this file is the C boundary of that namespace
 
 tuttiResult_t tuttiMemAlloc(void** ptr, size_t size) {
-  return Guard(nullptr, [&] {
-    CheckOutput("ptr", ptr);
-    *ptr = AllocateShared(size);
+  return launch::Guard(nullptr, [&] {
+    launch::CheckOutput("ptr", ptr);
+    *ptr = memory::AllocateShared(size);
   });
 }
 
 tuttiResult_t tuttiMemFree(void* ptr) {
-  return Guard(nullptr, [&] { FreeShared(ptr); });
+  return launch::Guard(nullptr, [&] { memory::FreeShared(ptr); });
 }
 
 tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size, void** handle) {
-  return Guard(comm, [&] {
-    const Operating operating(comm);
-    CheckOutput("buff", buff);
-    CheckOutput("handle", handle);
+  return launch::Guard(comm, [&] {
+    const launch::Operating operating(comm);
+    launch::CheckOutput("buff", buff);
+    launch::CheckOutput("handle", handle);
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
-    auto& communicator = Usable(operating.handle());
+    auto& communicator = launch::Usable(operating.handle());
     const std::lock_guard lock(communicator);
     communicator.RegisterBuffer(static_cast<std::byte*>(buff), size);
     *handle = buff;
@@ -29,25 +30,25 @@ tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void* buff, size_t size,
 }
 
 tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void* handle) {
-  return Guard(comm, [&] {
-    const Asking asking(comm);
-    CheckOutput("handle", handle);
-    auto& communicator = Made(asking.handle());
+  return launch::Guard(comm, [&] {
+    const launch::Asking asking(comm);
+    launch::CheckOutput("handle", handle);
+    auto& communicator = launch::Made(asking.handle());
     const std::lock_guard lock(communicator);
     communicator.DeregisterBuffer(static_cast<std::byte*>(handle));
   });
 }
 
 tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size, tuttiWindow_t* win, int winFlags) {
-  return Guard(comm, [&] {
-    const Operating operating(comm);
-    auto& communicator = Usable(operating.handle());
-    CheckOutput("buff", buff);
-    CheckOutput("win", win);
+  return launch::Guard(comm, [&] {
+    const launch::Operating operating(comm);
+    auto& communicator = launch::Usable(operating.handle());
+    launch::CheckOutput("buff", buff);
+    launch::CheckOutput("win", win);
     if (size == 0) Throw(tuttiInvalidArgument, "size is 0");
     if (winFlags != TUTTI_WIN_DEFAULT)
       Throw(tuttiInvalidArgument, "winFlags is {}; only TUTTI_WIN_DEFAULT exists", winFlags);
-    ControlTurn turn(operating.handle().shared_from_this());
+    launch::ControlTurn turn(operating.handle().shared_from_this());
     const auto taken = turn.Take();
     const std::lock_guard lock(communicator);
     *win = communicator.RegisterWindow(buff, size);
@@ -55,10 +56,10 @@ tuttiResult_t tuttiCommWindowRegister(tuttiComm_t comm, void* buff, size_t size,
 }
 
 tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_t win) {
-  return Guard(comm, [&] {
-    const Operating operating(comm);
-    auto& communicator = Usable(operating.handle());
-    ControlTurn turn(operating.handle().shared_from_this());
+  return launch::Guard(comm, [&] {
+    const launch::Operating operating(comm);
+    auto& communicator = launch::Usable(operating.handle());
+    launch::ControlTurn turn(operating.handle().shared_from_this());
     const auto taken = turn.Take();
     const std::lock_guard lock(communicator);
     communicator.DeregisterWindow(win);
@@ -66,20 +67,20 @@ tuttiResult_t tuttiCommWindowDeregister(tuttiComm_t comm, tuttiWindow_t win) {
 }
 
 tuttiResult_t tuttiStreamCreate(tuttiStream_t* stream) {
-  return Guard(nullptr, [&] {
-    CheckOutput("stream", stream);
-    *stream = NewStream();
+  return launch::Guard(nullptr, [&] {
+    launch::CheckOutput("stream", stream);
+    *stream = launch::NewStream();
   });
 }
 
 tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream) {
-  return Guard(nullptr, [&] { DestroyStream(stream); });
+  return launch::Guard(nullptr, [&] { launch::DestroyStream(stream); });
 }
 
 tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream) {
-  return GuardResult(nullptr, [&] { return CheckedStream(stream)->Synchronize(); });
+  return launch::GuardResult(nullptr, [&] { return launch::CheckedStream(stream)->Synchronize(); });
 }
 
 tuttiResult_t tuttiStreamQuery(tuttiStream_t stream) {
-  return GuardResult(nullptr, [&] { return CheckedStream(stream)->Query(); });
+  return launch::GuardResult(nullptr, [&] { return launch::CheckedStream(stream)->Query(); });
 }

@@ -6,7 +6,7 @@
 #include "base/plain_text.h"
 #include "src/memory/device_buffers.h"
 
-namespace tutti {
+namespace tutti::api {
 namespace {
 
 constexpr int kMaxChannelsOrThreads = 16;
@@ -20,7 +20,7 @@ void TakeNumber(const char* name, int value, int low, int high, int& field) {
   field = value;
 }
 
-Options WithConfig(Options options, const tuttiConfig_t* given) {
+comm::Options WithConfig(comm::Options options, const tuttiConfig_t* given) {
   if (given == nullptr) return options;
   constexpr auto kHeader = offsetof(tuttiConfig_t, blocking);
   if (given->magic != TUTTI_CONFIG_MAGIC || given->size < kHeader) {
@@ -46,15 +46,15 @@ Options WithConfig(Options options, const tuttiConfig_t* given) {
 
 }  // namespace
 
-Options OptionsOf(const tuttiConfig_t* given) {
+comm::Options OptionsOf(const tuttiConfig_t* given) {
   const auto& settings = GlobalSettings();
-  return WithConfig({settings, "", true, settings.gpu ? CurrentCudaDevice() : TUTTI_DEVICE_NONE}, given);
+  return WithConfig({settings, "", true, settings.gpu ? memory::CurrentCudaDevice() : TUTTI_DEVICE_NONE}, given);
 }
 
-Options OptionsOf(const Communicator& parent, const tuttiConfig_t* given) {
+comm::Options OptionsOf(const comm::Communicator& parent, const tuttiConfig_t* given) {
   auto options = parent.options();
   options.name.clear();
   return WithConfig(std::move(options), given);
 }
 
-}  // namespace tutti
+}  // namespace tutti::api

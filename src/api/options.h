@@ -5,12 +5,12 @@
 
 #include "src/communicator/communicator.h"
 
-namespace tutti {
+namespace tutti::api {
 
 // The environment's options, overridden by those that `given` sets. `given` may be null, or older (shorter) or newer
 // (longer) than this library's struct. Throws tuttiInvalidArgument.
-Options OptionsOf(const tuttiConfig_t* given);
+comm::Options OptionsOf(const tuttiConfig_t* given);
 // Options of a communicator derived from `parent`: the parent's where the config sets nothing.
-Options OptionsOf(const Communicator& parent, const tuttiConfig_t* given);
+comm::Options OptionsOf(const comm::Communicator& parent, const tuttiConfig_t* given);
 
-}  // namespace tutti
+}  // namespace tutti::api

@@ -1,10 +1,11 @@
 // The C boundary of settings.
+#include "base/settings.h"
+
 #include <memory>
 #include <string_view>
 #include <vector>
 
 #include "base/made_once.h"
-#include "base/settings.h"
 #include "src/launch/handle.h"
 
 using namespace tutti;  // NOLINT: this file is the C boundary of that namespace
@@ -29,7 +30,7 @@ const std::vector<Told>& AllTold() {
 }  // namespace
 
 tuttiResult_t tuttiGetSetting(int index, const char** name, const char** value) {
-  return Guard(nullptr, [&] {
+  return launch::Guard(nullptr, [&] {
     if (name == nullptr || value == nullptr) Throw(tuttiInvalidArgument, "name or value is NULL");
     const auto& all = AllTold();
     const auto place = static_cast<std::size_t>(index);  // a negative index becomes too large

@@ -9,12 +9,12 @@
 #include "src/api/argument_checks.h"
 #include "src/api/arguments.h"
 
-namespace tutti {
+namespace tutti::api {
 namespace {
 
-using Dims = std::vector<StridedDim>;
+using Dims = std::vector<schedule::StridedDim>;
 
-static_assert(TUTTI_MAX_DIMS + 1 == Strided::kMostDims, "a tensor's dimensions, and the blocks of the ranks");
+static_assert(TUTTI_MAX_DIMS + 1 == schedule::Strided::kMostDims, "a tensor's dimensions, and the blocks of the ranks");
 
 // One side of a call: a tensor in memory.
 struct Side {
@@ -23,7 +23,7 @@ struct Side {
   Dims dims;
 
   bool empty() const {
-    return std::any_of(dims.begin(), dims.end(), [](const StridedDim& dim) { return dim.size == 0; });
+    return std::any_of(dims.begin(), dims.end(), [](const schedule::StridedDim& dim) { return dim.size == 0; });
   }
   std::string shape() const {
     std::vector<std::size_t> sizes;
@@ -64,7 +64,7 @@ Dims InBlocks(const Side& side, const char* dim_name, int dim, int nranks) {
   return dims;
 }
 
-std::vector<std::size_t> ShapeOf(std::span<const StridedDim> dims) {
+std::vector<std::size_t> ShapeOf(std::span<const schedule::StridedDim> dims) {
   std::vector<std::size_t> shape;
   for (const auto& dim : dims) shape.push_back(dim.size);
   return shape;
@@ -100,32 +100,33 @@ void CheckDistinct(const Side& side) {
   }
 }
 
-void RequireBlock(const Side& part, std::span<const StridedDim> block, const Side& whole, int dim, int nranks) {
+void RequireBlock(const Side& part, std::span<const schedule::StridedDim> block, const Side& whole, int dim,
+                  int nranks) {
   if (ShapeOf(part.dims) == ShapeOf(block)) return;
   Throw(tuttiInvalidArgument, "{} has shape {}, but a rank's part of {} {} along dimension {} on {} ranks is [{}]",
         part.layout, part.shape(), whole.layout, whole.shape(), dim, nranks, fmt::join(ShapeOf(block), ", "));
 }
 
 // `sends`, `receives`: with the rank dimension on a side that has all blocks.
-Operation Make(Collective collective, const TensorBuffers& buffers, const Side& send, const Dims& sends,
-               const Side& receive, const Dims& receives, std::span<const StridedDim> block, const void* own_sent,
-               const void* own_received) {
+plan::Operation Make(schedule::Collective collective, const TensorBuffers& buffers, const Side& send, const Dims& sends,
+                     const Side& receive, const Dims& receives, std::span<const schedule::StridedDim> block,
+                     const void* own_sent, const void* own_received) {
   const std::size_t send_bytes = CheckedExtent(send, buffers.type),
                     receive_bytes = CheckedExtent(receive, buffers.type);
   CheckPointer(send.buffer, buffers.send, send_bytes, buffers.type);
   CheckPointer(receive.buffer, buffers.receive, receive_bytes, buffers.type);
   CheckDistinct(receive);
-  Operation operation;
+  plan::Operation operation;
   operation.collective = collective;
   operation.input = buffers.send;
   operation.output = buffers.receive;
   operation.type = buffers.type;
   operation.count = 1;
   for (const auto& dim : block) operation.count *= dim.size;
-  auto tensors = std::make_shared<Tensors>();
+  auto tensors = std::make_shared<plan::Tensors>();
   if (operation.count != 0) {
-    tensors->input = Strided(sends, SizeOf(buffers.type));
-    tensors->output = Strided(receives, SizeOf(buffers.type));
+    tensors->input = schedule::Strided(sends, SizeOf(buffers.type));
+    tensors->output = schedule::Strided(receives, SizeOf(buffers.type));
   }
   tensors->agreed = ShapeOf(block);
   operation.in_place =
@@ -136,8 +137,8 @@ Operation Make(Collective collective, const TensorBuffers& buffers, const Side& 
 
 // Where the caller's block begins in a tensor of all blocks, if it has the same layout there as in `part`: the address
 // for the in-place form.
-const void* OwnBlock(const void* all, std::span<const StridedDim> in_blocks, const Dims& part, const Caller& caller,
-                     tuttiDataType_t type) {
+const void* OwnBlock(const void* all, std::span<const schedule::StridedDim> in_blocks, const Dims& part,
+                     const Caller& caller, tuttiDataType_t type) {
   const auto block = in_blocks.subspan(1);
   const bool alike = std::equal(block.begin(), block.end(), part.begin(), part.end(), [](const auto& a, const auto& b) {
     return a.size == b.size && (a.size == 1 || a.stride == b.stride);
@@ -149,18 +150,19 @@ const void* OwnBlock(const void* all, std::span<const StridedDim> in_blocks, con
 
 }  // namespace
 
-Operation CheckedAllGatherTensor(const Caller& caller, const TensorBuffers& buffers, int dim) {
+plan::Operation CheckedAllGatherTensor(const Caller& caller, const TensorBuffers& buffers, int dim) {
   CheckType(buffers.type);
   const auto send = CheckedSide("sendbuff", "sendlayout", buffers.send_layout);
   const auto receive = CheckedSide("recvbuff", "recvlayout", buffers.receive_layout);
   const auto receives = InBlocks(receive, "dim", dim, caller.nranks);
   const auto block = std::span(receives).subspan(1);
   RequireBlock(send, block, receive, dim, caller.nranks);
-  return Make(Collective::all_gather, buffers, send, send.dims, receive, receives, block, buffers.send,
+  return Make(schedule::Collective::all_gather, buffers, send, send.dims, receive, receives, block, buffers.send,
               OwnBlock(buffers.receive, receives, send.dims, caller, buffers.type));
 }
 
-Operation CheckedReduceScatterTensor(const Caller& caller, const TensorBuffers& buffers, int dim, tuttiRedOp_t op) {
+plan::Operation CheckedReduceScatterTensor(const Caller& caller, const TensorBuffers& buffers, int dim,
+                                           tuttiRedOp_t op) {
   CheckType(buffers.type);
   CheckOp(op);
   const auto send = CheckedSide("sendbuff", "sendlayout", buffers.send_layout);
@@ -168,13 +170,14 @@ Operation CheckedReduceScatterTensor(const Caller& caller, const TensorBuffers& 
   const auto sends = InBlocks(send, "dim", dim, caller.nranks);
   const auto block = std::span(sends).subspan(1);
   RequireBlock(receive, block, send, dim, caller.nranks);
-  auto operation = Make(Collective::reduce_scatter, buffers, send, sends, receive, receive.dims, block,
+  auto operation = Make(schedule::Collective::reduce_scatter, buffers, send, sends, receive, receive.dims, block,
                         OwnBlock(buffers.send, sends, receive.dims, caller, buffers.type), buffers.receive);
   operation.op = op;
   return operation;
 }
 
-Operation CheckedAllToAllTensor(const Caller& caller, const TensorBuffers& buffers, int send_dim, int receive_dim) {
+plan::Operation CheckedAllToAllTensor(const Caller& caller, const TensorBuffers& buffers, int send_dim,
+                                      int receive_dim) {
   CheckType(buffers.type);
   const auto send = CheckedSide("sendbuff", "sendlayout", buffers.send_layout);
   const auto receive = CheckedSide("recvbuff", "recvlayout", buffers.receive_layout);
@@ -187,7 +190,7 @@ Operation CheckedAllToAllTensor(const Caller& caller, const TensorBuffers& buffe
           send.shape(), send_dim, fmt::join(ShapeOf(block), ", "), receive.shape(), receive_dim,
           fmt::join(ShapeOf(arriving), ", "));
   }
-  return Make(Collective::all_to_all, buffers, send, sends, receive, receives, block, nullptr, nullptr);
+  return Make(schedule::Collective::all_to_all, buffers, send, sends, receive, receives, block, nullptr, nullptr);
 }
 
-}  // namespace tutti
+}  // namespace tutti::api

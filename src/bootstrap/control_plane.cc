@@ -6,7 +6,7 @@
 
 #include "net/auth/dial.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 // After its deadline, a member waits this long for the hub to name the missing ranks.
@@ -80,10 +80,10 @@ std::vector<ControlPlane::Blob> ControlPlane::GatherAsMember(std::span<const std
             rank_);
     }
     pollfd fd = to_hub_->Watch();
-    switch (Wait({&fd, 1}, deadline, cancel)) {
-      case Wake::cancelled: ThrowCancelled();
-      case Wake::event: to_hub_->Flush(); break;
-      case Wake::deadline:
+    switch (net::Wait({&fd, 1}, deadline, cancel)) {
+      case net::Wake::cancelled: auth::ThrowCancelled();
+      case net::Wake::event: to_hub_->Flush(); break;
+      case net::Wake::deadline:
         if (asked) {
           Throw(tuttiTimeoutError, "an exchange between the ranks timed out at rank {}: {} did not answer", rank_, hub);
         }
@@ -95,4 +95,4 @@ std::vector<ControlPlane::Blob> ControlPlane::GatherAsMember(std::span<const std
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

@@ -25,7 +25,7 @@
 #include "src/bootstrap/join_messages.h"
 #include "src/bootstrap/unique_id.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 
 class ControlPlane {
  public:
@@ -50,9 +50,9 @@ class ControlPlane {
   const std::vector<Process>& roster() const { return roster_; }
 
   // This rank's addresses at which the others can call it, without ports.
-  const std::vector<SocketAddress>& places() const { return places_; }
+  const std::vector<net::SocketAddress>& places() const { return places_; }
   // Key of the data connections' handshake, which only the ranks of this meeting have.
-  const SecretKey& data_key() const { return data_key_; }
+  const auth::SecretKey& data_key() const { return data_key_; }
 
   // Collective: every rank's bytes, by rank; lengths may differ. REQUIRES: mine.size() <= kMaxBlob. Throws
   // tuttiTimeoutError naming the ranks that did not arrive, tuttiRemoteError naming the rank, host and process that is
@@ -74,12 +74,12 @@ class ControlPlane {
   int rank_;
   std::vector<Process> roster_;
   pid_t owner_;
-  std::vector<SocketAddress> places_;
-  SecretKey data_key_;
+  std::vector<net::SocketAddress> places_;
+  auth::SecretKey data_key_;
   std::uint64_t sequence_ = 0;
   std::optional<Error> failure_;
-  std::optional<Hub> hub_;               // rank 0
-  std::optional<SecureChannel> to_hub_;  // the others
+  std::optional<Hub> hub_;                     // rank 0
+  std::optional<auth::SecureChannel> to_hub_;  // the others
 };
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

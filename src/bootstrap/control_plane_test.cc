@@ -11,7 +11,7 @@
 #include "net/net_testing.h"
 #include "src/bootstrap/rendezvous.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 using testing::AllRanks;
@@ -287,4 +287,4 @@ TEST(ControlPlane, ForkedChildLeavesTheConnectionsAlone) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::bootstrap

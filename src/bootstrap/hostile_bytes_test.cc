@@ -6,7 +6,7 @@
 
 #include "src/bootstrap/parsers_fuzz.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 constexpr unsigned kSeed = 20240607;
@@ -16,14 +16,14 @@ std::vector<std::byte> Bytes(std::span<const std::byte> bytes) { return {bytes.b
 // Valid inputs of every kind.
 std::vector<std::vector<std::byte>> Seeds() {
   JoinTicket ticket;
-  ticket.addresses = {SocketAddress::Loopback(false, 29500), SocketAddress::Loopback(true, 29500)};
+  ticket.addresses = {net::SocketAddress::Loopback(false, 29500), net::SocketAddress::Loopback(true, 29500)};
   const auto id = EncodeUniqueId(ticket);
   const Process process{"host", 4711};
   const std::vector<std::byte> blob(50, std::byte{7});
   std::vector<std::vector<std::byte>> seeds = {
       Bytes(std::as_bytes(std::span(id.internal))),
-      Bytes(Encode(ClientHello{Purpose::hub, 1, 4, {}})),
-      Bytes(Encode(ServerHello{})),
+      Bytes(auth::Encode(auth::ClientHello{auth::Purpose::hub, 1, 4, {}})),
+      Bytes(auth::Encode(auth::ServerHello{})),
       Encode(JoinRequest{.version = TUTTI_VERSION_CODE, .process = process, .hub = ticket.addresses}),
       Encode(TimeoutQuery{}),
       Encode(Verdict{tuttiSuccess, "", {}, ticket.addresses, {process, process}}),
@@ -91,4 +91,4 @@ TEST(HostileBytes, SeedsAreValid) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::bootstrap

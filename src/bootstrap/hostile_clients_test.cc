@@ -11,7 +11,7 @@
 #include "src/bootstrap/control_plane.h"
 #include "src/bootstrap/rendezvous.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 using testing::AllRanks;
@@ -20,38 +20,41 @@ using testing::ExpectNoErrors;
 using testing::OnLoopback;
 using testing::RunRanks;
 
-Socket Connect(const SocketAddress& address) {
-  auto result = StartConnect(address);
+net::Socket Connect(const net::SocketAddress& address) {
+  auto result = net::StartConnect(address);
   pollfd fd{result.socket.fd(), POLLOUT, 0};
-  if (result.socket) Wait({&fd, 1}, Ample());
+  if (result.socket) net::Wait({&fd, 1}, Ample());
   return std::move(result.socket);
 }
 
-void Send(const Socket& socket, std::span<const std::byte> bytes) {
-  if (!bytes.empty()) SendSome(socket, bytes);
+void Send(const net::Socket& socket, std::span<const std::byte> bytes) {
+  if (!bytes.empty()) net::SendSome(socket, bytes);
 }
 
 // All bytes that arrive until the peer closes or sends nothing for a while.
-std::vector<std::byte> Drain(const Socket& socket, Deadline::Milliseconds patience) {
+std::vector<std::byte> Drain(const net::Socket& socket, Deadline::Milliseconds patience) {
   std::vector<std::byte> all;
   for (;;) {
     std::array<std::byte, 4096> piece;
-    const auto result = ReceiveSome(socket, piece);
-    if (result.status == IoStatus::closed) return all;
+    const auto result = net::ReceiveSome(socket, piece);
+    if (result.status == net::IoStatus::closed) return all;
     all.insert(all.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(result.bytes));
     pollfd fd{socket.fd(), POLLIN, 0};
-    if (result.status == IoStatus::would_block && Wait({&fd, 1}, Deadline::After(patience)) != Wake::event) {
+    if (result.status == net::IoStatus::would_block &&
+        net::Wait({&fd, 1}, Deadline::After(patience)) != net::Wake::event) {
       return all;
     }
   }
 }
 
-ClientHello Hello(const KeyPair& pair = KeyPair::Fresh()) { return {Purpose::rendezvous, 0, kCentre, 2, pair.share}; }
+auth::ClientHello Hello(const auth::KeyPair& pair = auth::KeyPair::Fresh()) {
+  return {auth::Purpose::rendezvous, 0, auth::kCentre, 2, pair.share};
+}
 
 class HostileClients : public ::testing::Test {
  protected:
   // A job of four joins during `attack`, which begins before it and ends after it.
-  void MeetDuring(const std::function<void(const SocketAddress&, const std::atomic<bool>& over)>& attack) {
+  void MeetDuring(const std::function<void(const net::SocketAddress&, const std::atomic<bool>& over)>& attack) {
     std::atomic<bool> over{false};
     std::atomic<bool> begun{false};
     std::thread attacker([&] {
@@ -77,16 +80,16 @@ TEST_F(HostileClients, PortScanner) {
 }
 
 TEST_F(HostileClients, MoreHalfOpenConnectionsThanThereIsRoomFor) {
-  std::vector<Socket> held;
-  for (std::size_t i = 0; i < kMaxStrangers + 50; ++i) held.push_back(Connect(ticket_.addresses.front()));
+  std::vector<net::Socket> held;
+  for (std::size_t i = 0; i < auth::kMaxStrangers + 50; ++i) held.push_back(Connect(ticket_.addresses.front()));
   MeetDuring([](const auto&, const auto&) {});
 }
 
 TEST_F(HostileClients, SlowLoris) {
   MeetDuring([](const auto& address, const auto& over) {
-    std::vector<Socket> slow;
+    std::vector<net::Socket> slow;
     for (int i = 0; i < 20; ++i) slow.push_back(Connect(address));
-    const auto hello = Encode(Hello());
+    const auto hello = auth::Encode(Hello());
     for (std::size_t at = 0; at < hello.size() && !over.load(); ++at) {
       for (const auto& socket : slow) Send(socket, std::span(hello).subspan(at, 1));
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -101,7 +104,7 @@ TEST_F(HostileClients, Garbage) {
       randombytes_buf(noise.data(), noise.size());
       Send(Connect(address), noise);
       constexpr std::string_view kHttp = "GET / HTTP/1.1\r\nHost: here\r\n\r\n";
-      Send(Connect(address), BytesOf(kHttp));
+      Send(Connect(address), net::BytesOf(kHttp));
     }
   });
 }
@@ -109,7 +112,7 @@ TEST_F(HostileClients, Garbage) {
 TEST_F(HostileClients, WrongSecretLearnsNothingAndIsToldSo) {
   MeetDuring([this](const auto&, const auto&) {
     auto other = ticket_;
-    other.secret = SecretKey::Random();
+    other.secret = auth::SecretKey::Random();
     const auto errors = RunRanks({0}, [&](int rank) { ControlPlane::Join(other, 4, rank, OnLoopback(), Ample()); });
     ASSERT_TRUE(errors[0].has_value());
     // Once the real job has been served, the port is closed.
@@ -120,16 +123,16 @@ TEST_F(HostileClients, WrongSecretLearnsNothingAndIsToldSo) {
 TEST_F(HostileClients, AStrangerLearnsNothingAtWhichToTestGuesses) {
   const auto socket = Connect(ticket_.addresses.front());
   const auto hello = Hello();
-  Send(socket, Encode(hello));
-  std::array<std::byte, kServerHelloBytes + sizeof(Mac)> all;
+  Send(socket, auth::Encode(hello));
+  std::array<std::byte, auth::kServerHelloBytes + sizeof(auth::Mac)> all;
   pollfd fd{socket.fd(), POLLIN, 0};
-  ASSERT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
-  ASSERT_EQ(ReceiveSome(socket, all).bytes, kServerHelloBytes) << "more than a share, which is random";
-  const auto server = DecodeServerHello(std::span(all).first<kServerHelloBytes>());
+  ASSERT_EQ(net::Wait({&fd, 1}, Ample()), net::Wake::event);
+  ASSERT_EQ(net::ReceiveSome(socket, all).bytes, auth::kServerHelloBytes) << "more than a share, which is random";
+  const auto server = auth::DecodeServerHello(std::span(all).first<auth::kServerHelloBytes>());
   ASSERT_TRUE(server);
   // The server's own proof is not valid as a client's, either.
-  Send(socket, ServerProof(RendezvousKey(ticket_), hello, *server));
-  EXPECT_EQ(Drain(socket, std::chrono::seconds(60)), std::vector<std::byte>(kProofBytes)) << "more than a no";
+  Send(socket, auth::ServerProof(RendezvousKey(ticket_), hello, *server));
+  EXPECT_EQ(Drain(socket, std::chrono::seconds(60)), std::vector<std::byte>(auth::kProofBytes)) << "more than a no";
   MeetDuring([](const auto&, const auto&) {});
 }
 
@@ -140,29 +143,30 @@ TEST_F(HostileClients, ReplayedHandshake) {
   std::vector<std::byte> recorded;
   {
     const auto socket = Connect(ticket_.addresses.front());
-    const auto bytes = Encode(hello);
+    const auto bytes = auth::Encode(hello);
     Send(socket, bytes);
     recorded.insert(recorded.end(), bytes.begin(), bytes.end());
-    std::array<std::byte, kServerHelloBytes> reply;
+    std::array<std::byte, auth::kServerHelloBytes> reply;
     pollfd fd{socket.fd(), POLLIN, 0};
-    ASSERT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
-    ASSERT_EQ(ReceiveSome(socket, reply).bytes, kServerHelloBytes);
-    const auto server = DecodeServerHello(reply);
-    const auto proof = ClientProof(key, hello, *server);
+    ASSERT_EQ(net::Wait({&fd, 1}, Ample()), net::Wake::event);
+    ASSERT_EQ(net::ReceiveSome(socket, reply).bytes, auth::kServerHelloBytes);
+    const auto server = auth::DecodeServerHello(reply);
+    const auto proof = auth::ClientProof(key, hello, *server);
     Send(socket, proof);
     recorded.insert(recorded.end(), proof.begin(), proof.end());
     // The server admits the real client and sends its proof.
     fd.revents = 0;
-    ASSERT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
-    Mac answer;
-    ASSERT_EQ(ReceiveSome(socket, answer).bytes, kProofBytes);
-    EXPECT_TRUE(SameMac(answer, ServerProof(key, hello, *server)));
+    ASSERT_EQ(net::Wait({&fd, 1}, Ample()), net::Wake::event);
+    auth::Mac answer;
+    ASSERT_EQ(net::ReceiveSome(socket, answer).bytes, auth::kProofBytes);
+    EXPECT_TRUE(auth::SameMac(answer, auth::ServerProof(key, hello, *server)));
   }
   const auto socket = Connect(ticket_.addresses.front());
   Send(socket, recorded);
   const auto got = Drain(socket, std::chrono::seconds(60));
-  ASSERT_EQ(got.size(), kServerHelloBytes + kProofBytes) << "the replay got more than a hello and a no";
-  EXPECT_TRUE(std::all_of(got.begin() + kServerHelloBytes, got.end(), [](auto byte) { return byte == std::byte{0}; }));
+  ASSERT_EQ(got.size(), auth::kServerHelloBytes + auth::kProofBytes) << "the replay got more than a hello and a no";
+  EXPECT_TRUE(
+      std::all_of(got.begin() + auth::kServerHelloBytes, got.end(), [](auto byte) { return byte == std::byte{0}; }));
   MeetDuring([](const auto&, const auto&) {});
 }
 
@@ -170,16 +174,16 @@ TEST_F(HostileClients, ProvenClientThatSaysAHugeLength) {
   // Even a client that holds the secret cannot make the server allocate the length it claims.
   const auto hello = Hello();
   const auto socket = Connect(ticket_.addresses.front());
-  Send(socket, Encode(hello));
-  std::array<std::byte, kServerHelloBytes> reply;
+  Send(socket, auth::Encode(hello));
+  std::array<std::byte, auth::kServerHelloBytes> reply;
   pollfd fd{socket.fd(), POLLIN, 0};
-  ASSERT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
-  ASSERT_EQ(ReceiveSome(socket, reply).bytes, kServerHelloBytes);
-  Send(socket, ClientProof(RendezvousKey(ticket_), hello, *DecodeServerHello(reply)));
-  std::vector<std::byte> huge(kFrameHeaderBytes, std::byte{0xff});
+  ASSERT_EQ(net::Wait({&fd, 1}, Ample()), net::Wake::event);
+  ASSERT_EQ(net::ReceiveSome(socket, reply).bytes, auth::kServerHelloBytes);
+  Send(socket, auth::ClientProof(RendezvousKey(ticket_), hello, *auth::DecodeServerHello(reply)));
+  std::vector<std::byte> huge(auth::kFrameHeaderBytes, std::byte{0xff});
   Send(socket, huge);
   // The server's proof and its first frame, then closed.
-  EXPECT_EQ(Drain(socket, std::chrono::seconds(60)).size(), kProofBytes + kFrameHeaderBytes);
+  EXPECT_EQ(Drain(socket, std::chrono::seconds(60)).size(), auth::kProofBytes + auth::kFrameHeaderBytes);
   MeetDuring([](const auto&, const auto&) {});
 }
 
@@ -195,12 +199,13 @@ TEST_F(HostileClients, RankZeroIsAttackedWhereItListens) {
         sockaddr_storage storage{};
         size = sizeof(storage);
         if (getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) continue;
-        const auto address = SocketAddress::From(reinterpret_cast<sockaddr*>(&storage));
+        const auto address = net::SocketAddress::From(reinterpret_cast<sockaddr*>(&storage));
         if (!address || address->port == 0) continue;
         const auto socket = Connect(*address);
         if (!socket) continue;
-        Send(socket, Encode(ClientHello{Purpose::hub, 1, kCentre, 4, KeyPair::Fresh().share}));
-        Send(socket, KeyPair::Fresh().share);
+        Send(socket,
+             auth::Encode(auth::ClientHello{auth::Purpose::hub, 1, auth::kCentre, 4, auth::KeyPair::Fresh().share}));
+        Send(socket, auth::KeyPair::Fresh().share);
       }
     }
   });
@@ -215,19 +220,19 @@ TEST_F(HostileClients, RankZeroIsAttackedWhereItListens) {
 
 TEST(HostileServer, StrangerOnThePortIsNotBelieved) {
   for (const bool garbage : {true, false}) {
-    auto listener = Listen(SocketAddress::Loopback(false, 0)).socket;
+    auto listener = net::Listen(net::SocketAddress::Loopback(false, 0)).socket;
     JoinTicket ticket;
-    ticket.secret = SecretKey::Random();
-    ticket.addresses = {LocalAddress(listener)};
+    ticket.secret = auth::SecretKey::Random();
+    ticket.addresses = {net::LocalAddress(listener)};
     std::thread server([&] {
       pollfd fd{listener.fd(), POLLIN, 0};
-      Wait({&fd, 1}, Ample());
-      auto accepted = Accept(listener);
+      net::Wait({&fd, 1}, Ample());
+      auto accepted = net::Accept(listener);
       if (garbage) {
-        Send(accepted.socket, BytesOf("SSH-2.0-OpenSSH_9.2p1\r\n"));
+        Send(accepted.socket, net::BytesOf("SSH-2.0-OpenSSH_9.2p1\r\n"));
       } else {  // the right form, without the secret
-        Send(accepted.socket, Encode(ServerHello{kCentre, KeyPair::Fresh().share}));
-        Send(accepted.socket, KeyPair::Fresh().share);
+        Send(accepted.socket, auth::Encode(auth::ServerHello{auth::kCentre, auth::KeyPair::Fresh().share}));
+        Send(accepted.socket, auth::KeyPair::Fresh().share);
       }
       Drain(accepted.socket, std::chrono::seconds(60));
     });
@@ -238,4 +243,4 @@ TEST(HostileServer, StrangerOnThePortIsNotBelieved) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::bootstrap

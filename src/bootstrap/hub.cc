@@ -4,7 +4,7 @@
 
 #include "net/auth/dial.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 // Parts are packed into frames of about this size: many small blobs share one frame, and at most one frame of big ones
@@ -15,7 +15,7 @@ constexpr Deadline::Milliseconds kFarewell{50};
 
 }  // namespace
 
-Hub::Hub(std::vector<Process> roster, HandshakePool handshakes, SecureChannel rendezvous)
+Hub::Hub(std::vector<Process> roster, auth::HandshakePool handshakes, auth::SecureChannel rendezvous)
     : roster_(std::move(roster)),
       handshakes_(std::move(handshakes)),
       rendezvous_(std::move(rendezvous)),
@@ -70,13 +70,13 @@ void Hub::Collect(std::uint64_t sequence, Deadline deadline, Cancellation cancel
       fds.push_back(member(rank).channel->Watch());
       ranks.push_back(rank);
     }
-    const auto wake = Wait(fds, handshakes_ ? std::min(deadline, handshakes_->NextDeadline()) : deadline, cancel);
-    if (wake == Wake::cancelled) ThrowCancelled();
+    const auto wake = net::Wait(fds, handshakes_ ? std::min(deadline, handshakes_->NextDeadline()) : deadline, cancel);
+    if (wake == net::Wake::cancelled) auth::ThrowCancelled();
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       if (fds[others + i].revents != 0) Listen(sequence, ranks[i]);
     }
     if (handshakes_) {
-      std::vector<Admitted> admitted;
+      std::vector<auth::Admitted> admitted;
       handshakes_->Advance(std::span<const pollfd>(fds).first(strangers), admitted);
       Admit(admitted);
     }
@@ -116,7 +116,7 @@ void Hub::Listen(std::uint64_t sequence, int rank) {
   }
 }
 
-void Hub::Admit(std::vector<Admitted>& admitted) {
+void Hub::Admit(std::vector<auth::Admitted>& admitted) {
   for (auto& one : admitted) {
     // The rendezvous has assigned the ranks, so anything else here is a fault of a program or of this library.
     if (one.nranks != static_cast<int>(members_.size()) || one.rank == 0 || member(one.rank).channel) {
@@ -139,9 +139,9 @@ void Hub::Distribute(std::uint64_t sequence, const std::vector<Blob>& blobs, Dea
     fds.clear();
     // Poll for room only: a member that has everything may already be sending the next exchange's part.
     for (const int rank : ranks) fds.push_back({member(rank).channel->socket().fd(), POLLOUT, 0});
-    const auto wake = Wait(fds, deadline, cancel);
-    if (wake == Wake::cancelled) ThrowCancelled();
-    if (wake == Wake::deadline) {
+    const auto wake = net::Wait(fds, deadline, cancel);
+    if (wake == net::Wake::cancelled) auth::ThrowCancelled();
+    if (wake == net::Wake::deadline) {
       Throw(tuttiTimeoutError, "{} does not take the result of this exchange from rank 0", Describe(ranks.front()));
     }
     // A rank that is gone has given its part; the others still get theirs. The next exchange reports it missing.
@@ -181,7 +181,7 @@ void Hub::Tell(const Failure& failure) {
       member.channel->Flush();
       if (member.channel->sending()) fds.push_back({member.channel->socket().fd(), POLLOUT, 0});
     }
-  } while (!fds.empty() && Wait(fds, farewell) == Wake::event && !farewell.Passed());
+  } while (!fds.empty() && net::Wait(fds, farewell) == net::Wake::event && !farewell.Passed());
 }
 
 void Hub::ThrowMissing(const std::string& where) const {
@@ -193,4 +193,4 @@ void Hub::ThrowMissing(const std::string& where) const {
         where, DescribeRanks(missing), members_.size(), Describe(missing.front()));
 }
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

@@ -20,7 +20,7 @@
 #include "net/auth/handshake_pool.h"
 #include "src/bootstrap/join_messages.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 
 class Hub {
  public:
@@ -29,7 +29,7 @@ class Hub {
   // `roster` by rank, this process first. `handshakes` serves Purpose::hub. `rendezvous` reports ranks that leave
   // before they reach the hub, and passes on a failure: every rank keeps its connection to it until the first
   // all-gather has ended.
-  Hub(std::vector<Process> roster, HandshakePool handshakes, SecureChannel rendezvous);
+  Hub(std::vector<Process> roster, auth::HandshakePool handshakes, auth::SecureChannel rendezvous);
 
   // Returns every rank's blob. Before it throws, it sends every member the reason. Dead afterwards.
   std::vector<Blob> AllGather(std::uint64_t sequence, std::span<const std::byte> mine, Deadline deadline,
@@ -40,27 +40,27 @@ class Hub {
 
  private:
   struct Member {
-    std::optional<SecureChannel> channel;  // empty until it arrives
-    std::optional<Blob> part;              // of the current all-gather
-    std::size_t given = 0;                 // parts already sent to it
+    std::optional<auth::SecureChannel> channel;  // empty until it arrives
+    std::optional<Blob> part;                    // of the current all-gather
+    std::size_t given = 0;                       // parts already sent to it
   };
 
   void Collect(std::uint64_t sequence, Deadline deadline, Cancellation cancel);
   void Listen(std::uint64_t sequence, int rank);
   void HearRendezvous();
-  void Admit(std::vector<Admitted>& admitted);
+  void Admit(std::vector<auth::Admitted>& admitted);
   void Distribute(std::uint64_t sequence, const std::vector<Blob>& blobs, Deadline deadline, Cancellation cancel);
   void Give(std::uint64_t sequence, const std::vector<Blob>& blobs, Member& member);
   [[noreturn]] void ThrowMissing(const std::string& where) const;
-  std::string Describe(int rank) const { return tutti::Describe(rank, roster_[static_cast<std::size_t>(rank)]); }
+  std::string Describe(int rank) const { return bootstrap::Describe(rank, roster_[static_cast<std::size_t>(rank)]); }
   Member& member(int rank) { return members_[static_cast<std::size_t>(rank)]; }
 
   std::vector<Process> roster_;
   // Until all members have arrived:
-  std::optional<HandshakePool> handshakes_;
-  std::optional<SecureChannel> rendezvous_;
+  std::optional<auth::HandshakePool> handshakes_;
+  std::optional<auth::SecureChannel> rendezvous_;
   std::vector<Member> members_;  // by rank; the first is this process itself and has no channel
   std::size_t missing_ = 0;      // parts of the current all-gather
 };
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

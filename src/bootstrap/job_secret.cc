@@ -8,22 +8,22 @@
 #include "base/made_once.h"
 #include "net/wire.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 // About 50 ms of one core. More memory would hurt: hundreds of ranks on one host may compute a key at the same moment.
 constexpr unsigned long long kPasses = 3;
 constexpr std::size_t kMemory = std::size_t{16} << 20;
 
-SecretKey Stretch(std::string_view secret, std::span<const std::byte> job_facts) {
-  const auto salt = KeyedHash<crypto_pwhash_SALTBYTES>(SecretKey(), "tutti salt", {job_facts});
-  std::array<std::byte, SecretKey::kBytes> bytes;
+auth::SecretKey Stretch(std::string_view secret, std::span<const std::byte> job_facts) {
+  const auto salt = auth::KeyedHash<crypto_pwhash_SALTBYTES>(auth::SecretKey(), "tutti salt", {job_facts});
+  std::array<std::byte, auth::SecretKey::kBytes> bytes;
   if (crypto_pwhash(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(), secret.data(), secret.size(),
                     reinterpret_cast<const unsigned char*>(salt.data()), kPasses, kMemory,
                     crypto_pwhash_ALG_ARGON2ID13) != 0) {
     Throw(tuttiSystemError, "there is no memory ({} MiB) to make the job's key from TUTTI_SECRET", kMemory >> 20);
   }
-  const SecretKey key{std::span<const std::byte, SecretKey::kBytes>(bytes)};
+  const auth::SecretKey key{std::span<const std::byte, auth::SecretKey::kBytes>(bytes)};
   sodium_memzero(bytes.data(), bytes.size());
   return key;
 }
@@ -32,7 +32,7 @@ SecretKey Stretch(std::string_view secret, std::span<const std::byte> job_facts)
 struct Last {
   ForkSafeMutex mutex;  // otherwise a child forked while a thread computes would wait for that thread forever
   std::array<std::byte, 32> of{};
-  std::optional<SecretKey> key;
+  std::optional<auth::SecretKey> key;
 };
 
 // Never destroyed: another thread may still be joining when the process exits.
@@ -43,10 +43,10 @@ Last& LastKey() {
 
 }  // namespace
 
-SecretKey KeyOfSecret(std::string_view secret, std::span<const std::byte> job_facts) {
-  const auto password = DeriveKey(SecretKey(), "tutti password", {BytesOf(secret)});
-  if (secret.empty()) return DeriveKey(password, "tutti job secret", {job_facts});
-  const auto of = KeyedHash<32>(password, "tutti stretched", {job_facts});
+auth::SecretKey KeyOfSecret(std::string_view secret, std::span<const std::byte> job_facts) {
+  const auto password = auth::DeriveKey(auth::SecretKey(), "tutti password", {net::BytesOf(secret)});
+  if (secret.empty()) return auth::DeriveKey(password, "tutti job secret", {job_facts});
+  const auto of = auth::KeyedHash<32>(password, "tutti stretched", {job_facts});
   auto& last = LastKey();
   // Held while the key is computed: ranks that are threads of one process must wait instead of computing it again.
   const std::scoped_lock lock(last.mutex);
@@ -54,7 +54,7 @@ SecretKey KeyOfSecret(std::string_view secret, std::span<const std::byte> job_fa
     last.key = Stretch(secret, job_facts);
     last.of = of;
   }
-  return DeriveKey(*last.key, "tutti job secret", {job_facts});
+  return auth::DeriveKey(*last.key, "tutti job secret", {job_facts});
 }
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

@@ -13,9 +13,9 @@
 
 #include "net/auth/secret_key.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 
 // Throws tuttiSystemError if the memory for it (16 MiB) is missing.
-SecretKey KeyOfSecret(std::string_view secret, std::span<const std::byte> job_facts);
+auth::SecretKey KeyOfSecret(std::string_view secret, std::span<const std::byte> job_facts);
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

@@ -11,22 +11,22 @@
 #include "net/interfaces.h"
 #include "src/bootstrap/job_secret.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 // Equal on all ranks of a job, different for the next job. Not WORLD_SIZE: ranks that disagree on it must meet to learn
 // that.
 constexpr std::array<std::string_view, 3> kJobFacts = {"TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID"};
 
-JoinTicket MakeTicket(std::string_view variable, const HostPort& place, const Settings& settings,
+JoinTicket MakeTicket(std::string_view variable, const net::HostPort& place, const Settings& settings,
                       const Lookup& environment) {
   JoinTicket ticket;
   ticket.served_by_rank0 = true;
-  ticket.addresses = Resolve(variable, place, settings.socket_family);
-  const bool numeric = SocketAddress::Parse(place.host, place.port).has_value();
+  ticket.addresses = net::Resolve(variable, place, settings.socket_family);
+  const bool numeric = net::SocketAddress::Parse(place.host, place.port).has_value();
   ticket.listen_everywhere = !numeric && place.host != "localhost";
 
-  ByteWriter facts;
+  net::ByteWriter facts;
   facts.Number(place.port);
   for (const auto name : kJobFacts) {
     constexpr std::size_t kLongestFact = 4096;
@@ -39,10 +39,10 @@ JoinTicket MakeTicket(std::string_view variable, const HostPort& place, const Se
     Throw(tuttiInvalidUsage,
           "TUTTI_SECRET is not set, and {}={} is not loopback: anybody who can reach {} could join this job. Set "
           "TUTTI_SECRET to the same random text on all ranks, for example that of: head -c 32 /dev/urandom | base64",
-          variable, place.host, TextOf(ticket.addresses));
+          variable, place.host, net::TextOf(ticket.addresses));
   }
   ticket.secret = KeyOfSecret(settings.secret, facts.bytes());
-  ticket.job = KeyedHash<sizeof(ticket.job)>(ticket.secret, "tutti job", {});
+  ticket.job = auth::KeyedHash<sizeof(ticket.job)>(ticket.secret, "tutti job", {});
   return ticket;
 }
 
@@ -90,7 +90,7 @@ int RequiredNumber(const Lookup& environment, std::string_view name, int low, in
 }
 
 // On the job's first host, at a port that other jobs and steps are unlikely to use.
-HostPort SlurmMeetingPlace(const Lookup& environment) {
+net::HostPort SlurmMeetingPlace(const Lookup& environment) {
   const auto nodes = environment("SLURM_STEP_NODELIST").value_or(Required(environment, "SLURM_JOB_NODELIST"));
   // Below Linux's ephemeral ports (from 32768 on).
   constexpr int kFirstPort = 15'000, kPorts = 15'000, kStepsApart = 97;
@@ -121,13 +121,13 @@ std::string FirstSlurmHost(std::string_view nodes) {
 }
 
 JoinTicket TicketFromCommId(const Settings& settings, const Lookup& environment) {
-  return MakeTicket("TUTTI_COMM_ID", ParseHostPort("TUTTI_COMM_ID", settings.comm_id), settings, environment);
+  return MakeTicket("TUTTI_COMM_ID", net::ParseHostPort("TUTTI_COMM_ID", settings.comm_id), settings, environment);
 }
 
 EnvironmentTicket TicketFromEnvironment(const Settings& settings, const Lookup& environment) {
   const auto launcher = FindLauncher(environment);
   EnvironmentTicket result;
-  result.nranks = RequiredNumber(environment, launcher.size, 1, static_cast<int>(kMaxRanks));
+  result.nranks = RequiredNumber(environment, launcher.size, 1, static_cast<int>(auth::kMaxRanks));
   result.rank = RequiredNumber(environment, launcher.rank, 0, result.nranks - 1);
   if (!IsSet(environment, "MASTER_ADDR") && !settings.comm_id.empty()) {
     result.ticket = TicketFromCommId(settings, environment);
@@ -149,4 +149,4 @@ Lookup ProcessEnvironment() {
   };
 }
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

@@ -8,7 +8,7 @@
 #include "base/settings.h"
 #include "src/bootstrap/unique_id.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 
 // REQUIRES: settings.comm_id is not empty. Throws tuttiInvalidUsage naming TUTTI_COMM_ID and its value, also when the
 // address is not loopback and there is no secret. `environment` gives facts that distinguish jobs on one address
@@ -33,4 +33,4 @@ std::string FirstSlurmHost(std::string_view nodes);
 // The process's environment.
 Lookup ProcessEnvironment();
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

@@ -8,7 +8,7 @@
 #include "src/bootstrap/control_plane.h"
 #include "src/bootstrap/rendezvous.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 using Environment = std::map<std::string, std::string, std::less<>>;
@@ -35,7 +35,7 @@ TEST(TicketFromEnvironment, ReadsTheFourVariables) {
   EXPECT_EQ(result.nranks, 4);
   EXPECT_TRUE(result.ticket.served_by_rank0);
   EXPECT_FALSE(result.ticket.listen_everywhere);
-  EXPECT_EQ(result.ticket.addresses, std::vector{SocketAddress::Loopback(false, 29500)});
+  EXPECT_EQ(result.ticket.addresses, std::vector{net::SocketAddress::Loopback(false, 29500)});
 }
 
 TEST(TicketFromEnvironment, LeavesTorchrunsStoreItsPort) {
@@ -160,19 +160,20 @@ TEST(TicketFromEnvironment, AWeakSecretCostsWorkForEachGuess) {
   Settings settings;
   settings.secret = "123456";
   const auto ticket = TicketFromEnvironment(settings, In(kTorchrun)).ticket;
-  ByteWriter facts;
+  net::ByteWriter facts;
   facts.Number(std::uint16_t{29500});
   for (int i = 0; i < 3; ++i) facts.Text("", 1);
-  const auto password = DeriveKey(SecretKey(), "tutti password", {BytesOf(settings.secret)});
-  EXPECT_FALSE(ticket.secret == DeriveKey(password, "tutti job secret", {facts.bytes()})) << "one hash for each guess";
-  const auto salt = KeyedHash<crypto_pwhash_SALTBYTES>(SecretKey(), "tutti salt", {facts.bytes()});
-  std::array<std::byte, SecretKey::kBytes> bytes;
+  const auto password = auth::DeriveKey(auth::SecretKey(), "tutti password", {net::BytesOf(settings.secret)});
+  EXPECT_FALSE(ticket.secret == auth::DeriveKey(password, "tutti job secret", {facts.bytes()}))
+      << "one hash for each guess";
+  const auto salt = auth::KeyedHash<crypto_pwhash_SALTBYTES>(auth::SecretKey(), "tutti salt", {facts.bytes()});
+  std::array<std::byte, auth::SecretKey::kBytes> bytes;
   ASSERT_EQ(crypto_pwhash(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(), settings.secret.data(),
                           settings.secret.size(), reinterpret_cast<const unsigned char*>(salt.data()), 3, 16 << 20,
                           crypto_pwhash_ALG_ARGON2ID13),
             0);
-  const SecretKey stretched{std::span<const std::byte, SecretKey::kBytes>(bytes)};
-  EXPECT_TRUE(ticket.secret == DeriveKey(stretched, "tutti job secret", {facts.bytes()}));
+  const auth::SecretKey stretched{std::span<const std::byte, auth::SecretKey::kBytes>(bytes)};
+  EXPECT_TRUE(ticket.secret == auth::DeriveKey(stretched, "tutti job secret", {facts.bytes()}));
 }
 
 TEST(TicketFromEnvironment, RanksMeet) {
@@ -189,7 +190,7 @@ TEST(TicketFromEnvironment, RanksMeet) {
 TEST(TicketFromCommId, NamesListenEverywhere) {
   Settings settings;
   settings.comm_id = "[::1]:7000";
-  EXPECT_EQ(TicketFromCommId(settings, In({})).addresses, std::vector{SocketAddress::Loopback(true, 7000)});
+  EXPECT_EQ(TicketFromCommId(settings, In({})).addresses, std::vector{net::SocketAddress::Loopback(true, 7000)});
   settings.comm_id = "localhost:7000";
   EXPECT_FALSE(TicketFromCommId(settings, In({})).listen_everywhere);
   settings.comm_id = "7000";
@@ -197,4 +198,4 @@ TEST(TicketFromCommId, NamesListenEverywhere) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::bootstrap

@@ -16,7 +16,7 @@
 #include "src/bootstrap/control_plane.h"
 #include "src/bootstrap/rendezvous.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 // After its deadline, a rank waits this long for the rendezvous to name the missing ranks.
@@ -24,10 +24,11 @@ constexpr Deadline::Milliseconds kLastAnswer{80};
 
 // Where ranks listen for each other. Ranks that meet on loopback are all on this machine and need no other network,
 // unless a machine's name means loopback only to that machine itself.
-std::vector<SocketAddress> PlacesToListen(const JoinTicket& ticket, const Settings& settings) {
-  const bool local = !ticket.listen_everywhere && std::ranges::all_of(ticket.addresses, &SocketAddress::IsLoopback);
-  if (!local) return ChooseAddresses(LocalInterfaces(), settings.socket_ifname, settings.socket_family);
-  std::vector<SocketAddress> places;
+std::vector<net::SocketAddress> PlacesToListen(const JoinTicket& ticket, const Settings& settings) {
+  const bool local =
+      !ticket.listen_everywhere && std::ranges::all_of(ticket.addresses, &net::SocketAddress::IsLoopback);
+  if (!local) return net::ChooseAddresses(net::LocalInterfaces(), settings.socket_ifname, settings.socket_family);
+  std::vector<net::SocketAddress> places;
   for (auto place : ticket.addresses) {
     place.port = 0;
     if (std::ranges::find(places, place) == places.end()) places.push_back(place);
@@ -46,7 +47,7 @@ void RequireDescriptors(int nranks, bool serves_rendezvous) {
         nranks, needed, limit.rlim_cur);
 }
 
-Verdict AwaitVerdict(SecureChannel& rendezvous, int rank, Deadline deadline, Cancellation cancel) {
+Verdict AwaitVerdict(auth::SecureChannel& rendezvous, int rank, Deadline deadline, Cancellation cancel) {
   bool asked = false;
   for (;;) {
     while (const auto frame = rendezvous.Receive()) {
@@ -61,10 +62,10 @@ Verdict AwaitVerdict(SecureChannel& rendezvous, int rank, Deadline deadline, Can
             rank);
     }
     pollfd fd = rendezvous.Watch();
-    switch (Wait({&fd, 1}, deadline, cancel)) {
-      case Wake::cancelled: ThrowCancelled();
-      case Wake::event: rendezvous.Flush(); break;
-      case Wake::deadline:
+    switch (net::Wait({&fd, 1}, deadline, cancel)) {
+      case net::Wake::cancelled: auth::ThrowCancelled();
+      case net::Wake::event: rendezvous.Flush(); break;
+      case net::Wake::deadline:
         if (asked) {
           Throw(tuttiTimeoutError, "joining timed out at rank {}, and the rendezvous does not answer who is missing",
                 rank);
@@ -78,14 +79,14 @@ Verdict AwaitVerdict(SecureChannel& rendezvous, int rank, Deadline deadline, Can
 }
 
 // The rendezvous's reason for a failure to meet at rank 0: the ranks that left.
-std::optional<Error> ReasonFrom(SecureChannel& rendezvous) {
+std::optional<Error> ReasonFrom(auth::SecureChannel& rendezvous) {
   const auto until = Deadline::After(kLastAnswer);
   while (!rendezvous.closed()) {
     while (const auto frame = rendezvous.Receive()) {
       if (const auto failure = DecodeFailure(*frame)) return Error(failure->code, failure->message);
     }
     pollfd fd = rendezvous.Watch();
-    if (Wait({&fd, 1}, until) != Wake::event) break;
+    if (net::Wait({&fd, 1}, until) != net::Wake::event) break;
   }
   return std::nullopt;
 }
@@ -94,30 +95,30 @@ std::optional<Error> ReasonFrom(SecureChannel& rendezvous) {
 
 std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int nranks, int rank,
                                                  const Settings& settings, Deadline deadline, Cancellation cancel) {
-  if (nranks < 1 || nranks > static_cast<int>(kMaxRanks)) {
-    Throw(tuttiInvalidArgument, "nranks is {}; it must be from 1 to {}", nranks, kMaxRanks);
+  if (nranks < 1 || nranks > static_cast<int>(auth::kMaxRanks)) {
+    Throw(tuttiInvalidArgument, "nranks is {}; it must be from 1 to {}", nranks, auth::kMaxRanks);
   }
   if (rank < 0 || rank >= nranks) Throw(tuttiInvalidArgument, "rank is {}; it must be from 0 to {}", rank, nranks - 1);
 
   JoinRequest request{.version = TUTTI_VERSION_CODE, .process = Process::Current(), .hub = {}};
   const auto places = PlacesToListen(ticket, settings);
-  std::vector<Socket> listeners;
+  std::vector<net::Socket> listeners;
   auto meeting = ticket.addresses;
   if (rank == 0) {
     RequireDescriptors(nranks, ticket.served_by_rank0);
-    listeners = ListenOnAll(places, "rank 0");
-    for (const auto& listener : listeners) request.hub.push_back(LocalAddress(listener));
+    listeners = net::ListenOnAll(places, "rank 0");
+    for (const auto& listener : listeners) request.hub.push_back(net::LocalAddress(listener));
     if (ticket.served_by_rank0) meeting = OpenRendezvousFor(ticket, settings, deadline, cancel);
   }
 
   const auto key = RendezvousKey(ticket);
-  const Call call{.addresses = meeting,
-                  .purpose = Purpose::rendezvous,
-                  .rank = rank,
-                  .nranks = nranks,
-                  .may_be_early = ticket.served_by_rank0 && rank != 0,
-                  .whom = ticket.served_by_rank0 ? "the rendezvous (opened by rank 0)" : "the rendezvous"};
-  auto rendezvous = Dial(call, key, deadline, cancel);
+  const auth::Call call{.addresses = meeting,
+                        .purpose = auth::Purpose::rendezvous,
+                        .rank = rank,
+                        .nranks = nranks,
+                        .may_be_early = ticket.served_by_rank0 && rank != 0,
+                        .whom = ticket.served_by_rank0 ? "the rendezvous (opened by rank 0)" : "the rendezvous"};
+  auto rendezvous = auth::Dial(call, key, deadline, cancel);
   rendezvous.Queue(Encode(request));
   auto verdict = AwaitVerdict(rendezvous, rank, deadline, cancel);
   if (verdict.code != tuttiSuccess) throw Error(verdict.code, verdict.message);
@@ -127,21 +128,22 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
 
   std::unique_ptr<ControlPlane> plane(new ControlPlane(rank, verdict.roster));
   const auto hub_key = HubKey(key, verdict.session);
-  plane->data_key_ = DeriveKey(hub_key, "tutti data", {});
+  plane->data_key_ = auth::DeriveKey(hub_key, "tutti data", {});
   plane->places_ = places;
   if (rank == 0) {
-    plane->hub_.emplace(verdict.roster, HandshakePool(std::move(listeners), hub_key, Purpose::hub, kCentre),
+    plane->hub_.emplace(verdict.roster,
+                        auth::HandshakePool(std::move(listeners), hub_key, auth::Purpose::hub, auth::kCentre),
                         std::move(rendezvous));
     plane->Barrier(deadline, cancel);
   } else {
-    const Call to_hub{.addresses = verdict.hub,
-                      .purpose = Purpose::hub,
-                      .rank = rank,
-                      .nranks = nranks,
-                      .may_be_early = false,
-                      .whom = Describe(0, verdict.roster[0])};
+    const auth::Call to_hub{.addresses = verdict.hub,
+                            .purpose = auth::Purpose::hub,
+                            .rank = rank,
+                            .nranks = nranks,
+                            .may_be_early = false,
+                            .whom = Describe(0, verdict.roster[0])};
     try {
-      plane->to_hub_ = Dial(to_hub, hub_key, deadline, cancel);
+      plane->to_hub_ = auth::Dial(to_hub, hub_key, deadline, cancel);
       plane->Barrier(deadline, cancel);
     } catch (const Error& error) {
       if (error.code() != tuttiRemoteError) throw;
@@ -153,4 +155,4 @@ std::unique_ptr<ControlPlane> ControlPlane::Join(const JoinTicket& ticket, int n
   return plane;
 }
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

@@ -9,40 +9,41 @@
 #include "net/wire.h"
 #include "src/bootstrap/unique_id.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 constexpr std::size_t kLongestHost = 64;  // HOST_NAME_MAX of Linux
 constexpr std::size_t kLongestMessage = 2048;
 constexpr std::size_t kMostAddresses = 8;
 constexpr std::size_t kProcessBytes = 4 + kLongestHost + 8;
-static_assert(kMaxRanks * kProcessBytes + kLongestMessage + 1024 <= kMaxFramePayload, "a verdict must fit in a frame");
+static_assert(auth::kMaxRanks * kProcessBytes + kLongestMessage + 1024 <= auth::kMaxFramePayload,
+              "a verdict must fit in a frame");
 
 enum class Kind : std::uint8_t { join_request = 1, impatience, verdict, contribution, parts, failure };
 
-ByteWriter Begin(Kind kind) {
-  ByteWriter writer;
+net::ByteWriter Begin(Kind kind) {
+  net::ByteWriter writer;
   writer.Number(static_cast<std::uint8_t>(kind));
   return writer;
 }
 
-bool Is(ByteReader& reader, Kind kind) { return reader.Number<std::uint8_t>() == static_cast<std::uint8_t>(kind); }
+bool Is(net::ByteReader& reader, Kind kind) { return reader.Number<std::uint8_t>() == static_cast<std::uint8_t>(kind); }
 
 template <typename T>
-std::optional<T> IfComplete(const ByteReader& reader, T message) {
+std::optional<T> IfComplete(const net::ByteReader& reader, T message) {
   return reader.Complete() ? std::optional<T>(std::move(message)) : std::nullopt;
 }
 
-void WriteAddresses(ByteWriter& writer, const std::vector<SocketAddress>& addresses) {
+void WriteAddresses(net::ByteWriter& writer, const std::vector<net::SocketAddress>& addresses) {
   const auto count = std::min(addresses.size(), kMostAddresses);
   writer.Number(static_cast<std::uint8_t>(count));
   for (std::size_t i = 0; i < count; ++i) WriteAddress(writer, addresses[i]);
 }
 
-std::optional<std::vector<SocketAddress>> ReadAddresses(ByteReader& reader) {
+std::optional<std::vector<net::SocketAddress>> ReadAddresses(net::ByteReader& reader) {
   const auto count = reader.Number<std::uint8_t>();
   if (count > kMostAddresses) return std::nullopt;
-  std::vector<SocketAddress> addresses;
+  std::vector<net::SocketAddress> addresses;
   for (int i = 0; i < count; ++i) {
     const auto address = ReadAddress(reader);
     if (!address) return std::nullopt;
@@ -51,29 +52,29 @@ std::optional<std::vector<SocketAddress>> ReadAddresses(ByteReader& reader) {
   return addresses;
 }
 
-void WriteProcess(ByteWriter& writer, const Process& process) {
+void WriteProcess(net::ByteWriter& writer, const Process& process) {
   writer.Text(process.host, kLongestHost);
   writer.Number(static_cast<std::uint64_t>(process.pid));
 }
 
-Process ReadProcess(ByteReader& reader) {
+Process ReadProcess(net::ByteReader& reader) {
   Process process;
   process.host = reader.Text(kLongestHost);
   process.pid = static_cast<std::int64_t>(reader.Number<std::uint64_t>());
   return process;
 }
 
-std::optional<tuttiResult_t> ReadCode(ByteReader& reader) {
+std::optional<tuttiResult_t> ReadCode(net::ByteReader& reader) {
   const auto code = reader.Number<std::uint8_t>();
   return code < tuttiNumResults ? std::optional(static_cast<tuttiResult_t>(code)) : std::nullopt;
 }
 
-void WriteBlob(ByteWriter& writer, std::span<const std::byte> blob) {
+void WriteBlob(net::ByteWriter& writer, std::span<const std::byte> blob) {
   writer.Number(static_cast<std::uint32_t>(blob.size()));
   writer.Bytes(blob);
 }
 
-std::vector<std::byte> ReadBlob(ByteReader& reader) {
+std::vector<std::byte> ReadBlob(net::ByteReader& reader) {
   const auto bytes = reader.Bytes(reader.Number<std::uint32_t>());
   return {bytes.begin(), bytes.end()};
 }
@@ -151,7 +152,7 @@ std::vector<std::byte> Encode(const Failure& message) {
 }
 
 std::optional<JoinRequest> DecodeJoinRequest(std::span<const std::byte> payload) {
-  ByteReader reader(payload);
+  net::ByteReader reader(payload);
   if (!Is(reader, Kind::join_request)) return std::nullopt;
   JoinRequest message;
   message.version = reader.Number<std::uint32_t>();
@@ -166,12 +167,12 @@ std::optional<JoinRequest> DecodeJoinRequest(std::span<const std::byte> payload)
 }
 
 std::optional<TimeoutQuery> DecodeImpatience(std::span<const std::byte> payload) {
-  ByteReader reader(payload);
+  net::ByteReader reader(payload);
   return Is(reader, Kind::impatience) ? IfComplete(reader, TimeoutQuery{}) : std::nullopt;
 }
 
 std::optional<Verdict> DecodeVerdict(std::span<const std::byte> payload) {
-  ByteReader reader(payload);
+  net::ByteReader reader(payload);
   if (!Is(reader, Kind::verdict)) return std::nullopt;
   Verdict message;
   const auto code = ReadCode(reader);
@@ -188,7 +189,7 @@ std::optional<Verdict> DecodeVerdict(std::span<const std::byte> payload) {
 }
 
 std::optional<Contribution> DecodeContribution(std::span<const std::byte> payload) {
-  ByteReader reader(payload);
+  net::ByteReader reader(payload);
   if (!Is(reader, Kind::contribution)) return std::nullopt;
   Contribution message;
   message.sequence = reader.Number<std::uint64_t>();
@@ -197,7 +198,7 @@ std::optional<Contribution> DecodeContribution(std::span<const std::byte> payloa
 }
 
 std::optional<Parts> DecodeParts(std::span<const std::byte> payload) {
-  ByteReader reader(payload);
+  net::ByteReader reader(payload);
   if (!Is(reader, Kind::parts)) return std::nullopt;
   Parts message;
   message.sequence = reader.Number<std::uint64_t>();
@@ -208,7 +209,7 @@ std::optional<Parts> DecodeParts(std::span<const std::byte> payload) {
 }
 
 std::optional<Failure> DecodeFailure(std::span<const std::byte> payload) {
-  ByteReader reader(payload);
+  net::ByteReader reader(payload);
   if (!Is(reader, Kind::failure)) return std::nullopt;
   Failure message;
   const auto code = ReadCode(reader);
@@ -218,4 +219,4 @@ std::optional<Failure> DecodeFailure(std::span<const std::byte> payload) {
   return IfComplete(reader, std::move(message));
 }
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

@@ -15,7 +15,7 @@
 #include "net/socket.h"
 #include "tutti/tutti.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 
 // The process of a rank, for messages to people.
 struct Process {
@@ -36,7 +36,7 @@ std::string VersionText(std::uint32_t version_code);
 struct JoinRequest {
   std::uint32_t version = TUTTI_VERSION_CODE;
   Process process;
-  std::vector<SocketAddress> hub;  // rank 0: where it listens for the others
+  std::vector<net::SocketAddress> hub;  // rank 0: where it listens for the others
 
   friend bool operator==(const JoinRequest&, const JoinRequest&) = default;
 };
@@ -50,7 +50,7 @@ struct Verdict {
   std::string message;
   // On success:
   std::array<std::byte, 16> session{};
-  std::vector<SocketAddress> hub;
+  std::vector<net::SocketAddress> hub;
   std::vector<Process> roster;  // by rank
 
   friend bool operator==(const Verdict&, const Verdict&) = default;
@@ -94,4 +94,4 @@ std::optional<Contribution> DecodeContribution(std::span<const std::byte> payloa
 std::optional<Parts> DecodeParts(std::span<const std::byte> payload);
 std::optional<Failure> DecodeFailure(std::span<const std::byte> payload);
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

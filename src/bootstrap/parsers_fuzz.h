@@ -37,9 +37,9 @@ std::array<std::byte, N> Padded(std::span<const std::byte> input) {
 
 inline void DecodeId(const tuttiUniqueId& id) {
   try {
-    const auto ticket = DecodeUniqueId(id);
+    const auto ticket = bootstrap::DecodeUniqueId(id);
     Require(!ticket.addresses.empty());
-    Require(DecodeUniqueId(EncodeUniqueId(ticket)) == ticket);
+    Require(bootstrap::DecodeUniqueId(bootstrap::EncodeUniqueId(ticket)) == ticket);
   } catch (const Error& error) {
     Require(error.code() == tuttiInvalidArgument);
   }
@@ -53,17 +53,17 @@ inline void UniqueId(std::span<const std::byte> input) {
   // Neither magic nor checksum is secret, so a stranger's id may have both right: the parser must handle the rest as
   // well.
   constexpr std::size_t kMagic = 8;
-  JoinTicket ticket;
-  ticket.addresses = {SocketAddress::Loopback(false, 1)};
-  id = EncodeUniqueId(ticket);
+  bootstrap::JoinTicket ticket;
+  ticket.addresses = {net::SocketAddress::Loopback(false, 1)};
+  id = bootstrap::EncodeUniqueId(ticket);
   std::memcpy(id.internal + kMagic, bytes.data(), bytes.size() - kMagic);
-  SetChecksum(id);
+  bootstrap::SetChecksum(id);
   DecodeId(id);
 
-  ByteReader reader(input);
-  if (const auto address = ReadAddress(reader)) {
-    ByteWriter writer;
-    WriteAddress(writer, *address);
+  net::ByteReader reader(input);
+  if (const auto address = bootstrap::ReadAddress(reader)) {
+    net::ByteWriter writer;
+    bootstrap::WriteAddress(writer, *address);
     Require(writer.size() <= input.size() && std::memcmp(writer.bytes().data(), input.data(), writer.size()) == 0);
   }
 }
@@ -76,17 +76,17 @@ void RequireSameAgain(const std::optional<Message>& message, std::span<const std
 }
 
 inline void Handshake(std::span<const std::byte> input) {
-  const auto client_bytes = Padded<kClientHelloBytes>(input);
-  if (const auto hello = DecodeClientHello(client_bytes)) {
-    Require(hello->rank < hello->nranks && hello->nranks <= kMaxRanks);
-    Require(Encode(*hello) == client_bytes);
+  const auto client_bytes = Padded<auth::kClientHelloBytes>(input);
+  if (const auto hello = auth::DecodeClientHello(client_bytes)) {
+    Require(hello->rank < hello->nranks && hello->nranks <= auth::kMaxRanks);
+    Require(auth::Encode(*hello) == client_bytes);
   }
-  const auto server_bytes = Padded<kServerHelloBytes>(input);
-  if (const auto hello = DecodeServerHello(server_bytes)) Require(Encode(*hello) == server_bytes);
+  const auto server_bytes = Padded<auth::kServerHelloBytes>(input);
+  if (const auto hello = auth::DecodeServerHello(server_bytes)) Require(auth::Encode(*hello) == server_bytes);
 
   // Without the key no one can make a frame, however the bytes are cut.
-  const SecretKey key = DeriveKey(SecretKey(), "fuzz", {});
-  FrameOpener opener(key);
+  const auth::SecretKey key = auth::DeriveKey(auth::SecretKey(), "fuzz", {});
+  auth::FrameOpener opener(key);
   const auto cut = input.empty() ? 0 : std::to_integer<std::size_t>(input[0]) % input.size();
   for (const auto piece : {input.first(cut), input.subspan(cut)}) {
     opener.Feed(piece);
@@ -96,33 +96,33 @@ inline void Handshake(std::span<const std::byte> input) {
 
 // Parsers of the contents of proven frames.
 inline void Messages(std::span<const std::byte> input) {
-  if (const auto request = DecodeJoinRequest(input); request && request->version == TUTTI_VERSION_CODE) {
+  if (const auto request = bootstrap::DecodeJoinRequest(input); request && request->version == TUTTI_VERSION_CODE) {
     RequireSameAgain(request, input);
   }
-  RequireSameAgain(DecodeImpatience(input), input);
-  RequireSameAgain(DecodeVerdict(input), input);
-  RequireSameAgain(DecodeContribution(input), input);
-  RequireSameAgain(DecodeParts(input), input);
-  RequireSameAgain(DecodeFailure(input), input);
-  RequireSameAgain(DecodePresence(input), input);
-  RequireSameAgain(DecodeFollowing(input), input);
-  RequireSameAgain(DecodeDecision(input), input);
-  RequireSameAgain(DecodeJoined(input), input);
+  RequireSameAgain(bootstrap::DecodeImpatience(input), input);
+  RequireSameAgain(bootstrap::DecodeVerdict(input), input);
+  RequireSameAgain(bootstrap::DecodeContribution(input), input);
+  RequireSameAgain(bootstrap::DecodeParts(input), input);
+  RequireSameAgain(bootstrap::DecodeFailure(input), input);
+  RequireSameAgain(shrink::DecodePresence(input), input);
+  RequireSameAgain(shrink::DecodeFollowing(input), input);
+  RequireSameAgain(shrink::DecodeDecision(input), input);
+  RequireSameAgain(shrink::DecodeJoined(input), input);
 }
 
 inline void Names(std::span<const std::byte> input) {
   const auto text = TextOf(input);
   try {
-    const auto filter = InterfaceFilter::Parse(text);
+    const auto filter = net::InterfaceFilter::Parse(text);
     Require(text.empty() || !filter.names.empty());
     for (const auto& name : filter.names) Require(filter.Accepts(name) != filter.exclude);
   } catch (const Error& error) {
     Require(error.code() == tuttiInvalidArgument);
   }
   try {
-    const auto place = ParseHostPort("TUTTI_COMM_ID", text);
+    const auto place = net::ParseHostPort("TUTTI_COMM_ID", text);
     Require(!place.host.empty() && place.port != 0);
-    SocketAddress::Parse(place.host, place.port);
+    net::SocketAddress::Parse(place.host, place.port);
   } catch (const Error& error) {
     Require(error.code() == tuttiInvalidUsage);
   }

@@ -10,7 +10,7 @@
 #include "base/plain_text.h"
 #include "src/bootstrap/control_plane.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 // Keys of the reply that gives the reason why nothing was found.
@@ -40,7 +40,7 @@ std::vector<std::uint8_t> Shipped(const std::function<nlohmann::json()>& find) {
 
 }  // namespace
 
-JsonDocument FromRankZero(int rank, const AllGather& all_gather, const std::function<nlohmann::json()>& find) {
+JsonDocument FromRankZero(int rank, const shm::AllGather& all_gather, const std::function<nlohmann::json()>& find) {
   const std::vector<std::uint8_t> mine = rank == 0 ? Shipped(find) : std::vector<std::uint8_t>();
   const auto all = all_gather(std::as_bytes(std::span(mine)));
   const std::span theirs(reinterpret_cast<const std::uint8_t*>(all.front().data()), all.front().size());
@@ -53,4 +53,4 @@ JsonDocument FromRankZero(int rank, const AllGather& all_gather, const std::func
   return shipped;
 }
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

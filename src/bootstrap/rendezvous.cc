@@ -17,7 +17,7 @@
 #include "net/auth/dial.h"
 #include "net/interfaces.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 constexpr Deadline::Milliseconds kPortPatience = std::chrono::seconds(5);
@@ -59,18 +59,18 @@ Background& ThisProcess() {
   return owned->background;
 }
 
-std::vector<Socket> ListenEverywhere(std::uint16_t port, std::string_view family, int& error) {
+std::vector<net::Socket> ListenEverywhere(std::uint16_t port, std::string_view family, int& error) {
   for (const bool v6 : {true, false}) {
     if (v6 ? family == "inet" : family == "inet6") continue;
-    auto listeners = ListenOn({SocketAddress::Wildcard(v6, port)}, error);
+    auto listeners = net::ListenOn({net::SocketAddress::Wildcard(v6, port)}, error);
     if (!listeners.empty() || error == EADDRINUSE) return listeners;
   }
   return {};
 }
 
-std::vector<Socket> ListenFor(const JoinTicket& ticket, const Settings& settings, int& error) {
+std::vector<net::Socket> ListenFor(const JoinTicket& ticket, const Settings& settings, int& error) {
   if (!ticket.listen_everywhere) {
-    auto listeners = ListenOn(ticket.addresses, error);
+    auto listeners = net::ListenOn(ticket.addresses, error);
     // Other hosts reach this machine by an address that it does not have itself: a service's, a router's.
     if (!listeners.empty() || error != EADDRNOTAVAIL) return listeners;
   }
@@ -79,14 +79,14 @@ std::vector<Socket> ListenFor(const JoinTicket& ticket, const Settings& settings
 
 }  // namespace
 
-RendezvousServer::RendezvousServer(std::vector<Socket> listeners, const SecretKey& rendezvous_key,
+RendezvousServer::RendezvousServer(std::vector<net::Socket> listeners, const auth::SecretKey& rendezvous_key,
                                    Deadline::Milliseconds patience)
     : shared_(std::make_shared<Shared>()), owner_(getpid()) {
-  for (const auto& listener : listeners) addresses_.push_back(LocalAddress(listener));
-  shared_->wake = Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  for (const auto& listener : listeners) addresses_.push_back(net::LocalAddress(listener));
+  shared_->wake = net::Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!shared_->wake) ThrowErrno("cannot make an eventfd for the rendezvous");
-  RendezvousState rendezvous_state(HandshakePool(std::move(listeners), rendezvous_key, Purpose::rendezvous, kCentre),
-                                   patience);
+  RendezvousState rendezvous_state(
+      auth::HandshakePool(std::move(listeners), rendezvous_key, auth::Purpose::rendezvous, auth::kCentre), patience);
   try {
     // Detached because its owner is never destroyed: a thread sanitizer would report it as leaked.
     QuietThread(&Serve, shared_, std::move(rendezvous_state)).detach();
@@ -109,7 +109,7 @@ void RendezvousServer::Serve(const std::shared_ptr<Shared>& of_owner, Rendezvous
     while (!rendezvous_state.done()) {
       fds.assign(1, {shared.wake.fd(), POLLIN, 0});
       rendezvous_state.Watch(fds);
-      Wait(fds, rendezvous_state.NextDeadline());
+      net::Wait(fds, rendezvous_state.NextDeadline());
       if (fds[0].revents != 0) break;
       rendezvous_state.Advance(std::span<const pollfd>(fds).subspan(1));
       if (rendezvous_state.decided()) shared.decided.store(true, std::memory_order_relaxed);
@@ -126,33 +126,34 @@ void RendezvousServer::Serve(const std::shared_ptr<Shared>& of_owner, Rendezvous
 
 JoinTicket OpenRendezvous(const Settings& settings) {
   JoinTicket ticket;
-  ticket.secret = SecretKey::Random();
+  ticket.secret = auth::SecretKey::Random();
   randombytes_buf(ticket.job.data(), ticket.job.size());
-  auto addresses = ChooseAddresses(LocalInterfaces(), settings.socket_ifname, settings.socket_family);
+  auto addresses = net::ChooseAddresses(net::LocalInterfaces(), settings.socket_ifname, settings.socket_family);
   int error = 0;
-  auto listeners = ListenOn(addresses, error);
-  if (listeners.empty()) ThrowSystem(fmt::format("cannot listen on {}", TextOf(addresses)), error);
+  auto listeners = net::ListenOn(addresses, error);
+  if (listeners.empty()) ThrowSystem(fmt::format("cannot listen on {}", net::TextOf(addresses)), error);
   auto server = std::make_unique<RendezvousServer>(std::move(listeners), RendezvousKey(ticket),
                                                    Deadline::Milliseconds(settings.init_timeout_ms));
   ticket.addresses = server->addresses();
-  Log(Subject::init, "rendezvous: listening on {}", TextOf(ticket.addresses));
+  Log(Subject::init, "rendezvous: listening on {}", net::TextOf(ticket.addresses));
   ThisProcess().Keep(std::move(server));
   return ticket;
 }
 
-std::vector<SocketAddress> OpenRendezvousFor(const JoinTicket& ticket, const Settings& settings, Deadline deadline,
-                                             Cancellation cancel) {
+std::vector<net::SocketAddress> OpenRendezvousFor(const JoinTicket& ticket, const Settings& settings, Deadline deadline,
+                                                  Cancellation cancel) {
   const auto patience = std::min(deadline, Deadline::After(kPortPatience));
   int error = 0;
   ThisProcess().RetireDecided();
   auto listeners = ListenFor(ticket, settings, error);
   while (listeners.empty() && error == EADDRINUSE && !patience.Passed()) {
-    if (Wait({}, std::min(patience, Deadline::After(kPortRetry)), cancel) == Wake::cancelled) ThrowCancelled();
+    if (net::Wait({}, std::min(patience, Deadline::After(kPortRetry)), cancel) == net::Wake::cancelled)
+      auth::ThrowCancelled();
     ThisProcess().RetireDecided();  // its ranks may have the verdict a moment before `decided` is set
     listeners = ListenFor(ticket, settings, error);
   }
   if (listeners.empty()) {
-    Throw(tuttiInvalidUsage, "rank 0 cannot open the rendezvous at {}: {}{}", TextOf(ticket.addresses),
+    Throw(tuttiInvalidUsage, "rank 0 cannot open the rendezvous at {}: {}{}", net::TextOf(ticket.addresses),
           std::generic_category().message(error),
           error == EADDRINUSE ? " (another job or server has this port; choose another)" : "");
   }
@@ -160,11 +161,11 @@ std::vector<SocketAddress> OpenRendezvousFor(const JoinTicket& ticket, const Set
                                                    Deadline::Milliseconds(settings.init_timeout_ms));
   auto reachable = server->addresses();
   for (auto& address : reachable) {
-    if (address.IsWildcard()) address = SocketAddress::Loopback(address.v6, address.port);
+    if (address.IsWildcard()) address = net::SocketAddress::Loopback(address.v6, address.port);
   }
-  Log(Subject::init, "rendezvous: listening on {}", TextOf(server->addresses()));
+  Log(Subject::init, "rendezvous: listening on {}", net::TextOf(server->addresses()));
   ThisProcess().Keep(std::move(server));
   return reachable;
 }
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

@@ -17,18 +17,19 @@
 #include "src/bootstrap/rendezvous_state.h"
 #include "src/bootstrap/unique_id.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 
 class RendezvousServer {
  public:
   // Serves the key's job on these listeners. Throws tuttiSystemError if it cannot start a thread.
-  RendezvousServer(std::vector<Socket> listeners, const SecretKey& rendezvous_key, Deadline::Milliseconds patience);
+  RendezvousServer(std::vector<net::Socket> listeners, const auth::SecretKey& rendezvous_key,
+                   Deadline::Milliseconds patience);
   // Stops serving. Does not wait for ranks. In a forked child: leaves the parent's server alone.
   ~RendezvousServer();
   RendezvousServer(const RendezvousServer&) = delete;
   RendezvousServer& operator=(const RendezvousServer&) = delete;
 
-  const std::vector<SocketAddress>& addresses() const { return addresses_; }
+  const std::vector<net::SocketAddress>& addresses() const { return addresses_; }
   // The job has been served, or failed; its port is closed or soon will be.
   bool decided() const { return shared_->decided.load(std::memory_order_relaxed); }
   // The thread has nothing left to do, and the port is closed.
@@ -36,13 +37,13 @@ class RendezvousServer {
 
  private:
   struct Shared {
-    Socket wake;                       // an eventfd: readable means stop
+    net::Socket wake;                  // an eventfd: readable means stop
     std::atomic<bool> decided{false};  // relaxed: a hint that carries no data
     std::atomic<bool> finished{false};
   };
   static void Serve(const std::shared_ptr<Shared>& of_owner, RendezvousState rendezvous_state);
 
-  std::vector<SocketAddress> addresses_;
+  std::vector<net::SocketAddress> addresses_;
   std::shared_ptr<Shared> shared_;  // shared by this object and its thread
   pid_t owner_;
 };
@@ -54,7 +55,7 @@ JoinTicket OpenRendezvous(const Settings& settings);
 // For rank 0 of a job that meets at a known address (ticket.served_by_rank0): opens it there and returns addresses at
 // which this process reaches it. Waits a few seconds for an earlier job to leave the port. Throws tuttiInvalidUsage
 // naming the address if it is taken or not this machine's.
-std::vector<SocketAddress> OpenRendezvousFor(const JoinTicket& ticket, const Settings& settings, Deadline deadline,
-                                             Cancellation cancel);
+std::vector<net::SocketAddress> OpenRendezvousFor(const JoinTicket& ticket, const Settings& settings, Deadline deadline,
+                                                  Cancellation cancel);
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

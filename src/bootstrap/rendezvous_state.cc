@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 // A program may make its unique id long before its ranks are ready to join (they may first load models).
@@ -18,14 +18,14 @@ constexpr Deadline::Milliseconds kFailureLinger = std::chrono::seconds(30);
 
 }  // namespace
 
-RendezvousState::RendezvousState(HandshakePool handshakes, Deadline::Milliseconds patience)
+RendezvousState::RendezvousState(auth::HandshakePool handshakes, Deadline::Milliseconds patience)
     : handshakes_(std::move(handshakes)),
       patience_(patience),
       deadline_(Deadline::After(std::max(kUnused, patience))) {}
 
 void RendezvousState::Watch(std::vector<pollfd>& fds) const {
   handshakes_.Watch(fds);
-  for (const auto& guest : guests_) fds.push_back(guest.channel.Watch());
+  for (const auto& joining : joining_) fds.push_back(joining.channel.Watch());
 }
 
 Deadline RendezvousState::NextDeadline() const { return std::min(handshakes_.NextDeadline(), deadline_); }
@@ -34,24 +34,24 @@ void RendezvousState::Advance(std::span<const pollfd> fds) {
   const auto handshake_fds = fds.first(handshakes_.watched());
   // Reads all messages before any departure counts: one rank may leave because of another's message.
   auto event = fds.begin() + static_cast<std::ptrdiff_t>(handshake_fds.size());
-  for (auto& guest : guests_) {
+  for (auto& joining : joining_) {
     if ((event++)->revents == 0) continue;
-    guest.channel.Flush();
-    Listen(guest);
+    joining.channel.Flush();
+    Listen(joining);
   }
-  for (auto guest = guests_.begin(); guest != guests_.end();) {
-    if (!guest->channel.closed()) {
-      ++guest;
+  for (auto joining = joining_.begin(); joining != joining_.end();) {
+    if (!joining->channel.closed()) {
+      ++joining;
       continue;
     }
-    const auto leaver = guest->rank;
-    const bool joined = guest->joined;
-    guest = guests_.erase(guest);
+    const auto leaver = joining->rank;
+    const bool joined = joining->joined;
+    joining = joining_.erase(joining);
     if (joined) TellOfLeaving(leaver);
   }
-  std::vector<Admitted> admitted;
+  std::vector<auth::Admitted> admitted;
   handshakes_.Advance(handshake_fds, admitted);
-  for (auto& one : admitted) guests_.push_back({std::move(one).OpenChannel(), one.rank, one.nranks});
+  for (auto& one : admitted) joining_.push_back({std::move(one).OpenChannel(), one.rank, one.nranks});
 
   if (!verdict_ && deadline_.Passed()) {
     if (joined_.empty()) {
@@ -63,37 +63,37 @@ void RendezvousState::Advance(std::span<const pollfd> fds) {
   if (verdict_) {
     TellAll();
     const bool everybody = !joined_.empty() && told_.size() >= static_cast<std::size_t>(joined_.begin()->second.nranks);
-    if ((everybody && guests_.empty()) || deadline_.Passed()) done_ = true;
+    if ((everybody && joining_.empty()) || deadline_.Passed()) done_ = true;
   }
 }
 
 void RendezvousState::Close() {
   handshakes_.Close();
-  for (auto& guest : guests_) guest.channel.Shutdown();
-  guests_.clear();
+  for (auto& joining : joining_) joining.channel.Shutdown();
+  joining_.clear();
   done_ = true;
 }
 
-void RendezvousState::Listen(Guest& guest) {
-  while (const auto frame = guest.channel.Receive()) {
+void RendezvousState::Listen(JoiningRank& joining) {
+  while (const auto frame = joining.channel.Receive()) {
     if (const auto failure = DecodeFailure(*frame); failure && verdict_) {
       Forward(*failure);
       continue;
     }
     if (verdict_) continue;  // it will get the verdict
-    if (DecodeImpatience(*frame) && guest.joined) {
+    if (DecodeImpatience(*frame) && joining.joined) {
       Fail(tuttiTimeoutError, fmt::format("joining timed out at {}: {}",
-                                          Describe(guest.rank, joined_.at(guest.rank).process), DescribeMissing()));
-    } else if (const auto request = DecodeJoinRequest(*frame); request && !guest.joined) {
-      Join(guest, *request);
+                                          Describe(joining.rank, joined_.at(joining.rank).process), DescribeMissing()));
+    } else if (const auto request = DecodeJoinRequest(*frame); request && !joining.joined) {
+      Join(joining, *request);
     } else {
-      Fail(tuttiInternalError, fmt::format("rank {} sent the rendezvous something it cannot read", guest.rank));
+      Fail(tuttiInternalError, fmt::format("rank {} sent the rendezvous something it cannot read", joining.rank));
     }
   }
 }
 
-void RendezvousState::Join(Guest& guest, const JoinRequest& request) {
-  const auto newcomer = Describe(guest.rank, request.process);
+void RendezvousState::Join(JoiningRank& joining, const JoinRequest& request) {
+  const auto newcomer = Describe(joining.rank, request.process);
   if (request.version != TUTTI_VERSION_CODE) {
     return Fail(tuttiInvalidUsage,
                 fmt::format("{} uses Tutti {}, but the rendezvous uses Tutti {}: all ranks must load the same version",
@@ -101,26 +101,28 @@ void RendezvousState::Join(Guest& guest, const JoinRequest& request) {
   }
   if (!joined_.empty()) {
     const auto& [rank, first] = *joined_.begin();
-    if (first.nranks != guest.nranks) {
-      return Fail(tuttiInvalidUsage, fmt::format("the ranks disagree on nranks: {} says {}, {} says {}",
-                                                 Describe(rank, first.process), first.nranks, newcomer, guest.nranks));
+    if (first.nranks != joining.nranks) {
+      return Fail(tuttiInvalidUsage,
+                  fmt::format("the ranks disagree on nranks: {} says {}, {} says {}", Describe(rank, first.process),
+                              first.nranks, newcomer, joining.nranks));
     }
   }
-  const auto [place, free] = joined_.try_emplace(guest.rank, Joined{request.process, guest.nranks});
+  const auto [place, free] = joined_.try_emplace(joining.rank, Joined{request.process, joining.nranks});
   if (!free) {
-    return Fail(tuttiInvalidUsage, fmt::format("rank {} of {} was taken twice: by {} and by {}", guest.rank,
-                                               guest.nranks, Describe(guest.rank, place->second.process), newcomer));
+    return Fail(tuttiInvalidUsage,
+                fmt::format("rank {} of {} was taken twice: by {} and by {}", joining.rank, joining.nranks,
+                            Describe(joining.rank, place->second.process), newcomer));
   }
-  guest.joined = true;
-  if (guest.rank == 0) hub_ = request.hub;
-  Log(Subject::init, "rendezvous: {} joined, {} of {}", newcomer, joined_.size(), guest.nranks);
+  joining.joined = true;
+  if (joining.rank == 0) hub_ = request.hub;
+  Log(Subject::init, "rendezvous: {} joined, {} of {}", newcomer, joined_.size(), joining.nranks);
   deadline_ = Deadline::After(patience_ + kSlack);
-  if (joined_.size() == static_cast<std::size_t>(guest.nranks)) Complete();
+  if (joined_.size() == static_cast<std::size_t>(joining.nranks)) Complete();
 }
 
 void RendezvousState::Complete() {
   Verdict verdict;
-  EnsureSodium();
+  auth::EnsureSodium();
   randombytes_buf(verdict.session.data(), verdict.session.size());
   verdict.hub = hub_;
   for (const auto& [rank, joined] : joined_) verdict.roster.push_back(joined.process);
@@ -148,20 +150,20 @@ template <typename Tell>
 void RendezvousState::ForAllOwnLast(Tell&& tell) {
   const auto here = Process::Current();
   for (const bool own : {false, true}) {
-    for (auto& guest : guests_) {
-      if ((guest.joined && joined_.at(guest.rank).process == here) == own) tell(guest);
+    for (auto& joining : joining_) {
+      if ((joining.joined && joined_.at(joining.rank).process == here) == own) tell(joining);
     }
   }
 }
 
 void RendezvousState::TellAll() {
   std::optional<std::vector<std::byte>> bytes;
-  ForAllOwnLast([&](Guest& guest) {
-    if (guest.told) return;
+  ForAllOwnLast([&](JoiningRank& joining) {
+    if (joining.told) return;
     if (!bytes) bytes = Encode(*verdict_);
-    guest.channel.Queue(*bytes);
-    guest.told = true;
-    told_.insert(guest.rank);
+    joining.channel.Queue(*bytes);
+    joining.told = true;
+    told_.insert(joining.rank);
   });
 }
 
@@ -177,7 +179,7 @@ void RendezvousState::Forward(const Failure& failure) {
   forwarded_ = true;
   TellAll();  // the verdict may be a moment old, and comes first
   const auto bytes = Encode(failure);
-  ForAllOwnLast([&](Guest& guest) { guest.channel.Queue(bytes); });
+  ForAllOwnLast([&](JoiningRank& joining) { joining.channel.Queue(bytes); });
 }
 
 std::string RendezvousState::DescribeMissing() const {
@@ -189,4 +191,4 @@ std::string RendezvousState::DescribeMissing() const {
   return fmt::format("{} of {} never came", DescribeRanks(missing), nranks);
 }
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

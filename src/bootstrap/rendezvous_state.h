@@ -20,13 +20,13 @@
 #include "net/auth/handshake_pool.h"
 #include "src/bootstrap/join_messages.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 
 class RendezvousState {
  public:
   // After the first rank has joined, waits at most `patience` for each further one. The ranks' own deadlines are
   // usually shorter and take effect first.
-  RendezvousState(HandshakePool handshakes, Deadline::Milliseconds patience);
+  RendezvousState(auth::HandshakePool handshakes, Deadline::Milliseconds patience);
 
   // As in HandshakePool.
   void Watch(std::vector<pollfd>& fds) const;
@@ -40,8 +40,8 @@ class RendezvousState {
   void Close();
 
  private:
-  struct Guest {
-    SecureChannel channel;
+  struct JoiningRank {
+    auth::SecureChannel channel;
     int rank;
     int nranks;
     bool joined = false;
@@ -52,8 +52,8 @@ class RendezvousState {
     int nranks;
   };
 
-  void Listen(Guest& guest);
-  void Join(Guest& guest, const JoinRequest& request);
+  void Listen(JoiningRank& joining);
+  void Join(JoiningRank& joining, const JoinRequest& request);
   void Complete();
   void Fail(tuttiResult_t code, std::string message);
   void Decide(Verdict verdict, Deadline::Milliseconds linger);
@@ -64,16 +64,16 @@ class RendezvousState {
   void Forward(const Failure& failure);
   std::string DescribeMissing() const;
 
-  HandshakePool handshakes_;
+  auth::HandshakePool handshakes_;
   Deadline::Milliseconds patience_;
   Deadline deadline_;  // before a verdict: for the next rank to join; after: for the last to get it
-  std::list<Guest> guests_;
+  std::list<JoiningRank> joining_;
   std::map<int, Joined> joined_;  // by rank
-  std::vector<SocketAddress> hub_;
+  std::vector<net::SocketAddress> hub_;
   std::optional<Verdict> verdict_;
   std::set<int> told_;  // ranks
   bool forwarded_ = false;
   bool done_ = false;
 };
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

@@ -13,7 +13,7 @@
 #include "src/bootstrap/control_plane.h"
 #include "src/bootstrap/job_source.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 using testing::AllRanks;
@@ -37,14 +37,14 @@ JoinTicket FixedTicket(std::uint16_t port, const std::string& secret = "a job") 
 }
 
 // Joins up to waiting for the verdict, as any rank of any library version.
-SecureChannel Knock(const JoinTicket& ticket, int nranks, int rank, const JoinRequest& request) {
-  auto channel = Dial({.addresses = ticket.addresses,
-                       .purpose = Purpose::rendezvous,
-                       .rank = rank,
-                       .nranks = nranks,
-                       .may_be_early = false,
-                       .whom = "the rendezvous"},
-                      RendezvousKey(ticket), Ample());
+auth::SecureChannel Knock(const JoinTicket& ticket, int nranks, int rank, const JoinRequest& request) {
+  auto channel = auth::Dial({.addresses = ticket.addresses,
+                             .purpose = auth::Purpose::rendezvous,
+                             .rank = rank,
+                             .nranks = nranks,
+                             .may_be_early = false,
+                             .whom = "the rendezvous"},
+                            RendezvousKey(ticket), Ample());
   channel.Queue(Encode(request));
   return channel;
 }
@@ -97,7 +97,7 @@ TEST(Rendezvous, RankThatLeavesAfterTheVerdictIsNamed) {
   std::thread leaver([&] {
     auto channel = Knock(ticket, 4, 2, {.version = TUTTI_VERSION_CODE, .process = {"elsewhere", 4711}, .hub = {}});
     pollfd fd = channel.Watch();
-    while (!channel.Receive()) ASSERT_EQ(Wait({&fd, 1}, Ample()), Wake::event);
+    while (!channel.Receive()) ASSERT_EQ(net::Wait({&fd, 1}, Ample()), net::Wake::event);
   });
   const auto errors = RunRanks({0, 1, 3}, [&](int rank) { Join(ticket, 4, rank); });
   leaver.join();
@@ -139,8 +139,8 @@ TEST(Rendezvous, IsGoneOnceServed) {
 }
 
 TEST(Rendezvous, ServerStopsAtOnceWhenDestroyed) {
-  auto result = Listen(SocketAddress::Loopback(false, 0));
-  std::vector<Socket> listeners;
+  auto result = net::Listen(net::SocketAddress::Loopback(false, 0));
+  std::vector<net::Socket> listeners;
   listeners.push_back(std::move(result.socket));
   JoinTicket ticket;
   auto server = std::make_unique<RendezvousServer>(std::move(listeners), RendezvousKey(ticket), std::chrono::hours(1));
@@ -268,4 +268,4 @@ TEST(FixedAddress, SameProcessMayTryAgainAfterAFailure) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::bootstrap

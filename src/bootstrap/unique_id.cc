@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 constexpr std::string_view kMagic("tuttiID\x01", 8);
@@ -17,7 +17,7 @@ constexpr std::uint8_t kV4 = 4;
 constexpr std::uint8_t kV6 = 6;
 
 std::array<std::byte, kChecksumBytes> Checksum(std::span<const std::byte> bytes) {
-  const auto hash = KeyedHash<crypto_generichash_BYTES>(SecretKey(), "tutti id checksum", {bytes});
+  const auto hash = auth::KeyedHash<crypto_generichash_BYTES>(auth::SecretKey(), "tutti id checksum", {bytes});
   std::array<std::byte, kChecksumBytes> sum;
   std::copy_n(hash.begin(), sum.size(), sum.begin());
   return sum;
@@ -25,15 +25,15 @@ std::array<std::byte, kChecksumBytes> Checksum(std::span<const std::byte> bytes)
 
 }  // namespace
 
-void WriteAddress(ByteWriter& writer, const SocketAddress& address) {
+void WriteAddress(net::ByteWriter& writer, const net::SocketAddress& address) {
   writer.Number(address.v6 ? kV6 : kV4);
   writer.Bytes(std::as_bytes(std::span(address.ip)).first(address.v6 ? 16 : 4));
   if (address.v6) writer.Number(address.scope);
   writer.Number(address.port);
 }
 
-std::optional<SocketAddress> ReadAddress(ByteReader& reader) {
-  SocketAddress address;
+std::optional<net::SocketAddress> ReadAddress(net::ByteReader& reader) {
+  net::SocketAddress address;
   const auto family = reader.Number<std::uint8_t>();
   if (family != kV4 && family != kV6) return std::nullopt;
   address.v6 = family == kV6;
@@ -51,9 +51,9 @@ JoinTicket DecodeUniqueId(const tuttiUniqueId& id) {
     Throw(tuttiInvalidArgument,
           "the unique id is all zero: tuttiGetUniqueId has not filled it, or it was not passed on to this rank");
   }
-  if (!std::ranges::equal(bytes.first(kMagic.size()), BytesOf(kMagic))) {
+  if (!std::ranges::equal(bytes.first(kMagic.size()), net::BytesOf(kMagic))) {
     const bool other_version =
-        std::ranges::equal(bytes.first(kMagic.size() - 1), BytesOf(kMagic.substr(0, kMagic.size() - 1)));
+        std::ranges::equal(bytes.first(kMagic.size() - 1), net::BytesOf(kMagic.substr(0, kMagic.size() - 1)));
     Throw(tuttiInvalidArgument, "{}",
           other_version ? "the unique id was made by another version of Tutti; all ranks must load the same one"
                         : "the unique id was not made by tuttiGetUniqueId");
@@ -63,14 +63,14 @@ JoinTicket DecodeUniqueId(const tuttiUniqueId& id) {
           TUTTI_UNIQUE_ID_BYTES);
   }
   // The checksum is not secret, so the rest may still come from anyone.
-  ByteReader reader(bytes.first(kChecked).subspan(kMagic.size()));
+  net::ByteReader reader(bytes.first(kChecked).subspan(kMagic.size()));
   JoinTicket ticket;
   const auto flags = reader.Number<std::uint8_t>();
   const auto count = reader.Number<std::uint8_t>();
   ticket.served_by_rank0 = (flags & kServedByRank0) != 0;
   ticket.listen_everywhere = (flags & kListenEverywhere) != 0;
   ticket.job = reader.Array<16>();
-  ticket.secret = SecretKey(reader.Bytes(SecretKey::kBytes).first<SecretKey::kBytes>());
+  ticket.secret = auth::SecretKey(reader.Bytes(auth::SecretKey::kBytes).first<auth::SecretKey::kBytes>());
   for (int i = 0; i < count; ++i) {
     const auto address = ReadAddress(reader);
     if (!address)
@@ -84,19 +84,19 @@ JoinTicket DecodeUniqueId(const tuttiUniqueId& id) {
 
 tuttiUniqueId EncodeUniqueId(const JoinTicket& ticket) {
   if (ticket.addresses.empty()) Throw(tuttiInternalError, "a unique id needs an address");
-  ByteWriter addresses;
+  net::ByteWriter addresses;
   std::uint8_t count = 0;
   for (const auto& address : ticket.addresses) {
-    ByteWriter one;
+    net::ByteWriter one;
     WriteAddress(one, address);
-    constexpr std::size_t kBeforeAddresses = 8 + 2 + 16 + SecretKey::kBytes;
+    constexpr std::size_t kBeforeAddresses = 8 + 2 + 16 + auth::SecretKey::kBytes;
     if (kBeforeAddresses + addresses.size() + one.size() > kChecked) break;
     addresses.Bytes(one.bytes());
     ++count;
   }
-  ByteWriter writer;
+  net::ByteWriter writer;
   writer.Reserve(TUTTI_UNIQUE_ID_BYTES);
-  writer.Bytes(BytesOf(kMagic));
+  writer.Bytes(net::BytesOf(kMagic));
   writer.Number(static_cast<std::uint8_t>((ticket.served_by_rank0 ? kServedByRank0 : 0) |
                                           (ticket.listen_everywhere ? kListenEverywhere : 0)));
   writer.Number(count);
@@ -117,10 +117,12 @@ void SetChecksum(tuttiUniqueId& id) {
   std::memcpy(id.internal + kChecked, sum.data(), sum.size());
 }
 
-SecretKey RendezvousKey(const JoinTicket& ticket) { return DeriveKey(ticket.secret, "tutti rendezvous", {ticket.job}); }
-
-SecretKey HubKey(const SecretKey& rendezvous_key, const std::array<std::byte, 16>& session) {
-  return DeriveKey(rendezvous_key, "tutti hub", {session});
+auth::SecretKey RendezvousKey(const JoinTicket& ticket) {
+  return auth::DeriveKey(ticket.secret, "tutti rendezvous", {ticket.job});
 }
 
-}  // namespace tutti
+auth::SecretKey HubKey(const auth::SecretKey& rendezvous_key, const std::array<std::byte, 16>& session) {
+  return auth::DeriveKey(rendezvous_key, "tutti hub", {session});
+}
+
+}  // namespace tutti::bootstrap

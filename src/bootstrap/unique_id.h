@@ -19,18 +19,18 @@
 #include "net/wire.h"
 #include "tutti/tutti.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 
 struct JoinTicket {
   std::array<std::byte, 16> job{};
-  SecretKey secret;
+  auth::SecretKey secret;
   // Rank 0's process opens the rendezvous when it joins, so others may come too early (TUTTI_COMM_ID, MASTER_ADDR).
   // Otherwise the rendezvous was open before the ticket existed.
   bool served_by_rank0 = false;
   // Only with served_by_rank0: the address is a name, which may mean something else on rank 0's own machine, so rank 0
   // listens on all its addresses.
   bool listen_everywhere = false;
-  std::vector<SocketAddress> addresses;  // never empty, best first
+  std::vector<net::SocketAddress> addresses;  // never empty, best first
 
   friend bool operator==(const JoinTicket&, const JoinTicket&) = default;
 };
@@ -44,11 +44,11 @@ tuttiUniqueId EncodeUniqueId(const JoinTicket& ticket);
 void SetChecksum(tuttiUniqueId& id);
 
 // The keys of the rendezvous' handshake, and of the hub's, which differs for every rendezvous (`session`).
-SecretKey RendezvousKey(const JoinTicket& ticket);
-SecretKey HubKey(const SecretKey& rendezvous_key, const std::array<std::byte, 16>& session);
+auth::SecretKey RendezvousKey(const JoinTicket& ticket);
+auth::SecretKey HubKey(const auth::SecretKey& rendezvous_key, const std::array<std::byte, 16>& session);
 
 // Addresses as bytes, also used in the rendezvous' messages. ReadAddress fails the reader if there is none.
-void WriteAddress(ByteWriter& writer, const SocketAddress& address);
-std::optional<SocketAddress> ReadAddress(ByteReader& reader);
+void WriteAddress(net::ByteWriter& writer, const net::SocketAddress& address);
+std::optional<net::SocketAddress> ReadAddress(net::ByteReader& reader);
 
-}  // namespace tutti
+}  // namespace tutti::bootstrap

@@ -7,16 +7,16 @@
 #include "net/net_testing.h"
 #include "src/bootstrap/rendezvous.h"
 
-namespace tutti {
+namespace tutti::bootstrap {
 namespace {
 
 JoinTicket Full() {
   JoinTicket ticket;
-  ticket.secret = SecretKey::Random();
+  ticket.secret = auth::SecretKey::Random();
   randombytes_buf(ticket.job.data(), ticket.job.size());
   ticket.served_by_rank0 = true;
-  ticket.addresses = {*SocketAddress::Parse("10.0.0.1", 1), *SocketAddress::Parse("10.0.0.2", 65535),
-                      *SocketAddress::Parse("2001:db8::1", 29500), *SocketAddress::Parse("fe80::7", 7)};
+  ticket.addresses = {*net::SocketAddress::Parse("10.0.0.1", 1), *net::SocketAddress::Parse("10.0.0.2", 65535),
+                      *net::SocketAddress::Parse("2001:db8::1", 29500), *net::SocketAddress::Parse("fe80::7", 7)};
   ticket.addresses.back().scope = 3;
   return ticket;
 }
@@ -85,4 +85,4 @@ TEST(UniqueId, KeysDependOnJobSecretAndSession) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::bootstrap

@@ -21,13 +21,14 @@
 #include "transports/shm/gather_values.h"
 #include "transports/tcp/listening.h"
 
-namespace tutti {
+namespace tutti::comm {
 
-Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel,
-                           std::optional<Cancellation> joining)
+Communicator::Communicator(const bootstrap::JoinTicket& ticket, int nranks, int rank, Options options,
+                           Cancellation cancel, std::optional<Cancellation> joining)
     : options_(std::move(options)), cancel_(cancel) {
   const auto deadline = InitDeadline();
-  control_plane_ = ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline, joining.value_or(cancel));
+  control_plane_ =
+      bootstrap::ControlPlane::Join(ticket, nranks, rank, options_.settings, deadline, joining.value_or(cancel));
   // From here on this rank can tell the others why it fails.
   try {
     SetUp(deadline);
@@ -39,43 +40,44 @@ Communicator::Communicator(const JoinTicket& ticket, int nranks, int rank, Optio
 
 void Communicator::SetUp(Deadline deadline) {
   const int nranks = size(), rank = this->rank();
-  TuningContext tuning;
-  ParseForcedAlgorithms(options_.settings.algorithm, nranks, tuning.forced);
-  if (options_.settings.deterministic && nranks > kMaxReads) {
+  cost_model::TuningContext tuning;
+  cost_model::ParseForcedAlgorithms(options_.settings.algorithm, nranks, tuning.forced);
+  if (options_.settings.deterministic && nranks > schedule::kMaxReads) {
     Throw(tuttiInvalidUsage,
           "deterministic mode reduces all contributions at once, which works for up to {} ranks; there are {}",
-          kMaxReads, nranks);
+          schedule::kMaxReads, nranks);
   }
-  const Hosts hosts = FindHosts(MakeAllGather(), options_.settings.virtual_hosts);
-  agreement_ = Agree(options_.settings, options_.device, rank, hosts, MakeAllGather());
+  const shm::Hosts hosts = shm::FindHosts(MakeAllGather(), options_.settings.virtual_hosts);
+  agreement_ = init::Agree(options_.settings, options_.device, rank, hosts, MakeAllGather());
   why_no_device_ = agreement_.why_no_device;
-  identity_ = fmt::format("{:02x}", fmt::join(KeyedHash<16>(control_plane_->data_key(), "tutti communicator", {}), ""));
-  if (agreement_.programs) programs_ = Programs(options_.settings, tuning.forced, rank, nranks, MakeAllGather());
+  identity_ =
+      fmt::format("{:02x}", fmt::join(auth::KeyedHash<16>(control_plane_->data_key(), "tutti communicator", {}), ""));
+  if (agreement_.programs) programs_ = plan::Programs(options_.settings, tuning.forced, rank, nranks, MakeAllGather());
 
   const int channels =
-      std::max({kMinChannels, options_.settings.channels, agreement_.threads, programs_.connections()});
+      std::max({plan::kMinChannels, options_.settings.channels, agreement_.threads, programs_.connections()});
   // One more channel for messages between pairs, which are ordered separately.
-  fabric_ = std::make_unique<Fabric>(rank, hosts, channels + 1, options_.settings, MakeAllGather(), deadline);
-  const Processors processors = ProcessorsOf(hosts, rank, agreement_);
-  network_ = ConnectHosts(*fabric_, control_plane_->roster(), control_plane_->data_key(), options_.settings,
-                          processors.crowding, MakeAllGather());
+  fabric_ = std::make_unique<shm::Fabric>(rank, hosts, channels + 1, options_.settings, MakeAllGather(), deadline);
+  const cost_model::Processors processors = init::ProcessorsOf(hosts, rank, agreement_);
+  network_ = init::ConnectHosts(*fabric_, control_plane_->roster(), control_plane_->data_key(), options_.settings,
+                                processors.crowding, MakeAllGather());
   membership_agreement_ = MakeMembershipAgreement(hosts);
   failure_detector_ =
-      std::make_unique<FailureDetector>(*fabric_, control_plane_->roster(), options_.name,
-                                        std::chrono::milliseconds(options_.settings.operation_timeout_ms));
-  recorder_ = std::make_unique<Recorder>(fabric_->control(rank));
+      std::make_unique<diagnostics::FailureDetector>(*fabric_, control_plane_->roster(), options_.name,
+                                                     std::chrono::milliseconds(options_.settings.operation_timeout_ms));
+  recorder_ = std::make_unique<diagnostics::Recorder>(fabric_->control(rank));
   std::vector<std::string> names;  // host numbers distinguish hosts of the same name
   for (std::size_t r = 0; r < hosts.host_of.size(); ++r) {
     names.push_back(fmt::format("{}, {}", control_plane_->roster()[r].host, hosts.host_of[r]));
   }
-  system_ = Survey(options_.settings, rank, names, MakeAllGather());
-  if (rank == 0) Log(Subject::init, "{} ranks on {} cores; {}", nranks, agreement_.cores, Summary(system_));
+  system_ = init::Survey(options_.settings, rank, names, MakeAllGather());
+  if (rank == 0) Log(Subject::init, "{} ranks on {} cores; {}", nranks, agreement_.cores, init::Summary(system_));
   tuning.nranks = nranks;
   tuning.one_host = hosts.count() == 1;
   if (!tuning.one_host) {
-    tuning.where = ArrangeByNode(hosts.host_of);
+    tuning.where = schedule::ArrangeByNode(hosts.host_of);
   } else if (options_.settings.virtual_nodes > 1) {
-    tuning.where = ArrangeEvenly(nranks, std::min(nranks, options_.settings.virtual_nodes));
+    tuning.where = schedule::ArrangeEvenly(nranks, std::min(nranks, options_.settings.virtual_nodes));
   }
   tuning.max_channels = channels;
   tuning.threads = agreement_.threads;
@@ -83,27 +85,28 @@ void Communicator::SetUp(Deadline deadline) {
   tuning.deterministic = options_.settings.deterministic;
   tuning.forced.channels = options_.settings.channels;
   tuning.forced.chunk_bytes = static_cast<std::size_t>(options_.settings.chunk_bytes);
-  tuning.forced.wire = WireFromName(options_.settings.wire);
+  tuning.forced.protocol = ring::ProtocolFromName(options_.settings.protocol);
   if (why_no_device_.empty()) MakeDeviceContext(tuning, deadline);
-  selector_ = std::make_unique<PlanSelector>(std::move(tuning), programs_, processors, network_.costs,
-                                             options_.settings, rank, MakeAllGather());
+  selector_ = std::make_unique<plan::PlanSelector>(std::move(tuning), programs_, processors, network_.costs,
+                                                   options_.settings, rank, MakeAllGather());
   const auto stream_bytes = static_cast<std::size_t>(options_.settings.stream_bytes);
-  plans_ = std::make_unique<PlanCache>(PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels,
-                                                   stream_bytes != 0 ? stream_bytes : LastLevelCacheBytes(),
-                                                   network_.transport});
+  plans_ = std::make_unique<plan::PlanCache>(
+      plan::PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels,
+                        stream_bytes != 0 ? stream_bytes : detect::LastLevelCacheBytes(), network_.transport});
   const int busy = agreement_.neighbours * agreement_.threads;
-  wait_policy_ = ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores);
-  stream_wait_policy_ = ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores, WhoWaits::stream);
-  sleeper_ = std::make_unique<Sleeper>(*fabric_);
-  driver_ = Driver(sleeper_.get(), wait_policy_);
+  wait_policy_ = host::ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores);
+  stream_wait_policy_ = host::ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores, host::WhoWaits::stream);
+  sleeper_ = std::make_unique<host::Sleeper>(*fabric_);
+  driver_ = host::Driver(sleeper_.get(), wait_policy_);
   sent_.resize(static_cast<std::size_t>(nranks));
   received_.resize(static_cast<std::size_t>(nranks));
   if (options_.settings.threads > 1) {
     const int helpers = options_.settings.threads - 1;
-    helper_threads_ = std::make_unique<HelperThreads>(helpers);
+    helper_threads_ = std::make_unique<host::HelperThreads>(helpers);
     helper_drivers_.assign(static_cast<std::size_t>(helpers), driver_);
   }
-  if (!options_.settings.trace.empty()) trace_ = std::make_unique<Trace>(options_.settings.trace, rank, options_.name);
+  if (!options_.settings.trace.empty())
+    trace_ = std::make_unique<diagnostics::Trace>(options_.settings.trace, rank, options_.name);
   // No rank begins before every rank's state can be watched.
   const auto joining = std::exchange(cancel_, Cancellation(cancelled_));
   try {
@@ -114,17 +117,17 @@ void Communicator::SetUp(Deadline deadline) {
   }
 }
 
-void Communicator::MakeDeviceContext(TuningContext tuning, Deadline deadline) {
+void Communicator::MakeDeviceContext(cost_model::TuningContext tuning, Deadline deadline) {
   const auto& roster = control_plane_->roster();
-  const auto key = DeriveKey(control_plane_->data_key(), "tutti GPUs", {});
-  device_ = DeviceContext::Make(
+  const auto key = auth::DeriveKey(control_plane_->data_key(), "tutti GPUs", {});
+  device_ = device::DeviceContext::Make(
       {options_.device, &options_.settings, &system_, &fabric_->hosts(), &roster, key, std::move(tuning)}, rank(),
       size(), MakeAllGather(), deadline, &why_no_device_);
   if (device_ == nullptr) {
     if (rank() == 0) Log(Subject::init, "host memory only: {}", why_no_device_);
     return;
   }
-  device_failure_detector_ = std::make_unique<DeviceFailureDetector>(
+  device_failure_detector_ = std::make_unique<device::DeviceFailureDetector>(
       *device_, roster, options_.name, std::chrono::milliseconds(options_.settings.operation_timeout_ms),
       [this] { return failure(); }, [this](const Error& failure) { Fail(failure); });
 }
@@ -148,24 +151,24 @@ Communicator::~Communicator() {
   if (fabric_ == nullptr) return;
   if (device_ != nullptr && failed()) device_->Stop();
   auto& state = fabric_->control(fabric_->rank()).state;
-  auto alive = RankState::alive;
+  auto alive = ring::RankState::alive;
   const bool leaves =
-      state.compare_exchange_strong(alive, RankState::left, std::memory_order_release, std::memory_order_relaxed);
-  WakeAll(*fabric_);
+      state.compare_exchange_strong(alive, ring::RankState::left, std::memory_order_release, std::memory_order_relaxed);
+  host::WakeAll(*fabric_);
   if (leaves && network_.engine != nullptr) network_.engine->Leave();
 }
 
-std::unique_ptr<MembershipAgreement> Communicator::MakeMembershipAgreement(const Hosts& hosts) {
-  auto listeners = ListenOnAll(control_plane_->places(), fmt::format("rank {}", rank()));
-  auto addresses = GatherAddresses(MakeAllGather(), listeners);
-  return std::make_unique<MembershipAgreement>(
-      rank(), MembershipAgreement::Ranks{control_plane_->roster(), hosts.host_of, std::move(addresses)},
-      std::move(listeners), DeriveKey(control_plane_->data_key(), "tutti reunion", {}),
+std::unique_ptr<shrink::MembershipAgreement> Communicator::MakeMembershipAgreement(const shm::Hosts& hosts) {
+  auto listeners = net::ListenOnAll(control_plane_->places(), fmt::format("rank {}", rank()));
+  auto addresses = tcp::GatherAddresses(MakeAllGather(), listeners);
+  return std::make_unique<shrink::MembershipAgreement>(
+      rank(), shrink::MembershipAgreement::Ranks{control_plane_->roster(), hosts.host_of, std::move(addresses)},
+      std::move(listeners), auth::DeriveKey(control_plane_->data_key(), "tutti reunion", {}),
       Deadline::Milliseconds(options_.settings.silence_ms),
       [this](int rank) { return network_.engine != nullptr && network_.engine->Reaches(rank); });
 }
 
-AllGather Communicator::MakeAllGather(Cancellation cancel) {
+shm::AllGather Communicator::MakeAllGather(Cancellation cancel) {
   return [this, cancel](std::span<const std::byte> mine) {
     return control_plane_->AllGather(mine, InitDeadline(), cancel);
   };
@@ -175,25 +178,25 @@ void Communicator::lock() {
   while (busy_.exchange(true, std::memory_order_acquire)) sched_yield();
 }
 
-Active Communicator::Begin(const Operation& operation) {
-  const auto packed = PackCall(operation);
+Active Communicator::Begin(const plan::Operation& operation) {
+  const auto packed = plan::PackCall(operation);
   Active active{&operation, &plans_->Find(operation, packed)};
   active.started = Ticks();
   auto& control = fabric_->control(fabric_->rank());
-  const auto record = [&]() -> RecordedOperation {
+  const auto record = [&]() -> ring::RecordedOperation {
     return {active.sequence, active.plan->signature,
             packed,          operation.count,
             active.started,  static_cast<std::uint64_t>(active.plan->choice.candidate.algorithm)};
   };
   if (operation.point_to_point()) {
-    auto& orders = operation.collective == Collective::send ? sent_ : received_;
+    auto& orders = operation.collective == schedule::Collective::send ? sent_ : received_;
     auto& order = orders[static_cast<std::size_t>(operation.root)];
     active.sequence = order.Next(active.plan->signature);
-    active.tag = OperationTag(order.digest);
+    active.tag = ring::OperationTag(order.digest);
     active.record = recorder_->Begin(record());
   } else {
     active.sequence = collectives_.Next(active.plan->signature);
-    active.tag = OperationTag(collectives_.digest);
+    active.tag = ring::OperationTag(collectives_.digest);
     active.record = recorder_->Begin(record());
     // After the record, so that a rank that sees the number finds the record.
     control.started.store(active.sequence, std::memory_order_release);
@@ -204,11 +207,11 @@ Active Communicator::Begin(const Operation& operation) {
   last_count_ = operation.count;
   last_algorithm_.store(active.plan->choice.candidate.algorithm, std::memory_order_relaxed);
   last_on_device_ = false;
-  active.plan->run.Start([&](Launch& launch) { BindBuffers(active, launch); });
+  active.plan->run.Start([&](host::Launch& launch) { BindBuffers(active, launch); });
   return active;
 }
 
-void Communicator::UseTable(SelectionTable table) {
+void Communicator::UseTable(tuner::SelectionTable table) {
   selector_->UseTable(std::move(table));
   ForgetPlans();
 }
@@ -219,29 +222,30 @@ void Communicator::ForgetPlans() {
   plans_->Forget(counters_);
 }
 
-RemoteAccess Communicator::RemoteAccessOf(const void* buffer, std::size_t bytes) const {
+host::RemoteAccess Communicator::RemoteAccessOf(const void* buffer, std::size_t bytes) const {
   const auto address = reinterpret_cast<std::uint64_t>(buffer);
-  if (fabric_->all_same_process()) return {SlotKind::pointer, 0, address};
+  if (fabric_->all_same_process()) return {ring::SlotKind::pointer, 0, address};
   if (!windows_.empty()) {
     if (const auto access = windows_.Find(buffer, bytes)) return *access;
   }
-  if (fabric_->cma()) return {SlotKind::cma, 0, address};
+  if (fabric_->cma()) return {ring::SlotKind::cma, 0, address};
   return {};
 }
 
-void Communicator::BindBuffers(const Active& active, Launch& launch) {
+void Communicator::BindBuffers(const Active& active, host::Launch& launch) {
   const auto& operation = *active.operation;
   const auto& plan = *active.plan;
   launch.input = static_cast<const std::byte*>(operation.input);
   launch.output = static_cast<std::byte*>(operation.output);
-  if (operation.collective == Collective::barrier) {
+  if (operation.collective == schedule::Collective::barrier) {
     launch.input = &barrier_input_;
     launch.output = &barrier_output_;
   }
   launch.tag = active.tag;
   launch.scaled = operation.scaled;
-  launch.scalar = operation.scalar_source == nullptr ? operation.scalar
-                                                     : Scalar::From(operation.scalar_source, SizeOf(operation.type));
+  launch.scalar = operation.scalar_source == nullptr
+                      ? operation.scalar
+                      : host_kernels::Scalar::From(operation.scalar_source, SizeOf(operation.type));
   launch.stream_output = plan.stream_output;
   if (const auto* tensors = operation.tensors.get()) {
     if (!tensors->input.dense()) launch.input_strided = &tensors->input;
@@ -249,12 +253,12 @@ void Communicator::BindBuffers(const Active& active, Launch& launch) {
   }
   const auto& schedule = plan.plan.schedule();
   const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
-  if (plan.plan.shape().wire == Wire::bulk && may_refer && options_.settings.zero_copy) {
+  if (plan.plan.config().protocol == ring::Protocol::bulk && may_refer && options_.settings.zero_copy) {
     // Data fetched from other processes needs a dense destination.
-    const auto access = [&](const void* buffer, std::size_t bytes, const Strided* strided) {
-      if (strided != nullptr) return RemoteAccess{};
+    const auto access = [&](const void* buffer, std::size_t bytes, const schedule::Strided* strided) {
+      if (strided != nullptr) return host::RemoteAccess{};
       const auto found = RemoteAccessOf(buffer, bytes);
-      return operation.tensors != nullptr && found.kind == SlotKind::cma ? RemoteAccess{} : found;
+      return operation.tensors != nullptr && found.kind == ring::SlotKind::cma ? host::RemoteAccess{} : found;
     };
     launch.input_access = access(launch.input, plan.input_bytes, launch.input_strided);
     launch.output_access = access(launch.output, plan.output_bytes, launch.output_strided);
@@ -269,7 +273,7 @@ std::optional<Error> Communicator::End(const Active& active) {
   }
   recorder_->End(active.record);
   if (trace_ != nullptr) {
-    trace_->Add(PackCall(*active.operation), active.operation->count, active.sequence,
+    trace_->Add(plan::PackCall(*active.operation), active.operation->count, active.sequence,
                 active.plan->choice.candidate.algorithm, active.started, Ticks());
   }
   return failure_detector_->MustAudit(*active.operation) ? failure_detector_->Audit() : std::nullopt;
@@ -297,17 +301,18 @@ void Communicator::DumpRecorder() const {
 }
 
 void Communicator::WriteDump(const std::string& path) const {
-  WriteFile(ExpandPath(path, rank()), DumpOf({.communicator = identity_,
-                                              .name = options_.name,
-                                              .rank = rank(),
-                                              .roster = control_plane_->roster(),
-                                              .failure = failure(),
-                                              .waits_for = waits_for_.load(std::memory_order_relaxed),
-                                              .scale = calendar_.Scale()},
-                                             fabric_->control(rank())));
+  WriteFile(diagnostics::ExpandPath(path, rank()),
+            diagnostics::DumpOf({.communicator = identity_,
+                                 .name = options_.name,
+                                 .rank = rank(),
+                                 .roster = control_plane_->roster(),
+                                 .failure = failure(),
+                                 .waits_for = waits_for_.load(std::memory_order_relaxed),
+                                 .scale = calendar_.Scale()},
+                                fabric_->control(rank())));
 }
 
-std::optional<Error> Communicator::Look(const Active& active, const Awaited& awaited,
+std::optional<Error> Communicator::Look(const Active& active, const diagnostics::Awaited& awaited,
                                         std::chrono::steady_clock::duration waited) {
   // Prefers a rank that has not begun the call: it is the cause, and may wait for this rank in another call.
   const auto has_not_begun = [&](int peer) {
@@ -318,7 +323,7 @@ std::optional<Error> Communicator::Look(const Active& active, const Awaited& awa
   const auto found = std::ranges::find_if(ranks, has_not_begun);
   const int first = found != ranks.end() ? *found : ranks.empty() ? -1 : ranks.front();
   waits_for_.store(first, std::memory_order_relaxed);
-  fabric_->control(rank()).awaits.store(PackAwaited(active.record, first), std::memory_order_release);
+  fabric_->control(rank()).awaits.store(ring::PackAwaited(active.record, first), std::memory_order_release);
   return failure_detector_->Look(active.in_flight(), awaited, waited);
 }
 
@@ -336,7 +341,7 @@ void Communicator::Abort() {
 
 void Communicator::RegisterBuffer(std::byte* begin, std::size_t bytes) {
   if (device_ != nullptr) device_->registered().Add(begin, bytes);
-  if (network() == nullptr || (device_ != nullptr && IsGpuMemory(device_->device(), begin))) return;
+  if (network() == nullptr || (device_ != nullptr && memory::IsGpuMemory(device_->device(), begin))) return;
   network()->Register(begin, bytes);
   registered_.emplace(begin, bytes);
 }
@@ -353,7 +358,7 @@ void Communicator::ReadCounters(tuttiCounters_t& counters) {
   auto now = counters_;
   plans_->AddTraffic(now);
   if (device_ != nullptr) device_->plans().AddTraffic(now);
-  const auto add = [&now](const WaitCounts& counts) {
+  const auto add = [&now](const host::WaitCounts& counts) {
     now.waitSpins += counts.spins;
     now.waitYields += counts.yields;
     now.waitSleeps += counts.sleeps;
@@ -366,8 +371,8 @@ void Communicator::ReadCounters(tuttiCounters_t& counters) {
   counters.size = size;
 }
 
-void Communicator::NoteEnqueued(const Operation& operation) {
-  last_call_ = PackCall(operation);
+void Communicator::NoteEnqueued(const plan::Operation& operation) {
+  last_call_ = plan::PackCall(operation);
   last_count_ = operation.count;
   last_on_device_ = true;
   last_algorithm_.store(device_->last_plan()->choice.candidate.algorithm, std::memory_order_relaxed);
@@ -378,16 +383,17 @@ std::string Communicator::DescribeLast() const {
                     : last_plan_ != nullptr ? last_plan_->summary()
                                             : forgotten_plan_;
   if (!last) return "";
-  return fmt::format("{}{}: {}, {} channels, chunk {} B, {}; {} ranks ({})", DescribeCall(last_call_, last_count_),
-                     last_on_device_ ? " on the GPU" : "", NameOf(last->choice.candidate.algorithm), last->channels,
-                     last->shape.chunk_bytes, NameOf(last->shape.wire), size(), last->choice.reason);
+  return fmt::format("{}{}: {}, {} channels, chunk {} B, {}; {} ranks ({})",
+                     plan::DescribeCall(last_call_, last_count_), last_on_device_ ? " on the GPU" : "",
+                     schedule::NameOf(last->choice.candidate.algorithm), last->channels, last->config.chunk_bytes,
+                     ring::NameOf(last->config.protocol), size(), last->choice.reason);
 }
 
 std::string Communicator::DumpRecords() const {
   std::string text;
   for (int r = 0; r < size(); ++r) {
     text += fmt::format("{}:\n", failure_detector_->Who(r));
-    for (const auto& record : ReadRecords(fabric_->control(r))) {
+    for (const auto& record : diagnostics::ReadRecords(fabric_->control(r))) {
       text += fmt::format("  #{} operation {}: {}{}\n", record.index, record.sequence, record.Describe(),
                           !record.done() ? "  <- not finished" : "");
     }
@@ -395,4 +401,4 @@ std::string Communicator::DumpRecords() const {
   return text;
 }
 
-}  // namespace tutti
+}  // namespace tutti::comm

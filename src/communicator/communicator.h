@@ -30,7 +30,7 @@
 #include "src/plan/programs.h"
 #include "topology/graph/system.h"
 
-namespace tutti {
+namespace tutti::comm {
 
 // A communicator's configuration with every default filled in.
 struct Options {
@@ -47,28 +47,28 @@ struct CallOrder {
 
   // Adds an operation; returns its number.
   std::uint64_t Next(std::uint64_t signature) {
-    digest = NextDigest(digest, signature);
+    digest = ring::NextDigest(digest, signature);
     return ++sequence;
   }
 };
 
 // An operation that has begun and not yet ended.
 struct Active {
-  const Operation* operation = nullptr;
-  BoundPlan* plan = nullptr;
+  const plan::Operation* operation = nullptr;
+  plan::BoundPlan* plan = nullptr;
   std::uint64_t sequence = 0;
   std::uint32_t tag = 0;
   std::uint64_t record = 0;
   std::int64_t started = 0;  // ticks
 
-  InFlight in_flight() const { return {operation, sequence, plan->signature}; }
+  diagnostics::InFlight in_flight() const { return {operation, sequence, plan->signature}; }
 };
 
 class Communicator {
  public:
   // Collective. Polls `cancel` while it waits for other ranks; until all have come, polls `joining` instead. From then
   // on all ranks learn what ends one of them.
-  Communicator(const JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel,
+  Communicator(const bootstrap::JoinTicket& ticket, int nranks, int rank, Options options, Cancellation cancel,
                std::optional<Cancellation> joining = std::nullopt);
   // Tells the peers that this rank has left. Local.
   ~Communicator();
@@ -84,12 +84,12 @@ class Communicator {
   void unlock() { busy_.store(false, std::memory_order_release); }
 
   // Throws tuttiInvalidArgument if the call cannot run as given: in place by a program that does not support it. Local.
-  void Check(const Operation& operation) const {
+  void Check(const plan::Operation& operation) const {
     if (!programs_.empty()) programs_.CheckPlace(operation);
   }
   // Begins an operation: finds its plan, publishes it, binds its buffers. REQUIRES: operations of one communicator end
   // in the order they begin, and so do the messages of one pair and direction. Throws tuttiInternalError.
-  Active Begin(const Operation& operation);
+  Active Begin(const plan::Operation& operation);
   // Until SideBySide(false), operations that are about to begin may run side by side.
   void SideBySide(bool several) {
     fabric_->control(fabric_->rank()).several.store(several ? 1 : 0, std::memory_order_release);
@@ -98,53 +98,54 @@ class Communicator {
   // error if one has called something else in one of the operations so far, or has failed.
   std::optional<Error> End(const Active& active);
   // For Driver: looks for a reason to stop. `awaited`: the result of Run::WaitsFor for the operation's channels.
-  std::optional<Error> Look(const Active& active, const Awaited& awaited, std::chrono::steady_clock::duration waited);
+  std::optional<Error> Look(const Active& active, const diagnostics::Awaited& awaited,
+                            std::chrono::steady_clock::duration waited);
   // This rank makes no more calls. Compares its calls with those of every rank it can see; fails the communicator if
   // they differ.
   std::optional<Error> LastAudit();
   // Makes the communicator dead; returns the failure that killed it (perhaps an earlier one).
   Error Fail(const Error& failure);
-  Error Explain(const Active& active, const Fault& fault) {
+  Error Explain(const Active& active, const host::Fault& fault) {
     return failure_detector_->Explain(active.in_flight(), fault);
   }
   std::optional<Error> failure() const { return failure_detector_->failure(); }
   bool failed() const { return failure_detector_->failed(); }
   // For a wait of that kind. REQUIRES: locked.
-  Driver& driver(WhoWaits who) {
+  host::Driver& driver(host::WhoWaits who) {
     driver_.Use(wait_policy(who));
     return driver_;
   }
   // The same for helper thread `index`: 1, 2, ...
-  Driver& helper_driver(int index, WhoWaits who) {
+  host::Driver& helper_driver(int index, host::WhoWaits who) {
     auto& driver = helper_drivers_[static_cast<std::size_t>(index) - 1];
     driver.Use(wait_policy(who));
     return driver;
   }
   // Wakes this host's sleeping ranks, including this rank's other threads.
-  void WakeOwn() { WakeSleepers(*fabric_); }
+  void WakeOwn() { host::WakeSleepers(*fabric_); }
   // The helper threads; null with one thread per rank.
-  HelperThreads* helper_threads() { return helper_threads_.get(); }
+  host::HelperThreads* helper_threads() { return helper_threads_.get(); }
   // Null if all ranks are on one host.
-  NetworkEngine* network() const { return network_.engine.get(); }
-  const WaitPolicy& wait_policy(WhoWaits who) const {
-    return who == WhoWaits::stream ? stream_wait_policy_ : wait_policy_;
+  progress::NetworkEngine* network() const { return network_.engine.get(); }
+  const host::WaitPolicy& wait_policy(host::WhoWaits who) const {
+    return who == host::WhoWaits::stream ? stream_wait_policy_ : wait_policy_;
   }
   void TrimPlans() {
     if (plans_->full()) [[unlikely]]
       ForgetPlans();
   }
   // Where calls on GPU memory go; null unless every rank has a device.
-  DeviceContext* device() const { return device_.get(); }
+  device::DeviceContext* device() const { return device_.get(); }
   // Why device() is null, for a person.
   const std::string& why_no_device() const { return why_no_device_; }
   // Records that the device side's last plan has enqueued the operation.
-  void NoteEnqueued(const Operation& operation);
+  void NoteEnqueued(const plan::Operation& operation);
   // Waits for this rank's pending GPU work. Returns early if the communicator has failed.
   void AwaitDevice() const;
 
   // For tools: changes plans from now on. REQUIRES: nothing runs; all ranks call it between the same operations.
-  void UseTable(SelectionTable table);
-  const SelectionTable& table() const { return selector_->table(); }
+  void UseTable(tuner::SelectionTable table);
+  const tuner::SelectionTable& table() const { return selector_->table(); }
 
   // A kernel that finds a fault stops at once, so its stream is idle before there is an error message. If there is a
   // fault, waits for the message for as long as a fault report is promised to take. From any thread.
@@ -188,21 +189,21 @@ class Communicator {
   void WriteDump(const std::string& path) const;
 
  private:
-  std::unique_ptr<MembershipAgreement> MakeMembershipAgreement(const Hosts& hosts);
+  std::unique_ptr<shrink::MembershipAgreement> MakeMembershipAgreement(const shm::Hosts& hosts);
   void Stop(std::string_view what);
   void ForgetPlans();
-  void MakeDeviceContext(TuningContext tuning, Deadline deadline);
+  void MakeDeviceContext(cost_model::TuningContext tuning, Deadline deadline);
   void DumpRecorder() const;
-  AllGather MakeAllGather() { return MakeAllGather(cancel_); }
-  AllGather MakeAllGather(Cancellation cancel);
+  shm::AllGather MakeAllGather() { return MakeAllGather(cancel_); }
+  shm::AllGather MakeAllGather(Cancellation cancel);
   Deadline InitDeadline() const {
     return Deadline::After(std::chrono::milliseconds(options_.settings.init_timeout_ms));
   }
-  void BindBuffers(const Active& active, Launch& launch);
+  void BindBuffers(const Active& active, host::Launch& launch);
   void SetUp(Deadline deadline);
   // Collective, and the first exchange of every control call. Throws tuttiInvalidUsage on all ranks if they are in
   // different control calls, or have made different collective calls so far.
-  void RequireSameCalls(ControlCall call, const AllGather& all_gather);
+  void RequireSameCalls(ControlCall call, const shm::AllGather& all_gather);
   // Runs this rank's part of a control call. Reports a failure to the other ranks if they cannot see it themselves.
   template <typename Body>
   auto InControlCall(ControlCall call, Body&& body) {
@@ -214,38 +215,38 @@ class Communicator {
   }
   [[noreturn]] void EndControlCall(ControlCall call);
   Error RefusalOf(const Error& failure, std::string_view where) const;
-  RemoteAccess RemoteAccessOf(const void* buffer, std::size_t bytes) const;
+  host::RemoteAccess RemoteAccessOf(const void* buffer, std::size_t bytes) const;
 
   Options options_;
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> aborted_{false};
   Cancellation cancel_;
-  std::unique_ptr<ControlPlane> control_plane_;
-  Agreement agreement_;
-  Programs programs_;
-  System system_;         // of all hosts
-  std::string identity_;  // equal on all ranks, unique to this communicator
+  std::unique_ptr<bootstrap::ControlPlane> control_plane_;
+  init::Agreement agreement_;
+  plan::Programs programs_;
+  topology::System system_;  // of all hosts
+  std::string identity_;     // equal on all ranks, unique to this communicator
   TickCalendar calendar_;
   std::atomic<int> waits_for_{-1};  // a rank, as of the last look; for dumps
-  std::unique_ptr<Fabric> fabric_;
-  HostNetwork network_;
+  std::unique_ptr<shm::Fabric> fabric_;
+  init::HostNetwork network_;
   std::multimap<std::byte*, std::size_t> registered_;  // with the network
-  Windows windows_;
-  std::unique_ptr<MembershipAgreement> membership_agreement_;
-  std::unique_ptr<FailureDetector> failure_detector_;
-  std::unique_ptr<Recorder> recorder_;
-  std::unique_ptr<PlanSelector> selector_;
-  std::unique_ptr<PlanCache> plans_;
-  WaitPolicy wait_policy_;
-  WaitPolicy stream_wait_policy_;
-  std::unique_ptr<Sleeper> sleeper_;
-  Driver driver_{nullptr, {}};
-  std::vector<Driver> helper_drivers_;  // by helper thread
-  std::unique_ptr<HelperThreads> helper_threads_;
-  std::unique_ptr<Trace> trace_;
-  std::unique_ptr<DeviceContext> device_;
+  memory::Windows windows_;
+  std::unique_ptr<shrink::MembershipAgreement> membership_agreement_;
+  std::unique_ptr<diagnostics::FailureDetector> failure_detector_;
+  std::unique_ptr<diagnostics::Recorder> recorder_;
+  std::unique_ptr<plan::PlanSelector> selector_;
+  std::unique_ptr<plan::PlanCache> plans_;
+  host::WaitPolicy wait_policy_;
+  host::WaitPolicy stream_wait_policy_;
+  std::unique_ptr<host::Sleeper> sleeper_;
+  host::Driver driver_{nullptr, {}};
+  std::vector<host::Driver> helper_drivers_;  // by helper thread
+  std::unique_ptr<host::HelperThreads> helper_threads_;
+  std::unique_ptr<diagnostics::Trace> trace_;
+  std::unique_ptr<device::DeviceContext> device_;
   std::string why_no_device_;
-  std::unique_ptr<DeviceFailureDetector> device_failure_detector_;
+  std::unique_ptr<device::DeviceFailureDetector> device_failure_detector_;
 
   std::atomic<bool> busy_{false};
   CallOrder collectives_;
@@ -254,10 +255,10 @@ class Communicator {
   tuttiCounters_t counters_{};  // of forgotten plans
   std::atomic<tuttiAlgorithm_t> last_algorithm_{tuttiAlgorithmNone};
   // The last operation: its plan while cached, else a summary.
-  const BoundPlan* last_plan_ = nullptr;
-  std::optional<PlanSummary> forgotten_plan_;
+  const plan::BoundPlan* last_plan_ = nullptr;
+  std::optional<plan::PlanSummary> forgotten_plan_;
   std::uint64_t last_call_ = 0, last_count_ = 0;
   bool last_on_device_ = false;
 };
 
-}  // namespace tutti
+}  // namespace tutti::comm

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::comm {
 
 // The numbers are sent to peers.
 enum class ControlCall : std::uint64_t { split, grow, window_register, window_deregister };
@@ -22,4 +22,4 @@ inline constexpr std::string_view kMismatch = "the ranks' calls do not match: ";
 // The current exception, as a failure that ranks send each other. REQUIRES: called in a catch block.
 Error CurrentFailure();
 
-}  // namespace tutti
+}  // namespace tutti::comm

@@ -9,7 +9,7 @@
 #include "src/memory/device_buffers.h"
 #include "transports/shm/gather_values.h"
 
-namespace tutti {
+namespace tutti::comm {
 namespace {
 
 bool IsMismatch(const Error& failure) {
@@ -46,7 +46,7 @@ Error CurrentFailure() {
 // blame, the message already names that one.
 Error Communicator::RefusalOf(const Error& failure, std::string_view where) const {
   if (failure.code() == tuttiRemoteError || failure.code() == tuttiTimeoutError) return failure;
-  const auto who = tutti::Describe(rank(), control_plane_->roster()[static_cast<std::size_t>(rank())]);
+  const auto who = tutti::bootstrap::Describe(rank(), control_plane_->roster()[static_cast<std::size_t>(rank())]);
   return {failure.code(), fmt::format("{} failed {}: {}", who, where, failure.what())};
 }
 
@@ -80,9 +80,9 @@ void Communicator::RefuseControlCalls(std::string_view what) {
 tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
   return InControlCall(ControlCall::window_register, [&]() -> tuttiWindow* {
     RequireSameCalls(ControlCall::window_register, MakeAllGather());
-    const bool mine = device_ != nullptr && IsGpuMemory(device_->device(), buffer);
+    const bool mine = device_ != nullptr && memory::IsGpuMemory(device_->device(), buffer);
     if (device_ != nullptr) {
-      const auto on_gpu = GatherValues(MakeAllGather(), static_cast<std::uint8_t>(mine));
+      const auto on_gpu = shm::GatherValues(MakeAllGather(), static_cast<std::uint8_t>(mine));
       const auto other = std::find_if(on_gpu.begin(), on_gpu.end(), [&](auto each) { return each != on_gpu.front(); });
       if (other != on_gpu.end()) {
         Throw(tuttiInvalidArgument, "buff is {} memory on rank 0, {} memory on rank {}",
@@ -97,7 +97,7 @@ tuttiWindow* Communicator::RegisterWindow(void* buffer, std::size_t bytes) {
 void Communicator::DeregisterWindow(tuttiWindow* window) {
   InControlCall(ControlCall::window_deregister, [&] {
     // One exchange: after it all ranks have stopped using the window.
-    const AllGather meet = [this](std::span<const std::byte>) {
+    const shm::AllGather meet = [this](std::span<const std::byte>) {
       RequireSameCalls(ControlCall::window_deregister, MakeAllGather());
       return std::vector<std::vector<std::byte>>();
     };
@@ -106,4 +106,4 @@ void Communicator::DeregisterWindow(tuttiWindow* window) {
   });
 }
 
-}  // namespace tutti
+}  // namespace tutti::comm

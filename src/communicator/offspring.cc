@@ -11,7 +11,7 @@
 #include "src/communicator/communicator.h"
 #include "transports/shm/gather_values.h"
 
-namespace tutti {
+namespace tutti::comm {
 namespace {
 
 // Lives while some ranks become a communicator, and asks them to give up when one ends. Detects that by the process (on
@@ -19,7 +19,8 @@ namespace {
 // rank from a late one.
 class WhileAllLive {
  public:
-  WhileAllLive(const FailureDetector& failure_detector, LivenessLinks& ties, const std::vector<int>& ranks)
+  WhileAllLive(const diagnostics::FailureDetector& failure_detector, shrink::LivenessLinks& ties,
+               const std::vector<int>& ranks)
       : thread_(QuietThread([this, &failure_detector, &ties, &ranks] {
           while (!done_.load(std::memory_order_acquire)) {
             const auto dead = failure_detector.Dead();
@@ -59,7 +60,7 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options op
   const auto ids = InControlCall(ControlCall::split, [&] {
     const auto all_gather = MakeAllGather(either);
     RequireSameCalls(ControlCall::split, all_gather);
-    const auto choices = GatherValues(all_gather, Choice{color, key});
+    const auto choices = shm::GatherValues(all_gather, Choice{color, key});
     for (std::size_t r = 0; r < choices.size(); ++r) {
       if (choices[r].color == color && color >= 0) members.emplace_back(choices[r].key, static_cast<int>(r));
     }
@@ -68,19 +69,19 @@ std::unique_ptr<Communicator> Communicator::Split(int color, int key, Options op
     tuttiUniqueId id{};
     const bool leads = !members.empty() && members.front().second == rank();
     try {
-      if (leads) id = EncodeUniqueId(OpenRendezvous(options_.settings));
+      if (leads) id = bootstrap::EncodeUniqueId(bootstrap::OpenRendezvous(options_.settings));
     } catch (...) {
       // Only this rank has seen this failure.
       control_plane_->Refuse(RefusalOf(CurrentFailure(), "in split"));
       throw;
     }
-    return GatherValues(all_gather, id);
+    return shm::GatherValues(all_gather, id);
   });
   if (color < 0) return nullptr;
   const auto place = std::find(members.begin(), members.end(), std::pair(key, rank())) - members.begin();
-  return std::make_unique<Communicator>(DecodeUniqueId(ids[static_cast<std::size_t>(members.front().second)]),
-                                        static_cast<int>(members.size()), static_cast<int>(place), std::move(options),
-                                        either);
+  return std::make_unique<Communicator>(
+      bootstrap::DecodeUniqueId(ids[static_cast<std::size_t>(members.front().second)]),
+      static_cast<int>(members.size()), static_cast<int>(place), std::move(options), either);
 }
 
 std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& excluded, const Options& options,
@@ -90,16 +91,16 @@ std::unique_ptr<Communicator> Communicator::Shrink(const std::vector<int>& exclu
   // Other ranks may still wait for this one in a control call, unaware of what ended the communicator.
   if (const auto before = failure()) control_plane_->Refuse(*before);
   const auto deadline = InitDeadline();
-  const auto open = [this] { return EncodeUniqueId(OpenRendezvous(options_.settings)); };
+  const auto open = [this] { return bootstrap::EncodeUniqueId(bootstrap::OpenRendezvous(options_.settings)); };
   for (;;) {
     const auto reunited = membership_agreement_->Meet(excluded, failure_detector_->Dead(), open, deadline, either);
     const auto& members = reunited.members;
     const auto place = std::ranges::find(members, rank()) - members.begin();
     std::optional<WhileAllLive> alive(std::in_place, *failure_detector_, membership_agreement_->ties(), members);
     try {
-      auto joined = std::make_unique<Communicator>(DecodeUniqueId(reunited.id), static_cast<int>(members.size()),
-                                                   static_cast<int>(place), options, either,
-                                                   Cancellation(aborted_, &cancel, &alive->one_died()));
+      auto joined = std::make_unique<Communicator>(bootstrap::DecodeUniqueId(reunited.id),
+                                                   static_cast<int>(members.size()), static_cast<int>(place), options,
+                                                   either, Cancellation(aborted_, &cancel, &alive->one_died()));
       alive.reset();
       membership_agreement_->ties().SayJoined();
       return joined;
@@ -131,7 +132,7 @@ std::unique_ptr<Communicator> Communicator::Grow(int nranks, const std::optional
   const Cancellation either(cancelled_, &cancel);
   const auto offers = InControlCall(ControlCall::grow, [&] {
     RequireSameCalls(ControlCall::grow, MakeAllGather(either));
-    return GatherValues(MakeAllGather(either), Offer{nranks, id.has_value(), id.value_or(tuttiUniqueId{})});
+    return shm::GatherValues(MakeAllGather(either), Offer{nranks, id.has_value(), id.value_or(tuttiUniqueId{})});
   });
   for (std::size_t r = 0; r < offers.size(); ++r) {
     if (offers[r].nranks == offers.front().nranks) continue;
@@ -142,7 +143,7 @@ std::unique_ptr<Communicator> Communicator::Grow(int nranks, const std::optional
   if (offer == offers.end()) {
     Throw(tuttiInvalidUsage, "none of the {} ranks of comm gave a unique id, at which the new ranks come", size());
   }
-  return std::make_unique<Communicator>(DecodeUniqueId(offer->id), nranks, rank(), options, either);
+  return std::make_unique<Communicator>(bootstrap::DecodeUniqueId(offer->id), nranks, rank(), options, either);
 }
 
-}  // namespace tutti
+}  // namespace tutti::comm

@@ -7,7 +7,7 @@
 #include "src/communicator/control_call.h"
 #include "transports/progress/network.h"
 
-namespace tutti {
+namespace tutti::comm {
 namespace {
 
 // A collective call, as sent to other ranks.
@@ -16,7 +16,7 @@ struct Told {
 };
 
 template <typename T>
-std::vector<std::vector<T>> GatherLists(const AllGather& all_gather, const std::vector<T>& mine) {
+std::vector<std::vector<T>> GatherLists(const shm::AllGather& all_gather, const std::vector<T>& mine) {
   const auto all = all_gather(std::as_bytes(std::span(mine)));
   std::vector<std::vector<T>> lists;
   for (std::size_t r = 0; r < all.size(); ++r) {
@@ -30,7 +30,7 @@ std::vector<std::vector<T>> GatherLists(const AllGather& all_gather, const std::
 // Compares the newest mark present in both: marks are cumulative. With streams, ranks may be at different calls.
 bool Differ(const std::vector<std::uint64_t>& one, const std::vector<std::uint64_t>& other) {
   for (auto mark = one.rbegin(); mark != one.rend(); ++mark) {
-    const auto same = std::ranges::find(other, MarkedSequence(*mark), MarkedSequence);
+    const auto same = std::ranges::find(other, ring::MarkedSequence(*mark), ring::MarkedSequence);
     if (same != other.end()) return *same != *mark;
   }
   return false;
@@ -42,12 +42,13 @@ std::string WhichDiffer(const std::vector<Told>& one, const std::string& who, co
   for (const auto& call : one) {
     const auto same = std::ranges::find(other, call.sequence, &Told::sequence);
     if (same == other.end() || same->signature == call.signature) continue;
-    return fmt::format("{} called {} as operation {}, but {} called {}{}", who, DescribeCall(call.call, call.count),
-                       call.sequence, who_else, DescribeCall(same->call, same->count),
-                       WhereAlike(call.call, call.count, same->call, same->count));
+    return fmt::format("{} called {} as operation {}, but {} called {}{}", who,
+                       plan::DescribeCall(call.call, call.count), call.sequence, who_else,
+                       plan::DescribeCall(same->call, same->count),
+                       plan::WhereAlike(call.call, call.count, same->call, same->count));
   }
   const auto last = [](const std::vector<Told>& calls) {
-    return calls.empty() ? "nothing on record" : DescribeCall(calls.back().call, calls.back().count);
+    return calls.empty() ? "nothing on record" : plan::DescribeCall(calls.back().call, calls.back().count);
   };
   return fmt::format(
       "{} and {} have called different collectives, too long ago to be on record; last {} called {}, and "
@@ -57,8 +58,8 @@ std::string WhichDiffer(const std::vector<Told>& one, const std::string& who, co
 
 }  // namespace
 
-void Communicator::RequireSameCalls(ControlCall call, const AllGather& all_gather) {
-  auto words = failure_detector_->history().Marks(kRecords);
+void Communicator::RequireSameCalls(ControlCall call, const shm::AllGather& all_gather) {
+  auto words = failure_detector_->history().Marks(ring::kRecords);
   words.insert(words.begin(), static_cast<std::uint64_t>(call));
   auto marks = GatherLists(all_gather, words);
   for (std::size_t r = 0; r < marks.size(); ++r) {
@@ -75,8 +76,9 @@ void Communicator::RequireSameCalls(ControlCall call, const AllGather& all_gathe
   const auto odd = std::ranges::find_if(marks, [&](const auto& theirs) { return Differ(marks.front(), theirs); });
   if (odd == marks.end()) return;
   std::vector<Told> mine;
-  for (const auto& record : ReadRecords(fabric_->control(rank()))) {
-    if (!IsPointToPoint(record)) mine.push_back({record.sequence, record.signature, record.call, record.count});
+  for (const auto& record : diagnostics::ReadRecords(fabric_->control(rank()))) {
+    if (!diagnostics::IsPointToPoint(record))
+      mine.push_back({record.sequence, record.signature, record.call, record.count});
   }
   const auto calls = GatherLists(all_gather, mine);
   const auto which = static_cast<std::size_t>(odd - marks.begin());
@@ -99,4 +101,4 @@ std::optional<Error> Communicator::LastAudit() {
   return Fail(*found);
 }
 
-}  // namespace tutti
+}  // namespace tutti::comm

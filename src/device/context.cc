@@ -13,21 +13,21 @@
 #include "src/plan/planning.h"
 #include "transports/shm/gather_values.h"
 
-namespace tutti {
+namespace tutti::device {
 namespace {
 
 // For the collectives' queue: more than any schedule that fits a GPU.
 constexpr std::size_t kMostLanes = 1024;
 
 // A barrier's input and output, one byte each, on separate cache lines.
-constexpr std::size_t kBarrierPart = kCacheLine;
+constexpr std::size_t kBarrierPart = ring::kCacheLine;
 
 // Offsets in a rank's state; the queues are in DeviceRank's order.
 struct StateLayout {
   explicit StateLayout(int nranks)
       : queues(1 + 2 * static_cast<std::size_t>(nranks)),
-        queues_at(sizeof(DeviceRank)),
-        lanes_at(queues_at + queues * sizeof(DeviceQueue)),
+        queues_at(sizeof(cuda_kernels::DeviceRank)),
+        lanes_at(queues_at + queues * sizeof(cuda_kernels::DeviceQueue)),
         bytes(lanes_at + (kMostLanes + (queues - 1) * kMessageChannels) * sizeof(std::uint64_t)) {}
 
   std::size_t queues, queues_at, lanes_at, bytes;
@@ -37,14 +37,15 @@ struct StateLayout {
   }
   static std::size_t Lane(std::size_t queue) { return queue == 0 ? 0 : kMostLanes + (queue - 1) * kMessageChannels; }
 };
-static_assert(sizeof(DeviceRank) % alignof(DeviceQueue) == 0 && sizeof(DeviceQueue) % alignof(std::uint64_t) == 0);
+static_assert(sizeof(cuda_kernels::DeviceRank) % alignof(cuda_kernels::DeviceQueue) == 0 &&
+              sizeof(cuda_kernels::DeviceQueue) % alignof(std::uint64_t) == 0);
 
 // The kernels of a device serve all communicators of the process.
-std::shared_ptr<const KernelModule> KernelsOf(const CudaDevice& device) {
+std::shared_ptr<const cuda::KernelModule> KernelsOf(const cuda_transport::CudaDevice& device) {
   struct Shared {
-    CudaDevice device;
-    KernelModule kernels;
-    explicit Shared(const CudaDevice& like) : device(like.driver(), like.ordinal()), kernels(device) {}
+    cuda_transport::CudaDevice device;
+    cuda::KernelModule kernels;
+    explicit Shared(const cuda_transport::CudaDevice& like) : device(like.driver(), like.ordinal()), kernels(device) {}
   };
   struct Register {
     std::mutex mutex;
@@ -64,14 +65,15 @@ std::shared_ptr<const KernelModule> KernelsOf(const CudaDevice& device) {
 }  // namespace
 
 std::unique_ptr<DeviceContext> DeviceContext::Make(const DeviceSetup& setup, int rank, int nranks,
-                                                   const AllGather& all_gather, Deadline deadline, std::string* why) {
+                                                   const shm::AllGather& all_gather, Deadline deadline,
+                                                   std::string* why) {
   // All ranks must know of a fault of any rank's device before any continues.
   std::string mine;
-  std::shared_ptr<const KernelModule> kernels;  // keeps the module loaded until the constructor asks for it again
-  if (const auto* const driver = LoadedCudaDriver(&mine)) {
-    mine = WhyNoKernels(*driver);
+  std::shared_ptr<const cuda::KernelModule> kernels;  // keeps the module loaded until the constructor asks for it again
+  if (const auto* const driver = cuda_transport::LoadedCudaDriver(&mine)) {
+    mine = cuda::WhyNoKernels(*driver);
     try {
-      if (mine.empty()) kernels = KernelsOf(CudaDevice(*driver, setup.device));
+      if (mine.empty()) kernels = KernelsOf(cuda_transport::CudaDevice(*driver, setup.device));
     } catch (const Error& error) {
       if (error.code() == tuttiInvalidArgument) throw;  // the user's
       mine = error.what();
@@ -86,19 +88,19 @@ std::unique_ptr<DeviceContext> DeviceContext::Make(const DeviceSetup& setup, int
   return std::unique_ptr<DeviceContext>(new DeviceContext(setup, rank, nranks, all_gather, deadline));
 }
 
-DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, const AllGather& all_gather,
+DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, const shm::AllGather& all_gather,
                              Deadline deadline)
     : rank_(rank), nranks_(nranks), zero_copy_(setup.settings->zero_copy) {
-  const auto& driver = *LoadedCudaDriver();
-  device_ = std::make_unique<CudaDevice>(driver, setup.device);
+  const auto& driver = *cuda_transport::LoadedCudaDriver();
+  device_ = std::make_unique<cuda_transport::CudaDevice>(driver, setup.device);
   kernels_ = KernelsOf(*device_);
   // Blocks and ranks of the GPU with the least room for each.
   struct Room {
-    CuUuid uuid;
+    cuda_transport::CuUuid uuid;
     std::uint32_t blocks;
     bool zero_copy;
   };
-  const auto rooms = GatherValues(all_gather, Room{device_->uuid(), kernels_->resident_blocks(), zero_copy_});
+  const auto rooms = shm::GatherValues(all_gather, Room{device_->uuid(), kernels_->resident_blocks(), zero_copy_});
   std::uint32_t blocks = rooms.front().blocks, sharing = 1;
   for (const auto& room : rooms) {
     blocks = std::min(blocks, room.blocks);
@@ -114,32 +116,33 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
   const bool one_device = one_host && sharing == static_cast<std::uint32_t>(nranks);
   context.tuning.most_lanes = std::max(1, static_cast<int>(blocks / sharing));
   context.tuning.max_channels =
-      std::clamp(context.tuning.most_lanes, kMinChannels, one_device ? kMostChannelsOfOneGpu : kMostGpuChannels);
+      std::clamp(context.tuning.most_lanes, plan::kMinChannels,
+                 one_device ? cost_model::kMostChannelsOfOneGpu : cost_model::kMostGpuChannels);
 
-  shm_ = std::make_unique<Fabric>(rank, *setup.hosts, 1, *setup.settings, all_gather, deadline);
-  fabric_ = std::make_unique<DeviceFabric>(*device_, context.tuning.max_channels + kMessageChannels, *shm_, all_gather,
-                                           deadline);
+  shm_ = std::make_unique<shm::Fabric>(rank, *setup.hosts, 1, *setup.settings, all_gather, deadline);
+  fabric_ = std::make_unique<cuda_transport::DeviceFabric>(*device_, context.tuning.max_channels + kMessageChannels,
+                                                           *shm_, all_gather, deadline);
   const bool all_refer = std::all_of(rooms.begin(), rooms.end(), [](const Room& room) { return room.zero_copy; });
   context.tuning.gpu_slots = {false, one_host, fabric_->layout().line_capacity(), fabric_->bulk_capacity(),
                               all_refer && fabric_->one_device() && fabric_->one_process()};
   context.tuning.bulk_capacity = fabric_->bulk_capacity();
   if (!one_host) {
-    context.tuning.forced.wire = Wire::bulk;  // the network does not carry the line format
-    network_ = ConnectHosts(*shm_, *setup.roster, setup.key, *setup.settings, 1, all_gather,
-                            [this](int peer) { return fabric_->across()->With(peer); });
+    context.tuning.forced.protocol = ring::Protocol::bulk;  // the network does not carry the line protocol
+    network_ = init::ConnectHosts(*shm_, *setup.roster, setup.key, *setup.settings, 1, all_gather,
+                                  [this](int peer) { return fabric_->across()->With(peer); });
     context.network_costs = network_.costs;
   }
   context.network = network_.engine.get();
   context.transport = network_.transport;
   context.device = device_.get();
   context.fabric = fabric_.get();
-  arena_ = std::make_unique<DeviceArena>(*device_);
+  arena_ = std::make_unique<cuda_transport::DeviceArena>(*device_);
   context.arena = arena_.get();
   plans_ = std::make_unique<DevicePlans>(std::move(context), *setup.system, rank, all_gather);
   windows_ = std::make_unique<DeviceWindows>(*device_, *shm_);
-  registered_ = std::make_unique<RegisteredBuffers>(*device_, *shm_, windows_->table(),
-                                                    static_cast<std::uint16_t>(DeviceWindows::kMostWindows), all_gather,
-                                                    deadline);
+  registered_ = std::make_unique<memory::RegisteredBuffers>(*device_, *shm_, windows_->table(),
+                                                            static_cast<std::uint16_t>(DeviceWindows::kMostWindows),
+                                                            all_gather, deadline);
   MakeState();
   JoinLaunchGroup(all_gather);
   if (network_.engine != nullptr) {
@@ -150,21 +153,22 @@ DeviceContext::DeviceContext(const DeviceSetup& setup, int rank, int nranks, con
 void DeviceContext::MakeState() {
   const auto& driver = device_->driver();
   const StateLayout layout(nranks_);
-  state_ = CudaMemory::OnDevice(driver, device_->context(), layout.bytes);
-  constexpr std::size_t kAbortAt = RoundUp(sizeof(DeviceProgress), kCacheLine);
-  constexpr std::size_t kDoneAt = kAbortAt + kCacheLine;
-  pinned_ = CudaMemory::Pinned(driver, device_->context(), kDoneAt + layout.queues * sizeof(std::uint64_t));
+  state_ = cuda_transport::CudaMemory::OnDevice(driver, device_->context(), layout.bytes);
+  constexpr std::size_t kAbortAt = RoundUp(sizeof(cuda_kernels::DeviceProgress), ring::kCacheLine);
+  constexpr std::size_t kDoneAt = kAbortAt + ring::kCacheLine;
+  pinned_ =
+      cuda_transport::CudaMemory::Pinned(driver, device_->context(), kDoneAt + layout.queues * sizeof(std::uint64_t));
   std::memset(pinned_.data(), 0, pinned_.bytes());
-  progress_ = reinterpret_cast<DeviceProgress*>(pinned_.data());
+  progress_ = reinterpret_cast<cuda_kernels::DeviceProgress*>(pinned_.data());
   abort_ = reinterpret_cast<std::uint32_t*>(pinned_.data() + kAbortAt);
   done_ = reinterpret_cast<std::uint64_t*>(pinned_.data() + kDoneAt);
   constexpr std::size_t kBarrierBytes = 2 * kBarrierPart;
-  barrier_ = CudaMemory::OnDevice(driver, device_->context(), kBarrierBytes);
+  barrier_ = cuda_transport::CudaMemory::OnDevice(driver, device_->context(), kBarrierBytes);
 
-  DeviceRank state{};
+  cuda_kernels::DeviceRank state{};
   state.fills = fabric_->fills();
   state.empties = fabric_->empties();
-  state.queues = reinterpret_cast<DeviceQueue*>(state_.data() + layout.queues_at);
+  state.queues = reinterpret_cast<cuda_kernels::DeviceQueue*>(state_.data() + layout.queues_at);
   state.windows = windows_->table();
   state.abort = abort_;
   state.done = done_;
@@ -172,17 +176,17 @@ void DeviceContext::MakeState() {
   state.nranks = nranks_;
   state.wide = !fabric_->one_device();
   state.one_process = fabric_->one_process();
-  SideStream side(driver, device_->context());
+  cuda_transport::SideStream side(driver, device_->context());
   side.Zero(state_.data(), state_.bytes());
   side.Zero(barrier_.data(), barrier_.bytes());
   side.Copy(state_.data(), &state, sizeof state);
 }
 
 // The lowest rank of the process on this GPU makes the launch group; the others get its address.
-void DeviceContext::JoinLaunchGroup(const AllGather& all_gather) {
+void DeviceContext::JoinLaunchGroup(const shm::AllGather& all_gather) {
   const auto& members = fabric_->fused();
   if (members.front() == rank_) launch_group_ = std::make_shared<LaunchGroup>(members, kernels_);
-  const auto addresses = GatherValues(all_gather, reinterpret_cast<std::uint64_t>(&launch_group_));
+  const auto addresses = shm::GatherValues(all_gather, reinterpret_cast<std::uint64_t>(&launch_group_));
   if (members.front() != rank_) {
     launch_group_ =
         *reinterpret_cast<const std::shared_ptr<LaunchGroup>*>(addresses[static_cast<std::size_t>(members.front())]);
@@ -204,9 +208,9 @@ DeviceContext::~DeviceContext() {
   }
   proxy_.reset();
   auto& own = shm_->control(rank_).state;
-  auto alive = RankState::alive;
+  auto alive = ring::RankState::alive;
   const bool leaves =
-      own.compare_exchange_strong(alive, RankState::left, std::memory_order_release, std::memory_order_relaxed);
+      own.compare_exchange_strong(alive, ring::RankState::left, std::memory_order_release, std::memory_order_relaxed);
   if (leaves && network_.engine != nullptr) network_.engine->Leave();
   // Other processes' kernels may still write into our memory. Normally they leave soon, too.
   constexpr std::chrono::seconds kToLeave{1};
@@ -214,7 +218,7 @@ DeviceContext::~DeviceContext() {
   const auto others_use_it = [&] {
     for (const int r : shm_->local()) {
       const bool elsewhere = r != rank_ && !shm_->same_process(r);
-      if (elsewhere && shm_->control(r).state.load(std::memory_order_acquire) == RankState::alive) return true;
+      if (elsewhere && shm_->control(r).state.load(std::memory_order_acquire) == ring::RankState::alive) return true;
     }
     return false;
   };
@@ -232,7 +236,7 @@ std::uint64_t DeviceContext::Done(int peer, bool sends) const {
 
 // A call refused after Prepare() counts as one that may run forever: its proxy keeps looking occasionally.
 bool DeviceContext::MayRun() const {
-  if (shm_->control(rank_).state.load(std::memory_order_acquire) == RankState::failed) return false;
+  if (shm_->control(rank_).state.load(std::memory_order_acquire) == ring::RankState::failed) return false;
   if (launch_group_->captured()) return true;
   std::uint64_t done = 0;
   for (std::size_t queue = 0; queue < StateLayout(nranks_).queues; ++queue) {
@@ -243,19 +247,20 @@ bool DeviceContext::MayRun() const {
 
 void DeviceContext::Stop() { std::atomic_ref(*abort_).store(1, std::memory_order_release); }
 
-void DeviceContext::Copy(void* to, CuStream writer, const void* from, CuStream reader, std::size_t bytes) const {
+void DeviceContext::Copy(void* to, cuda_transport::CuStream writer, const void* from, cuda_transport::CuStream reader,
+                         std::size_t bytes) const {
   const auto& driver = device_->driver();
-  const CurrentDevice current(driver, device_->context());
-  std::optional<CudaEvent> between;
+  const cuda_transport::CurrentDevice current(driver, device_->context());
+  std::optional<cuda_transport::CudaEvent> between;
   if (writer != reader) {
     between.emplace(driver, device_->context());
     between->Record(reader);
     between->Block(writer);
   }
   if (bytes > 0 && to != from) {
-    driver.Check(
-        driver.cuMemcpyAsync(reinterpret_cast<CuPointer>(to), reinterpret_cast<CuPointer>(from), bytes, writer),
-        "cuMemcpyAsync");
+    driver.Check(driver.cuMemcpyAsync(reinterpret_cast<cuda_transport::CuPointer>(to),
+                                      reinterpret_cast<cuda_transport::CuPointer>(from), bytes, writer),
+                 "cuMemcpyAsync");
   }
   if (between) {
     between->Record(writer);
@@ -263,40 +268,40 @@ void DeviceContext::Copy(void* to, CuStream writer, const void* from, CuStream r
   }
 }
 
-bool DeviceContext::DoneByCopy(const Operation& operation, CuStream stream) const {
+bool DeviceContext::DoneByCopy(const plan::Operation& operation, cuda_transport::CuStream stream) const {
   if (nranks_ > 1 || operation.point_to_point() || operation.scaled || !operation.plain()) return false;
-  if (operation.collective != Collective::barrier) {
+  if (operation.collective != schedule::Collective::barrier) {
     Copy(operation.output, stream, operation.input, stream, operation.count * SizeOf(operation.type));
   }
   return true;
 }
 
 // How peers may reach a buffer of the GPU instead of receiving copies.
-RemoteAccess DeviceContext::RemoteAccessOf(const void* buffer, std::size_t bytes) const {
+host::RemoteAccess DeviceContext::RemoteAccessOf(const void* buffer, std::size_t bytes) const {
   if (!zero_copy_ || !fabric_->all_reach()) return {};
-  if (fabric_->one_process() && (fabric_->one_device() || PeersMayReach(*device_, buffer))) {
-    return {SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(buffer)};
+  if (fabric_->one_process() && (fabric_->one_device() || memory::PeersMayReach(*device_, buffer))) {
+    return {ring::SlotKind::pointer, 0, reinterpret_cast<std::uint64_t>(buffer)};
   }
   if (const auto reach = windows_->Find(buffer, bytes)) return *reach;
-  return registered_->Find(buffer, bytes).value_or(RemoteAccess{});
+  return registered_->Find(buffer, bytes).value_or(host::RemoteAccess{});
 }
 
-DeviceWork DeviceContext::WorkOf(const Operation& operation, const DevicePlanEntry& plan) const {
-  DeviceWork work{};
+cuda_kernels::DeviceWork DeviceContext::WorkOf(const plan::Operation& operation, const DevicePlanEntry& plan) const {
+  cuda_kernels::DeviceWork work{};
   work.plan = plan.program.plan();
   work.input = static_cast<const std::byte*>(operation.input);
   work.output = static_cast<std::byte*>(operation.output);
-  if (operation.collective == Collective::barrier) {
+  if (operation.collective == schedule::Collective::barrier) {
     work.input = barrier_.data();
     work.output = barrier_.data() + kBarrierPart;
   }
   work.scaled = operation.scaled;
   const void* const source = operation.scalar_source;
-  Scalar scalar = operation.scalar;
-  if (source != nullptr && DeviceReads(*device_, source)) {
+  host_kernels::Scalar scalar = operation.scalar;
+  if (source != nullptr && memory::DeviceReads(*device_, source)) {
     work.scalar_source = source;
   } else if (source != nullptr) {
-    scalar = Scalar::From(source, SizeOf(operation.type));
+    scalar = host_kernels::Scalar::From(source, SizeOf(operation.type));
   }
   std::memcpy(&work.scalar, scalar.bytes.data(), sizeof work.scalar);
   const auto* const tensors = operation.tensors.get();
@@ -305,10 +310,11 @@ DeviceWork DeviceContext::WorkOf(const Operation& operation, const DevicePlanEnt
   work.strided = !dense_input || !dense_output;
   const auto& schedule = plan.program.schedule();
   const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
-  if (plan.program.shape().wire == Wire::bulk && may_refer) {
+  if (plan.program.config().protocol == ring::Protocol::bulk && may_refer) {
     // Peers read contiguous buffers in place.
-    const RemoteAccess input = dense_input ? RemoteAccessOf(work.input, plan.used.input) : RemoteAccess{};
-    const RemoteAccess output = dense_output ? RemoteAccessOf(work.output, plan.used.output) : RemoteAccess{};
+    const host::RemoteAccess input = dense_input ? RemoteAccessOf(work.input, plan.used.input) : host::RemoteAccess{};
+    const host::RemoteAccess output =
+        dense_output ? RemoteAccessOf(work.output, plan.used.output) : host::RemoteAccess{};
     work.input_kind = static_cast<std::uint8_t>(input.kind);
     work.input_window = input.window;
     work.input_base = input.base;
@@ -328,25 +334,25 @@ void DeviceContext::TrimPlans() {
   plans_->Forget();
 }
 
-DevicePart DeviceContext::Prepare(std::span<const Operation* const> operations, CuStream stream,
-                                  std::vector<CuStream> others) {
+DevicePart DeviceContext::Prepare(std::span<const plan::Operation* const> operations, cuda_transport::CuStream stream,
+                                  std::vector<cuda_transport::CuStream> others) {
   TrimPlans();
   registered_->Answer();
   DevicePart part;
   part.rank = rank_;
   part.stream = stream;
   part.other_streams = std::move(others);
-  auto* const state = reinterpret_cast<DeviceRank*>(state_.data());
+  auto* const state = reinterpret_cast<cuda_kernels::DeviceRank*>(state_.data());
   const StateLayout layout(nranks_);
-  for (const Operation* operation : operations) {
-    auto& plan = plans_->Find(*operation, PackCall(*operation));
+  for (const plan::Operation* operation : operations) {
+    auto& plan = plans_->Find(*operation, plan::PackCall(*operation));
     const int peer = operation->point_to_point() ? operation->root : -1;
-    const bool sends = operation->collective == Collective::send;
+    const bool sends = operation->collective == schedule::Collective::send;
     auto queue = std::find_if(part.queues.begin(), part.queues.end(),
                               [&](const DeviceCalls& calls) { return calls.peer == peer && calls.sends == sends; });
     if (queue == part.queues.end()) {
       const auto index = StateLayout::Queue(nranks_, peer, sends);
-      auto* const queues = reinterpret_cast<DeviceQueue*>(state_.data() + layout.queues_at);
+      auto* const queues = reinterpret_cast<cuda_kernels::DeviceQueue*>(state_.data() + layout.queues_at);
       auto* const lanes = reinterpret_cast<std::uint64_t*>(state_.data() + layout.lanes_at);
       part.queues.push_back({state, queues + index, lanes + StateLayout::Lane(index), peer, sends, {}, {}, 0});
       queue = part.queues.end() - 1;
@@ -365,4 +371,4 @@ DevicePart DeviceContext::Prepare(std::span<const Operation* const> operations, 
   return part;
 }
 
-}  // namespace tutti
+}  // namespace tutti::device

@@ -19,17 +19,17 @@
 #include "src/diagnostics/recorder.h"
 #include "src/init/host_network.h"
 
-namespace tutti {
+namespace tutti::device {
 
 // The facts about a communicator that its device side is made from.
 struct DeviceSetup {
   int device = TUTTI_DEVICE_NONE;
   const Settings* settings = nullptr;
-  const System* system = nullptr;
-  const Hosts* hosts = nullptr;
-  const std::vector<Process>* roster = nullptr;
-  SecretKey key;         // for connections to other hosts
-  TuningContext tuning;  // the host side's: what is forced, what is deterministic
+  const topology::System* system = nullptr;
+  const shm::Hosts* hosts = nullptr;
+  const std::vector<bootstrap::Process>* roster = nullptr;
+  auth::SecretKey key;               // for connections to other hosts
+  cost_model::TuningContext tuning;  // the host side's: what is forced, what is deterministic
 };
 
 class DeviceContext {
@@ -37,28 +37,30 @@ class DeviceContext {
   // Collective. Null, on every rank, unless every rank can use its device; *why then gives the reason. REQUIRES: every
   // rank names a device.
   static std::unique_ptr<DeviceContext> Make(const DeviceSetup& setup, int rank, int nranks,
-                                             const AllGather& all_gather, Deadline deadline, std::string* why);
+                                             const shm::AllGather& all_gather, Deadline deadline, std::string* why);
   // Waits for the kernels, or stops them if the communicator has failed.
   ~DeviceContext();
   DeviceContext(const DeviceContext&) = delete;
   DeviceContext& operator=(const DeviceContext&) = delete;
 
-  const CudaDevice& device() const { return *device_; }
+  const cuda_transport::CudaDevice& device() const { return *device_; }
   const std::shared_ptr<LaunchGroup>& launch_group() const { return launch_group_; }
   DevicePlans& plans() { return *plans_; }
   DeviceWindows& windows() { return *windows_; }
-  RegisteredBuffers& registered() { return *registered_; }
-  Fabric& control() { return *shm_; }
-  DeviceProgress& progress() const { return *progress_; }
+  memory::RegisteredBuffers& registered() { return *registered_; }
+  shm::Fabric& control() { return *shm_; }
+  cuda_kernels::DeviceProgress& progress() const { return *progress_; }
   // Operations completed on the GPU: collectives, or (peer >= 0) messages to or from that peer.
   std::uint64_t Done(int peer, bool sends) const;
 
   // A launch's part made from these calls, in order; all of one communicator, on `stream` and `others`.
-  DevicePart Prepare(std::span<const Operation* const> operations, CuStream stream, std::vector<CuStream> others);
+  DevicePart Prepare(std::span<const plan::Operation* const> operations, cuda_transport::CuStream stream,
+                     std::vector<cuda_transport::CuStream> others);
   // Calls done by a copy in stream order, without a launch: those of a single rank, or (Copy) to oneself.
-  bool DoneByCopy(const Operation& operation, CuStream stream) const;
+  bool DoneByCopy(const plan::Operation& operation, cuda_transport::CuStream stream) const;
   // Copies `from` as it is in `reader`'s order, and keeps `reader` from changing it until the copy is done.
-  void Copy(void* to, CuStream writer, const void* from, CuStream reader, std::size_t bytes) const;
+  void Copy(void* to, cuda_transport::CuStream writer, const void* from, cuda_transport::CuStream reader,
+            std::size_t bytes) const;
 
   // Whether a kernel of this rank may be running or about to; always once a call was captured, as replays are not seen.
   bool MayRun() const;
@@ -67,40 +69,40 @@ class DeviceContext {
   // Waits for launches only; for graphs' replays, only their user knows when they have ended.
   bool AwaitIdle(std::chrono::milliseconds most) const { return launch_group_->AwaitIdle(most); }
   // The summary of the plan of the last prepared operation, even if the plan itself was forgotten.
-  std::optional<PlanSummary> last_plan() const {
+  std::optional<plan::PlanSummary> last_plan() const {
     return last_plan_ != nullptr ? last_plan_->summary() : forgotten_plan_;
   }
 
  private:
-  DeviceContext(const DeviceSetup& setup, int rank, int nranks, const AllGather& all_gather, Deadline deadline);
+  DeviceContext(const DeviceSetup& setup, int rank, int nranks, const shm::AllGather& all_gather, Deadline deadline);
   void MakeState();
   void TrimPlans();
-  void JoinLaunchGroup(const AllGather& all_gather);
-  DeviceWork WorkOf(const Operation& operation, const DevicePlanEntry& plan) const;
-  RemoteAccess RemoteAccessOf(const void* buffer, std::size_t bytes) const;
+  void JoinLaunchGroup(const shm::AllGather& all_gather);
+  cuda_kernels::DeviceWork WorkOf(const plan::Operation& operation, const DevicePlanEntry& plan) const;
+  host::RemoteAccess RemoteAccessOf(const void* buffer, std::size_t bytes) const;
 
   int rank_, nranks_;
   bool zero_copy_;
-  std::unique_ptr<CudaDevice> device_;
-  std::shared_ptr<const KernelModule> kernels_;
-  std::unique_ptr<Fabric> shm_;  // control blocks, for the failure detector
-  std::unique_ptr<DeviceFabric> fabric_;
-  HostNetwork network_;
-  std::unique_ptr<DeviceArena> arena_;
+  std::unique_ptr<cuda_transport::CudaDevice> device_;
+  std::shared_ptr<const cuda::KernelModule> kernels_;
+  std::unique_ptr<shm::Fabric> shm_;  // control blocks, for the failure detector
+  std::unique_ptr<cuda_transport::DeviceFabric> fabric_;
+  init::HostNetwork network_;
+  std::unique_ptr<cuda_transport::DeviceArena> arena_;
   std::unique_ptr<DeviceWindows> windows_;
-  std::unique_ptr<RegisteredBuffers> registered_;
-  CudaMemory state_;   // DeviceRank, queues, lanes' progress
-  CudaMemory pinned_;  // progress, abort
-  CudaMemory barrier_;
-  DeviceProgress* progress_ = nullptr;
+  std::unique_ptr<memory::RegisteredBuffers> registered_;
+  cuda_transport::CudaMemory state_;   // DeviceRank, queues, lanes' progress
+  cuda_transport::CudaMemory pinned_;  // progress, abort
+  cuda_transport::CudaMemory barrier_;
+  cuda_kernels::DeviceProgress* progress_ = nullptr;
   std::uint64_t* done_ = nullptr;  // by queue
   std::uint32_t* abort_ = nullptr;
   std::atomic<std::uint64_t> enqueued_{0};  // operations, of all queues
   std::shared_ptr<LaunchGroup> launch_group_;
   std::unique_ptr<DevicePlans> plans_;
   const DevicePlanEntry* last_plan_ = nullptr;  // while it is kept
-  std::optional<PlanSummary> forgotten_plan_;
+  std::optional<plan::PlanSummary> forgotten_plan_;
   std::unique_ptr<DeviceProxy> proxy_;  // null where all ranks are on one host
 };
 
-}  // namespace tutti
+}  // namespace tutti::device

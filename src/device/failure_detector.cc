@@ -8,7 +8,7 @@
 #include "base/quiet_thread.h"
 #include "transports/progress/network.h"
 
-namespace tutti {
+namespace tutti::device {
 namespace {
 
 // Kernels end in microseconds, so a longer one is worth a closer look.
@@ -24,20 +24,20 @@ T Published(const T& word) {
   return std::atomic_ref(const_cast<T&>(word)).load(std::memory_order_acquire);
 }
 
-Fault::Kind FaultOf(DeviceFaultKind kind) {
+host::Fault::Kind FaultOf(cuda_kernels::DeviceFaultKind kind) {
   switch (kind) {
-    case DeviceFaultKind::foreign: return Fault::Kind::foreign;
-    case DeviceFaultKind::length: return Fault::Kind::length;
-    case DeviceFaultKind::forged: return Fault::Kind::forged;
-    case DeviceFaultKind::none: break;
+    case cuda_kernels::DeviceFaultKind::foreign: return host::Fault::Kind::foreign;
+    case cuda_kernels::DeviceFaultKind::length: return host::Fault::Kind::length;
+    case cuda_kernels::DeviceFaultKind::forged: return host::Fault::Kind::forged;
+    case cuda_kernels::DeviceFaultKind::none: break;
   }
-  return Fault::Kind::none;
+  return host::Fault::Kind::none;
 }
 
 }  // namespace
 
-DeviceFailureDetector::DeviceFailureDetector(DeviceContext& side, std::vector<Process> roster, std::string name,
-                                             std::chrono::milliseconds timeout,
+DeviceFailureDetector::DeviceFailureDetector(DeviceContext& side, std::vector<bootstrap::Process> roster,
+                                             std::string name, std::chrono::milliseconds timeout,
                                              std::function<std::optional<Error>()> outside,
                                              std::function<void(const Error&)> fail)
     : side_(side),
@@ -66,7 +66,8 @@ void DeviceFailureDetector::Fail(const Error& failure) {
 
 bool DeviceFailureDetector::Faulted() const {
   return failure_detector_.failed() ||
-         static_cast<DeviceFaultKind>(Published(side_.progress().fault_kind)) != DeviceFaultKind::none;
+         static_cast<cuda_kernels::DeviceFaultKind>(Published(side_.progress().fault_kind)) !=
+             cuda_kernels::DeviceFaultKind::none;
 }
 
 void DeviceFailureDetector::LookNow() {
@@ -104,25 +105,25 @@ bool DeviceFailureDetector::Read() {
   auto& control = side_.control().control(side_.control().rank());
   bool news = false;
   for (;; ++seen_) {
-    const DeviceCall& entry = progress.calls[(seen_ + 1) % kProgressEntries];
-    DeviceCall call{Published(entry.index),     Published(entry.sequence), Published(entry.digest),
-                    Published(entry.signature), Published(entry.call),     Published(entry.count),
-                    Published(entry.check)};
+    const cuda_kernels::DeviceCall& entry = progress.calls[(seen_ + 1) % cuda_kernels::kProgressEntries];
+    cuda_kernels::DeviceCall call{Published(entry.index),     Published(entry.sequence), Published(entry.digest),
+                                  Published(entry.signature), Published(entry.call),     Published(entry.count),
+                                  Published(entry.check)};
     // A later entry overwrote it: the detector slept long, and continues with the oldest entry left.
-    if (call.index > seen_ + 1 && call.check == CheckOf(call)) {
-      seen_ = call.index - kProgressEntries;
+    if (call.index > seen_ + 1 && call.check == cuda_kernels::CheckOf(call)) {
+      seen_ = call.index - cuda_kernels::kProgressEntries;
       news = true;
       running_.clear();
       continue;
     }
-    if (call.index != seen_ + 1 || call.check != CheckOf(call)) break;
+    if (call.index != seen_ + 1 || call.check != cuda_kernels::CheckOf(call)) break;
     news = true;
-    Running running{UnpackCall(call.call, call.count), call.sequence, call.signature, 0};
+    Running running{plan::UnpackCall(call.call, call.count), call.sequence, call.signature, 0};
     running.record = recorder_.Begin({call.sequence, call.signature, call.call, call.count, Ticks()});
     if (!running.operation.point_to_point()) {
       control.started.store(call.sequence, std::memory_order_release);
       failure_detector_.history().Begin(call.sequence, call.digest);
-      untold_ = untold_ || MayEndAlone(running.operation);
+      untold_ = untold_ || plan::MayEndAlone(running.operation);
     }
     running_.emplace(call.index, std::move(running));
   }
@@ -138,7 +139,7 @@ bool DeviceFailureDetector::Read() {
 bool DeviceFailureDetector::Done(const Running& running) const {
   const auto& operation = running.operation;
   const int peer = operation.point_to_point() ? operation.root : -1;
-  return side_.Done(peer, operation.collective == Collective::send) >= running.sequence;
+  return side_.Done(peer, operation.collective == schedule::Collective::send) >= running.sequence;
 }
 
 // A kernel does not report which rank it waits for: on other hosts it may be any rank except those that completed the
@@ -149,7 +150,7 @@ std::vector<int> DeviceFailureDetector::MayBeAwaited(const Running& running) con
   std::vector<int> ranks;
   for (int r = 0; r < control.nranks(); ++r) {
     const auto& theirs = control.control(r);
-    const bool needs_nothing = theirs.state.load(std::memory_order_acquire) == RankState::left &&
+    const bool needs_nothing = theirs.state.load(std::memory_order_acquire) == ring::RankState::left &&
                                theirs.completed.load(std::memory_order_acquire) >= running.sequence;
     if (!control.is_local(r) && !needs_nothing) ranks.push_back(r);
   }
@@ -158,19 +159,20 @@ std::vector<int> DeviceFailureDetector::MayBeAwaited(const Running& running) con
 
 std::optional<Error> DeviceFailureDetector::Look(Clock::duration waited) {
   const auto& progress = side_.progress();
-  const auto kind = static_cast<DeviceFaultKind>(Published(progress.fault_kind));
+  const auto kind = static_cast<cuda_kernels::DeviceFaultKind>(Published(progress.fault_kind));
   // The peer's watch needs this rank's call, as this watch needs the peer's; the kernels send nothing any more.
-  if (auto* const network = side_.control().network(); network != nullptr && kind != DeviceFaultKind::none) {
+  if (auto* const network = side_.control().network();
+      network != nullptr && kind != cuda_kernels::DeviceFaultKind::none) {
     network->Announce();
   }
   for (const auto& [index, running] : running_) {
-    const InFlight in_flight{&running.operation, running.sequence, running.signature};
-    if (kind == DeviceFaultKind::none) {
+    const diagnostics::InFlight in_flight{&running.operation, running.sequence, running.signature};
+    if (kind == cuda_kernels::DeviceFaultKind::none) {
       if (auto failure = failure_detector_.Look(in_flight, {MayBeAwaited(running)}, waited)) return failure;
       continue;
     }
-    const Fault fault{FaultOf(kind), Published(progress.fault_peer), Published(progress.fault_expected),
-                      Published(progress.fault_got)};
+    const host::Fault fault{FaultOf(kind), Published(progress.fault_peer), Published(progress.fault_expected),
+                            Published(progress.fault_got)};
     // The faulty slot belongs to the latest operation that involves that peer.
     const bool message = running.operation.point_to_point();
     if (message && running.operation.root != fault.peer) continue;
@@ -178,7 +180,7 @@ std::optional<Error> DeviceFailureDetector::Look(Clock::duration waited) {
     if (waited < kPatience) return std::nullopt;
     return failure_detector_.Explain(in_flight, fault);
   }
-  if (kind != DeviceFaultKind::none) return std::nullopt;
+  if (kind != cuda_kernels::DeviceFaultKind::none) return std::nullopt;
   // Also announces calls that are over: kernels that only send wait for no other rank.
   if (auto* const network = side_.control().network(); network != nullptr && std::exchange(untold_, false)) {
     network->Announce();
@@ -186,4 +188,4 @@ std::optional<Error> DeviceFailureDetector::Look(Clock::duration waited) {
   return failure_detector_.Compare();
 }
 
-}  // namespace tutti
+}  // namespace tutti::device

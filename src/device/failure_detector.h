@@ -14,13 +14,13 @@
 
 #include "src/device/context.h"
 
-namespace tutti {
+namespace tutti::device {
 
 class DeviceFailureDetector {
  public:
   // `outside`: the communicator's own failure, if any. `fail` receives the first failure found here, in the detector's
   // thread. `side` outlives this.
-  DeviceFailureDetector(DeviceContext& side, std::vector<Process> roster, std::string name,
+  DeviceFailureDetector(DeviceContext& side, std::vector<bootstrap::Process> roster, std::string name,
                         std::chrono::milliseconds timeout, std::function<std::optional<Error>()> outside,
                         std::function<void(const Error&)> fail);
   ~DeviceFailureDetector();
@@ -39,7 +39,7 @@ class DeviceFailureDetector {
 
   // An operation that a kernel has begun and that may not have ended.
   struct Running {
-    Operation operation;
+    plan::Operation operation;
     std::uint64_t sequence;
     std::uint64_t signature;
     std::uint64_t record;
@@ -53,8 +53,8 @@ class DeviceFailureDetector {
   std::vector<int> MayBeAwaited(const Running& running) const;
 
   DeviceContext& side_;
-  FailureDetector failure_detector_;
-  Recorder recorder_;
+  diagnostics::FailureDetector failure_detector_;
+  diagnostics::Recorder recorder_;
   std::function<std::optional<Error>()> outside_;
   std::function<void(const Error&)> fail_;
   std::map<std::uint64_t, Running> running_;  // by the device's call number
@@ -68,4 +68,4 @@ class DeviceFailureDetector {
   std::thread thread_;                    // last: it uses all of the above
 };
 
-}  // namespace tutti
+}  // namespace tutti::device

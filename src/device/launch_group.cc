@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-namespace tutti {
+namespace tutti::device {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -38,19 +38,19 @@ const DeviceCalls* Counterpart(const DevicePart& part, int rank, const DeviceCal
 
 // The inputs of one launch.
 struct LaunchGroup::Bundle {
-  std::vector<DeviceWorkQueue> queues;
-  std::vector<DeviceWork> works;
-  std::vector<CuStream> streams;  // the first is the launch stream
+  std::vector<cuda_kernels::DeviceWorkQueue> queues;
+  std::vector<cuda_kernels::DeviceWork> works;
+  std::vector<cuda_transport::CuStream> streams;  // the first is the launch stream
   std::uint32_t blocks = 0;
   std::uint32_t threads = 0;
   bool per_thread_elsewhere = false;  // one of them is another thread's own default stream
 
-  void AddStream(CuStream stream) {
+  void AddStream(cuda_transport::CuStream stream) {
     if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
   }
 };
 
-LaunchGroup::LaunchGroup(std::vector<int> members, std::shared_ptr<const KernelModule> kernels)
+LaunchGroup::LaunchGroup(std::vector<int> members, std::shared_ptr<const cuda::KernelModule> kernels)
     : members_(std::move(members)),
       kernels_(std::move(kernels)),
       device_(kernels_->device()),
@@ -99,8 +99,9 @@ std::optional<Error> LaunchGroup::LaunchReady(const std::vector<int>& ranks) {
   Bundle bundle;
   for (const int rank : ranks) {
     const auto& deposit = deposits_.at(rank);
-    bundle.per_thread_elsewhere = bundle.per_thread_elsewhere || (deposit.thread != std::this_thread::get_id() &&
-                                                                  deposit.part.HasStream(kCuStreamPerThread));
+    bundle.per_thread_elsewhere =
+        bundle.per_thread_elsewhere ||
+        (deposit.thread != std::this_thread::get_id() && deposit.part.HasStream(cuda_transport::kCuStreamPerThread));
     bundle.AddStream(deposit.part.stream);
   }
   for (const int rank : ranks) {
@@ -143,16 +144,16 @@ std::optional<Error> LaunchGroup::LaunchReady(const std::vector<int>& ranks) {
 
 void LaunchGroup::Enqueue(const Bundle& bundle) {
   const auto& driver = device_.driver();
-  const CurrentDevice current(driver, device_.context());
-  const auto capture_of = [&](CuStream stream) {
+  const cuda_transport::CurrentDevice current(driver, device_.context());
+  const auto capture_of = [&](cuda_transport::CuStream stream) {
     int status = 0;
     std::uint64_t id = 0;
-    if (driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr) != kCuSuccess) {
+    if (driver.cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr) != cuda_transport::kCuSuccess) {
       Throw(tuttiInvalidArgument, "stream {} is no stream of CUDA; was it destroyed?", static_cast<void*>(stream));
     }
-    return status == kCuCaptureActive ? std::optional(id) : std::nullopt;
+    return status == cuda_transport::kCuCaptureActive ? std::optional(id) : std::nullopt;
   };
-  const CuStream leader = bundle.streams.front();
+  const cuda_transport::CuStream leader = bundle.streams.front();
   const auto capture = capture_of(leader);
   for (const auto stream : bundle.streams) {
     if (capture_of(stream) == capture) continue;
@@ -174,13 +175,13 @@ void LaunchGroup::Enqueue(const Bundle& bundle) {
     arrived_.Record(stream);
     arrived_.Block(leader);
   }
-  const DeviceLaunch launch = pinned_.Write(bundle.queues, bundle.works);
-  const bool strided =
-      std::any_of(bundle.works.begin(), bundle.works.end(), [](const DeviceWork& work) { return work.strided; });
+  const cuda_kernels::DeviceLaunch launch = pinned_.Write(bundle.queues, bundle.works);
+  const bool strided = std::any_of(bundle.works.begin(), bundle.works.end(),
+                                   [](const cuda_kernels::DeviceWork& work) { return work.strided; });
   kernels_->Launch(launch, strided, bundle.blocks, bundle.threads, leader);
   pinned_.Enqueued(leader, capture.has_value());
   // In a graph the event belongs to the graph; launched_ must remain an event that can be waited for outside.
-  CudaEvent& after = capture ? captured_ : launched_;
+  cuda_transport::CudaEvent& after = capture ? captured_ : launched_;
   after.Record(leader);
   for (const auto stream : bundle.streams) {
     if (stream != leader) after.Block(stream);
@@ -264,4 +265,4 @@ bool LaunchGroup::AwaitIdle(std::chrono::milliseconds most) {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::device

@@ -21,16 +21,16 @@
 #include "executors/cuda/kernel_module.h"
 #include "src/device/pinned_works.h"
 
-namespace tutti {
+namespace tutti::device {
 
 // Consecutive operations of one rank.
 struct DeviceCalls {
-  DeviceRank* rank = nullptr;
-  DeviceQueue* queue = nullptr;
+  cuda_kernels::DeviceRank* rank = nullptr;
+  cuda_kernels::DeviceQueue* queue = nullptr;
   std::uint64_t* lanes = nullptr;
   int peer = -1;  // for messages; -1: collectives
   bool sends = false;
-  std::vector<DeviceWork> works;
+  std::vector<cuda_kernels::DeviceWork> works;
   std::vector<std::uint32_t> blocks;  // by work
   std::uint32_t threads = 0;
 };
@@ -39,10 +39,10 @@ struct DeviceCalls {
 struct DevicePart {
   int rank = 0;
   std::vector<DeviceCalls> queues;
-  CuStream stream = nullptr;
-  std::vector<CuStream> other_streams;  // their earlier work comes first, their later work after
+  cuda_transport::CuStream stream = nullptr;
+  std::vector<cuda_transport::CuStream> other_streams;  // their earlier work comes first, their later work after
 
-  bool HasStream(CuStream wanted) const {
+  bool HasStream(cuda_transport::CuStream wanted) const {
     return stream == wanted || std::find(other_streams.begin(), other_streams.end(), wanted) != other_streams.end();
   }
 };
@@ -53,7 +53,7 @@ class LaunchGroup {
   using Check = std::function<std::optional<Error>()>;
 
   // `members`: ranks. `kernels` are those of the shared device.
-  LaunchGroup(std::vector<int> members, std::shared_ptr<const KernelModule> kernels);
+  LaunchGroup(std::vector<int> members, std::shared_ptr<const cuda::KernelModule> kernels);
 
   // Launches one thread's parts, together with the other threads' parts that they wait for. Returns when all are
   // launched, with the failure, if any. `timeout`: how long to wait for other ranks.
@@ -81,8 +81,8 @@ class LaunchGroup {
                                std::chrono::milliseconds timeout) const;
 
   const std::vector<int> members_;
-  const std::shared_ptr<const KernelModule> kernels_;
-  const CudaDevice& device_;  // the kernels' device, kept alive by them
+  const std::shared_ptr<const cuda::KernelModule> kernels_;
+  const cuda_transport::CudaDevice& device_;  // the kernels' device, kept alive by them
   PinnedWorks pinned_;
 
   mutable std::mutex mutex_;
@@ -91,10 +91,10 @@ class LaunchGroup {
   std::map<std::uint64_t, Error> failures_;     // by ticket
   std::map<int, std::thread::id> last_thread_;  // the thread of a rank's latest calls
   std::uint64_t next_ticket_ = 1;
-  CudaEvent arrived_;                          // recorded on each other stream in turn
-  CudaEvent launched_;                         // after the last launch that was not captured
-  CudaEvent captured_;                         // after the last captured one, ...
+  cuda_transport::CudaEvent arrived_;          // recorded on each other stream in turn
+  cuda_transport::CudaEvent launched_;         // after the last launch that was not captured
+  cuda_transport::CudaEvent captured_;         // after the last captured one, ...
   std::optional<std::uint64_t> last_capture_;  // ... and its capture
 };
 
-}  // namespace tutti
+}  // namespace tutti::device

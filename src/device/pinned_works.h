@@ -10,28 +10,29 @@
 #include "transports/cuda/fabric.h"
 #include "transports/cuda/resources.h"
 
-namespace tutti {
+namespace tutti::device {
 
 class PinnedWorks {
  public:
-  explicit PinnedWorks(const CudaDevice& device) : device_(device) {}
+  explicit PinnedWorks(const cuda_transport::CudaDevice& device) : device_(device) {}
 
   // A launch's queues and works, as its kernel reads them.
-  DeviceLaunch Write(const std::vector<DeviceWorkQueue>& queues, const std::vector<DeviceWork>& works);
+  cuda_kernels::DeviceLaunch Write(const std::vector<cuda_kernels::DeviceWorkQueue>& queues,
+                                   const std::vector<cuda_kernels::DeviceWork>& works);
   // Records that the launch written last has been enqueued on this stream.
-  void Enqueued(CuStream stream, bool captured);
+  void Enqueued(cuda_transport::CuStream stream, bool captured);
 
  private:
   struct Block {
-    CudaMemory memory;
-    CudaEvent done;
+    cuda_transport::CudaMemory memory;
+    cuda_transport::CudaEvent done;
     bool kept = false;  // for a graph
   };
   Block& Free(std::size_t bytes);
 
-  const CudaDevice& device_;
+  const cuda_transport::CudaDevice& device_;
   std::vector<Block> blocks_;
   Block* written_ = nullptr;
 };
 
-}  // namespace tutti
+}  // namespace tutti::device

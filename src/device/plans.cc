@@ -13,15 +13,16 @@
 #include "src/bootstrap/rank_zero.h"
 #include "transports/progress/network.h"
 
-namespace tutti {
+namespace tutti::device {
 namespace {
 
 // An A100's, for pricing only, if the driver does not report it.
 constexpr double kUnknownMemoryBandwidth = 1555;  // GB/s
 constexpr int kMajorToSm = 10;
 
-double MemoryBandwidth(const CudaDevice& device) {
-  const double clock_khz = device.Attribute(kCuMemoryClockKhz), bits = device.Attribute(kCuMemoryBusBits);
+double MemoryBandwidth(const cuda_transport::CudaDevice& device) {
+  const double clock_khz = device.Attribute(cuda_transport::kCuMemoryClockKhz),
+               bits = device.Attribute(cuda_transport::kCuMemoryBusBits);
   constexpr double kTransfersPerClock = 2, kBitsPerByte = 8, kKhzBytesPerGB = 1e6;
   const double bandwidth = clock_khz * kTransfersPerClock * bits / kBitsPerByte / kKhzBytesPerGB;
   return bandwidth > 0 ? bandwidth : kUnknownMemoryBandwidth;
@@ -29,34 +30,34 @@ double MemoryBandwidth(const CudaDevice& device) {
 
 // For several hosts. If the topology lacks GPUs or NICs, or hosts differ, the network between hosts matters more than
 // the links inside them, so GPUs are priced as if they were processors.
-Machine MachineOfHosts(const DevicePlanContext& context, const System& system) {
+cost_model::Machine MachineOfHosts(const DevicePlanContext& context, const topology::System& system) {
   const auto& where = context.tuning.where;
   try {
     const int nodes = where.nodes();
-    if (where.node_of != ArrangeEvenly(context.tuning.nranks, nodes).node_of) {
+    if (where.node_of != schedule::ArrangeEvenly(context.tuning.nranks, nodes).node_of) {
       Throw(tuttiInvalidArgument, "hosts have different numbers of ranks, or ranks do not follow hosts");
     }
-    return MachineOfSystem(system, nodes, context.tuning.nranks / nodes);
+    return cost_model::MachineOfSystem(system, nodes, context.tuning.nranks / nodes);
   } catch (const Error& error) {
     Log(Subject::select, "GPUs of several hosts are priced like processors of several hosts: {}", error.what());
   }
-  return HostMachine(DefaultHostCosts(1), where, context.network_costs);
+  return cost_model::HostMachine(cost_model::DefaultHostCosts(1), where, context.network_costs);
 }
 
 // The machine that prices are computed on. A topology without a GPU for every rank is no reason to fail.
-Machine MachineFor(const DevicePlanContext& context, const System& system) {
+cost_model::Machine MachineFor(const DevicePlanContext& context, const topology::System& system) {
   const int nranks = context.tuning.nranks;
   if (!context.tuning.one_host) return MachineOfHosts(context, system);
   if (!context.fabric->one_device()) {
     try {
-      return MachineOfSystem(system, 1, nranks);
+      return cost_model::MachineOfSystem(system, 1, nranks);
     } catch (const Error& error) {
       Log(Subject::select, "GPUs are priced as one: {}", error.what());
     }
   }
   const auto& device = *context.device;
-  const int sm = device.Attribute(kCuMajor) * kMajorToSm + device.Attribute(kCuMinor);
-  return MachineOfOneGpu(nranks, sm, MemoryBandwidth(device));
+  const int sm = device.Attribute(cuda_transport::kCuMajor) * kMajorToSm + device.Attribute(cuda_transport::kCuMinor);
+  return cost_model::MachineOfOneGpu(nranks, sm, MemoryBandwidth(device));
 }
 
 // The part of a message that one block moves in good time, and its pieces in slots.
@@ -64,19 +65,19 @@ constexpr std::size_t kBytesPerMessageChannel = std::size_t{256} << 10;
 constexpr std::size_t kMessageChunk = std::size_t{128} << 10;
 
 // Few enough that a group can send to and receive from every rank at the same time.
-int MessageChannels(std::size_t bytes, const TuningContext& tuning) {
+int MessageChannels(std::size_t bytes, const cost_model::TuningContext& tuning) {
   const int most = std::clamp(tuning.most_lanes / std::max(1, 2 * (tuning.nranks - 1)), 1, kMessageChannels);
   return static_cast<int>(std::clamp<std::size_t>(bytes / kBytesPerMessageChannel, 1, static_cast<std::size_t>(most)));
 }
 
-Shape MessageShape(std::size_t bytes, const GpuSlots& slots) {
-  if (slots.lines && bytes <= slots.line) return {Wire::line, slots.line};
-  return {Wire::bulk, std::min(kMessageChunk, slots.bulk)};
+schedule::ProtocolConfig MessageConfig(std::size_t bytes, const cost_model::GpuSlots& slots) {
+  if (slots.lines && bytes <= slots.line) return {ring::Protocol::line, slots.line};
+  return {ring::Protocol::bulk, std::min(kMessageChunk, slots.bulk)};
 }
 
 // A GPU's plan contains a tensor's addresses; on the host, each call passes them.
-void AddPlaces(const Tensors& tensors, PlanKey& key) {
-  for (const Strided* const side : {&tensors.input, &tensors.output}) {
+void AddPlaces(const plan::Tensors& tensors, plan::PlanKey& key) {
+  for (const schedule::Strided* const side : {&tensors.input, &tensors.output}) {
     key.further.push_back(side->run_bytes());
     for (const auto& dim : side->outer()) {
       key.further.push_back(dim.size.value());
@@ -86,15 +87,15 @@ void AddPlaces(const Tensors& tensors, PlanKey& key) {
   }
 }
 
-StridedSides SidesOf(const Operation& operation) {
+cuda::StridedSides SidesOf(const plan::Operation& operation) {
   if (operation.tensors == nullptr) return {};
-  const auto side = [](const Strided& strided) { return strided.dense() ? nullptr : &strided; };
+  const auto side = [](const schedule::Strided& strided) { return strided.dense() ? nullptr : &strided; };
   return {side(operation.tensors->input), side(operation.tensors->output)};
 }
 
 constexpr char kTable[] = "table";
 
-void AddTimes(std::uint64_t times, const DeviceProgram::Traffic& each, DeviceProgram::Traffic& sum) {
+void AddTimes(std::uint64_t times, const cuda::DeviceProgram::Traffic& each, cuda::DeviceProgram::Traffic& sum) {
   sum.sent += times * each.sent;
   sum.received += times * each.received;
 }
@@ -108,18 +109,19 @@ DevicePlans::Done& DevicePlans::Done::operator+=(const DevicePlanEntry& plan) {
   return *this;
 }
 
-DevicePlans::DevicePlans(DevicePlanContext context, const System& system, int rank, const AllGather& all_gather)
+DevicePlans::DevicePlans(DevicePlanContext context, const topology::System& system, int rank,
+                         const shm::AllGather& all_gather)
     : context_(std::move(context)), rank_(rank) {
-  const auto shipped = FromRankZero(rank, all_gather, [&] {
-    const Machine machine = MachineFor(context_, system);
-    Pricing(machine, context_.tuning).Complete(table_, 1);
+  const auto shipped = bootstrap::FromRankZero(rank, all_gather, [&] {
+    const cost_model::Machine machine = MachineFor(context_, system);
+    tuner::Tuner(machine, context_.tuning).Complete(table_, 1);
     return nlohmann::json{{kTable, table_.ToJson(context_.tuning)}};
   });
-  table_ = SelectionTable::FromJson(shipped.root().RawText(kTable), "rank 0's table for GPUs", context_.tuning);
+  table_ = tuner::SelectionTable::FromJson(shipped.root().RawText(kTable), "rank 0's table for GPUs", context_.tuning);
 }
 
-DevicePlanEntry& DevicePlans::Find(const Operation& operation, std::uint64_t packed) {
-  PlanKey key = KeyOf(operation, packed);
+DevicePlanEntry& DevicePlans::Find(const plan::Operation& operation, std::uint64_t packed) {
+  plan::PlanKey key = plan::KeyOf(operation, packed);
   if (operation.tensors != nullptr) AddPlaces(*operation.tensors, key);
   const auto found = plans_.find(key);
   if (found != plans_.end()) return *found->second;
@@ -143,7 +145,7 @@ void DevicePlans::AddTraffic(tuttiCounters_t& counters) const {
   for (std::size_t algorithm = 0; algorithm < done.size(); ++algorithm) {
     counters.operations += done[algorithm].operations;
     counters.operationsByAlgorithm[algorithm] += done[algorithm].operations;
-    const auto add = [&](tuttiTransport_t transport, const DeviceProgram::Traffic& traffic) {
+    const auto add = [&](tuttiTransport_t transport, const cuda::DeviceProgram::Traffic& traffic) {
       counters.bytesSent[transport][algorithm] += traffic.sent;
       counters.bytesReceived[transport][algorithm] += traffic.received;
     };
@@ -152,33 +154,34 @@ void DevicePlans::AddTraffic(tuttiCounters_t& counters) const {
   }
 }
 
-Choice DevicePlans::Choose(const Kind& kind, std::size_t bytes) const {
-  const TableEntry& entry = table_.At(kind, bytes);
+plan::Choice DevicePlans::Choose(const cost_model::Kind& kind, std::size_t bytes) const {
+  const tuner::TableEntry& entry = table_.At(kind, bytes);
   const auto forced = context_.tuning.forced.algorithm[static_cast<std::size_t>(kind.collective)];
   std::string reason = fmt::format("predicted {:.1f} us at {} B", entry.us, std::max<std::size_t>(1, entry.from_bytes));
   if (forced) {
-    const auto why_not = WhyImpossible(*forced, kind, context_.tuning);
-    reason = why_not.empty() ? "forced" : fmt::format("{} is forced, but {}", NameOf(*forced), why_not);
+    const auto why_not = cost_model::WhyImpossible(*forced, kind, context_.tuning);
+    reason = why_not.empty() ? "forced" : fmt::format("{} is forced, but {}", schedule::NameOf(*forced), why_not);
   }
   return {entry.candidate, std::move(reason)};
 }
 
-std::vector<Schedule> DevicePlans::SchedulesOfAll(const Operation& operation, const Candidate& candidate) const {
-  std::vector<Schedule> all;
+std::vector<schedule::Schedule> DevicePlans::SchedulesOfAll(const plan::Operation& operation,
+                                                            const cost_model::Candidate& candidate) const {
+  std::vector<schedule::Schedule> all;
   for (int rank = 0; rank < context_.tuning.nranks; ++rank) {
-    all.push_back(BuiltSchedule(operation, candidate, context_.tuning, rank));
+    all.push_back(plan::BuiltSchedule(operation, candidate, context_.tuning, rank));
   }
   return all;
 }
 
 // Adjusts the candidate until all ranks of a GPU have room for it at the same time and its chunks fit the slots that
 // carry data; returns its schedule. Leaves the user's settings unchanged: the launch refuses them with the numbers.
-Schedule DevicePlans::Fitted(const Operation& operation, Candidate& candidate) const {
+schedule::Schedule DevicePlans::Fitted(const plan::Operation& operation, cost_model::Candidate& candidate) const {
   const auto& tuning = context_.tuning;
   auto schedules = SchedulesOfAll(operation, candidate);
   const auto fits = [&] {
-    return std::all_of(schedules.begin(), schedules.end(), [&](const Schedule& schedule) {
-      return LanesOf(schedule) <= static_cast<std::size_t>(tuning.most_lanes);
+    return std::all_of(schedules.begin(), schedules.end(), [&](const schedule::Schedule& schedule) {
+      return schedule::LanesOf(schedule) <= static_cast<std::size_t>(tuning.most_lanes);
     });
   };
   while (tuning.forced.channels == 0 && candidate.channels > 1 && !fits()) {
@@ -187,45 +190,45 @@ Schedule DevicePlans::Fitted(const Operation& operation, Candidate& candidate) c
   }
   // A contribution that is scaled first does not exist in memory, and a tensor's chunk is not contiguous.
   const bool may_refer = !operation.scaled && operation.tensors == nullptr &&
-                         std::all_of(schedules.begin(), schedules.end(), MayAlwaysRefer);
-  auto& shape = candidate.shape;
-  shape.chunk_bytes = std::min(shape.chunk_bytes, ChunkCapacity(shape.wire, tuning, may_refer));
+                         std::all_of(schedules.begin(), schedules.end(), schedule::MayAlwaysRefer);
+  auto& config = candidate.config;
+  config.chunk_bytes = std::min(config.chunk_bytes, cost_model::ChunkCapacity(config.protocol, tuning, may_refer));
   return std::move(schedules[static_cast<std::size_t>(rank_)]);
 }
 
-std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const Operation& asked, std::uint64_t packed) const {
-  const Operation operation = Scheduled(asked);
+std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const plan::Operation& asked, std::uint64_t packed) const {
+  const plan::Operation operation = plan::Scheduled(asked);
   const auto& tuning = context_.tuning;
-  Choice choice;
-  Schedule schedule;
-  Shape shape;
+  plan::Choice choice;
+  schedule::Schedule schedule;
+  schedule::ProtocolConfig config;
   int first_channel = 0;
   if (operation.point_to_point()) {
     const std::size_t bytes = operation.count * SizeOf(operation.type);
     choice = {{}, "point to point"};
-    schedule = MessageSchedule(operation, rank_, tuning.nranks, MessageChannels(bytes, tuning));
-    shape = MessageShape(bytes, tuning.gpu_slots);
+    schedule = plan::MessageSchedule(operation, rank_, tuning.nranks, MessageChannels(bytes, tuning));
+    config = MessageConfig(bytes, tuning.gpu_slots);
     first_channel = tuning.max_channels;
   } else {
-    const std::size_t bytes = LargestBlockBytes(operation);
-    choice = Choose(KindOf(operation), bytes);
+    const std::size_t bytes = plan::LargestBlockBytes(operation);
+    choice = Choose(plan::KindOf(operation), bytes);
     schedule = Fitted(operation, choice.candidate);
-    shape = Fitting(choice.candidate.shape, BlockBytes(schedule.pieces(), bytes),
-                    static_cast<int>(schedule.channels.size()));
+    config = cost_model::Fitting(choice.candidate.config, cost_model::BlockBytes(schedule.pieces(), bytes),
+                                 static_cast<int>(schedule.channels.size()));
   }
-  auto extents = ExtentsOf(operation, tuning.nranks, schedule.blocks);
-  const auto used = BytesUsed(extents);
-  const CallIdentity identity{SignatureOf(asked), packed, asked.count};
+  auto extents = plan::ExtentsOf(operation, tuning.nranks, schedule.blocks);
+  const auto used = plan::BytesUsed(extents);
+  const cuda::CallIdentity identity{plan::SignatureOf(asked), packed, asked.count};
   Log(Subject::select, "rank {}: {} on the GPU: {}, {} channels, chunk {} B, {} ({})", rank_,
-      DescribeCall(packed, asked.count), NameOf(choice.candidate.algorithm), schedule.channels.size(),
-      shape.chunk_bytes, NameOf(shape.wire), choice.reason);
-  auto plan = std::unique_ptr<DevicePlanEntry>(
-      new DevicePlanEntry{std::move(choice),
-                          DeviceProgram(std::move(schedule), std::move(extents), shape, operation.type, operation.op,
-                                        SidesOf(operation), identity, *context_.fabric, *context_.arena, first_channel),
-                          used});
+      plan::DescribeCall(packed, asked.count), schedule::NameOf(choice.candidate.algorithm), schedule.channels.size(),
+      config.chunk_bytes, ring::NameOf(config.protocol), choice.reason);
+  auto plan = std::unique_ptr<DevicePlanEntry>(new DevicePlanEntry{
+      std::move(choice),
+      cuda::DeviceProgram(std::move(schedule), std::move(extents), config, operation.type, operation.op,
+                          SidesOf(operation), identity, *context_.fabric, *context_.arena, first_channel),
+      used});
   for (const int peer : plan->program.network_peers()) context_.network->Need(peer);
   return plan;
 }
 
-}  // namespace tutti
+}  // namespace tutti::device

@@ -11,34 +11,34 @@
 
 #include "executors/cuda/device_program.h"
 #include "selection/cost_model/host_machine.h"
-#include "selection/tuner/select.h"
+#include "selection/tuner/tuner.h"
 #include "src/plan/plan_selector.h"
 #include "src/plan/planning.h"
 #include "topology/graph/system.h"
 
-namespace tutti {
+namespace tutti::device {
 
 // Messages between pairs are ordered separately, so they have their own channels, behind the collectives'.
 inline constexpr int kMessageChannels = 4;
 
 struct DevicePlanContext {
-  const CudaDevice* device;
-  const DeviceFabric* fabric;
-  NetworkEngine* network;  // null where all ranks are on one host
+  const cuda_transport::CudaDevice* device;
+  const cuda_transport::DeviceFabric* fabric;
+  progress::NetworkEngine* network;  // null where all ranks are on one host
   tuttiTransport_t transport;
-  std::optional<NetworkCosts> network_costs;
-  DeviceArena* arena;
-  TuningContext tuning;  // equal on all ranks
+  std::optional<cost_model::NetworkCosts> network_costs;
+  cuda_transport::DeviceArena* arena;
+  cost_model::TuningContext tuning;  // equal on all ranks
 };
 
 struct DevicePlanEntry {
-  Choice choice;
-  DeviceProgram program;
-  UsedBytes used;
+  plan::Choice choice;
+  cuda::DeviceProgram program;
+  plan::UsedBytes used;
   std::uint64_t operations = 0;
 
-  std::optional<PlanSummary> summary() const {
-    return PlanSummary{choice, program.schedule().channels.size(), program.shape()};
+  std::optional<plan::PlanSummary> summary() const {
+    return plan::PlanSummary{choice, program.schedule().channels.size(), program.config()};
   }
 };
 
@@ -47,35 +47,36 @@ class DevicePlans {
   // The traffic of a plan's operations.
   struct Done {
     std::uint64_t operations = 0;
-    DeviceProgram::Traffic on_host, by_network;
+    cuda::DeviceProgram::Traffic on_host, by_network;
     Done& operator+=(const DevicePlanEntry& plan);
   };
-  // A job uses a few dozen shapes; one that never repeats itself must not grow the cache forever.
+  // A job uses a few dozen calls; one that never repeats itself must not grow the cache forever.
   static constexpr std::size_t kMostPlans = 512;
 
   // Collective.
-  DevicePlans(DevicePlanContext context, const System& system, int rank, const AllGather& all_gather);
+  DevicePlans(DevicePlanContext context, const topology::System& system, int rank, const shm::AllGather& all_gather);
 
   // The plan for this call; it lives until Forget(). Making one allocates GPU memory.
-  DevicePlanEntry& Find(const Operation& operation, std::uint64_t packed);
+  DevicePlanEntry& Find(const plan::Operation& operation, std::uint64_t packed);
   // Forgets all plans and releases their part of the arena. REQUIRES: no kernel and no graph uses them.
   void Forget();
   std::size_t size() const { return plans_.size(); }
   // Adds the traffic so far.
   void AddTraffic(tuttiCounters_t& counters) const;
-  const TuningContext& tuning() const { return context_.tuning; }
+  const cost_model::TuningContext& tuning() const { return context_.tuning; }
 
  private:
-  std::unique_ptr<DevicePlanEntry> Make(const Operation& operation, std::uint64_t packed) const;
-  Choice Choose(const Kind& kind, std::size_t bytes) const;
-  std::vector<Schedule> SchedulesOfAll(const Operation& operation, const Candidate& candidate) const;
-  Schedule Fitted(const Operation& operation, Candidate& candidate) const;
+  std::unique_ptr<DevicePlanEntry> Make(const plan::Operation& operation, std::uint64_t packed) const;
+  plan::Choice Choose(const cost_model::Kind& kind, std::size_t bytes) const;
+  std::vector<schedule::Schedule> SchedulesOfAll(const plan::Operation& operation,
+                                                 const cost_model::Candidate& candidate) const;
+  schedule::Schedule Fitted(const plan::Operation& operation, cost_model::Candidate& candidate) const;
 
   DevicePlanContext context_;
   int rank_;
-  SelectionTable table_;
-  std::unordered_map<PlanKey, std::unique_ptr<DevicePlanEntry>, PlanKeyHash> plans_;
+  tuner::SelectionTable table_;
+  std::unordered_map<plan::PlanKey, std::unique_ptr<DevicePlanEntry>, plan::PlanKeyHash> plans_;
   std::array<Done, TUTTI_COUNTED_ALGORITHMS> done_{};  // by forgotten plans
 };
 
-}  // namespace tutti
+}  // namespace tutti::device

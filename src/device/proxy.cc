@@ -7,7 +7,7 @@
 
 #include "base/quiet_thread.h"
 
-namespace tutti {
+namespace tutti::device {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -25,7 +25,7 @@ constexpr microseconds kSleep{1'000'000};
 
 }  // namespace
 
-DeviceProxy::DeviceProxy(Fabric& control, NetworkEngine& engine, std::function<bool()> expects)
+DeviceProxy::DeviceProxy(shm::Fabric& control, progress::NetworkEngine& engine, std::function<bool()> expects)
     : control_(control), engine_(engine), expects_(std::move(expects)), sleeper_(control) {
   thread_ = QuietThread([this] { Work(); });
 }
@@ -39,7 +39,7 @@ DeviceProxy::~DeviceProxy() {
 void DeviceProxy::Wake() {
   // Forms a Dekker pair with the alarm that the sleeper sets: see doorbell.h.
   wakes_.fetch_add(1, std::memory_order_release);
-  WakeSleepers(control_);
+  host::WakeSleepers(control_);
 }
 
 void DeviceProxy::Work() {
@@ -66,4 +66,4 @@ void DeviceProxy::Work() {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::device

@@ -15,13 +15,13 @@
 #include "executors/host/doorbell.h"
 #include "transports/progress/network.h"
 
-namespace tutti {
+namespace tutti::device {
 
 class DeviceProxy {
  public:
   // `control` is the fabric that `engine` serves. `expects`: whether kernels may be running or about to run; the thread
   // calls it. All outlive this.
-  DeviceProxy(Fabric& control, NetworkEngine& engine, std::function<bool()> expects);
+  DeviceProxy(shm::Fabric& control, progress::NetworkEngine& engine, std::function<bool()> expects);
   ~DeviceProxy();
   DeviceProxy(const DeviceProxy&) = delete;
   DeviceProxy& operator=(const DeviceProxy&) = delete;
@@ -32,13 +32,13 @@ class DeviceProxy {
  private:
   void Work();
 
-  Fabric& control_;
-  NetworkEngine& engine_;
+  shm::Fabric& control_;
+  progress::NetworkEngine& engine_;
   std::function<bool()> expects_;
-  Sleeper sleeper_;
+  host::Sleeper sleeper_;
   std::atomic<std::uint64_t> wakes_{0};
   std::atomic<bool> end_{false};
   std::thread thread_;  // last: it uses all of the above
 };
 
-}  // namespace tutti
+}  // namespace tutti::device

@@ -15,40 +15,42 @@
 #include "src/memory/windows.h"
 #include "transports/cuda/fabric.h"
 
-namespace tutti {
+namespace tutti::device {
 
 class DeviceWindows {
  public:
   // Registered buffers use the remaining rows of the kernels' table.
-  static constexpr std::size_t kMostWindows = kDeviceWindows - RegisteredBuffers::kMost;
+  static constexpr std::size_t kMostWindows = cuda_kernels::kDeviceWindows - memory::RegisteredBuffers::kMost;
 
-  DeviceWindows(const CudaDevice& device, const Fabric& shm);
+  DeviceWindows(const cuda_transport::CudaDevice& device, const shm::Fabric& shm);
 
   // Collective. Throws tuttiInvalidArgument, on every rank, if some rank's memory cannot be shared with other
   // processes; tuttiInternalError if a rank offers memory that is not all in one allocation.
-  tuttiWindow* Register(void* buffer, std::size_t bytes, const AllGather& all_gather);
+  tuttiWindow* Register(void* buffer, std::size_t bytes, const shm::AllGather& all_gather);
   // Collective. False, without effect, if the window is not one of these.
-  bool Deregister(const tuttiWindow* window, const AllGather& all_gather);
+  bool Deregister(const tuttiWindow* window, const shm::AllGather& all_gather);
   // How peers access [pointer, pointer + bytes), if a window of this rank holds it.
-  std::optional<RemoteAccess> Find(const void* pointer, std::size_t bytes) const;
+  std::optional<host::RemoteAccess> Find(const void* pointer, std::size_t bytes) const;
   // For kernels: by window * nranks + rank.
-  DeviceWindow* table() const { return reinterpret_cast<DeviceWindow*>(table_.data()); }
+  cuda_kernels::DeviceWindow* table() const { return reinterpret_cast<cuda_kernels::DeviceWindow*>(table_.data()); }
 
  private:
   struct Window {
     std::unique_ptr<tuttiWindow> handle;
     const std::byte* begin = nullptr;
     std::size_t bytes = 0;
-    std::vector<OpenedMemory> opened;  // of ranks in other processes
+    std::vector<cuda_transport::OpenedMemory> opened;  // of ranks in other processes
   };
 
   // A window's row of the table, with an entry for each rank.
-  DeviceWindow* Row(std::size_t window) const { return table() + window * static_cast<std::size_t>(shm_.nranks()); }
+  cuda_kernels::DeviceWindow* Row(std::size_t window) const {
+    return table() + window * static_cast<std::size_t>(shm_.nranks());
+  }
 
-  const CudaDevice& device_;
-  const Fabric& shm_;
-  CudaMemory table_;
+  const cuda_transport::CudaDevice& device_;
+  const shm::Fabric& shm_;
+  cuda_transport::CudaMemory table_;
   std::vector<Window> windows_;  // by number; a deregistered one keeps its place
 };
 
-}  // namespace tutti
+}  // namespace tutti::device

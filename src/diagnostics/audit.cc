@@ -1,8 +1,8 @@
 #include "src/diagnostics/audit.h"
 
-namespace tutti {
+namespace tutti::diagnostics {
 
-Audit::Audit(const Fabric& fabric, History& history)
+Audit::Audit(const shm::Fabric& fabric, History& history)
     : fabric_(fabric), history_(history), failures_(fabric.control(fabric.local().front()).failures) {
   const auto& local = fabric.local();
   if (local.size() > 1) witness_ = local[local.front() == fabric.rank() ? 1 : 0];
@@ -29,4 +29,4 @@ std::optional<int> Audit::LookAtAll() {
   return std::nullopt;
 }
 
-}  // namespace tutti
+}  // namespace tutti::diagnostics

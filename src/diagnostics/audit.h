@@ -14,18 +14,18 @@
 #include "src/plan/operation.h"
 #include "transports/shm/fabric.h"
 
-namespace tutti {
+namespace tutti::diagnostics {
 
 class Audit {
  public:
   // Operations between two looks: reading another core's cache line costs as much as a small operation.
   static constexpr int kEvery = 8;
 
-  Audit(const Fabric& fabric, History& history);
+  Audit(const shm::Fabric& fabric, History& history);
 
   // Called after each operation. True if it is time to look.
-  bool Due(const Operation& operation) {
-    if (MayEndAlone(operation)) {
+  bool Due(const plan::Operation& operation) {
+    if (plan::MayEndAlone(operation)) {
       alone_ = history_.newest();
       open_ = true;
     }
@@ -39,7 +39,7 @@ class Audit {
   bool SomeoneFailed() const { return failures_.load(std::memory_order_acquire) != 0; }
 
  private:
-  const Fabric& fabric_;
+  const shm::Fabric& fabric_;
   History& history_;
   const std::atomic<std::uint32_t>& failures_;
   int witness_ = -1;  // none: this rank is alone on its host
@@ -48,4 +48,4 @@ class Audit {
   int operations_ = 0;       // since the last look
 };
 
-}  // namespace tutti
+}  // namespace tutti::diagnostics

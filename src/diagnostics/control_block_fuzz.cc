@@ -11,7 +11,7 @@
 #include "src/diagnostics/recorder.h"
 #include "transports/shm/fabric_testing.h"
 
-namespace tutti {
+namespace tutti::diagnostics {
 namespace {
 
 constexpr int kRanks = 3;
@@ -22,19 +22,19 @@ void Require(bool promise) {
 
 // The fabric of rank 0. Its peers were threads that have ended.
 struct Stage {
-  std::vector<std::unique_ptr<Fabric>> fabrics{kRanks};
+  std::vector<std::unique_ptr<shm::Fabric>> fabrics{kRanks};
   std::unique_ptr<FailureDetector> failure_detector;
   // This detector's rank has failed, so the detector explains a fault without waiting for peers to name theirs.
   std::unique_ptr<FailureDetector> failed;
 
   Stage() {
     const std::vector<int> together(kRanks, 0);
-    RunThreadRanks(kRanks, [&](int rank, const AllGather& all_gather) {
-      fabrics[static_cast<std::size_t>(rank)] =
-          std::make_unique<Fabric>(rank, Hosts{together, together}, 1, Settings{}, all_gather, Deadline::Never());
+    shm::RunThreadRanks(kRanks, [&](int rank, const shm::AllGather& all_gather) {
+      fabrics[static_cast<std::size_t>(rank)] = std::make_unique<shm::Fabric>(
+          rank, shm::Hosts{together, together}, 1, Settings{}, all_gather, Deadline::Never());
     });
     for (auto* const each : {&failure_detector, &failed}) {
-      *each = std::make_unique<FailureDetector>(*fabrics[0], std::vector<Process>(kRanks), "",
+      *each = std::make_unique<FailureDetector>(*fabrics[0], std::vector<bootstrap::Process>(kRanks), "",
                                                 std::chrono::milliseconds(1));
     }
     failed->Fail({tuttiInternalError, "has failed"});
@@ -42,8 +42,8 @@ struct Stage {
 };
 
 // The numbers first, then records, then the failure's text.
-void Forge(ControlBlock& control, std::span<const std::uint8_t> input) {
-  new (&control) ControlBlock{};
+void Forge(ring::ControlBlock& control, std::span<const std::uint8_t> input) {
+  new (&control) ring::ControlBlock{};
   const auto take = [&](void* to, std::size_t most) {
     const auto bytes = std::min(most, input.size());
     if (bytes > 0) std::memcpy(to, input.data(), bytes);
@@ -57,8 +57,8 @@ void Forge(ControlBlock& control, std::span<const std::uint8_t> input) {
   take(static_cast<void*>(&control.fault_code), sizeof control.fault_code);
   take(&records, sizeof records);
   const auto newest = control.newest.load();
-  for (std::uint64_t i = 0; i < records % kRecords; ++i) {
-    auto& record = control.records[(newest - i) % kRecords];
+  for (std::uint64_t i = 0; i < records % ring::kRecords; ++i) {
+    auto& record = control.records[(newest - i) % ring::kRecords];
     take(static_cast<void*>(&record), sizeof record);
     if (i % 2 == 0) record.index.store(newest - i);  // a complete one
   }
@@ -67,24 +67,25 @@ void Forge(ControlBlock& control, std::span<const std::uint8_t> input) {
 
 void LookAt(Stage& stage) {
   const auto& control = stage.fabrics[0]->control(1);
-  if (control.state.load() == RankState::failed) {
-    const auto code = ReadFailure(control).code();
+  if (control.state.load() == ring::RankState::failed) {
+    const auto code = ring::ReadFailure(control).code();
     Require(code > tuttiSuccess && code < tuttiNumResults && code != tuttiInProgress);
   }
-  Require(ReadRecords(control).size() <= kRecords);
+  Require(ReadRecords(control).size() <= ring::kRecords);
   for (const auto& record : ReadRecords(control)) Require(!record.Describe().empty());
-  Operation operation;
+  plan::Operation operation;
   operation.count = 10;
-  for (const auto collective : {Collective::all_reduce, Collective::send, Collective::receive}) {
+  for (const auto collective :
+       {schedule::Collective::all_reduce, schedule::Collective::send, schedule::Collective::receive}) {
     operation.collective = collective;
     operation.root = 1;
     const InFlight in_flight{&operation, 5, 17};
     for (const auto waited : {std::chrono::hours(0), std::chrono::hours(1)}) {
-      const bool confirmed = operation.collective != Collective::all_reduce;
+      const bool confirmed = operation.collective != schedule::Collective::all_reduce;
       const auto seen = stage.failure_detector->Look(in_flight, {{1}, confirmed}, waited);
       Require(seen ? seen->code() > tuttiSuccess && seen->code() < tuttiNumResults : waited == std::chrono::hours(0));
     }
-    const auto why = stage.failed->Explain(in_flight, {Fault::Kind::foreign, 1, 0, 0}).code();
+    const auto why = stage.failed->Explain(in_flight, {host::Fault::Kind::foreign, 1, 0, 0}).code();
     Require(why > tuttiSuccess && why < tuttiNumResults);
   }
 }
@@ -97,17 +98,17 @@ void Dump(Stage& stage) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::diagnostics
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static tutti::Stage stage;
+  static tutti::diagnostics::Stage stage;
   if (size == 0) return 0;
   const std::span input(data + 1, size - 1);
-  tutti::Forge(stage.fabrics[0]->control(data[0] % 4 == 0 ? 0 : 1), input);
+  tutti::diagnostics::Forge(stage.fabrics[0]->control(data[0] % 4 == 0 ? 0 : 1), input);
   if (data[0] % 4 < 3) {
-    tutti::LookAt(stage);
+    tutti::diagnostics::LookAt(stage);
   } else {
-    tutti::Dump(stage);
+    tutti::diagnostics::Dump(stage);
   }
   return 0;
 }

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "src/diagnostics/recorder.h"
 
-namespace tutti {
+namespace tutti::diagnostics {
 namespace {
 
 // The algorithm in a record, which a peer may have written.
@@ -18,15 +18,15 @@ tuttiAlgorithm_t AlgorithmOf(std::uint64_t recorded) {
 }
 
 nlohmann::ordered_json OperationOf(const RecordedCall& record, const TickScale& scale) {
-  const Operation call = UnpackCall(record.call, record.count);
+  const plan::Operation call = plan::UnpackCall(record.call, record.count);
   nlohmann::ordered_json json = {{"sequence", record.sequence},
                                  {"call", record.Describe()},
-                                 {"kind", call.collective == Collective::send      ? "send"
-                                          : call.collective == Collective::receive ? "receive"
-                                                                                   : "collective"},
+                                 {"kind", call.collective == schedule::Collective::send      ? "send"
+                                          : call.collective == schedule::Collective::receive ? "receive"
+                                                                                             : "collective"},
                                  {"signature", fmt::format("{:016x}", record.signature)},
                                  {"bytes", IsDataType(call.type) ? record.count * SizeOf(call.type) : 0},
-                                 {"algorithm", NameOf(AlgorithmOf(record.algorithm))},
+                                 {"algorithm", schedule::NameOf(AlgorithmOf(record.algorithm))},
                                  {"started_us", scale.At(record.started)},
                                  {"done", record.done()}};
   if (call.point_to_point()) json["peer"] = call.root;
@@ -36,7 +36,7 @@ nlohmann::ordered_json OperationOf(const RecordedCall& record, const TickScale& 
 
 }  // namespace
 
-std::string DumpOf(const DumpedRank& dumped, const ControlBlock& control) {
+std::string DumpOf(const DumpedRank& dumped, const ring::ControlBlock& control) {
   nlohmann::ordered_json json;
   json["tutti_dump"] = 1;
   json["communicator"] = dumped.communicator;
@@ -56,4 +56,4 @@ std::string DumpOf(const DumpedRank& dumped, const ControlBlock& control) {
   return JsonText(json);
 }
 
-}  // namespace tutti
+}  // namespace tutti::diagnostics

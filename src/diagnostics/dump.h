@@ -13,19 +13,19 @@
 #include "src/bootstrap/join_messages.h"
 #include "transports/ring/control_block.h"
 
-namespace tutti {
+namespace tutti::diagnostics {
 
 struct DumpedRank {
   std::string communicator;  // the same on all its ranks
   std::string name;          // the user's; may be empty
   int rank = 0;
-  std::vector<Process> roster;
+  std::vector<bootstrap::Process> roster;
   std::optional<Error> failure;
   int waits_for = -1;  // a rank; -1: none known
   TickScale scale;
 };
 
 // JSON. Times are microseconds since 1970 by this host's clock.
-std::string DumpOf(const DumpedRank& dumped, const ControlBlock& control);
+std::string DumpOf(const DumpedRank& dumped, const ring::ControlBlock& control);
 
-}  // namespace tutti
+}  // namespace tutti::diagnostics

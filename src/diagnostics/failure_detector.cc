@@ -9,18 +9,18 @@
 #include "transports/progress/network.h"
 #include "transports/shm/process_register.h"
 
-namespace tutti {
+namespace tutti::diagnostics {
 namespace {
 
-std::vector<ControlBlock*> BlocksOf(const Fabric& fabric) {
-  std::vector<ControlBlock*> blocks;
+std::vector<ring::ControlBlock*> BlocksOf(const shm::Fabric& fabric) {
+  std::vector<ring::ControlBlock*> blocks;
   for (int r = 0; r < fabric.nranks(); ++r) blocks.push_back(&fabric.control(r));
   return blocks;
 }
 
 }  // namespace
 
-FailureDetector::FailureDetector(Fabric& fabric, std::vector<Process> roster, std::string name,
+FailureDetector::FailureDetector(shm::Fabric& fabric, std::vector<bootstrap::Process> roster, std::string name,
                                  std::chrono::milliseconds timeout)
     : fabric_(fabric),
       roster_(std::move(roster)),
@@ -32,12 +32,12 @@ FailureDetector::FailureDetector(Fabric& fabric, std::vector<Process> roster, st
       passed_(static_cast<std::size_t>(fabric.nranks())) {}
 
 std::string FailureDetector::Who(int rank) const {
-  return tutti::Describe(rank, roster_[static_cast<std::size_t>(rank)]);
+  return tutti::bootstrap::Describe(rank, roster_[static_cast<std::size_t>(rank)]);
 }
 
 std::string FailureDetector::Describe(const InFlight& in_flight) const {
   const auto& operation = *in_flight.operation;
-  return fmt::format("{} as {} {}{}", DescribeCall(PackCall(operation), operation.count),
+  return fmt::format("{} as {} {}{}", plan::DescribeCall(plan::PackCall(operation), operation.count),
                      operation.point_to_point() ? "message" : "operation", in_flight.sequence,
                      name_.empty() ? "" : fmt::format(" of \"{}\"", name_));
 }
@@ -49,16 +49,16 @@ Error FailureDetector::Fail(const Error& failure) {
     failure_ = failure;
     const std::string_view message = failure.what();
     auto& control = fabric_.control(fabric_.rank());
-    const auto length = std::min(message.size(), kFaultText - 1);
+    const auto length = std::min(message.size(), ring::kFaultText - 1);
     std::memcpy(control.fault_text.data(), message.data(), length);
     control.fault_text[length] = '\0';
     control.fault_code.store(static_cast<std::uint32_t>(failure.code()), std::memory_order_relaxed);
-    control.state.store(RankState::failed, std::memory_order_release);
+    control.state.store(ring::RankState::failed, std::memory_order_release);
     fabric_.control(fabric_.local().front()).failures.fetch_add(1, std::memory_order_release);
     failed_.store(true, std::memory_order_release);
   }
   Log(Subject::faults, "rank {}: {}: {}", fabric_.rank(), ResultPhrase(failure.code()), failure.what());
-  WakeAll(fabric_);
+  host::WakeAll(fabric_);
   if (auto* const network = fabric_.network()) network->TellFailure(failure.code(), failure.what());
   return failure;
 }
@@ -71,8 +71,8 @@ std::optional<Error> FailureDetector::failure() const {
 std::optional<Error> FailureDetector::LookAtFailures() const {
   for (int r = 0; r < fabric_.nranks(); ++r) {
     const auto& control = fabric_.control(r);
-    if (r == fabric_.rank() || control.state.load(std::memory_order_acquire) != RankState::failed) continue;
-    return ReadFailure(control);
+    if (r == fabric_.rank() || control.state.load(std::memory_order_acquire) != ring::RankState::failed) continue;
+    return ring::ReadFailure(control);
   }
   return std::nullopt;
 }
@@ -86,13 +86,14 @@ bool FailureDetector::NeedsNothingFrom(int rank, const InFlight& in_flight) cons
 std::vector<int> FailureDetector::Dead() const {
   std::vector<int> dead;
   for (int r = 0; r < fabric_.nranks(); ++r) {
-    if (r != fabric_.rank() && fabric_.is_local(r) && HasEnded(fabric_.pidfd(r))) dead.push_back(r);
+    if (r != fabric_.rank() && fabric_.is_local(r) && shm::HasEnded(fabric_.pidfd(r))) dead.push_back(r);
   }
   return dead;
 }
 
 std::optional<std::string> FailureDetector::HowItEnded(int rank) const {
-  if (fabric_.is_local(rank)) return HasEnded(fabric_.pidfd(rank)) ? std::optional<std::string>("died") : std::nullopt;
+  if (fabric_.is_local(rank))
+    return shm::HasEnded(fabric_.pidfd(rank)) ? std::optional<std::string>("died") : std::nullopt;
   auto why = fabric_.network()->Lost(rank);
   if (why) why = fmt::format("was lost ({})", *why);
   return why;
@@ -109,7 +110,7 @@ std::optional<Error> FailureDetector::LookForDeath(const InFlight& in_flight, co
     // This rank does not always know what a rank of another host has completed; `awaited` shows whether it is missed.
     const auto& ranks = awaited.ranks;
     if (!local && (!awaited.confirmed || std::find(ranks.begin(), ranks.end(), r) == ranks.end())) continue;
-    const bool left = fabric_.control(r).state.load(std::memory_order_acquire) == RankState::left;
+    const bool left = fabric_.control(r).state.load(std::memory_order_acquire) == ring::RankState::left;
     const auto ended = left && local ? std::nullopt : HowItEnded(r);
     if (!left && !ended) continue;
     // The report that a rank of another host has completed may overtake its data. Data may arrive until the connections
@@ -142,7 +143,7 @@ std::optional<Error> FailureDetector::LookForDeath(const InFlight& in_flight, co
 std::string FailureDetector::WhoElseEnded(int missed) const {
   std::string text;
   for (int r = 0; r < fabric_.nranks(); ++r) {
-    const bool left = fabric_.control(r).state.load(std::memory_order_acquire) == RankState::left;
+    const bool left = fabric_.control(r).state.load(std::memory_order_acquire) == ring::RankState::left;
     if (r == missed || r == fabric_.rank() || left || !HowItEnded(r)) continue;
     text += fmt::format("; {} {}, too", Who(r), fabric_.is_local(r) ? "died" : "was lost");
   }
@@ -170,4 +171,4 @@ std::optional<Error> FailureDetector::Look(const InFlight& in_flight, const Awai
                   WhereOthersAre(in_flight))};
 }
 
-}  // namespace tutti
+}  // namespace tutti::diagnostics

@@ -17,11 +17,11 @@
 #include "src/diagnostics/recorder.h"
 #include "transports/shm/fabric.h"
 
-namespace tutti {
+namespace tutti::diagnostics {
 
 // The operation that this rank is in.
 struct InFlight {
-  const Operation* operation = nullptr;
+  const plan::Operation* operation = nullptr;
   std::uint64_t sequence = 0;
   std::uint64_t signature = 0;
 };
@@ -34,7 +34,8 @@ struct Awaited {
 
 class FailureDetector {
  public:
-  FailureDetector(Fabric& fabric, std::vector<Process> roster, std::string name, std::chrono::milliseconds timeout);
+  FailureDetector(shm::Fabric& fabric, std::vector<bootstrap::Process> roster, std::string name,
+                  std::chrono::milliseconds timeout);
 
   // Called while `in_flight` waits for `awaited`; `waited`: time since anything moved. Returns the failure that must
   // end the wait, if any.
@@ -43,13 +44,13 @@ class FailureDetector {
   // The code that drives the communicator reports each collective that begins to history(), and asks MustAudit() after
   // each operation.
   History& history() { return history_; }
-  bool MustAudit(const Operation& operation) { return audit_.Due(operation); }
+  bool MustAudit(const plan::Operation& operation) { return audit_.Due(operation); }
   // Looks for ranks whose collectives differ, and for ranks of this host that have failed. Does not wait for any rank.
   std::optional<Error> Audit();
   // Likewise for differing collectives, at every rank whose memory is readable or whose report has arrived.
   std::optional<Error> Compare();
   // The failure behind a fault of the data path.
-  Error Explain(const InFlight& in_flight, const Fault& fault);
+  Error Explain(const InFlight& in_flight, const host::Fault& fault);
 
   // Makes the communicator dead, for this rank and (through shared memory) for every other; the first call wins, and
   // every call returns its failure.
@@ -90,8 +91,8 @@ class FailureDetector {
   // By then even a kernel, or a helper thread on a busy machine, has taken everything that arrived.
   static constexpr std::chrono::milliseconds kLastSlots{500};
 
-  Fabric& fabric_;
-  std::vector<Process> roster_;
+  shm::Fabric& fabric_;
+  std::vector<bootstrap::Process> roster_;
   std::string name_;
   std::chrono::milliseconds timeout_;
   History history_;
@@ -113,4 +114,4 @@ class FailureDetector {
   std::optional<Error> failure_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::diagnostics

@@ -5,17 +5,18 @@
 #include "src/diagnostics/failure_detector.h"
 #include "transports/progress/network.h"
 
-namespace tutti {
+namespace tutti::diagnostics {
 namespace {
 
-Collective OtherSide(const Operation& operation) {
-  return operation.collective == Collective::send ? Collective::receive : Collective::send;
+schedule::Collective OtherSide(const plan::Operation& operation) {
+  return operation.collective == schedule::Collective::send ? schedule::Collective::receive
+                                                            : schedule::Collective::send;
 }
 
 int PeerOf(const RecordedCall& call) { return static_cast<int>(call.call >> 32); }
 
-bool IsMessageFor(int rank, Collective direction, const RecordedCall& call) {
-  return static_cast<Collective>(call.call & 0xff) == direction && PeerOf(call) == rank;
+bool IsMessageFor(int rank, schedule::Collective direction, const RecordedCall& call) {
+  return static_cast<schedule::Collective>(call.call & 0xff) == direction && PeerOf(call) == rank;
 }
 
 }  // namespace
@@ -51,7 +52,7 @@ std::optional<Error> FailureDetector::LookForPassedMessage(const InFlight& in_fl
                                                            std::chrono::steady_clock::duration waited) {
   const auto& operation = *in_flight.operation;
   // Data from another host may still be on its way.
-  if (operation.collective != Collective::receive || !fabric_.is_local(operation.root)) return std::nullopt;
+  if (operation.collective != schedule::Collective::receive || !fabric_.is_local(operation.root)) return std::nullopt;
   const auto later = LaterMessage(in_flight);
   if (!later) return std::nullopt;
   auto& passed = passed_[static_cast<std::size_t>(operation.root)];
@@ -88,10 +89,11 @@ std::optional<Error> FailureDetector::LookForWithheld(const InFlight& in_flight,
 // Whether `rank` cannot end that collective before this rank has begun it. (The root of a broadcast need not wait for
 // any rank, nor one of its leaves for another leaf.)
 bool FailureDetector::NeedsUs(int rank, const RecordedCall& theirs) const {
-  const Operation call = UnpackCall(theirs.call, theirs.count);
-  if (!MayEndAlone(call)) return true;
-  if (!HasRoot(call.collective) || call.count == 0) return false;
-  const bool gathers = call.collective == Collective::gather || call.collective == Collective::reduce;
+  const plan::Operation call = plan::UnpackCall(theirs.call, theirs.count);
+  if (!plan::MayEndAlone(call)) return true;
+  if (!schedule::HasRoot(call.collective) || call.count == 0) return false;
+  const bool gathers =
+      call.collective == schedule::Collective::gather || call.collective == schedule::Collective::reduce;
   return gathers ? call.root == rank : call.root == fabric_.rank();
 }
 
@@ -105,10 +107,10 @@ bool FailureDetector::AwaitsUs(int rank) const {
     if (control.several.load(std::memory_order_acquire) != 0) return false;
     const auto newest = ReadRecord(control, NewestRecord(control));
     if (!newest || newest->done() || IsPointToPoint(*newest) || newest->sequence <= begun) return false;
-    rank = AwaitedIn(control.awaits.load(std::memory_order_acquire), newest->index);
+    rank = ring::AwaitedIn(control.awaits.load(std::memory_order_acquire), newest->index);
     if (rank == fabric_.rank()) return true;
     // In an all-to-all the pairs are independent: the awaited rank's own wait does not matter.
-    if (static_cast<Collective>(newest->call & 0xff) == Collective::all_to_all) return false;
+    if (static_cast<schedule::Collective>(newest->call & 0xff) == schedule::Collective::all_to_all) return false;
   }
   return false;
 }
@@ -122,7 +124,9 @@ std::optional<Error> FailureDetector::LookForCrossing(const InFlight& in_flight,
   const int peer = operation.root;
   const auto& own = fabric_.control(fabric_.rank());
   const auto& control = fabric_.control(peer);
-  const auto several = [](const ControlBlock& block) { return block.several.load(std::memory_order_acquire) != 0; };
+  const auto several = [](const ring::ControlBlock& block) {
+    return block.several.load(std::memory_order_acquire) != 0;
+  };
   if (several(own) || several(control)) return std::nullopt;
   const auto theirs = ReadRecord(control, NewestRecord(control));
   if (!theirs || theirs->done()) return std::nullopt;
@@ -147,9 +151,10 @@ std::optional<Error> FailureDetector::LookForCrossing(const InFlight& in_flight,
 
 Error FailureDetector::Mismatch(const InFlight& in_flight, int rank, const RecordedCall& theirs) const {
   const auto& operation = *in_flight.operation;
-  return {tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {}, but {} called {}{}",
-                                         Who(fabric_.rank()), Describe(in_flight), Who(rank), theirs.Describe(),
-                                         WhereAlike(PackCall(operation), operation.count, theirs.call, theirs.count))};
+  return {tuttiInvalidUsage,
+          fmt::format("the ranks' calls do not match: {} called {}, but {} called {}{}", Who(fabric_.rank()),
+                      Describe(in_flight), Who(rank), theirs.Describe(),
+                      plan::WhereAlike(plan::PackCall(operation), operation.count, theirs.call, theirs.count))};
 }
 
 // The oldest recorded operation that this rank and `rank` called differently. A rank that need not send or wait (a
@@ -165,7 +170,7 @@ std::optional<Error> FailureDetector::EarlierMismatch(int rank) const {
     return Error{tuttiInvalidUsage,
                  fmt::format("the ranks' calls do not match: {} called {} as operation {}, but {} called {}{}",
                              Who(fabric_.rank()), mine.Describe(), mine.sequence, Who(rank), theirs->Describe(),
-                             WhereAlike(mine.call, mine.count, theirs->call, theirs->count))};
+                             plan::WhereAlike(mine.call, mine.count, theirs->call, theirs->count))};
   }
   return std::nullopt;
 }
@@ -248,9 +253,9 @@ std::optional<Error> FailureDetector::AwaitName(int rank) const {
   return std::nullopt;
 }
 
-Error FailureDetector::Explain(const InFlight& in_flight, const Fault& fault) {
+Error FailureDetector::Explain(const InFlight& in_flight, const host::Fault& fault) {
   switch (fault.kind) {
-    case Fault::Kind::foreign:
+    case host::Fault::Kind::foreign:
       if (const auto theirs = Counterpart(fault.peer, in_flight); theirs && theirs->signature != in_flight.signature) {
         return Mismatch(in_flight, fault.peer, *theirs);
       }
@@ -258,21 +263,21 @@ Error FailureDetector::Explain(const InFlight& in_flight, const Fault& fault) {
       return {tuttiInvalidUsage, fmt::format("the ranks' calls do not match: {} called {}, but what {} sent belongs to "
                                              "another operation",
                                              Who(fabric_.rank()), Describe(in_flight), Who(fault.peer))};
-    case Fault::Kind::length:
+    case host::Fault::Kind::length:
       return {tuttiInvalidUsage, fmt::format("{} expects {} bytes from {} in {}, but {} were sent", Who(fabric_.rank()),
                                              fault.expected, Who(fault.peer), Describe(in_flight), fault.got)};
-    case Fault::Kind::unreachable:
+    case host::Fault::Kind::unreachable:
       return {tuttiRemoteError, fmt::format("{} could not read the memory of {} in {}; it may have died",
                                             Who(fabric_.rank()), Who(fault.peer), Describe(in_flight))};
-    case Fault::Kind::forged:
+    case host::Fault::Kind::forged:
       return {
           tuttiRemoteError,
           fmt::format("{} sent {} a slot in {} that refers to memory which that rank may not refer to (kind {}): its "
                       "memory is damaged, or it means harm",
                       Who(fault.peer), Who(fabric_.rank()), Describe(in_flight), fault.got)};
-    case Fault::Kind::none: break;
+    case host::Fault::Kind::none: break;
   }
   return {tuttiInternalError, fmt::format("an unnamed fault in {}", Describe(in_flight))};
 }
 
-}  // namespace tutti
+}  // namespace tutti::diagnostics

@@ -5,7 +5,7 @@
 
 #include "transports/shm/fabric_testing.h"
 
-namespace tutti {
+namespace tutti::diagnostics {
 namespace {
 
 using std::chrono::milliseconds;
@@ -13,13 +13,13 @@ using std::chrono::milliseconds;
 // A kernel, or a helper thread, may not yet have taken what a rank sent before it left.
 TEST(FailureDetector, ARankThatLeftIsMissedLate) {
   std::vector<std::optional<Error>> seen;
-  const auto thrown = RunThreadRanks(2, [&](int rank, const AllGather& all_gather) {
-    Fabric fabric(rank, {{0, 0}, {0, 0}}, 1, Settings{}, all_gather, Deadline::After(std::chrono::seconds(60)));
+  const auto thrown = shm::RunThreadRanks(2, [&](int rank, const shm::AllGather& all_gather) {
+    shm::Fabric fabric(rank, {{0, 0}, {0, 0}}, 1, Settings{}, all_gather, Deadline::After(std::chrono::seconds(60)));
     if (rank == 0) {
-      fabric.control(1).state.store(RankState::left);
-      FailureDetector failure_detector(fabric, std::vector<Process>(2), "", std::chrono::hours(1));
-      Operation operation;
-      operation.collective = Collective::receive;
+      fabric.control(1).state.store(ring::RankState::left);
+      FailureDetector failure_detector(fabric, std::vector<bootstrap::Process>(2), "", std::chrono::hours(1));
+      plan::Operation operation;
+      operation.collective = schedule::Collective::receive;
       operation.count = 10;
       operation.root = 1;
       for (const auto waited :
@@ -38,4 +38,4 @@ TEST(FailureDetector, ARankThatLeftIsMissedLate) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::diagnostics

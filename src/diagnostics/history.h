@@ -14,7 +14,7 @@
 
 #include "transports/ring/control_block.h"
 
-namespace tutti {
+namespace tutti::diagnostics {
 
 class History {
  public:
@@ -22,12 +22,12 @@ class History {
   static constexpr std::size_t kKept = 256;
 
   // `blocks`: the ranks' control blocks, by rank. They outlive this.
-  History(std::vector<ControlBlock*> blocks, int own)
+  History(std::vector<ring::ControlBlock*> blocks, int own)
       : blocks_(std::move(blocks)), own_(*blocks_[static_cast<std::size_t>(own)]), peers_(blocks_.size()) {}
 
   // A collective begins. REQUIRES: its record is written, so that a peer that sees the mark finds the record.
   void Begin(std::uint64_t sequence, std::uint64_t digest) {
-    newest_ = MarkOf(sequence, digest);
+    newest_ = ring::MarkOf(sequence, digest);
     kept_[sequence % kKept] = newest_;
     own_.mark.store(newest_, std::memory_order_release);
   }
@@ -38,11 +38,11 @@ class History {
     const auto theirs = blocks_[static_cast<std::size_t>(rank)]->mark.load(std::memory_order_acquire);
     if (ahead != 0 && Reached(ahead)) {
       if (Differs(ahead)) return true;
-      compared = MarkedSequence(ahead);
+      compared = ring::MarkedSequence(ahead);
       ahead = 0;
     }
     if (Reached(theirs)) {
-      compared = MarkedSequence(theirs);
+      compared = ring::MarkedSequence(theirs);
       return Differs(theirs);
     }
     if (ahead == 0) ahead = theirs;
@@ -50,7 +50,7 @@ class History {
   }
 
   // Number of collectives this rank has begun, modulo 2^32, and how many were compared with that rank's.
-  std::uint32_t newest() const { return MarkedSequence(newest_); }
+  std::uint32_t newest() const { return ring::MarkedSequence(newest_); }
   std::uint32_t compared(int rank) const { return peers_[static_cast<std::size_t>(rank)].compared; }
   // The last marks, oldest first.
   std::vector<std::uint64_t> Marks(std::size_t most) const;
@@ -63,18 +63,18 @@ class History {
 
   // Counts wrap at 2^32; ranks are never so far apart.
   bool Reached(std::uint64_t mark) const {
-    return static_cast<std::int32_t>(MarkedSequence(newest_) - MarkedSequence(mark)) >= 0;
+    return static_cast<std::int32_t>(ring::MarkedSequence(newest_) - ring::MarkedSequence(mark)) >= 0;
   }
   bool Differs(std::uint64_t mark) const {
-    const auto own = kept_[MarkedSequence(mark) % kKept];
-    return MarkedSequence(own) == MarkedSequence(mark) && own != mark;
+    const auto own = kept_[ring::MarkedSequence(mark) % kKept];
+    return ring::MarkedSequence(own) == ring::MarkedSequence(mark) && own != mark;
   }
 
-  std::vector<ControlBlock*> blocks_;
-  ControlBlock& own_;
+  std::vector<ring::ControlBlock*> blocks_;
+  ring::ControlBlock& own_;
   std::uint64_t newest_ = 0;
   std::array<std::uint64_t, kKept> kept_{};
   std::vector<Peer> peers_;  // by rank
 };
 
-}  // namespace tutti
+}  // namespace tutti::diagnostics

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-namespace tutti {
+namespace tutti::diagnostics {
 namespace {
 
 constexpr std::uint64_t kUsual = 12345, kOdd = 54321;
@@ -15,14 +15,15 @@ class HistoryTest : public ::testing::Test {
   struct Side {
     explicit Side(History&& made) : history(std::move(made)) {}
     void Call(std::uint64_t signature) {
-      digest = NextDigest(digest, signature);
+      digest = ring::NextDigest(digest, signature);
       history.Begin(++sequence, digest);
     }
     History history;
     std::uint64_t sequence = 0, digest = 0;
   };
 
-  std::unique_ptr<ControlBlock> blocks_[2] = {std::make_unique<ControlBlock>(), std::make_unique<ControlBlock>()};
+  std::unique_ptr<ring::ControlBlock> blocks_[2] = {std::make_unique<ring::ControlBlock>(),
+                                                    std::make_unique<ring::ControlBlock>()};
   Side one_{History({blocks_[0].get(), blocks_[1].get()}, 0)};
   Side other_{History({blocks_[0].get(), blocks_[1].get()}, 1)};
 };
@@ -78,7 +79,7 @@ TEST_F(HistoryTest, MarksAreInTheirOrder) {
   const auto marks = one_.history.Marks(64);
   ASSERT_EQ(marks.size(), 64U);
   for (std::size_t i = 0; i < marks.size(); ++i) {
-    EXPECT_EQ(MarkedSequence(marks[i]), History::kKept + 10 - 63 + i);
+    EXPECT_EQ(ring::MarkedSequence(marks[i]), History::kKept + 10 - 63 + i);
   }
 }
 
@@ -97,4 +98,4 @@ TEST_F(HistoryTest, CountsWrap) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::diagnostics

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::diagnostics {
 
-std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_t index) {
+std::optional<RecordedCall> ReadRecord(const ring::ControlBlock& control, std::uint64_t index) {
   constexpr auto acquire = std::memory_order_acquire;
-  const auto& record = control.records[index % kRecords];
+  const auto& record = control.records[index % ring::kRecords];
   RecordedCall copy;
   copy.index = record.index.load(acquire);
   if (copy.index != index) return std::nullopt;
@@ -20,15 +20,15 @@ std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_
   return record.index.load(acquire) == index ? std::optional(copy) : std::nullopt;
 }
 
-std::vector<RecordedCall> ReadRecords(const ControlBlock& control) {
+std::vector<RecordedCall> ReadRecords(const ring::ControlBlock& control) {
   std::vector<RecordedCall> whole;
   const auto newest = NewestRecord(control);
   // Counts instead of comparing: another process may have written the largest possible number.
-  const auto kept = std::min<std::uint64_t>(newest, kRecords);
+  const auto kept = std::min<std::uint64_t>(newest, ring::kRecords);
   for (std::uint64_t i = 0; i < kept; ++i) {
     if (const auto record = ReadRecord(control, newest - kept + 1 + i)) whole.push_back(*record);
   }
   return whole;
 }
 
-}  // namespace tutti
+}  // namespace tutti::diagnostics

@@ -13,53 +13,55 @@
 #include "src/plan/operation.h"
 #include "transports/ring/control_block.h"
 
-namespace tutti {
+namespace tutti::diagnostics {
 
-struct RecordedCall : RecordedOperation {
+struct RecordedCall : ring::RecordedOperation {
   std::uint64_t index = 0;
   std::int64_t ended = 0;
 
   bool done() const { return ended != 0; }
-  std::string Describe() const { return DescribeCall(call, count); }
+  std::string Describe() const { return plan::DescribeCall(call, count); }
 };
 
 inline bool IsPointToPoint(const RecordedCall& call) {
-  const auto collective = static_cast<Collective>(call.call & 0xff);
-  return collective == Collective::send || collective == Collective::receive;
+  const auto collective = static_cast<schedule::Collective>(call.call & 0xff);
+  return collective == schedule::Collective::send || collective == schedule::Collective::receive;
 }
 
 class Recorder {
  public:
-  explicit Recorder(ControlBlock& control) : control_(control) {}
+  explicit Recorder(ring::ControlBlock& control) : control_(control) {}
 
   // Publishes that an operation begins; returns the record's index for End().
-  std::uint64_t Begin(const RecordedOperation& operation) {
+  std::uint64_t Begin(const ring::RecordedOperation& operation) {
     const auto index = next_++;
-    WriteRecord(control_, index, operation);
+    ring::WriteRecord(control_, index, operation);
     return index;
   }
-  void End(std::uint64_t index) { control_.records[index % kRecords].ended.store(Ticks(), std::memory_order_relaxed); }
+  void End(std::uint64_t index) {
+    control_.records[index % ring::kRecords].ended.store(Ticks(), std::memory_order_relaxed);
+  }
 
  private:
-  ControlBlock& control_;
+  ring::ControlBlock& control_;
   std::uint64_t next_ = 1;
 };
 
 // Records are numbered 1, 2, ...; a rank's last kRecords are kept.
-inline std::uint64_t NewestRecord(const ControlBlock& control) {
+inline std::uint64_t NewestRecord(const ring::ControlBlock& control) {
   return control.newest.load(std::memory_order_acquire);
 }
 // Nothing if the record is being written or no longer kept.
-std::optional<RecordedCall> ReadRecord(const ControlBlock& control, std::uint64_t index);
+std::optional<RecordedCall> ReadRecord(const ring::ControlBlock& control, std::uint64_t index);
 // Complete records, oldest first. At most kRecords, whatever the block contains.
-std::vector<RecordedCall> ReadRecords(const ControlBlock& control);
+std::vector<RecordedCall> ReadRecords(const ring::ControlBlock& control);
 
 // The newest record in a rank's block that `matches` accepts. Usually that is the first one read: a waiting rank asks
 // this of every rank repeatedly.
 template <typename Matches>
-std::optional<RecordedCall> FindRecord(const ControlBlock& control, Matches&& matches) {
+std::optional<RecordedCall> FindRecord(const ring::ControlBlock& control, Matches&& matches) {
   const auto newest = NewestRecord(control);
-  const auto kept = std::min<std::uint64_t>(newest, kRecords);
+  const auto kept = std::min<std::uint64_t>(newest, ring::kRecords);
   for (std::uint64_t i = 0; i < kept; ++i) {
     const auto record = ReadRecord(control, newest - i);
     if (record && matches(*record)) return record;
@@ -67,4 +69,4 @@ std::optional<RecordedCall> FindRecord(const ControlBlock& control, Matches&& ma
   return std::nullopt;
 }
 
-}  // namespace tutti
+}  // namespace tutti::diagnostics

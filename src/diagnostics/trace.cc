@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "src/plan/operation.h"
 
-namespace tutti {
+namespace tutti::diagnostics {
 namespace {
 
 // 48 bytes each; a trace viewer is slow with more.
@@ -61,7 +61,7 @@ void Trace::Write() const {
   events.push_back(
       {{"ph", "M"}, {"name", "thread_name"}, {"pid", rank_}, {"tid", 0}, {"args", {{"name", communicator_}}}});
   for (const auto& event : events_) {
-    const auto text = DescribeCall(event.call, event.count);
+    const auto text = plan::DescribeCall(event.call, event.count);
     events.push_back(
         {{"ph", "X"},
          {"cat", "tutti"},
@@ -70,10 +70,10 @@ void Trace::Write() const {
          {"tid", 0},
          {"ts", scale.At(event.from)},
          {"dur", scale.At(event.to) - scale.At(event.from)},
-         {"args", {{"call", text}, {"sequence", event.sequence}, {"algorithm", NameOf(event.algorithm)}}}});
+         {"args", {{"call", text}, {"sequence", event.sequence}, {"algorithm", schedule::NameOf(event.algorithm)}}}});
   }
   WriteFile(path_,
             JsonText(nlohmann::ordered_json{{"traceEvents", std::move(events)}, {"dropped", dropped_}}, kOneLine));
 }
 
-}  // namespace tutti
+}  // namespace tutti::diagnostics

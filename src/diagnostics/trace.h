@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "tutti/tutti.h"
 
-namespace tutti {
+namespace tutti::diagnostics {
 
 class Trace {
  public:
@@ -44,4 +44,4 @@ class Trace {
 // `path` with %r and %p filled in.
 std::string ExpandPath(const std::string& path, int rank);
 
-}  // namespace tutti
+}  // namespace tutti::diagnostics

@@ -11,11 +11,11 @@
 #include "transports/shm/gather_values.h"
 #include "tutti/tutti.h"
 
-namespace tutti {
+namespace tutti::init {
 namespace {
 
 struct Terms {
-  CpuMask cpus;
+  detect::CpuMask cpus;
   std::int32_t quota;
   std::int32_t channels;
   std::int64_t chunk_bytes;
@@ -26,7 +26,7 @@ struct Terms {
   std::int32_t virtual_hosts;
   std::int32_t programs;  // named by rank 0's settings, which are the ones used
   std::int32_t device;
-  std::array<char, 16> wire;
+  std::array<char, 16> protocol;
   std::array<char, 16> net;
   std::array<char, 16> protection;
   std::array<char, 256> algorithm;
@@ -59,9 +59,10 @@ void RequireEqual(std::string_view what, const std::array<char, N>& first, const
 
 }  // namespace
 
-Agreement Agree(const Settings& settings, int device, int rank, const Hosts& hosts, const AllGather& all_gather) {
-  const Terms mine{AllowedCpus(),
-                   static_cast<std::int32_t>(QuotaCpus()),
+Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts& hosts,
+                const shm::AllGather& all_gather) {
+  const Terms mine{detect::AllowedCpus(),
+                   static_cast<std::int32_t>(detect::QuotaCpus()),
                    settings.channels,
                    settings.chunk_bytes,
                    settings.deterministic,
@@ -71,15 +72,15 @@ Agreement Agree(const Settings& settings, int device, int rank, const Hosts& hos
                    settings.virtual_hosts,
                    !settings.program.empty(),
                    device,
-                   Padded<16>(settings.wire),
+                   Padded<16>(settings.protocol),
                    Padded<16>(settings.net),
                    Padded<16>(settings.data_protection),
                    Padded<256>(settings.algorithm)};
-  const auto all = GatherValues(all_gather, mine);
+  const auto all = shm::GatherValues(all_gather, mine);
   const auto& first = all.front();
   Agreement agreement;
   agreement.programs = first.programs != 0;
-  CpuMask together{};
+  detect::CpuMask together{};
   int quota = mine.quota;
   for (std::size_t r = 0; r < all.size(); ++r) {
     const auto& theirs = all[r];
@@ -89,8 +90,8 @@ Agreement Agree(const Settings& settings, int device, int rank, const Hosts& hos
     RequireEqual("check (TUTTI_CHECK)", first.check, theirs.check, r);
     RequireEqual("virtual nodes (TUTTI_VIRTUAL_NODES)", first.virtual_nodes, theirs.virtual_nodes, r);
     RequireEqual("virtual hosts (TUTTI_VIRTUAL_HOSTS)", first.virtual_hosts, theirs.virtual_hosts, r);
-    RequireEqual("wire (TUTTI_WIRE)", first.wire, theirs.wire, r);
-    RequireEqual("carrier between hosts (TUTTI_NET)", first.net, theirs.net, r);
+    RequireEqual("protocol (TUTTI_PROTO)", first.protocol, theirs.protocol, r);
+    RequireEqual("transport between hosts (TUTTI_NET)", first.net, theirs.net, r);
     RequireEqual("protection of data (TUTTI_DATA_PROTECTION)", first.protection, theirs.protection, r);
     RequireEqual("algorithm (TUTTI_ALGO)", first.algorithm, theirs.algorithm, r);
     if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank)]) {
@@ -106,8 +107,8 @@ Agreement Agree(const Settings& settings, int device, int rank, const Hosts& hos
           r);
     }
   }
-  agreement.cores = std::min(CountCpus(together), quota);
+  agreement.cores = std::min(detect::CountCpus(together), quota);
   return agreement;
 }
 
-}  // namespace tutti
+}  // namespace tutti::init

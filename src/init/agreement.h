@@ -9,7 +9,7 @@
 #include "base/settings.h"
 #include "transports/shm/hosts.h"
 
-namespace tutti {
+namespace tutti::init {
 
 struct Agreement {
   int cores = 1;              // that this machine's ranks share
@@ -21,6 +21,7 @@ struct Agreement {
 
 // Collective. `device`: this rank's, or TUTTI_DEVICE_NONE. Throws tuttiInvalidUsage, naming the setting, both values
 // and the rank, where ranks differ.
-Agreement Agree(const Settings& settings, int device, int rank, const Hosts& hosts, const AllGather& all_gather);
+Agreement Agree(const Settings& settings, int device, int rank, const shm::Hosts& hosts,
+                const shm::AllGather& all_gather);
 
-}  // namespace tutti
+}  // namespace tutti::init

@@ -11,10 +11,10 @@
 #include "transports/ucx/ucx.h"
 #include "transports/verbs/verbs.h"
 
-namespace tutti {
+namespace tutti::init {
 namespace {
 
-// The carrier that moves slots between hosts if every rank can use it. UCX is no better where verbs work, and slower
+// The transport that moves slots between hosts if every rank can use it. UCX is no better where verbs work, and slower
 // over TCP than our own transport, so it is used only on request.
 tuttiTransport_t CandidateOf(const Settings& settings) {
   if (settings.net == "tcp") return tuttiTransportTcp;
@@ -24,24 +24,24 @@ tuttiTransport_t CandidateOf(const Settings& settings) {
 // Why this process cannot use the transport; "" if it can.
 std::string WhyNot(tuttiTransport_t transport, const Settings& settings) {
   switch (transport) {
-    case tuttiTransportVerbs: return WhyNoVerbs(settings);
-    case tuttiTransportUcx: return WhyNoUcx();
+    case tuttiTransportVerbs: return verbs::WhyNoVerbs(settings);
+    case tuttiTransportUcx: return ucx::WhyNoUcx();
     default: return "";
   }
 }
 
-NetworkCosts CostsOf(const HostNetwork& network, const Settings& settings, double crowding) {
-  if (network.transport == tuttiTransportVerbs) return RdmaNetworkCosts(network.engine->bandwidth());
+cost_model::NetworkCosts CostsOf(const HostNetwork& network, const Settings& settings, double crowding) {
+  if (network.transport == tuttiTransportVerbs) return cost_model::RdmaNetworkCosts(network.engine->bandwidth());
   // UCX does not report what it has found; assumes at least TCP.
-  const TcpInterfaces tcp = DescribeTcp(settings);
-  return DefaultNetworkCosts(tcp.bandwidth, tcp.by_processor, crowding);
+  const tcp::TcpInterfaces tcp = tcp::DescribeTcp(settings);
+  return cost_model::DefaultNetworkCosts(tcp.bandwidth, tcp.by_processor, crowding);
 }
 
 }  // namespace
 
-HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, const SecretKey& key,
-                         const Settings& settings, double crowding, const AllGather& all_gather,
-                         const NetworkEngine::PolledRings& polled) {
+HostNetwork ConnectHosts(shm::Fabric& fabric, const std::vector<bootstrap::Process>& roster, const auth::SecretKey& key,
+                         const Settings& settings, double crowding, const shm::AllGather& all_gather,
+                         const progress::NetworkEngine::PolledRings& polled) {
   if (fabric.hosts().count() == 1) return {};
   std::vector<int> remote;
   for (int r = 0; r < static_cast<int>(roster.size()); ++r) {
@@ -56,31 +56,32 @@ HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, con
     const std::string why(reinterpret_cast<const char*>(without->data()), without->size());
     if (!settings.net.empty()) {
       Throw(tuttiInvalidUsage, "TUTTI_NET={}, but {} cannot use it: {}", settings.net,
-            Describe(r, roster[static_cast<std::size_t>(r)]), why);
+            bootstrap::Describe(r, roster[static_cast<std::size_t>(r)]), why);
     }
     if (fabric.rank() == 0) Log(Subject::init, "tcp between hosts; verbs not, because of rank {}: {}", r, why);
   }
   HostNetwork network;
   network.transport = without == reasons.end() ? transport : tuttiTransportTcp;
-  const auto make = [&](CarrierEvents& events) -> std::unique_ptr<Carrier> {
+  const auto make = [&](progress::NetworkTransportEvents& events) -> std::unique_ptr<progress::NetworkTransport> {
     switch (network.transport) {
-      case tuttiTransportVerbs: return MakeVerbsCarrier(fabric.rank(), remote, key, settings, all_gather, events);
-      case tuttiTransportUcx: return MakeUcxCarrier(fabric.rank(), remote, key, settings, all_gather, events);
-      default: return std::make_unique<TcpCarrier>(fabric.rank(), remote, key, settings, all_gather, events);
+      case tuttiTransportVerbs:
+        return verbs::MakeVerbsTransport(fabric.rank(), remote, key, settings, all_gather, events);
+      case tuttiTransportUcx: return ucx::MakeUcxTransport(fabric.rank(), remote, key, settings, all_gather, events);
+      default: return std::make_unique<tcp::TcpTransport>(fabric.rank(), remote, key, settings, all_gather, events);
     }
   };
-  network.engine = std::make_unique<NetworkEngine>(fabric, remote, make, polled);
+  network.engine = std::make_unique<progress::NetworkEngine>(fabric, remote, make, polled);
   network.costs = CostsOf(network, settings, crowding);
   return network;
 }
 
-Processors ProcessorsOf(const Hosts& hosts, int rank, const Agreement& agreement) {
+cost_model::Processors ProcessorsOf(const shm::Hosts& hosts, int rank, const Agreement& agreement) {
   std::set<int> here;  // hosts of this machine
   for (std::size_t r = 0; r < hosts.host_of.size(); ++r) {
     if (hosts.kernel_of[r] == hosts.kernel_of[static_cast<std::size_t>(rank)]) here.insert(hosts.host_of[r]);
   }
-  return ShareProcessors(agreement.cores, static_cast<int>(here.size()), agreement.neighbours,
-                         static_cast<int>(hosts.RanksWith(rank).size()));
+  return cost_model::ShareProcessors(agreement.cores, static_cast<int>(here.size()), agreement.neighbours,
+                                     static_cast<int>(hosts.RanksWith(rank).size()));
 }
 
-}  // namespace tutti
+}  // namespace tutti::init

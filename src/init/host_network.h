@@ -1,4 +1,5 @@
-// Connects ranks of several hosts: which carrier moves slots between them, and the cost to them of sharing processors.
+// Connects ranks of several hosts: which transport moves slots between them, and the cost to them of sharing
+// processors.
 //
 // Thread-safety: functions without state.
 #pragma once
@@ -16,21 +17,21 @@
 #include "transports/progress/network.h"
 #include "transports/shm/fabric.h"
 
-namespace tutti {
+namespace tutti::init {
 
 struct HostNetwork {
-  std::unique_ptr<NetworkEngine> engine;  // null where all ranks are on one host
+  std::unique_ptr<progress::NetworkEngine> engine;  // null where all ranks are on one host
   tuttiTransport_t transport = tuttiTransportTcp;
-  std::optional<NetworkCosts> costs;  // as far as this rank knows
+  std::optional<cost_model::NetworkCosts> costs;  // as far as this rank knows
 };
 
-// Collective. One carrier for all: the one that TUTTI_NET requires, else verbs if every rank can use them, else TCP,
-// which rank 0 logs. Throws tuttiInvalidUsage if TUTTI_NET requires a carrier that a rank cannot use, naming it and the
-// reason. `crowding`: see Processors. `polled`: see NetworkEngine.
-HostNetwork ConnectHosts(Fabric& fabric, const std::vector<Process>& roster, const SecretKey& key,
-                         const Settings& settings, double crowding, const AllGather& all_gather,
-                         const NetworkEngine::PolledRings& polled = nullptr);
+// Collective. One transport for all: the one that TUTTI_NET requires, else verbs if every rank can use them, else TCP,
+// which rank 0 logs. Throws tuttiInvalidUsage if TUTTI_NET requires a transport that a rank cannot use, naming it and
+// the reason. `crowding`: see Processors. `polled`: see NetworkEngine.
+HostNetwork ConnectHosts(shm::Fabric& fabric, const std::vector<bootstrap::Process>& roster, const auth::SecretKey& key,
+                         const Settings& settings, double crowding, const shm::AllGather& all_gather,
+                         const progress::NetworkEngine::PolledRings& polled = nullptr);
 
-Processors ProcessorsOf(const Hosts& hosts, int rank, const Agreement& agreement);
+cost_model::Processors ProcessorsOf(const shm::Hosts& hosts, int rank, const Agreement& agreement);
 
-}  // namespace tutti
+}  // namespace tutti::init

@@ -12,24 +12,24 @@
 #include "topology/xml/fuse.h"
 #include "topology/xml/xml.h"
 
-namespace tutti {
+namespace tutti::init {
 namespace {
 
 // First byte of a rank's answer: a topology follows, or the reason for its absence.
 constexpr char kFound = 'T';
 constexpr char kFailed = 'E';
 
-System OwnHost(const Settings& settings) {
-  if (settings.topo_file.empty()) return DetectHost();
-  const HostDescription detected = DescribeHost();
-  TopologyFile file = ReadTopologyFile(settings.topo_file, &detected);
+topology::System OwnHost(const Settings& settings) {
+  if (settings.topo_file.empty()) return detect::DetectHost();
+  const topology::HostDescription detected = detect::DescribeHost();
+  xml::TopologyFile file = xml::ReadTopologyFile(settings.topo_file, &detected);
   for (const auto& note : file.notes) Log(Subject::init, "{}: {}", settings.topo_file, note);
   return std::move(file.system);
 }
 
-void Dump(const System& system, const std::string& path) {
+void Dump(const topology::System& system, const std::string& path) {
   try {
-    WriteFile(path, WriteTopology(system));
+    WriteFile(path, xml::WriteTopology(system));
   } catch (const Error& error) {
     Throw(error.code(), "TUTTI_TOPO_DUMP_FILE: {}", error.what());
   }
@@ -37,9 +37,9 @@ void Dump(const System& system, const std::string& path) {
 
 std::string OwnAnswer(const Settings& settings) {
   try {
-    const System system = OwnHost(settings);
+    const topology::System system = OwnHost(settings);
     if (!settings.topo_dump.empty()) Dump(system, settings.topo_dump);
-    return kFound + Serialize(system);
+    return kFound + xml::Serialize(system);
   } catch (const Error& error) {
     return kFailed + std::string(error.what());
   }
@@ -47,31 +47,33 @@ std::string OwnAnswer(const Settings& settings) {
 
 }  // namespace
 
-System Survey(const Settings& settings, int rank, const std::vector<std::string>& hosts, const AllGather& all_gather) {
+topology::System Survey(const Settings& settings, int rank, const std::vector<std::string>& hosts,
+                        const shm::AllGather& all_gather) {
   const auto leads = [&](std::size_t r) {
     return std::find(hosts.begin(), hosts.begin() + r, hosts[r]) == hosts.begin() + r;
   };
   const std::string mine = leads(static_cast<std::size_t>(rank)) ? OwnAnswer(settings) : std::string();
   const auto answers = all_gather(std::as_bytes(std::span(mine)));
-  std::vector<System> parts;
+  std::vector<topology::System> parts;
   for (std::size_t r = 0; r < answers.size(); ++r) {
     if (!leads(r)) continue;
     const std::string_view answer(reinterpret_cast<const char*>(answers[r].data()), answers[r].size());
     const std::string sender = fmt::format("rank {} ({})", r, hosts[r]);
     if (answer.empty()) Throw(tuttiInternalError, "{} sent no topology", sender);
     if (answer.front() == kFailed) Throw(tuttiInvalidArgument, "{}: {}", sender, answer.substr(1));
-    parts.push_back(Deserialize(answer.substr(1), sender));
+    parts.push_back(xml::Deserialize(answer.substr(1), sender));
   }
-  return Fuse(parts);
+  return xml::Fuse(parts);
 }
 
-std::string Summary(const System& system) {
-  const auto count = [&](DeviceKind kind) { return system.All(kind).size(); };
+std::string Summary(const topology::System& system) {
+  const auto count = [&](topology::DeviceKind kind) { return system.All(kind).size(); };
   const auto plural = [](std::size_t n, std::string_view what) {
     return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
   };
-  return fmt::format("{}, {}, {} on {}", plural(count(DeviceKind::cpu), "CPU"), plural(count(DeviceKind::gpu), "GPU"),
-                     plural(count(DeviceKind::nic), "NIC"), plural(static_cast<std::size_t>(system.hosts()), "host"));
+  return fmt::format("{}, {}, {} on {}", plural(count(topology::DeviceKind::cpu), "CPU"),
+                     plural(count(topology::DeviceKind::gpu), "GPU"), plural(count(topology::DeviceKind::nic), "NIC"),
+                     plural(static_cast<std::size_t>(system.hosts()), "host"));
 }
 
-}  // namespace tutti
+}  // namespace tutti::init

@@ -11,14 +11,15 @@
 #include "topology/graph/system.h"
 #include "transports/shm/descriptor_exchange.h"
 
-namespace tutti {
+namespace tutti::init {
 
 // Collective. `hosts`: each rank's, by rank; equal names are one host. Hosts are numbered in the order of their lowest
 // ranks. Throws on every rank, naming the rank whose file is wrong or unreadable. The rank that detects writes
 // TUTTI_TOPO_DUMP_FILE.
-System Survey(const Settings& settings, int rank, const std::vector<std::string>& hosts, const AllGather& all_gather);
+topology::System Survey(const Settings& settings, int rank, const std::vector<std::string>& hosts,
+                        const shm::AllGather& all_gather);
 
 // "2 CPUs, 8 GPUs, 8 NICs on 1 host".
-std::string Summary(const System& system);
+std::string Summary(const topology::System& system);
 
-}  // namespace tutti
+}  // namespace tutti::init

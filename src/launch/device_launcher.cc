@@ -7,33 +7,33 @@
 #include "base/datatype.h"
 #include "src/launch/launcher.h"
 
-namespace tutti {
+namespace tutti::launch {
 namespace {
 
 // A message to oneself, or from oneself.
 struct OwnMessages {
-  std::vector<const Operation*> operations;
-  std::vector<CuStream> streams;
+  std::vector<const plan::Operation*> operations;
+  std::vector<cuda_transport::CuStream> streams;
 };
 
 // One rank's calls of a group.
 struct RankCalls {
-  Communicator* communicator;
-  std::vector<const Operation*> operations;
-  std::vector<CuStream> streams;
+  comm::Communicator* communicator;
+  std::vector<const plan::Operation*> operations;
+  std::vector<cuda_transport::CuStream> streams;
   OwnMessages to_itself, from_itself;
 
-  void AddStream(CuStream stream) {
+  void AddStream(cuda_transport::CuStream stream) {
     if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
   }
 };
 
 void Add(RankCalls& rank, const DeviceLaunched& call) {
-  const Operation& operation = *call.operation;
+  const plan::Operation& operation = *call.operation;
   if (rank.communicator->device()->DoneByCopy(operation, call.stream)) return;
   rank.AddStream(call.stream);
   if (operation.point_to_point() && operation.root == rank.communicator->rank()) {
-    auto& messages = operation.collective == Collective::send ? rank.to_itself : rank.from_itself;
+    auto& messages = operation.collective == schedule::Collective::send ? rank.to_itself : rank.from_itself;
     messages.operations.push_back(&operation);
     messages.streams.push_back(call.stream);
     return;
@@ -55,22 +55,22 @@ void CopyToItself(const RankCalls& rank) {
 // Calls of the ranks of one launch group.
 struct LaunchGroupCalls {
   std::vector<RankCalls> ranks;
-  std::vector<DevicePart> parts;
+  std::vector<device::DevicePart> parts;
 };
 
 // May allocate and free memory, which a driver may defer until kernels have ended: call before any launch. Throws
 // errors in the calls.
 void Prepare(LaunchGroupCalls& calls) {
   for (const auto& rank : calls.ranks) {
-    RequireOwnMessagesMatch(rank.communicator->rank(), rank.to_itself.operations, rank.from_itself.operations);
+    plan::RequireOwnMessagesMatch(rank.communicator->rank(), rank.to_itself.operations, rank.from_itself.operations);
     if (rank.operations.empty()) continue;
-    const std::vector<CuStream> others(rank.streams.begin() + 1, rank.streams.end());
+    const std::vector<cuda_transport::CuStream> others(rank.streams.begin() + 1, rank.streams.end());
     calls.parts.push_back(rank.communicator->device()->Prepare(rank.operations, rank.streams.front(), others));
     rank.communicator->NoteEnqueued(*rank.operations.back());
   }
 }
 
-std::optional<Error> LaunchTogether(LaunchGroup& launch_group, LaunchGroupCalls& calls) {
+std::optional<Error> LaunchTogether(device::LaunchGroup& launch_group, LaunchGroupCalls& calls) {
   for (const auto& rank : calls.ranks) CopyToItself(rank);
   if (calls.parts.empty()) return std::nullopt;
   const auto& settings = calls.ranks.front().communicator->options().settings;
@@ -89,7 +89,7 @@ bool Kills(const Error& error) { return error.code() != tuttiInvalidUsage && err
 
 std::optional<Error> EnqueueAll(std::span<const DeviceLaunched> group) {
   // By launch group, in the order of their addresses, so that two threads never wait for each other's next one.
-  std::map<std::shared_ptr<LaunchGroup>, LaunchGroupCalls> launch_groups;
+  std::map<std::shared_ptr<device::LaunchGroup>, LaunchGroupCalls> launch_groups;
   std::optional<Error> first;
   try {
     for (const auto& call : group) {
@@ -122,4 +122,4 @@ std::optional<Error> EnqueueAll(std::span<const DeviceLaunched> group) {
   return first;
 }
 
-}  // namespace tutti
+}  // namespace tutti::launch

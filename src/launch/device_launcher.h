@@ -9,12 +9,12 @@
 #include "base/error.h"
 #include "src/communicator/communicator.h"
 
-namespace tutti {
+namespace tutti::launch {
 
 struct DeviceLaunched {
-  Communicator* communicator;
-  const Operation* operation;
-  CuStream stream;
+  comm::Communicator* communicator;
+  const plan::Operation* operation;
+  cuda_transport::CuStream stream;
 };
 
 // Returns when all calls are enqueued on their streams; where several ranks share a process and a GPU, that is when all
@@ -22,4 +22,4 @@ struct DeviceLaunched {
 // unless the call itself was invalid. REQUIRES: the communicators are locked, and each has a device.
 std::optional<Error> EnqueueAll(std::span<const DeviceLaunched> group);
 
-}  // namespace tutti
+}  // namespace tutti::launch

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::launch {
 
 void Entries::EnterOperation(const std::shared_ptr<tuttiComm>& handle) {
   if (inside_.contains(handle)) return;
@@ -56,4 +56,4 @@ void PendingHandles::End() {
   handles_.clear();
 }
 
-}  // namespace tutti
+}  // namespace tutti::launch

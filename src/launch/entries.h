@@ -9,7 +9,7 @@
 
 #include "src/launch/handle.h"
 
-namespace tutti {
+namespace tutti::launch {
 
 // Entered handles. The destructor leaves those still entered.
 class Entries {
@@ -49,4 +49,4 @@ class PendingHandles {
   std::set<std::shared_ptr<tuttiComm>, std::owner_less<>> handles_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::launch

@@ -12,18 +12,18 @@
 #include "src/launch/locked_together.h"
 #include "src/memory/device_buffers.h"
 
-namespace tutti {
+namespace tutti::launch {
 namespace {
 
 struct RunPlace {
   std::shared_ptr<Stream> stream;  // null: synchronous
   bool on_device = false;
-  CuStream cuda_stream = nullptr;
+  cuda_transport::CuStream cuda_stream = nullptr;
 };
 
 struct Call {
   std::shared_ptr<tuttiComm> handle;
-  Operation operation;
+  plan::Operation operation;
   RunPlace place;
 };
 
@@ -43,7 +43,7 @@ Group& ThisThreadsGroup() {
 
 // Where a call runs: on the GPU that holds its buffers; else on its stream; in the communicator's own thread if the
 // call must not block; else here. Throws tuttiInvalidArgument if stream, buffers and communicator do not fit together.
-RunPlace PlaceOf(tuttiComm& handle, const Operation& operation, tuttiStream_t stream) {
+RunPlace PlaceOf(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream) {
   if (stream != nullptr) {
     if (auto ours = FindStream(stream)) return {std::move(ours)};
   }
@@ -51,11 +51,11 @@ RunPlace PlaceOf(tuttiComm& handle, const Operation& operation, tuttiStream_t st
   const auto* const communicator = handle.communicator.get();
   const auto* const device = communicator == nullptr ? nullptr : communicator->device();
   if (device == nullptr) {
-    RequireHostCall(operation, stream,
-                    communicator == nullptr ? std::string_view("it could not be made")
-                                            : std::string_view(communicator->why_no_device()));
-  } else if (IsForDevice(device->device(), operation, stream)) {
-    return {nullptr, true, reinterpret_cast<CuStream>(stream)};
+    memory::RequireHostCall(operation, stream,
+                            communicator == nullptr ? std::string_view("it could not be made")
+                                                    : std::string_view(communicator->why_no_device()));
+  } else if (memory::IsForDevice(device->device(), operation, stream)) {
+    return {nullptr, true, reinterpret_cast<cuda_transport::CuStream>(stream)};
   }
   if (handle.blocking) return {};
   return {handle.background};
@@ -65,7 +65,7 @@ RunPlace PlaceOf(tuttiComm& handle, const Operation& operation, tuttiStream_t st
 // the communicator blocks.
 bool RunsInCaller(const tuttiComm& handle) {
   return handle.blocking && handle.communicator != nullptr && handle.communicator->device() == nullptr &&
-         !CudaIsInUse();
+         !memory::CudaIsInUse();
 }
 
 // Returns the first failure, which `handle` and this thread remember.
@@ -87,19 +87,19 @@ tuttiResult_t EnqueueOnDevices(const std::vector<Call>& calls) {
 }
 
 // REQUIRES: all calls' handles are entered. Each handle is left as soon as its own part is over.
-tuttiResult_t RunCalls(const std::vector<Call>& calls, Entries& entries, WhoWaits who) {
+tuttiResult_t RunCalls(const std::vector<Call>& calls, Entries& entries, host::WhoWaits who) {
   if (calls.size() == 1 && !calls[0].operation.point_to_point()) {
     auto& communicator = *calls[0].handle->communicator;
     const std::lock_guard lock(communicator);
     return Conclude(*calls[0].handle, RunOne(communicator, calls[0].operation, who));
   }
   std::vector<Launched> launched;
-  std::map<const Communicator*, tuttiComm*> handles;
+  std::map<const comm::Communicator*, tuttiComm*> handles;
   for (const auto& call : calls) {
     launched.push_back({call.handle->communicator.get(), call.operation});
     handles.emplace(call.handle->communicator.get(), call.handle.get());
   }
-  const auto failure = RunAll(launched, who, [&](Communicator& communicator, const auto& own) {
+  const auto failure = RunAll(launched, who, [&](comm::Communicator& communicator, const auto& own) {
     auto& handle = *handles.at(&communicator);
     Conclude(handle, own);
     entries.Leave(handle);
@@ -116,7 +116,7 @@ class QueuedCalls {
     for (const auto& call : calls_) pending_.Add(call.handle);
   }
 
-  tuttiResult_t Run(WhoWaits who) {
+  tuttiResult_t Run(host::WhoWaits who) {
     const auto result = GuardResult(nullptr, [&] { return RunThose(who); });
     // Must end before the result is visible.
     pending_.End();
@@ -135,7 +135,7 @@ class QueuedCalls {
   }
 
  private:
-  tuttiResult_t RunThose(WhoWaits who) {
+  tuttiResult_t RunThose(host::WhoWaits who) {
     Entries entries;
     std::vector<Call> alive;
     std::optional<Error> gone;
@@ -174,7 +174,7 @@ tuttiResult_t Queue(std::vector<Call> calls, Entries& entries) {
   const auto outcome = std::make_shared<std::promise<tuttiResult_t>>();
   auto future = outcome->get_future();
   // A caller that waits for some of them does no other work.
-  const auto who = waits ? WhoWaits::caller : WhoWaits::stream;
+  const auto who = waits ? host::WhoWaits::caller : host::WhoWaits::stream;
   const auto sentence = std::make_shared<std::string>();
   EnqueueOnAll(parts, [queued, outcome, who, sentence] {
     const auto result = queued->Run(who);
@@ -206,7 +206,7 @@ tuttiResult_t Dispatch(std::vector<Call> calls) {
     if (result != tuttiSuccess || calls.empty()) return result;
   }
   const bool synchronous = std::ranges::all_of(calls, [](const Call& c) { return c.place.stream == nullptr; });
-  return synchronous ? RunCalls(calls, entries, WhoWaits::caller) : Queue(std::move(calls), entries);
+  return synchronous ? RunCalls(calls, entries, host::WhoWaits::caller) : Queue(std::move(calls), entries);
 }
 
 // Runs all joins at once, each in its own thread. Returns the first failure, which this thread remembers.
@@ -237,15 +237,15 @@ tuttiResult_t RunJoins(std::vector<Join> joins) {
 }
 
 // Nothing is copied or allocated.
-tuttiResult_t RunHere(tuttiComm& handle, const Operation& operation) {
+tuttiResult_t RunHere(tuttiComm& handle, const plan::Operation& operation) {
   auto& communicator = Usable(handle);
   const std::lock_guard lock(communicator);
   communicator.Check(operation);
-  return Conclude(handle, RunOne(communicator, operation, WhoWaits::caller));
+  return Conclude(handle, RunOne(communicator, operation, host::WhoWaits::caller));
 }
 
 // Submits any call, also one that joins a group, or runs on a stream or a GPU.
-tuttiResult_t SubmitElsewhere(tuttiComm& handle, const Operation& operation, tuttiStream_t stream) {
+tuttiResult_t SubmitElsewhere(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream) {
   auto place = PlaceOf(handle, operation, stream);
   if (open_groups > 0) {
     ThisThreadsGroup().calls.push_back({handle.shared_from_this(), operation, std::move(place)});
@@ -326,7 +326,7 @@ tuttiResult_t EndGroup() {
   return result;
 }
 
-tuttiResult_t Submit(tuttiComm& handle, const Operation& operation, tuttiStream_t stream) {
+tuttiResult_t Submit(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream) {
   const bool usual = open_groups == 0 && stream == nullptr && !operation.point_to_point() && RunsInCaller(handle);
   return usual ? RunHere(handle, operation) : SubmitElsewhere(handle, operation, stream);
 }
@@ -339,4 +339,4 @@ tuttiResult_t SubmitJoin(Join join) {
   return DispatchJoins({std::move(join)});
 }
 
-}  // namespace tutti
+}  // namespace tutti::launch

@@ -10,7 +10,7 @@
 #include "src/launch/launcher.h"
 #include "src/launch/stream.h"
 
-namespace tutti {
+namespace tutti::launch {
 
 void StartGroup();
 // Throws tuttiInvalidUsage without a start. If this was the outermost group, runs the collected calls; returns the
@@ -28,7 +28,7 @@ void AbandonGroup(const GroupMark& mark);
 // Runs the operation, queues it on the stream, or collects it. `stream` may be null. Throws tuttiInvalidArgument if
 // `stream` is not a stream of this library. Returns tuttiInProgress if a non-blocking communicator took it. REQUIRES:
 // the caller is Operating.
-tuttiResult_t Submit(tuttiComm& handle, const Operation& operation, tuttiStream_t stream);
+tuttiResult_t Submit(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream);
 
 // Joins a communicator, or takes part in a join that other ranks need.
 struct Join {
@@ -41,4 +41,4 @@ struct Join {
 // Like Submit. The joins of one group run concurrently.
 tuttiResult_t SubmitJoin(Join join);
 
-}  // namespace tutti
+}  // namespace tutti::launch

@@ -9,7 +9,7 @@
 #include "base/plain_text.h"
 #include "src/diagnostics/patience.h"
 
-namespace tutti {
+namespace tutti::launch {
 namespace {
 
 // This many destroyed communicators can still be recognised; a job makes a few dozen.
@@ -17,23 +17,23 @@ constexpr std::size_t kQuarantine = 1024;
 
 // Process-wide, because C callers hold a handle as a bare pointer: only a register can distinguish a live handle from a
 // dead one without touching memory that may be gone.
-struct Book {
+struct Registry {
   ForkSafeMutex mutex;
   std::unordered_map<const tuttiComm*, std::shared_ptr<tuttiComm>> known;
   std::deque<std::shared_ptr<tuttiComm>> retired;
 };
 
-Book& TheBook() {
-  static constinit MadeOnce<Book> book;
-  return book.Get();
+Registry& TheRegistry() {
+  static constinit MadeOnce<Registry> registry;
+  return registry.Get();
 }
 
 // Null if this process has not made the handle, or no longer keeps it.
 std::shared_ptr<tuttiComm> Known(const tuttiComm* handle) {
-  auto& book = TheBook();
-  const std::lock_guard lock(book.mutex);
-  const auto found = book.known.find(handle);
-  if (found == book.known.end() || !found->second->birthmark.OfThisProcess()) return nullptr;
+  auto& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  const auto found = registry.known.find(handle);
+  if (found == registry.known.end() || !found->second->birthmark.OfThisProcess()) return nullptr;
   return found->second;
 }
 
@@ -46,27 +46,27 @@ std::string& ThreadError() {
 
 std::shared_ptr<tuttiComm> NewHandle() {
   auto handle = std::make_shared<tuttiComm>();
-  auto& book = TheBook();
-  const std::lock_guard lock(book.mutex);
-  book.known.emplace(handle.get(), handle);
+  auto& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  registry.known.emplace(handle.get(), handle);
   return handle;
 }
 
 void Free(tuttiComm& handle) {
-  Patience patience;
+  diagnostics::Patience patience;
   while (!handle.life.TryFree()) patience.Pause();
   // After an abort, the background thread may still be busy with other communicators of a group.
   if (const auto background = std::exchange(handle.background, nullptr)) background->Leave();
   handle.communicator.reset();
   handle.life.Retire();
   std::shared_ptr<tuttiComm> oldest;  // destroyed after the lock is released
-  auto& book = TheBook();
-  const std::lock_guard lock(book.mutex);
-  book.retired.push_back(handle.shared_from_this());
-  if (book.retired.size() <= kQuarantine) return;
-  oldest = std::move(book.retired.front());
-  book.retired.pop_front();
-  book.known.erase(oldest.get());
+  auto& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  registry.retired.push_back(handle.shared_from_this());
+  if (registry.retired.size() <= kQuarantine) return;
+  oldest = std::move(registry.retired.front());
+  registry.retired.pop_front();
+  registry.known.erase(oldest.get());
 }
 
 void ThrowGone() { Throw(tuttiInvalidArgument, "comm was destroyed or aborted before"); }
@@ -87,7 +87,7 @@ Asking::Asking(tuttiComm* handle) : handle_(Checked(handle)) {
   if (!handle_.life.EnterQuestion().admitted) ThrowGone();
 }
 
-Communicator& Made(tuttiComm& handle) {
+comm::Communicator& Made(tuttiComm& handle) {
   if (!handle.life.Look().joined()) {
     Throw(tuttiInvalidUsage, "comm is still being made; poll tuttiCommGetAsyncError");
   }
@@ -108,7 +108,7 @@ void ControlTurn::End() {
 }
 
 void ControlTurn::Await(const std::atomic<bool>* cancel) const {
-  Patience patience;
+  diagnostics::Patience patience;
   for (;;) {
     {
       const std::lock_guard lock(handle_->mutex);
@@ -142,4 +142,4 @@ const char* LastError(tuttiComm* handle) {
   return ThreadError().c_str();
 }
 
-}  // namespace tutti
+}  // namespace tutti::launch

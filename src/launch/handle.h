@@ -20,10 +20,10 @@
 // Everything that outlives a call on the handle (queued calls, a group's calls, waits for its end) shares it. So the
 // handle stays, even if the communicator in it goes.
 struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
-  tutti::Lifecycle<> life;
+  tutti::launch::Lifecycle<> life;
 
   // Written by the joining thread, then published by life.Joined(). Read by threads that found it joined on entry.
-  std::unique_ptr<tutti::Communicator> communicator;
+  std::unique_ptr<tutti::comm::Communicator> communicator;
   const tutti::Birthmark birthmark;
   // -1 and 0 until known: a child of a communicator learns them by joining.
   std::atomic<int> rank{-1};
@@ -32,14 +32,14 @@ struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
   std::atomic<bool> cancel{false};  // an abort was requested: joining gives up
 
   // Runs the work of a non-blocking communicator, its joining first.
-  std::shared_ptr<tutti::Stream> background;
+  std::shared_ptr<tutti::launch::Stream> background;
 
   std::mutex mutex;                           // guards the rest
   tuttiResult_t join_failure = tuttiSuccess;  // of a non-blocking communicator
   std::string last_error;                     // returned by tuttiGetLastError; kept until the next failure
   struct UserOp {
     tuttiDataType_t type;
-    tutti::Scalar scalar;
+    tutti::host_kernels::Scalar scalar;
     const void* source;  // read when the collective runs, if not null
     bool live;
   };
@@ -50,7 +50,7 @@ struct tuttiComm : std::enable_shared_from_this<tuttiComm> {
   std::uint64_t next_turn = 0;
 };
 
-namespace tutti {
+namespace tutti::launch {
 
 // A fresh handle. A destroyed handle stays in quarantine for a long time, so that later use is detected.
 std::shared_ptr<tuttiComm> NewHandle();
@@ -109,9 +109,9 @@ class Asking {
 
 // Also returns dead communicators. Throws if there is none: it is being made, or could not be made. REQUIRES: the
 // caller is Operating or Asking.
-Communicator& Made(tuttiComm& handle);
+comm::Communicator& Made(tuttiComm& handle);
 // The communicator, alive. Throws the failure that killed it. REQUIRES: the caller is Operating.
-inline Communicator& Usable(tuttiComm& handle) {
+inline comm::Communicator& Usable(tuttiComm& handle) {
   auto& communicator = handle.communicator != nullptr ? *handle.communicator : Made(handle);
   if (communicator.failed()) [[unlikely]]
     throw *communicator.failure();
@@ -182,4 +182,4 @@ inline void CheckOutput(const char* name, const void* pointer) {
   if (pointer == nullptr) Throw(tuttiInvalidArgument, "{} is NULL", name);
 }
 
-}  // namespace tutti
+}  // namespace tutti::launch

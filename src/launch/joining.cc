@@ -4,7 +4,7 @@
 
 #include "src/launch/entries.h"
 
-namespace tutti {
+namespace tutti::launch {
 namespace {
 
 // A failed blocking join leaves no communicator behind. A failed non-blocking one keeps its handle for queries.
@@ -47,7 +47,8 @@ void MakeIn(tuttiComm& handle, const Make& make) {
 
 void Show(tuttiComm_t* out, tuttiComm_t handle) { std::atomic_ref(*out).store(handle, std::memory_order_release); }
 
-tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const Options& options, tuttiComm* parent, Make make) {
+tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const comm::Options& options, tuttiComm* parent,
+                       Make make) {
   const auto handle = NewHandle();
   handle->rank.store(rank, std::memory_order_relaxed);
   handle->nranks.store(nranks, std::memory_order_relaxed);
@@ -93,4 +94,4 @@ tuttiResult_t TakePart(const std::shared_ptr<tuttiComm>& parent, std::function<v
   return SubmitJoin(std::move(join));
 }
 
-}  // namespace tutti
+}  // namespace tutti::launch

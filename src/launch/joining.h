@@ -8,17 +8,18 @@
 
 #include "src/launch/group.h"
 
-namespace tutti {
+namespace tutti::launch {
 
 // Publishes the handle, so that another thread may abort it while this one joins.
 void Show(tuttiComm_t* out, tuttiComm_t handle);
 
-using Make = std::function<std::unique_ptr<Communicator>(tuttiComm& handle)>;
+using Make = std::function<std::unique_ptr<comm::Communicator>(tuttiComm& handle)>;
 
 // Makes a handle, then the communicator in it with `make`. *out is set at once, and reset to null if a blocking join
 // fails. `rank` and `nranks` are -1 and 0 if only `make` knows them. `parent`: the one it derives from, or null.
-tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const Options& options, tuttiComm* parent, Make make);
+tuttiResult_t JoinInto(tuttiComm_t* out, int rank, int nranks, const comm::Options& options, tuttiComm* parent,
+                       Make make);
 // Runs `work` for the parent, on ranks that take part and get no communicator.
 tuttiResult_t TakePart(const std::shared_ptr<tuttiComm>& parent, std::function<void()> work);
 
-}  // namespace tutti
+}  // namespace tutti::launch

@@ -11,7 +11,7 @@
 #include "base/made_once.h"
 #include "src/launch/locked_together.h"
 
-namespace tutti {
+namespace tutti::launch {
 namespace {
 
 Error AsError(const std::exception& exception) {
@@ -21,17 +21,18 @@ Error AsError(const std::exception& exception) {
 
 // Sends filled slots at once; arrivals are there at the next sweep. A rank that is done waits for nothing, but its
 // peers may wait to learn which slots it has emptied. True: something moved.
-bool MoveNetwork(const Communicator& communicator, bool done) {
+bool MoveNetwork(const comm::Communicator& communicator, bool done) {
   auto* const network = communicator.network();
   return network != nullptr && (done ? network->Push() : network->Progress());
 }
 
 // A sweep of one operation: advances every `stride`-th channel from `first` on.
-Run::Progress Sweep(const Active& active, Communicator& communicator, std::size_t first, std::size_t stride) {
+host::Run::Progress Sweep(const comm::Active& active, comm::Communicator& communicator, std::size_t first,
+                          std::size_t stride) {
   const auto progress = active.plan->run.Advance(first, stride);
-  if (communicator.network() == nullptr || progress == Run::Progress::faulted) return progress;
-  const bool moved = MoveNetwork(communicator, progress == Run::Progress::done);
-  return moved && progress == Run::Progress::blocked ? Run::Progress::moved : progress;
+  if (communicator.network() == nullptr || progress == host::Run::Progress::faulted) return progress;
+  const bool moved = MoveNetwork(communicator, progress == host::Run::Progress::done);
+  return moved && progress == host::Run::Progress::blocked ? host::Run::Progress::moved : progress;
 }
 
 // The ranks that the threads of one operation wait for. Only the thread that drives a lane may read it, so each thread
@@ -45,9 +46,9 @@ class AwaitedByThreads {
     told_[static_cast<std::size_t>(thread)] = {std::move(ranks), true};
   }
   // Confirmed: every waiting thread has reported since the last call.
-  Awaited All() {
+  diagnostics::Awaited All() {
     const std::lock_guard lock(mutex_);
-    Awaited all;
+    diagnostics::Awaited all;
     for (auto& [ranks, fresh] : told_) {
       all.ranks.insert(all.ranks.end(), ranks.begin(), ranks.end());
       all.confirmed = all.confirmed && (fresh || ranks.empty());
@@ -68,8 +69,8 @@ class AwaitedByThreads {
 
 // With helper threads, each drives its own channels. The caller also looks for faults, until the last helper is done;
 // that helper rings, because the caller may be asleep.
-std::optional<Error> DriveTogether(const Active& active, Communicator& communicator, HelperThreads& helper_threads,
-                                   WhoWaits who) {
+std::optional<Error> DriveTogether(const comm::Active& active, comm::Communicator& communicator,
+                                   host::HelperThreads& helper_threads, host::WhoWaits who) {
   const auto stride = static_cast<std::size_t>(helper_threads.size());
   std::optional<Error> failure;
   // Release: a caller that sees that a helper is done also sees what it has written and streamed.
@@ -85,10 +86,10 @@ std::optional<Error> DriveTogether(const Active& active, Communicator& communica
     const auto tell_own = [&] { tell(active.plan->run.WaitsFor(own, stride)); };
     const auto sweep = [&] {
       const auto progress = Sweep(active, communicator, own, stride);
-      if (told && progress != Run::Progress::blocked) tell({});
+      if (told && progress != host::Run::Progress::blocked) tell({});
       const bool waits =
-          progress == Run::Progress::done && index == 0 && helpers_at_work.load(std::memory_order_acquire) > 0;
-      return waits ? Run::Progress::blocked : progress;
+          progress == host::Run::Progress::done && index == 0 && helpers_at_work.load(std::memory_order_acquire) > 0;
+      return waits ? host::Run::Progress::blocked : progress;
     };
     if (index == 0) {
       const auto result = communicator.driver(who).Drive(sweep, [&](auto waited) {
@@ -96,7 +97,8 @@ std::optional<Error> DriveTogether(const Active& active, Communicator& communica
         failure = communicator.Look(active, awaited.All(), waited);
         return !failure;
       });
-      if (result == DriveResult::faulted) failure = communicator.Explain(active, active.plan->run.fault(own, stride));
+      if (result == host::DriveResult::faulted)
+        failure = communicator.Explain(active, active.plan->run.fault(own, stride));
       // Ends the helpers' waits.
       if (failure) failure = communicator.Fail(*failure);
     } else {
@@ -104,7 +106,7 @@ std::optional<Error> DriveTogether(const Active& active, Communicator& communica
         tell_own();
         return !communicator.failed();
       });
-      if (result == DriveResult::faulted) {
+      if (result == host::DriveResult::faulted) {
         communicator.Fail(communicator.Explain(active, active.plan->run.fault(own, stride)));
       }
       if (helpers_at_work.fetch_sub(1, std::memory_order_release) == 1) communicator.WakeOwn();
@@ -113,7 +115,7 @@ std::optional<Error> DriveTogether(const Active& active, Communicator& communica
   return communicator.failed() ? communicator.failure() : failure;
 }
 
-std::optional<Error> DriveAlone(const Active& active, Communicator& communicator, WhoWaits who) {
+std::optional<Error> DriveAlone(const comm::Active& active, comm::Communicator& communicator, host::WhoWaits who) {
   std::optional<Error> failure;
   auto& run = active.plan->run;
   const auto result = communicator.driver(who).Drive([&] { return Sweep(active, communicator, 0, 1); },
@@ -122,23 +124,24 @@ std::optional<Error> DriveAlone(const Active& active, Communicator& communicator
                                                            communicator.Look(active, {run.WaitsFor(0, 1)}, waited);
                                                        return !failure;
                                                      });
-  if (result == DriveResult::faulted) failure = communicator.Explain(active, run.fault(0, 1));
+  if (result == host::DriveResult::faulted) failure = communicator.Explain(active, run.fault(0, 1));
   return failure;
 }
 
 }  // namespace
 
-const Operation& CheckingBarrier() {
-  static constinit MadeOnce<const Operation> barrier;
-  return barrier.Get([] { return std::make_unique<const Operation>(Barrier()); });
+const plan::Operation& CheckingBarrier() {
+  static constinit MadeOnce<const plan::Operation> barrier;
+  return barrier.Get([] { return std::make_unique<const plan::Operation>(plan::Barrier()); });
 }
 
-std::optional<Error> RunOne(Communicator& communicator, const Operation& operation, WhoWaits who) {
+std::optional<Error> RunOne(comm::Communicator& communicator, const plan::Operation& operation, host::WhoWaits who) {
   if (communicator.failed()) return communicator.failure();
   try {
     communicator.TrimPlans();
-    const Active active = communicator.Begin(operation);
-    HelperThreads* const helper_threads = active.plan->run.channels() > 1 ? communicator.helper_threads() : nullptr;
+    const comm::Active active = communicator.Begin(operation);
+    host::HelperThreads* const helper_threads =
+        active.plan->run.channels() > 1 ? communicator.helper_threads() : nullptr;
     const auto failure = helper_threads == nullptr ? DriveAlone(active, communicator, who)
                                                    : DriveTogether(active, communicator, *helper_threads, who);
     if (failure) return communicator.Fail(*failure);
@@ -154,8 +157,8 @@ namespace {
 
 // Operations of one communicator that must keep their order.
 struct Queue {
-  std::deque<const Operation*> waiting;
-  std::optional<Active> active;
+  std::deque<const plan::Operation*> waiting;
+  std::optional<comm::Active> active;
 
   bool over() const { return !active && waiting.empty(); }
 };
@@ -163,7 +166,7 @@ struct Queue {
 // One communicator's part of a group.
 struct Part {
   std::vector<Queue> queues;
-  std::vector<const Operation*> to_itself, from_itself;
+  std::vector<const plan::Operation*> to_itself, from_itself;
   std::optional<Error> failure;
 };
 
@@ -176,13 +179,13 @@ LockedTogether::Members CommunicatorsOf(std::span<const Launched> group) {
 class GroupRun {
  public:
   GroupRun(std::span<const Launched> group, const Left& left) : locked_(CommunicatorsOf(group)), left_(left) {
-    std::map<std::tuple<Communicator*, int, int>, std::size_t> places;
+    std::map<std::tuple<comm::Communicator*, int, int>, std::size_t> places;
     for (const auto& item : group) {
       const auto& operation = item.operation;
       auto& part = parts_[item.communicator];
       const bool message = operation.point_to_point();
       if (message && operation.root == item.communicator->rank()) {
-        (operation.collective == Collective::send ? part.to_itself : part.from_itself).push_back(&operation);
+        (operation.collective == schedule::Collective::send ? part.to_itself : part.from_itself).push_back(&operation);
         continue;
       }
       const auto key = std::tuple(item.communicator, message ? static_cast<int>(operation.collective) : -1,
@@ -205,7 +208,7 @@ class GroupRun {
   GroupRun(const GroupRun&) = delete;
   GroupRun& operator=(const GroupRun&) = delete;
 
-  std::optional<Error> Drive(WhoWaits who) {
+  std::optional<Error> Drive(host::WhoWaits who) {
     auto& [first, part] = *parts_.begin();
     const auto look = [&](auto waited) {
       Look(waited);
@@ -215,15 +218,15 @@ class GroupRun {
       first->driver(who).Drive([&, &communicator = *first, &only = part] { return Sweep(communicator, only); }, look);
       Leave(parts_.begin());
     } else {
-      Driver(nullptr, first->wait_policy(who)).Drive([&] { return SweepAll(); }, look);
+      host::Driver(nullptr, first->wait_policy(who)).Drive([&] { return SweepAll(); }, look);
     }
     return first_failure_;
   }
 
  private:
-  using Parts = std::map<Communicator*, Part>;
+  using Parts = std::map<comm::Communicator*, Part>;
 
-  Run::Progress Sweep(Communicator& communicator, Part& part) {
+  host::Run::Progress Sweep(comm::Communicator& communicator, Part& part) {
     bool moved = false, done = true;
     for (auto& queue : part.queues) {
       if (queue.over()) continue;
@@ -231,17 +234,19 @@ class GroupRun {
       done = done && queue.over();
     }
     moved = MoveNetwork(communicator, done) || moved;
-    return done ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
+    return done ? host::Run::Progress::done : moved ? host::Run::Progress::moved : host::Run::Progress::blocked;
   }
 
-  Run::Progress SweepAll() {
+  host::Run::Progress SweepAll() {
     bool moved = false;
     for (auto part = parts_.begin(); part != parts_.end();) {
       const auto progress = Sweep(*part->first, part->second);
-      moved = moved || progress != Run::Progress::blocked;
-      part = progress == Run::Progress::done ? Leave(part) : std::next(part);
+      moved = moved || progress != host::Run::Progress::blocked;
+      part = progress == host::Run::Progress::done ? Leave(part) : std::next(part);
     }
-    return parts_.empty() ? Run::Progress::done : moved ? Run::Progress::moved : Run::Progress::blocked;
+    return parts_.empty() ? host::Run::Progress::done
+           : moved        ? host::Run::Progress::moved
+                          : host::Run::Progress::blocked;
   }
 
   // This part is over, and the others go on without it.
@@ -256,7 +261,7 @@ class GroupRun {
     return next;
   }
 
-  bool Advance(Communicator& communicator, Part& part, Queue& queue) {
+  bool Advance(comm::Communicator& communicator, Part& part, Queue& queue) {
     if (communicator.failed()) {
       Drop(communicator, part, *communicator.failure());
       return true;
@@ -268,14 +273,14 @@ class GroupRun {
       }
       auto& run = queue.active->plan->run;
       const auto progress = run.Advance(0, 1);
-      if (progress == Run::Progress::faulted) {
+      if (progress == host::Run::Progress::faulted) {
         Drop(communicator, part, communicator.Explain(*queue.active, run.fault(0, 1)));
-      } else if (progress == Run::Progress::done) {
+      } else if (progress == host::Run::Progress::done) {
         const auto disagreement = communicator.End(*queue.active);
         queue.active.reset();
         if (disagreement) Drop(communicator, part, *disagreement);
       }
-      return progress != Run::Progress::blocked;
+      return progress != host::Run::Progress::blocked;
     } catch (const std::exception& exception) {
       Drop(communicator, part, AsError(exception));
       return true;
@@ -286,7 +291,7 @@ class GroupRun {
     for (auto& [communicator, part] : parts_) {
       for (auto& queue : part.queues) {
         if (!queue.active) continue;
-        const Awaited awaited{queue.active->plan->run.WaitsFor(0, 1)};
+        const diagnostics::Awaited awaited{queue.active->plan->run.WaitsFor(0, 1)};
         if (const auto failure = communicator->Look(*queue.active, awaited, waited)) {
           Drop(*communicator, part, *failure);
         }
@@ -294,7 +299,7 @@ class GroupRun {
     }
   }
 
-  static void Drop(Communicator& communicator, Part& part, const Error& failure) {
+  static void Drop(comm::Communicator& communicator, Part& part, const Error& failure) {
     const auto kept = communicator.Fail(failure);
     if (!part.failure) part.failure = kept;
     for (auto& queue : part.queues) {
@@ -304,10 +309,10 @@ class GroupRun {
   }
 
   // The k-th send to oneself matches the k-th receive from oneself; without a partner it would wait forever.
-  static void CopyMessagesToOneself(const Communicator& communicator, Part& part) {
+  static void CopyMessagesToOneself(const comm::Communicator& communicator, Part& part) {
     const auto& [queues, sends, receives, failure] = part;
     try {
-      RequireOwnMessagesMatch(communicator.rank(), sends, receives);
+      plan::RequireOwnMessagesMatch(communicator.rank(), sends, receives);
     } catch (const Error& error) {
       part.failure = error;
       return;
@@ -326,9 +331,9 @@ class GroupRun {
 
 }  // namespace
 
-std::optional<Error> RunAll(std::span<const Launched> group, WhoWaits who, const Left& left) {
+std::optional<Error> RunAll(std::span<const Launched> group, host::WhoWaits who, const Left& left) {
   if (group.empty()) return std::nullopt;
   return GroupRun(group, left).Drive(who);
 }
 
-}  // namespace tutti
+}  // namespace tutti::launch

@@ -24,7 +24,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace tutti {
+namespace tutti::launch {
 
 // The word as it was at one moment.
 class LifeState {
@@ -137,4 +137,4 @@ class Lifecycle {
   Word word_{0};
 };
 
-}  // namespace tutti
+}  // namespace tutti::launch

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti {
+namespace tutti::launch {
 namespace {
 
 TEST(Lifecycle, AdmitsOperationsOnlyWhileItIsReady) {
@@ -99,4 +99,4 @@ TEST(Lifecycle, NobodyIsInsideOnceItIsFreed) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::launch

@@ -9,11 +9,11 @@
 
 #include "src/communicator/communicator.h"
 
-namespace tutti {
+namespace tutti::launch {
 
 class LockedTogether {
  public:
-  using Members = std::set<Communicator*, std::less<>>;  // by address, which is the locking order
+  using Members = std::set<comm::Communicator*, std::less<>>;  // by address, which is the locking order
 
   explicit LockedTogether(Members members) : locked_(std::move(members)) {
     for (auto* communicator : locked_) communicator->lock();
@@ -26,7 +26,7 @@ class LockedTogether {
 
   // The communicators that are still locked.
   const Members& members() const { return locked_; }
-  void Unlock(Communicator& communicator) {
+  void Unlock(comm::Communicator& communicator) {
     locked_.erase(&communicator);
     communicator.unlock();
   }
@@ -35,4 +35,4 @@ class LockedTogether {
   Members locked_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::launch

@@ -10,7 +10,7 @@
 #include "base/made_once.h"
 #include "src/launch/stream.h"
 
-namespace tutti {
+namespace tutti::launch {
 namespace {
 
 class SharedTask {
@@ -78,4 +78,4 @@ void EnqueueOnAll(std::span<const SharedPart> parts, std::function<tuttiResult_t
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::launch

@@ -10,7 +10,7 @@
 #include "base/float_modes.h"
 #include "base/quiet_thread.h"
 
-namespace tutti {
+namespace tutti::launch {
 
 struct Stream::State {
   struct Queued {
@@ -101,4 +101,4 @@ void Stream::Work(State& state) {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::launch

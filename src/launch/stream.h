@@ -12,7 +12,7 @@
 #include "base/process_mark.h"
 #include "tutti/tutti.h"
 
-namespace tutti {
+namespace tutti::launch {
 
 class Stream {
  public:
@@ -74,4 +74,4 @@ std::shared_ptr<Stream> FindStream(tuttiStream_t handle);
 // Throws tuttiInvalidArgument if the handle is not a stream of this library, and what FindStream throws.
 std::shared_ptr<Stream> CheckedStream(tuttiStream_t handle);
 
-}  // namespace tutti
+}  // namespace tutti::launch

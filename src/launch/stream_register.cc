@@ -8,7 +8,7 @@
 #include "base/made_once.h"
 #include "src/launch/stream.h"
 
-namespace tutti {
+namespace tutti::launch {
 namespace {
 
 struct Register {
@@ -74,4 +74,4 @@ std::shared_ptr<Stream> CheckedStream(tuttiStream_t handle) {
   return stream;
 }
 
-}  // namespace tutti
+}  // namespace tutti::launch

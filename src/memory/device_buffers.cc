@@ -9,7 +9,7 @@
 #include "base/fork_safe_mutex.h"
 #include "base/made_once.h"
 
-namespace tutti {
+namespace tutti::memory {
 namespace {
 
 enum class Memory { none, plain, pinned, managed, device };
@@ -19,18 +19,19 @@ struct Buffer {
   int ordinal = -1;
 };
 
-Buffer Look(const CudaDriver& driver, const void* pointer) {
+Buffer Look(const cuda_transport::CudaDriver& driver, const void* pointer) {
   if (pointer == nullptr) return {};
   unsigned type = 0, managed = 0;
   int ordinal = -1;
-  int attributes[] = {kCuPointerMemoryType, kCuPointerIsManaged, kCuPointerDeviceOrdinal};
+  int attributes[] = {cuda_transport::kCuPointerMemoryType, cuda_transport::kCuPointerIsManaged,
+                      cuda_transport::kCuPointerDeviceOrdinal};
   void* values[] = {&type, &managed, &ordinal};
   // This query takes any address and returns 0 for unknown ones.
-  const auto result =
-      driver.cuPointerGetAttributes(std::size(attributes), attributes, values, reinterpret_cast<CuPointer>(pointer));
-  if (result != kCuSuccess || type == 0) return {Memory::plain};
+  const auto result = driver.cuPointerGetAttributes(std::size(attributes), attributes, values,
+                                                    reinterpret_cast<cuda_transport::CuPointer>(pointer));
+  if (result != cuda_transport::kCuSuccess || type == 0) return {Memory::plain};
   if (managed != 0) return {Memory::managed};
-  return {type == kCuMemoryDevice ? Memory::device : Memory::pinned, ordinal};
+  return {type == cuda_transport::kCuMemoryDevice ? Memory::device : Memory::pinned, ordinal};
 }
 
 const char* PhraseOf(Memory memory) {
@@ -55,7 +56,7 @@ ForkSafeMutex& AskingLoader() {
 }
 
 // The driver, if this process has already loaded it; the query must not start it.
-const CudaDriver* DriverInUse() {
+const cuda_transport::CudaDriver* DriverInUse() {
   if (!driver_in_use.load(std::memory_order_relaxed)) {
     const std::lock_guard lock(AskingLoader());
     void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -63,13 +64,13 @@ const CudaDriver* DriverInUse() {
     dlclose(library);
     driver_in_use.store(true, std::memory_order_relaxed);
   }
-  return LoadedCudaDriver();
+  return cuda_transport::LoadedCudaDriver();
 }
 
 }  // namespace
 
-bool IsForDevice(const CudaDevice& device, const Operation& operation, tuttiStream_t stream) {
-  if (operation.collective == Collective::barrier) return stream != nullptr;
+bool IsForDevice(const cuda_transport::CudaDevice& device, const plan::Operation& operation, tuttiStream_t stream) {
+  if (operation.collective == schedule::Collective::barrier) return stream != nullptr;
   const auto& driver = device.driver();
   const struct {
     const char* name;
@@ -107,12 +108,12 @@ bool IsForDevice(const CudaDevice& device, const Operation& operation, tuttiStre
 
 bool CudaIsInUse() { return driver_in_use.load(std::memory_order_relaxed); }
 
-void RequireHostCall(const Operation& operation, tuttiStream_t stream, std::string_view why) {
+void RequireHostCall(const plan::Operation& operation, tuttiStream_t stream, std::string_view why) {
   // Looking whether CUDA has been loaded takes as long as a small call, so that is done at init only.
   const bool in_use = CudaIsInUse();
   if (stream == nullptr && !in_use) return;
   std::string unusable;
-  const CudaDriver* const driver = in_use ? LoadedCudaDriver(&unusable) : nullptr;
+  const cuda_transport::CudaDriver* const driver = in_use ? cuda_transport::LoadedCudaDriver(&unusable) : nullptr;
   if (stream != nullptr) {
     Throw(tuttiInvalidArgument,
           "stream {} was not made by tuttiStreamCreate, or was destroyed before; and the communicator has no CUDA "
@@ -129,36 +130,36 @@ void RequireHostCall(const Operation& operation, tuttiStream_t stream, std::stri
 }
 
 int CurrentCudaDevice() {
-  const CudaDriver* const driver = DriverInUse();
-  CuContext context = nullptr;
-  if (driver == nullptr || driver->cuCtxGetCurrent(&context) != kCuSuccess || context == nullptr) {
+  const cuda_transport::CudaDriver* const driver = DriverInUse();
+  cuda_transport::CuContext context = nullptr;
+  if (driver == nullptr || driver->cuCtxGetCurrent(&context) != cuda_transport::kCuSuccess || context == nullptr) {
     return TUTTI_DEVICE_NONE;
   }
-  CuDevice device = 0;
-  return driver->cuCtxGetDevice(&device) == kCuSuccess ? device : TUTTI_DEVICE_NONE;
+  cuda_transport::CuDevice device = 0;
+  return driver->cuCtxGetDevice(&device) == cuda_transport::kCuSuccess ? device : TUTTI_DEVICE_NONE;
 }
 
 int CudaDevicesInUse() {
   if (CurrentCudaDevice() == TUTTI_DEVICE_NONE) return 0;
   int count = 0;
-  return DriverInUse()->cuDeviceGetCount(&count) == kCuSuccess ? count : 0;
+  return DriverInUse()->cuDeviceGetCount(&count) == cuda_transport::kCuSuccess ? count : 0;
 }
 
-bool IsGpuMemory(const CudaDevice& device, const void* pointer) {
+bool IsGpuMemory(const cuda_transport::CudaDevice& device, const void* pointer) {
   return Look(device.driver(), pointer).memory == Memory::device;
 }
 
-bool PeersMayReach(const CudaDevice& device, const void* pointer) {
+bool PeersMayReach(const cuda_transport::CudaDevice& device, const void* pointer) {
   unsigned capable = 0;
-  int attribute = kCuPointerIsIpcCapable;
+  int attribute = cuda_transport::kCuPointerIsIpcCapable;
   void* value = &capable;
-  const auto result =
-      device.driver().cuPointerGetAttributes(1, &attribute, &value, reinterpret_cast<CuPointer>(pointer));
-  return result == kCuSuccess && capable != 0;
+  const auto result = device.driver().cuPointerGetAttributes(1, &attribute, &value,
+                                                             reinterpret_cast<cuda_transport::CuPointer>(pointer));
+  return result == cuda_transport::kCuSuccess && capable != 0;
 }
 
-bool DeviceReads(const CudaDevice& device, const void* pointer) {
+bool DeviceReads(const cuda_transport::CudaDevice& device, const void* pointer) {
   return Look(device.driver(), pointer).memory != Memory::plain;
 }
 
-}  // namespace tutti
+}  // namespace tutti::memory

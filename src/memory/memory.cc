@@ -15,32 +15,32 @@
 #include "transports/cuda/resources.h"
 #include "transports/shm/segment.h"
 
-namespace tutti {
+namespace tutti::memory {
 namespace {
 
-struct Book {
+struct Registry {
   ForkSafeMutex mutex;
-  std::map<std::uintptr_t, Segment> segments;  // by first address
-  std::map<std::uintptr_t, CudaMemory> on_devices;
+  std::map<std::uintptr_t, shm::Segment> segments;  // by first address
+  std::map<std::uintptr_t, cuda_transport::CudaMemory> on_devices;
 };
 
-Book& TheBook() {
-  static constinit MadeOnce<Book> book;
-  return book.Get();
+Registry& TheRegistry() {
+  static constinit MadeOnce<Registry> registry;
+  return registry.Get();
 }
 
 // Null if this thread has no device.
 void* AllocateOnDevice(std::size_t bytes) {
   if (CurrentCudaDevice() == TUTTI_DEVICE_NONE) return nullptr;
-  const auto& driver = *LoadedCudaDriver();
-  CuContext context = nullptr;
+  const auto& driver = *cuda_transport::LoadedCudaDriver();
+  cuda_transport::CuContext context = nullptr;
   driver.Check(driver.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
-  auto memory = CudaMemory::OnDevice(driver, context, bytes);
-  SideStream(driver, context).Zero(memory.data(), bytes);
+  auto memory = cuda_transport::CudaMemory::OnDevice(driver, context, bytes);
+  cuda_transport::SideStream(driver, context).Zero(memory.data(), bytes);
   void* const data = memory.data();
-  auto& book = TheBook();
-  const std::lock_guard lock(book.mutex);
-  book.on_devices.emplace(reinterpret_cast<std::uintptr_t>(data), std::move(memory));
+  auto& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  registry.on_devices.emplace(reinterpret_cast<std::uintptr_t>(data), std::move(memory));
   return data;
 }
 
@@ -52,11 +52,11 @@ void* AllocateShared(std::size_t bytes) {
   constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / 2;
   if (bytes > kMost) Throw(tuttiInvalidArgument, "size is {}: more than memory can hold (was it negative?)", bytes);
   if (void* const on_device = AllocateOnDevice(bytes)) return on_device;
-  auto segment = Segment::Create("tutti-memory", bytes);
+  auto segment = shm::Segment::Create("tutti-memory", bytes);
   void* const data = segment.data();
-  auto& book = TheBook();
-  const std::lock_guard lock(book.mutex);
-  book.segments.emplace(reinterpret_cast<std::uintptr_t>(data), std::move(segment));
+  auto& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  registry.segments.emplace(reinterpret_cast<std::uintptr_t>(data), std::move(segment));
   return data;
 }
 
@@ -64,13 +64,13 @@ void FreeShared(void* pointer) {
   if (pointer == nullptr) return;
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   // Both are destroyed after the lock is released.
-  decltype(Book::segments)::node_type segment;
-  decltype(Book::on_devices)::node_type on_device;
+  decltype(Registry::segments)::node_type segment;
+  decltype(Registry::on_devices)::node_type on_device;
   {
-    auto& book = TheBook();
-    const std::lock_guard lock(book.mutex);
-    segment = book.segments.extract(address);
-    on_device = book.on_devices.extract(address);
+    auto& registry = TheRegistry();
+    const std::lock_guard lock(registry.mutex);
+    segment = registry.segments.extract(address);
+    on_device = registry.on_devices.extract(address);
   }
   if (segment.empty() && on_device.empty()) {
     Throw(tuttiInvalidArgument, "ptr {} was not allocated by tuttiMemAlloc, or was freed before", pointer);
@@ -79,17 +79,17 @@ void FreeShared(void* pointer) {
 
 std::optional<AllocationView> FindAllocation(const void* pointer, std::size_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  auto& book = TheBook();
-  const std::lock_guard lock(book.mutex);
-  auto found = book.segments.upper_bound(address);
-  if (found == book.segments.begin()) return std::nullopt;
+  auto& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  auto found = registry.segments.upper_bound(address);
+  if (found == registry.segments.begin()) return std::nullopt;
   --found;
   const std::size_t offset = address - found->first;
   const auto& segment = found->second;
   if (offset > segment.bytes() || bytes > segment.bytes() - offset) return std::nullopt;
-  FileDescriptor fd(fcntl(segment.fd().get(), F_DUPFD_CLOEXEC, 0));
+  shm::FileDescriptor fd(fcntl(segment.fd().get(), F_DUPFD_CLOEXEC, 0));
   if (!fd) ThrowErrno("no descriptor is left to share memory of tuttiMemAlloc by");
   return AllocationView{segment.mapping(), std::move(fd), offset};
 }
 
-}  // namespace tutti
+}  // namespace tutti::memory

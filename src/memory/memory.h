@@ -1,7 +1,7 @@
 // tuttiMemAlloc's memory: memfds that peers can map or, in a thread with a CUDA context, memory of its device; and the
-// book of all of it.
+// register of all of it.
 //
-// Thread-safety: all functions may be called from any thread. The book is process-wide because tuttiMemFree and a
+// Thread-safety: all functions may be called from any thread. The register is process-wide because tuttiMemFree and a
 // registration get only a pointer.
 #pragma once
 
@@ -11,12 +11,12 @@
 
 #include "transports/shm/segment.h"
 
-namespace tutti {
+namespace tutti::memory {
 
 struct AllocationView {
-  std::shared_ptr<Mapping> mapping;  // maps the whole allocation
-  FileDescriptor fd;                 // of its memfd
-  std::size_t offset;                // of the requested range in the allocation
+  std::shared_ptr<shm::Mapping> mapping;  // maps the whole allocation
+  shm::FileDescriptor fd;                 // of its memfd
+  std::size_t offset;                     // of the requested range in the allocation
 };
 
 // Zeroed. Throws tuttiInvalidArgument (bytes == 0), tuttiSystemError, tuttiUnhandledCudaError.
@@ -26,4 +26,4 @@ void FreeShared(void* pointer);
 // The host allocation that holds all of [pointer, pointer + bytes), if any. The result outlives FreeShared.
 std::optional<AllocationView> FindAllocation(const void* pointer, std::size_t bytes);
 
-}  // namespace tutti
+}  // namespace tutti::memory

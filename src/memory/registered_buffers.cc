@@ -7,13 +7,13 @@
 #include "base/log.h"
 #include "transports/shm/shared_segments.h"
 
-namespace tutti {
+namespace tutti::memory {
 
 // Written by its owner, `generation` last. Odd: holds a buffer. Even: holds none, or no longer.
 struct RegisteredBuffers::Entry {
   std::atomic<std::uint32_t> generation;
-  CuIpcHandle handle;                 // of the allocation
-  std::atomic<std::uint64_t> offset;  // of the buffer in it
+  cuda_transport::CuIpcHandle handle;  // of the allocation
+  std::atomic<std::uint64_t> offset;   // of the buffer in it
   std::atomic<std::uint64_t> address;
   std::atomic<std::uint64_t> bytes;
 };
@@ -24,16 +24,17 @@ struct RegisteredBuffers::Board {
   // Followed in memory by the generations that the rank has seen of every rank's entries.
 };
 
-RegisteredBuffers::RegisteredBuffers(const CudaDevice& device, const Fabric& shm, DeviceWindow* table,
-                                     std::uint16_t first, const AllGather& all_gather, Deadline deadline)
+RegisteredBuffers::RegisteredBuffers(const cuda_transport::CudaDevice& device, const shm::Fabric& shm,
+                                     cuda_kernels::DeviceWindow* table, std::uint16_t first,
+                                     const shm::AllGather& all_gather, Deadline deadline)
     : device_(device),
       shm_(shm),
       table_(table),
       first_(first),
       side_(device.driver(), device.context()),
-      boards_(ShareSegments(shm, "tutti-registered",
-                            sizeof(Board) + static_cast<std::size_t>(shm.nranks()) * kMost * sizeof(std::uint32_t),
-                            all_gather, deadline)),
+      boards_(shm::ShareSegments(shm, "tutti-registered",
+                                 sizeof(Board) + static_cast<std::size_t>(shm.nranks()) * kMost * sizeof(std::uint32_t),
+                                 all_gather, deadline)),
       changes_(boards_.size()),
       opened_(boards_.size()) {
   for (auto& each : opened_) each.resize(kMost);
@@ -50,7 +51,7 @@ std::atomic<std::uint32_t>& RegisteredBuffers::Seen(int rank, int owner, std::si
 }
 
 void* RegisteredBuffers::Add(void* buffer, std::size_t bytes) {
-  const auto shareable = ShareableBufferOf(device_, buffer, bytes);
+  const auto shareable = cuda_transport::ShareableBufferOf(device_, buffer, bytes);
   if (!shareable) return nullptr;
   for (auto& entry : BoardOf(shm_.rank()).entries) {
     const auto generation = entry.generation.load(std::memory_order_relaxed);
@@ -87,7 +88,7 @@ bool RegisteredBuffers::Remove(void* handle) {
   return false;
 }
 
-std::optional<RemoteAccess> RegisteredBuffers::Find(const void* pointer, std::size_t bytes) const {
+std::optional<host::RemoteAccess> RegisteredBuffers::Find(const void* pointer, std::size_t bytes) const {
   const auto address = reinterpret_cast<std::uint64_t>(pointer);
   const auto& entries = BoardOf(shm_.rank()).entries;
   for (std::size_t e = 0; e < kMost; ++e) {
@@ -98,7 +99,7 @@ std::optional<RemoteAccess> RegisteredBuffers::Find(const void* pointer, std::si
     if (generation % 2 == 0 || address < begin) continue;
     const auto offset = address - begin;
     if (offset > length || bytes > length - offset || !Answered(e, generation)) continue;
-    return RemoteAccess{SlotKind::window, static_cast<std::uint16_t>(first_ + e), offset};
+    return host::RemoteAccess{ring::SlotKind::window, static_cast<std::uint16_t>(first_ + e), offset};
   }
   return std::nullopt;
 }
@@ -113,7 +114,7 @@ void RegisteredBuffers::Answer() {
   }
 }
 
-void RegisteredBuffers::Write(int owner, std::size_t entry, const DeviceWindow& part) {
+void RegisteredBuffers::Write(int owner, std::size_t entry, const cuda_kernels::DeviceWindow& part) {
   const auto row = (first_ + entry) * static_cast<std::size_t>(shm_.nranks());
   side_.Copy(table_ + row + static_cast<std::size_t>(owner), &part, sizeof part);
 }
@@ -126,13 +127,14 @@ void RegisteredBuffers::Open(int owner, std::size_t e) {
   const auto rank = static_cast<std::size_t>(owner);
   auto& opened = opened_[rank][e];
   Write(owner, e, {});
-  opened = OpenedMemory();
+  opened = cuda_transport::OpenedMemory();
   if (generation % 2 != 0) {
     const auto bytes = entry.bytes.load(std::memory_order_relaxed);
-    DeviceWindow part{reinterpret_cast<const std::byte*>(entry.address.load(std::memory_order_relaxed)), bytes};
+    cuda_kernels::DeviceWindow part{reinterpret_cast<const std::byte*>(entry.address.load(std::memory_order_relaxed)),
+                                    bytes};
     try {
       if (!shm_.same_process(owner)) {
-        opened = OpenedMemory(device_, entry.handle);
+        opened = cuda_transport::OpenedMemory(device_, entry.handle);
         part.begin = opened.Part(entry.offset.load(std::memory_order_relaxed), bytes);
       }
     } catch (const Error& error) {
@@ -145,4 +147,4 @@ void RegisteredBuffers::Open(int owner, std::size_t e) {
   seen.store(generation, std::memory_order_release);
 }
 
-}  // namespace tutti
+}  // namespace tutti::memory

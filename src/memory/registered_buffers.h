@@ -14,7 +14,7 @@
 #include "executors/host/run.h"
 #include "transports/cuda/fabric.h"
 
-namespace tutti {
+namespace tutti::memory {
 
 class RegisteredBuffers {
  public:
@@ -22,8 +22,8 @@ class RegisteredBuffers {
 
   // Collective. Entry e of rank r belongs into table[(first + e) * nranks + r], in this rank's GPU memory, where
   // kernels look it up like a window of that number.
-  RegisteredBuffers(const CudaDevice& device, const Fabric& shm, DeviceWindow* table, std::uint16_t first,
-                    const AllGather& all_gather, Deadline deadline);
+  RegisteredBuffers(const cuda_transport::CudaDevice& device, const shm::Fabric& shm, cuda_kernels::DeviceWindow* table,
+                    std::uint16_t first, const shm::AllGather& all_gather, Deadline deadline);
 
   // Null if other processes cannot share the buffer, or too many are registered; it is then used like any other.
   void* Add(void* buffer, std::size_t bytes);
@@ -31,7 +31,7 @@ class RegisteredBuffers {
   // open until their next call, but no longer read it.
   bool Remove(void* handle);
   // How peers access [pointer, pointer + bytes), if it is registered and all have answered.
-  std::optional<RemoteAccess> Find(const void* pointer, std::size_t bytes) const;
+  std::optional<host::RemoteAccess> Find(const void* pointer, std::size_t bytes) const;
 
   // Opens what the others have registered since, and closes what they removed. Leaves what it cannot open unanswered.
   void Answer();
@@ -45,17 +45,17 @@ class RegisteredBuffers {
   std::atomic<std::uint32_t>& Seen(int rank, int owner, std::size_t entry) const;
   void Open(int owner, std::size_t entry);
   // Writes the buffer's entry in the kernels' table.
-  void Write(int owner, std::size_t entry, const DeviceWindow& part);
+  void Write(int owner, std::size_t entry, const cuda_kernels::DeviceWindow& part);
   bool Answered(std::size_t entry, std::uint32_t generation) const;
 
-  const CudaDevice& device_;
-  const Fabric& shm_;
-  DeviceWindow* table_;
+  const cuda_transport::CudaDevice& device_;
+  const shm::Fabric& shm_;
+  cuda_kernels::DeviceWindow* table_;
   std::uint16_t first_;
-  SideStream side_;
-  std::vector<Segment> boards_;                    // by rank
-  std::vector<std::uint32_t> changes_;             // changes already looked at, by rank
-  std::vector<std::vector<OpenedMemory>> opened_;  // by rank and entry
+  cuda_transport::SideStream side_;
+  std::vector<shm::Segment> boards_;                               // by rank
+  std::vector<std::uint32_t> changes_;                             // changes already looked at, by rank
+  std::vector<std::vector<cuda_transport::OpenedMemory>> opened_;  // by rank and entry
 };
 
-}  // namespace tutti
+}  // namespace tutti::memory

@@ -9,7 +9,7 @@
 #include "src/memory/memory.h"
 #include "transports/shm/shared_segments.h"
 
-namespace tutti {
+namespace tutti::memory {
 namespace {
 
 struct Offer {
@@ -20,7 +20,7 @@ struct Offer {
 
 }  // namespace
 
-tuttiWindow* Windows::Register(Fabric& fabric, void* buffer, std::size_t bytes, const AllGather& all_gather,
+tuttiWindow* Windows::Register(shm::Fabric& fabric, void* buffer, std::size_t bytes, const shm::AllGather& all_gather,
                                Deadline deadline) {
   const auto found = FindAllocation(buffer, bytes);
   Offer offer{};
@@ -46,7 +46,7 @@ tuttiWindow* Windows::Register(Fabric& fabric, void* buffer, std::size_t bytes, 
   window.handle = std::make_unique<tuttiWindow>(tuttiWindow{static_cast<std::uint16_t>(windows_.size())});
   window.begin = static_cast<const std::byte*>(buffer);
   window.bytes = bytes;
-  window.segments = ShareSegments(fabric, found->fd, found->mapping, all_gather, deadline);
+  window.segments = shm::ShareSegments(fabric, found->fd, found->mapping, all_gather, deadline);
   window.parts.resize(offers.size());
   for (const int r : fabric.local()) {
     const auto at = static_cast<std::size_t>(r);
@@ -61,7 +61,7 @@ tuttiWindow* Windows::Register(Fabric& fabric, void* buffer, std::size_t bytes, 
   return windows_.back().handle.get();
 }
 
-void Windows::Deregister(tuttiWindow* handle, const AllGather& all_gather) {
+void Windows::Deregister(tuttiWindow* handle, const shm::AllGather& all_gather) {
   for (auto& window : windows_) {
     if (window.handle.get() != handle || handle == nullptr) continue;
     all_gather({});
@@ -72,7 +72,7 @@ void Windows::Deregister(tuttiWindow* handle, const AllGather& all_gather) {
   Throw(tuttiInvalidArgument, "win {} is not registered on this communicator", static_cast<const void*>(handle));
 }
 
-std::optional<RemoteAccess> Windows::Find(const void* pointer, std::size_t bytes) const {
+std::optional<host::RemoteAccess> Windows::Find(const void* pointer, std::size_t bytes) const {
   return FindWindow(windows_, pointer, bytes);
 }
 
@@ -83,4 +83,4 @@ const std::byte* Windows::Find(int rank, std::uint16_t number, std::uint64_t off
   return part.data() + offset;
 }
 
-}  // namespace tutti
+}  // namespace tutti::memory

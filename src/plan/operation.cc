@@ -6,18 +6,18 @@
 #include "base/error.h"
 #include "transports/ring/slot.h"
 
-namespace tutti {
+namespace tutti::plan {
 namespace {
 
 constexpr std::uint64_t Combine(std::uint64_t hash, std::uint64_t value) {
-  return Mix(hash ^ (value + 0x9e3779b97f4a7c15ULL + (hash << 6)));
+  return ring::Mix(hash ^ (value + 0x9e3779b97f4a7c15ULL + (hash << 6)));
 }
 
 }  // namespace
 
 Operation Barrier() {
   Operation operation;
-  operation.collective = Collective::barrier;
+  operation.collective = schedule::Collective::barrier;
   operation.count = 1;
   return operation;
 }
@@ -39,7 +39,7 @@ std::uint64_t SignatureOf(const Operation& operation) {
 
 Operation UnpackCall(std::uint64_t packed, std::uint64_t count) {
   Operation operation;
-  operation.collective = static_cast<Collective>(packed & 0xff);
+  operation.collective = static_cast<schedule::Collective>(packed & 0xff);
   operation.count = count;
   // A peer wrote this, so it may be anything. The end values of the enumerations have no name.
   const auto type = packed >> kTypeShift & 0xff, op = packed >> kOpShift & 0xff;
@@ -56,19 +56,19 @@ Operation UnpackCall(std::uint64_t packed, std::uint64_t count) {
 std::string DescribeCall(std::uint64_t packed, std::uint64_t count) {
   const Operation call = UnpackCall(packed, count);
   const bool vector_counts = call.vector_counts != nullptr;
-  if (call.collective == Collective::barrier) return "barrier()";
+  if (call.collective == schedule::Collective::barrier) return "barrier()";
   const char* const form = vector_counts ? "_v" : call.tensors != nullptr ? "_tensor" : "";
-  std::string text = fmt::format("{}{}(", NameOf(call.collective), form);
+  std::string text = fmt::format("{}{}(", schedule::NameOf(call.collective), form);
   if (!vector_counts) {
     text += fmt::format("count={}", count);
   } else {
-    text += call.collective == Collective::all_to_all ? "counts per pair" : "counts per rank";
+    text += call.collective == schedule::Collective::all_to_all ? "counts per pair" : "counts per rank";
   }
   text += fmt::format(", {}", NameOf(call.type));
-  if (IsReducing(call.collective)) text += fmt::format(", {}", call.scaled ? "premulsum" : NameOf(call.op));
-  if (HasRoot(call.collective)) text += fmt::format(", root={}", call.root);
-  if (call.collective == Collective::send) text += fmt::format(", to rank {}", call.root);
-  if (call.collective == Collective::receive) text += fmt::format(", from rank {}", call.root);
+  if (schedule::IsReducing(call.collective)) text += fmt::format(", {}", call.scaled ? "premulsum" : NameOf(call.op));
+  if (schedule::HasRoot(call.collective)) text += fmt::format(", root={}", call.root);
+  if (call.collective == schedule::Collective::send) text += fmt::format(", to rank {}", call.root);
+  if (call.collective == schedule::Collective::receive) text += fmt::format(", from rank {}", call.root);
   return text + ")";
 }
 
@@ -90,4 +90,4 @@ void RequireOwnMessagesMatch(int rank, std::span<const Operation* const> sends,
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::plan

@@ -15,7 +15,7 @@
 #include "executors/host/kernels/reduce.h"
 #include "tutti/tutti.h"
 
-namespace tutti {
+namespace tutti::plan {
 
 // Arguments of the v-forms, in elements. all_gather, reduce_scatter: the counts of all blocks, and their places on the
 // side that has all of them. all_to_all: the blocks sent and the blocks received.
@@ -28,13 +28,13 @@ struct VectorCounts {
 
 // Arguments of the tensor forms.
 struct Tensors {
-  Strided input, output;
+  schedule::Strided input, output;
   // Values besides the count that ranks must agree on: the shape of a block, and the dimensions along which blocks lie.
   std::vector<std::size_t> agreed;
 };
 
 struct Operation {
-  Collective collective = Collective::barrier;
+  schedule::Collective collective = schedule::Collective::barrier;
   const void* input = nullptr;
   void* output = nullptr;
   std::size_t count = 0;  // elements: of the buffer (all_reduce, broadcast, reduce), of the message, else of one block
@@ -42,7 +42,7 @@ struct Operation {
   tuttiRedOp_t op = tuttiSum;  // user-made operators appear as tuttiSum with `scaled`
   int root = 0;                // or the peer of send and receive
   bool scaled = false;
-  Scalar scalar;
+  host_kernels::Scalar scalar;
   const void* scalar_source = nullptr;  // if set, the scalar is read from here when the operation runs
   bool in_place = false;
 
@@ -52,7 +52,9 @@ struct Operation {
   // PackCall and the count describe the whole operation except for buffers and scalars.
   bool plain() const { return vector_counts == nullptr && tensors == nullptr; }
   bool pairwise() const { return vector_counts != nullptr && !vector_counts->receive_counts.empty(); }
-  bool point_to_point() const { return collective == Collective::send || collective == Collective::receive; }
+  bool point_to_point() const {
+    return collective == schedule::Collective::send || collective == schedule::Collective::receive;
+  }
 };
 
 // An all-reduce of one byte whose result is unused; the communicator holds the byte.
@@ -61,24 +63,24 @@ Operation Barrier();
 // Whether a rank may finish its part of the collective without hearing from any other rank: a root that only sends, a
 // contribution that is only sent, empty blocks.
 inline bool MayEndAlone(const Operation& operation) {
-  if (operation.point_to_point() || operation.collective == Collective::barrier) return false;
-  return HasRoot(operation.collective) || operation.count == 0 || operation.vector_counts != nullptr;
+  if (operation.point_to_point() || operation.collective == schedule::Collective::barrier) return false;
+  return schedule::HasRoot(operation.collective) || operation.count == 0 || operation.vector_counts != nullptr;
 }
 
 // Hash of everything that all ranks of the operation must agree on. Omits counts that only pairs share.
 std::uint64_t SignatureOf(const Operation& operation);
 
-// A call in 64 bits, for the flight recorder: collective, type, op, root, and whether it scales, is uneven or on
-// tensors.
 // PackCall's fields, lowest bits first; the collective is in the first eight.
 inline constexpr int kTypeShift = 8, kOpShift = 16, kFlagShift = 24, kRootShift = 32;
 inline constexpr std::uint64_t kScaledFlag = 1, kVectorFlag = 2, kTensorsFlag = 4;
+// A call in 64 bits, for the flight recorder: collective, type, op, root, and whether it scales, has vector counts or
+// tensors.
 inline std::uint64_t PackCall(const Operation& operation) {
   const std::uint64_t flags = (operation.scaled ? kScaledFlag : 0) |
                               (operation.vector_counts != nullptr ? kVectorFlag : 0) |
                               (operation.tensors != nullptr ? kTensorsFlag : 0);
-  const std::uint64_t op = IsReducing(operation.collective) ? static_cast<std::uint64_t>(operation.op) : 0;
-  const bool has_root = HasRoot(operation.collective) || operation.point_to_point();
+  const std::uint64_t op = schedule::IsReducing(operation.collective) ? static_cast<std::uint64_t>(operation.op) : 0;
+  const bool has_root = schedule::HasRoot(operation.collective) || operation.point_to_point();
   const std::uint64_t root = has_root ? static_cast<std::uint32_t>(operation.root) : 0;
   return static_cast<std::uint64_t>(operation.collective) | static_cast<std::uint64_t>(operation.type) << kTypeShift |
          op << kOpShift | flags << kFlagShift | root << kRootShift;
@@ -97,4 +99,4 @@ std::string_view WhereAlike(std::uint64_t packed, std::uint64_t count, std::uint
 void RequireOwnMessagesMatch(int rank, std::span<const Operation* const> sends,
                              std::span<const Operation* const> receives);
 
-}  // namespace tutti
+}  // namespace tutti::plan

@@ -6,26 +6,28 @@
 #include "base/error.h"
 #include "base/log.h"
 
-namespace tutti {
+namespace tutti::plan {
 namespace {
 
 // Pieces of a long message: they stay in a core's L2 together with their source.
 constexpr std::size_t kMessageChunk = 128 * 1024;
 
-Shape MessageShape(std::size_t bytes, const TuningContext& tuning) {
-  if (bytes <= kLineShape.capacity) return {Wire::line, kLineShape.capacity};
-  if (bytes <= kInlineShape.capacity) return {Wire::inlined, kInlineShape.capacity};
+schedule::ProtocolConfig MessageConfig(std::size_t bytes, const cost_model::TuningContext& tuning) {
+  if (bytes <= ring::kLineShape.capacity) return {ring::Protocol::line, ring::kLineShape.capacity};
+  if (bytes <= ring::kInlineShape.capacity) return {ring::Protocol::inlined, ring::kInlineShape.capacity};
   const std::size_t chunk = tuning.forced.chunk_bytes != 0 ? tuning.forced.chunk_bytes : kMessageChunk;
-  return {Wire::bulk, std::clamp(chunk, kCacheLine, tuning.bulk_capacity) / kCacheLine * kCacheLine};
+  return {ring::Protocol::bulk,
+          std::clamp(chunk, ring::kCacheLine, tuning.bulk_capacity) / ring::kCacheLine * ring::kCacheLine};
 }
 
 }  // namespace
 
-BoundPlan::BoundPlan(Choice chosen, Shape shape, Schedule schedule, Extents extents, const Operation& operation,
-                     const PlanContext& context, int first_channel)
+BoundPlan::BoundPlan(Choice chosen, schedule::ProtocolConfig config, schedule::Schedule schedule,
+                     schedule::Extents extents, const Operation& operation, const PlanContext& context,
+                     int first_channel)
     : choice(std::move(chosen)),
       signature(0),
-      plan(std::move(schedule), std::move(extents), shape, operation.type, operation.op, *context.fabric,
+      plan(std::move(schedule), std::move(extents), config, operation.type, operation.op, *context.fabric,
            first_channel),
       run(plan, *context.fabric, *context.windows),
       stream_output(plan.footprint() * static_cast<std::size_t>(context.fabric->nranks()) > context.stream_bytes) {
@@ -76,18 +78,18 @@ std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
   const Operation operation = Scheduled(asked);
   const int rank = context_.fabric->rank();
   const int nranks = context_.fabric->nranks();
-  const TuningContext& tuning = context_.selector->tuning();
+  const cost_model::TuningContext& tuning = context_.selector->tuning();
   Choice choice;
-  Schedule schedule;
-  Shape shape;
+  schedule::Schedule schedule;
+  schedule::ProtocolConfig config;
   int first_channel = 0;
   if (operation.point_to_point()) {
     choice = {{}, "point to point"};
     schedule = MessageSchedule(operation, rank, nranks, 1);
-    shape = MessageShape(operation.count * SizeOf(operation.type), tuning);
+    config = MessageConfig(operation.count * SizeOf(operation.type), tuning);
     first_channel = context_.collective_channels;
   } else {
-    const Kind kind = KindOf(operation);
+    const cost_model::Kind kind = KindOf(operation);
     const std::size_t bytes = LargestBlockBytes(operation);
     // A barrier borrows a collective's plan; no program is meant for it.
     const ServingProgram* serving = context_.programs->For(asked);
@@ -98,21 +100,22 @@ std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
       choice = context_.selector->Choose(kind, bytes);
       schedule = BuiltSchedule(operation, choice.candidate, tuning, rank);
     }
-    shape = Fitting(choice.candidate.shape, BlockBytes(schedule.pieces(), bytes),
-                    static_cast<int>(schedule.channels.size()));
+    config = cost_model::Fitting(choice.candidate.config, cost_model::BlockBytes(schedule.pieces(), bytes),
+                                 static_cast<int>(schedule.channels.size()));
     if (LogEnabled(Subject::select) && rank == 0) {
       Log(Subject::select, "{} on {} ranks:\n{}", DescribeCall(PackCall(asked), asked.count), nranks,
           context_.selector->Explain(kind, bytes, serving != nullptr));
     }
   }
   auto extents = ExtentsOf(operation, nranks, schedule.blocks);
-  auto plan = std::make_unique<BoundPlan>(choice, shape, std::move(schedule), std::move(extents), operation, context_,
+  auto plan = std::make_unique<BoundPlan>(choice, config, std::move(schedule), std::move(extents), operation, context_,
                                           first_channel);
   plan->signature = SignatureOf(asked);
   Log(Subject::select, "rank {}: {}: {}, {} channels, chunk {} B, {} ({}){}", rank,
-      DescribeCall(PackCall(asked), asked.count), NameOf(choice.candidate.algorithm), plan->plan.channels().size(),
-      shape.chunk_bytes, NameOf(shape.wire), choice.reason, plan->stream_output ? "; streams results" : "");
+      DescribeCall(PackCall(asked), asked.count), schedule::NameOf(choice.candidate.algorithm),
+      plan->plan.channels().size(), config.chunk_bytes, ring::NameOf(config.protocol), choice.reason,
+      plan->stream_output ? "; streams results" : "");
   return plan;
 }
 
-}  // namespace tutti
+}  // namespace tutti::plan

@@ -12,38 +12,38 @@
 #include "src/plan/plan_selector.h"
 #include "src/plan/planning.h"
 
-namespace tutti {
+namespace tutti::plan {
 
 // Everything about plans that is constant for the life of a communicator. All ranks agree on `selector`.
 struct PlanContext {
   const PlanSelector* selector;
   const Programs* programs;
-  Fabric* fabric;
-  const WindowMap* windows;
+  shm::Fabric* fabric;
+  const host::WindowMap* windows;
   int collective_channels;   // channels 0.. are the collectives'; the next one is point-to-point
   std::size_t stream_bytes;  // results are stored past the caches when the host's ranks together touch more than this
-  tuttiTransport_t network;  // the carrier of slots between hosts
+  tuttiTransport_t network;  // the transport of slots between hosts
 };
 
 struct BoundPlan {
-  BoundPlan(Choice chosen, Shape shape, Schedule schedule, Extents extents, const Operation& operation,
-            const PlanContext& context, int first_channel);
+  BoundPlan(Choice chosen, schedule::ProtocolConfig config, schedule::Schedule schedule, schedule::Extents extents,
+            const Operation& operation, const PlanContext& context, int first_channel);
 
   Choice choice;
   std::uint64_t signature;
-  Plan plan;
-  Run run;
+  host::Plan plan;
+  host::Run run;
   bool stream_output;
   std::size_t input_bytes;  // of the buffers, from their first byte to the last one used
   std::size_t output_bytes;
   std::uint64_t operations = 0;  // done
 
-  std::optional<PlanSummary> summary() const { return PlanSummary{choice, plan.channels().size(), plan.shape()}; }
+  std::optional<PlanSummary> summary() const { return PlanSummary{choice, plan.channels().size(), plan.config()}; }
 };
 
 class PlanCache {
  public:
-  // A job uses a few dozen shapes. One that never repeats itself (random all-to-all-v counts) must not grow the cache
+  // A job uses a few dozen calls. One that never repeats itself (random all-to-all-v counts) must not grow the cache
   // forever.
   static constexpr std::size_t kMaxPlans = 512;
 
@@ -74,4 +74,4 @@ class PlanCache {
   std::uint64_t last_count_ = 0;
 };
 
-}  // namespace tutti
+}  // namespace tutti::plan

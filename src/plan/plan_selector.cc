@@ -11,7 +11,7 @@
 #include "src/bootstrap/rank_zero.h"
 #include "src/plan/planning.h"
 
-namespace tutti {
+namespace tutti::plan {
 namespace {
 
 // Keys of what rank 0 ships: JSON, so that one reader serves files and ranks.
@@ -21,76 +21,78 @@ constexpr char kTable[] = "table";
 constexpr char kProgramTable[] = "program_table";
 
 // Every rank is a process of this host, or there are several hosts like it.
-Machine MachineOf(const HostCosts& costs, const TuningContext& tuning, const std::optional<NetworkCosts>& network) {
-  if (tuning.one_host) return HostMachine(costs, ArrangeEvenly(tuning.nranks, 1));
-  return HostMachine(costs, tuning.where, network);
+cost_model::Machine MachineOf(const cost_model::HostCosts& costs, const cost_model::TuningContext& tuning,
+                              const std::optional<cost_model::NetworkCosts>& network) {
+  if (tuning.one_host) return cost_model::HostMachine(costs, schedule::ArrangeEvenly(tuning.nranks, 1));
+  return cost_model::HostMachine(costs, tuning.where, network);
 }
 
 // The table of the calls that programs serve, and nothing else.
-SelectionTable PriceOfPrograms(const Machine& machine, const TuningContext& tuning) {
-  Pricing pricing(machine, tuning);
-  SelectionTable table;
-  for (const Kind& kind : AllKinds()) {
-    if (WhyImpossible(tuttiAlgorithmProgram, kind, tuning).empty()) table.Set(kind, pricing.MakeRow(kind));
+tuner::SelectionTable PriceOfPrograms(const cost_model::Machine& machine, const cost_model::TuningContext& tuning) {
+  tuner::Tuner tuner(machine, tuning);
+  tuner::SelectionTable table;
+  for (const cost_model::Kind& kind : cost_model::AllKinds()) {
+    if (cost_model::WhyImpossible(tuttiAlgorithmProgram, kind, tuning).empty()) table.Set(kind, tuner.MakeRow(kind));
   }
   return table;
 }
 
 }  // namespace
 
-PlanSelector::PlanSelector(TuningContext tuning, const Programs& programs, const Processors& processors,
-                           const std::optional<NetworkCosts>& network, const Settings& settings, int rank,
-                           const AllGather& all_gather)
-    : tuning_(std::move(tuning)), program_conditions_(programs.Among(tuning_)), network_(network) {
+PlanSelector::PlanSelector(cost_model::TuningContext tuning, const Programs& programs,
+                           const cost_model::Processors& processors,
+                           const std::optional<cost_model::NetworkCosts>& network, const Settings& settings, int rank,
+                           const shm::AllGather& all_gather)
+    : tuning_(std::move(tuning)), program_tuning_(programs.Among(tuning_)), network_(network) {
   // The calibration measured one host, and additional channels for a program's connections make slots shorter.
   const bool as_calibrated = tuning_.one_host && tuning_.max_channels <= kMinChannels;
-  const auto shipped = FromRankZero(rank, all_gather, [&] {
-    const Calibration calibration = LoadCalibration(settings.calibration, processors.of_host);
+  const auto shipped = bootstrap::FromRankZero(rank, all_gather, [&] {
+    const tuner::Calibration calibration = tuner::LoadCalibration(settings.calibration, processors.of_host);
     costs_ = calibration.costs;
     if (!settings.table.empty()) {
-      table_ = SelectionTable::FromJson(ReadFile(settings.table, kMaxTableFile), settings.table, tuning_);
+      table_ = tuner::SelectionTable::FromJson(ReadFile(settings.table, tuner::kMaxTableFile), settings.table, tuning_);
       origin_ = settings.table;
     } else if (as_calibrated && calibration.TableFor(tuning_, table_)) {
       origin_ = calibration.name;
     }
-    const Machine machine = MachineOf(costs_, tuning_, network_);
+    const cost_model::Machine machine = MachineOf(costs_, tuning_, network_);
     // The others wait for the table, so their cores are free. Pricing for a few ranks is not worth a thread.
     constexpr int kWorthThreads = 32;
-    Pricing(machine, tuning_).Complete(table_, tuning_.nranks >= kWorthThreads ? processors.of_host : 1);
-    program_table_ = PriceOfPrograms(machine, program_conditions_);
+    tuner::Tuner(machine, tuning_).Complete(table_, tuning_.nranks >= kWorthThreads ? processors.of_host : 1);
+    program_table_ = PriceOfPrograms(machine, program_tuning_);
     return nlohmann::json{{kOrigin, origin_},
-                          {kCosts, ToJson(costs_)},
+                          {kCosts, cost_model::ToJson(costs_)},
                           {kTable, table_.ToJson(tuning_)},
-                          {kProgramTable, program_table_.ToJson(program_conditions_)}};
+                          {kProgramTable, program_table_.ToJson(program_tuning_)}};
   });
   const auto root = shipped.root();
   origin_ = root.Text(kOrigin);
-  costs_ = HostCostsFromJson(root.RawText(kCosts), "rank 0's machine");
-  table_ = SelectionTable::FromJson(root.RawText(kTable), "rank 0's selection table", tuning_);
+  costs_ = cost_model::HostCostsFromJson(root.RawText(kCosts), "rank 0's machine");
+  table_ = tuner::SelectionTable::FromJson(root.RawText(kTable), "rank 0's selection table", tuning_);
   program_table_ =
-      SelectionTable::FromJson(root.RawText(kProgramTable), "rank 0's table of programs", program_conditions_);
+      tuner::SelectionTable::FromJson(root.RawText(kProgramTable), "rank 0's table of programs", program_tuning_);
 }
 
-Choice PlanSelector::Choose(const Kind& kind, std::size_t bytes) const {
-  const TableEntry& entry = table_.At(kind, bytes);
+Choice PlanSelector::Choose(const cost_model::Kind& kind, std::size_t bytes) const {
+  const tuner::TableEntry& entry = table_.At(kind, bytes);
   const auto forced = tuning_.forced.algorithm[static_cast<std::size_t>(kind.collective)];
   std::string reason = fmt::format("predicted {:.1f} us at {} B", entry.us, std::max<std::size_t>(1, entry.from_bytes));
   if (!origin_.empty()) reason = fmt::format("from {}", origin_);
   if (forced) {
-    const auto why_not = WhyImpossible(*forced, kind, tuning_);
-    reason = why_not.empty() ? "forced" : fmt::format("{} is forced, but {}", NameOf(*forced), why_not);
+    const auto why_not = cost_model::WhyImpossible(*forced, kind, tuning_);
+    reason = why_not.empty() ? "forced" : fmt::format("{} is forced, but {}", schedule::NameOf(*forced), why_not);
   }
   return {entry.candidate, std::move(reason)};
 }
 
-Choice PlanSelector::Choose(const ServingProgram& serving, const Kind& kind, std::size_t bytes) const {
+Choice PlanSelector::Choose(const ServingProgram& serving, const cost_model::Kind& kind, std::size_t bytes) const {
   return {program_table_.At(kind, bytes).candidate, fmt::format("{} from {}", serving.program.name, serving.path)};
 }
 
-std::string PlanSelector::Explain(const Kind& kind, std::size_t bytes, bool by_program) const {
-  const Machine machine = MachineOf(costs_, tuning_, network_);
-  Pricing pricing(machine, by_program ? program_conditions_ : tuning_);
-  return tutti::Explain(pricing, kind, bytes, (by_program ? program_table_ : table_).At(kind, bytes).candidate);
+std::string PlanSelector::Explain(const cost_model::Kind& kind, std::size_t bytes, bool by_program) const {
+  const cost_model::Machine machine = MachineOf(costs_, tuning_, network_);
+  tuner::Tuner tuner(machine, by_program ? program_tuning_ : tuning_);
+  return tutti::tuner::Explain(tuner, kind, bytes, (by_program ? program_table_ : table_).At(kind, bytes).candidate);
 }
 
-}  // namespace tutti
+}  // namespace tutti::plan

@@ -16,10 +16,10 @@
 #include "src/plan/programs.h"
 #include "transports/shm/descriptor_exchange.h"
 
-namespace tutti {
+namespace tutti::plan {
 
 struct Choice {
-  Candidate candidate;
+  cost_model::Candidate candidate;
   std::string reason;  // for a person
 };
 
@@ -27,35 +27,35 @@ struct Choice {
 struct PlanSummary {
   Choice choice;
   std::size_t channels;
-  Shape shape;
+  schedule::ProtocolConfig config;
 };
 
 class PlanSelector {
  public:
   // Collective. `tuning` are equal on all ranks, `programs` outlive this.
   // Throws tuttiInvalidArgument, on every rank, if a file that rank 0's settings name is missing or wrong.
-  PlanSelector(TuningContext tuning, const Programs& programs, const Processors& processors,
-               const std::optional<NetworkCosts>& network, const Settings& settings, int rank,
-               const AllGather& all_gather);
+  PlanSelector(cost_model::TuningContext tuning, const Programs& programs, const cost_model::Processors& processors,
+               const std::optional<cost_model::NetworkCosts>& network, const Settings& settings, int rank,
+               const shm::AllGather& all_gather);
 
-  const TuningContext& tuning() const { return tuning_; }
-  const SelectionTable& table() const { return table_; }
-  void UseTable(SelectionTable table) { table_ = std::move(table); }
+  const cost_model::TuningContext& tuning() const { return tuning_; }
+  const tuner::SelectionTable& table() const { return table_; }
+  void UseTable(tuner::SelectionTable table) { table_ = std::move(table); }
   // `bytes`: of the buffer for all_reduce, broadcast and reduce; otherwise of the largest block.
-  Choice Choose(const Kind& kind, std::size_t bytes) const;
+  Choice Choose(const cost_model::Kind& kind, std::size_t bytes) const;
   // How the program moves the data.
-  Choice Choose(const ServingProgram& serving, const Kind& kind, std::size_t bytes) const;
+  Choice Choose(const ServingProgram& serving, const cost_model::Kind& kind, std::size_t bytes) const;
   // Every candidate and its predicted time. REQUIRES: rank 0, which knows all ranks' programs.
-  std::string Explain(const Kind& kind, std::size_t bytes, bool by_program) const;
+  std::string Explain(const cost_model::Kind& kind, std::size_t bytes, bool by_program) const;
 
  private:
-  TuningContext tuning_;
-  TuningContext program_conditions_;  // with only programs serving
-  HostCosts costs_;
-  std::optional<NetworkCosts> network_;  // rank 0's are used; null with one host
-  std::string origin_;                   // of the table: "" if it was priced
-  SelectionTable table_;
-  SelectionTable program_table_;  // rows for the programs' collectives
+  cost_model::TuningContext tuning_;
+  cost_model::TuningContext program_tuning_;  // with only programs serving
+  cost_model::HostCosts costs_;
+  std::optional<cost_model::NetworkCosts> network_;  // rank 0's are used; null with one host
+  std::string origin_;                               // of the table: "" if it was priced
+  tuner::SelectionTable table_;
+  tuner::SelectionTable program_table_;  // rows for the programs' collectives
 };
 
-}  // namespace tutti
+}  // namespace tutti::plan

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "transports/ring/slot_arithmetic.h"
 
-namespace tutti {
+namespace tutti::plan {
 namespace {
 
 std::vector<std::size_t> InBytes(std::vector<std::size_t> elements, std::size_t size) {
@@ -26,9 +26,9 @@ std::size_t EndOf(const std::vector<std::size_t>& offsets, std::span<const std::
 }  // namespace
 
 std::size_t PlanKeyHash::operator()(const PlanKey& key) const {
-  std::uint64_t hash = Mix(key.call) ^ key.count;
-  for (const auto each : key.further) hash = Mix(hash) ^ each;
-  return Mix(hash);
+  std::uint64_t hash = ring::Mix(key.call) ^ key.count;
+  for (const auto each : key.further) hash = ring::Mix(hash) ^ each;
+  return ring::Mix(hash);
 }
 
 PlanKey KeyOf(const Operation& operation, std::uint64_t packed) {
@@ -45,12 +45,12 @@ PlanKey KeyOf(const Operation& operation, std::uint64_t packed) {
 
 Operation Scheduled(const Operation& operation) {
   Operation scheduled = operation;
-  if (operation.collective == Collective::barrier) scheduled.collective = Collective::all_reduce;
+  if (operation.collective == schedule::Collective::barrier) scheduled.collective = schedule::Collective::all_reduce;
   return scheduled;
 }
 
-Kind KindOf(const Operation& operation) {
-  return {operation.collective, IsReducing(operation.collective) && IsLowPrecision(operation.type),
+cost_model::Kind KindOf(const Operation& operation) {
+  return {operation.collective, schedule::IsReducing(operation.collective) && IsLowPrecision(operation.type),
           operation.pairwise()};
 }
 
@@ -62,50 +62,55 @@ std::size_t LargestBlockBytes(const Operation& operation) {
   return count * SizeOf(operation.type);
 }
 
-Extents ExtentsOf(const Operation& operation, int nranks, int blocks) {
+schedule::Extents ExtentsOf(const Operation& operation, int nranks, int blocks) {
   const std::size_t size = SizeOf(operation.type);
-  if (operation.point_to_point()) return MessageExtents(operation.count * size);
+  if (operation.point_to_point()) return schedule::MessageExtents(operation.count * size);
   if (operation.pairwise()) {
     const auto& vector_counts = *operation.vector_counts;
-    return PairwiseExtents(InBytes(vector_counts.counts, size), InBytes(vector_counts.places, size),
-                           InBytes(vector_counts.receive_counts, size), InBytes(vector_counts.receive_places, size));
+    return schedule::PairwiseExtents(InBytes(vector_counts.counts, size), InBytes(vector_counts.places, size),
+                                     InBytes(vector_counts.receive_counts, size),
+                                     InBytes(vector_counts.receive_places, size));
   }
   if (operation.vector_counts != nullptr) {
-    return UnevenExtents(operation.collective, InBytes(operation.vector_counts->counts, size),
-                         InBytes(operation.vector_counts->places, size));
+    return schedule::UnevenExtents(operation.collective, InBytes(operation.vector_counts->counts, size),
+                                   InBytes(operation.vector_counts->places, size));
   }
-  return UniformExtents(operation.collective, nranks, blocks, operation.count * size);
+  return schedule::UniformExtents(operation.collective, nranks, blocks, operation.count * size);
 }
 
-UsedBytes BytesUsed(const Extents& extents) {
+UsedBytes BytesUsed(const schedule::Extents& extents) {
   const std::span<const std::size_t> lengths(extents.length);
   return {EndOf(extents.input_offset, lengths),
           EndOf(extents.output_offset, lengths.last(extents.output_offset.size()))};
 }
 
-Schedule MessageSchedule(const Operation& operation, int rank, int nranks, int channels) {
-  const bool sends = operation.collective == Collective::send;
-  Step step{0, {sends ? In(0) : From(operation.root)}, {sends ? To(operation.root) : Out(0)}};
+schedule::Schedule MessageSchedule(const Operation& operation, int rank, int nranks, int channels) {
+  const bool sends = operation.collective == schedule::Collective::send;
+  schedule::Step step{0,
+                      {sends ? schedule::In(0) : schedule::From(operation.root)},
+                      {sends ? schedule::To(operation.root) : schedule::Out(0)}};
   return {.collective = operation.collective,
           .algorithm = tuttiAlgorithmNone,
           .rank = rank,
           .nranks = nranks,
           .blocks = 1,
-          .channels = std::vector<Channel>(static_cast<std::size_t>(channels), Channel{{Lane{{step}}}}),
+          .channels = std::vector<schedule::Channel>(static_cast<std::size_t>(channels),
+                                                     schedule::Channel{{schedule::Lane{{step}}}}),
           .reference_safe = true};
 }
 
-Schedule BuiltSchedule(const Operation& operation, const Candidate& candidate, const TuningContext& tuning, int rank) {
-  ScheduleRequest request = tuning.Ask(operation.collective);
+schedule::Schedule BuiltSchedule(const Operation& operation, const cost_model::Candidate& candidate,
+                                 const cost_model::TuningContext& tuning, int rank) {
+  builders::ScheduleRequest request = tuning.Ask(operation.collective);
   request.rank = rank;
   request.root = operation.root;
   request.channels = candidate.channels;
-  auto built = Build(candidate.algorithm, request);
+  auto built = builders::Build(candidate.algorithm, request);
   if (!built) {
-    Throw(tuttiInternalError, "no schedule of {} by {} on {} ranks", NameOf(operation.collective),
-          NameOf(candidate.algorithm), tuning.nranks);
+    Throw(tuttiInternalError, "no schedule of {} by {} on {} ranks", schedule::NameOf(operation.collective),
+          schedule::NameOf(candidate.algorithm), tuning.nranks);
   }
   return std::move(*built);
 }
 
-}  // namespace tutti
+}  // namespace tutti::plan

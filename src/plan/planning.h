@@ -8,7 +8,7 @@
 #include "selection/cost_model/candidates.h"
 #include "src/plan/operation.h"
 
-namespace tutti {
+namespace tutti::plan {
 
 // Two-level trees take four channels (FabricChannels), so a communicator has at least that many.
 inline constexpr int kMinChannels = 4;
@@ -29,20 +29,21 @@ PlanKey KeyOf(const Operation& operation, std::uint64_t packed);
 
 // Turns a barrier into an all-reduce of one byte whose result is unused; returns any other operation as it is.
 Operation Scheduled(const Operation& operation);
-Kind KindOf(const Operation& operation);
+cost_model::Kind KindOf(const Operation& operation);
 std::size_t LargestBlockBytes(const Operation& operation);
 // `blocks`: the schedule's.
-Extents ExtentsOf(const Operation& operation, int nranks, int blocks);
+schedule::Extents ExtentsOf(const Operation& operation, int nranks, int blocks);
 
 // Bytes of the buffers, from their first to the last one used.
 struct UsedBytes {
   std::size_t input, output;
 };
-UsedBytes BytesUsed(const Extents& extents);
+UsedBytes BytesUsed(const schedule::Extents& extents);
 
 // One message, in `channels` shares.
-Schedule MessageSchedule(const Operation& operation, int rank, int nranks, int channels);
+schedule::Schedule MessageSchedule(const Operation& operation, int rank, int nranks, int channels);
 // This rank's part of a collective by one of our algorithms. Throws tuttiInternalError if it has none.
-Schedule BuiltSchedule(const Operation& operation, const Candidate& candidate, const TuningContext& tuning, int rank);
+schedule::Schedule BuiltSchedule(const Operation& operation, const cost_model::Candidate& candidate,
+                                 const cost_model::TuningContext& tuning, int rank);
 
-}  // namespace tutti
+}  // namespace tutti::plan

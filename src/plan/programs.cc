@@ -13,7 +13,7 @@
 #include "src/bootstrap/rank_zero.h"
 #include "topology/xml/xml_element.h"
 
-namespace tutti {
+namespace tutti::plan {
 namespace {
 
 // Keys of what rank 0 ships.
@@ -27,7 +27,7 @@ constexpr char kReference[] = "reference_safe";
 constexpr char kReferenceInPlace[] = "reference_safe_in_place";
 
 // Leaves room for the names around the texts.
-constexpr std::size_t kMaxText = ControlPlane::kMaxBlob - 64 * 1024;
+constexpr std::size_t kMaxText = bootstrap::ControlPlane::kMaxBlob - 64 * 1024;
 
 // Separated by commas or, as in MSCCL_XML_FILES, by colons.
 std::vector<std::string> PathsIn(const std::string& list) {
@@ -41,42 +41,44 @@ std::vector<std::string> PathsIn(const std::string& list) {
 }
 
 // Throws if the program is wrong or conflicts with these settings.
-void Check(ServingProgram& serving, const Settings& settings, const Forced& forced) {
-  const Collective collective = serving.own().collective;
+void Check(ServingProgram& serving, const Settings& settings, const cost_model::Forced& forced) {
+  const schedule::Collective collective = serving.own().collective;
   const auto c = static_cast<std::size_t>(collective);
   if (forced.by_name[c]) {
     Throw(tuttiInvalidArgument, "{} is a program for {}, and TUTTI_ALGO asks for {}:{}; give one of the two",
-          serving.path, NameOf(collective), NameOf(collective), NameOf(*forced.algorithm[c]));
+          serving.path, schedule::NameOf(collective), schedule::NameOf(collective),
+          schedule::NameOf(*forced.algorithm[c]));
   }
-  if (const auto wrong = Prove(serving.program)) Throw(tuttiInvalidArgument, "{} is wrong: {}", serving.path, *wrong);
-  if (settings.deterministic && !IsDeterministic(serving.program.ranks)) {
+  if (const auto wrong = msccl::Prove(serving.program))
+    Throw(tuttiInvalidArgument, "{} is wrong: {}", serving.path, *wrong);
+  if (settings.deterministic && !verifier::IsDeterministic(serving.program.ranks)) {
     Throw(tuttiInvalidArgument,
           "{} cannot serve in deterministic mode: not every element of its {} is the sum of all contributions in the "
           "order of ranks, rounded once",
-          serving.path, NameOf(collective));
+          serving.path, schedule::NameOf(collective));
   }
 }
 
-nlohmann::json Shipped(const Settings& settings, const Forced& forced, int nranks) {
+nlohmann::json Shipped(const Settings& settings, const cost_model::Forced& forced, int nranks) {
   auto programs = nlohmann::json::array();
-  std::array<std::string, kScheduledCollectives> taken;
+  std::array<std::string, schedule::kScheduledCollectives> taken;
   std::size_t length = 0;
   for (const std::string& path : PathsIn(settings.program)) {
-    std::string text = ReadFile(path, kMaxXmlBytes);
+    std::string text = ReadFile(path, xml::kMaxXmlBytes);
     if (length + text.size() > kMaxText) {
       Throw(tuttiInvalidArgument, "{}: {} bytes of programs together with this one; {} is the most", path,
             length + text.size(), kMaxText);
     }
-    if (const int ranks = RanksOfProgram(text, path); ranks != nranks) {
+    if (const int ranks = msccl::RanksOfProgram(text, path); ranks != nranks) {
       Log(Subject::select, "{} is for {} ranks; here are {}, so it serves nothing", path, ranks, nranks);
       continue;
     }
-    ServingProgram serving{path, ParseProgram(text, path)};
-    const Schedule& schedule = serving.own();
+    ServingProgram serving{path, msccl::ParseProgram(text, path)};
+    const schedule::Schedule& schedule = serving.own();
     auto& other = taken[static_cast<std::size_t>(schedule.collective)];
     if (!other.empty()) {
       Throw(tuttiInvalidArgument, "{} and {} are both for {} on {} ranks; one program serves a collective", other, path,
-            NameOf(schedule.collective), nranks);
+            schedule::NameOf(schedule.collective), nranks);
     }
     other = path;
     length += path.size() + text.size();
@@ -93,9 +95,9 @@ nlohmann::json Shipped(const Settings& settings, const Forced& forced, int nrank
 
 ServingProgram Received(const JsonValue& shipped) {
   const auto path = shipped.Text(kPath);
-  ServingProgram serving{path, ParseProgram(shipped.RawText(kText), path)};
+  ServingProgram serving{path, msccl::ParseProgram(shipped.RawText(kText), path)};
   serving.program.in_place = shipped.Flag(kInPlace);
-  for (Schedule& schedule : serving.program.ranks) {
+  for (schedule::Schedule& schedule : serving.program.ranks) {
     schedule.whole_scratch = shipped.Flag(kWholeScratch);
     schedule.reference_safe = shipped.Flag(kReference);
     schedule.reference_safe_in_place = shipped.Flag(kReferenceInPlace);
@@ -105,8 +107,9 @@ ServingProgram Received(const JsonValue& shipped) {
 
 }  // namespace
 
-Programs::Programs(const Settings& settings, const Forced& forced, int rank, int nranks, const AllGather& all_gather) {
-  const auto shipped = FromRankZero(rank, all_gather, [&] {
+Programs::Programs(const Settings& settings, const cost_model::Forced& forced, int rank, int nranks,
+                   const shm::AllGather& all_gather) {
+  const auto shipped = bootstrap::FromRankZero(rank, all_gather, [&] {
     try {
       return Shipped(settings, forced, nranks);
     } catch (const Error& error) {
@@ -129,7 +132,8 @@ void Programs::Serve(ServingProgram serving) {
 const ServingProgram* Programs::For(const Operation& operation) const {
   if (operation.vector_counts != nullptr) return nullptr;
   const ServingProgram* serving = Of(operation.collective);
-  if (serving == nullptr || (HasRoot(operation.collective) && operation.root != serving->own().root)) return nullptr;
+  if (serving == nullptr || (schedule::HasRoot(operation.collective) && operation.root != serving->own().root))
+    return nullptr;
   return serving;
 }
 
@@ -140,10 +144,10 @@ void Programs::CheckPlace(const Operation& operation) const {
   Throw(tuttiInvalidArgument,
         "sendbuff and recvbuff are in place, but {} on this communicator is run by the program {}, which overwrites "
         "input that it still needs then; pass other memory, or leave {} out of TUTTI_PROGRAM",
-        NameOf(operation.collective), serving->program.name, serving->path);
+        schedule::NameOf(operation.collective), serving->program.name, serving->path);
 }
 
-TuningContext Programs::Among(TuningContext tuning) const {
+cost_model::TuningContext Programs::Among(cost_model::TuningContext tuning) const {
   tuning.max_channels = 1;
   for (std::size_t c = 0; c < by_collective_.size(); ++c) {
     if (by_collective_[c] == nullptr) continue;
@@ -153,4 +157,4 @@ TuningContext Programs::Among(TuningContext tuning) const {
   return tuning;
 }
 
-}  // namespace tutti
+}  // namespace tutti::plan

@@ -15,14 +15,14 @@
 #include "src/plan/operation.h"
 #include "transports/shm/descriptor_exchange.h"
 
-namespace tutti {
+namespace tutti::plan {
 
 struct ServingProgram {
   std::string path;
   // Proved. On rank 0 all ranks' schedules, which the selector prices; elsewhere only this rank's.
-  Program program;
+  msccl::Program program;
 
-  const Schedule& own() const { return program.ranks.front(); }
+  const schedule::Schedule& own() const { return program.ranks.front(); }
 };
 
 class Programs {
@@ -31,13 +31,14 @@ class Programs {
   // Collective. `forced` is equal on all ranks. Throws tuttiInvalidArgument, on every rank, if a file is missing, too
   // long or wrong, two are for one collective, or one contradicts other settings. Skips and logs programs for other
   // numbers of ranks.
-  Programs(const Settings& settings, const Forced& forced, int rank, int nranks, const AllGather& all_gather);
+  Programs(const Settings& settings, const cost_model::Forced& forced, int rank, int nranks,
+           const shm::AllGather& all_gather);
 
   bool empty() const { return connections_ == 0; }
   // The most connections that any program has between two ranks; 0 without programs.
   int connections() const { return connections_; }
   // Null if there is none.
-  const ServingProgram* Of(Collective collective) const {
+  const ServingProgram* Of(schedule::Collective collective) const {
     const auto c = static_cast<std::size_t>(collective);
     return c < by_collective_.size() ? by_collective_[c].get() : nullptr;
   }
@@ -46,13 +47,13 @@ class Programs {
   // Throws tuttiInvalidArgument if the call is in place and its program does not support that.
   void CheckPlace(const Operation& operation) const;
   // `tuning` restricted so that only programs serve, each for its collective.
-  TuningContext Among(TuningContext tuning) const;
+  cost_model::TuningContext Among(cost_model::TuningContext tuning) const;
 
  private:
   void Serve(ServingProgram serving);
 
-  std::array<std::unique_ptr<const ServingProgram>, kScheduledCollectives> by_collective_;
+  std::array<std::unique_ptr<const ServingProgram>, schedule::kScheduledCollectives> by_collective_;
   int connections_ = 0;
 };
 
-}  // namespace tutti
+}  // namespace tutti::plan

@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(All, Collectives,
                                               algorithm.empty() ? "chosen" : algorithm);
                          });
 
-// Each operator on each type, at sizes that cover each wire format.
+// Each operator on each type, at sizes that cover each protocol.
 TEST(Arithmetic, EveryTypeAndOperator) {
   std::vector<Case> cases;
   for (int type = 0; type < tuttiNumTypes; ++type) {
@@ -153,7 +153,7 @@ TEST(Oversubscribed, SixtyFourRanks) {
 TEST(Barrier, WhereDataIsReadInPlace) {
   for (const bool threads : {false, true}) {
     RunOptions options;
-    options.environment = {{"TUTTI_CMA", "1"}, {"TUTTI_WIRE", "bulk"}};
+    options.environment = {{"TUTTI_CMA", "1"}, {"TUTTI_PROTO", "bulk"}};
     options.threads = threads;
     RunRanks(
         3,

@@ -230,7 +230,7 @@ TEST(Streamed, BlocksThatPeersReadInPlaceAreWhole) {
              {.threads = threads,
               .limit = std::chrono::seconds(200),
               .environment = {{"TUTTI_ALGO", algorithm},
-                              {"TUTTI_WIRE", "bulk"},
+                              {"TUTTI_PROTO", "bulk"},
                               {"TUTTI_CHUNK", "1024"},
                               {"TUTTI_CHANNELS", "1"},
                               {"TUTTI_CMA", "1"},

@@ -90,8 +90,8 @@ class Programs : public ::testing::TestWithParam<Given> {};
 
 TEST_P(Programs, OfProcesses) { RunGiven(GetParam(), false, {}); }
 TEST_P(Programs, OfThreads) { RunGiven(GetParam(), true, {}); }
-TEST_P(Programs, InShortChunks) { RunGiven(GetParam(), false, {{"TUTTI_CHUNK", "320"}, {"TUTTI_WIRE", "bulk"}}); }
-TEST_P(Programs, ByReference) { RunGiven(GetParam(), false, {{"TUTTI_CMA", "1"}, {"TUTTI_WIRE", "bulk"}}); }
+TEST_P(Programs, InShortChunks) { RunGiven(GetParam(), false, {{"TUTTI_CHUNK", "320"}, {"TUTTI_PROTO", "bulk"}}); }
+TEST_P(Programs, ByReference) { RunGiven(GetParam(), false, {{"TUTTI_CMA", "1"}, {"TUTTI_PROTO", "bulk"}}); }
 TEST_P(Programs, WithHelperThreadsAndChannels) {
   RunGiven(GetParam(), false, {{"TUTTI_THREADS", "2"}, {"TUTTI_CHANNELS", "3"}, {"TUTTI_ZERO_COPY", "0"}});
 }
@@ -213,7 +213,7 @@ TEST(Program, GoesWithACalibration) {
     "bulk_slot_us": 0.3, "cores": 2, "latency_us": {"line": 0.1, "inline": 0.2, "bulk": 0.3},
     "executor_bandwidth": [{"GBps": 10}], "crossing_bandwidth": [{"GBps": 10}]}, "tables": [{"tutti_selection": 1,
     "ranks": 2, "nodes": 1, "rows": [{"collective": "all_gather", "entries": [{"from_bytes": 0, "algorithm": "bruck",
-    "channels": 1, "wire": "bulk", "chunk_bytes": 524288}]}]}]})");
+    "channels": 1, "protocol": "bulk", "chunk_bytes": 524288}]}]}]})");
   for (const bool program : {false, true}) {
     RunOptions options;
     options.environment = {{"TUTTI_CALIBRATION", calibration.path()}};

@@ -10,8 +10,8 @@ namespace {
 
 TEST(Selection, FollowsATable) {
   const File table(R"({"tutti_selection": 1, "ranks": 3, "nodes": 1, "rows": [{"collective": "broadcast", "entries": [
-    {"from_bytes": 0, "algorithm": "binomial", "channels": 1, "wire": "bulk", "chunk_bytes": 128},
-    {"from_bytes": 100, "algorithm": "ring", "channels": 1, "wire": "bulk", "chunk_bytes": 64}]}]})");
+    {"from_bytes": 0, "algorithm": "binomial", "channels": 1, "protocol": "bulk", "chunk_bytes": 128},
+    {"from_bytes": 100, "algorithm": "ring", "channels": 1, "protocol": "bulk", "chunk_bytes": 64}]}]})");
   RunOptions options;
   options.environment = {{"TUTTI_TABLE", table.path()}};
   RunRanks(

@@ -37,9 +37,9 @@ TEST_P(Tensors, GoFromPlaceToPlaceBetweenHosts) {
 }
 
 // Algorithms visit the same places in different orders; wires split them into different pieces.
-TEST(Tensor, ByEveryAlgorithmAndWire) {
+TEST(Tensor, ByEveryAlgorithmAndProtocol) {
   for (const char* algorithms : {"ring", "direct", "all_gather:bruck,all_to_all:bruck", "recursive"}) {
-    for (const auto& [variable, value] : {std::pair{"TUTTI_WIRE", "inline"}, std::pair{"TUTTI_WIRE", "bulk"},
+    for (const auto& [variable, value] : {std::pair{"TUTTI_PROTO", "inline"}, std::pair{"TUTTI_PROTO", "bulk"},
                                           std::pair{"TUTTI_CHUNK", "192"}, std::pair{"TUTTI_CMA", "1"}}) {
       SCOPED_TRACE(fmt::format("TUTTI_ALGO={} {}={}", algorithms, variable, value));
       RunRanks(4, [](Rank& self) { EveryForm(self, 6); },

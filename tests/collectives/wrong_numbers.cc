@@ -63,8 +63,8 @@ Trial Derive(std::uint32_t seed, std::uint32_t number) {
   trial.algorithm = kAlgorithms[pick(std::size(kAlgorithms))];
   const auto set = [&](const char* name, std::string value) { trial.environment.emplace_back(name, std::move(value)); };
   if (!trial.algorithm.empty()) set("TUTTI_ALGO", trial.algorithm);
-  constexpr const char* kWires[] = {"line", "inline", "bulk", "bulk"};
-  if (!one_in(3)) set("TUTTI_WIRE", kWires[pick(std::size(kWires))]);
+  constexpr const char* kProtocols[] = {"line", "inline", "bulk", "bulk"};
+  if (!one_in(3)) set("TUTTI_PROTO", kProtocols[pick(std::size(kProtocols))]);
   constexpr std::size_t kChunks[] = {64, 320, 1024, 4096, 65536, 328832};
   const std::size_t chunk = one_in(4) ? 0 : kChunks[pick(std::size(kChunks))];
   if (chunk != 0) set("TUTTI_CHUNK", std::to_string(chunk));

@@ -361,7 +361,7 @@ TEST_F(Device, ReferencesBeyondWhatWasGivenAreRefused) {
              self.Meet();
              rank.gpu().Free(buffer);
            },
-           {.environment = {{"TUTTI_WIRE", "bulk"}}});
+           {.environment = {{"TUTTI_PROTO", "bulk"}}});
 }
 
 // If a registered buffer claims to be longer than its allocation, it is not opened: slots carry the data.

@@ -66,13 +66,13 @@ INSTANTIATE_TEST_SUITE_P(All, DeviceTensors,
                                               algorithm.empty() ? "chosen" : algorithm);
                          });
 
-// Wires split the same places into different pieces. Only slots carry tensors, but settings may ask for chunks longer
-// than a slot.
-TEST_F(Device, TensorsByEveryWire) {
+// Protocols split the same places into different pieces. Only slots carry tensors, but settings may ask for chunks
+// longer than a slot.
+TEST_F(Device, TensorsByEveryProtocol) {
   const Environment wires[] = {{{"TUTTI_CHANNELS", "1"}},  // packets for short messages
-                               {{"TUTTI_WIRE", "bulk"}},
-                               {{"TUTTI_WIRE", "bulk"}, {"TUTTI_CHUNK", "192"}},
-                               {{"TUTTI_WIRE", "bulk"}, {"TUTTI_CHUNK", "524288"}, {"TUTTI_CHANNELS", "1"}},
+                               {{"TUTTI_PROTO", "bulk"}},
+                               {{"TUTTI_PROTO", "bulk"}, {"TUTTI_CHUNK", "192"}},
+                               {{"TUTTI_PROTO", "bulk"}, {"TUTTI_CHUNK", "524288"}, {"TUTTI_CHANNELS", "1"}},
                                {{"TUTTI_ZERO_COPY", "0"}}};
   for (const auto& environment : wires) {
     SCOPED_TRACE(fmt::format("{}={}", environment.back().first, environment.back().second));
@@ -93,7 +93,7 @@ TEST_F(Device, TensorsInChunksLongerThanSlots) {
           TensorForms<std::int32_t>(rank.comm(), self, where).Run({{1500, 360}, 1, 0}, random);
         }
       },
-      {.threads = true, .environment = {{"TUTTI_CHUNK", "524288"}, {"TUTTI_WIRE", "bulk"}, {"TUTTI_CHANNELS", "1"}}});
+      {.threads = true, .environment = {{"TUTTI_CHUNK", "524288"}, {"TUTTI_PROTO", "bulk"}, {"TUTTI_CHANNELS", "1"}}});
 }
 
 // GPUs that cannot reach each other's memory use host memory between them; also GPUs that can.
@@ -114,7 +114,7 @@ TEST_F(Device, TensorsInWindows) {
              EveryForm(rank, self, arena, 12, 4000);
              arena.Deregister(rank.comm());
            },
-           {.environment = {{"TUTTI_WIRE", "bulk"}}});
+           {.environment = {{"TUTTI_PROTO", "bulk"}}});
 }
 
 constexpr tuttiTensorLayout_t Rows(std::size_t rows, std::size_t columns, std::size_t stride) {

@@ -83,7 +83,7 @@ TEST_F(Device, EveryTypeAndOperator) {
 TEST_F(Device, ChunksLongerThanSlots) {
   constexpr std::size_t kMost = 1024 * KiB;
   const std::vector<std::pair<std::string, std::string>> long_chunks = {
-      {"TUTTI_CHUNK", "524288"}, {"TUTTI_WIRE", "bulk"}, {"TUTTI_CHANNELS", "1"}};
+      {"TUTTI_CHUNK", "524288"}, {"TUTTI_PROTO", "bulk"}, {"TUTTI_CHANNELS", "1"}};
   for (const char* algorithm : {"direct", "two_shot", "ring"}) {
     RunCases({3, algorithm, true, long_chunks}, MixedCases(15, 2 * kWhats, 3, kMost), kMost);
   }

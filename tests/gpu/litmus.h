@@ -22,7 +22,8 @@ struct LitmusReader {
 };
 
 struct LitmusLaunch {
-  Vector* slots;  // kLitmusDepth of kLitmusThreads, zeroed; for packets, each reader's own set, one after the other
+  cuda_kernels::Vector*
+      slots;  // kLitmusDepth of kLitmusThreads, zeroed; for packets, each reader's own set, one after the other
   LitmusReader* readers;
   std::uint32_t* wrong;  // vectors with unexpected values
   std::uint32_t* stop;   // ends everything
@@ -32,7 +33,7 @@ struct LitmusLaunch {
 };
 
 TUTTI_DEVICE std::uint32_t LitmusWord(std::uint32_t round, std::uint32_t thread, std::uint32_t word) {
-  return static_cast<std::uint32_t>(Mix((std::uint64_t{round} << 32) | (thread * 4 + word)));
+  return static_cast<std::uint32_t>(ring::Mix((std::uint64_t{round} << 32) | (thread * 4 + word)));
 }
 
 TUTTI_DEVICE std::byte* LitmusSlot(const LitmusLaunch& launch, std::uint32_t reader, std::uint32_t slot) {
@@ -42,77 +43,81 @@ TUTTI_DEVICE std::byte* LitmusSlot(const LitmusLaunch& launch, std::uint32_t rea
 
 TUTTI_DEVICE bool LitmusHasRoom(const LitmusLaunch& launch, std::uint32_t round) {
   for (std::uint32_t r = 0; r < kLitmusReaders; ++r) {
-    if (FreeSlots(round, LoadPolled(&launch.readers[r].head, launch.wide), kLitmusDepth) == 0) return false;
+    if (ring::FreeSlots(round, cuda_kernels::LoadPolled(&launch.readers[r].head, launch.wide), kLitmusDepth) == 0)
+      return false;
   }
   return true;
 }
 
 TUTTI_DEVICE bool LitmusWrite(const LitmusLaunch& launch, std::uint32_t round) {
-  const std::uint32_t thread = ThreadIndex(), slot = SlotIndex(round, kLitmusDepth);
+  const std::uint32_t thread = cuda_kernels::ThreadIndex(), slot = ring::SlotIndex(round, kLitmusDepth);
   bool room = true;
   if (thread == 0) {
-    room = AwaitUntil(launch.stop, launch.stop, [&] { return LitmusHasRoom(launch, round); });
-    AcquirePolled(launch.wide);
+    room = cuda_kernels::AwaitUntil(launch.stop, launch.stop, [&] { return LitmusHasRoom(launch, round); });
+    cuda_kernels::AcquirePolled(launch.wide);
   }
-  if (SyncOr(!room)) return false;
+  if (cuda_kernels::SyncOr(!room)) return false;
   if (launch.packets) {
     for (std::uint32_t r = 0; r < kLitmusReaders; ++r) {
-      StorePacket(LitmusSlot(launch, r, slot) + thread * kPacketBytes, round + 1,
-                  LitmusWord(round, thread, 0) | std::uint64_t{LitmusWord(round, thread, 1)} << 32);
+      cuda_kernels::StorePacket(LitmusSlot(launch, r, slot) + thread * cuda_kernels::kPacketBytes, round + 1,
+                                LitmusWord(round, thread, 0) | std::uint64_t{LitmusWord(round, thread, 1)} << 32);
     }
     return true;
   }
-  Vector value;
+  cuda_kernels::Vector value;
   for (std::uint32_t w = 0; w < 4; ++w) value.words[w] = LitmusWord(round, thread, w);
-  StoreGlobal(LitmusSlot(launch, 0, slot) + thread * kVectorBytes, value);
-  Sync();
+  cuda_kernels::StoreGlobal(LitmusSlot(launch, 0, slot) + thread * cuda_kernels::kVectorBytes, value);
+  cuda_kernels::Sync();
   // Not the thread that waited, as in the kernels' interpreter.
-  if (thread == ThreadCount() - 1) {
-    ReleaseStores(launch.wide);
+  if (thread == cuda_kernels::ThreadCount() - 1) {
+    cuda_kernels::ReleaseStores(launch.wide);
     for (std::uint32_t r = 0; r < kLitmusReaders; ++r) {
-      StoreReleased(&launch.readers[r].flags[slot], std::uint64_t{round} + 1);
+      cuda_kernels::StoreReleased(&launch.readers[r].flags[slot], std::uint64_t{round} + 1);
     }
   }
   return true;
 }
 
 TUTTI_DEVICE bool LitmusRead(const LitmusLaunch& launch, std::uint32_t reader, std::uint32_t round) {
-  const std::uint32_t thread = ThreadIndex(), slot = SlotIndex(round, kLitmusDepth);
+  const std::uint32_t thread = cuda_kernels::ThreadIndex(), slot = ring::SlotIndex(round, kLitmusDepth);
   const std::byte* const at = LitmusSlot(launch, reader, slot);
   LitmusReader& self = launch.readers[reader];
   std::uint32_t wrong = 0;
   bool came = true;
   if (launch.packets) {
     std::uint64_t data = 0;
-    came =
-        AwaitUntil(launch.stop, launch.stop, [&] { return LoadPacket(at + thread * kPacketBytes, round + 1, &data); });
+    came = cuda_kernels::AwaitUntil(launch.stop, launch.stop, [&] {
+      return cuda_kernels::LoadPacket(at + thread * cuda_kernels::kPacketBytes, round + 1, &data);
+    });
     wrong = data != (LitmusWord(round, thread, 0) | std::uint64_t{LitmusWord(round, thread, 1)} << 32);
-    if (SyncOr(!came)) return false;
+    if (cuda_kernels::SyncOr(!came)) return false;
   } else {
     if (thread == 0) {
-      came = AwaitUntil(launch.stop, launch.stop,
-                        [&] { return LoadPolled(&self.flags[slot], launch.wide) == std::uint64_t{round} + 1; });
-      AcquirePolled(launch.wide);
+      came = cuda_kernels::AwaitUntil(launch.stop, launch.stop, [&] {
+        return cuda_kernels::LoadPolled(&self.flags[slot], launch.wide) == std::uint64_t{round} + 1;
+      });
+      cuda_kernels::AcquirePolled(launch.wide);
     }
-    if (SyncOr(!came)) return false;
-    const auto value = LoadGlobal<Vector>(at + thread * kVectorBytes);
+    if (cuda_kernels::SyncOr(!came)) return false;
+    const auto value = cuda_kernels::LoadGlobal<cuda_kernels::Vector>(at + thread * cuda_kernels::kVectorBytes);
     for (std::uint32_t w = 0; w < 4; ++w) wrong += value.words[w] != LitmusWord(round, thread, w);
-    Sync();
+    cuda_kernels::Sync();
   }
-  if (wrong != 0) GpuAtomic<std::uint32_t>(*launch.wrong).fetch_add(1, kRelaxed);
-  if (thread != ThreadCount() - 1) return true;
+  if (wrong != 0) cuda_kernels::GpuAtomic<std::uint32_t>(*launch.wrong).fetch_add(1, cuda_kernels::kRelaxed);
+  if (thread != cuda_kernels::ThreadCount() - 1) return true;
   if (launch.packets) {
-    StoreRelaxed(&self.head, round + 1);
+    cuda_kernels::StoreRelaxed(&self.head, round + 1);
   } else {
-    ReleaseStores(launch.wide);
-    StoreReleased(&self.head, round + 1);
+    cuda_kernels::ReleaseStores(launch.wide);
+    cuda_kernels::StoreReleased(&self.head, round + 1);
   }
   return true;
 }
 
 TUTTI_DEVICE void Litmus(const LitmusLaunch& launch) {
   for (std::uint32_t round = 0; round < launch.rounds; ++round) {
-    const bool goes_on = BlockIndex() == 0 ? LitmusWrite(launch, round) : LitmusRead(launch, BlockIndex() - 1, round);
+    const bool goes_on = cuda_kernels::BlockIndex() == 0 ? LitmusWrite(launch, round)
+                                                         : LitmusRead(launch, cuda_kernels::BlockIndex() - 1, round);
     if (!goes_on) return;
   }
 }

@@ -20,7 +20,7 @@ constexpr std::uint32_t kRoundsOfStandIn = 1'000;
 
 // The launch's words and slots, in one zeroed allocation.
 struct Memory {
-  Vector slots[kLitmusReaders * kLitmusDepth * kLitmusThreads];
+  cuda_kernels::Vector slots[kLitmusReaders * kLitmusDepth * kLitmusThreads];
   LitmusReader readers[kLitmusReaders];
   std::uint32_t wrong, stop;
 };

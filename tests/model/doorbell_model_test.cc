@@ -12,12 +12,12 @@ constexpr std::chrono::microseconds kLimit{1};
 
 // Ranks. Each waits for its event counter, which other ranks increment.
 struct Host {
-  std::vector<ControlBlock*> blocks;
+  std::vector<ring::ControlBlock*> blocks;
   std::vector<std::atomic<int>*> events;
 
   explicit Host(int ranks) {
     for (int r = 0; r < ranks; ++r) {
-      blocks.push_back(new ControlBlock{});
+      blocks.push_back(new ring::ControlBlock{});
       events.push_back(new std::atomic<int>(0));
     }
     Name(blocks[0]->sleepers, "sleepers");
@@ -31,8 +31,8 @@ struct Host {
 
 // A new rank. It sleeps once here, which tells it that all ranks execute its barriers.
 struct Rank {
-  Fabric fabric;
-  Sleeper sleeper;
+  shm::Fabric fabric;
+  host::Sleeper sleeper;
 
   Rank(int rank, const Host& host) : fabric(rank, host.blocks), sleeper(fabric) {
     for (auto* block : host.blocks) block->hears_barriers.store(1, std::memory_order_relaxed);
@@ -57,10 +57,10 @@ std::function<void()> SleeperOf(const Host& host, int rank, int count) {
 // Publishes `count` events for each of `ranks`, as an executor's step does: a release, then a check for sleepers.
 std::function<void()> PublisherFor(const Host& host, std::vector<int> ranks, int rank, int count = 1) {
   return [=] {
-    Fabric fabric(rank, host.blocks);
+    shm::Fabric fabric(rank, host.blocks);
     for (int c = 1; c <= count; ++c) {
       for (const int r : ranks) host.events[static_cast<std::size_t>(r)]->fetch_add(1, std::memory_order_release);
-      WakeSleepers(fabric);
+      host::WakeSleepers(fabric);
     }
   };
 }
@@ -97,7 +97,7 @@ TEST(DoorbellModel, RanksWakeEachOther) {
       auto* const self = new Rank(own, host);
       return [=] {
         host.events[static_cast<std::size_t>(1 - own)]->fetch_add(1, std::memory_order_release);
-        WakeSleepers(self->fabric);
+        host::WakeSleepers(self->fabric);
         SleepUntil(host, *self, 1);
       };
     };
@@ -112,8 +112,8 @@ Result HelpersAreAwaited(bool last_one_rings) {
     const Host host(1);
     auto* const at_work = new std::atomic<int>(2);
     const auto helper = [=] {
-      Fabric fabric(0, host.blocks);
-      if (at_work->fetch_sub(1, std::memory_order_release) == 1 && last_one_rings) WakeSleepers(fabric);
+      shm::Fabric fabric(0, host.blocks);
+      if (at_work->fetch_sub(1, std::memory_order_release) == 1 && last_one_rings) host::WakeSleepers(fabric);
     };
     auto* const caller = new Rank(0, host);
     return Program{{[=] {

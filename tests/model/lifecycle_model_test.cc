@@ -10,7 +10,7 @@ namespace {
 
 // A handle, and a communicator modeled as one word of memory, so that the checker sees every use, also after free.
 struct Handle {
-  Lifecycle<> life;
+  launch::Lifecycle<> life;
   std::atomic<int> stop{0};  // set by an abort; a stuck operation polls it
   int* communicator = nullptr;
   int freed = 0;

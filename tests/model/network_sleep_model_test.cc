@@ -24,13 +24,13 @@ struct Line {
   }
 };
 
-class LineCarrier final : public Carrier {
+class LineTransport final : public progress::NetworkTransport {
  public:
-  LineCarrier(CarrierEvents& events, const Line& line) : events_(events), line_(line) {}
+  LineTransport(progress::NetworkTransportEvents& events, const Line& line) : events_(events), line_(line) {}
 
   void Connect(int) override {}
   int Room(int) const override { return 1; }
-  void Send(int, const SlotMessage&, const std::byte*) override {}
+  void Send(int, const progress::SlotMessage&, const std::byte*) override {}
   void SendControl(int, std::span<const std::byte>) override {}
   void Flush(int) override {}
   bool Advance() override {
@@ -38,7 +38,7 @@ class LineCarrier final : public Carrier {
     if (read(line_.readable, &rings, sizeof rings) != sizeof rings) return false;
     const auto before = taken_;
     for (const auto sent = line_.sent->load(std::memory_order_acquire); taken_ < sent; ++taken_) {
-      events_.Landed(kPeer, SlotMessage{taken_, 1, 0, 0});
+      events_.Landed(kPeer, progress::SlotMessage{taken_, 1, 0, 0});
     }
     return taken_ != before;
   }
@@ -50,7 +50,7 @@ class LineCarrier final : public Carrier {
   bool Delivered(int) const override { return true; }
 
  private:
-  CarrierEvents& events_;
+  progress::NetworkTransportEvents& events_;
   const Line& line_;
   std::uint32_t taken_ = 0;
 };
@@ -60,21 +60,22 @@ class LineCarrier final : public Carrier {
 struct Rank {
   std::array<std::atomic<int>, 2> events{};
   Line line;
-  ControlBlock block{};
-  ControlBlock mirror{};
-  Fabric fabric;
-  NetworkEngine engine;
-  Sleeper sleeper;
+  ring::ControlBlock block{};
+  ring::ControlBlock shadow{};
+  shm::Fabric fabric;
+  progress::NetworkEngine engine;
+  host::Sleeper sleeper;
 
   Rank()
-      : fabric(0, {&block, &mirror}, {NewBell()}),
+      : fabric(0, {&block, &shadow}, {NewBell()}),
         engine(
-            fabric, {kPeer}, [this](CarrierEvents& events) { return std::make_unique<LineCarrier>(events, line); },
+            fabric, {kPeer},
+            [this](progress::NetworkTransportEvents& events) { return std::make_unique<LineTransport>(events, line); },
             [this](int) {
-              return std::vector<ConnectionRings>{{&events[0]}, {&events[1]}};
+              return std::vector<progress::ConnectionRings>{{&events[0]}, {&events[1]}};
             }),
         sleeper(fabric) {
-    mirror.hears_barriers.store(1, std::memory_order_relaxed);
+    shadow.hears_barriers.store(1, std::memory_order_relaxed);
     // The rank sleeps once here, which tells it that all ranks execute its barriers. It has two bells, as if two
     // threads had slept at once.
     sleeper.Sleep(kLimit, [] { return true; });
@@ -114,7 +115,7 @@ Result ALocalRankPublishes(const Options& options = {}) {
         return Program{{WaiterFor(*rank, 0),
                         [=] {
                           rank->events[0].fetch_add(1, std::memory_order_release);
-                          WakeSleepers(rank->fabric);
+                          host::WakeSleepers(rank->fabric);
                         }},
                        nullptr};
       },

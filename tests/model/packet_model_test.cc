@@ -1,6 +1,6 @@
-// The GPU's line wire, modeled on the host: packets of 16 bytes, with the slot's number in each half. Both halves are
-// relaxed (a GPU's 16-byte store is only two atomic halves, see executors/cuda/kernels/packet.h), and no fence orders
-// them. The reader's count orders the slot's reuse. tests/gpu/litmus.h tests the device code itself on GPUs.
+// The GPU's line protocol, modeled on the host: packets of 16 bytes, with the slot's number in each half. Both halves
+// are relaxed (a GPU's 16-byte store is only two atomic halves, see executors/cuda/kernels/packet.h), and no fence
+// orders them. The reader's count orders the slot's reuse. tests/gpu/litmus.h tests the device code itself on GPUs.
 #include <gtest/gtest.h>
 
 #include "tests/model/checker.h"
@@ -43,16 +43,16 @@ Result Packets(std::uint32_t depth, std::uint32_t count, bool both, bool waits) 
     return Program{{[=] {
                       for (std::uint32_t n = 1; n <= count; ++n) {
                         const auto room = [&] {
-                          return FreeSlots(n - 1, line.head->load(std::memory_order_acquire), depth) > 0;
+                          return ring::FreeSlots(n - 1, line.head->load(std::memory_order_acquire), depth) > 0;
                         };
                         if (waits) Await(room);
-                        StorePacket(line.packets[SlotIndex(n - 1, depth)], n, DataOf(n));
+                        StorePacket(line.packets[ring::SlotIndex(n - 1, depth)], n, DataOf(n));
                       }
                     },
                     [=] {
                       for (std::uint32_t n = 1; n <= count; ++n) {
                         std::uint64_t data = 0;
-                        Await([&] { return LoadPacket(line.packets[SlotIndex(n - 1, depth)], n, both, data); });
+                        Await([&] { return LoadPacket(line.packets[ring::SlotIndex(n - 1, depth)], n, both, data); });
                         Require(data == DataOf(n), "a packet is whole");
                         line.head->store(n, std::memory_order_release);
                       }

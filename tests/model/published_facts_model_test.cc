@@ -7,40 +7,41 @@
 namespace tutti::model {
 namespace {
 
-constexpr std::uint64_t kSecond = kRecords + 1;  // in the same place as the first record
+constexpr std::uint64_t kSecond = ring::kRecords + 1;  // in the same place as the first record
 
-RecordedOperation OperationOf(std::uint64_t index) {
+ring::RecordedOperation OperationOf(std::uint64_t index) {
   return {index * 2, index * 3, index * 4, index * 5, static_cast<std::int64_t>(index * 6), index * 7};
 }
 
-bool IsWhole(const RecordedCall& call) {
+bool IsWhole(const diagnostics::RecordedCall& call) {
   const auto expected = OperationOf(call.index);
   return call.sequence == expected.sequence && call.signature == expected.signature && call.call == expected.call &&
          call.count == expected.count && call.started == expected.started && call.algorithm == expected.algorithm;
 }
 
-using MutateBlock = std::function<void(ControlBlock&)>;
+using MutateBlock = std::function<void(ring::ControlBlock&)>;
 
 // Successive records in one place of the ring, and a reader at any time that asks for one (0: the newest).
 Result Recording(const MutateBlock& mutate, std::uint64_t records, std::uint64_t asked) {
   return Explore([&, records, asked] {
-    auto* const control = new ControlBlock{};
-    WriteRecord(*control, 1, OperationOf(1));
+    auto* const control = new ring::ControlBlock{};
+    ring::WriteRecord(*control, 1, OperationOf(1));
     mutate(*control);
     return Program{{[=] {
                       for (std::uint64_t r = 1; r <= records; ++r) {
-                        WriteRecord(*control, r * kRecords + 1, OperationOf(r * kRecords + 1));
+                        ring::WriteRecord(*control, r * ring::kRecords + 1, OperationOf(r * ring::kRecords + 1));
                       }
                     },
                     [=] {
-                      const auto record = ReadRecord(*control, asked == 0 ? NewestRecord(*control) : asked);
+                      const auto record =
+                          diagnostics::ReadRecord(*control, asked == 0 ? diagnostics::NewestRecord(*control) : asked);
                       Require(!record || IsWhole(*record), "a record is read whole or not at all");
                     }},
                    nullptr};
   });
 }
 
-OperationRecord& RecordOf(ControlBlock& control) { return control.records[1]; }
+ring::OperationRecord& RecordOf(ring::ControlBlock& control) { return control.records[1]; }
 
 TEST(RecorderModel, RecordsAreReadWholeOrNotAtAll) {
   for (const std::uint64_t asked : {std::uint64_t{0}, std::uint64_t{1}, kSecond}) {
@@ -65,15 +66,16 @@ TEST(RecorderModel, EveryOrderOfTheSequenceLockIsNeeded) {
 TEST(RecorderModel, BegunOperationsHaveTheirRecords) {
   const auto result = [](const MutateBlock& mutate) {
     return Explore([&] {
-      auto* const control = new ControlBlock{};
+      auto* const control = new ring::ControlBlock{};
       mutate(*control);
       return Program{{[=] {
-                        WriteRecord(*control, 1, OperationOf(1));
+                        ring::WriteRecord(*control, 1, OperationOf(1));
                         control->started.store(1, std::memory_order_release);
                       },
                       [=] {
                         if (control->started.load(std::memory_order_acquire) < 1) return;
-                        const auto record = FindRecord(*control, [](const RecordedCall&) { return true; });
+                        const auto record =
+                            diagnostics::FindRecord(*control, [](const diagnostics::RecordedCall&) { return true; });
                         Require(record && IsWhole(*record), "the record of what has begun is there");
                       }},
                      nullptr};
@@ -89,10 +91,10 @@ TEST(RecorderModel, BegunOperationsHaveTheirRecords) {
 TEST(FaultModel, FailuresAreReadWithTheirSentence) {
   const auto result = [](const MutateBlock& mutate) {
     return Explore([&] {
-      auto* const control = new ControlBlock{};
+      auto* const control = new ring::ControlBlock{};
       mutate(*control);
       const auto reader = [=] {
-        if (control->state.load(std::memory_order_acquire) != RankState::failed) return;
+        if (control->state.load(std::memory_order_acquire) != ring::RankState::failed) return;
         Require(control->fault_text[0] == 'n' && control->fault_text[1] == 'o', "the sentence is there");
         Require(control->fault_code.load(std::memory_order_relaxed) == 7, "the code is there");
       };
@@ -100,7 +102,7 @@ TEST(FaultModel, FailuresAreReadWithTheirSentence) {
                         control->fault_text[0] = 'n';
                         control->fault_text[1] = 'o';
                         control->fault_code.store(7, std::memory_order_relaxed);
-                        control->state.store(RankState::failed, std::memory_order_release);
+                        control->state.store(ring::RankState::failed, std::memory_order_release);
                       },
                       reader, reader},
                      nullptr};

@@ -13,32 +13,32 @@ constexpr std::uint32_t kTag = 7;
 // A ring in memory that its ends share. Each message is the slot's `bytes` and a word after the header.
 struct Ring {
   std::byte* slots;
-  SlotShape shape;
+  ring::SlotShape shape;
   std::vector<std::atomic<std::uint32_t>*> heads;
   std::uint32_t* buffer = new std::uint32_t(0);  // memory that slots may refer to
 
   Ring(std::uint32_t depth, std::size_t readers)
-      : slots(new std::byte[kCacheLine * depth]), shape{kCacheLine, depth, sizeof(SlotHeader), 8} {
+      : slots(new std::byte[ring::kCacheLine * depth]), shape{ring::kCacheLine, depth, sizeof(ring::SlotHeader), 8} {
     for (std::size_t i = 0; i < readers; ++i) heads.push_back(new std::atomic<std::uint32_t>(0));
   }
   std::size_t bytes() const { return std::size_t{shape.stride} * shape.depth; }
-  FillEnd Fill() const { return {slots, shape, {heads.begin(), heads.end()}}; }
-  EmptyEnd Empty(std::size_t reader) const { return {slots, shape, 0, heads[reader]}; }
+  ring::FillEnd Fill() const { return {slots, shape, {heads.begin(), heads.end()}}; }
+  ring::EmptyEnd Empty(std::size_t reader) const { return {slots, shape, 0, heads[reader]}; }
 };
 
 std::uint32_t& WordOf(std::byte* data) { return *reinterpret_cast<std::uint32_t*>(data); }
 const std::uint32_t& WordOf(const std::byte* data) { return *reinterpret_cast<const std::uint32_t*>(data); }
 
-void Send(FillEnd& fill, std::uint32_t message) {
+void Send(ring::FillEnd& fill, std::uint32_t message) {
   Await([&] { return fill.HasRoom(); });
   fill.Header().bytes = message;
-  fill.Header().kind = SlotKind::value;
+  fill.Header().kind = ring::SlotKind::value;
   WordOf(fill.Data()) = message * 3;
   fill.Publish(kTag);
 }
 
-void Receive(EmptyEnd& empty, std::uint32_t message) {
-  Await([&] { return empty.Look(kTag) == EmptyEnd::State::ready; });
+void Receive(ring::EmptyEnd& empty, std::uint32_t message) {
+  Await([&] { return empty.Look(kTag) == ring::EmptyEnd::State::ready; });
   Require(empty.Content().bytes == message && WordOf(empty.Data()) == message * 3, "messages come once and in order");
   empty.Release();
 }
@@ -130,9 +130,9 @@ TEST(RingModel, AnotherOperationsSlotIsForeign) {
                     [=] {
                       auto empty = ring.Empty(0);
                       Receive(empty, 1);
-                      auto look = EmptyEnd::State::waiting;
-                      Await([&] { return (look = empty.Look(kTag)) != EmptyEnd::State::waiting; });
-                      Require(look == EmptyEnd::State::foreign, "a slot of another operation is foreign");
+                      auto look = ring::EmptyEnd::State::waiting;
+                      Await([&] { return (look = empty.Look(kTag)) != ring::EmptyEnd::State::waiting; });
+                      Require(look == ring::EmptyEnd::State::foreign, "a slot of another operation is foreign");
                     }},
                    nullptr};
   });
@@ -150,7 +150,7 @@ Result Referring(std::size_t readers, bool drains, const Mutate& mutate = Nothin
       for (std::uint32_t call = 1; call <= 2; ++call) {
         *ring.buffer = call;
         Await([&] { return fill.HasRoom(); });
-        fill.Header().kind = SlotKind::pointer;
+        fill.Header().kind = ring::SlotKind::pointer;
         fill.Header().address = reinterpret_cast<std::uint64_t>(ring.buffer);
         fill.Publish(kTag);
         if (drains) Await([&] { return fill.Drained(); });
@@ -160,7 +160,7 @@ Result Referring(std::size_t readers, bool drains, const Mutate& mutate = Nothin
       program.threads.emplace_back([=] {
         auto empty = ring.Empty(reader);
         for (std::uint32_t call = 1; call <= 2; ++call) {
-          Await([&] { return empty.Look(kTag) == EmptyEnd::State::ready; });
+          Await([&] { return empty.Look(kTag) == ring::EmptyEnd::State::ready; });
           const auto* const there = reinterpret_cast<const std::uint32_t*>(empty.Reference().address);
           Require(*there == call, "who is referred to the buffer finds this call's data");
           empty.Release();
@@ -189,13 +189,13 @@ Result Streaming(const Options& options = {}) {
                           auto fill = ring.Fill();
                           StreamStore(ring.buffer, 5);
                           StreamFence();
-                          fill.Header().kind = SlotKind::pointer;
+                          fill.Header().kind = ring::SlotKind::pointer;
                           fill.Header().address = reinterpret_cast<std::uint64_t>(ring.buffer);
                           fill.Publish(kTag);
                         },
                         [=] {
                           auto empty = ring.Empty(0);
-                          Await([&] { return empty.Look(kTag) == EmptyEnd::State::ready; });
+                          Await([&] { return empty.Look(kTag) == ring::EmptyEnd::State::ready; });
                           Require(*reinterpret_cast<const std::uint32_t*>(empty.Reference().address) == 5,
                                   "it is there");
                           empty.Release();
@@ -233,7 +233,7 @@ Result ByNetwork(const std::function<void(std::atomic<std::uint64_t>&)>& mutate)
                       for (std::uint32_t next = 1; next <= 3;) {
                         Await([&] { return pending->load(std::memory_order_relaxed) != 0; });
                         pending->exchange(0, std::memory_order_acquire);
-                        while (next <= 3 && empty.Look(kTag) == EmptyEnd::State::ready) Receive(empty, next++);
+                        while (next <= 3 && empty.Look(kTag) == ring::EmptyEnd::State::ready) Receive(empty, next++);
                       }
                     }},
                    nullptr};

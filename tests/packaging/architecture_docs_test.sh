@@ -4,5 +4,5 @@
 set -euo pipefail
 modules=$1
 cd "$2"
-diff docs/modules.svg <(python3 scripts/draw_modules.py "$modules") ||
-  { echo "docs/modules.svg is out of date: run scripts/docs.sh" && exit 1; }
+diff docs/pictures/modules.svg <(python3 scripts/draw_modules.py "$modules") ||
+  { echo "docs/pictures/modules.svg is out of date: run scripts/docs.sh" && exit 1; }

@@ -75,7 +75,7 @@ std::string SecretOf(const tuttiUniqueId& id) { return {id.internal + 26, 32}; }
 
 constexpr std::string_view kPrivate = "nobody's business but the ranks'";
 
-TEST(Wire, SecretsOfChildCommunicatorsAndEncryptedDataAreHidden) {
+TEST(Protocol, SecretsOfChildCommunicatorsAndEncryptedDataAreHidden) {
   const QuietNetwork network;
   if (!network.ready()) GTEST_SKIP() << "it takes root to make a network namespace and to record there";
   static constexpr int kOld = 3, kNew = 4;

@@ -10,7 +10,7 @@
 #include "tools/draw/ring_drawing.h"
 #include "tools/draw/svg.h"
 
-namespace tutti {
+namespace tutti::tools {
 namespace {
 
 constexpr double kMargin = 28;
@@ -33,14 +33,14 @@ struct Look {
   std::string_view stroke;
 };
 
-Look LookOf(DeviceKind kind) {
+Look LookOf(topology::DeviceKind kind) {
   switch (kind) {
-    case DeviceKind::cpu: return {"#dbe7f5", kSocketColor};
-    case DeviceKind::gpu: return {"#d9f0da", kNvlinkColor};
-    case DeviceKind::nvswitch: return {"#b5ddb7", kNvlinkColor};
-    case DeviceKind::nic: return {"#fbe3d3", kNetworkColor};
-    case DeviceKind::pci_switch:
-    case DeviceKind::network: break;
+    case topology::DeviceKind::cpu: return {"#dbe7f5", kSocketColor};
+    case topology::DeviceKind::gpu: return {"#d9f0da", kNvlinkColor};
+    case topology::DeviceKind::nvswitch: return {"#b5ddb7", kNvlinkColor};
+    case topology::DeviceKind::nic: return {"#fbe3d3", kNetworkColor};
+    case topology::DeviceKind::pci_switch:
+    case topology::DeviceKind::network: break;
   }
   return {"#eceff2", kPciColor};
 }
@@ -49,8 +49,8 @@ std::string Short(double bandwidth) { return fmt::format("{:.4g}", bandwidth); }
 
 class Drawing {
  public:
-  Drawing(const System& system, int host) : system_(system), host_(host), layout_(LayOutHost(system, host)) {
-    const std::vector<int> cpus = system_.All(DeviceKind::cpu, host_);
+  Drawing(const topology::System& system, int host) : system_(system), host_(host), layout_(LayOutHost(system, host)) {
+    const std::vector<int> cpus = system_.All(topology::DeviceKind::cpu, host_);
     const double arcs = cpus.size() > 2 ? kArcHeight * static_cast<double>(cpus.size() - 2) : 0;
     for (auto& [device, box] : layout_.boxes) {
       box.x += kMargin;
@@ -86,21 +86,23 @@ class Drawing {
   const Box& At(int device) const { return layout_.boxes.at(device); }
 
   void Label(int device, const Box& box) {
-    const Device& what = system_.devices[device];
+    const topology::Device& what = system_.devices[device];
     const Look look = LookOf(what.kind);
     svg_.Rectangle(box, look.fill, look.stroke);
     std::string name = what.name;
     std::string detail;
     switch (what.kind) {
-      case DeviceKind::cpu: detail = what.cores.empty() ? what.vendor : "cores " + NumberRanges(what.cores); break;
-      case DeviceKind::pci_switch:
+      case topology::DeviceKind::cpu:
+        detail = what.cores.empty() ? what.vendor : "cores " + NumberRanges(what.cores);
+        break;
+      case topology::DeviceKind::pci_switch:
         name = "PCI switch";
         detail = what.bus_id;
         break;
-      case DeviceKind::gpu: detail = what.sm > 0 ? fmt::format("sm {}", what.sm) : ""; break;
-      case DeviceKind::nic: detail = fmt::format("{:g} Gbit/s", what.speed_gbit); break;
-      case DeviceKind::nvswitch:
-      case DeviceKind::network: break;
+      case topology::DeviceKind::gpu: detail = what.sm > 0 ? fmt::format("sm {}", what.sm) : ""; break;
+      case topology::DeviceKind::nic: detail = fmt::format("{:g} Gbit/s", what.speed_gbit); break;
+      case topology::DeviceKind::nvswitch:
+      case topology::DeviceKind::network: break;
     }
     const double middle = box.center().y;
     FittedText({box.center().x, detail.empty() ? middle : middle - 7}, name, box.width, {.size = 11, .bold = true});
@@ -135,9 +137,10 @@ class Drawing {
   }
 
   void CpuLinks() {
-    const std::vector<int> cpus = system_.All(DeviceKind::cpu, host_);
-    for (const Link& link : system_.links) {
-      if (link.kind != LinkKind::socket || link.from > link.to || system_.devices[link.from].host != host_) continue;
+    const std::vector<int> cpus = system_.All(topology::DeviceKind::cpu, host_);
+    for (const topology::Link& link : system_.links) {
+      if (link.kind != topology::LinkKind::socket || link.from > link.to || system_.devices[link.from].host != host_)
+        continue;
       const auto place = [&](int cpu) { return std::find(cpus.begin(), cpus.end(), cpu) - cpus.begin(); };
       const Box& a = At(link.from);
       const Box& b = At(link.to);
@@ -161,18 +164,18 @@ class Drawing {
   }
 
   void NvlinksToSwitch() {
-    const std::vector<int> switches = system_.All(DeviceKind::nvswitch, host_);
+    const std::vector<int> switches = system_.All(topology::DeviceKind::nvswitch, host_);
     if (switches.empty()) return;
     const Box bar = {kMargin, leaves_bottom_ + kBelowLeaves, layout_.width, 28};
-    for (const Link& link : system_.links) {
-      if (link.to != switches.front() || system_.devices[link.from].kind != DeviceKind::gpu) continue;
+    for (const topology::Link& link : system_.links) {
+      if (link.to != switches.front() || system_.devices[link.from].kind != topology::DeviceKind::gpu) continue;
       const double x = At(link.from).center().x;
       svg_.Line({x, leaves_bottom_}, {x, bar.y}, kNvlinkColor, 4);
       const int count = NvlinkCount(system_.devices[link.from], link.bandwidth);
       NumberBeside({x, leaves_bottom_ + 22}, fmt::format("{} NVLinks", count), kNvlinkColor);
       NumberBeside({x, leaves_bottom_ + 35}, Short(link.bandwidth), kNvlinkColor);
     }
-    const Look look = LookOf(DeviceKind::nvswitch);
+    const Look look = LookOf(topology::DeviceKind::nvswitch);
     svg_.Rectangle(bar, look.fill, look.stroke);
     svg_.Text(bar.center(), system_.devices[switches.front()].name, {.size = 11, .bold = true});
     bottom_ = std::max(bottom_, bar.bottom());
@@ -192,8 +195,9 @@ class Drawing {
       const auto count = static_cast<std::ptrdiff_t>(layout_.gpus.size());
       return there < here ? -1 - there : count - there;  // leftmost first
     };
-    for (const Link& link : system_.links) {
-      if (link.kind == LinkKind::nvlink && link.from == gpu && IsGpuHere(link.to)) ways.push_back(rank(link.to));
+    for (const topology::Link& link : system_.links) {
+      if (link.kind == topology::LinkKind::nvlink && link.from == gpu && IsGpuHere(link.to))
+        ways.push_back(rank(link.to));
     }
     std::sort(ways.begin(), ways.end());
     const auto way = std::find(ways.begin(), ways.end(), rank(other)) - ways.begin();
@@ -203,8 +207,8 @@ class Drawing {
 
   void NvlinksBetweenGpus() {
     std::vector<std::pair<Point, std::string>> numbers;  // drawn on top of all lines
-    for (const Link& link : system_.links) {
-      if (link.kind != LinkKind::nvlink || !IsGpuHere(link.from) || !IsGpuHere(link.to)) continue;
+    for (const topology::Link& link : system_.links) {
+      if (link.kind != topology::LinkKind::nvlink || !IsGpuHere(link.from) || !IsGpuHere(link.to)) continue;
       if (PlaceOf(link.from) > PlaceOf(link.to)) continue;  // skips the other direction
       const auto apart = static_cast<double>(PlaceOf(link.to) - PlaceOf(link.from));
       const double turn = leaves_bottom_ + kNvlinkDrop;
@@ -222,12 +226,12 @@ class Drawing {
   }
 
   bool IsGpuHere(int device) const {
-    return system_.devices[device].kind == DeviceKind::gpu && system_.devices[device].host == host_;
+    return system_.devices[device].kind == topology::DeviceKind::gpu && system_.devices[device].host == host_;
   }
 
   void Ports() {
-    for (const Link& link : system_.links) {
-      if (link.kind != LinkKind::network || system_.devices[link.from].host != host_) continue;
+    for (const topology::Link& link : system_.links) {
+      if (link.kind != topology::LinkKind::network || system_.devices[link.from].host != host_) continue;
       const Box& nic = At(link.from);
       const double x = nic.center().x;
       const Point begin = {x, nic.bottom()};
@@ -237,7 +241,7 @@ class Drawing {
     }
   }
 
-  const System& system_;
+  const topology::System& system_;
   int host_;
   HostLayout layout_;
   Svg svg_;
@@ -247,8 +251,9 @@ class Drawing {
 
 }  // namespace
 
-std::string DrawHost(const System& system, int host, const std::string& title, const std::vector<RingPicture>& rings) {
+std::string DrawHost(const topology::System& system, int host, const std::string& title,
+                     const std::vector<RingPicture>& rings) {
   return Drawing(system, host).Run(title, rings);
 }
 
-}  // namespace tutti
+}  // namespace tutti::tools

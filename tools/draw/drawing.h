@@ -10,14 +10,15 @@
 #include "topology/graph/system.h"
 #include "topology/search/ring_search.h"
 
-namespace tutti {
+namespace tutti::tools {
 
 struct RingPicture {
   std::string heading;
-  Rings rings;
+  search::Rings rings;
 };
 
 // One self-contained SVG document.
-std::string DrawHost(const System& system, int host, const std::string& title, const std::vector<RingPicture>& rings);
+std::string DrawHost(const topology::System& system, int host, const std::string& title,
+                     const std::vector<RingPicture>& rings);
 
-}  // namespace tutti
+}  // namespace tutti::tools

@@ -9,14 +9,15 @@
 #include "topology/graph/sample_systems.h"
 #include "topology/xml/xml.h"
 
-namespace tutti {
+namespace tutti::tools {
 namespace {
 
-System Load(const std::string& file) { return ReadTopologyFile(samples::PathOf(file)).system; }
+topology::System Load(const std::string& file) { return xml::ReadTopologyFile(samples::PathOf(file)).system; }
 
-pugi::xml_document Draw(const System& system) {
-  const std::string svg = DrawHost(system, 0, "A <machine> & its \"rings\"",
-                                   {{"one host", SearchRings(system, 0)}, {"several", SearchClusterRings(system, 0)}});
+pugi::xml_document Draw(const topology::System& system) {
+  const std::string svg =
+      DrawHost(system, 0, "A <machine> & its \"rings\"",
+               {{"one host", search::SearchRings(system, 0)}, {"several", search::SearchClusterRings(system, 0)}});
   pugi::xml_document document;
   const pugi::xml_parse_result parsed = document.load_string(svg.c_str());
   EXPECT_TRUE(parsed) << parsed.description();
@@ -30,12 +31,13 @@ bool Overlap(const Box& a, const Box& b) {
 TEST(Drawing, IsWellFormedAndNamesEverything) {
   for (const char* file : samples::kCompleteFiles) {
     SCOPED_TRACE(file);
-    const System system = Load(file);
+    const topology::System system = Load(file);
     const pugi::xml_document document = Draw(system);
     std::multiset<std::string> texts;
     for (const pugi::xml_node& text : document.child("svg").children("text")) texts.insert(text.text().get());
     EXPECT_EQ(texts.count("A <machine> & its \"rings\""), 1U);
-    for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::gpu, DeviceKind::nic, DeviceKind::nvswitch}) {
+    for (const topology::DeviceKind kind : {topology::DeviceKind::cpu, topology::DeviceKind::gpu,
+                                            topology::DeviceKind::nic, topology::DeviceKind::nvswitch}) {
       for (const int device : system.All(kind)) EXPECT_GE(texts.count(system.devices[device].name), 1U);
     }
   }
@@ -59,14 +61,14 @@ TEST(Drawing, StaysOnItsPaper) {
 
 TEST(Drawing, OfRandomAndEmptySystems) {
   for (unsigned seed = 0; seed < 20; ++seed) Draw(samples::RandomSystem(seed));
-  Draw(System{});
+  Draw(topology::System{});
 }
 
 TEST(HostLayout, BoxesDoNotOverlap) {
   for (unsigned seed = 0; seed < 50; ++seed) {
-    const System system = samples::RandomSystem(seed);
+    const topology::System system = samples::RandomSystem(seed);
     const HostLayout layout = LayOutHost(system, 0);
-    EXPECT_EQ(layout.boxes.size(), system.devices.size() - system.All(DeviceKind::network).size());
+    EXPECT_EQ(layout.boxes.size(), system.devices.size() - system.All(topology::DeviceKind::network).size());
     for (const auto& [a, box] : layout.boxes) {
       EXPECT_GE(box.x, 0);
       EXPECT_LE(box.right(), layout.width + 1e-9);
@@ -79,4 +81,4 @@ TEST(HostLayout, BoxesDoNotOverlap) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::tools

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::tools {
 namespace {
 
 constexpr double kBoxWidth = 68;
@@ -14,14 +14,15 @@ constexpr double kCpuGap = 64;     // room for the label of the link between CPU
 
 class Layout {
  public:
-  Layout(const System& system, int host) : system_(system), placed_(system.devices.size(), false) {
+  Layout(const topology::System& system, int host) : system_(system), placed_(system.devices.size(), false) {
     children_.resize(system.devices.size());
-    const std::vector<int> cpus = system.All(DeviceKind::cpu, host);
+    const std::vector<int> cpus = system.All(topology::DeviceKind::cpu, host);
     for (const int cpu : cpus) placed_[cpu] = true;
     for (const int cpu : cpus) Adopt(cpu);
     roots_ = cpus;
     // Devices that are not attached to any CPU become roots of their own.
-    for (const DeviceKind kind : {DeviceKind::pci_switch, DeviceKind::gpu, DeviceKind::nic}) {
+    for (const topology::DeviceKind kind :
+         {topology::DeviceKind::pci_switch, topology::DeviceKind::gpu, topology::DeviceKind::nic}) {
       for (const int device : system.All(kind, host)) {
         if (placed_[device]) continue;
         placed_[device] = true;
@@ -48,14 +49,15 @@ class Layout {
 
  private:
   bool IsLeaf(int device) const {
-    return system_.devices[device].kind == DeviceKind::gpu || system_.devices[device].kind == DeviceKind::nic;
+    return system_.devices[device].kind == topology::DeviceKind::gpu ||
+           system_.devices[device].kind == topology::DeviceKind::nic;
   }
 
   void Adopt(int parent) {
     if (IsLeaf(parent)) return;
     for (std::size_t i = 0; i < system_.links.size(); ++i) {
-      const Link& link = system_.links[i];
-      if (link.from != parent || link.kind != LinkKind::pci || placed_[link.to]) continue;
+      const topology::Link& link = system_.links[i];
+      if (link.from != parent || link.kind != topology::LinkKind::pci || placed_[link.to]) continue;
       placed_[link.to] = true;
       children_[parent].push_back(link.to);
       layout_.tree_links.push_back(static_cast<int>(i));
@@ -77,7 +79,7 @@ class Layout {
   }
 
   double Width(int device) const {
-    const double least = system_.devices[device].kind == DeviceKind::cpu ? kCpuWidth : kBoxWidth;
+    const double least = system_.devices[device].kind == topology::DeviceKind::cpu ? kCpuWidth : kBoxWidth;
     return std::max(least, ChildrenWidth(device));
   }
 
@@ -85,7 +87,7 @@ class Layout {
 
   void Place(int device, double x, int row) {
     layout_.boxes[device] = {x, RowTop(IsLeaf(device) ? last_row_ : row), Width(device), kBoxHeight};
-    if (system_.devices[device].kind == DeviceKind::gpu) layout_.gpus.push_back(device);
+    if (system_.devices[device].kind == topology::DeviceKind::gpu) layout_.gpus.push_back(device);
     double child_x = x + (Width(device) - ChildrenWidth(device)) / 2;
     for (const int child : children_[device]) {
       Place(child, child_x, row + 1);
@@ -93,7 +95,7 @@ class Layout {
     }
   }
 
-  const System& system_;
+  const topology::System& system_;
   std::vector<bool> placed_;
   std::vector<std::vector<int>> children_;  // by device
   std::vector<int> roots_;
@@ -103,6 +105,6 @@ class Layout {
 
 }  // namespace
 
-HostLayout LayOutHost(const System& system, int host) { return Layout(system, host).Run(); }
+HostLayout LayOutHost(const topology::System& system, int host) { return Layout(system, host).Run(); }
 
-}  // namespace tutti
+}  // namespace tutti::tools

@@ -12,7 +12,7 @@
 #include "tools/draw/svg.h"
 #include "topology/graph/system.h"
 
-namespace tutti {
+namespace tutti::tools {
 
 struct HostLayout {
   std::map<int, Box> boxes = {};     // by device: CPUs, switches, GPUs, NICs
@@ -23,6 +23,6 @@ struct HostLayout {
 };
 
 // Places the upper left corner at the origin.
-HostLayout LayOutHost(const System& system, int host);
+HostLayout LayOutHost(const topology::System& system, int host);
 
-}  // namespace tutti
+}  // namespace tutti::tools

@@ -9,7 +9,7 @@
 #include "topology/graph/paths.h"
 #include "topology/graph/rails.h"
 
-namespace tutti {
+namespace tutti::tools {
 namespace {
 
 constexpr std::string_view kLegend = R"(
@@ -29,7 +29,7 @@ struct Row {
   std::string label;
 };
 
-std::vector<Row> RowsOf(const System& system, int host) {
+std::vector<Row> RowsOf(const topology::System& system, int host) {
   const auto labelled = [&](std::vector<int> devices, std::string_view prefix) {
     std::stable_sort(devices.begin(), devices.end(),
                      [&](int a, int b) { return system.devices[a].number < system.devices[b].number; });
@@ -38,17 +38,17 @@ std::vector<Row> RowsOf(const System& system, int host) {
       rows.push_back({device, fmt::format("{}{}", prefix, system.devices[device].number)});
     return rows;
   };
-  const bool gpus = !system.All(DeviceKind::gpu, host).empty();
-  std::vector<Row> rows = labelled(RingEnds(system, host), gpus ? "GPU" : "NUMA");
-  for (Row& nic : labelled(system.All(DeviceKind::nic, host), "NIC")) rows.push_back(std::move(nic));
+  const bool gpus = !system.All(topology::DeviceKind::gpu, host).empty();
+  std::vector<Row> rows = labelled(topology::RingEnds(system, host), gpus ? "GPU" : "NUMA");
+  for (Row& nic : labelled(system.All(topology::DeviceKind::nic, host), "NIC")) rows.push_back(std::move(nic));
   return rows;
 }
 
-std::string Cell(const Device& from, const Path& path) {
-  if (path.path_class == PathClass::LOC) return " X";
-  if (path.path_class == PathClass::NVL) return fmt::format("NV{}", NvlinkCount(from, path.bandwidth));
-  if (path.path_class >= PathClass::NET) return "-";
-  return std::string(NameOf(path.path_class));
+std::string Cell(const topology::Device& from, const topology::Path& path) {
+  if (path.path_class == topology::PathClass::LOC) return " X";
+  if (path.path_class == topology::PathClass::NVL) return fmt::format("NV{}", NvlinkCount(from, path.bandwidth));
+  if (path.path_class >= topology::PathClass::NET) return "-";
+  return std::string(topology::NameOf(path.path_class));
 }
 
 // Aligns rows of cells; each column is as wide as its widest cell.
@@ -81,31 +81,32 @@ std::string NumberRanges(const std::vector<int>& numbers) {
   return text.empty() ? "N/A" : text;
 }
 
-int NvlinkCount(const Device& gpu, double bandwidth) {
-  return static_cast<int>(std::lround(bandwidth / NvlinkBandwidth(gpu.sm, 1)));
+int NvlinkCount(const topology::Device& gpu, double bandwidth) {
+  return static_cast<int>(std::lround(bandwidth / topology::NvlinkBandwidth(gpu.sm, 1)));
 }
 
-std::string TopologyMatrix(const System& system, int host) {
+std::string TopologyMatrix(const topology::System& system, int host) {
   const std::vector<Row> rows = RowsOf(system, host);
   if (rows.empty()) return "";
-  const std::vector<int> cpus = system.All(DeviceKind::cpu, host);
+  const std::vector<int> cpus = system.All(topology::DeviceKind::cpu, host);
   std::vector<std::vector<std::string>> cells = {{""}};
   for (const Row& row : rows) cells[0].push_back(row.label);
   cells[0].insert(cells[0].end(), {"CPU affinity", "NUMA affinity"});
   std::string nics;
   for (const Row& row : rows) {
-    const Device& device = system.devices[row.device];
-    const std::vector<Path> paths = PathsFrom(system, row.device);
+    const topology::Device& device = system.devices[row.device];
+    const std::vector<topology::Path> paths = topology::PathsFrom(system, row.device);
     std::vector<std::string> line = {row.label};
     for (const Row& other : rows) line.push_back(Cell(device, paths[other.device]));
-    const std::vector<int> near = device.kind == DeviceKind::cpu ? std::vector<int>{row.device} : Nearest(paths, cpus);
-    if (device.kind == DeviceKind::nic) {
+    const std::vector<int> near =
+        device.kind == topology::DeviceKind::cpu ? std::vector<int>{row.device} : topology::Nearest(paths, cpus);
+    if (device.kind == topology::DeviceKind::nic) {
       nics += fmt::format("  {}: {}, {} Gbit/s\n", row.label, device.name, device.speed_gbit);
       line.insert(line.end(), {"", ""});
     } else if (near.empty()) {
       line.insert(line.end(), {"N/A", "N/A"});
     } else {
-      const Device& cpu = system.devices[near.front()];
+      const topology::Device& cpu = system.devices[near.front()];
       line.insert(line.end(), {NumberRanges(cpu.cores), fmt::format("{}", cpu.number)});
     }
     cells.push_back(std::move(line));
@@ -116,4 +117,4 @@ std::string TopologyMatrix(const System& system, int host) {
   return text;
 }
 
-}  // namespace tutti
+}  // namespace tutti::tools

@@ -5,11 +5,11 @@
 #include "topology/graph/sample_systems.h"
 #include "topology/xml/xml.h"
 
-namespace tutti {
+namespace tutti::tools {
 namespace {
 
 std::string MatrixOf(const std::string& file) {
-  return TopologyMatrix(ReadTopologyFile(samples::PathOf(file)).system, 0);
+  return TopologyMatrix(xml::ReadTopologyFile(samples::PathOf(file)).system, 0);
 }
 
 std::string Line(const std::string& text, int number) {
@@ -74,7 +74,7 @@ TEST(Matrix, WithoutGpusShowsNodes) {
   const std::string text = MatrixOf("aws_g5.48xl");
   EXPECT_EQ(Line(text, 1), "NUMA0   X     SYS    N/A           0");
   EXPECT_EQ(Line(text, 2), "NUMA1  SYS     X     N/A           1");
-  EXPECT_EQ(TopologyMatrix(System{}, 0), "");
+  EXPECT_EQ(TopologyMatrix(topology::System{}, 0), "");
 }
 
 TEST(Matrix, Ranges) {
@@ -84,4 +84,4 @@ TEST(Matrix, Ranges) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::tools

@@ -10,7 +10,7 @@
 
 #include "topology/graph/rails.h"
 
-namespace tutti {
+namespace tutti::tools {
 namespace {
 
 constexpr double kHeading = 30;
@@ -32,9 +32,9 @@ std::string_view ColorOf(std::size_t ring) { return kColors[ring % kColors.size(
 
 class RingPanel {
  public:
-  RingPanel(Svg& svg, const System& system, int host, const RingPicture& picture, Point corner)
+  RingPanel(Svg& svg, const topology::System& system, int host, const RingPicture& picture, Point corner)
       : svg_(svg), system_(system), rings_(picture.rings), corner_(corner) {
-    const std::vector<int> ends = RingEnds(system, host);
+    const std::vector<int> ends = topology::RingEnds(system, host);
     for (std::size_t k = 0; k < ends.size(); ++k) {
       const double turn = 2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(ends.size());
       direction_[ends[k]] = {std::sin(turn), -std::cos(turn)};
@@ -58,7 +58,7 @@ class RingPanel {
 
   void Circle() {
     for (std::size_t r = 0; r < rings_.rings.size(); ++r) {
-      const Ring& ring = rings_.rings[r];
+      const search::Ring& ring = rings_.rings[r];
       const std::size_t hops = ring.order.size() - (ring.nic_in >= 0 ? 1 : 0);
       for (std::size_t k = 0; k < hops; ++k) Hop(r, ring.order[k], ring.order[(k + 1) % ring.order.size()]);
     }
@@ -97,7 +97,7 @@ class RingPanel {
     double y = corner.y + kRowHeight / 2;
     const std::size_t rows = std::min(rings_.rings.size(), kMostRows);
     for (std::size_t r = 0; r < rows; ++r, y += kRowHeight) {
-      const Ring& ring = rings_.rings[r];
+      const search::Ring& ring = rings_.rings[r];
       double x = corner.x;
       svg_.Text({x, y}, fmt::format("{}", r), {.size = 10, .color = ColorOf(r), .anchor = Anchor::end, .bold = true});
       x += kChipGap;
@@ -120,7 +120,7 @@ class RingPanel {
   // Returns the left end of the next chip.
   double Chip(std::size_t ring, int device, Point left, bool more) {
     const Box box = {left.x, left.y - kChipHeight / 2, kChipWidth, kChipHeight};
-    const bool nic = system_.devices[device].kind == DeviceKind::nic;
+    const bool nic = system_.devices[device].kind == topology::DeviceKind::nic;
     svg_.Rectangle(box, nic ? "#ffffff" : ColorOf(ring), ColorOf(ring));
     svg_.Text(box.center(), system_.devices[device].name,
               {.size = 9.5, .color = nic ? std::string_view("#1f2933") : std::string_view("#ffffff"), .bold = true});
@@ -129,16 +129,16 @@ class RingPanel {
   }
 
   Svg& svg_;
-  const System& system_;
-  const Rings& rings_;
+  const topology::System& system_;
+  const search::Rings& rings_;
   Point corner_;
   std::map<int, Point> direction_;  // as seen from the circle's centre, by device
 };
 
 }  // namespace
 
-Box DrawRings(Svg& svg, const System& system, int host, const RingPicture& picture, Point corner) {
+Box DrawRings(Svg& svg, const topology::System& system, int host, const RingPicture& picture, Point corner) {
   return RingPanel(svg, system, host, picture, corner).Run();
 }
 
-}  // namespace tutti
+}  // namespace tutti::tools

@@ -7,9 +7,9 @@
 #include "tools/draw/drawing.h"
 #include "tools/draw/svg.h"
 
-namespace tutti {
+namespace tutti::tools {
 
 // Draws with the upper left corner at `corner`, and returns the covered area.
-Box DrawRings(Svg& svg, const System& system, int host, const RingPicture& picture, Point corner);
+Box DrawRings(Svg& svg, const topology::System& system, int host, const RingPicture& picture, Point corner);
 
-}  // namespace tutti
+}  // namespace tutti::tools

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <sstream>
 
-namespace tutti {
+namespace tutti::tools {
 namespace {
 
 constexpr double kCorner = 5;
@@ -97,4 +97,4 @@ std::string Svg::Document(double width, double height) const {
   return out.str();
 }
 
-}  // namespace tutti
+}  // namespace tutti::tools

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::tools {
 
 struct Point {
   double x = 0;
@@ -57,4 +57,4 @@ class Svg {
   pugi::xml_node root_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::tools

@@ -16,7 +16,7 @@ namespace {
 constexpr int kMaxRanks = 4096;
 constexpr int kMaxChannels = 64;
 
-RankLayout RankLayoutOf(const ScheduleChoice& choice) {
+schedule::RankLayout RankLayoutOf(const ScheduleChoice& choice) {
   if (!choice.topology.empty()) {
     if (!choice.ranks_on.empty()) {
       Throw(tuttiInvalidArgument, "--ranks-on is for nodes of no machine in particular; --topo has nodes of its own");
@@ -32,13 +32,13 @@ RankLayout RankLayoutOf(const ScheduleChoice& choice) {
     for (std::size_t node = 0; node < choice.ranks_on.size(); ++node) {
       node_of.insert(node_of.end(), static_cast<std::size_t>(choice.ranks_on[node]), static_cast<int>(node));
     }
-    return ArrangeByNode(node_of);
+    return schedule::ArrangeByNode(node_of);
   }
   if (choice.ranks == 0) Throw(tuttiInvalidArgument, "an algorithm needs --ranks, --ranks-on or --topo");
   if (choice.nodes > choice.ranks) {
     Throw(tuttiInvalidArgument, "{} ranks are too few for {} nodes", choice.ranks, choice.nodes);
   }
-  return ArrangeEvenly(choice.ranks, choice.nodes);
+  return schedule::ArrangeEvenly(choice.ranks, choice.nodes);
 }
 
 }  // namespace
@@ -56,22 +56,22 @@ void AddScheduleOptions(CLI::App& command, ScheduleChoice& choice) {
   command.add_option("--channels", choice.channels)->check(CLI::Range(1, kMaxChannels));
 }
 
-Program ChosenSchedules(const ScheduleChoice& choice) {
-  if (choice.what.ends_with(".xml")) return ReadProgram(choice.what);
-  const auto algorithm = AlgorithmFromName(choice.what);
+msccl::Program ChosenSchedules(const ScheduleChoice& choice) {
+  if (choice.what.ends_with(".xml")) return msccl::ReadProgram(choice.what);
+  const auto algorithm = schedule::AlgorithmFromName(choice.what);
   if (!algorithm) {
     Throw(tuttiInvalidArgument, "\"{}\" is neither a FILE.xml nor an algorithm that Tutti knows", choice.what);
   }
-  const Collective collective = ParseCollective(choice.collective);
-  const RankLayout where = RankLayoutOf(choice);
+  const schedule::Collective collective = cost_model::ParseCollective(choice.collective);
+  const schedule::RankLayout where = RankLayoutOf(choice);
   if (where.nranks() > kMaxRanks) Throw(tuttiInvalidArgument, "{} ranks; {} is the most", where.nranks(), kMaxRanks);
   if (choice.root >= where.nranks()) {
     Throw(tuttiInvalidArgument, "the root is rank {}; the last one is {}", choice.root, where.nranks() - 1);
   }
-  ScheduleRequest request{collective, 0, where.nranks(), choice.root, choice.channels, &where};
-  Program program{choice.what, true, {}};
+  builders::ScheduleRequest request{collective, 0, where.nranks(), choice.root, choice.channels, &where};
+  msccl::Program program{choice.what, true, {}};
   for (; request.rank < request.nranks; ++request.rank) {
-    auto schedule = Build(*algorithm, request);
+    auto schedule = builders::Build(*algorithm, request);
     if (!schedule) {
       Throw(tuttiInvalidArgument, "{} has no form of {} on {} ranks", choice.what, choice.collective, where.nranks());
     }
@@ -80,9 +80,10 @@ Program ChosenSchedules(const ScheduleChoice& choice) {
   return program;
 }
 
-Program ProvedSchedules(const ScheduleChoice& choice, int slots) {
-  Program program = ChosenSchedules(choice);
-  if (const auto wrong = Prove(program, slots)) Throw(tuttiInvalidArgument, "{} is wrong: {}", program.name, *wrong);
+msccl::Program ProvedSchedules(const ScheduleChoice& choice, int slots) {
+  msccl::Program program = ChosenSchedules(choice);
+  if (const auto wrong = msccl::Prove(program, slots))
+    Throw(tuttiInvalidArgument, "{} is wrong: {}", program.name, *wrong);
   return program;
 }
 

@@ -29,8 +29,8 @@ struct ScheduleChoice {
 void AddScheduleOptions(CLI::App& command, ScheduleChoice& choice);
 
 // All ranks' schedules. Throws Error with the reason if there are none.
-Program ChosenSchedules(const ScheduleChoice& choice);
+msccl::Program ChosenSchedules(const ScheduleChoice& choice);
 // The same, proved correct for connections with at least `slots` slots.
-Program ProvedSchedules(const ScheduleChoice& choice, int slots = kBulkDepth);
+msccl::Program ProvedSchedules(const ScheduleChoice& choice, int slots = ring::kBulkDepth);
 
 }  // namespace tutti::tools

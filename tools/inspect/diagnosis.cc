@@ -71,7 +71,7 @@ class Case {
     for (const auto& dump : dumps_) {
       if (!dump.failure.empty()) failures[dump.failure].push_back(dump.rank);
     }
-    for (const auto& [failure, ranks] : failures) Say("  {} failed: {}", DescribeRanks(ranks), failure);
+    for (const auto& [failure, ranks] : failures) Say("  {} failed: {}", bootstrap::DescribeRanks(ranks), failure);
   }
 
   static const DumpedOperation* NewestCollective(const Dump& dump) {
@@ -115,13 +115,13 @@ class Case {
     if (signatures.size() > 1) {
       std::string calls;
       for (const auto& [call, ranks] : called) {
-        calls += fmt::format("{}{} called {}", calls.empty() ? "" : ", ", DescribeRanks(ranks), call);
+        calls += fmt::format("{}{} called {}", calls.empty() ? "" : ", ", bootstrap::DescribeRanks(ranks), call);
       }
       Say("  => The calls of operation {} do not match: {}{}", furthest, calls,
           called.size() == 1 ? ", with other counts of single ranks" : "");
     } else if (!inside.empty() && !late.empty()) {
-      Say("  => {} in operation {} wait{} for {}, which {} not called it", DescribeRanks(inside), furthest,
-          inside.size() == 1 ? "s" : "", DescribeRanks(late), late.size() == 1 ? "has" : "have");
+      Say("  => {} in operation {} wait{} for {}, which {} not called it", bootstrap::DescribeRanks(inside), furthest,
+          inside.size() == 1 ? "s" : "", bootstrap::DescribeRanks(late), late.size() == 1 ? "has" : "have");
     } else if (!inside.empty() && dumps_.size() == by_rank_.size()) {
       Say("  => All that have not ended operation {} are in it: it is running, or the network between them is stuck",
           furthest);
@@ -187,8 +187,9 @@ Dump ParseDump(const std::string& text, const std::string& file) {
   dump.name = NameIn(json, "name");
   dump.time_us = json.Number("time_us", 0, kLatestUs);
   for (const auto& rank : json.List("ranks")) {
-    const Process process{NameIn(rank, "host"), rank.Integer("pid", 0, std::numeric_limits<std::int64_t>::max())};
-    dump.ranks.push_back(Describe(static_cast<int>(dump.ranks.size()), process));
+    const bootstrap::Process process{NameIn(rank, "host"),
+                                     rank.Integer("pid", 0, std::numeric_limits<std::int64_t>::max())};
+    dump.ranks.push_back(bootstrap::Describe(static_cast<int>(dump.ranks.size()), process));
   }
   if (dump.ranks.empty()) json.Refuse("a communicator without ranks");
   const auto last = std::ssize(dump.ranks) - 1;

@@ -11,8 +11,8 @@
 namespace tutti::tools {
 namespace {
 
-Operation MakeOperation(Collective collective, std::size_t count, tuttiDataType_t type, int peer = 0) {
-  Operation operation;
+plan::Operation MakeOperation(schedule::Collective collective, std::size_t count, tuttiDataType_t type, int peer = 0) {
+  plan::Operation operation;
   operation.collective = collective;
   operation.count = count;
   operation.type = type;
@@ -20,20 +20,22 @@ Operation MakeOperation(Collective collective, std::size_t count, tuttiDataType_
   return operation;
 }
 
-Operation AllReduceOf(std::size_t count) { return MakeOperation(Collective::all_reduce, count, tuttiFloat32); }
+plan::Operation AllReduceOf(std::size_t count) {
+  return MakeOperation(schedule::Collective::all_reduce, count, tuttiFloat32);
+}
 
 // A rank's recorder, and the tool's parsed dump of it.
 class Recorded {
  public:
-  Recorded(int rank, int ranks) : block_(std::make_unique<ControlBlock>()), recorder_(*block_) {
+  Recorded(int rank, int ranks) : block_(std::make_unique<ring::ControlBlock>()), recorder_(*block_) {
     dumped_.communicator = "0123456789abcdef";
     dumped_.name = "dp";
     dumped_.rank = rank;
     for (int r = 0; r < ranks; ++r) dumped_.roster.push_back({"node" + std::to_string(r), 100 + r});
   }
-  Recorded& Call(const Operation& operation, std::uint64_t sequence, bool done) {
-    const auto record = recorder_.Begin({sequence, SignatureOf(operation), PackCall(operation), operation.count,
-                                         Ticks(), static_cast<std::uint64_t>(tuttiAlgorithmRing)});
+  Recorded& Call(const plan::Operation& operation, std::uint64_t sequence, bool done) {
+    const auto record = recorder_.Begin({sequence, plan::SignatureOf(operation), plan::PackCall(operation),
+                                         operation.count, Ticks(), static_cast<std::uint64_t>(tuttiAlgorithmRing)});
     if (done) recorder_.End(record);
     return *this;
   }
@@ -47,14 +49,14 @@ class Recorded {
   }
   Dump Read() {
     dumped_.scale = calendar_.Scale();
-    return ParseDump(DumpOf(dumped_, *block_), "dump.json");
+    return ParseDump(diagnostics::DumpOf(dumped_, *block_), "dump.json");
   }
 
  private:
-  std::unique_ptr<ControlBlock> block_;
-  Recorder recorder_;
+  std::unique_ptr<ring::ControlBlock> block_;
+  diagnostics::Recorder recorder_;
   TickCalendar calendar_;
-  DumpedRank dumped_;
+  diagnostics::DumpedRank dumped_;
 };
 
 bool Says(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
@@ -89,8 +91,8 @@ TEST(Diagnosis, TellsOfFailuresAndOfWhoLeftNothing) {
 }
 
 TEST(Diagnosis, FollowsMessages) {
-  const auto send = MakeOperation(Collective::send, 4, tuttiInt32, 1);
-  const auto receive = MakeOperation(Collective::receive, 4, tuttiInt32, 0);
+  const auto send = MakeOperation(schedule::Collective::send, 4, tuttiInt32, 1);
+  const auto receive = MakeOperation(schedule::Collective::receive, 4, tuttiInt32, 0);
   const auto text = Diagnose(
       {Recorded(0, 2).Call(send, 1, true).Call(send, 2, false).Read(), Recorded(1, 2).Call(receive, 1, true).Read()});
   EXPECT_TRUE(Says(text, "rank 0 (host node0, pid 100) waits in send(count=4, int32, to rank 1) as message 2")) << text;
@@ -150,10 +152,10 @@ TEST(Diagnosis, RefusesWhatIsNoDump) {
   for (const std::string text : {"", "{}", "[1]", "{\"tutti_dump\": 2}", "{\"tutti_dump\": 1, \"rank\": \"x\"}"}) {
     EXPECT_THROW(ParseDump(text, "file"), Error) << text;
   }
-  DumpedRank stranger;
+  diagnostics::DumpedRank stranger;
   stranger.rank = 5;
   stranger.roster = {{"host", 1}};
-  const auto text = DumpOf(stranger, *std::make_unique<ControlBlock>());
+  const auto text = diagnostics::DumpOf(stranger, *std::make_unique<ring::ControlBlock>());
   EXPECT_THROW(ParseDump(text, "file"), Error);  // rank 5 of 1
 }
 

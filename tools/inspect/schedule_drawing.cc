@@ -33,7 +33,7 @@ struct Placed {
   int rank;
   int lane;
   int time;
-  const Step* step;
+  const schedule::Step* step;
 };
 
 struct Arrow {
@@ -43,9 +43,9 @@ struct Arrow {
 // Computes when every step begins.
 class Timetable {
  public:
-  Timetable(std::span<const Schedule> ranks, int channel) {
-    for (const Schedule& schedule : ranks) {
-      for (const Lane& lane : schedule.channels[channel].lanes)
+  Timetable(std::span<const schedule::Schedule> ranks, int channel) {
+    for (const schedule::Schedule& schedule : ranks) {
+      for (const schedule::Lane& lane : schedule.channels[channel].lanes)
         done_.push_back({&schedule, &lane, Lanes(schedule.rank), {}});
     }
     for (bool moved = true; moved;) {
@@ -63,8 +63,8 @@ class Timetable {
 
  private:
   struct Actor {
-    const Schedule* schedule;
-    const Lane* lane;
+    const schedule::Schedule* schedule;
+    const schedule::Lane* lane;
     int index;                      // of the rank's lanes
     std::vector<std::size_t> done;  // of steps_, by step
   };
@@ -73,24 +73,25 @@ class Timetable {
   static constexpr int kPost = -1;
 
   int Lanes(int rank) { return lanes_[rank]++; }
-  static Way WayFrom(const Operand& read, int reader) {
-    return {read.peer, reader, read.place == Place::from ? read.connection : kPost};
+  static Way WayFrom(const schedule::Operand& read, int reader) {
+    return {read.peer, reader, read.kind == schedule::OperandKind::from ? read.connection : kPost};
   }
-  static bool IsSlot(const Operand& operand) {
-    return operand.place == Place::from || operand.place == Place::to || operand.place == Place::post;
+  static bool IsSlot(const schedule::Operand& operand) {
+    return operand.kind == schedule::OperandKind::from || operand.kind == schedule::OperandKind::to ||
+           operand.kind == schedule::OperandKind::post;
   }
 
   bool TryNext(Actor& actor) {
-    const Step& step = actor.lane->steps[actor.done.size()];
+    const schedule::Step& step = actor.lane->steps[actor.done.size()];
     const int rank = actor.schedule->rank;
     int time = actor.done.empty() ? 0 : steps_[actor.done.back()].time + 1;
-    for (const After& after : step.after) {
+    for (const schedule::After& after : step.after) {
       const auto& other = *std::ranges::find_if(
           done_, [&](const Actor& each) { return each.schedule == actor.schedule && each.index == after.lane; });
       if (std::ssize(other.done) <= after.step) return false;
       time = std::max(time, steps_[other.done[after.step]].time + 1);
     }
-    for (const Operand& read : step.reads) {
+    for (const schedule::Operand& read : step.reads) {
       if (!IsSlot(read)) continue;
       const auto& way = ways_[WayFrom(read, rank)];
       if (way.empty()) return false;
@@ -99,15 +100,15 @@ class Timetable {
     const std::size_t place = steps_.size();
     steps_.push_back({rank, actor.index, time, &step});
     actor.done.push_back(place);
-    for (const Operand& read : step.reads) {
+    for (const schedule::Operand& read : step.reads) {
       if (!IsSlot(read)) continue;
       auto& way = ways_[WayFrom(read, rank)];
       arrows_.push_back({way.front(), place});
       way.pop_front();
     }
-    for (const Operand& write : step.writes) {
-      if (write.place == Place::to) ways_[{rank, write.peer, write.connection}].push_back(place);
-      if (write.place != Place::post) continue;
+    for (const schedule::Operand& write : step.writes) {
+      if (write.kind == schedule::OperandKind::to) ways_[{rank, write.peer, write.connection}].push_back(place);
+      if (write.kind != schedule::OperandKind::post) continue;
       for (int reader = 0; reader < actor.schedule->nranks; ++reader) ways_[{rank, reader, kPost}].push_back(place);
     }
     return true;
@@ -123,9 +124,9 @@ class Timetable {
 
 class Drawing {
  public:
-  Drawing(std::span<const Schedule> ranks, int channel) {
+  Drawing(std::span<const schedule::Schedule> ranks, int channel) {
     double x = kMargin;
-    for (const Schedule& schedule : ranks) {
+    for (const schedule::Schedule& schedule : ranks) {
       left_.push_back(x);
       const auto lanes = std::max<std::size_t>(1, schedule.channels[channel].lanes.size());
       x += static_cast<double>(lanes) * kLaneWidth + kRankGap;
@@ -186,7 +187,7 @@ class Drawing {
 
 }  // namespace
 
-std::string DrawSchedules(std::span<const Schedule> ranks, int channel, const std::string& name) {
+std::string DrawSchedules(std::span<const schedule::Schedule> ranks, int channel, const std::string& name) {
   const Timetable timetable(ranks, channel);
   int rows = 0;
   for (const Placed& placed : timetable.steps()) rows = std::max(rows, placed.time + 1);
@@ -196,8 +197,8 @@ std::string DrawSchedules(std::span<const Schedule> ranks, int channel, const st
     drawing.DrawArrow(timetable.steps()[arrow.from], timetable.steps()[arrow.to]);
   }
   for (const Placed& placed : timetable.steps()) drawing.Draw(placed);
-  std::string title =
-      fmt::format("{} by {}, {} ranks, channel {}", NameOf(ranks.front().collective), name, ranks.size(), channel);
+  std::string title = fmt::format("{} by {}, {} ranks, channel {}", schedule::NameOf(ranks.front().collective), name,
+                                  ranks.size(), channel);
   if (timetable.never() > 0) title += fmt::format("; {} steps wait for ever", timetable.never());
   return drawing.Document(title, rows);
 }

@@ -14,6 +14,6 @@ namespace tutti::tools {
 
 // Draws one channel, and one chunk of every block, as an SVG document. Omits and counts steps that never begin.
 // REQUIRES: one schedule per rank, in order, each obeying the rules of schedule.h.
-std::string DrawSchedules(std::span<const Schedule> ranks, int channel, const std::string& name);
+std::string DrawSchedules(std::span<const schedule::Schedule> ranks, int channel, const std::string& name);
 
 }  // namespace tutti::tools

@@ -22,12 +22,12 @@ struct Options {
 };
 
 void Show(const Options& options) {
-  const Program program = ChosenSchedules(options.choice);
+  const msccl::Program program = ChosenSchedules(options.choice);
   const auto ranks = static_cast<int>(program.ranks.size());
   if (options.rank.value_or(0) >= ranks) Throw(tuttiInvalidArgument, "there is no rank {} of {}", *options.rank, ranks);
   if (options.svg.empty()) {
     for (int r = options.rank.value_or(0); r < (options.rank ? *options.rank + 1 : ranks); ++r) {
-      fmt::print("{}", ToString(program.ranks[r]));
+      fmt::print("{}", schedule::ToString(program.ranks[r]));
     }
     return;
   }

@@ -38,13 +38,13 @@ struct Options {
 // The rings found for one host, or for several of its kind, and their capacity.
 struct Answer {
   std::string heading;
-  Rings rings;
+  search::Rings rings;
   double capacity;
   std::string of;  // whose capacity
 };
 
 std::string Summary(const Answer& answer) {
-  const Rings& rings = answer.rings;
+  const search::Rings& rings = answer.rings;
   std::string text = fmt::format("{}: {} x {:.4g} GB/s = {:.4g} GB/s", answer.heading, rings.rings.size(),
                                  rings.bandwidth, rings.total());
   if (answer.capacity > 0) {
@@ -53,23 +53,24 @@ std::string Summary(const Answer& answer) {
   return text;
 }
 
-std::vector<Answer> Answers(const System& system, int nodes) {
+std::vector<Answer> Answers(const topology::System& system, int nodes) {
   std::vector<Answer> answers;
-  Rings alone = SearchRings(system, 0);
-  const bool gpus = !system.All(DeviceKind::gpu).empty();
+  search::Rings alone = search::SearchRings(system, 0);
+  const bool gpus = !system.All(topology::DeviceKind::gpu).empty();
   const std::string ends = gpus ? "that a GPU can send" : "that a NUMA node can send";
-  if (!alone.rings.empty()) answers.push_back({"Rings on one host", std::move(alone), RingCapacity(system, 0), ends});
+  if (!alone.rings.empty())
+    answers.push_back({"Rings on one host", std::move(alone), topology::RingCapacity(system, 0), ends});
   if (nodes == 1) return answers;
-  Rings cluster = SearchClusterRings(system, 0);
+  search::Rings cluster = search::SearchClusterRings(system, 0);
   if (cluster.rings.empty()) Throw(tuttiInvalidArgument, "--nodes {}: this machine has no network card", nodes);
-  answers.push_back(
-      {fmt::format("Rings over {} hosts", nodes), std::move(cluster), PortCapacity(system, 0), "of the network ports"});
+  answers.push_back({fmt::format("Rings over {} hosts", nodes), std::move(cluster), topology::PortCapacity(system, 0),
+                     "of the network ports"});
   return answers;
 }
 
-void PrintRings(const System& system, const Rings& rings) {
+void PrintRings(const topology::System& system, const search::Rings& rings) {
   for (std::size_t r = 0; r < rings.rings.size(); ++r) {
-    const Ring& ring = rings.rings[r];
+    const search::Ring& ring = rings.rings[r];
     std::vector<std::string> stops;
     if (ring.nic_in >= 0) stops.push_back(system.devices[ring.nic_in].name);
     for (const int device : ring.order) stops.push_back(system.devices[device].name);
@@ -79,9 +80,9 @@ void PrintRings(const System& system, const Rings& rings) {
   }
 }
 
-void PrintRails(const System& system) {
-  const std::vector<int> ends = RingEnds(system, 0);
-  const std::vector<std::vector<int>> nics = NearestNics(system, 0);
+void PrintRails(const topology::System& system) {
+  const std::vector<int> ends = topology::RingEnds(system, 0);
+  const std::vector<std::vector<int>> nics = topology::NearestNics(system, 0);
   std::vector<std::string> rails;
   for (std::size_t k = 0; k < ends.size(); ++k) {
     std::vector<std::string> names;
@@ -97,9 +98,10 @@ void Run(const Options& options) {
     return;
   }
   const bool here = options.file.empty();
-  const TopologyFile found = here ? TopologyFile{DetectHost(), {}} : ReadTopologyFile(options.file);
-  const System& system = found.system;
-  CheckSearchable(system);
+  const xml::TopologyFile found =
+      here ? xml::TopologyFile{detect::DetectHost(), {}} : xml::ReadTopologyFile(options.file);
+  const topology::System& system = found.system;
+  topology::CheckSearchable(system);
   const std::string title = here ? "This machine" : std::filesystem::path(options.file).stem().string();
   fmt::print("{}\n\n{}\n", title, TopologyMatrix(system, 0));
   PrintRails(system);
@@ -109,14 +111,14 @@ void Run(const Options& options) {
     if (options.rings) PrintRings(system, answer.rings);
     pictures.push_back({Summary(answer), answer.rings});
   }
-  const SpanningTrees trees = SearchTrees(system, 0, RailRoots(system, 0));
+  const search::SpanningTrees trees = search::SearchTrees(system, 0, search::RailRoots(system, 0));
   if (!trees.trees.empty()) {
     fmt::print("Trees on one host: {} x {:.4g} GB/s = {:.4g} GB/s\n", trees.trees.size(), trees.bandwidth,
                trees.total());
   }
   if (!found.notes.empty()) fmt::print("\nNotes:\n  - {}\n", fmt::join(found.notes, "\n  - "));
   if (!options.svg.empty()) WriteFile(options.svg, DrawHost(system, 0, title, pictures));
-  if (!options.xml.empty()) WriteFile(options.xml, WriteTopology(system));
+  if (!options.xml.empty()) WriteFile(options.xml, xml::WriteTopology(system));
 }
 
 }  // namespace

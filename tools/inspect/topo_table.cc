@@ -44,15 +44,15 @@ References ReadReferences(const std::string& path) {
 }
 
 // The kinds of links that the rings saturate, and that therefore limit them.
-std::string FullLinks(const System& system, const Rings& rings) {
+std::string FullLinks(const topology::System& system, const search::Rings& rings) {
   constexpr double kFull = 0.999;  // of a link's bandwidth; the rest is rounding
   std::vector<double> used(system.links.size(), 0);
-  for (const Ring& ring : rings.rings) {
+  for (const search::Ring& ring : rings.rings) {
     for (const int link : ring.links) used[link] += rings.bandwidth;
   }
   std::set<std::string_view> kinds;
   for (std::size_t i = 0; i < used.size(); ++i) {
-    if (used[i] >= kFull * system.links[i].bandwidth) kinds.insert(NameOf(system.links[i].kind));
+    if (used[i] >= kFull * system.links[i].bandwidth) kinds.insert(topology::NameOf(system.links[i].kind));
   }
   return fmt::format("{}", fmt::join(kinds, ", "));
 }
@@ -65,12 +65,13 @@ std::string Shares(double total, double capacity, double reachable) {
   return reachable < capacity ? fmt::format("{} ({})", share, Percent(total, reachable)) : share;
 }
 
-std::string TableRow(const std::string& name, const TopologyFile& file, bool several, const References& references) {
-  const System& system = file.system;
-  const Rings rings = several ? SearchClusterRings(system, 0) : SearchRings(system, 0);
+std::string TableRow(const std::string& name, const xml::TopologyFile& file, bool several,
+                     const References& references) {
+  const topology::System& system = file.system;
+  const search::Rings rings = several ? search::SearchClusterRings(system, 0) : search::SearchRings(system, 0);
   if (rings.rings.empty()) return "";
-  const double capacity = several ? PortCapacity(system, 0) : RingCapacity(system, 0);
-  const double reachable = several ? ReachablePortCapacity(system, 0) : capacity;
+  const double capacity = several ? topology::PortCapacity(system, 0) : topology::RingCapacity(system, 0);
+  const double reachable = several ? topology::ReachablePortCapacity(system, 0) : capacity;
   std::string reference = " | ";
   if (const auto found = references.find({name, several}); found != references.end()) {
     const auto& [channels, bandwidth] = found->second;
@@ -95,7 +96,7 @@ std::string RingTable(const std::string& directory) {
       "| file | hosts | rings x GB/s | total | capacity | share | NCCL: rings x GB/s | share | full |\n"
       "|---|---|--:|--:|--:|--:|--:|--:|---|\n";
   for (const auto& path : paths) {
-    const TopologyFile file = ReadTopologyFile(path);
+    const xml::TopologyFile file = xml::ReadTopologyFile(path);
     for (const bool several : {false, true}) table += TableRow(path.stem(), file, several, references);
   }
   return table;

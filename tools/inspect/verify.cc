@@ -17,14 +17,15 @@ constexpr int kMaxSlots = 1024;
 
 struct Options {
   ScheduleChoice choice;
-  int slots = kBulkDepth;
+  int slots = ring::kBulkDepth;
 };
 
 void Verify(const Options& options) {
-  const Program program = ProvedSchedules(options.choice, options.slots);
-  const Schedule& first = program.ranks.front();
-  fmt::print("proved: {} by {} on {} ranks, {}, with {} slots a connection or more\n", NameOf(first.collective),
-             program.name, first.nranks, program.in_place ? "in place and not" : "not in place", options.slots);
+  const msccl::Program program = ProvedSchedules(options.choice, options.slots);
+  const schedule::Schedule& first = program.ranks.front();
+  fmt::print("proved: {} by {} on {} ranks, {}, with {} slots a connection or more\n",
+             schedule::NameOf(first.collective), program.name, first.nranks,
+             program.in_place ? "in place and not" : "not in place", options.slots);
 }
 
 }  // namespace

@@ -59,8 +59,8 @@ Cluster ClusterOf(const Options& options, std::string& name) {
       Throw(tuttiInvalidArgument, "\"{}\" is no number of nodes; --cluster takes FILE x NODES", number);
     }
   }
-  cluster.node = ReadTopologyFile(name).system;
-  const auto gpus = cluster.node.All(DeviceKind::gpu, 0);
+  cluster.node = xml::ReadTopologyFile(name).system;
+  const auto gpus = cluster.node.All(topology::DeviceKind::gpu, 0);
   if (gpus.empty()) Throw(tuttiInvalidArgument, "{} has no GPUs", name);
   cluster.gpus = static_cast<int>(gpus.size());
   const int sm = cluster.node.devices[static_cast<std::size_t>(gpus.front())].sm;

@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "tools/planner/plan_price.h"
+#include "tools/planner/plan_cost.h"
 
 namespace tutti::tools {
 
@@ -42,7 +42,7 @@ class PlanRanking {
 
   const LanguageModel& model_;
   const TimeSource source_;
-  StepPricing prices_, simulations_;
+  StepCosts prices_, simulations_;
   std::vector<Evaluated> by_price_, too_large_;
 };
 

@@ -19,9 +19,9 @@ LanguageModel Model(const std::string& name) {
 
 Cluster ClusterOf(const std::string& host, int nodes, double tflops) {
   Cluster cluster;
-  cluster.node = ReadTopologyFile("topology/testdata/" + host + ".xml").system;
+  cluster.node = xml::ReadTopologyFile("topology/testdata/" + host + ".xml").system;
   cluster.nodes = nodes;
-  cluster.gpus = static_cast<int>(cluster.node.All(DeviceKind::gpu, 0).size());
+  cluster.gpus = static_cast<int>(cluster.node.All(topology::DeviceKind::gpu, 0).size());
   cluster.tflops = tflops;
   cluster.efficiency = 0.6;
   cluster.memory_gb = 80;
@@ -107,10 +107,10 @@ TEST(PlanStrategy, ActivationsAreSplitHeldAndRecomputed) {
 TEST(PlanPrice, BubbleIsThePapers) {
   const auto model = Model("gpt_145b");
   const auto cluster = ClusterOf("dgxa100", 192, 312);
-  StepPricing pricing(cluster, model);
+  StepCosts costs(cluster, model);
   for (const int chunks : {1, 2}) {
     const Strategy strategy{.tp = 8, .dp = 24, .pp = 8, .virtual_stages = chunks};
-    const auto time = pricing.TimeOf(strategy);
+    const auto time = costs.TimeOf(strategy);
     const double work = time.compute + time.tensor;  // of all micro-batches
     EXPECT_NEAR(time.bubble / work, 7.0 / (chunks * strategy.microbatches(model)), 1e-9);
   }
@@ -119,31 +119,32 @@ TEST(PlanPrice, BubbleIsThePapers) {
 TEST(PlanPrice, GroupsOfANodeAreFasterAndTimesGrowWithBytes) {
   const auto model = Model("gpt_145b");
   const auto cluster = ClusterOf("dgxh100", 16, 989);
-  StepPricing pricing(cluster, model);
-  for (const auto collective : {Collective::all_reduce, Collective::all_gather, Collective::all_to_all}) {
+  StepCosts costs(cluster, model);
+  for (const auto collective :
+       {schedule::Collective::all_reduce, schedule::Collective::all_gather, schedule::Collective::all_to_all}) {
     double last = 0;
     for (double bytes = 1e3; bytes < 1e10; bytes *= 3) {
-      const double here = pricing.Seconds(collective, {8, 1}, bytes),
-                   across = pricing.Seconds(collective, {8, 8}, bytes);
-      EXPECT_LT(here, across) << NameOf(collective) << " of " << bytes;
+      const double here = costs.Seconds(collective, {8, 1}, bytes), across = costs.Seconds(collective, {8, 8}, bytes);
+      EXPECT_LT(here, across) << schedule::NameOf(collective) << " of " << bytes;
       EXPECT_GE(across, last);
       last = across;
     }
   }
-  EXPECT_EQ(pricing.Seconds(Collective::all_reduce, {1, 1}, 1e9), 0);
+  EXPECT_EQ(costs.Seconds(schedule::Collective::all_reduce, {1, 1}, 1e9), 0);
 }
 
 // Prices and simulations agree roughly; docs/selection.md says how far apart they are.
 TEST(PlanPrice, TheSimulatorAgreesToAFactor) {
   const auto model = Model("gpt_145b");
   const auto cluster = ClusterOf("dgxh100", 256, 989);
-  StepPricing priced(cluster, model), simulated(cluster, model, TimeSource::simulation);
+  StepCosts priced(cluster, model), simulated(cluster, model, TimeSource::simulation);
   for (const auto& group : {GroupShape{8, 1}, GroupShape{4, 8}, GroupShape{16, 2}, GroupShape{256, 8}}) {
-    for (const auto collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
+    for (const auto collective :
+         {schedule::Collective::all_gather, schedule::Collective::reduce_scatter, schedule::Collective::all_reduce}) {
       for (const double bytes : {1e6, 3e7, 1e10}) {
         const double ratio = simulated.Seconds(collective, group, bytes) / priced.Seconds(collective, group, bytes);
-        EXPECT_GT(ratio, 0.6) << NameOf(collective) << " of " << bytes << " in groups of " << group.size;
-        EXPECT_LT(ratio, 1.7) << NameOf(collective) << " of " << bytes << " in groups of " << group.size;
+        EXPECT_GT(ratio, 0.6) << schedule::NameOf(collective) << " of " << bytes << " in groups of " << group.size;
+        EXPECT_LT(ratio, 1.7) << schedule::NameOf(collective) << " of " << bytes << " in groups of " << group.size;
       }
     }
   }
@@ -156,7 +157,7 @@ TEST(PlanRanking, FindsWhatPlayingEverythingFinds) {
   const auto cluster = ClusterOf("dgxh100", 16, 989);
   const auto legal = LegalStrategies(model, cluster.ranks(), cluster.gpus);
   PlanRanking ranking(cluster, model, legal, TimeSource::simulation);
-  StepPricing simulated(cluster, model, TimeSource::simulation);
+  StepCosts simulated(cluster, model, TimeSource::simulation);
   std::vector<double> all;
   for (const auto& strategy : legal) {
     if (MemoryOf(strategy, model).total() <= cluster.room()) all.push_back(simulated.TimeOf(strategy).total());
@@ -212,8 +213,8 @@ TEST(PlanPrice, PublishedRunsAreForetoldToASixth) {
     const auto model = Model(run.model);
     const auto cluster = ClusterOf(run.host, run.nodes, run.sheet);
     for (const auto source : {TimeSource::price, TimeSource::simulation}) {
-      StepPricing pricing(cluster, model, source);
-      const double tflops = model.step_flops() / pricing.TimeOf(run.strategy).total() / cluster.ranks() / 1e12;
+      StepCosts costs(cluster, model, source);
+      const double tflops = model.step_flops() / costs.TimeOf(run.strategy).total() / cluster.ranks() / 1e12;
       EXPECT_NEAR(tflops / run.published, 1, 1.0 / 6) << run.model;
     }
   }

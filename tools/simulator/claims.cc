@@ -22,37 +22,38 @@ constexpr const char* kHost = "topology/testdata/dgxh100.xml";
 // Enough for one GPU to fill its port: rings wait while each slot travels, trees send the next one during that time.
 constexpr int kRingChannels = 8;
 constexpr int kTreeChannels = 2;
-constexpr Shape kLarge{Wire::bulk, 512 * KiB};
-constexpr Shape kSmall{Wire::line, 8 * KiB};
+constexpr schedule::ProtocolConfig kLarge{ring::Protocol::bulk, 512 * KiB};
+constexpr schedule::ProtocolConfig kSmall{ring::Protocol::line, 8 * KiB};
 
-void Save(const std::string& directory, const std::string& name, const Chart& chart) {
-  WriteFile(fmt::format("{}/simulator-{}.svg", directory, name), Draw(chart));
+void Save(const std::string& directory, const std::string& name, const report::Chart& chart) {
+  WriteFile(fmt::format("{}/simulator-{}.svg", directory, name), report::Draw(chart));
 }
 
 // Trees count their channels in pairs.
-SimulatedCall Call(tuttiAlgorithm_t algorithm, std::size_t bytes, int channels, Shape shape) {
+simulator::SimulatedCall Call(tuttiAlgorithm_t algorithm, std::size_t bytes, int channels,
+                              schedule::ProtocolConfig config) {
   const bool pairs = algorithm == tuttiAlgorithmDoubleBinaryTree || algorithm == tuttiAlgorithmTwoLevelTree;
-  return {Collective::all_reduce, algorithm, bytes, pairs ? std::max(1, channels / 2) : channels, shape};
+  return {schedule::Collective::all_reduce, algorithm, bytes, pairs ? std::max(1, channels / 2) : channels, config};
 }
 
 // Bytes sent by the busiest rank, as a multiple of the buffer.
-double BytesSent(const Machine& machine, tuttiAlgorithm_t algorithm) {
+double BytesSent(const cost_model::Machine& machine, tuttiAlgorithm_t algorithm) {
   const auto bytes = static_cast<std::size_t>(machine.nranks()) * 64 * KiB;
-  Timeline timeline;
-  Run(machine, Call(algorithm, bytes, 1, kLarge), Folds::never, &timeline);
+  simulator::Timeline timeline;
+  Run(machine, Call(algorithm, bytes, 1, kLarge), NodesStandIn::never, &timeline);
   std::vector<double> sent(static_cast<std::size_t>(machine.nranks()));
-  for (const Timeline::Flow& flow : timeline.flows) sent[flow.from] += flow.bytes;
+  for (const simulator::Timeline::Flow& flow : timeline.flows) sent[flow.from] += flow.bytes;
   return *std::max_element(sent.begin(), sent.end()) / static_cast<double>(bytes);
 }
 
-void DrawBytes(const System& host, const std::string& directory) {
-  Curve ring{"ring", {}, false};
-  Curve formula{"2 (N - 1) / N"};
-  Curve tree{"double binary tree"};
-  Curve server{"parameter server"};
-  Curve broadcast{"all-to-all broadcast"};
+void DrawBytes(const topology::System& host, const std::string& directory) {
+  report::Curve ring{"ring", {}, false};
+  report::Curve formula{"2 (N - 1) / N"};
+  report::Curve tree{"double binary tree"};
+  report::Curve server{"parameter server"};
+  report::Curve broadcast{"all-to-all broadcast"};
   for (int n = 2; n <= 64; n *= 2) {
-    const Machine machine = MachineOfSystem(host, n, 1);
+    const cost_model::Machine machine = cost_model::MachineOfSystem(host, n, 1);
     ring.points.emplace_back(n, BytesSent(machine, tuttiAlgorithmRing));
     formula.points.emplace_back(n, 2.0 * (n - 1) / n);
     tree.points.emplace_back(n, BytesSent(machine, tuttiAlgorithmDoubleBinaryTree));
@@ -67,30 +68,31 @@ void DrawBytes(const System& host, const std::string& directory) {
 }
 
 // Bandwidth once the pipeline is full: that of the second half of a message with enough chunks.
-double SteadyBusBandwidth(const Machine& machine, tuttiAlgorithm_t algorithm) {
+double SteadyBusBandwidth(const cost_model::Machine& machine, tuttiAlgorithm_t algorithm) {
   constexpr std::size_t kChunks = 64;  // in each channel, several for every step down a tree of 24,576
   const bool ring = algorithm == tuttiAlgorithmRing;
   const int channels = ring ? kRingChannels : kTreeChannels;
   // A ring has one block, and so its chunks, per rank.
   const std::size_t bytes = static_cast<std::size_t>(channels) * kLarge.chunk_bytes *
                             (ring ? static_cast<std::size_t>(machine.nranks()) : kChunks);
-  const double once = Run(machine, Call(algorithm, bytes, channels, kLarge), Folds::beyond_64_ranks).result.duration_us;
+  const double once =
+      Run(machine, Call(algorithm, bytes, channels, kLarge), NodesStandIn::beyond_64_ranks).result.duration_us;
   const double twice =
-      Run(machine, Call(algorithm, 2 * bytes, channels, kLarge), Folds::beyond_64_ranks).result.duration_us;
-  return AlgorithmBandwidth(bytes, twice - once) * BusFactor(Collective::all_reduce, machine.nranks());
+      Run(machine, Call(algorithm, 2 * bytes, channels, kLarge), NodesStandIn::beyond_64_ranks).result.duration_us;
+  return AlgorithmBandwidth(bytes, twice - once) * BusFactor(schedule::Collective::all_reduce, machine.nranks());
 }
 
-void DrawScaling(const System& host, const std::string& directory) {
-  Panel time{"time of 8 bytes (us)"};
-  Panel bandwidth{"bus bandwidth of large messages (GB/s)", {}, false};
+void DrawScaling(const topology::System& host, const std::string& directory) {
+  report::Panel time{"time of 8 bytes (us)"};
+  report::Panel bandwidth{"bus bandwidth of large messages (GB/s)", {}, false};
   for (const auto& [algorithm, name] :
        {std::pair(tuttiAlgorithmRing, "ring"), std::pair(tuttiAlgorithmDoubleBinaryTree, "double binary tree")}) {
-    Curve times{name};
-    Curve bandwidths{name};
+    report::Curve times{name};
+    report::Curve bandwidths{name};
     for (const int n : {8, 32, 128, 512, 2048, 8192, 24'576}) {
-      const Machine machine = MachineOfSystem(host, n, 1);
-      times.points.emplace_back(n,
-                                Run(machine, Call(algorithm, 8, 1, kSmall), Folds::beyond_64_ranks).result.duration_us);
+      const cost_model::Machine machine = cost_model::MachineOfSystem(host, n, 1);
+      times.points.emplace_back(
+          n, Run(machine, Call(algorithm, 8, 1, kSmall), NodesStandIn::beyond_64_ranks).result.duration_us);
       bandwidths.points.emplace_back(n, SteadyBusBandwidth(machine, algorithm));
     }
     time.curves.push_back(std::move(times));
@@ -100,20 +102,21 @@ void DrawScaling(const System& host, const std::string& directory) {
        {"all_reduce on 8 to 24,576 ranks, one H100 and one NDR port each", {time, bandwidth}, "ranks", false});
 }
 
-void DrawTwoLevel(const System& host, const std::string& directory) {
+void DrawTwoLevel(const topology::System& host, const std::string& directory) {
   constexpr int kChannels = 8;  // so that flat rings use every port
-  Chart chart{"all_reduce on nodes of 8 H100 with NVLink and 8 NDR ports"};
+  report::Chart chart{"all_reduce on nodes of 8 H100 with NVLink and 8 NDR ports"};
   for (const int nodes : {2, 16, 128}) {
-    const Machine machine = MachineOfSystem(host, nodes);
-    Panel panel{fmt::format("bus bandwidth on {} nodes (GB/s)", nodes)};
+    const cost_model::Machine machine = cost_model::MachineOfSystem(host, nodes);
+    report::Panel panel{fmt::format("bus bandwidth on {} nodes (GB/s)", nodes)};
     for (const auto algorithm :
          {tuttiAlgorithmTwoLevel, tuttiAlgorithmTwoLevelTree, tuttiAlgorithmRing, tuttiAlgorithmDoubleBinaryTree}) {
-      Curve curve{std::string(NameOf(algorithm))};
+      report::Curve curve{std::string(schedule::NameOf(algorithm))};
       for (std::size_t bytes = 64 * KiB; bytes <= 256 * MiB; bytes *= 4) {
         const Outcome outcome =
-            Fastest({machine}, {Collective::all_reduce, {algorithm}, bytes, kChannels, Wire::bulk, 512 * KiB});
+            Fastest({machine},
+                    {schedule::Collective::all_reduce, {algorithm}, bytes, kChannels, ring::Protocol::bulk, 512 * KiB});
         curve.points.emplace_back(bytes, AlgorithmBandwidth(bytes, outcome.result.duration_us) *
-                                             BusFactor(Collective::all_reduce, machine.nranks()));
+                                             BusFactor(schedule::Collective::all_reduce, machine.nranks()));
       }
       panel.curves.push_back(std::move(curve));
     }
@@ -122,18 +125,18 @@ void DrawTwoLevel(const System& host, const std::string& directory) {
   Save(directory, "two-level", chart);
 }
 
-void DrawServer(const System& host, const std::string& directory) {
+void DrawServer(const topology::System& host, const std::string& directory) {
   constexpr std::size_t kBytes = 16 * MiB;
-  Panel time{"time of 16 MiB (us)"};
-  Panel bandwidth{"algorithm bandwidth (GB/s)"};
+  report::Panel time{"time of 16 MiB (us)"};
+  report::Panel bandwidth{"algorithm bandwidth (GB/s)"};
   for (const auto algorithm : {tuttiAlgorithmRing, tuttiAlgorithmDoubleBinaryTree, tuttiAlgorithmParameterServer,
                                tuttiAlgorithmAllToAllBroadcast}) {
-    Curve times{std::string(NameOf(algorithm))};
-    Curve bandwidths = times;
+    report::Curve times{std::string(schedule::NameOf(algorithm))};
+    report::Curve bandwidths = times;
     for (int n = 2; n <= 128; n *= 2) {
-      const Machine machine = MachineOfSystem(host, n, 1);
-      const double us =
-          Run(machine, Call(algorithm, kBytes, kTreeChannels, kLarge), Folds::beyond_64_ranks).result.duration_us;
+      const cost_model::Machine machine = cost_model::MachineOfSystem(host, n, 1);
+      const double us = Run(machine, Call(algorithm, kBytes, kTreeChannels, kLarge), NodesStandIn::beyond_64_ranks)
+                            .result.duration_us;
       times.points.emplace_back(n, us);
       bandwidths.points.emplace_back(n, AlgorithmBandwidth(kBytes, us));
     }
@@ -147,7 +150,7 @@ void DrawServer(const System& host, const std::string& directory) {
 }  // namespace
 
 void DrawClaims(const std::string& directory) {
-  const System host = ReadTopologyFile(kHost).system;
+  const topology::System host = xml::ReadTopologyFile(kHost).system;
   DrawBytes(host, directory);
   DrawScaling(host, directory);
   DrawTwoLevel(host, directory);

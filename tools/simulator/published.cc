@@ -79,13 +79,15 @@ Comparison Compare(const std::vector<std::string>& fields, const std::string& wh
   const int nodes = Number<int>(fields[2], where);
   const Described& described = DescriptionOf(comparison.system);
   const bool one_channel = comparison.system.find("1 channel") != std::string::npos;
-  const Machine machine = MachineOfSystem(ReadTopologyFile(described.file).system, nodes, ranks / nodes);
-  const Outcome outcome = Fastest({machine}, {Collective::all_reduce,
+  const cost_model::Machine machine =
+      cost_model::MachineOfSystem(xml::ReadTopologyFile(described.file).system, nodes, ranks / nodes);
+  const Outcome outcome = Fastest({machine}, {schedule::Collective::all_reduce,
                                               {AlgorithmOf(comparison.algorithm)},
                                               comparison.bytes,
                                               one_channel ? 1 : described.channels});
   comparison.simulated_us = outcome.result.duration_us;
-  comparison.how = fmt::format("{}, {}", NameOf(outcome.call.shape.wire), FormatSize(outcome.call.shape.chunk_bytes));
+  comparison.how = fmt::format("{}, {}", ring::NameOf(outcome.call.config.protocol),
+                               report::FormatSize(outcome.call.config.chunk_bytes));
   return comparison;
 }
 
@@ -117,7 +119,7 @@ double LargestError(const std::vector<Comparison>& comparisons) {
 
 void PrintPublished(const std::string& path) {
   const auto comparisons = ComparePublished(path);
-  fmt::print("| system | algorithm | bytes | published (us) | simulated (us) | error | wire, chunk |\n");
+  fmt::print("| system | algorithm | bytes | published (us) | simulated (us) | error | protocol, chunk |\n");
   fmt::print("|---|---|--:|--:|--:|--:|---|\n");
   for (const Comparison& c : comparisons) {
     fmt::print("| {} | {} | {} | {:.1f} | {:.1f} | {:+.1f} % | {} |\n", c.system, c.algorithm, c.bytes, c.published_us,

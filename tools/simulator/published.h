@@ -16,7 +16,7 @@ struct Comparison {
   std::size_t bytes = 0;
   double published_us = 0;
   double simulated_us = 0;
-  std::string how = {};  // the fastest channels, wire and chunk
+  std::string how = {};  // the fastest channels, protocol and chunk
   double Error() const { return simulated_us / published_us - 1; }
 };
 

@@ -30,7 +30,7 @@ struct Options {
   double factor = 2;
   int channels = 0;
   std::string chunk;
-  std::string wire;
+  std::string protocol;
   std::string trace;
   std::string plot;
   bool links = false;
@@ -39,17 +39,17 @@ struct Options {
   std::string claims;
 };
 
-std::optional<Wire> WireNamed(const std::string& name) {
+std::optional<ring::Protocol> ProtocolNamed(const std::string& name) {
   if (name.empty()) return std::nullopt;
-  if (const auto wire = WireFromName(name)) return wire;
-  Throw(tuttiInvalidArgument, "\"{}\" is no wire format; there are line, inline and bulk", name);
+  if (const auto protocol = ring::ProtocolFromName(name)) return protocol;
+  Throw(tuttiInvalidArgument, "\"{}\" is no protocol; there are line, inline and bulk", name);
 }
 
 // A row's competitor: an algorithm, the fastest of all, or a program.
 struct Entrant {
   std::string name;
   std::vector<tuttiAlgorithm_t> algorithms = {};  // empty: all
-  std::optional<Program> program = {};
+  std::optional<msccl::Program> program = {};
 };
 
 bool IsProgram(const std::string& name) { return name.ends_with(".xml"); }
@@ -57,7 +57,7 @@ bool IsProgram(const std::string& name) { return name.ends_with(".xml"); }
 Entrant EntrantNamed(const std::string& name) {
   if (IsProgram(name)) return {std::filesystem::path(name).stem(), {}, ProvedSchedules({.what = name})};
   if (name == "best") return {name};
-  if (const auto algorithm = AlgorithmFromName(name)) return {name, {*algorithm}};
+  if (const auto algorithm = schedule::AlgorithmFromName(name)) return {name, {*algorithm}};
   Throw(tuttiInvalidArgument, "\"{}\" is neither an algorithm nor a FILE.xml; \"tutti simulate --algo best\" tries all",
         name);
 }
@@ -71,13 +71,13 @@ std::vector<Entrant> EntrantsOf(const Options& options) {
 }
 
 // Programs fix the collective, the channels and the number of ranks, which becomes the default.
-void FitToPrograms(Options& options, Collective collective, const std::vector<Entrant>& entrants) {
+void FitToPrograms(Options& options, schedule::Collective collective, const std::vector<Entrant>& entrants) {
   for (const Entrant& entrant : entrants) {
     if (!entrant.program) continue;
-    const Schedule& schedule = entrant.program->ranks.front();
+    const schedule::Schedule& schedule = entrant.program->ranks.front();
     if (schedule.collective != collective) {
-      Throw(tuttiInvalidArgument, "{} is a program for {}, not for {}", entrant.name, NameOf(schedule.collective),
-            NameOf(collective));
+      Throw(tuttiInvalidArgument, "{} is a program for {}, not for {}", entrant.name,
+            schedule::NameOf(schedule.collective), schedule::NameOf(collective));
     }
     if (options.target.ranks == 0) options.target.ranks = schedule.nranks;
     if (schedule.nranks != options.target.ranks) {
@@ -96,26 +96,26 @@ struct Row {
   Outcome outcome;
 };
 
-void PrintHeading(const Options& options, const Machine& machine) {
+void PrintHeading(const Options& options, const cost_model::Machine& machine) {
   fmt::print("# tutti simulate {}: {} ranks, {} node{}, {}\n", options.what, machine.nranks(), options.target.nodes,
              options.target.nodes == 1 ? "" : "s",
              options.target.topology.empty() ? "shared memory" : options.target.topology);
-  fmt::print("# {:>12}  {:>12}  {:>8}  {:>8}  {:<20} {:>8} {:>7} {:>6}  {}\n", "size (B)", "time (us)", "algbw",
-             "busbw", "algorithm", "channels", "wire", "chunk", "nodes simulated");
+  fmt::print("# {:>12}  {:>12}  {:>8}  {:>8}  {:<20} {:>8} {:>8} {:>6}  {}\n", "size (B)", "time (us)", "algbw",
+             "busbw", "algorithm", "channels", "protocol", "chunk", "nodes simulated");
 }
 
-void Print(const Machine& machine, const Row& row) {
-  const SimulatedCall& call = row.outcome.call;
+void Print(const cost_model::Machine& machine, const Row& row) {
+  const simulator::SimulatedCall& call = row.outcome.call;
   const double us = row.outcome.result.duration_us;
   const double algbw = AlgorithmBandwidth(row.bytes, us);
-  fmt::print("  {:>12}  {:>12.2f}  {:>8.2f}  {:>8.2f}  {:<20} {:>8} {:>7} {:>6}  {}\n", row.bytes, us, algbw,
-             algbw * BusFactor(call.collective, machine.nranks()), NameOf(call.algorithm), call.channels,
-             NameOf(call.shape.wire), FormatSize(call.shape.chunk_bytes),
-             row.outcome.folding ? row.outcome.folding->classes() : machine.rank_layout().nodes());
+  fmt::print("  {:>12}  {:>12.2f}  {:>8.2f}  {:>8.2f}  {:<20} {:>8} {:>8} {:>6}  {}\n", row.bytes, us, algbw,
+             algbw * BusFactor(call.collective, machine.nranks()), schedule::NameOf(call.algorithm), call.channels,
+             ring::NameOf(call.config.protocol), report::FormatSize(call.config.chunk_bytes),
+             row.outcome.node_classes ? row.outcome.node_classes->classes() : machine.rank_layout().nodes());
 }
 
 // Prints the links, in the simulated nodes, that carried data.
-void PrintLinks(const Machine& machine, const Outcome& outcome) {
+void PrintLinks(const cost_model::Machine& machine, const Outcome& outcome) {
   fmt::print("#   {:<48} {:>14} {:>6}\n", "link", "bytes", "used");
   for (int i = 0; i < machine.resources(); ++i) {
     if (outcome.result.bytes_over[i] == 0) continue;
@@ -132,35 +132,35 @@ std::string WithBeforeSuffix(const std::string& path, const std::string& insert)
 
 void RunSweep(Options options) {
   const std::vector<Entrant> entrants = EntrantsOf(options);
-  const Collective collective =
-      IsProgram(options.what) ? entrants.front().program->ranks.front().collective : ParseCollective(options.what);
+  const schedule::Collective collective = IsProgram(options.what) ? entrants.front().program->ranks.front().collective
+                                                                  : cost_model::ParseCollective(options.what);
   FitToPrograms(options, collective, entrants);
   const Target target = TargetOf(options.target);
-  const Machine& machine = target.machine;
-  Chart chart{fmt::format("{} simulated, {} ranks on {} node{}", options.what, machine.nranks(), options.target.nodes,
-                          options.target.nodes == 1 ? "" : "s"),
-              {{"time (us)"}, {"bus bandwidth (GB/s)"}}};
+  const cost_model::Machine& machine = target.machine;
+  report::Chart chart{fmt::format("{} simulated, {} ranks on {} node{}", options.what, machine.nranks(),
+                                  options.target.nodes, options.target.nodes == 1 ? "" : "s"),
+                      {{"time (us)"}, {"bus bandwidth (GB/s)"}}};
   PrintHeading(options, machine);
-  const auto sizes = Sweep(ParseSize(options.begin), ParseSize(options.end), options.factor, 0);
-  const Folds folds = options.full ? Folds::never : Folds::beyond_64_ranks;
+  const auto sizes = report::Sweep(report::ParseSize(options.begin), report::ParseSize(options.end), options.factor, 0);
+  const NodesStandIn nodes_stand_in = options.full ? NodesStandIn::never : NodesStandIn::beyond_64_ranks;
   for (const auto& [name, algorithms, program] : entrants) {
-    Wish wish{collective, algorithms, 0, options.channels, WireNamed(options.wire), 0, folds};
-    if (!options.chunk.empty()) wish.chunk_bytes = ParseSize(options.chunk);
+    Wish wish{collective, algorithms, 0, options.channels, ProtocolNamed(options.protocol), 0, nodes_stand_in};
+    if (!options.chunk.empty()) wish.chunk_bytes = report::ParseSize(options.chunk);
     if (program) wish.program = &program->ranks;
-    Curve times{name};
-    Curve bandwidths{name};
+    report::Curve times{name};
+    report::Curve bandwidths{name};
     for (const std::size_t bytes : sizes) {
       wish.bytes = bytes;
       const Row row{bytes, Fastest(target, wish)};
       Print(machine, row);
       if (options.links) PrintLinks(machine, row.outcome);
       if (!options.trace.empty()) {
-        Timeline timeline;
-        Run(machine, row.outcome.call, folds, &timeline);
+        simulator::Timeline timeline;
+        Run(machine, row.outcome.call, nodes_stand_in, &timeline);
         const bool several = sizes.size() * entrants.size() > 1;
-        WriteTrace(
-            several ? WithBeforeSuffix(options.trace, fmt::format("-{}-{}", name, FormatSize(bytes))) : options.trace,
-            machine, row.outcome.call, timeline);
+        WriteTrace(several ? WithBeforeSuffix(options.trace, fmt::format("-{}-{}", name, report::FormatSize(bytes)))
+                           : options.trace,
+                   machine, row.outcome.call, timeline);
       }
       const double us = row.outcome.result.duration_us;
       times.points.emplace_back(bytes, us);
@@ -169,7 +169,7 @@ void RunSweep(Options options) {
     chart.panels[0].curves.push_back(std::move(times));
     chart.panels[1].curves.push_back(std::move(bandwidths));
   }
-  if (!options.plot.empty()) WriteFile(options.plot, Draw(chart));
+  if (!options.plot.empty()) WriteFile(options.plot, report::Draw(chart));
 }
 
 }  // namespace
@@ -190,7 +190,7 @@ void AddSimulate(CLI::App& app) {
   command->add_option("-f", options->factor, "from size to size")->check(CLI::Range(1.01, 1e9))->capture_default_str();
   command->add_option("--channels", options->channels, "0: the best of some")->check(CLI::Range(0, 64));
   command->add_option("--chunk", options->chunk, "bytes of a slot; default: the best of some");
-  command->add_option("--wire", options->wire, "line, inline or bulk; default: the best");
+  command->add_option("--protocol,--wire", options->protocol, "line, inline or bulk; default: the best");
   command->add_option("--trace", options->trace, "write a timeline for a browser's trace viewer");
   command->add_option("--plot", options->plot, "write a picture (SVG)");
   command->add_flag("--links", options->links, "print bytes and utilisation of every link");

@@ -16,38 +16,41 @@
 namespace tutti::tools {
 namespace {
 
-Machine Dgx(int nodes) { return MachineOfSystem(ReadTopologyFile("topology/testdata/dgxh100.xml").system, nodes); }
+cost_model::Machine Dgx(int nodes) {
+  return cost_model::MachineOfSystem(xml::ReadTopologyFile("topology/testdata/dgxh100.xml").system, nodes);
+}
 
 TEST(Fastest, IsNoSlowerThanAnyCandidate) {
-  const Machine machine = Dgx(1);
-  const Wish wish{Collective::all_gather, {}, 1 << 20};
+  const cost_model::Machine machine = Dgx(1);
+  const Wish wish{schedule::Collective::all_gather, {}, 1 << 20};
   const auto candidates = Candidates({machine}, wish);
   const double fastest = Fastest({machine}, wish).result.duration_us;
   EXPECT_GT(candidates.size(), 10u);
-  for (const SimulatedCall& call : candidates)
-    EXPECT_LE(fastest, tools::Run(machine, call, Folds::never).result.duration_us);
+  for (const simulator::SimulatedCall& call : candidates)
+    EXPECT_LE(fastest, tools::Run(machine, call, NodesStandIn::never).result.duration_us);
 }
 
 TEST(Fastest, DoesAsItIsTold) {
-  const Machine machine = Dgx(2);
-  const Wish wish{Collective::all_reduce, {tuttiAlgorithmDoubleBinaryTree}, 1 << 20, 8, Wire::inlined, 32'768};
+  const cost_model::Machine machine = Dgx(2);
+  const Wish wish{
+      schedule::Collective::all_reduce, {tuttiAlgorithmDoubleBinaryTree}, 1 << 20, 8, ring::Protocol::inlined, 32'768};
   const auto candidates = Candidates({machine}, wish);
   ASSERT_EQ(candidates.size(), 1u);
   EXPECT_EQ(candidates[0].algorithm, tuttiAlgorithmDoubleBinaryTree);
   EXPECT_EQ(candidates[0].channels, 4);  // pairs of trees
-  EXPECT_EQ(candidates[0].shape, (Shape{Wire::inlined, 32'768}));
+  EXPECT_EQ(candidates[0].config, (schedule::ProtocolConfig{ring::Protocol::inlined, 32'768}));
 }
 
 TEST(Candidates, HaveNoBaselines) {
-  for (const SimulatedCall& call : Candidates({Dgx(1)}, {Collective::all_reduce, {}, 1024})) {
-    EXPECT_FALSE(IsBaseline(call.algorithm));
+  for (const simulator::SimulatedCall& call : Candidates({Dgx(1)}, {schedule::Collective::all_reduce, {}, 1024})) {
+    EXPECT_FALSE(builders::IsBaseline(call.algorithm));
   }
 }
 
 TEST(Candidates, AreNotFarFromTheCheapest) {
   const Target target{Dgx(2)};
   std::set<tuttiAlgorithm_t> left;
-  for (const SimulatedCall& call : Candidates(target, {Collective::all_reduce, {}, 256 << 20}))
+  for (const simulator::SimulatedCall& call : Candidates(target, {schedule::Collective::all_reduce, {}, 256 << 20}))
     left.insert(call.algorithm);
   EXPECT_TRUE(left.contains(tuttiAlgorithmTwoLevel));
   EXPECT_TRUE(left.contains(tuttiAlgorithmRing));
@@ -59,17 +62,21 @@ TEST(Candidates, AreNotFarFromTheCheapest) {
 TEST(Candidates, ArePricedLikeTheyAreSimulated) {
   for (const int nodes : {1, 2}) {
     const Target target{Dgx(nodes)};
-    const TuningContext tuning = ConditionsOf(target);
-    Pricing pricing(target.machine, tuning);
-    for (const auto collective : {Collective::all_reduce, Collective::all_gather, Collective::broadcast}) {
+    const cost_model::TuningContext tuning = ConditionsOf(target);
+    tuner::Tuner tuner(target.machine, tuning);
+    for (const auto collective :
+         {schedule::Collective::all_reduce, schedule::Collective::all_gather, schedule::Collective::broadcast}) {
       for (const std::size_t bytes : {std::size_t{64} << 10, std::size_t{16} << 20}) {
-        for (const Priced& priced : pricing.Compare({collective}, bytes)) {
+        for (const tuner::Estimate& priced : tuner.Compare({collective}, bytes)) {
           if (!priced.why_not.empty()) continue;
-          const auto& [algorithm, channels, shape] = priced.candidate;
-          const double us = tools::Run(target.machine, {collective, algorithm, bytes, channels, shape}, Folds::never)
-                                .result.duration_us;
-          EXPECT_GT(priced.us, 0.5 * us) << NameOf(collective) << ' ' << ToString(priced.candidate) << ' ' << bytes;
-          EXPECT_LT(priced.us, 1.3 * us) << NameOf(collective) << ' ' << ToString(priced.candidate) << ' ' << bytes;
+          const auto& [algorithm, channels, config] = priced.candidate;
+          const double us =
+              tools::Run(target.machine, {collective, algorithm, bytes, channels, config}, NodesStandIn::never)
+                  .result.duration_us;
+          EXPECT_GT(priced.us, 0.5 * us) << schedule::NameOf(collective) << ' ' << tuner::ToString(priced.candidate)
+                                         << ' ' << bytes;
+          EXPECT_LT(priced.us, 1.3 * us) << schedule::NameOf(collective) << ' ' << tuner::ToString(priced.candidate)
+                                         << ' ' << bytes;
         }
       }
     }
@@ -77,17 +84,20 @@ TEST(Candidates, ArePricedLikeTheyAreSimulated) {
 }
 
 TEST(Run, FoldsOnlyLargeMachines) {
-  const SimulatedCall call{Collective::all_reduce, tuttiAlgorithmRing, 1 << 20, 1, {Wire::bulk, 1 << 17}};
-  EXPECT_FALSE(tools::Run(Dgx(4), call, Folds::beyond_64_ranks).folding.has_value());
-  EXPECT_EQ(tools::Run(Dgx(64), call, Folds::beyond_64_ranks).folding->classes(), 1);
-  EXPECT_FALSE(tools::Run(Dgx(64), call, Folds::never).folding.has_value());
+  const simulator::SimulatedCall call{
+      schedule::Collective::all_reduce, tuttiAlgorithmRing, 1 << 20, 1, {ring::Protocol::bulk, 1 << 17}};
+  EXPECT_FALSE(tools::Run(Dgx(4), call, NodesStandIn::beyond_64_ranks).node_classes.has_value());
+  EXPECT_EQ(tools::Run(Dgx(64), call, NodesStandIn::beyond_64_ranks).node_classes->classes(), 1);
+  EXPECT_FALSE(tools::Run(Dgx(64), call, NodesStandIn::never).node_classes.has_value());
 }
 
 // Two ranks on one core cost yields; ranks with a core each do not.
 TEST(Run, KnowsHosts) {
-  const Machine shared = HostMachine(DefaultHostCosts(1), ArrangeEvenly(2, 1));
-  const Machine apart = HostMachine(DefaultHostCosts(2), ArrangeEvenly(2, 1));
-  const Wish wish{Collective::all_reduce, {}, 8};
+  const cost_model::Machine shared =
+      cost_model::HostMachine(cost_model::DefaultHostCosts(1), schedule::ArrangeEvenly(2, 1));
+  const cost_model::Machine apart =
+      cost_model::HostMachine(cost_model::DefaultHostCosts(2), schedule::ArrangeEvenly(2, 1));
+  const Wish wish{schedule::Collective::all_reduce, {}, 8};
   EXPECT_GT(Fastest({shared, false}, wish).result.duration_us, Fastest({apart, false}, wish).result.duration_us);
 }
 
@@ -104,28 +114,29 @@ TEST(Target, IsHostsOfProcesses) {
   EXPECT_FALSE(ConditionsOf(target).one_host);
   constexpr std::size_t kBytes = 16 << 20;
   constexpr double kBytesPerUs = 125;
-  const auto two_level = Fastest(target, {Collective::all_reduce, {tuttiAlgorithmTwoLevel}, kBytes});
-  const auto ring = Fastest(target, {Collective::all_reduce, {tuttiAlgorithmRing}, kBytes});
+  const auto two_level = Fastest(target, {schedule::Collective::all_reduce, {tuttiAlgorithmTwoLevel}, kBytes});
+  const auto ring = Fastest(target, {schedule::Collective::all_reduce, {tuttiAlgorithmRing}, kBytes});
   EXPECT_GT(two_level.result.duration_us, 2 * 3.0 / 4 * kBytes / kBytesPerUs);
   EXPECT_GT(ring.result.duration_us, two_level.result.duration_us);
 
-  const Wish small{Collective::all_reduce, {tuttiAlgorithmTwoLevel}, 8};
+  const Wish small{schedule::Collective::all_reduce, {tuttiAlgorithmTwoLevel}, 8};
   options.one_machine = true;
   EXPECT_GT(Fastest(TargetOf(options), small).result.duration_us, Fastest(target, small).result.duration_us);
 }
 
 TEST(Candidates, OfAProgramMoveItsData) {
-  const Program program = ReadProgram("algorithms/msccl/testdata/hierarchical_all_reduce.xml");
-  const Machine machine = HostMachine(DefaultHostCosts(2), ArrangeEvenly(4, 1));
-  Wish wish{Collective::all_reduce, {}, 100'000};
+  const msccl::Program program = msccl::ReadProgram("algorithms/msccl/testdata/hierarchical_all_reduce.xml");
+  const cost_model::Machine machine =
+      cost_model::HostMachine(cost_model::DefaultHostCosts(2), schedule::ArrangeEvenly(4, 1));
+  Wish wish{schedule::Collective::all_reduce, {}, 100'000};
   wish.program = &program.ranks;
   for (const bool gpus : {false, true}) {
     const auto candidates = Candidates({machine, gpus}, wish);
     EXPECT_GT(candidates.size(), 1u);
-    for (const SimulatedCall& call : candidates) {
+    for (const simulator::SimulatedCall& call : candidates) {
       EXPECT_EQ(call.algorithm, tuttiAlgorithmProgram);
       EXPECT_EQ(call.channels, 1);
-      EXPECT_EQ(ScheduleOf(machine, call, 2).channels, program.ranks[2].channels);
+      EXPECT_EQ(simulator::ScheduleOf(machine, call, 2).channels, program.ranks[2].channels);
     }
     EXPECT_GT(Fastest({machine, gpus}, wish).result.duration_us, 0);
   }
@@ -133,9 +144,10 @@ TEST(Candidates, OfAProgramMoveItsData) {
 
 // The machine's links carry what each rank sends in a program.
 TEST(Run, CarriesAProgramsBytes) {
-  const Program program = ReadProgram("algorithms/msccl/testdata/star_gather.xml");
-  const Machine machine = HostMachine(DefaultHostCosts(3), ArrangeEvenly(3, 1));
-  Wish wish{Collective::gather, {}, 3'000};
+  const msccl::Program program = msccl::ReadProgram("algorithms/msccl/testdata/star_gather.xml");
+  const cost_model::Machine machine =
+      cost_model::HostMachine(cost_model::DefaultHostCosts(3), schedule::ArrangeEvenly(3, 1));
+  Wish wish{schedule::Collective::gather, {}, 3'000};
   wish.program = &program.ranks;
   EXPECT_EQ(Fastest({machine, false}, wish).result.steps, 5u);  // two sends, two receives, a copy
 }
@@ -174,9 +186,9 @@ TEST(Simulate, TakesPrograms) {
 }
 
 TEST(BusFactor, IsNcclTests) {
-  EXPECT_DOUBLE_EQ(BusFactor(Collective::all_reduce, 8), 1.75);
-  EXPECT_DOUBLE_EQ(BusFactor(Collective::all_gather, 8), 0.875);
-  EXPECT_DOUBLE_EQ(BusFactor(Collective::broadcast, 8), 1);
+  EXPECT_DOUBLE_EQ(BusFactor(schedule::Collective::all_reduce, 8), 1.75);
+  EXPECT_DOUBLE_EQ(BusFactor(schedule::Collective::all_gather, 8), 0.875);
+  EXPECT_DOUBLE_EQ(BusFactor(schedule::Collective::broadcast, 8), 1);
   EXPECT_DOUBLE_EQ(AlgorithmBandwidth(1'000'000, 10), 100);
 }
 

@@ -14,18 +14,18 @@ namespace {
 // Text of the steps of a rank's schedule, as in schedule.h; cached, since steps are looked up many times.
 class Spelling {
  public:
-  Spelling(const Machine& machine, const SimulatedCall& call) : machine_(machine), call_(call) {}
+  Spelling(const cost_model::Machine& machine, const simulator::SimulatedCall& call) : machine_(machine), call_(call) {}
 
-  std::string operator()(const Timeline::Step& step) {
+  std::string operator()(const simulator::Timeline::Step& step) {
     auto [found, added] = schedules_.try_emplace(step.rank);
-    if (added) found->second = ScheduleOf(machine_, call_, step.rank);
-    return ToString(found->second.channels[step.channel].lanes[step.lane].steps[step.step]);
+    if (added) found->second = simulator::ScheduleOf(machine_, call_, step.rank);
+    return schedule::ToString(found->second.channels[step.channel].lanes[step.lane].steps[step.step]);
   }
 
  private:
-  const Machine& machine_;
-  const SimulatedCall& call_;
-  std::map<int, Schedule> schedules_;
+  const cost_model::Machine& machine_;
+  const simulator::SimulatedCall& call_;
+  std::map<int, schedule::Schedule> schedules_;
 };
 
 nlohmann::ordered_json Named(const char* what, int process, int thread, const std::string& name) {
@@ -40,12 +40,13 @@ nlohmann::ordered_json Span(std::string name, int process, int thread, double be
 
 }  // namespace
 
-void WriteTrace(const std::string& path, const Machine& machine, const SimulatedCall& call, const Timeline& timeline) {
+void WriteTrace(const std::string& path, const cost_model::Machine& machine, const simulator::SimulatedCall& call,
+                const simulator::Timeline& timeline) {
   auto events = nlohmann::ordered_json::array();
   Spelling spell(machine, call);
   std::map<std::tuple<int, int, int>, int> threads;  // by rank, channel and lane
   std::map<int, int> lanes;                          // per rank, so far
-  for (const Timeline::Step& step : timeline.steps) {
+  for (const simulator::Timeline::Step& step : timeline.steps) {
     if (!lanes.contains(step.rank)) {
       events.push_back(Named("process_name", step.rank, 0, fmt::format("rank {}", step.rank)));
     }
@@ -60,7 +61,7 @@ void WriteTrace(const std::string& path, const Machine& machine, const Simulated
   }
   // Resources come after the ranks; concurrent flows over one resource are shown side by side.
   std::map<int, std::vector<double>> free_at;  // by resource and thread
-  for (const Timeline::Flow& flow : timeline.flows) {
+  for (const simulator::Timeline::Flow& flow : timeline.flows) {
     for (const int resource : flow.route) {
       const int process = machine.nranks() + resource;
       auto& ends = free_at[resource];

@@ -11,6 +11,7 @@
 namespace tutti::tools {
 
 // Throws if the file cannot be written.
-void WriteTrace(const std::string& path, const Machine& machine, const SimulatedCall& call, const Timeline& timeline);
+void WriteTrace(const std::string& path, const cost_model::Machine& machine, const simulator::SimulatedCall& call,
+                const simulator::Timeline& timeline);
 
 }  // namespace tutti::tools

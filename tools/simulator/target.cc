@@ -41,14 +41,15 @@ Target HostsOf(const TargetOptions& options) {
     Throw(tuttiInvalidArgument, "{} ranks are fewer than {} nodes", ranks, options.nodes);
   }
   const auto processors = options.one_machine
-                              ? ShareProcessors(options.cores, options.nodes, ranks, ranks / options.nodes)
-                              : Processors{options.cores, 1};
-  const HostCosts costs = LoadCalibration(options.calibration, processors.of_host).costs;
-  const auto where = ArrangeEvenly(ranks, options.nodes);
-  if (options.nodes == 1) return {HostMachine(costs, where), false};
+                              ? cost_model::ShareProcessors(options.cores, options.nodes, ranks, ranks / options.nodes)
+                              : cost_model::Processors{options.cores, 1};
+  const cost_model::HostCosts costs = tuner::LoadCalibration(options.calibration, processors.of_host).costs;
+  const auto where = schedule::ArrangeEvenly(ranks, options.nodes);
+  if (options.nodes == 1) return {cost_model::HostMachine(costs, where), false};
   constexpr double kMbitPerGB = 8'000;
-  const auto network = DefaultNetworkCosts(options.network / kMbitPerGB, options.one_machine, processors.crowding);
-  return {HostMachine(costs, where, network), false};
+  const auto network =
+      cost_model::DefaultNetworkCosts(options.network / kMbitPerGB, options.one_machine, processors.crowding);
+  return {cost_model::HostMachine(costs, where, network), false};
 }
 
 }  // namespace
@@ -58,18 +59,18 @@ Target TargetOf(const TargetOptions& options) {
   if (options.ranks % options.nodes != 0) {
     Throw(tuttiInvalidArgument, "{} ranks are not the same number on each of {} nodes", options.ranks, options.nodes);
   }
-  const System system = ReadTopologyFile(options.topology).system;
-  CheckSearchable(system);
-  return {MachineOfSystem(system, options.nodes, options.ranks / options.nodes), true};
+  const topology::System system = xml::ReadTopologyFile(options.topology).system;
+  topology::CheckSearchable(system);
+  return {cost_model::MachineOfSystem(system, options.nodes, options.ranks / options.nodes), true};
 }
 
-TuningContext ConditionsOf(const Target& target) {
-  TuningContext tuning = HostConditions(target.machine.nranks());
+cost_model::TuningContext ConditionsOf(const Target& target) {
+  cost_model::TuningContext tuning = HostConditions(target.machine.nranks());
   tuning.where = target.machine.rank_layout();
   tuning.one_host = target.machine.rank_layout().nodes() == 1;
   if (!target.gpus) return tuning;
   constexpr std::size_t kLongestGpuSlot = 512 * 1024;
-  tuning.max_channels = kMostGpuChannels;
+  tuning.max_channels = cost_model::kMostGpuChannels;
   tuning.threads = 0;
   tuning.bulk_capacity = kLongestGpuSlot;
   return tuning;

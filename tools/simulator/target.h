@@ -28,13 +28,13 @@ void AddTargetOptions(CLI::App& command, TargetOptions& options);
 
 // A machine and the kind of its ranks.
 struct Target {
-  Machine machine;
+  cost_model::Machine machine;
   bool gpus = true;
 };
 // Throws tuttiInvalidArgument if the options contradict each other or a file is wrong.
 Target TargetOf(const TargetOptions& options);
 
 // The conditions of a communicator of all its ranks, with every choice free.
-TuningContext ConditionsOf(const Target& target);
+cost_model::TuningContext ConditionsOf(const Target& target);
 
 }  // namespace tutti::tools

@@ -17,7 +17,7 @@
 #include "report/sizes.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/tuner/calibration.h"
-#include "selection/tuner/select.h"
+#include "selection/tuner/tuner.h"
 #include "tools/commands.h"
 #include "tools/tuning/candidate_timer.h"
 
@@ -39,8 +39,8 @@ constexpr double kSizeFactor = 4;
 // A plan slower than the fastest by up to this factor may be the fastest another time.
 constexpr double kNoise = 1.15;
 
-Rate ToRate(const bench::BandwidthCurve& curve, double footprints_per_buffer) {
-  Rate rate;
+cost_model::Rate ToRate(const bench::BandwidthCurve& curve, double footprints_per_buffer) {
+  cost_model::Rate rate;
   for (const auto& [working_set, gbs] : curve.points()) {
     rate.push_back({static_cast<std::size_t>(working_set * footprints_per_buffer), gbs});
   }
@@ -49,16 +49,16 @@ Rate ToRate(const bench::BandwidthCurve& curve, double footprints_per_buffer) {
 }
 
 // The constants that follow from the machine's limits without running a collective; the others keep their defaults.
-HostCosts FromLimits(const bench::Limits& limits) {
-  HostCosts host = DefaultHostCosts(limits.cores);
+cost_model::HostCosts FromLimits(const bench::Limits& limits) {
+  cost_model::HostCosts host = cost_model::DefaultHostCosts(limits.cores);
   host.costs.executor_bandwidth = ToRate(limits.With(1).copy, 1);
   if (!limits.crossing.points().empty()) host.costs.crossing_bandwidth = ToRate(limits.crossing, 1);
   host.costs.yield_us = limits.yield_round_trip_us / 2;
   if (limits.line_round_trip_us > 0) {
-    // A longer wire's latency is in proportion to the lines that must arrive before the data can be read.
-    const HostCosts defaults = DefaultHostCosts(limits.cores);
-    for (int wire = 0; wire < kWires; ++wire) {
-      host.latency[wire] = limits.line_round_trip_us / 2 * defaults.latency[wire] / defaults.latency[0];
+    // A longer protocol's latency is in proportion to the lines that must arrive before the data can be read.
+    const cost_model::HostCosts defaults = cost_model::DefaultHostCosts(limits.cores);
+    for (int protocol = 0; protocol < ring::kProtocols; ++protocol) {
+      host.latency[protocol] = limits.line_round_trip_us / 2 * defaults.latency[protocol] / defaults.latency[0];
     }
   }
   return host;
@@ -66,18 +66,18 @@ HostCosts FromLimits(const bench::Limits& limits) {
 
 // The measured winner of each size, unless the previous size's winner or the predicted one is as good: the smallest of
 // many timings was also the luckiest.
-std::vector<TableEntry> WinnersOf(const std::vector<const TimedCell*>& cells, Pricing& pricing) {
-  std::vector<TableEntry> row;
+std::vector<tuner::TableEntry> WinnersOf(const std::vector<const TimedCell*>& cells, tuner::Tuner& tuner) {
+  std::vector<tuner::TableEntry> row;
   for (const TimedCell* cell : cells) {
     const auto best = static_cast<std::size_t>(std::min_element(cell->us.begin(), cell->us.end()) - cell->us.begin());
-    const auto as_good = [&](const Candidate& candidate) -> std::optional<std::size_t> {
+    const auto as_good = [&](const cost_model::Candidate& candidate) -> std::optional<std::size_t> {
       const auto found = std::find(cell->candidates.begin(), cell->candidates.end(), candidate);
       const auto index = static_cast<std::size_t>(found - cell->candidates.begin());
       if (found == cell->candidates.end() || cell->us[index] > kNoise * cell->us[best]) return std::nullopt;
       return index;
     };
     if (!row.empty() && as_good(row.back().candidate)) continue;
-    const std::size_t winner = as_good(pricing.Compare(cell->kind, cell->bytes).front().candidate).value_or(best);
+    const std::size_t winner = as_good(tuner.Compare(cell->kind, cell->bytes).front().candidate).value_or(best);
     // Half-way from the previous size: the geometric mean.
     const double from = row.empty() ? 0 : static_cast<double>(cell->bytes) / std::sqrt(kSizeFactor) + 1;
     row.push_back({static_cast<std::size_t>(from), cell->candidates[winner], cell->us[winner]});
@@ -85,14 +85,14 @@ std::vector<TableEntry> WinnersOf(const std::vector<const TimedCell*>& cells, Pr
   return row;
 }
 
-std::string MeasuredTable(int nranks, const HostCosts& costs, const CalibrateOptions& options) {
-  const TuningContext tuning = HostConditions(nranks);
-  const Machine machine = HostMachine(costs, ArrangeEvenly(nranks, 1));
-  Pricing pricing(machine, tuning);
-  auto cells = EveryCandidate(tuning, Sweep(kSmallest, kLargest, kSizeFactor, 0));
+std::string MeasuredTable(int nranks, const cost_model::HostCosts& costs, const CalibrateOptions& options) {
+  const cost_model::TuningContext tuning = HostConditions(nranks);
+  const cost_model::Machine machine = cost_model::HostMachine(costs, schedule::ArrangeEvenly(nranks, 1));
+  tuner::Tuner tuner(machine, tuning);
+  auto cells = EveryCandidate(tuning, report::Sweep(kSmallest, kLargest, kSizeFactor, 0));
   TimeCandidates(cells, {nranks, options.repetitions, options.loop_ms});
-  SelectionTable table;
-  for (const auto& kind : AllKinds()) {
+  tuner::SelectionTable table;
+  for (const auto& kind : cost_model::AllKinds()) {
     std::vector<const TimedCell*> of_kind;
     for (const auto& cell : cells) {
       if (cell.kind == kind) of_kind.push_back(&cell);
@@ -101,15 +101,15 @@ std::string MeasuredTable(int nranks, const HostCosts& costs, const CalibrateOpt
     // Blocks of small buffers are rounded up to an element, so several cells may have the same size.
     of_kind.erase(std::unique(of_kind.begin(), of_kind.end(), [](auto* a, auto* b) { return a->bytes == b->bytes; }),
                   of_kind.end());
-    table.Set(kind, WinnersOf(of_kind, pricing));
+    table.Set(kind, WinnersOf(of_kind, tuner));
   }
   return table.ToJson(tuning);
 }
 
 void Calibrate(const CalibrateOptions& options) {
-  const std::string path = options.output.empty() ? DefaultCalibrationPath() : options.output;
+  const std::string path = options.output.empty() ? tuner::DefaultCalibrationPath() : options.output;
   if (path.empty()) Throw(tuttiInvalidArgument, "there is no home directory; say where to write with --output");
-  Calibration calibration;
+  tuner::Calibration calibration;
   calibration.costs =
       FromLimits(bench::MeasureLimits([](const std::string& what) { fmt::print(stderr, "measuring {}\n", what); }));
   for (const int nranks : options.ranks) {
@@ -118,7 +118,7 @@ void Calibrate(const CalibrateOptions& options) {
   }
   const auto directory = std::filesystem::path(path).parent_path();
   if (!directory.empty()) std::filesystem::create_directories(directory);
-  WriteFile(path, ToJson(calibration));
+  WriteFile(path, tuner::ToJson(calibration));
   fmt::print("{}\n", path);
 }
 

@@ -79,8 +79,8 @@ Buffer Allocate(std::size_t bytes) {
 }
 
 // One rank's operation in a cell.
-Operation OperationOf(const TimedCell& cell, const Buffer& input, const Buffer& output) {
-  Operation operation;
+plan::Operation OperationOf(const TimedCell& cell, const Buffer& input, const Buffer& output) {
+  plan::Operation operation;
   operation.collective = cell.kind.collective;
   operation.type = tuttiFloat32;
   operation.op = tuttiSum;
@@ -95,7 +95,8 @@ std::size_t LargestBuffer(const std::vector<TimedCell>& cells, int nranks) {
   for (const auto& cell : cells) most = std::max(most, cell.bytes * static_cast<std::size_t>(nranks));
   for (const auto& cell : cells) {
     const auto collective = cell.kind.collective;
-    if (collective == Collective::all_reduce || collective == Collective::broadcast) most = std::max(most, cell.bytes);
+    if (collective == schedule::Collective::all_reduce || collective == schedule::Collective::broadcast)
+      most = std::max(most, cell.bytes);
   }
   return most;
 }
@@ -107,21 +108,21 @@ class Rank {
     bench::PinToCore(rank);
     Settings settings;
     if (rank == 0) {
-      shared.id = EncodeUniqueId(OpenRendezvous(settings));
+      shared.id = bootstrap::EncodeUniqueId(bootstrap::OpenRendezvous(settings));
       shared.id_is_there.store(1, std::memory_order_release);
     }
     while (shared.id_is_there.load(std::memory_order_acquire) == 0) sched_yield();
-    communicator_ = std::make_unique<Communicator>(DecodeUniqueId(shared.id), options.nranks, rank,
-                                                   Options{settings, "candidates", true}, Cancellation());
+    communicator_ = std::make_unique<comm::Communicator>(bootstrap::DecodeUniqueId(shared.id), options.nranks, rank,
+                                                         comm::Options{settings, "candidates", true}, Cancellation());
   }
 
   // Mean time of a call for each candidate. Each round starts with another candidate, because the first one finds the
   // ranks out of step.
   void TimeAll(const TimedCell& cell, int round, double* us) {
-    const Operation operation = OperationOf(cell, input_, output_);
+    const plan::Operation operation = OperationOf(cell, input_, output_);
     for (std::size_t k = 0; k < cell.candidates.size(); ++k) {
       const std::size_t i = (k + static_cast<std::size_t>(round) * kRoundStride) % cell.candidates.size();
-      SelectionTable table = communicator_->table();
+      tuner::SelectionTable table = communicator_->table();
       table.Set(cell.kind, {{0, cell.candidates[i]}});
       communicator_->UseTable(std::move(table));
       us[i] = Time(operation);
@@ -129,7 +130,7 @@ class Rank {
   }
 
  private:
-  double Time(const Operation& operation) {
+  double Time(const plan::Operation& operation) {
     const auto warm_up = Clock::now();
     for (int i = 0; i < kWarmUps; ++i) Call(operation);
     if (rank_ == 0) {
@@ -137,7 +138,7 @@ class Rank {
       shared_.calls.store(std::clamp(static_cast<int>(options_.loop_ms * 1e3 / one), kMinCalls, kMaxCalls),
                           std::memory_order_relaxed);
     }
-    Operation barrier;
+    plan::Operation barrier;
     barrier.count = 1;
     Call(barrier);  // orders rank 0's store before the others' loads, by the slots' flags
     const int calls = shared_.calls.load(std::memory_order_relaxed);
@@ -147,15 +148,15 @@ class Rank {
     return Microseconds(Clock::now() - begin) / calls;
   }
 
-  void Call(const Operation& operation) {
-    if (const auto error = RunOne(*communicator_, operation, WhoWaits::caller)) throw *error;
+  void Call(const plan::Operation& operation) {
+    if (const auto error = launch::RunOne(*communicator_, operation, host::WhoWaits::caller)) throw *error;
   }
 
   int rank_;
   TimingOptions options_;
   Shared& shared_;
   Buffer input_, output_;
-  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<comm::Communicator> communicator_;
 };
 
 // Where a rank writes its times for one cell in one repetition.
@@ -198,12 +199,12 @@ class Results {
 
 }  // namespace
 
-TuningContext HostConditions(int nranks) {
-  TuningContext tuning;
+cost_model::TuningContext HostConditions(int nranks) {
+  cost_model::TuningContext tuning;
   tuning.nranks = nranks;
-  tuning.max_channels = kMinChannels;
+  tuning.max_channels = plan::kMinChannels;
   tuning.threads = 1;
-  tuning.bulk_capacity = Layout(nranks, kMinChannels + 1).bulk_capacity();
+  tuning.bulk_capacity = ring::Layout(nranks, plan::kMinChannels + 1).bulk_capacity();
   return tuning;
 }
 
@@ -238,8 +239,9 @@ void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options)
   }
 }
 
-std::vector<TimedCell> EveryCandidate(const TuningContext& tuning, const std::vector<std::size_t>& total_bytes) {
-  using enum Collective;
+std::vector<TimedCell> EveryCandidate(const cost_model::TuningContext& tuning,
+                                      const std::vector<std::size_t>& total_bytes) {
+  using enum schedule::Collective;
   std::vector<TimedCell> cells;
   for (const auto collective : {all_reduce, reduce_scatter, all_gather, all_to_all, broadcast}) {
     for (const std::size_t total : total_bytes) {
@@ -250,10 +252,11 @@ std::vector<TimedCell> EveryCandidate(const TuningContext& tuning, const std::ve
       TimedCell cell{{collective}, bytes, {}};
       for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
         const auto algorithm = static_cast<tuttiAlgorithm_t>(i);
-        if (!WhyNot(algorithm, cell.kind, tuning).empty()) continue;
-        const auto schedule = Build(algorithm, tuning.Ask(collective));
-        const std::size_t block = BlockBytes(schedule->pieces(), bytes);
-        for (const auto& way : WaysToMove(algorithm, cell.kind, tuning, block)) cell.candidates.push_back(way);
+        if (!cost_model::WhyNot(algorithm, cell.kind, tuning).empty()) continue;
+        const auto schedule = builders::Build(algorithm, tuning.Ask(collective));
+        const std::size_t block = cost_model::BlockBytes(schedule->pieces(), bytes);
+        for (const auto& way : cost_model::WaysToMove(algorithm, cell.kind, tuning, block))
+          cell.candidates.push_back(way);
       }
       cells.push_back(std::move(cell));
     }

@@ -12,9 +12,9 @@ namespace tutti::tools {
 
 // A call, and its candidates' times.
 struct TimedCell {
-  Kind kind;
+  cost_model::Kind kind;
   std::size_t bytes = 0;  // as for SelectionTable::At
-  std::vector<Candidate> candidates;
+  std::vector<cost_model::Candidate> candidates;
   std::vector<double> us = {};  // by candidate: the slowest rank's mean; over repetitions, the interquartile mean
 };
 
@@ -25,13 +25,14 @@ struct TimingOptions {
 };
 
 // The conditions of a communicator of `nranks` ranks on this host, one thread each, with every choice free.
-TuningContext HostConditions(int nranks);
+cost_model::TuningContext HostConditions(int nranks);
 
 // Fills `us` of every cell. Throws tuttiInternalError if a rank fails, with its reason.
 void TimeCandidates(std::vector<TimedCell>& cells, const TimingOptions& options);
 
 // All collectives except gather, scatter and reduce, whose peers are not measured; float32; every candidate of every
 // algorithm. `total_bytes`: sizes of a rank's larger buffer.
-std::vector<TimedCell> EveryCandidate(const TuningContext& tuning, const std::vector<std::size_t>& total_bytes);
+std::vector<TimedCell> EveryCandidate(const cost_model::TuningContext& tuning,
+                                      const std::vector<std::size_t>& total_bytes);
 
 }  // namespace tutti::tools

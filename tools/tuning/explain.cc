@@ -39,26 +39,26 @@ std::string Describe(const TargetOptions& options, int nranks, const std::string
 
 void ExplainOne(const ExplainOptions& options) {
   const Target target = TargetOf(options.target);
-  TuningContext tuning = ConditionsOf(target);
+  cost_model::TuningContext tuning = ConditionsOf(target);
   tuning.deterministic = options.deterministic;
-  ParseForcedAlgorithms(options.algorithm, tuning.nranks, tuning.forced);
-  Pricing pricing(target.machine, tuning);
-  SelectionTable table;
-  Calibration calibration;
-  if (!target.gpus) calibration = LoadCalibration(options.target.calibration, options.target.cores);
+  cost_model::ParseForcedAlgorithms(options.algorithm, tuning.nranks, tuning.forced);
+  tuner::Tuner tuner(target.machine, tuning);
+  tuner::SelectionTable table;
+  tuner::Calibration calibration;
+  if (!target.gpus) calibration = tuner::LoadCalibration(options.target.calibration, options.target.cores);
   const bool measured = !target.gpus && tuning.one_host && calibration.TableFor(tuning, table);
   if (options.size.empty()) {
-    pricing.Complete(table, options.target.cores);
+    tuner.Complete(table, options.target.cores);
     fmt::print("{}", table.ToJson(tuning));
     return;
   }
-  const Collective collective = ParseCollective(options.collective);
-  const Kind kind{collective, options.low_precision && IsReducing(collective)};
-  const std::size_t bytes = ParseSize(options.size);
-  if (!table.Has(kind)) table.Set(kind, pricing.MakeRow(kind));
-  fmt::print("{}, {} B, {}{}\n", ToString(kind), bytes, Describe(options.target, tuning.nranks, calibration.name),
-             measured ? ", table measured" : "");
-  fmt::print("{}", Explain(pricing, kind, bytes, table.At(kind, bytes).candidate));
+  const schedule::Collective collective = cost_model::ParseCollective(options.collective);
+  const cost_model::Kind kind{collective, options.low_precision && schedule::IsReducing(collective)};
+  const std::size_t bytes = report::ParseSize(options.size);
+  if (!table.Has(kind)) table.Set(kind, tuner.MakeRow(kind));
+  fmt::print("{}, {} B, {}{}\n", cost_model::ToString(kind), bytes,
+             Describe(options.target, tuning.nranks, calibration.name), measured ? ", table measured" : "");
+  fmt::print("{}", tuner::Explain(tuner, kind, bytes, table.At(kind, bytes).candidate));
 }
 
 }  // namespace

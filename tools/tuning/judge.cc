@@ -29,16 +29,17 @@ struct JudgeOptions {
 int Cores() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
 
 // The table that a communicator under these conditions would have.
-SelectionTable TableFor(const TuningContext& tuning, const Calibration& calibration) {
-  SelectionTable table;
+tuner::SelectionTable TableFor(const cost_model::TuningContext& tuning, const tuner::Calibration& calibration) {
+  tuner::SelectionTable table;
   calibration.TableFor(tuning, table);
-  const Machine machine = HostMachine(calibration.costs, ArrangeEvenly(tuning.nranks, 1));
-  Pricing(machine, tuning).Complete(table);
+  const cost_model::Machine machine =
+      cost_model::HostMachine(calibration.costs, schedule::ArrangeEvenly(tuning.nranks, 1));
+  tuner::Tuner(machine, tuning).Complete(table);
   return table;
 }
 
 // The index of the chosen candidate in the list; appends it if it is missing.
-std::size_t FindOrAdd(std::vector<Candidate>& candidates, const Candidate& chosen) {
+std::size_t FindOrAdd(std::vector<cost_model::Candidate>& candidates, const cost_model::Candidate& chosen) {
   const auto found = std::find(candidates.begin(), candidates.end(), chosen);
   const auto index = static_cast<std::size_t>(found - candidates.begin());
   if (found == candidates.end()) candidates.push_back(chosen);
@@ -47,16 +48,16 @@ std::size_t FindOrAdd(std::vector<Candidate>& candidates, const Candidate& chose
 
 void Judge(const JudgeOptions& options) {
   std::vector<std::size_t> sizes;
-  for (const auto& size : options.sizes) sizes.push_back(ParseSize(size));
-  const Calibration calibration = LoadCalibration(options.calibration, Cores());
+  for (const auto& size : options.sizes) sizes.push_back(report::ParseSize(size));
+  const tuner::Calibration calibration = tuner::LoadCalibration(options.calibration, Cores());
   std::vector<double> ratios;
   fmt::print("| collective | ranks | size | chosen | us | predicted us | best | us | chosen / best |\n");
   fmt::print("|---|--:|--:|---|--:|--:|---|--:|--:|\n");
   for (const int nranks : options.ranks) {
-    const TuningContext tuning = HostConditions(nranks);
-    const SelectionTable table = TableFor(tuning, calibration);
-    const Machine machine = HostMachine(calibration.costs, ArrangeEvenly(nranks, 1));
-    Pricing pricing(machine, tuning);
+    const cost_model::TuningContext tuning = HostConditions(nranks);
+    const tuner::SelectionTable table = TableFor(tuning, calibration);
+    const cost_model::Machine machine = cost_model::HostMachine(calibration.costs, schedule::ArrangeEvenly(nranks, 1));
+    tuner::Tuner tuner(machine, tuning);
     auto cells = EveryCandidate(tuning, sizes);
     std::vector<std::size_t> chosen;
     for (auto& cell : cells) chosen.push_back(FindOrAdd(cell.candidates, table.At(cell.kind, cell.bytes).candidate));
@@ -65,13 +66,13 @@ void Judge(const JudgeOptions& options) {
       const auto& [kind, bytes, candidates, us] = cells[c];
       const auto best = static_cast<std::size_t>(std::min_element(us.begin(), us.end()) - us.begin());
       ratios.push_back(us[chosen[c]] / us[best]);
-      fmt::print("| {} | {} | {} | {} | {:.1f} | {:.1f} | {} | {:.1f} | {:.2f} |\n", NameOf(kind.collective), nranks,
-                 FormatSize(sizes[c % sizes.size()]), ToString(candidates[chosen[c]]), us[chosen[c]],
-                 pricing.Microseconds(candidates[chosen[c]], kind, bytes), ToString(candidates[best]), us[best],
-                 ratios.back());
+      fmt::print("| {} | {} | {} | {} | {:.1f} | {:.1f} | {} | {:.1f} | {:.2f} |\n", schedule::NameOf(kind.collective),
+                 nranks, report::FormatSize(sizes[c % sizes.size()]), tuner::ToString(candidates[chosen[c]]),
+                 us[chosen[c]], tuner.Microseconds(candidates[chosen[c]], kind, bytes),
+                 tuner::ToString(candidates[best]), us[best], ratios.back());
       for (std::size_t i = 0; options.all && i < candidates.size(); ++i) {
-        fmt::print("    {:>10.1f} us, predicted {:>10.1f}: {}\n", us[i],
-                   pricing.Microseconds(candidates[i], kind, bytes), ToString(candidates[i]));
+        fmt::print("    {:>10.1f} us, predicted {:>10.1f}: {}\n", us[i], tuner.Microseconds(candidates[i], kind, bytes),
+                   tuner::ToString(candidates[i]));
       }
     }
   }

@@ -12,12 +12,12 @@
 #include "topology/graph/assemble.h"
 #include "topology/graph/complete.h"
 
-namespace tutti {
+namespace tutti::detect {
 namespace {
 
 // Describes one CPU by what the C library knows.
-HostDescription DescribeWithoutHwloc() {
-  CpuDescription cpu;
+topology::HostDescription DescribeWithoutHwloc() {
+  topology::CpuDescription cpu;
   utsname name{};
   if (uname(&name) == 0) cpu.arch = ArchitectureName(name.machine);
   const CpuMask allowed = AllowedCpus();
@@ -28,17 +28,17 @@ HostDescription DescribeWithoutHwloc() {
   return {{std::move(cpu)}, {"without hwloc: one CPU assumed"}};
 }
 
-HostDescription DescribeCpus(const DetectOptions& options) {
+topology::HostDescription DescribeCpus(const DetectOptions& options) {
   if (!options.hwloc_xml.empty()) return DescribeByHwlocXml(options.hwloc_xml);
   if (!options.hwloc_synthetic.empty()) return DescribeByHwlocSynthetic(options.hwloc_synthetic);
   auto host = options.hwloc ? DescribeThisByHwloc() : std::nullopt;
   return host ? std::move(*host) : DescribeWithoutHwloc();
 }
 
-void AddPciDevices(HostDescription& host, const std::string& sysfs) {
+void AddPciDevices(topology::HostDescription& host, const std::string& sysfs) {
   for (auto& root : ReadPciTree(sysfs)) {
     auto near = std::find_if(host.cpus.begin(), host.cpus.end(),
-                             [&](const CpuDescription& cpu) { return cpu.numa == root.numa; });
+                             [&](const topology::CpuDescription& cpu) { return cpu.numa == root.numa; });
     if (near == host.cpus.end()) {
       near = host.cpus.begin();
       if (host.cpus.size() > 1) {
@@ -50,22 +50,22 @@ void AddPciDevices(HostDescription& host, const std::string& sysfs) {
   }
 }
 
-void AddGpus(HostDescription& host, const DetectOptions& options) {
+void AddGpus(topology::HostDescription& host, const DetectOptions& options) {
   const bool gdr = !options.sysfs.empty() && HasGpuDirectRdma(options.sysfs);
   const std::vector<NvmlGpu> gpus = QueryNvml(options.nvml);
-  ForEachPlaceOf(host, [&](PciDescription& place) {
+  topology::ForEachPlaceOf(host, [&](topology::PciDescription& place) {
     const auto gpu =
         std::find_if(gpus.begin(), gpus.end(), [&](const NvmlGpu& told) { return told.bus_id == place.bus_id; });
     if (gpu == gpus.end()) return;
-    place.gpu = GpuDescription{
+    place.gpu = topology::GpuDescription{
         .number = static_cast<int>(gpu - gpus.begin()), .sm = gpu->sm, .gdr = gdr, .nvlinks = gpu->nvlinks};
   });
 }
 
-void AddPorts(HostDescription& host, const std::string& sysfs) {
+void AddPorts(topology::HostDescription& host, const std::string& sysfs) {
   for (auto& card : ReadNetwork(sysfs)) {
     bool placed = false;
-    ForEachPlaceOf(host, [&](PciDescription& place) {
+    topology::ForEachPlaceOf(host, [&](topology::PciDescription& place) {
       if (card.bus_id.empty() || place.bus_id != card.bus_id) return;
       place.ports = card.ports;
       placed = true;
@@ -77,19 +77,19 @@ void AddPorts(HostDescription& host, const std::string& sysfs) {
 
 // Removes what is known to be of no use: a card without a port that is up, a GPU that the driver does not report. Its
 // class must not make it pass for a usable device.
-void Drop(std::vector<PciDescription>& places, const DetectOptions& options) {
-  std::erase_if(places, [&](PciDescription& place) {
+void Drop(std::vector<topology::PciDescription>& places, const DetectOptions& options) {
+  std::erase_if(places, [&](topology::PciDescription& place) {
     const bool was_leaf = place.children.empty();
     Drop(place.children, options);
     if (place.is_end() || !was_leaf) return !place.is_end() && place.children.empty();
-    return MayBeGpu(place.slot) ? !options.nvml.empty() : !options.sysfs.empty();
+    return topology::MayBeGpu(place.slot) ? !options.nvml.empty() : !options.sysfs.empty();
   });
 }
 
 }  // namespace
 
-HostDescription DescribeHost(const DetectOptions& options) {
-  HostDescription host = DescribeCpus(options);
+topology::HostDescription DescribeHost(const DetectOptions& options) {
+  topology::HostDescription host = DescribeCpus(options);
   if (!options.sysfs.empty()) {
     if (options.hwloc_xml.empty()) AddPciDevices(host, options.sysfs);
     AddPorts(host, options.sysfs);
@@ -99,10 +99,10 @@ HostDescription DescribeHost(const DetectOptions& options) {
   return host;
 }
 
-System DetectHost(const DetectOptions& options) {
-  std::vector<HostDescription> hosts = {DescribeHost(options)};
-  CompleteByDefaults(hosts.front());
-  return Assemble(hosts);
+topology::System DetectHost(const DetectOptions& options) {
+  std::vector<topology::HostDescription> hosts = {DescribeHost(options)};
+  topology::CompleteByDefaults(hosts.front());
+  return topology::Assemble(hosts);
 }
 
-}  // namespace tutti
+}  // namespace tutti::detect

@@ -12,7 +12,7 @@
 #include "topology/graph/description.h"
 #include "topology/graph/system.h"
 
-namespace tutti {
+namespace tutti::detect {
 
 // The sources; tests use others.
 struct DetectOptions {
@@ -24,9 +24,9 @@ struct DetectOptions {
 };
 
 // The tree, for completing a partial file about this host (xml.h).
-HostDescription DescribeHost(const DetectOptions& options = {});
+topology::HostDescription DescribeHost(const DetectOptions& options = {});
 
 // The graph.
-System DetectHost(const DetectOptions& options = {});
+topology::System DetectHost(const DetectOptions& options = {});
 
-}  // namespace tutti
+}  // namespace tutti::detect

@@ -13,7 +13,7 @@
 #include "topology/graph/paths.h"
 #include "topology/xml/xml.h"
 
-namespace tutti {
+namespace tutti::detect {
 namespace {
 
 namespace fs = std::filesystem;
@@ -82,13 +82,13 @@ DetectOptions Options(const FakeSysfs& sysfs, const std::string& synthetic = "pa
   return {.hwloc_synthetic = synthetic, .sysfs = sysfs.root(), .nvml = TUTTI_FAKE_NVML};
 }
 
-std::vector<std::string> Names(const System& system, DeviceKind kind) {
+std::vector<std::string> Names(const topology::System& system, topology::DeviceKind kind) {
   std::vector<std::string> names;
   for (const int index : system.All(kind)) names.push_back(system.devices[index].name);
   return names;
 }
 
-int Named(const System& system, const std::string& name) {
+int Named(const topology::System& system, const std::string& name) {
   for (std::size_t i = 0; i < system.devices.size(); ++i) {
     if (system.devices[i].name == name) return static_cast<int>(i);
   }
@@ -96,8 +96,8 @@ int Named(const System& system, const std::string& name) {
   return 0;
 }
 
-PathClass ClassBetween(const System& system, const std::string& from, const std::string& to) {
-  return PathsFrom(system, Named(system, from))[Named(system, to)].path_class;
+topology::PathClass ClassBetween(const topology::System& system, const std::string& from, const std::string& to) {
+  return topology::PathsFrom(system, Named(system, from))[Named(system, to)].path_class;
 }
 
 // One socket with a switch of two GPUs and a card, the other with a GPU and a card.
@@ -128,37 +128,37 @@ void AddMachine(FakeSysfs& sysfs) {
 TEST(Detect, ReadsTheMachineFromItsParts) {
   FakeSysfs sysfs;
   AddMachine(sysfs);
-  const System system = DetectHost(Options(sysfs));
-  EXPECT_EQ(Names(system, DeviceKind::cpu), (std::vector<std::string>{"NUMA0", "NUMA1"}));
-  EXPECT_EQ(Names(system, DeviceKind::gpu), (std::vector<std::string>{"GPU0", "GPU1", "GPU2"}));
-  EXPECT_EQ(Names(system, DeviceKind::nic), (std::vector<std::string>{"mlx5_0", "eth0"}));
-  EXPECT_EQ(Names(system, DeviceKind::pci_switch), (std::vector<std::string>{"switch 0000:18:00.0"}));
-  EXPECT_EQ(system.All(DeviceKind::nvswitch).size(), 1U);
+  const topology::System system = DetectHost(Options(sysfs));
+  EXPECT_EQ(Names(system, topology::DeviceKind::cpu), (std::vector<std::string>{"NUMA0", "NUMA1"}));
+  EXPECT_EQ(Names(system, topology::DeviceKind::gpu), (std::vector<std::string>{"GPU0", "GPU1", "GPU2"}));
+  EXPECT_EQ(Names(system, topology::DeviceKind::nic), (std::vector<std::string>{"mlx5_0", "eth0"}));
+  EXPECT_EQ(Names(system, topology::DeviceKind::pci_switch), (std::vector<std::string>{"switch 0000:18:00.0"}));
+  EXPECT_EQ(system.All(topology::DeviceKind::nvswitch).size(), 1U);
 
-  EXPECT_EQ(ClassBetween(system, "GPU0", "GPU1"), PathClass::NVL);
-  EXPECT_EQ(ClassBetween(system, "GPU0", "mlx5_0"), PathClass::PIX);
-  EXPECT_EQ(ClassBetween(system, "GPU2", "eth0"), PathClass::PHB);
-  EXPECT_EQ(ClassBetween(system, "GPU0", "GPU2"), PathClass::SYS);
-  const auto paths = PathsFrom(system, Named(system, "GPU0"));
-  EXPECT_DOUBLE_EQ(paths[Named(system, "GPU1")].bandwidth, NvlinkBandwidth(90, 4));
+  EXPECT_EQ(ClassBetween(system, "GPU0", "GPU1"), topology::PathClass::NVL);
+  EXPECT_EQ(ClassBetween(system, "GPU0", "mlx5_0"), topology::PathClass::PIX);
+  EXPECT_EQ(ClassBetween(system, "GPU2", "eth0"), topology::PathClass::PHB);
+  EXPECT_EQ(ClassBetween(system, "GPU0", "GPU2"), topology::PathClass::SYS);
+  const auto paths = topology::PathsFrom(system, Named(system, "GPU0"));
+  EXPECT_DOUBLE_EQ(paths[Named(system, "GPU1")].bandwidth, topology::NvlinkBandwidth(90, 4));
   // The slot of GPU 2 is slower than the GPU.
-  const auto from_gpu2 = PathsFrom(system, Named(system, "GPU2"));
-  EXPECT_DOUBLE_EQ(from_gpu2[Named(system, "NUMA1")].bandwidth, PciBandwidth(16, 16));
+  const auto from_gpu2 = topology::PathsFrom(system, Named(system, "GPU2"));
+  EXPECT_DOUBLE_EQ(from_gpu2[Named(system, "NUMA1")].bandwidth, topology::PciBandwidth(16, 16));
 
-  const Device& port = system.devices[Named(system, "mlx5_0")];
+  const topology::Device& port = system.devices[Named(system, "mlx5_0")];
   EXPECT_DOUBLE_EQ(port.speed_gbit, 400);
   EXPECT_EQ(port.port, 1);
   EXPECT_EQ(port.guid, "0x0c42a1030065bcfe");
   EXPECT_FALSE(port.gdr);
   EXPECT_DOUBLE_EQ(system.devices[Named(system, "eth0")].speed_gbit, 100);
-  EXPECT_EQ(ParseTopology(WriteTopology(system), "again").system, system);
+  EXPECT_EQ(xml::ParseTopology(xml::WriteTopology(system), "again").system, system);
 }
 
 TEST(Detect, GpuDirectNeedsItsModule) {
   FakeSysfs sysfs;
   AddMachine(sysfs);
   fs::create_directories(sysfs.root() + "/module/nvidia_peermem");
-  const System system = DetectHost(Options(sysfs));
+  const topology::System system = DetectHost(Options(sysfs));
   EXPECT_TRUE(system.devices[Named(system, "GPU0")].gdr);
   EXPECT_TRUE(system.devices[Named(system, "mlx5_0")].gdr);
   EXPECT_FALSE(system.devices[Named(system, "eth0")].gdr);
@@ -167,68 +167,69 @@ TEST(Detect, GpuDirectNeedsItsModule) {
 TEST(Detect, VirtualAndLoopbackInterfacesOnlyIfThereIsNothingElse) {
   FakeSysfs sysfs;
   sysfs.AddInterface("virtual/net/lo", "", "unknown", "772");
-  EXPECT_EQ(Names(DetectHost(Options(sysfs)), DeviceKind::nic), (std::vector<std::string>{"lo"}));
+  EXPECT_EQ(Names(DetectHost(Options(sysfs)), topology::DeviceKind::nic), (std::vector<std::string>{"lo"}));
   sysfs.AddInterface("virtual/net/veth0", "10000");
-  const System system = DetectHost(Options(sysfs));
-  EXPECT_EQ(Names(system, DeviceKind::nic), (std::vector<std::string>{"veth0"}));
-  EXPECT_EQ(ParseTopology(WriteTopology(system), "again").system, system);
+  const topology::System system = DetectHost(Options(sysfs));
+  EXPECT_EQ(Names(system, topology::DeviceKind::nic), (std::vector<std::string>{"veth0"}));
+  EXPECT_EQ(xml::ParseTopology(xml::WriteTopology(system), "again").system, system);
   sysfs.AddPci("pci0000:00/0000:00:03.0", "0x020000", "0x1af4", "0x1041");
   sysfs.AddInterface("pci0000:00/0000:00:03.0/virtio2/net/eth0", "-1");
   sysfs.AddInterface("pci0000:00/0000:00:03.0/virtio2/net/eth1", "-1", "down");
-  const System with_card = DetectHost(Options(sysfs));
-  EXPECT_EQ(Names(with_card, DeviceKind::nic), (std::vector<std::string>{"eth0"}));
+  const topology::System with_card = DetectHost(Options(sysfs));
+  EXPECT_EQ(Names(with_card, topology::DeviceKind::nic), (std::vector<std::string>{"eth0"}));
   EXPECT_GT(with_card.devices[Named(with_card, "eth0")].speed_gbit, 0);
 }
 
 TEST(Detect, SyntheticCpus) {
   if (!HasHwloc()) GTEST_SKIP() << "this build has no hwloc";
   FakeSysfs sysfs;
-  const System system = DetectHost(Options(sysfs, "pack:2 [numa] [numa] core:4 pu:2"));
-  for (const int cpu : system.All(DeviceKind::cpu)) EXPECT_EQ(system.devices[cpu].cores.size(), 8U);
-  EXPECT_EQ(DetectHost(Options(sysfs, "pack:4 [numa] pu:2")).All(DeviceKind::cpu).size(), 4U);
+  const topology::System system = DetectHost(Options(sysfs, "pack:2 [numa] [numa] core:4 pu:2"));
+  for (const int cpu : system.All(topology::DeviceKind::cpu)) EXPECT_EQ(system.devices[cpu].cores.size(), 8U);
+  EXPECT_EQ(DetectHost(Options(sysfs, "pack:4 [numa] pu:2")).All(topology::DeviceKind::cpu).size(), 4U);
   EXPECT_THROW(DetectHost(Options(sysfs, "four packs")), Error);
 }
 
 TEST(Detect, AnotherMachineFromHwlocXml) {
   if (!HasHwloc()) GTEST_SKIP() << "this build has no hwloc";
   const DetectOptions options = {.hwloc_xml = "topology/testdata/hwloc/two_sockets.xml", .sysfs = "", .nvml = ""};
-  const System system = DetectHost(options);
-  ASSERT_EQ(system.All(DeviceKind::cpu).size(), 2U);
-  const Device& cpu = system.devices[system.All(DeviceKind::cpu)[1]];
+  const topology::System system = DetectHost(options);
+  ASSERT_EQ(system.All(topology::DeviceKind::cpu).size(), 2U);
+  const topology::Device& cpu = system.devices[system.All(topology::DeviceKind::cpu)[1]];
   EXPECT_EQ(cpu.vendor, "GenuineIntel");
   EXPECT_EQ(cpu.model, 143);
   EXPECT_EQ(cpu.cores, (std::vector<int>{2, 3}));
-  EXPECT_EQ(system.All(DeviceKind::pci_switch).size(), 2U);
-  ASSERT_EQ(system.All(DeviceKind::gpu).size(), 2U);
-  ASSERT_EQ(system.All(DeviceKind::nic).size(), 2U);
-  EXPECT_EQ(system.devices[system.All(DeviceKind::gpu)[0]].sm, 90);
-  EXPECT_EQ(ClassBetween(system, "GPU0", "net0"), PathClass::PIX);
-  EXPECT_EQ(ClassBetween(system, "GPU0", "GPU1"), PathClass::SYS);
-  EXPECT_DOUBLE_EQ(PathsFrom(system, Named(system, "GPU0"))[Named(system, "net0")].bandwidth, PciBandwidth(32, 16));
+  EXPECT_EQ(system.All(topology::DeviceKind::pci_switch).size(), 2U);
+  ASSERT_EQ(system.All(topology::DeviceKind::gpu).size(), 2U);
+  ASSERT_EQ(system.All(topology::DeviceKind::nic).size(), 2U);
+  EXPECT_EQ(system.devices[system.All(topology::DeviceKind::gpu)[0]].sm, 90);
+  EXPECT_EQ(ClassBetween(system, "GPU0", "net0"), topology::PathClass::PIX);
+  EXPECT_EQ(ClassBetween(system, "GPU0", "GPU1"), topology::PathClass::SYS);
+  EXPECT_DOUBLE_EQ(topology::PathsFrom(system, Named(system, "GPU0"))[Named(system, "net0")].bandwidth,
+                   topology::PciBandwidth(32, 16));
   EXPECT_THROW(DetectHost({.hwloc_xml = "topology/testdata/none.xml"}), Error);
 }
 
 TEST(Detect, WithoutHwlocThereIsOneCpu) {
   FakeSysfs sysfs;
   AddMachine(sysfs);
-  const System system = DetectHost({.hwloc = false, .sysfs = sysfs.root(), .nvml = TUTTI_FAKE_NVML});
-  ASSERT_EQ(Names(system, DeviceKind::cpu), (std::vector<std::string>{"NUMA0"}));
+  const topology::System system = DetectHost({.hwloc = false, .sysfs = sysfs.root(), .nvml = TUTTI_FAKE_NVML});
+  ASSERT_EQ(Names(system, topology::DeviceKind::cpu), (std::vector<std::string>{"NUMA0"}));
   EXPECT_EQ(system.devices[0].cores.size(), static_cast<std::size_t>(CountCpus(AllowedCpus())));
   EXPECT_FALSE(system.devices[0].arch.empty());
-  EXPECT_EQ(system.All(DeviceKind::gpu).size(), 3U);
-  EXPECT_EQ(ClassBetween(system, "GPU0", "GPU2"), PathClass::PHB);
+  EXPECT_EQ(system.All(topology::DeviceKind::gpu).size(), 3U);
+  EXPECT_EQ(ClassBetween(system, "GPU0", "GPU2"), topology::PathClass::PHB);
 }
 
 TEST(Detect, ThisMachine) {
-  const System system = DetectHost();
-  ASSERT_FALSE(system.All(DeviceKind::cpu).empty());
+  const topology::System system = DetectHost();
+  ASSERT_FALSE(system.All(topology::DeviceKind::cpu).empty());
   EXPECT_EQ(system.hosts(), 1);
   std::size_t cores = 0;
-  for (const int cpu : system.All(DeviceKind::cpu)) cores += system.devices[cpu].cores.size();
+  for (const int cpu : system.All(topology::DeviceKind::cpu)) cores += system.devices[cpu].cores.size();
   EXPECT_GE(cores, static_cast<std::size_t>(CountCpus(AllowedCpus())));
-  EXPECT_EQ(ParseTopology(WriteTopology(system), "again").system, system);
+  EXPECT_EQ(xml::ParseTopology(xml::WriteTopology(system), "again").system, system);
   EXPECT_EQ(DetectHost(), system);
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::detect

@@ -9,7 +9,7 @@
 #include <limits>
 #include <string>
 
-namespace tutti {
+namespace tutti::detect {
 namespace {
 
 // The size of a small server's share; used only where sysfs has no cache directory.
@@ -73,4 +73,4 @@ std::string ArchitectureName(std::string_view kernel_name) {
   return std::string(kernel_name);
 }
 
-}  // namespace tutti
+}  // namespace tutti::detect

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::detect {
 
 // One bit per processor that the calling thread may run on.
 using CpuMask = std::array<std::uint64_t, 16>;  // 1,024 processors, the C library's cpu_set_t
@@ -24,4 +24,4 @@ std::size_t LastLevelCacheBytes();
 // The name that topology files use for the kernel's name of an architecture: "arm64" for "aarch64".
 std::string ArchitectureName(std::string_view kernel_name);
 
-}  // namespace tutti
+}  // namespace tutti::detect

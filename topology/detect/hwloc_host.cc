@@ -17,7 +17,7 @@
 #include "topology/graph/link_constants.h"
 #include "topology/graph/pci_text.h"
 
-namespace tutti {
+namespace tutti::detect {
 namespace {
 
 struct Destroy {
@@ -51,14 +51,14 @@ hwloc_obj_t PackageOf(hwloc_topology_t topology, hwloc_obj_t node) {
   return nullptr;
 }
 
-std::vector<CpuDescription> DescribeCpus(hwloc_topology_t topology) {
-  std::vector<CpuDescription> cpus;
+std::vector<topology::CpuDescription> DescribeCpus(hwloc_topology_t topology) {
+  std::vector<topology::CpuDescription> cpus;
   const auto architecture = ArchitectureName(Info(hwloc_get_root_obj(topology), "Architecture"));
   hwloc_obj_t node = nullptr;
   while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr) {
     if (hwloc_bitmap_iszero(node->cpuset)) continue;  // memory without processors
     const hwloc_obj_t package = PackageOf(topology, node);
-    CpuDescription cpu{.numa = static_cast<int>(node->os_index), .arch = architecture};
+    topology::CpuDescription cpu{.numa = static_cast<int>(node->os_index), .arch = architecture};
     cpu.vendor = Info(package, "CPUVendor");
     cpu.family = NumberInfo(package, "CPUFamilyNumber");
     cpu.model = NumberInfo(package, "CPUModelNumber");
@@ -71,11 +71,11 @@ std::vector<CpuDescription> DescribeCpus(hwloc_topology_t topology) {
 }
 
 // hwloc reports GB/s after encoding. Its split into speed and width does not matter; the widest usual link is taken.
-void SetLink(PciSlot& slot, double bandwidth) {
+void SetLink(topology::PciSlot& slot, double bandwidth) {
   constexpr double kBitsPerByte = 8;
   constexpr double kTolerance = 0.02;
   for (const int width : {16, 8, 4, 2, 1}) {
-    for (const auto& generation : kPciGenerations) {
+    for (const auto& generation : topology::kPciGenerations) {
       const double encoding = generation.speed_gts < 8 ? 8.0 / 10 : 128.0 / 130;  // PCIe Base Specification
       const double raw = generation.speed_gts * encoding / kBitsPerByte * width;
       if (std::abs(raw - bandwidth) > kTolerance * raw) continue;
@@ -86,10 +86,10 @@ void SetLink(PciSlot& slot, double bandwidth) {
   }
 }
 
-PciDescription DescribePci(hwloc_obj_t object) {
+topology::PciDescription DescribePci(hwloc_obj_t object) {
   constexpr int kInterfaceBits = 8;        // the lowest byte of a class, which hwloc leaves out
   const auto& pci = object->attr->pcidev;  // the same in a bridge
-  PciDescription place{.bus_id = MakeBusId(pci.domain, pci.bus, pci.dev, pci.func)};
+  topology::PciDescription place{.bus_id = topology::MakeBusId(pci.domain, pci.bus, pci.dev, pci.func)};
   place.slot.device_class = pci.class_id << kInterfaceBits;
   place.slot.vendor = pci.vendor_id;
   place.slot.device = pci.device_id;
@@ -99,24 +99,24 @@ PciDescription DescribePci(hwloc_obj_t object) {
   return place;
 }
 
-void DescribeBelow(hwloc_obj_t parent, std::vector<PciDescription>& places) {
+void DescribeBelow(hwloc_obj_t parent, std::vector<topology::PciDescription>& places) {
   for (hwloc_obj_t child = parent->io_first_child; child != nullptr; child = child->next_sibling) {
     if (child->type == HWLOC_OBJ_BRIDGE && child->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_HOST) {
       DescribeBelow(child, places);  // the CPU's own bridge
     } else if (child->type == HWLOC_OBJ_BRIDGE || child->type == HWLOC_OBJ_PCI_DEVICE) {
-      PciDescription place = DescribePci(child);
+      topology::PciDescription place = DescribePci(child);
       DescribeBelow(child, place.children);
-      if (!place.children.empty() || MayBeEnd(place.slot)) places.push_back(std::move(place));
+      if (!place.children.empty() || topology::MayBeEnd(place.slot)) places.push_back(std::move(place));
     }
   }
 }
 
 // Devices hang on the innermost object whose processors are all near; of several NUMA nodes the first is taken.
-void DescribeDevices(hwloc_obj_t object, std::vector<CpuDescription>& cpus) {
-  std::vector<PciDescription> places;
+void DescribeDevices(hwloc_obj_t object, std::vector<topology::CpuDescription>& cpus) {
+  std::vector<topology::PciDescription> places;
   DescribeBelow(object, places);
   if (!places.empty()) {
-    CpuDescription* nearest = &cpus.front();
+    topology::CpuDescription* nearest = &cpus.front();
     for (auto& cpu : cpus) {
       if (!hwloc_bitmap_isset(object->nodeset, static_cast<unsigned>(cpu.numa))) continue;
       nearest = &cpu;
@@ -128,8 +128,8 @@ void DescribeDevices(hwloc_obj_t object, std::vector<CpuDescription>& cpus) {
     DescribeDevices(child, cpus);
 }
 
-HostDescription Describe(hwloc_topology_t topology) {
-  HostDescription host{DescribeCpus(topology)};
+topology::HostDescription Describe(hwloc_topology_t topology) {
+  topology::HostDescription host{DescribeCpus(topology)};
   if (!host.cpus.empty()) DescribeDevices(hwloc_get_root_obj(topology), host.cpus);
   return host;
 }
@@ -138,29 +138,29 @@ HostDescription Describe(hwloc_topology_t topology) {
 
 bool HasHwloc() { return true; }
 
-std::optional<HostDescription> DescribeThisByHwloc() {
+std::optional<topology::HostDescription> DescribeThisByHwloc() {
   const Topology topology = NewTopology();
   if (topology == nullptr) return std::nullopt;
   // The x86 component binds this thread to each processor in turn, for data that is not needed here.
   hwloc_topology_set_components(topology.get(), HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
   if (hwloc_topology_load(topology.get()) != 0) return std::nullopt;
-  HostDescription host = Describe(topology.get());
+  topology::HostDescription host = Describe(topology.get());
   return host.cpus.empty() ? std::nullopt : std::optional(std::move(host));
 }
 
-HostDescription DescribeByHwlocXml(const std::string& path) {
+topology::HostDescription DescribeByHwlocXml(const std::string& path) {
   const Topology topology = NewTopology();
   if (topology == nullptr) Throw(tuttiSystemError, "hwloc_topology_init failed");
   hwloc_topology_set_io_types_filter(topology.get(), HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   if (hwloc_topology_set_xml(topology.get(), path.c_str()) != 0 || hwloc_topology_load(topology.get()) != 0) {
     Throw(tuttiInvalidArgument, "{}: hwloc cannot read this as its XML", path);
   }
-  HostDescription host = Describe(topology.get());
+  topology::HostDescription host = Describe(topology.get());
   if (host.cpus.empty()) Throw(tuttiInvalidArgument, "{}: no NUMA node with processors", path);
   return host;
 }
 
-HostDescription DescribeByHwlocSynthetic(const std::string& text) {
+topology::HostDescription DescribeByHwlocSynthetic(const std::string& text) {
   const Topology topology = NewTopology();
   if (topology == nullptr) Throw(tuttiSystemError, "hwloc_topology_init failed");
   if (hwloc_topology_set_synthetic(topology.get(), text.c_str()) != 0 || hwloc_topology_load(topology.get()) != 0) {
@@ -169,4 +169,4 @@ HostDescription DescribeByHwlocSynthetic(const std::string& text) {
   return Describe(topology.get());
 }
 
-}  // namespace tutti
+}  // namespace tutti::detect

@@ -13,15 +13,15 @@
 
 #include "topology/graph/description.h"
 
-namespace tutti {
+namespace tutti::detect {
 
 // False: this build has no hwloc, so the functions below return nothing or throw.
 bool HasHwloc();
 
 // The processors are those that this process may use (by its control group). nullopt if hwloc fails.
-std::optional<HostDescription> DescribeThisByHwloc();
+std::optional<topology::HostDescription> DescribeThisByHwloc();
 // Throw tuttiInvalidArgument if hwloc does not understand them.
-HostDescription DescribeByHwlocXml(const std::string& path);
-HostDescription DescribeByHwlocSynthetic(const std::string& text);
+topology::HostDescription DescribeByHwlocXml(const std::string& path);
+topology::HostDescription DescribeByHwlocSynthetic(const std::string& text);
 
-}  // namespace tutti
+}  // namespace tutti::detect

@@ -2,18 +2,18 @@
 #include "base/error.h"
 #include "topology/detect/hwloc_host.h"
 
-namespace tutti {
+namespace tutti::detect {
 
 bool HasHwloc() { return false; }
 
-std::optional<HostDescription> DescribeThisByHwloc() { return std::nullopt; }
+std::optional<topology::HostDescription> DescribeThisByHwloc() { return std::nullopt; }
 
-HostDescription DescribeByHwlocXml(const std::string& path) {
+topology::HostDescription DescribeByHwlocXml(const std::string& path) {
   Throw(tuttiInvalidArgument, "{}: this build has no hwloc, which reads such files", path);
 }
 
-HostDescription DescribeByHwlocSynthetic(const std::string& /*text*/) {
+topology::HostDescription DescribeByHwlocSynthetic(const std::string& /*text*/) {
   Throw(tuttiInvalidArgument, "this build has no hwloc, which makes up machines");
 }
 
-}  // namespace tutti
+}  // namespace tutti::detect

@@ -9,7 +9,7 @@
 
 #include "topology/graph/pci_text.h"
 
-namespace tutti {
+namespace tutti::detect {
 namespace {
 
 // The few declarations needed of NVML's stable C interface, by its reference manual (docs.nvidia.com/deploy/nvml-api).
@@ -64,7 +64,7 @@ class Nvml {
       NvmlPciInfo pci{};
       // A GPU that this process may not use (a container's) has no handle.
       if (device_(i, &device) != kSuccess || pci_(device, &pci) != kSuccess) continue;
-      NvmlGpu gpu{.bus_id = MakeBusId(pci.domain, pci.bus, pci.device, 0)};
+      NvmlGpu gpu{.bus_id = topology::MakeBusId(pci.domain, pci.bus, pci.device, 0)};
       int major = 0;
       int minor = 0;
       constexpr int kMajor = 10;
@@ -89,17 +89,18 @@ class Nvml {
     complete_ = complete_ && function != nullptr;
   }
 
-  std::vector<NvlinkDescription> Links(NvmlDevice device, const std::vector<NvmlGpu>& gpus) const {
-    std::vector<NvlinkDescription> links;
+  std::vector<topology::NvlinkDescription> Links(NvmlDevice device, const std::vector<NvmlGpu>& gpus) const {
+    std::vector<topology::NvlinkDescription> links;
     for (unsigned i = 0; i < kMaxLinks; ++i) {
       unsigned state = 0;
       NvmlPciInfo remote{};
       if (link_state_(device, i, &state) != kSuccess || state != kEnabled) continue;
       if (link_pci_(device, i, &remote) != kSuccess) continue;
-      NvlinkDescription link{.bus_id = MakeBusId(remote.domain, remote.bus, remote.device, 0), .count = 1};
+      topology::NvlinkDescription link{.bus_id = topology::MakeBusId(remote.domain, remote.bus, remote.device, 0),
+                                       .count = 1};
       link.end = EndOf(device, i, link.bus_id, gpus);
-      if (link.end != NvlinkEnd::gpu) link.bus_id.clear();  // one device stands for all switches
-      const auto same = std::find_if(links.begin(), links.end(), [&](const NvlinkDescription& other) {
+      if (link.end != topology::NvlinkEnd::gpu) link.bus_id.clear();  // one device stands for all switches
+      const auto same = std::find_if(links.begin(), links.end(), [&](const topology::NvlinkDescription& other) {
         return other.end == link.end && other.bus_id == link.bus_id;
       });
       if (same != links.end()) {
@@ -111,14 +112,15 @@ class Nvml {
     return links;
   }
 
-  NvlinkEnd EndOf(NvmlDevice device, unsigned link, const std::string& bus_id, const std::vector<NvmlGpu>& gpus) const {
+  topology::NvlinkEnd EndOf(NvmlDevice device, unsigned link, const std::string& bus_id,
+                            const std::vector<NvmlGpu>& gpus) const {
     unsigned type = kRemoteUnknown;
     if (link_type_ != nullptr) link_type_(device, link, &type);
-    if (type == kRemoteGpu) return NvlinkEnd::gpu;
-    if (type == kRemoteCpu) return NvlinkEnd::cpu;
-    if (type == kRemoteSwitch) return NvlinkEnd::nvswitch;
+    if (type == kRemoteGpu) return topology::NvlinkEnd::gpu;
+    if (type == kRemoteCpu) return topology::NvlinkEnd::cpu;
+    if (type == kRemoteSwitch) return topology::NvlinkEnd::nvswitch;
     const bool is_gpu = std::any_of(gpus.begin(), gpus.end(), [&](const NvmlGpu& gpu) { return gpu.bus_id == bus_id; });
-    return is_gpu ? NvlinkEnd::gpu : NvlinkEnd::nvswitch;
+    return is_gpu ? topology::NvlinkEnd::gpu : topology::NvlinkEnd::nvswitch;
   }
 
   std::unique_ptr<void, Close> handle_;
@@ -139,4 +141,4 @@ class Nvml {
 
 std::vector<NvmlGpu> QueryNvml(const std::string& library) { return Nvml(library).Gpus(); }
 
-}  // namespace tutti
+}  // namespace tutti::detect

@@ -9,13 +9,13 @@
 
 #include "topology/graph/description.h"
 
-namespace tutti {
+namespace tutti::detect {
 
 struct NvmlGpu {
   std::string bus_id = {};  // as sysfs writes it
   std::string uuid = {};    // "GPU-..."; the same on every boot
   int sm = 0;
-  std::vector<NvlinkDescription> nvlinks = {};  // those that are up; links to the same end are combined
+  std::vector<topology::NvlinkDescription> nvlinks = {};  // those that are up; links to the same end are combined
 };
 
 inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
@@ -23,4 +23,4 @@ inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 // In the library's order, which is by bus id. Empty if there is no library, no driver, or no GPU.
 std::vector<NvmlGpu> QueryNvml(const std::string& library = kNvmlLibrary);
 
-}  // namespace tutti
+}  // namespace tutti::detect

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tutti {
+namespace tutti::detect {
 namespace {
 
 TEST(Nvml, WithoutALibraryThereAreNoGpus) {
@@ -18,11 +18,12 @@ TEST(Nvml, TellsGpusAndWhatTheirLinksLeadTo) {
     EXPECT_EQ(gpus[1].uuid, "GPU-00000000-0000-0000-0000-000000000001");
     EXPECT_EQ(gpus[0].sm, 90);
     EXPECT_EQ(gpus[2].sm, 89);
-    const std::vector<NvlinkDescription> links = {{NvlinkEnd::gpu, "0000:43:00.0", 4}, {NvlinkEnd::nvswitch, "", 4}};
+    const std::vector<topology::NvlinkDescription> links = {{topology::NvlinkEnd::gpu, "0000:43:00.0", 4},
+                                                            {topology::NvlinkEnd::nvswitch, "", 4}};
     EXPECT_EQ(gpus[0].nvlinks, links);
     EXPECT_TRUE(gpus[2].nvlinks.empty());
   }
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::detect

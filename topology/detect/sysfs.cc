@@ -12,7 +12,7 @@
 #include "topology/graph/link_constants.h"
 #include "topology/graph/pci_text.h"
 
-namespace tutti {
+namespace tutti::detect {
 namespace {
 
 namespace fs = std::filesystem;
@@ -61,29 +61,29 @@ std::vector<PciStep> PciWay(const fs::path& directory) {
   fs::path so_far;
   for (const auto& part : directory) {
     so_far /= part;
-    std::string bus_id = CanonicalBusId(part.string());
+    std::string bus_id = topology::CanonicalBusId(part.string());
     if (!bus_id.empty()) way.push_back({std::move(bus_id), so_far});
   }
   return way;
 }
 
-PciSlot ReadSlot(const fs::path& device) {
-  PciSlot slot;
+topology::PciSlot ReadSlot(const fs::path& device) {
+  topology::PciSlot slot;
   slot.device_class = NumberIn(device / "class");
   slot.vendor = NumberIn(device / "vendor");
   slot.device = NumberIn(device / "device");
   slot.subsystem_vendor = NumberIn(device / "subsystem_vendor");
   slot.subsystem_device = NumberIn(device / "subsystem_device");
   // The speed that both ends can do, because an idle link is slowed down; but the current number of lanes.
-  slot.speed_gts = ParsePciSpeed(FirstLine(device / "max_link_speed")).value_or(0);
+  slot.speed_gts = topology::ParsePciSpeed(FirstLine(device / "max_link_speed")).value_or(0);
   const int width = NumberIn(device / "current_link_width");
-  if (0 < width && width <= kPciMaxWidth) slot.width = width;  // 255: the link is down
+  if (0 < width && width <= topology::kPciMaxWidth) slot.width = width;  // 255: the link is down
   return slot;
 }
 
-PciDescription& ChildAt(std::vector<PciDescription>& children, const PciStep& step) {
+topology::PciDescription& ChildAt(std::vector<topology::PciDescription>& children, const PciStep& step) {
   const auto found = std::find_if(children.begin(), children.end(),
-                                  [&](const PciDescription& child) { return child.bus_id == step.bus_id; });
+                                  [&](const topology::PciDescription& child) { return child.bus_id == step.bus_id; });
   if (found != children.end()) return *found;
   children.push_back({.bus_id = step.bus_id, .slot = ReadSlot(step.directory)});
   return children.back();
@@ -150,7 +150,7 @@ std::optional<Interface> ReadInterface(const fs::path& directory) {
 std::vector<RootPlace> ReadPciTree(const std::string& root) {
   std::vector<RootPlace> places;
   for (const auto& link : Entries(fs::path(root) / "bus/pci/devices")) {
-    if (!MayBeEnd({.device_class = NumberIn(link / "class"), .vendor = NumberIn(link / "vendor")})) continue;
+    if (!topology::MayBeEnd({.device_class = NumberIn(link / "class"), .vendor = NumberIn(link / "vendor")})) continue;
     const auto way = PciWay(Canonical(link));
     if (way.empty()) continue;
     auto found = std::find_if(places.begin(), places.end(),
@@ -161,7 +161,7 @@ std::vector<RootPlace> ReadPciTree(const std::string& root) {
                         {.bus_id = way.front().bus_id, .slot = ReadSlot(way.front().directory)}});
       found = places.end() - 1;
     }
-    PciDescription* at = &found->place;
+    topology::PciDescription* at = &found->place;
     for (std::size_t i = 1; i < way.size(); ++i) at = &ChildAt(at->children, way[i]);
   }
   return places;
@@ -190,4 +190,4 @@ bool HasGpuDirectRdma(const std::string& root) {
   return fs::exists(fs::path(root) / "module/nvidia_peermem") || fs::exists(fs::path(root) / "module/nv_peer_mem");
 }
 
-}  // namespace tutti
+}  // namespace tutti::detect

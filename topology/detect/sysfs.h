@@ -12,11 +12,11 @@
 
 #include "topology/graph/description.h"
 
-namespace tutti {
+namespace tutti::detect {
 
 struct RootPlace {
   int numa = 0;  // -1: unknown to the kernel
-  PciDescription place;
+  topology::PciDescription place;
 };
 
 // GPUs, network cards and the bridges above them, by bus id. GPUs and ports are not filled in.
@@ -24,7 +24,7 @@ std::vector<RootPlace> ReadPciTree(const std::string& root);
 
 struct NetworkCard {
   std::string bus_id = {};  // empty: none
-  std::vector<PortDescription> ports = {};
+  std::vector<topology::PortDescription> ports = {};
 };
 
 // Ports that are up, by name: InfiniBand devices (also RoCE) and the Ethernet interfaces of other cards. Virtual
@@ -34,4 +34,4 @@ std::vector<NetworkCard> ReadNetwork(const std::string& root);
 // Whether the kernel has the module that lets network cards reach GPU memory.
 bool HasGpuDirectRdma(const std::string& root);
 
-}  // namespace tutti
+}  // namespace tutti::detect

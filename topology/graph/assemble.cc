@@ -13,7 +13,7 @@
 
 #include "topology/graph/link_constants.h"
 
-namespace tutti {
+namespace tutti::topology {
 namespace {
 
 double BandwidthOf(const PciSlot& slot) { return PciBandwidth(slot.speed_gts, slot.width); }
@@ -275,4 +275,4 @@ System Assemble(std::vector<HostDescription>& hosts) {
   return system;
 }
 
-}  // namespace tutti
+}  // namespace tutti::topology

@@ -10,7 +10,7 @@
 #include "topology/graph/description.h"
 #include "topology/graph/system.h"
 
-namespace tutti {
+namespace tutti::topology {
 
 // Calls visit(PciDescription&) for each place of the tree, parents first, in order.
 template <typename Places, typename Visit>
@@ -30,4 +30,4 @@ void ForEachPlaceOf(Host& host, const Visit& visit) {
 // REQUIRES: bus ids are unique in a host (except ""), and PCI speeds are in the table of link constants.
 System Assemble(std::vector<HostDescription>& hosts);
 
-}  // namespace tutti
+}  // namespace tutti::topology

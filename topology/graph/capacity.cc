@@ -5,7 +5,7 @@
 
 #include "topology/graph/rails.h"
 
-namespace tutti {
+namespace tutti::topology {
 namespace {
 
 double Sum(const System& system, int from, LinkKind kind) {
@@ -51,4 +51,4 @@ double ReachablePortCapacity(const System& system, int host) {
   return sum;
 }
 
-}  // namespace tutti
+}  // namespace tutti::topology

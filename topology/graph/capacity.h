@@ -5,7 +5,7 @@
 
 #include "topology/graph/system.h"
 
-namespace tutti {
+namespace tutti::topology {
 
 // GB/s that a GPU (or NUMA node) can send at most on the links it would use to its peers: all its NVLinks, or, if it
 // has none, its PCI (or socket) links.
@@ -17,4 +17,4 @@ double PortCapacity(const System& system, int host);
 // As above, but no port counts for more than the path from its card to the nearest GPU (or NUMA node).
 double ReachablePortCapacity(const System& system, int host);
 
-}  // namespace tutti
+}  // namespace tutti::topology

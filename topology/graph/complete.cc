@@ -10,7 +10,7 @@
 #include "topology/graph/assemble.h"
 #include "topology/graph/link_constants.h"
 
-namespace tutti {
+namespace tutti::topology {
 namespace {
 
 // The meaning of PCI ids (the PCI ID Repository; NVIDIA's and cloud makers' data sheets).
@@ -235,4 +235,4 @@ void CompleteByDefaults(HostDescription& host) {
   AssumeNvlinks(host);
 }
 
-}  // namespace tutti
+}  // namespace tutti::topology

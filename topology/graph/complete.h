@@ -6,7 +6,7 @@
 
 #include "topology/graph/description.h"
 
-namespace tutti {
+namespace tutti::topology {
 
 // Places are matched by bus id. The description's own entries are never changed.
 void CompleteFrom(HostDescription& host, const HostDescription& detected);
@@ -18,4 +18,4 @@ void CompleteByDefaults(HostDescription& host);
 bool MayBeGpu(const PciSlot& slot);
 bool MayBeEnd(const PciSlot& slot);
 
-}  // namespace tutti
+}  // namespace tutti::topology

@@ -11,7 +11,7 @@
 
 #include "topology/graph/system.h"
 
-namespace tutti {
+namespace tutti::topology {
 
 inline constexpr int kUnknown = -1;
 
@@ -79,4 +79,4 @@ struct HostDescription {
   std::vector<std::string> notes = {};  // what was ignored or assumed, for people
 };
 
-}  // namespace tutti
+}  // namespace tutti::topology

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tutti {
+namespace tutti::topology {
 namespace {
 
 const PciGeneration* FindPci(double speed_gts) {
@@ -55,4 +55,4 @@ double PortSpeedGbit(double speed_gts, int width) {
   return speed;
 }
 
-}  // namespace tutti
+}  // namespace tutti::topology

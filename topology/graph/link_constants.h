@@ -8,7 +8,7 @@
 #include <array>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::topology {
 
 // --- NVLink: GB/s a link carries in one direction, by the compute capability of the GPU it leaves.
 struct NvlinkGeneration {
@@ -113,4 +113,4 @@ double NetworkBandwidth(double speed_gbit);
 // The speed of a card in such a slot, if its own speed is unknown.
 double PortSpeedGbit(double speed_gts, int width);
 
-}  // namespace tutti
+}  // namespace tutti::topology

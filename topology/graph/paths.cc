@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::topology {
 namespace {
 
 constexpr int kNone = -1;
@@ -165,4 +165,4 @@ void CheckSearchable(const System& system) {
 
 std::vector<Path> PathsFrom(const System& system, int from) { return Search(system, from).Run(); }
 
-}  // namespace tutti
+}  // namespace tutti::topology

@@ -11,7 +11,7 @@
 
 #include "topology/graph/system.h"
 
-namespace tutti {
+namespace tutti::topology {
 
 // The worst part of a path, nearest first; the words of `nvidia-smi topo -m`.
 enum class PathClass : std::uint8_t {
@@ -42,4 +42,4 @@ void CheckSearchable(const System& system);
 // From `from` to every device. Deterministic: of equal paths the one with the smaller device numbers.
 std::vector<Path> PathsFrom(const System& system, int from);
 
-}  // namespace tutti
+}  // namespace tutti::topology

@@ -6,10 +6,10 @@
 
 #include "topology/xml/xml.h"
 
-namespace tutti {
+namespace tutti::topology {
 namespace {
 
-System Load(const std::string& name) { return ReadTopologyFile("topology/testdata/" + name + ".xml").system; }
+System Load(const std::string& name) { return xml::ReadTopologyFile("topology/testdata/" + name + ".xml").system; }
 
 int Find(const System& system, DeviceKind kind, int number) {
   for (const int index : system.All(kind)) {
@@ -149,4 +149,4 @@ TEST(Paths, AreUnbrokenAndSymmetricInBandwidth) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::topology

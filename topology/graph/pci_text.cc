@@ -7,7 +7,7 @@
 
 #include "topology/graph/link_constants.h"
 
-namespace tutti {
+namespace tutti::topology {
 namespace {
 
 bool IsHex(std::string_view text) {
@@ -44,4 +44,4 @@ std::optional<double> ParsePciSpeed(std::string_view text) {
   return speed;
 }
 
-}  // namespace tutti
+}  // namespace tutti::topology

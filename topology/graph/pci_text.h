@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::topology {
 
 // In lower case, as sysfs has it: "0000:10:1c.0", with a domain of up to 8 digits. Empty if the text is no bus id.
 std::string CanonicalBusId(std::string_view text);
@@ -17,4 +17,4 @@ std::string MakeBusId(unsigned domain, unsigned bus, unsigned device, unsigned f
 // for any other text, or a speed that PCI does not have.
 std::optional<double> ParsePciSpeed(std::string_view text);
 
-}  // namespace tutti
+}  // namespace tutti::topology

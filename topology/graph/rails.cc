@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::topology {
 
 std::vector<int> RingEnds(const System& system, int host) {
   std::vector<int> ends = system.All(DeviceKind::gpu, host);
@@ -51,4 +51,4 @@ std::vector<std::vector<int>> NearestNics(const System& system, int host) {
   return serving;
 }
 
-}  // namespace tutti
+}  // namespace tutti::topology

@@ -9,7 +9,7 @@
 #include "topology/graph/paths.h"
 #include "topology/graph/system.h"
 
-namespace tutti {
+namespace tutti::topology {
 
 // The participants of a collective on a host: its GPUs, or its NUMA nodes where it has none.
 std::vector<int> RingEnds(const System& system, int host);
@@ -24,4 +24,4 @@ std::vector<int> Nearest(const std::vector<Path>& paths, const std::vector<int>&
 // no NIC.
 std::vector<std::vector<int>> NearestNics(const System& system, int host);
 
-}  // namespace tutti
+}  // namespace tutti::topology

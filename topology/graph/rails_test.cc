@@ -8,12 +8,12 @@
 #include "topology/graph/sample_systems.h"
 #include "topology/xml/xml.h"
 
-namespace tutti {
+namespace tutti::topology {
 namespace {
 
 // "0:0,1 1:2": GPU 0 has NICs 0 and 1, GPU 1 has NIC 2; in the order of the GPUs' numbers.
 std::string Table(const std::string& file) {
-  const System system = ReadTopologyFile(samples::PathOf(file)).system;
+  const System system = xml::ReadTopologyFile(samples::PathOf(file)).system;
   const std::vector<std::vector<int>> nics = NearestNics(system, 0);
   const std::vector<int> ends = RingEnds(system, 0);
   std::map<int, std::string> rows;
@@ -58,12 +58,12 @@ TEST(Rails, EqualDistanceIsSharedEvenly) {
 }
 
 TEST(Capacity, OfGpusAndPorts) {
-  const System h100 = ReadTopologyFile(samples::PathOf("dgxh100")).system;
+  const System h100 = xml::ReadTopologyFile(samples::PathOf("dgxh100")).system;
   EXPECT_DOUBLE_EQ(RingCapacity(h100, 0), 370.8);
   EXPECT_NEAR(ReachablePortCapacity(h100, 0), 8 * 48, 1e-9);  // PCI 5.0 x16 is slower than 400 Gbit/s
   EXPECT_GT(PortCapacity(h100, 0), ReachablePortCapacity(h100, 0));
-  EXPECT_DOUBLE_EQ(RingCapacity(ReadTopologyFile(samples::PathOf("l40s_8gpu")).system, 0), 24);
+  EXPECT_DOUBLE_EQ(RingCapacity(xml::ReadTopologyFile(samples::PathOf("l40s_8gpu")).system, 0), 24);
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::topology

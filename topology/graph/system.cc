@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace tutti {
+namespace tutti::topology {
 
 std::string_view NameOf(DeviceKind kind) {
   static constexpr std::array<std::string_view, 6> kNames = {"CPU", "PCI switch", "GPU", "NVSwitch", "NIC", "network"};
@@ -34,4 +34,4 @@ void System::Join(int a, int b, LinkKind kind, double bandwidth, double latency)
   links.push_back({b, a, kind, bandwidth, latency});
 }
 
-}  // namespace tutti
+}  // namespace tutti::topology

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tutti {
+namespace tutti::topology {
 
 enum class DeviceKind : std::uint8_t {
   cpu,         // one NUMA node: its cores and its memory
@@ -95,4 +95,4 @@ struct System {
   bool operator==(const System&) const = default;
 };
 
-}  // namespace tutti
+}  // namespace tutti::topology

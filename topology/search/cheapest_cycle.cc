@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <numeric>
 
-namespace tutti {
+namespace tutti::search {
 namespace {
 
 // 2^9 subsets x 9^2 moves is a tenth of a millisecond; each further point more than doubles it.
@@ -195,4 +195,4 @@ std::vector<int> CheapestCycle(const std::vector<double>& cost, int points) {
   return points <= kExactPoints ? Exact(cost, points) : Trip(cost, points).Best();
 }
 
-}  // namespace tutti
+}  // namespace tutti::search

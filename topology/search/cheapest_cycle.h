@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-namespace tutti {
+namespace tutti::search {
 
 inline constexpr double kNoWay = std::numeric_limits<double>::infinity();
 
@@ -18,4 +18,4 @@ std::vector<int> CheapestCycle(const std::vector<double>& cost, int points);
 // Approximate number of ways that CheapestCycle looks at, for callers that must bound their time; one takes some 20 ns.
 long CheapestCycleEffort(int points);
 
-}  // namespace tutti
+}  // namespace tutti::search

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-namespace tutti {
+namespace tutti::search {
 namespace {
 
 double Length(const std::vector<double>& cost, const std::vector<int>& trip) {
@@ -81,4 +81,4 @@ TEST(CheapestCycle, NeedsTwoPoints) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::search

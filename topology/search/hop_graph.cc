@@ -10,7 +10,7 @@
 #include "topology/graph/paths.h"
 #include "topology/graph/rails.h"
 
-namespace tutti {
+namespace tutti::search {
 namespace {
 
 // Bandwidths are sums of a few parts; those that differ by less than this share are the same.
@@ -19,7 +19,7 @@ constexpr double kSlack = 1e-6;
 // the whole machine is not.
 constexpr double kPriceExponent = 4;
 
-bool Usable(const Path& path) { return path.path_class < PathClass::NET && !path.links.empty(); }
+bool Usable(const topology::Path& path) { return path.path_class < topology::PathClass::NET && !path.links.empty(); }
 
 std::vector<int> Backwards(const std::vector<int>& links, const std::vector<int>& opposite) {
   std::vector<int> result;
@@ -31,17 +31,17 @@ std::vector<int> Backwards(const std::vector<int>& links, const std::vector<int>
 }
 
 // The link that joins a NIC to the network, outwards; -1 if there is none.
-int PortOf(const System& system, int nic) {
+int PortOf(const topology::System& system, int nic) {
   for (std::size_t i = 0; i < system.links.size(); ++i) {
-    const Link& link = system.links[i];
-    if (link.from == nic && link.kind == LinkKind::network) return static_cast<int>(i);
+    const topology::Link& link = system.links[i];
+    if (link.from == nic && link.kind == topology::LinkKind::network) return static_cast<int>(i);
   }
   return -1;
 }
 
 }  // namespace
 
-std::vector<int> OppositeLinks(const System& system) {
+std::vector<int> OppositeLinks(const topology::System& system) {
   std::map<std::pair<int, int>, std::vector<int>> between;
   for (std::size_t i = 0; i < system.links.size(); ++i) {
     between[{system.links[i].from, system.links[i].to}].push_back(static_cast<int>(i));
@@ -55,8 +55,8 @@ std::vector<int> OppositeLinks(const System& system) {
   return opposite;
 }
 
-HopGraph::HopGraph(const System& system, int host, NicReach reach) {
-  ends_ = RingEnds(system, host);
+HopGraph::HopGraph(const topology::System& system, int host, NicReach reach) {
+  ends_ = topology::RingEnds(system, host);
   if (reach != NicReach::none) {
     outside_ = size();
     ends_.push_back(-1);
@@ -66,11 +66,11 @@ HopGraph::HopGraph(const System& system, int host, NicReach reach) {
   if (reach != NicReach::none) AddOutside(system, host, reach);
 }
 
-void HopGraph::AddHops(const System& system) {
+void HopGraph::AddHops(const topology::System& system) {
   const std::vector<int> opposite = OppositeLinks(system);
   for (int a = 0; a < size(); ++a) {
     if (a == outside_) continue;
-    const std::vector<Path> paths = PathsFrom(system, ends_[a]);
+    const std::vector<topology::Path> paths = topology::PathsFrom(system, ends_[a]);
     for (int b = 0; b < size(); ++b) {
       if (b == a || b == outside_ || !hops_[a * size() + b].empty() || !Usable(paths[ends_[b]])) continue;
       const std::vector<int>& links = paths[ends_[b]].links;
@@ -81,16 +81,16 @@ void HopGraph::AddHops(const System& system) {
   }
 }
 
-void HopGraph::AddOutside(const System& system, int host, NicReach reach) {
+void HopGraph::AddOutside(const topology::System& system, int host, NicReach reach) {
   const std::vector<int> opposite = OppositeLinks(system);
   const std::vector<int> ends(ends_.begin(), ends_.begin() + outside_);
-  for (const int nic : system.All(DeviceKind::nic, host)) {
+  for (const int nic : system.All(topology::DeviceKind::nic, host)) {
     const int port = PortOf(system, nic);
     if (port < 0 || opposite[port] < 0) continue;
-    const std::vector<Path> paths = PathsFrom(system, nic);
-    const std::vector<int> nearest = Nearest(paths, ends);
+    const std::vector<topology::Path> paths = topology::PathsFrom(system, nic);
+    const std::vector<int> nearest = topology::Nearest(paths, ends);
     for (int end = 0; end < outside_; ++end) {
-      const Path& path = paths[ends_[end]];
+      const topology::Path& path = paths[ends_[end]];
       if (!Usable(path)) continue;
       if (reach == NicReach::nearest && std::find(nearest.begin(), nearest.end(), ends_[end]) == nearest.end())
         continue;
@@ -105,8 +105,8 @@ void HopGraph::AddOutside(const System& system, int host, NicReach reach) {
   }
 }
 
-FreeLinks::FreeLinks(const System& system) {
-  for (const Link& link : system.links) capacity_.push_back(link.bandwidth);
+FreeLinks::FreeLinks(const topology::System& system) {
+  for (const topology::Link& link : system.links) capacity_.push_back(link.bandwidth);
   free_ = capacity_;
 }
 
@@ -142,7 +142,7 @@ double FreeLinks::Price(const std::vector<int>& links) const {
   return sum;
 }
 
-std::vector<double> CandidateBandwidths(const System& system, const HopGraph& graph, int parts) {
+std::vector<double> CandidateBandwidths(const topology::System& system, const HopGraph& graph, int parts) {
   std::vector<double> whole;
   for (int a = 0; a < graph.size(); ++a) {
     for (int b = 0; b < graph.size(); ++b) {
@@ -165,4 +165,4 @@ std::vector<double> CandidateBandwidths(const System& system, const HopGraph& gr
   return bandwidths;
 }
 
-}  // namespace tutti
+}  // namespace tutti::search

@@ -13,7 +13,7 @@
 
 #include "topology/graph/system.h"
 
-namespace tutti {
+namespace tutti::search {
 
 // One way from an end to another.
 struct Hop {
@@ -29,7 +29,7 @@ enum class NicReach : std::uint8_t {
 
 class HopGraph {
  public:
-  HopGraph(const System& system, int host, NicReach reach);
+  HopGraph(const topology::System& system, int host, NicReach reach);
 
   int size() const { return static_cast<int>(ends_.size()); }
   // The end that stands for the other hosts; -1 for one host alone.
@@ -40,8 +40,8 @@ class HopGraph {
   const std::vector<Hop>& hops(int from, int to) const { return hops_[from * size() + to]; }
 
  private:
-  void AddHops(const System& system);
-  void AddOutside(const System& system, int host, NicReach reach);
+  void AddHops(const topology::System& system);
+  void AddOutside(const topology::System& system, int host, NicReach reach);
 
   std::vector<int> ends_;
   std::vector<std::vector<Hop>> hops_;
@@ -51,7 +51,7 @@ class HopGraph {
 // The unused bandwidth of every link.
 class FreeLinks {
  public:
-  explicit FreeLinks(const System& system);
+  explicit FreeLinks(const topology::System& system);
 
   // Takes GB/s from each of the links, once per mention. Returns false, and takes nothing, if that is more than there
   // is.
@@ -71,10 +71,10 @@ class FreeLinks {
 };
 
 // The opposite direction of every link; -1 where there is none.
-std::vector<int> OppositeLinks(const System& system);
+std::vector<int> OppositeLinks(const topology::System& system);
 
 // Bandwidths worth a try for a ring or a tree: those of the links that hops cross, whole and divided into up to `parts`
 // equal parts; descending.
-std::vector<double> CandidateBandwidths(const System& system, const HopGraph& graph, int parts);
+std::vector<double> CandidateBandwidths(const topology::System& system, const HopGraph& graph, int parts);
 
-}  // namespace tutti
+}  // namespace tutti::search

@@ -7,7 +7,7 @@
 
 #include "topology/search/cheapest_cycle.h"
 
-namespace tutti {
+namespace tutti::search {
 namespace {
 
 // More rings than any machine has links for; bounds the search where a link is reported as absurdly wide.
@@ -110,7 +110,7 @@ int Passages(const HopGraph& graph, const FreeLinks& free, double bandwidth, int
 // Takes rings one by one and keeps account of the links.
 class Packer {
  public:
-  Packer(const System& system, const HopGraph& graph, const Packing& packing)
+  Packer(const topology::System& system, const HopGraph& graph, const Packing& packing)
       : graph_(graph), packing_(packing), free_(system), dearer_(system.links.size(), 1), first_links_(graph.size()) {
     for (int a = 0; a < graph.size(); ++a) {
       for (int b = 0; b < graph.size(); ++b) {
@@ -299,7 +299,7 @@ std::vector<int> LinksOf(const HopGraph& graph, const Cycle& cycle) {
   return links;
 }
 
-std::vector<std::vector<int>> VitalLinks(const System& system, const HopGraph& graph) {
+std::vector<std::vector<int>> VitalLinks(const topology::System& system, const HopGraph& graph) {
   if (graph.size() > kMostForVital) return {};
   const std::vector<int> opposite = OppositeLinks(system);
   std::set<int> crossed;
@@ -316,7 +316,7 @@ std::vector<std::vector<int>> VitalLinks(const System& system, const HopGraph& g
   return vital;
 }
 
-int MostRings(const System& system, const HopGraph& graph, const std::vector<std::vector<int>>& vital,
+int MostRings(const topology::System& system, const HopGraph& graph, const std::vector<std::vector<int>>& vital,
               double bandwidth) {
   const FreeLinks free(system);
   int most = kMostRings;
@@ -331,12 +331,14 @@ int MostRings(const System& system, const HopGraph& graph, const std::vector<std
   return most;
 }
 
-std::vector<Cycle> PackGreedily(const System& system, const HopGraph& graph, const Packing& packing, long& effort) {
+std::vector<Cycle> PackGreedily(const topology::System& system, const HopGraph& graph, const Packing& packing,
+                                long& effort) {
   return Packer(system, graph, packing).Greedily(effort);
 }
 
-std::vector<Cycle> PackExhaustively(const System& system, const HopGraph& graph, const Packing& packing, long& effort) {
+std::vector<Cycle> PackExhaustively(const topology::System& system, const HopGraph& graph, const Packing& packing,
+                                    long& effort) {
   return Packer(system, graph, packing).Exhaustively(effort);
 }
 
-}  // namespace tutti
+}  // namespace tutti::search

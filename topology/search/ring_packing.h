@@ -7,7 +7,7 @@
 
 #include "topology/search/hop_graph.h"
 
-namespace tutti {
+namespace tutti::search {
 
 // A ring through all ends; way[k] is the number of the hop that it takes from order[k] to the next end.
 struct Cycle {
@@ -25,18 +25,20 @@ struct Packing {
 };
 
 // Sets of links, such that every ring crosses at least one link of each set. Not necessarily all such sets.
-std::vector<std::vector<int>> VitalLinks(const System& system, const HopGraph& graph);
+std::vector<std::vector<int>> VitalLinks(const topology::System& system, const HopGraph& graph);
 
 // An upper bound on rings of this bandwidth: every ring enters and leaves every end once, and crosses vital links.
-int MostRings(const System& system, const HopGraph& graph, const std::vector<std::vector<int>>& vital,
+int MostRings(const topology::System& system, const HopGraph& graph, const std::vector<std::vector<int>>& vital,
               double bandwidth);
 
 // Takes the cheapest ring repeatedly. `effort` is the number of hops that may still be looked at; the packing stops
 // when it is used up.
-std::vector<Cycle> PackGreedily(const System& system, const HopGraph& graph, const Packing& packing, long& effort);
+std::vector<Cycle> PackGreedily(const topology::System& system, const HopGraph& graph, const Packing& packing,
+                                long& effort);
 
 // Exactly `packing.at_most` rings, by trying all possibilities; empty if there are none or `effort`, the number of hops
 // that may still be looked at, is used up first.
-std::vector<Cycle> PackExhaustively(const System& system, const HopGraph& graph, const Packing& packing, long& effort);
+std::vector<Cycle> PackExhaustively(const topology::System& system, const HopGraph& graph, const Packing& packing,
+                                    long& effort);
 
-}  // namespace tutti
+}  // namespace tutti::search

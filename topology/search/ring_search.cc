@@ -9,7 +9,7 @@
 #include "topology/search/cheapest_cycle.h"
 #include "topology/search/ring_packing.h"
 
-namespace tutti {
+namespace tutti::search {
 namespace {
 
 // A ring takes at least an eighth of some link: more and thinner channels cost an executor more than they carry.
@@ -31,7 +31,7 @@ struct Candidate {
 };
 
 // By the total that they promise; of equal totals, the one with the fewest rings first.
-std::vector<Candidate> Candidates(const System& system, const HopGraph& graph) {
+std::vector<Candidate> Candidates(const topology::System& system, const HopGraph& graph) {
   const std::vector<std::vector<int>> vital = VitalLinks(system, graph);
   std::vector<Candidate> candidates;
   for (const double bandwidth : CandidateBandwidths(system, graph, kParts)) {
@@ -78,8 +78,8 @@ bool SameNicPossible(const HopGraph& graph) {
 }
 
 // The best rings that carry more than `beaten` in all; none if there are none.
-Rings Search(const System& system, const HopGraph& graph, const std::vector<Candidate>& candidates, bool same_nic,
-             double beaten) {
+Rings Search(const topology::System& system, const HopGraph& graph, const std::vector<Candidate>& candidates,
+             bool same_nic, double beaten) {
   Rings best;
   const auto wanted = [&](double bandwidth, int rings) {
     return bandwidth * rings > beaten * kBetter && IsBetter(bandwidth, rings, best);
@@ -109,13 +109,13 @@ Rings Search(const System& system, const HopGraph& graph, const std::vector<Cand
 
 }  // namespace
 
-Rings SearchRings(const System& system, int host) {
+Rings SearchRings(const topology::System& system, int host) {
   const HopGraph graph(system, host, NicReach::none);
   if (graph.size() < 2) return {};
   return Search(system, graph, Candidates(system, graph), false, 0);
 }
 
-Rings SearchClusterRings(const System& system, int host) {
+Rings SearchClusterRings(const topology::System& system, int host) {
   Rings best;
   // In the order of preference: a later choice must carry more to be taken.
   for (const NicReach reach : {NicReach::nearest, NicReach::any}) {
@@ -131,11 +131,11 @@ Rings SearchClusterRings(const System& system, int host) {
   return best;
 }
 
-std::vector<std::vector<int>> RingsAcross(const System& system, const Rings& on_host0) {
-  const std::vector<int> model = RingEnds(system, 0);
+std::vector<std::vector<int>> RingsAcross(const topology::System& system, const Rings& on_host0) {
+  const std::vector<int> model = topology::RingEnds(system, 0);
   std::vector<std::vector<int>> across(on_host0.rings.size());
   for (int host = 0; host < system.hosts(); ++host) {
-    const std::vector<int> ends = RingEnds(system, host);
+    const std::vector<int> ends = topology::RingEnds(system, host);
     if (ends.size() != model.size()) {
       Throw(tuttiInvalidArgument, "rings over hosts need hosts of one kind, but host 0 has {} GPUs and host {} has {}",
             model.size(), host, ends.size());
@@ -153,4 +153,4 @@ std::vector<std::vector<int>> RingsAcross(const System& system, const Rings& on_
   return across;
 }
 
-}  // namespace tutti
+}  // namespace tutti::search

@@ -23,7 +23,7 @@
 
 #include "topology/graph/system.h"
 
-namespace tutti {
+namespace tutti::search {
 
 struct Ring {
   std::vector<int> order = {};  // devices
@@ -40,13 +40,13 @@ struct Rings {
 };
 
 // Closed rings inside one host. None if there are fewer than two GPUs, or no way through all of them.
-Rings SearchRings(const System& system, int host);
+Rings SearchRings(const topology::System& system, int host);
 
 // The part on one host of rings over several such hosts. None without a NIC.
-Rings SearchClusterRings(const System& system, int host);
+Rings SearchClusterRings(const topology::System& system, int host);
 
 // Carries the rings that SearchClusterRings found on host 0 of a system of equal hosts through all hosts. Returns the
 // devices that each ring visits, in order. Throws tuttiInvalidArgument if the hosts differ.
-std::vector<std::vector<int>> RingsAcross(const System& system, const Rings& on_host0);
+std::vector<std::vector<int>> RingsAcross(const topology::System& system, const Rings& on_host0);
 
-}  // namespace tutti
+}  // namespace tutti::search

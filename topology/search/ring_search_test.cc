@@ -17,17 +17,17 @@
 #include "topology/xml/fuse.h"
 #include "topology/xml/xml.h"
 
-namespace tutti {
+namespace tutti::search {
 namespace {
 
-System Load(const std::string& file) { return ReadTopologyFile(samples::PathOf(file)).system; }
+topology::System Load(const std::string& file) { return xml::ReadTopologyFile(samples::PathOf(file)).system; }
 
 // The links of a ring lead from its start round to its start, by way of its stops in their order.
-void CheckWay(const System& system, const Ring& ring) {
+void CheckWay(const topology::System& system, const Ring& ring) {
   std::vector<int> stops = ring.order;
   int at = ring.order.front();
   if (ring.nic_in >= 0) {
-    at = system.All(DeviceKind::network).front();
+    at = system.All(topology::DeviceKind::network).front();
     stops.insert(stops.begin(), ring.nic_in);
     stops.push_back(ring.nic_out);
   } else {
@@ -43,12 +43,12 @@ void CheckWay(const System& system, const Ring& ring) {
   EXPECT_EQ(next, stops.size());
 }
 
-void CheckRings(const System& system, const Rings& rings, bool cluster) {
+void CheckRings(const topology::System& system, const Rings& rings, bool cluster) {
   std::vector<double> used(system.links.size(), 0);
   for (const Ring& ring : rings.rings) {
     std::vector<int> visited = ring.order;
     std::sort(visited.begin(), visited.end());
-    EXPECT_EQ(visited, RingEnds(system, 0));
+    EXPECT_EQ(visited, topology::RingEnds(system, 0));
     EXPECT_EQ(ring.nic_in >= 0, cluster);
     EXPECT_EQ(ring.nic_out >= 0, cluster);
     CheckWay(system, ring);
@@ -63,27 +63,27 @@ void CheckRings(const System& system, const Rings& rings, bool cluster) {
 TEST(RingSearch, EveryFileRespectsItsLinks) {
   for (const char* file : samples::kCompleteFiles) {
     SCOPED_TRACE(file);
-    const System system = Load(file);
+    const topology::System system = Load(file);
     const Rings alone = SearchRings(system, 0);
     EXPECT_FALSE(alone.rings.empty());
     CheckRings(system, alone, false);
-    EXPECT_LE(alone.total(), RingCapacity(system, 0) * (1 + 1e-5));
+    EXPECT_LE(alone.total(), topology::RingCapacity(system, 0) * (1 + 1e-5));
     const Rings cluster = SearchClusterRings(system, 0);
-    EXPECT_EQ(cluster.rings.empty(), system.All(DeviceKind::nic).empty());
+    EXPECT_EQ(cluster.rings.empty(), system.All(topology::DeviceKind::nic).empty());
     CheckRings(system, cluster, true);
-    EXPECT_LE(cluster.total(), ReachablePortCapacity(system, 0) * (1 + 1e-5));
+    EXPECT_LE(cluster.total(), topology::ReachablePortCapacity(system, 0) * (1 + 1e-5));
   }
 }
 
 TEST(RingSearch, RandomSystemsRespectTheirLinks) {
   for (unsigned seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(seed);
-    const System system = samples::RandomSystem(seed);
+    const topology::System system = samples::RandomSystem(seed);
     const Rings alone = SearchRings(system, 0);
-    EXPECT_EQ(alone.rings.empty(), RingEnds(system, 0).size() < 2);
+    EXPECT_EQ(alone.rings.empty(), topology::RingEnds(system, 0).size() < 2);
     CheckRings(system, alone, false);
     const Rings cluster = SearchClusterRings(system, 0);
-    EXPECT_EQ(cluster.rings.empty(), system.All(DeviceKind::nic).empty());
+    EXPECT_EQ(cluster.rings.empty(), system.All(topology::DeviceKind::nic).empty());
     CheckRings(system, cluster, true);
   }
 }
@@ -93,7 +93,7 @@ TEST(RingSearch, RandomSystemsAreFilledAlmostToTheBound) {
   double found = 0;
   double bound = 0;
   for (unsigned seed = 0; seed < 100; ++seed) {
-    const System system = samples::RandomSystem(seed);
+    const topology::System system = samples::RandomSystem(seed);
     const Rings rings = SearchRings(system, 0);
     if (rings.rings.empty()) continue;
     const HopGraph graph(system, 0, NicReach::none);
@@ -106,10 +106,10 @@ TEST(RingSearch, RandomSystemsAreFilledAlmostToTheBound) {
 }
 
 TEST(RingSearch, ManyGpusOnOneSwitch) {
-  System system;
-  const int nvswitch = samples::Add(system, DeviceKind::nvswitch, 0);
+  topology::System system;
+  const int nvswitch = samples::Add(system, topology::DeviceKind::nvswitch, 0);
   for (int gpu = 0; gpu < 72; ++gpu) {
-    system.Join(samples::Add(system, DeviceKind::gpu, gpu), nvswitch, LinkKind::nvlink, 720, 0.35);
+    system.Join(samples::Add(system, topology::DeviceKind::gpu, gpu), nvswitch, topology::LinkKind::nvlink, 720, 0.35);
   }
   const Rings rings = SearchRings(system, 0);
   CheckRings(system, rings, false);
@@ -133,7 +133,7 @@ TEST(RingSearch, CarriesAtLeastTheReferencesShare) {
     int channels = 0;
     double bandwidth = 0;
     ASSERT_TRUE(row >> file >> inter >> domain >> channels >> bandwidth);
-    const System system = Load(file);
+    const topology::System system = Load(file);
     const Rings rings = inter == 1 ? SearchClusterRings(system, 0) : SearchRings(system, 0);
     EXPECT_GE(rings.total(), channels * bandwidth);
     ++rows;
@@ -160,21 +160,21 @@ TEST(RingSearch, StaysOnOneRailWhereANicHasTwoGpus) {
 }
 
 TEST(RingSearch, AlternatesBetweenRailsWhereANicHasOneGpu) {
-  const System host = Load("dgxh100");
+  const topology::System host = Load("dgxh100");
   const Rings rings = SearchClusterRings(host, 0);
   ASSERT_EQ(rings.rings.size(), 8U);
-  const System cluster = Replicate(host, 4);
+  const topology::System cluster = xml::Replicate(host, 4);
   const std::vector<std::vector<int>> across = RingsAcross(cluster, rings);
   ASSERT_EQ(across.size(), 8U);
   for (std::size_t r = 0; r < across.size(); ++r) {
     EXPECT_NE(rings.rings[r].nic_in, rings.rings[r].nic_out);
     std::vector<int> visited = across[r];
     std::sort(visited.begin(), visited.end());
-    EXPECT_EQ(visited, cluster.All(DeviceKind::gpu));
+    EXPECT_EQ(visited, cluster.All(topology::DeviceKind::gpu));
     // Where the ring changes hosts, it goes on at the GPU, and so at the NIC, of the number by which it left.
     for (std::size_t k = 7; k < across[r].size(); k += 8) {
-      const Device& leaving = cluster.devices[across[r][k]];
-      const Device& entering = cluster.devices[across[r][(k + 1) % across[r].size()]];
+      const topology::Device& leaving = cluster.devices[across[r][k]];
+      const topology::Device& entering = cluster.devices[across[r][(k + 1) % across[r].size()]];
       EXPECT_NE(leaving.host, entering.host);
       EXPECT_EQ(leaving.number, entering.number);
     }
@@ -182,10 +182,10 @@ TEST(RingSearch, AlternatesBetweenRailsWhereANicHasOneGpu) {
 }
 
 TEST(RingSearch, RefusesHostsThatDiffer) {
-  const System small = Load("hgxa100_4gpu");
-  const std::vector<System> hosts = {small, Load("dgxa100")};
+  const topology::System small = Load("hgxa100_4gpu");
+  const std::vector<topology::System> hosts = {small, Load("dgxa100")};
   try {
-    RingsAcross(Fuse(hosts), SearchClusterRings(small, 0));
+    RingsAcross(xml::Fuse(hosts), SearchClusterRings(small, 0));
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), tuttiInvalidArgument);
@@ -194,11 +194,11 @@ TEST(RingSearch, RefusesHostsThatDiffer) {
 }
 
 TEST(RingSearch, OneGpuHasNoRingButAWayThrough) {
-  System system;
-  const int gpu = samples::Add(system, DeviceKind::gpu, 0);
-  const int nic = samples::Add(system, DeviceKind::nic, 0);
-  system.Join(gpu, nic, LinkKind::pci, 24, 0.5);
-  system.Join(nic, samples::Add(system, DeviceKind::network, 0), LinkKind::network, 25, 0.6);
+  topology::System system;
+  const int gpu = samples::Add(system, topology::DeviceKind::gpu, 0);
+  const int nic = samples::Add(system, topology::DeviceKind::nic, 0);
+  system.Join(gpu, nic, topology::LinkKind::pci, 24, 0.5);
+  system.Join(nic, samples::Add(system, topology::DeviceKind::network, 0), topology::LinkKind::network, 25, 0.6);
   EXPECT_TRUE(SearchRings(system, 0).rings.empty());
   const Rings through = SearchClusterRings(system, 0);
   ASSERT_EQ(through.rings.size(), 1U);
@@ -207,4 +207,4 @@ TEST(RingSearch, OneGpuHasNoRingButAWayThrough) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::search

@@ -7,7 +7,7 @@
 #include "topology/graph/rails.h"
 #include "topology/search/hop_graph.h"
 
-namespace tutti {
+namespace tutti::search {
 namespace {
 
 // An interior GPU's link carries up to three edges of a tree, each root has a tree, and 8 roots are usual.
@@ -108,7 +108,7 @@ class Growth {
   std::vector<bool> refused_;  // by PlaceOf
 };
 
-std::vector<SpanningTree> Pack(const System& system, const HopGraph& graph, double bandwidth,
+std::vector<SpanningTree> Pack(const topology::System& system, const HopGraph& graph, double bandwidth,
                                const std::vector<int>& roots, long& effort) {
   FreeLinks free(system);
   std::vector<SpanningTree> trees;
@@ -122,7 +122,7 @@ std::vector<SpanningTree> Pack(const System& system, const HopGraph& graph, doub
 
 }  // namespace
 
-SpanningTrees SearchTrees(const System& system, int host, const std::vector<int>& roots) {
+SpanningTrees SearchTrees(const topology::System& system, int host, const std::vector<int>& roots) {
   const HopGraph graph(system, host, NicReach::none);
   std::vector<int> root_ends;
   for (int end = 0; end < graph.size(); ++end) {
@@ -138,9 +138,9 @@ SpanningTrees SearchTrees(const System& system, int host, const std::vector<int>
   return {};
 }
 
-std::vector<int> RailRoots(const System& system, int host) {
-  const std::vector<int> ends = RingEnds(system, host);
-  const std::vector<std::vector<int>> nics = NearestNics(system, host);
+std::vector<int> RailRoots(const topology::System& system, int host) {
+  const std::vector<int> ends = topology::RingEnds(system, host);
+  const std::vector<std::vector<int>> nics = topology::NearestNics(system, host);
   std::vector<int> roots;
   std::vector<int> seen;
   for (std::size_t k = 0; k < ends.size(); ++k) {
@@ -153,4 +153,4 @@ std::vector<int> RailRoots(const System& system, int host) {
   return roots.empty() ? ends : roots;
 }
 
-}  // namespace tutti
+}  // namespace tutti::search

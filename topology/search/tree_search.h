@@ -11,7 +11,7 @@
 
 #include "topology/graph/system.h"
 
-namespace tutti {
+namespace tutti::search {
 
 inline constexpr int kMostChildren = 2;
 
@@ -28,9 +28,9 @@ struct SpanningTrees {
 };
 
 // One tree per root, with the largest bandwidth found at which all fit. None if the GPUs are not all connected.
-SpanningTrees SearchTrees(const System& system, int host, const std::vector<int>& roots);
+SpanningTrees SearchTrees(const topology::System& system, int host, const std::vector<int>& roots);
 
 // The roots for trees that go on to other hosts: the GPU that each NIC serves. All GPUs if there is no NIC.
-std::vector<int> RailRoots(const System& system, int host);
+std::vector<int> RailRoots(const topology::System& system, int host);
 
-}  // namespace tutti
+}  // namespace tutti::search

@@ -8,17 +8,17 @@
 #include "topology/graph/sample_systems.h"
 #include "topology/xml/xml.h"
 
-namespace tutti {
+namespace tutti::search {
 namespace {
 
-void CheckTrees(const System& system, const SpanningTrees& found, const std::vector<int>& roots) {
+void CheckTrees(const topology::System& system, const SpanningTrees& found, const std::vector<int>& roots) {
   std::vector<double> used(system.links.size(), 0);
   std::vector<int> found_roots;
   for (const SpanningTree& tree : found.trees) {
     found_roots.push_back(tree.order.front());
     std::vector<int> visited = tree.order;
     std::sort(visited.begin(), visited.end());
-    EXPECT_EQ(visited, RingEnds(system, 0));
+    EXPECT_EQ(visited, topology::RingEnds(system, 0));
     ASSERT_EQ(tree.parent.size(), tree.order.size());
     EXPECT_EQ(tree.parent[0], -1);
     for (std::size_t k = 1; k < tree.order.size(); ++k) {
@@ -38,7 +38,7 @@ void CheckTrees(const System& system, const SpanningTrees& found, const std::vec
 TEST(TreeSearch, EveryFileRespectsItsLinks) {
   for (const char* file : samples::kCompleteFiles) {
     SCOPED_TRACE(file);
-    const System system = ReadTopologyFile(samples::PathOf(file)).system;
+    const topology::System system = xml::ReadTopologyFile(samples::PathOf(file)).system;
     const std::vector<int> roots = RailRoots(system, 0);
     CheckTrees(system, SearchTrees(system, 0, roots), roots);
   }
@@ -48,8 +48,8 @@ TEST(TreeSearch, RandomSystemsRespectTheirLinks) {
   int searched = 0;
   for (unsigned seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(seed);
-    const System system = samples::RandomSystem(seed);
-    if (RingEnds(system, 0).size() < 2) continue;
+    const topology::System system = samples::RandomSystem(seed);
+    if (topology::RingEnds(system, 0).size() < 2) continue;
     const std::vector<int> roots = RailRoots(system, 0);
     const SpanningTrees found = SearchTrees(system, 0, roots);
     if (found.trees.empty()) continue;  // many roots behind one narrow link
@@ -60,26 +60,26 @@ TEST(TreeSearch, RandomSystemsRespectTheirLinks) {
 }
 
 TEST(TreeSearch, FillsASwitch) {
-  const System system = ReadTopologyFile(samples::PathOf("dgxa100")).system;
+  const topology::System system = xml::ReadTopologyFile(samples::PathOf("dgxa100")).system;
   const SpanningTrees found = SearchTrees(system, 0, RailRoots(system, 0));
   // 7 edges a tree, each in both directions, from 8 GPUs of 240 GB/s.
   EXPECT_NEAR(found.total(), 240.0 * 8 / 14, 1e-6);
 }
 
 TEST(TreeSearch, RootsAreTheGpusOfTheRails) {
-  const System system = ReadTopologyFile(samples::PathOf("dgx1v")).system;
+  const topology::System system = xml::ReadTopologyFile(samples::PathOf("dgx1v")).system;
   std::vector<int> numbers;
   for (const int gpu : RailRoots(system, 0)) numbers.push_back(system.devices[gpu].number);
   EXPECT_EQ(numbers, (std::vector<int>{0, 2, 4, 6}));
-  const System no_nic = ReadTopologyFile(samples::PathOf("workstation_2gpu_amd")).system;
-  EXPECT_EQ(RailRoots(no_nic, 0), no_nic.All(DeviceKind::gpu));
+  const topology::System no_nic = xml::ReadTopologyFile(samples::PathOf("workstation_2gpu_amd")).system;
+  EXPECT_EQ(RailRoots(no_nic, 0), no_nic.All(topology::DeviceKind::gpu));
 }
 
 TEST(TreeSearch, NothingToJoin) {
-  System system;
-  const int lonely = samples::Add(system, DeviceKind::gpu, 0);
+  topology::System system;
+  const int lonely = samples::Add(system, topology::DeviceKind::gpu, 0);
   EXPECT_TRUE(SearchTrees(system, 0, {lonely}).trees.empty());
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::search

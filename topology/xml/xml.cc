@@ -13,7 +13,7 @@
 #include "topology/graph/pci_text.h"
 #include "topology/xml/xml_element.h"
 
-namespace tutti {
+namespace tutti::xml {
 namespace {
 
 // Bounds on a file's contents; each is far beyond real machines.
@@ -36,7 +36,7 @@ constexpr std::string_view kAnyNvswitch = "fffffff:ff:ff.0";
 constexpr int kClassPowerBridge = 0x068001;  // NVLink's bridge into a POWER CPU
 
 std::string BusId(const XmlElement& element, const char* attribute) {
-  std::string bus_id = CanonicalBusId(element.RequiredText(attribute));
+  std::string bus_id = topology::CanonicalBusId(element.RequiredText(attribute));
   if (bus_id.empty()) {
     element.Refuse("<{}> has {} that is no PCI bus id (like 0000:10:1c.0)", element.name(), attribute);
   }
@@ -55,7 +55,7 @@ class Reader {
  public:
   Reader(std::string_view text, const std::string& name) : document_(text, name) {}
 
-  std::vector<HostDescription> Read() {
+  std::vector<topology::HostDescription> Read() {
     const XmlElement root = document_.root();
     if (root.name() != "system") root.Refuse("the root is <{}>; a topology's is <system>", root.name());
     root.Integer("version", 1, 1, 1);
@@ -71,12 +71,12 @@ class Reader {
   }
 
  private:
-  void Ignore(const XmlElement& element, HostDescription& host) {
+  void Ignore(const XmlElement& element, topology::HostDescription& host) {
     host.notes.push_back(fmt::format("line {}: <{}> ignored", element.line(), element.name()));
   }
 
   // Their host_hash distinguishes the CPUs of several hosts.
-  HostDescription& HostOf(const XmlElement& element) {
+  topology::HostDescription& HostOf(const XmlElement& element) {
     const auto [found, added] = host_of_hash_.emplace(element.Text("host_hash"), hosts_.size());
     if (added) {
       hosts_.emplace_back();
@@ -92,9 +92,9 @@ class Reader {
   }
 
   void ReadCpu(const XmlElement& element) {
-    HostDescription& host = HostOf(element);
+    topology::HostDescription& host = HostOf(element);
     if (++cpus_ > kMaxCpus) element.Refuse("more than {} CPUs in one file", kMaxCpus);
-    CpuDescription cpu;
+    topology::CpuDescription cpu;
     // A kernel without NUMA reports -1.
     cpu.numa = std::max(0, static_cast<int>(element.Integer("numaid", -1, kMaxNumber, 0)));
     Take(taken_[current_].numa, cpu.numa, element, "numaid");
@@ -108,7 +108,7 @@ class Reader {
       if (child.name() == "pci") {
         cpu.devices.push_back(ReadPci(child, host));
       } else if (child.name() == "gpu" || child.name() == "nic") {
-        PciDescription inside;
+        topology::PciDescription inside;
         ReadEnd(child, inside, host);
         if (inside.is_end()) cpu.devices.push_back(std::move(inside));
       } else {
@@ -147,31 +147,31 @@ class Reader {
   }
 
   int ReadRank(const XmlElement& element) {
-    const int rank = static_cast<int>(element.Integer("rank", -1, kMaxRank, kUnknown));
-    if (rank != kUnknown) Take(ranks_, rank, element, "rank");
+    const int rank = static_cast<int>(element.Integer("rank", -1, kMaxRank, topology::kUnknown));
+    if (rank != topology::kUnknown) Take(ranks_, rank, element, "rank");
     return rank;
   }
 
-  PciSlot ReadSlot(const XmlElement& element) {
-    PciSlot slot;
+  topology::PciSlot ReadSlot(const XmlElement& element) {
+    topology::PciSlot slot;
     slot.device_class = static_cast<int>(element.Integer("class", 0, kMax24Bits, 0));
     slot.vendor = static_cast<int>(element.Integer("vendor", 0, kMax16Bits, 0));
     slot.device = static_cast<int>(element.Integer("device", 0, kMax16Bits, 0));
     slot.subsystem_vendor = static_cast<int>(element.Integer("subsystem_vendor", 0, kMax16Bits, 0));
     slot.subsystem_device = static_cast<int>(element.Integer("subsystem_device", 0, kMax16Bits, 0));
-    const auto speed = ParsePciSpeed(element.Text("link_speed"));
+    const auto speed = topology::ParsePciSpeed(element.Text("link_speed"));
     if (!speed) element.Refuse("link_speed is none of 2.5, 5, 8, 16, 32 and 64 GT/s");
     slot.speed_gts = *speed;
     slot.width = static_cast<int>(element.Integer("link_width", 0, kUnknownWidth, 0));
     if (slot.width == kUnknownWidth) slot.width = 0;
-    if (slot.width > kPciMaxWidth)
-      element.Refuse("link_width is {}; a PCI link has at most {} lanes", slot.width, kPciMaxWidth);
+    if (slot.width > topology::kPciMaxWidth)
+      element.Refuse("link_width is {}; a PCI link has at most {} lanes", slot.width, topology::kPciMaxWidth);
     return slot;
   }
 
-  PciDescription ReadPci(const XmlElement& element, HostDescription& host) {
+  topology::PciDescription ReadPci(const XmlElement& element, topology::HostDescription& host) {
     if (++places_ > kMaxPlaces) element.Refuse("more than {} PCI devices in one file", kMaxPlaces);
-    PciDescription place;
+    topology::PciDescription place;
     place.bus_id = BusId(element, "busid");
     Take(taken_[current_].bus_ids, place.bus_id, element, "busid");
     place.slot = ReadSlot(element);
@@ -188,7 +188,7 @@ class Reader {
     return place;
   }
 
-  void ReadEnd(const XmlElement& element, PciDescription& place, HostDescription& host) {
+  void ReadEnd(const XmlElement& element, topology::PciDescription& place, topology::HostDescription& host) {
     if (element.name() == "gpu") {
       if (place.gpu) element.Refuse("a second <gpu> at the same place");
       place.gpu = ReadGpu(element, host);
@@ -209,11 +209,11 @@ class Reader {
     return element.Has("gdr") ? std::optional<bool>(element.Integer("gdr", 0, 1, 0) != 0) : std::nullopt;
   }
 
-  GpuDescription ReadGpu(const XmlElement& element, HostDescription& host) {
+  topology::GpuDescription ReadGpu(const XmlElement& element, topology::HostDescription& host) {
     if (++gpus_ > kMaxGpusInFile) element.Refuse("more than {} GPUs in one file", kMaxGpusInFile);
-    GpuDescription gpu;
-    gpu.number = static_cast<int>(element.Integer("dev", -1, kMaxNumber, kUnknown));
-    if (gpu.number != kUnknown) Take(taken_[current_].gpus, gpu.number, element, "GPU dev");
+    topology::GpuDescription gpu;
+    gpu.number = static_cast<int>(element.Integer("dev", -1, kMaxNumber, topology::kUnknown));
+    if (gpu.number != topology::kUnknown) Take(taken_[current_].gpus, gpu.number, element, "GPU dev");
     gpu.rank = ReadRank(element);
     gpu.sm = static_cast<int>(element.Integer("sm", 0, kMaxSm, 0));
     gpu.gdr = ReadGdr(element);
@@ -224,7 +224,7 @@ class Reader {
       } else if (child.name() == "c2c") {
         const int count = static_cast<int>(child.Integer("count", 0, kMaxNvlinks, 1));
         const double bandwidth = child.Number("bw", 0, kMaxC2cMBs, 0) / kMBPerGB;
-        if (bandwidth != 0) gpu.nvlinks->push_back({NvlinkEnd::cpu, {}, count, bandwidth});
+        if (bandwidth != 0) gpu.nvlinks->push_back({topology::NvlinkEnd::cpu, {}, count, bandwidth});
       } else {
         Ignore(child, host);
       }
@@ -232,28 +232,29 @@ class Reader {
     return gpu;
   }
 
-  void ReadNvlink(const XmlElement& element, std::vector<NvlinkDescription>& links, HostDescription& host) {
+  void ReadNvlink(const XmlElement& element, std::vector<topology::NvlinkDescription>& links,
+                  topology::HostDescription& host) {
     const int count = static_cast<int>(element.RequiredInteger("count", 0, kMaxNvlinks));
-    const int target_class = static_cast<int>(element.Integer("tclass", 0, kMax24Bits, kClassGpu));
+    const int target_class = static_cast<int>(element.Integer("tclass", 0, kMax24Bits, topology::kClassGpu));
     const std::string target = BusId(element, "target");
-    if (target == kAnyNvswitch || target_class == kClassNvswitch) {
-      links.push_back({NvlinkEnd::nvswitch, {}, count});
+    if (target == kAnyNvswitch || target_class == topology::kClassNvswitch) {
+      links.push_back({topology::NvlinkEnd::nvswitch, {}, count});
     } else if (target_class == kClassPowerBridge) {
-      links.push_back({NvlinkEnd::cpu, {}, count});
-    } else if (target_class == kClassGpu) {
-      links.push_back({NvlinkEnd::gpu, target, count});
+      links.push_back({topology::NvlinkEnd::cpu, {}, count});
+    } else if (target_class == topology::kClassGpu) {
+      links.push_back({topology::NvlinkEnd::gpu, target, count});
     } else {
       host.notes.push_back(
           fmt::format("line {}: NVLink to {} of class {:#08x} ignored", element.line(), target, target_class));
     }
   }
 
-  PortDescription ReadPort(const XmlElement& element) {
+  topology::PortDescription ReadPort(const XmlElement& element) {
     if (++ports_ > kMaxPlaces) element.Refuse("more than {} network ports in one file", kMaxPlaces);
-    PortDescription port;
+    topology::PortDescription port;
     port.name = element.Text("name");
-    port.number = static_cast<int>(element.Integer("dev", -1, kMaxNumber, kUnknown));
-    if (port.number != kUnknown) Take(taken_[current_].ports, port.number, element, "net dev");
+    port.number = static_cast<int>(element.Integer("dev", -1, kMaxNumber, topology::kUnknown));
+    if (port.number != topology::kUnknown) Take(taken_[current_].ports, port.number, element, "net dev");
     port.port = static_cast<int>(element.Integer("port", 0, kMax16Bits, 0));
     port.speed_gbit = static_cast<double>(element.Integer("speed", 0, kMaxSpeedMbit, 0)) / kMbitPerGbit;
     port.latency = element.Number("latency", 0, kMaxLatencyUs, 0);
@@ -263,7 +264,7 @@ class Reader {
   }
 
   XmlDocument document_;
-  std::vector<HostDescription> hosts_;
+  std::vector<topology::HostDescription> hosts_;
   std::vector<Taken> taken_;  // by host
   std::map<std::string, std::size_t, std::less<>> host_of_hash_;
   std::size_t current_ = 0;
@@ -276,20 +277,20 @@ class Reader {
 
 }  // namespace
 
-TopologyFile ParseTopology(std::string_view text, const std::string& name, const HostDescription* detected) {
+TopologyFile ParseTopology(std::string_view text, const std::string& name, const topology::HostDescription* detected) {
   auto hosts = Reader(text, name).Read();
   for (auto& host : hosts) {
-    if (detected != nullptr) CompleteFrom(host, *detected);
-    CompleteByDefaults(host);
+    if (detected != nullptr) topology::CompleteFrom(host, *detected);
+    topology::CompleteByDefaults(host);
   }
   TopologyFile file;
-  file.system = Assemble(hosts);
+  file.system = topology::Assemble(hosts);
   for (auto& host : hosts) std::move(host.notes.begin(), host.notes.end(), std::back_inserter(file.notes));
   return file;
 }
 
-TopologyFile ReadTopologyFile(const std::string& path, const HostDescription* detected) {
+TopologyFile ReadTopologyFile(const std::string& path, const topology::HostDescription* detected) {
   return ParseTopology(ReadFile(path, kMaxXmlBytes), path, detected);
 }
 
-}  // namespace tutti
+}  // namespace tutti::xml

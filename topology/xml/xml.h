@@ -32,22 +32,23 @@
 #include "topology/graph/description.h"
 #include "topology/graph/system.h"
 
-namespace tutti {
+namespace tutti::xml {
 
 // A file describes one host, or a few that share NVLink. Larger systems are made of several (fuse.h).
 inline constexpr int kMaxGpusInFile = 1024;
 
 struct TopologyFile {
-  System system;
+  topology::System system;
   std::vector<std::string> notes;  // what was ignored or assumed
 };
 
 // `name` appears in messages. `detected` is this machine, if the file is about it; it fills gaps by bus id.
-TopologyFile ParseTopology(std::string_view text, const std::string& name, const HostDescription* detected = nullptr);
-TopologyFile ReadTopologyFile(const std::string& path, const HostDescription* detected = nullptr);
+TopologyFile ParseTopology(std::string_view text, const std::string& name,
+                           const topology::HostDescription* detected = nullptr);
+TopologyFile ReadTopologyFile(const std::string& path, const topology::HostDescription* detected = nullptr);
 
 // Writes one host of the system. Reading it gives the same graph again, as far as its bandwidths come from the table of
 // link constants: the format has no place for others.
-std::string WriteTopology(const System& system, int host = 0);
+std::string WriteTopology(const topology::System& system, int host = 0);
 
-}  // namespace tutti
+}  // namespace tutti::xml

@@ -8,7 +8,7 @@
 
 #include "base/plain_text.h"
 
-namespace tutti {
+namespace tutti::xml {
 namespace {
 
 // The format itself needs 4 levels and one a PCI bridge; PCI has at most 256 buses on the way down, machines have 5.
@@ -174,4 +174,4 @@ double XmlElement::Number(const char* attribute, double low, double high, double
   return value;
 }
 
-}  // namespace tutti
+}  // namespace tutti::xml

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::xml {
 
 // A dump of 72 GPUs with all their links has 100 KiB.
 inline constexpr std::size_t kMaxXmlBytes = std::size_t{8} << 20;
@@ -69,4 +69,4 @@ class XmlElement {
   pugi::xml_node node_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::xml

@@ -13,29 +13,29 @@ void Require(bool promise) {
   if (!promise) __builtin_trap();
 }
 
-void RequireSound(const tutti::System& system) {
+void RequireSound(const tutti::topology::System& system) {
   const int devices = static_cast<int>(system.devices.size());
   for (const auto& link : system.links) {
     Require(0 <= link.from && link.from < devices && 0 <= link.to && link.to < devices && link.from != link.to);
     Require(link.bandwidth >= 0 && link.latency > 0);
   }
-  Require(system.All(tutti::DeviceKind::network).size() <= 1 && system.hosts() >= 1);
+  Require(system.All(tutti::topology::DeviceKind::network).size() <= 1 && system.hosts() >= 1);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tutti::System system;
+  tutti::topology::System system;
   try {
-    system = tutti::ParseTopology({reinterpret_cast<const char*>(data), size}, "fuzz").system;
+    system = tutti::xml::ParseTopology({reinterpret_cast<const char*>(data), size}, "fuzz").system;
   } catch (const tutti::Error& error) {
     Require(error.code() == tuttiInvalidArgument);
     return 0;
   }
   RequireSound(system);
-  const std::string written = tutti::WriteTopology(system);
-  const auto again = tutti::ParseTopology(written, "again").system;
-  Require(tutti::WriteTopology(again) == written);
+  const std::string written = tutti::xml::WriteTopology(system);
+  const auto again = tutti::xml::ParseTopology(written, "again").system;
+  Require(tutti::xml::WriteTopology(again) == written);
   if (system.hosts() == 1) Require(again == system);
   return 0;
 }

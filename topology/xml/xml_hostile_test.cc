@@ -12,7 +12,7 @@
 #include "topology/graph/paths.h"
 #include "topology/xml/xml.h"
 
-namespace tutti {
+namespace tutti::xml {
 namespace {
 
 void ExpectRefused(const std::string& text, const std::string& part) {
@@ -174,10 +174,11 @@ TEST(HostileTopology, DamagedFilesAreReadOrRefused) {
       try {
         const auto file = ParseTopology(Damage(text.str(), random), "damaged");
         ASSERT_FALSE(file.system.devices.empty());
-        EXPECT_EQ(PathsFrom(file.system, 0).size(), file.system.devices.size());
-        EXPECT_EQ(ParseTopology(WriteTopology(file.system), "again").system.devices.size(),
-                  static_cast<std::size_t>(std::count_if(file.system.devices.begin(), file.system.devices.end(),
-                                                         [](const Device& device) { return device.host <= 0; })));
+        EXPECT_EQ(topology::PathsFrom(file.system, 0).size(), file.system.devices.size());
+        EXPECT_EQ(
+            ParseTopology(WriteTopology(file.system), "again").system.devices.size(),
+            static_cast<std::size_t>(std::count_if(file.system.devices.begin(), file.system.devices.end(),
+                                                   [](const topology::Device& device) { return device.host <= 0; })));
         ++read;
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), tuttiInvalidArgument);
@@ -191,4 +192,4 @@ TEST(HostileTopology, DamagedFilesAreReadOrRefused) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::xml

@@ -12,7 +12,7 @@
 #include "topology/graph/link_constants.h"
 #include "topology/graph/paths.h"
 
-namespace tutti {
+namespace tutti::xml {
 namespace {
 
 constexpr const char* kData = "topology/testdata";
@@ -27,7 +27,9 @@ std::vector<std::string> AllFiles() {
   return names;
 }
 
-int Count(const System& system, DeviceKind kind) { return static_cast<int>(system.All(kind).size()); }
+int Count(const topology::System& system, topology::DeviceKind kind) {
+  return static_cast<int>(system.All(kind).size());
+}
 
 bool AnyNote(const TopologyFile& file, const std::string& part) {
   return std::any_of(file.notes.begin(), file.notes.end(),
@@ -35,14 +37,14 @@ bool AnyNote(const TopologyFile& file, const std::string& part) {
 }
 
 // One CPU that contains `inside`.
-System Parse(const std::string& inside) {
+topology::System Parse(const std::string& inside) {
   return ParseTopology("<system version=\"1\"><cpu numaid=\"0\">" + inside + "</cpu></system>", "test").system;
 }
 
-double NvlinkOf(const System& system, int device) {
+double NvlinkOf(const topology::System& system, int device) {
   double sum = 0;
   for (const auto& link : system.links)
-    sum += link.from == device && link.kind == LinkKind::nvlink ? link.bandwidth : 0;
+    sum += link.from == device && link.kind == topology::LinkKind::nvlink ? link.bandwidth : 0;
   return sum;
 }
 
@@ -86,22 +88,22 @@ TEST(TopologyXml, SeesWhatOthersSee) {
   ASSERT_EQ(rows.size(), 10U);
   for (auto [name, row] : rows) {
     SCOPED_TRACE(name);
-    const System system = Load(name).system;
-    EXPECT_EQ(Count(system, DeviceKind::cpu), std::stoi(row["cpus"]));
-    EXPECT_EQ(Count(system, DeviceKind::pci_switch), std::stoi(row["pci_switches"]));
+    const topology::System system = Load(name).system;
+    EXPECT_EQ(Count(system, topology::DeviceKind::cpu), std::stoi(row["cpus"]));
+    EXPECT_EQ(Count(system, topology::DeviceKind::pci_switch), std::stoi(row["pci_switches"]));
     // That library cuts `gpus` into domains, but not `devs`.
-    EXPECT_EQ(Count(system, DeviceKind::gpu), std::stoi(row["devs"]));
-    EXPECT_EQ(Count(system, DeviceKind::nic), std::stoi(row["nets"]));
-    EXPECT_EQ(Count(system, DeviceKind::network), std::stoi(row["nets"]) > 0 ? 1 : 0);
+    EXPECT_EQ(Count(system, topology::DeviceKind::gpu), std::stoi(row["devs"]));
+    EXPECT_EQ(Count(system, topology::DeviceKind::nic), std::stoi(row["nets"]));
+    EXPECT_EQ(Count(system, topology::DeviceKind::network), std::stoi(row["nets"]) > 0 ? 1 : 0);
     // That library counts a board whose GPUs are all joined directly as switched, and NVLinks of a GPU to itself; here
     // a switch is what the file calls one.
     const bool joined_directly = name == "hgxa100_4gpu" || name == "azure_ncv4-topo";
-    EXPECT_EQ(Count(system, DeviceKind::nvswitch), joined_directly ? 0 : std::stoi(row["nvs"]));
+    EXPECT_EQ(Count(system, topology::DeviceKind::nvswitch), joined_directly ? 0 : std::stoi(row["nvs"]));
 
     double widest = 0;
-    for (const int gpu : system.All(DeviceKind::gpu)) {
-      const auto paths = PathsFrom(system, gpu);
-      for (const int other : system.All(DeviceKind::gpu)) {
+    for (const int gpu : system.All(topology::DeviceKind::gpu)) {
+      const auto paths = topology::PathsFrom(system, gpu);
+      for (const int other : system.All(topology::DeviceKind::gpu)) {
         if (other != gpu) widest = std::max(widest, paths[other].bandwidth);
       }
       EXPECT_EQ(system.devices[gpu].sm, std::stoi(row["minCC"]));
@@ -116,21 +118,21 @@ TEST(TopologyXml, SeesWhatOthersSee) {
 TEST(TopologyXml, BridgesWithOneBranchCountAsItsLink) {
   // Each GPU and each card has a bridge of its own below the switch.
   const auto file = Load("oci_H100-topology");
-  const System& system = file.system;
+  const topology::System& system = file.system;
   EXPECT_TRUE(AnyNote(file, "switch 0000:08:00.0: its link to the CPU carries less (6 GB/s)"));
-  EXPECT_EQ(Count(system, DeviceKind::gpu), 8);
-  EXPECT_EQ(Count(system, DeviceKind::pci_switch), 8);
-  EXPECT_EQ(Count(system, DeviceKind::nvswitch), 1);
-  ASSERT_EQ(Count(system, DeviceKind::nic), 16);
+  EXPECT_EQ(Count(system, topology::DeviceKind::gpu), 8);
+  EXPECT_EQ(Count(system, topology::DeviceKind::pci_switch), 8);
+  EXPECT_EQ(Count(system, topology::DeviceKind::nvswitch), 1);
+  ASSERT_EQ(Count(system, topology::DeviceKind::nic), 16);
   // Two ports of 180 Gbit/s share 16 lanes of 32 GT/s.
-  const int nic = system.All(DeviceKind::nic).front();
+  const int nic = system.All(topology::DeviceKind::nic).front();
   EXPECT_DOUBLE_EQ(system.devices[nic].speed_gbit, 180);
   for (const auto& link : system.links) {
-    if (link.from == nic && link.kind == LinkKind::pci) {
-      EXPECT_DOUBLE_EQ(link.bandwidth, PciBandwidth(32, 16) / 2);
+    if (link.from == nic && link.kind == topology::LinkKind::pci) {
+      EXPECT_DOUBLE_EQ(link.bandwidth, topology::PciBandwidth(32, 16) / 2);
     }
-    if (link.from == nic && link.kind == LinkKind::network) {
-      EXPECT_DOUBLE_EQ(link.bandwidth, NetworkBandwidth(180));
+    if (link.from == nic && link.kind == topology::LinkKind::network) {
+      EXPECT_DOUBLE_EQ(link.bandwidth, topology::NetworkBandwidth(180));
     }
   }
 }
@@ -139,8 +141,9 @@ TEST(TopologyXml, PartialFilesAreCompletedFromIdsAndSlots) {
   const auto p4d = Load("aws_p4d-24xl");
   const auto full = Load("aws_p4d_full").system;
   // The file has only PCI ids, yet the graph is the same but for names and the latency of that network.
-  for (const DeviceKind kind : {DeviceKind::gpu, DeviceKind::nic, DeviceKind::nvswitch, DeviceKind::pci_switch}) {
-    EXPECT_EQ(Count(p4d.system, kind), Count(full, kind)) << NameOf(kind);
+  for (const topology::DeviceKind kind : {topology::DeviceKind::gpu, topology::DeviceKind::nic,
+                                          topology::DeviceKind::nvswitch, topology::DeviceKind::pci_switch}) {
+    EXPECT_EQ(Count(p4d.system, kind), Count(full, kind)) << topology::NameOf(kind);
   }
   for (std::size_t i = 0; i < full.links.size(); ++i) EXPECT_EQ(p4d.system.links[i].bandwidth, full.links[i].bandwidth);
   EXPECT_TRUE(AnyNote(p4d, "8 A100 SXM4 40 GB assumed to be joined by 12 NVLinks each through NVSwitches"));
@@ -154,25 +157,28 @@ TEST(TopologyXml, PartialFilesAreCompletedFromIdsAndSlots) {
   EXPECT_TRUE(AnyNote(ndv4, "NVLinks not told: none assumed"));
 
   const auto g5 = Load("aws_g5.48xl");  // bus ids and nothing else
-  EXPECT_EQ(Count(g5.system, DeviceKind::gpu), 0);
+  EXPECT_EQ(Count(g5.system, topology::DeviceKind::gpu), 0);
   EXPECT_TRUE(AnyNote(g5, "0000:00:16.0, 0000:00:17.0, 0000:00:18.0, ... (9 in all): neither class nor device told"));
 }
 
 TEST(TopologyXml, PartialFilesAreCompletedFromDetection) {
-  HostDescription detected;
+  topology::HostDescription detected;
   detected.cpus = {{.numa = 0, .arch = "x86_64", .vendor = "AuthenticAMD", .cores = {0, 1}}};
   auto& devices = detected.cpus[0].devices;
-  devices.push_back({.bus_id = "0000:00:16.0", .slot = {.device_class = kClassGpu, .speed_gts = 16, .width = 16}});
-  devices.back().gpu = GpuDescription{.number = 3, .sm = 86, .gdr = false, .nvlinks = std::vector<NvlinkDescription>{}};
-  devices.push_back({.bus_id = "0000:00:15.0", .slot = {.device_class = kClassEthernet, .speed_gts = 16, .width = 16}});
+  devices.push_back(
+      {.bus_id = "0000:00:16.0", .slot = {.device_class = topology::kClassGpu, .speed_gts = 16, .width = 16}});
+  devices.back().gpu = topology::GpuDescription{
+      .number = 3, .sm = 86, .gdr = false, .nvlinks = std::vector<topology::NvlinkDescription>{}};
+  devices.push_back(
+      {.bus_id = "0000:00:15.0", .slot = {.device_class = topology::kClassEthernet, .speed_gts = 16, .width = 16}});
   devices.back().ports = {{.name = "efa0", .speed_gbit = 100}};
   const auto file = ReadTopologyFile(std::string(kData) + "/aws_g5.48xl.xml", &detected);
-  ASSERT_EQ(Count(file.system, DeviceKind::gpu), 1);
-  const Device& gpu = file.system.devices[file.system.All(DeviceKind::gpu).front()];
+  ASSERT_EQ(Count(file.system, topology::DeviceKind::gpu), 1);
+  const topology::Device& gpu = file.system.devices[file.system.All(topology::DeviceKind::gpu).front()];
   EXPECT_EQ(gpu.number, 3);
   EXPECT_EQ(gpu.sm, 86);
-  ASSERT_EQ(Count(file.system, DeviceKind::nic), 1);
-  EXPECT_EQ(file.system.devices[file.system.All(DeviceKind::nic).front()].name, "efa0");
+  ASSERT_EQ(Count(file.system, topology::DeviceKind::nic), 1);
+  EXPECT_EQ(file.system.devices[file.system.All(topology::DeviceKind::nic).front()].name, "efa0");
   EXPECT_EQ(file.system.devices.front().vendor, "AuthenticAMD");
   EXPECT_TRUE(AnyNote(file, "0000:00:16.0, 0000:00:15.0 (2 in all): completed with what was detected"));
 }
@@ -189,27 +195,27 @@ TEST(TopologyXml, NvlinksToItselfAndToStrangersAreNoted) {
 }
 
 TEST(TopologyXml, DevicesInsideTheCpuNeedNoPci) {
-  const System system =
+  const topology::System system =
       Parse("<gpu dev='0' sm='90'><c2c bw='350000' count='1'/></gpu><nic><net name='a' dev='0' speed='25000'/></nic>");
-  ASSERT_EQ(Count(system, DeviceKind::gpu), 1);
-  ASSERT_EQ(Count(system, DeviceKind::nic), 1);
+  ASSERT_EQ(Count(system, topology::DeviceKind::gpu), 1);
+  ASSERT_EQ(Count(system, topology::DeviceKind::nic), 1);
   EXPECT_DOUBLE_EQ(NvlinkOf(system, 1), 350);
   EXPECT_EQ(ParseTopology(WriteTopology(system), "again").system, system);
-  const System one_sided = Parse(
+  const topology::System one_sided = Parse(
       "<gpu dev='0' sm='90'><nvlink target='0000:01:00.0' count='4'/></gpu><pci busid='0000:01:00.0'><gpu dev='1' "
       "sm='90'/></pci>");
-  EXPECT_DOUBLE_EQ(NvlinkOf(one_sided, 2), NvlinkBandwidth(90, 4));
+  EXPECT_DOUBLE_EQ(NvlinkOf(one_sided, 2), topology::NvlinkBandwidth(90, 4));
   EXPECT_EQ(ParseTopology(WriteTopology(one_sided), "again").system, one_sided);
 }
 
 TEST(TopologyXml, HostsOfOneFileAreToldApartByTheirHash) {
   const std::string gpu = "<pci busid='0000:01:00.0'><gpu dev='0' sm='90'/></pci>";
-  const System system = ParseTopology("<system><cpu numaid='0' host_hash='0x1'>" + gpu +
-                                          "</cpu><cpu numaid='0' host_hash='0x2'>" + gpu + "</cpu></system>",
-                                      "test")
-                            .system;
+  const topology::System system = ParseTopology("<system><cpu numaid='0' host_hash='0x1'>" + gpu +
+                                                    "</cpu><cpu numaid='0' host_hash='0x2'>" + gpu + "</cpu></system>",
+                                                "test")
+                                      .system;
   EXPECT_EQ(system.hosts(), 2);
-  EXPECT_EQ(system.All(DeviceKind::gpu, 1).size(), 1U);
+  EXPECT_EQ(system.All(topology::DeviceKind::gpu, 1).size(), 1U);
 }
 
 TEST(TopologyXml, ElementsOfOthersAreIgnored) {
@@ -219,27 +225,27 @@ TEST(TopologyXml, ElementsOfOthersAreIgnored) {
       "<gpu dev='0' sm='80'><xgmi target='0000:02:00.0' count='1'/><pcilink "
       "target='0000:02:00.0'/></gpu></pci></cpu></system>",
       "test");
-  EXPECT_EQ(Count(file.system, DeviceKind::gpu), 1);
+  EXPECT_EQ(Count(file.system, topology::DeviceKind::gpu), 1);
   EXPECT_TRUE(AnyNote(file, "<xgmi> ignored"));
 }
 
 TEST(LinkConstants, AreTheUsableShareOfTheRawRate) {
-  for (const auto& generation : kPciGenerations) {
-    EXPECT_TRUE(IsPciSpeed(generation.speed_gts));
-    EXPECT_LT(PciBandwidth(generation.speed_gts, 1), generation.speed_gts / 8);
+  for (const auto& generation : topology::kPciGenerations) {
+    EXPECT_TRUE(topology::IsPciSpeed(generation.speed_gts));
+    EXPECT_LT(topology::PciBandwidth(generation.speed_gts, 1), generation.speed_gts / 8);
   }
-  EXPECT_DOUBLE_EQ(PciBandwidth(0, 0), 12);
-  EXPECT_DOUBLE_EQ(PciBandwidth(32, 8), 24);
-  EXPECT_FALSE(IsPciSpeed(7));
-  EXPECT_DOUBLE_EQ(NvlinkBandwidth(70, 6), 120);
-  EXPECT_DOUBLE_EQ(NvlinkBandwidth(0, 12), NvlinkBandwidth(80, 12));
-  EXPECT_DOUBLE_EQ(NvlinkBandwidth(89, 1), NvlinkBandwidth(86, 1));
-  EXPECT_DOUBLE_EQ(SocketBandwidth("x86_64", "GenuineIntel", 6, 79), 6);
-  EXPECT_DOUBLE_EQ(SocketBandwidth("x86_64", "GenuineIntel", 6, 143), 22);
-  EXPECT_DOUBLE_EQ(SocketBandwidth("riscv64", "", 0, 0), 6);
-  EXPECT_DOUBLE_EQ(PortSpeedGbit(8, 16), 100);
-  EXPECT_DOUBLE_EQ(PortSpeedGbit(32, 16), 400);
+  EXPECT_DOUBLE_EQ(topology::PciBandwidth(0, 0), 12);
+  EXPECT_DOUBLE_EQ(topology::PciBandwidth(32, 8), 24);
+  EXPECT_FALSE(topology::IsPciSpeed(7));
+  EXPECT_DOUBLE_EQ(topology::NvlinkBandwidth(70, 6), 120);
+  EXPECT_DOUBLE_EQ(topology::NvlinkBandwidth(0, 12), topology::NvlinkBandwidth(80, 12));
+  EXPECT_DOUBLE_EQ(topology::NvlinkBandwidth(89, 1), topology::NvlinkBandwidth(86, 1));
+  EXPECT_DOUBLE_EQ(topology::SocketBandwidth("x86_64", "GenuineIntel", 6, 79), 6);
+  EXPECT_DOUBLE_EQ(topology::SocketBandwidth("x86_64", "GenuineIntel", 6, 143), 22);
+  EXPECT_DOUBLE_EQ(topology::SocketBandwidth("riscv64", "", 0, 0), 6);
+  EXPECT_DOUBLE_EQ(topology::PortSpeedGbit(8, 16), 100);
+  EXPECT_DOUBLE_EQ(topology::PortSpeedGbit(32, 16), 400);
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::xml

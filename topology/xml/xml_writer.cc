@@ -8,7 +8,7 @@
 #include "topology/graph/link_constants.h"
 #include "topology/xml/xml.h"
 
-namespace tutti {
+namespace tutti::xml {
 namespace {
 
 void Set(pugi::xml_node node, const char* attribute, const std::string& value) {
@@ -32,13 +32,13 @@ std::string Affinity(const std::vector<int>& cores) {
 
 class Writer {
  public:
-  Writer(const System& system, int host) : system_(system), host_(host) {}
+  Writer(const topology::System& system, int host) : system_(system), host_(host) {}
 
   std::string Write() {
     pugi::xml_document document;
     auto root = document.append_child("system");
     Set(root, "version", 1);
-    for (const int cpu : system_.All(DeviceKind::cpu, host_)) WriteCpu(root, cpu);
+    for (const int cpu : system_.All(topology::DeviceKind::cpu, host_)) WriteCpu(root, cpu);
     std::ostringstream text;
     document.save(text, "  ", pugi::format_default | pugi::format_no_declaration);
     return text.str();
@@ -46,7 +46,7 @@ class Writer {
 
  private:
   void WriteCpu(pugi::xml_node root, int index) {
-    const Device& cpu = system_.devices[index];
+    const topology::Device& cpu = system_.devices[index];
     auto node = root.append_child("cpu");
     Set(node, "numaid", cpu.number);
     if (cpu.rank >= 0) Set(node, "rank", cpu.rank);
@@ -62,10 +62,10 @@ class Writer {
   void WriteBelow(pugi::xml_node node, int parent, int above) {
     pugi::xml_node card;
     std::string card_at;
-    for (const Link& link : system_.links) {
-      if (link.from != parent || link.kind != LinkKind::pci || link.to == above) continue;
-      const Device& device = system_.devices[link.to];
-      if (device.kind == DeviceKind::nic) {
+    for (const topology::Link& link : system_.links) {
+      if (link.from != parent || link.kind != topology::LinkKind::pci || link.to == above) continue;
+      const topology::Device& device = system_.devices[link.to];
+      if (device.kind == topology::DeviceKind::nic) {
         // Ports of one card follow each other.
         if (!card || device.bus_id.empty() || device.bus_id != card_at) {
           card = (device.bus_id.empty() ? node : PlaceFor(node, device)).append_child("nic");
@@ -75,12 +75,12 @@ class Writer {
         continue;
       }
       auto place = device.bus_id.empty() ? node : PlaceFor(node, device);
-      if (device.kind == DeviceKind::gpu) WriteGpu(place, link.to);
-      if (device.kind == DeviceKind::pci_switch) WriteBelow(place, link.to, parent);
+      if (device.kind == topology::DeviceKind::gpu) WriteGpu(place, link.to);
+      if (device.kind == topology::DeviceKind::pci_switch) WriteBelow(place, link.to, parent);
     }
   }
 
-  pugi::xml_node PlaceFor(pugi::xml_node parent, const Device& device) {
+  pugi::xml_node PlaceFor(pugi::xml_node parent, const topology::Device& device) {
     constexpr int kClassDigits = 6;
     constexpr int kIdDigits = 4;
     auto node = parent.append_child("pci");
@@ -98,53 +98,53 @@ class Writer {
   void WriteGpu(pugi::xml_node place, int index) {
     constexpr int kClassDigits = 6;
     constexpr double kMBPerGB = 1000;
-    const Device& gpu = system_.devices[index];
+    const topology::Device& gpu = system_.devices[index];
     auto node = place.append_child("gpu");
     Set(node, "dev", gpu.number);
     Set(node, "sm", gpu.sm);
     if (gpu.rank >= 0) Set(node, "rank", gpu.rank);
     Set(node, "gdr", gpu.gdr ? 1 : 0);
-    for (const Link& link : system_.links) {
-      if (link.from != index || link.kind != LinkKind::nvlink) continue;
-      const Device& other = system_.devices[link.to];
-      if (other.kind == DeviceKind::cpu) {
+    for (const topology::Link& link : system_.links) {
+      if (link.from != index || link.kind != topology::LinkKind::nvlink) continue;
+      const topology::Device& other = system_.devices[link.to];
+      if (other.kind == topology::DeviceKind::cpu) {
         auto c2c = node.append_child("c2c");
         Set(c2c, "bw", std::llround(link.bandwidth * kMBPerGB));
         Set(c2c, "count", 1);
         continue;
       }
-      const bool to_switch = other.kind == DeviceKind::nvswitch;
+      const bool to_switch = other.kind == topology::DeviceKind::nvswitch;
       if (!to_switch && other.bus_id.empty()) continue;  // it has no name here; its own element has the link
       const int sm = to_switch || other.sm == 0 ? gpu.sm : std::min(gpu.sm, other.sm);
       auto nvlink = node.append_child("nvlink");
       Set(nvlink, "target", to_switch ? "fffffff:ff:ff.0" : other.bus_id);
-      Set(nvlink, "count", std::llround(link.bandwidth / NvlinkBandwidth(sm, 1)));
-      Set(nvlink, "tclass", Hex(to_switch ? kClassNvswitch : kClassGpu, kClassDigits));
+      Set(nvlink, "count", std::llround(link.bandwidth / topology::NvlinkBandwidth(sm, 1)));
+      Set(nvlink, "tclass", Hex(to_switch ? topology::kClassNvswitch : topology::kClassGpu, kClassDigits));
     }
   }
 
   void WritePort(pugi::xml_node card, int index) {
     constexpr double kMbitPerGbit = 1000;
-    const Device& nic = system_.devices[index];
+    const topology::Device& nic = system_.devices[index];
     auto node = card.append_child("net");
     Set(node, "name", nic.name);
     Set(node, "dev", nic.number);
     Set(node, "speed", std::llround(nic.speed_gbit * kMbitPerGbit));
     Set(node, "port", nic.port);
-    const auto leg = std::find_if(system_.links.begin(), system_.links.end(), [&](const Link& link) {
-      return link.from == index && link.kind == LinkKind::network;
+    const auto leg = std::find_if(system_.links.begin(), system_.links.end(), [&](const topology::Link& link) {
+      return link.from == index && link.kind == topology::LinkKind::network;
     });
     if (leg != system_.links.end()) Set(node, "latency", fmt::format("{}", 2 * leg->latency));
     if (!nic.guid.empty()) Set(node, "guid", nic.guid);
     Set(node, "gdr", nic.gdr ? 1 : 0);
   }
 
-  const System& system_;
+  const topology::System& system_;
   int host_;
 };
 
 }  // namespace
 
-std::string WriteTopology(const System& system, int host) { return Writer(system, host).Write(); }
+std::string WriteTopology(const topology::System& system, int host) { return Writer(system, host).Write(); }
 
-}  // namespace tutti
+}  // namespace tutti::xml

@@ -4,7 +4,7 @@
 
 #include "base/rounding.h"
 
-namespace tutti {
+namespace tutti::cuda_transport {
 namespace {
 
 // A plan takes a few KiB; a job has a few dozen plans.
@@ -37,4 +37,4 @@ void DeviceArena::Reset() {
   used_ = 0;
 }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_transport

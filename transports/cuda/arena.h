@@ -8,7 +8,7 @@
 
 #include "transports/cuda/fabric.h"
 
-namespace tutti {
+namespace tutti::cuda_transport {
 
 class DeviceArena {
  public:
@@ -29,4 +29,4 @@ class DeviceArena {
   std::size_t used_ = 0;  // of the last piece
 };
 
-}  // namespace tutti
+}  // namespace tutti::cuda_transport

@@ -6,7 +6,7 @@
 #include "base/made_once.h"
 #include "base/shared_library.h"
 
-namespace tutti {
+namespace tutti::cuda_transport {
 namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
@@ -121,4 +121,4 @@ const CudaDriver* LoadedCudaDriver(std::string* why) {
   return loaded.usable ? &loaded.driver : nullptr;
 }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_transport

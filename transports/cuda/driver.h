@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-namespace tutti {
+namespace tutti::cuda_transport {
 
 // Types of the driver's ABI.
 using CuResult = int;
@@ -111,4 +111,4 @@ std::string WhyTooOld(const CudaDriver& driver, int needed);
 // The driver of this machine, initialised; null where there is none, with why in *why (which may be null).
 const CudaDriver* LoadedCudaDriver(std::string* why = nullptr);
 
-}  // namespace tutti
+}  // namespace tutti::cuda_transport

@@ -13,7 +13,7 @@
 #include "transports/shm/process_register.h"
 #include "transports/shm/shared_segments.h"
 
-namespace tutti {
+namespace tutti::cuda_transport {
 
 CudaDevice::CudaDevice(const CudaDriver& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {
   int count = 0;
@@ -100,7 +100,7 @@ Pins& ThePins() {
 
 }  // namespace
 
-PinnedSegment::PinnedSegment(const CudaDevice& device, Segment segment)
+PinnedSegment::PinnedSegment(const CudaDevice& device, shm::Segment segment)
     : device_(device), segment_(std::move(segment)) {
   const auto& driver = device.driver();
   const CurrentDevice current(driver, device.context());
@@ -132,8 +132,8 @@ PinnedSegment::~PinnedSegment() {
 struct DeviceFabric::Introduction {
   CuUuid uuid;
   std::int32_t ordinal;
-  RegisterKey memory;  // its memory_, for ranks of the same process
-  CuIpcHandle handle;  // for the others
+  shm::RegisterKey memory;  // its memory_, for ranks of the same process
+  CuIpcHandle handle;       // for the others
 };
 
 void DeviceFabric::Abandon() {
@@ -146,8 +146,8 @@ void DeviceFabric::Abandon() {
   all.Get().memory.push_back(memory_);
 }
 
-DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const Fabric& shm, const AllGather& all_gather,
-                           Deadline deadline)
+DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm,
+                           const shm::AllGather& all_gather, Deadline deadline)
     : device_(device),
       shm_(shm),
       rank_(shm.rank()),
@@ -156,14 +156,14 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const Fabric&
       memory_(std::make_shared<CudaMemory>(CudaMemory::OnDevice(device.driver(), device.context(), layout_.bytes()))),
       peers_(static_cast<std::size_t>(nranks_)) {
   SideStream(device.driver(), device.context()).Zero(memory_->data(), layout_.zeroed_bytes());
-  const Offer offer(rank_, memory_);
+  const shm::Offer offer(rank_, memory_);
   Introduction mine{device.uuid(), device.ordinal(), offer.key(), {}};
   {
     const CurrentDevice current(device.driver(), device.context());
     // Without a handle, peers in other processes find it void and meet this rank in host memory.
     device.driver().cuIpcGetMemHandle(&mine.handle, reinterpret_cast<CuPointer>(memory_->data()));
   }
-  const auto all = GatherValues(all_gather, mine);
+  const auto all = shm::GatherValues(all_gather, mine);
   ReachPeers(all);
   CompareReach(all_gather);
   const bool all_meet = std::ranges::all_of(
@@ -180,7 +180,7 @@ DeviceFabric::DeviceFabric(const CudaDevice& device, int channels, const Fabric&
 }
 
 // Compares which ranks of a host reach each other. If one rank of a pair cannot reach the other, neither does.
-void DeviceFabric::CompareReach(const AllGather& all_gather) {
+void DeviceFabric::CompareReach(const shm::AllGather& all_gather) {
   std::vector<std::byte> reached;
   for (const auto& peer : peers_) reached.push_back(std::byte{peer.device != nullptr});
   const auto theirs = all_gather(reached);
@@ -211,7 +211,7 @@ void DeviceFabric::ReachPeers(const std::vector<Introduction>& all) {
     if (same_process) {
       if (!same_device) peer.gpu = std::make_unique<CudaDevice>(device_.driver(), theirs.ordinal);
       if (same_device || device_.Reaches(*peer.gpu)) {
-        peer.shared = r == rank_ ? memory_ : FindOffer<CudaMemory>(theirs.memory, r);
+        peer.shared = r == rank_ ? memory_ : shm::FindOffer<CudaMemory>(theirs.memory, r);
         if (peer.shared == nullptr) Throw(tuttiRemoteError, "rank {} of this process left while GPUs met", r);
         peer.device = peer.shared->data();
       }
@@ -227,8 +227,8 @@ void DeviceFabric::ReachPeers(const std::vector<Introduction>& all) {
 }
 
 // Every rank makes a second piece of the same layout in host memory, for pairs that do not reach each other.
-void DeviceFabric::MeetInHostMemory(const AllGather& all_gather, Deadline deadline) {
-  auto segments = ShareSegments(shm_, "tutti-pinned", layout_.bytes(), all_gather, deadline);
+void DeviceFabric::MeetInHostMemory(const shm::AllGather& all_gather, Deadline deadline) {
+  auto segments = shm::ShareSegments(shm_, "tutti-pinned", layout_.bytes(), all_gather, deadline);
   for (std::size_t r = 0; r < peers_.size(); ++r) {
     // Needed also for a rank that we reach, if another rank does not: its posts are there.
     const bool needed =
@@ -246,8 +246,8 @@ std::byte* DeviceFabric::Shared(int owner, int other) const {
 
 void DeviceFabric::MakeEnds() {
   const auto channels = layout_.channels();
-  std::vector<DeviceEmptyEnd> empties(EmptyIndex(channels, Wire::line, 0, false));
-  std::vector<DeviceFillEnd> fills(FillIndex(channels, Wire::line, 0));
+  std::vector<DeviceEmptyEnd> empties(EmptyIndex(channels, ring::Protocol::line, 0, false));
+  std::vector<DeviceFillEnd> fills(FillIndex(channels, ring::Protocol::line, 0));
   std::vector<DeviceReader> readers;
   // The readers of fill end f are readers[first[f]], ...; their address is known only when all have been found.
   std::vector<std::size_t> first(fills.size());
@@ -274,18 +274,18 @@ void DeviceFabric::MakeEnds() {
   };
 
   for (int channel = 0; channel < channels; ++channel) {
-    for (const Wire wire : {Wire::line, Wire::bulk}) {
-      const bool bulk = wire == Wire::bulk;
+    for (const ring::Protocol protocol : {ring::Protocol::line, ring::Protocol::bulk}) {
+      const bool bulk = protocol == ring::Protocol::bulk;
       for (int peer = 0; peer < nranks_; ++peer) {
         if (peer == rank_) continue;
-        const auto to = To(channel, wire, peer);
+        const auto to = To(channel, protocol, peer);
         if (by_network(peer)) {
           if (!bulk) continue;
           const auto ends = across_->EndsWith(channel, peer);
           first[to] = readers.size();
           fills[to] = ends.fill;
           readers.push_back(ends.reader);
-          empties[From(channel, wire, peer)] = ends.empty;
+          empties[From(channel, protocol, peer)] = ends.empty;
           continue;
         }
         begin_fill(to, bulk, Shared(peer, rank_) + layout_.Data(channel, rank_));
@@ -295,7 +295,7 @@ void DeviceFabric::MakeEnds() {
           std::byte* const mine = Shared(rank_, peer);
           std::byte* const data =
               post ? post_memory(peer) + layout_.PostData(channel) : mine + layout_.Data(channel, peer);
-          empties[EmptyIndex(channel, wire, peer, post)] = {
+          empties[EmptyIndex(channel, protocol, peer, post)] = {
               reinterpret_cast<const DeviceSlotHeader*>(mine + layout_.Headers(channel, peer, post)),
               mine + layout_.Packets(channel, peer, post),
               data,
@@ -308,7 +308,7 @@ void DeviceFabric::MakeEnds() {
               0};
         }
       }
-      const auto post = Post(channel, wire);
+      const auto post = Post(channel, protocol);
       begin_fill(post, bulk, post_memory(rank_) + layout_.PostData(channel));
       for (int peer = 0; peer < nranks_; ++peer) {
         if (peer != rank_ && !by_network(peer)) readers.push_back(reader_of(channel, peer, bulk, true));
@@ -330,4 +330,4 @@ void DeviceFabric::MakeEnds() {
   SideStream(device_.driver(), device_.context()).Copy(ends_.data(), image.data(), image.size());
 }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_transport

@@ -16,7 +16,7 @@
 #include "transports/cuda/ring.h"
 #include "transports/shm/fabric.h"
 
-namespace tutti {
+namespace tutti::cuda_transport {
 
 // A rank's GPU. Its primary context is held while this lives.
 class CudaDevice {
@@ -78,7 +78,7 @@ class OpenedMemory {
 class PinnedSegment {
  public:
   // Throws tuttiUnhandledCudaError.
-  PinnedSegment(const CudaDevice& device, Segment segment);
+  PinnedSegment(const CudaDevice& device, shm::Segment segment);
   ~PinnedSegment();
   PinnedSegment(const PinnedSegment&) = delete;
   PinnedSegment& operator=(const PinnedSegment&) = delete;
@@ -87,14 +87,14 @@ class PinnedSegment {
 
  private:
   const CudaDevice& device_;
-  Segment segment_;
+  shm::Segment segment_;
   std::byte* data_ = nullptr;
 };
 
 class DeviceFabric {
  public:
   // Collective. `shm` connects the same ranks; it and `device` outlive this. Throws tuttiUnhandledCudaError.
-  DeviceFabric(const CudaDevice& device, int channels, const Fabric& shm, const AllGather& all_gather,
+  DeviceFabric(const CudaDevice& device, int channels, const shm::Fabric& shm, const shm::AllGather& all_gather,
                Deadline deadline);
 
   // Keeps the memory that peers use alive for the rest of this process.
@@ -118,10 +118,14 @@ class DeviceFabric {
   // This rank's ends, in its GPU's memory, and indices into them: of `peer`'s rings and posts, and of this rank's post.
   DeviceFillEnd* fills() const { return reinterpret_cast<DeviceFillEnd*>(ends_.data() + fills_at_); }
   DeviceEmptyEnd* empties() const { return reinterpret_cast<DeviceEmptyEnd*>(ends_.data()); }
-  std::uint32_t To(int channel, Wire wire, int peer) const { return FillIndex(channel, wire, peer); }
-  std::uint32_t Post(int channel, Wire wire) const { return FillIndex(channel, wire, nranks_); }
-  std::uint32_t From(int channel, Wire wire, int peer) const { return EmptyIndex(channel, wire, peer, false); }
-  std::uint32_t PostOf(int channel, Wire wire, int peer) const { return EmptyIndex(channel, wire, peer, true); }
+  std::uint32_t To(int channel, ring::Protocol protocol, int peer) const { return FillIndex(channel, protocol, peer); }
+  std::uint32_t Post(int channel, ring::Protocol protocol) const { return FillIndex(channel, protocol, nranks_); }
+  std::uint32_t From(int channel, ring::Protocol protocol, int peer) const {
+    return EmptyIndex(channel, protocol, peer, false);
+  }
+  std::uint32_t PostOf(int channel, ring::Protocol protocol, int peer) const {
+    return EmptyIndex(channel, protocol, peer, true);
+  }
 
  private:
   struct Peer {
@@ -134,21 +138,21 @@ class DeviceFabric {
   };
   struct Introduction;
 
-  std::uint32_t FillIndex(int channel, Wire wire, int peer) const {
-    return static_cast<std::uint32_t>((channel * 2 + (wire == Wire::bulk)) * (nranks_ + 1) + peer);
+  std::uint32_t FillIndex(int channel, ring::Protocol protocol, int peer) const {
+    return static_cast<std::uint32_t>((channel * 2 + (protocol == ring::Protocol::bulk)) * (nranks_ + 1) + peer);
   }
-  std::uint32_t EmptyIndex(int channel, Wire wire, int peer, bool post) const {
-    return static_cast<std::uint32_t>(((channel * 2 + (wire == Wire::bulk)) * 2 + post) * nranks_ + peer);
+  std::uint32_t EmptyIndex(int channel, ring::Protocol protocol, int peer, bool post) const {
+    return static_cast<std::uint32_t>(((channel * 2 + (protocol == ring::Protocol::bulk)) * 2 + post) * nranks_ + peer);
   }
   void ReachPeers(const std::vector<Introduction>& all);
-  void CompareReach(const AllGather& all_gather);
-  void MeetInHostMemory(const AllGather& all_gather, Deadline deadline);
+  void CompareReach(const shm::AllGather& all_gather);
+  void MeetInHostMemory(const shm::AllGather& all_gather, Deadline deadline);
   void MakeEnds();
   // `owner`'s memory that it shares with `other` (one of the two is this rank), as our GPU reaches it.
   std::byte* Shared(int owner, int other) const;
 
   const CudaDevice& device_;
-  const Fabric& shm_;
+  const shm::Fabric& shm_;
   int rank_, nranks_;
   DeviceLayout layout_;
   std::optional<PinnedRings> across_;
@@ -161,4 +165,4 @@ class DeviceFabric {
   bool one_device_ = true, one_process_ = true, all_reach_ = true;
 };
 
-}  // namespace tutti
+}  // namespace tutti::cuda_transport

@@ -5,7 +5,7 @@
 #include "base/rounding.h"
 #include "transports/cuda/ring.h"
 
-namespace tutti {
+namespace tutti::cuda_transport {
 namespace {
 
 // Alignment of each separate area: a GPU's pages are larger, but its cache lines are not.
@@ -18,14 +18,14 @@ constexpr std::size_t kPacket = 16, kPacketData = 8;
 DeviceLayout::DeviceLayout(int nranks, int channels) : nranks_(nranks), channels_(channels) {
   const auto pairs = static_cast<std::size_t>(channels) * static_cast<std::size_t>(nranks);
   const std::size_t line_share = kDeviceLinePoolBytes / (2 * pairs) / kDeviceLineDepth;
-  line_capacity_ =
-      std::clamp(RoundDown(line_share / kPacket * kPacketData, kCacheLine) - kCacheLine, kCacheLine, kMostPacketData);
+  line_capacity_ = std::clamp(RoundDown(line_share / kPacket * kPacketData, ring::kCacheLine) - ring::kCacheLine,
+                              ring::kCacheLine, kMostPacketData);
   line_stride_ = (1 + line_capacity_ / kPacketData) * kPacket;
   // One ring from each peer, and the own post.
   const std::size_t bulk_share = kDeviceBulkPoolBytes / (pairs + static_cast<std::size_t>(channels)) / kDeviceBulkDepth;
   bulk_stride_ = std::clamp(RoundDown(bulk_share, kAlignment), kAlignment, kMostDeviceBulkCapacity);
 
-  headers_ = RoundUp(pairs * kCacheLine, kAlignment);
+  headers_ = RoundUp(pairs * ring::kCacheLine, kAlignment);
   packets_ = headers_ + RoundUp(2 * pairs * kDeviceBulkDepth * sizeof(DeviceSlotHeader), kAlignment);
   data_ = packets_ + RoundUp(2 * pairs * kDeviceLineDepth * line_stride_, kAlignment);
   bytes_ = data_ + (pairs + static_cast<std::size_t>(channels)) * kDeviceBulkDepth * bulk_stride_;
@@ -33,7 +33,7 @@ DeviceLayout::DeviceLayout(int nranks, int channels) : nranks_(nranks), channels
 
 std::size_t DeviceLayout::Head(int channel, int reader, bool bulk, bool post) const {
   // One line per reader, which alone writes it.
-  const std::size_t line = (static_cast<std::size_t>(channel) * nranks_ + reader) * kCacheLine;
+  const std::size_t line = (static_cast<std::size_t>(channel) * nranks_ + reader) * ring::kCacheLine;
   return line + ((bulk ? 2 : 0) + (post ? 1 : 0)) * sizeof(std::uint32_t);
 }
 
@@ -51,4 +51,4 @@ std::size_t DeviceLayout::Data(int channel, int writer) const {
 
 std::size_t DeviceLayout::PostData(int channel) const { return Data(channel, nranks_); }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_transport

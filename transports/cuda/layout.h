@@ -11,14 +11,14 @@
 
 #include "transports/ring/slot.h"
 
-namespace tutti {
+namespace tutti::cuda_transport {
 
 // Every rank's bulk slots together, as on the host (layout.h). Packets take half of that at the most.
 inline constexpr std::size_t kDeviceBulkPoolBytes = std::size_t{64} << 20;
 inline constexpr std::size_t kDeviceLinePoolBytes = std::size_t{32} << 20;
 inline constexpr std::uint32_t kDeviceBulkDepth = 4;
 inline constexpr std::uint32_t kDeviceLineDepth = 8;
-// Above this slot size the bulk wire is faster, because packets take twice the bytes.
+// Above this slot size the bulk protocol is faster, because packets take twice the bytes.
 inline constexpr std::size_t kMostPacketData = 8 * 1024;
 inline constexpr std::size_t kMostDeviceBulkCapacity = std::size_t{512} * 1024;
 
@@ -57,4 +57,4 @@ class DeviceLayout {
   std::size_t headers_, packets_, data_, bytes_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::cuda_transport

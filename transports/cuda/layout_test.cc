@@ -7,7 +7,7 @@
 
 #include "transports/cuda/ring.h"
 
-namespace tutti {
+namespace tutti::cuda_transport {
 namespace {
 
 struct Piece {
@@ -53,4 +53,4 @@ TEST(DeviceLayout, MemoryIsBounded) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::cuda_transport

@@ -12,7 +12,7 @@
 #include "transports/progress/network_peer.h"
 #include "transports/shm/fabric.h"
 
-namespace tutti {
+namespace tutti::cuda_transport {
 
 // All of a rank's slots for other hosts, both ways, at any number of ranks: with 16 ranks and 28 channels a slot holds
 // 78 KB.
@@ -22,11 +22,12 @@ class PinnedRings {
  public:
   // Makes `channels` rings each way for every rank that `shm` has on another host. Slots hold at most `most_capacity`
   // bytes, the same on every rank. Throws tuttiUnhandledCudaError.
-  PinnedRings(const CudaDriver& driver, CuContext context, const Fabric& shm, int channels, std::size_t most_capacity);
+  PinnedRings(const CudaDriver& driver, CuContext context, const shm::Fabric& shm, int channels,
+              std::size_t most_capacity);
 
   std::size_t capacity() const { return shape_.capacity; }
   // The rings by channel, for the network engine.
-  std::vector<ConnectionRings> With(int peer) const;
+  std::vector<progress::ConnectionRings> With(int peer) const;
 
   // The GPU's ends; the fill end's pointer to its reader is not set.
   struct Ends {
@@ -45,9 +46,9 @@ class PinnedRings {
 
   int channels_;
   std::vector<int> place_of_;  // by rank: its index among ranks of other hosts
-  SlotShape shape_;
+  ring::SlotShape shape_;
   std::size_t slots_at_ = 0;  // after the heads, one line each
   CudaMemory memory_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::cuda_transport

@@ -1,6 +1,6 @@
 #include "transports/cuda/resources.h"
 
-namespace tutti {
+namespace tutti::cuda_transport {
 
 CurrentDevice::CurrentDevice(const CudaDriver& driver, CuContext context)
     : driver_(driver), mode_(kCuCaptureModeRelaxed) {
@@ -103,4 +103,4 @@ void SideStream::Zero(void* to, std::size_t bytes) {
   });
 }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_transport

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "transports/cuda/driver.h"
 
-namespace tutti {
+namespace tutti::cuda_transport {
 
 // While it lives, the thread's current context is the device's primary one, and the thread may allocate, free and query
 // even while some thread captures a graph. Otherwise, the driver forbids such calls to all threads during a capture in
@@ -109,4 +109,4 @@ class SideStream {
   CuStream stream_ = nullptr;
 };
 
-}  // namespace tutti
+}  // namespace tutti::cuda_transport

@@ -12,17 +12,17 @@
 
 #include "transports/ring/slot.h"
 
-namespace tutti {
+namespace tutti::cuda_transport {
 
 // SlotHeader's bytes, kind and window in one word, so that one load yields the value that is checked and then used.
 class DeviceSlotContent {
  public:
   constexpr explicit DeviceSlotContent(std::uint64_t word) : word_(word) {}
-  constexpr DeviceSlotContent(std::uint32_t bytes, SlotKind kind, std::uint16_t window)
+  constexpr DeviceSlotContent(std::uint32_t bytes, ring::SlotKind kind, std::uint16_t window)
       : word_(bytes | static_cast<std::uint64_t>(kind) << 32 | static_cast<std::uint64_t>(window) << 48) {}
   constexpr std::uint64_t word() const { return word_; }
   constexpr std::uint32_t bytes() const { return static_cast<std::uint32_t>(word_); }
-  constexpr SlotKind kind() const { return static_cast<SlotKind>(word_ >> 32 & 0xffff); }
+  constexpr ring::SlotKind kind() const { return static_cast<ring::SlotKind>(word_ >> 32 & 0xffff); }
   constexpr std::uint32_t window() const { return static_cast<std::uint32_t>(word_ >> 48); }
 
  private:
@@ -37,11 +37,11 @@ struct DeviceSlotHeader {
   std::uint64_t address;
   std::uint64_t unused;
 };
-static_assert(sizeof(DeviceSlotHeader) == sizeof(SlotHeader) &&
-              offsetof(DeviceSlotHeader, content) == offsetof(SlotHeader, bytes) &&
-              offsetof(SlotHeader, kind) == offsetof(SlotHeader, bytes) + sizeof(std::uint32_t) &&
-              offsetof(SlotHeader, window) == offsetof(SlotHeader, kind) + sizeof(std::uint16_t) &&
-              offsetof(DeviceSlotHeader, address) == offsetof(SlotHeader, address));
+static_assert(sizeof(DeviceSlotHeader) == sizeof(ring::SlotHeader) &&
+              offsetof(DeviceSlotHeader, content) == offsetof(ring::SlotHeader, bytes) &&
+              offsetof(ring::SlotHeader, kind) == offsetof(ring::SlotHeader, bytes) + sizeof(std::uint32_t) &&
+              offsetof(ring::SlotHeader, window) == offsetof(ring::SlotHeader, kind) + sizeof(std::uint16_t) &&
+              offsetof(DeviceSlotHeader, address) == offsetof(ring::SlotHeader, address));
 
 // A reader of a fill end: one rank, or for a post each other rank.
 struct DeviceReader {
@@ -74,4 +74,4 @@ struct DeviceEmptyEnd {
   std::uint32_t unused;
 };
 
-}  // namespace tutti
+}  // namespace tutti::cuda_transport

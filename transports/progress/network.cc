@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-namespace tutti {
+namespace tutti::progress {
 namespace {
 
 // How long a failed rank keeps trying to report its failure where the network does not accept it at once.
@@ -22,14 +22,14 @@ constexpr std::chrono::microseconds kUnheardSleep{500};
 
 }  // namespace
 
-NetworkEngine::NetworkEngine(Fabric& fabric, const std::vector<int>& peers, const MakeCarrier& make,
+NetworkEngine::NetworkEngine(shm::Fabric& fabric, const std::vector<int>& peers, const MakeTransport& make,
                              const PolledRings& polled)
     : fabric_(fabric), peers_(static_cast<std::size_t>(fabric.nranks())) {
   for (const int rank : peers) {
     peers_[static_cast<std::size_t>(rank)] =
         std::make_unique<NetworkPeer>(fabric, rank, polled ? polled(rank) : std::vector<ConnectionRings>());
   }
-  carrier_ = make(*this);
+  transport_ = make(*this);
   fabric_.UseNetwork(this);
 }
 
@@ -42,7 +42,7 @@ void NetworkEngine::Activate(NetworkPeer& peer) {
 void NetworkEngine::Need(int rank) {
   const std::lock_guard lock(mutex_);
   Activate(Peer(rank));
-  carrier_->Connect(rank);
+  transport_->Connect(rank);
 }
 
 void NetworkEngine::NeedAll() {
@@ -50,7 +50,7 @@ void NetworkEngine::NeedAll() {
   for (const auto& peer : peers_) {
     if (peer == nullptr || peer->lost || peer->left) continue;
     Activate(*peer);
-    carrier_->Connect(peer->rank());
+    transport_->Connect(peer->rank());
   }
 }
 
@@ -89,19 +89,19 @@ void NetworkEngine::RingForNews() {
 
 bool NetworkEngine::PumpSlots() {
   bool moved = false;
-  for (auto* peer : active_) moved = (!peer->lost && peer->PumpSlots(*carrier_)) || moved;
+  for (auto* peer : active_) moved = (!peer->lost && peer->PumpSlots(*transport_)) || moved;
   return moved;
 }
 
 void NetworkEngine::PumpCredits() {
   for (auto* peer : active_) {
-    if (!peer->lost && peer->PumpCredits(*carrier_, Tell::due)) carrier_->Flush(peer->rank());
+    if (!peer->lost && peer->PumpCredits(*transport_, Tell::due)) transport_->Flush(peer->rank());
   }
 }
 
 bool NetworkEngine::Advance() {
   bool moved = PumpSlots();
-  moved = carrier_->Advance() || moved;
+  moved = transport_->Advance() || moved;
   PumpCredits();
   return moved;
 }
@@ -111,19 +111,19 @@ void NetworkEngine::ForHearing(Do&& say) {
   for (auto* peer : active_) {
     if (peer->lost || peer->left) continue;
     say(*peer);
-    carrier_->Flush(peer->rank());
+    transport_->Flush(peer->rank());
   }
 }
 
 void NetworkEngine::Announce() {
   const std::lock_guard lock(mutex_);
-  ForHearing([&](NetworkPeer& peer) { peer.Announce(*carrier_); });
+  ForHearing([&](NetworkPeer& peer) { peer.Announce(*transport_); });
   RingForNews();
 }
 
 void NetworkEngine::LookForSilence() {
   const std::lock_guard lock(mutex_);
-  carrier_->LookForSilence();
+  transport_->LookForSilence();
 }
 
 int NetworkEngine::TakeBell() {
@@ -131,7 +131,7 @@ int NetworkEngine::TakeBell() {
   const auto free = std::ranges::find(bells_, false, &Bell::taken);
   const auto index = free - bells_.begin();
   // Without a descriptor (the process may have none left) the thread sleeps in short naps.
-  if (free == bells_.end()) bells_.push_back({FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))});
+  if (free == bells_.end()) bells_.push_back({shm::FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))});
   bells_[static_cast<std::size_t>(index)].taken = true;
   return static_cast<int>(index);
 }
@@ -152,13 +152,13 @@ bool NetworkEngine::Sleep(int bell, std::chrono::microseconds limit) {
     const std::lock_guard lock(mutex_);
     const bool moved = Advance();
     // Small credits wait for a message to travel with; a sleeping thread sends none.
-    ForHearing([&](NetworkPeer& peer) { peer.PumpCredits(*carrier_, Tell::all); });
+    ForHearing([&](NetworkPeer& peer) { peer.PumpCredits(*transport_, Tell::all); });
     RingForNews();
-    if (moved || !carrier_->PrepareToSleep()) return true;
+    if (moved || !transport_->PrepareToSleep()) return true;
     const auto& own = bells_[static_cast<std::size_t>(bell)].event;
     fds = {pollfd{fabric_.bell(fabric_.rank()), POLLIN, 0}, pollfd{own.get(), POLLIN, 0},
-           pollfd{carrier_->descriptor(), POLLIN, 0}};
-    const auto most = std::min<std::chrono::microseconds>(carrier_->LongestWait(), own ? limit : kUnheardSleep);
+           pollfd{transport_->descriptor(), POLLIN, 0}};
+    const auto most = std::min<std::chrono::microseconds>(transport_->LongestWait(), own ? limit : kUnheardSleep);
     shortened = most < limit;
     limit = std::min(limit, most);
   }
@@ -183,12 +183,12 @@ bool NetworkEngine::Sleep(std::chrono::microseconds limit) {
 
 void NetworkEngine::Register(const std::byte* begin, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  carrier_->Register(begin, bytes);
+  transport_->Register(begin, bytes);
 }
 
 void NetworkEngine::Deregister(const std::byte* begin, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  carrier_->Deregister(begin, bytes);
+  transport_->Deregister(begin, bytes);
 }
 
 std::optional<std::string> NetworkEngine::Lost(int rank) {
@@ -198,7 +198,7 @@ std::optional<std::string> NetworkEngine::Lost(int rank) {
 
 bool NetworkEngine::Reaches(int rank) {
   const std::lock_guard lock(mutex_);
-  return peers_[static_cast<std::size_t>(rank)] != nullptr && carrier_->Reaches(rank);
+  return peers_[static_cast<std::size_t>(rank)] != nullptr && transport_->Reaches(rank);
 }
 
 bool NetworkEngine::Control(int rank, std::span<const std::byte> bytes) {
@@ -223,17 +223,17 @@ void NetworkEngine::SayLast(const NetworkMessage& message, Deadline deadline, Do
     for (; told < active_.size(); ++told) {
       auto& peer = *active_[told];
       if (peer.lost || peer.left) continue;
-      carrier_->Hurry(peer.rank());
-      carrier_->SendControl(peer.rank(), bytes);
-      carrier_->Flush(peer.rank());
+      transport_->Hurry(peer.rank());
+      transport_->SendControl(peer.rank(), bytes);
+      transport_->Flush(peer.rank());
     }
   };
   const auto hears = [&](NetworkPeer* peer) { return !peer->lost && !peer->left && !done(*peer); };
   for (tell(); std::any_of(active_.begin(), active_.end(), hears) && !deadline.Passed(); tell()) {
-    if (!carrier_->Advance()) std::this_thread::sleep_for(kLeaveNap);
+    if (!transport_->Advance()) std::this_thread::sleep_for(kLeaveNap);
   }
   // Closes only now, so that a peer whose call is under way gets the message, too.
-  carrier_->Close();
+  transport_->Close();
 }
 
 // Otherwise a rank that comes later, and was never connected to this one, would find only a closed port.
@@ -252,7 +252,7 @@ void NetworkEngine::TellFailure(tuttiResult_t code, const std::string& text) {
   const std::lock_guard lock(mutex_);
   ActivateNeighbours();
   SayLast(Failed{static_cast<std::uint32_t>(code), text}, Deadline::After(kLastWords),
-          [&](const NetworkPeer& peer) { return carrier_->Delivered(peer.rank()); });
+          [&](const NetworkPeer& peer) { return transport_->Delivered(peer.rank()); });
 }
 
 void NetworkEngine::Leave() {
@@ -264,7 +264,7 @@ void NetworkEngine::Leave() {
   }
   const auto completed = fabric_.control(fabric_.rank()).completed.load(std::memory_order_relaxed);
   SayLast(Leaving{completed}, Deadline::After(kLongestLeave),
-          [&](const NetworkPeer& peer) { return carrier_->Delivered(peer.rank()); });
+          [&](const NetworkPeer& peer) { return transport_->Delivered(peer.rank()); });
 }
 
-}  // namespace tutti
+}  // namespace tutti::progress

@@ -1,4 +1,4 @@
-// The progress engine: moves the slots of all connections to ranks of other hosts, over one carrier for each pair.
+// The progress engine: moves the slots of all connections to ranks of other hosts, over one transport for each pair.
 //
 // It has no thread: the thread that waits for this rank's operations calls Progress(). That is enough, because an
 // operation returns only when the system has everything that it sent, and data that arrives in between waits in the
@@ -20,30 +20,30 @@
 
 #include "base/deadline.h"
 #include "base/error.h"
-#include "transports/progress/carrier.h"
 #include "transports/progress/network_peer.h"
+#include "transports/progress/network_transport.h"
 #include "transports/shm/fabric.h"
 #include "transports/shm/segment.h"
 
-namespace tutti {
+namespace tutti::progress {
 
-class NetworkEngine final : private CarrierEvents {
+class NetworkEngine final : private NetworkTransportEvents {
  public:
-  // Makes a carrier, which reports to `events` about the peers it was made for.
-  using MakeCarrier = std::function<std::unique_ptr<Carrier>(CarrierEvents& events)>;
+  // Makes a transport, which reports to `events` about the peers it was made for.
+  using MakeTransport = std::function<std::unique_ptr<NetworkTransport>(NetworkTransportEvents& events)>;
 
   // Rings to and from a peer, besides the fabric's, whose fillers do not notify the engine.
   using PolledRings = std::function<std::vector<ConnectionRings>(int peer)>;
 
   // `peers`: all ranks of other hosts. The fabric uses this engine until it is destroyed.
-  NetworkEngine(Fabric& fabric, const std::vector<int>& peers, const MakeCarrier& make,
+  NetworkEngine(shm::Fabric& fabric, const std::vector<int>& peers, const MakeTransport& make,
                 const PolledRings& polled = nullptr);
   ~NetworkEngine() override;
   NetworkEngine(const NetworkEngine&) = delete;
   NetworkEngine& operator=(const NetworkEngine&) = delete;
 
-  // See Carrier.
-  double bandwidth() const { return carrier_->bandwidth(); }
+  // See NetworkTransport.
+  double bandwidth() const { return transport_->bandwidth(); }
   // Ensures connections to and from `peer`, for a plan that uses them.
   void Need(int peer);
   // Likewise for all peers, which reveals those that are gone.
@@ -66,14 +66,14 @@ class NetworkEngine final : private CarrierEvents {
   bool Sleep(int bell, std::chrono::microseconds limit);
   bool Sleep(std::chrono::microseconds limit);
 
-  // This rank's memory that slots may refer to: see Carrier.
+  // This rank's memory that slots may refer to: see NetworkTransport.
   void Register(const std::byte* begin, std::size_t bytes);
   void Deregister(const std::byte* begin, std::size_t bytes);
 
   // Why nothing more will come from `peer`, for a person: "its connection was closed", also when it has left in order.
   // None while more may come.
   std::optional<std::string> Lost(int peer);
-  // See Carrier.
+  // See NetworkTransport.
   bool Reaches(int peer);
 
   // Tells all connected peers that this rank's communicator has failed, and refuses the others. It also calls the peers
@@ -100,7 +100,7 @@ class NetworkEngine final : private CarrierEvents {
 
   // The bell of a thread that sleeps or is about to.
   struct Bell {
-    FileDescriptor event;
+    shm::FileDescriptor event;
     bool taken = false;
     bool rung = false;
   };
@@ -122,13 +122,13 @@ class NetworkEngine final : private CarrierEvents {
   template <typename Done>
   void SayLast(const NetworkMessage& message, Deadline deadline, Done&& done);
 
-  Fabric& fabric_;
+  shm::Fabric& fabric_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<NetworkPeer>> peers_;  // by rank; null for those of this host
   std::vector<NetworkPeer*> active_;                 // connected, or about to be
   std::vector<Bell> bells_;                          // one for each thread that ever slept at the same time
   bool news_ = false;                                // something landed or was sent, and was not rung for yet
-  std::unique_ptr<Carrier> carrier_;
+  std::unique_ptr<NetworkTransport> transport_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::progress

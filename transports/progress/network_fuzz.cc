@@ -11,7 +11,7 @@
 #include "transports/progress/network_messages.h"
 #include "transports/tcp/stream.h"
 
-namespace tutti {
+namespace tutti::progress {
 namespace {
 
 void Require(bool promise) {
@@ -30,7 +30,7 @@ void RequireSameAgain(std::span<const std::byte> input) {
 }
 
 // Takes slots of a few connections, of at most as many bytes as it has room for, as the engine does.
-class Receiver final : public CarrierEvents {
+class Receiver final : public NetworkTransportEvents {
  public:
   void Connected(int) override {}
   std::byte* Landing(int, const SlotMessage& message) override {
@@ -60,16 +60,17 @@ class Receiver final : public CarrierEvents {
 };
 
 // Sends `input` in pieces cut at `cuts`, because the reader may wake anywhere. Returns how many items were accepted.
-std::size_t Receive(std::span<const std::byte> cuts, std::span<const std::byte> input, TcpStream::Seals seals = {}) {
+std::size_t Receive(std::span<const std::byte> cuts, std::span<const std::byte> input,
+                    tcp::TcpStream::Seals seals = {}) {
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0) return 0;
-  TcpStream stream{Socket(fds[0]), 1, std::move(seals)};
-  Socket sender{fds[1]};
+  tcp::TcpStream stream{net::Socket(fds[0]), 1, std::move(seals)};
+  net::Socket sender{fds[1]};
   Receiver receiver;
   bool alive = true;
   for (std::size_t i = 0; alive && !input.empty(); ++i) {
     const std::size_t cut = i < kCuts && i < cuts.size() ? 1 + std::to_integer<std::size_t>(cuts[i]) : input.size();
-    const auto sent = SendSome(sender, input.first(std::min(cut, input.size())));
+    const auto sent = net::SendSome(sender, input.first(std::min(cut, input.size())));
     input = input.subspan(sent.bytes);
     for (bool moved = true; alive && moved;) {
       moved = false;
@@ -84,16 +85,16 @@ std::size_t Receive(std::span<const std::byte> cuts, std::span<const std::byte> 
 }
 
 // A few slots and a message as they cross the wire.
-std::vector<std::byte> Sealed(TcpSeal seal) {
+std::vector<std::byte> Sealed(tcp::TcpSeal seal) {
   int fds[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0) return {};
-  TcpStream stream{Socket(fds[0]), 1, {std::move(seal), {}}};
-  const Socket end{fds[1]};
+  tcp::TcpStream stream{net::Socket(fds[0]), 1, {std::move(seal), {}}};
+  const net::Socket end{fds[1]};
   const std::array<std::byte, 4096> data{};
   for (const std::uint32_t number : {1U, 2U}) stream.QueueSlot({1, number, 7, number * 1000}, data.data());
   stream.QueueControl(std::as_bytes(std::span("no message")));
   std::vector<std::byte> wire(16384);
-  struct Sender final : CarrierEvents {
+  struct Sender final : NetworkTransportEvents {
     void Connected(int) override {}
     std::byte* Landing(int, const SlotMessage&) override { return nullptr; }
     void Landed(int, const SlotMessage&) override {}
@@ -102,47 +103,49 @@ std::vector<std::byte> Sealed(TcpSeal seal) {
     void Broken(int, const std::string&) override {}
   } sender;
   Require(stream.Flush(sender));
-  wire.resize(ReceiveSome(end, wire).bytes);
+  wire.resize(net::ReceiveSome(end, wire).bytes);
   return wire;
 }
 
 // Changes bytes of a protected stream as the input says: no item from the first changed byte on is accepted.
-void Change(std::span<const std::byte> input, DataProtection protection) {
+void Change(std::span<const std::byte> input, tcp::DataProtection protection) {
   // One entry per kind of protection.
-  static const SecretKey key = DeriveKey(SecretKey(), "fuzz", {});
-  static const std::array<std::vector<std::byte>, 2> sealed = {Sealed(TcpSeal(DataProtection::authenticate, key)),
-                                                               Sealed(TcpSeal(DataProtection::encrypt, key))};
-  const auto& whole = sealed[protection == DataProtection::encrypt];
+  static const auth::SecretKey key = auth::DeriveKey(auth::SecretKey(), "fuzz", {});
+  static const std::array<std::vector<std::byte>, 2> sealed = {
+      Sealed(tcp::TcpSeal(tcp::DataProtection::authenticate, key)),
+      Sealed(tcp::TcpSeal(tcp::DataProtection::encrypt, key))};
+  const auto& whole = sealed[protection == tcp::DataProtection::encrypt];
   auto wire = whole;
   for (std::size_t i = 0; i + 2 < input.size(); i += 3) {
     const std::size_t at = std::to_integer<std::size_t>(input[i]) << 8 | std::to_integer<std::size_t>(input[i + 1]);
     wire[at % wire.size()] ^= input[i + 2];
   }
   const auto changed = static_cast<std::size_t>(std::ranges::mismatch(whole, wire).in1 - whole.begin());
-  constexpr std::size_t kAround = 16 + TcpSeal::kTagBytes;
+  constexpr std::size_t kAround = 16 + tcp::TcpSeal::kTagBytes;
   std::size_t begin = 0, most = 0;
   for (const std::size_t size : {std::size_t{1000}, std::size_t{2000}, sizeof "no message"}) {
     begin += kAround + size;
     if (begin <= changed) ++most;
   }
-  const std::size_t heard = Receive(input, wire, {{}, TcpSeal(protection, key)});
+  const std::size_t heard = Receive(input, wire, {{}, tcp::TcpSeal(protection, key)});
   // An unchanged message is accepted, although it means nothing to the receiver.
   Require(heard == most);
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::progress
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto input = std::as_bytes(std::span(data, size));
-  tutti::RequireSameAgain(input);
-  const auto wire = input.subspan(std::min(input.size(), tutti::kCuts));
-  tutti::Receive(input, wire);
-  static const auto key = tutti::SecretKey::Random();
-  if (tutti::Receive(input, wire, {{}, tutti::TcpSeal(tutti::DataProtection::authenticate, key)}) != 0)
+  tutti::progress::RequireSameAgain(input);
+  const auto wire = input.subspan(std::min(input.size(), tutti::progress::kCuts));
+  tutti::progress::Receive(input, wire);
+  static const auto key = tutti::auth::SecretKey::Random();
+  if (tutti::progress::Receive(input, wire, {{}, tutti::tcp::TcpSeal(tutti::tcp::DataProtection::authenticate, key)}) !=
+      0)
     __builtin_trap();
-  for (const auto protection : {tutti::DataProtection::authenticate, tutti::DataProtection::encrypt}) {
-    tutti::Change(input, protection);
+  for (const auto protection : {tutti::tcp::DataProtection::authenticate, tutti::tcp::DataProtection::encrypt}) {
+    tutti::progress::Change(input, protection);
   }
   return 0;
 }

@@ -2,7 +2,7 @@
 
 #include "net/wire.h"
 
-namespace tutti {
+namespace tutti::progress {
 namespace {
 
 enum class Kind : std::uint8_t { credits, status, failed, leaving };
@@ -30,7 +30,7 @@ class Encoder {
   void operator()(const Failed& failed) {
     Begin(Kind::failed);
     writer_.Number(failed.code);
-    writer_.Text(failed.text, kFaultText);
+    writer_.Text(failed.text, ring::kFaultText);
     End();
   }
   void operator()(const Leaving& leaving) {
@@ -47,10 +47,10 @@ class Encoder {
   void End() { bytes_ = writer_.Take(); }
 
   std::vector<std::byte>& bytes_;
-  ByteWriter writer_;
+  net::ByteWriter writer_;
 };
 
-Status ReadStatus(ByteReader& reader) {
+Status ReadStatus(net::ByteReader& reader) {
   Status status;
   for (auto* const value :
        {&status.index, &status.operation.sequence, &status.operation.signature, &status.operation.call,
@@ -66,7 +66,7 @@ void Encode(const NetworkMessage& message, std::vector<std::byte>& bytes) { std:
 
 std::optional<NetworkMessage> DecodeNetworkMessage(std::span<const std::byte> bytes) {
   if (bytes.empty()) return std::nullopt;
-  ByteReader reader(bytes);
+  net::ByteReader reader(bytes);
   NetworkMessage message;
   switch (static_cast<Kind>(reader.Number<std::uint8_t>())) {
     case Kind::credits: {
@@ -84,7 +84,7 @@ std::optional<NetworkMessage> DecodeNetworkMessage(std::span<const std::byte> by
     case Kind::status: message = ReadStatus(reader); break;
     case Kind::failed: {
       const auto code = reader.Number<std::uint32_t>();
-      message = Failed{code, reader.Text(kFaultText)};
+      message = Failed{code, reader.Text(ring::kFaultText)};
       break;
     }
     case Kind::leaving: message = Leaving{reader.Number<std::uint64_t>()}; break;
@@ -93,4 +93,4 @@ std::optional<NetworkMessage> DecodeNetworkMessage(std::span<const std::byte> by
   return reader.Complete() ? std::optional(std::move(message)) : std::nullopt;
 }
 
-}  // namespace tutti
+}  // namespace tutti::progress

@@ -12,10 +12,10 @@
 #include <variant>
 #include <vector>
 
-#include "transports/progress/carrier.h"
+#include "transports/progress/network_transport.h"
 #include "transports/ring/control_block.h"
 
-namespace tutti {
+namespace tutti::progress {
 
 // The number of slots of a connection that the sender has emptied so far.
 struct Credit {
@@ -38,7 +38,7 @@ struct Credits {
 // The sender's state: its newest record (control_block.h), without the time, and its counts and mark of collectives.
 struct Status {
   std::uint64_t index = 0;
-  RecordedOperation operation;
+  ring::RecordedOperation operation;
   std::uint64_t started = 0;
   std::uint64_t completed = 0;
   std::uint64_t mark = 0;
@@ -65,4 +65,4 @@ using NetworkMessage = std::variant<Credits, Status, Failed, Leaving>;
 void Encode(const NetworkMessage& message, std::vector<std::byte>& bytes);
 std::optional<NetworkMessage> DecodeNetworkMessage(std::span<const std::byte> bytes);
 
-}  // namespace tutti
+}  // namespace tutti::progress

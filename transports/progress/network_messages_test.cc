@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace tutti {
+namespace tutti::progress {
 namespace {
 
 std::vector<std::byte> Encoded(const NetworkMessage& message) {
@@ -35,9 +35,9 @@ TEST(NetworkMessages, ComeBackAsTheyWere) {
 }
 
 TEST(NetworkMessages, TheLongestTextFits) {
-  const auto bytes = Encoded(Failed{1, std::string(2 * kFaultText, 'x')});
+  const auto bytes = Encoded(Failed{1, std::string(2 * ring::kFaultText, 'x')});
   ASSERT_LE(bytes.size(), kMaxControlBytes);
-  EXPECT_EQ(std::get<Failed>(*DecodeNetworkMessage(bytes)).text.size(), kFaultText);
+  EXPECT_EQ(std::get<Failed>(*DecodeNetworkMessage(bytes)).text.size(), ring::kFaultText);
 }
 
 TEST(NetworkMessages, DamagedOnesAreRefusedOrOthers) {
@@ -63,4 +63,4 @@ TEST(NetworkMessages, DamagedOnesAreRefusedOrOthers) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::progress

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-namespace tutti {
+namespace tutti::progress {
 namespace {
 
 constexpr std::uint64_t kAnnouncedAtOnce = 8;
@@ -23,10 +23,10 @@ std::uint32_t WorthTelling(Tell which, std::uint32_t depth) {
 }  // namespace
 
 SlotMessage OutgoingRing::Take(std::uint32_t connection, const std::byte*& data) {
-  const SlotHeader& header = Next();
+  const ring::SlotHeader& header = Next();
   const auto tag = static_cast<std::uint32_t>(header.flag.load(std::memory_order_relaxed) >> 32);
-  data = header.kind == SlotKind::pointer ? reinterpret_cast<const std::byte*>(header.address)
-                                          : reinterpret_cast<const std::byte*>(&header) + shape_.data_offset;
+  data = header.kind == ring::SlotKind::pointer ? reinterpret_cast<const std::byte*>(header.address)
+                                                : reinterpret_cast<const std::byte*>(&header) + shape_.data_offset;
   return {connection, ++taken_, tag, header.bytes};
 }
 
@@ -59,31 +59,32 @@ std::byte* IncomingRing::Landing(const SlotMessage& message) const {
 }
 
 void IncomingRing::Landed(const SlotMessage& message) {
-  auto& header = *reinterpret_cast<SlotHeader*>(Slot(message.number));
+  auto& header = *reinterpret_cast<ring::SlotHeader*>(Slot(message.number));
   header.bytes = message.bytes;
-  header.kind = SlotKind::value;
-  header.flag.store(SlotFlag(message.number, message.tag), std::memory_order_release);
+  header.kind = ring::SlotKind::value;
+  header.flag.store(ring::SlotFlag(message.number, message.tag), std::memory_order_release);
   ++landed_;
 }
 
-NetworkPeer::NetworkPeer(Fabric& fabric, int rank, std::span<const ConnectionRings> polled)
+NetworkPeer::NetworkPeer(shm::Fabric& fabric, int rank, std::span<const ConnectionRings> polled)
     : fabric_(fabric), rank_(rank) {
-  const Layout& layout = fabric.layout();
-  first_polled_ = static_cast<std::uint32_t>(layout.channels()) * kWires;
+  const ring::Layout& layout = fabric.layout();
+  first_polled_ = static_cast<std::uint32_t>(layout.channels()) * ring::kProtocols;
   words_ = (first_polled_ + polled.size() + kWordBits - 1) / kWordBits;
   pending_ = std::make_unique<std::atomic<std::uint64_t>[]>(words_);
   owing_.resize(words_);
   for (int channel = 0; channel < layout.channels(); ++channel) {
-    for (const Wire wire : {Wire::line, Wire::inlined, Wire::bulk}) {
+    for (const ring::Protocol protocol : {ring::Protocol::line, ring::Protocol::inlined, ring::Protocol::bulk}) {
       const auto connection = connections();
-      auto& fill = fabric.To(channel, wire, rank);
+      auto& fill = fabric.To(channel, protocol, rank);
       fill.Notify(&pending_[connection / kWordBits], std::uint64_t{1} << connection % kWordBits);
-      // The peer would publish its count in its own segment, which here is the mirror. This rank publishes there, too.
+      // The peer would publish its count in its own segment, which here is the shadow segment. This rank publishes
+      // there, too.
       const auto head = [&](int reader, int writer) {
         return reinterpret_cast<std::atomic<std::uint32_t>*>(fabric.segment(reader) +
-                                                             layout.HeadOffset(channel, wire, writer, false));
+                                                             layout.HeadOffset(channel, protocol, writer, false));
       };
-      Add({fill.slots(), fabric.segment(rank) + layout.RingOffset(channel, wire, fabric.rank()), fill.shape(),
+      Add({fill.slots(), fabric.segment(rank) + layout.RingOffset(channel, protocol, fabric.rank()), fill.shape(),
            head(rank, fabric.rank()), head(rank, rank)});
     }
   }
@@ -101,7 +102,7 @@ bool NetworkPeer::HasFilled() const {
   return std::any_of(first, outgoing_.end(), [](const OutgoingRing& ring) { return ring.Filled(); });
 }
 
-bool NetworkPeer::PumpSlots(Carrier& carrier) {
+bool NetworkPeer::PumpSlots(NetworkTransport& transport) {
   bool moved = false;
   for (std::uint32_t c = first_polled_; c < connections(); ++c) {
     if (outgoing_[c].Filled()) SetPending(c);
@@ -113,41 +114,41 @@ bool NetworkPeer::PumpSlots(Carrier& carrier) {
     for (; bits != 0; bits &= bits - 1) {
       const auto connection =
           static_cast<std::uint32_t>(w) * kWordBits + static_cast<std::uint32_t>(std::countr_zero(bits));
-      moved = PumpRing(carrier, connection) || moved;
+      moved = PumpRing(transport, connection) || moved;
     }
   }
-  if (moved) carrier.Flush(rank_);
+  if (moved) transport.Flush(rank_);
   return moved;
 }
 
-bool NetworkPeer::PumpRing(Carrier& carrier, std::uint32_t connection) {
+bool NetworkPeer::PumpRing(NetworkTransport& transport, std::uint32_t connection) {
   auto& ring = outgoing_[connection];
   bool moved = false;
   // A ring without credit becomes pending again with the credit.
   while (ring.Filled() && ring.MayGo()) {
-    if (carrier.Room(rank_) == 0) {
+    if (transport.Room(rank_) == 0) {
       SetPending(connection);
       break;
     }
     if (!moved) {
       // The operation's record goes ahead of its slots, and credits that the peer waits for go along.
-      Announce(carrier);
-      PumpCredits(carrier, Tell::along);
+      Announce(transport);
+      PumpCredits(transport, Tell::along);
     }
     const std::byte* data = nullptr;
     const auto message = ring.Take(connection, data);
-    carrier.Send(rank_, message, data);
+    transport.Send(rank_, message, data);
     moved = true;
   }
   return moved;
 }
 
-bool NetworkPeer::PumpCredits(Carrier& carrier, Tell which) {
+bool NetworkPeer::PumpCredits(NetworkTransport& transport, Tell which) {
   Credits credits;  // only the count is initialised: this is called often and rarely has anything to send
   bool told = false;
   const auto send = [&] {
     if (credits.count == 0) return;
-    SendControl(carrier, credits);
+    SendControl(transport, credits);
     credits.count = 0;
     told = true;
   };
@@ -166,7 +167,7 @@ bool NetworkPeer::PumpCredits(Carrier& carrier, Tell which) {
   return told;
 }
 
-void NetworkPeer::Announce(Carrier& carrier) {
+void NetworkPeer::Announce(NetworkTransport& transport) {
   const auto& own = fabric_.control(fabric_.rank());
   // Acquires the records: a GPU's are written by another thread.
   constexpr auto relaxed = std::memory_order_relaxed;
@@ -179,19 +180,19 @@ void NetworkPeer::Announce(Carrier& carrier) {
   // Announces also some operations without slots for this peer, which may have expected some.
   if (newest > kAnnouncedAtOnce) announced_ = std::max(announced_, newest - kAnnouncedAtOnce);
   while (announced_ < newest) {
-    const auto& record = own.records[++announced_ % kRecords];
-    SendControl(carrier, Status{announced_,
-                                {record.sequence.load(relaxed), record.signature.load(relaxed),
-                                 record.call.load(relaxed), record.count.load(relaxed), 0},
-                                own.started.load(relaxed),
-                                own.completed.load(relaxed),
-                                mark});
+    const auto& record = own.records[++announced_ % ring::kRecords];
+    SendControl(transport, Status{announced_,
+                                  {record.sequence.load(relaxed), record.signature.load(relaxed),
+                                   record.call.load(relaxed), record.count.load(relaxed), 0},
+                                  own.started.load(relaxed),
+                                  own.completed.load(relaxed),
+                                  mark});
   }
 }
 
-void NetworkPeer::SendControl(Carrier& carrier, const NetworkMessage& message) {
+void NetworkPeer::SendControl(NetworkTransport& transport, const NetworkMessage& message) {
   Encode(message, bytes_);
-  carrier.SendControl(rank_, bytes_);
+  transport.SendControl(rank_, bytes_);
 }
 
 std::byte* NetworkPeer::Landing(const SlotMessage& message) const {
@@ -221,32 +222,32 @@ bool NetworkPeer::Take(const Credits& credits) {
 }
 
 bool NetworkPeer::Take(const Status& status) {
-  const auto newest = mirror().newest.load(std::memory_order_relaxed);
-  const auto completed = mirror().completed.load(std::memory_order_relaxed);
+  const auto newest = shadow().newest.load(std::memory_order_relaxed);
+  const auto completed = shadow().completed.load(std::memory_order_relaxed);
   // A newer status came first, on another stream.
   if (left || status.index < newest || (status.index == newest && status.completed < completed)) return true;
-  if (status.index > newest) WriteRecord(mirror(), status.index, status.operation);
-  mirror().completed.store(status.completed, std::memory_order_release);
-  mirror().started.store(status.started, std::memory_order_release);
-  mirror().mark.store(status.mark, std::memory_order_release);
+  if (status.index > newest) ring::WriteRecord(shadow(), status.index, status.operation);
+  shadow().completed.store(status.completed, std::memory_order_release);
+  shadow().started.store(status.started, std::memory_order_release);
+  shadow().mark.store(status.mark, std::memory_order_release);
   return true;
 }
 
 bool NetworkPeer::Take(const Failed& failed) {
-  auto& control = mirror();
-  const auto length = std::min(failed.text.size(), kFaultText - 1);
+  auto& control = shadow();
+  const auto length = std::min(failed.text.size(), ring::kFaultText - 1);
   std::memcpy(control.fault_text.data(), failed.text.data(), length);
   control.fault_text[length] = '\0';
   control.fault_code.store(failed.code, std::memory_order_relaxed);
-  control.state.store(RankState::failed, std::memory_order_release);
+  control.state.store(ring::RankState::failed, std::memory_order_release);
   return true;
 }
 
 bool NetworkPeer::Take(const Leaving& leaving) {
-  mirror().completed.store(leaving.completed, std::memory_order_release);
-  mirror().state.store(RankState::left, std::memory_order_release);
+  shadow().completed.store(leaving.completed, std::memory_order_release);
+  shadow().state.store(ring::RankState::left, std::memory_order_release);
   left = true;
   return true;
 }
 
-}  // namespace tutti
+}  // namespace tutti::progress

@@ -13,22 +13,22 @@
 #include <string>
 #include <vector>
 
-#include "transports/progress/carrier.h"
 #include "transports/progress/network_messages.h"
+#include "transports/progress/network_transport.h"
 #include "transports/shm/fabric.h"
 
-namespace tutti {
+namespace tutti::progress {
 
 // Connections of a pair of ranks, numbered as on the network.
-constexpr std::uint32_t ConnectionOf(int channel, Wire wire) {
-  return static_cast<std::uint32_t>(channel) * kWires + static_cast<std::uint32_t>(wire);
+constexpr std::uint32_t ConnectionOf(int channel, ring::Protocol protocol) {
+  return static_cast<std::uint32_t>(channel) * ring::kProtocols + static_cast<std::uint32_t>(protocol);
 }
 
 // A connection's two rings, and the counts that their users read.
 struct ConnectionRings {
   std::byte* outgoing;                        // slots that this rank fills
   std::byte* incoming;                        // slots that this rank empties
-  SlotShape shape;                            // of both
+  ring::SlotShape shape;                      // of both
   std::atomic<std::uint32_t>* sent;           // the filler reads here how many are free again
   const std::atomic<std::uint32_t>* emptied;  // the emptier publishes here how many it has emptied
 };
@@ -38,11 +38,11 @@ class OutgoingRing {
  public:
   OutgoingRing() = default;
   // `head`: where the ring's filler reads how many of its slots are free again.
-  OutgoingRing(const std::byte* slots, SlotShape shape, std::atomic<std::uint32_t>* head)
+  OutgoingRing(const std::byte* slots, ring::SlotShape shape, std::atomic<std::uint32_t>* head)
       : slots_(slots), shape_(shape), head_(head) {}
 
   // The next slot has been filled.
-  bool Filled() const { return FlagNumber(Next().flag.load(std::memory_order_acquire)) == taken_ + 1; }
+  bool Filled() const { return ring::FlagNumber(Next().flag.load(std::memory_order_acquire)) == taken_ + 1; }
   // The receiver has room for it.
   bool MayGo() const { return taken_ - acknowledged_ < shape_.depth; }
   // Sets `data` to the slot's data: in the slot, or where the slot refers to. REQUIRES: Filled() and MayGo().
@@ -55,14 +55,15 @@ class OutgoingRing {
   bool Acknowledge(std::uint32_t emptied);
 
  private:
-  const SlotHeader& Next() const {
-    return *reinterpret_cast<const SlotHeader*>(slots_ + std::size_t{SlotIndex(taken_, shape_.depth)} * shape_.stride);
+  const ring::SlotHeader& Next() const {
+    return *reinterpret_cast<const ring::SlotHeader*>(slots_ + std::size_t{ring::SlotIndex(taken_, shape_.depth)} *
+                                                                   shape_.stride);
   }
 
   const std::byte* slots_ = nullptr;
-  SlotShape shape_{};
+  ring::SlotShape shape_{};
   std::atomic<std::uint32_t>* head_ = nullptr;
-  std::uint32_t taken_ = 0;         // given to the carrier
+  std::uint32_t taken_ = 0;         // given to the transport
   std::uint32_t sent_ = 0;          // of those, sent without a gap
   std::uint64_t sent_beyond_ = 0;   // bit i: slot sent_ + 1 + i is sent, too
   std::uint32_t acknowledged_ = 0;  // emptied by the receiver
@@ -73,7 +74,7 @@ class IncomingRing {
  public:
   IncomingRing() = default;
   // `head`: where the ring's emptier publishes its count.
-  IncomingRing(std::byte* slots, SlotShape shape, const std::atomic<std::uint32_t>* head)
+  IncomingRing(std::byte* slots, ring::SlotShape shape, const std::atomic<std::uint32_t>* head)
       : slots_(slots), shape_(shape), head_(head) {}
 
   // Null if the slot is not free or too small.
@@ -90,11 +91,11 @@ class IncomingRing {
 
  private:
   std::byte* Slot(std::uint32_t number) const {
-    return slots_ + std::size_t{SlotIndex(number - 1, shape_.depth)} * shape_.stride;
+    return slots_ + std::size_t{ring::SlotIndex(number - 1, shape_.depth)} * shape_.stride;
   }
 
   std::byte* slots_ = nullptr;
-  SlotShape shape_{};
+  ring::SlotShape shape_{};
   const std::atomic<std::uint32_t>* head_ = nullptr;
   std::uint32_t landed_ = 0;
   std::uint32_t told_ = 0;
@@ -107,20 +108,20 @@ enum class Tell { due, along, all };
 class NetworkPeer {
  public:
   // Takes over the fabric's rings to and from `rank`, and `polled`, whose fillers do not notify this object.
-  NetworkPeer(Fabric& fabric, int rank, std::span<const ConnectionRings> polled = {});
+  NetworkPeer(shm::Fabric& fabric, int rank, std::span<const ConnectionRings> polled = {});
 
   int rank() const { return rank_; }
-  ControlBlock& mirror() const { return fabric_.control(rank_); }
+  ring::ControlBlock& shadow() const { return fabric_.control(rank_); }
   std::uint32_t connections() const { return static_cast<std::uint32_t>(outgoing_.size()); }
 
   // Whether `polled` rings have filled slots that are yet to be taken.
   bool HasFilled() const;
-  // Gives the carrier what may be sent. True: something was given.
-  bool PumpSlots(Carrier& carrier);
+  // Gives the transport what may be sent. True: something was given.
+  bool PumpSlots(NetworkTransport& transport);
   // Sends credits for emptied slots. True: some were sent.
-  bool PumpCredits(Carrier& carrier, Tell which);
+  bool PumpCredits(NetworkTransport& transport, Tell which);
   // Sends the peer this rank's state, unless it has been sent.
-  void Announce(Carrier& carrier);
+  void Announce(NetworkTransport& transport);
 
   std::byte* Landing(const SlotMessage& message) const;
   void Landed(const SlotMessage& message);
@@ -150,10 +151,10 @@ class NetworkPeer {
   void SetPending(std::uint32_t connection) {
     pending_[connection / kWordBits].fetch_or(std::uint64_t{1} << connection % kWordBits, std::memory_order_relaxed);
   }
-  bool PumpRing(Carrier& carrier, std::uint32_t connection);
-  void SendControl(Carrier& carrier, const NetworkMessage& message);
+  bool PumpRing(NetworkTransport& transport, std::uint32_t connection);
+  void SendControl(NetworkTransport& transport, const NetworkMessage& message);
 
-  Fabric& fabric_;
+  shm::Fabric& fabric_;
   int rank_;
   std::vector<ConnectionMemory> memory_;  // by connection
   std::vector<OutgoingRing> outgoing_;
@@ -167,4 +168,4 @@ class NetworkPeer {
   std::vector<std::byte> bytes_;                           // of the message being sent
 };
 
-}  // namespace tutti
+}  // namespace tutti::progress

@@ -8,18 +8,18 @@
 #include "transports/ring/slot_arithmetic.h"
 #include "transports/shm/fabric_testing.h"
 
-namespace tutti {
+namespace tutti::progress {
 namespace {
 
 TEST(OutgoingRing, TakesNewsOfEmptiedSlotsInAnyOrder) {
-  constexpr SlotShape kShape = kLineShape;
+  constexpr ring::SlotShape kShape = ring::kLineShape;
   constexpr std::uint32_t kTag = 7, kSlots = 5;
-  alignas(kCacheLine) std::array<std::byte, std::size_t{kShape.stride} * kShape.depth> slots{};
+  alignas(ring::kCacheLine) std::array<std::byte, std::size_t{kShape.stride} * kShape.depth> slots{};
   std::atomic<std::uint32_t> head = 0;
   OutgoingRing ring(slots.data(), kShape, &head);
   for (std::uint32_t i = 0; i < kSlots; ++i) {
-    auto& header = *reinterpret_cast<SlotHeader*>(slots.data() + std::size_t{i} * kShape.stride);
-    header.flag.store(SlotFlag(i + 1, kTag));
+    auto& header = *reinterpret_cast<ring::SlotHeader*>(slots.data() + std::size_t{i} * kShape.stride);
+    header.flag.store(ring::SlotFlag(i + 1, kTag));
     ASSERT_TRUE(ring.Filled());
     const std::byte* data = nullptr;
     EXPECT_EQ(ring.Take(0, data).number, i + 1);
@@ -34,13 +34,13 @@ TEST(OutgoingRing, TakesNewsOfEmptiedSlotsInAnyOrder) {
 
 // A peer that left has all that it needs, even if the system has not confirmed a slot that it reads in place.
 TEST(OutgoingRing, NothingThatWasTakenIsWaitedForWhenThePeerHasLeft) {
-  constexpr SlotShape kShape = kLineShape;
-  alignas(kCacheLine) std::array<std::byte, std::size_t{kShape.stride} * kShape.depth> slots{};
+  constexpr ring::SlotShape kShape = ring::kLineShape;
+  alignas(ring::kCacheLine) std::array<std::byte, std::size_t{kShape.stride} * kShape.depth> slots{};
   std::atomic<std::uint32_t> sent = 0;
   OutgoingRing ring(slots.data(), kShape, &sent);
   for (std::uint32_t number = 1; number <= 3; ++number) {
-    auto& header = *reinterpret_cast<SlotHeader*>(slots.data() + std::size_t{number - 1} * kShape.stride);
-    header.flag.store(SlotFlag(number, 7));
+    auto& header = *reinterpret_cast<ring::SlotHeader*>(slots.data() + std::size_t{number - 1} * kShape.stride);
+    header.flag.store(ring::SlotFlag(number, 7));
     const std::byte* data = nullptr;
     ring.Take(0, data);
   }
@@ -52,12 +52,13 @@ TEST(OutgoingRing, NothingThatWasTakenIsWaitedForWhenThePeerHasLeft) {
 
 // Each message takes the connection with the shortest queue, so one may overtake another that was sent earlier.
 TEST(NetworkPeer, OlderWordsThatArriveLaterChangeNothing) {
-  const auto thrown = RunThreadRanks(2, [&](int rank, const AllGather& all_gather) {
-    Fabric fabric(rank, Hosts{{0, 1}, {0, 1}}, 1, Settings{}, all_gather, Deadline::After(std::chrono::seconds(60)));
+  const auto thrown = shm::RunThreadRanks(2, [&](int rank, const shm::AllGather& all_gather) {
+    shm::Fabric fabric(rank, shm::Hosts{{0, 1}, {0, 1}}, 1, Settings{}, all_gather,
+                       Deadline::After(std::chrono::seconds(60)));
     if (rank == 0) {
       NetworkPeer peer(fabric, 1);
       const auto take = [&](const NetworkMessage& message) { return peer.Take(message); };
-      const auto completed = [&] { return peer.mirror().completed.load(); };
+      const auto completed = [&] { return peer.shadow().completed.load(); };
       const auto status = [](std::uint64_t index, std::uint64_t done) {
         return Status{.index = index, .operation = {}, .started = done, .completed = done, .mark = 0};
       };
@@ -67,7 +68,7 @@ TEST(NetworkPeer, OlderWordsThatArriveLaterChangeNothing) {
       EXPECT_TRUE(take(Leaving{2}));
       EXPECT_TRUE(take(status(2, 1)));
       EXPECT_EQ(completed(), 2U);
-      EXPECT_EQ(peer.mirror().state.load(), RankState::left);
+      EXPECT_EQ(peer.shadow().state.load(), ring::RankState::left);
     }
     all_gather({});
   });
@@ -75,4 +76,4 @@ TEST(NetworkPeer, OlderWordsThatArriveLaterChangeNothing) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::progress

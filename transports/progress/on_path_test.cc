@@ -11,10 +11,10 @@
 
 #include "net/auth/handshake.h"
 #include "net/net_testing.h"
-#include "transports/progress/carrier_testing.h"
+#include "transports/progress/network_transport_testing.h"
 #include "transports/tcp/tcp.h"
 
-namespace tutti {
+namespace tutti::progress {
 namespace {
 
 using testing::Ample;
@@ -25,25 +25,25 @@ using Meddle = std::function<void(bool to_server, std::size_t offset, std::vecto
 // Relays connections to `target`.
 class Relay {
  public:
-  Relay(const SocketAddress& target, Meddle meddle)
-      : listener_(Listen(SocketAddress::Loopback(false, 0)).socket),
+  Relay(const net::SocketAddress& target, Meddle meddle)
+      : listener_(net::Listen(net::SocketAddress::Loopback(false, 0)).socket),
         meddle_(std::move(meddle)),
         thread_([this, target] {
           while (!over_.load()) {
             pollfd fd{listener_.fd(), POLLIN, 0};
             if (poll(&fd, 1, 10) <= 0) continue;
-            auto accepted = Accept(listener_);
-            if (accepted.socket) Serve(accepted.socket, StartConnect(target).socket);
+            auto accepted = net::Accept(listener_);
+            if (accepted.socket) Serve(accepted.socket, net::StartConnect(target).socket);
           }
         }) {}
   ~Relay() {
     over_.store(true);
     thread_.join();
   }
-  std::uint16_t port() const { return LocalAddress(listener_).port; }
+  std::uint16_t port() const { return net::LocalAddress(listener_).port; }
 
  private:
-  void Serve(const Socket& client, const Socket& server) {
+  void Serve(const net::Socket& client, const net::Socket& server) {
     std::array<std::size_t, 2> offsets{};
     while (!over_.load()) {
       std::array<pollfd, 2> fds{pollfd{client.fd(), POLLIN, 0}, pollfd{server.fd(), POLLIN, 0}};
@@ -51,54 +51,54 @@ class Relay {
       for (const std::size_t from : {0, 1}) {
         if (fds[from].revents == 0) continue;
         std::vector<std::byte> piece(65536);
-        const auto got = ReceiveSome(from == 0 ? client : server, piece);
-        if (got.status == IoStatus::closed) return;
+        const auto got = net::ReceiveSome(from == 0 ? client : server, piece);
+        if (got.status == net::IoStatus::closed) return;
         piece.resize(got.bytes);
         const auto offset = offsets[from];
         offsets[from] += piece.size();
         if (!piece.empty()) meddle_(from == 0, offset, piece);
         for (std::span<const std::byte> rest = piece; !rest.empty() && !over_.load();) {
-          const auto sent = SendSome(from == 0 ? server : client, rest);
-          if (sent.status == IoStatus::closed) return;
+          const auto sent = net::SendSome(from == 0 ? server : client, rest);
+          if (sent.status == net::IoStatus::closed) return;
           rest = rest.subspan(sent.bytes);
         }
       }
     }
   }
 
-  Socket listener_;
+  net::Socket listener_;
   Meddle meddle_;
   std::atomic<bool> over_{false};
   std::thread thread_;
 };
 
-constexpr std::size_t kHandshakeToServer = kClientHelloBytes + kProofBytes;
-constexpr std::size_t kHandshakeToClient = kServerHelloBytes + kProofBytes;
+constexpr std::size_t kHandshakeToServer = auth::kClientHelloBytes + auth::kProofBytes;
+constexpr std::size_t kHandshakeToClient = auth::kServerHelloBytes + auth::kProofBytes;
 
 // The message that GatherAddresses sends.
 struct Listening {
   std::uint32_t count = 0;
-  std::array<SocketAddress, 2 * kMaxAddressesPerFamily> at = {};
+  std::array<net::SocketAddress, 2 * net::kMaxAddressesPerFamily> at = {};
 };
 
-// Carriers of three ranks on loopback; `mislead` changes where rank 0 believes that the others listen.
-class Carriers {
+// Transports of three ranks on loopback; `mislead` changes where rank 0 believes that the others listen.
+class NetworkTransports {
  public:
-  explicit Carriers(const std::function<void(std::array<Listening, 3>&)>& mislead,
-                    const std::string& protection = "authenticate") {
+  explicit NetworkTransports(const std::function<void(std::array<Listening, 3>&)>& mislead,
+                             const std::string& protection = "authenticate") {
     Settings settings;
     settings.socket_ifname = "lo";
     settings.socket_family = "inet";
     settings.sockets = 1;
     settings.silence_ms = 2'000;
     settings.data_protection = protection;
-    const SecretKey key = SecretKey::Random();
+    const auth::SecretKey key = auth::SecretKey::Random();
     std::barrier meeting(3);
     std::array<std::vector<std::byte>, 3> said;
     std::vector<std::thread> threads;
     for (std::size_t rank = 0; rank < 3; ++rank) {
       threads.emplace_back([&, rank] {
-        const AllGather all_gather = [&, rank](std::span<const std::byte> mine) {
+        const shm::AllGather all_gather = [&, rank](std::span<const std::byte> mine) {
           said[rank].assign(mine.begin(), mine.end());
           meeting.arrive_and_wait();
           std::vector<std::vector<std::byte>> all(said.begin(), said.end());
@@ -115,8 +115,8 @@ class Carriers {
         for (int peer = 0; peer < 3; ++peer) {
           if (peer != static_cast<int>(rank)) peers.push_back(peer);
         }
-        carriers[rank] =
-            std::make_unique<TcpCarrier>(static_cast<int>(rank), peers, key, settings, all_gather, heard[rank]);
+        transports[rank] =
+            std::make_unique<tcp::TcpTransport>(static_cast<int>(rank), peers, key, settings, all_gather, heard[rank]);
       });
     }
     for (auto& thread : threads) thread.join();
@@ -124,17 +124,17 @@ class Carriers {
   bool Until(const std::function<bool()>& done) {
     const auto give_up = Ample();
     while (!done() && !give_up.Passed()) {
-      for (const auto& carrier : carriers) carrier->AdvanceAll();
+      for (const auto& transport : transports) transport->AdvanceAll();
     }
     return done();
   }
   bool Meet() {
-    carriers[0]->Connect(1);
-    return Until([&] { return carriers[0]->Room(1) > 0 && carriers[1]->Room(0) > 0; });
+    transports[0]->Connect(1);
+    return Until([&] { return transports[0]->Room(1) > 0 && transports[1]->Room(0) > 0; });
   }
 
   std::array<HeardEvents, 3> heard;
-  std::array<std::unique_ptr<TcpCarrier>, 3> carriers;
+  std::array<std::unique_ptr<tcp::TcpTransport>, 3> transports;
 };
 
 // Rank 0 reaches rank 1 by way of a relay that meddles.
@@ -150,16 +150,16 @@ class OnPath : public ::testing::Test {
         protection);
   }
   void Say(std::size_t from, int to, std::string_view text) {
-    ranks_->carriers[from]->SendControl(to, std::as_bytes(std::span(text)));
-    ranks_->carriers[from]->Flush(to);
+    ranks_->transports[from]->SendControl(to, std::as_bytes(std::span(text)));
+    ranks_->transports[from]->Flush(to);
   }
   // Sends rank 1 a slot, and then some more, in case it waits for more input.
   void SendSlots() {
     for (std::uint32_t number = 1; number <= 3; ++number) {
       const SlotMessage message{
           .connection = 1, .number = number, .tag = 9, .bytes = static_cast<std::uint32_t>(data_.size())};
-      ranks_->carriers[0]->Send(1, message, data_.data());
-      ranks_->carriers[0]->Flush(1);
+      ranks_->transports[0]->Send(1, message, data_.data());
+      ranks_->transports[0]->Flush(1);
     }
   }
   void ExpectRefusal(std::size_t rank) {
@@ -170,7 +170,7 @@ class OnPath : public ::testing::Test {
 
   std::vector<std::byte> data_ = std::vector<std::byte>(100'000, std::byte{7});
   std::optional<Relay> relay_;
-  std::optional<Carriers> ranks_;
+  std::optional<NetworkTransports> ranks_;
 };
 
 TEST_F(OnPath, WhoOnlyRelaysChangesNothing) {
@@ -232,23 +232,23 @@ TEST_F(OnPath, ARepeatedPieceIsNotBelieved) {
 TEST_F(OnPath, AChangedHandshakeConnectsNobody) {
   // Changes the caller's proof: the other rank refuses, and the caller gives up with a message.
   Start([](bool to_server, std::size_t offset, std::vector<std::byte>& piece) {
-    const std::size_t place = kClientHelloBytes + 5;
+    const std::size_t place = auth::kClientHelloBytes + 5;
     if (to_server && place >= offset && place < offset + piece.size()) piece[place - offset] ^= std::byte{1};
   });
-  ranks_->carriers[0]->Connect(1);
+  ranks_->transports[0]->Connect(1);
   ASSERT_TRUE(ranks_->Until([&] { return !ranks_->heard[0].broken.empty(); }));
   EXPECT_NE(ranks_->heard[0].broken.find("answers with another secret"), std::string::npos) << ranks_->heard[0].broken;
-  EXPECT_EQ(ranks_->carriers[1]->Room(0), 0);
+  EXPECT_EQ(ranks_->transports[1]->Room(0), 0);
 }
 
 TEST_F(OnPath, ConnectionsThatAreLedToAnotherRankAreRefused) {
   ranks_.emplace([](std::array<Listening, 3>& listening) { std::swap(listening[1], listening[2]); });
-  ranks_->carriers[0]->Connect(1);
+  ranks_->transports[0]->Connect(1);
   ASSERT_TRUE(ranks_->Until([&] { return !ranks_->heard[0].broken.empty(); }));
   EXPECT_NE(ranks_->heard[0].broken.find("answers for rank 2"), std::string::npos) << ranks_->heard[0].broken;
-  EXPECT_EQ(ranks_->carriers[1]->Room(0), 0);
-  EXPECT_EQ(ranks_->carriers[2]->Room(0), 0);
+  EXPECT_EQ(ranks_->transports[1]->Room(0), 0);
+  EXPECT_EQ(ranks_->transports[2]->Room(0), 0);
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::progress

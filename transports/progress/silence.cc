@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 
-namespace tutti {
+namespace tutti::progress {
 namespace {
 
 // This many unanswered probes or retransmissions in a row are no accident.
@@ -18,23 +18,24 @@ constexpr int kUnanswered = 3;
 constexpr Deadline::Milliseconds kPatience{1'000};
 
 // The `addresses` of the other end of `connection`, at any port; all `addresses` if none match.
-std::vector<SocketAddress> SameWay(const std::vector<SocketAddress>& addresses, const Socket& connection) {
-  const auto other = PeerAddress(connection);
-  std::vector<SocketAddress> same;
+std::vector<net::SocketAddress> SameWay(const std::vector<net::SocketAddress>& addresses,
+                                        const net::Socket& connection) {
+  const auto other = net::PeerAddress(connection);
+  std::vector<net::SocketAddress> same;
   for (const auto& address : addresses) {
     if (other && address.ip == other->ip && address.v6 == other->v6) same.push_back(address);
   }
   return same.empty() ? addresses : same;
 }
 
-bool Ask(const Socket& socket, tcp_info& info) {
+bool Ask(const net::Socket& socket, tcp_info& info) {
   socklen_t size = sizeof info;
   return getsockopt(socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
 }
 
 }  // namespace
 
-std::optional<std::uint32_t> Silence(const Socket& socket, Deadline::Milliseconds silence) {
+std::optional<std::uint32_t> Silence(const net::Socket& socket, Deadline::Milliseconds silence) {
   tcp_info info{};
   if (!Ask(socket, info)) return std::nullopt;
   if (info.tcpi_retransmits + info.tcpi_probes < kUnanswered) return std::nullopt;
@@ -42,19 +43,20 @@ std::optional<std::uint32_t> Silence(const Socket& socket, Deadline::Millisecond
   return info.tcpi_last_ack_recv;
 }
 
-bool Answers(const Socket& socket, Deadline::Milliseconds silence) {
+bool Answers(const net::Socket& socket, Deadline::Milliseconds silence) {
   tcp_info info{};
   return Ask(socket, info) && info.tcpi_state == TCP_ESTABLISHED && !Silence(socket, silence);
 }
 
-std::optional<std::string> SilenceWatch::Look(const Socket& connection, const std::vector<SocketAddress>& addresses,
+std::optional<std::string> SilenceWatch::Look(const net::Socket& connection,
+                                              const std::vector<net::SocketAddress>& addresses,
                                               Deadline::Milliseconds silence) {
   const auto ms = Silence(connection, silence);
-  return Look(ms, ms ? SameWay(addresses, connection) : std::vector<SocketAddress>(), silence);
+  return Look(ms, ms ? SameWay(addresses, connection) : std::vector<net::SocketAddress>(), silence);
 }
 
 std::optional<std::string> SilenceWatch::Look(std::optional<std::uint32_t> ms,
-                                              const std::vector<SocketAddress>& addresses,
+                                              const std::vector<net::SocketAddress>& addresses,
                                               Deadline::Milliseconds silence) {
   if (!ms) {
     calls_.clear();
@@ -77,21 +79,21 @@ std::optional<std::string> SilenceWatch::Look(std::optional<std::uint32_t> ms,
   return nothing;
 }
 
-void SilenceWatch::Call(const std::vector<SocketAddress>& addresses, Deadline deadline) {
+void SilenceWatch::Call(const std::vector<net::SocketAddress>& addresses, Deadline deadline) {
   refused_ = false;
   deadline_ = deadline;
   for (const auto& address : addresses) {
-    auto call = StartConnect(address);
+    auto call = net::StartConnect(address);
     if (call.socket) calls_.push_back(std::move(call.socket));
   }
 }
 
 SilenceWatch::Answer SilenceWatch::Hear() {
   bool there = false;
-  std::erase_if(calls_, [&](const Socket& call) {
+  std::erase_if(calls_, [&](const net::Socket& call) {
     pollfd fd{call.fd(), POLLOUT, 0};
     if (poll(&fd, 1, 0) <= 0) return false;
-    const int error = ConnectError(call);
+    const int error = net::ConnectError(call);
     there = there || error == 0;
     refused_ = refused_ || error == ECONNREFUSED;
     return true;
@@ -101,4 +103,4 @@ SilenceWatch::Answer SilenceWatch::Hear() {
   return refused_ ? Answer::refused : Answer::none;
 }
 
-}  // namespace tutti
+}  // namespace tutti::progress

@@ -5,7 +5,7 @@
 
 #include "base/plain_text.h"
 
-namespace tutti {
+namespace tutti::ring {
 
 Error ReadFailure(const ControlBlock& control) {
   // Copied once: the copy that is checked is the one that is used.
@@ -17,4 +17,4 @@ Error ReadFailure(const ControlBlock& control) {
   return {tuttiRemoteError, fmt::format("another rank failed, with the unknown code {}: {}", code, message)};
 }
 
-}  // namespace tutti
+}  // namespace tutti::ring

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "transports/ring/slot.h"
 
-namespace tutti {
+namespace tutti::ring {
 
 enum class RankState : std::uint32_t { starting, alive, left, failed };
 
@@ -100,4 +100,4 @@ inline void WriteRecord(ControlBlock& control, std::uint64_t index, const Record
 // obey are escaped.
 Error ReadFailure(const ControlBlock& control);
 
-}  // namespace tutti
+}  // namespace tutti::ring

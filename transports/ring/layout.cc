@@ -4,7 +4,7 @@
 
 #include "base/rounding.h"
 
-namespace tutti {
+namespace tutti::ring {
 namespace {
 
 constexpr std::size_t kPage = 4096;
@@ -26,29 +26,29 @@ Layout::Layout(int nranks, int channels) : nranks_(nranks), channels_(channels) 
   bytes_ = RoundUp(bulks_ + rings * BytesOf(bulk_), kPage);
 }
 
-SlotShape Layout::Shape(Wire wire, int peer) const {
-  switch (wire) {
-    case Wire::line: return kLineShape;
-    case Wire::inlined: return peer == nranks_ ? kInlinePostShape : kInlineShape;
-    case Wire::bulk: break;
+SlotShape Layout::SlotShapeOf(Protocol protocol, int peer) const {
+  switch (protocol) {
+    case Protocol::line: return kLineShape;
+    case Protocol::inlined: return peer == nranks_ ? kInlinePostShape : kInlineShape;
+    case Protocol::bulk: break;
   }
   return bulk_;
 }
 
-std::size_t Layout::RingBytes(Wire wire, int peer) const { return BytesOf(Shape(wire, peer)); }
+std::size_t Layout::RingBytes(Protocol protocol, int peer) const { return BytesOf(SlotShapeOf(protocol, peer)); }
 
-std::size_t Layout::RingOffset(int channel, Wire wire, int peer) const {
+std::size_t Layout::RingOffset(int channel, Protocol protocol, int peer) const {
   const auto c = static_cast<std::size_t>(channel), p = static_cast<std::size_t>(peer);
   // Inline rings: the pairs' first, then the channel's post, which is longer.
-  if (wire == Wire::inlined) return inlines_ + c * inline_bytes_ + p * BytesOf(kInlineShape);
+  if (protocol == Protocol::inlined) return inlines_ + c * inline_bytes_ + p * BytesOf(kInlineShape);
   const auto ring = c * (static_cast<std::size_t>(nranks_) + 1) + p;
-  return wire == Wire::line ? lines_ + ring * BytesOf(kLineShape) : bulks_ + ring * BytesOf(bulk_);
+  return protocol == Protocol::line ? lines_ + ring * BytesOf(kLineShape) : bulks_ + ring * BytesOf(bulk_);
 }
 
-std::size_t Layout::HeadOffset(int channel, Wire wire, int writer, bool post) const {
+std::size_t Layout::HeadOffset(int channel, Protocol protocol, int writer, bool post) const {
   // One line per writer: only that writer ever polls it.
   const std::size_t line = heads_ + (static_cast<std::size_t>(channel) * nranks_ + writer) * kCacheLine;
-  return line + (static_cast<std::size_t>(wire) * 2 + (post ? 1 : 0)) * sizeof(std::atomic<std::uint32_t>);
+  return line + (static_cast<std::size_t>(protocol) * 2 + (post ? 1 : 0)) * sizeof(std::atomic<std::uint32_t>);
 }
 
-}  // namespace tutti
+}  // namespace tutti::ring

@@ -11,7 +11,7 @@
 #include "transports/ring/control_block.h"
 #include "transports/ring/slot.h"
 
-namespace tutti {
+namespace tutti::ring {
 
 // Every rank's bulk slots together, at any number of ranks and channels (the design's bound).
 inline constexpr std::size_t kBulkPoolBytes = std::size_t{64} << 20;
@@ -28,15 +28,15 @@ class Layout {
   int channels() const { return channels_; }
   std::size_t bytes() const { return bytes_; }
 
-  // The slots of `peer`'s ring, or (peer == nranks) of the post. Those of one wire differ in depth only.
-  SlotShape Shape(Wire wire, int peer) const;
+  // The slots of `peer`'s ring, or (peer == nranks) of the post. Those of one protocol differ in depth only.
+  SlotShape SlotShapeOf(Protocol protocol, int peer) const;
   // The ring that the segment's owner fills for `peer`, or (peer == nranks) its post.
-  std::size_t RingOffset(int channel, Wire wire, int peer) const;
-  std::size_t RingBytes(Wire wire, int peer) const;
+  std::size_t RingOffset(int channel, Protocol protocol, int peer) const;
+  std::size_t RingBytes(Protocol protocol, int peer) const;
   // Data bytes of a bulk slot.
   std::size_t bulk_capacity() const { return bulk_.capacity; }
   // Where the segment's owner publishes how far it has emptied `writer`'s ring for it (or its post).
-  std::size_t HeadOffset(int channel, Wire wire, int writer, bool post) const;
+  std::size_t HeadOffset(int channel, Protocol protocol, int writer, bool post) const;
 
  private:
   int nranks_;
@@ -45,4 +45,4 @@ class Layout {
   std::size_t heads_, lines_, inlines_, inline_bytes_, bulks_, bytes_;  // inline_bytes_: of a channel
 };
 
-}  // namespace tutti
+}  // namespace tutti::ring

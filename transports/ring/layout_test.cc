@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace tutti {
+namespace tutti::ring {
 namespace {
 
 struct Extent {
@@ -19,16 +19,16 @@ TEST(Layout, NothingOverlapsAndMemoryIsBounded) {
       std::vector<Extent> extents = {{0, sizeof(ControlBlock)}};
       std::size_t bulk = 0;
       for (int channel = 0; channel < channels; ++channel) {
-        for (const Wire wire : {Wire::line, Wire::inlined, Wire::bulk}) {
+        for (const Protocol protocol : {Protocol::line, Protocol::inlined, Protocol::bulk}) {
           for (int peer = 0; peer <= nranks; ++peer) {
-            const auto begin = layout.RingOffset(channel, wire, peer);
+            const auto begin = layout.RingOffset(channel, protocol, peer);
             EXPECT_EQ(begin % kCacheLine, 0U);
-            extents.push_back({begin, begin + layout.RingBytes(wire, peer)});
-            if (wire == Wire::bulk) bulk += layout.RingBytes(wire, peer);
+            extents.push_back({begin, begin + layout.RingBytes(protocol, peer)});
+            if (protocol == Protocol::bulk) bulk += layout.RingBytes(protocol, peer);
           }
           for (int writer = 0; writer < nranks; ++writer) {
             for (const bool post : {false, true}) {
-              const auto head = layout.HeadOffset(channel, wire, writer, post);
+              const auto head = layout.HeadOffset(channel, protocol, writer, post);
               extents.push_back({head, head + sizeof(std::uint32_t)});
             }
           }
@@ -44,4 +44,4 @@ TEST(Layout, NothingOverlapsAndMemoryIsBounded) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::ring

@@ -14,7 +14,7 @@
 
 #include "transports/ring/slot.h"
 
-namespace tutti {
+namespace tutti::ring {
 
 class FillEnd {
  public:
@@ -120,4 +120,4 @@ class EmptyEnd {
   std::atomic<std::uint32_t>* head_ = nullptr;
 };
 
-}  // namespace tutti
+}  // namespace tutti::ring

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti {
+namespace tutti::ring {
 namespace {
 
 // One filler and any number of emptiers over memory of their own.
@@ -138,4 +138,4 @@ TEST(Slot, TagsOfNeighbouringOperationsDiffer) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::ring

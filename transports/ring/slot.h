@@ -19,25 +19,25 @@
 
 #include "transports/ring/slot_arithmetic.h"
 
-namespace tutti {
+namespace tutti::ring {
 
 inline constexpr std::size_t kCacheLine = 64;
 
 // How bytes sit in a slot.
-enum class Wire : std::uint8_t {
+enum class Protocol : std::uint8_t {
   line,     // flag and data in one cache line, so that the slot costs one line's trip
   inlined,  // flag in the first line, data right behind it
   bulk,     // flag and description in a line of their own, data aligned behind it
 };
-inline constexpr int kWires = 3;
+inline constexpr int kProtocols = 3;
 
-constexpr std::string_view NameOf(Wire wire) {
-  return wire == Wire::line ? "line" : wire == Wire::inlined ? "inline" : "bulk";
+constexpr std::string_view NameOf(Protocol protocol) {
+  return protocol == Protocol::line ? "line" : protocol == Protocol::inlined ? "inline" : "bulk";
 }
 
-constexpr std::optional<Wire> WireFromName(std::string_view name) {
-  for (int i = 0; i < kWires; ++i) {
-    if (NameOf(static_cast<Wire>(i)) == name) return static_cast<Wire>(i);
+constexpr std::optional<Protocol> ProtocolFromName(std::string_view name) {
+  for (int i = 0; i < kProtocols; ++i) {
+    if (NameOf(static_cast<Protocol>(i)) == name) return static_cast<Protocol>(i);
   }
   return std::nullopt;
 }
@@ -54,7 +54,7 @@ struct SlotHeader {
   std::uint32_t bytes;  // of this chunk
   SlotKind kind;
   std::uint16_t window;
-  // Wire::bulk only from here on; in the other formats the data begins here.
+  // Protocol::bulk only from here on; in the other formats the data begins here.
   std::uint64_t address;  // see SlotKind
   std::uint64_t unused;   // pads to 32 bytes: in an array of headers, as GPUs have, none lies on two cache lines
 };
@@ -99,4 +99,4 @@ constexpr SlotShape BulkShape(std::uint32_t capacity, std::uint32_t depth) {
   return {(lines | 1) * line, depth, line, capacity};
 }
 
-}  // namespace tutti
+}  // namespace tutti::ring

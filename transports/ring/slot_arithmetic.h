@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tutti {
+namespace tutti::ring {
 
 constexpr std::uint64_t SlotFlag(std::uint32_t number, std::uint32_t tag) { return std::uint64_t{tag} << 32 | number; }
 constexpr std::uint32_t FlagNumber(std::uint64_t flag) { return static_cast<std::uint32_t>(flag); }
@@ -47,4 +47,4 @@ constexpr std::size_t ChunkLength(std::size_t bytes, std::uint32_t chunk, std::s
   return left < chunk_bytes ? left : chunk_bytes;
 }
 
-}  // namespace tutti
+}  // namespace tutti::ring

@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace tutti {
+namespace tutti::ring {
 namespace {
 
 TEST(SlotArithmetic, ChunksCoverABlockOnce) {
@@ -59,4 +59,4 @@ TEST(SlotArithmetic, DigestsNeverMeetAgain) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::ring

@@ -1,6 +1,6 @@
 // Google Benchmark figures of one slot's trip between two threads: filled, seen, read and released.
 //
-//   slot/<wire>/bytes:<of the message>
+//   slot/<protocol>/bytes:<of the message>
 //
 // One iteration is there and back; trip is half of it. The threads run where the system puts them: pin the process to
 // two cores to compare runs (taskset -c 0,1).
@@ -13,7 +13,7 @@
 
 #include "transports/ring/ring.h"
 
-namespace tutti {
+namespace tutti::ring {
 namespace {
 
 constexpr std::uint32_t kTag = 1;
@@ -77,20 +77,20 @@ void BenchTrip(benchmark::State& state, SlotShape shape, std::size_t bytes) {
   state.SetBytesProcessed(static_cast<std::int64_t>(2 * state.iterations() * bytes));
 }
 
-void Register(Wire wire, const SlotShape& shape, std::size_t bytes) {
-  benchmark::RegisterBenchmark(fmt::format("slot/{}/bytes:{}", NameOf(wire), bytes).c_str(),
+void Register(Protocol protocol, const SlotShape& shape, std::size_t bytes) {
+  benchmark::RegisterBenchmark(fmt::format("slot/{}/bytes:{}", NameOf(protocol), bytes).c_str(),
                                [=](benchmark::State& state) { BenchTrip(state, shape, bytes); })
       ->UseRealTime();
 }
 
 const bool registered = [] {
-  for (const std::size_t bytes : {8, 48}) Register(Wire::line, kLineShape, bytes);
-  for (const std::size_t bytes : {8, 256, 1024}) Register(Wire::inlined, kInlineShape, bytes);
+  for (const std::size_t bytes : {8, 48}) Register(Protocol::line, kLineShape, bytes);
+  for (const std::size_t bytes : {8, 256, 1024}) Register(Protocol::inlined, kInlineShape, bytes);
   for (const std::size_t bytes : {1024, 16 * 1024, 128 * 1024}) {
-    Register(Wire::bulk, BulkShape(static_cast<std::uint32_t>(bytes), kBulkDepth), bytes);
+    Register(Protocol::bulk, BulkShape(static_cast<std::uint32_t>(bytes), kBulkDepth), bytes);
   }
   return true;
 }();
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::ring

@@ -2,7 +2,7 @@
 
 #include <sys/uio.h>
 
-namespace tutti {
+namespace tutti::shm {
 
 bool ReadProcess(pid_t pid, std::uint64_t address, void* destination, std::size_t bytes) {
   auto* to = static_cast<std::byte*>(destination);
@@ -18,4 +18,4 @@ bool ReadProcess(pid_t pid, std::uint64_t address, void* destination, std::size_
   return true;
 }
 
-}  // namespace tutti
+}  // namespace tutti::shm

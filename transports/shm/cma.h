@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tutti {
+namespace tutti::shm {
 
 // Copies `bytes` from `address` in process `pid`. False if the kernel refuses or the process is gone.
 bool ReadProcess(pid_t pid, std::uint64_t address, void* destination, std::size_t bytes);
 
-}  // namespace tutti
+}  // namespace tutti::shm

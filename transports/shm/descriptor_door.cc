@@ -20,7 +20,7 @@
 #include "net/peer_user.h"
 #include "transports/shm/unix_messages.h"
 
-namespace tutti {
+namespace tutti::shm {
 namespace {
 
 constexpr std::size_t kMaxSilent = 64;  // connections that have not said who they are; the oldest is evicted
@@ -109,7 +109,7 @@ void DescriptorDoor::TakeIn() {
       exhausted = errno != EAGAIN && errno != ECONNABORTED && errno != EINTR;
       continue;
     }
-    if (const auto user = UserOfUnixPeer(socket.get()); !user.taken()) {
+    if (const auto user = net::UserOfUnixPeer(socket.get()); !user.taken()) {
       Log(Subject::init, "a connection to this host's ranks was closed unheard: {}", user.why);
       continue;
     }
@@ -140,7 +140,7 @@ FileDescriptor Knock(const Invitation& invitation, int rank, int host, Deadline 
       if (deadline.Passed()) too_late("others fill the queue before its socket");
       continue;
     }
-    if (const auto user = UserOfUnixPeer(socket.get()); !user.taken()) {
+    if (const auto user = net::UserOfUnixPeer(socket.get()); !user.taken()) {
       Throw(tuttiInvalidUsage, "rank {} does not share memory with rank {} of this host: {}", rank, host, user.why);
     }
     const Greeting greeting{invitation.token, rank};
@@ -154,4 +154,4 @@ FileDescriptor Knock(const Invitation& invitation, int rank, int host, Deadline 
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::shm

@@ -17,7 +17,7 @@
 #include "base/deadline.h"
 #include "transports/shm/segment.h"
 
-namespace tutti {
+namespace tutti::shm {
 
 // Sent by the rank that holds the door to all ranks, over the control plane, which is authenticated.
 struct Invitation {
@@ -53,4 +53,4 @@ class DescriptorDoor {
 // if that process belongs to another user, tuttiTimeoutError, tuttiSystemError.
 FileDescriptor Knock(const Invitation& invitation, int rank, int host, Deadline deadline);
 
-}  // namespace tutti
+}  // namespace tutti::shm

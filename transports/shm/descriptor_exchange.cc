@@ -16,7 +16,7 @@
 #include "transports/shm/gather_values.h"
 #include "transports/shm/unix_messages.h"
 
-namespace tutti {
+namespace tutti::shm {
 namespace {
 
 constexpr std::size_t kMaxPerRank = 4;
@@ -233,4 +233,4 @@ void ExchangeDescriptors(const Locality& locality, std::span<const int> mine, co
   if (const auto missing = exchange.Missing()) ThrowLeft(*missing);
 }
 
-}  // namespace tutti
+}  // namespace tutti::shm

@@ -15,7 +15,7 @@
 #include "transports/shm/hosts.h"
 #include "transports/shm/segment.h"
 
-namespace tutti {
+namespace tutti::shm {
 
 struct Locality {
   int rank = 0;
@@ -41,4 +41,4 @@ using TakeDescriptors = std::function<void(int rank, std::vector<FileDescriptor>
 void ExchangeDescriptors(const Locality& locality, std::span<const int> mine, const AllGather& all_gather,
                          Deadline deadline, const TakeDescriptors& take);
 
-}  // namespace tutti
+}  // namespace tutti::shm

@@ -18,7 +18,7 @@
 #include "transports/shm/fabric_testing.h"
 #include "transports/shm/unix_messages.h"
 
-namespace tutti {
+namespace tutti::shm {
 namespace {
 
 Deadline Ample() { return Deadline::After(std::chrono::seconds(60)); }
@@ -154,4 +154,4 @@ TEST(UnixMessages, DescriptorsThatNobodyAskedForAreNotReceived) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::shm

@@ -16,7 +16,7 @@
 #include "transports/shm/gather_values.h"
 #include "transports/shm/process_register.h"
 
-namespace tutti {
+namespace tutti::shm {
 namespace {
 
 struct Verdict {
@@ -61,8 +61,8 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
       peers_(locality_.hosts.host_of.size()) {
   auto& own = peers_[static_cast<std::size_t>(rank)];
   own.segment = Segment::Create("tutti", layout_.bytes());
-  new (own.segment.data()) ControlBlock{};
-  control(rank).state.store(RankState::starting, std::memory_order_release);
+  new (own.segment.data()) ring::ControlBlock{};
+  control(rank).state.store(ring::RankState::starting, std::memory_order_release);
   // With a network to watch, a sleeping rank waits for descriptors, and one of them wakes it.
   const bool networked = this->hosts().count() > 1;
   if (networked) {
@@ -95,11 +95,11 @@ Fabric::Fabric(int rank, Hosts hosts, int channels, const Settings& settings, co
       continue;
     }
     peer.segment = Segment::Reserve(layout_.bytes());
-    new (peer.segment.data()) ControlBlock{};
-    control(r).state.store(RankState::alive, std::memory_order_relaxed);
+    new (peer.segment.data()) ring::ControlBlock{};
+    control(r).state.store(ring::RankState::alive, std::memory_order_relaxed);
   }
   MakeRings();
-  control(rank).state.store(RankState::alive, std::memory_order_release);
+  control(rank).state.store(ring::RankState::alive, std::memory_order_release);
   // Also a barrier: after it, every rank has found every segment and read every probe.
   cma_ = true;
   for (const auto& each : GatherValues(all_gather, verdict)) cma_ = cma_ && each.cma;
@@ -149,36 +149,41 @@ bool Fabric::ReadMemory(int rank, std::uint64_t address, void* destination, std:
   return ReadProcess(pid(rank), address, destination, bytes) && !HasEnded(pidfd(rank));
 }
 
-std::atomic<std::uint32_t>* Fabric::Head(int reader, int channel, Wire wire, int writer, bool post) const {
+std::atomic<std::uint32_t>* Fabric::Head(int reader, int channel, ring::Protocol protocol, int writer,
+                                         bool post) const {
   return reinterpret_cast<std::atomic<std::uint32_t>*>(segment(reader) +
-                                                       layout_.HeadOffset(channel, wire, writer, post));
+                                                       layout_.HeadOffset(channel, protocol, writer, post));
 }
 
 void Fabric::MakeRings() {
   const int n = nranks();
-  fills_.resize(FillIndex(layout_.channels(), Wire::line, 0));
-  empties_.resize(EmptyIndex(layout_.channels(), Wire::line, 0, false));
+  fills_.resize(FillIndex(layout_.channels(), ring::Protocol::line, 0));
+  empties_.resize(EmptyIndex(layout_.channels(), ring::Protocol::line, 0, false));
   for (int channel = 0; channel < layout_.channels(); ++channel) {
-    for (const Wire wire : {Wire::line, Wire::inlined, Wire::bulk}) {
-      const auto slots = [&](int owner, int peer) { return segment(owner) + layout_.RingOffset(channel, wire, peer); };
+    for (const ring::Protocol protocol : {ring::Protocol::line, ring::Protocol::inlined, ring::Protocol::bulk}) {
+      const auto slots = [&](int owner, int peer) {
+        return segment(owner) + layout_.RingOffset(channel, protocol, peer);
+      };
       std::vector<const std::atomic<std::uint32_t>*> readers;
       for (int peer = 0; peer < n; ++peer) {
         if (peer == rank_) continue;
         // Posts stay on a host.
-        if (is_local(peer)) readers.push_back(Head(peer, channel, wire, rank_, true));
-        // Slots for another host are filled in the mirror, where that rank's ring for itself would be (and so is the
-        // count of slots that came from there), and not in this rank's segment: there every rank of this host could
-        // change what a slot refers to before the network takes it.
-        To(channel, wire, peer) = FillEnd(slots(is_local(peer) ? rank_ : peer, peer), layout_.Shape(wire, peer),
-                                          {Head(peer, channel, wire, rank_, false)});
-        From(channel, wire, peer) = EmptyEnd(slots(peer, rank_), layout_.Shape(wire, rank_), peer,
-                                             Head(is_local(peer) ? rank_ : peer, channel, wire, peer, false));
-        PostOf(channel, wire, peer) =
-            EmptyEnd(slots(peer, n), layout_.Shape(wire, n), peer, Head(rank_, channel, wire, peer, true));
+        if (is_local(peer)) readers.push_back(Head(peer, channel, protocol, rank_, true));
+        // Slots for another host are filled in the shadow segment, where that rank's ring for itself would be (and so
+        // is the count of slots that came from there), and not in this rank's segment: there every rank of this host
+        // could change what a slot refers to before the network takes it.
+        To(channel, protocol, peer) =
+            ring::FillEnd(slots(is_local(peer) ? rank_ : peer, peer), layout_.SlotShapeOf(protocol, peer),
+                          {Head(peer, channel, protocol, rank_, false)});
+        From(channel, protocol, peer) =
+            ring::EmptyEnd(slots(peer, rank_), layout_.SlotShapeOf(protocol, rank_), peer,
+                           Head(is_local(peer) ? rank_ : peer, channel, protocol, peer, false));
+        PostOf(channel, protocol, peer) = ring::EmptyEnd(slots(peer, n), layout_.SlotShapeOf(protocol, n), peer,
+                                                         Head(rank_, channel, protocol, peer, true));
       }
-      Post(channel, wire) = FillEnd(slots(rank_, n), layout_.Shape(wire, n), std::move(readers));
+      Post(channel, protocol) = ring::FillEnd(slots(rank_, n), layout_.SlotShapeOf(protocol, n), std::move(readers));
     }
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::shm

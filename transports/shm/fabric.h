@@ -1,9 +1,9 @@
 // The connections of a rank as rings of slots in memory, wherever the peer is.
 //
-// On one host every rank's segment is mapped by every other, and both sides look at the same rings. A *mirror* stands
-// for a rank of another host: private memory laid out like that rank's segment. A network engine (network.h) keeps it
-// up to date: it takes what this rank fills for the peer, and fills in what the peer has filled for this rank. So the
-// user of a ring need not know where its peer is.
+// On one host every rank's segment is mapped by every other, and both sides look at the same rings. A *shadow segment*
+// stands for a rank of another host: private memory laid out like that rank's segment. A network engine (network.h)
+// keeps it up to date: it takes what this rank fills for the peer, and fills in what the peer has filled for this rank.
+// So the user of a ring need not know where its peer is.
 //
 // Thread-safety: getters may be called from any thread; each ring end belongs to the thread that drives its channel.
 #pragma once
@@ -18,9 +18,11 @@
 #include "transports/shm/descriptor_exchange.h"
 #include "transports/shm/segment.h"
 
-namespace tutti {
-
+namespace tutti::progress {
 class NetworkEngine;
+}
+
+namespace tutti::shm {
 
 class Fabric {
  public:
@@ -29,7 +31,7 @@ class Fabric {
 
   int rank() const { return rank_; }
   int nranks() const { return layout_.nranks(); }
-  const Layout& layout() const { return layout_; }
+  const ring::Layout& layout() const { return layout_; }
   const Hosts& hosts() const { return locality_.hosts; }
   const Locality& locality() const { return locality_; }
   // This rank and those that share memory with it, ascending.
@@ -37,14 +39,20 @@ class Fabric {
   bool is_local(int rank) const { return locality_.hosts.SameHost(rank, rank_); }
 
   // This rank's end of the connection to / from `peer`, and of the posts it writes / `writer` writes.
-  FillEnd& To(int channel, Wire wire, int peer) { return fills_[FillIndex(channel, wire, peer)]; }
-  FillEnd& Post(int channel, Wire wire) { return fills_[FillIndex(channel, wire, nranks())]; }
-  EmptyEnd& From(int channel, Wire wire, int peer) { return empties_[EmptyIndex(channel, wire, peer, false)]; }
-  EmptyEnd& PostOf(int channel, Wire wire, int writer) { return empties_[EmptyIndex(channel, wire, writer, true)]; }
+  ring::FillEnd& To(int channel, ring::Protocol protocol, int peer) {
+    return fills_[FillIndex(channel, protocol, peer)];
+  }
+  ring::FillEnd& Post(int channel, ring::Protocol protocol) { return fills_[FillIndex(channel, protocol, nranks())]; }
+  ring::EmptyEnd& From(int channel, ring::Protocol protocol, int peer) {
+    return empties_[EmptyIndex(channel, protocol, peer, false)];
+  }
+  ring::EmptyEnd& PostOf(int channel, ring::Protocol protocol, int writer) {
+    return empties_[EmptyIndex(channel, protocol, writer, true)];
+  }
 
-  // A rank's segment, or its mirror.
+  // A rank's segment, or its shadow segment.
   std::byte* segment(int rank) const { return peers_[static_cast<std::size_t>(rank)].segment.data(); }
-  ControlBlock& control(int rank) const { return *reinterpret_cast<ControlBlock*>(segment(rank)); }
+  ring::ControlBlock& control(int rank) const { return *reinterpret_cast<ring::ControlBlock*>(segment(rank)); }
   // How many ranks of the host sleep, or are about to; in one place, so that a publisher reads a single line.
   std::atomic<std::uint32_t>& sleepers() const { return control(local_.front()).sleepers; }
 
@@ -72,9 +80,9 @@ class Fabric {
   bool ReadMemory(int rank, std::uint64_t address, void* destination, std::size_t bytes) const;
 
   // Null if all ranks are local, or before it is made.
-  NetworkEngine* network() const { return network_; }
+  progress::NetworkEngine* network() const { return network_; }
   // `engine` moves the slots of all other hosts' ranks from now on. REQUIRES: it outlives every use of the rings.
-  void UseNetwork(NetworkEngine* engine) { network_ = engine; }
+  void UseNetwork(progress::NetworkEngine* engine) { network_ = engine; }
 
  private:
   struct Peer {
@@ -84,14 +92,18 @@ class Fabric {
     pid_t pid = 0;
   };
 
-  std::size_t FillIndex(int channel, Wire wire, int peer) const {
-    return (static_cast<std::size_t>(channel) * kWires + static_cast<std::size_t>(wire)) * (nranks() + 1) + peer;
+  std::size_t FillIndex(int channel, ring::Protocol protocol, int peer) const {
+    return (static_cast<std::size_t>(channel) * ring::kProtocols + static_cast<std::size_t>(protocol)) *
+               (nranks() + 1) +
+           peer;
   }
-  std::size_t EmptyIndex(int channel, Wire wire, int peer, bool post) const {
-    return ((static_cast<std::size_t>(channel) * kWires + static_cast<std::size_t>(wire)) * 2 + post) * nranks() + peer;
+  std::size_t EmptyIndex(int channel, ring::Protocol protocol, int peer, bool post) const {
+    return ((static_cast<std::size_t>(channel) * ring::kProtocols + static_cast<std::size_t>(protocol)) * 2 + post) *
+               nranks() +
+           peer;
   }
   void MakeRings();
-  std::atomic<std::uint32_t>* Head(int reader, int channel, Wire wire, int writer, bool post) const;
+  std::atomic<std::uint32_t>* Head(int reader, int channel, ring::Protocol protocol, int writer, bool post) const;
 
   struct Lent;  // what this rank lends to ranks of the same process
   struct Introduction;
@@ -101,13 +113,13 @@ class Fabric {
   int rank_;
   Locality locality_;
   std::vector<int> local_;
-  Layout layout_;
+  ring::Layout layout_;
   std::vector<Peer> peers_;
-  std::vector<FillEnd> fills_;
-  std::vector<EmptyEnd> empties_;
+  std::vector<ring::FillEnd> fills_;
+  std::vector<ring::EmptyEnd> empties_;
   bool all_same_process_ = true;
   bool cma_ = false;
-  NetworkEngine* network_ = nullptr;
+  progress::NetworkEngine* network_ = nullptr;
 };
 
-}  // namespace tutti
+}  // namespace tutti::shm

@@ -12,7 +12,7 @@
 #include "transports/shm/process_register.h"
 #include "transports/shm/shared_segments.h"
 
-namespace tutti {
+namespace tutti::shm {
 namespace {
 
 constexpr int kChannels = 1;
@@ -111,4 +111,4 @@ TEST(ShareSegments, ARankThatFailsTakesNobodyAlong) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::shm

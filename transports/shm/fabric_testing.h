@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "transports/shm/hosts.h"
 
-namespace tutti {
+namespace tutti::shm {
 
 // The exchanges of a test, one after the other.
 class ExchangeTable {
@@ -70,4 +70,4 @@ inline std::vector<std::string> RunThreadRanks(int size,
   return thrown;
 }
 
-}  // namespace tutti
+}  // namespace tutti::shm

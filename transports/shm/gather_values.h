@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "transports/shm/hosts.h"
 
-namespace tutti {
+namespace tutti::shm {
 
 // Collective. Values by rank. Throws tuttiInternalError if a rank's has another size, and what all_gather throws.
 template <typename T>
@@ -27,4 +27,4 @@ std::vector<T> GatherValues(const AllGather& all_gather, const T& mine) {
   return values;
 }
 
-}  // namespace tutti
+}  // namespace tutti::shm

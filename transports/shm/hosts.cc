@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "transports/shm/gather_values.h"
 
-namespace tutti {
+namespace tutti::shm {
 namespace {
 
 // Equal labels get equal numbers, 0, 1, ... in the order of their first appearance.
@@ -56,4 +56,4 @@ Hosts FindHosts(const AllGather& all_gather, int virtual_hosts) {
   return {Number(hosts), Number(kernels)};
 }
 
-}  // namespace tutti
+}  // namespace tutti::shm

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace tutti {
+namespace tutti::shm {
 
 // Collective over the control plane: every rank's bytes in rank order.
 using AllGather = std::function<std::vector<std::vector<std::byte>>(std::span<const std::byte>)>;
@@ -32,4 +32,4 @@ struct Hosts {
 // of the whole communicator.
 Hosts FindHosts(const AllGather& all_gather, int virtual_hosts);
 
-}  // namespace tutti
+}  // namespace tutti::shm

@@ -16,7 +16,7 @@
 
 #include "net/auth/secret_key.h"
 
-namespace tutti {
+namespace tutti::shm {
 namespace {
 
 struct Entry {
@@ -26,7 +26,7 @@ struct Entry {
 };
 
 RegisterKey RandomKey() {
-  EnsureSodium();
+  auth::EnsureSodium();
   RegisterKey key;
   randombytes_buf(key.data(), key.size());
   return key;
@@ -61,19 +61,19 @@ Register& ThisProcess() {
 RegisterKey ProcessKey() { return ThisProcess().process; }
 
 Offer::Offer(int rank, std::type_index type, std::shared_ptr<void> lent) : key_(RandomKey()) {
-  auto& book = ThisProcess();
-  const std::lock_guard lock(book.mutex);
-  book.entries.emplace(key_, Entry{rank, type, std::move(lent)});
+  auto& registry = ThisProcess();
+  const std::lock_guard lock(registry.mutex);
+  registry.entries.emplace(key_, Entry{rank, type, std::move(lent)});
 }
 
 Offer::~Offer() {
   std::shared_ptr<void> last;  // destroyed after the lock is released
-  auto& book = ThisProcess();
-  const std::lock_guard lock(book.mutex);
-  const auto found = book.entries.find(key_);
-  if (found == book.entries.end()) return;  // this is a forked child's copy of an offer
+  auto& registry = ThisProcess();
+  const std::lock_guard lock(registry.mutex);
+  const auto found = registry.entries.find(key_);
+  if (found == registry.entries.end()) return;  // this is a forked child's copy of an offer
   last = std::move(found->second.lent);
-  book.entries.erase(found);
+  registry.entries.erase(found);
 }
 
 int ProcessNumber(const FileDescriptor& pidfd) {
@@ -95,9 +95,9 @@ std::shared_ptr<const FileDescriptor> ShareProcess(FileDescriptor pidfd) {
   const int number = ProcessNumber(pidfd);
   auto fresh = std::make_shared<const FileDescriptor>(std::move(pidfd));
   if (number == 0) return fresh;
-  auto& book = ThisProcess();
-  const std::lock_guard lock(book.mutex);
-  auto& known = book.processes[number];
+  auto& registry = ThisProcess();
+  const std::lock_guard lock(registry.mutex);
+  auto& known = registry.processes[number];
   // A moment ago the new descriptor's process had this number. A known process that has not ended by now had it then,
   // too: the two are the same.
   if (auto earlier = known.lock(); earlier != nullptr && !HasEnded(earlier->get())) return earlier;
@@ -106,11 +106,11 @@ std::shared_ptr<const FileDescriptor> ShareProcess(FileDescriptor pidfd) {
 }
 
 std::shared_ptr<void> FindOffer(const RegisterKey& key, int rank, std::type_index type) {
-  auto& book = ThisProcess();
-  const std::lock_guard lock(book.mutex);
-  const auto found = book.entries.find(key);
-  if (found == book.entries.end() || found->second.rank != rank || found->second.type != type) return nullptr;
+  auto& registry = ThisProcess();
+  const std::lock_guard lock(registry.mutex);
+  const auto found = registry.entries.find(key);
+  if (found == registry.entries.end() || found->second.rank != rank || found->second.type != type) return nullptr;
   return found->second.lent;
 }
 
-}  // namespace tutti
+}  // namespace tutti::shm

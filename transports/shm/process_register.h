@@ -16,7 +16,7 @@
 
 #include "transports/shm/segment.h"
 
-namespace tutti {
+namespace tutti::shm {
 
 // Random, 128 bits.
 using RegisterKey = std::array<unsigned char, 16>;
@@ -59,4 +59,4 @@ int ProcessNumber(const FileDescriptor& pidfd);
 // False where there is no descriptor (-1).
 bool HasEnded(int pidfd);
 
-}  // namespace tutti
+}  // namespace tutti::shm

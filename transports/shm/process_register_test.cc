@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace tutti {
+namespace tutti::shm {
 namespace {
 
 FileDescriptor Open(pid_t process) { return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0))); }
@@ -54,4 +54,4 @@ TEST(ProcessKey, IsAnotherOneInAForkedChild) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::shm

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::shm {
 namespace {
 
 #ifndef MFD_NOEXEC_SEAL
@@ -89,4 +89,4 @@ void Segment::Populate(const std::byte* begin, std::size_t bytes) {
   madvise(reinterpret_cast<void*>(page), end - page, MADV_POPULATE_WRITE);
 }
 
-}  // namespace tutti
+}  // namespace tutti::shm

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-namespace tutti {
+namespace tutti::shm {
 
 class FileDescriptor {
  public:
@@ -78,4 +78,4 @@ class Segment {
   FileDescriptor fd_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::shm

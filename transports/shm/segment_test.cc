@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::shm {
 namespace {
 
 TEST(Segment, IsZeroedAndSharedWithOtherMappings) {
@@ -75,4 +75,4 @@ TEST(Segment, IsSharedWithAForkedProcess) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::shm

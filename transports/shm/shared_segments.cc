@@ -3,7 +3,7 @@
 #include "transports/shm/gather_values.h"
 #include "transports/shm/process_register.h"
 
-namespace tutti {
+namespace tutti::shm {
 
 std::vector<Segment> ShareSegments(const Fabric& shm, const std::string& name, std::size_t bytes,
                                    const AllGather& all_gather, Deadline deadline) {
@@ -49,4 +49,4 @@ std::vector<Segment> ShareSegments(const Fabric& shm, const FileDescriptor& fd, 
   return segments;
 }
 
-}  // namespace tutti
+}  // namespace tutti::shm

@@ -8,7 +8,7 @@
 
 #include "transports/shm/fabric.h"
 
-namespace tutti {
+namespace tutti::shm {
 
 // Collective. Makes new, zeroed memory of the same size on every rank. Returns it by rank, empty for ranks of other
 // hosts. Throws tuttiSystemError and what the exchange throws.
@@ -18,4 +18,4 @@ std::vector<Segment> ShareSegments(const Fabric& shm, const std::string& name, s
 std::vector<Segment> ShareSegments(const Fabric& shm, const FileDescriptor& fd, std::shared_ptr<Mapping> mapping,
                                    const AllGather& all_gather, Deadline deadline);
 
-}  // namespace tutti
+}  // namespace tutti::shm

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::shm {
 namespace {
 
 constexpr Deadline::Milliseconds kLongestPoll = std::chrono::hours(24);  // poll() counts in int
@@ -90,4 +90,4 @@ bool AwaitReadable(int fd, Deadline deadline) {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::shm

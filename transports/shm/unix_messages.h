@@ -10,7 +10,7 @@
 #include "base/deadline.h"
 #include "transports/shm/segment.h"
 
-namespace tutti {
+namespace tutti::shm {
 
 // The kernel takes 253 per message (SCM_MAX_FD).
 inline constexpr std::size_t kMaxDescriptorsPerMessage = 96;
@@ -29,4 +29,4 @@ Received ReceiveMessage(int socket, std::span<std::byte> body);
 // False when the deadline passes.
 bool AwaitReadable(int fd, Deadline deadline);
 
-}  // namespace tutti
+}  // namespace tutti::shm

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-namespace tutti {
+namespace tutti::tcp {
 
-std::size_t TurnOf(const Socket& socket, const std::vector<SocketAddress>& own, int rank) {
-  const auto here = LocalAddress(socket);
-  const auto same = [&](const SocketAddress& address) { return address.v6 == here.v6 && address.ip == here.ip; };
+std::size_t TurnOf(const net::Socket& socket, const std::vector<net::SocketAddress>& own, int rank) {
+  const auto here = net::LocalAddress(socket);
+  const auto same = [&](const net::SocketAddress& address) { return address.v6 == here.v6 && address.ip == here.ip; };
   const auto place = static_cast<std::size_t>(std::ranges::find_if(own, same) - own.begin());
   if (place == own.size()) return place;  // an interface that peers do not know
   return (place + own.size() - static_cast<std::size_t>(rank) % own.size()) % own.size();
@@ -21,4 +21,4 @@ TcpConnection* Shortest(const std::vector<std::unique_ptr<TcpConnection>>& lines
   return std::ranges::min_element(lines, {}, length)->get();
 }
 
-}  // namespace tutti
+}  // namespace tutti::tcp

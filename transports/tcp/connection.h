@@ -11,22 +11,22 @@
 #include "transports/progress/silence.h"
 #include "transports/tcp/stream.h"
 
-namespace tutti {
+namespace tutti::tcp {
 
 struct TcpConnection {
   TcpStream stream;
   std::size_t turn = 0;    // see TurnOf
   bool wants_out = false;  // epoll watches for output
-  SilenceWatch silence = {};
+  progress::SilenceWatch silence = {};
 };
 
 // The place of the connection's interface among this rank's `own`, counted from the one that is the rank's first
 // choice: ranks of a host begin on different ones, so that rail j of a two-level algorithm is on interface j.
-std::size_t TurnOf(const Socket& socket, const std::vector<SocketAddress>& own, int rank);
+std::size_t TurnOf(const net::Socket& socket, const std::vector<net::SocketAddress>& own, int rank);
 
 // The line with the least data waiting; among equals the one whose turn is first. Null if there is none. Systems accept
 // much more than they can send at once, so nothing waits here even if one interface is busy and another is not:
 // `by_way` also counts what the systems hold, which costs a call for each connection.
 TcpConnection* Shortest(const std::vector<std::unique_ptr<TcpConnection>>& lines, bool by_way);
 
-}  // namespace tutti
+}  // namespace tutti::tcp

@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "net/net_testing.h"
-#include "transports/progress/carrier_testing.h"
+#include "transports/progress/network_transport_testing.h"
 
-namespace tutti {
+namespace tutti::tcp {
 namespace {
 
 using Lines = std::vector<std::unique_ptr<TcpConnection>>;
 
-SocketAddress Loopback(std::uint8_t last) {
-  auto address = SocketAddress::Loopback(false, 0);
+net::SocketAddress Loopback(std::uint8_t last) {
+  auto address = net::SocketAddress::Loopback(false, 0);
   address.ip[3] = last;
   return address;
 }
@@ -35,7 +35,7 @@ TEST(TcpConnection, NobodyIsTheShortestOfNone) { EXPECT_EQ(Shortest({}, true), n
 
 TEST(TcpConnection, WhatWaitsCountsAndThenTheTurn) {
   Lines lines;
-  std::vector<Socket> others;
+  std::vector<net::Socket> others;
   for (const std::size_t turn : {2, 0, 1}) {
     auto ends = testing::ConnectedAt(Loopback(1));
     lines.push_back(std::make_unique<TcpConnection>(TcpConnection{TcpStream(std::move(ends.client), 1), turn}));
@@ -47,7 +47,7 @@ TEST(TcpConnection, WhatWaitsCountsAndThenTheTurn) {
 
   // More than the systems have room for while no thread reads it: from some point on not all is acknowledged.
   const std::vector<std::byte> data(64 << 20);
-  HeardEvents events;
+  progress::HeardEvents events;
   lines[2]->stream.QueueSlot({.connection = 1, .number = 1, .tag = 1, .bytes = static_cast<std::uint32_t>(data.size())},
                              data.data());
   ASSERT_TRUE(lines[2]->stream.Flush(events));
@@ -56,4 +56,4 @@ TEST(TcpConnection, WhatWaitsCountsAndThenTheTurn) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::tcp

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-namespace tutti {
+namespace tutti::tcp {
 
 class HotConnections {
  public:
@@ -55,4 +55,4 @@ class HotConnections {
   int misses_ = 0;
 };
 
-}  // namespace tutti
+}  // namespace tutti::tcp

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-namespace tutti {
+namespace tutti::tcp {
 namespace {
 
 // The next line to look at; none if all are asked about for longer than a round.
@@ -62,4 +62,4 @@ TEST(HotConnections, ManyAreAskedAboutTogether) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::tcp

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::tcp {
 
-std::vector<InterfaceAddress> InterfacesOf(const Settings& settings) {
-  auto chosen = ChooseInterfaces(LocalInterfaces(), settings.socket_ifname, settings.socket_family);
+std::vector<net::InterfaceAddress> InterfacesOf(const Settings& settings) {
+  auto chosen = net::ChooseInterfaces(net::LocalInterfaces(), settings.socket_ifname, settings.socket_family);
   const bool any_v4 = std::ranges::any_of(chosen, [](const auto& each) { return !each.address.v6; });
   if (any_v4) std::erase_if(chosen, [](const auto& each) { return each.address.v6; });
   return chosen;
@@ -16,11 +16,11 @@ TcpInterfaces DescribeTcp(const Settings& settings) {
   constexpr double kMbitPerGB = 8'000;
   TcpInterfaces all;
   for (const auto& interface : InterfacesOf(settings)) {
-    const int speed = settings.socket_speed != 0 ? settings.socket_speed : SpeedOf(interface.interface);
+    const int speed = settings.socket_speed != 0 ? settings.socket_speed : net::SpeedOf(interface.interface);
     all.bandwidth += (speed != 0 ? speed : kUnknownSpeed) / kMbitPerGB;
-    all.by_processor = all.by_processor || !HasDevice(interface.interface);
+    all.by_processor = all.by_processor || !net::HasDevice(interface.interface);
   }
   return all;
 }
 
-}  // namespace tutti
+}  // namespace tutti::tcp

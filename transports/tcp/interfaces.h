@@ -8,11 +8,11 @@
 #include "base/settings.h"
 #include "net/interfaces.h"
 
-namespace tutti {
+namespace tutti::tcp {
 
 // The interfaces that the settings choose; if there are several, with one address each, because the families of one
 // interface lead to the same wire. Throws as ChooseInterfaces.
-std::vector<InterfaceAddress> InterfacesOf(const Settings& settings);
+std::vector<net::InterfaceAddress> InterfacesOf(const Settings& settings);
 
 // Their combined properties.
 struct TcpInterfaces {
@@ -24,4 +24,4 @@ struct TcpInterfaces {
 // Throws as ChooseInterfaces.
 TcpInterfaces DescribeTcp(const Settings& settings);
 
-}  // namespace tutti
+}  // namespace tutti::tcp

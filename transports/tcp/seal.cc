@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::tcp {
 namespace {
 
 // NIST SP 800-38D's recommended length, and OpenSSL's default.
@@ -33,7 +33,7 @@ DataProtection ProtectionOf(std::string_view setting) {
   return setting == "encrypt" ? DataProtection::encrypt : DataProtection::authenticate;
 }
 
-TcpSeal::TcpSeal(DataProtection protection, const SecretKey& key) : protection_(protection) {
+TcpSeal::TcpSeal(DataProtection protection, const auth::SecretKey& key) : protection_(protection) {
   if (!proves()) return;
   context_.reset(EVP_CIPHER_CTX_new());
   const bool ready = kCipher != nullptr && context_ != nullptr &&
@@ -91,4 +91,4 @@ bool TcpSeal::Open(Part part, std::span<const std::byte> header, std::span<std::
          EVP_CipherFinal_ex(context_.get(), nothing.data(), &done) == 1;
 }
 
-}  // namespace tutti
+}  // namespace tutti::tcp

@@ -23,7 +23,7 @@
 
 #include "net/auth/secret_key.h"
 
-namespace tutti {
+namespace tutti::tcp {
 
 enum class DataProtection { none, authenticate, encrypt };
 // REQUIRES: a word that TUTTI_DATA_PROTECTION allows.
@@ -37,7 +37,7 @@ class TcpSeal {
   enum class Part : unsigned char { ahead, behind };
 
   TcpSeal() = default;  // protects nothing
-  TcpSeal(DataProtection protection, const SecretKey& key);
+  TcpSeal(DataProtection protection, const auth::SecretKey& key);
 
   bool proves() const { return protection_ != DataProtection::none; }
   bool hides() const { return protection_ == DataProtection::encrypt; }
@@ -66,4 +66,4 @@ class TcpSeal {
   std::uint64_t count_ = 0;
 };
 
-}  // namespace tutti
+}  // namespace tutti::tcp

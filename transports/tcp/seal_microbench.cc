@@ -11,11 +11,11 @@
 
 #include "transports/tcp/seal.h"
 
-namespace tutti {
+namespace tutti::tcp {
 namespace {
 
 void BenchSeal(benchmark::State& state, DataProtection protection, std::size_t bytes) {
-  TcpSeal seal(protection, SecretKey::Random());
+  TcpSeal seal(protection, auth::SecretKey::Random());
   const std::vector<std::byte> body(bytes);
   std::vector<std::byte> hidden(bytes);
   for (auto _ : state) {
@@ -26,7 +26,7 @@ void BenchSeal(benchmark::State& state, DataProtection protection, std::size_t b
 }
 
 void BenchSodium(benchmark::State& state, DataProtection protection, std::size_t bytes) {
-  const auto key = SecretKey::Random();
+  const auto key = auth::SecretKey::Random();
   const std::vector<unsigned char> body(bytes);
   std::vector<unsigned char> hidden(bytes);
   std::array<unsigned char, crypto_stream_chacha20_ietf_NONCEBYTES> nonce{};
@@ -60,4 +60,4 @@ const bool registered = [] {
 }();
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::tcp

@@ -5,14 +5,14 @@
 #include <set>
 #include <vector>
 
-namespace tutti {
+namespace tutti::tcp {
 namespace {
 
 using Part = TcpSeal::Part;
 using Bytes = std::vector<std::byte>;
 
 TEST(TcpSeal, APartIsOpenedByItsOwnItemPartAndHeaderAlone) {
-  const auto key = SecretKey::Random();
+  const auto key = auth::SecretKey::Random();
   const Bytes header(16, std::byte{1}), body(5000, std::byte{2});
   for (const auto protection : {DataProtection::authenticate, DataProtection::encrypt}) {
     TcpSeal sender(protection, key);
@@ -21,14 +21,14 @@ TEST(TcpSeal, APartIsOpenedByItsOwnItemPartAndHeaderAlone) {
     const auto tag = sender.Close(Part::behind, header, body, sent.data());
     EXPECT_EQ(sent != body, protection == DataProtection::encrypt);
 
-    const auto opens = [&](const SecretKey& with, int item, Part part, const Bytes& behind_header) {
+    const auto opens = [&](const auth::SecretKey& with, int item, Part part, const Bytes& behind_header) {
       TcpSeal receiver(protection, with);
       for (int i = 0; i < item; ++i) receiver.Next();
       Bytes came = sent;
       return receiver.Open(part, behind_header, came, tag) && came == body;
     };
     EXPECT_TRUE(opens(key, 1, Part::behind, header));
-    EXPECT_FALSE(opens(SecretKey::Random(), 1, Part::behind, header));
+    EXPECT_FALSE(opens(auth::SecretKey::Random(), 1, Part::behind, header));
     EXPECT_FALSE(opens(key, 0, Part::behind, header));
     EXPECT_FALSE(opens(key, 2, Part::behind, header));
     EXPECT_FALSE(opens(key, 1, Part::ahead, header));
@@ -38,7 +38,7 @@ TEST(TcpSeal, APartIsOpenedByItsOwnItemPartAndHeaderAlone) {
 
 // A nonce that is used twice would give both bodies away.
 TEST(TcpSeal, WhatIsAlikeNeverLooksAlike) {
-  TcpSeal seal(DataProtection::encrypt, SecretKey::Random());
+  TcpSeal seal(DataProtection::encrypt, auth::SecretKey::Random());
   const Bytes body(64);
   std::set<Bytes> seen;
   constexpr int kItems = 1000;
@@ -54,4 +54,4 @@ TEST(TcpSeal, WhatIsAlikeNeverLooksAlike) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::tcp

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::tcp {
 namespace {
 
 // The few bytes sent here decide what is done with many others, so they are always authenticated.
@@ -20,8 +20,8 @@ Settings OneConnection(Settings settings) {
 
 }  // namespace
 
-SideChannel::SideChannel(int rank, const std::vector<int>& peers, const SecretKey& key, const Settings& settings,
-                         const AllGather& all_gather, SideEvents& events)
+SideChannel::SideChannel(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
+                         const shm::AllGather& all_gather, SideEvents& events)
     : epoll_(epoll_create1(EPOLL_CLOEXEC)), tcp_(rank, peers, key, OneConnection(settings), all_gather, events) {
   if (!epoll_) ThrowErrno("epoll_create1");
   Watch(tcp_.descriptor());
@@ -40,7 +40,7 @@ void SideChannel::Connect(int peer) {
 }
 
 void SideChannel::Say(int peer, std::span<const std::byte> bytes) {
-  if (bytes.size() > kMaxControlBytes) return;
+  if (bytes.size() > progress::kMaxControlBytes) return;
   tcp_.SendControl(peer, bytes);
   if (in_tcp_) {
     to_flush_.push_back(peer);
@@ -71,4 +71,4 @@ void LastArrivals::Forget(int peer) {
   std::erase_if(ends_, [peer](const End& end) { return end.peer == peer; });
 }
 
-}  // namespace tutti
+}  // namespace tutti::tcp

@@ -1,9 +1,9 @@
-// One TCP connection to each peer, for a carrier that moves slots by other means:
+// One TCP connection to each peer, for a transport that moves slots by other means:
 // - it proves that the peer holds the job's secret, before anything of it is believed,
 // - it carries what both sides must know to reach each other by the other means,
 // - it reports that the peer's process or system is gone, which the other means report late or not at all.
 //
-// `events` may call Say(): messages queued while the TCP carrier is at work further up the stack are flushed when it
+// `events` may call Say(): messages queued while the TCP transport is at work further up the stack are flushed when it
 // has returned.
 //
 // Thread-safety: one thread at a time.
@@ -16,25 +16,25 @@
 
 #include "base/settings.h"
 #include "net/auth/secret_key.h"
-#include "transports/progress/carrier.h"
+#include "transports/progress/network_transport.h"
 #include "transports/shm/hosts.h"
 #include "transports/shm/segment.h"
 #include "transports/tcp/tcp.h"
 
-namespace tutti {
+namespace tutti::tcp {
 
 // Events of a side channel, which carries no slots.
-class SideEvents : public CarrierEvents {
-  std::byte* Landing(int /*peer*/, const SlotMessage& /*message*/) final { return nullptr; }
-  void Landed(int /*peer*/, const SlotMessage& /*message*/) final {}
+class SideEvents : public progress::NetworkTransportEvents {
+  std::byte* Landing(int /*peer*/, const progress::SlotMessage& /*message*/) final { return nullptr; }
+  void Landed(int /*peer*/, const progress::SlotMessage& /*message*/) final {}
   void Sent(int /*peer*/, std::uint32_t /*connection*/, std::uint32_t /*number*/) final {}
 };
 
 class SideChannel {
  public:
-  // Collective over all ranks; throws what TcpCarrier throws.
-  SideChannel(int rank, const std::vector<int>& peers, const SecretKey& key, const Settings& settings,
-              const AllGather& all_gather, SideEvents& events);
+  // Collective over all ranks; throws what TcpTransport throws.
+  SideChannel(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
+              const shm::AllGather& all_gather, SideEvents& events);
 
   void Connect(int peer);
   // Messages longer than a short message may be are lost: of ours, only one with a text could be so long.
@@ -53,8 +53,8 @@ class SideChannel {
   void Watch(int fd);
 
  private:
-  FileDescriptor epoll_;
-  TcpCarrier tcp_;
+  shm::FileDescriptor epoll_;
+  TcpTransport tcp_;
   bool in_tcp_ = false;
   std::vector<int> to_flush_;
 };
@@ -88,4 +88,4 @@ class LastArrivals {
   std::vector<End> ends_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::tcp

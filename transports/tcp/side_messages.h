@@ -1,4 +1,4 @@
-// Messages that all carriers exchange over their side channels, as bytes and back. Each carrier also has its own
+// Messages that all transports exchange over their side channels, as bytes and back. Each transport also has its own
 // messages; a first byte, written before these, distinguishes them.
 //
 // Thread-safety: pure functions and value types.
@@ -10,7 +10,7 @@
 
 #include "net/wire.h"
 
-namespace tutti {
+namespace tutti::tcp {
 
 // The sender cannot reach the receiver, or no longer can.
 struct GaveUp {
@@ -18,8 +18,8 @@ struct GaveUp {
 
   std::string why;
 
-  void Write(ByteWriter& writer) const { writer.Text(why, kLongestWhy); }
-  static GaveUp Read(ByteReader& reader) { return {reader.Text(kLongestWhy)}; }
+  void Write(net::ByteWriter& writer) const { writer.Text(why, kLongestWhy); }
+  static GaveUp Read(net::ByteReader& reader) { return {reader.Text(kLongestWhy)}; }
 
   friend bool operator==(const GaveUp&, const GaveUp&) = default;
 };
@@ -28,8 +28,8 @@ struct GaveUp {
 struct Forwarded {
   std::vector<std::byte> message;
 
-  void Write(ByteWriter& writer) const { writer.Bytes(message); }
-  static Forwarded Read(ByteReader& reader) {
+  void Write(net::ByteWriter& writer) const { writer.Bytes(message); }
+  static Forwarded Read(net::ByteReader& reader) {
     const auto rest = reader.Rest();
     return {{rest.begin(), rest.end()}};
   }
@@ -37,4 +37,4 @@ struct Forwarded {
   friend bool operator==(const Forwarded&, const Forwarded&) = default;
 };
 
-}  // namespace tutti
+}  // namespace tutti::tcp

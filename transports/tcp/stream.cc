@@ -11,7 +11,7 @@
 #include <cstring>
 #include <system_error>
 
-namespace tutti {
+namespace tutti::tcp {
 namespace {
 
 // The most pieces in one system call: up to four per item.
@@ -25,7 +25,7 @@ constexpr std::size_t kReadAhead = 64;
 constexpr std::size_t kLongBody = 16 * 1024;
 
 // Returns as send() and recv() do. A call for one piece is cheaper than one for many.
-ssize_t Send(const Socket& socket, std::span<iovec> pieces, std::size_t bytes, bool more) {
+ssize_t Send(const net::Socket& socket, std::span<iovec> pieces, std::size_t bytes, bool more) {
   const int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0);
   if (bytes <= kShortWrite) {
     std::array<std::byte, kShortWrite> together;
@@ -41,7 +41,7 @@ ssize_t Send(const Socket& socket, std::span<iovec> pieces, std::size_t bytes, b
   return sendmsg(socket.fd(), &message, flags);
 }
 
-ssize_t Receive(const Socket& socket, std::span<iovec> pieces) {
+ssize_t Receive(const net::Socket& socket, std::span<iovec> pieces) {
   if (pieces.size() == 1) return recv(socket.fd(), pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT);
   msghdr message{};
   message.msg_iov = pieces.data();
@@ -51,7 +51,7 @@ ssize_t Receive(const Socket& socket, std::span<iovec> pieces) {
 
 }  // namespace
 
-TcpStream::TcpStream(Socket socket, int peer, Seals seals, ZeroCopySends::Mode zero_copy)
+TcpStream::TcpStream(net::Socket socket, int peer, Seals seals, ZeroCopySends::Mode zero_copy)
     : socket_(std::move(socket)),
       peer_(peer),
       seals_(std::move(seals)),
@@ -67,7 +67,7 @@ TcpStream::Item& TcpStream::Push() {
   return At(queued_++);
 }
 
-void TcpStream::QueueSlot(const SlotMessage& message, const std::byte* data) {
+void TcpStream::QueueSlot(const progress::SlotMessage& message, const std::byte* data) {
   auto& item = Push();
   item.header = {static_cast<std::uint16_t>(Kind::slot), static_cast<std::uint16_t>(message.connection), message.number,
                  message.tag, message.bytes};
@@ -119,7 +119,8 @@ ssize_t TcpStream::SendSome() {
   const std::size_t ahead = BytesAhead(seals_.sending);
   if (first_sent_ >= ahead && first_sent_ < ahead + front.header.bytes && StaysInPlace(front)) {
     const std::size_t sent = first_sent_ - ahead;
-    const SlotMessage slot{front.header.connection, front.header.number, front.header.tag, front.header.bytes};
+    const progress::SlotMessage slot{front.header.connection, front.header.number, front.header.tag,
+                                     front.header.bytes};
     return zero_copy_.Send(socket_, slot, front.data + sent, front.header.bytes - sent);
   }
   std::array<iovec, kPieces> pieces;
@@ -146,7 +147,7 @@ ssize_t TcpStream::SendSome() {
   return Send(socket_, std::span(pieces).first(count), total, more);
 }
 
-bool TcpStream::Flush(CarrierEvents& events) {
+bool TcpStream::Flush(progress::NetworkTransportEvents& events) {
   while (queued_ > 0) {
     const auto sent = SendSome();
     if (sent >= 0) {
@@ -160,7 +161,7 @@ bool TcpStream::Flush(CarrierEvents& events) {
   return true;
 }
 
-void TcpStream::Drop(std::size_t sent, CarrierEvents& events) {
+void TcpStream::Drop(std::size_t sent, progress::NetworkTransportEvents& events) {
   bytes_queued_ -= sent;
   first_sent_ += sent;
   while (queued_ > 0 && first_sent_ >= SizeOf(At(0))) {
@@ -176,7 +177,7 @@ void TcpStream::Drop(std::size_t sent, CarrierEvents& events) {
   }
 }
 
-bool TcpStream::ReceiveMore(CarrierEvents& events, bool& moved) {
+bool TcpStream::ReceiveMore(progress::NetworkTransportEvents& events, bool& moved) {
   for (int i = 0; i < kReceivesInARow; ++i) {
     std::array<iovec, 2> pieces;
     std::size_t count = 0;
@@ -184,7 +185,7 @@ bool TcpStream::ReceiveMore(CarrierEvents& events, bool& moved) {
     if (body > 0) pieces[count++] = {landing_, body};
     const std::size_t ahead = body >= kLongBody ? kReadAhead : kStaging - staged_;
     pieces[count++] = {staging_.data() + staged_, ahead};
-    const auto result = tutti::Receive(socket_, std::span(pieces).first(count));
+    const auto result = tcp::Receive(socket_, std::span(pieces).first(count));
     if (result < 0 && errno == EINTR) continue;
     if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
     if (result < 0) return Fail(fmt::format("its connection broke: {}", std::generic_category().message(errno)));
@@ -202,7 +203,7 @@ bool TcpStream::ReceiveMore(CarrierEvents& events, bool& moved) {
 }
 
 // Takes whole headers, and the available parts of bodies, from the staging area.
-bool TcpStream::Parse(CarrierEvents& events) {
+bool TcpStream::Parse(progress::NetworkTransportEvents& events) {
   std::size_t used = 0;
   const std::span<std::byte> all(staging_.data(), staged_);
   for (;;) {
@@ -232,7 +233,7 @@ bool TcpStream::Parse(CarrierEvents& events) {
 }
 
 // Takes a header, and moves `used` past it, once all that proves it is there. False: the connection is over.
-bool TcpStream::Begin(CarrierEvents& events, std::span<std::byte> staged, std::size_t& used) {
+bool TcpStream::Begin(progress::NetworkTransportEvents& events, std::span<std::byte> staged, std::size_t& used) {
   auto& seal = seals_.receiving;
   const std::size_t ahead = BytesAhead(seal);
   if (staged.size() < ahead) return true;
@@ -264,7 +265,7 @@ bool TcpStream::FailAsForged() {
   return Fail("what came on its connection is not what it sent: somebody on the way changes or injects data");
 }
 
-bool TcpStream::Arrived(CarrierEvents& events) {
+bool TcpStream::Arrived(progress::NetworkTransportEvents& events) {
   if (arriving_.kind == static_cast<std::uint16_t>(Kind::slot)) {
     events.Landed(peer_, {arriving_.connection, arriving_.number, arriving_.tag, arriving_.bytes});
     return true;
@@ -273,4 +274,4 @@ bool TcpStream::Arrived(CarrierEvents& events) {
   return Fail("it sent something that makes no sense");
 }
 
-}  // namespace tutti
+}  // namespace tutti::tcp

@@ -21,11 +21,11 @@
 #include <vector>
 
 #include "net/socket.h"
-#include "transports/progress/carrier.h"
+#include "transports/progress/network_transport.h"
 #include "transports/tcp/seal.h"
 #include "transports/tcp/zero_copy.h"
 
-namespace tutti {
+namespace tutti::tcp {
 
 class TcpStream {
  public:
@@ -41,24 +41,25 @@ class TcpStream {
     TcpSeal receiving;
   };
 
-  TcpStream(Socket socket, int peer, Seals seals = {}, ZeroCopySends::Mode zero_copy = ZeroCopySends::Mode::useful);
+  TcpStream(net::Socket socket, int peer, Seals seals = {},
+            ZeroCopySends::Mode zero_copy = ZeroCopySends::Mode::useful);
 
   int peer() const { return peer_; }
-  const Socket& socket() const { return socket_; }
+  const net::Socket& socket() const { return socket_; }
   std::size_t slots_queued() const { return slots_queued_; }
   // Bytes that wait for the system.
   std::size_t bytes_queued() const { return bytes_queued_; }
   // Those, plus bytes that the system has and the peer's has not acknowledged. Takes a system call.
   std::size_t bytes_on_the_way() const;
 
-  void QueueSlot(const SlotMessage& message, const std::byte* data);
+  void QueueSlot(const progress::SlotMessage& message, const std::byte* data);
   void QueueControl(std::span<const std::byte> message);
   // Sends what the system takes. False: the connection is broken.
-  bool Flush(CarrierEvents& events);
+  bool Flush(progress::NetworkTransportEvents& events);
   // Collects the system's notices about slots that it reads in place. True: there were some.
-  bool Reap(CarrierEvents& events) { return zero_copy_.Reap(socket_, peer_, events); }
+  bool Reap(progress::NetworkTransportEvents& events) { return zero_copy_.Reap(socket_, peer_, events); }
   // Receives what there is, up to some limit. False: the connection is over, for good. `moved`: something arrived.
-  bool Receive(CarrierEvents& events, bool& moved) {
+  bool Receive(progress::NetworkTransportEvents& events, bool& moved) {
     over_ = over_ || !ReceiveMore(events, moved);
     return !over_;
   }
@@ -99,15 +100,15 @@ class TcpStream {
   ssize_t SendSome();
   Item& Push();
   Item& At(std::size_t i) { return queue_[(first_ + i) % queue_.size()]; }
-  void Drop(std::size_t sent, CarrierEvents& events);
+  void Drop(std::size_t sent, progress::NetworkTransportEvents& events);
   bool Fail(std::string why);
   bool FailAsForged();
-  bool ReceiveMore(CarrierEvents& events, bool& moved);
-  bool Parse(CarrierEvents& events);
-  bool Begin(CarrierEvents& events, std::span<std::byte> staged, std::size_t& used);
-  bool Arrived(CarrierEvents& events);
+  bool ReceiveMore(progress::NetworkTransportEvents& events, bool& moved);
+  bool Parse(progress::NetworkTransportEvents& events);
+  bool Begin(progress::NetworkTransportEvents& events, std::span<std::byte> staged, std::size_t& used);
+  bool Arrived(progress::NetworkTransportEvents& events);
 
-  Socket socket_;
+  net::Socket socket_;
   int peer_;
   Seals seals_;
   ZeroCopySends zero_copy_;
@@ -130,7 +131,7 @@ class TcpStream {
   std::byte* body_ = nullptr;
   std::byte* landing_ = nullptr;
   std::size_t missing_ = 0;
-  std::array<std::byte, kMaxControlBytes> control_;
+  std::array<std::byte, progress::kMaxControlBytes> control_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::tcp

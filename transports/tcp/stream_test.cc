@@ -12,9 +12,9 @@
 #include <cstring>
 #include <random>
 
-#include "transports/progress/carrier_testing.h"
+#include "transports/progress/network_transport_testing.h"
 
-namespace tutti {
+namespace tutti::tcp {
 namespace {
 
 constexpr DataProtection kProtections[] = {DataProtection::none, DataProtection::authenticate, DataProtection::encrypt};
@@ -26,7 +26,7 @@ struct Ends {
   TcpStream::Seals b() const { return {TcpSeal(protection, back), TcpSeal(protection, there)}; }
 
   DataProtection protection;
-  SecretKey there = SecretKey::Random(), back = SecretKey::Random();
+  auth::SecretKey there = auth::SecretKey::Random(), back = auth::SecretKey::Random();
 };
 
 class Pair {
@@ -38,8 +38,8 @@ class Pair {
     for (const int fd : fds) {
       if (buffer != 0) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
     }
-    a = std::make_unique<TcpStream>(Socket(fds[0]), 1, ends.a());
-    b = std::make_unique<TcpStream>(Socket(fds[1]), 0, ends.b());
+    a = std::make_unique<TcpStream>(net::Socket(fds[0]), 1, ends.a());
+    b = std::make_unique<TcpStream>(net::Socket(fds[1]), 0, ends.b());
   }
   // Runs until nothing moves.
   void Run() {
@@ -51,7 +51,7 @@ class Pair {
   }
 
   std::unique_ptr<TcpStream> a, b;
-  HeardEvents at_a, at_b;
+  progress::HeardEvents at_a, at_b;
 };
 
 std::span<const std::byte> Bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
@@ -89,8 +89,8 @@ TEST(TcpStream, SlotsAndMessagesOfAllSizesInOrder) {
 }
 
 // Two ends of a TCP connection over loopback.
-std::array<Socket, 2> Connected() {
-  const Socket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+std::array<net::Socket, 2> Connected() {
+  const net::Socket listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -99,9 +99,9 @@ std::array<Socket, 2> Connected() {
   EXPECT_EQ(bind(listener.fd(), any, size), 0);
   EXPECT_EQ(listen(listener.fd(), 1), 0);
   EXPECT_EQ(getsockname(listener.fd(), any, &size), 0);
-  Socket dialled(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  net::Socket dialled(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   EXPECT_EQ(connect(dialled.fd(), any, size), 0);
-  return {std::move(dialled), Socket(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC))};
+  return {std::move(dialled), net::Socket(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC))};
 }
 
 TEST(TcpStream, LongSlotsStayInPlaceUntilTheSystemHasDoneWithThem) {
@@ -117,7 +117,7 @@ TEST(TcpStream, LongSlotsStayInPlaceUntilTheSystemHasDoneWithThem) {
     auto [one, other] = Connected();
     const Ends ends(kProtections[kind / 3]);
     TcpStream a(std::move(one), 1, ends.a(), mode), b(std::move(other), 0, ends.b());
-    HeardEvents at_a, at_b;
+    progress::HeardEvents at_a, at_b;
     std::vector<std::string> data;
     for (std::uint32_t i = 0; i < 12; ++i) {
       data.emplace_back(i % 3 == 0 ? 100 : 300'000 + i, static_cast<char>('a' + i));
@@ -164,9 +164,9 @@ const std::string kShort(100, 's'), kLong(TcpStream::kTogether + 1000, 'l');
 Wire Record(TcpStream::Seals seals) {
   int fds[2];
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
-  TcpStream stream(Socket(fds[0]), 1, std::move(seals));
-  const Socket end(fds[1]);
-  HeardEvents events;
+  TcpStream stream(net::Socket(fds[0]), 1, std::move(seals));
+  const net::Socket end(fds[1]);
+  progress::HeardEvents events;
   Wire wire;
   const auto take = [&] {
     EXPECT_TRUE(stream.Flush(events));
@@ -187,11 +187,11 @@ Wire Record(TcpStream::Seals seals) {
 }
 
 // Feeds `bytes` to a receiver: records its events, and returns whether the connection was still good at the end.
-bool Receive(TcpStream::Seals seals, const std::string& bytes, HeardEvents& events, std::string& why) {
+bool Receive(TcpStream::Seals seals, const std::string& bytes, progress::HeardEvents& events, std::string& why) {
   int fds[2];
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
-  TcpStream stream(Socket(fds[0]), 0, std::move(seals));
-  const Socket end(fds[1]);
+  TcpStream stream(net::Socket(fds[0]), 0, std::move(seals));
+  const net::Socket end(fds[1]);
   EXPECT_EQ(send(end.fd(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
   bool good = true;
   for (bool moved = true; good && moved;) {
@@ -207,7 +207,7 @@ TEST(TcpStream, NoChangedByteIsBelieved) {
     const Ends ends(protection);
     const auto wire = Record(ends.a());
     std::string why;
-    HeardEvents whole;
+    progress::HeardEvents whole;
     ASSERT_TRUE(Receive(ends.b(), wire.bytes, whole, why));
     ASSERT_EQ(whole.order, (std::vector<std::uint32_t>{1, 2, 3}));
     for (std::size_t at = 0; at < wire.bytes.size(); at += at % 64 == 40 && at > 200 && at < 5000 ? 97 : 1) {
@@ -215,7 +215,7 @@ TEST(TcpStream, NoChangedByteIsBelieved) {
       changed[at] = static_cast<char>(changed[at] ^ 1 << at % 8);
       // A length that grew may leave the receiver waiting for bytes that complete the item and prove it wrong.
       changed += std::string(2 * TcpStream::kTogether, '\0');
-      HeardEvents heard;
+      progress::HeardEvents heard;
       EXPECT_FALSE(Receive(ends.b(), changed, heard, why)) << at;
       EXPECT_NE(why.find("is not what it sent"), std::string::npos) << why;
       const auto item = std::ranges::upper_bound(wire.ends, at) - wire.ends.begin();
@@ -246,14 +246,14 @@ TEST(TcpStream, NothingIsInjectedRepeatedDroppedOrSwapped) {
                {item(0) + unprotected, 1},
                {item(0) + item(1) + item(0), 2}};
   for (const auto& one : tries) {
-    HeardEvents heard;
+    progress::HeardEvents heard;
     std::string why;
     EXPECT_FALSE(Receive(ends.b(), one.bytes + std::string(2 * TcpStream::kTogether, '\0'), heard, why));
     EXPECT_EQ(heard.order.size(), one.believed);
     EXPECT_TRUE(heard.texts.empty());
   }
   // The other direction's seals reject them, too.
-  HeardEvents heard;
+  progress::HeardEvents heard;
   std::string why;
   EXPECT_FALSE(Receive(ends.a(), wire.bytes, heard, why));
 }
@@ -284,7 +284,7 @@ TEST(TcpStream, NonsenseEndsTheConnection) {
     Pair pair;
     if (kind == 0) pair.a->QueueControl(Bytes("nonsense"));
     if (kind == 1) pair.a->QueueSlot({101, 1, 1, 0}, nullptr);
-    if (kind == 2) pair.a->QueueControl(std::vector<std::byte>(kMaxControlBytes + 1));
+    if (kind == 2) pair.a->QueueControl(std::vector<std::byte>(progress::kMaxControlBytes + 1));
     if (kind == 3) {
       const std::string garbage(64, '\x55');
       ASSERT_EQ(send(pair.a->socket().fd(), garbage.data(), garbage.size(), 0), 64);
@@ -297,4 +297,4 @@ TEST(TcpStream, NonsenseEndsTheConnection) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::tcp

@@ -13,7 +13,7 @@
 #include "transports/tcp/interfaces.h"
 #include "transports/tcp/listening.h"
 
-namespace tutti {
+namespace tutti::tcp {
 namespace {
 
 // An address that has not answered by then makes way for the next; earlier if the silence limit would end the dial
@@ -43,8 +43,9 @@ constexpr std::uint64_t WhoIs(int rank, std::size_t line) {
 
 }  // namespace
 
-TcpCarrier::TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey& key, const Settings& settings,
-                       const AllGather& all_gather, CarrierEvents& events)
+TcpTransport::TcpTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key,
+                           const Settings& settings, const shm::AllGather& all_gather,
+                           progress::NetworkTransportEvents& events)
     : rank_(rank),
       silence_(settings.silence_ms),
       key_(key),
@@ -53,12 +54,12 @@ TcpCarrier::TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey&
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       next_look_(Deadline::After(kSilenceLook)) {
   if (!epoll_) ThrowErrno("epoll_create1");
-  std::vector<SocketAddress> places;
+  std::vector<net::SocketAddress> places;
   for (const auto& interface : InterfacesOf(settings)) places.push_back(interface.address);
-  auto listeners = ListenOnAll(places, fmt::format("rank {}", rank));
+  auto listeners = net::ListenOnAll(places, fmt::format("rank {}", rank));
   const auto addresses = GatherAddresses(all_gather, listeners);
   nranks_ = static_cast<int>(addresses.size());
-  keeper_.emplace(std::move(listeners), key, Purpose::data, rank);
+  keeper_.emplace(std::move(listeners), key, auth::Purpose::data, rank);
   Watched(keeper_->descriptor(), EPOLLIN, EPOLL_CTL_ADD, kNewcomer);
   own_ = addresses[static_cast<std::size_t>(rank)];
   std::size_t interfaces = own_.size();
@@ -68,19 +69,19 @@ TcpCarrier::TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey&
   }
   connections_ = settings.sockets != 0 ? settings.sockets : static_cast<int>(interfaces);
   Log(Subject::transport, "rank {}: tcp to {} ranks, {} connections each, listening on {}", rank, peers.size(),
-      connections_, TextOf(own_));
+      connections_, net::TextOf(own_));
 }
 
-TcpCarrier::~TcpCarrier() = default;
+TcpTransport::~TcpTransport() = default;
 
-bool TcpCarrier::Watched(int fd, std::uint32_t events, int operation, std::uint64_t who) const {
+bool TcpTransport::Watched(int fd, std::uint32_t events, int operation, std::uint64_t who) const {
   epoll_event event{};
   event.events = events;
   event.data.u64 = who;
   return epoll_ctl(epoll_.get(), operation, fd, &event) == 0;
 }
 
-void TcpCarrier::Connect(int rank) {
+void TcpTransport::Connect(int rank) {
   auto& peer = At(rank);
   if (peer.wanted || peer.broken) return;
   peer.wanted = true;
@@ -93,13 +94,13 @@ void TcpCarrier::Connect(int rank) {
   }
 }
 
-void TcpCarrier::Hurry(int rank) {
+void TcpTransport::Hurry(int rank) {
   Connect(rank);
   auto& peer = At(rank);
   if (peer.dial_at) peer.dial_at = Deadline::After({});
 }
 
-void TcpCarrier::Dial(int rank, std::size_t connections) {
+void TcpTransport::Dial(int rank, std::size_t connections) {
   auto& peer = At(rank);
   peer.give_up = Deadline::After(silence_);
   for (std::size_t i = 0; i < connections; ++i) {
@@ -109,11 +110,11 @@ void TcpCarrier::Dial(int rank, std::size_t connections) {
   AdvanceDials(rank);
 }
 
-void TcpCarrier::BeginAttempt(int rank, Dialling& dial) {
+void TcpTransport::BeginAttempt(int rank, Dialling& dial) {
   auto& peer = At(rank);
   const std::size_t index = (dial.first + dial.tried) % peer.addresses.size();
   const auto& address = peer.addresses[index];
-  auto result = StartConnect(address);
+  auto result = net::StartConnect(address);
   if (!result.socket) {
     Missed(peer, dial, true, fmt::format("{}: {}", address.Text(), std::generic_category().message(result.error)));
     return;
@@ -124,7 +125,7 @@ void TcpCarrier::BeginAttempt(int rank, Dialling& dial) {
 }
 
 // `alive`: a later attempt may succeed. Otherwise no process listens there any more.
-void TcpCarrier::Missed(Peer& peer, Dialling& dial, bool alive, const std::string& reason) {
+void TcpTransport::Missed(Peer& peer, Dialling& dial, bool alive, const std::string& reason) {
   peer.reason = reason;
   dial.alive = dial.alive || alive;
   dial.attempt.reset();
@@ -140,7 +141,7 @@ void TcpCarrier::Missed(Peer& peer, Dialling& dial, bool alive, const std::strin
 }
 
 // True: something happened.
-bool TcpCarrier::AdvanceDial(int rank, Dialling& dial) {
+bool TcpTransport::AdvanceDial(int rank, Dialling& dial) {
   auto& peer = At(rank);
   if (!dial.attempt) {
     if (!dial.retry.Passed()) return false;
@@ -152,14 +153,14 @@ bool TcpCarrier::AdvanceDial(int rank, Dialling& dial) {
   if (!attempt.handshake) {
     pollfd fd{attempt.socket.fd(), POLLOUT, 0};
     if (poll(&fd, 1, 0) > 0) {
-      const int error = ConnectError(attempt.socket);
+      const int error = net::ConnectError(attempt.socket);
       if (error != 0) {
         Missed(peer, dial, error != ECONNREFUSED,
                fmt::format("{}: {}", address, std::generic_category().message(error)));
         return true;
       }
-      KeepAlive(attempt.socket, silence_);
-      attempt.handshake.emplace(std::move(attempt.socket), Errand{Purpose::data, rank_, rank, nranks_});
+      net::KeepAlive(attempt.socket, silence_);
+      attempt.handshake.emplace(std::move(attempt.socket), auth::Errand{auth::Purpose::data, rank_, rank, nranks_});
       peer.give_up = Deadline::After(silence_);  // its system answers
     } else if (attempt.deadline.Passed()) {
       Missed(peer, dial, true, address + " does not answer");
@@ -170,27 +171,29 @@ bool TcpCarrier::AdvanceDial(int rank, Dialling& dial) {
   }
   switch (attempt.handshake->Advance(key_)) {
     // No deadline: a peer that does not look at its port may be busy. It is dead only if its system is.
-    case ClientHandshake::State::waiting: return false;
-    case ClientHandshake::State::proven:
+    case auth::ClientHandshake::State::waiting: return false;
+    case auth::ClientHandshake::State::proven:
       Add(rank, attempt.handshake->TakeSocket(), attempt.handshake->keys().client_to_server,
           attempt.handshake->keys().server_to_client);
       dial.attempt.reset();
       break;
     // The peer may have closed it only to make room for others.
-    case ClientHandshake::State::dropped: Missed(peer, dial, true, address + " closed the connection"); break;
-    case ClientHandshake::State::foreign: Missed(peer, dial, false, address + " is no port of Tutti's"); break;
-    case ClientHandshake::State::stranger: Missed(peer, dial, false, address + " answers with another secret"); break;
-    case ClientHandshake::State::misled:
+    case auth::ClientHandshake::State::dropped: Missed(peer, dial, true, address + " closed the connection"); break;
+    case auth::ClientHandshake::State::foreign: Missed(peer, dial, false, address + " is no port of Tutti's"); break;
+    case auth::ClientHandshake::State::stranger:
+      Missed(peer, dial, false, address + " answers with another secret");
+      break;
+    case auth::ClientHandshake::State::misled:
       Missed(peer, dial, false, fmt::format("{} answers for rank {}", address, attempt.handshake->answers_for()));
       break;
-    case ClientHandshake::State::refused:
+    case auth::ClientHandshake::State::refused:
       Missed(peer, dial, false, address + " is not talked to: " + attempt.handshake->refusal());
       break;
   }
   return true;
 }
 
-bool TcpCarrier::AdvanceDials(int rank) {
+bool TcpTransport::AdvanceDials(int rank) {
   auto& peer = At(rank);
   bool moved = false;
   for (auto dial = peer.dials.begin(); dial != peer.dials.end() && !peer.broken;) {
@@ -221,8 +224,8 @@ bool TcpCarrier::AdvanceDials(int rank) {
 
 // Whether the peer's system answers on a proven connection to any of its ranks. Calls to this peer may still be lost if
 // its port is full of other callers.
-bool TcpCarrier::SystemAnswers(const Peer& peer) const {
-  const auto of_its_system = [&](const SocketAddress& address) {
+bool TcpTransport::SystemAnswers(const Peer& peer) const {
+  const auto of_its_system = [&](const net::SocketAddress& address) {
     return std::ranges::any_of(peer.addresses,
                                [&](const auto& own) { return own.v6 == address.v6 && own.ip == address.ip; });
   };
@@ -231,9 +234,9 @@ bool TcpCarrier::SystemAnswers(const Peer& peer) const {
   });
 }
 
-void TcpCarrier::Add(int rank, Socket socket, const SecretKey& sending, const SecretKey& receiving) {
+void TcpTransport::Add(int rank, net::Socket socket, const auth::SecretKey& sending, const auth::SecretKey& receiving) {
   auto& peer = At(rank);
-  KeepAlive(socket, silence_);
+  net::KeepAlive(socket, silence_);
   const auto who = WhoIs(rank, peer.lines.size());
   const std::size_t turn = TurnOf(socket, own_, rank_);
   TcpStream stream(std::move(socket), rank, {TcpSeal(protection_, sending), TcpSeal(protection_, receiving)});
@@ -247,7 +250,7 @@ void TcpCarrier::Add(int rank, Socket socket, const SecretKey& sending, const Se
   FlushLine(rank, line);
 }
 
-bool TcpCarrier::AdmitCallers() {
+bool TcpTransport::AdmitCallers() {
   auto admitted = keeper_->Take();
   for (auto& one : admitted) {
     const auto peer = peers_.find(one.rank);
@@ -258,18 +261,18 @@ bool TcpCarrier::AdmitCallers() {
   return !admitted.empty();
 }
 
-int TcpCarrier::Room(int rank) const {
+int TcpTransport::Room(int rank) const {
   const auto* const line = Shortest(At(rank).lines, false);
   return line == nullptr
              ? 0
              : static_cast<int>(TcpStream::kMaxSlots - std::min(TcpStream::kMaxSlots, line->stream.slots_queued()));
 }
 
-void TcpCarrier::Send(int rank, const SlotMessage& message, const std::byte* data) {
+void TcpTransport::Send(int rank, const progress::SlotMessage& message, const std::byte* data) {
   Shortest(At(rank).lines, message.bytes >= kWorthALook)->stream.QueueSlot(message, data);
 }
 
-void TcpCarrier::SendControl(int rank, std::span<const std::byte> message) {
+void TcpTransport::SendControl(int rank, std::span<const std::byte> message) {
   auto& peer = At(rank);
   if (peer.broken) return;
   if (auto* const line = Shortest(peer.lines, false)) {
@@ -279,7 +282,7 @@ void TcpCarrier::SendControl(int rank, std::span<const std::byte> message) {
   }
 }
 
-void TcpCarrier::FlushLine(int rank, TcpConnection& line) {
+void TcpTransport::FlushLine(int rank, TcpConnection& line) {
   if (!line.stream.Flush(events_)) {
     NoteEnd(rank, line.stream.why());
     return;
@@ -293,7 +296,7 @@ void TcpCarrier::FlushLine(int rank, TcpConnection& line) {
           WhoIs(rank, static_cast<std::size_t>(at - lines.begin())));
 }
 
-void TcpCarrier::Flush(int rank) {
+void TcpTransport::Flush(int rank) {
   auto& peer = At(rank);
   for (std::size_t i = 0; i < peer.lines.size() && !peer.broken; ++i) {
     // Where the system has not taken everything, epoll reports when it takes more.
@@ -301,7 +304,7 @@ void TcpCarrier::Flush(int rank) {
   }
 }
 
-bool TcpCarrier::AdvanceLine(std::uint64_t who, std::uint32_t events) {
+bool TcpTransport::AdvanceLine(std::uint64_t who, std::uint32_t events) {
   const int rank = static_cast<int>(who & 0xffffffff);
   const std::size_t index = who >> 32;
   auto& peer = At(rank);
@@ -324,7 +327,7 @@ bool TcpCarrier::AdvanceLine(std::uint64_t who, std::uint32_t events) {
 // The peer's other connections may still carry data that it sent before it left. Some may not even be proven here yet,
 // although the peer has sent on them: both ranks dial, and each end proves a connection by itself. So the peer's end is
 // accepted only after these were checked (EndPeers).
-void TcpCarrier::NoteEnd(int rank, std::string why) {
+void TcpTransport::NoteEnd(int rank, std::string why) {
   auto& peer = At(rank);
   if (peer.broken || peer.ending) return;
   peer.ending = Ending{std::move(why), Deadline::After(kLastConnections)};
@@ -332,7 +335,7 @@ void TcpCarrier::NoteEnd(int rank, std::string why) {
 }
 
 // The peer may have proven such a connection, and sent on it.
-bool TcpCarrier::ConnectionsAreMade(const Peer& peer) const {
+bool TcpTransport::ConnectionsAreMade(const Peer& peer) const {
   const auto calls = [](const Dialling& dial) { return dial.attempt && dial.attempt->handshake; };
   return (keeper_ && keeper_->proving()) || std::ranges::any_of(peer.dials, calls);
 }
@@ -340,7 +343,7 @@ bool TcpCarrier::ConnectionsAreMade(const Peer& peer) const {
 // Breaks with peers that have ended. Data that has arrived still counts, and so do the system's notices about slots: a
 // peer that left in order may have sent its part without taking what this rank sends. REQUIRES: the dials were advanced
 // since the last look.
-bool TcpCarrier::EndPeers() {
+bool TcpTransport::EndPeers() {
   bool ended = false;
   for (std::size_t e = 0; e < ending_.size(); ++e) {  // the loop may add more
     const int rank = ending_[e];
@@ -362,7 +365,7 @@ bool TcpCarrier::EndPeers() {
   return ended;
 }
 
-void TcpCarrier::Break(int rank, std::string why) {
+void TcpTransport::Break(int rank, std::string why) {
   auto& peer = At(rank);
   if (peer.broken) return;
   peer.broken = true;
@@ -378,7 +381,7 @@ void TcpCarrier::Break(int rank, std::string why) {
   events_.Broken(rank, why);
 }
 
-bool TcpCarrier::Advance() {
+bool TcpTransport::Advance() {
   if (const auto warm = warm_.Next()) {
     const bool moved = AdvanceLine(*warm, EPOLLIN);
     if (!moved) warm_.Missed();
@@ -387,7 +390,7 @@ bool TcpCarrier::Advance() {
   return AdvanceAll();
 }
 
-bool TcpCarrier::AdvanceAll() {
+bool TcpTransport::AdvanceAll() {
   bool moved = false;
   std::array<epoll_event, kEvents> events;
   const int count = epoll_wait(epoll_.get(), events.data(), kEvents, 0);
@@ -411,7 +414,7 @@ bool TcpCarrier::AdvanceAll() {
   return EndPeers() || moved;
 }
 
-void TcpCarrier::LookForSilence() {
+void TcpTransport::LookForSilence() {
   if (!next_look_.Passed()) return;
   next_look_ = Deadline::After(kSilenceLook);
   for (auto& [rank, peer] : peers_) {
@@ -425,7 +428,7 @@ void TcpCarrier::LookForSilence() {
     }
     for (auto& dial : peer.dials) {
       if (!dial.attempt || !dial.attempt->handshake) continue;
-      if (const auto ms = Silence(dial.attempt->handshake->socket(), silence_)) {
+      if (const auto ms = progress::Silence(dial.attempt->handshake->socket(), silence_)) {
         const auto address = peer.addresses[dial.attempt->address].Text();
         Missed(peer, dial, true, fmt::format("{} has answered nothing for {} ms", address, *ms));
       }
@@ -433,26 +436,27 @@ void TcpCarrier::LookForSilence() {
   }
 }
 
-Deadline::Milliseconds TcpCarrier::LongestWait() const { return dialling_.empty() ? kDeepSleep : kLightSleep; }
+Deadline::Milliseconds TcpTransport::LongestWait() const { return dialling_.empty() ? kDeepSleep : kLightSleep; }
 
-void TcpCarrier::Close() {
+void TcpTransport::Close() {
   if (!keeper_) return;
   // A forked child may hold a copy, which would keep it watched.
   Watched(keeper_->descriptor(), 0, EPOLL_CTL_DEL, 0);
   keeper_.reset();
 }
 
-bool TcpCarrier::Reaches(int rank) const {
+bool TcpTransport::Reaches(int rank) const {
   const auto& peer = At(rank);
-  return !peer.broken &&
-         std::ranges::any_of(peer.lines, [this](const auto& line) { return Answers(line->stream.socket(), silence_); });
+  return !peer.broken && std::ranges::any_of(peer.lines, [this](const auto& line) {
+    return progress::Answers(line->stream.socket(), silence_);
+  });
 }
 
-bool TcpCarrier::Delivered(int rank) const {
+bool TcpTransport::Delivered(int rank) const {
   const auto& peer = At(rank);
   if (peer.broken) return true;
   if (peer.lines.empty()) return peer.messages.empty();
   return std::ranges::all_of(peer.lines, [](const auto& line) { return line->stream.bytes_on_the_way() == 0; });
 }
 
-}  // namespace tutti
+}  // namespace tutti::tcp

@@ -1,6 +1,7 @@
-// The TCP carrier: some connections to each peer that is needed, made on demand, over the interfaces that the settings
-// choose. The lower rank dials; the higher one also dials if it waits long, because only a call reveals that a peer is
-// gone. Every connection proves that it holds the job's secret before a byte of it is accepted (net/auth/handshake.h).
+// The TCP transport: some connections to each peer that is needed, made on demand, over the interfaces that the
+// settings choose. The lower rank dials; the higher one also dials if it waits long, because only a call reveals that a
+// peer is gone. Every connection proves that it holds the job's secret before a byte of it is accepted
+// (net/auth/handshake.h).
 //
 // A peer is silent when its *system* is: a program that stops in a debugger still has a system that acknowledges.
 //
@@ -17,26 +18,26 @@
 #include "base/settings.h"
 #include "net/auth/client_handshake.h"
 #include "net/auth/doorkeeper.h"
-#include "transports/progress/carrier.h"
+#include "transports/progress/network_transport.h"
 #include "transports/shm/hosts.h"
 #include "transports/shm/segment.h"
 #include "transports/tcp/connection.h"
 #include "transports/tcp/hot_connections.h"
 
-namespace tutti {
+namespace tutti::tcp {
 
-class TcpCarrier final : public Carrier {
+class TcpTransport final : public progress::NetworkTransport {
  public:
   // Collective over all ranks: opens ports and learns the others'. Connects to `peers` only. Throws tuttiInvalidUsage
   // naming the settings when no interface fits, tuttiSystemError.
-  TcpCarrier(int rank, const std::vector<int>& peers, const SecretKey& key, const Settings& settings,
-             const AllGather& all_gather, CarrierEvents& events);
-  ~TcpCarrier() override;
+  TcpTransport(int rank, const std::vector<int>& peers, const auth::SecretKey& key, const Settings& settings,
+               const shm::AllGather& all_gather, progress::NetworkTransportEvents& events);
+  ~TcpTransport() override;
 
   void Connect(int peer) override;
   void Hurry(int peer) override;
   int Room(int peer) const override;
-  void Send(int peer, const SlotMessage& message, const std::byte* data) override;
+  void Send(int peer, const progress::SlotMessage& message, const std::byte* data) override;
   void SendControl(int peer, std::span<const std::byte> message) override;
   void Flush(int peer) override;
   // Advance() mostly looks at the likely next connection only, AdvanceAll() at all, for callers that ask rarely.
@@ -52,8 +53,8 @@ class TcpCarrier final : public Carrier {
  private:
   // One try to connect to one address.
   struct Attempt {
-    Socket socket;  // until it is connected
-    std::optional<ClientHandshake> handshake;
+    net::Socket socket;  // until it is connected
+    std::optional<auth::ClientHandshake> handshake;
     std::size_t address = 0;
     Deadline deadline;
   };
@@ -71,7 +72,7 @@ class TcpCarrier final : public Carrier {
     Deadline until;  // for what it has sent on others
   };
   struct Peer {
-    std::vector<SocketAddress> addresses;
+    std::vector<net::SocketAddress> addresses;
     std::vector<std::unique_ptr<TcpConnection>> lines;
     std::list<Dialling> dials;
     bool wanted = false;
@@ -93,7 +94,7 @@ class TcpCarrier final : public Carrier {
   bool AdvanceDial(int rank, Dialling& dial);
   void BeginAttempt(int rank, Dialling& dial);
   void Missed(Peer& peer, Dialling& dial, bool alive, const std::string& reason);
-  void Add(int rank, Socket socket, const SecretKey& sending, const SecretKey& receiving);
+  void Add(int rank, net::Socket socket, const auth::SecretKey& sending, const auth::SecretKey& receiving);
   bool AdmitCallers();
   void FlushLine(int rank, TcpConnection& line);
   bool AdvanceLine(std::uint64_t who, std::uint32_t events);
@@ -106,12 +107,12 @@ class TcpCarrier final : public Carrier {
   int nranks_ = 0;
   int connections_;  // to each peer
   Deadline::Milliseconds silence_;
-  SecretKey key_;
+  auth::SecretKey key_;
   DataProtection protection_;
-  CarrierEvents& events_;
-  FileDescriptor epoll_;
-  std::optional<Doorkeeper> keeper_;
-  std::vector<SocketAddress> own_;  // where this rank listens
+  progress::NetworkTransportEvents& events_;
+  shm::FileDescriptor epoll_;
+  std::optional<auth::Doorkeeper> keeper_;
+  std::vector<net::SocketAddress> own_;  // where this rank listens
   std::map<int, Peer> peers_;
   HotConnections warm_;
   std::vector<int> dialling_;  // peers with dials, or with dial_at
@@ -119,4 +120,4 @@ class TcpCarrier final : public Carrier {
   Deadline next_look_;         // for silence
 };
 
-}  // namespace tutti
+}  // namespace tutti::tcp

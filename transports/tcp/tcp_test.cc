@@ -8,27 +8,27 @@
 #include <memory>
 #include <thread>
 
-#include "transports/progress/carrier_testing.h"
+#include "transports/progress/network_transport_testing.h"
 
-namespace tutti {
+namespace tutti::tcp {
 namespace {
 
 constexpr Deadline::Milliseconds kAmple{10'000};
 
-// Carriers on loopback; the test's thread drives them once they are there.
+// Transports on loopback; the test's thread drives them once they are there.
 template <std::size_t kRanks>
-class CarriersApart {
+class TransportsApart {
  public:
-  CarriersApart() {
+  TransportsApart() {
     Settings settings;
     settings.socket_ifname = "lo";
-    const SecretKey key = SecretKey::Random();
+    const auth::SecretKey key = auth::SecretKey::Random();
     std::barrier meeting(kRanks);
     std::array<std::vector<std::byte>, kRanks> said;
     std::vector<std::thread> threads;
     for (std::size_t rank = 0; rank < kRanks; ++rank) {
       threads.emplace_back([&, rank] {
-        const AllGather all_gather = [&, rank](std::span<const std::byte> mine) {
+        const shm::AllGather all_gather = [&, rank](std::span<const std::byte> mine) {
           said[rank].assign(mine.begin(), mine.end());
           meeting.arrive_and_wait();
           std::vector<std::vector<std::byte>> all(said.begin(), said.end());
@@ -39,51 +39,51 @@ class CarriersApart {
         for (std::size_t peer = 0; peer < kRanks; ++peer) {
           if (peer != rank) peers.push_back(static_cast<int>(peer));
         }
-        carriers[rank] =
-            std::make_unique<TcpCarrier>(static_cast<int>(rank), peers, key, settings, all_gather, heard[rank]);
+        transports[rank] =
+            std::make_unique<TcpTransport>(static_cast<int>(rank), peers, key, settings, all_gather, heard[rank]);
       });
     }
     for (auto& thread : threads) thread.join();
   }
 
-  // Drives all carriers, or those that are left.
+  // Drives all transports, or those that are left.
   bool Until(const std::function<bool()>& done) {
     const auto give_up = Deadline::After(kAmple);
     while (!done() && !give_up.Passed()) {
-      for (const auto& carrier : carriers) {
-        if (carrier) carrier->Advance();
+      for (const auto& transport : transports) {
+        if (transport) transport->Advance();
       }
     }
     return done();
   }
   void Say(std::size_t from, int to, std::string_view text) {
-    carriers[from]->SendControl(to, std::as_bytes(std::span(text)));
-    carriers[from]->Flush(to);
+    transports[from]->SendControl(to, std::as_bytes(std::span(text)));
+    transports[from]->Flush(to);
   }
 
-  std::array<HeardEvents, kRanks> heard;
-  std::array<std::unique_ptr<TcpCarrier>, kRanks> carriers;
+  std::array<progress::HeardEvents, kRanks> heard;
+  std::array<std::unique_ptr<TcpTransport>, kRanks> transports;
 };
 
 // The same, each connected to the first one.
 template <std::size_t kRanks>
-class CarriersOf : public CarriersApart<kRanks> {
+class TransportsOf : public TransportsApart<kRanks> {
  public:
-  CarriersOf() {
-    auto& carriers = this->carriers;
+  TransportsOf() {
+    auto& transports = this->transports;
     for (std::size_t peer = 1; peer < kRanks; ++peer) {
       const int rank = static_cast<int>(peer);
-      carriers[0]->Connect(rank);
-      EXPECT_TRUE(this->Until([&] { return carriers[0]->Room(rank) > 0 && carriers[peer]->Room(0) > 0; }));
+      transports[0]->Connect(rank);
+      EXPECT_TRUE(this->Until([&] { return transports[0]->Room(rank) > 0 && transports[peer]->Room(0) > 0; }));
     }
   }
 };
 
 // The system reports when it no longer needs a slot that it reads in place. That report counts even if the peer, which
 // has all of the slot, leaves right after it.
-TEST(TcpCarrier, WhoseSlotArrivedBeforeThePeerLeftHearsOfIt) {
-  CarriersOf<2> two;
-  auto& [stays, leaves] = two.carriers;
+TEST(TcpTransport, WhoseSlotArrivedBeforeThePeerLeftHearsOfIt) {
+  TransportsOf<2> two;
+  auto& [stays, leaves] = two.transports;
   two.Say(1, 0, "so that its connection is looked at first");
   ASSERT_TRUE(two.Until([&] { return !two.heard[0].texts.empty(); }));
 
@@ -102,15 +102,15 @@ TEST(TcpCarrier, WhoseSlotArrivedBeforeThePeerLeftHearsOfIt) {
 
 // Both ranks dial, and each end of a connection is proven by itself. A peer may send on a connection that is not proven
 // here yet, and be gone when this rank looks again.
-TEST(TcpCarrier, WhatAPeerSentOnAConnectionInTheMakingArrives) {
+TEST(TcpTransport, WhatAPeerSentOnAConnectionInTheMakingArrives) {
   constexpr std::uint32_t kSlots = 4;
   const std::vector<std::byte> data(10'000, std::byte{7});  // long enough to go by any connection, and all fit into one
-  const auto drive = [](TcpCarrier& carrier) {
-    for (const auto until = Deadline::After(Deadline::Milliseconds(20)); !until.Passed();) carrier.Advance();
+  const auto drive = [](TcpTransport& transport) {
+    for (const auto until = Deadline::After(Deadline::Milliseconds(20)); !until.Passed();) transport.Advance();
   };
   for (int looks = 0; looks < 12; ++looks) {
-    CarriersApart<2> two;
-    auto& [stays, leaves] = two.carriers;
+    TransportsApart<2> two;
+    auto& [stays, leaves] = two.transports;
     leaves->Hurry(0);
     const auto give_up = Deadline::After(kAmple);
     while (leaves->Room(0) == 0 && !give_up.Passed()) leaves->Advance();
@@ -133,20 +133,20 @@ TEST(TcpCarrier, WhatAPeerSentOnAConnectionInTheMakingArrives) {
 }
 
 // A caller that asks rarely hears from all peers, whichever sent last.
-TEST(TcpCarrier, AllAreHeardThoughOneIsLikely) {
-  CarriersOf<3> three;
+TEST(TcpTransport, AllAreHeardThoughOneIsLikely) {
+  TransportsOf<3> three;
   for (int i = 0; i < 8; ++i) {
     auto& texts = three.heard[0].texts;
     texts.clear();
     three.Say(1, 0, "the likely one");
     ASSERT_TRUE(three.Until([&] { return texts.size() == 1; }));
     three.Say(2, 0, "the other");
-    pollfd waiting{three.carriers[0]->descriptor(), POLLIN, 0};
-    ASSERT_EQ(Wait({&waiting, 1}, Deadline::After(kAmple)), Wake::event);
-    three.carriers[0]->AdvanceAll();
+    pollfd waiting{three.transports[0]->descriptor(), POLLIN, 0};
+    ASSERT_EQ(net::Wait({&waiting, 1}, Deadline::After(kAmple)), net::Wake::event);
+    three.transports[0]->AdvanceAll();
     EXPECT_EQ(texts.size(), 2u);
   }
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::tcp

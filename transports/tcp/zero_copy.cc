@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace tutti {
+namespace tutti::tcp {
 namespace {
 
 // The kernel's documentation says that it pays from about 10 KB on; half a bulk slot's usual chunk is well beyond.
@@ -17,14 +17,15 @@ constexpr std::size_t kWorth = 32 * 1024;
 
 }  // namespace
 
-ZeroCopySends::ZeroCopySends(const Socket& socket, Mode mode) : mode_(mode) {
+ZeroCopySends::ZeroCopySends(const net::Socket& socket, Mode mode) : mode_(mode) {
   const int on = 1;
   if (mode != Mode::off && setsockopt(socket.fd(), SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on) != 0) mode_ = Mode::off;
 }
 
 bool ZeroCopySends::IsWorth(std::size_t bytes) const { return mode_ != Mode::off && bytes >= kWorth; }
 
-ssize_t ZeroCopySends::Send(const Socket& socket, const SlotMessage& slot, const std::byte* data, std::size_t bytes) {
+ssize_t ZeroCopySends::Send(const net::Socket& socket, const progress::SlotMessage& slot, const std::byte* data,
+                            std::size_t bytes) {
   constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
   const auto sent = send(socket.fd(), data, bytes, kFlags | MSG_ZEROCOPY);
   // The limit of locked memory or pending notices is reached, or only a device's driver may lock this memory.
@@ -52,7 +53,7 @@ void ZeroCopySends::Answered(std::uint32_t first, std::uint32_t last) {
   }
 }
 
-bool ZeroCopySends::Reap(const Socket& socket, int peer, CarrierEvents& events) {
+bool ZeroCopySends::Reap(const net::Socket& socket, int peer, progress::NetworkTransportEvents& events) {
   bool any = false;
   for (;;) {
     alignas(cmsghdr) std::array<std::byte, 128> control;
@@ -78,4 +79,4 @@ bool ZeroCopySends::Reap(const Socket& socket, int peer, CarrierEvents& events) 
   return any;
 }
 
-}  // namespace tutti
+}  // namespace tutti::tcp

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "net/socket.h"
-#include "transports/progress/carrier.h"
+#include "transports/progress/network_transport.h"
 
-namespace tutti {
+namespace tutti::tcp {
 
 class ZeroCopySends {
  public:
@@ -27,15 +27,15 @@ class ZeroCopySends {
   };
 
   // Also off where the kernel does not have it (before 4.14, and sockets that are not TCP's).
-  ZeroCopySends(const Socket& socket, Mode mode);
+  ZeroCopySends(const net::Socket& socket, Mode mode);
 
   bool IsWorth(std::size_t bytes) const;
   // Like send(), for data of `slot`, in place. Memory that the system may not lock is copied after all.
-  ssize_t Send(const Socket& socket, const SlotMessage& slot, const std::byte* data, std::size_t bytes);
+  ssize_t Send(const net::Socket& socket, const progress::SlotMessage& slot, const std::byte* data, std::size_t bytes);
   // The system has all of the slot that was sent last. True: it still reads it, and Reap() will report its end.
   bool Lend();
   // Calls events.Sent() for slots of `peer` that the system no longer needs. True: there were reports.
-  bool Reap(const Socket& socket, int peer, CarrierEvents& events);
+  bool Reap(const net::Socket& socket, int peer, progress::NetworkTransportEvents& events);
 
  private:
   struct Lent {
@@ -54,4 +54,4 @@ class ZeroCopySends {
   std::vector<Lent> lent_;   // a ring's depth at the most, for each of few rings
 };
 
-}  // namespace tutti
+}  // namespace tutti::tcp

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::ucx {
 
 bool UcxArrivals::Take(std::span<const std::byte> bytes) {
   ++messages_;
@@ -29,7 +29,7 @@ bool UcxArrivals::Message(std::uint32_t before, std::span<const std::byte> bytes
   return true;
 }
 
-void UcxArrivals::Slot(std::uint32_t before, const SlotMessage& slot) {
+void UcxArrivals::Slot(std::uint32_t before, const progress::SlotMessage& slot) {
   if (Early(before) > 0) {
     early_slots_.push_back({before, slot});
     return;
@@ -47,4 +47,4 @@ void UcxArrivals::HandOnSlots() {
   });
 }
 
-}  // namespace tutti
+}  // namespace tutti::ucx

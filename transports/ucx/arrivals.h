@@ -1,5 +1,5 @@
-// Arrivals from one peer through UCX, in the order that a carrier guarantees: no slot and no short message is handed on
-// before every short message that was sent ahead of it. UCX promises no order between messages, though most of its
+// Arrivals from one peer through UCX, in the order that a transport guarantees: no slot and no short message is handed
+// on before every short message that was sent ahead of it. UCX promises no order between messages, though most of its
 // transports keep one, and some of our messages take another way.
 //
 // Thread-safety: one thread at a time.
@@ -10,18 +10,18 @@
 #include <span>
 #include <vector>
 
-#include "transports/progress/carrier.h"
+#include "transports/progress/network_transport.h"
 
-namespace tutti {
+namespace tutti::ucx {
 
 class UcxArrivals {
  public:
-  UcxArrivals(int peer, CarrierEvents& events) : peer_(peer), events_(events) {}
+  UcxArrivals(int peer, progress::NetworkTransportEvents& events) : peer_(peer), events_(events) {}
 
   // A short message, ahead of which `before` short ones were sent. False: it is malformed.
   bool Message(std::uint32_t before, std::span<const std::byte> bytes);
   // A slot whose data is in its place.
-  void Slot(std::uint32_t before, const SlotMessage& slot);
+  void Slot(std::uint32_t before, const progress::SlotMessage& slot);
   // Slots and short messages that have been handed on.
   std::uint64_t handed_on() const { return handed_on_; }
 
@@ -35,7 +35,7 @@ class UcxArrivals {
   };
   struct EarlySlot {
     std::uint32_t before;
-    SlotMessage slot;
+    progress::SlotMessage slot;
   };
 
   // How far it is ahead of its turn; 0: it is its turn. Negative: long past. Counts wrap.
@@ -44,11 +44,11 @@ class UcxArrivals {
   void HandOnSlots();
 
   int peer_;
-  CarrierEvents& events_;
+  progress::NetworkTransportEvents& events_;
   std::uint32_t messages_ = 0;  // short ones handed on
   std::uint64_t handed_on_ = 0;
   std::vector<EarlyMessage> early_messages_;
   std::vector<EarlySlot> early_slots_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::ucx

@@ -5,17 +5,17 @@
 
 #include <string>
 
-namespace tutti {
+namespace tutti::ucx {
 namespace {
 
 constexpr int kPeer = 3;
 
 // Records events: m and a message's byte, s and a slot's number.
-class Listener final : public CarrierEvents {
+class Listener final : public progress::NetworkTransportEvents {
  public:
   void Connected(int /*peer*/) override {}
-  std::byte* Landing(int /*peer*/, const SlotMessage& /*message*/) override { return nullptr; }
-  void Landed(int peer, const SlotMessage& message) override {
+  std::byte* Landing(int /*peer*/, const progress::SlotMessage& /*message*/) override { return nullptr; }
+  void Landed(int peer, const progress::SlotMessage& message) override {
     EXPECT_EQ(peer, kPeer);
     heard += fmt::format("s{} ", message.number);
   }
@@ -94,4 +94,4 @@ TEST(UcxArrivals, NonsenseIsNoticed) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::ucx

@@ -7,7 +7,7 @@
 #include "base/made_once.h"
 #include "base/shared_library.h"
 
-namespace tutti {
+namespace tutti::ucx {
 namespace {
 
 constexpr const char* kLibrary = "libucp.so.0";
@@ -87,4 +87,4 @@ const UcxLibrary* LoadedUcx(std::string* why) {
   return loaded.usable ? &loaded.library : nullptr;
 }
 
-}  // namespace tutti
+}  // namespace tutti::ucx

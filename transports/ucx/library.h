@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-namespace tutti {
+namespace tutti::ucx {
 
 // Members have the functions' names without "ucp_".
 struct UcxLibrary {
@@ -52,4 +52,4 @@ using UcxConfiguration = std::unique_ptr<ucp_config_t, UcxRelease<&UcxLibrary::c
 using UcxContext = std::unique_ptr<ucp_context, UcxRelease<&UcxLibrary::cleanup>>;
 using UcxWorkerHandle = std::unique_ptr<ucp_worker, UcxRelease<&UcxLibrary::worker_destroy>>;
 
-}  // namespace tutti
+}  // namespace tutti::ucx

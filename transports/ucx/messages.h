@@ -1,6 +1,6 @@
-// Messages between UCX carriers. Over the side channel, whose connections have proven the job's secret: how they reach
-// each other, and when they leave. Through UCX: slots and short messages, after a header. A decoder gives nullopt for
-// what no encoder would have made; it never throws and never trusts a count.
+// Messages between UCX transports. Over the side channel, whose connections have proven the job's secret: how they
+// reach each other, and when they leave. Through UCX: slots and short messages, after a header. A decoder gives nullopt
+// for what no encoder would have made; it never throws and never trusts a count.
 //
 // Thread-safety: pure functions and value types.
 #pragma once
@@ -12,10 +12,10 @@
 #include <variant>
 #include <vector>
 
-#include "transports/progress/carrier.h"
+#include "transports/progress/network_transport.h"
 #include "transports/tcp/side_messages.h"
 
-namespace tutti {
+namespace tutti::ucx {
 
 // Precedes everything that goes through UCX. Ranks have the same byte order.
 struct UcxHeader {
@@ -29,13 +29,13 @@ struct UcxHeader {
   std::uint32_t tag;
   std::uint32_t bytes;
 
-  SlotMessage slot() const { return {connection, number, tag, bytes}; }
+  progress::SlotMessage slot() const { return {connection, number, tag, bytes}; }
 };
 static_assert(sizeof(UcxHeader) == 32);
 
 // A part of the address of the sender's worker, in order. Messages sent there carry the token.
 struct UcxGreeting {
-  static constexpr std::size_t kMostPart = kMaxControlBytes - 64;
+  static constexpr std::size_t kMostPart = progress::kMaxControlBytes - 64;
   static constexpr std::uint32_t kMostAddress = 256 * 1024;
 
   std::uint64_t token = 0;
@@ -57,12 +57,12 @@ struct UcxHeard {
 // A short message that does not go through UCX, and the number of short messages that the sender has sent before it.
 struct UcxForwarded {
   std::uint32_t before = 0;
-  Forwarded forwarded;
+  tcp::Forwarded forwarded;
 
   friend bool operator==(const UcxForwarded&, const UcxForwarded&) = default;
 };
 
-using UcxMessage = std::variant<UcxGreeting, UcxLeaving, UcxHeard, UcxForwarded, GaveUp>;
+using UcxMessage = std::variant<UcxGreeting, UcxLeaving, UcxHeard, UcxForwarded, tcp::GaveUp>;
 
 std::vector<std::byte> Encode(const UcxMessage& message);
 std::optional<UcxMessage> DecodeUcxMessage(std::span<const std::byte> bytes);
@@ -70,4 +70,4 @@ std::optional<UcxMessage> DecodeUcxMessage(std::span<const std::byte> bytes);
 // Parts of the address, which a receiver puts together again.
 std::vector<UcxGreeting> GreetingsOf(std::uint64_t token, std::span<const std::byte> address);
 
-}  // namespace tutti
+}  // namespace tutti::ucx

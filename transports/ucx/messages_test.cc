@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-namespace tutti {
+namespace tutti::ucx {
 namespace {
 
 std::vector<std::byte> Bytes(std::size_t size) {
@@ -20,13 +20,13 @@ std::vector<UcxMessage> Examples() {
           UcxHeard{},
           UcxForwarded{~std::uint32_t{0}, {Bytes(77)}},
           UcxForwarded{},
-          GaveUp{"Connection reset by remote peer"}};
+          tcp::GaveUp{"Connection reset by remote peer"}};
 }
 
 TEST(UcxMessages, ComeBackAsTheyWere) {
   for (const auto& message : Examples()) {
     const auto bytes = Encode(message);
-    EXPECT_LE(bytes.size(), kMaxControlBytes);
+    EXPECT_LE(bytes.size(), progress::kMaxControlBytes);
     const auto decoded = DecodeUcxMessage(bytes);
     ASSERT_TRUE(decoded);
     EXPECT_EQ(*decoded, message);
@@ -40,7 +40,7 @@ TEST(UcxMessages, DamagedOnesAreRefused) {
   EXPECT_FALSE(DecodeUcxMessage(Encode(UcxGreeting{1, 10, Bytes(11)})));
   EXPECT_FALSE(DecodeUcxMessage(Encode(UcxGreeting{1, UcxGreeting::kMostAddress + 1, Bytes(11)})));
   EXPECT_FALSE(DecodeUcxMessage(Encode(UcxGreeting{1, 100'000, Bytes(UcxGreeting::kMostPart + 1)})));
-  for (const auto& message : {UcxMessage(UcxLeaving{7}), UcxMessage(UcxHeard{}), UcxMessage(GaveUp{"why"})}) {
+  for (const auto& message : {UcxMessage(UcxLeaving{7}), UcxMessage(UcxHeard{}), UcxMessage(tcp::GaveUp{"why"})}) {
     auto bytes = Encode(message);
     bytes.push_back(std::byte{0});
     EXPECT_FALSE(DecodeUcxMessage(bytes));
@@ -67,4 +67,4 @@ TEST(UcxMessages, AddressesOfAnyLengthTravelInParts) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::ucx

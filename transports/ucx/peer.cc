@@ -7,11 +7,11 @@
 
 #include "net/auth/secret_key.h"
 
-namespace tutti {
+namespace tutti::ucx {
 namespace {
 
 std::uint64_t RandomToken() {
-  EnsureSodium();
+  auth::EnsureSodium();
   std::uint64_t token = 0;
   randombytes_buf(&token, sizeof token);
   return token;
@@ -71,7 +71,7 @@ UcxPeer::Outgoing& UcxPeer::NewOutgoing(const UcxHeader& header) {
   return outgoing;
 }
 
-void UcxPeer::Send(const SlotMessage& message, const std::byte* data) {
+void UcxPeer::Send(const progress::SlotMessage& message, const std::byte* data) {
   if (!usable()) return;
   ++slots_in_flight_;
   auto& outgoing = NewOutgoing({their_token_, static_cast<std::uint32_t>(shared_.rank), sent_short_, message.connection,
@@ -150,7 +150,7 @@ void UcxPeer::Failed(void* peer, ucp_ep_h /*endpoint*/, ucs_status_t status) noe
 ucs_status_t UcxPeer::Arrived(const UcxHeader& header, void* data, std::size_t length, bool to_be_fetched) {
   if (stopped_) return UCS_OK;
   if (header.connection == UcxHeader::kShortMessage) {
-    if (to_be_fetched || length > kMaxControlBytes) {
+    if (to_be_fetched || length > progress::kMaxControlBytes) {
       Nonsense();
     } else {
       TakeShort(header.before, {static_cast<const std::byte*>(data), length});
@@ -207,4 +207,4 @@ void UcxPeer::Stop() {
   endpoint_ = {};
 }
 
-}  // namespace tutti
+}  // namespace tutti::ucx

@@ -14,21 +14,21 @@
 #include <string>
 #include <vector>
 
-#include "transports/progress/carrier.h"
+#include "transports/progress/network_transport.h"
 #include "transports/ucx/arrivals.h"
 #include "transports/ucx/messages.h"
 #include "transports/ucx/worker.h"
 
-namespace tutti {
+namespace tutti::ucx {
 
 class UcxPeer {
  public:
-  // Shared by all peers of a carrier; outlives them.
+  // Shared by all peers of a transport; outlives them.
   struct Shared {
     int rank;  // this one
     UcxWorker& worker;
-    CarrierEvents& events;
-    std::vector<int>& troubled;  // peers that have failed since the carrier last looked
+    progress::NetworkTransportEvents& events;
+    std::vector<int>& troubled;  // peers that have failed since the transport last looked
   };
 
   UcxPeer(int rank, const Shared& shared);
@@ -42,7 +42,7 @@ class UcxPeer {
   bool up() const { return static_cast<bool>(endpoint_); }
 
   int Room() const;
-  void Send(const SlotMessage& message, const std::byte* data);
+  void Send(const progress::SlotMessage& message, const std::byte* data);
   // Before up(), the message waits.
   void SendShort(std::span<const std::byte> message);
   // The waiting messages, or this one, which will go another way, numbered as if they had gone this way.
@@ -125,4 +125,4 @@ class UcxPeer {
   UcxEndpoint endpoint_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::ucx

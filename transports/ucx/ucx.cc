@@ -1,9 +1,9 @@
 #include "transports/ucx/ucx.h"
 
 #include "base/error.h"
-#include "transports/ucx/carrier.h"
+#include "transports/ucx/transport.h"
 
-namespace tutti {
+namespace tutti::ucx {
 
 std::string WhyNoUcx() {
   try {
@@ -14,9 +14,11 @@ std::string WhyNoUcx() {
   }
 }
 
-std::unique_ptr<Carrier> MakeUcxCarrier(int rank, const std::vector<int>& peers, const SecretKey& key,
-                                        const Settings& settings, const AllGather& all_gather, CarrierEvents& events) {
-  return std::make_unique<UcxCarrier>(rank, peers, key, settings, all_gather, events);
+std::unique_ptr<progress::NetworkTransport> MakeUcxTransport(int rank, const std::vector<int>& peers,
+                                                             const auth::SecretKey& key, const Settings& settings,
+                                                             const shm::AllGather& all_gather,
+                                                             progress::NetworkTransportEvents& events) {
+  return std::make_unique<UcxTransport>(rank, peers, key, settings, all_gather, events);
 }
 
-}  // namespace tutti
+}  // namespace tutti::ucx

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/signals_blocked.h"
 
-namespace tutti {
+namespace tutti::ucx {
 namespace {
 
 void Check(ucs_status_t status, const char* what) {
@@ -102,4 +102,4 @@ UcxEndpoint::~UcxEndpoint() {
   if (UCS_PTR_IS_PTR(request)) LoadedUcx()->request_free(request);
 }
 
-}  // namespace tutti
+}  // namespace tutti::ucx

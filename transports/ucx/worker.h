@@ -12,7 +12,7 @@
 
 #include "transports/ucx/library.h"
 
-namespace tutti {
+namespace tutti::ucx {
 
 class UcxWorker {
  public:
@@ -66,4 +66,4 @@ class UcxEndpoint {
   ucs_status_t status_ = UCS_OK;
 };
 
-}  // namespace tutti
+}  // namespace tutti::ucx

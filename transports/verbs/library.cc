@@ -10,7 +10,7 @@
 #include "base/made_once.h"
 #include "base/shared_library.h"
 
-namespace tutti {
+namespace tutti::verbs {
 namespace {
 
 constexpr const char* kLibrary = "libibverbs.so.1";
@@ -107,4 +107,4 @@ const VerbsLibrary* LoadedVerbs(std::string* why) {
   return loaded.usable ? &loaded.library : nullptr;
 }
 
-}  // namespace tutti
+}  // namespace tutti::verbs

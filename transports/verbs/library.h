@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-namespace tutti {
+namespace tutti::verbs {
 
 // Members have the functions' names without "ibv_", because the header defines macros for some of those.
 struct VerbsLibrary {
@@ -66,4 +66,4 @@ using CompletionChannel = std::unique_ptr<ibv_comp_channel, VerbsRelease<&VerbsL
 using CompletionQueue = std::unique_ptr<ibv_cq, VerbsRelease<&VerbsLibrary::destroy_cq>>;
 using QueuePair = std::unique_ptr<ibv_qp, VerbsRelease<&VerbsLibrary::destroy_qp>>;
 
-}  // namespace tutti
+}  // namespace tutti::verbs

@@ -1,6 +1,6 @@
 #include "transports/verbs/memory.h"
 
-namespace tutti {
+namespace tutti::verbs {
 
 RailRegions::RailRegions(const Rails& rails, const std::byte* begin, std::size_t bytes, bool remote) {
   for (const auto& rail : rails) regions_.push_back(rail->Register(begin, bytes, remote));
@@ -12,4 +12,4 @@ std::vector<std::uint32_t> RailRegions::remote_keys() const {
   return keys;
 }
 
-}  // namespace tutti
+}  // namespace tutti::verbs

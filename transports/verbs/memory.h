@@ -17,7 +17,7 @@
 
 #include "transports/verbs/port.h"
 
-namespace tutti {
+namespace tutti::verbs {
 
 using Rails = std::vector<std::unique_ptr<VerbsPort>>;
 
@@ -82,4 +82,4 @@ class RangeMap {
   std::size_t longest_ = 0;
 };
 
-}  // namespace tutti
+}  // namespace tutti::verbs

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace tutti {
+namespace tutti::verbs {
 namespace {
 
 TEST(VerbsMemory, TheRangeThatHoldsAllBytes) {
@@ -75,4 +75,4 @@ TEST(VerbsMemory, AnyRanges) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::verbs

@@ -2,13 +2,13 @@
 
 #include "net/wire.h"
 
-namespace tutti {
+namespace tutti::verbs {
 namespace {
 
 enum class Kind : std::uint8_t { greeting, ready, gave_up, forwarded, ring_wanted, ring_place };
 
 struct Encoder {
-  ByteWriter& writer;
+  net::ByteWriter& writer;
 
   void Begin(Kind kind) const { writer.Number(static_cast<std::uint8_t>(kind)); }
 
@@ -25,11 +25,11 @@ struct Encoder {
     }
   }
   void operator()(const VerbsReady&) const { Begin(Kind::ready); }
-  void operator()(const GaveUp& gave_up) const {
+  void operator()(const tcp::GaveUp& gave_up) const {
     Begin(Kind::gave_up);
     gave_up.Write(writer);
   }
-  void operator()(const Forwarded& forwarded) const {
+  void operator()(const tcp::Forwarded& forwarded) const {
     Begin(Kind::forwarded);
     forwarded.Write(writer);
   }
@@ -47,7 +47,7 @@ struct Encoder {
   }
 };
 
-QueuePlace ReadQueue(ByteReader& reader) {
+QueuePlace ReadQueue(net::ByteReader& reader) {
   QueuePlace queue;
   queue.number = reader.Number<std::uint32_t>();
   queue.packet = reader.Number<std::uint32_t>();
@@ -61,13 +61,13 @@ QueuePlace ReadQueue(ByteReader& reader) {
 }  // namespace
 
 std::vector<std::byte> Encode(const VerbsMessage& message) {
-  ByteWriter writer;
+  net::ByteWriter writer;
   std::visit(Encoder{writer}, message);
   return writer.Take();
 }
 
 std::optional<VerbsMessage> DecodeVerbsMessage(std::span<const std::byte> bytes) {
-  ByteReader reader(bytes);
+  net::ByteReader reader(bytes);
   VerbsMessage message;
   switch (static_cast<Kind>(reader.Number<std::uint8_t>())) {
     case Kind::greeting: {
@@ -79,8 +79,8 @@ std::optional<VerbsMessage> DecodeVerbsMessage(std::span<const std::byte> bytes)
       break;
     }
     case Kind::ready: message = VerbsReady{}; break;
-    case Kind::gave_up: message = GaveUp::Read(reader); break;
-    case Kind::forwarded: message = Forwarded::Read(reader); break;
+    case Kind::gave_up: message = tcp::GaveUp::Read(reader); break;
+    case Kind::forwarded: message = tcp::Forwarded::Read(reader); break;
     case Kind::ring_wanted: message = RingWanted{reader.Number<std::uint32_t>()}; break;
     case Kind::ring_place: {
       RingPlace place;
@@ -99,4 +99,4 @@ std::optional<VerbsMessage> DecodeVerbsMessage(std::span<const std::byte> bytes)
   return reader.Complete() ? std::optional(std::move(message)) : std::nullopt;
 }
 
-}  // namespace tutti
+}  // namespace tutti::verbs

@@ -1,4 +1,4 @@
-// Messages of the verbs carriers' own, as bytes and back. Those about the way to a peer travel over TCP, whose
+// Messages of the verbs transports' own, as bytes and back. Those about the way to a peer travel over TCP, whose
 // connections have proven the job's secret; those about rings over the queue pair. A decoder gives nullopt for what no
 // encoder would have made; it never throws and never trusts a count.
 //
@@ -16,7 +16,7 @@
 
 #include "transports/tcp/side_messages.h"
 
-namespace tutti {
+namespace tutti::verbs {
 
 // The most ports that a rank uses side by side.
 inline constexpr std::size_t kMostRails = 4;
@@ -61,9 +61,9 @@ struct RingPlace {
   friend bool operator==(const RingPlace&, const RingPlace&) = default;
 };
 
-using VerbsMessage = std::variant<VerbsGreeting, VerbsReady, GaveUp, Forwarded, RingWanted, RingPlace>;
+using VerbsMessage = std::variant<VerbsGreeting, VerbsReady, tcp::GaveUp, tcp::Forwarded, RingWanted, RingPlace>;
 
 std::vector<std::byte> Encode(const VerbsMessage& message);
 std::optional<VerbsMessage> DecodeVerbsMessage(std::span<const std::byte> bytes);
 
-}  // namespace tutti
+}  // namespace tutti::verbs

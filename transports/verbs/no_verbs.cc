@@ -2,16 +2,17 @@
 #include "base/error.h"
 #include "transports/verbs/verbs.h"
 
-namespace tutti {
+namespace tutti::verbs {
 
 std::string WhyNoVerbs(const Settings& /*settings*/) {
   return "this build has no verbs: infiniband/verbs.h was missing (Debian: libibverbs-dev, Fedora: rdma-core-devel)";
 }
 
-std::unique_ptr<Carrier> MakeVerbsCarrier(int /*rank*/, const std::vector<int>& /*peers*/, const SecretKey& /*key*/,
-                                          const Settings& settings, const AllGather& /*all_gather*/,
-                                          CarrierEvents& /*events*/) {
+std::unique_ptr<progress::NetworkTransport> MakeVerbsTransport(int /*rank*/, const std::vector<int>& /*peers*/,
+                                                               const auth::SecretKey& /*key*/, const Settings& settings,
+                                                               const shm::AllGather& /*all_gather*/,
+                                                               progress::NetworkTransportEvents& /*events*/) {
   Throw(tuttiInvalidUsage, "{}", WhyNoVerbs(settings));
 }
 
-}  // namespace tutti
+}  // namespace tutti::verbs

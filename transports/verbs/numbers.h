@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tutti {
+namespace tutti::verbs {
 
 // The immediate of a slot: its connection, and the low bits of its number. At most a ring's depth of a connection's
 // slots are on the way, so the low bits determine the whole number.
@@ -29,7 +29,7 @@ constexpr std::uint32_t ImmediateNumber(std::uint32_t immediate, std::uint32_t n
 // The immediate of a part of a short message.
 struct PartImmediate {
   bool last = false;  // of its message
-  bool own = false;   // the message is the carrier's own, not the engine's
+  bool own = false;   // the message is the transport's own, not the engine's
 
   constexpr std::uint32_t Bits() const { return (last ? 1U : 0U) | (own ? 2U : 0U); }
   static constexpr PartImmediate From(std::uint32_t bits) { return {(bits & 1) != 0, (bits & 2) != 0}; }
@@ -69,4 +69,4 @@ struct SlotPrefix {
 };
 static_assert(sizeof(SlotPrefix) == 8);
 
-}  // namespace tutti
+}  // namespace tutti::verbs

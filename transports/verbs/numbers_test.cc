@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace tutti {
+namespace tutti::verbs {
 namespace {
 
 TEST(VerbsNumbers, AnImmediateNamesASlotNearTheNewest) {
@@ -43,4 +43,4 @@ TEST(VerbsNumbers, WorkComesBackAsItWas) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::verbs

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::verbs {
 namespace {
 
 // Requests reserved for short messages: a long one has eight parts.
@@ -88,7 +88,7 @@ int VerbsPeer::Room() const {
   return static_cast<int>(room - std::min(room, kForMessages + held_.size()));
 }
 
-bool VerbsPeer::Send(const SlotMessage& message, const std::byte* data) {
+bool VerbsPeer::Send(const progress::SlotMessage& message, const std::byte* data) {
   auto* const connection = At(message.connection);
   if (connection == nullptr || message.bytes > connection->memory.shape.capacity) {
     return Fail(fmt::format("connection {} has no slots of {} bytes", message.connection, message.bytes));
@@ -99,10 +99,10 @@ bool VerbsPeer::Send(const SlotMessage& message, const std::byte* data) {
   return SendMessage(Encode(RingWanted{message.connection}), true);
 }
 
-bool VerbsPeer::Post(Connection& connection, const SlotMessage& message, const std::byte* data) {
+bool VerbsPeer::Post(Connection& connection, const progress::SlotMessage& message, const std::byte* data) {
   const auto& [outgoing, incoming, shape] = connection.memory;
-  const std::size_t offset =
-      std::size_t{SlotIndex(message.number - 1, shape.depth)} * shape.stride + shape.data_offset - sizeof(SlotPrefix);
+  const std::size_t offset = std::size_t{ring::SlotIndex(message.number - 1, shape.depth)} * shape.stride +
+                             shape.data_offset - sizeof(SlotPrefix);
   std::byte* const begin = outgoing + offset;
   const SlotPrefix prefix{message.tag, message.bytes};
   std::memcpy(begin, &prefix, sizeof prefix);
@@ -219,10 +219,10 @@ bool VerbsPeer::Arrived(std::uint32_t immediate) {
   // Numbers wrap: the newer of two is the one a little ahead of the other.
   if (static_cast<std::int32_t>(number - connection->newest) > 0) connection->newest = number;
   const std::byte* const data =
-      incoming + std::size_t{SlotIndex(number - 1, shape.depth)} * shape.stride + shape.data_offset;
+      incoming + std::size_t{ring::SlotIndex(number - 1, shape.depth)} * shape.stride + shape.data_offset;
   SlotPrefix prefix;
   std::memcpy(&prefix, data - sizeof prefix, sizeof prefix);
-  const SlotMessage message{ImmediateConnection(immediate), number, prefix.tag, prefix.bytes};
+  const progress::SlotMessage message{ImmediateConnection(immediate), number, prefix.tag, prefix.bytes};
   if (shared_.events.Landing(rank_, message) != data) return Nonsense();
   shared_.events.Landed(rank_, message);
   return true;
@@ -230,7 +230,7 @@ bool VerbsPeer::Arrived(std::uint32_t immediate) {
 
 bool VerbsPeer::TakePart(std::span<const std::byte> part, PartImmediate immediate) {
   if (immediate.last && assembling_.empty()) return TakeMessage(part, immediate.own);
-  if (assembling_.size() + part.size() > kMaxControlBytes) return Nonsense();
+  if (assembling_.size() + part.size() > progress::kMaxControlBytes) return Nonsense();
   assembling_.insert(assembling_.end(), part.begin(), part.end());
   if (!immediate.last) return true;
   const bool fine = TakeMessage(assembling_, immediate.own);
@@ -279,4 +279,4 @@ void VerbsPeer::Stop() {
   held_.clear();
 }
 
-}  // namespace tutti
+}  // namespace tutti::verbs

@@ -17,21 +17,21 @@
 #include <vector>
 
 #include "base/settings.h"
-#include "transports/progress/carrier.h"
+#include "transports/progress/network_transport.h"
 #include "transports/verbs/memory.h"
 #include "transports/verbs/messages.h"
 #include "transports/verbs/queue.h"
 
-namespace tutti {
+namespace tutti::verbs {
 
 class VerbsPeer {
  public:
-  // Shared by all peers of a carrier; outlives them.
+  // Shared by all peers of a transport; outlives them.
   struct Shared {
     const Rails& rails;
     const RangeMap<RailRegions>& registered;
     const Settings& settings;
-    CarrierEvents& events;
+    progress::NetworkTransportEvents& events;
   };
 
   // Both sides use the first `rails` of theirs.
@@ -46,7 +46,7 @@ class VerbsPeer {
   bool up() const { return met_ && heard_; }
 
   int Room() const;
-  bool Send(const SlotMessage& message, const std::byte* data);
+  bool Send(const progress::SlotMessage& message, const std::byte* data);
   // Before up(), the message waits.
   bool SendControl(std::span<const std::byte> message) { return SendMessage(message, false); }
   // The waiting messages, which will not go this way.
@@ -65,7 +65,7 @@ class VerbsPeer {
 
  private:
   struct Connection {
-    ConnectionMemory memory;
+    progress::ConnectionMemory memory;
     RailRegions outgoing, incoming;  // registered when they are needed
     std::optional<RingPlace> there;  // the peer's ring that slots go to
     bool asked = false;
@@ -77,7 +77,7 @@ class VerbsPeer {
     std::size_t posted = 0;  // bytes
   };
   struct Held {
-    SlotMessage message;
+    progress::SlotMessage message;
     const std::byte* data;
   };
 
@@ -85,7 +85,7 @@ class VerbsPeer {
   bool Register(RailRegions& regions, const std::byte* begin, std::size_t bytes, bool remote);
   bool SendMessage(std::span<const std::byte> message, bool own);
   bool PostParts(std::span<const std::byte> message, bool own, std::size_t& posted);
-  bool Post(Connection& connection, const SlotMessage& message, const std::byte* data);
+  bool Post(Connection& connection, const progress::SlotMessage& message, const std::byte* data);
   bool Pump();
   bool Arrived(std::uint32_t immediate);
   bool TakePart(std::span<const std::byte> part, PartImmediate immediate);
@@ -108,4 +108,4 @@ class VerbsPeer {
   std::vector<std::unique_ptr<VerbsQueue>> queues_;  // by rail
 };
 
-}  // namespace tutti
+}  // namespace tutti::verbs

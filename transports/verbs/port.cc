@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "transports/shm/segment.h"
 
-namespace tutti {
+namespace tutti::verbs {
 namespace {
 
 constexpr std::size_t kMostGids = 1024;
@@ -231,9 +231,9 @@ std::vector<std::unique_ptr<VerbsPort>> OpenRails(const Settings& settings) {
     auto& candidate = survey.candidates[i];
     rails.push_back(std::make_unique<VerbsPort>(candidate.device, facts, gid, candidate.attributes));
   }
-  const auto probe = Segment::Reserve(kProbeBytes);
+  const auto probe = shm::Segment::Reserve(kProbeBytes);
   rails.front()->Register(probe.data(), probe.bytes(), true);
   return rails;
 }
 
-}  // namespace tutti
+}  // namespace tutti::verbs

@@ -15,7 +15,7 @@
 #include "transports/verbs/library.h"
 #include "transports/verbs/ports.h"
 
-namespace tutti {
+namespace tutti::verbs {
 
 // An event that a device reports by itself.
 struct VerbsEvent {
@@ -79,4 +79,4 @@ class VerbsPort {
 // tuttiInvalidArgument saying what is missing and what to do.
 std::vector<std::unique_ptr<VerbsPort>> OpenRails(const Settings& settings);
 
-}  // namespace tutti
+}  // namespace tutti::verbs

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/plain_text.h"
 
-namespace tutti {
+namespace tutti::verbs {
 namespace {
 
 constexpr std::size_t kV4Prefix = 12;         // bytes of an address that mark it as IPv4: ::ffff:0:0/96
@@ -42,9 +42,9 @@ std::string Listing(const std::vector<GidFacts>& gids) {
 }
 
 // The position of a port in the list of names.
-std::size_t Place(const InterfaceFilter& filter, const PortFacts& port) {
+std::size_t Place(const net::InterfaceFilter& filter, const PortFacts& port) {
   for (std::size_t i = 0; i < filter.names.size(); ++i) {
-    const InterfaceFilter one{false, filter.exact, {filter.names[i]}};
+    const net::InterfaceFilter one{false, filter.exact, {filter.names[i]}};
     if (AcceptsPort(one, port.device, port.port)) return i;
   }
   return filter.names.size();
@@ -79,13 +79,13 @@ std::string TextOf(const Gid& gid) {
   return text.data();
 }
 
-InterfaceFilter ParseHcaFilter(std::string_view text) {
-  return InterfaceFilter::Parse(text, "TUTTI_IB_HCA", kLongestPortName);
+net::InterfaceFilter ParseHcaFilter(std::string_view text) {
+  return net::InterfaceFilter::Parse(text, "TUTTI_IB_HCA", kLongestPortName);
 }
 
-bool AcceptsPort(const InterfaceFilter& filter, std::string_view device, int port) {
+bool AcceptsPort(const net::InterfaceFilter& filter, std::string_view device, int port) {
   if (filter.names.empty()) return true;
-  const InterfaceFilter named{false, filter.exact, filter.names};
+  const net::InterfaceFilter named{false, filter.exact, filter.names};
   return (named.Accepts(device) || named.Accepts(fmt::format("{}:{}", device, port))) != filter.exclude;
 }
 
@@ -145,4 +145,4 @@ std::size_t ChooseGid(const PortFacts& port, int wanted) {
         port.Name(), Listing(port.gids));
 }
 
-}  // namespace tutti
+}  // namespace tutti::verbs

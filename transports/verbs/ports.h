@@ -13,7 +13,7 @@
 #include "net/interfaces.h"
 #include "transports/verbs/messages.h"
 
-namespace tutti {
+namespace tutti::verbs {
 
 enum class GidKind : std::uint8_t { infiniband, roce_v1, roce_v2 };
 std::string_view NameOf(GidKind kind);  // "RoCE v2"
@@ -44,8 +44,8 @@ bool IsLinkLocal(const Gid& gid);
 
 // TUTTI_IB_HCA's form is TUTTI_SOCKET_IFNAME's, with names of devices ("mlx5_0") or of their ports ("mlx5_0:1").
 // Throws tuttiInvalidArgument.
-InterfaceFilter ParseHcaFilter(std::string_view text);
-bool AcceptsPort(const InterfaceFilter& filter, std::string_view device, int port);
+net::InterfaceFilter ParseHcaFilter(std::string_view text);
+bool AcceptsPort(const net::InterfaceFilter& filter, std::string_view device, int port);
 
 // At most kMostRails indices of active ones among `ports`. If `hca` lists names, those ports, in the order of the list;
 // otherwise those that are as fast as the fastest, of one kind of link. Throws tuttiInvalidUsage listing what there is
@@ -56,4 +56,4 @@ std::vector<std::size_t> ChoosePorts(const std::vector<PortFacts>& ports, std::s
 // IPv6, over link-local IPv6, and RoCE v1. Throws tuttiInvalidUsage listing the addresses when none fits.
 std::size_t ChooseGid(const PortFacts& port, int wanted);
 
-}  // namespace tutti
+}  // namespace tutti::verbs

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::verbs {
 namespace {
 
 GidFacts At(int index, GidKind kind, const std::string& address, bool reachable = true) {
@@ -107,4 +107,4 @@ TEST(VerbsPorts, InfiniBandUsesItsFirstAddress) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::verbs

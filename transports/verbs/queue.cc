@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "net/auth/secret_key.h"
 
-namespace tutti {
+namespace tutti::verbs {
 namespace {
 
 // Data and the slot's prefix in front of it, which lie apart where a slot refers to data.
@@ -24,7 +24,7 @@ constexpr std::uint8_t kHops = 255;
 constexpr int kRightAccess = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
 
 std::uint32_t RandomPacket() {
-  EnsureSodium();
+  auth::EnsureSodium();
   return randombytes_random() >> (32 - kPacketBits);
 }
 
@@ -214,4 +214,4 @@ void VerbsQueue::Stop() {
   LoadedVerbs()->modify_qp(pair_.get(), &attributes, IBV_QP_STATE);
 }
 
-}  // namespace tutti
+}  // namespace tutti::verbs

@@ -22,7 +22,7 @@
 #include "transports/verbs/numbers.h"
 #include "transports/verbs/port.h"
 
-namespace tutti {
+namespace tutti::verbs {
 
 class VerbsQueue {
  public:
@@ -90,4 +90,4 @@ class VerbsQueue {
   QueuePair pair_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::verbs

@@ -1,9 +1,9 @@
 #include "transports/verbs/verbs.h"
 
 #include "base/error.h"
-#include "transports/verbs/carrier.h"
+#include "transports/verbs/transport.h"
 
-namespace tutti {
+namespace tutti::verbs {
 
 std::string WhyNoVerbs(const Settings& settings) {
   try {
@@ -14,10 +14,11 @@ std::string WhyNoVerbs(const Settings& settings) {
   }
 }
 
-std::unique_ptr<Carrier> MakeVerbsCarrier(int rank, const std::vector<int>& peers, const SecretKey& key,
-                                          const Settings& settings, const AllGather& all_gather,
-                                          CarrierEvents& events) {
-  return std::make_unique<VerbsCarrier>(rank, peers, key, settings, all_gather, events);
+std::unique_ptr<progress::NetworkTransport> MakeVerbsTransport(int rank, const std::vector<int>& peers,
+                                                               const auth::SecretKey& key, const Settings& settings,
+                                                               const shm::AllGather& all_gather,
+                                                               progress::NetworkTransportEvents& events) {
+  return std::make_unique<VerbsTransport>(rank, peers, key, settings, all_gather, events);
 }
 
-}  // namespace tutti
+}  // namespace tutti::verbs

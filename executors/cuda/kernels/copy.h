@@ -6,7 +6,7 @@
 #include "executors/cuda/kernels/operands.h"
 #include "executors/cuda/kernels/units.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
 inline constexpr std::uint32_t kCopiesInFlight = 8;  // units per thread
 // Finding a place is a call, which needs registers besides those of the units in flight.
@@ -56,4 +56,4 @@ TUTTI_DEVICE_CALL bool Copy(const Move& move) {
   return true;
 }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

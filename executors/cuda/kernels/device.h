@@ -1,5 +1,5 @@
-// Machine primitives of device code - thread indices, barriers, atomics - for a GPU and for its twin on the host
-// (twin.h). The only header of the executor that distinguishes the two.
+// Machine primitives of device code - thread indices, barriers, atomics - for a GPU and for its host kernel on the host
+// (host_kernel.h). The only header of the executor that distinguishes the two.
 //
 // Thread-safety: everything here is called by device threads.
 #pragma once
@@ -15,7 +15,7 @@
 
 #include <atomic>
 
-#include "executors/cuda/kernels/twin.h"
+#include "executors/cuda/kernels/host_kernel.h"
 #endif
 
 // Macros, because standard C++ cannot express a function's target or a variable's memory space.
@@ -33,7 +33,7 @@
 #define TUTTI_ROLLED
 #endif
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
 #if defined(__CUDACC__)
 
@@ -65,17 +65,17 @@ inline constexpr auto kAcquire = std::memory_order_acquire;
 inline constexpr auto kRelease = std::memory_order_release;
 inline constexpr auto kAcquireRelease = std::memory_order_acq_rel;
 
-inline thread_local const TwinThread* this_twin = nullptr;
+inline thread_local const HostKernelThread* this_kernel_thread = nullptr;
 inline thread_local std::atomic<bool>* any_of_block = nullptr;  // false between barriers
 
-inline std::uint32_t ThreadIndex() { return this_twin->thread; }
-inline std::uint32_t ThreadCount() { return this_twin->threads; }
-inline std::uint32_t BlockIndex() { return this_twin->block; }
+inline std::uint32_t ThreadIndex() { return this_kernel_thread->thread; }
+inline std::uint32_t ThreadCount() { return this_kernel_thread->threads; }
+inline std::uint32_t BlockIndex() { return this_kernel_thread->block; }
 inline void Sync() {
-  if (this_twin->barrier != nullptr) this_twin->barrier->arrive_and_wait();
+  if (this_kernel_thread->barrier != nullptr) this_kernel_thread->barrier->arrive_and_wait();
 }
 inline bool SyncOr(bool mine) {
-  if (this_twin->barrier == nullptr) return mine;
+  if (this_kernel_thread->barrier == nullptr) return mine;
   auto& any = *any_of_block;
   if (mine) any.store(true, std::memory_order_relaxed);  // the barrier orders it
   Sync();
@@ -85,7 +85,7 @@ inline bool SyncOr(bool mine) {
   Sync();
   return result;
 }
-// There are more twins than cores.
+// There are more threads than cores.
 inline void Pause() { sched_yield(); }
 
 #endif
@@ -255,4 +255,4 @@ TUTTI_DEVICE void StoreGlobal(std::byte* to, const T& value) {
   *reinterpret_cast<T*>(to) = value;
 }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

@@ -14,13 +14,13 @@
 #include "algorithms/schedule/strided.h"
 #include "transports/cuda/ring.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
 // Tables are read sixteen bytes at a time.
 inline constexpr std::size_t kTableAlignment = 16;
 
 struct alignas(kTableAlignment) DeviceOperand {
-  Place place;
+  schedule::OperandKind kind;
   bool scaled;
   std::uint16_t local;   // slots: index among the lane's fill or empty ends
   std::uint32_t end;     // slots: index among the rank's fill or empty ends
@@ -58,8 +58,8 @@ struct DeviceLane {
 struct alignas(kTableAlignment) DevicePlan {
   const std::byte* tables;
   std::byte* scratch;
-  const Strided* input_strided;  // null: dense. Otherwise operand offsets count packed bytes.
-  const Strided* output_strided;
+  const schedule::Strided* input_strided;  // null: dense. Otherwise operand offsets count packed bytes.
+  const schedule::Strided* output_strided;
   std::uint64_t scratch_bytes;  // of one channel
   std::uint64_t chunk_bytes;
   std::uint64_t signature, call, count;  // for the recorder
@@ -67,7 +67,7 @@ struct alignas(kTableAlignment) DevicePlan {
   std::int32_t divisor;
   std::uint16_t reducer;  // ReducerOf
   std::uint8_t element_bytes;
-  Wire wire;
+  ring::Protocol protocol;
   bool whole_scratch;
 };
 
@@ -81,7 +81,9 @@ struct DeviceCall {
   std::uint64_t check;  // CheckOf
 };
 constexpr std::uint64_t CheckOf(const DeviceCall& c) {
-  return Mix(c.index ^ Mix(c.sequence ^ Mix(c.digest ^ Mix(c.signature ^ Mix(c.call ^ Mix(c.count))))));
+  return ring::Mix(
+      c.index ^
+      ring::Mix(c.sequence ^ ring::Mix(c.digest ^ ring::Mix(c.signature ^ ring::Mix(c.call ^ ring::Mix(c.count))))));
 }
 
 // Slot contents that no honest rank writes. `forged`: a reference to memory that the peer never shared.
@@ -110,8 +112,8 @@ inline constexpr std::uint32_t kDeviceWindows = 256;  // rows of a rank's table,
 
 // One rank of one communicator.
 struct DeviceRank {
-  DeviceFillEnd* fills;
-  DeviceEmptyEnd* empties;
+  cuda_transport::DeviceFillEnd* fills;
+  cuda_transport::DeviceEmptyEnd* empties;
   DeviceQueue* queues;          // collectives, sends by peer, receives by peer
   const DeviceWindow* windows;  // by window * nranks + rank; 0 bytes where there is none
   const std::uint32_t* abort;   // pinned: the host wants kernels to stop
@@ -167,4 +169,4 @@ inline constexpr char kStridedInterpreterName[] = "tutti_interpret_strided";
 inline constexpr std::uint32_t kMaxThreads = 256;
 inline constexpr std::uint32_t kBlocksPerMultiprocessor = 2;
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

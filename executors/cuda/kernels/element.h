@@ -18,7 +18,7 @@
 #include <cuda_fp8.h>
 #endif
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
 // An element's type in memory, and the type it is accumulated in.
 template <typename T>
@@ -176,4 +176,4 @@ constexpr std::uint16_t ReducerOf(tuttiDataType_t type, tuttiRedOp_t op) {
   return static_cast<std::uint16_t>(type * kReducerOps + (op == tuttiAvg ? tuttiSum : op));
 }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

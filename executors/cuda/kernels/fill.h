@@ -6,7 +6,7 @@
 
 #include "executors/cuda/kernels/lane_cache.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
 // Slots that every reader has emptied. `wide`: not all ranks are on this GPU.
 TUTTI_DEVICE std::uint32_t SlowestHead(const LaneTable::Fill& fill, bool wide) {
@@ -19,24 +19,25 @@ TUTTI_DEVICE std::uint32_t SlowestHead(const LaneTable::Fill& fill, bool wide) {
   return fill.end.tail - lag;
 }
 
-// Bulk wire: writes the slot's header for each reader, except the flag.
-TUTTI_DEVICE void Describe(const LaneTable::Fill& fill, std::uint32_t number, const DeviceSlotHeader& told) {
-  const std::uint32_t slot = SlotIndex(number - 1, fill.end.depth);
+// Bulk protocol: writes the slot's header for each reader, except the flag.
+TUTTI_DEVICE void Describe(const LaneTable::Fill& fill, std::uint32_t number,
+                           const cuda_transport::DeviceSlotHeader& told) {
+  const std::uint32_t slot = ring::SlotIndex(number - 1, fill.end.depth);
   TUTTI_ROLLED
   for (std::uint32_t r = 0; r < fill.end.reader_count; ++r) {
-    DeviceSlotHeader& header = *HeaderAt(fill.readers[r].headers, slot, fill.end.header_stride);
+    cuda_transport::DeviceSlotHeader& header = *HeaderAt(fill.readers[r].headers, slot, fill.end.header_stride);
     header.content = told.content;
     header.address = told.address;
   }
 }
 // Raises the slot's flag for each reader.
 TUTTI_DEVICE void RaiseFlags(const LaneTable::Fill& fill, std::uint32_t number, std::uint32_t tag) {
-  const std::uint32_t slot = SlotIndex(number - 1, fill.end.depth);
+  const std::uint32_t slot = ring::SlotIndex(number - 1, fill.end.depth);
   TUTTI_ROLLED
   for (std::uint32_t r = 0; r < fill.end.reader_count; ++r) {
-    DeviceSlotHeader* const header = HeaderAt(fill.readers[r].headers, slot, fill.end.header_stride);
-    StoreReleased(&header->flag, SlotFlag(number, tag));
+    cuda_transport::DeviceSlotHeader* const header = HeaderAt(fill.readers[r].headers, slot, fill.end.header_stride);
+    StoreReleased(&header->flag, ring::SlotFlag(number, tag));
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

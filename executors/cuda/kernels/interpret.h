@@ -2,10 +2,10 @@
 // moves data, and publishes, as the host's executor does (executors/host/run.cc). But a block waits in place, because
 // it has nothing else to do.
 //
-// Order of publication, bulk wire: all threads store, a barrier, then one thread fences and stores its flags, relaxed.
-// The reader's thread polls and fences (device.h), and its block's barrier lets the others read; likewise for heads.
-// Line wire: a packet is its own flag (packet.h); a head is stored relaxed without a fence, because every load of the
-// slot has returned - its flag was checked - before the barrier that precedes the store.
+// Order of publication, bulk protocol: all threads store, a barrier, then one thread fences and stores its flags,
+// relaxed. The reader's thread polls and fences (device.h), and its block's barrier lets the others read; likewise for
+// heads. Line protocol: a packet is its own flag (packet.h); a head is stored relaxed without a fence, because every
+// load of the slot has returned - its flag was checked - before the barrier that precedes the store.
 //
 // The first threads make a step's operands ready and the last ones publish them, so that a block of several warps waits
 // for the next step's slots while its last warp still waits for its stores to become visible.
@@ -17,9 +17,9 @@
 #include "executors/cuda/kernels/move.h"
 #include "executors/cuda/kernels/tell.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
-inline constexpr std::uint32_t kMostOperands = kMaxReads + kMaxWrites;
+inline constexpr std::uint32_t kMostOperands = schedule::kMaxReads + schedule::kMaxWrites;
 
 // State that the threads of a block share.
 struct BlockState {
@@ -47,7 +47,7 @@ class LaneRun {
         lane_(shared.lane.lane),
         index_(lane),
         sequence_(shared.lane.before + number),
-        tag_(OperationTag(shared.lane.digest)) {
+        tag_(ring::OperationTag(shared.lane.digest)) {
     if constexpr (kStrided) table_.FetchStrided();
   }
 
@@ -99,11 +99,11 @@ class LaneRun {
 
   // Memory that the step's slots refer to instead of carrying the data; null: they carry it.
   TUTTI_DEVICE const DeviceOperand* ReferenceFor(const DeviceStep& step) const {
-    if (plan_.wire != Wire::bulk || step.referable < 0) return nullptr;
+    if (plan_.protocol != ring::Protocol::bulk || step.referable < 0) return nullptr;
     const DeviceOperand& memory = table_.Operand(step, step.referable);
-    const bool input = memory.place == Place::input;
-    const auto kind = static_cast<SlotKind>(input ? work_.input_kind : work_.output_kind);
-    if (kind == SlotKind::value || (input && work_.scaled && memory.scaled)) return nullptr;
+    const bool input = memory.kind == schedule::OperandKind::input;
+    const auto kind = static_cast<ring::SlotKind>(input ? work_.input_kind : work_.output_kind);
+    if (kind == ring::SlotKind::value || (input && work_.scaled && memory.scaled)) return nullptr;
     return &memory;
   }
 
@@ -111,10 +111,10 @@ class LaneRun {
   TUTTI_DEVICE std::byte* Memory(const DeviceStep& step, const DeviceOperand& operand, std::uint64_t done,
                                  Walk& walk) const {
     std::byte* base;
-    switch (operand.place) {
+    switch (operand.kind) {
       // Never written through: the schedule's inputs are only read.
-      case Place::input: base = const_cast<std::byte*>(work_.input); break;
-      case Place::output: base = work_.output; break;
+      case schedule::OperandKind::input: base = const_cast<std::byte*>(work_.input); break;
+      case schedule::OperandKind::output: base = work_.output; break;
       default: base = plan_.scratch + lane_.channel * plan_.scratch_bytes; done = plan_.whole_scratch ? done : 0;
     }
     if constexpr (kStrided) {
@@ -129,10 +129,10 @@ class LaneRun {
 
   TUTTI_DEVICE bool RunStep(const DeviceStep& step, std::uint32_t chunk, std::uint64_t position,
                             const DeviceOperand* reference, std::uint32_t* numbers) {
-    const std::uint64_t done = ChunkBegin(chunk, plan_.chunk_bytes);
-    const auto bytes = static_cast<std::uint32_t>(ChunkLength(step.bytes, chunk, plan_.chunk_bytes));
+    const std::uint64_t done = ring::ChunkBegin(chunk, plan_.chunk_bytes);
+    const auto bytes = static_cast<std::uint32_t>(ring::ChunkLength(step.bytes, chunk, plan_.chunk_bytes));
     if (SyncOr(!Prepare(step, chunk, done, bytes, reference, numbers))) return false;
-    bool moved = plan_.wire != Wire::line || TakeHeaders(step, bytes);
+    bool moved = plan_.protocol != ring::Protocol::line || TakeHeaders(step, bytes);
     if (moved && shared_.move.destination_count > 0) {
       moved = kStrided && step.strided ? CarryWalked(shared_.move) : Carry<Dense>(shared_.move);
     }
@@ -163,7 +163,7 @@ class LaneRun {
       const std::uint64_t scaled = work_.scaled ? ScaledMask(step) : 0;
       const std::int32_t divisor = step.final ? plan_.divisor : 0;
       move.arithmetic = step.arithmetic || scaled != 0 || divisor > 1;
-      move.packets = plan_.wire == Wire::line;
+      move.packets = plan_.protocol == ring::Protocol::line;
       move.scaled = scaled;
       move.scalar = shared_.scalar;
       move.divisor = divisor;
@@ -205,13 +205,14 @@ class LaneRun {
   }
 
   TUTTI_DEVICE static bool IsSlot(const DeviceOperand& operand) {
-    return operand.place == Place::from || operand.place == Place::to || operand.place == Place::post;
+    return operand.kind == schedule::OperandKind::from || operand.kind == schedule::OperandKind::to ||
+           operand.kind == schedule::OperandKind::post;
   }
   // Destinations that one write takes in the Move: none if its slot holds a reference, one per reader for packets.
   TUTTI_DEVICE std::uint32_t DestinationsOf(const DeviceOperand& operand, const DeviceOperand* reference) const {
     if (!IsSlot(operand)) return 1;
     if (reference != nullptr) return 0;
-    return plan_.wire == Wire::line ? table_.FillOf(operand).end.reader_count : 1;
+    return plan_.protocol == ring::Protocol::line ? table_.FillOf(operand).end.reader_count : 1;
   }
   TUTTI_DEVICE std::uint32_t FirstDestination(const DeviceStep& step, std::uint32_t write,
                                               const DeviceOperand* reference) const {
@@ -234,40 +235,40 @@ class LaneRun {
       return true;
     }
     if constexpr (kStrided) move.source_walks[i].strided = nullptr;
-    DeviceEmptyEnd& end = table_.EmptyOf(operand);
-    const std::uint32_t slot = SlotIndex(end.count, end.depth);
+    cuda_transport::DeviceEmptyEnd& end = table_.EmptyOf(operand);
+    const std::uint32_t slot = ring::SlotIndex(end.count, end.depth);
     *number = ++end.count;
-    if (plan_.wire == Wire::line) {
+    if (plan_.protocol == ring::Protocol::line) {
       move.sources[i] = end.packets + std::size_t{slot} * end.stride + kPacketBytes;
       move.source_numbers[i] = end.count;
       return true;
     }
-    const DeviceSlotHeader& header = *HeaderAt(end.headers, slot, end.header_stride);
-    const std::uint64_t wanted = SlotFlag(end.count, tag_);
+    const cuda_transport::DeviceSlotHeader& header = *HeaderAt(end.headers, slot, end.header_stride);
+    const std::uint64_t wanted = ring::SlotFlag(end.count, tag_);
     std::uint64_t flag = 0;
     const bool came = AwaitAndAcquire(shared_.lane.wide, [&] {
       flag = LoadPolled(&header.flag, shared_.lane.wide);
-      return FlagNumber(flag) == FlagNumber(wanted);
+      return ring::FlagNumber(flag) == ring::FlagNumber(wanted);
     });
     if (!came) return false;
     if (flag != wanted) return TellFault(rank_, DeviceFaultKind::foreign, end.peer, 0, 0);
     // Loads each word once, because every process of the host can write it, and both together: each load is a trip.
-    const DeviceSlotContent content(LoadRelaxed(&header.content));
+    const cuda_transport::DeviceSlotContent content(LoadRelaxed(&header.content));
     const std::uint64_t address = LoadRelaxed(&header.address);
     if (content.bytes() != bytes) return TellFault(rank_, DeviceFaultKind::length, end.peer, bytes, content.bytes());
-    move.sources[i] = content.kind() == SlotKind::value ? end.data + std::size_t{slot} * end.stride
-                                                        : Referred(content, address, end.peer, bytes);
+    move.sources[i] = content.kind() == ring::SlotKind::value ? end.data + std::size_t{slot} * end.stride
+                                                              : Referred(content, address, end.peer, bytes);
     if (move.sources[i] != nullptr) return true;
     return TellFault(rank_, DeviceFaultKind::forged, end.peer, 0, static_cast<std::uint64_t>(content.kind()));
   }
 
   // The data that a slot refers to; null: the reference lies in no memory that the peer shared.
-  TUTTI_DEVICE const std::byte* Referred(const DeviceSlotContent& content, std::uint64_t address, std::int32_t peer,
-                                         std::uint32_t bytes) const {
-    if (content.kind() == SlotKind::pointer && shared_.lane.one_process) {
+  TUTTI_DEVICE const std::byte* Referred(const cuda_transport::DeviceSlotContent& content, std::uint64_t address,
+                                         std::int32_t peer, std::uint32_t bytes) const {
+    if (content.kind() == ring::SlotKind::pointer && shared_.lane.one_process) {
       return reinterpret_cast<const std::byte*>(address);
     }
-    if (content.kind() != SlotKind::window || content.window() >= kDeviceWindows) return nullptr;
+    if (content.kind() != ring::SlotKind::window || content.window() >= kDeviceWindows) return nullptr;
     const DeviceWindow& window = shared_.lane.windows[content.window() * shared_.lane.nranks + peer];
     const std::uint64_t length = window.bytes;
     return address <= length && bytes <= length - address ? window.begin + address : nullptr;
@@ -284,11 +285,11 @@ class LaneRun {
       return true;
     }
     const LaneTable::Fill fill = table_.FillOf(operand);
-    DeviceFillEnd& end = fill.end;
-    if (FreeSlots(end.tail, end.known_head, end.depth) == 0 && !AwaitRoom(fill)) return false;
-    const std::size_t at = std::size_t{SlotIndex(end.tail, end.depth)} * end.stride;
+    cuda_transport::DeviceFillEnd& end = fill.end;
+    if (ring::FreeSlots(end.tail, end.known_head, end.depth) == 0 && !AwaitRoom(fill)) return false;
+    const std::size_t at = std::size_t{ring::SlotIndex(end.tail, end.depth)} * end.stride;
     *number = ++end.tail;
-    if (plan_.wire == Wire::line) {
+    if (plan_.protocol == ring::Protocol::line) {
       TUTTI_ROLLED
       for (std::uint32_t r = 0; r < end.reader_count; ++r) {
         move.destinations[first + r] = fill.readers[r].packets + at + kPacketBytes;
@@ -305,12 +306,12 @@ class LaneRun {
   TUTTI_DEVICE bool AwaitRoom(const LaneTable::Fill& fill) const {
     return AwaitAndAcquire(shared_.lane.wide, [&] {
       fill.end.known_head = SlowestHead(fill, shared_.lane.wide);
-      return FreeSlots(fill.end.tail, fill.end.known_head, fill.end.depth) > 0;
+      return ring::FreeSlots(fill.end.tail, fill.end.known_head, fill.end.depth) > 0;
     });
   }
 
-  // Line wire: writes the first packet of each slot that this block fills and checks that of each slot it empties. The
-  // last threads check, because the first ones wait for data at the same time.
+  // Line protocol: writes the first packet of each slot that this block fills and checks that of each slot it empties.
+  // The last threads check, because the first ones wait for data at the same time.
   TUTTI_DEVICE bool TakeHeaders(const DeviceStep& step, std::uint32_t bytes) {
     auto& move = shared_.move;
     const std::uint64_t header = tag_ | std::uint64_t{bytes} << 32;
@@ -337,7 +338,7 @@ class LaneRun {
   TUTTI_DEVICE void Publish(const DeviceStep& step, std::uint64_t position, std::uint64_t done, std::uint32_t bytes,
                             const DeviceOperand* reference, const std::uint32_t* numbers) const {
     const std::uint32_t operands = step.reads + step.writes;
-    const bool bulk = plan_.wire == Wire::bulk;
+    const bool bulk = plan_.protocol == ring::Protocol::bulk;
     TUTTI_ROLLED
     for (std::uint32_t item = FromLast(); item <= operands; item += ThreadCount()) {
       const bool tells = item == 0 && step.awaited;
@@ -358,15 +359,16 @@ class LaneRun {
     }
   }
 
-  // Bulk wire: the header that each reader of a slot gets.
-  TUTTI_DEVICE DeviceSlotHeader HeaderOf(std::uint64_t done, std::uint32_t bytes,
-                                         const DeviceOperand* reference) const {
-    DeviceSlotHeader told{};
-    told.content = DeviceSlotContent(bytes, SlotKind::value, 0).word();
+  // Bulk protocol: the header that each reader of a slot gets.
+  TUTTI_DEVICE cuda_transport::DeviceSlotHeader HeaderOf(std::uint64_t done, std::uint32_t bytes,
+                                                         const DeviceOperand* reference) const {
+    cuda_transport::DeviceSlotHeader told{};
+    told.content = cuda_transport::DeviceSlotContent(bytes, ring::SlotKind::value, 0).word();
     if (reference != nullptr) {
-      const bool input = reference->place == Place::input;
-      const auto kind = static_cast<SlotKind>(input ? work_.input_kind : work_.output_kind);
-      told.content = DeviceSlotContent(bytes, kind, input ? work_.input_window : work_.output_window).word();
+      const bool input = reference->kind == schedule::OperandKind::input;
+      const auto kind = static_cast<ring::SlotKind>(input ? work_.input_kind : work_.output_kind);
+      told.content =
+          cuda_transport::DeviceSlotContent(bytes, kind, input ? work_.input_window : work_.output_window).word();
       told.address = (input ? work_.input_base : work_.output_base) + reference->offset + done;
     }
     return told;
@@ -396,4 +398,4 @@ class LaneRun {
   const std::uint32_t tag_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

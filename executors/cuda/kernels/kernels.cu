@@ -1,14 +1,16 @@
-// The kernels. All their code is in headers, which are also compiled for the host (twin.h).
+// The kernels. All their code is in headers, which are also compiled for the host (host_kernel.h).
 #include "executors/cuda/kernels/launch.h"
 
-extern "C" __global__ void __launch_bounds__(tutti::kMaxThreads, tutti::kBlocksPerMultiprocessor)
-    tutti_interpret(const __grid_constant__ tutti::DeviceLaunch launch) {
-  __shared__ tutti::BlockState shared;
-  tutti::Interpret<false>(launch, shared);
+extern "C" __global__ void __launch_bounds__(tutti::cuda_kernels::kMaxThreads,
+                                             tutti::cuda_kernels::kBlocksPerMultiprocessor)
+    tutti_interpret(const __grid_constant__ tutti::cuda_kernels::DeviceLaunch launch) {
+  __shared__ tutti::cuda_kernels::BlockState shared;
+  tutti::cuda_kernels::Interpret<false>(launch, shared);
 }
 
-extern "C" __global__ void __launch_bounds__(tutti::kMaxThreads, tutti::kBlocksPerMultiprocessor)
-    tutti_interpret_strided(const __grid_constant__ tutti::DeviceLaunch launch) {
-  __shared__ tutti::BlockState shared;
-  tutti::Interpret<true>(launch, shared);
+extern "C" __global__ void __launch_bounds__(tutti::cuda_kernels::kMaxThreads,
+                                             tutti::cuda_kernels::kBlocksPerMultiprocessor)
+    tutti_interpret_strided(const __grid_constant__ tutti::cuda_kernels::DeviceLaunch launch) {
+  __shared__ tutti::cuda_kernels::BlockState shared;
+  tutti::cuda_kernels::Interpret<true>(launch, shared);
 }

@@ -13,7 +13,7 @@
 #include "executors/cuda/kernels/device.h"
 #include "executors/cuda/kernels/device_plan.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
 // Enough for rings and trees of eight ranks in a few channels, and for a step of 64 operands.
 inline constexpr std::uint32_t kCachedVectors = 256;  // of a lane's table
@@ -25,11 +25,11 @@ struct LaneCache {
   DevicePlan plan;
   DeviceWork work;
   DeviceLane lane;
-  Vector strided[2][sizeof(Strided) / kVectorBytes];  // the input's and the output's
+  Vector strided[2][sizeof(schedule::Strided) / kVectorBytes];  // the input's and the output's
   Vector table[kCachedVectors];
-  DeviceFillEnd fills[kCachedFills];
-  DeviceEmptyEnd empties[kCachedEmpties];
-  DeviceReader readers[kCachedReaders];
+  cuda_transport::DeviceFillEnd fills[kCachedFills];
+  cuda_transport::DeviceEmptyEnd empties[kCachedEmpties];
+  cuda_transport::DeviceReader readers[kCachedReaders];
   std::uint32_t first_reader[kCachedFills];
   std::uint64_t before;  // operations that the queue had done when the launch began
   std::uint64_t digest;  // of the queue's operations up to this one; only thread 0 writes it
@@ -55,15 +55,15 @@ TUTTI_DEVICE Header* HeaderAt(Header* first, std::uint32_t slot, std::uint32_t s
 // The digest up to the queue's `number`-th operation of this launch, counted from 1. Thread 0 calls it once for each.
 TUTTI_DEVICE std::uint64_t DigestOf(const LaneCache& cache, const DeviceWorkQueue& queue, const DevicePlan& plan,
                                     std::uint32_t number) {
-  return NextDigest(number == 1 ? queue.queue->digest : cache.digest, plan.signature);
+  return ring::NextDigest(number == 1 ? queue.queue->digest : cache.digest, plan.signature);
 }
 
 // A lane's steps and the ends that they name, cached or in place.
 class LaneTable {
  public:
   struct Fill {
-    DeviceFillEnd& end;
-    const DeviceReader* readers;
+    cuda_transport::DeviceFillEnd& end;
+    const cuda_transport::DeviceReader* readers;
   };
 
   // Fills the cache, except `work`, for the queue's `number`-th operation of this launch, counted from 1. Contains all
@@ -127,8 +127,8 @@ class LaneTable {
 
   // Fetches what StridedOf() needs. All threads call it, once.
   TUTTI_DEVICE void FetchStrided() const {
-    constexpr auto kVectors = static_cast<std::uint32_t>(sizeof(Strided) / kVectorBytes);
-    const auto vectors_of = [](const Strided* strided) { return strided != nullptr ? kVectors : 0; };
+    constexpr auto kVectors = static_cast<std::uint32_t>(sizeof(schedule::Strided) / kVectorBytes);
+    const auto vectors_of = [](const schedule::Strided* strided) { return strided != nullptr ? kVectors : 0; };
     const Fetch input(cache_.plan.input_strided, vectors_of(cache_.plan.input_strided));
     const Fetch output(cache_.plan.output_strided, vectors_of(cache_.plan.output_strided));
     input.Store(cache_.strided[0]);
@@ -137,13 +137,13 @@ class LaneTable {
   }
 
   // The layout of an operand in memory; null: dense.
-  TUTTI_DEVICE const Strided* StridedOf(const DeviceOperand& operand) const {
-    if (operand.place == Place::input && cache_.plan.input_strided != nullptr) return CachedStrided(0);
-    if (operand.place == Place::output && cache_.plan.output_strided != nullptr) return CachedStrided(1);
+  TUTTI_DEVICE const schedule::Strided* StridedOf(const DeviceOperand& operand) const {
+    if (operand.kind == schedule::OperandKind::input && cache_.plan.input_strided != nullptr) return CachedStrided(0);
+    if (operand.kind == schedule::OperandKind::output && cache_.plan.output_strided != nullptr) return CachedStrided(1);
     return nullptr;
   }
 
-  TUTTI_DEVICE DeviceEmptyEnd& EmptyOf(const DeviceOperand& operand) const {
+  TUTTI_DEVICE cuda_transport::DeviceEmptyEnd& EmptyOf(const DeviceOperand& operand) const {
     return ends_cached_ ? cache_.empties[operand.local] : rank_.empties[operand.end];
   }
   TUTTI_DEVICE Fill FillOf(const DeviceOperand& operand) const { return FillAt(operand.local, operand.end); }
@@ -168,9 +168,10 @@ class LaneTable {
 
  private:
   using Word = std::uint64_t;
-  static constexpr std::uint32_t kFillWords = sizeof(DeviceFillEnd) / sizeof(Word);
-  static constexpr std::uint32_t kEmptyWords = sizeof(DeviceEmptyEnd) / sizeof(Word);
-  static_assert(sizeof(DeviceFillEnd) % sizeof(Word) == 0 && sizeof(DeviceEmptyEnd) % sizeof(Word) == 0);
+  static constexpr std::uint32_t kFillWords = sizeof(cuda_transport::DeviceFillEnd) / sizeof(Word);
+  static constexpr std::uint32_t kEmptyWords = sizeof(cuda_transport::DeviceEmptyEnd) / sizeof(Word);
+  static_assert(sizeof(cuda_transport::DeviceFillEnd) % sizeof(Word) == 0 &&
+                sizeof(cuda_transport::DeviceEmptyEnd) % sizeof(Word) == 0);
   static_assert(kFillWords <= kEmptyWords);
 
   // A table: steps, operands, afters, numbers of fill ends, numbers of empty ends.
@@ -221,8 +222,8 @@ class LaneTable {
     }
   }
 
-  TUTTI_DEVICE const Strided* CachedStrided(std::uint32_t side) const {
-    return reinterpret_cast<const Strided*>(cache_.strided[side]);
+  TUTTI_DEVICE const schedule::Strided* CachedStrided(std::uint32_t side) const {
+    return reinterpret_cast<const schedule::Strided*>(cache_.strided[side]);
   }
   TUTTI_DEVICE void FetchReaders() {
     std::uint32_t all = 0;
@@ -242,7 +243,7 @@ class LaneTable {
   }
 
   TUTTI_DEVICE Fill FillAt(std::uint32_t local, std::uint32_t index) const {
-    DeviceFillEnd& end = ends_cached_ ? cache_.fills[local] : rank_.fills[index];
+    cuda_transport::DeviceFillEnd& end = ends_cached_ ? cache_.fills[local] : rank_.fills[index];
     return {end, readers_cached_ ? cache_.readers + cache_.first_reader[local] : end.readers};
   }
 
@@ -253,4 +254,4 @@ class LaneTable {
   bool readers_cached_ = false;
 };
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

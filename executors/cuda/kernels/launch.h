@@ -6,7 +6,7 @@
 
 #include "executors/cuda/kernels/interpret.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
 // Waits until all blocks of the queue have finished its `done`-th operation of this launch.
 TUTTI_DEVICE bool AwaitOthers(const DeviceWorkQueue& queue, std::uint32_t done) {
@@ -91,4 +91,4 @@ TUTTI_DEVICE void Interpret(const DeviceLaunch& launch, BlockState& shared) {
   Leave(queue, shared.lane.before + queue.works, shared.lane.digest);
 }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

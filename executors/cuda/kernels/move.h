@@ -9,7 +9,7 @@
 #include "executors/cuda/kernels/copy.h"
 #include "executors/cuda/kernels/reduction.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
 // Signed and unsigned integers have the same sums and products, so one instantiation serves both.
 template <typename Codec>
@@ -63,4 +63,4 @@ TUTTI_DEVICE bool Carry(const Move& move) {
 // Not inlined: the interpreter's registers are for the usual steps.
 TUTTI_DEVICE_CALL bool CarryWalked(const Move& move) { return Carry<Walked>(move); }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

@@ -1,15 +1,15 @@
-// Compares the kernels' data path, run by twins (the same source on ordinary threads), bit by bit with the reference
-// that the host's kernels are tested against.
+// Compares the kernels' data path, run by host kernels (the same source on ordinary threads), bit by bit with the
+// reference that the host's kernels are tested against.
 #include "executors/cuda/kernels/move_testing.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 namespace {
 
-void ExpectReduced(tuttiDataType_t type, const Arithmetic& arithmetic, Sources& sources, std::size_t count,
-                   std::size_t offset_elements) {
-  const auto expected = Reference(type, arithmetic.op, sources.pointers(), count, arithmetic.scalar,
-                                  {arithmetic.scaled, arithmetic.divisor});
-  Destination one(expected.size(), offset_elements * SizeOf(type)), two(expected.size(), 0);
+void ExpectReduced(tuttiDataType_t type, const Arithmetic& arithmetic, host_kernels::Sources& sources,
+                   std::size_t count, std::size_t offset_elements) {
+  const auto expected = host_kernels::Reference(type, arithmetic.op, sources.pointers(), count, arithmetic.scalar,
+                                                {arithmetic.scaled, arithmetic.divisor});
+  host_kernels::Destination one(expected.size(), offset_elements * SizeOf(type)), two(expected.size(), 0);
   Move move = MoveOf(type, arithmetic, sources.pointers(), count);
   move.destinations[0] = static_cast<std::byte*>(one.data());
   move.destinations[1] = static_cast<std::byte*>(two.data());
@@ -17,7 +17,8 @@ void ExpectReduced(tuttiDataType_t type, const Arithmetic& arithmetic, Sources& 
   RunBlock(3, [&] { EXPECT_TRUE(Reduce<Dense>(move)); });
   for (const auto* destination : {&one, &two}) {
     EXPECT_TRUE(destination->GuardsIntact());
-    EXPECT_EQ(std::memcmp(const_cast<Destination*>(destination)->data(), expected.data(), expected.size()), 0)
+    EXPECT_EQ(
+        std::memcmp(const_cast<host_kernels::Destination*>(destination)->data(), expected.data(), expected.size()), 0)
         << NameOf(type) << " " << NameOf(arithmetic.op) << ", " << sources.pointers().size() << " sources, " << count;
   }
 }
@@ -44,15 +45,15 @@ TEST(DeviceMove, ReducesAsTheHostDoes) {
   for (int type = 0; type < tuttiNumTypes; ++type) {
     const auto t = static_cast<tuttiDataType_t>(type);
     for (const int count : {1, 2, 5}) {
-      Sources sources(t, count, static_cast<std::uint64_t>(type * 8 + count));
-      for (const auto op : kOps) {
-        for (const std::size_t elements : {std::size_t{1}, std::size_t{100}, kMaxCount}) {
+      host_kernels::Sources sources(t, count, static_cast<std::uint64_t>(type * 8 + count));
+      for (const auto op : host_kernels::kOps) {
+        for (const std::size_t elements : {std::size_t{1}, std::size_t{100}, host_kernels::kMaxCount}) {
           ExpectReduced(t, {op}, sources, elements, 1);
         }
       }
-      ExpectReduced(t, {tuttiSum, 0, {}, 3}, sources, kMaxCount, 0);
-      const auto factor = Scalar::From(sources.pointers()[0], SizeOf(t));
-      ExpectReduced(t, {tuttiSum, 0b10101 & ((1U << count) - 1), factor, 0}, sources, kMaxCount, 0);
+      ExpectReduced(t, {tuttiSum, 0, {}, 3}, sources, host_kernels::kMaxCount, 0);
+      const auto factor = host_kernels::Scalar::From(sources.pointers()[0], SizeOf(t));
+      ExpectReduced(t, {tuttiSum, 0b10101 & ((1U << count) - 1), factor, 0}, sources, host_kernels::kMaxCount, 0);
     }
   }
 }
@@ -67,11 +68,11 @@ TEST(DeviceMove, ReducesAlignedVectors) {
     std::vector<std::vector<Vector>> memory(4, std::vector<Vector>(kBytes / kVectorBytes + 1));
     std::vector<const void*> sources;
     for (std::size_t s = 0; s < 3; ++s) {
-      Fill(t, reinterpret_cast<std::byte*>(memory[s].data()), count, random);
+      host_kernels::Fill(t, reinterpret_cast<std::byte*>(memory[s].data()), count, random);
       sources.push_back(memory[s].data());
     }
-    for (const auto op : kOps) {
-      const auto expected = Reference(t, op, sources, count);
+    for (const auto op : host_kernels::kOps) {
+      const auto expected = host_kernels::Reference(t, op, sources, count);
       Move move = MoveOf(t, {op}, sources, count);
       move.destinations[move.destination_count++] = reinterpret_cast<std::byte*>(memory[3].data());
       RunBlock(4, [&] { EXPECT_TRUE(Reduce<Dense>(move)); });
@@ -86,9 +87,9 @@ TEST(DeviceMove, PacketsCarryNumbersThatOnlyTheirReaderTakes) {
     const auto type = tuttiInt32;
     std::mt19937_64 random(count);
     std::vector<std::int32_t> sent(count), own(count), got(count);
-    Fill(type, reinterpret_cast<std::byte*>(sent.data()), count, random);
-    Fill(type, reinterpret_cast<std::byte*>(own.data()), count, random);
-    const auto expected = Reference(type, tuttiSum, {sent.data(), own.data()}, count);
+    host_kernels::Fill(type, reinterpret_cast<std::byte*>(sent.data()), count, random);
+    host_kernels::Fill(type, reinterpret_cast<std::byte*>(own.data()), count, random);
+    const auto expected = host_kernels::Reference(type, tuttiSum, {sent.data(), own.data()}, count);
     std::vector<Vector> slot(PacketSlotBytes(count * sizeof(std::int32_t)) / kPacketBytes);
     auto* const packets = reinterpret_cast<std::byte*>(slot.data());
     constexpr std::uint32_t kNumber = 7;
@@ -127,13 +128,13 @@ TEST(DeviceMove, WaitingForAPacketEndsWhenToldToStop) {
   RunBlock(1, [&] { EXPECT_FALSE(Copy<Dense>(move)); });
 }
 
-std::vector<std::byte*> Data(std::vector<Destination>& memory) {
+std::vector<std::byte*> Data(std::vector<host_kernels::Destination>& memory) {
   std::vector<std::byte*> data;
   for (auto& each : memory) data.push_back(static_cast<std::byte*>(each.data()));
   return data;
 }
 
-void ExpectEverywhere(const std::vector<Destination>& memory, const std::vector<std::byte*>& data,
+void ExpectEverywhere(const std::vector<host_kernels::Destination>& memory, const std::vector<std::byte*>& data,
                       const std::vector<std::byte>& expected, const std::string& what) {
   for (std::size_t d = 0; d < memory.size(); ++d) {
     EXPECT_TRUE(memory[d].GuardsIntact()) << what << ", destination " << d;
@@ -146,10 +147,10 @@ void ExpectCopied(std::size_t from, const std::vector<std::size_t>& to, std::siz
   constexpr std::uint32_t kThreads = 2;
   std::mt19937_64 random(bytes + from);
   std::vector<std::byte> expected(bytes);
-  Fill(tuttiInt8, expected.data(), bytes, random);
-  Destination source(bytes, from);
+  host_kernels::Fill(tuttiInt8, expected.data(), bytes, random);
+  host_kernels::Destination source(bytes, from);
   std::memcpy(source.data(), expected.data(), bytes);
-  std::vector<Destination> memory;
+  std::vector<host_kernels::Destination> memory;
   for (const auto misalignment : to) memory.emplace_back(bytes, misalignment);
   const auto data = Data(memory);
   Move move = MoveOf(tuttiInt8, {}, {source.data()}, bytes);
@@ -185,15 +186,15 @@ void ExpectReducedAt(tuttiDataType_t type, const Arithmetic& arithmetic, const P
   constexpr std::uint32_t kThreads = 3;
   const std::size_t bytes = count * SizeOf(type);
   std::mt19937_64 random(count);
-  std::vector<Destination> sources, destinations;
+  std::vector<host_kernels::Destination> sources, destinations;
   for (const auto misalignment : placement.sources) sources.emplace_back(bytes, misalignment);
   for (const auto misalignment : placement.destinations) destinations.emplace_back(bytes, misalignment);
   const auto from = Data(sources);
   const auto to = Data(destinations);
-  for (auto* const source : from) Fill(type, source, count, random);
+  for (auto* const source : from) host_kernels::Fill(type, source, count, random);
   const std::vector<const void*> pointers(from.begin(), from.end());
-  const auto expected =
-      Reference(type, arithmetic.op, pointers, count, arithmetic.scalar, {arithmetic.scaled, arithmetic.divisor});
+  const auto expected = host_kernels::Reference(type, arithmetic.op, pointers, count, arithmetic.scalar,
+                                                {arithmetic.scaled, arithmetic.divisor});
   Move move = MoveOf(type, arithmetic, pointers, count);
   for (auto* const destination : to) move.destinations[move.destination_count++] = destination;
   if (placement.in_place) move.destinations[move.destination_count++] = from[0];
@@ -232,16 +233,16 @@ TEST(DeviceMove, AddsSourcesInOrderHoweverManyThereAre) {
   for (int t = 0; t < tuttiNumTypes; ++t) {
     const auto type = static_cast<tuttiDataType_t>(t);
     const std::size_t count = kBytes / SizeOf(type);
-    Scalar factor;
+    host_kernels::Scalar factor;
     std::mt19937_64 random(static_cast<std::uint64_t>(t));
-    Fill(type, factor.bytes.data(), 1, random);
+    host_kernels::Fill(type, factor.bytes.data(), 1, random);
     for (std::size_t sources = 1; sources <= kMostSources; ++sources) {
       Placement alike{std::vector<std::size_t>(sources, 8), {8, 8, 8}};
       Placement different{{}, {0, 8}};
       for (std::size_t s = 0; s < sources; ++s) different.sources.push_back(s * SizeOf(type) % kVectorBytes);
       const std::uint64_t every_other = 0b1'0101'0101 & ((1U << sources) - 1);
       for (const auto& placement : {alike, different}) {
-        for (const auto op : kOps) ExpectReducedAt(type, {op}, placement, count);
+        for (const auto op : host_kernels::kOps) ExpectReducedAt(type, {op}, placement, count);
         ExpectReducedAt(type, {tuttiSum, every_other, factor, 0}, placement, count);
         ExpectReducedAt(type, {tuttiSum, 0, {}, 3}, placement, count);
       }
@@ -250,4 +251,4 @@ TEST(DeviceMove, AddsSourcesInOrderHoweverManyThereAre) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

@@ -1,4 +1,4 @@
-// Shared by tests of the kernels' data path: a block of twins, and the move it executes.
+// Shared by tests of the kernels' data path: a block of host kernels, and the move it executes.
 //
 // Thread-safety: RunBlock is for one thread.
 #pragma once
@@ -10,7 +10,7 @@
 #include "executors/cuda/kernels/move.h"
 #include "executors/host/kernels/reduce_reference.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
 // Runs `part` as every thread of one block.
 template <typename Part>
@@ -19,8 +19,8 @@ void RunBlock(std::uint32_t threads, Part part) {
   std::vector<std::thread> running;
   for (std::uint32_t t = 0; t < threads; ++t) {
     running.emplace_back([&, t] {
-      const TwinThread self{.thread = t, .threads = threads, .barrier = &barrier};
-      this_twin = &self;
+      const HostKernelThread self{.thread = t, .threads = threads, .barrier = &barrier};
+      this_kernel_thread = &self;
       part();
     });
   }
@@ -30,7 +30,7 @@ void RunBlock(std::uint32_t threads, Part part) {
 struct Arithmetic {
   tuttiRedOp_t op = tuttiSum;
   std::uint64_t scaled = 0;
-  Scalar scalar = {};
+  host_kernels::Scalar scalar = {};
   int divisor = 0;
 };
 
@@ -49,4 +49,4 @@ inline Move MoveOf(tuttiDataType_t type, const Arithmetic& arithmetic, const std
   return move;
 }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

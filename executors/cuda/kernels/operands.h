@@ -6,7 +6,7 @@
 #include "executors/cuda/kernels/packet.h"
 #include "executors/cuda/kernels/places.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
 inline constexpr std::uint32_t kMoveSources = 64;
 // Covers a step's writes and every reader of a post by packets.
@@ -154,4 +154,4 @@ TUTTI_DEVICE bool LoadSource(const Move& move, std::uint32_t source, std::uint32
   return true;
 }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

@@ -1,4 +1,4 @@
-// The line wire on a GPU. A slot consists of 16-byte packets, each with 8 bytes of data between two copies of the
+// The line protocol on a GPU. A slot consists of 16-byte packets, each with 8 bytes of data between two copies of the
 // slot's number, so that data and flag arrive together in one trip (as in NCCL's LL protocol). Packet 0 holds the tag
 // of the slot's operation and its length.
 //
@@ -14,7 +14,7 @@
 
 #include "executors/cuda/kernels/device.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
 inline constexpr std::size_t kPacketBytes = 16;
 inline constexpr std::size_t kPacketData = 8;
@@ -37,4 +37,4 @@ TUTTI_DEVICE bool LoadPacket(const std::byte* packet, std::uint32_t number, std:
   return true;
 }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

@@ -7,12 +7,12 @@
 #include "algorithms/schedule/strided.h"
 #include "executors/cuda/kernels/device.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
 // The walk through an operand, in a step with strided operands.
 struct Walk {
-  const Strided* strided;  // null: this operand is dense
-  Strided::Position from;  // of the step's first byte
+  const schedule::Strided* strided;  // null: this operand is dense
+  schedule::Strided::Position from;  // of the step's first byte
 };
 
 // Not inlined: the interpreter's registers are for the usual steps.
@@ -72,4 +72,4 @@ struct WalkedPlaces {
   }
 };
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

@@ -7,7 +7,7 @@
 #include "executors/cuda/kernels/operands.h"
 #include "executors/cuda/kernels/units.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
 // Eight bytes, as packets carry them.
 struct Word {
@@ -179,4 +179,4 @@ class Reduction {
   }
 };
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

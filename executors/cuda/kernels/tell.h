@@ -6,7 +6,7 @@
 #include "executors/cuda/kernels/device.h"
 #include "executors/cuda/kernels/device_plan.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
 // An operation first takes a ticket and reports once it has arrived; the block prepares in between.
 struct CallTicket {
@@ -54,4 +54,4 @@ TUTTI_DEVICE bool TellFault(DeviceRank& rank, DeviceFaultKind kind, std::int32_t
   return false;
 }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

@@ -7,7 +7,7 @@
 
 #include "executors/cuda/kernels/device.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 
 // `count` units in a row from `from_byte` on, except for a gap: unit `gap_at` and those after it lie `gap` units
 // further on. 32 bits: a chunk is at most a GiB (kLongestChunk).
@@ -67,4 +67,4 @@ TUTTI_DEVICE void ForEachBatch(const Units& units, Body&& body) {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

@@ -1,11 +1,11 @@
-// Compares steps with strided operands, run by twins, bit by bit with the same steps on packed bytes, for any layouts,
-// alignments and mixtures with dense operands.
+// Compares steps with strided operands, run by host kernels, bit by bit with the same steps on packed bytes, for any
+// layouts, alignments and mixtures with dense operands.
 #include <optional>
 #include <random>
 
 #include "executors/cuda/kernels/move_testing.h"
 
-namespace tutti {
+namespace tutti::cuda_kernels {
 namespace {
 
 constexpr std::uint32_t kThreads = 3;
@@ -14,7 +14,7 @@ constexpr std::uint32_t kThreads = 3;
 class Operand {
  public:
   Operand(std::size_t count, std::size_t size, bool dense, std::mt19937_64& random) : bytes_(count * size) {
-    std::vector<StridedDim> dims{{1, 1}, {1 + random() % 5, 1}, {std::size_t{1} << random() % 6, 1}};
+    std::vector<schedule::StridedDim> dims{{1, 1}, {1 + random() % 5, 1}, {std::size_t{1} << random() % 6, 1}};
     if (random() % 3 == 0) dims[2].size = 1 + random() % 40;
     dims[0].size = count / (dims[1].size * dims[2].size) + 2;
     std::size_t stride = random() % 4 == 0 ? 2 : 1;
@@ -32,7 +32,7 @@ class Operand {
 
   std::byte* base() { return data() + base_; }
   std::byte* PlaceOf(std::size_t packed) {
-    return base() + (strided_ ? StridedCursor(*strided_, packed).place() : packed);
+    return base() + (strided_ ? schedule::StridedCursor(*strided_, packed).place() : packed);
   }
   Walk WalkFrom(std::size_t packed) const {
     return strided_ ? Walk{&*strided_, strided_->At(packed)} : Walk{nullptr, {}};
@@ -59,7 +59,7 @@ class Operand {
   std::byte* data() { return reinterpret_cast<std::byte*>(memory_.data()); }
 
   std::size_t bytes_, base_ = 0;
-  std::optional<Strided> strided_;
+  std::optional<schedule::Strided> strided_;
   std::vector<Vector> memory_;
 };
 
@@ -78,7 +78,7 @@ void ExpectMoved(const Step& step, std::mt19937_64& random) {
   std::vector<Operand> sources, destinations;
   std::vector<const void*> pointers;
   for (auto& each : packed) {
-    Fill(step.type, each.data(), all, random);
+    host_kernels::Fill(step.type, each.data(), all, random);
     pointers.push_back(each.data() + from);
     sources.emplace_back(all, size, random() % 3 == 0, random).Put(each);
   }
@@ -98,8 +98,8 @@ void ExpectMoved(const Step& step, std::mt19937_64& random) {
   RunBlock(kThreads, [&] { EXPECT_TRUE(CarryWalked(move)); });
   std::vector<std::byte> expected(packed[0].begin() + static_cast<std::ptrdiff_t>(from), packed[0].end());
   if (step.reduces) {
-    expected = Reference(step.type, step.arithmetic.op, pointers, step.count, step.arithmetic.scalar,
-                         {step.arithmetic.scaled, step.arithmetic.divisor});
+    expected = host_kernels::Reference(step.type, step.arithmetic.op, pointers, step.count, step.arithmetic.scalar,
+                                       {step.arithmetic.scaled, step.arithmetic.divisor});
   }
   for (auto& destination : destinations) {
     EXPECT_EQ(std::memcmp(destination.Get(from, bytes).data(), expected.data(), bytes), 0)
@@ -149,11 +149,11 @@ TEST(WalkedMove, ReducesAsDenseOnesDo) {
     const auto type = static_cast<tuttiDataType_t>(trial % tuttiNumTypes);
     Step step{type, {}, true, 1 + random() % 5, 1 + random() % 2, random() % 2 * (random() % 64), 1 + random() % 400};
     Arithmetic& arithmetic = step.arithmetic;
-    arithmetic.op = kOps[random() % std::size(kOps)];
+    arithmetic.op = host_kernels::kOps[random() % std::size(host_kernels::kOps)];
     if (arithmetic.op == tuttiSum && random() % 2 == 0) {
       arithmetic.divisor = random() % 2 == 0 ? 3 : 0;
       arithmetic.scaled = arithmetic.divisor == 0 ? random() % (std::uint64_t{1} << step.sources) : 0;
-      Fill(type, arithmetic.scalar.bytes.data(), 1, random);
+      host_kernels::Fill(type, arithmetic.scalar.bytes.data(), 1, random);
     }
     ExpectMoved(step, random);
     if (::testing::Test::HasFailure()) return;
@@ -167,8 +167,8 @@ TEST(WalkedMove, PacketsComeFromAndGoToAnyPlace) {
     const auto type = trial % 3 == 0 ? tuttiInt8 : trial % 3 == 1 ? tuttiInt32 : tuttiFloat64;
     const std::size_t size = SizeOf(type), count = 1 + random() % 120, bytes = count * size;
     std::vector<std::byte> sent(bytes), own(bytes);
-    Fill(type, sent.data(), count, random);
-    Fill(type, own.data(), count, random);
+    host_kernels::Fill(type, sent.data(), count, random);
+    host_kernels::Fill(type, own.data(), count, random);
     Operand source(count, size, false, random), addend(count, size, trial % 2 == 0, random),
         result(count, size, false, random);
     source.Put(sent);
@@ -192,10 +192,10 @@ TEST(WalkedMove, PacketsComeFromAndGoToAnyPlace) {
     std::thread receiver([&] { RunBlock(kThreads, [&] { EXPECT_TRUE(CarryWalked(receive)); }); });
     RunBlock(2, [&] { EXPECT_TRUE(CarryWalked(send)); });
     receiver.join();
-    const auto expected = Reference(type, tuttiSum, {sent.data(), own.data()}, count);
+    const auto expected = host_kernels::Reference(type, tuttiSum, {sent.data(), own.data()}, count);
     ASSERT_EQ(std::memcmp(result.Get(0, bytes).data(), expected.data(), bytes), 0) << NameOf(type) << ", " << count;
   }
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::cuda_kernels

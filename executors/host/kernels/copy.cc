@@ -7,7 +7,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace tutti {
+namespace tutti::host_kernels {
 
 #if defined(__SSE2__)
 
@@ -46,4 +46,4 @@ void CopyStreamed(void* destination, const void* source, std::size_t bytes) { st
 
 #endif
 
-}  // namespace tutti
+}  // namespace tutti::host_kernels

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstring>
 
-namespace tutti {
+namespace tutti::host_kernels {
 
 // Makes streamed writes of this thread visible before its later writes. Call it between the last streamed copy or
 // reduction and the flag that publishes it; a release store alone does not order non-temporal stores on x86.
@@ -62,4 +62,4 @@ inline void CopyBytes(void* destination, const void* source, std::size_t bytes, 
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::host_kernels

@@ -14,7 +14,7 @@
 #include "executors/host/kernels/copy.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace tutti {
+namespace tutti::host_kernels {
 namespace HWY_NAMESPACE {
 
 // REQUIRES: bytes >= kMinVectorCopy.
@@ -47,11 +47,11 @@ void CopyCachedForTarget(void* destination, const void* source, std::size_t byte
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace tutti
+}  // namespace tutti::host_kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace tutti {
+namespace tutti::host_kernels {
 
 HWY_EXPORT(CopyCachedForTarget);
 
@@ -59,5 +59,5 @@ void CopyCached(void* destination, const void* source, std::size_t bytes) {
   HWY_DYNAMIC_DISPATCH(CopyCachedForTarget)(destination, source, bytes);
 }
 
-}  // namespace tutti
+}  // namespace tutti::host_kernels
 #endif

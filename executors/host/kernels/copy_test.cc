@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace tutti {
+namespace tutti::host_kernels {
 namespace {
 
 TEST(CopyBytes, EverySizeAndAlignmentAndNothingBeside) {
@@ -38,4 +38,4 @@ TEST(CopyBytes, NothingFromNullAndOntoItself) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::host_kernels

@@ -17,7 +17,7 @@
 #include "base/lowp.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace tutti {
+namespace tutti::host_kernels {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -92,7 +92,7 @@ HWY_INLINE hn::VFromD<CodeTag<D>> Encode(D d, hn::VFromD<D> value) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace tutti
+}  // namespace tutti::host_kernels
 HWY_AFTER_NAMESPACE();
 
 #endif  // TUTTI_HOST_LOWP_INL

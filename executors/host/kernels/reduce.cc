@@ -2,7 +2,7 @@
 
 #include "executors/host/kernels/reduce_targets.h"
 
-namespace tutti {
+namespace tutti::host_kernels {
 
 ReduceFunction SelectReduce(tuttiDataType_t type, tuttiRedOp_t op) {
   switch (type) {
@@ -16,4 +16,4 @@ ReduceFunction SelectReduce(tuttiDataType_t type, tuttiRedOp_t op) {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::host_kernels

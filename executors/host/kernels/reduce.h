@@ -25,7 +25,7 @@
 
 #include "tutti/tutti.h"
 
-namespace tutti {
+namespace tutti::host_kernels {
 
 // One element of any datatype, as bytes.
 struct Scalar {
@@ -66,4 +66,4 @@ using ReduceFunction = void (*)(const ReduceCall&);
 // REQUIRES: IsDataType(type); op is sum, prod, max or min (average is sum with a divisor).
 ReduceFunction SelectReduce(tuttiDataType_t type, tuttiRedOp_t op);
 
-}  // namespace tutti
+}  // namespace tutti::host_kernels

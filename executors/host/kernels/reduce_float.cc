@@ -11,7 +11,7 @@
 #include "executors/host/kernels/reduce_kernel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace tutti {
+namespace tutti::host_kernels {
 namespace HWY_NAMESPACE {
 
 ReduceFunction ReduceFloatForTarget(tuttiDataType_t type, tuttiRedOp_t op) {
@@ -19,11 +19,11 @@ ReduceFunction ReduceFloatForTarget(tuttiDataType_t type, tuttiRedOp_t op) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace tutti
+}  // namespace tutti::host_kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace tutti {
+namespace tutti::host_kernels {
 
 HWY_EXPORT(ReduceFloatForTarget);
 
@@ -31,5 +31,5 @@ ReduceFunction SelectReduceFloat(tuttiDataType_t type, tuttiRedOp_t op) {
   return HWY_DYNAMIC_DISPATCH(ReduceFloatForTarget)(type, op);
 }
 
-}  // namespace tutti
+}  // namespace tutti::host_kernels
 #endif

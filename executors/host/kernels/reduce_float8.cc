@@ -11,7 +11,7 @@
 #include "executors/host/kernels/reduce_kernel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace tutti {
+namespace tutti::host_kernels {
 namespace HWY_NAMESPACE {
 
 ReduceFunction ReduceFloat8ForTarget(tuttiDataType_t type, tuttiRedOp_t op) {
@@ -20,11 +20,11 @@ ReduceFunction ReduceFloat8ForTarget(tuttiDataType_t type, tuttiRedOp_t op) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace tutti
+}  // namespace tutti::host_kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace tutti {
+namespace tutti::host_kernels {
 
 HWY_EXPORT(ReduceFloat8ForTarget);
 
@@ -32,5 +32,5 @@ ReduceFunction SelectReduceFloat8(tuttiDataType_t type, tuttiRedOp_t op) {
   return HWY_DYNAMIC_DISPATCH(ReduceFloat8ForTarget)(type, op);
 }
 
-}  // namespace tutti
+}  // namespace tutti::host_kernels
 #endif

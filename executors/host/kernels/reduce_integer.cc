@@ -11,7 +11,7 @@
 #include "executors/host/kernels/reduce_kernel-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace tutti {
+namespace tutti::host_kernels {
 namespace HWY_NAMESPACE {
 
 ReduceFunction ReduceIntegerForTarget(tuttiDataType_t type, tuttiRedOp_t op) {
@@ -26,11 +26,11 @@ ReduceFunction ReduceIntegerForTarget(tuttiDataType_t type, tuttiRedOp_t op) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace tutti
+}  // namespace tutti::host_kernels
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace tutti {
+namespace tutti::host_kernels {
 
 HWY_EXPORT(ReduceIntegerForTarget);
 
@@ -38,5 +38,5 @@ ReduceFunction SelectReduceInteger(tuttiDataType_t type, tuttiRedOp_t op) {
   return HWY_DYNAMIC_DISPATCH(ReduceIntegerForTarget)(type, op);
 }
 
-}  // namespace tutti
+}  // namespace tutti::host_kernels
 #endif

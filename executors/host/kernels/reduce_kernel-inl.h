@@ -20,7 +20,7 @@
 #include "executors/host/kernels/reduce_types-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace tutti {
+namespace tutti::host_kernels {
 namespace HWY_NAMESPACE {
 
 // The call's pointers as the type's own, by value: the compiler may keep them in registers over the stores.
@@ -264,7 +264,7 @@ ReduceFunction FunctionFor(tuttiRedOp_t op) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace tutti
+}  // namespace tutti::host_kernels
 HWY_AFTER_NAMESPACE();
 
 #endif  // TUTTI_HOST_REDUCE_KERNEL_INL

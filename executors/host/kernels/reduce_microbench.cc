@@ -18,7 +18,7 @@
 #include "executors/host/kernels/copy.h"
 #include "executors/host/kernels/reduce.h"
 
-namespace tutti {
+namespace tutti::host_kernels {
 namespace {
 
 constexpr std::size_t kMallocOffset = 16;
@@ -133,12 +133,12 @@ void RegisterAll() {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::host_kernels
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  tutti::RegisterAll();
+  tutti::host_kernels::RegisterAll();
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
 }

@@ -14,7 +14,7 @@
 #include "executors/host/kernels/reduce.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace tutti {
+namespace tutti::host_kernels {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -63,7 +63,7 @@ struct Product {
   }
 };
 
-// T: the element's type, which for integers may be the signed twin of the lanes'.
+// T: the element's type, which for integers may be the signed counterpart of the lanes'.
 template <typename T, bool kMax>
 struct Extreme {
   template <class D>
@@ -127,7 +127,7 @@ class Adjusted {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace tutti
+}  // namespace tutti::host_kernels
 HWY_AFTER_NAMESPACE();
 
 #endif  // TUTTI_HOST_REDUCE_OPERATORS_INL

@@ -16,7 +16,7 @@
 #include "base/lowp.h"
 #include "executors/host/kernels/reduce.h"
 
-namespace tutti {
+namespace tutti::host_kernels {
 
 inline constexpr std::size_t kMaxCount = 4099;
 inline constexpr tuttiRedOp_t kOps[] = {tuttiSum, tuttiProd, tuttiMax, tuttiMin};
@@ -220,4 +220,4 @@ inline ReduceCall CallFor(const std::vector<const void*>& sources, void* const* 
   return call;
 }
 
-}  // namespace tutti
+}  // namespace tutti::host_kernels

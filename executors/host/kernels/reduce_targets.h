@@ -9,7 +9,7 @@
 
 #include "executors/host/kernels/reduce.h"
 
-namespace tutti {
+namespace tutti::host_kernels {
 
 // REQUIRES: type is among those that the name says; op as for SelectReduce.
 ReduceFunction SelectReduceInteger(tuttiDataType_t type, tuttiRedOp_t op);
@@ -17,4 +17,4 @@ ReduceFunction SelectReduceFloat(tuttiDataType_t type, tuttiRedOp_t op);    // f
 ReduceFunction SelectReduceFloat16(tuttiDataType_t type, tuttiRedOp_t op);  // float16, bfloat16
 ReduceFunction SelectReduceFloat8(tuttiDataType_t type, tuttiRedOp_t op);   // float8e4m3, float8e5m2
 
-}  // namespace tutti
+}  // namespace tutti::host_kernels

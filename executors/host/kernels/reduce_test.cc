@@ -23,7 +23,7 @@
 // After reduce_targets.h, which selects the targets.
 #include <hwy/highway.h>
 
-namespace tutti {
+namespace tutti::host_kernels {
 namespace {
 
 void ForceTargets(std::int64_t targets) {
@@ -314,4 +314,4 @@ TEST(ReduceRules, IntegersWrap) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::host_kernels

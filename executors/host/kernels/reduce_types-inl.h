@@ -23,7 +23,7 @@
 #include "executors/host/kernels/reduce.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace tutti {
+namespace tutti::host_kernels {
 namespace HWY_NAMESPACE {
 
 // Elements that are their own accumulators. Integers are unsigned; operators that depend on the sign reinterpret.
@@ -171,7 +171,7 @@ struct Small {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace tutti
+}  // namespace tutti::host_kernels
 HWY_AFTER_NAMESPACE();
 
 #endif  // TUTTI_HOST_REDUCE_TYPES_INL

@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <utility>
 
-namespace tutti {
+namespace tutti::shrink {
 namespace {
 
 // Pause before retrying an address that was unreachable.
@@ -14,10 +14,10 @@ constexpr Deadline::Milliseconds kCallAgain{1'000};
 
 }  // namespace
 
-AgreementCaller::AgreementCaller(const std::vector<SocketAddress>& addresses, int rank, int callee, int nranks,
+AgreementCaller::AgreementCaller(const std::vector<net::SocketAddress>& addresses, int rank, int callee, int nranks,
                                  Deadline::Milliseconds silence, std::function<bool()> lives)
     : addresses_(addresses),
-      errand_{Purpose::membership_agreement, rank, callee, nranks},
+      errand_{auth::Purpose::membership_agreement, rank, callee, nranks},
       silence_(silence),
       lives_(std::move(lives)),
       give_up_(Deadline::After(silence)) {
@@ -27,14 +27,14 @@ AgreementCaller::AgreementCaller(const std::vector<SocketAddress>& addresses, in
 void AgreementCaller::Call() {
   retry_ = Deadline::Never();
   for (const auto& address : addresses_) {
-    auto result = StartConnect(address);
+    auto result = net::StartConnect(address);
     if (result.socket) attempts_.push_back(std::move(result.socket));
     if (result.error == ECONNREFUSED) state_ = State::refused;
   }
   if (attempts_.empty()) retry_ = Deadline::After(kRetryPause);
 }
 
-AgreementCaller::State AgreementCaller::Advance(const SecretKey& key) {
+AgreementCaller::State AgreementCaller::Advance(const auth::SecretKey& key) {
   if (state_ == State::connecting) AdvanceConnecting();
   if (state_ == State::ringing) AdvanceRinging(key);
   return state_;
@@ -48,9 +48,9 @@ void AgreementCaller::AdvanceConnecting() {
       ++attempt;
       continue;
     }
-    const int error = ConnectError(*attempt);
+    const int error = net::ConnectError(*attempt);
     if (error == 0) {
-      KeepAlive(*attempt, silence_);
+      net::KeepAlive(*attempt, silence_);
       handshake_.emplace(std::move(*attempt), errand_);
       attempts_.clear();
       state_ = State::ringing;
@@ -78,17 +78,17 @@ void AgreementCaller::AdvanceConnecting() {
   }
 }
 
-void AgreementCaller::AdvanceRinging(const SecretKey& key) {
+void AgreementCaller::AdvanceRinging(const auth::SecretKey& key) {
   if (!proven_) {
     switch (handshake_->Advance(key)) {
-      case ClientHandshake::State::waiting: return;
-      case ClientHandshake::State::proven: break;
-      case ClientHandshake::State::dropped: state_ = State::dropped; return;
+      case auth::ClientHandshake::State::waiting: return;
+      case auth::ClientHandshake::State::proven: break;
+      case auth::ClientHandshake::State::dropped: state_ = State::dropped; return;
       // Another program now has the port.
-      case ClientHandshake::State::foreign:
-      case ClientHandshake::State::stranger:
-      case ClientHandshake::State::misled:
-      case ClientHandshake::State::refused: state_ = State::refused; return;
+      case auth::ClientHandshake::State::foreign:
+      case auth::ClientHandshake::State::stranger:
+      case auth::ClientHandshake::State::misled:
+      case auth::ClientHandshake::State::refused: state_ = State::refused; return;
     }
     const auto& keys = handshake_->keys();
     channel_.emplace(handshake_->TakeSocket(), keys.client_to_server, keys.server_to_client);
@@ -119,4 +119,4 @@ void AgreementCaller::Watch(std::vector<pollfd>& fds) const {
   }
 }
 
-}  // namespace tutti
+}  // namespace tutti::shrink

@@ -15,7 +15,7 @@
 #include "net/auth/channel.h"
 #include "net/auth/client_handshake.h"
 
-namespace tutti {
+namespace tutti::shrink {
 
 class AgreementCaller {
  public:
@@ -30,36 +30,36 @@ class AgreementCaller {
 
   // Rank `rank` of `nranks` calls `callee` at once. A system that does not answer within `silence` stays silent for
   // this call. If `lives` says that it answers elsewhere, the port may be full of other callers: the caller retries.
-  AgreementCaller(const std::vector<SocketAddress>& addresses, int rank, int callee, int nranks,
+  AgreementCaller(const std::vector<net::SocketAddress>& addresses, int rank, int callee, int nranks,
                   Deadline::Milliseconds silence, std::function<bool()> lives);
 
   // Advances as far as possible without blocking.
-  State Advance(const SecretKey& key);
+  State Advance(const auth::SecretKey& key);
   State state() const { return state_; }
   // Appends the descriptors that this waits for.
   void Watch(std::vector<pollfd>& fds) const;
   // When Advance must be called even without an event.
   Deadline NextDeadline() const { return state_ == State::connecting ? std::min(give_up_, retry_) : Deadline::Never(); }
   // REQUIRES: talking.
-  SecureChannel& channel() { return *channel_; }
-  SecureChannel TakeChannel() { return std::move(*channel_); }
+  auth::SecureChannel& channel() { return *channel_; }
+  auth::SecureChannel TakeChannel() { return std::move(*channel_); }
 
  private:
   void Call();
   void AdvanceConnecting();
-  void AdvanceRinging(const SecretKey& key);
+  void AdvanceRinging(const auth::SecretKey& key);
 
-  std::vector<SocketAddress> addresses_;
-  Errand errand_;
+  std::vector<net::SocketAddress> addresses_;
+  auth::Errand errand_;
   Deadline::Milliseconds silence_;
   std::function<bool()> lives_;
   Deadline give_up_;
   Deadline retry_ = Deadline::Never();  // while none of the addresses is reachable
   State state_ = State::connecting;
-  std::vector<Socket> attempts_;
-  std::optional<ClientHandshake> handshake_;
-  std::optional<SecureChannel> channel_;
+  std::vector<net::Socket> attempts_;
+  std::optional<auth::ClientHandshake> handshake_;
+  std::optional<auth::SecureChannel> channel_;
   bool proven_ = false;  // but not yet admitted
 };
 
-}  // namespace tutti
+}  // namespace tutti::shrink

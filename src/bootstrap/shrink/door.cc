@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-namespace tutti {
+namespace tutti::shrink {
 
 void AgreementListener::Watch(std::vector<pollfd>& fds) const {
   fds.push_back({keeper_.descriptor(), POLLIN, 0});
@@ -27,9 +27,9 @@ void AgreementListener::Receive(const std::function<void(Contact, const Presence
   }
 }
 
-void AgreementListener::Tell(SecureChannel channel, const std::vector<std::byte>& message) {
+void AgreementListener::Tell(auth::SecureChannel channel, const std::vector<std::byte>& message) {
   channel.Queue(message);
   told_.push_back(std::move(channel));
 }
 
-}  // namespace tutti
+}  // namespace tutti::shrink

@@ -13,33 +13,33 @@
 #include "net/auth/doorkeeper.h"
 #include "src/bootstrap/shrink/messages.h"
 
-namespace tutti {
+namespace tutti::shrink {
 
 class AgreementListener {
  public:
   // A rank and the connection to it.
   struct Contact {
     int rank;
-    SecureChannel channel;
+    auth::SecureChannel channel;
   };
 
   // The door of rank `rank` of `nranks`. `told` keeps the connections of answered callers, so that the answers arrive.
   // Keeper and `told` outlive this.
-  AgreementListener(Doorkeeper& keeper, int rank, int nranks, std::vector<SecureChannel>& told)
+  AgreementListener(auth::Doorkeeper& keeper, int rank, int nranks, std::vector<auth::SecureChannel>& told)
       : keeper_(keeper), rank_(rank), nranks_(nranks), told_(told) {}
 
   // Appends the descriptors that this waits for.
   void Watch(std::vector<pollfd>& fds) const;
   // Passes each caller whose first message has arrived, with that message, to `hear`.
   void Receive(const std::function<void(Contact, const Presence&)>& hear);
-  void Tell(SecureChannel channel, const std::vector<std::byte>& message);
+  void Tell(auth::SecureChannel channel, const std::vector<std::byte>& message);
 
  private:
-  Doorkeeper& keeper_;
+  auth::Doorkeeper& keeper_;
   int rank_;
   int nranks_;
   std::list<Contact> newcomers_;  // callers whose first message has not arrived
-  std::vector<SecureChannel>& told_;
+  std::vector<auth::SecureChannel>& told_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::shrink

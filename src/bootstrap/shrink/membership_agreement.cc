@@ -12,7 +12,7 @@
 #include "src/bootstrap/shrink/door.h"
 #include "src/bootstrap/shrink/messages.h"
 
-namespace tutti {
+namespace tutti::shrink {
 namespace {
 
 // Most ranks come by themselves; the leader calls those that have not come by then.
@@ -29,11 +29,11 @@ class Meeting {
   struct Call {
     int rank;
     const MembershipAgreement::Ranks& ranks;
-    const SecretKey& key;
+    const auth::SecretKey& key;
     Deadline::Milliseconds silence;
     const std::function<bool(int rank)>& reaches;
-    Doorkeeper& keeper;
-    std::vector<SecureChannel>& told;
+    auth::Doorkeeper& keeper;
+    std::vector<auth::SecureChannel>& told;
     LivenessLinks& ties;
     const std::vector<int>& excluded;
     const std::vector<int>& ended;
@@ -68,7 +68,9 @@ class Meeting {
   };
 
   int size() const { return static_cast<int>(call_.ranks.roster.size()); }
-  std::string Who(int rank) const { return Describe(rank, call_.ranks.roster[static_cast<std::size_t>(rank)]); }
+  std::string Who(int rank) const {
+    return bootstrap::Describe(rank, call_.ranks.roster[static_cast<std::size_t>(rank)]);
+  }
   AgreementCaller CallTo(int rank) const {
     return {call_.ranks.addresses[static_cast<std::size_t>(rank)], call_.rank, rank, size(), call_.silence,
             [this, rank] { return SystemAnswers(rank); }};
@@ -94,9 +96,9 @@ class Meeting {
         state == AgreementCaller::State::silent ? "its system does not answer" : "nobody listens at its port");
   }
 
-  Wake AwaitAny(std::vector<pollfd>& fds, Deadline until) const {
-    const auto wake = Wait(fds, std::min(until, call_.deadline), call_.cancel);
-    if (wake == Wake::cancelled) ThrowCancelled();
+  net::Wake AwaitAny(std::vector<pollfd>& fds, Deadline until) const {
+    const auto wake = net::Wait(fds, std::min(until, call_.deadline), call_.cancel);
+    if (wake == net::Wake::cancelled) auth::ThrowCancelled();
     return wake;
   }
 
@@ -154,9 +156,9 @@ class Meeting {
       std::vector<pollfd> fds;
       door_.Watch(fds);
       leader.caller.Watch(fds);
-      const auto wake = Wait(fds, deadline, call_.cancel);
-      if (wake == Wake::cancelled) ThrowCancelled();
-      if (wake == Wake::deadline && deadline.Passed()) {
+      const auto wake = net::Wait(fds, deadline, call_.cancel);
+      if (wake == net::Wake::cancelled) auth::ThrowCancelled();
+      if (wake == net::Wake::deadline && deadline.Passed()) {
         if (!introduced) throw Late(leader.rank);
         if (asked) Throw(tuttiTimeoutError, "{}, which collects those who are left, did not answer", Who(leader.rank));
         asked = true;
@@ -175,7 +177,7 @@ class Meeting {
 
   std::optional<Reunited> Pause() const {
     std::vector<pollfd> nothing;
-    if (Wait(nothing, Deadline::After(kPause), call_.cancel) == Wake::cancelled) ThrowCancelled();
+    if (net::Wait(nothing, Deadline::After(kPause), call_.cancel) == net::Wake::cancelled) auth::ThrowCancelled();
     if (call_.deadline.Passed()) Throw(tuttiTimeoutError, "the ranks that are left did not agree in the time allowed");
     return std::nullopt;
   }
@@ -289,7 +291,7 @@ class Meeting {
     came_.insert_or_assign(rank, std::move(contact.channel));
     if (!agrees && !disagreement_) {
       const auto describe = [](const std::vector<int>& ranks) {
-        return ranks.empty() ? "nobody" : DescribeRanks(ranks);
+        return ranks.empty() ? "nobody" : bootstrap::DescribeRanks(ranks);
       };
       disagreement_ = {tuttiInvalidUsage,
                        fmt::format("ranks disagree on whom to exclude: {} excludes {}, {} excludes {}", Who(call_.rank),
@@ -355,7 +357,7 @@ class Meeting {
   std::set<int> ended_;  // the part of gone_ whose processes have ended
   AgreementListener door_;
   // For the leader, by rank:
-  std::map<int, SecureChannel> came_;
+  std::map<int, auth::SecureChannel> came_;
   std::map<int, AgreementCaller> calls_;  // to ranks that have not come
   std::map<int, Deadline> call_at_;       // every rank that should come
   std::optional<Error> disagreement_;     // among the ranks that came; sent when all are here to receive it
@@ -364,14 +366,15 @@ class Meeting {
 
 }  // namespace
 
-MembershipAgreement::MembershipAgreement(int rank, Ranks ranks, std::vector<Socket> listeners, const SecretKey& key,
-                                         Deadline::Milliseconds silence, std::function<bool(int rank)> reaches)
+MembershipAgreement::MembershipAgreement(int rank, Ranks ranks, std::vector<net::Socket> listeners,
+                                         const auth::SecretKey& key, Deadline::Milliseconds silence,
+                                         std::function<bool(int rank)> reaches)
     : rank_(rank),
       ranks_(std::move(ranks)),
       key_(key),
       silence_(silence),
       reaches_(std::move(reaches)),
-      keeper_(std::move(listeners), key, Purpose::membership_agreement, rank),
+      keeper_(std::move(listeners), key, auth::Purpose::membership_agreement, rank),
       ties_(silence) {}
 
 Reunited MembershipAgreement::Meet(const std::vector<int>& excluded, const std::vector<int>& ended,
@@ -383,4 +386,4 @@ Reunited MembershipAgreement::Meet(const std::vector<int>& excluded, const std::
       .Run();
 }
 
-}  // namespace tutti
+}  // namespace tutti::shrink

@@ -24,7 +24,7 @@
 #include "src/bootstrap/shrink/ties.h"
 #include "tutti/tutti.h"
 
-namespace tutti {
+namespace tutti::shrink {
 
 // The ranks that continue.
 struct Reunited {
@@ -36,14 +36,14 @@ class MembershipAgreement {
  public:
   // A communicator's ranks: their processes, their hosts, and the addresses at which each can be called.
   struct Ranks {
-    std::vector<Process> roster;
+    std::vector<bootstrap::Process> roster;
     std::vector<int> host_of;
-    std::vector<std::vector<SocketAddress>> addresses;
+    std::vector<std::vector<net::SocketAddress>> addresses;
   };
 
   // `listeners` are this rank's entry in ranks.addresses. `silence`: a system that has not answered for that long is
   // gone. `reaches`: whether another proven connection to that rank is open and answered.
-  MembershipAgreement(int rank, Ranks ranks, std::vector<Socket> listeners, const SecretKey& key,
+  MembershipAgreement(int rank, Ranks ranks, std::vector<net::Socket> listeners, const auth::SecretKey& key,
                       Deadline::Milliseconds silence, std::function<bool(int rank)> reaches);
   MembershipAgreement(const MembershipAgreement&) = delete;
   MembershipAgreement& operator=(const MembershipAgreement&) = delete;
@@ -60,13 +60,13 @@ class MembershipAgreement {
  private:
   int rank_;
   Ranks ranks_;
-  SecretKey key_;
+  auth::SecretKey key_;
   Deadline::Milliseconds silence_;
   std::function<bool(int rank)> reaches_;
-  Doorkeeper keeper_;
+  auth::Doorkeeper keeper_;
   // Connections of the last meeting stay open until the next; otherwise its last messages might be lost.
-  std::vector<SecureChannel> last_;
+  std::vector<auth::SecureChannel> last_;
   LivenessLinks ties_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::shrink

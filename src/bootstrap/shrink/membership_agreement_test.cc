@@ -11,7 +11,7 @@
 #include "src/bootstrap/shrink/caller.h"
 #include "src/bootstrap/shrink/messages.h"
 
-namespace tutti {
+namespace tutti::shrink {
 namespace {
 
 using testing::AllRanks;
@@ -31,10 +31,10 @@ class Ranks {
   explicit Ranks(int nranks, Deadline::Milliseconds silence = std::chrono::seconds(3), int backlog = 0)
       : membership_agreements_(static_cast<std::size_t>(nranks)) {
     MembershipAgreement::Ranks ranks;
-    std::vector<std::vector<Socket>> listeners;
+    std::vector<std::vector<net::Socket>> listeners;
     for (int rank = 0; rank < nranks; ++rank) {
-      listeners.push_back(ListenOnAll({SocketAddress::Loopback(false, 0)}, "a rank"));
-      addresses_.push_back(LocalAddress(listeners.back()[0]));
+      listeners.push_back(net::ListenOnAll({net::SocketAddress::Loopback(false, 0)}, "a rank"));
+      addresses_.push_back(net::LocalAddress(listeners.back()[0]));
       if (backlog != 0) {
         EXPECT_EQ(listen(listeners.back()[0].fd(), backlog), 0);
       }
@@ -56,14 +56,14 @@ class Ranks {
   }
   LivenessLinks& TiesOf(int rank) { return membership_agreements_[static_cast<std::size_t>(rank)]->ties(); }
   void End(int rank) { membership_agreements_[static_cast<std::size_t>(rank)].reset(); }
-  const SecretKey& key() const { return key_; }
+  const auth::SecretKey& key() const { return key_; }
   // From now on a proven connection to `rank` answers.
   void RemoteAccess(int rank) { reached_.insert(rank); }
-  const SocketAddress& AddressOf(int rank) const { return addresses_[static_cast<std::size_t>(rank)]; }
+  const net::SocketAddress& AddressOf(int rank) const { return addresses_[static_cast<std::size_t>(rank)]; }
 
  private:
-  SecretKey key_ = SecretKey::Random();
-  std::vector<SocketAddress> addresses_;
+  auth::SecretKey key_ = auth::SecretKey::Random();
+  std::vector<net::SocketAddress> addresses_;
   std::set<int> reached_;
   std::vector<std::unique_ptr<MembershipAgreement>> membership_agreements_;
 };
@@ -201,12 +201,12 @@ TEST(MembershipAgreement, GoesOnWhoeverHearsFirstThatTheLeaderEnded) {
 
 TEST(MembershipAgreement, AmongStrangers) {
   Ranks all(3);
-  std::vector<Socket> strangers;
+  std::vector<net::Socket> strangers;
   for (int rank = 0; rank < 3; ++rank) {
     for (int i = 0; i < 40; ++i) {
-      auto result = StartConnect(all.AddressOf(rank));
+      auto result = net::StartConnect(all.AddressOf(rank));
       if (!result.socket) continue;
-      if (i % 2 == 0) SendSome(result.socket, std::vector<std::byte>(100, std::byte{0x55}));
+      if (i % 2 == 0) net::SendSome(result.socket, std::vector<std::byte>(100, std::byte{0x55}));
       strangers.push_back(std::move(result.socket));
     }
   }
@@ -231,7 +231,7 @@ TEST(MembershipAgreement, AFullPortOfASystemThatAnswersElsewhereIsNoAlarm) {
     Ranks all(3, std::chrono::seconds(1));
     const auto address = all.AddressOf(2);
     all.End(2);
-    const auto stopped = Listen(address).socket;
+    const auto stopped = net::Listen(address).socket;
     ASSERT_TRUE(stopped);
     ASSERT_EQ(listen(stopped.fd(), 0), 0);
     const testing::IdleCalls strangers(address, 10);
@@ -355,4 +355,4 @@ TEST(AgreementMessages, AreRefusedWhenCutOrLengthened) {
 }
 
 }  // namespace
-}  // namespace tutti
+}  // namespace tutti::shrink

@@ -5,33 +5,33 @@
 #include "net/auth/handshake.h"
 #include "net/wire.h"
 
-namespace tutti {
+namespace tutti::shrink {
 namespace {
 
 constexpr std::size_t kLongestMessage = 2048;
 
 enum class Kind : std::uint8_t { presence = 1, following, decision, joined };
 
-ByteWriter Begin(Kind kind) {
-  ByteWriter writer;
+net::ByteWriter Begin(Kind kind) {
+  net::ByteWriter writer;
   writer.Number(static_cast<std::uint8_t>(kind));
   return writer;
 }
 
-bool Is(ByteReader& reader, Kind kind) { return reader.Number<std::uint8_t>() == static_cast<std::uint8_t>(kind); }
+bool Is(net::ByteReader& reader, Kind kind) { return reader.Number<std::uint8_t>() == static_cast<std::uint8_t>(kind); }
 
-void WriteRanks(ByteWriter& writer, const std::vector<int>& ranks) {
+void WriteRanks(net::ByteWriter& writer, const std::vector<int>& ranks) {
   writer.Number(static_cast<std::uint32_t>(ranks.size()));
   for (const int rank : ranks) writer.Number(static_cast<std::uint32_t>(rank));
 }
 
-std::optional<std::vector<int>> ReadRanks(ByteReader& reader) {
+std::optional<std::vector<int>> ReadRanks(net::ByteReader& reader) {
   const auto count = reader.Number<std::uint32_t>();
-  if (count > kMaxRanks) return std::nullopt;
+  if (count > auth::kMaxRanks) return std::nullopt;
   std::vector<int> ranks;
   for (std::uint32_t i = 0; i < count; ++i) {
     const auto rank = reader.Number<std::uint32_t>();
-    if (reader.failed() || rank >= kMaxRanks) return std::nullopt;
+    if (reader.failed() || rank >= auth::kMaxRanks) return std::nullopt;
     ranks.push_back(static_cast<int>(rank));
   }
   return ranks;
@@ -65,7 +65,7 @@ std::vector<std::byte> Encode(const Decision& message) {
 std::vector<std::byte> Encode(const Joined&) { return Begin(Kind::joined).Take(); }
 
 std::optional<Presence> DecodePresence(std::span<const std::byte> payload) {
-  ByteReader reader(payload);
+  net::ByteReader reader(payload);
   if (!Is(reader, Kind::presence)) return std::nullopt;
   const auto leads = reader.Number<std::uint8_t>();
   auto excluded = ReadRanks(reader);
@@ -76,15 +76,15 @@ std::optional<Presence> DecodePresence(std::span<const std::byte> payload) {
 }
 
 std::optional<Following> DecodeFollowing(std::span<const std::byte> payload) {
-  ByteReader reader(payload);
+  net::ByteReader reader(payload);
   if (!Is(reader, Kind::following)) return std::nullopt;
   const auto leader = reader.Number<std::uint32_t>();
-  if (!reader.Complete() || leader >= kMaxRanks) return std::nullopt;
+  if (!reader.Complete() || leader >= auth::kMaxRanks) return std::nullopt;
   return Following{static_cast<int>(leader)};
 }
 
 std::optional<Decision> DecodeDecision(std::span<const std::byte> payload) {
-  ByteReader reader(payload);
+  net::ByteReader reader(payload);
   if (!Is(reader, Kind::decision)) return std::nullopt;
   Decision decision;
   const auto code = reader.Number<std::uint8_t>();
@@ -99,9 +99,9 @@ std::optional<Decision> DecodeDecision(std::span<const std::byte> payload) {
 }
 
 std::optional<Joined> DecodeJoined(std::span<const std::byte> payload) {
-  ByteReader reader(payload);
+  net::ByteReader reader(payload);
   if (!Is(reader, Kind::joined) || !reader.Complete()) return std::nullopt;
   return Joined{};
 }
 
-}  // namespace tutti
+}  // namespace tutti::shrink

@@ -12,7 +12,7 @@
 
 #include "tutti/tutti.h"
 
-namespace tutti {
+namespace tutti::shrink {
 
 // A caller's first message: its presence and its knowledge of the others.
 struct Presence {
@@ -50,4 +50,4 @@ std::optional<Following> DecodeFollowing(std::span<const std::byte> payload);
 std::optional<Decision> DecodeDecision(std::span<const std::byte> payload);
 std::optional<Joined> DecodeJoined(std::span<const std::byte> payload);
 
-}  // namespace tutti
+}  // namespace tutti::shrink

@@ -4,10 +4,10 @@
 
 #include "src/bootstrap/shrink/messages.h"
 
-namespace tutti {
+namespace tutti::shrink {
 
-void LivenessLinks::Keep(SecureChannel channel) {
-  KeepAlive(channel.socket(), silence_);
+void LivenessLinks::Keep(auth::SecureChannel channel) {
+  net::KeepAlive(channel.socket(), silence_);
   ties_.push_back({std::move(channel)});
 }
 
@@ -24,4 +24,4 @@ void LivenessLinks::SayJoined() {
   for (auto& tie : ties_) tie.channel.Queue(Encode(Joined{}));
 }
 
-}  // namespace tutti
+}  // namespace tutti::shrink

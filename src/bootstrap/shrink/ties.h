@@ -10,7 +10,7 @@
 #include "base/deadline.h"
 #include "net/auth/channel.h"
 
-namespace tutti {
+namespace tutti::shrink {
 
 class LivenessLinks {
  public:
@@ -18,7 +18,7 @@ class LivenessLinks {
   explicit LivenessLinks(Deadline::Milliseconds silence) : silence_(silence) {}
 
   // Keeps a connection between this rank and one that joins with it.
-  void Keep(SecureChannel channel);
+  void Keep(auth::SecureChannel channel);
   // Whether a tied rank ended, left or fell silent before it reported that it had joined.
   bool OneEnded();
   // Reports that this rank has joined; it may end before the others have.
@@ -28,7 +28,7 @@ class LivenessLinks {
 
  private:
   struct Tie {
-    SecureChannel channel;
+    auth::SecureChannel channel;
     bool joined = false;  // whether the other end has joined
   };
 
@@ -36,4 +36,4 @@ class LivenessLinks {
   std::vector<Tie> ties_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::shrink

@@ -129,7 +129,7 @@ cudaError_t cudaPeekAtLastError() { return last_error; }
 
 const char* cudaGetErrorString(cudaError_t error) {
   const char* text = nullptr;
-  if (error == cudaErrorInvalidDeviceFunction) return "no host twin of this kernel in the stand-in";
+  if (error == cudaErrorInvalidDeviceFunction) return "no host kernel for this one in the stand-in";
   return cuGetErrorString(static_cast<CUresult>(error), &text) == CUDA_SUCCESS ? text : "unrecognized error code";
 }
 

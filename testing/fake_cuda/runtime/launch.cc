@@ -6,7 +6,7 @@
 
 #include "testing/fake_cuda/extension.h"
 #include "testing/fake_cuda/runtime/call.h"
-#include "testing/fake_cuda/runtime/kernel_twin.h"
+#include "testing/fake_cuda/runtime/host_kernel.h"
 
 namespace tutti::standin {
 namespace {
@@ -34,19 +34,19 @@ class Kernels {
   }
 
   // Looked up at the first launch: most kernels of a program are never launched.
-  KernelTwin Find(const void* host) {
+  HostKernel Find(const void* host) {
     const std::lock_guard lock(mutex_);
-    const auto known = twins_.find(host);
-    if (known != twins_.end()) return known->second;
+    const auto known = host_kernels_.find(host);
+    if (known != host_kernels_.end()) return known->second;
     const auto name = names_.find(host);
     if (name == names_.end()) return nullptr;
-    return twins_[host] = FindTwin(KernelName::Parse(name->second.c_str()));
+    return host_kernels_[host] = FindHostKernel(KernelName::Parse(name->second.c_str()));
   }
 
  private:
   std::mutex mutex_;
   std::map<const void*, std::string> names_;
-  std::map<const void*, KernelTwin> twins_;
+  std::map<const void*, HostKernel> host_kernels_;
 };
 
 }  // namespace
@@ -101,7 +101,7 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
 
 cudaError_t cudaLaunchKernel(const void* host, dim3 /*grid*/, dim3 /*block*/, void** arguments, std::size_t /*shared*/,
                              cudaStream_t stream) {
-  const KernelTwin twin = Kernels::Instance().Find(host);
-  if (twin == nullptr) return Remember(cudaErrorInvalidDeviceFunction);
-  return Call([&] { return standinEnqueue(stream, twin(arguments)); });
+  const HostKernel kernel = Kernels::Instance().Find(host);
+  if (kernel == nullptr) return Remember(cudaErrorInvalidDeviceFunction);
+  return Call([&] { return standinEnqueue(stream, kernel(arguments)); });
 }

@@ -1,4 +1,5 @@
-// Modules, their functions, and launches: a kernel's twin runs in its place (executors/cuda/kernels/twin.h).
+// Modules, their functions, and launches: a kernel's host kernel runs in its place
+// (executors/cuda/kernels/host_kernel.h).
 #include <cuda.h>
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "executors/cuda/kernels/twin.h"
+#include "executors/cuda/kernels/host_kernel.h"
 #include "testing/fake_cuda/devices.h"
 #include "testing/fake_cuda/environment.h"
 #include "testing/fake_cuda/handles.h"
@@ -28,7 +29,7 @@ struct Module {
 };
 
 struct Function {
-  const TwinKernel* twin;
+  const cuda_kernels::HostKernel* kernel;
   std::weak_ptr<Module> module;
   CUdevice device;
   int dynamic_shared_bytes = kSharedPerBlock;  // the most that it may request
@@ -40,7 +41,7 @@ std::shared_ptr<Function> FunctionOf(CUfunction handle) {
   return function;
 }
 
-void RunGrid(const TwinKernel& kernel, unsigned blocks, unsigned block_size, const std::byte* parameter) {
+void RunGrid(const cuda_kernels::HostKernel& kernel, unsigned blocks, unsigned block_size, const std::byte* parameter) {
   const unsigned threads = std::clamp<unsigned>(block_size, 1, static_cast<unsigned>(TheEnvironment().block_threads));
   std::vector<std::unique_ptr<std::barrier<>>> barriers(blocks);
   if (threads > 1) {
@@ -51,18 +52,19 @@ void RunGrid(const TwinKernel& kernel, unsigned blocks, unsigned block_size, con
   std::vector<std::max_align_t> shared(shared_units * blocks);
   RunTogether(std::size_t{blocks} * threads, [&](std::size_t number) {
     const auto block = static_cast<std::uint32_t>(number / threads);
-    const TwinThread self{.thread = static_cast<std::uint32_t>(number % threads),
-                          .threads = threads,
-                          .block = block,
-                          .blocks = blocks,
-                          .barrier = barriers[block].get(),
-                          .shared = reinterpret_cast<std::byte*>(shared.data() + shared_units * block)};
+    const cuda_kernels::HostKernelThread self{
+        .thread = static_cast<std::uint32_t>(number % threads),
+        .threads = threads,
+        .block = block,
+        .blocks = blocks,
+        .barrier = barriers[block].get(),
+        .shared = reinterpret_cast<std::byte*>(shared.data() + shared_units * block)};
     kernel.run(self, parameter);
   });
 }
 
 // The kernel's only parameter, a struct, from either of the two ways to pass it.
-std::vector<std::byte> Parameter(const TwinKernel& kernel, void** parameters, void** extra) {
+std::vector<std::byte> Parameter(const cuda_kernels::HostKernel& kernel, void** parameters, void** extra) {
   std::vector<std::byte> copy(kernel.parameter_bytes);
   const void* given = nullptr;
   if (parameters != nullptr) {
@@ -102,10 +104,10 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule handle, const char* 
   return Answer([&] {
     const auto module = Handles<CUmodule, Module>().Find(handle);
     Require(name != nullptr, CUDA_ERROR_INVALID_VALUE);
-    for (const auto& twin : tutti::TwinKernels()) {
-      if (std::string_view(twin.name) != name) continue;
+    for (const auto& kernel : tutti::cuda_kernels::HostKernels()) {
+      if (std::string_view(kernel.name) != name) continue;
       *function =
-          Handles<CUfunction, Function>().Add(std::make_shared<Function>(Function{&twin, module, module->device}));
+          Handles<CUfunction, Function>().Add(std::make_shared<Function>(Function{&kernel, module, module->device}));
       return;
     }
     Fail(CUDA_ERROR_NOT_FOUND);
@@ -162,12 +164,12 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned grid_y, uns
     const auto stream = StreamOf(stream_handle);
     Require(stream->device() == function->device, CUDA_ERROR_INVALID_HANDLE);
     Require(grid_x > 0 && block_x > 0 && block_x <= kMaxBlockThreads, CUDA_ERROR_INVALID_VALUE);
-    // A twin supports only the first dimension.
+    // A host kernel supports only the first dimension.
     Require(grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1, CUDA_ERROR_INVALID_VALUE);
     Require(shared <= static_cast<unsigned>(function->dynamic_shared_bytes), CUDA_ERROR_INVALID_VALUE);
     Enqueue(stream,
-            [twin = function->twin, grid_x, block_x, parameter = Parameter(*function->twin, parameters, extra)] {
-              RunGrid(*twin, grid_x, block_x, parameter.data());
+            [kernel = function->kernel, grid_x, block_x, parameter = Parameter(*function->kernel, parameters, extra)] {
+              RunGrid(*kernel, grid_x, block_x, parameter.data());
             });
   });
 }

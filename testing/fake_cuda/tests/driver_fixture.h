@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "testing/fake_cuda/tests/dummy_twins.h"
+#include "testing/fake_cuda/tests/dummy_kernels.h"
 
 namespace tutti::standin {
 

@@ -8,7 +8,7 @@
 namespace tutti::standin {
 namespace {
 
-TEST_F(Driver, AKernelsTwinRunsInAllThreadsOfAllBlocks) {
+TEST_F(Driver, AHostKernelRunsInAllThreadsOfAllBlocks) {
   constexpr unsigned kBlocks = 5;
   std::vector<std::uint32_t> values(1000);
   std::iota(values.begin(), values.end(), 1U);

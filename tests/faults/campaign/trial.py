@@ -26,7 +26,7 @@ FLOODED_QUEUE = 64
 SETTINGS = {
     "TUTTI_ALGO": ["ring", "two_level", "double_binary_tree", "two_level_tree"],
     "TUTTI_CHANNELS": ["1", "2", "4"],
-    "TUTTI_WIRE": ["inline", "bulk"],
+    "TUTTI_PROTO": ["inline", "bulk"],
     "TUTTI_CHUNK": ["4096", "65536"],
     "TUTTI_THREADS": ["2"],
     "TUTTI_SOCKETS": ["1", "2", "4"],

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "transports/progress/carrier.h"
 #include "transports/progress/network_messages.h"
+#include "transports/progress/network_transport.h"
 #include "transports/shm/fabric.h"
 
-namespace tutti {
+namespace tutti::progress {
 
 // One connection: the number of slots that have landed.
 struct ConnectionRings {
@@ -23,14 +23,14 @@ enum class Tell { due, along, all };
 
 class NetworkPeer {
  public:
-  NetworkPeer(Fabric&, int rank, std::span<const ConnectionRings> rings)
+  NetworkPeer(shm::Fabric&, int rank, std::span<const ConnectionRings> rings)
       : rank_(rank), rings_(rings.begin(), rings.end()) {}
 
   int rank() const { return rank_; }
   bool HasFilled() const { return false; }
-  bool PumpSlots(Carrier&) { return false; }
-  bool PumpCredits(Carrier&, Tell) { return false; }
-  void Announce(Carrier&) {}
+  bool PumpSlots(NetworkTransport&) { return false; }
+  bool PumpCredits(NetworkTransport&, Tell) { return false; }
+  void Announce(NetworkTransport&) {}
   std::byte* Landing(const SlotMessage&) const { return nullptr; }
   void Landed(const SlotMessage& message) {
     rings_[message.connection].landed->fetch_add(1, std::memory_order_release);
@@ -48,4 +48,4 @@ class NetworkPeer {
   std::vector<ConnectionRings> rings_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::progress

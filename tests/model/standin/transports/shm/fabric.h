@@ -9,14 +9,16 @@
 
 #include "transports/ring/control_block.h"
 
-namespace tutti {
-
+namespace tutti::progress {
 class NetworkEngine;
+}
+
+namespace tutti::shm {
 
 class Fabric {
  public:
   // `blocks`: those of all ranks, which share one host. `bells`: the ranks' bells, if there are other hosts, too.
-  Fabric(int rank, std::vector<ControlBlock*> blocks, std::vector<int> bells = {})
+  Fabric(int rank, std::vector<ring::ControlBlock*> blocks, std::vector<int> bells = {})
       : rank_(rank), bells_(std::move(bells)), blocks_(std::move(blocks)) {
     for (int r = 0; r < static_cast<int>(blocks_.size()); ++r) local_.push_back(r);
     bells_.resize(blocks_.size(), -1);
@@ -26,18 +28,18 @@ class Fabric {
   int nranks() const { return static_cast<int>(blocks_.size()); }
   const std::vector<int>& local() const { return local_; }
   bool is_local(int) const { return true; }
-  ControlBlock& control(int rank) const { return *blocks_[static_cast<std::size_t>(rank)]; }
+  ring::ControlBlock& control(int rank) const { return *blocks_[static_cast<std::size_t>(rank)]; }
   std::atomic<std::uint32_t>& sleepers() const { return control(local_.front()).sleepers; }
   int bell(int rank) const { return bells_[static_cast<std::size_t>(rank)]; }
-  NetworkEngine* network() const { return network_; }
-  void UseNetwork(NetworkEngine* network) { network_ = network; }
+  progress::NetworkEngine* network() const { return network_; }
+  void UseNetwork(progress::NetworkEngine* network) { network_ = network; }
 
  private:
   int rank_;
   std::vector<int> local_;
   std::vector<int> bells_;
-  std::vector<ControlBlock*> blocks_;
-  NetworkEngine* network_ = nullptr;
+  std::vector<ring::ControlBlock*> blocks_;
+  progress::NetworkEngine* network_ = nullptr;
 };
 
-}  // namespace tutti
+}  // namespace tutti::shm

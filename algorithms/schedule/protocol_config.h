@@ -1,0 +1,27 @@
+// How a plan's slots are shaped.
+//
+// Thread-safety: value type.
+#pragma once
+
+#include <cstddef>
+
+#include "transports/ring/layout.h"
+#include "transports/ring/slot.h"
+
+namespace tutti::schedule {
+
+struct ProtocolConfig {
+  ring::Protocol protocol = ring::Protocol::bulk;
+  std::size_t chunk_bytes = 0;  // of each block at a time; a multiple of 64 unless it covers whole blocks
+
+  friend bool operator==(const ProtocolConfig&, const ProtocolConfig&) = default;
+};
+
+// Slots of a connection, as transports have them.
+constexpr int SlotDepth(ring::Protocol protocol) {
+  return static_cast<int>(protocol == ring::Protocol::line      ? ring::kLineShape.depth
+                          : protocol == ring::Protocol::inlined ? ring::kInlineShape.depth
+                                                                : ring::kBulkDepth);
+}
+
+}  // namespace tutti::schedule

@@ -1,0 +1,112 @@
+// How long a schedule takes on a machine, from its own steps and the machine's constants alone. Where the simulator
+// plays every event, pricing follows the dependencies of one chunk once and adds what the busiest executor, lane or
+// link needs for each further chunk:
+//
+//     duration = operation + first chunk (longest path through the steps) + (chunks - 1) x slowest of
+//                  an executor's steps, a lane's span, a proxy's messages, a link's bytes
+//
+// All channels begin at the same time, so their first chunks cross the network together. Each is slowed by the number
+// of channels on its link, and none is done before the busiest link has carried them all, plus the steps before and
+// after. Later chunks are spread out and share only the link's time.
+//
+// The longest paths are found for a grid of sizes. Between grid points, use the longer of the two neighbouring paths,
+// which is at most slightly too short.
+// Left to the simulator: links shared unevenly over time, and slots that run out.
+// Where ranks share cores, a rank's steps are slowed by its core's work for other ranks, and each wait for a rank
+// includes a turn of all ranks of a core.
+//
+// Thread-safety: const members may be called from one thread at a time (they remember).
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "algorithms/schedule/protocol_config.h"
+#include "selection/cost_model/candidates.h"
+#include "selection/cost_model/step_graph.h"
+
+namespace tutti::cost_model {
+
+// How much a call moves, and how.
+struct Load {
+  std::size_t block_bytes = 0;  // of one block of the schedule
+  std::size_t footprint = 0;    // bytes of user buffers that a node's ranks touch together
+  int channels = 1;             // of the algorithm's own unit
+  schedule::ProtocolConfig config = {};
+};
+
+class CostModel {
+ public:
+  // REQUIRES: machine and representatives have equally many ranks; the machine outlives the price.
+  CostModel(const Machine& machine, const RepresentativeRanks& representatives);
+
+  double Microseconds(const Load& load) const;
+  // Channels that one unit takes (a double binary tree: two).
+  int unit_channels() const { return unit_channels_; }
+  // Schedule::pieces of its schedules.
+  int pieces() const { return pieces_; }
+  const UnitOnGpu& on_gpu() const { return on_gpu_; }
+
+ private:
+  // Microseconds that a byte takes.
+  struct Rates {
+    double memory;
+    double slot_read;
+    double slot_write;
+  };
+  // A path through the steps, one after the other: fixed + bytes x the time per byte of its operands and links.
+  struct Path {
+    double fixed = 0;
+    double memory_operands = 0;
+    double slot_reads = 0;
+    double slot_writes = 0;
+    double us_per_byte = 0;          // of links that steps write across
+    double network_us_per_byte = 0;  // of those that slots cross by themselves
+    // `sharing`: the number of channels whose slots cross a network link at the same time.
+    double Microseconds(const Rates& rates, double bytes, double sharing = 1) const;
+    void Add(const Path& other, double times);
+  };
+  // Microseconds that the busiest link needs for one byte of every block on one channel: for all slots, and for those
+  // that go over the network.
+  struct Crossing {
+    double all = 0;
+    double network = 0;
+  };
+  // The longest paths of a chunk.
+  struct Paths {
+    std::vector<Path> first;  // until its last step has ended
+    // The part before the first slot goes over the network and after the last one's bytes have crossed.
+    std::vector<Path> around_network;
+    std::vector<Path> further;  // for each further chunk, at an executor or in a lane
+  };
+
+  void FindShares(const RepresentativeRanks& representatives);
+  void FindProxies();
+  Path StepPath(const StepGraph::Work& work, ring::Protocol protocol, const Rates& rates) const;
+  Path WayPath(const StepGraph::Way& way, ring::Protocol protocol) const;
+  struct Walked;
+  Walked WalkSteps(ring::Protocol protocol, const Rates& rates, double bytes) const;
+  void Walk(ring::Protocol protocol, const Rates& rates, double bytes, Paths& paths) const;
+  Rates RatesAt(double bytes, std::size_t footprint) const;
+  const Paths& PathsOf(ring::Protocol protocol, std::size_t grid_point) const;
+  int InChannel(int rank, int channel) const;
+  Crossing BusiestLink(ring::Protocol protocol, int channels) const;
+
+  const Machine& machine_;
+  int unit_channels_ = 1;
+  int pieces_ = 1;
+  UnitOnGpu on_gpu_;
+  int blocks_ = 1;  // of a schedule
+  StepGraph graph_;
+  int slots_in_flight_ = 0;         // slots that the busiest rank fills for one chunk
+  double proxy_us_ = 0;             // that the busiest rank's network proxy needs for one chunk
+  std::vector<double> slowdown_;    // by member: how much the other ranks on its core slow its steps
+  std::vector<int> place_in_ring_;  // by rank: in the first ring; empty: channels go the same way
+  double turn_us_ = 0;              // until every rank of a core has had a turn
+  mutable std::map<std::pair<ring::Protocol, std::size_t>, Paths> paths_;
+  mutable std::map<std::pair<ring::Protocol, int>, Crossing> busiest_link_;
+};
+
+}  // namespace tutti::cost_model

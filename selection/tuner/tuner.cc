@@ -1,0 +1,186 @@
+#include "selection/tuner/tuner.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/quiet_thread.h"
+
+namespace tutti::tuner {
+namespace {
+
+// Sizes that are priced: powers of two; between them times are smooth.
+constexpr std::size_t kLargestPriced = std::size_t{1} << 32;
+// A change of plan must be predicted to gain this much: predictions are no more accurate.
+constexpr double kWorthChanging = 0.97;
+// Among plans that differ by less, the one with the fewest pieces is taken: each piece is a chance to wait.
+constexpr double kAlike = 1.15;
+// Breakpoints are found to a sixteenth of their size.
+constexpr std::size_t kBreakpointParts = 16;
+// The size at which a pairwise exchange is priced: its lengths are unknown, and the plan must not depend on them.
+constexpr std::size_t kPairwiseBytes = 64 * 1024;
+
+// Number of chunks of all channels, for blocks of `block` bytes.
+std::size_t Pieces(const cost_model::Candidate& way, const cost_model::CostModel& cost_model, std::size_t block) {
+  const auto channels = static_cast<std::size_t>(way.channels * cost_model.unit_channels());
+  const std::size_t share = (block + channels - 1) / channels;
+  return channels * std::max<std::size_t>(1, (share + way.config.chunk_bytes - 1) / way.config.chunk_bytes);
+}
+
+}  // namespace
+
+const cost_model::CostModel& Tuner::CostModelOf(tuttiAlgorithm_t algorithm, schedule::Collective collective) {
+  auto& model = cost_models_[{algorithm, collective}];
+  if (model == nullptr) {
+    const auto* program = tuning_.programs[static_cast<std::size_t>(collective)];
+    model = std::make_unique<cost_model::CostModel>(
+        machine_, algorithm == tuttiAlgorithmProgram
+                      ? cost_model::RepresentativeRanks::Of(*program)
+                      : *cost_model::RepresentativeRanks::Of(algorithm, tuning_.Ask(collective)));
+  }
+  return *model;
+}
+
+// Input and output of all ranks of the fullest node.
+std::size_t Tuner::Footprint(schedule::Collective collective, std::size_t bytes) const {
+  std::size_t ranks = 0;
+  for (const auto& node : machine_.rank_layout().ranks_on) ranks = std::max(ranks, node.size());
+  const auto n = static_cast<std::size_t>(tuning_.nranks);
+  switch (collective) {
+    case schedule::Collective::all_reduce:
+    case schedule::Collective::broadcast:
+    case schedule::Collective::reduce: return 2 * bytes * ranks;
+    case schedule::Collective::all_to_all: return 2 * n * bytes * ranks;
+    case schedule::Collective::gather:
+    case schedule::Collective::scatter: return 2 * n * bytes;
+    default: return (n + 1) * bytes * ranks;
+  }
+}
+
+double Tuner::Microseconds(const cost_model::Candidate& candidate, const cost_model::Kind& kind, std::size_t bytes) {
+  const cost_model::CostModel& cost_model = CostModelOf(candidate.algorithm, kind.collective);
+  const std::size_t block = cost_model::BlockBytes(cost_model.pieces(), bytes);
+  return cost_model.Microseconds(
+      {.block_bytes = block,
+       .footprint = Footprint(kind.collective, bytes),
+       .channels = candidate.channels,
+       .config = cost_model::Fitting(candidate.config, block, candidate.channels * cost_model.unit_channels())});
+}
+
+Estimate Tuner::Best(tuttiAlgorithm_t algorithm, const cost_model::Kind& kind, std::size_t bytes) {
+  const cost_model::CostModel& cost_model = CostModelOf(algorithm, kind.collective);
+  const std::size_t block = cost_model::BlockBytes(cost_model.pieces(), bytes);
+  const auto ways = cost_model::WaysToMove(algorithm, kind, tuning_, block, cost_model.on_gpu());
+  std::vector<double> us;
+  for (const auto& way : ways) us.push_back(Microseconds(way, kind, bytes));
+  const double alike = kAlike * *std::min_element(us.begin(), us.end());
+  const auto pieces = [&](const cost_model::Candidate& way) { return Pieces(way, cost_model, block); };
+  std::size_t best = ways.size();
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    if (us[i] > alike) continue;
+    if (best == ways.size() || std::pair(pieces(ways[i]), us[i]) < std::pair(pieces(ways[best]), us[best])) {
+      best = i;
+    }
+  }
+  return {algorithm, "", ways[best], us[best]};
+}
+
+std::vector<Estimate> Tuner::Compare(const cost_model::Kind& kind, std::size_t bytes) {
+  std::vector<Estimate> all;
+  for (int i = tuttiAlgorithmNone + 1; i < tuttiNumAlgorithms; ++i) {
+    const auto algorithm = static_cast<tuttiAlgorithm_t>(i);
+    const auto why_not = cost_model::WhyNot(algorithm, kind, tuning_);
+    all.push_back(why_not.empty() ? Best(algorithm, kind, bytes) : Estimate{algorithm, why_not});
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Estimate& a, const Estimate& b) {
+    return a.why_not.empty() != b.why_not.empty() ? a.why_not.empty() : a.us < b.us;
+  });
+  return all;
+}
+
+// The best candidate of this size, if it beats `incumbent` by enough, does with fewer pieces, or the incumbent's slots
+// are too short.
+std::optional<Estimate> Tuner::Better(const cost_model::Candidate& incumbent, const cost_model::Kind& kind,
+                                      std::size_t bytes) {
+  Estimate best = Compare(kind, bytes).front();
+  if (best.candidate == incumbent) return std::nullopt;
+  const cost_model::CostModel& cost_model = CostModelOf(incumbent.algorithm, kind.collective);
+  const std::size_t block = cost_model::BlockBytes(cost_model.pieces(), bytes);
+  if (cost_model::Fitting(incumbent.config, block, incumbent.channels * cost_model.unit_channels()) != incumbent.config)
+    return best;
+  const bool fewer_pieces = best.candidate.algorithm == incumbent.algorithm &&
+                            Pieces(best.candidate, cost_model, block) < Pieces(incumbent, cost_model, block);
+  const double us = Microseconds(incumbent, kind, bytes);
+  if (best.us > (fewer_pieces ? kAlike : kWorthChanging) * us) return std::nullopt;
+  return best;
+}
+
+std::vector<TableEntry> Tuner::MakeRow(const cost_model::Kind& kind) {
+  const std::size_t first = kind.pairwise ? kPairwiseBytes : 1;
+  const Estimate smallest = Compare(kind, first).front();
+  std::vector<TableEntry> row = {{0, smallest.candidate, smallest.us}};
+  if (kind.pairwise) return row;
+  for (std::size_t bytes = 2 * first; bytes <= kLargestPriced; bytes *= 2) {
+    auto better = Better(row.back().candidate, kind, bytes);
+    if (!better) continue;
+    std::size_t stays = bytes / 2;
+    std::size_t changes = bytes;
+    while (changes - stays > stays / kBreakpointParts + 1) {
+      const std::size_t middle = std::midpoint(stays, changes);
+      if (auto there = Better(row.back().candidate, kind, middle)) {
+        better = std::move(there);
+        changes = middle;
+      } else {
+        stays = middle;
+      }
+    }
+    row.push_back({changes, better->candidate, better->us});
+  }
+  return row;
+}
+
+void Tuner::Complete(SelectionTable& table, int threads) {
+  const auto& kinds = cost_model::AllKinds();
+  std::vector<std::vector<TableEntry>> rows(kinds.size());
+  // Kinds of one collective share prices, so the thread that takes a collective prices all of its kinds.
+  std::atomic<int> next{0};
+  std::mutex failing;
+  std::exception_ptr failure;
+  const auto price_collectives = [&](Tuner& tuner) {
+    try {
+      for (int c = next++; c < schedule::kScheduledCollectives; c = next++) {
+        for (std::size_t k = 0; k < kinds.size(); ++k) {
+          const bool mine = kinds[k].collective == static_cast<schedule::Collective>(c);
+          if (mine && !table.Has(kinds[k])) rows[k] = tuner.MakeRow(kinds[k]);
+        }
+      }
+    } catch (...) {
+      const std::lock_guard lock(failing);
+      failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> helpers;
+  try {
+    for (int i = 1; i < std::min(threads, schedule::kScheduledCollectives); ++i) {
+      helpers.push_back(QuietThread([&] {
+        Tuner own(machine_, tuning_);
+        price_collectives(own);
+      }));
+    }
+  } catch (const std::system_error&) {
+    // No more threads are available: the existing ones do all the work.
+  }
+  price_collectives(*this);
+  for (auto& helper : helpers) helper.join();
+  if (failure != nullptr) std::rethrow_exception(failure);
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    if (!table.Has(kinds[k])) table.Set(kinds[k], std::move(rows[k]));
+  }
+}
+
+}  // namespace tutti::tuner

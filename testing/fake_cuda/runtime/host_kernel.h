@@ -1,0 +1,22 @@
+// Host functions that replace the kernels that a program was compiled with.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tutti::standin {
+
+// A kernel's registered name, without namespaces: `fill<float, Sum>` is {"fill", {"float", "Sum"}}.
+struct KernelName {
+  std::string function;
+  std::vector<std::string> arguments;  // of the template
+
+  static KernelName Parse(const char* mangled);
+};
+
+// Takes a launch's arguments and returns the whole grid's work; empty if there is no host kernel for that kernel.
+using HostKernel = std::function<std::function<void()>(void** arguments)>;
+HostKernel FindHostKernel(const KernelName& name);
+
+}  // namespace tutti::standin
