@@ -9,7 +9,7 @@
 #include <new>
 
 #include "base/error.h"
-#include "base/made_once.h"
+#include "base/threads/made_once.h"
 
 namespace tutti {
 namespace {

@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "base/error.h"
-#include "base/made_once.h"
+#include "base/threads/made_once.h"
 #include "base/plain_text.h"
 
 namespace tutti {

@@ -1,5 +1,5 @@
-# Finds every MPI on this machine: Open MPI and MPICH side by side, by asking their compiler wrappers. Each working one
-# becomes an imported target tutti_mpi::<name>, with <name> in TUTTI_MPIS. May be included repeatedly.
+# Finds Open MPI and MPICH, even if both are installed, by asking their compiler wrappers. Each MPI that works becomes
+# an imported target tutti_mpi::<name>, with <name> in TUTTI_MPIS. May be included repeatedly.
 
 function(tutti_find_mpi name query)
   find_program(TUTTI_MPICC_${name} NAMES mpicc.${name})

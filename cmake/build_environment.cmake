@@ -1,5 +1,5 @@
-# How this build runs rather than what it builds: a compiler cache if there is one, and no paths of this machine in the
-# output. Included by the top CMakeLists.txt before any target.
+# Build settings that no target depends on: a compiler cache, if there is one, and no paths of this machine in the
+# output. The top CMakeLists.txt includes this file before any target.
 if(PROJECT_IS_TOP_LEVEL)
   find_program(TUTTI_CCACHE ccache)
   mark_as_advanced(TUTTI_CCACHE)
@@ -10,17 +10,17 @@ if(PROJECT_IS_TOP_LEVEL)
   endforeach()
 endif()
 
-# -O3 is for code that computes (the kernels request it); it makes everything else a tenth larger.
+# -O3 is only for code that computes (the kernels request it), because it makes all other code a tenth larger.
 string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 
-# Precompiles external headers that most of a target's sources include, since reading them takes a good part of the
-# build time. Builds with CMAKE_DISABLE_PRECOMPILE_HEADERS, such as those under sanitizers, show whether sources compile
-# without them.
+# Precompiles external headers that most of a target's sources include, because parsing them takes much of the build
+# time. Builds with CMAKE_DISABLE_PRECOMPILE_HEADERS, such as the sanitizer builds, check that sources compile without
+# them.
 function(tutti_precompile target)
   set(headers <algorithm> <array> <atomic> <chrono> <functional> <map> <memory> <mutex> <optional> <span> <string> <thread>
               <unordered_map> <variant> <vector> <fmt/format.h> ${ARGN})
   target_precompile_headers(${target} PRIVATE ${headers})
 endfunction()
 
-# Paths come from debug information and assertions, which a Release build lacks.
+# Release builds need no mapping: they contain no debug information or assertions, where such paths appear.
 add_compile_options($<$<NOT:$<CONFIG:Release>>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>)

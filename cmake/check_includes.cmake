@@ -1,5 +1,5 @@
-# Run by tutti_module (modules.cmake) in the project's root, before a module is compiled: fails if a file of MODULE
-# includes a header of a module that is not in USED, or if a source of its folder is not in KNOWN.
+# Fails if a file of MODULE includes a header of a module that is not in USED, or if a source in its folder is not in
+# KNOWN. tutti_module (modules.cmake) runs this in the project's root before it compiles a module.
 cmake_minimum_required(VERSION 3.25)
 file(GLOB files RELATIVE ${CMAKE_SOURCE_DIR} ${MODULE}/*.h ${MODULE}/*.cc ${MODULE}/*.cu)
 foreach(file IN LISTS files)

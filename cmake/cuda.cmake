@@ -1,7 +1,7 @@
-# The kernels: nvcc compiles them for every supported GPU, and they are packed into one image inside the library.
-# Linking and starting the library needs no GPU and no CUDA; without nvcc it is built without kernels.
-set(TUTTI_CUDA AUTO CACHE STRING "Kernels for GPUs: ON (nvcc must be there), OFF, or AUTO")
-set(TUTTI_CUDA_ARCHITECTURES 80 90 100 CACHE STRING "Compute capabilities to compile kernels for; of the newest, PTX too")
+# The kernels: nvcc compiles them for every supported GPU, and the library contains them as one packed image. Linking
+# and loading the library needs no GPU and no CUDA. Without nvcc, the library is built without kernels.
+set(TUTTI_CUDA AUTO CACHE STRING "GPU kernels: ON (requires nvcc), OFF, or AUTO (if nvcc is installed)")
+set(TUTTI_CUDA_ARCHITECTURES 80 90 100 CACHE STRING "Compute capabilities of the kernels; the last one also as PTX")
 
 if(NOT TUTTI_CUDA STREQUAL OFF)
   find_program(TUTTI_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
@@ -20,10 +20,10 @@ set(TUTTI_NVCC_LAUNCHER)
 if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES ccache)
   set(TUTTI_NVCC_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
-# Multiply and add round separately, as on the host.
+# A multiply and an add round separately, as on the host.
 set(nvcc_flags -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -I${PROJECT_SOURCE_DIR}
                -I${PROJECT_SOURCE_DIR}/include)
-# Each ptxas process for the kernels takes up to this much memory.
+# Memory that one ptxas process for the kernels may take.
 set(mib_per_ptxas 2900)
 cmake_host_system_information(RESULT mib_of_memory QUERY AVAILABLE_PHYSICAL_MEMORY)
 math(EXPR most_ptxas "${mib_of_memory} / ${mib_per_ptxas}")

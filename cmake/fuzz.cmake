@@ -1,6 +1,6 @@
 # TUTTI_FUZZ: every *_fuzz.cc of a module becomes a libFuzzer program (clang), which ctest runs for a few seconds. The
-# target `tutti_fuzz` builds them all; the preset `fuzz` configures for it. Seeds are in testdata/fuzz/<name>/ next to
-# the source; targets that read a kind of file that tests also use start from those files too. For longer runs:
+# target `tutti_fuzz` builds them all; the preset `fuzz` enables it. Seeds are in testdata/fuzz/<name>/ next to the
+# source. Some targets also start from the test data of the file format that they read. For longer runs:
 # scripts/fuzz.sh
 option(TUTTI_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 if(NOT TUTTI_FUZZ)
@@ -9,23 +9,23 @@ endif()
 if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR "TUTTI_FUZZ needs clang: cmake --preset fuzz, or -DCMAKE_CXX_COMPILER=clang++")
 endif()
-set(TUTTI_FUZZ_SECONDS 5 CACHE STRING "How long ctest runs each fuzz target")
+set(TUTTI_FUZZ_SECONDS 5 CACHE STRING "Seconds for which ctest runs each fuzz target")
 
-# An input that exceeds these limits is a finding. They are the budgets promised in docs/security.md, multiplied by the
-# cost of the sanitizers.
+# An input that exceeds these limits is a finding. The limits are the budgets promised in docs/security.md, multiplied
+# by the overhead of the sanitizers.
 set(TUTTI_FUZZ_LIMITS -rss_limit_mb=1024 -timeout=20 -max_len=65536)
 set(tutti_seeds_of_program_fuzz ${PROJECT_SOURCE_DIR}/algorithms/msccl/testdata)
 set(tutti_seeds_of_xml_fuzz ${PROJECT_SOURCE_DIR}/topology/testdata)
 
-# Everything is compiled with these flags. Reductions are compiled for plain scalars: their vector code reads no
-# untrusted data, and clang takes minutes to compile it under sanitizers.
+# These flags apply to all code. Reductions are compiled as scalar code: their vector code reads no untrusted data, and
+# clang takes minutes to compile it with sanitizers.
 target_compile_options(tutti_options INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
 target_link_options(tutti_options INTERFACE -fsanitize=address,undefined)
 target_compile_definitions(tutti_options INTERFACE HWY_COMPILE_ONLY_SCALAR)
 
 enable_testing()
 add_custom_target(tutti_fuzz)
-# tutti_fuzz_target(SOURCE TARGET...): makes a program of SOURCE that links the TARGETs.
+# tutti_fuzz_target(SOURCE TARGET...): builds a program from SOURCE and links it with the TARGETs.
 function(tutti_fuzz_target source)
   cmake_path(GET source STEM name)
   cmake_path(GET source PARENT_PATH folder)

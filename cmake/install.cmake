@@ -1,6 +1,6 @@
-# What `cmake --install` installs where, so that other projects find it: find_package(tutti) gives tutti::tutti,
-# pkg-config gives `tutti`. Included last by the top CMakeLists.txt. The library, its header and these two form the
-# component `tutti`.
+# Rules for `cmake --install`. Other projects find the library by find_package(tutti), as tutti::tutti, or by
+# pkg-config, as `tutti`. The library, its header and the files for these two form the component `tutti`. The top
+# CMakeLists.txt includes this file last.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -8,13 +8,8 @@ set_target_properties(tutti PROPERTIES EXPORT_NAME tutti)
 install(
   TARGETS tutti
   EXPORT tuttiTargets
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT tutti NAMELINK_COMPONENT tutti)
-install(
-  DIRECTORY ${PROJECT_SOURCE_DIR}/include/tutti
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  COMPONENT tutti
-  FILES_MATCHING
-  PATTERN "*.h")
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT tutti NAMELINK_COMPONENT tutti
+  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT tutti)
 
 set(tutti_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tutti)
 install(
@@ -31,7 +26,7 @@ install(
   DESTINATION ${tutti_package_dir}
   COMPONENT tutti)
 
-# Relative to the .pc file, so that an installed tree may be moved.
+# The prefix is relative to the .pc file, so that an installed tree may be moved.
 file(RELATIVE_PATH tutti_pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(${PROJECT_SOURCE_DIR}/cmake/tutti.pc.in ${PROJECT_BINARY_DIR}/tutti.pc @ONLY)
 install(
@@ -39,7 +34,7 @@ install(
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
   COMPONENT tutti)
 
-# Installed programs find the library relative to themselves, wherever the tree is moved.
+# Installed programs find the library by a relative path, so that an installed tree may be moved.
 file(RELATIVE_PATH tutti_lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 if(TARGET tutti-bench)
   set_target_properties(tutti-bench PROPERTIES INSTALL_RPATH "$ORIGIN/${tutti_lib_from_bin}")

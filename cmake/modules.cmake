@@ -1,22 +1,23 @@
-# The modules of the library. A module is a folder and a target. It is declared after the modules that it
-# uses, so no two modules can use each other, and its files include only headers of modules that it uses:
-# check_includes.cmake stops the build otherwise.
+# The modules of the library. A module is a folder and a target. It must be declared after the modules that it uses, so
+# no two modules can use each other. Its files may include only headers of modules that it uses; otherwise
+# check_includes.cmake stops the build.
 #
 # tutti_module(FOLDER
-#              ABOUT text             its one job, for docs/architecture.md
-#              USES module...         folders, from the project's root; what they use may be used, too
+#              ABOUT text             its one purpose, for docs/architecture.md
+#              USES module...         folders, from the project's root; includes the modules that they use
 #              LINKS target...        other libraries
-#              SOURCES file...        those of the library; none: a module of headers
-#              UNUSED file...         sources that this build has no use for
+#              SOURCES file...        library sources; none: a header-only module
+#              UNUSED file...         sources that this build leaves out
 #              TESTS file...          for tutti_unit_tests
 #              BENCHMARKS file...     for tutti-microbench
-#              FUZZ file...           one program each (fuzz.cmake)
-#              FUZZ_USES module...)   what those need besides the module itself
-# FOLDER and the files are relative to the calling CMakeLists.txt. The target is tutti_ and the folder from the
-# project's root, with _ for /. Tests, benchmarks, fuzz targets and headers named *_testing.h may include any module.
+#              FUZZ file...           one fuzz program each (fuzz.cmake)
+#              FUZZ_USES module...)   modules that these need besides this one
+# FOLDER and the files are relative to the calling CMakeLists.txt. The target's name is tutti_ and the folder's path
+# from the project's root, with _ for /. Tests, benchmarks, fuzz targets and headers named *_testing.h may include any
+# module.
 set(TUTTI_CHECK_INCLUDES ${CMAKE_CURRENT_LIST_DIR}/check_includes.cmake)
 
-# tutti_describe(FOLDER ABOUT USES...): a line of build/PRESET/modules.tsv, which scripts/draw_modules.py draws.
+# tutti_describe(FOLDER ABOUT USES...): adds a line to build/PRESET/modules.tsv, which scripts/draw_modules.py draws.
 function(tutti_describe module about)
   string(JOIN " " uses ${ARGN})
   set_property(GLOBAL APPEND_STRING PROPERTY TUTTI_MODULE_LINES "${module}\t${about}\t${uses}\n")

@@ -1,9 +1,9 @@
-# Tests of the build's products rather than the source: the shared library's promises, the installed tree, the generated
-# pages. Included by the top CMakeLists.txt when tests are on.
+# Tests of the build's products: the shared library, the installed tree, the generated pages. The top CMakeLists.txt
+# includes this file if tests are enabled.
 find_program(TUTTI_BASH bash REQUIRED)
 
-# Test code is compiled once and runs for milliseconds: less optimisation saves a quarter of its compile time (and
-# avoids GCC 12's false alarms about std::vector at -O3). The library under test is still fully optimised.
+# Test code runs for milliseconds, so less optimisation saves a quarter of its compile time. It also avoids GCC 12's
+# false warnings about std::vector at -O3. The library under test is still fully optimised.
 foreach(target tutti_unit_tests tutti_tests tutti_bench_tests tutti_nccl_tests tutti_torch_tests tutti_parallel_tests)
   if(TARGET ${target})
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -16,7 +16,7 @@ if(TARGET tutti_tool)
                                       $<TARGET_FILE:tutti_tool> ${PROJECT_SOURCE_DIR})
 endif()
 
-if(TUTTI_PARALLEL AND TUTTI_MPI AND TUTTI_NCCL AND TARGET tutti_tool)  # the picture shows all
+if(TUTTI_PARALLEL AND TUTTI_MPI AND TUTTI_NCCL AND TARGET tutti_tool)  # the picture shows all modules
   add_test(NAME architecture_docs COMMAND ${TUTTI_BASH} ${PROJECT_SOURCE_DIR}/tests/packaging/architecture_docs_test.sh
                                           ${PROJECT_BINARY_DIR}/modules.tsv ${PROJECT_SOURCE_DIR})
 endif()

@@ -1,5 +1,5 @@
-# tutti_suites_of(OUT SOURCES...): a GoogleTest filter of all suites that the sources define, whatever the prefix of their
-# instantiation.
+# tutti_suites_of(OUT SOURCES...): sets OUT to a GoogleTest filter for all suites that the sources define, with any
+# instantiation prefix.
 function(tutti_suites_of out)
   set(suites)
   foreach(source ${ARGN})

@@ -8,7 +8,7 @@ if [ $# -lt 2 ]; then
 fi
 ranks=$1
 shift
-# Below the ports that the system assigns by itself (32768 and up).
+# A port below those that the system assigns to connections (32768 and up).
 export WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1 MASTER_PORT=${MASTER_PORT:-$((20000 + RANDOM % 12000))}
 pids=()
 for ((rank = 0; rank < ranks; ++rank)); do

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/cancellation.h"
 #include "base/deadline.h"
+#include "base/threads/cancellation.h"
 
 struct sockaddr;
 

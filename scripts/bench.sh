@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# The main benchmark, from nothing: installs what the bench needs, builds it (without tests and tools, and with kernels
-# only for this machine's GPUs) and runs the all-reduce bench on 4 ranks of this machine with every result checked, next
-# to every installed peer. Takes about three minutes after the build.
+# Runs the main benchmark on a fresh checkout: installs the packages that the bench needs, builds it (without tests and
+# tools, and with kernels only for this machine's GPUs), then measures all-reduce on 4 ranks of this machine, in Tutti
+# and in every installed peer library, and checks every result. Takes about three minutes after the build.
 #   scripts/bench.sh                      as above
-#   scripts/bench.sh TUTTI-BENCH-ARGS     builds, then runs tutti-bench with these instead
-# Leaves nothing outside this checkout but apt packages.
+#   scripts/bench.sh TUTTI-BENCH-ARGS     builds, then runs tutti-bench with these arguments instead
+# Outside this checkout it leaves only apt packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/setup.sh --for bench
-# Compute capabilities of this machine's GPUs, as CMake wants them: 9.0 is 90.
+# Compute capabilities of this machine's GPUs, in CMake's form: 90 for 9.0.
 gpus=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -un | paste -sd';') || gpus=
 if [ -n "$gpus" ]; then
   scripts/build.sh bench -DTUTTI_CUDA=AUTO "-DTUTTI_CUDA_ARCHITECTURES=$gpus"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Configures and builds one preset into build/<preset>, with as many compilers as cores and memory allow.
+# Configures and builds one preset in build/<preset>, with as many parallel compilers as cores and memory allow.
 #   scripts/build.sh PRESET [-DVARIABLE=VALUE...] [TARGETS]      default: the preset's targets
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,7 +11,7 @@ while [[ ${1:-} == -D* ]]; do
   shift
 done
 
-# A compiler of the vector kernels takes about this much memory.
+# Memory that a compiler of the vector kernels takes.
 kib_per_job=$((1500 * 1024))
 jobs=$(nproc)
 available=$(awk '/^MemAvailable:/ {print $2}' /proc/meminfo)

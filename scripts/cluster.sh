@@ -1,42 +1,43 @@
 #!/usr/bin/env bash
-# A cluster on one machine, for tests and benchmarks between hosts. Every host is a set of namespaces (network, host
-# name, processes, IPC, /dev/shm, /sys), joined to the others by one bridge per rail, at a bandwidth of your choice.
+# Runs a cluster on one machine, for tests and benchmarks between hosts. Every host is a set of namespaces (network,
+# host name, processes, IPC, /dev/shm, /sys). One bridge per rail connects the hosts, optionally at a limited bandwidth.
 #
 #   scripts/cluster.sh [OPTIONS] [--] COMMAND ARGS...       runs COMMAND on every rank
 #     --hosts N             hosts, called host0, host1, ...; default: 2
 #     --ranks-per-host N    default: 1
 #     --nics N              interfaces per host, eth0, eth1, ..., each on its own rail (bridge and subnets); default: 1
-#     --bandwidth RATE      of every interface in each direction, such as 1gbit or 500mbit; default: as fast as it goes
+#     --bandwidth RATE      of every interface in each direction, such as 1gbit or 500mbit; default: unlimited
 #     --mtu BYTES           default: 9000
 #     --each-host           one process per host; COMMAND sets RANK and the ranks' other variables
-#     --launcher PROGRAM    Open MPI's mpirun or MPICH's mpiexec.hydra, by name or path, starts COMMAND; options of the
-#                           launcher may precede COMMAND
-#     --prefix              [rank] in front of every line
-#     --grace SECONDS       how long the others continue after a rank has failed, before they are killed; default: 30
-#     --name NAME           what --control calls this cluster; default: this script's process number
+#     --launcher PROGRAM    starts COMMAND with Open MPI's mpirun or MPICH's mpiexec.hydra (a name or path); options of
+#                           the launcher may precede COMMAND
+#     --prefix              puts [rank] in front of every output line
+#     --grace SECONDS       time for which other ranks may still run after a rank has failed; default: 30
+#     --name NAME           name of this cluster, for --control; default: this script's process ID
 #
-#   scripts/cluster.sh [--name NAME] --control VERB ...      from within COMMAND or from outside
-#     power-off HOST          takes its links down, then sends SIGKILL to all its processes: no FIN or RST gets out
-#     link-down HOST [NIC]    unplugs its cables, or that of one interface (0, 1, ...)
-#     link-up HOST [NIC]      plugs them in again
-#     partition HOST,...      from now on these only reach one another; repeat with others for a third part
+#   scripts/cluster.sh [--name NAME] --control VERB ...      from COMMAND or from outside the cluster
+#     power-off HOST          takes its links down, then sends SIGKILL to all its processes, so no FIN or RST gets out
+#     link-down HOST [NIC]    unplugs the cables of all its interfaces, or of one (0, 1, ...)
+#     link-up HOST [NIC]      plugs the cables in again
+#     partition HOST,...      lets these hosts reach only one another; repeat with other hosts for a third part
 #     heal                    undoes partition and link-down
-#     traffic HOST [NIC]      prints the bytes that it sent and received, headers included
-#   Without --name: the caller's cluster, or the only one. Waits up to 5 s for a cluster that is starting.
+#     traffic HOST [NIC]      prints the bytes that the host sent and received, including headers
+#   Without --name, it controls the caller's cluster, or else the only one. It waits up to 5 s for a starting cluster.
 #
-# COMMAND gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT as from torchrun; HOSTS and
-# HOST_INDEX; unless set, a random TUTTI_SECRET and, with --bandwidth, TUTTI_SOCKET_SPEED; and TUTTI_CLUSTER, for
-# --control. On rail R, host I has 10.77.R.(I+1) and fd74:7574:7469:R::(I+1) (in hex), named hostI-railR; hostI is its
-# IPv4 address on rail 0. Hosts share all files except those in /dev/shm. Standard input is empty.
+# The environment of COMMAND has RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT as from
+# torchrun; HOSTS and HOST_INDEX; TUTTI_CLUSTER, for --control; and unless already set, a random TUTTI_SECRET and, with
+# --bandwidth, TUTTI_SOCKET_SPEED. On rail R, host I has the addresses 10.77.R.(I+1) and fd74:7574:7469:R::(I+1) (in
+# hex), both named hostI-railR; the name hostI is its IPv4 address on rail 0. Hosts share all files except those in
+# /dev/shm. Standard input is empty.
 #
-# Exit status: that of the first rank to fail, else 0. Ranks of a powered-off host have not failed. 77: this machine
-# cannot run a cluster, and the reason is printed. It needs iproute2, util-linux, and root or unprivileged user
-# namespaces. However it ends, SIGKILL included, nothing is left: the kernel removes processes and namespaces when the
-# topmost process is gone.
+# Exit status: that of the first rank to fail, else 0. Ranks of a powered-off host do not count as failed. 77: this
+# machine cannot run a cluster; the reason is printed. A cluster needs iproute2, util-linux, and root or unprivileged
+# user namespaces. However the script ends, even by SIGKILL, nothing is left: the kernel removes processes and
+# namespaces when the topmost process is gone.
 set -euo pipefail
 
-# This script makes a process in namespaces of its own, the switch, which has the bridges, keeps the state and starts
-# the commands. Below it each host has a process 1, which only waits. Both run this script again, as --inside and
+# This script starts the switch, a process in separate namespaces, which has the bridges, keeps the state and starts the
+# commands. Each host is a child of the switch: a process 1 that only waits. Both run this script again, as --inside and
 # --hold-host, with cluster_switch.sh.
 
 self=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/cluster.sh
@@ -50,7 +51,7 @@ cannot() { say "not on this machine: $*"; exit 77; }
 
 # ---- Running clusters, seen from outside
 
-find_cluster() {  # find_cluster NAME: sets `folder`, what `shared` is to processes outside; NAME empty: the only one
+find_cluster() {  # find_cluster NAME: sets `folder`, the path of `shared` from outside; NAME empty: the only cluster
   local process words
   local -A found=()
   for process in /proc/[0-9]*; do
@@ -73,7 +74,7 @@ send_control() {  # send_control NAME VERB ARGS...
   [ -e "$folder/ready" ] || refuse "no cluster${1:+ $1} is running"
   reply=$(mktemp -u "$folder/reply.XXXXXX")
   mkfifo "$reply"
-  exec {channel}<>"$reply"  # both ways, so that neither side waits for the other to open it
+  exec {channel}<>"$reply"  # open in both directions, so that neither side waits for the other to open it
   echo "control ${reply##*/} ${*:2}" 1<>"$folder/events"
   read -r -t 30 answer <&"$channel" || answer="no: the cluster does not answer"
   rm -f "$reply"
@@ -83,13 +84,13 @@ send_control() {  # send_control NAME VERB ARGS...
 
 # ---- The cluster of this call
 
-set_bits() {  # set_bits RATE: sets `bits`, a second
+set_bits() {  # set_bits RATE: sets `bits`, in bits per second
   [[ $1 =~ ^([1-9][0-9]{0,5})(|k|m|g)bit$ ]] || refuse "--bandwidth takes a rate such as 1gbit or 500mbit, not '$1'"
   local -A unit=([k]=1000 [m]=1000000 [g]=1000000000)
   bits=$((BASH_REMATCH[1] * ${unit[${BASH_REMATCH[2]:-}]:-1}))
 }
 
-run_cluster() {  # run_cluster ARGS: those of this script
+run_cluster() {  # run_cluster ARGS: the arguments of this script
   local tool top as_user=() signal='' stopped='' folder='' result
   for tool in ip tc hostname unshare nsenter setpriv setsid mount; do
     command -v "$tool" >/dev/null ||
@@ -102,14 +103,13 @@ run_cluster() {  # run_cluster ARGS: those of this script
       "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"
   fi
   ! find_cluster "$name" || refuse "a cluster called $name is running already"
-  # The kernel kills the switch when this script ends, unless the script ended before it requested that. In a session of
-  # its own the switch gets only the signals that this script passes on.
+  # The kernel kills the switch when this script ends (--pdeathsig). The check of PPID covers a script that ended before
+  # that was set. In its own session, the switch gets only the signals that this script passes on.
   # shellcheck disable=SC2016
   setpriv --pdeathsig KILL setsid sh -c '[ "$PPID" = "$0" ] && exec "$@"' $$ \
     unshare "${as_user[@]}" "${namespaces[@]}" --mount-proc "$BASH" "$self" --inside "$name" "$@" &
   top=$!
-  # Traps only set a variable: bash gets confused by functions in traps when a signal comes twice, as those of timeout
-  # do.
+  # Traps only set a variable: bash handles functions in traps wrongly if a signal comes twice, as it does from timeout.
   trap 'signal=${signal:-1}' HUP
   trap 'signal=${signal:-2}' INT
   trap 'signal=${signal:-15}' TERM
@@ -118,8 +118,8 @@ run_cluster() {  # run_cluster ARGS: those of this script
     kill -0 "$top" 2>/dev/null || break
     [ -n "$signal" ] && [ -z "$stopped" ] || continue
     stopped=yes
-    # If the message cannot be sent, the cluster is still starting, or over. Opening a fifo both ways never waits for a
-    # reader.
+    # If the message cannot be sent, the cluster is still starting or has already ended. Opening a fifo in both
+    # directions never waits for a reader.
     { find_cluster "$name" && echo "stop $((128 + signal))" 1<>"$folder/events"; } 2>/dev/null || kill -KILL "$top" || true
   done
   [ -z "$signal" ] || result=$((128 + signal))

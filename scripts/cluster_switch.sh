@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# The second half of scripts/cluster.sh, which runs in the namespaces that it made: the switch, the hosts, and the
-# replacement for ssh. Uses the variables and functions of cluster.sh.
+# The second half of scripts/cluster.sh: the switch, the hosts, and the replacement for ssh. It runs in the namespaces
+# that cluster.sh creates, and uses its variables and functions.
 
 # ---- Hosts
 
-hold_host() {  # hold_host INDEX: becomes process 1 of a host
+hold_host() {  # hold_host INDEX: turns this process into process 1 of a host
   local pid
   exec 2>&9 9>&-
-  read -r pid _ </proc/self/stat  # its number for the switch, whose /proc this still is
+  read -r pid _ </proc/self/stat  # its process ID as the switch sees it: /proc is still the switch's
   hostname "host$1"
   mount -t proc proc /proc
   # A path covered by a new mount remains reachable through the working directory.
@@ -27,15 +27,15 @@ hold_host() {  # hold_host INDEX: becomes process 1 of a host
   exec env --ignore-signal=CHLD sleep infinity
 }
 
-set_entry() {  # set_entry HOST: sets `entry`, before a command that is to run there, in this directory
-  # Undo the switch's ignored signals, which programs would inherit.
+set_entry() {  # set_entry HOST: sets `entry`, the prefix for a command that runs there, in this directory
+  # Programs would otherwise inherit the signals that the switch ignores.
   entry=(env "--default-signal=HUP,INT,QUIT,TERM")
   # shellcheck disable=SC2016
   [ "$1" = - ] || entry=(nsenter --target "${init[$1]}" --mount --net --uts --ipc --pid --
     sh -c 'cd "$0" && exec "$@"' "$PWD" "${entry[@]}")
 }
 
-# Replaces ssh: agent [OPTIONS] HOST COMMAND...
+# agent [OPTIONS] HOST COMMAND...: replaces ssh for launchers.
 agent() {
   local init entry
   while [[ ${1:-} == -* ]]; do shift; done
@@ -46,19 +46,19 @@ agent() {
 
 # ---- Network
 
-# set_shaping MS: sets `shaping`, the tc arguments for an interface: a bucket of MS milliseconds. tbf rather than htb,
-# because one queue and one bucket suffice.
+# set_shaping MS: sets `shaping`, the tc arguments for an interface with a bucket of MS milliseconds. It uses tbf, not
+# htb, because one queue and one bucket suffice.
 set_shaping() {
   local bits peak_bucket limit
   set_bits "$bandwidth"
   # The bucket is large because on a busy machine both the timer that wakes tbf and the sending process run late, and
-  # capacity that accrues beyond the bucket's size is lost. It drains at 1.1 times the rate, so that a message after a
-  # pause does not get the whole bucket at once. tbf needs a second bucket for this. It must hold a packet as TCP hands it
-  # over, 64 KB plus the headers of the packets on a wire, or tbf splits it at the expense of CPU time.
+  # capacity beyond the bucket's size is lost. The bucket drains at 1.1 times the rate, so that a message after a pause
+  # does not get the whole bucket at once. For this, tbf needs a second bucket, which must hold a packet as TCP hands it
+  # over: 64 KB plus the headers of its packets on the wire. Otherwise tbf splits the packet, which takes CPU time.
   peak_bucket=$((bits / 8 / 4000))
   [ "$peak_bucket" -ge 131072 ] || peak_bucket=131072
-  # Models a switch with small buffers: 5 ms, but at least 1 MB. One host's sockets never fill it, because the kernel
-  # lets each queue only about a millisecond's worth; several hosts that send to one do.
+  # Models a switch with small buffers: 5 ms, but at least 1 MB. One host's sockets never fill the buffer, because the
+  # kernel lets each socket queue only about a millisecond of data. Several hosts that send to one host can fill it.
   limit=$((bits / 8 / 200))
   [ "$limit" -ge 1048576 ] || limit=1048576
   shaping="tbf rate ${bits}bit burst $((bits * $1 / 8000 + 131072)) limit $limit"
@@ -66,9 +66,9 @@ set_shaping() {
 }
 
 build_network() {
-  local host rail id net shaping control='' batch=$shared/batch  # a file of commands, as a process for each takes longer
-  # Use the usual congestion control even if the machine's default differs: results must be comparable between machines,
-  # and bbr takes more CPU time. The default of a network namespace cannot always be set, but a route's can.
+  local host rail id net shaping control='' batch=$shared/batch  # a file of commands, faster than many processes
+  # Use cubic even if the machine has another default: results must be comparable between machines, and bbr takes more
+  # CPU time. It is set for each route, because the default of a network namespace cannot always be set.
   ! grep -qw cubic /proc/sys/net/ipv4/tcp_available_congestion_control || control="congctl cubic"
   ip link set lo up
   for ((rail = 0; rail < nics; rail++)); do
@@ -97,7 +97,7 @@ build_network() {
     [ -n "$bandwidth" ] || continue
     set_shaping 2
     for ((rail = 0; rail < nics; rail++)); do echo "qdisc add dev eth$rail root $shaping"; done >"$batch"
-    # The bucket towards a host is twice as large, so that a sender that is already throttled is not throttled again.
+    # The bucket towards a host is twice as large, so that data is not throttled a second time there.
     set_shaping 4
     for ((rail = 0; rail < nics; rail++)); do echo "qdisc add dev host${host}eth$rail root $shaping"; done >"$batch.bridge"
     { nsenter --target "${init[host]}" --net tc -batch "$batch" && tc -batch "$batch.bridge"; } ||
@@ -133,11 +133,11 @@ start() {  # start ID HOST COMMAND...; HOST -: on the switch
     else
       exec 8>&- {out}>&1 {err}>&2
     fi
-    exec 2>/dev/null  # where this shell would tell in its own words who was killed by what
+    exec 2>/dev/null  # where this shell would report processes killed by a signal
     "${entry[@]}" "${@:3}" >&"$out" 2>&"$err" {out}>&- {err}>&- || status=$?
     exec {out}>&- {err}>&-
     echo "exit $1 $2 $status" >"$shared/events"
-    wait  # for the writers of prefixes
+    wait  # for the processes that write prefixes
     echo "written" >"$shared/events"
   ) &
 }
@@ -162,11 +162,11 @@ start_launcher() {
   for ((i = 0; i < nics; i++)); do subnets+=,10.77.$i.0/24 devices+=,eth$i; done
   case $("$launcher" --version 2>&1) in
     *"Open MPI"* | *OpenRTE*)
-      # Each host counts all processors as its own, so this must be set explicitly.
+      # Open MPI counts all processors on each host, so it does not notice oversubscription by itself.
       [ "$n" -le "$(nproc)" ] || more=(--mca mpi_yield_when_idle 1)
-      # Set as a variable, so that the user can override it on the command line.
+      # A variable rather than an option, so that the user can override it on the command line.
       export OMPI_MCA_pml=${OMPI_MCA_pml:-ob1}
-      # A folder in /tmp would outlive the cluster, and two clusters could choose the same one.
+      # orte_tmpdir_base: a folder in /tmp would outlive the cluster, and two clusters could use the same one.
       start "$launcher" - "$launcher" --allow-run-as-root -n "$n" --host "${slots#,}" --map-by slot --bind-to none \
         --mca plm rsh --mca plm_rsh_agent "$shared/agent" --mca plm_rsh_no_tree_spawn 1 --mca orte_tmpdir_base /dev/shm \
         --mca oob_tcp_if_include 10.77.0.0/24 --mca btl self,vader,tcp \
@@ -182,7 +182,7 @@ start_launcher() {
 
 # ---- Control: faults on request
 
-answer_control() {  # answer_control VERB ARGS...: does it and sets `answer`; in the switch, which keeps the state
+answer_control() {  # answer_control VERB ARGS...: obeys and sets `answer`; runs in the switch, which keeps the state
   local verb=$1 members=() rails host rail name in out sum_in=0 sum_out=0
   mapfile -t rails < <(seq 0 $((nics - 1)))
   [ "$verb" = heal ] || [ -n "${2:-}" ] || { answer="no: $verb takes a host"; return; }
@@ -202,7 +202,7 @@ answer_control() {  # answer_control VERB ARGS...: does it and sets `answer`; in
     power-off)
       for rail in "${rails[@]}"; do ip link set "host${host}eth$rail" down; done
       kill -KILL "${init[host]}"
-      wait "${holders[host]}" 2>/dev/null || true  # which ends once all of the host's processes have
+      wait "${holders[host]}" 2>/dev/null || true  # ends when all of the host's processes have ended
       init[host]=
       ;;
     link-down | link-up) for rail in "${rails[@]}"; do ip link set "host${host}eth$rail" "${verb#link-}"; done ;;
@@ -237,9 +237,9 @@ answer_control() {  # answer_control VERB ARGS...: does it and sets `answer`; in
 
 # ---- The switch
 
-kill_all() {  # the first half of it; the second comes with the end of this process
+kill_all() {  # asks all processes to end; the kernel kills the rest when this process ends
   phase=killing deadline=$((SECONDS + 2))
-  kill -TERM -- -1  # all but this process; those in hosts too, which know how to end on it
+  kill -TERM -- -1  # all processes but this one, including those in hosts, which may end cleanly
 }
 
 run_switch() {
@@ -254,7 +254,7 @@ run_switch() {
   name_hosts >"$shared/hosts"
   [ ! -e /etc/hosts ] || mount --bind "$shared/hosts" /etc/hosts
   for ((host = 0; host < hosts; host++)); do
-    # Suppress stderr: some versions of unshare complain when their child is killed.
+    # Suppresses stderr, because some versions of unshare complain when their child is killed.
     { unshare "${namespaces[@]}" "$BASH" "$self" --hold-host "$host" || echo "lost $host" >"$shared/events"; } \
       8>&- 9>&2 2>/dev/null &
     holders[host]=$!
@@ -270,7 +270,7 @@ run_switch() {
 
   export MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 HOSTS=$hosts TUTTI_CLUSTER=$shared
   export TUTTI_SECRET=${TUTTI_SECRET:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}
-  # Interfaces do not report how they are shaped.
+  # Tutti cannot read the shaped rate from an interface.
   if [ -n "$bandwidth" ]; then
     set_bits "$bandwidth"
     export TUTTI_SOCKET_SPEED=${TUTTI_SOCKET_SPEED:-$(((bits + 999999) / 1000000))}  # in Mbit/s
@@ -294,7 +294,7 @@ run_switch() {
           [ "$running" -eq 0 ] || what+="; ranks still running: $running, for at most $grace s"
           say "$id ended with status $what"
         fi
-        # A process that still holds a pipe to a prefix writer is not a rank.
+        # Once all ranks have ended, waits at most 1 s for processes that still hold a pipe to a prefix writer.
         [ "$running" -gt 0 ] || phase=over deadline=$((SECONDS + 1))
         ;;
       written) pending=$((pending - 1)) ;;

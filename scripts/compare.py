@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""What a change or a setting costs: two builds of tutti-bench, or one with two settings, in turn, on this machine.
+"""Measures what a change or a setting costs: alternates two builds of tutti-bench, or one build with two settings, on
+this machine.
 
     scripts/compare.py BEFORE_BUILD_DIR AFTER_BUILD_DIR [--rounds 9] [--ranks 2,4,8] [--csv FILE] [-- BENCH_OPTIONS]
     scripts/compare.py BUILD_DIR BUILD_DIR --before-with TUTTI_DATA_PROTECTION=none \\
         --after-with TUTTI_DATA_PROTECTION=encrypt --collectives all_reduce --ranks 2 --sizes 8,16M,8 -- --hosts 2
 
-Measures all collectives of the host grid (all-reduce in and out of place, the others out of place; float sum; 8 B, 1 KiB,
-128 KiB, 16 MiB). Each round runs both, in the opposite order of the round before. A cell's figure is the ratio of the
-medians over the rounds, after to before; each round's ratio is taken, too, to show the spread. Each build runs with its
-own library. Other flags: after --, as tutti-bench takes them.
+Measures all collectives of the host grid: all-reduce in and out of place, the others out of place; float sum; 8 B,
+1 KiB, 128 KiB, 16 MiB. Each round runs both sides, in the opposite order of the previous round. The result of a cell is
+the ratio after/before of the medians over all rounds. The quartiles of the rounds' ratios show the spread. Each build
+runs with its own library. Flags after -- are passed to tutti-bench.
 """
 import argparse
 import csv
@@ -24,7 +25,7 @@ COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "alltoall", "broadc
 
 
 def measure(build, settings, collective, ranks, options):
-    """Microseconds by cell: (collective, place, ranks, bytes). `settings`: "NAME=VALUE" each."""
+    """Microseconds by cell: (collective, place, ranks, bytes). `settings` is a list of "NAME=VALUE"."""
     place = "both" if collective == "all_reduce" else "out"
     with tempfile.NamedTemporaryFile(suffix=".csv") as file:
         subprocess.run(
@@ -58,18 +59,18 @@ def main():
     parser.add_argument("after")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--ranks", default="2,4,8")
-    parser.add_argument("--sizes", default="8,16M,128", help="bytes: the first, the last, and the factor between two")
+    parser.add_argument("--sizes", default="8,16M,128", help="in bytes: first, last, and factor between neighbours")
     parser.add_argument("--collectives", default=",".join(COLLECTIVES))
     for which in ("before", "after"):
         parser.add_argument(f"--{which}-with", metavar="NAME=VALUE", action="append", default=[],
-                            help="a variable of the environment")
-    parser.add_argument("--csv", help="write every cell's times of every round there")
+                            help="an environment variable for this side")
+    parser.add_argument("--csv", help="a file for the time of every cell in every round")
     arguments = parser.parse_args(argv)
 
     first, last, factor = arguments.sizes.split(",")
     options += ["-b", first, "-e", last, "-f", factor]
     sides = {"before": (arguments.before, arguments.before_with), "after": (arguments.after, arguments.after_with)}
-    times = {}  # by cell: a list of rounds for each build
+    times = {}  # by cell: a list for each build, one entry per round
     for turn in range(arguments.rounds):
         for ranks in map(int, arguments.ranks.split(",")):
             for collective in arguments.collectives.split(","):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generates parts of docs/: tables between the lines <!-- made: NAME --> and <!-- end: NAME -->, and pictures. GPU
-# measurements come from docs/data/gpu.json (scripts/gpu.sh); kernels are inspected if there is a disassembler
+# Generates parts of docs/: pictures, and tables between the lines <!-- made: NAME --> and <!-- end: NAME -->. GPU
+# measurements come from docs/data/gpu.json (scripts/gpu.sh). The table of kernels needs a disassembler
 # (scripts/kernels.sh).
 #   scripts/docs.sh [PATH-OF-TUTTI]       default: build/release/tools/tutti
 set -euo pipefail
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 tutti=${1:-build/release/tools/tutti}
 [ -x "$tutti" ] || { echo "$0: there is no $tutti; build it, or give its path" >&2 && exit 1; }
 
-# between FILE NAME: puts standard input between the markers of that name.
+# between FILE NAME: replaces the text between the markers of that name by standard input.
 between() {
   local made
   made=$(mktemp)
@@ -21,6 +21,7 @@ between() {
 }
 
 scripts/draw_modules.py "$(dirname "$tutti")/../modules.tsv" >docs/pictures/modules.svg
+scripts/draw_walk.py >docs/pictures/walk.svg
 "$tutti" settings --markdown | between docs/settings.md settings
 "$tutti" topo --table topology/testdata | between docs/topology.md rings
 "$tutti" topo --topo topology/testdata/dgxh100.xml --nodes 2 --svg docs/pictures/topology-dgxh100.svg >/dev/null
@@ -30,5 +31,5 @@ scripts/draw_modules.py "$(dirname "$tutti")/../modules.tsv" >docs/pictures/modu
 [ ! -f docs/data/gpu.json ] || scripts/gpu_tables.py docs/data/gpu.json | between docs/gpu.md gpu
 pipeline=$(dirname "$tutti")/../examples/pipeline
 "$pipeline" draw all 4 8 2 >docs/pictures/pipeline_schedules.svg
-# If the library was built without kernels, or there is no disassembler, the table is left unchanged.
+# Leaves the table unchanged if the library was built without kernels or there is no disassembler.
 if kernels=$(scripts/kernels.sh "$(dirname "$tutti")/.." 2>/dev/null); then between docs/gpu.md kernels <<<"$kernels"; fi

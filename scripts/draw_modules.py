@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
-"""Draws the modules of a build and what uses what, for docs/architecture.md.
+"""Draws the modules of a build and their dependencies, for docs/architecture.md.
 
     scripts/draw_modules.py BUILD_DIR/modules.tsv >docs/pictures/modules.svg
 
-A row for each module, the highest first. A dot in the row of a module stands in the column of a module that it names in
-its CMakeLists.txt; below the dot, on the diagonal, is that module's own row. Dots above the diagonal only: nothing uses
-what is above it.
+Each module has a row, the highest module first, and a column, which meets its row on the diagonal. A dot in a module's
+row marks, by its column, a module that this module names in its CMakeLists.txt. All dots are above the diagonal,
+because no module uses a module above it.
 """
 import sys
 from xml.sax.saxutils import escape
 
 ROW = 19          # pixels
-NAME, ABOUT, MATRIX = 12, 196, 600  # where the columns begin
+NAME, ABOUT, MATRIX = 12, 196, 600  # x positions of the columns
 STYLE = ("text{font:12px 'DejaVu Sans',Verdana,sans-serif;fill:#1d1f24}.about{fill:#5b6270}.room{font-weight:bold}"
          "@media(prefers-color-scheme:dark){text{fill:#e6e8ec}.about{fill:#a3aab8}}")
-BAND = "#8892a6"  # behind every other room, faint enough for both colour schemes
+BAND = "#8892a6"  # behind every second top-level folder, faint enough for both colour schemes
 OWN, USE = "#8892a6", "#d9480f"
 
 
 def read(path):
-    """[(module, about, [used module])] in the order of declaration: lowest first."""
+    """[(module, about, [used module])] in the order of declaration, lowest module first."""
     with open(path, encoding="utf-8") as file:
         rows = [line.rstrip("\n").split("\t") for line in file if line.strip()]
     return [(module, about, uses.split()) for module, about, uses in rows]

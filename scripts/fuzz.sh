@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs the fuzz targets for the given time, and keeps the corpora.
-#   scripts/fuzz.sh [--hours H | --minutes M] [TARGET...]     default: an hour for each; all targets
-# Each target starts with the corpus of earlier runs (build/fuzz/corpus/TARGET) and its seeds, and ends by minimising
-# the corpus. Prints executions, features and coverage, and the files that break something
-# (build/fuzz/findings/TARGET-...); the exit status is 0 only if there are none.
+# Runs the fuzz targets for a given time, and keeps their corpora.
+#   scripts/fuzz.sh [--hours H | --minutes M] [TARGET...]     default: all targets, an hour each
+# Each target starts from its seeds and the corpus of earlier runs (build/fuzz/corpus/TARGET), and the corpus is
+# minimised at the end. Prints executions, features and coverage, and the inputs that fail
+# (build/fuzz/findings/TARGET-...). The exit status is 0 only if no input fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

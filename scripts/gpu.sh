@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Everything that needs a machine with an NVIDIA GPU: builds, runs the tests on the real driver, and measures the device
-# and the collectives on it, next to NCCL where NCCL can run. Writes one JSON file, from which scripts/docs.sh makes the
-# tables of docs/gpu.md. Parts that fail or do not fit into the time are recorded as such; the rest goes on.
+# Runs everything that needs an NVIDIA GPU: builds, runs the tests on the real driver, and measures the device and the
+# collectives on it, and NCCL where it can run. Writes one JSON file, from which scripts/docs.sh makes the tables of
+# docs/gpu.md. A part that fails, or has no time left, is recorded as such, and the other parts still run.
 #
 #   scripts/gpu.sh [OPTIONS]
-#     --build DIR     a build to use as it is, for machines without a compiler; default: builds build/release
-#     --json FILE     where the results go; default: docs/data/gpu.json
-#     --nccl FILE     the NCCL to compare with; default: libnccl.so.2, wherever the loader finds it
-#     --budget S      seconds after the build; default: 530
-#     --only REGEX    only the parts whose name matches
-#     --dry-run       the same steps over the stand-in for a GPU, with tiny sizes: tests this script, measures nothing
-# Exit status 1: a part failed or there was no time for it. A refusal by NCCL is no failure.
+#     --build DIR     an existing build to use, for machines without a compiler; default: builds build/release
+#     --json FILE     file for the results; default: docs/data/gpu.json
+#     --nccl FILE     the NCCL to compare with; default: libnccl.so.2, as the loader finds it
+#     --budget S      seconds for all parts, after the build; default: 530
+#     --only REGEX    runs only the parts whose names match
+#     --dry-run       the same steps on the stand-in for a GPU, with tiny sizes: tests this script, measures nothing
+# Exit status 1: a part failed or had no time left. If NCCL refuses to run, the part does not fail.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -51,10 +51,10 @@ standin=$build/testing/fake_cuda
 [ -x "$bench" ] || { echo "$0: there is no $bench" >&2; exit 2; }
 
 if [ -n "$dry" ]; then
-  # A wrong $json would overwrite real measurements.
+  # A dry run must not overwrite real measurements.
   [ "$json" != docs/data/gpu.json ] || json=$(mktemp --suffix=.json)
   export LD_LIBRARY_PATH=$standin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  # Tutti's own libnccl in NCCL's place: checks that the comparison is made and recorded.
+  # Tutti's own libnccl replaces NCCL, to check that the comparison is made and recorded.
   export TUTTI_BENCH_OWN_NCCL=1 TUTTI_NCCL_VERSION=2.30.0
   nccl=$build/interop/nccl/lib/libnccl.so.2
   ranks_shared=2 large=() small=(-b 8 -e 4K -f 512) copies=(-b 4K -e 64K -f 16) reduced=(-b 4K -e 4K)
@@ -67,13 +67,14 @@ else
   unset TUTTI_BENCH_OWN_NCCL TUTTI_NCCL_VERSION
   ranks_shared="2 4 8" large=(-b 128M -e 1G -f 8 -c 0) small=(-b 8 -e 16M -f 8) copies=(-b 1M -e 1G -f 4) reduced=(-b 1M -e 256M -f 256)
   of_processes=(-b 8 -e 64M -f 512) test_filter='Device.*'
-  # Each process makes a context, and without MPS they take turns: not every algorithm on every number of ranks.
+  # Each process makes a context, and without MPS contexts take turns. So this does not run every algorithm on every
+  # number of ranks.
   thread_filter='*/DeviceCollectives.OfThreads/*:*/DeviceTensors.OfThreads/2*'
   process_filter='*/DeviceCollectives.OfProcesses/2_*:*/DeviceCollectives.OfProcesses/3_*chosen:*/DeviceCollectives.OfProcesses/4_*two_shot:*/DeviceCollectives.OfProcesses/8_*chosen'
   pace=(--cell-ms 30) repeats=3
 fi
 
-# A prebuilt tree finds its own library, wherever the tree is now.
+# A prebuilt tree must find its own library, even if the tree has been moved.
 export LD_LIBRARY_PATH=$build${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 work=$(mktemp -d)
@@ -82,11 +83,11 @@ parts=$work/parts
 : >"$parts"
 failures=0
 
-# Text as a JSON string.
+# Prints standard input as a JSON string.
 quoted() { printf '"%s"' "$(tr -d '\000-\010\013-\037' | sed 's/\\/\\\\/g; s/"/\\"/g; s/\t/\\t/g' | sed ':a; N; $!ba; s/\n/\\n/g')"; }
 
-# part NAME LIMIT COMMAND...: runs the command for at most LIMIT seconds and records the outcome. The command may leave
-# a JSON in $work/result.json, and exit with 77 if it does not apply here.
+# part NAME LIMIT COMMAND...: runs the command for at most LIMIT seconds and records the outcome. The command may write
+# JSON to $work/result.json, and exits with 77 if it does not apply here.
 part() {
   local name=$1 limit=$2 begin=$SECONDS status=ok code=0
   shift 2
@@ -136,7 +137,7 @@ sanitizer() {
     { echo "compute-sanitizer is not installed"; return 77; }
   "$tool" --target-processes all --error-exitcode 1 "$bench" all_reduce --memory device --ranks 2 -t 2 -b 8 -e 64K -f 8192 -n 2 -w 1 -T 100
 }
-# Trains the language model on the device, on one rank and split, and on one rank on the host.
+# Trains the language model on the device, with one rank and with several splits, and on the host with one rank.
 train() {
   local programs=$build/examples/train_lm out
   [ -z "$dry" ] || { echo "the stand-in has no cuBLAS"; return 77; }
@@ -152,7 +153,7 @@ train() {
 export -f litmus sanitizer train
 export build bench dry
 
-# Ordered by importance, in case the time runs out.
+# The parts in order of importance, in case the time runs out.
 measure device 60 device "${copies[@]}" --cell-ms 100
 part litmus 30 bash -c litmus
 part tests 60 "$tests" --gtest_filter="$test_filter" --gtest_brief=1

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The tables of docs/gpu.md, as Markdown, from what scripts/gpu.sh wrote.
+"""Prints the tables of docs/gpu.md, as Markdown, from the results of scripts/gpu.sh.
 
     scripts/gpu_tables.py RESULTS.json [--dry-run]
 
-Results of a dry run measure nothing and are refused, unless asked for.
+The results of a dry run measure nothing and are refused without --dry-run.
 """
 import json
 import sys
@@ -36,7 +36,7 @@ class Suite:
         return self.result("device").get("device", {})
 
     def copy_gbs(self):
-        """What the device copies at best, bytes read and written."""
+        """The device's best copy bandwidth in GB/s, counting bytes read and bytes written."""
         return max((copy["gbs"] for copy in self.result("device").get("copies", [])), default=0)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Counts the instructions of one small call on one rank, and lists the functions that they are in.
-#   scripts/instructions.sh [BUILD_DIR]   a built library (default: build/release). Needs valgrind
+# Counts the instructions of one small call on one rank, by function.
+#   scripts/instructions.sh [BUILD_DIR]   default: build/release, which must be built. Needs valgrind
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build/release}

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# The compiler's output for the kernels: a row for every architecture of a build, as in docs/gpu.md.
+# Inspects the compiled kernels and prints a table, with a row for every architecture of a build, as in docs/gpu.md.
 #
 #   scripts/kernels.sh [BUILD_DIR]           default: build/release
 #
-# Registers and stack come from the cubins. The rest is counted in a disassembly: 128-bit loads and stores of global
-# memory in the reductions (except packets, which are loaded and stored as atomics), and, in the innermost loops around
-# them, loads and stores of local memory, where spilled registers go. Functions that have such are listed below the
-# table.
+# Registers and stack come from the cubins. The other figures are counts in a disassembly: 128-bit loads and stores of
+# global memory in the reductions (except packets, which are loaded and stored as atomics), and, in the innermost loops
+# around them, loads and stores of local memory, where spilled registers go. Functions with spills in these loops are
+# listed below the table.
 #
-# "Loads at once" counts what each thread has in flight: the most consecutive 128-bit loads in a loop before an
-# instruction needs one of their results, in each function's innermost loop with the fewest. "40x8, 14x4" means 40
-# reductions with eight and 14 with four. The kernel for strided tensors is left out.
+# "Loads at once" counts the loads that each thread has in flight: the longest sequence of 128-bit loads in a loop
+# before an instruction needs one of their results. If a function has several innermost loops, the lowest count applies.
+# "40x8, 14x4" means 40 reductions with eight and 14 with four. The kernel for strided tensors is left out.
 #
 #   NVDISASM   the disassembler, default: nvdisasm in PATH, or next to nvcc
-#   PTXAS=1    also recompiles each architecture with -Xptxas -v and prints the output (a minute each)
-# Exit status 1: a reduction has no 128-bit loads and stores in a loop, so something is no longer vectorised; or a
-# reduction or the copy has fewer loads at once than FEWEST_AT_ONCE. (Scaled or divided sums and fp8 may, because they
+#   PTXAS=1    also compiles for each architecture with -Xptxas -v and prints the output (a minute each)
+# Exit status 1: a reduction has no 128-bit loads and stores in a loop, so it is no longer vectorised; or a reduction or
+# the copy has fewer loads at once than FEWEST_AT_ONCE. (Scaled or divided sums and fp8 may have fewer, because they
 # compute more.)
 set -euo pipefail
 
@@ -28,14 +28,14 @@ disassembler=${NVDISASM:-$(command -v nvdisasm || echo "$(dirname "$nvcc")/nvdis
 shopt -s nullglob
 cubins=("$build"/kernels/kernels_sm_*.cubin)
 [[ ${#cubins[@]} -gt 0 ]] || { echo "$0: $build/kernels has no cubin: build Tutti there, with nvcc" >&2; exit 2; }
-readonly FEWEST_AT_ONCE=4  # of 16 bytes by 512 threads: 32 KB under way on a multiprocessor
+readonly FEWEST_AT_ONCE=4  # of 16 bytes by 512 threads: 32 KB in flight on a multiprocessor
 mapfile -t cubins < <(printf '%s\n' "${cubins[@]}" | sort -V)
 
 # Reads a disassembly, writes "registers stack reductions loads stores local_in_loops bare few copy_at_once at_once",
 # then a line for each reduction with local memory in its loops.
 read -r -d '' count <<'AWK' || true
 function attribute(line) { sub(/.*\.word[ \t]+/, "", line); return line }
-# The smallest of the loops around instruction i; 0: none.
+# The smallest loop around instruction i, or 0 if there is none.
 function innermost(i,   l, best) {
   best = 0
   for (l = 1; l <= loops; ++l)
@@ -52,7 +52,7 @@ function needs(i,   text) {
   }
   return 0
 }
-# The longest run in each innermost loop around 128-bit loads; returns the least of these.
+# The longest run of 128-bit loads in each innermost loop that has any; returns the lowest of these.
 function loads_at_once(   i, l, m, r, run, most, least, around) {
   for (i = 1; i <= n; ++i) {
     l = innermost(i)
@@ -81,7 +81,7 @@ function finish(   i, l, hot, local, in_loop, once) {
     if (once < fewest && name !~ /Float8|Lb1EE3Run/) ++few
     in_loop = 0
     for (i = 1; i <= n; ++i) {
-      if (op[i] ~ /STRONG/) continue  # packets: polled, and not what a reduction streams
+      if (op[i] ~ /STRONG/) continue  # packets: polled, not streamed
       if (op[i] ~ /LDG\.E\.128/) ++loads; else if (op[i] ~ /STG\.E\.128/) ++stores; else continue
       if (l = innermost(i)) { hot[l] = 1; ++in_loop }
     }

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Runs NVIDIA's nccl-tests over our NCCL interface on a machine without a GPU.
+# Runs NVIDIA's nccl-tests with our libnccl on a machine without a GPU.
 #
 #   scripts/nccl-tests.sh NCCL_TESTS_DIR [BUILD_DIR]
 #
 # NCCL_TESTS_DIR is a checkout of https://github.com/NVIDIA/nccl-tests; BUILD_DIR (default build) holds a build of Tutti
-# with its tests. nvcc compiles their objects, unchanged, against our nccl.h; they are linked with our libnccl and the
-# stand-in for the CUDA runtime (testing/fake_cuda). Each test runs with 1 to 8 ranks, as devices of one thread (-g) and
-# as threads (-t), with all types and operators, and must find no errors; and in a run with deliberately corrupted
-# results, exactly the corrupted ones. Prints a table of the wrong elements.
+# with its tests. nvcc compiles the unchanged nccl-tests against our nccl.h, and they are linked with our libnccl and
+# the stand-in for the CUDA runtime (testing/fake_cuda). Each test runs with 1 to 8 ranks, as devices of one thread (-g)
+# and as threads (-t), with all types and operators, and must find no errors. A run with a deliberately corrupted result
+# must find exactly the corrupted element. Prints a table of the numbers of wrong elements.
 #
-#   NCCL_INCLUDE, NCCL_LIB  another nccl.h, another libnccl.so.2 (directories)
-#   NCCL_TESTS              which tests, default all
+#   NCCL_INCLUDE, NCCL_LIB  directories of another nccl.h and another libnccl.so.2
+#   NCCL_TESTS              tests to run, default all
 #   NCCL_TESTS_RANKS        numbers of ranks, default "1 2 3 4 5 6 7 8"
 #   TUTTI_STANDIN_SYNC      default 0: streams as on a GPU; 1: the caller does all work (testing/fake_cuda/README.md)
-#   JOBS                    compilers at a time, default 1
+#   JOBS                    parallel compilers, default 1
 set -euo pipefail
 
 [[ $# -ge 1 && -f $1/src/common.cu ]] || { sed -n '2,/^set/p' "$0" | sed '/^set/d; s/^# \{0,1\}//'; exit 2; }
@@ -28,13 +28,13 @@ cuda_include=$(cd "$(dirname "$nvcc")/../include" && pwd)
 out=$build/nccl-tests
 read -ra tests <<<"${NCCL_TESTS:-all_reduce all_gather reduce_scatter reduce broadcast alltoall alltoallv sendrecv gather scatter hypercube}"
 read -ra ranks <<<"${NCCL_TESTS_RANKS:-1 2 3 4 5 6 7 8}"
-run_limit=300 # seconds of one run of a test
+run_limit=300 # seconds for one run of a test
 
 for file in "$include/nccl.h" "$library/libnccl.so.2" "$standin/libcudart.so.13" "$standin/libcuda.so.1"; do
   [[ -f $file ]] || { echo "$0: $file is not there" >&2; exit 2; }
 done
 
-# --- Objects, recompiled only if one of their sources is newer.
+# --- Compilation; an object is recompiled only if one of its sources is newer.
 
 # The device code never runs, so it is compiled to unoptimised PTX.
 device_flags=(-gencode "arch=compute_90,code=compute_90" -Xcicc -O0)
@@ -81,16 +81,16 @@ run() { # TEST RANKS_FLAG RANKS
   TUTTI_STANDIN_DEVICES=$3 timeout "$run_limit" "$out/$1" "${shape[@]}" -b 8 -e 4K -f 8 -n 2 -w 1 -d all -o all >"$log" 2>&1 || status=$?
   local rows
   rows=$(grep -cE '^ *[0-9]' "$log" || true)
-  # The last columns of both halves of a row; N/A counts as 0.
+  # Adds the last column of each half of a row (out of place, in place); N/A counts as 0.
   wrong=$(awk '/^ *[0-9]/ { sum += $(NF - 4) + $NF } END { print sum + 0 }' "$log")
   [[ $rows -gt 0 && ($status -eq 0 || $wrong -gt 0) ]] || wrong="rc=$status"
-  # The program's own conclusion must agree.
+  # The program's own verdict must agree.
   [[ $wrong == rc=* ]] || grep -q "^# Out of bounds values : .* $( ((wrong)) && echo FAILED || echo OK)" "$log" || wrong='?'
 }
 
 # Hypercube needs a power of two of ranks. Its steps depend on each other, but the ranks of one thread are in one group,
-# whose operations all run at the same time. With more than two such ranks it requires an order that no group
-# guarantees.
+# whose operations all run at the same time. So with more than two such ranks, hypercube needs an order that a group
+# does not guarantee.
 meaningful() { # TEST RANKS_FLAG RANKS
   [[ $1 != hypercube ]] || { (($3 & ($3 - 1))) && return 1; [[ $2 == -t || $3 -le 2 ]]; }
 }
@@ -109,7 +109,7 @@ for test in "${tests[@]}"; do
       fi
       printf ' %5s' "$wrong"
     done
-    # One bit is flipped in one buffer, so exactly one element must be found wrong.
+    # The stand-in flips one bit in one buffer, so the test must find exactly one wrong element.
     TUTTI_STANDIN_CORRUPT=1 run "$test" "$flag" 2
     printf ' %10s\n' "$wrong"
     [[ $wrong == 1 ]] || failures=$((failures + 1))

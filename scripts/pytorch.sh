@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tutti and Gloo under PyTorch's own distributed_test.py, with the newest PyTorch from PyPI (docs/pytorch.md).
+# Runs PyTorch's own distributed_test.py on Tutti and Gloo, with the newest PyTorch from PyPI (docs/pytorch.md).
 #   scripts/pytorch.sh FOLDER [VERSION]      e.g. scripts/pytorch.sh /tmp/pytorch 2.15.0
-# Makes a virtual environment in FOLDER (6 GB), installs PyTorch and this tree's backend into it, and runs the suite on
-# 2 and 4 ranks, writing its output to FOLDER/results. The tests are those in PyTorch's package.
+# Creates a virtual environment in FOLDER (6 GB), installs PyTorch and this tree's backend there, and runs the suite on
+# 2 and 4 ranks. The output goes to FOLDER/results. The tests are part of PyTorch's package.
 set -euo pipefail
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then
   sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
@@ -15,7 +15,7 @@ version=${2:+==$2}
 
 [ -x "$folder/python/bin/python" ] || "${PYTHON:-python3}" -m venv "$folder/python"
 python=$folder/python/bin/python
-# setuptools, ninja: the backend is built outside pip's isolated environment, which would hide PyTorch.
+# setuptools and ninja, because the backend is built outside pip's isolated environment, which would hide PyTorch.
 "$python" -m pip install -q "torch$version" numpy expecttest setuptools ninja
 [ -e "$tree/build/release/libtutti.so" ] || (cd "$tree" && scripts/build.sh release tutti)
 TUTTI_HOME="$tree/build/release" "$python" -m pip install -q --no-build-isolation --no-deps --force-reinstall \

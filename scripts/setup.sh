@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Ensures that the packages that Tutti is built from, and measured against, are installed. The only list of them.
-# Installs missing ones through apt as root or with sudo; otherwise prints what to install.
-#   scripts/setup.sh                build, test and measure
-#   scripts/setup.sh --for bench    build and measure
-#   scripts/setup.sh --list         print the packages, one a line, and do nothing
+# Installs the packages that Tutti needs for builds, tests and comparisons. No other file lists them. Installs missing
+# packages with apt, as root or with sudo; otherwise prints which to install.
+#   scripts/setup.sh                packages to build, test and measure
+#   scripts/setup.sh --for bench    packages to build and measure
+#   scripts/setup.sh --list         prints the packages, one per line, and installs nothing
 set -euo pipefail
 
 # Required by every build.
@@ -18,19 +18,19 @@ build_packages=(
   libcli11-dev           # tools: command line
   nlohmann-json3-dev     # traces and results
 )
-# Without these the library lacks verbs and UCX, and the bench lacks hosts and some of its peers.
-# libucx-dev: UCX's headers, and its library, which is loaded on request (docs/ucx.md).
-# iproute2: for the cluster on one machine that tests and bench use (scripts/cluster.sh).
+# Without these, the library lacks verbs and UCX, and the bench lacks clusters and some peer libraries.
+# libucx-dev: UCX's headers, and its library, which Tutti loads only on request (docs/ucx.md).
+# iproute2: for clusters on one machine, which tests and bench use (scripts/cluster.sh).
 peer_packages=(libibverbs-dev ibverbs-providers libucx-dev iproute2 openmpi-bin libopenmpi-dev mpich libmpich-dev
                libgloo-dev)
 # Required by all tests.
 needed_by_tests=(libgtest-dev)
-# Without these the suite lacks the Python program that uses libnccl.so.2, PyTorch and the microbenchmarks.
-# libopenblas-dev: matrices of examples/train_lm; without it, plain loops multiply them.
-# python3-torch and the next four: PyTorch's backend is built against it and tested (interop/torch).
+# Without these, there are no microbenchmarks and no tests of PyTorch and of libnccl.so.2 from Python.
+# libopenblas-dev: matrix products of examples/train_lm; without it, plain loops compute them.
+# python3-torch and the packages after it: to build and test the PyTorch backend (interop/torch).
 test_packages=(libbenchmark-dev python3-numpy libopenblas-dev python3-torch libtorch-dev pybind11-dev python3-dev
                python3-setuptools)
-# Never installed by this script; used if present: ccache (faster builds), clang-14 (fuzz targets), clang-tidy-14,
+# Used if present, but not installed by this script: ccache (faster builds), clang-14 (fuzz targets), clang-tidy-14,
 # abigail-tools (ABI check), librsvg2-bin (viewing plots).
 
 say() { echo "[setup] $*"; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""How well the simulator predicts hosts: runs algorithms on clusters of namespaces at a bandwidth (tutti-bench --hosts) and
-in tutti simulate, and prints both as a Markdown table.
+"""Measures how well the simulator predicts clusters: runs algorithms on clusters of namespaces with a limited bandwidth
+(tutti-bench --hosts) and in tutti simulate, and prints both times as a Markdown table.
 
-The simulator is told the bandwidth that a plain TCP stream reached in the same run, and nothing else of it."""
+The only input that the simulator gets from a run is the bandwidth that a plain TCP stream reached in it."""
 
 import argparse
 import json
@@ -15,23 +15,23 @@ import tempfile
 
 ALGORITHMS = ["direct", "two_shot", "ring", "recursive", "recursive_doubling", "double_binary_tree", "two_level", "two_level_tree"]
 MBIT_PER_GB = 8000
-HOSTED_ONLY = {"two_level", "two_level_tree"}  # the same as flat ones with one rank a host
+HOSTED_ONLY = {"two_level", "two_level_tree"}  # with one rank per host, these equal flat algorithms
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("build", type=pathlib.Path, help="where Tutti was built")
-    parser.add_argument("--clusters", default="2x1,4x1,4x4", help="hosts x ranks of each")
+    parser.add_argument("build", type=pathlib.Path, help="build directory of Tutti")
+    parser.add_argument("--clusters", default="2x1,4x1,4x4", help="list of HOSTSxRANKS_PER_HOST")
     parser.add_argument("--sizes", default="64K,1M,8M")
     parser.add_argument("--algorithms", default=",".join(ALGORITHMS))
-    parser.add_argument("--bandwidth", default="200mbit", help="of each host, such that its processor keeps up")
+    parser.add_argument("--bandwidth", default="200mbit", help="of each host; low enough for the processor to keep up")
     parser.add_argument("--collective", default="all_reduce")
     parser.add_argument("--repeat", type=int, default=3)
     return parser.parse_args()
 
 
 def measure(options, hosts, ranks, algorithm, size):
-    """Microseconds and the stream's GB/s; None where the algorithm cannot serve."""
+    """Microseconds and the TCP stream's GB/s, or None if another algorithm ran instead."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "results.json"
         command = [options.build / "bench/tutti-bench", options.collective, "-b", size, "-e", size, "--hosts", hosts]

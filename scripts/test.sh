@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# All checks, from nothing: installs what is missing, builds Release and runs the tests.
-#   scripts/test.sh                       all tests; the fuzz targets too, for seconds, where clang-14 is installed
-#   scripts/test.sh --quick               without the tests labelled "slow" and without fuzzing
+# Runs all checks on a fresh checkout: installs missing packages, builds Release and runs the tests.
+#   scripts/test.sh                       all tests, and each fuzz target for seconds if clang-14 is installed
+#   scripts/test.sh --quick               without fuzzing and without the tests labelled "slow"
 #   scripts/test.sh --sanitize asan       under a sanitizer: asan, ubsan or tsan
 #   scripts/test.sh ... -- CTEST-ARGS     e.g. -- -R watch
-# If run by root, it then repeats the quick tests as an ordinary user, except those that are the same for any user
-# (labelled "any_user": CONTRIBUTING.md), with 1,024 descriptors, 64 KiB of locked memory, umask 077, and a /dev/shm of
-# 64 MB. If run by an ordinary user, it runs the tests once.
-# A test that fails while others run is run again alone, twice. If it then passes, it is named at the end and not
-# counted, because on a busy machine some tests wait too long. The output of the failed tests comes last.
-# Leaves nothing outside this checkout but apt packages.
+# If run by root, it then repeats the quick tests as an ordinary user, with 1,024 descriptors, 64 KiB of locked memory,
+# umask 077, and a /dev/shm of 64 MB. It leaves out the tests labelled "any_user", whose result does not depend on the
+# user (CONTRIBUTING.md). If run by an ordinary user, it runs the tests once.
+# A test that fails while others run is run again alone, twice. If it then passes, it is listed at the end but does not
+# count as failed, because some tests wait too long on a busy machine. The output of the failed tests comes last.
+# Outside this checkout it leaves only apt packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -55,7 +55,7 @@ built=$SECONDS
 failures=$(mktemp -d)
 trap 'rm -rf "$failures"' EXIT
 
-# Prints the last lines of output of each test that failed in the run that just ended.
+# Prints the end of the output of the tests that failed in the last run.
 outputs_of_failed() {
   awk '
     FNR == NR { failed[substr($0, index($0, ":") + 1)] = 1; next }
@@ -64,7 +64,8 @@ outputs_of_failed() {
     shown' "$1/LastTestsFailed.log" "$1/LastTest.log" | tail -n 120 | cut -c1-400
 }
 
-# run_tests PRESET USER CTEST-ARGS: USER is the command that runs ctest. More failures than this are not repeated.
+# run_tests PRESET USER CTEST-ARGS: USER is the command that runs ctest. Repeats failed tests, unless more failed than
+# most_repeated.
 most_repeated=10
 run_tests() {
   local preset=$1 user=$2 log=build/$1/Testing/Temporary names
@@ -89,7 +90,7 @@ run_tests() {
   return 1
 }
 
-# Runs before the tests, whose output should come last.
+# Fuzzing runs first, so that the output of the tests comes last.
 status=0
 if [ -z "$quick" ] && [ "$preset" = release ] && [ $# -eq 0 ]; then
   if command -v clang++-14 >/dev/null; then
@@ -105,7 +106,7 @@ if [ -z "$quick" ] && [ "$preset" = release ] && [ $# -eq 0 ]; then
 fi
 fuzzed=$SECONDS
 
-# Many tests wait more than they compute.
+# More jobs than cores, because many tests wait more than they compute.
 jobs=$(($(nproc) * 3 / 2))
 [ "$jobs" -gt 1 ] || jobs=2
 selection=()
@@ -114,12 +115,13 @@ echo "[test] ctest --preset $preset ${selection[*]} $*"
 run_tests "$preset" env --parallel "$jobs" "${selection[@]}" "$@" || status=$?
 rooted=$SECONDS
 
-# shellcheck disable=SC2317 # run_tests is given its name
-# Runs as user 65534, who owns nothing on this machine.
+# shellcheck disable=SC2317 # run_tests calls it by name
+# Runs a command as user 65534, who owns nothing on this machine.
 as_ordinary_user() {
   local home status=0
   local user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
-  # User 65534 must be able to read a checkout that others cannot enter; the capability allows only that.
+  # User 65534 must be able to read this checkout even if its folders are closed to others; the capability allows only
+  # reading.
   "${user[@]}" test -r "$PWD/CMakeLists.txt" 2>/dev/null ||
     user+=(--inh-caps=+dac_read_search --ambient-caps=+dac_read_search)
   home=$(mktemp -d)

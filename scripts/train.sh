@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Trains the language model of examples/train_lm on one rank and on every split, from nothing: installs what is missing,
-# builds Release, trains, and reports how far each loss curve is from one rank's, and what each split sends.
+# Trains the language model of examples/train_lm on one rank and with every split, on a fresh checkout: installs missing
+# packages, builds Release, trains, and reports how far each loss curve is from one rank's, and how much each split
+# sends.
 #   scripts/train.sh [STEPS]        200 steps by default
 # Writes the losses and their chart to build/release/train. Fails if a curve differs from one rank's by more than 1e-4
 # (relative), or if two deterministic runs differ in a bit.
@@ -45,7 +46,7 @@ dense=(
   "TP+SP 2 x CP 2 x PP 2|8|--tensor 2 --sequence-parallel --context 2 --pipeline 2"
 )
 
-# Data-parallel ranks that share the optimiser's state, gradients and parameters.
+# Data-parallel ranks that shard the optimiser's state, gradients and parameters.
 sharded=(
   "ZeRO-1, DP 2|2|--zero 1"
   "ZeRO-2, DP 2|2|--zero 2"
@@ -57,7 +58,7 @@ sharded=(
   "TP x PP x DP = 2 x 2 x 2, ZeRO-1|8|--zero 1 --tensor 2 --pipeline 2"
   "TP+SP x PP x DP = 2 x 2 x 2, ZeRO-3|8|--zero 3 --tensor 2 --pipeline 2 --sequence-parallel"
 )
-# The same under every pipeline schedule, and with experts, which are shared by the ranks that hold the same ones.
+# The same with every pipeline schedule, and with experts, which are sharded among the ranks that hold the same experts.
 shared_experts=()
 for zero in 1 2 3; do
   sharded+=(
@@ -73,7 +74,7 @@ for zero in 1 2 3; do
   )
 done
 shared_experts+=("HSDP 2 x 2, EP 2|4|--zero 3 --shard-group 2 --expert 2 --expert-shard-group 1 --microbatches 1")
-# The papers count only one micro-batch.
+# With one micro-batch, as the papers count.
 once=(
   "DP 4|4|--microbatches 1"
   "ZeRO-1, DP 4|4|--zero 1 --microbatches 1"
@@ -82,7 +83,7 @@ once=(
   "HSDP 2 x 2|4|--zero 3 --shard-group 2 --microbatches 1"
 )
 
-# Experts need whole tokens: with tensor parallelism the sequence is split, experts are not. All compute the same
+# Experts need whole tokens: tensor parallelism splits the sequence, but not the experts. All runs compute the same
 # micro-batches.
 mixture=(
   "DP 2|2|--microbatches 2"
@@ -95,7 +96,7 @@ mixture=(
 )
 experts="--experts 4 --top-k 2 --feed-forward 128"
 
-# Baselines for data parallelism by rings.
+# Baselines for ring-based data parallelism.
 baselines=(
   "DP 4, all-reduce|4|--microbatches 2"
   "DP 4, parameter server|4|--microbatches 2 --data-parallel parameter-server"
@@ -151,7 +152,7 @@ echo
 echo "[train] bytes that all ranks send in a step, by the library's counters and by the formula"
 echo "| split | by | sent | formula |"
 echo "|---|---|---|---|"
-# bytes WHAT FLAGS SPLITS...: shows the lines of train_lm that begin with WHAT.
+# bytes WHAT FLAGS SPLITS...: prints as table rows the lines of train_lm that begin with WHAT.
 bytes() {
   local what=$1 flags=$2 split name ranks more
   shift 2

@@ -1,7 +1,7 @@
-#include "algorithms/builders/baselines.h"
-
+// The baselines that the literature compares with, as schedules like any other. They are chosen only if forced.
 #include <utility>
 
+#include "algorithms/builders/builders.h"
 #include "algorithms/builders/steps.h"
 
 namespace tutti::builders {

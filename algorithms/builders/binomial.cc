@@ -1,8 +1,11 @@
-#include "algorithms/builders/binomial.h"
-
+// Binomial trees, turned so that any rank can be the root: the fewest rounds for rooted collectives. In gather and
+// scatter every block travels in a slot of its own.
+//
+// Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH" (2005).
 #include <algorithm>
 #include <utility>
 
+#include "algorithms/builders/builders.h"
 #include "algorithms/builders/steps.h"
 
 namespace tutti::builders {

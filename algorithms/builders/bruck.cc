@@ -1,7 +1,11 @@
-#include "algorithms/builders/bruck.h"
-
+// Bruck: in round k every rank sends to one rank at distance 2^k; ceil(log2 nranks) rounds suffice for any number of
+// ranks. Every block travels in a slot of its own.
+//
+// Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient Algorithms for All-to-All Communications in Multiport
+// Message-Passing Systems" (1997).
 #include <utility>
 
+#include "algorithms/builders/builders.h"
 #include "algorithms/builders/steps.h"
 
 namespace tutti::builders {

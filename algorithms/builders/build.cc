@@ -2,19 +2,9 @@
 
 #include <array>
 
-#include "algorithms/builders/baselines.h"
-#include "algorithms/builders/binomial.h"
-#include "algorithms/builders/bruck.h"
-#include "algorithms/builders/direct.h"
-#include "algorithms/builders/double_binary_tree.h"
-#include "algorithms/builders/grouped.h"
+#include "algorithms/builders/builders.h"
 #include "algorithms/builders/node_lanes.h"
-#include "algorithms/builders/recursive.h"
-#include "algorithms/builders/recursive_doubling.h"
-#include "algorithms/builders/ring.h"
 #include "algorithms/builders/trees.h"
-#include "algorithms/builders/two_level.h"
-#include "algorithms/builders/two_shot.h"
 
 namespace tutti::builders {
 namespace {
@@ -63,6 +53,8 @@ std::optional<Schedule> Build(tuttiAlgorithm_t algorithm, const ScheduleRequest&
   // With one rank, every algorithm is the same copy.
   Schedule schedule = request.nranks == 1 ? BuildDirect(request) : kAlgorithms[algorithm].build(request);
   schedule.algorithm = algorithm;
+  // A rank of a two-level schedule gives and takes so much that its own gives could fill the slots before it takes.
+  schedule.one_lane_safe = request.nranks == 1 || algorithm != tuttiAlgorithmTwoLevel;
   return schedule;
 }
 

@@ -45,7 +45,7 @@ bool FollowsRings(tuttiAlgorithm_t algorithm);
 // Whether an all-to-all's blocks pass through third ranks: they must all have one length, so it has no pairwise form.
 bool PassesBlocksOn(tuttiAlgorithm_t algorithm, Collective collective);
 
-// Whether it serves only for comparison (baselines.h): never chosen unless forced.
+// Whether it serves only for comparison (baselines.cc): never chosen unless forced.
 bool IsBaseline(tuttiAlgorithm_t algorithm);
 
 // How many of a fabric's channels a schedule takes for each channel that the request asks for: channels it makes,

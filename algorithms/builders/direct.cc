@@ -1,7 +1,8 @@
-#include "algorithms/builders/direct.h"
-
+// Direct: every rank meets every other one without a detour. One-shot: every rank posts everything and reduces all of
+// it itself, in one trip. Inside a host this is flat copy-in / copy-out through shared slots.
 #include <utility>
 
+#include "algorithms/builders/builders.h"
 #include "algorithms/builders/steps.h"
 
 namespace tutti::builders {

@@ -1,7 +1,8 @@
-#include "algorithms/builders/double_binary_tree.h"
-
+// Double binary tree: half of the data goes up and down one tree, half another, so that every rank's links are busy
+// both ways and the depth is logarithmic. Sanders, Speck and Traeff (2009), see trees.h.
 #include <utility>
 
+#include "algorithms/builders/builders.h"
 #include "algorithms/builders/steps.h"
 #include "algorithms/builders/trees.h"
 

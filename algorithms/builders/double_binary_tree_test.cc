@@ -1,10 +1,9 @@
 // The verifier on double binary trees of every size to 256, beyond what it does for every algorithm.
-#include "algorithms/builders/double_binary_tree.h"
-
 #include <gtest/gtest.h>
 
 #include <optional>
 
+#include "algorithms/builders/builders.h"
 #include "algorithms/verifier/verify.h"
 #include "algorithms/verifier/verify_testing.h"
 

@@ -12,7 +12,7 @@
 
 namespace tutti::builders {
 
-// Connections between the ranks of a node (two_level.h).
+// Connections between the ranks of a node (two_level.cc).
 inline constexpr int kGiving = 0;
 inline constexpr int kResults = 1;
 inline constexpr int kNodeConnections = 2;

@@ -1,8 +1,14 @@
-#include "algorithms/builders/recursive.h"
-
+// Recursive halving and doubling: partners at distance n/2, n/4, ..., 1 exchange the half of the blocks that the other
+// is responsible for, and come back at distance 1, 2, ..., n/2 with the results. Logarithmically many partners; every
+// block travels in a slot of its own.
+//
+// Rabenseifner, "Optimization of Collective Reduction Operations" (2004); Thakur, Rabenseifner and Gropp, "Optimization
+// of Collective Communication Operations in MPICH" (2005). Where nranks is no power of two, each surplus rank is first
+// folded into a neighbour, which works for both.
 #include <algorithm>
 #include <utility>
 
+#include "algorithms/builders/builders.h"
 #include "algorithms/builders/rank_folding.h"
 #include "algorithms/builders/steps.h"
 

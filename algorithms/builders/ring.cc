@@ -1,9 +1,13 @@
-#include "algorithms/builders/ring.h"
-
+// Ring: every rank sends to the next rank and receives from the previous one, so each link carries each byte at most
+// twice and all links are busy all the time: bandwidth-optimal, and nranks trips long.
+//
+// Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations" (2009). Broadcast and
+// reduce are the ring cut open at the root: a pipelined chain.
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
+#include "algorithms/builders/builders.h"
 #include "algorithms/builders/steps.h"
 
 namespace tutti::builders {

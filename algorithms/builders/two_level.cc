@@ -1,8 +1,18 @@
-#include "algorithms/builders/two_level.h"
-
+// Two-level: first the ranks of a node work together, each for the rail that it serves (rails.h), then the servers of
+// each rail across the nodes, then the ranks of each node again. So the slow network between nodes carries each byte as
+// rarely as possible, and all of a node's NICs share the work; the links inside a node do the rest at their own speed.
+//
+// Between nodes two_level uses rings (chains, where there is a root), two_level_tree double binary trees (trees.h). A
+// rank's work is cut into lanes that overlap, so that both levels are busy at once:
+//   give       this rank's contributions, to the local ranks that serve their rails
+//   rail       receives over the rail, adds what the node gives, sends on; results also go to the node. A tree has two
+//              of these, up and down, so that later chunks climb while earlier ones descend
+//   take       results of rails that other local ranks serve
+// Gives and results travel in the same direction between the same ranks, but in different orders: connections 0 and 1.
 #include <algorithm>
 #include <utility>
 
+#include "algorithms/builders/builders.h"
 #include "algorithms/builders/node_lanes.h"
 #include "algorithms/builders/rail_exchange.h"
 #include "algorithms/builders/trees.h"
@@ -13,7 +23,7 @@ namespace {
 // ---- rings ----
 
 // On rail j, block (j, b) starts at node b + 1, collects every node's contributions on its way round and is complete at
-// node b; then it goes round once more, nearest first. This is a ring of nodes (ring.h), where a node's step adds its
+// node b; then it goes round once more, nearest first. This is a ring of nodes (ring.cc), where a node's step adds its
 // ranks' contributions and gives them the results. A rank that serves several rails takes them one after the other, so
 // it is never more than one slot ahead of what it receives. All ranks keep that order, or uneven nodes might wait for
 // each other in a circle.

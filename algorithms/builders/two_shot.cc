@@ -1,7 +1,9 @@
-#include "algorithms/builders/two_shot.h"
-
+// Two-shot: direct reduce-scatter, then direct all-gather (or gather to the root). Each rank reduces one block, so the
+// arithmetic is divided by nranks at the price of a second trip: the split of Rabenseifner, "Optimization of Collective
+// Reduction Operations" (2004), with every pair meeting directly instead of over a hypercube.
 #include <utility>
 
+#include "algorithms/builders/builders.h"
 #include "algorithms/builders/steps.h"
 
 namespace tutti::builders {

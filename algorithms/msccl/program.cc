@@ -6,7 +6,7 @@
 #include "algorithms/msccl/flow.h"
 #include "algorithms/msccl/text.h"
 #include "algorithms/verifier/verify.h"
-#include "base/files.h"
+#include "base/files/files.h"
 
 namespace tutti::msccl {
 namespace {

@@ -144,6 +144,9 @@ struct Schedule {
   // builder sets this, the verifier proves it.
   bool reference_safe = false;
   bool reference_safe_in_place = false;
+  // Whether a channel's steps may run as the one lane that InOneLane makes, where each runs once. build.h sets this, the
+  // verifier's tests prove it.
+  bool one_lane_safe = false;
 
   int parts() const { return HasBlocksOfRanks(collective) ? blocks / nranks : 1; }
   // The number of pieces that a call's bytes (UniformExtents) are cut into: of a whole buffer, or of one rank's block.

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/divisor.h"
+#include "base/numbers/divisor.h"
 
 namespace tutti::schedule {
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "algorithms/builders/build.h"
+#include "algorithms/schedule/one_lane.h"
 #include "algorithms/verifier/verify_testing.h"
 
 namespace tutti::verifier {
@@ -128,6 +129,38 @@ TEST_P(Verified, OnFewRanksInEveryWay) {
               ASSERT_EQ(Verify(ranks, options), std::nullopt) << n << " ranks, pairwise";
             }
           }
+        }
+      }
+    }
+  }
+}
+
+// Where no step runs more than once, executors may run each channel's steps in one lane, if the schedule says so.
+TEST_P(Verified, InOneLane) {
+  if (!BuildAll(GetParam(), 2, 0, 1).front().one_lane_safe) GTEST_SKIP() << "the schedule does not claim it";
+  const bool all_to_all = GetParam().collective == Collective::all_to_all;
+  for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 31, kMaxRanks}) {
+    for (const int root : Roots(n)) {
+      auto ranks = BuildAll(GetParam(), n, root, 1);
+      for (auto& rank : ranks) {
+        for (auto& channel : rank.channels) channel = {{InOneLane(channel)}};
+      }
+      for (const Pattern pattern : {kNothing, kOneUnit, kMoreBlocksThanUnits}) {
+        if (builders::PassesBlocksOn(GetParam().algorithm, GetParam().collective) && !IsUniform(pattern)) continue;
+        for (const bool in_place : {false, true}) {
+          if (all_to_all && in_place && !IsUniform(pattern)) continue;
+          const auto [slots, posts] = kDepths[(n + in_place) % kDepths.size()];
+          VerifyOptions options{.lengths = {Lengths(ranks.front(), pattern)},
+                                .chunk = kChunk,
+                                .slot_depth = slots,
+                                .post_depth = posts,
+                                .in_place = in_place,
+                                .operations = n <= kFewRanks ? kOperations : 1};
+          ASSERT_EQ(Verify(ranks, options), std::nullopt) << n << " ranks, root " << root;
+          if (!all_to_all || in_place || builders::PassesBlocksOn(GetParam().algorithm, GetParam().collective))
+            continue;
+          options.pairwise = true;
+          ASSERT_EQ(Verify(ranks, options), std::nullopt) << n << " ranks, pairwise";
         }
       }
     }

@@ -9,7 +9,7 @@
 #include <map>
 #include <string>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "bench/driver/launch.h"
 #include "bench/driver/sweep.h"
 #include "bench/limits/bound.h"

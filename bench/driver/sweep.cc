@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "bench/driver/launch.h"
 #include "bench/limits/machine.h"
 #include "bench/report/plot.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "bench/backends/gpu.h"
 #include "bench/limits/machine.h"
 #include "bench/report/record.h"

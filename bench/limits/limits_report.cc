@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "bench/driver/grid.h"
 #include "bench/limits/bound.h"
 #include "bench/limits/machine.h"

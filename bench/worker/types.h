@@ -1,5 +1,5 @@
 // Names and sizes of element types and operators, as nccl-tests prints them. The bench uses only the public header and
-// so cannot use base/datatype.h. Pure functions; thread-safe.
+// so cannot use base/numbers/datatype.h. Pure functions; thread-safe.
 #pragma once
 
 #include <array>

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "report/chart.h"
 
 namespace train_lm {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "config.h"
-#include "model_math.h"
+#include "math/model_math.h"
 #include "tutti/parallel/data_parallel.h"
 #include "tutti/parallel/parallel_state.h"
 #include "tutti/parallel/pipeline_schedule.h"

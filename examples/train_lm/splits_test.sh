@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The example trains the same on every split, sends what the formulas predict, and reports sizes that do not divide.
-#   splits_test.sh FOLDER      of the built programs
+# Checks that train_lm trains the same with every split, sends as many bytes as the formulas predict, and refuses sizes
+# that do not divide.
+#   splits_test.sh FOLDER      FOLDER has the built programs
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 programs=$1
@@ -44,7 +45,8 @@ if "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "another=$w
   exit 1
 fi
 
-# counted WHAT NUMBER: in NUMBER lines that begin with WHAT something is sent, and every such line matches its formula.
+# counted WHAT NUMBER: checks that NUMBER lines that begin with WHAT report bytes sent, and that every line that begins
+# with WHAT matches its formula.
 counted() {
   awk -v what="$1" -v number="$2" '
     $1 == what { sent = $(NF - 4); sub(",", "", sent); seen += sent > 0; if (sent != $NF) { print; bad = 1 } }
@@ -64,8 +66,8 @@ for exchange in all-reduce parameter-server "parameter-server --servers 3 --buck
   "$programs/compare_losses" "$work/chart.svg" "one rank=$work/one" "DP 4, $exchange=$work/exchange"
 done
 
-# The backward pass hides all buckets but the last unit's, also with sequence parallelism, whose norms are summed
-# afterwards, and with a backward in two parts.
+# The backward pass hides all buckets except those of the last unit. This also holds with sequence parallelism, whose
+# norms are summed afterwards, and with a backward pass in two parts.
 for flags in "--tensor 2 --sequence-parallel" "--pipeline 2 --schedule ZB-H1" \
   "--pipeline 2 --schedule Interleaved1F1B --virtual-stages 2"; do
   # shellcheck disable=SC2086  # several words
@@ -75,7 +77,7 @@ for flags in "--tensor 2 --sequence-parallel" "--pipeline 2 --schedule ZB-H1" \
     END { if (!seen) exit 1 }' "$work/out"
 done
 
-# shares RANKS FLAGS: every number matches its formula, including each rank's memory.
+# shares RANKS FLAGS: checks that every number matches its formula, including each rank's memory.
 shares() {
   train "$@" --algorithm ring --bytes --memory >"$work/out"
   awk -v ranks="$1" '
@@ -89,16 +91,16 @@ shares 3 --zero 3 --batch 9 --microbatches 1
 shares 6 --zero 2 --batch 9 --tensor 2 --microbatches 3
 shares 4 --zero 3 --shard-group 2 --microbatches 2
 shares 4 --zero 3 --batch 12 --microbatches 3 --experts 3 --hidden 36 --feed-forward 100
-# A single data-parallel rank has no rank to share with.
+# A single data-parallel rank has no other rank to shard with.
 shares 2 --zero 3 --tensor 2 --sequence-parallel
-# shares_and_trains REFERENCE RANKS FLAGS: also reaches the losses of one rank.
+# shares_and_trains REFERENCE RANKS FLAGS: also checks that the losses are those of one rank.
 shares_and_trains() {
   local reference=$1
   shift
   shares "$@" --losses "$work/shares"
   "$programs/compare_losses" "$work/chart.svg" "one rank=$work/$reference" "$*=$work/shares"
 }
-# Schedules with several chunks per stage or backwards in two parts; also experts, some without replicas.
+# Schedules with several chunks per stage, or with backward passes in two parts; also experts, some without replicas.
 for zero in 1 2 3; do
   train 4 --zero "$zero" --pipeline 2 --algorithm ring --losses "$work/1f1b" >>"$work/log"
   for schedule in "Interleaved1F1B --virtual-stages 2" "ZB-H1"; do
@@ -119,7 +121,7 @@ for flags in "--pipeline 2 --schedule ZB-H1" "--expert 2 --shard-group 2 --exper
   shares_and_trains one-mixture 4 --zero 3 --experts 4 --microbatches 2 $flags
 done
 
-# Fewer heads of keys and values: as many as the ranks that exchange them, and fewer than that.
+# Fewer heads of keys and values: as many as the ranks that exchange them, or fewer.
 train 1 --kv-heads 2 --losses "$work/one-kv2" >>"$work/log"
 train 1 --kv-heads 1 --losses "$work/one-kv1" >>"$work/log"
 train 4 --kv-heads 2 --tensor 2 --context 2 --algorithm ring --bytes --losses "$work/kv2" >"$work/out"
@@ -129,7 +131,7 @@ counted bytes 3
 "$programs/compare_losses" "$work/chart.svg" "one rank, 2 heads of keys=$work/one-kv2" "TP 2 x ring 2=$work/kv2"
 "$programs/compare_losses" "$work/chart.svg" "one rank, 1 head of keys=$work/one-kv1" "Ulysses 2 x ring 2=$work/kv1"
 
-# sends GROUPS FLAGS: on 8 ranks, in GROUPS kinds of groups.
+# sends GROUPS FLAGS: checks the bytes that 8 ranks send in GROUPS kinds of groups.
 sends() {
   local groups=$1
   shift
@@ -152,7 +154,7 @@ refused() {
     echo "$* was not refused" >&2
     exit 1
   fi
-  # Every rank prints it.
+  # Every rank prints the message.
   [ "$(grep -c -- "$words" "$work/out")" -eq "$1" ] || {
     cat "$work/out" >&2
     exit 1

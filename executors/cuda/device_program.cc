@@ -5,9 +5,9 @@
 #include <numeric>
 #include <vector>
 
-#include "base/datatype.h"
 #include "base/error.h"
-#include "base/rounding.h"
+#include "base/numbers/datatype.h"
+#include "base/numbers/rounding.h"
 #include "executors/cuda/kernels/element.h"
 #include "executors/cuda/kernels/move.h"
 

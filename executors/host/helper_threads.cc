@@ -2,7 +2,7 @@
 
 #include <sched.h>
 
-#include "base/quiet_thread.h"
+#include "base/threads/quiet_thread.h"
 
 namespace tutti::host {
 namespace {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/float_modes.h"
+#include "base/numbers/float_modes.h"
 
 namespace tutti::host {
 

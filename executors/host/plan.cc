@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include "base/datatype.h"
+#include "algorithms/schedule/one_lane.h"
 #include "base/error.h"
-#include "base/rounding.h"
+#include "base/numbers/datatype.h"
+#include "base/numbers/rounding.h"
 #include "transports/progress/network.h"
 
 namespace tutti::host {
@@ -37,10 +38,20 @@ Plan::Plan(schedule::Schedule schedule, schedule::Extents extents, schedule::Pro
   if (config_.chunk_bytes == 0 || config_.chunk_bytes > capacity) {
     Throw(tuttiInternalError, "a chunk of {} bytes does not fit a slot of {}", config_.chunk_bytes, capacity);
   }
+  one_pass_ = IsOnePass();
+  if (one_pass_) schedule_.channels.front() = {{schedule::InOneLane(schedule_.channels.front())}};
   for (std::size_t i = 0; i < schedule_.channels.size(); ++i) {
     const int index = static_cast<int>(i);
     Bind(schedule_.channels[i], index, fabric, first_channel + index * schedule_.connections);
   }
+}
+
+bool Plan::IsOnePass() const {
+  if (config_.protocol == ring::Protocol::bulk || !schedule_.one_lane_safe || schedule_.channels.size() != 1)
+    return false;
+  return std::ranges::all_of(schedule_.channels.front().lanes, [&](const schedule::Lane& lane) {
+    return std::ranges::all_of(lane.steps, [&](const schedule::Step& step) { return binding_.ChunksOf(step, 0) <= 1; });
+  });
 }
 
 BoundOperand Plan::BindOperand(const schedule::Operand& operand, bool written, int channel, shm::Fabric& fabric,
@@ -114,6 +125,8 @@ void Plan::Bind(const schedule::Channel& channel, int index, shm::Fabric& fabric
       for (const auto& read : bound.reads) {
         if (!read.is_slot) footprint_ += bytes;
       }
+      bound.uses_slots =
+          bound.fills || std::ranges::any_of(bound.reads, [](const BoundOperand& read) { return read.is_slot; });
       bound_lane.chunks = std::max(bound_lane.chunks, bound.length);
       bound_lane.steps.push_back(bound);
       operands_.push_back(std::move(operands));

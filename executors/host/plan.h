@@ -34,7 +34,8 @@ struct BoundStep {
   std::span<const schedule::After> after;
   bool arithmetic = false;  // reduces or scales; otherwise it copies
   bool final = false;
-  bool fills = false;  // writes at least one slot
+  bool fills = false;       // writes at least one slot
+  bool uses_slots = false;  // reads or writes one
   // Memory whose content equals what the step puts into its slots, if a slot may refer to it instead: the only source
   // of a copy, or a block that the step itself writes.
   const BoundOperand* referable = nullptr;
@@ -68,6 +69,8 @@ class Plan {
   std::span<const BoundChannel> channels() const { return channels_; }
   host_kernels::ReduceFunction reduce() const { return reduce_; }
   int divisor() const { return divisor_; }
+  // One channel of one lane, whose steps run at most once, in slots that carry their data.
+  bool one_pass() const { return one_pass_; }
   std::size_t scratch_bytes() const { return binding_.scratch_bytes(); }  // of one channel
   // Bytes of one channel for fetching a reduction's sources that cannot be read in place. 0: they all can.
   std::size_t fetch_bytes() const { return fetch_bytes_; }
@@ -75,6 +78,7 @@ class Plan {
   std::size_t footprint() const { return footprint_; }
 
  private:
+  bool IsOnePass() const;
   void Bind(const schedule::Channel& channel, int index, shm::Fabric& fabric, int fabric_channel);
   BoundOperand BindOperand(const schedule::Operand& operand, bool written, int channel, shm::Fabric& fabric,
                            int fabric_channel) const;
@@ -86,6 +90,7 @@ class Plan {
   tuttiDataType_t type_;
   host_kernels::ReduceFunction reduce_;
   int divisor_;
+  bool one_pass_ = false;
   std::vector<BoundChannel> channels_;
   // BoundStep's spans point into these.
   std::vector<std::unique_ptr<std::vector<BoundOperand>>> operands_;

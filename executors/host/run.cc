@@ -1,8 +1,9 @@
 #include "executors/host/run.h"
 
-#include "base/datatype.h"
+#include "base/numbers/datatype.h"
 #include "executors/host/doorbell.h"
 #include "executors/host/kernels/copy.h"
+#include "executors/host/run-inl.h"
 
 namespace tutti::host {
 
@@ -40,6 +41,7 @@ void Run::Restart() {
 }
 
 Run::Progress Run::Advance(std::size_t first, std::size_t stride) {
+  if (plan_.one_pass()) return AdvanceOnce();
   const auto channels = plan_.channels();
   bool moved = false, done = true;
   for (std::size_t c = first; c < channels.size(); c += stride) {
@@ -122,39 +124,12 @@ inline Run::Outcome Run::TryStep(ChannelState& state, const BoundChannel& channe
     if (other.chunk >= channel.lanes[static_cast<std::size_t>(after.lane)].chunks) continue;
     if (other.chunk < lane.chunk || (other.chunk == lane.chunk && other.step <= after.step)) return Outcome::blocked;
   }
-  for (std::size_t i = lane.ready_reads; i < step.reads.size(); ++i) {
-    const auto* empty = step.reads[i].empty;
-    if (empty == nullptr) continue;
-    const auto look = empty->Look(launch_.tag);
-    if (look == ring::EmptyEnd::State::ready) continue;
-    if (look == ring::EmptyEnd::State::foreign) {
-      state.fault = {Fault::Kind::foreign, empty->peer(), 0, 0};
-      return Outcome::faulted;
-    }
-    lane.ready_reads = static_cast<std::uint16_t>(i);
-    lane.blocked_on = empty;
-    return Outcome::blocked;
-  }
-  if (step.fills) {
-    for (const auto& write : step.writes) {
-      if (write.fill != nullptr && !write.fill->HasRoom()) return Outcome::blocked;
-    }
-  }
-  lane.ready_reads = 0;
+  if (const auto outcome = Ready(state, lane, step); outcome != Outcome::done) return outcome;
   const std::size_t chunk_bytes = plan_.config().chunk_bytes;
   const auto begin = ring::ChunkBegin(lane.chunk, chunk_bytes);
   const auto bytes = ring::ChunkLength(step.bytes, lane.chunk, chunk_bytes);
   return plan_.config().protocol == ring::Protocol::bulk ? Execute<true>(state, step, begin, bytes)
                                                          : Execute<false>(state, step, begin, bytes);
-}
-
-std::byte* Run::Memory(ChannelState& state, const BoundOperand& operand, std::size_t done) const {
-  switch (operand.kind) {
-    // Never written through: the schedule's inputs are only read.
-    case schedule::OperandKind::input: return const_cast<std::byte*>(launch_.input) + operand.offset + done;
-    case schedule::OperandKind::output: return launch_.output + operand.offset + done;
-    default: return state.scratch.data() + operand.offset + (plan_.schedule().whole_scratch ? done : 0);
-  }
 }
 
 // The reach of the memory that the step's slots may refer to; null: they carry the data.
@@ -165,26 +140,6 @@ const RemoteAccess* Run::ReferenceFor(const BoundStep& step, const RemoteAccess&
   const RemoteAccess& access = from_input ? input : output;
   if (access.kind == ring::SlotKind::value || (from_input && launch_.scaled && step.referable->scaled)) return nullptr;
   return &access;
-}
-
-// Finds where a slot's data can be read. Data in another process is fetched to `fetch_to`. False: it could not be.
-inline bool Run::Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
-                        const std::byte*& source, std::byte* fetch_to) {
-  if (!operand.is_slot) {
-    source = Memory(state, operand, done);
-    return true;
-  }
-  const auto content = operand.empty->Content();
-  if (content.bytes != bytes) {
-    state.fault = {Fault::Kind::length, operand.empty->peer(), bytes, content.bytes};
-    return false;
-  }
-  if (content.kind != ring::SlotKind::value) {
-    return SourceElsewhere(state, operand, content.kind, bytes, source, fetch_to);
-  }
-  state.traffic.received[Traffic::IndexOf(operand, ring::SlotKind::value)] += bytes;
-  source = operand.empty->Data();
-  return true;
 }
 
 // The same for a slot that refers to its data. Every process of the host can write into the slot, so only references
@@ -281,16 +236,13 @@ Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_
       if (!write.is_slot) continue;
       const auto* const reference = reference_of(write);
       const auto kind = reference == nullptr ? ring::SlotKind::value : reference->kind;
-      auto& header = write.fill->Header();
-      header.bytes = static_cast<std::uint32_t>(bytes);
-      header.kind = kind;
       if (reference != nullptr) {
+        auto& header = write.fill->Header();
         header.window = reference->window;
         header.address = reference->base + step.referable->offset + done;
         state.referred = true;
       }
-      write.fill->Publish(launch_.tag);
-      state.traffic.sent[Traffic::IndexOf(write, kind)] += bytes;
+      Publish(state, write, kind, bytes);
     }
   }
   for (const auto& read : step.reads) {
@@ -299,6 +251,9 @@ Run::Outcome Run::Execute(ChannelState& state, const BoundStep& step, std::size_
   WakeSleepers(fabric_);
   return Outcome::done;
 }
+
+template Run::Outcome Run::Execute<false>(ChannelState&, const BoundStep&, std::size_t,
+                                          std::size_t);  // for run_once.cc
 
 void Run::MoveBytes(const Move& move, std::size_t bytes) const {
   if (move.reduces) {

@@ -83,6 +83,8 @@ class Run {
     bind(launch_);
     Restart();
   }
+  // The last call again, with other buffers. REQUIRES: not running; plan().one_pass(); otherwise the launch is the same.
+  void StartAgain(const std::byte* input, std::byte* output, std::uint32_t tag);
   std::size_t channels() const { return states_.size(); }
   // Advances every `stride`-th channel from `first` on, each until it is blocked. Faulted: one of them is.
   Progress Advance(std::size_t first, std::size_t stride);
@@ -121,6 +123,8 @@ class Run {
   void Restart();
   Progress AdvanceChannel(ChannelState& state, const BoundChannel& bound);
   Progress AdvanceLane(ChannelState& state, const BoundChannel& channel, LaneState& lane, const BoundLane& bound);
+  Progress AdvanceOnce();
+  Outcome Ready(ChannelState& state, LaneState& lane, const BoundStep& step);
   Outcome TryStep(ChannelState& state, const BoundChannel& channel, LaneState& lane, const BoundStep& step);
   // A step's sources, destinations and arithmetic.
   struct Move {
@@ -148,6 +152,8 @@ class Run {
   // kMayRefer: the plan's slots may refer to memory.
   template <bool kMayRefer>
   Outcome Execute(ChannelState& state, const BoundStep& step, std::size_t done, std::size_t bytes);
+  Outcome ExecuteOnce(ChannelState& state, const BoundStep& step);
+  void Publish(ChannelState& state, const BoundOperand& write, ring::SlotKind kind, std::size_t bytes);
   bool Source(ChannelState& state, const BoundOperand& operand, std::size_t done, std::size_t bytes,
               const std::byte*& source, std::byte* fetch_to);
   bool SourceElsewhere(ChannelState& state, const BoundOperand& operand, ring::SlotKind kind, std::size_t bytes,

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "algorithms/builders/build.h"
-#include "base/datatype.h"
+#include "base/numbers/datatype.h"
 #include "executors/host/run_testing.h"
 
 namespace tutti::host {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# PyTorch's own distributed_test.py on backend tutti, on 2 and 4 ranks, also standing in for Gloo and for MPI; prints a
-# table and the failures. Takes about ten minutes. PYTHON must have tutti_torch installed (docs/pytorch.md).
+# Runs PyTorch's own distributed_test.py on 2 and 4 ranks: on backend tutti, on Gloo, and on tutti in place of Gloo and
+# of MPI. Prints a table and the failures. Takes about ten minutes. PYTHON must have tutti_torch installed
+# (docs/pytorch.md).
 #   interop/torch/distributed_test.sh [PYTHON [OUTPUT_FOLDER]]
 set -euo pipefail
 python=${1:-python3}
@@ -16,8 +17,7 @@ if ! "$python" -c 'import torch, tutti_torch, torch.testing._internal.common_dis
   exit 77
 fi
 
-# one WHAT BACKEND RANKS [VARIABLE=VALUE...]: runs the suite once; writes its output to a file and a table row to
-# stdout.
+# one WHAT BACKEND RANKS [VARIABLE=VALUE...]: runs the suite once. Its output goes to a file, and a table row to stdout.
 one() {
   local what=$1 backend=$2 ranks=$3
   shift 3
@@ -46,5 +46,5 @@ for ranks in 2 4; do
   one gloo-itself gloo "$ranks"
   one tutti tutti "$ranks"
 done
-# On 2 ranks the suite would ask the MPI backend for a group of ranks 1 and 2.
+# Not on 2 ranks, where the suite would ask the MPI backend for a group of ranks 1 and 2.
 one in-the-place-of-mpi mpi 4 TUTTI_SUITE_STAND_IN=1

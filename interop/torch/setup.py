@@ -1,18 +1,18 @@
-"""Builds tutti_torch, the c10d backend `tutti`, against the PyTorch that is installed.
+"""Builds tutti_torch, the c10d backend `tutti`, against the installed PyTorch.
 
     pip install ./interop/torch                         (docs/pytorch.md)
 
-The library is, in this order:
-    TUTTI_HOME=PREFIX    an installed Tutti, or a build tree of it: PREFIX/lib*/libtutti.so or PREFIX/libtutti.so
+It looks for libtutti.so in this order:
+    TUTTI_HOME=PREFIX    an installed Tutti or a build tree: PREFIX/lib*/libtutti.so or PREFIX/libtutti.so
     pkg-config tutti     an installed Tutti
-    else                 the source tree that this folder lies in, built by CMake
+    otherwise            builds it with CMake from the source tree that contains this folder
 
-and is copied beside the module, which finds it there wherever the package is put.
+The library is copied into the module's folder, where the module finds it wherever the package is installed.
 
-Where PyTorch has CUDA, tensors on GPUs are taken, too. That needs the headers of CUDA's runtime, which are looked for
-    beside PyTorch       pip's package nvidia-cuda-runtime, which PyTorch's wheels bring (nvidia/cu13, before: cuda_runtime)
+If PyTorch has CUDA, the module also supports tensors on GPUs. That needs the headers of CUDA's runtime, found in
+    PyTorch's folder     pip's package nvidia-cuda-runtime, required by PyTorch's wheels (nvidia/cu13, or cuda_runtime)
     CUDA_HOME            or where nvcc is, or /usr/local/cuda
-and without them the module is built for the host's memory alone. A GPU or a driver is not needed to build it.
+Without the headers, the module supports only host memory. The build needs no GPU and no driver.
 """
 
 import glob
@@ -29,7 +29,7 @@ SOURCE_TREE = ROOM.parent.parent
 
 
 def import_torch():
-    """PyTorch, also where pip builds in an environment of its own that hides what is installed."""
+    """Imports PyTorch, even if pip builds in an isolated environment that hides installed packages."""
     try:
         import torch  # noqa: F401
     except ImportError:
@@ -93,7 +93,7 @@ def from_source_tree(build_folder):
 
 
 def soname(library):
-    """The name that the module will look for: that of the library the link leads to, up to the major version."""
+    """The file name that the module will look for: libtutti.so with the major version."""
     for name in sorted(library.parent.glob("libtutti.so.*"), key=lambda path: len(path.name)):
         return name.name
     return library.name
@@ -105,11 +105,11 @@ from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, CppExtension  #
 
 
 def cuda_headers():
-    """Where cuda_runtime_api.h is; None: nowhere, or PyTorch has no CUDA."""
+    """The folder of cuda_runtime_api.h, or None if it is missing or PyTorch has no CUDA."""
     if torch.version.cuda is None:
         return None
     packages = Path(torch.__file__).resolve().parent.parent
-    # The wheels of CUDA 13 and later share a folder; earlier ones have one each.
+    # CUDA's wheels share a folder since CUDA 13; earlier wheels have one folder each.
     beside = [packages / f"nvidia/cu{torch.version.cuda.split('.')[0]}/include",
               packages / "nvidia/cuda_runtime/include"]
     places = beside + ([Path(CUDA_HOME) / "include"] if CUDA_HOME else [])
@@ -124,10 +124,10 @@ def cuda_headers():
 
 
 class BuildWithLibrary(BuildExtension):
-    """Finds or builds libtutti.so first, and puts it beside the module."""
+    """Finds or builds libtutti.so, and copies it into the module's folder."""
 
     def all_in_one(self, paths):
-        """One file that includes the others: PyTorch's headers, most of the work, are then read once, not 25 times."""
+        """Writes one file that includes all sources, so that PyTorch's headers, most of the work, are read once."""
         text = "".join(f'#include "{(ROOM / path).as_posix()}"\n' for path in paths)
         target = Path(self.build_temp) / "tutti_torch.cc"
         if not target.exists() or target.read_text() != text:
@@ -179,7 +179,7 @@ setup(
         )
     ],
     cmdclass={"build_ext": BuildWithLibrary},
-    # PyTorch 2.5 and later imports the package by itself; with older versions the program does.
+    # PyTorch 2.5 and later imports the package automatically; with older versions the program must import it.
     entry_points={"torch.backends": ["tutti = tutti_torch_autoload:register"]},
     python_requires=">=3.8",
     zip_safe=False,

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/quiet_thread.h"
+#include "base/threads/quiet_thread.h"
 
 namespace tutti::auth {
 namespace {

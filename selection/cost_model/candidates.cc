@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/made_once.h"
+#include "base/numbers/rounding.h"
 #include "base/plain_text.h"
-#include "base/rounding.h"
+#include "base/threads/made_once.h"
 
 namespace tutti::cost_model {
 namespace {

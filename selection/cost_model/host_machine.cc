@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/json.h"
+#include "base/files/json.h"
 
 namespace tutti::cost_model {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "base/json.h"
+#include "base/files/json.h"
 #include "selection/cost_model/machine.h"
 
 namespace tutti::cost_model {

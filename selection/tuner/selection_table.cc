@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/files/json.h"
 #include "base/plain_text.h"
 
 namespace tutti::tuner {

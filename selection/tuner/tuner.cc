@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/quiet_thread.h"
+#include "base/threads/quiet_thread.h"
 
 namespace tutti::tuner {
 namespace {

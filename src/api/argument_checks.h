@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/datatype.h"
+#include "base/numbers/datatype.h"
 #include "tutti/tutti.h"
 
 namespace tutti::api {

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <span>
 
-#include "base/datatype.h"
 #include "base/error.h"
+#include "base/numbers/datatype.h"
 #include "src/api/argument_checks.h"
 
 namespace tutti::api {

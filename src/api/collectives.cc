@@ -1,16 +1,20 @@
 // The C boundary of the collectives, send/recv and user-made operators.
-#include "base/datatype.h"
+#include "base/numbers/datatype.h"
 #include "src/api/arguments.h"
 #include "src/launch/group.h"
 
 namespace tutti::api {
 namespace {
 
-// Checks with `check(caller)` and submits. Every call that moves data enters here.
+// Checks with `check(caller)` and submits. Every call that moves data enters here. `plain`: the same arguments, if a
+// repetition of them can be recognised; a repetition is not checked again.
 template <typename Check>
-tuttiResult_t Call(tuttiComm* handle, tuttiStream_t stream, Check&& check) noexcept {
+tuttiResult_t Call(tuttiComm* handle, tuttiStream_t stream, const plan::PlainCall* plain, Check&& check) noexcept {
   return launch::GuardResult(handle, [&] {
     const launch::Operating operating(handle);
+    if (plain != nullptr) {
+      if (const auto result = launch::SubmitAgain(*handle, *plain, stream)) return *result;
+    }
     const Caller caller{handle->rank.load(std::memory_order_relaxed), handle->nranks.load(std::memory_order_relaxed)};
     return launch::Submit(*handle, check(caller), stream);
   });
@@ -39,8 +43,9 @@ bool IsUserOp(tuttiComm* handle, tuttiRedOp_t op) {
 
 // `check(caller, op)` for collectives that reduce.
 template <typename Check>
-tuttiResult_t Reducing(tuttiComm* handle, tuttiStream_t stream, tuttiRedOp_t op, tuttiDataType_t type, Check&& check) {
-  return Call(handle, stream, [&](const Caller& caller) {
+tuttiResult_t Reducing(tuttiComm* handle, tuttiStream_t stream, const plan::PlainCall* plain, tuttiRedOp_t op,
+                       tuttiDataType_t type, Check&& check) {
+  return Call(handle, stream, plain, [&](const Caller& caller) {
     if (op < tuttiNumOps || !IsUserOp(handle, op)) return check(caller, op);
     return WithUserOp(handle, check(caller, tuttiSum), op, type);
   });
@@ -54,35 +59,39 @@ using namespace tutti::api;  // NOLINT
 
 tuttiResult_t tuttiAllReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
                              tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
-  return Reducing(comm, stream, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
+  const plan::PlainCall call{schedule::Collective::all_reduce, sendbuff, recvbuff, count, datatype, op};
+  return Reducing(comm, stream, &call, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
     return CheckedAllReduce(caller, {sendbuff, recvbuff, count, datatype}, plain);
   });
 }
 
 tuttiResult_t tuttiReduce(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, tuttiRedOp_t op,
                           int root, tuttiComm_t comm, tuttiStream_t stream) {
-  return Reducing(comm, stream, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
+  const plan::PlainCall call{schedule::Collective::reduce, sendbuff, recvbuff, count, datatype, op, root};
+  return Reducing(comm, stream, &call, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
     return CheckedReduce(caller, {sendbuff, recvbuff, count, datatype}, plain, root);
   });
 }
 
 tuttiResult_t tuttiReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, tuttiDataType_t datatype,
                                  tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
-  return Reducing(comm, stream, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
+  const plan::PlainCall call{schedule::Collective::reduce_scatter, sendbuff, recvbuff, recvcount, datatype, op};
+  return Reducing(comm, stream, &call, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
     return CheckedReduceScatter(caller, {sendbuff, recvbuff, recvcount, datatype}, plain);
   });
 }
 
 tuttiResult_t tuttiReduceScatterV(const void* sendbuff, void* recvbuff, const size_t* recvcounts,
                                   tuttiDataType_t datatype, tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
-  return Reducing(comm, stream, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
+  return Reducing(comm, stream, nullptr, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
     return CheckedReduceScatterV(caller, {sendbuff, recvbuff, 0, datatype}, recvcounts, plain);
   });
 }
 
 tuttiResult_t tuttiBroadcast(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, int root,
                              tuttiComm_t comm, tuttiStream_t stream) {
-  return Call(comm, stream, [&](const Caller& caller) {
+  const plan::PlainCall call{schedule::Collective::broadcast, sendbuff, recvbuff, count, datatype, tuttiSum, root};
+  return Call(comm, stream, &call, [&](const Caller& caller) {
     return CheckedBroadcast(caller, {sendbuff, recvbuff, count, datatype}, root);
   });
 }
@@ -94,7 +103,8 @@ tuttiResult_t tuttiBcast(void* buff, size_t count, tuttiDataType_t datatype, int
 
 tuttiResult_t tuttiAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, tuttiDataType_t datatype,
                              tuttiComm_t comm, tuttiStream_t stream) {
-  return Call(comm, stream, [&](const Caller& caller) {
+  const plan::PlainCall call{schedule::Collective::all_gather, sendbuff, recvbuff, sendcount, datatype};
+  return Call(comm, stream, &call, [&](const Caller& caller) {
     return CheckedAllGather(caller, {sendbuff, recvbuff, sendcount, datatype});
   });
 }
@@ -102,14 +112,15 @@ tuttiResult_t tuttiAllGather(const void* sendbuff, void* recvbuff, size_t sendco
 tuttiResult_t tuttiAllGatherV(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t* recvcounts,
                               const size_t* recvdispls, tuttiDataType_t datatype, tuttiComm_t comm,
                               tuttiStream_t stream) {
-  return Call(comm, stream, [&](const Caller& caller) {
+  return Call(comm, stream, nullptr, [&](const Caller& caller) {
     return CheckedAllGatherV(caller, {sendbuff, recvbuff, sendcount, datatype}, recvcounts, recvdispls);
   });
 }
 
 tuttiResult_t tuttiAlltoAll(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype,
                             tuttiComm_t comm, tuttiStream_t stream) {
-  return Call(comm, stream, [&](const Caller& caller) {
+  const plan::PlainCall call{schedule::Collective::all_to_all, sendbuff, recvbuff, count, datatype};
+  return Call(comm, stream, &call, [&](const Caller& caller) {
     return CheckedAllToAll(caller, {sendbuff, recvbuff, count, datatype});
   });
 }
@@ -117,7 +128,7 @@ tuttiResult_t tuttiAlltoAll(const void* sendbuff, void* recvbuff, size_t count, 
 tuttiResult_t tuttiAlltoAllV(const void* sendbuff, const size_t* sendcounts, const size_t* senddispls, void* recvbuff,
                              const size_t* recvcounts, const size_t* recvdispls, tuttiDataType_t datatype,
                              tuttiComm_t comm, tuttiStream_t stream) {
-  return Call(comm, stream, [&](const Caller& caller) {
+  return Call(comm, stream, nullptr, [&](const Caller& caller) {
     return CheckedAllToAllV(caller, {sendbuff, recvbuff, 0, datatype}, sendcounts, senddispls, recvcounts, recvdispls);
   });
 }
@@ -125,7 +136,7 @@ tuttiResult_t tuttiAlltoAllV(const void* sendbuff, const size_t* sendcounts, con
 tuttiResult_t tuttiAllGatherTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout, void* recvbuff,
                                    const tuttiTensorLayout_t* recvlayout, int dim, tuttiDataType_t datatype,
                                    tuttiComm_t comm, tuttiStream_t stream) {
-  return Call(comm, stream, [&](const Caller& caller) {
+  return Call(comm, stream, nullptr, [&](const Caller& caller) {
     return CheckedAllGatherTensor(caller, {sendbuff, sendlayout, recvbuff, recvlayout, datatype}, dim);
   });
 }
@@ -133,7 +144,7 @@ tuttiResult_t tuttiAllGatherTensor(const void* sendbuff, const tuttiTensorLayout
 tuttiResult_t tuttiReduceScatterTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout, void* recvbuff,
                                        const tuttiTensorLayout_t* recvlayout, int dim, tuttiDataType_t datatype,
                                        tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream) {
-  return Reducing(comm, stream, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
+  return Reducing(comm, stream, nullptr, op, datatype, [&](const Caller& caller, tuttiRedOp_t plain) {
     return CheckedReduceScatterTensor(caller, {sendbuff, sendlayout, recvbuff, recvlayout, datatype}, dim, plain);
   });
 }
@@ -141,39 +152,41 @@ tuttiResult_t tuttiReduceScatterTensor(const void* sendbuff, const tuttiTensorLa
 tuttiResult_t tuttiAlltoAllTensor(const void* sendbuff, const tuttiTensorLayout_t* sendlayout, int senddim,
                                   void* recvbuff, const tuttiTensorLayout_t* recvlayout, int recvdim,
                                   tuttiDataType_t datatype, tuttiComm_t comm, tuttiStream_t stream) {
-  return Call(comm, stream, [&](const Caller& caller) {
+  return Call(comm, stream, nullptr, [&](const Caller& caller) {
     return CheckedAllToAllTensor(caller, {sendbuff, sendlayout, recvbuff, recvlayout, datatype}, senddim, recvdim);
   });
 }
 
 tuttiResult_t tuttiGather(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, int root,
                           tuttiComm_t comm, tuttiStream_t stream) {
-  return Call(comm, stream, [&](const Caller& caller) {
+  const plan::PlainCall call{schedule::Collective::gather, sendbuff, recvbuff, count, datatype, tuttiSum, root};
+  return Call(comm, stream, &call, [&](const Caller& caller) {
     return CheckedGather(caller, {sendbuff, recvbuff, count, datatype}, root);
   });
 }
 
 tuttiResult_t tuttiScatter(const void* sendbuff, void* recvbuff, size_t count, tuttiDataType_t datatype, int root,
                            tuttiComm_t comm, tuttiStream_t stream) {
-  return Call(comm, stream, [&](const Caller& caller) {
+  const plan::PlainCall call{schedule::Collective::scatter, sendbuff, recvbuff, count, datatype, tuttiSum, root};
+  return Call(comm, stream, &call, [&](const Caller& caller) {
     return CheckedScatter(caller, {sendbuff, recvbuff, count, datatype}, root);
   });
 }
 
 tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream) {
-  return Call(comm, stream, [](const Caller&) { return plan::Barrier(); });
+  return Call(comm, stream, nullptr, [](const Caller&) { return plan::Barrier(); });
 }
 
 tuttiResult_t tuttiSend(const void* sendbuff, size_t count, tuttiDataType_t datatype, int peer, tuttiComm_t comm,
                         tuttiStream_t stream) {
-  return Call(comm, stream, [&](const Caller& caller) {
+  return Call(comm, stream, nullptr, [&](const Caller& caller) {
     return CheckedSend(caller, {sendbuff, nullptr, count, datatype}, peer);
   });
 }
 
 tuttiResult_t tuttiRecv(void* recvbuff, size_t count, tuttiDataType_t datatype, int peer, tuttiComm_t comm,
                         tuttiStream_t stream) {
-  return Call(comm, stream, [&](const Caller& caller) {
+  return Call(comm, stream, nullptr, [&](const Caller& caller) {
     return CheckedReceive(caller, {nullptr, recvbuff, count, datatype}, peer);
   });
 }

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "algorithms/builders/build.h"
-#include "base/datatype.h"
+#include "base/numbers/datatype.h"
 #include "src/diagnostics/patience.h"
 #include "src/launch/handle.h"
 

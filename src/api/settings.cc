@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/made_once.h"
+#include "base/threads/made_once.h"
 #include "src/launch/handle.h"
 
 using namespace tutti;  // NOLINT: this file is the C boundary of that namespace

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/datatype.h"
 #include "base/error.h"
+#include "base/numbers/datatype.h"
 #include "src/api/argument_checks.h"
 #include "src/api/arguments.h"
 

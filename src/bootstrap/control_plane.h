@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "base/cancellation.h"
 #include "base/deadline.h"
 #include "base/error.h"
 #include "base/settings.h"
+#include "base/threads/cancellation.h"
 #include "net/auth/channel.h"
 #include "src/bootstrap/hub.h"
 #include "src/bootstrap/join_messages.h"

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/fork_safe_mutex.h"
-#include "base/made_once.h"
+#include "base/threads/made_once.h"
 #include "net/wire.h"
 
 namespace tutti::bootstrap {

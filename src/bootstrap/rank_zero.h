@@ -6,7 +6,7 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 
-#include "base/json.h"
+#include "base/files/json.h"
 #include "transports/shm/descriptor_exchange.h"
 
 namespace tutti::bootstrap {

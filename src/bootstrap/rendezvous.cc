@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process_mark.h"
-#include "base/quiet_thread.h"
+#include "base/threads/quiet_thread.h"
 #include "net/auth/dial.h"
 #include "net/interfaces.h"
 

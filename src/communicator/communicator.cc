@@ -10,9 +10,9 @@
 
 #include "algorithms/builders/build.h"
 #include "base/clock.h"
-#include "base/datatype.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/log.h"
+#include "base/numbers/datatype.h"
 #include "src/diagnostics/dump.h"
 #include "src/init/survey.h"
 #include "src/memory/device_buffers.h"
@@ -65,7 +65,6 @@ void Communicator::SetUp(Deadline deadline) {
   failure_detector_ =
       std::make_unique<diagnostics::FailureDetector>(*fabric_, control_plane_->roster(), options_.name,
                                                      std::chrono::milliseconds(options_.settings.operation_timeout_ms));
-  recorder_ = std::make_unique<diagnostics::Recorder>(fabric_->control(rank));
   std::vector<std::string> names;  // host numbers distinguish hosts of the same name
   for (std::size_t r = 0; r < hosts.host_of.size(); ++r) {
     names.push_back(fmt::format("{}, {}", control_plane_->roster()[r].host, hosts.host_of[r]));
@@ -89,17 +88,11 @@ void Communicator::SetUp(Deadline deadline) {
   if (why_no_device_.empty()) MakeDeviceContext(tuning, deadline);
   selector_ = std::make_unique<plan::PlanSelector>(std::move(tuning), programs_, processors, network_.costs,
                                                    options_.settings, rank, MakeAllGather());
-  const auto stream_bytes = static_cast<std::size_t>(options_.settings.stream_bytes);
-  plans_ = std::make_unique<plan::PlanCache>(
-      plan::PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels,
-                        stream_bytes != 0 ? stream_bytes : detect::LastLevelCacheBytes(), network_.transport});
   const int busy = agreement_.neighbours * agreement_.threads;
   wait_policy_ = host::ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores);
   stream_wait_policy_ = host::ChooseWaitPolicy(options_.settings.wait, busy, agreement_.cores, host::WhoWaits::stream);
   sleeper_ = std::make_unique<host::Sleeper>(*fabric_);
   driver_ = host::Driver(sleeper_.get(), wait_policy_);
-  sent_.resize(static_cast<std::size_t>(nranks));
-  received_.resize(static_cast<std::size_t>(nranks));
   if (options_.settings.threads > 1) {
     const int helpers = options_.settings.threads - 1;
     helper_threads_ = std::make_unique<host::HelperThreads>(helpers);
@@ -107,6 +100,11 @@ void Communicator::SetUp(Deadline deadline) {
   }
   if (!options_.settings.trace.empty())
     trace_ = std::make_unique<diagnostics::Trace>(options_.settings.trace, rank, options_.name);
+  const auto stream_bytes = static_cast<std::size_t>(options_.settings.stream_bytes);
+  operations_ = std::make_unique<Operations>(
+      Operations::Parts{options_.settings, programs_, *fabric_, *failure_detector_, windows_, trace_.get()},
+      plan::PlanContext{selector_.get(), &programs_, fabric_.get(), &windows_, channels,
+                        stream_bytes != 0 ? stream_bytes : detect::LastLevelCacheBytes(), network_.transport});
   // No rank begins before every rank's state can be watched.
   const auto joining = std::exchange(cancel_, Cancellation(cancelled_));
   try {
@@ -178,105 +176,9 @@ void Communicator::lock() {
   while (busy_.exchange(true, std::memory_order_acquire)) sched_yield();
 }
 
-Active Communicator::Begin(const plan::Operation& operation) {
-  const auto packed = plan::PackCall(operation);
-  Active active{&operation, &plans_->Find(operation, packed)};
-  active.started = Ticks();
-  auto& control = fabric_->control(fabric_->rank());
-  const auto record = [&]() -> ring::RecordedOperation {
-    return {active.sequence, active.plan->signature,
-            packed,          operation.count,
-            active.started,  static_cast<std::uint64_t>(active.plan->choice.candidate.algorithm)};
-  };
-  if (operation.point_to_point()) {
-    auto& orders = operation.collective == schedule::Collective::send ? sent_ : received_;
-    auto& order = orders[static_cast<std::size_t>(operation.root)];
-    active.sequence = order.Next(active.plan->signature);
-    active.tag = ring::OperationTag(order.digest);
-    active.record = recorder_->Begin(record());
-  } else {
-    active.sequence = collectives_.Next(active.plan->signature);
-    active.tag = ring::OperationTag(collectives_.digest);
-    active.record = recorder_->Begin(record());
-    // After the record, so that a rank that sees the number finds the record.
-    control.started.store(active.sequence, std::memory_order_release);
-    failure_detector_->history().Begin(active.sequence, collectives_.digest);
-  }
-  last_plan_ = active.plan;
-  last_call_ = packed;
-  last_count_ = operation.count;
-  last_algorithm_.store(active.plan->choice.candidate.algorithm, std::memory_order_relaxed);
-  last_on_device_ = false;
-  active.plan->run.Start([&](host::Launch& launch) { BindBuffers(active, launch); });
-  return active;
-}
-
 void Communicator::UseTable(tuner::SelectionTable table) {
   selector_->UseTable(std::move(table));
-  ForgetPlans();
-}
-
-void Communicator::ForgetPlans() {
-  if (last_plan_ != nullptr) forgotten_plan_ = last_plan_->summary();
-  last_plan_ = nullptr;
-  plans_->Forget(counters_);
-}
-
-host::RemoteAccess Communicator::RemoteAccessOf(const void* buffer, std::size_t bytes) const {
-  const auto address = reinterpret_cast<std::uint64_t>(buffer);
-  if (fabric_->all_same_process()) return {ring::SlotKind::pointer, 0, address};
-  if (!windows_.empty()) {
-    if (const auto access = windows_.Find(buffer, bytes)) return *access;
-  }
-  if (fabric_->cma()) return {ring::SlotKind::cma, 0, address};
-  return {};
-}
-
-void Communicator::BindBuffers(const Active& active, host::Launch& launch) {
-  const auto& operation = *active.operation;
-  const auto& plan = *active.plan;
-  launch.input = static_cast<const std::byte*>(operation.input);
-  launch.output = static_cast<std::byte*>(operation.output);
-  if (operation.collective == schedule::Collective::barrier) {
-    launch.input = &barrier_input_;
-    launch.output = &barrier_output_;
-  }
-  launch.tag = active.tag;
-  launch.scaled = operation.scaled;
-  launch.scalar = operation.scalar_source == nullptr
-                      ? operation.scalar
-                      : host_kernels::Scalar::From(operation.scalar_source, SizeOf(operation.type));
-  launch.stream_output = plan.stream_output;
-  if (const auto* tensors = operation.tensors.get()) {
-    if (!tensors->input.dense()) launch.input_strided = &tensors->input;
-    if (!tensors->output.dense()) launch.output_strided = &tensors->output;
-  }
-  const auto& schedule = plan.plan.schedule();
-  const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
-  if (plan.plan.config().protocol == ring::Protocol::bulk && may_refer && options_.settings.zero_copy) {
-    // Data fetched from other processes needs a dense destination.
-    const auto access = [&](const void* buffer, std::size_t bytes, const schedule::Strided* strided) {
-      if (strided != nullptr) return host::RemoteAccess{};
-      const auto found = RemoteAccessOf(buffer, bytes);
-      return operation.tensors != nullptr && found.kind == ring::SlotKind::cma ? host::RemoteAccess{} : found;
-    };
-    launch.input_access = access(launch.input, plan.input_bytes, launch.input_strided);
-    launch.output_access = access(launch.output, plan.output_bytes, launch.output_strided);
-    launch.send_in_place = true;
-  }
-}
-
-std::optional<Error> Communicator::End(const Active& active) {
-  ++active.plan->operations;
-  if (!active.operation->point_to_point()) {
-    fabric_->control(fabric_->rank()).completed.store(active.sequence, std::memory_order_release);
-  }
-  recorder_->End(active.record);
-  if (trace_ != nullptr) {
-    trace_->Add(plan::PackCall(*active.operation), active.operation->count, active.sequence,
-                active.plan->choice.candidate.algorithm, active.started, Ticks());
-  }
-  return failure_detector_->MustAudit(*active.operation) ? failure_detector_->Audit() : std::nullopt;
+  operations_->ForgetPlans();
 }
 
 Error Communicator::Fail(const Error& failure) {
@@ -355,8 +257,7 @@ void Communicator::DeregisterBuffer(std::byte* handle) {
 }
 
 void Communicator::ReadCounters(tuttiCounters_t& counters) {
-  auto now = counters_;
-  plans_->AddTraffic(now);
+  auto now = operations_->Traffic();
   if (device_ != nullptr) device_->plans().AddTraffic(now);
   const auto add = [&now](const host::WaitCounts& counts) {
     now.waitSpins += counts.spins;
@@ -371,22 +272,14 @@ void Communicator::ReadCounters(tuttiCounters_t& counters) {
   counters.size = size;
 }
 
-void Communicator::NoteEnqueued(const plan::Operation& operation) {
-  last_call_ = plan::PackCall(operation);
-  last_count_ = operation.count;
-  last_on_device_ = true;
-  last_algorithm_.store(device_->last_plan()->choice.candidate.algorithm, std::memory_order_relaxed);
-}
-
 std::string Communicator::DescribeLast() const {
-  const auto last = last_on_device_         ? device_->last_plan()
-                    : last_plan_ != nullptr ? last_plan_->summary()
-                                            : forgotten_plan_;
-  if (!last) return "";
-  return fmt::format("{}{}: {}, {} channels, chunk {} B, {}; {} ranks ({})",
-                     plan::DescribeCall(last_call_, last_count_), last_on_device_ ? " on the GPU" : "",
-                     schedule::NameOf(last->choice.candidate.algorithm), last->channels, last->config.chunk_bytes,
-                     ring::NameOf(last->config.protocol), size(), last->choice.reason);
+  const auto last = operations_->last();
+  const auto plan = last.on_device ? device_->last_plan() : last.plan;
+  if (!plan) return "";
+  return fmt::format("{}{}: {}, {} channels, chunk {} B, {}; {} ranks ({})", plan::DescribeCall(last.call, last.count),
+                     last.on_device ? " on the GPU" : "", schedule::NameOf(plan->choice.candidate.algorithm),
+                     plan->channels, plan->config.chunk_bytes, ring::NameOf(plan->config.protocol), size(),
+                     plan->choice.reason);
 }
 
 std::string Communicator::DumpRecords() const {

@@ -18,14 +18,13 @@
 #include "src/bootstrap/control_plane.h"
 #include "src/bootstrap/shrink/membership_agreement.h"
 #include "src/communicator/control_call.h"
+#include "src/communicator/operations.h"
 #include "src/device/failure_detector.h"
 #include "src/diagnostics/failure_detector.h"
-#include "src/diagnostics/recorder.h"
 #include "src/diagnostics/trace.h"
 #include "src/init/agreement.h"
 #include "src/init/host_network.h"
 #include "src/memory/windows.h"
-#include "src/plan/plan_cache.h"
 #include "src/plan/plan_selector.h"
 #include "src/plan/programs.h"
 #include "topology/graph/system.h"
@@ -38,30 +37,6 @@ struct Options {
   std::string name;
   bool blocking = true;
   int device = TUTTI_DEVICE_NONE;
-};
-
-// The sequence and digest of consecutive operations.
-struct CallOrder {
-  std::uint64_t sequence = 0;
-  std::uint64_t digest = 0;
-
-  // Adds an operation; returns its number.
-  std::uint64_t Next(std::uint64_t signature) {
-    digest = ring::NextDigest(digest, signature);
-    return ++sequence;
-  }
-};
-
-// An operation that has begun and not yet ended.
-struct Active {
-  const plan::Operation* operation = nullptr;
-  plan::BoundPlan* plan = nullptr;
-  std::uint64_t sequence = 0;
-  std::uint32_t tag = 0;
-  std::uint64_t record = 0;
-  std::int64_t started = 0;  // ticks
-
-  diagnostics::InFlight in_flight() const { return {operation, sequence, plan->signature}; }
 };
 
 class Communicator {
@@ -87,16 +62,12 @@ class Communicator {
   void Check(const plan::Operation& operation) const {
     if (!programs_.empty()) programs_.CheckPlace(operation);
   }
-  // Begins an operation: finds its plan, publishes it, binds its buffers. REQUIRES: operations of one communicator end
-  // in the order they begin, and so do the messages of one pair and direction. Throws tuttiInternalError.
-  Active Begin(const plan::Operation& operation);
+  // REQUIRES: locked.
+  Operations& operations() { return *operations_; }
   // Until SideBySide(false), operations that are about to begin may run side by side.
   void SideBySide(bool several) {
     fabric_->control(fabric_->rank()).several.store(several ? 1 : 0, std::memory_order_release);
   }
-  // Ends an operation successfully, and counts the run's traffic. From time to time checks the other ranks; returns an
-  // error if one has called something else in one of the operations so far, or has failed.
-  std::optional<Error> End(const Active& active);
   // For Driver: looks for a reason to stop. `awaited`: the result of Run::WaitsFor for the operation's channels.
   std::optional<Error> Look(const Active& active, const diagnostics::Awaited& awaited,
                             std::chrono::steady_clock::duration waited);
@@ -130,16 +101,14 @@ class Communicator {
   const host::WaitPolicy& wait_policy(host::WhoWaits who) const {
     return who == host::WhoWaits::stream ? stream_wait_policy_ : wait_policy_;
   }
-  void TrimPlans() {
-    if (plans_->full()) [[unlikely]]
-      ForgetPlans();
-  }
   // Where calls on GPU memory go; null unless every rank has a device.
   device::DeviceContext* device() const { return device_.get(); }
   // Why device() is null, for a person.
   const std::string& why_no_device() const { return why_no_device_; }
   // Records that the device side's last plan has enqueued the operation.
-  void NoteEnqueued(const plan::Operation& operation);
+  void NoteEnqueued(const plan::Operation& operation) {
+    operations_->NoteEnqueued(operation, device_->last_plan()->choice.candidate.algorithm);
+  }
   // Waits for this rank's pending GPU work. Returns early if the communicator has failed.
   void AwaitDevice() const;
 
@@ -181,7 +150,7 @@ class Communicator {
   void RefuseControlCalls(std::string_view what);
 
   void ReadCounters(tuttiCounters_t& counters);
-  tuttiAlgorithm_t last_algorithm() const { return last_algorithm_.load(std::memory_order_relaxed); }
+  tuttiAlgorithm_t last_algorithm() const { return operations_->last_algorithm(); }
   std::string DescribeLast() const;
   // The flight recorder, as text.
   std::string DumpRecords() const;
@@ -191,7 +160,6 @@ class Communicator {
  private:
   std::unique_ptr<shrink::MembershipAgreement> MakeMembershipAgreement(const shm::Hosts& hosts);
   void Stop(std::string_view what);
-  void ForgetPlans();
   void MakeDeviceContext(cost_model::TuningContext tuning, Deadline deadline);
   void DumpRecorder() const;
   shm::AllGather MakeAllGather() { return MakeAllGather(cancel_); }
@@ -199,7 +167,6 @@ class Communicator {
   Deadline InitDeadline() const {
     return Deadline::After(std::chrono::milliseconds(options_.settings.init_timeout_ms));
   }
-  void BindBuffers(const Active& active, host::Launch& launch);
   void SetUp(Deadline deadline);
   // Collective, and the first exchange of every control call. Throws tuttiInvalidUsage on all ranks if they are in
   // different control calls, or have made different collective calls so far.
@@ -215,7 +182,6 @@ class Communicator {
   }
   [[noreturn]] void EndControlCall(ControlCall call);
   Error RefusalOf(const Error& failure, std::string_view where) const;
-  host::RemoteAccess RemoteAccessOf(const void* buffer, std::size_t bytes) const;
 
   Options options_;
   std::atomic<bool> cancelled_{false};
@@ -234,9 +200,7 @@ class Communicator {
   memory::Windows windows_;
   std::unique_ptr<shrink::MembershipAgreement> membership_agreement_;
   std::unique_ptr<diagnostics::FailureDetector> failure_detector_;
-  std::unique_ptr<diagnostics::Recorder> recorder_;
   std::unique_ptr<plan::PlanSelector> selector_;
-  std::unique_ptr<plan::PlanCache> plans_;
   host::WaitPolicy wait_policy_;
   host::WaitPolicy stream_wait_policy_;
   std::unique_ptr<host::Sleeper> sleeper_;
@@ -249,16 +213,7 @@ class Communicator {
   std::unique_ptr<device::DeviceFailureDetector> device_failure_detector_;
 
   std::atomic<bool> busy_{false};
-  CallOrder collectives_;
-  std::vector<CallOrder> sent_, received_;  // messages by peer
-  std::byte barrier_input_{}, barrier_output_{};
-  tuttiCounters_t counters_{};  // of forgotten plans
-  std::atomic<tuttiAlgorithm_t> last_algorithm_{tuttiAlgorithmNone};
-  // The last operation: its plan while cached, else a summary.
-  const plan::BoundPlan* last_plan_ = nullptr;
-  std::optional<plan::PlanSummary> forgotten_plan_;
-  std::uint64_t last_call_ = 0, last_count_ = 0;
-  bool last_on_device_ = false;
+  std::unique_ptr<Operations> operations_;
 };
 
 }  // namespace tutti::comm

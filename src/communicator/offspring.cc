@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/log.h"
-#include "base/quiet_thread.h"
+#include "base/threads/quiet_thread.h"
 #include "src/bootstrap/rendezvous.h"
 #include "src/communicator/communicator.h"
 #include "transports/shm/gather_values.h"

@@ -6,9 +6,9 @@
 #include <map>
 #include <mutex>
 
-#include "base/datatype.h"
 #include "base/log.h"
-#include "base/rounding.h"
+#include "base/numbers/datatype.h"
+#include "base/numbers/rounding.h"
 #include "src/memory/device_buffers.h"
 #include "src/plan/planning.h"
 #include "transports/shm/gather_values.h"
@@ -328,7 +328,7 @@ cuda_kernels::DeviceWork DeviceContext::WorkOf(const plan::Operation& operation,
 // Does nothing while kernels or graphs use plans: the cache then keeps growing.
 void DeviceContext::TrimPlans() {
   constexpr std::chrono::milliseconds kPatience{100};
-  if (plans_->size() < DevicePlans::kMostPlans || launch_group_->captured() || !AwaitIdle(kPatience)) return;
+  if (!plans_->full() || launch_group_->captured() || !AwaitIdle(kPatience)) return;
   if (last_plan_ != nullptr) forgotten_plan_ = last_plan_->summary();
   last_plan_ = nullptr;
   plans_->Forget();

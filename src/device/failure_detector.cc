@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/quiet_thread.h"
+#include "base/threads/quiet_thread.h"
 #include "transports/progress/network.h"
 
 namespace tutti::device {

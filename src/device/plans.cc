@@ -5,9 +5,9 @@
 
 #include "algorithms/builders/build.h"
 #include "algorithms/schedule/binding.h"
-#include "base/datatype.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/numbers/datatype.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/cost_model/machine_of_system.h"
 #include "src/bootstrap/rank_zero.h"
@@ -154,17 +154,6 @@ void DevicePlans::AddTraffic(tuttiCounters_t& counters) const {
   }
 }
 
-plan::Choice DevicePlans::Choose(const cost_model::Kind& kind, std::size_t bytes) const {
-  const tuner::TableEntry& entry = table_.At(kind, bytes);
-  const auto forced = context_.tuning.forced.algorithm[static_cast<std::size_t>(kind.collective)];
-  std::string reason = fmt::format("predicted {:.1f} us at {} B", entry.us, std::max<std::size_t>(1, entry.from_bytes));
-  if (forced) {
-    const auto why_not = cost_model::WhyImpossible(*forced, kind, context_.tuning);
-    reason = why_not.empty() ? "forced" : fmt::format("{} is forced, but {}", schedule::NameOf(*forced), why_not);
-  }
-  return {entry.candidate, std::move(reason)};
-}
-
 std::vector<schedule::Schedule> DevicePlans::SchedulesOfAll(const plan::Operation& operation,
                                                             const cost_model::Candidate& candidate) const {
   std::vector<schedule::Schedule> all;
@@ -196,37 +185,39 @@ schedule::Schedule DevicePlans::Fitted(const plan::Operation& operation, cost_mo
   return std::move(schedules[static_cast<std::size_t>(rank_)]);
 }
 
+// Plans calls on GPUs.
+class DevicePlans::DevicePlanner final : public plan::CallPlanner {
+ public:
+  explicit DevicePlanner(const DevicePlans& plans) : plans_(plans) {}
+
+  int rank() const override { return plans_.rank_; }
+  const cost_model::TuningContext& tuning() const override { return plans_.context_.tuning; }
+  MessagePlan PlanMessage(std::size_t bytes) const override {
+    return {MessageChannels(bytes, tuning()), tuning().max_channels, MessageConfig(bytes, tuning().gpu_slots)};
+  }
+  CollectivePlan PlanCollective(const plan::Operation& /*asked*/, const plan::Operation& operation,
+                                const cost_model::Kind& kind, std::size_t bytes) const override {
+    auto choice = plan::ChooseFrom(plans_.table_, "", tuning(), kind, bytes);
+    auto schedule = plans_.Fitted(operation, choice.candidate);
+    return {std::move(choice), std::move(schedule)};
+  }
+
+ private:
+  const DevicePlans& plans_;
+};
+
 std::unique_ptr<DevicePlanEntry> DevicePlans::Make(const plan::Operation& asked, std::uint64_t packed) const {
   const plan::Operation operation = plan::Scheduled(asked);
-  const auto& tuning = context_.tuning;
-  plan::Choice choice;
-  schedule::Schedule schedule;
-  schedule::ProtocolConfig config;
-  int first_channel = 0;
-  if (operation.point_to_point()) {
-    const std::size_t bytes = operation.count * SizeOf(operation.type);
-    choice = {{}, "point to point"};
-    schedule = plan::MessageSchedule(operation, rank_, tuning.nranks, MessageChannels(bytes, tuning));
-    config = MessageConfig(bytes, tuning.gpu_slots);
-    first_channel = tuning.max_channels;
-  } else {
-    const std::size_t bytes = plan::LargestBlockBytes(operation);
-    choice = Choose(plan::KindOf(operation), bytes);
-    schedule = Fitted(operation, choice.candidate);
-    config = cost_model::Fitting(choice.candidate.config, cost_model::BlockBytes(schedule.pieces(), bytes),
-                                 static_cast<int>(schedule.channels.size()));
-  }
-  auto extents = plan::ExtentsOf(operation, tuning.nranks, schedule.blocks);
-  const auto used = plan::BytesUsed(extents);
+  auto planned = plan::PlanCall(asked, DevicePlanner(*this));
+  Log(Subject::select, "rank {}: on the GPU: {}", rank_, planned.Describe(packed, asked.count));
+  const auto used = plan::BytesUsed(planned.extents);
   const cuda::CallIdentity identity{plan::SignatureOf(asked), packed, asked.count};
-  Log(Subject::select, "rank {}: {} on the GPU: {}, {} channels, chunk {} B, {} ({})", rank_,
-      plan::DescribeCall(packed, asked.count), schedule::NameOf(choice.candidate.algorithm), schedule.channels.size(),
-      config.chunk_bytes, ring::NameOf(config.protocol), choice.reason);
-  auto plan = std::unique_ptr<DevicePlanEntry>(new DevicePlanEntry{
-      std::move(choice),
-      cuda::DeviceProgram(std::move(schedule), std::move(extents), config, operation.type, operation.op,
-                          SidesOf(operation), identity, *context_.fabric, *context_.arena, first_channel),
-      used});
+  auto plan = std::unique_ptr<DevicePlanEntry>(
+      new DevicePlanEntry{std::move(planned.choice),
+                          cuda::DeviceProgram(std::move(planned.schedule), std::move(planned.extents), planned.config,
+                                              operation.type, operation.op, SidesOf(operation), identity,
+                                              *context_.fabric, *context_.arena, planned.first_channel),
+                          used});
   for (const int peer : plan->program.network_peers()) context_.network->Need(peer);
   return plan;
 }

@@ -50,9 +50,6 @@ class DevicePlans {
     cuda::DeviceProgram::Traffic on_host, by_network;
     Done& operator+=(const DevicePlanEntry& plan);
   };
-  // A job uses a few dozen calls; one that never repeats itself must not grow the cache forever.
-  static constexpr std::size_t kMostPlans = 512;
-
   // Collective.
   DevicePlans(DevicePlanContext context, const topology::System& system, int rank, const shm::AllGather& all_gather);
 
@@ -60,14 +57,15 @@ class DevicePlans {
   DevicePlanEntry& Find(const plan::Operation& operation, std::uint64_t packed);
   // Forgets all plans and releases their part of the arena. REQUIRES: no kernel and no graph uses them.
   void Forget();
-  std::size_t size() const { return plans_.size(); }
+  // There are so many plans that all should be forgotten.
+  bool full() const { return plans_.size() >= plan::kMaxPlans; }
   // Adds the traffic so far.
   void AddTraffic(tuttiCounters_t& counters) const;
   const cost_model::TuningContext& tuning() const { return context_.tuning; }
 
  private:
+  class DevicePlanner;
   std::unique_ptr<DevicePlanEntry> Make(const plan::Operation& operation, std::uint64_t packed) const;
-  plan::Choice Choose(const cost_model::Kind& kind, std::size_t bytes) const;
   std::vector<schedule::Schedule> SchedulesOfAll(const plan::Operation& operation,
                                                  const cost_model::Candidate& candidate) const;
   schedule::Schedule Fitted(const plan::Operation& operation, cost_model::Candidate& candidate) const;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/quiet_thread.h"
+#include "base/threads/quiet_thread.h"
 
 namespace tutti::device {
 namespace {

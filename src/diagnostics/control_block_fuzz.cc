@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "base/json.h"
+#include "base/files/json.h"
 #include "src/diagnostics/dump.h"
 #include "src/diagnostics/failure_detector.h"
 #include "src/diagnostics/recorder.h"

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "algorithms/builders/build.h"
-#include "base/datatype.h"
-#include "base/json.h"
+#include "base/files/json.h"
+#include "base/numbers/datatype.h"
 #include "src/diagnostics/recorder.h"
 
 namespace tutti::diagnostics {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "base/datatype.h"
+#include "base/numbers/datatype.h"
 #include "src/diagnostics/dump.h"
 #include "src/diagnostics/failure_detector.h"
 #include "src/diagnostics/recorder.h"

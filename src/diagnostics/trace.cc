@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "algorithms/builders/build.h"
-#include "base/files.h"
-#include "base/json.h"
+#include "base/files/files.h"
+#include "base/files/json.h"
 #include "base/log.h"
 #include "src/plan/operation.h"
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/log.h"
 #include "topology/detect/detect.h"
 #include "topology/xml/fuse.h"

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "base/datatype.h"
+#include "base/numbers/datatype.h"
 #include "src/launch/launcher.h"
 
 namespace tutti::launch {

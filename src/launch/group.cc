@@ -6,7 +6,7 @@
 #include <memory>
 #include <thread>
 
-#include "base/quiet_thread.h"
+#include "base/threads/quiet_thread.h"
 #include "src/launch/device_launcher.h"
 #include "src/launch/entries.h"
 #include "src/launch/locked_together.h"
@@ -329,6 +329,15 @@ tuttiResult_t EndGroup() {
 tuttiResult_t Submit(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream) {
   const bool usual = open_groups == 0 && stream == nullptr && !operation.point_to_point() && RunsInCaller(handle);
   return usual ? RunHere(handle, operation) : SubmitElsewhere(handle, operation, stream);
+}
+
+std::optional<tuttiResult_t> SubmitAgain(tuttiComm& handle, const plan::PlainCall& call, tuttiStream_t stream) {
+  if (open_groups != 0 || stream != nullptr || !RunsInCaller(handle)) return std::nullopt;
+  auto& communicator = *handle.communicator;
+  const std::lock_guard lock(communicator);
+  auto* const repeated = communicator.operations().Repeated(call);
+  if (repeated == nullptr || communicator.failed()) return std::nullopt;
+  return Conclude(handle, RunAgain(communicator, *repeated, call));
 }
 
 tuttiResult_t SubmitJoin(Join join) {

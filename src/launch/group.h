@@ -29,6 +29,9 @@ void AbandonGroup(const GroupMark& mark);
 // `stream` is not a stream of this library. Returns tuttiInProgress if a non-blocking communicator took it. REQUIRES:
 // the caller is Operating.
 tuttiResult_t Submit(tuttiComm& handle, const plan::Operation& operation, tuttiStream_t stream);
+// Runs the call, unchecked, if it repeats one of the communicator's latest calls and runs in the caller. nullopt: it
+// does not. REQUIRES: the caller is Operating.
+std::optional<tuttiResult_t> SubmitAgain(tuttiComm& handle, const plan::PlainCall& call, tuttiStream_t stream);
 
 // Joins a communicator, or takes part in a join that other ranks need.
 struct Join {

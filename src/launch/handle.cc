@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/fork_safe_mutex.h"
-#include "base/made_once.h"
 #include "base/plain_text.h"
+#include "base/threads/made_once.h"
 #include "src/diagnostics/patience.h"
 
 namespace tutti::launch {

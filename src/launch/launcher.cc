@@ -7,8 +7,8 @@
 #include <map>
 #include <mutex>
 
-#include "base/datatype.h"
-#include "base/made_once.h"
+#include "base/numbers/datatype.h"
+#include "base/threads/made_once.h"
 #include "src/launch/locked_together.h"
 
 namespace tutti::launch {
@@ -138,19 +138,37 @@ const plan::Operation& CheckingBarrier() {
 std::optional<Error> RunOne(comm::Communicator& communicator, const plan::Operation& operation, host::WhoWaits who) {
   if (communicator.failed()) return communicator.failure();
   try {
-    communicator.TrimPlans();
-    const comm::Active active = communicator.Begin(operation);
+    auto& operations = communicator.operations();
+    operations.Trim();
+    const comm::Active active = operations.Begin(operation);
     host::HelperThreads* const helper_threads =
         active.plan->run.channels() > 1 ? communicator.helper_threads() : nullptr;
     const auto failure = helper_threads == nullptr ? DriveAlone(active, communicator, who)
                                                    : DriveTogether(active, communicator, *helper_threads, who);
     if (failure) return communicator.Fail(*failure);
-    if (const auto disagreement = communicator.End(active)) return communicator.Fail(*disagreement);
+    if (const auto disagreement = operations.End(active)) return communicator.Fail(*disagreement);
   } catch (const std::exception& exception) {
     // Only this rank may have begun it: the peers must not wait for the rest.
     return communicator.Fail(AsError(exception));
   }
   return MustCheck(communicator, operation) ? RunOne(communicator, CheckingBarrier(), who) : std::nullopt;
+}
+
+std::optional<Error> RunAgain(comm::Communicator& communicator, comm::RepeatedCall& repeated,
+                              const plan::PlainCall& call) {
+  auto& operations = communicator.operations();
+  try {
+    const comm::Active active = operations.BeginAgain(repeated, call);
+    // Often the peers have come already: then there is nothing to wait for, and no wait to prepare.
+    if (Sweep(active, communicator, 0, 1) != host::Run::Progress::done) {
+      const auto failure = DriveAlone(active, communicator, host::WhoWaits::caller);
+      if (failure) return communicator.Fail(*failure);
+    }
+    if (const auto disagreement = operations.End(active)) return communicator.Fail(*disagreement);
+  } catch (const std::exception& exception) {
+    return communicator.Fail(AsError(exception));
+  }
+  return std::nullopt;
 }
 
 namespace {
@@ -197,7 +215,7 @@ class GroupRun {
       if (MustCheck(*item.communicator, operation)) waiting.push_back(&CheckingBarrier());
     }
     for (auto& [communicator, part] : parts_) {
-      if (!communicator->failed()) communicator->TrimPlans();
+      if (!communicator->failed()) communicator->operations().Trim();
       communicator->SideBySide(part.queues.size() > 1);
       CopyMessagesToOneself(*communicator, part);
     }
@@ -268,7 +286,7 @@ class GroupRun {
     }
     try {
       if (!queue.active) {
-        queue.active = communicator.Begin(*queue.waiting.front());
+        queue.active = communicator.operations().Begin(*queue.waiting.front());
         queue.waiting.pop_front();
       }
       auto& run = queue.active->plan->run;
@@ -276,7 +294,7 @@ class GroupRun {
       if (progress == host::Run::Progress::faulted) {
         Drop(communicator, part, communicator.Explain(*queue.active, run.fault(0, 1)));
       } else if (progress == host::Run::Progress::done) {
-        const auto disagreement = communicator.End(*queue.active);
+        const auto disagreement = communicator.operations().End(*queue.active);
         queue.active.reset();
         if (disagreement) Drop(communicator, part, *disagreement);
       }

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/fork_safe_mutex.h"
-#include "base/made_once.h"
+#include "base/threads/made_once.h"
 #include "src/launch/stream.h"
 
 namespace tutti::launch {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/float_modes.h"
-#include "base/quiet_thread.h"
+#include "base/numbers/float_modes.h"
+#include "base/threads/quiet_thread.h"
 
 namespace tutti::launch {
 

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/fork_safe_mutex.h"
-#include "base/made_once.h"
+#include "base/threads/made_once.h"
 #include "src/memory/device_buffers.h"
 #include "transports/cuda/resources.h"
 #include "transports/shm/segment.h"

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "base/datatype.h"
 #include "base/error.h"
+#include "base/numbers/datatype.h"
 #include "transports/ring/slot.h"
 
 namespace tutti::plan {

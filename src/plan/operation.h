@@ -57,6 +57,17 @@ struct Operation {
   }
 };
 
+// The arguments of a call without vectors, tensors or a user-made operator. As the caller gave them: unchecked.
+struct PlainCall {
+  schedule::Collective collective;
+  const void* input;
+  void* output;
+  std::size_t count;
+  tuttiDataType_t type;
+  tuttiRedOp_t op = tuttiSum;
+  int root = 0;
+};
+
 // An all-reduce of one byte whose result is unused; the communicator holds the byte.
 Operation Barrier();
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "base/datatype.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/numbers/datatype.h"
 
 namespace tutti::plan {
 namespace {
@@ -22,13 +22,11 @@ schedule::ProtocolConfig MessageConfig(std::size_t bytes, const cost_model::Tuni
 
 }  // namespace
 
-BoundPlan::BoundPlan(Choice chosen, schedule::ProtocolConfig config, schedule::Schedule schedule,
-                     schedule::Extents extents, const Operation& operation, const PlanContext& context,
-                     int first_channel)
-    : choice(std::move(chosen)),
+BoundPlan::BoundPlan(PlannedCall planned, const Operation& operation, const PlanContext& context)
+    : choice(std::move(planned.choice)),
       signature(0),
-      plan(std::move(schedule), std::move(extents), config, operation.type, operation.op, *context.fabric,
-           first_channel),
+      plan(std::move(planned.schedule), std::move(planned.extents), planned.config, operation.type, operation.op,
+           *context.fabric, planned.first_channel),
       run(plan, *context.fabric, *context.windows),
       stream_output(plan.footprint() * static_cast<std::size_t>(context.fabric->nranks()) > context.stream_bytes) {
   const auto used = BytesUsed(plan.extents());
@@ -68,52 +66,52 @@ void PlanCache::AddTraffic(tuttiCounters_t& counters) const {
   }
 }
 
-void PlanCache::Forget(tuttiCounters_t& counters) {
-  AddTraffic(counters);
+tuttiCounters_t PlanCache::Traffic() const {
+  auto traffic = forgotten_;
+  AddTraffic(traffic);
+  return traffic;
+}
+
+void PlanCache::Forget() {
+  AddTraffic(forgotten_);
   plans_.clear();
   last_ = nullptr;
 }
 
-std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
-  const Operation operation = Scheduled(asked);
-  const int rank = context_.fabric->rank();
-  const int nranks = context_.fabric->nranks();
-  const cost_model::TuningContext& tuning = context_.selector->tuning();
-  Choice choice;
-  schedule::Schedule schedule;
-  schedule::ProtocolConfig config;
-  int first_channel = 0;
-  if (operation.point_to_point()) {
-    choice = {{}, "point to point"};
-    schedule = MessageSchedule(operation, rank, nranks, 1);
-    config = MessageConfig(operation.count * SizeOf(operation.type), tuning);
-    first_channel = context_.collective_channels;
-  } else {
-    const cost_model::Kind kind = KindOf(operation);
-    const std::size_t bytes = LargestBlockBytes(operation);
+// Plans calls on processors.
+class PlanCache::HostPlanner final : public CallPlanner {
+ public:
+  explicit HostPlanner(const PlanContext& context) : context_(context) {}
+
+  int rank() const override { return context_.fabric->rank(); }
+  const cost_model::TuningContext& tuning() const override { return context_.selector->tuning(); }
+  MessagePlan PlanMessage(std::size_t bytes) const override {
+    return {1, context_.collective_channels, MessageConfig(bytes, tuning())};
+  }
+  CollectivePlan PlanCollective(const Operation& asked, const Operation& operation, const cost_model::Kind& kind,
+                                std::size_t bytes) const override {
     // A barrier borrows a collective's plan; no program is meant for it.
-    const ServingProgram* serving = context_.programs->For(asked);
-    if (serving != nullptr) {
-      choice = context_.selector->Choose(*serving, kind, bytes);
-      schedule = serving->own();
-    } else {
-      choice = context_.selector->Choose(kind, bytes);
-      schedule = BuiltSchedule(operation, choice.candidate, tuning, rank);
-    }
-    config = cost_model::Fitting(choice.candidate.config, cost_model::BlockBytes(schedule.pieces(), bytes),
-                                 static_cast<int>(schedule.channels.size()));
-    if (LogEnabled(Subject::select) && rank == 0) {
-      Log(Subject::select, "{} on {} ranks:\n{}", DescribeCall(PackCall(asked), asked.count), nranks,
+    const ServingProgram* const serving = context_.programs->For(asked);
+    if (LogEnabled(Subject::select) && rank() == 0) {
+      Log(Subject::select, "{} on {} ranks:\n{}", DescribeCall(PackCall(asked), asked.count), tuning().nranks,
           context_.selector->Explain(kind, bytes, serving != nullptr));
     }
+    if (serving != nullptr) return {context_.selector->Choose(*serving, kind, bytes), serving->own()};
+    auto choice = context_.selector->Choose(kind, bytes);
+    auto schedule = BuiltSchedule(operation, choice.candidate, tuning(), rank());
+    return {std::move(choice), std::move(schedule)};
   }
-  auto extents = ExtentsOf(operation, nranks, schedule.blocks);
-  auto plan = std::make_unique<BoundPlan>(choice, config, std::move(schedule), std::move(extents), operation, context_,
-                                          first_channel);
+
+ private:
+  const PlanContext& context_;
+};
+
+std::unique_ptr<BoundPlan> PlanCache::Make(const Operation& asked) const {
+  auto planned = PlanCall(asked, HostPlanner(context_));
+  const std::string described = planned.Describe(PackCall(asked), asked.count);
+  auto plan = std::make_unique<BoundPlan>(std::move(planned), Scheduled(asked), context_);
   plan->signature = SignatureOf(asked);
-  Log(Subject::select, "rank {}: {}: {}, {} channels, chunk {} B, {} ({}){}", rank,
-      DescribeCall(PackCall(asked), asked.count), schedule::NameOf(choice.candidate.algorithm),
-      plan->plan.channels().size(), config.chunk_bytes, ring::NameOf(config.protocol), choice.reason,
+  Log(Subject::select, "rank {}: {}{}", context_.fabric->rank(), described,
       plan->stream_output ? "; streams results" : "");
   return plan;
 }

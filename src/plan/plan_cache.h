@@ -10,6 +10,7 @@
 
 #include "executors/host/run.h"
 #include "src/plan/plan_selector.h"
+#include "src/plan/planned_call.h"
 #include "src/plan/planning.h"
 
 namespace tutti::plan {
@@ -26,8 +27,8 @@ struct PlanContext {
 };
 
 struct BoundPlan {
-  BoundPlan(Choice chosen, schedule::ProtocolConfig config, schedule::Schedule schedule, schedule::Extents extents,
-            const Operation& operation, const PlanContext& context, int first_channel);
+  // `operation` as Scheduled() returns it.
+  BoundPlan(PlannedCall planned, const Operation& operation, const PlanContext& context);
 
   Choice choice;
   std::uint64_t signature;
@@ -43,10 +44,6 @@ struct BoundPlan {
 
 class PlanCache {
  public:
-  // A job uses a few dozen calls. One that never repeats itself (random all-to-all-v counts) must not grow the cache
-  // forever.
-  static constexpr std::size_t kMaxPlans = 512;
-
   explicit PlanCache(PlanContext context) : context_(context) {}
 
   // The plan for this call. The reference holds until the next Forget().
@@ -56,18 +53,21 @@ class PlanCache {
   }
   // There are so many plans that all should be forgotten.
   bool full() const { return plans_.size() >= kMaxPlans; }
-  // Forgets all plans, after adding their traffic to `counters`. REQUIRES: no plan is running or kept by a caller.
-  void Forget(tuttiCounters_t& counters);
-  // Adds the plans' traffic so far.
-  void AddTraffic(tuttiCounters_t& counters) const;
+  // Forgets all plans, but not their traffic. REQUIRES: no plan is running or kept by a caller.
+  void Forget();
+  // What all plans have moved so far.
+  tuttiCounters_t Traffic() const;
   const PlanContext& context() const { return context_; }
 
  private:
+  class HostPlanner;
   std::unique_ptr<BoundPlan> Make(const Operation& operation) const;
+  void AddTraffic(tuttiCounters_t& counters) const;  // of the plans that are not forgotten
   BoundPlan& FindSlowly(const Operation& operation, std::uint64_t packed);
 
   PlanContext context_;
   std::unordered_map<PlanKey, std::unique_ptr<BoundPlan>, PlanKeyHash> plans_;
+  tuttiCounters_t forgotten_{};  // the traffic of forgotten plans
   // The last plan found, for loops over one call.
   BoundPlan* last_ = nullptr;
   std::uint64_t last_call_ = 0;

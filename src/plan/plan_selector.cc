@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "selection/tuner/calibration.h"
 #include "src/bootstrap/rank_zero.h"
 #include "src/plan/planning.h"
@@ -74,15 +74,7 @@ PlanSelector::PlanSelector(cost_model::TuningContext tuning, const Programs& pro
 }
 
 Choice PlanSelector::Choose(const cost_model::Kind& kind, std::size_t bytes) const {
-  const tuner::TableEntry& entry = table_.At(kind, bytes);
-  const auto forced = tuning_.forced.algorithm[static_cast<std::size_t>(kind.collective)];
-  std::string reason = fmt::format("predicted {:.1f} us at {} B", entry.us, std::max<std::size_t>(1, entry.from_bytes));
-  if (!origin_.empty()) reason = fmt::format("from {}", origin_);
-  if (forced) {
-    const auto why_not = cost_model::WhyImpossible(*forced, kind, tuning_);
-    reason = why_not.empty() ? "forced" : fmt::format("{} is forced, but {}", schedule::NameOf(*forced), why_not);
-  }
-  return {entry.candidate, std::move(reason)};
+  return ChooseFrom(table_, origin_, tuning_, kind, bytes);
 }
 
 Choice PlanSelector::Choose(const ServingProgram& serving, const cost_model::Kind& kind, std::size_t bytes) const {

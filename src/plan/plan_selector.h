@@ -13,15 +13,11 @@
 #include "base/settings.h"
 #include "selection/cost_model/host_machine.h"
 #include "selection/tuner/explain.h"
+#include "src/plan/planned_call.h"
 #include "src/plan/programs.h"
 #include "transports/shm/descriptor_exchange.h"
 
 namespace tutti::plan {
-
-struct Choice {
-  cost_model::Candidate candidate;
-  std::string reason;  // for a person
-};
 
 // The summary of a plan for people; it outlives the plan.
 struct PlanSummary {

@@ -4,8 +4,8 @@
 #include <span>
 
 #include "algorithms/builders/build.h"
-#include "base/datatype.h"
 #include "base/error.h"
+#include "base/numbers/datatype.h"
 #include "transports/ring/slot_arithmetic.h"
 
 namespace tutti::plan {
@@ -96,7 +96,8 @@ schedule::Schedule MessageSchedule(const Operation& operation, int rank, int nra
           .blocks = 1,
           .channels = std::vector<schedule::Channel>(static_cast<std::size_t>(channels),
                                                      schedule::Channel{{schedule::Lane{{step}}}}),
-          .reference_safe = true};
+          .reference_safe = true,
+          .one_lane_safe = true};
 }
 
 schedule::Schedule BuiltSchedule(const Operation& operation, const cost_model::Candidate& candidate,

@@ -7,7 +7,7 @@
 
 #include "algorithms/verifier/verify.h"
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/log.h"
 #include "src/bootstrap/control_plane.h"
 #include "src/bootstrap/rank_zero.h"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Random faults on clusters of namespaces: every survivor gets an answer that names who is at fault, no result is ever
-wrong, what is no fault raises no alarm, and survivors go on.
+"""Causes random faults on clusters of namespaces, and checks that every survivor gets an error that names a rank at
+fault, that no result is wrong, that harmless events raise no alarm, and that survivors continue.
 
-Each trial follows from the seed and its number alone; --only replays one. Exit status: 0 if nothing was found, 77 where
-this machine cannot make such clusters."""
+Each trial depends only on the seed and its number; --only replays single trials. Exit status: 0 if no trial failed, 77
+if this machine cannot run such clusters."""
 
 import argparse
 import concurrent.futures
@@ -14,11 +14,11 @@ import sys
 import textwrap
 import time
 
-sys.dont_write_bytecode = True  # nothing is left in the source tree
+sys.dont_write_bytecode = True  # keeps the source tree clean
 from campaign import cluster, judge, trial  # noqa: E402
 from campaign.table import Table  # noqa: E402
 
-# Counted from the last act. The slowest case is to detect silent ranks in several communicators, one after the other.
+# The time limit after the last act. The slowest case is the detection of silent ranks in several communicators in turn.
 LIMIT_SECONDS = 40
 CANNOT = cluster.CANNOT
 COLUMNS = [*judge.SORTS, judge.VOID]
@@ -26,15 +26,15 @@ COLUMNS = [*judge.SORTS, judge.VOID]
 
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("source", type=pathlib.Path, help="this project")
-    parser.add_argument("build", type=pathlib.Path, help="where it was built")
+    parser.add_argument("source", type=pathlib.Path, help="source directory of this project")
+    parser.add_argument("build", type=pathlib.Path, help="its build directory")
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="the first trial's number")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", help="only trials of these numbers, such as 3,5: with all that their ranks say")
-    parser.add_argument("--kinds", help="only faults of these kinds, such as flooded,flooded_shrink; all are as likely")
-    parser.add_argument("--jobs", type=int, default=4, help="clusters at a time")
-    parser.add_argument("--list", action="store_true", help="say what the trials are, and do nothing")
+    parser.add_argument("--only", help="numbers of the trials to run, such as 3,5; prints their ranks' output")
+    parser.add_argument("--kinds", help="only these kinds of fault, such as flooded,flooded_shrink, all equally likely")
+    parser.add_argument("--jobs", type=int, default=4, help="clusters that run at a time")
+    parser.add_argument("--list", action="store_true", help="print the trials without running them")
     return parser.parse_args(arguments)
 
 
@@ -63,7 +63,7 @@ def main():
         return 0
     program = options.build / "tests/tutti_host_rank"
     run = lambda one: cluster.run(one, options.source, program, f"campaign-{os.getpid()}-{one.number}", LIMIT_SECONDS)
-    # Prints the table and stops the clusters, however the campaign ends.
+    # SIGTERM also stops the clusters and prints the table.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     table, failed, stopped, began = Table("fault", COLUMNS), 0, False, time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:

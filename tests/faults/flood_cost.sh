@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# The cost of a flood of connections for a job that reduces continuously: operations with and without it, in turn.
+# Measures what a flood of connections costs a job that reduces continuously: counts its operations with and without the
+# flood, in turn.
 #
 #   tests/faults/flood_cost.sh SOURCE_DIR BUILD_DIR [ROUNDS [BYTES]]      default: 3 rounds, 65536 bytes
 #
-# Two hosts of one rank (scripts/cluster.sh); campaign/flood.py floods all ports of one of them. Both share this
-# machine's processors, so the loss is an upper bound. Exit status 77: this machine cannot make such clusters.
+# The job runs on two hosts with one rank each (scripts/cluster.sh). campaign/flood.py floods all ports of one host. Job
+# and flood share this machine's processors, so the loss is an upper bound. Exit status 77: this machine cannot run such
+# clusters.
 set -euo pipefail
 source=$1 build=$2 rounds=${3:-3} bytes=${4:-65536}
 seconds=5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-operations() {  # operations FLOODED: prints how many rank 0 did
+operations() {  # operations FLOODED: prints how many operations rank 0 completed
   local name=flood-$$-$RANDOM status=0
   FAULT_RUN=$name "$source/scripts/cluster.sh" --hosts 2 --name "$name" -- \
     "$build/tests/tutti_host_rank" "$seconds" "$bytes" >"$work/out" 2>&1 &

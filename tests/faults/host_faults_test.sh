@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Failures of hosts, links and processes: every survivor gets an error that names the missing rank, and harmless events
-# raise no alarm. Each case is a separate cluster (scripts/cluster.sh).
+# Checks failures of hosts, links and processes: every survivor gets an error that names the missing rank, and harmless
+# events raise no alarm. Each case is a separate cluster (scripts/cluster.sh).
 #
 #   tests/faults/host_faults_test.sh SOURCE_DIR BUILD_DIR [CASE...]
 #
-# Exit status: 77 where this machine cannot make such a cluster.
+# Exit status 77: this machine cannot run such a cluster.
 set -euo pipefail
 
 source_dir=$1 program=$2/tests/tutti_host_rank tutti=$2/tools/tutti
@@ -35,7 +35,7 @@ complain() {
   failed=1
 }
 
-start() {  # start SECONDS [OPTION...]: the cluster, in the background; returns when all ranks run
+start() {  # start SECONDS [OPTION...]: starts the cluster in the background; returns when all ranks run
   local try
   name=faults-$$-$case
   : >"$work/out"
@@ -54,7 +54,7 @@ control() { "$cluster" --name "$name" --control "$@"; }
 trouble() { "$trouble" "$name" "$@"; }  # trouble RANK VERB
 finish() { wait $pid || true; }
 
-# expect_failures COUNT PATTERN: COUNT ranks failed, each with a message that matches PATTERN
+# expect_failures COUNT PATTERN: checks that COUNT ranks failed, each with a message that matches PATTERN
 expect_failures() {
   local got matching
   got=$(grep -c ' failed after ' "$work/out" || true)
@@ -67,7 +67,8 @@ expect_all_done() {
   done_ranks=$(grep -c ' is done: ' "$work/out" || true)
   [ "$done_ranks" -eq $ranks ] || complain "$done_ranks of $ranks ranks were done"
 }
-# expect_to_go_on RANKS [RANKS...]: each set of ranks, such as "0 1 4", goes on with exactly its members, and completes
+# expect_to_go_on RANKS [RANKS...]: checks that each set of ranks, such as "0 1 4", continues with exactly its members
+# and completes
 expect_to_go_on() {
   local members expected=0 got
   for members in "$@"; do
@@ -77,7 +78,7 @@ expect_to_go_on() {
   done
   ranks=$expected expect_all_done
 }
-# Longest wait that a rank reports, in ms.
+# Prints the longest wait that a rank reports, in ms.
 longest_wait() { sed -n 's/.* failed after \([0-9]*\) ms.*/\1/p' "$work/out" | sort -n | tail -1; }
 expect_within() { [ "$(longest_wait)" -le "$1" ] || complain "the longest wait was $(longest_wait) ms, above $1"; }
 
@@ -86,7 +87,7 @@ case_nothing() {
   finish
   expect_all_done
 }
-# Survivors detect a dead process at once, and name it with its host.
+# Survivors detect a dead process at once and name its rank and host.
 case_kill() {
   local -x TUTTI_DUMP=$work/dump-%r.json
   start 60 || return 0
@@ -94,7 +95,7 @@ case_kill() {
   finish
   expect_failures $((ranks - 1)) 'rank [0-9]+ \(host host[0-2], pid [0-9]+\) (died|was lost)'
   expect_within 5000
-  # The dumps also show whose process ended before it could write one.
+  # The diagnosis also shows which rank ended before it could write a dump.
   [ ! -x "$tutti" ] || "$tutti" diagnose "$work"/dump-*.json >"$work/diagnosis"
   [ ! -x "$tutti" ] || grep -q 'left no dump' "$work/diagnosis" || complain "$(cat "$work/diagnosis")"
 }
@@ -113,7 +114,7 @@ case_link_down_and_up() {
   finish
   expect_all_done
 }
-# The cut heals before any rank is given up, but after the last retransmission within that time (3 s).
+# The partition heals before any rank counts as lost, but after the last retransmission within that time (3 s).
 case_healed_late() {
   local -x TUTTI_SILENCE_MS=4000
   start 12 || return 0
@@ -137,7 +138,7 @@ case_partition() {
   expect_failures 6 'was lost'
   expect_within 20000
 }
-# Stopped for longer than TUTTI_SILENCE_MS: a debugger is not a fault.
+# A rank is stopped for longer than TUTTI_SILENCE_MS, as in a debugger. That is not a fault.
 case_stopped() {
   start 8 || return 0
   trouble 5 stop
@@ -146,13 +147,13 @@ case_stopped() {
   finish
   expect_all_done
 }
-# Neither is a rank that computes before its first operation, when no rank has connected to it yet.
+# A rank that computes before its first operation, when no rank has connected to it yet, is not a fault either.
 case_late() {
   start 1 late=8000 || return 0
   finish
   expect_all_done
 }
-# Strangers that find the ranks' ports may connect, send data and hang up without effect.
+# Strangers may connect to the ranks' ports, send data and hang up, without effect.
 case_strangers() {
   # The strangers connect from inside the ranks' network, where only root can start them.
   [ "$(id -u)" -eq 0 ] || return 0
@@ -169,7 +170,7 @@ case_wrong_secret() {
   grep -qE "another secret|does not hold this job's secret" "$work/out" || complain "nobody speaks of the secret"
   ! grep -q ' runs$' "$work/out" || complain "strangers reduced together"
 }
-# A rank that has done its part may leave, and its data still arrives: rank 0 ends first, and says so in its last words.
+# A rank that has done its part may leave, and its data still arrives. Rank 0 ends first, and announces its end.
 case_leaves_early() {
   for _ in 1 2 3; do
     start 0 || return 0
@@ -177,7 +178,7 @@ case_leaves_early() {
     expect_all_done
   done
 }
-# Survivors agree on who is left and go on, even when the leader died.
+# Survivors agree on the remaining ranks and continue, even if the leader died.
 case_kill_and_shrink() {
   start 60 shrink=500 || return 0
   trouble 0 kill
@@ -194,14 +195,14 @@ case_power_off_and_shrink() {
     expect_to_go_on "${left[$off]}"
   done
 }
-# Neither side can learn about the other.
+# Neither side can get information about the other.
 case_partition_and_shrink() {
   start 60 shrink=500 || return 0
   control partition host0
   finish
   expect_to_go_on "0 1" "2 3 4 5"
 }
-# The link returns while ranks look for each other: all go on together, or latecomers get an error.
+# The link returns while ranks look for each other: either all continue together, or late ranks get an error.
 case_link_flap_and_shrink() {
   local together told
   start 60 shrink=500 || return 0

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Random calls that do not match, on two to five ranks. Every rank must get an error (the right code, both calls, both
-ranks) within a second after all have called, at the latest by its next collective. No rank hangs; no result is wrong.
+"""Makes random calls that do not match, on two to five ranks. Every rank must get an error, with the right code and
+naming both calls and both ranks, within a second after all ranks have called, at the latest in its next collective. No
+rank may hang, and no result may be wrong.
 
-Each trial follows from the seed and its number alone; --only replays some. Exit status: 0 if nothing was found."""
+Each trial depends only on the seed and its number; --only replays single trials. Exit status: 0 if no trial failed."""
 
 import argparse
 import pathlib
@@ -11,26 +12,26 @@ import sys
 import threading
 import time
 
-sys.dont_write_bytecode = True  # nothing is left in the source tree
+sys.dont_write_bytecode = True  # keeps the source tree clean
 from campaign import mismatch  # noqa: E402
 from campaign.table import Table  # noqa: E402
 
 
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("build", type=pathlib.Path, help="where this project was built")
+    parser.add_argument("build", type=pathlib.Path, help="build directory of this project")
     parser.add_argument("--trials", type=int, default=10000)
     parser.add_argument("--first", type=int, default=0, help="the first trial's number")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", help="only trials of these numbers, such as 3,5: with all that their ranks say")
-    parser.add_argument("--jobs", type=int, default=2, help="trials at a time")
-    parser.add_argument("--late-ms", type=float, default=mismatch.ANSWER_MS, help="answers are late after so long")
-    parser.add_argument("--list", action="store_true", help="say what the trials are, and do nothing")
+    parser.add_argument("--only", help="numbers of the trials to run, such as 3,5; prints their ranks' reports")
+    parser.add_argument("--jobs", type=int, default=2, help="trials that run at a time")
+    parser.add_argument("--late-ms", type=float, default=mismatch.ANSWER_MS, help="ms after which an error is late")
+    parser.add_argument("--list", action="store_true", help="print the trials without running them")
     return parser.parse_args(arguments)
 
 
 def told_by(program, trial):
-    """The reports of its ranks, by rank. The program runs one trial after the other, and ends each in time."""
+    """The reports of the trial's ranks, by rank. The program runs one trial at a time and ends each by a timeout."""
     program.stdin.write(trial.line() + "\n")
     program.stdin.flush()
     told = {}

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Inflicts trouble on ranks of a cluster (scripts/cluster.sh) from outside; finds them by their environment.
+# Causes a fault in ranks of a cluster (scripts/cluster.sh) from outside. It finds the ranks by their environment.
 #
-#   tests/faults/rank_trouble.sh RUN RANK,... kill|stop|continue|strangers      all at once
-#   tests/faults/rank_trouble.sh RUN RANK flood SECONDS SEED                    runs campaign/flood.py there, detached
+#   tests/faults/rank_trouble.sh RUN RANK,... kill|stop|continue|strangers      to all these ranks at once
+#   tests/faults/rank_trouble.sh RUN RANK flood SECONDS SEED                    starts campaign/flood.py on its host
 #
-# RUN is the value of FAULT_RUN in the environment when the cluster was started. Waits up to 5 s for a rank that is
-# starting.
+# RUN is the value of FAULT_RUN in the environment in which the cluster was started. Waits up to 5 s for a starting
+# rank.
 set -euo pipefail
 
 run=$1 ranks=$2 trouble=$3
 
-# find_rank RANK: prints its process. Its parent on the host (nsenter) has no RANK.
+# find_rank RANK: prints its process ID. The process's parent outside the cluster (nsenter) has no RANK.
 find_rank() {
   local place try
   for ((try = 0; try < 50; try++)); do
@@ -51,7 +51,7 @@ processes=()
 for rank in ${ranks//,/ }; do
   process=$(find_rank "$rank")
   processes+=("$process")
-  # Its parent on the host (nsenter) stops with it, but needs a SIGCONT of its own.
+  # The parent outside the cluster (nsenter) stops with the rank, but needs a separate SIGCONT.
   [ "$trouble" != continue ] || processes+=("$(ps -o ppid= -p "$process" | tr -d ' ')")
 done
 case $trouble in
@@ -61,7 +61,7 @@ case $trouble in
   strangers) for process in "${processes[@]}"; do send_strangers "$process"; done ;;
   flood)
     flood=$(dirname "$0")/campaign/flood.py
-    # Gives the flood time to fill the queues.
+    # The pause gives the flood time to fill the queues.
     nsenter --net --target "${processes[0]}" setsid -f "$flood" "$4" "$5" >/dev/null 2>&1 </dev/null
     sleep 0.5 ;;
   *) echo "$0: '$trouble' is not known" >&2; exit 2 ;;

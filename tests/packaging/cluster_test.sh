@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that scripts/cluster.sh makes the hosts it describes, breaks them on request, and leaves nothing behind.
+# Checks that scripts/cluster.sh creates the hosts that it describes, breaks them on request, and leaves nothing behind.
 #   cluster_test.sh SOURCE_DIR
 # Exit status 77: this machine cannot make namespaces, or has no python3.
 set -euo pipefail
@@ -42,7 +42,7 @@ if [ "$status" -eq 77 ]; then
 fi
 check "a cluster is made" [ "$status" -eq 0 ]
 
-# ---- What a rank sees
+# ---- The environment of a rank
 
 # Every rank listens on both families, sends its number to every other rank, and receives theirs.
 cat >"$work/meet.py" <<'END'
@@ -76,7 +76,7 @@ line = [rank, os.environ["LOCAL_RANK"], os.environ["HOST_INDEX"], socket.gethost
         os.readlink("/proc/self/ns/net"), size, local, os.environ["HOSTS"], os.environ["MASTER_ADDR"],
         os.environ["MASTER_PORT"],
         os.environ["TUTTI_SECRET"], ",".join(sorted(os.listdir("/sys/class/net")))]
-os.write(1, (" ".join(map(str, line)) + "\n").encode())  # at once: others write there, too
+os.write(1, (" ".join(map(str, line)) + "\n").encode())  # in one write, because other ranks write there, too
 END
 ranks_are_placed() {
   "$cluster" --hosts 3 --ranks-per-host 2 --nics 2 -- python3 "$work/meet.py" >"$work/met" || return 1
@@ -103,7 +103,7 @@ each_host_has_one() {
 }
 check "--each-host starts one process a host, --prefix says which" each_host_has_one
 
-# The one property of time that holds on any busy machine: nothing is faster than the interfaces.
+# The only property of time that holds even on a busy machine: nothing is faster than the interfaces.
 cat >"$work/stream.py" <<'END'
 import os, socket, threading, time
 mine, other = int(os.environ["RANK"]), 1 - int(os.environ["RANK"])
@@ -143,7 +143,7 @@ check "a command that is not there" ends_with 127 "$cluster" -- "$work/nothing"
 check "a wrong number of hosts" ends_with 2 "$cluster" --hosts 0 -- true
 check "no command" ends_with 2 "$cluster" --hosts 2
 
-# ---- Faults, by rank 0; the others greet every connection, and end on request
+# ---- Faults, caused by rank 0; the other ranks answer every connection, and rank 1 ends on request
 
 cat >"$work/faults.py" <<'END'
 import os, socket, subprocess, sys, time
@@ -158,7 +158,7 @@ def connect(host):
     assert connection.recv(1) == b"!"
     return connection
 def reach(host, expected):
-    for attempt in range(100 if expected else 1):  # it may be starting, and the kernel may still take it for lost
+    for attempt in range(100 if expected else 1):  # the host may be starting, or the kernel may still consider it lost
         if attempt:
             time.sleep(0.1)
         try:
@@ -175,7 +175,7 @@ if rank != 0:
         connection.send(b"!")
         if rank == 1 and connection.recv(16) == b"end":
             sys.exit(0)
-        kept = connection  # open when the power fails: the kernel will want to close it
+        kept = connection  # still open when the power fails, when the kernel tries to close it
 reach("host1", True), reach("host2", True)
 control("link-down", "host1"); reach("host1", False), reach("host2", True)
 control("link-up", "host1"); reach("host1", True)
@@ -203,13 +203,13 @@ check "links, partitions and power fail and return as told, and a host without p
 
 # ---- Nothing is left
 
-# Nothing is visible outside the cluster, neither while it runs nor afterwards.
+# Nothing of the cluster is visible outside it, neither while it runs nor afterwards.
 nothing_shows() {
   ! ip -o link | grep -E ': (host[0-9]+eth|rail)[0-9]' && ! grep -wF -e "$work" -e /dev/shm/cluster /proc/self/mounts &&
     ! ls -d /dev/shm/cluster 2>/dev/null && ! ls /run/netns/*host[0-9]* 2>/dev/null
 }
 processes() { pgrep -f -x "$1" || true; }
-wait_until() {  # wait_until COMMAND...: at most 10 s
+wait_until() {  # wait_until COMMAND...: waits at most 10 s until it succeeds
   local try
   for ((try = 0; try < 100; try++)); do
     if "$@"; then return; fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Configures a build without each library that the build can do without, and checks that it prints what is left out.
+# Configures a build without any optional library, and checks that CMake prints what is left out.
 #   configures_without_test.sh SOURCE
 set -euo pipefail
 source=$1

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the documents against the sources: the example is the one that is built, and links resolve.
+# Checks the documents against the sources: README.md shows the example that is built, and links resolve.
 #   docs_test.sh SOURCE_DIR
 set -euo pipefail
 cd "$1"

@@ -8,7 +8,7 @@ cd "$2"
 scratch=$(mktemp -d)
 trap 'rm -r "$scratch"' EXIT
 
-# made_part PAGE NAME: the text between the markers of that name.
+# made_part PAGE NAME: prints the text between the markers of that name.
 made_part() { sed -n "/^<!-- made: $2 -->\$/,/^<!-- end: $2 -->\$/p" "$1" | sed '1d;$d'; }
 diff <(made_part docs/topology.md rings) <("$tutti" topo --table topology/testdata) ||
   { echo "docs/topology.md is out of date: run scripts/docs.sh" && exit 1; }

@@ -1,8 +1,8 @@
-"""Files made to be costly, and the corpus: each is accepted or refused within 2 s of processor time and
-256 MB of memory by the `tutti` tool.
+"""Checks that the `tutti` tool accepts or refuses every file within 2 s of processor time and 256 MB of memory. The
+files are the test data and files generated here to be costly.
 
-    tests/security/hostile_files.py SOURCE_DIR TUTTI            all; exit status 0 if everything was within its budget
-    tests/security/hostile_files.py SOURCE_DIR TUTTI --write DIR    only writes the made files, e.g. as seeds for the fuzzers
+    tests/security/hostile_files.py SOURCE_DIR TUTTI              checks all files; exit status 0: all within budget
+    tests/security/hostile_files.py SOURCE_DIR TUTTI --write DIR  only writes the generated files, e.g. as fuzzing seeds
 """
 
 import argparse
@@ -17,11 +17,11 @@ import time
 
 CPU_S = 2
 DATA_BYTES = 256 << 20
-HANG_S = 120  # of the wall, on a machine that is busy
+HANG_S = 120  # wall-clock time; allows for a busy machine
 
 
 def program(gpus, coll="allreduce", chunks=1, inplace=0):
-    """An <algo>; gpus: each GPU's attributes and thread blocks as XML."""
+    """An <algo>. `gpus` has, for each GPU, its scratch chunks and its thread blocks as XML."""
     text = f'<algo name="made" proto="Simple" nchannels="1" nchunksperloop="{chunks}" ngpus="{len(gpus)}" coll="{coll}" inplace="{inplace}">'
     for number, (scratch, blocks) in enumerate(gpus):
         text += f'<gpu id="{number}" s_chunks="{scratch}">' + "".join(blocks) + "</gpu>"
@@ -43,7 +43,7 @@ def programs():
     copies = [step(s, "cpy", 16383) for s in range(2)]
     yield "copies", program([(0, [block(b, copies) for b in range(8)])] * 4, chunks=16383)
     yield "many_copies", program([(0, [block(b, [step(s, "cpy", 8) for s in range(40)]) for b in range(16)])] * 25, chunks=8)
-    # Neighbours keep passing one chunk on, against the order in which they are visited.
+    # Neighbours keep passing on one chunk, against the order in which the verifier visits them.
     n, turns = 64, 60
     passing = [(0, [block(b, [step(s, "rcs" if (r or s) else "s") for s in range(turns)], (r - 1) % n, (r + 1) % n, b)
                     for b in range(16)]) for r in range(n)]
@@ -59,7 +59,7 @@ def programs():
            for r in range(64)]
     yield "far", program(far, coll="alltoall", chunks=64)
     yield "channels", program([(0, [block(0, [step(0, "s")], (r + 1) % 256, -1, 31)]) for r in range(256)])
-    # In place, so every step doubles the sum.
+    # Every step adds the output to itself, so it doubles the sum.
     yield "doubling", program([(0, [block(0, [step(s, "re", 1, src=("o", 0)) for s in range(200)])])])
     yield "adding", program([(1, [block(0, [step(s, "re", 1, src=("s", 0), dst=("o", 0)) if s % 2
                                             else step(s, "re", 1, src=("o", 0), dst=("s", 0)) for s in range(200)])])])
@@ -106,7 +106,7 @@ def dumps():
 
 
 def made():
-    """(name, text, arguments before the file's name)"""
+    """Yields (name, text, arguments before the file's name)."""
     for name, text in programs():
         yield f"program_{name}.xml", text, ["verify"]
     for name, text in topologies():

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Hosts with two interfaces use both: about half of the traffic goes over each rail, for the two-level algorithm with
-# two ranks per host and for the direct one with one rank per host.
+# Checks that hosts with two interfaces send about half of the traffic over each rail: by the two-level algorithm with
+# two ranks per host, and by the direct algorithm with one rank per host.
 #
 #   tests/transports/rails_test.sh SOURCE_DIR BUILD_DIR
 #
-# Exit status: 77 where this machine cannot make such a cluster.
+# Exit status 77: this machine cannot run such a cluster.
 set -euo pipefail
 
 cluster=$1/scripts/cluster.sh program=$2/tests/tutti_host_rank
 export cluster program
-least_share=35  # percent of a host's bytes, on each
+least_share=35  # percent of a host's bytes, on each interface
 
 status=0
 for ranks_per_host in 2 1; do
   export TUTTI_ALGO=direct
   [ $ranks_per_host -eq 1 ] || TUTTI_ALGO=two_level
-  # Slow links, because a second one is only used where data would have to wait.
+  # The links are slow because a second link is only used if data would otherwise wait.
   traffic=$("$cluster" --hosts 2 --ranks-per-host $ranks_per_host --nics 2 --bandwidth 200mbit -- bash -c '
     "$program" 2 4000000 >&2
     [ "$RANK" != 0 ] || for nic in 0 1; do "$cluster" --control traffic host0 $nic; done') || status=$?

@@ -6,7 +6,7 @@
 #include <limits>
 #include <map>
 
-#include "base/json.h"
+#include "base/files/json.h"
 #include "base/plain_text.h"
 #include "src/bootstrap/join_messages.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "tools/commands.h"
 #include "tools/inspect/chosen_schedules.h"
 #include "tools/inspect/schedule_drawing.h"

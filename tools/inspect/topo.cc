@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "tools/commands.h"
 #include "tools/draw/drawing.h"
 #include "tools/draw/matrix.h"

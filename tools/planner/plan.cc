@@ -13,8 +13,8 @@
 #include <span>
 
 #include "base/error.h"
-#include "base/files.h"
-#include "base/json.h"
+#include "base/files/files.h"
+#include "base/files/json.h"
 #include "tools/commands.h"
 #include "tools/planner/plan_ranking.h"
 #include "topology/xml/xml.h"

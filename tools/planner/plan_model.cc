@@ -6,7 +6,7 @@
 #include <functional>
 #include <set>
 
-#include "base/json.h"
+#include "base/files/json.h"
 #include "base/plain_text.h"
 
 namespace tutti::tools {

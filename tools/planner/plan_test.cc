@@ -4,8 +4,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/files.h"
-#include "base/json.h"
+#include "base/files/files.h"
+#include "base/files/json.h"
 #include "tools/planner/plan_ranking.h"
 #include "topology/xml/xml.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "report/chart.h"
 #include "selection/cost_model/machine_of_system.h"
 #include "tools/simulator/simulated.h"

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "report/chart.h"
 #include "report/sizes.h"
 #include "selection/cost_model/candidates.h"

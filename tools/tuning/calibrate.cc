@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "bench/limits/limits.h"
 #include "bench/report/statistics.h"
 #include "report/sizes.h"

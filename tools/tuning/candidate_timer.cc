@@ -13,8 +13,8 @@
 #include <memory>
 #include <new>
 
-#include "base/datatype.h"
 #include "base/error.h"
+#include "base/numbers/datatype.h"
 #include "bench/report/statistics.h"
 #include "bench/worker/pin.h"
 #include "src/bootstrap/rendezvous.h"

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "topology/graph/assemble.h"
 #include "topology/graph/complete.h"
 #include "topology/graph/link_constants.h"

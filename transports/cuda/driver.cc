@@ -3,8 +3,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/made_once.h"
 #include "base/shared_library.h"
+#include "base/threads/made_once.h"
 
 namespace tutti::cuda_transport {
 namespace {

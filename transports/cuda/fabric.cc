@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/fork_safe_mutex.h"
 #include "base/log.h"
-#include "base/made_once.h"
+#include "base/threads/made_once.h"
 #include "transports/shm/gather_values.h"
 #include "transports/shm/process_register.h"
 #include "transports/shm/shared_segments.h"

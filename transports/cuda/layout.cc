@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/rounding.h"
+#include "base/numbers/rounding.h"
 #include "transports/cuda/ring.h"
 
 namespace tutti::cuda_transport {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/rounding.h"
+#include "base/numbers/rounding.h"
 
 namespace tutti::cuda_transport {
 namespace {

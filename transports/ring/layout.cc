@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/rounding.h"
+#include "base/numbers/rounding.h"
 
 namespace tutti::ring {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/quiet_thread.h"
+#include "base/threads/quiet_thread.h"
 #include "net/peer_user.h"
 #include "transports/shm/unix_messages.h"
 

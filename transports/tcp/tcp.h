@@ -85,6 +85,13 @@ class TcpTransport final : public progress::NetworkTransport {
     std::vector<std::vector<std::byte>> messages;  // short ones that wait for a connection
   };
 
+  static constexpr Deadline::Milliseconds kSilenceLook{500};
+  // epoll's data: a peer's rank and the index of its connection; or this.
+  static constexpr std::uint64_t kNewcomer = ~std::uint64_t{0};
+  static constexpr std::uint64_t WhoIs(int rank, std::size_t line) {
+    return std::uint64_t{line} << 32 | static_cast<std::uint32_t>(rank);
+  }
+
   Peer& At(int peer) { return peers_.at(peer); }
   const Peer& At(int peer) const { return peers_.at(peer); }
   bool Watched(int fd, std::uint32_t events, int operation, std::uint64_t who) const;

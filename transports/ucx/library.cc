@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
-#include "base/made_once.h"
 #include "base/shared_library.h"
+#include "base/threads/made_once.h"
 
 namespace tutti::ucx {
 namespace {

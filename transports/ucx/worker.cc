@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/signals_blocked.h"
+#include "base/threads/signals_blocked.h"
 
 namespace tutti::ucx {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "base/fork_safe_mutex.h"
 #include "base/log.h"
-#include "base/made_once.h"
 #include "base/shared_library.h"
+#include "base/threads/made_once.h"
 
 namespace tutti::verbs {
 namespace {

@@ -1,5 +1,5 @@
 // Element arithmetic of device code, with the same bits as the host's kernels (executors/host/kernels/reduce.h defines
-// them). Conversions use the GPU's instructions where it has them and base/lowp.h elsewhere.
+// them). Conversions use the GPU's instructions where it has them and base/numbers/lowp.h elsewhere.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -8,7 +8,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "base/lowp.h"
+#include "base/numbers/lowp.h"
 #include "executors/cuda/kernels/device.h"
 #include "tutti/tutti.h"
 

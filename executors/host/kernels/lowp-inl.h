@@ -1,4 +1,4 @@
-// base/lowp.h's conversions for vectors: the same bits for the same element, whatever the target and the vector's
+// base/numbers/lowp.h's conversions for vectors: the same bits for the same element, whatever the target and the vector's
 // width. Included once per Highway target (hwy/foreach_target.h), hence the toggled guard.
 //
 // A vector of codes is a vector of int32, one code a lane. D is always the fp32 tag.
@@ -14,7 +14,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "base/lowp.h"
+#include "base/numbers/lowp.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tutti::host_kernels {

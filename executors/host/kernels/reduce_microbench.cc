@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "base/datatype.h"
+#include "base/numbers/datatype.h"
 #include "executors/host/kernels/copy.h"
 #include "executors/host/kernels/reduce.h"
 

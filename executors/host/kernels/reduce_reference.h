@@ -12,8 +12,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "base/datatype.h"
-#include "base/lowp.h"
+#include "base/numbers/datatype.h"
+#include "base/numbers/lowp.h"
 #include "executors/host/kernels/reduce.h"
 
 namespace tutti::host_kernels {

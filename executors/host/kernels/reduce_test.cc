@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "base/datatype.h"
-#include "base/lowp.h"
+#include "base/numbers/datatype.h"
+#include "base/numbers/lowp.h"
 #include "executors/host/kernels/copy.h"
 #include "executors/host/kernels/reduce_reference.h"
 #include "executors/host/kernels/reduce_targets.h"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A client in the shape of those that inference engines have: NCCL's functions by ctypes, buffers by address, several
-processes that know nothing of each other but an id. Here the buffers are NumPy arrays.
+"""Tests a client like those in inference engines: it calls NCCL's functions through ctypes, passes buffers by address,
+and its processes share only an id. Here the buffers are NumPy arrays.
 
-    ctypes_test.py libnccl.so.2         exit status 77: there is no NumPy, so nothing was tested
+    ctypes_test.py libnccl.so.2         exit status 77: NumPy is missing, so nothing was tested
 """
 
 import ctypes
@@ -35,7 +35,7 @@ class NcclError(RuntimeError):
 
 
 class Nccl:
-    """The library's functions, called by what follows "nccl" in their names; a failure is an exception."""
+    """The library's functions as methods, named without the prefix "nccl". A failure raises NcclError."""
 
     comm = window = stream = buffer = ctypes.c_void_p
     number = ctypes.c_int
@@ -90,11 +90,11 @@ class Client:
     def __init__(self, path, rank, ranks, unique_id):
         self.nccl, self.rank, self.ranks = Nccl(path), rank, ranks
         self.comm = ctypes.c_void_p()
-        self.stream = ctypes.c_void_p(0x1234)  # means nothing without a device
+        self.stream = ctypes.c_void_p(0x1234)  # ignored without a device
         self.nccl.CommInitRank(ctypes.byref(self.comm), ranks, UniqueId.from_buffer_copy(unique_id), rank)
 
     def inputs(self, dtype, count):
-        """Of every rank; small enough for products in any type."""
+        """The inputs of every rank, small enough for products in any type."""
         return numpy.array([(numpy.arange(count) + rank) % 3 + 1 for rank in range(self.ranks)], dtype=dtype)
 
     def reductions(self, dtype, op):
@@ -166,7 +166,7 @@ def run_rank(*arguments):
 
 
 def run_ranks(path, ranks, unique_id):
-    # Spawned processes: what a rank does must not depend on what its parent loaded.
+    # Spawned, not forked, so that a rank does not depend on what its parent has loaded.
     spawn = multiprocessing.get_context("spawn")
     processes = [spawn.Process(target=run_rank, args=(path, rank, ranks, unique_id)) for rank in range(ranks)]
     for process in processes:

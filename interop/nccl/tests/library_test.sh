@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# libnccl.so.2's promises to programs that load it: its name and exactly NCCL's symbols; only programs that name its
-# directory find it, and it finds libtutti by itself.
+# Checks what programs that load libnccl.so.2 rely on: it has the right name and exactly NCCL's symbols, only programs
+# that name its directory find it, and it finds libtutti by itself.
 #   library_test.sh libnccl.so.2 SOURCE_DIR BUILD_DIR
 set -euo pipefail
 library=$1
@@ -26,7 +26,7 @@ check() {  # check WHAT COMMAND...
 
 has_soname() { readelf -dW "$library" | grep 'SONAME.*\[libnccl\.so\.2\]'; }
 
-# Every name as a function, and again with a p in front for profilers, and nothing else.
+# Exports every name as a function, the same name with a p in front for profilers, and nothing else.
 exports_nccl() {
   sed 'p;s/^/p/' "$expected" | LC_ALL=C sort >"$work/wanted"
   readelf --dyn-syms -W "$library" | awk '$7 != "UND" && $5 == "GLOBAL" && $4 == "FUNC" {print $8}' |
@@ -45,19 +45,19 @@ declares_what_it_exports() {
   diff "$expected" "$work/declared"
 }
 
-# With the CUDA toolkit if the compiler finds one by itself, and always without.
+# Compiles with the CUDA toolkit, if the compiler finds one by itself, and without it.
 compiles_alone() {
   local cc=${CC:-cc} cxx=${CXX:-c++} warnings="-Wall -Wextra -Wpedantic -Werror -fsyntax-only"
   local bare="-nostdinc -isystem $("$cc" -print-file-name=include) -isystem /usr/include"
   bare+=" -isystem /usr/include/$("$cc" -print-multiarch)"
-  # shellcheck disable=SC2086  # each of the two is several words
+  # shellcheck disable=SC2086  # both variables are several words
   for more in "" "$bare"; do
     "$cc" -x c -std=c99 $warnings $more "$header"
     "$cxx" -x c++ -std=c++11 $warnings $more "$header"
   done
 }
 
-# Installed, moved, and loaded by name with only its own directory in the search path.
+# Installs the library, moves it, and loads it by name with only its directory in the search path.
 is_found_where_it_is_installed() {
   cmake --install "$build" --prefix "$work/first" --component tutti
   cmake --install "$build" --prefix "$work/first" --component tutti_nccl

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Tutti beside Gloo through PyTorch: every call, size and number of ranks, interleaved in one run.
+"""Compares Tutti with Gloo through PyTorch: every call, size and number of ranks, with both backends interleaved.
 
     python3 interop/torch/bench/bench.py [--ranks 2 4] [--sizes 4096 1048576 67108864] [--calls NAME ...] [--repeats 7]
 
-Each rank has a group of either backend. A repeat times each backend in turn, in changing order: so many calls one after
-the other that they take about --milliseconds, between barriers. Of each repeat the slowest rank's time counts; shown are
-the medians, with the quartiles of either, and what they are to each other. Sizes are of the tensor that one rank passes:
+Each rank has a group of each backend. A repeat times both backends in turn, in alternating order. It starts with a
+barrier and makes enough calls to take about --milliseconds. The slowest rank's time counts. The table shows the median
+and the quartiles for each backend, and the ratio of the medians. Sizes are those of the tensor that one rank passes:
 for all_gather and gather its own part, for reduce_scatter, scatter and all_to_all all parts together. Results are checked
-once before the clock runs.
+once, before the timed calls.
 """
 
 import argparse
@@ -28,7 +28,7 @@ BACKENDS = ("tutti", "gloo")
 
 
 def make_calls(rank, ranks, count):
-    """name -> (what to do in a group, whether it was right), on float32 tensors of `count` elements."""
+    """A function that resets the data, and name -> (call on a group, check of the result), on `count` float32."""
     block = count // ranks
     data = torch.full((count,), float(rank + 1))
     out = torch.zeros(count)
@@ -94,7 +94,7 @@ def make_calls(rank, ranks, count):
 
 
 def refuses(call, group):
-    """The backend's reason for not having this call; None if it has it."""
+    """The backend's reason for refusing this call, or None if it supports the call."""
     try:
         call(group)
     except RuntimeError as error:

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""How much of DDP's communication hides behind its computation, over a slow link.
+"""Measures how much of DDP's communication overlaps with its computation, over a slow link.
 
     scripts/cluster.sh --hosts 2 --bandwidth 1gbit python3 interop/torch/bench/overlap.py
 
-Times, in turn: a step that only computes, the same buckets only communicated, and a step of DistributedDataParallel, which
-does both. Ideal is the longer of the two and then the last bucket, which nothing is left to hide. --trace FOLDER writes
-PyTorch's timeline of a step of rank 0, in which compute and `tutti:all_reduce` are rows of their own (chrome://tracing).
+Times, in turn: the communication of all buckets alone, a step that only computes, and a step of
+DistributedDataParallel, which does both. Ideally, the last takes as long as the longer of the other two, plus the last
+bucket, which no computation can hide. --trace FOLDER writes PyTorch's timeline of a step of rank 0 (chrome://tracing),
+with separate rows for compute and `tutti:all_reduce`.
 """
 
 import argparse
@@ -45,10 +46,10 @@ def main():
     parser.add_argument("--backend", default="tutti")
     parser.add_argument("--layers", type=int, default=16)
     parser.add_argument("--width", type=int, default=1024)
-    parser.add_argument("--bucket", type=int, default=8, help="MiB")
-    parser.add_argument("--batch", type=int, default=0, help="0: so that computing takes as long as communicating")
+    parser.add_argument("--bucket", type=int, default=8, help="bucket size in MiB")
+    parser.add_argument("--batch", type=int, default=0, help="0: such that computation takes as long as communication")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--trace", help="folder")
+    parser.add_argument("--trace", help="folder for the timeline")
     arguments = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -78,7 +79,7 @@ def main():
     communication, communication_spread = timed(communicate, arguments.repeats)
     rows = arguments.batch or 64
     batch = torch.randn(rows, arguments.width)
-    timed(lambda: step(batch), 2)  # DDP arranges its buckets after the first
+    timed(lambda: step(batch), 2)  # warm-up: DDP arranges its buckets after the first step
     if not arguments.batch:
         computing, _ = timed(lambda: compute(batch), 3)
         chosen = torch.tensor([max(16, int(rows * communication / computing))])

@@ -1,7 +1,7 @@
-"""What PyTorch 2.5 and later calls when it is imported (entry point `torch.backends`).
+"""The function that PyTorch 2.5 and later calls when it is imported (entry point `torch.backends`).
 
-Apart from the package, because an exception here would make `import torch` fail: a backend that was built for another
-PyTorch is no reason for that.
+It is not in the package, because an exception here would make `import torch` fail, which must not happen only because
+the backend was built for another PyTorch.
 """
 
 import warnings

@@ -1,4 +1,4 @@
-"""Tensors of one call that share memory: every input is read before an output is written, as on gloo."""
+"""Tests calls whose tensors share memory. As on gloo, all inputs are read before an output is written."""
 
 import unittest
 
@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 import ranks
 
-SIZES = (1, 1000, 128 * 1024)  # elements: also beyond what is copied to be sent
+SIZES = (1, 1000, 128 * 1024)  # elements; the last is more than a send copies
 
 
 def value(rank, count, salt=0):
@@ -20,7 +20,7 @@ def total(n, count, salt=0):
 
 def coalesced_all_reduce(rank, n):
     for count in SIZES:
-        # The same tensor twice, and another one once.
+        # One tensor twice and another one once.
         twice, alone = value(rank, count), value(rank, count, 1)
         dist.all_reduce_coalesced([twice, alone, twice])
         assert torch.equal(twice, total(n, count)), (count, twice[:4], total(n, count)[:4])
@@ -33,7 +33,7 @@ def coalesced_all_reduce(rank, n):
         words = value(rank, count).short()
         dist.all_reduce_coalesced([words, words])
         assert torch.equal(words, total(n, count).short())
-        # On one rank only: the memory layout may differ between ranks.
+        # Only on one rank, because the memory layout may differ between ranks.
         first, second = value(rank, count), value(rank, count)
         dist.all_reduce_coalesced([first, first if rank == 0 else second])
         assert torch.equal(first, total(n, count))
@@ -57,7 +57,7 @@ def gathers(rank, n):
         memory[place] = value(rank, count)
         dist.gather(memory[place], list(memory) if rank == 0 else None, 0)
         assert rank != 0 or torch.equal(memory, torch.stack([value(r, count) for r in range(n)])), count
-        # A list of calls, the first of which writes what the second reads.
+        # Coalesced calls, of which the first writes the second's input.
         first = value(rank, count)
         outputs = [[torch.zeros(count), torch.zeros(count)] for _ in range(n)]
         second = outputs[place][0]

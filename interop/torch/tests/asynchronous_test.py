@@ -1,4 +1,4 @@
-"""What runs while the caller goes on: order, futures, several groups, sends and receives in any order."""
+"""Tests operations that run while the caller continues: their order, futures, several groups, sends and receives."""
 
 import time
 import unittest
@@ -10,18 +10,18 @@ import torch.distributed as dist
 import ranks
 
 MANY = 200
-LARGE = 1 << 20  # elements: more than what a send leaves behind without its receiver
+LARGE = 1 << 20  # elements; more than a send can complete without its receiver
 
 
 def order(rank, n):
-    """Many operations, waited for in reverse; each result tells which it was."""
+    """Many operations, waited for in reverse order. Each result identifies its operation."""
     tensors = [torch.full((1 + i % 50,), float(rank + i)) for i in range(MANY)]
     works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
     for work in reversed(works):
         work.wait()
     for i, tensor in enumerate(tensors):
         assert torch.equal(tensor, torch.full_like(tensor, sum(r + i for r in range(n)))), (i, tensor)
-    # All on the same tensor, so the result depends on the order alone.
+    # All operations use the same tensor, so only their order determines the result.
     tensor = torch.full((10,), float(rank + 1))
     works = []
     for _ in range(5):
@@ -33,7 +33,7 @@ def order(rank, n):
 
 
 def not_waited_for(rank, n, signs):
-    """Completes although nobody waits: the others may need it."""
+    """An operation completes although its rank does not wait, because other ranks may need it."""
     tensor = torch.ones(10)
     work = dist.all_reduce(tensor, async_op=True)
     deadline = time.monotonic() + 30
@@ -41,14 +41,14 @@ def not_waited_for(rank, n, signs):
         assert time.monotonic() < deadline, "not completed"
         time.sleep(0.001)
     assert work.is_success() and tensor[0] == n
-    # Rank 0 does not wait, and blocks in something that is not a call of the backend.
+    # Rank 0 does not wait, and blocks outside the backend.
     tensor = torch.ones(10)
     work = dist.all_reduce(tensor, async_op=True)
     if rank == 0:
         signs.wait_for(*range(1, n))
     work.wait()
     signs.give(rank)
-    # The Work is dropped at once and the group then destroyed: the operation still completes for the other ranks.
+    # The Work is dropped at once and then the group is destroyed. The operation still completes on the other ranks.
     dist.all_reduce(tensor, async_op=True)
     if rank != 0:
         dist.barrier()
@@ -63,7 +63,7 @@ def futures(rank, n):
     chained = future.then(lambda done: calls.append("first") or done.value()[0] * 2)
     assert torch.equal(chained.wait(), torch.full((10,), 2.0 * n))
     assert future.done() and calls == ["first"]
-    # A callback that uses the same group and waits.
+    # The callback uses the same group and waits.
     inner = torch.ones(3)
 
     def again(done):
@@ -95,7 +95,7 @@ def groups_crosswise(rank, n):
 
 
 def sub_groups(rank, n):
-    """Disjoint and overlapping groups, with ranks of their own order."""
+    """Disjoint and overlapping groups, whose ranks differ from the world's."""
     halves = [dist.new_group([r for r in range(n) if r % 2 == parity]) for parity in range(2)]
     mine = halves[rank % 2]
     tensor = torch.tensor([float(rank)])
@@ -122,7 +122,7 @@ def sub_groups(rank, n):
 
 
 def both_send_first(rank, n):
-    """Neither sends into a buffer, both send first: they must not wait for each other."""
+    """Both ranks send first, more than a send can buffer. They must not wait for each other."""
     peer = rank ^ 1
     got = torch.zeros(LARGE)
     for first, second in ((dist.isend, dist.irecv), (dist.irecv, dist.isend)):
@@ -156,7 +156,7 @@ def batch(rank, n):
 
 
 def tags(rank, n):
-    """Received in another order than sent, by tag; in the order sent within one."""
+    """Tags are received in another order than sent; messages of one tag, in the order sent."""
     if rank == 0:
         works = [dist.isend(torch.tensor([float(10 * tag + i)]), 1, tag=tag) for tag in range(3) for i in range(2)]
         for work in works:
@@ -179,7 +179,7 @@ def any_source(rank, n):
             assert got.eq(source * 100 + seen.count(source)).all(), (source, seen, got)
             seen.append(source)
         assert sorted(seen) == sorted(list(range(1, n)) * rounds)
-        # A receive by name gets a held message.
+        # A receive from a named rank gets a message that has already arrived.
         for source in range(1, n):
             dist.send(got, source)
         for source in range(1, n):
@@ -193,7 +193,7 @@ def any_source(rank, n):
 
 
 def timeout_of_wait(rank, n):
-    """wait() with a time of its own returns; the operation goes on."""
+    """wait() with its own timeout returns, and the operation continues."""
     tensor = torch.ones(1)
     if rank == 0:
         work = dist.all_reduce(tensor, async_op=True)
@@ -213,7 +213,7 @@ def timeout_of_wait(rank, n):
 
 
 def many_at_once(rank, n):
-    """Collectives, sends and receives, futures, in several groups, all in flight."""
+    """Collectives, sends and receives, in several groups, all in flight at once."""
     groups = [None, dist.new_group(), dist.new_group()]
     works, tensors = [], []
     for i in range(60):

@@ -1,4 +1,4 @@
-"""Callbacks of futures that start operations on the same group and wait for them, as DDP's communication hooks do."""
+"""Tests future callbacks that start operations on the same group and wait for them, as DDP's communication hooks do."""
 
 import unittest
 
@@ -8,11 +8,11 @@ import torch.distributed as dist
 import ranks
 from ddp_test import DDP, REASON
 
-HANG = 60  # seconds: a test that takes longer hangs
+HANG = 60  # seconds after which a test counts as hung
 
 
 def nested(group, n, depth):
-    """A future of an all-reduce whose callback starts the next one, and waits for its future, `depth` deep."""
+    """An all-reduce's future, whose callback starts the next all-reduce and waits for it, `depth` levels deep."""
 
     def inner(done):
         assert done.value()[0].eq(n).all()
@@ -23,7 +23,7 @@ def nested(group, n, depth):
 
 def future_in_callback(rank, n, depth):
     assert nested(None, n, depth).wait().eq(depth).all()
-    # One chain per group: within a group the program must order what callbacks issue.
+    # One chain per group, because the program must order the operations that callbacks issue in a group.
     groups = [dist.new_group() for _ in range(4)]
     for _ in range(5):
         for future in [nested(group, n, depth) for group in groups]:
@@ -31,7 +31,7 @@ def future_in_callback(rank, n, depth):
 
 
 def chained(rank, n):
-    """Each callback of a chain starts an operation, as PowerSGD's do."""
+    """Each callback of a chain starts an operation, as in PowerSGD."""
 
     def again(done):
         value = done.value()
@@ -45,7 +45,7 @@ def chained(rank, n):
 
 
 def other_calls(rank, n):
-    """The same with other operations, and with sends and receives, which have channels of their own."""
+    """The same with other operations, and with sends and receives, which use separate channels."""
     peer = rank ^ 1
     got = torch.zeros(1)
 
@@ -62,14 +62,14 @@ def other_calls(rank, n):
 
 
 def own_work(rank, n):
-    """A callback may wait for the very operation that it is called back for."""
+    """A callback may wait for its own operation."""
     work = dist.all_reduce(torch.ones(3), async_op=True)
     future = work.get_future().then(lambda done: work.wait() and work.is_completed())
     assert future.wait()
 
 
 def failing(rank, n):
-    """The chained future gets what a callback throws; the group goes on."""
+    """The chained future gets a callback's exception, and the group still works."""
 
     def throws(done):
         dist.all_reduce(torch.ones(3), async_op=True).get_future().wait()
@@ -87,7 +87,7 @@ def failing(rank, n):
 
 
 def hooked(rank, n, kind):
-    """Parameters and losses of a model whose gradients go through a communication hook."""
+    """Losses and parameters of a model whose gradients go through a communication hook."""
     torch.manual_seed(0)
     model = DDP(torch.nn.Sequential(torch.nn.Linear(40, 30), torch.nn.ReLU(), torch.nn.Linear(30, 3)))
     if kind.startswith("quantization"):

@@ -1,4 +1,4 @@
-"""Every collective, type and operator against a plain reference. All values are small integers, so results are exact."""
+"""Tests all collectives, types and operators against a plain reference. Small integers make the results exact."""
 
 import functools
 import unittest
@@ -23,7 +23,7 @@ FOLDS = {
 
 
 def value_of(rank, count, dtype, salt=0):
-    """What rank `rank` has: known to all, different for all."""
+    """The data of rank `rank`, which every rank can compute and which differs between ranks."""
     numbers = (torch.arange(count) * 7 + rank * 3 + salt) % 5
     if dtype == torch.bool:
         return numbers > 1
@@ -38,7 +38,7 @@ def reduced(values, op):
         return result
     if op != "AVG":
         return result
-    if values[0].is_complex():  # each part is divided
+    if values[0].is_complex():  # the real and the imaginary part are divided separately
         return torch.view_as_complex(torch.view_as_real(result) / len(values))
     if values[0].is_floating_point():
         return (result / len(values)).to(values[0].dtype)
@@ -51,7 +51,7 @@ def same(got, want, what):
 
 
 def cases():
-    """(dtype, operator) of reductions."""
+    """Yields (dtype, operator) for all reductions."""
     for dtype in NUMBERS:
         for op in ("SUM", "AVG", "PRODUCT", "MIN", "MAX"):
             yield dtype, op
@@ -83,7 +83,7 @@ def reductions(rank, n):
             if rank == root:
                 same(tensor, want, f"reduce, {what}")
 
-            # Rank r gets block r; first the blocks have one size, then several.
+            # Rank r gets block r. First all blocks have the same size, then different sizes.
             blocks = [[value_of(r, count, dtype, salt) for salt in range(n)] for r in range(n)]
             want = reduced([blocks[r][rank] for r in range(n)], op)
             output = torch.empty(count, dtype=dtype)
@@ -138,7 +138,7 @@ def moves(rank, n):
             dist.all_to_all(outputs, [value_of(rank, count, dtype, salt) for salt in range(n)])
             for r in range(n):
                 same(outputs[r], value_of(r, count, dtype, rank), f"all_to_all, {what}")
-            # Rank r gives rank s r + 2 s + count elements.
+            # Rank r sends r + 2 s + count elements to rank s.
             outputs = [torch.empty(r + 2 * rank + count, dtype=dtype) for r in range(n)]
             inputs = [value_of(rank, rank + 2 * s + count, dtype, s) for s in range(n)]
             wants = [value_of(r, r + 2 * rank + count, dtype, rank) for r in range(n)]
@@ -198,7 +198,7 @@ def objects(rank, n):
 
 
 def sparse(rank, n):
-    def has(r):  # row r, a row that all have, and nothing on rank 1 of several
+    def has(r):  # row r and a row that all ranks have, but rank 1 has none
         rows = torch.tensor([[r, n, r]] if r != 1 else [[]], dtype=torch.long)
         return torch.sparse_coo_tensor(rows, torch.full((rows.shape[1], 3), float(r + 1)), (n + 1, 3))
 
@@ -219,7 +219,7 @@ def different_sparse(rank, n):
 
 
 def interleaved(rank, n):
-    """Inputs and outputs lie between each other, in one piece of memory."""
+    """Inputs and outputs alternate in one block of memory."""
     for count in (100, 50_000):
         memory = torch.zeros(2 * n, count)
         inputs, outputs = list(memory[0::2]), list(memory[1::2])
@@ -240,7 +240,7 @@ def interleaved(rank, n):
 
 
 def disorderly(rank, n):
-    """A tensor twice in a list of outputs; tensors that are not whole elements apart."""
+    """The same tensor several times in a list of outputs; outputs whose distance is no multiple of their size."""
     count = 50_000
     tensor = torch.zeros(count)
     dist.all_gather([tensor] * n, value_of(rank, count, torch.float32))
@@ -255,7 +255,7 @@ def disorderly(rank, n):
 
 
 def other_strides(rank, n):
-    """An input that is only read may have any strides; ranks may have different ones."""
+    """Inputs may have any strides, and different strides on different ranks."""
     for count in (8, 300):
         values = [value_of(r, count * count, torch.float32).view(count, count) for r in range(n)]
         mine = values[rank] if rank == 0 else values[rank].t().contiguous().t()

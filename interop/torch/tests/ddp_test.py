@@ -1,4 +1,4 @@
-"""DistributedDataParallel of a small model: what it computes on tutti is what it computes on gloo; and torchrun starts it."""
+"""Tests DistributedDataParallel with a small model: it computes the same on tutti as on gloo. Also tests torchrun."""
 
 import os
 import subprocess
@@ -24,11 +24,11 @@ dist.destroy_process_group()
 
 
 def ddp_or_reason():
-    """DistributedDataParallel, or why this PyTorch has none that can be imported."""
+    """DistributedDataParallel and None, or None and the reason why this PyTorch cannot import it."""
     try:
         from torch.nn.parallel import DistributedDataParallel
 
-        import torch.distributed.rpc  # noqa: F401  (what it imports when it is made)
+        import torch.distributed.rpc  # noqa: F401  (DistributedDataParallel imports it when created)
         from torch.distributed._shard import sharded_tensor  # noqa: F401
     except Exception as error:
         return None, f"{type(error).__name__}: {error}"
@@ -39,8 +39,8 @@ DDP, REASON = ddp_or_reason()
 
 
 def train(rank, n, options):
-    """Parameters and losses after a few steps; small buckets, so that there are several."""
-    torch.manual_seed(rank)  # different at first: rank 0's are what all begin with
+    """Losses and parameters of a few steps. Buckets are small, so that there are several."""
+    torch.manual_seed(rank)  # ranks differ at first; DDP gives all ranks rank 0's parameters
     model = torch.nn.Sequential(torch.nn.Linear(20, 300), torch.nn.ReLU(), torch.nn.BatchNorm1d(300),
                                 torch.nn.Linear(300, 300), torch.nn.ReLU(), torch.nn.Linear(300, 3))
     model = DDP(model, bucket_cap_mb=0.1, **options)
@@ -70,7 +70,7 @@ class Ddp(unittest.TestCase):
                         for a, b in zip(losses, gloo_losses):
                             self.assertAlmostEqual(a, b, places=5)
                         for a, b in zip(parameters, gloo_parameters):
-                            # A sum of two addends is the same in any order; with three, rounding may differ.
+                            # Two addends have the same sum in any order; with three, rounding may differ.
                             torch.testing.assert_close(torch.from_numpy(a), torch.from_numpy(b),
                                                        **({"rtol": 0, "atol": 0} if n == 2 else {}))
                     for _, parameters in on_tutti[1:]:

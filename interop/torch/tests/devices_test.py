@@ -1,7 +1,7 @@
-"""Tensors on a device, over CUDA's driver without a GPU (testing/fake_cuda, standin_device.cc): results, and that what is
-enqueued is in order without the host's waiting.
+"""Tests tensors on a device, over a fake CUDA driver without a GPU (testing/fake_cuda, standin_device.cc): results are
+right, and enqueued work runs in order while the host does not wait.
 
-Not on PyTorch before 2.5, whose interface for devices of other makers is another one.
+Needs PyTorch 2.5, because earlier versions have another interface for third-party devices.
 """
 
 import os
@@ -15,7 +15,7 @@ import standin
 
 BACKEND = "cpu:tutti,privateuseone:tutti"
 SMALL = 10
-LARGE = 50_000  # elements: lists of these are not packed
+LARGE = 50_000  # elements; lists of such tensors are not packed
 
 
 def version():
@@ -31,7 +31,7 @@ def backend():
 
 
 def check(tensor, value, count=None):
-    """Every element is `value`: by a copy behind what the current stream has been given."""
+    """Checks that every element is `value`, by a copy enqueued after all work in the current stream."""
     there = tensor.cpu()
     assert count is None or there.numel() == count, there.numel()
     assert torch.equal(there, torch.full_like(there, value)), (there, value)
@@ -87,7 +87,7 @@ def results(rank, n, path, devices):
 
 
 def of_sizes(rank, n, path):
-    """v-forms, coalesced forms, empty tensors, what the library has no operator for, objects, and the host's memory."""
+    """Uneven and coalesced calls, empty tensors, operators that the library does not have, objects, and host memory."""
     device = standin.Device(path)
     for unit in (3, LARGE):
         sizes = [unit * (r + 1) for r in range(n)]
@@ -98,7 +98,7 @@ def of_sizes(rank, n, path):
         output = device.empty(sizes[rank])
         dist.reduce_scatter(output, [device.full(size, rank + 1.0) for size in sizes])
         check(output, n * (n + 1) / 2)
-        # Rank r gives rank s unit * (r + s) elements of its own.
+        # Rank r sends unit * (r + s) of its elements to rank s.
         given = [unit * (rank + r) for r in range(n)]
         output = device.empty(sum(given))
         dist.all_to_all_single(output, device.full(sum(given), rank), given, given)
@@ -161,10 +161,10 @@ def messages(rank, n, path):
 
 
 def order(rank, n, path):
-    """Behind what the stream was given before, before what it is given behind wait(); and the host waits for neither."""
+    """An operation runs after earlier work in the stream and before work after wait(). The host never waits."""
     device = standin.Device(path)
     gate = device.module
-    dist.all_reduce(device.full(1, 0))  # the communicator is there
+    dist.all_reduce(device.full(1, 0))  # creates the communicator
     tensor, source, seen = device.full(SMALL, -1), device.full(SMALL, rank + 1.0), device.full(SMALL, -1)
     for stream in (gate.current_stream(0), gate.new_stream(0)):
         gate.use_stream(0, stream)
@@ -175,7 +175,7 @@ def order(rank, n, path):
         future = work.get_future().then(lambda done: done.value()[0])
         work.wait()
         seen.copy_(tensor)
-        # If the host waited anywhere above, it would never get here.
+        # If the host had waited anywhere above, it would never reach this line.
         assert not work.is_completed() and not work.is_success()
         try:
             work.wait(ranks.timedelta(milliseconds=50))
@@ -195,13 +195,13 @@ def order(rank, n, path):
 
 
 def memory(rank, n, path):
-    """What nobody holds any more is not given to others before it has been used."""
+    """Memory that the program has released is not reused before pending operations have used it."""
     device = standin.Device(path)
     gate = device.module
     first = device.full(1, 0)
     dist.all_reduce(first)
     gate.close_gate(0)
-    dist.all_reduce(first, async_op=True)  # and with it the group's stream waits for the gate
+    dist.all_reduce(first, async_op=True)  # so the group's stream also waits for the gate
     gate.use_stream(0, gate.new_stream(0))
     tensor = device.full(SMALL, rank + 1.0)
     where = tensor.data_ptr()
@@ -217,7 +217,7 @@ def memory(rank, n, path):
     dist.all_reduce(first)
     check(first, 0)
     assert torch.equal(output.cpu(), torch.arange(1, n + 1).repeat_interleave(SMALL).float())
-    # Now it has been reused.
+    # Now the memory may be reused, and is.
     assert where in [device.empty(SMALL).data_ptr() for _ in range(1)]
 
 
@@ -228,7 +228,7 @@ def barrier_options(device):
 
 
 def callbacks(rank, n, path):
-    """A future's callback finds its stream behind the operation, and may use the group."""
+    """A future's callback runs with a stream ordered after the operation, and may use the group."""
     device = standin.Device(path)
     dist.all_reduce(device.full(1, 0))
     twice, seen = device.full(SMALL, 1.0), device.full(SMALL, -1)
@@ -244,7 +244,7 @@ def callbacks(rank, n, path):
     device.module.open_gate()
     check(twice_later.wait(), n * n)
     check(seen, n)
-    # One joint work for operations on several tensors.
+    # One Work for operations on several tensors.
     tensors = [device.full(SMALL, rank) for _ in range(3)]
     joint = group().reduce_scatter_tensor_coalesced(tensors, [device.full(n * SMALL, 1.0) for _ in range(3)])
     for tensor in joint.get_future().wait():
@@ -252,11 +252,11 @@ def callbacks(rank, n, path):
 
 
 def graphs(rank, n, path):
-    """A call can be captured once there is a communicator, and each replay is an operation."""
+    """A call can be captured after the communicator exists, and each replay is a new operation."""
     device = standin.Device(path)
     tensor, output = device.full(SMALL, 1.0), device.empty(n * SMALL)
     dist.all_reduce(device.full(1, 0))
-    device.module.synchronize(0)  # what the group does elsewhere and the replays must not overlap
+    device.module.synchronize(0)  # the group's other work must not overlap with the replays
     device.module.use_stream(0, device.module.new_stream(0))
     capture = device.module.Capture(0)
     dist.all_reduce(tensor)

@@ -1,13 +1,12 @@
-"""PyTorch's own distributed_test.py, as it is installed, on backend tutti.
+"""Runs the installed PyTorch's own distributed_test.py on backend tutti.
 
     BACKEND=tutti WORLD_SIZE=2 TEMP_DIR=... python distributed_suite.py [-v] [TESTS]      (or distributed_test.sh)
 
-The suite decides by the backend's name which tests apply. Backends that are not PyTorch's own are told to it by its own
-lists (`backend_feature`): this one does sub-groups and DDP.
+The suite chooses the tests by the backend's name. Its lists `backend_feature` declare the features of other backends
+than PyTorch's own. This file adds tutti to the lists for sub-groups, DDP and plugins.
 
-Most of the suite is asked of backends with the right name only. With TUTTI_SUITE_STAND_IN=1 and BACKEND=gloo (or mpi) the
-suite believes that it tests that one, while each group that it asks of it is made of tutti: so every test that applies to
-Gloo (or MPI) is run on tutti.
+Most of the tests run only for certain backend names. With TUTTI_SUITE_STAND_IN=1 and BACKEND=gloo (or mpi), the suite
+runs as for that backend, but every group that it creates uses tutti. So every test for Gloo (or MPI) runs on tutti.
 """
 
 import functools
@@ -24,7 +23,7 @@ BACKEND = os.environ["BACKEND"]
 
 
 def stand_in(function, position):
-    """`function`, with the backend's name at `position` or by name replaced."""
+    """Wraps `function` and replaces the backend's name, passed at `position` or as `backend`, by tutti."""
 
     @functools.wraps(function)
     def replaced(*arguments, **named):
@@ -49,8 +48,8 @@ elif BACKEND == "tutti":
 from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend  # noqa: E402
 
 
-# Upstream starts a new interpreter for each rank of each test and spends most of the time importing PyTorch. The parent
-# here has made no group and no thread, so a fork works as well: hundreds of tests take minutes, not an hour.
+# Upstream starts a new interpreter for each rank of each test, and spends most of the time importing PyTorch. Here the
+# parent has no group and no thread, so a fork works as well, and hundreds of tests take minutes instead of an hour.
 CONTEXT = torch.multiprocessing.get_context(os.environ.get("TUTTI_SUITE_START", "fork"))
 
 

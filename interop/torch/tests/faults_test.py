@@ -1,4 +1,4 @@
-"""Faults become exceptions that name who did what, within seconds."""
+"""Tests that faults raise exceptions within seconds, which name the rank and what it did."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 import ranks
 
-SECONDS = 20  # a death is seen within one; the rest is for a busy machine. Without being seen it would be the timeout's 60
+SECONDS = 20  # detection takes 1 s, the rest is for a busy machine; without detection it is 60 s, the timeout
 
 
 def caught(call):
@@ -58,12 +58,12 @@ def killed_while_received_from(rank, n):
 
 
 def all_have_met():
-    """Waits until all ranks have made the group. Uses only the store: nothing else has happened in the group."""
+    """Waits until all ranks have created the group. Uses only the store, so the group itself is still unused."""
     dist.distributed_c10d._get_default_group().monitored_barrier(timedelta(seconds=60), True)
 
 
 def killed_before_any_message(rank, n, dead):
-    """A rank that the dead one has never sent anything to does not wait for it until the timeout."""
+    """A rank detects the death of a rank that has never sent it anything, before the timeout."""
     all_have_met()
     if rank == dead:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -72,7 +72,7 @@ def killed_before_any_message(rank, n, dead):
 
 
 def killed_while_waited_for(rank, n, dead):
-    """The same, but the others already wait when it dies."""
+    """The same, but the other ranks already wait when the rank dies."""
     all_have_met()
     if rank == dead:
         time.sleep(1)
@@ -81,7 +81,7 @@ def killed_while_waited_for(rank, n, dead):
 
 
 def move_to_another_host():
-    """Moves to a new pid namespace, which the backend takes for another host. Goes on in a new process."""
+    """Moves to a new pid namespace, which the backend treats as another host. Continues in a new process."""
     if ctypes.CDLL(None).unshare(0x20000000) != 0:  # CLONE_NEWPID
         raise PermissionError("no namespace of processes")
     child = os.fork()
@@ -98,7 +98,7 @@ def can_move():
 
 
 def ended_on_another_host(rank, n, ended, port, signs):
-    """The same between hosts. Rank 0's host has the store."""
+    """A rank ends on another host. Rank 0 runs the store."""
     if rank >= 2:
         move_to_another_host()
     os.environ["MASTER_ADDR"] = "127.0.0.1"
@@ -106,7 +106,7 @@ def ended_on_another_host(rank, n, ended, port, signs):
     dist.init_process_group("tutti", store=store, rank=rank, world_size=n, timeout=timedelta(seconds=60))
     all_have_met()
     if rank == ended:
-        time.sleep(1)  # its watcher has come
+        time.sleep(1)  # gives its watcher time to connect
         os._exit(1)
     found = caught(lambda: dist.recv(torch.ones(1), ended))
     signs.give(rank)
@@ -115,7 +115,7 @@ def ended_on_another_host(rank, n, ended, port, signs):
 
 
 def store_is_gone(rank, n, port, signs):
-    """Rank 0 keeps the store, and dies; the others have yet to meet."""
+    """Rank 0, which runs the store, dies before the other ranks have connected to each other."""
     dist.init_process_group("tutti", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=n,
                             timeout=timedelta(seconds=60))
     all_have_met()
@@ -140,7 +140,7 @@ def different_calls(rank, n):
 
 
 def different_messages(rank, n, signs):
-    if rank == 0:  # small enough to be left behind for the receiver before anybody can know
+    if rank == 0:  # small enough for the send to complete before a rank can detect the difference
         dist.send(torch.ones(10), 1)
         signs.wait_for("received")
         return None
@@ -161,7 +161,7 @@ def absent(rank, n, signs, calls_before):
 
 
 def leaves_early(rank, n, signs):
-    """Destroys the group while the others need it."""
+    """Rank 1 destroys the group while the other rank needs it."""
     dist.all_reduce(torch.ones(1))
     if rank == 1:
         dist.destroy_process_group()
@@ -173,7 +173,7 @@ def leaves_early(rank, n, signs):
 
 
 def unmatched_receive(rank, n):
-    """Is no reason not to end."""
+    """A receive without a send does not delay the end."""
     dist.barrier()
     work = dist.irecv(torch.ones(1), (rank + 1) % n)
     begin = time.monotonic()
@@ -239,7 +239,7 @@ class Faults(unittest.TestCase):
         self.expect(ranks.run(2, different_messages, 2, ranks.Signs())[1], "rank 0", "count=10", "count=20")
 
     def test_absent(self):
-        # Long enough for the present ranks, even on a busy machine.
+        # 4 s are enough for the ranks that call, even on a busy machine.
         first = ranks.run(3, absent, 3, ranks.Signs(), 0, timeout=4)
         later = ranks.run(3, absent, 3, ranks.Signs(), 1, timeout=4)
         for rank in (0, 2):

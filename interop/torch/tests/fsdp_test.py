@@ -1,4 +1,4 @@
-"""FullyShardedDataParallel of a small model: what it computes on tutti is what one process computes, and what gloo does."""
+"""Tests FullyShardedDataParallel with a small model: it computes the same on tutti as one process, and as on gloo."""
 
 import unittest
 
@@ -8,11 +8,11 @@ import torch.distributed as dist
 import ranks
 
 STEPS = 5
-SAMPLES = 4  # of a rank
+SAMPLES = 4  # per rank
 
 
 def fsdp_or_reason():
-    """FullyShardedDataParallel with its policy, or why this PyTorch has none for the host's memory."""
+    """FullyShardedDataParallel with its policy, or the reason why this PyTorch has none for host memory."""
     if int(torch.__version__.split(".")[0]) < 2:
         return None, "before 2.0 FullyShardedDataParallel is for GPUs"
     try:
@@ -34,7 +34,7 @@ def make_model():
 
 
 def train(model, samples, mean):
-    """The losses of a few steps on these of all samples; `mean` of a loss over whoever has others."""
+    """The losses of a few steps on `samples`, a slice of all samples. `mean` averages a loss over all ranks."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     losses = []
     for step in range(STEPS):

@@ -1,4 +1,4 @@
-"""Calls on a group as a whole: monitored barriers, timeouts, options, and groups made from it."""
+"""Tests calls on a group as a whole: monitored barriers, timeouts, options, and groups derived from it."""
 
 import time
 import unittest
@@ -67,7 +67,7 @@ def new_timeout(rank, n, signs):
     backend = default_group()._get_backend(torch.device("cpu"))
     assert backend.options._timeout == timedelta(seconds=4), backend.options._timeout
     tensor = torch.ones(1)
-    dist.all_reduce(tensor)  # in time
+    dist.all_reduce(tensor)  # completes in time
     assert tensor.item() == n
     if rank == 0:
         seconds = failed(lambda: dist.all_reduce(tensor), "all_reduce", "4000 ms")

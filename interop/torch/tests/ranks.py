@@ -1,9 +1,8 @@
-"""Real processes as ranks, for the tests beside this file.
+"""Runs real processes as ranks, for the tests in this folder.
 
-    outcomes = ranks.run(4, body, argument, ...)     body(rank, argument, ...) in each of 4 processes, in a group of tutti
+    values = ranks.run(4, body, argument, ...)     runs body(rank, argument, ...) in 4 processes, in a group on tutti
 
-The parent makes no group, no tensor and no thread, so that its forks are as good as new processes and start in
-milliseconds.
+The parent creates no group, no tensor and no thread, so its forks behave like new processes but start in milliseconds.
 """
 
 import faulthandler
@@ -26,7 +25,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 def free_port():
-    """A port of 127.0.0.1 that is free, and outside the range that connections get ports from (ip_local_port_range)."""
+    """A free port of 127.0.0.1, outside the range from which connections get their ports (ip_local_port_range)."""
     while True:
         port = random.SystemRandom().randrange(15000, 32000)
         with socket.socket() as tried:
@@ -38,7 +37,7 @@ def free_port():
 
 
 class Signs:
-    """Signs between ranks outside the group, by files. The parent makes it."""
+    """Signals between ranks by files, without the group. The parent creates the object."""
 
     def __init__(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -55,7 +54,7 @@ class Signs:
 
 
 class Outcome:
-    """What became of a rank: `value` that its body returned, `error` (a traceback) that it raised, or neither: it died."""
+    """The outcome of a rank: the `value` that its body returned, the traceback of its `error`, or `died`."""
 
     def __init__(self, value=None, error=None, died=False):
         self.value, self.error, self.died = value, error, died
@@ -76,11 +75,11 @@ def _child(pipe, body, rank, ranks, file, backend, timeout, arguments):
         pipe.send(("error", traceback.format_exc()))
     pipe.close()
     sys.stdout.flush()
-    os._exit(0)  # the parent's exit handlers are not for its forks
+    os._exit(0)  # skips the exit handlers, which belong to the parent
 
 
 def outcomes(ranks, body, *arguments, backend="tutti", timeout=60, patience=90):
-    """One Outcome a rank. `timeout` is the group's; after `patience` seconds whoever is left is killed."""
+    """Returns one Outcome per rank. `timeout` is the group's. Ranks that still run after `patience` s are killed."""
     with tempfile.TemporaryDirectory() as folder:
         children = []
         for rank in range(ranks):
@@ -109,7 +108,7 @@ def outcomes(ranks, body, *arguments, backend="tutti", timeout=60, patience=90):
 
 
 def run(ranks, body, *arguments, **options):
-    """What each rank's body returned. Raises if any did not."""
+    """Returns the value of each rank's body. Raises if a rank failed or died."""
     result = outcomes(ranks, body, *arguments, **options)
     wrong = [(rank, outcome.error or "died") for rank, outcome in enumerate(result) if outcome.error or outcome.died]
     # Ranks that only report another rank's failure come last.

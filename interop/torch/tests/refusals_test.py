@@ -1,4 +1,4 @@
-"""Bad input is refused with both values, before anything is sent: the group works afterwards."""
+"""Tests that bad input is refused before anything is sent, and both values are named. The group must still work."""
 
 import unittest
 
@@ -9,7 +9,7 @@ import ranks
 
 
 def refused(words, call, *arguments, **named):
-    """`call` raises ValueError, and its message has all the words."""
+    """Checks that `call` raises ValueError with all `words` in its message."""
     try:
         call(*arguments, **named)
     except ValueError as error:
@@ -48,7 +48,7 @@ def bad_tensors(rank, n):
     for tensors in ([good, good],):
         refused(["all_reduce", f"{len(tensors)} tensors were given", "one"], group.allreduce, tensors)
         refused(["all_gather", f"{len(tensors)} tensors were given", "one"], group.allgather, [others], tensors)
-    # In coalesced lists every rank refuses a differing size, even in another rank's place.
+    # In coalesced lists, every rank refuses a wrong size, even in the place of another rank.
     for place in range(n):
         lists = [[torch.zeros(4)] for _ in range(n)]
         lists[place] = [torch.zeros(5)]

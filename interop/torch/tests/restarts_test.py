@@ -1,4 +1,4 @@
-"""A restarted job finds on its store what the previous attempt left there."""
+"""Tests a restarted job, whose store still has the entries of the previous attempt."""
 
 import os
 import signal
@@ -31,12 +31,12 @@ dist.destroy_process_group()
 
 
 def attempt(rank, n, port, number):
-    """One attempt of a job whose store outlives it; it ends like a process that is killed."""
+    """One attempt of a job whose store outlives it. Rank 1 ends as if killed."""
     store = dist.TCPStore("127.0.0.1", port, None, False, timedelta(seconds=60))
     # Older PyTorch versions have their own barrier, which counts the ranks of all attempts together.
     dist.distributed_c10d._store_based_barrier = lambda *arguments, **named: None
     if rank == 0:
-        time.sleep(0.3)  # the others come first, and find the old entries
+        time.sleep(0.3)  # the other ranks start first and find the old entries
     dist.init_process_group("tutti", store=store, rank=rank, world_size=n, timeout=timedelta(seconds=60))
     tensor = torch.full((1,), float(number))
     dist.all_reduce(tensor)
@@ -53,14 +53,14 @@ def attempt(rank, n, port, number):
 
 def again_and_again(rank, n, port, signs):
     for number in range(20):
-        # Each group uses a store of its own on the same port, so the next group must not meet the last one's store.
+        # Each group uses a new store on the same port, so the next group must not find the previous store.
         dist.init_process_group("tutti", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=n,
                                 timeout=timedelta(seconds=60))
         tensor = torch.full((1,), float(number))
         dist.all_reduce(tensor)
         assert tensor.item() == n * number
-        # Rank 0's destroy closes PyTorch's store under slower ranks, and an early rank finds the old store. Every
-        # backend has that race, so the ranks wait for each other here.
+        # When rank 0 destroys the group, it closes PyTorch's store while slower ranks use it, and an early rank finds
+        # the old store. Every backend has this race, so the ranks wait for each other here.
         if rank == 0:
             signs.wait_for(*(f"{number} {other}" for other in range(1, n)))
         dist.destroy_process_group()

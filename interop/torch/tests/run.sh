@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the backend against a Python's PyTorch, in a folder of its own, and runs the tests next to this file.
+# Builds the backend against a Python's PyTorch, in a separate folder, and runs the tests in this file's folder.
 #   run.sh PYTHON FOLDER_OF_LIBTUTTI BUILD_FOLDER [UNITTEST-ARGS]
-# Exit status 77, with the reason: this Python has no PyTorch that can be built against.
+# Exit status 77: this Python has no PyTorch to build against; the reason is printed.
 set -euo pipefail
 python=$1
 library=$(cd "$2" && pwd)
@@ -28,7 +28,7 @@ sys.exit(not all(map(there, ["torch/csrc/distributed/c10d/Store.hpp", "pybind11/
 EOF
 
 cd "$room"
-# Whether the built module is newer than all its sources.
+# Succeeds if the built module is newer than all its sources.
 up_to_date() {
   local module
   module=$(find "$build/lib" -name '_C*.so' -print -quit 2>/dev/null)
@@ -42,7 +42,7 @@ if ! up_to_date; then
     build=$(mktemp -d)
     trap 'rm -rf "$build"' EXIT
   fi
-  # setup.py would put egg-info into the source tree; so the module runs from its build folder.
+  # An installation would put egg-info into the source tree, so the module is only built and runs from its build folder.
   if ! TUTTI_HOME=$library "$python" setup.py -q build --build-base "$build" --build-temp "$build/temp" \
       --build-lib "$build/lib" >"$build/log" 2>&1; then
     cat "$build/log"
@@ -50,7 +50,7 @@ if ! up_to_date; then
   fi
 fi
 cd tests
-# Test the module built here, not an installed one that might be loaded first.
+# Tests the module built here, not an installed one, which might be loaded first.
 export TORCH_DEVICE_BACKEND_AUTOLOAD=0 PYTHONPATH="$build/lib${PYTHONPATH:+:$PYTHONPATH}" PYTHONDONTWRITEBYTECODE=1 TUTTI_TIMEOUT_MS=60000
 # In a build tree, the folder of libtutti.so also has the fake CUDA driver over host memory.
 export TUTTI_STANDIN="${TUTTI_STANDIN-$library/testing/fake_cuda}" TUTTI_TEST_BUILD="$build"

@@ -1,4 +1,4 @@
-"""A device for the tests beside this file: standin_device.cc as PyTorch's `privateuseone`, over testing/fake_cuda's driver.
+"""A device for these tests: standin_device.cc as PyTorch's `privateuseone`, on the driver of testing/fake_cuda.
 
     path = standin.build(folder)          in the parent
     device = standin.Device(path)         in each rank
@@ -33,7 +33,7 @@ def headers_of_cuda():
 
 
 def build(folder):
-    """The device as a Python module in `folder`; its path."""
+    """Builds the device as a Python module in `folder`. Returns its path."""
     from torch.utils.cpp_extension import include_paths, library_paths
 
     target = os.path.join(folder, MODULE + ".so")
@@ -51,7 +51,7 @@ def build(folder):
 
 
 def of_pytorch(module):
-    """What PyTorch looks for as torch.privateuseone."""
+    """The module that PyTorch expects as torch.privateuseone."""
     like_cuda = types.ModuleType("privateuseone")
     like_cuda._lazy_init = lambda: None
     like_cuda._is_in_bad_fork = lambda: False
@@ -61,7 +61,7 @@ def of_pytorch(module):
 
 
 class Device:
-    """The device of one rank. To be made in the rank's process: the parent must not load CUDA's driver."""
+    """The device of one rank. Must be created in the rank's process, because the parent must not load CUDA's driver."""
 
     def __init__(self, path, index=0):
         spec = importlib.util.spec_from_file_location(MODULE, path)

@@ -17,8 +17,8 @@
 #include <functional>
 #include <vector>
 
-#include "base/cancellation.h"
 #include "base/deadline.h"
+#include "base/threads/cancellation.h"
 #include "net/auth/doorkeeper.h"
 #include "src/bootstrap/join_messages.h"
 #include "src/bootstrap/shrink/ties.h"

@@ -1,4 +1,4 @@
-"""Runs a trial on a cluster of namespaces (scripts/cluster.sh), and keeps what its ranks said."""
+"""Runs a trial on a cluster of namespaces (scripts/cluster.sh) and records its ranks' output."""
 
 import dataclasses
 import os
@@ -11,27 +11,27 @@ from campaign.standstill import Standstill
 from campaign.trial import INIT_TIMEOUT_MS
 
 POLL_SECONDS = 0.02
-# Cluster start-up takes longer than this only if something is broken.
+# Time limit for a cluster's start, which is longer only if something is broken.
 START_SECONDS = 60
-# Between a rank's last output and the end of its cluster.
+# Time limit from the last rank's last output to the end of the cluster.
 ENDING_SECONDS = 5
-# Time limit for a cluster to end after it was told to stop.
+# Time limit for a cluster to end after SIGTERM.
 STOP_SECONDS = 15
-CANNOT = 77  # the exit status of scripts/cluster.sh where this machine cannot do it
+CANNOT = 77  # the exit status of scripts/cluster.sh if this machine cannot run clusters
 
 
 @dataclasses.dataclass
 class Record:
     output: str
-    ended: bool  # by itself, in the time allowed
-    trouble: list  # what could not be done
+    ended: bool  # whether the cluster ended by itself, within the time limit
+    trouble: list  # acts that failed
     seconds: float
-    acts_ms: float = 0.0  # from the first act's beginning to the last one's end
-    standstill_ms: float = 0.0  # the longest time in which the machine did not run the campaign itself
+    acts_ms: float = 0.0  # from the start of the first act to the end of the last act
+    standstill_ms: float = 0.0  # the longest time in which the machine did not run the campaign's own process
 
 
 def wait_for(condition, seconds):
-    """True: `condition` has come true in time."""
+    """Whether `condition` becomes true within `seconds`."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -41,7 +41,7 @@ def wait_for(condition, seconds):
 
 
 def shorten_queues(length):
-    """The command to put before a rank's program, so that its host's ports have queues of that length."""
+    """The command prefix for a rank's program that gives the ports of its host queues of this length."""
     script = f'echo {length} >/proc/sys/net/core/somaxconn; exec "$@"'
     return ["sh", "-c", script, "rank"] if length else []
 
@@ -82,7 +82,7 @@ class Cluster:
         )
 
     def act(self, act):
-        """None, or why it could not be done."""
+        """Performs the act. Returns None, or the reason for its failure."""
         if act.what == "control":
             command = [self.script("scripts/cluster.sh"), "--name", self.name, "--control", *act.arguments]
         else:
@@ -102,7 +102,7 @@ class Cluster:
 
 
 def run(trial, source, program, name, limit_seconds):
-    """Runs it to its end, or for `limit_seconds` beyond the last act."""
+    """Runs the trial to its end, or for `limit_seconds` after the last act."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fault-campaign-") as folder, Standstill() as standstill:
         cluster = Cluster(trial, source, program, name, folder)
@@ -117,7 +117,7 @@ def run(trial, source, program, name, limit_seconds):
                 times.append(time.monotonic())
                 problem = cluster.act(act) if cluster.running() else None
                 times.append(time.monotonic())
-                # All ranks may have ended just now; the act's failure does not matter then.
+                # If all ranks have just ended, the act's failure does not matter.
                 if problem and not wait_for(lambda: not cluster.running(), ENDING_SECONDS):
                     trouble.append(problem)
             ended = wait_for(lambda: not cluster.running(), limit_seconds)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A flood of connections without the secret, on every TCP port of this network namespace and every abstract
-Unix socket of Tutti's: idle ones, ones that begin a handshake and stop, and ones that talk.
+"""Floods every TCP port of this network namespace, and every abstract Unix socket of Tutti, with connections that lack
+the secret. Some stay idle, some begin a handshake and stop, some send data.
 
     flood.py SECONDS SEED
 
-More are open at a time than a port's queue holds. Prints how many it made. Exit status: 1 if no port listened."""
+It keeps more connections open than a port's queue holds. Prints how many it made. Exit status: 1 if no port
+listened."""
 
 import collections
 import os
@@ -17,7 +18,7 @@ import time
 # A port's queue holds at most 4096 connections (net.core.somaxconn).
 OPEN_AT_A_TIME = 4500
 LISTENING = "0A"
-# The start of a client's hello. The flood fills in the rest: purpose, ranks, and a share.
+# The start of a client's hello. The rest (purpose, ranks, key share) is random.
 MAGIC = b"tuttiHS\x02"
 HELLO_BYTES = 53
 TOGETHER = 64
@@ -25,7 +26,7 @@ LOOK_AGAIN_SECONDS = 0.5
 
 
 def tcp_ports():
-    """Addresses there are words of 32 bits in this machine's order."""
+    """Yields all listening ports. /proc/net has addresses as 32-bit words in this machine's byte order."""
     for family, path in (socket.AF_INET, "/proc/net/tcp"), (socket.AF_INET6, "/proc/net/tcp6"):
         for line in open(path):
             fields = line.split()
@@ -43,7 +44,7 @@ def unix_sockets():
 
 
 def begin(family, address):
-    """A connection that is being made, or None where the port takes no more."""
+    """A connection in progress, or None if the port takes no more."""
     one = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         one.connect(address)
@@ -64,7 +65,7 @@ def talk(one, rng):
         if said:
             one.send(said)
     except OSError:
-        pass  # not connected yet, or evicted
+        pass  # not connected yet, or already closed by the peer
 
 
 def main():

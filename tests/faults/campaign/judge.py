@@ -1,26 +1,27 @@
-"""Judges what the ranks of a trial said (see tests/faults/host_rank.cc): everything that must not be, by sort."""
+"""Judges the output of a trial's ranks (see tests/faults/host_rank.cc): finds all faults, by sort."""
 
 import re
 
 from campaign.trial import INTERRUPTIONS, REACHABLE, SILENT, TOO_LONG_MS
 
-# The sorts of fault that the table counts, in its order.
+# The sorts of fault, in the order of the table's columns.
 SORTS = ["hung", "crashed", "wrong", "unnamed", "false alarm", "apart", "undone"]
-# Neither judged nor a failure: the machine was too slow for the trial, or did not run it.
+# The trial is not judged and not failed, because the machine was too slow for it or stood still.
 VOID = "void"
-# Every timeout in a trial is at least a second. These sorts of fault count even in a standstill.
+# A shorter standstill excuses nothing, because every timeout in a trial is at least a second. The sorts of fault in
+# UNEXPLAINED count even in a standstill.
 STANDSTILL_MS = 1000
 UNEXPLAINED = {"crashed", "wrong"}
 
-# Survivors miss a dead process within a second, and a silent system after the silence. If no data is in flight, they
-# miss a silent system only after three probes, a second apart.
+# Survivors detect a dead process within a second, and a silent system after the trial's silence_ms. If no data is in
+# flight, they detect a silent system only after three probes, a second apart.
 DEATH_MS = 1000
 PROBES_MS = 4000
 # Allowance for a busy machine and for the operation itself.
 BUSY_MS = 4000
 
 WHO = r"rank (\d+) \(host \S+, pid \d+\)"
-# Phrases that name the rank to blame. If a phrase names several ranks, one of them is certainly at fault.
+# Phrases that name the rank to blame. If a phrase names several ranks, at least one of them must be at fault.
 BLAMES = [
     WHO + r" (?:died|was lost|destroyed its communicator|aborted|revoked|left while|is gone)",
     WHO + r" (?:did not answer|does not take)",
@@ -37,22 +38,22 @@ BLAMES = [
     WHO + r", which collects those who are left",
 ]
 WAITED = WHO + r" was lost .* while " + WHO
-# Rank 0 opens the rendezvous.
+# These messages blame rank 0, which opens the rendezvous.
 BLAMES_RANK_0 = r"opened by rank 0\)|the rendezvous closed its connection|the rendezvous does not answer"
 
 LEFT_OUT = "the others go on without"
 
 
 class Story:
-    """What one rank said, in order."""
+    """The output of one rank, in order."""
 
     def __init__(self, rank):
         self.rank = rank
-        self.failures = []  # (ms, message, so many communicators were made before); also those of joining
-        self.members = []  # of each communicator that it goes on with; None where that failed at once
+        self.failures = []  # (ms, message, number of communicators made before); includes failures to join
+        self.members = []  # of each communicator with which it continues; None if that one failed at once
         self.joined = True
         self.done = self.aborted = self.wrong = False
-        self.stuck = None  # why it cannot go on
+        self.stuck = None  # why it cannot continue
 
     def hear(self, text):
         if found := re.match(r"(failed|did not join) after (\d+) ms[^:]*: (.*)", text):
@@ -70,11 +71,11 @@ class Story:
             self.aborted = True
 
     def final(self):
-        """Those with whom it has done its last operations, if it has shrunk."""
+        """The members of its last communicator, if it has shrunk and is done."""
         return self.members[-1] if self.done and self.members else None
 
     def original(self, ranks, generation):
-        """What ranks of the so many-th communicator are in the first."""
+        """Translates ranks of the communicator with this index (`generation`) to ranks of the first."""
         members = self.members[generation - 1] if generation else None
         return {members[rank] for rank in ranks if rank < len(members)} if members else ranks
 
@@ -90,7 +91,7 @@ def tell_stories(output, ranks):
 
 
 def numbers(text):
-    """Of a list of ranks: "3", "1, 2 and 4", "2-5"."""
+    """The ranks in a text such as "3", "1, 2 and 4" or "2-5"."""
     found = set()
     for first, last in re.findall(r"(\d+)(?:-(\d+))?", text or ""):
         found |= set(range(int(first), int(last or first) + 1))
@@ -107,7 +108,7 @@ def blamed(message):
 
 
 def judge(trial, record):
-    """What is wrong with it: pairs of a sort and a sentence."""
+    """The faults of a trial: pairs of a sort and a sentence."""
     stories = tell_stories(record.output, trial.ranks)
     survivors = [stories[rank] for rank in sorted(trial.survivors())]
     bad = [("undone", problem) for problem in record.trouble if not was_over(problem, stories)]
@@ -132,7 +133,7 @@ def judge(trial, record):
 
 
 def was_over(problem, stories):
-    """The rank that was to be troubled had come to its end before."""
+    """Whether an act failed because its rank had already ended."""
     found = re.search(r"rank (\d+) of \S+ is not there", problem)
     return found and stories[int(found[1])].ended()
 
@@ -143,7 +144,7 @@ def judge_failures(trial, story):
         if story.joined and ms > limit:
             yield "hung", f"rank {story.rank} failed only after {ms} ms, more than {limit}"
         culprits = story.original(blamed(message), generation)
-        # Ranks that go on may blame any dead rank later, but not a rank that only then notices the cut.
+        # Ranks that continue may blame any dead rank later, but no rank that notices the partition only then.
         guilty = trial.guilty_for(story.rank) | (trial.dead if index else set())
         if not culprits & guilty:
             yield "unnamed", f"rank {story.rank} blames {sorted(culprits)}, not {sorted(guilty)}: {message}"
@@ -154,7 +155,7 @@ def judge_failures(trial, story):
 
 
 def judge_who_goes_on(trial, stories):
-    """Communicators must not overlap, and whoever could reach each other all the time is in one."""
+    """Checks that communicators do not overlap, and that ranks which could always reach each other share one."""
     final = {story.rank: story.final() for story in stories if story.final()}
     for rank, members in final.items():
         for other in members:
@@ -179,7 +180,7 @@ def judge_who_goes_on(trial, stories):
 
 
 def with_whom(trial, story, stories):
-    """Who must be in one communicator with this rank in the end. A rank may be done before it is killed."""
+    """The ranks that must share the last communicator of this rank. A rank may be done before it is killed."""
     everybody = {
         other.rank
         for other in stories
@@ -194,8 +195,9 @@ def with_whom(trial, story, stories):
 
 
 def missed_where_healed(trial, members, stories, final):
-    """Of a communicator's members (with a leader, the lowest). When a cut is healed while both sides meet, ranks may go
-    over to a leader that they can reach now, but none of the leader's own side is left out."""
+    """The ranks that are wrongly missing in a communicator, whose leader is its lowest member. If a partition heals
+    while both sides shrink, ranks may join a leader that they can now reach, but the leader's own side must stay
+    complete."""
     leader = min(members)
     went_over = {rank for rank, others in final.items() if trial.parted(min(others), leader)}
     return with_whom(trial, stories[leader], stories) - went_over - members

@@ -1,4 +1,4 @@
-"""The judge of the fault campaign sees what it is there to see: python3 -m unittest discover -s tests -p '*_test.py'"""
+"""Tests the judge of the fault campaign: python3 -m unittest discover -s tests -p '*_test.py'"""
 
 import unittest
 
@@ -10,7 +10,7 @@ WHO = {rank: f"rank {rank} (host host{rank // 2}, pid 1{rank})" for rank in rang
 
 
 def sorts(kind, lines, ended=True, standstill_ms=0.0, **more):
-    """What is found in a trial of two hosts of two ranks each."""
+    """The sorts of fault found in a trial on two hosts with two ranks each."""
     one = trial.Trial(0, kind, 2, 2, 1, "", 1000, 3, 1000, {}, False, **more)
     record = Record("\n".join(f"rank {line}" for line in lines), ended, [], 1.0, 0.0, standstill_ms)
     return sorted({sort for sort, _ in judge.judge(one, record)})

@@ -1,5 +1,5 @@
-"""One trial of the mismatch campaign: ranks, where they run, and a call for each, of which at least two differ.
-Derived from the campaign's seed and the trial's number alone."""
+"""One trial of the mismatch campaign: its ranks, their hosts, and one call for each rank, of which at least two differ.
+It is derived only from the campaign's seed and the trial's number."""
 
 import dataclasses
 import random
@@ -13,17 +13,17 @@ REDUCING = {"all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v", "reduc
 TYPES = ["int8", "int32", "float32", "float64"]
 OPS = ["sum", "max", "min"]
 COUNTS = [1, 2, 7, 10, 100, 300, 5000, 40000]
-# The weight of each kind of disagreement when a trial is derived.
+# The relative frequency of each kind of disagreement.
 KINDS = {"roots": 5, "rooted kinds": 4, "kinds": 5, "details": 3, "one call less": 1, "messages": 1,
          "message details": 1, "all differ": 2}
 MODES = {"plain": 6, "stream": 2, "group": 2, "nonblocking": 1}
 TIMES = [1, 1, 1, 1, 1, 2, 8, 30, 64, 70]
-# A trial's last calls match, with a count that no other call uses.
+# The count of a trial's last calls, which match. No other call uses it.
 NEXT_COUNT = 13
 
 ANSWER_MS = 1000
 INVALID_USAGE = "5"
-# The sorts of finding, in the table's order.
+# The sorts of fault, in the order of the table's columns.
 SORTS = ["silent", "hung", "crashed", "wrong", "other code", "unnamed", "late", "false alarm"]
 
 WHO = re.compile(r"rank (\d+) \(host \S+, pid \d+\)")
@@ -44,7 +44,7 @@ class Call:
         return f"{self.kind}:{self.type}:{self.op}:{self.count}:{self.root}:{self.variant}"
 
     def signature(self):
-        """What ranks must agree on."""
+        """The properties of the call that must be equal on all ranks."""
         if self.kind in ("idle", "barrier"):
             return (self.kind,)
         parts = [self.kind, self.type]
@@ -96,7 +96,7 @@ def some_call(rng, ranks, kinds):
 
 
 def another(rng, call, change):
-    """A call with another signature."""
+    """A call from `change` whose signature differs from that of `call`."""
     while True:
         if (other := change()).signature() != call.signature():
             return other
@@ -120,7 +120,7 @@ def own_calls(rng, kind, ranks):
     if kind == "message details":
         sender, receiver = rng.sample(range(ranks), 2)
         sent = some_call(rng, ranks, ["send"])
-        # Slots of one kind may hold the same number of bytes although counts and types differ.
+        # A message may have the same number of bytes although counts and types differ.
         got = another(rng, sent, lambda: dataclasses.replace(detail(rng, ranks, sent), kind="send"))
         calls = [Call("idle")] * ranks
         calls[sender] = dataclasses.replace(sent, root=receiver)
@@ -156,13 +156,13 @@ def derive(seed, number):
     ranks = rng.randint(2, 5)
     message = kind.startswith("message")
     own = own_calls(rng, kind, ranks)
-    # All barriers look alike: a rank that is one call behind would match the others' barrier with its next one.
+    # All barriers are equal, so a rank that is one call behind would match the other ranks' barrier with its next one.
     following = [each for each in DEPENDENT if each != "barrier" or each not in (call.kind for call in own)]
     return Trial(
         number=number,
         kind=kind,
         ranks=ranks,
-        # Between hosts, a message ends by its timeout if it waits for a rank that waits for the sender.
+        # Between hosts, a message ends only by its timeout if it waits for a rank that waits for the sender.
         hosts=1 if kind == "messages" else rng.choice([1, 1, 1, 2, 2]),
         threads=rng.random() < 0.4,
         helpers=rng.choice([1, 1, 1, 2]),
@@ -190,14 +190,14 @@ def parse(line):
 
 
 def names_all(sentence):
-    """Whether both ranks and both calls are named; where only pairs know the counts, the counts."""
+    """Whether the message names both ranks, and both calls or, for counts that only a pair knows, both counts."""
     if len(set(WHO.findall(sentence))) < 2:
         return False
     return len(CALL.findall(sentence)) >= 2 or bool(PAIRWISE.search(sentence))
 
 
 def judge(told, late_ms):
-    """All findings, by sort; `told` by rank."""
+    """All faults, as pairs of a sort and a sentence. `told` has the reports by rank."""
     bad = []
     for rank, one in sorted(told.items()):
         say = lambda sort: bad.append((sort, f"rank {rank}, {one.stage}, {one.ms:.0f} ms: {one.answer} {one.sentence}"))

@@ -1,4 +1,4 @@
-"""Tests how the mismatch campaign derives trials from a seed, and judges the ranks' reports."""
+"""Tests how the mismatch campaign derives trials from a seed, and how it judges the ranks' reports."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""Tells whether the machine let a trial's processes run at all."""
+"""Detects whether the machine stood still during a trial."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ NAP_SECONDS = 0.02
 
 
 class Standstill:
-    """While entered, measures how late its naps end: for so long the machine ran none of this process's threads."""
+    """A context that measures how late a sleeping thread wakes up, because the machine did not run its process."""
 
     def __init__(self):
         self.longest_ms = 0.0

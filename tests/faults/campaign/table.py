@@ -1,10 +1,10 @@
-"""A campaign's findings as a table."""
+"""The faults found by a campaign, as a table."""
 
 import collections
 
 
 class Table:
-    """For each kind of trial: how many there were, and how many of them had each sort of fault."""
+    """Counts, for each kind of trial, the trials and how many of them had each sort of fault."""
 
     def __init__(self, what, columns):
         self.what, self.columns = what, columns

@@ -1,28 +1,29 @@
-"""What one trial of the fault campaign is: a cluster, what its ranks do, a fault and its moment. Derived from the
-campaign's seed and the trial's number alone."""
+"""One trial of the fault campaign: a cluster, the work of its ranks, a fault and its time. It is derived only from the
+campaign's seed and the trial's number."""
 
 import dataclasses
 import random
 
-# A system silent for this long is dead. Without data in flight, detection takes three probes, a second apart.
+# The range of TUTTI_SILENCE_MS, after which a silent system counts as dead. Without data in flight, detection takes
+# three probes, a second apart.
 LEAST_SILENCE_MS, MOST_SILENCE_MS = 1000, 1500
-# A system retransmits unanswered data after 200, 600 and 1400 ms. So a system that is interrupted for less than 600 ms
-# answers again before the least silence is over; after a longer interruption it may not.
+# A system retransmits unanswered data after 200, 600 and 1400 ms. So after an interruption of less than 600 ms, a
+# system answers again within the least silence. After a longer interruption it may not.
 LONGEST_INTERRUPTION_MS = 500
 TOO_LONG_MS = 600
-# Ranks stop by themselves after this time if nothing is to happen, or if the event is not a fault.
+# Time after which ranks end by themselves: QUIET_SECONDS for harmless kinds, else ENDLESS_SECONDS.
 QUIET_SECONDS = 3
 ENDLESS_SECONDS = 300
 GO_ON_MS = 300
 SEVERAL_GO_ON_MS = 1500
-# By then, all sides have gone on.
+# By then, all sides of a partition have continued on their own.
 LATEST_HEALING_MS = 6500
 HEALED_SECONDS = 10
 INIT_TIMEOUT_MS = 8000
-# Short enough that a flood fills it at once, even on a slow machine.
+# A queue so short that a flood fills it at once, even on a slow machine.
 FLOODED_QUEUE = 64
 
-# Settings that all ranks must share; each trial picks values for some of them.
+# Settings that must be equal on all ranks. Each trial chooses values for some of them.
 SETTINGS = {
     "TUTTI_ALGO": ["ring", "two_level", "double_binary_tree", "two_level_tree"],
     "TUTTI_CHANNELS": ["1", "2", "4"],
@@ -35,7 +36,7 @@ SETTINGS = {
     "TUTTI_DETERMINISTIC": ["1"],
 }
 
-# The weight of each kind of fault relative to the others.
+# The relative frequency of each kind of fault.
 KINDS = {
     "none": 2,
     "kill": 4,
@@ -56,17 +57,17 @@ KINDS = {
     "flooded": 0,
     "flooded_shrink": 0,
 }
-# Faults of the program, which start only once there is a communicator.
+# Faults that start only after the ranks' program has a communicator.
 OF_THE_PROGRAM = {"abort", "revoke", "mismatch", "slow", "flooded", "flooded_shrink"}
 INTERRUPTIONS = {"link_flap", "partition_healed_soon"}
-# Faults that no rank notices at once: a system has to be silent for a while.
+# Faults that ranks detect only after a system has been silent for a while.
 SILENT = {"power_off", "link_down", "nic_down", "partition", "partition_healed_late"}
-# Both sides of the cut may learn of each other's failures.
+# Faults in which both sides of a partition may get each other's failures.
 REACHABLE = {"nic_down", "partition_healed_late"}
 HARMLESS = {"none", "link_flap", "partition_healed_soon", "stop", "slow", "strangers", "flooded"}
-# The fraction of faults that happen while the ranks join.
+# The fraction of trials with the fault while the ranks join.
 EARLY = 0.25
-# The fractions of trials in which ranks do more than reduce, one is late to shrink, and one more dies on the way.
+# The fractions of trials in which ranks also call other collectives, one rank shrinks late, and one more rank dies.
 MIX, PAUSE, ONE_MORE = 0.4, 0.2, 0.2
 LATEST_PAUSE_MS = 3000
 LATEST_ONE_MORE_MS = 5000
@@ -74,7 +75,7 @@ LATEST_ONE_MORE_MS = 5000
 
 @dataclasses.dataclass
 class Act:
-    """One thing that is done to the cluster, `after_ms` after the one before."""
+    """One action on the cluster, `after_ms` after the previous one."""
 
     after_ms: int
     what: str  # "control" or "rank"
@@ -96,13 +97,13 @@ class Trial:
     seconds: int
     silence_ms: int
     settings: dict
-    early: bool  # the first act's time counts from the first rank's start, not from when all run
+    early: bool  # the first act's time counts from the first rank's start, not from the time when all ranks run
     acts: list = dataclasses.field(default_factory=list)
     options: list = dataclasses.field(default_factory=list)
-    dead: set = dataclasses.field(default_factory=set)  # ranks that are not to go on
-    guilty: set = dataclasses.field(default_factory=set)  # ranks of which one must be named
-    queue: int = 0  # calls that a port may leave unaccepted; 0: as many as the system says
-    sides: list = dataclasses.field(default_factory=list)  # sets of ranks that a cut parts for good
+    dead: set = dataclasses.field(default_factory=set)  # ranks that must not continue
+    guilty: set = dataclasses.field(default_factory=set)  # errors must name one of these ranks
+    queue: int = 0  # the length of each port's accept queue; 0: the system's default
+    sides: list = dataclasses.field(default_factory=list)  # sets of ranks that a partition separates for good
 
     @property
     def ranks(self):
@@ -116,7 +117,7 @@ class Trial:
         return set(range(host * self.ranks_per_host, (host + 1) * self.ranks_per_host))
 
     def guilty_for(self, rank):
-        """Ranks that `rank` may blame: those beyond the cut, or those who are at fault for everybody."""
+        """Ranks that `rank` may blame: those on the other side of a partition, and those at fault for all ranks."""
         for side in self.sides:
             if self.kind in REACHABLE:
                 return set(range(self.ranks))
@@ -125,7 +126,7 @@ class Trial:
         return self.guilty
 
     def parted(self, rank, other):
-        """Whether a cut is between them."""
+        """Whether a partition separates the two ranks."""
         return any((rank in side) != (other in side) for side in self.sides)
 
     def survivors(self):
@@ -148,7 +149,7 @@ def pick_settings(rng):
 
 
 def derive(seed, number, kinds=None):
-    """The trial of that number; of one of these kinds, if they are given."""
+    """The trial with this number. Its kind is one of `kinds`, if given."""
     rng = random.Random(f"{seed}/{number}")
     weights = dict.fromkeys(kinds, 1) if kinds else KINDS
     kind = rng.choices(list(weights), list(weights.values()))[0]
@@ -166,7 +167,7 @@ def derive(seed, number, kinds=None):
         settings=pick_settings(rng),
         early=kind not in OF_THE_PROGRAM and rng.random() < EARLY,
     )
-    # Gives the ranks of a failed trial time to start, whatever the moment.
+    # The time of the fault in ms, after the first rank's start (early) or all ranks' first operation.
     begin = rng.randint(0, 600 if trial.early else 1500)
     if kind not in HARMLESS:
         trial.options.append(f"shrink={GO_ON_MS}")
@@ -190,7 +191,7 @@ def complicate(trial, rng):
         trial.options[0] = f"shrink={SEVERAL_GO_ON_MS}"
 
 
-# One plan for each kind: what happens, which ranks are to blame, which are left.
+# One plan for each kind: its acts, the ranks to blame, and the ranks that survive.
 
 
 def plan_none(trial, rng, begin):
@@ -205,7 +206,7 @@ def plan_kill(trial, rng, begin):
 
 def plan_kill_several(trial, rng, begin):
     victims = rng.sample(range(trial.ranks), rng.randint(1, max(1, trial.ranks - 1)))
-    # All at once, or the rest while or after the survivors find each other.
+    # Kills all victims at once, or the rest while or after the survivors shrink.
     at_once = rng.choice([1, len(victims), len(victims)])
     for group in filter(None, (victims[:at_once], victims[at_once:])):
         trial.acts.append(Act(begin, "rank", [",".join(map(str, group)), "kill"]))
@@ -232,8 +233,8 @@ def plan_link_down(trial, rng, begin):
 
 
 def plan_nic_down(trial, rng, begin):
-    """What goes on over the other interface depends on whether there are connections over this one: ranks may go on as
-    if nothing had happened, or fail, and then find each other over the other."""
+    """If no connection uses this interface, ranks continue without an error. Otherwise they fail, and then shrink over
+    the other interface."""
     host = rng.randrange(trial.hosts)
     trial.seconds = 2 * QUIET_SECONDS
     trial.acts.append(Act(begin, "control", ["link-down", f"host{host}", str(rng.randrange(trial.nics))]))
@@ -262,14 +263,14 @@ def plan_partition_healed_soon(trial, rng, begin):
 
 
 def plan_partition_healed_late(trial, rng, begin):
-    """While those who are left are finding each other, or after."""
-    trial.seconds = HEALED_SECONDS  # it may be healed before anybody has noticed
+    """Heals the partition while the survivors shrink, or afterwards."""
+    trial.seconds = HEALED_SECONDS  # the partition may heal before any rank has noticed it
     cut_off(trial, part(trial, rng, begin))
     trial.acts.append(Act(rng.randint(trial.silence_ms, LATEST_HEALING_MS), "control", ["heal"]))
 
 
 def plan_stop(trial, rng, begin):
-    """As in a debugger: that is no fault, however long it takes."""
+    """Stops a rank as a debugger does. That is not a fault, however long it takes."""
     victim = str(rng.randrange(trial.ranks))
     trial.acts.append(Act(begin, "rank", [victim, "stop"]))
     trial.acts.append(Act(rng.randint(100, 2 * trial.silence_ms), "rank", [victim, "continue"]))
@@ -285,19 +286,19 @@ def flood(trial, rng, rank, begin, seconds):
 
 
 def compute_ms(trial, rng):
-    """A rank stays outside the library for longer than the silence."""
+    """A time for which a rank computes outside the library, longer than silence_ms."""
     return rng.randint(int(1.5 * trial.silence_ms), 3 * trial.silence_ms)
 
 
 def plan_flooded(trial, rng, begin):
-    """Floods all ports of a host whose rank computes: from the first operation, which makes connections, or later."""
+    """Floods all ports of a host whose rank computes, from the first operation, which makes connections, or later."""
     victim = rng.randrange(trial.ranks)
     trial.options.append(f"slow={victim}:{compute_ms(trial, rng)}")
     flood(trial, rng, victim, rng.choice([0, begin]), 2 * QUIET_SECONDS)
 
 
 def plan_flooded_shrink(trial, rng, begin):
-    """A rank ends. The others must find each other although one computes and its host's ports are flooded."""
+    """Kills a rank. The others must shrink although one of them computes and its host's ports are flooded."""
     victim, busy = rng.sample(range(trial.ranks), 2)
     pause = compute_ms(trial, rng)
     flood(trial, rng, busy, begin, 1 + 2 * pause / 1000)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs a build into an empty prefix, moves the prefix, and builds an external C program against it: by
-# find_package(tutti) and by pkg-config. Then compiles the header alone as C99 and as C++11.
+# Installs a build into an empty prefix, moves the prefix, and builds an external C program against it with
+# find_package(tutti) and with pkg-config. Then compiles the header alone as C99 and as C++11.
 #   run.sh BUILD_DIR WORK_DIR     WORK_DIR is emptied first
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,7 +14,7 @@ work=$2
 rm -rf "$work"
 mkdir -p "$work"
 cmake --install "$build" --prefix "$work/first" --component tutti
-# Installed files must not depend on where they were first installed.
+# Installed files must not depend on the path where they were first installed.
 mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 

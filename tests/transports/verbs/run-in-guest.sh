@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs a program with RDMA devices: in a small virtual machine whose kernel emulates them in software (soft-RoCE).
+# Runs a program with RDMA devices, in a small virtual machine whose kernel emulates them in software (soft-RoCE).
 #   run-in-guest.sh PROGRAM [ARGUMENT...]
-# The guest sees this machine's files unchanged, and discards its writes. The program's output appears here, and this
-# script exits with its status. There are two devices, rxe0 (10.88.0.1) and rxe1 (10.88.0.2), on the two ends of one
-# virtual cable (rnic0, rnic1); GID index 0 is the IPv6 link-local address, 1 the IPv4 one.
-#   TUTTI_GUEST_SECONDS  how long the program may take (500); past that the status is 124
-#   TUTTI_GUEST_CACHE    where the guest's kernel is kept (~/.cache/tutti/rdma-guest; some 70 MB)
+# The guest sees this machine's files, but its writes are discarded. This script prints the program's output and exits
+# with its status. There are two devices, rxe0 (10.88.0.1) and rxe1 (10.88.0.2), at the ends of one virtual cable
+# (rnic0, rnic1). GID index 0 is the IPv6 link-local address, 1 the IPv4 address.
+#   TUTTI_GUEST_SECONDS  time limit for the program (500); after that, the status is 124
+#   TUTTI_GUEST_CACHE    folder for the guest's kernel (~/.cache/tutti/rdma-guest; about 70 MB)
 # The processor is emulated, so times measured in the guest are meaningless.
-# Status 77: the program was not run, and the last line says why.
+# Status 77: the program was not run; the last line of output gives the reason.
 set -euo pipefail
 
 seconds=${TUTTI_GUEST_SECONDS:-500}
@@ -22,7 +22,7 @@ skip() {
 [ "$(uname -m)" = x86_64 ] || skip "the guest is an x86_64 machine, and this is $(uname -m)"
 command -v apt-get >/dev/null && command -v dpkg >/dev/null || skip "the guest's kernel is Debian's, and there is no apt-get"
 
-# --- what is needed, installed where permitted ---
+# --- required packages, installed if this user may ---
 needed=()
 require() { command -v "$1" >/dev/null || needed+=("$2"); }
 require qemu-system-x86_64 qemu-system-x86
@@ -38,7 +38,7 @@ if [ ${#needed[@]} -gt 0 ]; then
     >/dev/null 2>&1 </dev/null || skip "apt-get cannot install ${needed[*]}"
 fi
 
-# --- the guest's kernel, and the minimal system that it boots ---
+# --- the guest's kernel and the minimal system that it boots ---
 prepare() {
   local package work version
   package=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/^ *Depends: *\(linux-image-[0-9][^ ]*\)$/\1/p' | head -n 1)
@@ -48,7 +48,7 @@ prepare() {
   dpkg -x "$work"/linux-image-*.deb "$work/kernel"
   version=$(basename "$work"/kernel/lib/modules/*)
   depmod -b "$work/kernel" "$version"
-  # Unpacks the modules here once: on the emulated processor, this alone would take longer than everything else.
+  # Unpacks the kernel here once. On the emulated processor, this would take longer than everything else together.
   python3 -c '
 import lzma, sys
 packed = open(sys.argv[1], "rb").read()
@@ -63,7 +63,7 @@ open(sys.argv[2], "wb").write(lzma.LZMADecompressor().decompress(packed[start:])
     modprobe -d "$work/kernel" -S "$version" --show-depends "$module" | sed -n 's/^insmod \([^ ]*\).*/\1/p'
   done | awk '!known[$0]++' >"$work/list"
   local number=100
-  while read -r module; do # the names' order is the order of loading
+  while read -r module; do # the file names give the order of loading
     cp "$module" "$work/tree/modules/$((number++))-$(basename "$module")"
   done <"$work/list"
   write_init >"$work/tree/init"
@@ -74,7 +74,7 @@ open(sys.argv[2], "wb").write(lzma.LZMADecompressor().decompress(packed[start:])
   rm -rf "$work"
 }
 
-# The guest's first program: mounts this machine's files as root, under a layer that is discarded.
+# The guest's first program. It mounts this machine's files as the root file system, below a layer that is discarded.
 write_init() {
   cat <<'INIT'
 #!/bin/busybox sh
@@ -98,7 +98,7 @@ INIT
 }
 
 # The commands that bash runs in the guest. Packets between the two devices must go over the cable, although both
-# addresses are local. So the rule for local addresses comes last, and the rules before it match what is sent here.
+# addresses are local. So the rule for local addresses comes last, and earlier rules match the packets sent here.
 write_inside() {
   cat <<'INSIDE'
 source /run/job/settings
@@ -148,10 +148,11 @@ write_inside >"$job/shared/inside"
 } >"$job/shared/settings"
 echo booting >"$job/shared/state"
 
-# Always emulated: a /dev/kvm that exists does not always work. Page tables of five levels would only slow it down.
+# The processor is always emulated, because /dev/kvm may exist but not work. Page tables of five levels (la57) would
+# only slow it down.
 accelerator=(-accel "tcg,thread=multi" -cpu max,la57=off)
 mkfifo "$job/output"
-cat "$job/output" & # so that it is appended to whatever this script's output is
+cat "$job/output" & # cat appends it to this script's output
 printer=$!
 timeout --kill-after=5 "$((seconds + boot_seconds))" qemu-system-x86_64 -M pc "${accelerator[@]}" -smp 2 -m 2G \
   -nodefaults -display none -no-reboot -kernel "$cache/vmlinux" -initrd "$cache/initramfs" \
@@ -161,7 +162,7 @@ timeout --kill-after=5 "$((seconds + boot_seconds))" qemu-system-x86_64 -M pc "$
   -virtfs "local,path=/,mount_tag=files,security_model=none,readonly=on,multidevs=remap" \
   -virtfs "local,path=$job/shared,mount_tag=job,security_model=none" \
   </dev/null >"$job/qemu" 2>&1 9>&- || true
-: 8<>"$job/output" # should qemu never have opened it
+: 8<>"$job/output" # lets cat end if qemu has never opened the fifo
 wait "$printer"
 state=$(cat "$job/shared/state")
 case $state in
@@ -171,6 +172,6 @@ case $state in
     exit 124
     ;;
 esac
-# A machine that does not start is not the program's fault.
+# If the guest does not start, the program has not failed.
 tail -n 20 "$job/qemu" "$job/console" || true
 skip "the guest did not start"

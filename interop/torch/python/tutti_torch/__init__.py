@@ -1,6 +1,6 @@
-"""Tutti as a backend of torch.distributed: importing this makes `init_process_group("tutti")` work.
+"""Tutti as a backend of torch.distributed. Importing this package enables `init_process_group("tutti")`.
 
-PyTorch 2.5 and later imports it by itself. See docs/pytorch.md.
+PyTorch 2.5 and later imports it automatically. See docs/pytorch.md.
 """
 
 import torch
@@ -40,7 +40,7 @@ def _register():
     if "TUTTI" in backend._plugins:
         return
     if int(torch.__version__.split(".")[0]) >= 2:
-        # Some PyTorch versions would also make it the default backend for CUDA. Importing the package must not do that.
+        # Some PyTorch versions also make a new backend the default for CUDA. Importing this package must not do that.
         defaults = dict(backend.default_device_backend_map)
         backend.register_backend("tutti", _create, extended_api=True, devices=list(DEVICES))
         backend.default_device_backend_map.clear()

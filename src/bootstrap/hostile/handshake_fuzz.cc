@@ -1,7 +1,7 @@
 // libFuzzer target. Bytes from strangers at the bootstrap's ports.
 #include <cstdint>
 
-#include "src/bootstrap/parsers_fuzz.h"
+#include "src/bootstrap/hostile/parsers_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   tutti::fuzzing::Handshake(std::as_bytes(std::span(data, size)));

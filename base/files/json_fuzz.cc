@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "base/json.h"
+#include "base/files/json.h"
 #include "base/plain_text.h"
 
 namespace {

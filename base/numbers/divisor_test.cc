@@ -1,4 +1,4 @@
-#include "base/divisor.h"
+#include "base/numbers/divisor.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/lowp.h"
+#include "base/numbers/lowp.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <random>
 
-#include "src/bootstrap/parsers_fuzz.h"
+#include "src/bootstrap/hostile/parsers_fuzz.h"
 
 namespace tutti::bootstrap {
 namespace {

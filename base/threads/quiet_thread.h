@@ -4,7 +4,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/signals_blocked.h"
+#include "base/threads/signals_blocked.h"
 
 namespace tutti {
 

@@ -1,0 +1,141 @@
+#include "src/communicator/operations.h"
+
+#include <utility>
+
+#include "base/clock.h"
+#include "base/numbers/datatype.h"
+
+namespace tutti::comm {
+
+Operations::Operations(const Parts& parts, const plan::PlanContext& context)
+    : parts_(parts),
+      control_(parts.fabric.control(parts.fabric.rank())),
+      plans_(context),
+      recorder_(control_),
+      keeps_calls_(parts.trace == nullptr && parts.programs.empty() && !parts.settings.check) {
+  sent_.resize(static_cast<std::size_t>(parts.fabric.nranks()));
+  received_.resize(static_cast<std::size_t>(parts.fabric.nranks()));
+}
+
+inline void Operations::Record(Active& active, std::uint64_t packed, const CallOrder& order) {
+  active.tag = ring::OperationTag(order.digest);
+  active.started = Ticks();
+  const auto algorithm = active.plan->choice.candidate.algorithm;
+  active.record = recorder_.Begin({active.sequence, active.plan->signature, packed, active.operation->count,
+                                   active.started, static_cast<std::uint64_t>(algorithm)});
+  last_plan_ = active.plan;
+  last_call_ = packed;
+  last_count_ = active.operation->count;
+  last_algorithm_.store(algorithm, std::memory_order_relaxed);
+  last_on_device_ = false;
+}
+
+inline void Operations::PublishCollective(Active& active, std::uint64_t packed) {
+  active.sequence = collectives_.Next(active.plan->signature);
+  Record(active, packed, collectives_);
+  // After the record, so that a rank that sees the number finds the record.
+  control_.started.store(active.sequence, std::memory_order_release);
+  parts_.failure_detector.history().Begin(active.sequence, collectives_.digest);
+}
+
+Active Operations::Begin(const plan::Operation& operation) {
+  const auto packed = plan::PackCall(operation);
+  Active active{&operation, &plans_.Find(operation, packed)};
+  if (operation.point_to_point()) {
+    auto& orders = operation.collective == schedule::Collective::send ? sent_ : received_;
+    auto& order = orders[static_cast<std::size_t>(operation.root)];
+    active.sequence = order.Next(active.plan->signature);
+    Record(active, packed, order);
+  } else {
+    PublishCollective(active, packed);
+    if (keeps_calls_ && active.plan->plan.one_pass() && operation.plain() && !operation.scaled) {
+      repeated_.Keep(operation, *active.plan, packed);
+    }
+  }
+  active.plan->run.Start([&](host::Launch& launch) { BindBuffers(active, launch); });
+  return active;
+}
+
+Active Operations::BeginAgain(RepeatedCall& repeated, const plan::PlainCall& call) noexcept {
+  Active active{&repeated.With(call), &repeated.plan()};
+  PublishCollective(active, repeated.packed());
+  active.plan->run.StartAgain(static_cast<const std::byte*>(call.input), static_cast<std::byte*>(call.output),
+                              active.tag);
+  return active;
+}
+
+std::optional<Error> Operations::End(const Active& active) {
+  ++active.plan->operations;
+  if (!active.operation->point_to_point()) control_.completed.store(active.sequence, std::memory_order_release);
+  recorder_.End(active.record);
+  if (parts_.trace != nullptr) {
+    parts_.trace->Add(plan::PackCall(*active.operation), active.operation->count, active.sequence,
+                      active.plan->choice.candidate.algorithm, active.started, Ticks());
+  }
+  auto& failure_detector = parts_.failure_detector;
+  return failure_detector.MustAudit(*active.operation) ? failure_detector.Audit() : std::nullopt;
+}
+
+void Operations::ForgetPlans() {
+  if (last_plan_ != nullptr) forgotten_plan_ = last_plan_->summary();
+  last_plan_ = nullptr;
+  repeated_.Forget();
+  plans_.Forget();
+}
+
+void Operations::NoteEnqueued(const plan::Operation& operation, tuttiAlgorithm_t algorithm) {
+  last_call_ = plan::PackCall(operation);
+  last_count_ = operation.count;
+  last_on_device_ = true;
+  last_algorithm_.store(algorithm, std::memory_order_relaxed);
+}
+
+Operations::Last Operations::last() const {
+  return {last_call_, last_count_, last_on_device_, last_plan_ != nullptr ? last_plan_->summary() : forgotten_plan_};
+}
+
+host::RemoteAccess Operations::RemoteAccessOf(const void* buffer, std::size_t bytes) const {
+  const auto address = reinterpret_cast<std::uint64_t>(buffer);
+  if (parts_.fabric.all_same_process()) return {ring::SlotKind::pointer, 0, address};
+  if (!parts_.windows.empty()) {
+    if (const auto access = parts_.windows.Find(buffer, bytes)) return *access;
+  }
+  if (parts_.fabric.cma()) return {ring::SlotKind::cma, 0, address};
+  return {};
+}
+
+void Operations::BindBuffers(const Active& active, host::Launch& launch) {
+  const auto& operation = *active.operation;
+  const auto& plan = *active.plan;
+  launch.input = static_cast<const std::byte*>(operation.input);
+  launch.output = static_cast<std::byte*>(operation.output);
+  if (operation.collective == schedule::Collective::barrier) {
+    launch.input = &barrier_input_;
+    launch.output = &barrier_output_;
+  }
+  launch.tag = active.tag;
+  launch.scaled = operation.scaled;
+  launch.scalar = operation.scalar_source == nullptr
+                      ? operation.scalar
+                      : host_kernels::Scalar::From(operation.scalar_source, SizeOf(operation.type));
+  launch.stream_output = plan.stream_output;
+  if (const auto* tensors = operation.tensors.get()) {
+    if (!tensors->input.dense()) launch.input_strided = &tensors->input;
+    if (!tensors->output.dense()) launch.output_strided = &tensors->output;
+  }
+  const auto& schedule = plan.plan.schedule();
+  const bool may_refer = operation.in_place ? schedule.reference_safe_in_place : schedule.reference_safe;
+  if (plan.plan.config().protocol == ring::Protocol::bulk && may_refer && parts_.settings.zero_copy) {
+    // Data fetched from other processes needs a dense destination.
+    const auto access = [&](const void* buffer, std::size_t bytes, const schedule::Strided* strided) {
+      if (strided != nullptr) return host::RemoteAccess{};
+      const auto found = RemoteAccessOf(buffer, bytes);
+      return operation.tensors != nullptr && found.kind == ring::SlotKind::cma ? host::RemoteAccess{} : found;
+    };
+    launch.input_access = access(launch.input, plan.input_bytes, launch.input_strided);
+    launch.output_access = access(launch.output, plan.output_bytes, launch.output_strided);
+    launch.send_in_place = true;
+  }
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,115 @@
+// The host operations of a communicator, in order: each gets its plan and its number, is recorded where peers can read
+// it, is bound to its buffers, and is counted when it ends.
+//
+// Thread-safety: the thread that drives the communicator; last_algorithm() from any thread.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <vector>
+
+#include "src/communicator/repeated_call.h"
+#include "src/diagnostics/failure_detector.h"
+#include "src/diagnostics/recorder.h"
+#include "src/diagnostics/trace.h"
+#include "src/memory/windows.h"
+#include "src/plan/plan_cache.h"
+
+namespace tutti::comm {
+
+// The sequence and digest of consecutive operations.
+struct CallOrder {
+  std::uint64_t sequence = 0;
+  std::uint64_t digest = 0;
+
+  // Adds an operation; returns its number.
+  std::uint64_t Next(std::uint64_t signature) {
+    digest = ring::NextDigest(digest, signature);
+    return ++sequence;
+  }
+};
+
+// An operation that has begun and not yet ended.
+struct Active {
+  const plan::Operation* operation = nullptr;
+  plan::BoundPlan* plan = nullptr;
+  std::uint64_t sequence = 0;
+  std::uint32_t tag = 0;
+  std::uint64_t record = 0;
+  std::int64_t started = 0;  // ticks
+
+  diagnostics::InFlight in_flight() const { return {operation, sequence, plan->signature}; }
+};
+
+class Operations {
+ public:
+  // All outlive this.
+  struct Parts {
+    const Settings& settings;
+    const plan::Programs& programs;
+    shm::Fabric& fabric;
+    diagnostics::FailureDetector& failure_detector;
+    const memory::Windows& windows;
+    diagnostics::Trace* trace;  // null: there is none
+  };
+  Operations(const Parts& parts, const plan::PlanContext& context);
+
+  // Begins an operation: finds its plan, publishes it, binds its buffers. REQUIRES: operations of one communicator end
+  // in the order they begin, and so do the messages of one pair and direction; `operation` outlives the result. Throws
+  // tuttiInternalError.
+  Active Begin(const plan::Operation& operation);
+  // The earlier call that this one repeats, perhaps with other buffers, which are valid. Null where this cannot be seen
+  // quickly.
+  RepeatedCall* Repeated(const plan::PlainCall& call) { return repeated_.Find(call); }
+  // Begins that operation again. The result is good until the next operation begins. REQUIRES: Repeated(call) found it.
+  Active BeginAgain(RepeatedCall& repeated, const plan::PlainCall& call) noexcept;
+  // Ends an operation successfully, and counts it. From time to time checks the other ranks; returns an error if one has
+  // called something else in one of the operations so far, or has failed.
+  std::optional<Error> End(const Active& active);
+
+  // Trim: if there are many. Plans are made again when they are needed. REQUIRES: nothing runs.
+  void Trim() {
+    if (plans_.full()) [[unlikely]]
+      ForgetPlans();
+  }
+  void ForgetPlans();
+
+  // What all operations so far have moved.
+  tuttiCounters_t Traffic() const { return plans_.Traffic(); }
+  // Records that a GPU's operation was the last one.
+  void NoteEnqueued(const plan::Operation& operation, tuttiAlgorithm_t algorithm);
+  tuttiAlgorithm_t last_algorithm() const { return last_algorithm_.load(std::memory_order_relaxed); }
+  // The last operation.
+  struct Last {
+    std::uint64_t call = 0, count = 0;
+    bool on_device = false;
+    std::optional<plan::PlanSummary> plan = {};  // of an operation on the host
+  };
+  Last last() const;
+
+ private:
+  // Publishes the operation's record. REQUIRES: it has its sequence number.
+  void Record(Active& active, std::uint64_t packed, const CallOrder& order);
+  // Gives a collective its number, and publishes number and record.
+  void PublishCollective(Active& active, std::uint64_t packed);
+  void BindBuffers(const Active& active, host::Launch& launch);
+  host::RemoteAccess RemoteAccessOf(const void* buffer, std::size_t bytes) const;
+
+  Parts parts_;
+  ring::ControlBlock& control_;
+  plan::PlanCache plans_;
+  diagnostics::Recorder recorder_;
+  CallOrder collectives_;
+  std::vector<CallOrder> sent_, received_;  // messages by peer
+  std::byte barrier_input_{}, barrier_output_{};
+  const bool keeps_calls_;
+  RepeatedCalls repeated_;
+  std::atomic<tuttiAlgorithm_t> last_algorithm_{tuttiAlgorithmNone};
+  // The last operation: its plan while cached, else a summary.
+  plan::BoundPlan* last_plan_ = nullptr;
+  std::optional<plan::PlanSummary> forgotten_plan_;
+  std::uint64_t last_call_ = 0, last_count_ = 0;
+  bool last_on_device_ = false;
+};
+
+}  // namespace tutti::comm
